@@ -1,0 +1,1 @@
+"""Matrix-free high-order finite element operators."""

@@ -1,0 +1,1 @@
+"""Meshes of segments, quadrilaterals and hexahedra."""
