@@ -1,0 +1,19 @@
+"""Errors of the kernel package."""
+
+from __future__ import annotations
+
+
+class KernelError(Exception):
+    """Anything that femops_kernels refuses."""
+
+
+class KernelValueError(KernelError, ValueError):
+    """A size, type or array that a kernel can't take."""
+
+
+class CacheError(KernelError, OSError):
+    """No folder for compiled kernels can be written."""
+
+
+class CacheWarning(UserWarning):
+    """A damaged cache entry was thrown away, or the cache folder had to be replaced."""

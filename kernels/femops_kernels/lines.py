@@ -1,0 +1,387 @@
+"""Lines: tuples of lane vectors along one direction, and the contraction of a line by a small matrix.
+
+Five operations make every tensor-product kernel: ``gather_line``, ``load_line``, ``contract``, ``store_line``
+and ``scatter_line``.  All are unrolled when compiled: line lengths and matrices are part of the types.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.core.datamodel import models
+from numba.core.datamodel.registry import register_default
+from numba.core.imputils import lower_constant
+from numba.extending import intrinsic, typeof_impl
+
+from femops_kernels.errors import KernelValueError
+from femops_kernels.lanes import LaneType, address_of, call_llvm, load_at, scalar_ir, splat, store_at, vector_ir
+
+# Entries of B1d and G1d are accurate to a few units of round-off, amplified by the order of the derivative.
+SYMMETRY_TOLERANCE = 1e-11
+
+
+@final
+class Matrix1D:
+    """A small matrix whose entries are known when a kernel is compiled.
+
+    Parameters
+    ----------
+    rows : array_like, shape (m, n)
+        The matrix of one contraction, ``u[k] = sum_j rows[k, j] v[j]``.
+
+    Attributes
+    ----------
+    symmetry : int
+        ``+1`` where ``rows[m-1-k, n-1-j] == rows[k, j]`` (interpolation between symmetric point sets),
+        ``-1`` with the sign turned (differentiation), ``0`` otherwise.  Both allow the even-odd split, which
+        halves the multiplications (Solomonoff 1992; Kronbichler & Kormann 2012).
+
+    Raises
+    ------
+    KernelValueError
+        If ``rows`` is not a finite two-dimensional array.
+    """
+
+    def __init__(self, rows: Any) -> None:
+        values = np.array(rows, dtype=np.float64)
+        if values.ndim != 2 or values.size == 0 or not np.isfinite(values).all():
+            raise KernelValueError(f"a 1-D matrix is finite and has two dimensions, got shape {values.shape}")
+        self.symmetry = 0
+        flipped = values[::-1, ::-1]
+        for sign in (1, -1):
+            if np.abs(values - sign * flipped).max() <= SYMMETRY_TOLERANCE * np.abs(values).max():
+                # made exact, so that the split and the full product agree to the last bits
+                values = 0.5 * (values + sign * flipped)
+                self.symmetry = sign
+                break
+        self.rows = tuple(tuple(float(v) for v in row) for row in values)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """``(m, n)``."""
+        return len(self.rows), len(self.rows[0])
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the contraction changes nothing."""
+        m, n = self.shape
+        return m == n and np.array_equal(np.array(self.rows), np.eye(m))
+
+    def split(self) -> tuple[np.ndarray, np.ndarray]:
+        """Even and odd halves.
+
+        Returns
+        -------
+        even : ndarray, shape (ceil(m/2), ceil(n/2))
+            Multiplies ``v[j] + v[n-1-j]`` (the middle entry once).
+        odd : ndarray, shape (ceil(m/2), floor(n/2))
+            Multiplies ``v[j] - v[n-1-j]``.
+        """
+        a = np.array(self.rows)
+        m, n = a.shape
+        top, half = a[: (m + 1) // 2], n // 2
+        mirrored = top[:, ::-1]
+        even = 0.5 * (top + mirrored)[:, : (n + 1) // 2]
+        odd = 0.5 * (top - mirrored)[:, :half]
+        return even, odd
+
+    def operations(self) -> int:
+        """Vector operations of one contraction as emitted (an FMA is one)."""
+        m, n = self.shape
+        if self.is_identity:
+            return 0
+        full, split = m * n, 2 * (n // 2) + 2 * (m // 2) + _split_products(m, n, self.symmetry)
+        return split if self.symmetry and split < full else full
+
+    def flops(self) -> int:
+        """Floating-point operations of one contraction as emitted (an FMA is two)."""
+        m, n = self.shape
+        if self.is_identity:
+            return 0
+        if self.operations() < m * n:
+            products = _split_products(m, n, self.symmetry)
+            chains = m if m % 2 == 0 else m
+            return 2 * (n // 2) + 2 * (m // 2) + 2 * products - chains
+        return 2 * m * n - m
+
+    def __repr__(self) -> str:
+        body = ", ".join("(" + ", ".join(repr(v) for v in row) + ",)" for row in self.rows)
+        return f"Matrix1D(({body},))"
+
+
+def _split_products(m: int, n: int, symmetry: int) -> int:
+    products = (m // 2) * n
+    if m % 2:
+        products += (n + 1) // 2 if symmetry > 0 else n // 2
+    return products
+
+
+@final
+class Matrix1DType(types.Dummy):  # type: ignore[misc]
+    """Numba's type of a :class:`Matrix1D`; the entries are part of it."""
+
+    def __init__(self, rows: tuple[tuple[float, ...], ...]) -> None:
+        self.rows = rows
+        super().__init__(name=f"matrix1d{rows!r}")
+
+    @property
+    def matrix(self) -> Matrix1D:
+        """The matrix itself."""
+        return Matrix1D(self.rows)
+
+
+@typeof_impl.register(Matrix1D)  # type: ignore[untyped-decorator]
+def _typeof_matrix(value: Matrix1D, context: Any) -> Matrix1DType:
+    return Matrix1DType(value.rows)
+
+
+register_default(Matrix1DType)(models.OpaqueModel)
+
+
+@lower_constant(Matrix1DType)  # type: ignore[untyped-decorator]
+def _lower_matrix(context: Any, builder: Any, ty: Any, pyval: Any) -> Any:
+    return context.get_dummy_value()
+
+
+def _length(n: Any) -> int | None:
+    return n.literal_value if isinstance(n, types.IntegerLiteral) else None
+
+
+def _unpack(builder: Any, line: Any, n: int) -> list[Any]:
+    return [builder.extract_value(line, i) for i in range(n)]
+
+
+def _pack(context: Any, builder: Any, line_type: Any, values: list[Any]) -> Any:
+    return context.make_tuple(builder, line_type, values)
+
+
+def _line_offsets(builder: Any, start: Any, stride: Any, n: int) -> list[Any]:
+    return [builder.add(start, builder.mul(stride, ir.Constant(stride.type, i))) for i in range(n)]
+
+
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def load_line(typingctx: Any, lane: Any, base: Any, start: Any, stride: Any, n: Any) -> Any:
+    """``load_line(LANE, address, start, stride, n)``: lane vectors ``start + i stride``, i < n (a constant)."""
+    if _length(n) is None:
+        return None
+    sig = types.UniTuple(lane.lane, _length(n))(lane, types.intp, types.intp, types.intp, n)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        line = sig.return_type
+        offsets = _line_offsets(builder, args[2], args[3], line.count)
+        return _pack(context, builder, line, [load_at(builder, line.dtype, args[1], k) for k in offsets])
+
+    return sig, codegen
+
+
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def store_line(typingctx: Any, lane: Any, base: Any, start: Any, stride: Any, line: Any) -> Any:
+    """``store_line(LANE, address, start, stride, line)``."""
+    sig = types.void(lane, types.intp, types.intp, types.intp, line)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        line = sig.args[4]
+        values = _unpack(builder, args[4], line.count)
+        for k, value in zip(_line_offsets(builder, args[2], args[3], line.count), values, strict=True):
+            store_at(builder, line.dtype, args[1], k, value)
+        return context.get_dummy_value()
+
+    return sig, codegen
+
+
+def _load_indices(builder: Any, base: Any, offset: Any, itemsize: int, width: int) -> Any:
+    """Emit the load of ``width`` unsigned indices, widened to 64 bits."""
+    narrow = ir.VectorType(ir.IntType(8 * itemsize), width)
+    pointer = address_of(builder, base, offset, itemsize * width, narrow)
+    return builder.zext(builder.load(pointer, align=itemsize), ir.VectorType(ir.IntType(64), width))
+
+
+def _addresses(builder: Any, base: Any, indices: Any, lane: LaneType) -> Any:
+    """Emit the vector of byte addresses ``base + index * itemsize``."""
+    vector = ir.VectorType(ir.IntType(64), lane.width)
+    shift = ir.Constant(vector, [3 if lane.scalar == types.float64 else 2] * lane.width)
+    start = builder.insert_element(ir.Constant(vector, ir.Undefined), base, ir.IntType(32)(0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), lane.width), [0] * lane.width)
+    start = builder.shuffle_vector(start, ir.Constant(vector, ir.Undefined), zeros)
+    return builder.add(start, builder.shl(indices, shift))
+
+
+def _slot_pointers(builder: Any, addresses: Any, lane: LaneType) -> list[Any]:
+    pointers = []
+    for slot in range(lane.width):
+        address = builder.extract_element(addresses, ir.IntType(32)(slot))
+        pointers.append(builder.inttoptr(address, scalar_ir(lane).as_pointer()))
+    return pointers
+
+
+def _gather(builder: Any, lane: LaneType, base: Any, index_base: Any, offset: Any, itemsize: int) -> Any:
+    indices = _load_indices(builder, index_base, offset, itemsize, lane.width)
+    value = ir.Constant(vector_ir(lane), ir.Undefined)
+    for slot, pointer in enumerate(_slot_pointers(builder, _addresses(builder, base, indices, lane), lane)):
+        value = builder.insert_element(value, builder.load(pointer), ir.IntType(32)(slot))
+    return value
+
+
+def _scatter_add(builder: Any, lane: LaneType, args: tuple[Any, ...], value: Any, itemsize: int) -> None:
+    base, index_base, offset = args
+    indices = _load_indices(builder, index_base, offset, itemsize, lane.width)
+    # one slot after the other: slots of one batch that share a dof lose no update
+    for slot, pointer in enumerate(_slot_pointers(builder, _addresses(builder, base, indices, lane), lane)):
+        part = builder.extract_element(value, ir.IntType(32)(slot))
+        builder.store(builder.fadd(builder.load(pointer), part), pointer)
+
+
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def gather_line(
+    typingctx: Any, lane: Any, base: Any, indices: Any, index_bytes: Any, start: Any, stride: Any, n: Any
+) -> Any:
+    """``gather_line(LANE, address, index_address, index_bytes, start, stride, n)``.
+
+    Lane vector i holds ``address[indices[start + i stride, slot]]``; indices are unsigned, ``index_bytes`` (2 or
+    4, a constant) wide, one group of ``width`` a lane vector.
+    """
+    if _length(n) is None or _length(index_bytes) is None:
+        return None
+    line = types.UniTuple(lane.lane, _length(n))
+    sig = line(lane, types.intp, types.intp, index_bytes, types.intp, types.intp, n)
+    itemsize = _length(index_bytes)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        line = sig.return_type
+        offsets = _line_offsets(builder, args[4], args[5], line.count)
+        values = [_gather(builder, line.dtype, args[1], args[2], k, itemsize) for k in offsets]
+        return _pack(context, builder, line, values)
+
+    return sig, codegen
+
+
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def scatter_line(
+    typingctx: Any, lane: Any, base: Any, indices: Any, index_bytes: Any, start: Any, stride: Any, line: Any
+) -> Any:
+    """``scatter_line(LANE, address, index_address, index_bytes, start, stride, line)`` adds a line (see gather_line)."""
+    if _length(index_bytes) is None:
+        return None
+    sig = types.void(lane, types.intp, types.intp, index_bytes, types.intp, types.intp, line)
+    itemsize = _length(index_bytes)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        line = sig.args[6]
+        values = _unpack(builder, args[6], line.count)
+        for k, value in zip(_line_offsets(builder, args[4], args[5], line.count), values, strict=True):
+            _scatter_add(builder, line.dtype, (args[1], args[2], k), value, itemsize)
+        return context.get_dummy_value()
+
+    return sig, codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def add_lines(typingctx: Any, a: Any, b: Any) -> Any:
+    """Sum of two lines of one length."""
+    sig = a(a, a)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        line = sig.return_type
+        pairs = zip(_unpack(builder, args[0], line.count), _unpack(builder, args[1], line.count), strict=True)
+        return _pack(context, builder, line, [builder.fadd(x, y) for x, y in pairs])
+
+    return sig, codegen
+
+
+class _Emitter:
+    """Emits one contraction: products by compile-time coefficients, accumulated by FMA."""
+
+    def __init__(self, builder: Any, lane: LaneType) -> None:
+        self.builder, self.lane = builder, lane
+
+    def dot(self, coefficients: Any, values: list[Any]) -> Any:
+        """``sum_j coefficients[j] values[j]``, exact zeros left out; None for an empty sum."""
+        total = None
+        for c, value in zip(coefficients, values, strict=True):
+            if c == 0.0:
+                continue
+            factor = splat(self.builder, self.lane, float(c))
+            if total is None:
+                total = self.builder.fmul(factor, value)
+            else:
+                total = call_llvm(self.builder, "fma", self.lane, factor, value, total)
+        return total
+
+    def or_zero(self, value: Any) -> Any:
+        return splat(self.builder, self.lane, 0.0) if value is None else value
+
+    def full(self, matrix: Matrix1D, line: list[Any]) -> list[Any]:
+        return [self.or_zero(self.dot(row, line)) for row in matrix.rows]
+
+    def split(self, matrix: Matrix1D, line: list[Any]) -> list[Any]:
+        """Even-odd: two half-size products, then their sum and difference."""
+        build, (m, n) = self.builder, matrix.shape
+        half = n // 2
+        even = [build.fadd(line[j], line[n - 1 - j]) for j in range(half)] + line[half : n - half]
+        odd = [build.fsub(line[j], line[n - 1 - j]) for j in range(half)]
+        coefficients_even, coefficients_odd = matrix.split()
+        out: list[Any] = [None] * m
+        for k in range((m + 1) // 2):
+            if 2 * k == m - 1:
+                part = self.dot(coefficients_even[k], even) if matrix.symmetry > 0 else self.dot(coefficients_odd[k], odd)
+                out[k] = self.or_zero(part)
+                continue
+            a = self.or_zero(self.dot(coefficients_even[k], even))
+            b = self.or_zero(self.dot(coefficients_odd[k], odd))
+            out[k] = build.fadd(a, b)
+            out[m - 1 - k] = build.fsub(a, b) if matrix.symmetry > 0 else build.fsub(b, a)
+        return out
+
+    def contract(self, matrix: Matrix1D, line: list[Any]) -> list[Any]:
+        if matrix.is_identity:
+            return line
+        m, n = matrix.shape
+        return self.split(matrix, line) if matrix.operations() < m * n else self.full(matrix, line)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def contract(typingctx: Any, matrix: Any, line: Any) -> Any:
+    """``contract(B, line)``: ``u[k] = sum_j B[k, j] line[j]``, (3a)-(4f) of the tensor report, unrolled."""
+    if not isinstance(matrix, Matrix1DType):
+        return None
+    m, n = matrix.matrix.shape
+    if line.count != n:
+        raise KernelValueError(f"a line of {line.count} meets a matrix of {m} x {n}")
+    sig = types.UniTuple(line.dtype, m)(matrix, line)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        emitter = _Emitter(builder, sig.args[1].dtype)
+        values = emitter.contract(sig.args[0].matrix, _unpack(builder, args[1], sig.args[1].count))
+        return _pack(context, builder, sig.return_type, values)
+
+    return sig, codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def call_chunk(typingctx: Any, kernel: Any, table: Any, x: Any, y: Any, chunk: Any, work: Any, alpha: Any, beta: Any) -> Any:
+    """Call a chunk kernel by its address; see ``skeletons/chunk.py`` for the arguments."""
+    six = [types.intp] * 6
+    sig = types.void(*six, types.float64, types.float64)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        i64, real = ir.IntType(64), ir.DoubleType()
+        fnty = ir.FunctionType(ir.VoidType(), [i64] * 5 + [real, real])
+        builder.call(builder.inttoptr(args[0], fnty.as_pointer()), args[1:])
+        return context.get_dummy_value()
+
+    return sig, codegen
+
+
+__all__ = [
+    "Matrix1D",
+    "add_lines",
+    "call_chunk",
+    "contract",
+    "gather_line",
+    "load_line",
+    "scatter_line",
+    "store_line",
+]

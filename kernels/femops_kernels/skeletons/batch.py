@@ -1,0 +1,142 @@
+"""One batch of elements: gather, interpolate, pointwise step, transposed interpolation, scatter.
+
+Sum factorisation (3a)-(4f) in one to three dimensions: z-lines first (they are gathered), then y, then x.  Derivatives
+are taken by the collocated matrix D at the quadrature points, so a gradient costs ``DIM`` contractions on top of the
+interpolation (exact as long as Q1D >= P1D).  In fewer dimensions the missing directions have length one.
+
+Work arrays are lexicographic, x fastest, in lane vectors: ``value`` (NCOMP, Q3, Q2, Q1), ``slab`` (Q2, P1) or (P2, Q1),
+``along_x`` (NCOMP, Q1), ``along_y`` (NCOMP, Q2, Q1), ``along_z`` (NCOMP, Q3, Q2, Q1).
+"""
+
+# <defaults>
+from numba import njit
+
+from femops_kernels.lanes import prefetch
+from femops_kernels.lines import add_lines, contract, gather_line, load_line, scatter_line, store_line
+from femops_kernels.skeletons.defaults import *  # noqa: F403
+
+# </defaults>
+
+P2, P3 = P1D if DIM > 1 else 1, P1D if DIM > 2 else 1
+Q2, Q3 = Q1D if DIM > 1 else 1, Q1D if DIM > 2 else 1
+PLANE = Q2 * Q1D
+VALUE_BYTES = POINTS * LANE_BYTES
+GRAD_LANES = NCOMP * (POINTS + PLANE + Q1D) if GRAD_IN or GRAD_OUT else 0
+WORK_LANES = NCOMP * POINTS + Q1D * Q2 + GRAD_LANES
+
+
+@njit
+def interpolate(x, indices, value, slab):
+    """Values at the quadrature points of one component."""
+    if DIM == 3:
+        for j in range(P2 * P1D):
+            line = gather_line(LANE, x, indices, INDEX_BYTES, j, P2 * P1D, P3)
+            store_line(LANE, value, j, PLANE, contract(B, line))
+    for k3 in range(Q3):
+        for j1 in range(P1D):
+            if DIM == 3:
+                store_line(LANE, slab, j1, P1D, contract(B, load_line(LANE, value, k3 * PLANE + j1, P1D, P2)))
+            elif DIM == 2:
+                store_line(LANE, slab, j1, P1D, contract(B, gather_line(LANE, x, indices, INDEX_BYTES, j1, P1D, P2)))
+            else:
+                store_line(LANE, slab, j1, P1D, gather_line(LANE, x, indices, INDEX_BYTES, j1, P1D, P2))
+        for k2 in range(Q2):
+            line = load_line(LANE, slab, k2 * P1D, 1, P1D)
+            store_line(LANE, value, k3 * PLANE + k2 * Q1D, 1, contract(B, line))
+
+
+@njit
+def integrate(y, indices, value, slab):
+    """Transpose of the y and x steps; ``value`` holds (P3, Q2, Q1), z is contracted already."""
+    for j3 in range(P3):
+        if DIM > 1:
+            for k1 in range(Q1D):
+                line = load_line(LANE, value, j3 * PLANE + k1, Q1D, Q2)
+                store_line(LANE, slab, k1, Q1D, contract(BT, line))
+        for j2 in range(P2):
+            line = load_line(LANE, slab if DIM > 1 else value, j2 * Q1D, 1, Q1D)
+            scatter_line(LANE, y, indices, INDEX_BYTES, (j3 * P2 + j2) * P1D, 1, contract(BT, line))
+
+
+@njit
+def points_of_line(value, along_x, along_y, along_z, qdata, ahead, k3, k2):
+    """The pointwise step at the Q1D points of one x-line, x-derivatives taken before and after."""
+    start = k3 * PLANE + k2 * Q1D
+    if GRAD_IN:
+        for c in range(NCOMP):
+            u = load_line(LANE, value, c * POINTS + start, 1, Q1D)
+            store_line(LANE, along_x, c * Q1D, 1, contract(D, u))
+    for k1 in range(Q1D):
+        q = load_line(LANE, qdata, (start + k1) * NQDATA, 1, NQDATA)
+        if PREFETCH:
+            for i in range(NQDATA):
+                prefetch(ahead, ((start + k1) * NQDATA + i) * LANE_BYTES)
+        u = load_line(LANE, value, start + k1, POINTS, NCOMP)
+        if GRAD_IN or GRAD_OUT:
+            ux = load_line(LANE, along_x, k1, Q1D, NCOMP)
+            uy = load_line(LANE, along_y, k2 * Q1D + k1, PLANE, NCOMP)
+            uz = load_line(LANE, along_z, start + k1, POINTS, NCOMP)
+            v, vx, vy, vz = pointwise(u, ux, uy, uz, q)
+            store_line(LANE, along_x, k1, Q1D, vx)
+            if DIM > 1:
+                store_line(LANE, along_y, k2 * Q1D + k1, PLANE, vy)
+            if DIM > 2:
+                store_line(LANE, along_z, start + k1, POINTS, vz)
+        else:
+            v, vx, vy, vz = pointwise(u, u, u, u, q)
+        if VALUE_OUT:
+            store_line(LANE, value, start + k1, POINTS, v)
+    if GRAD_OUT:
+        for c in range(NCOMP):
+            v = contract(DT, load_line(LANE, along_x, c * Q1D, 1, Q1D))
+            if VALUE_OUT:
+                v = add_lines(v, load_line(LANE, value, c * POINTS + start, 1, Q1D))
+            store_line(LANE, value, c * POINTS + start, 1, v)
+
+
+@njit
+def points_of_plane(value, along_x, along_y, along_z, qdata, ahead, k3):
+    """The same for one plane of points, with y-derivatives."""
+    if GRAD_IN and DIM > 1:
+        for c in range(NCOMP):
+            for k1 in range(Q1D):
+                line = load_line(LANE, value, c * POINTS + k3 * PLANE + k1, Q1D, Q2)
+                store_line(LANE, along_y, c * PLANE + k1, Q1D, contract(D, line))
+    for k2 in range(Q2):
+        points_of_line(value, along_x, along_y, along_z, qdata, ahead, k3, k2)
+    if GRAD_OUT and DIM > 1:
+        for c in range(NCOMP):
+            for k1 in range(Q1D):
+                at = c * POINTS + k3 * PLANE + k1
+                line = contract(DT, load_line(LANE, along_y, c * PLANE + k1, Q1D, Q2))
+                store_line(LANE, value, at, Q1D, add_lines(line, load_line(LANE, value, at, Q1D, Q2)))
+
+
+@njit
+def batch(x, y, field_bytes, indices, qdata, ahead, work):
+    """y += A x for one batch of elements.
+
+    ``x`` and ``y`` are addresses of chunk-local vectors, component after component ``field_bytes`` apart; ``ahead`` is
+    the address of the quadrature data to prefetch.
+    """
+    value = work
+    slab = value + NCOMP * VALUE_BYTES
+    along_x = slab + PLANE * LANE_BYTES
+    along_y = along_x + NCOMP * Q1D * LANE_BYTES
+    along_z = along_y + NCOMP * PLANE * LANE_BYTES
+    for c in range(NCOMP):
+        interpolate(x + c * field_bytes, indices, value + c * VALUE_BYTES, slab)
+        if GRAD_IN and DIM == 3:
+            for k in range(PLANE):
+                line = load_line(LANE, value, c * POINTS + k, PLANE, Q3)
+                store_line(LANE, along_z, c * POINTS + k, PLANE, contract(D, line))
+    for k3 in range(Q3):
+        points_of_plane(value, along_x, along_y, along_z, qdata, ahead, k3)
+    for c in range(NCOMP):
+        if DIM == 3:
+            for k in range(PLANE):
+                line = load_line(LANE, value, c * POINTS + k, PLANE, Q3)
+                if GRAD_OUT:
+                    line = add_lines(line, contract(DT, load_line(LANE, along_z, c * POINTS + k, PLANE, Q3)))
+                store_line(LANE, value, c * POINTS + k, PLANE, contract(BT, line))
+        integrate(y + c * field_bytes, indices, value + c * VALUE_BYTES, slab)

@@ -1,0 +1,107 @@
+"""One chunk of elements: copy in, sweep over its batches, copy out; then the sum of what chunks share.
+
+A chunk is a run of batches in element order.  Because dofs are numbered by first touch, the dofs that a chunk meets
+first (its *owned* ones) are a contiguous piece of the vector; the others it meets are *foreign*, owned by an earlier
+chunk.  A chunk works on private copies of both, small enough for the cache: owned results overwrite y (nothing is
+zeroed or read beforehand), foreign ones go to the chunk's piece of a buffer.  When all chunks are done, ``combine``
+adds the buffer to the owned dofs in ascending chunk number.  No atomics, and the same bits for any number of threads.
+
+Arguments of both entry points: addresses of the table, of x and of y; the chunk's number; the address of the thread's
+work space; ``y = alpha A x + beta y``, where y is not read if beta is zero.
+"""
+
+# <defaults>
+from numba import cfunc, njit
+
+from femops_kernels.lanes import get, put, word
+from femops_kernels.skeletons.batch import WORK_LANES, batch
+from femops_kernels.skeletons.defaults import *  # noqa: F403
+from femops_kernels.skeletons.table import *  # noqa: F403
+
+# </defaults>
+
+POINT_BYTES = NQDATA * LANE_BYTES
+
+
+@njit
+def copy_in(table, x, chunk, local, size, owned, foreign):
+    """Owned piece and foreign entries of x, component after component."""
+    first = word(word(table, OWNED_START), chunk)
+    for c in range(NCOMP):
+        for i in range(owned):
+            put(LANE, local, c * size + i, get(LANE, x, (first + i) * NCOMP + c))
+    at, dofs = word(word(table, FOREIGN_START), chunk), word(table, FOREIGN_DOFS)
+    for i in range(foreign):
+        dof = word(dofs, at + i)
+        for c in range(NCOMP):
+            put(LANE, local, c * size + owned + i, get(LANE, x, dof * NCOMP + c))
+    for c in range(NCOMP):  # the slot that padding elements read
+        put(LANE, local, c * size + owned + foreign, 0.0)
+
+
+@njit
+def copy_out(table, y, chunk, local, size, owned, foreign, alpha, beta):
+    """Owned results to y, foreign ones to the buffer."""
+    first = word(word(table, OWNED_START), chunk)
+    for c in range(NCOMP):
+        if beta == 0.0:
+            for i in range(owned):
+                put(LANE, y, (first + i) * NCOMP + c, alpha * get(LANE, local, c * size + i))
+        else:
+            for i in range(owned):
+                k = (first + i) * NCOMP + c
+                put(LANE, y, k, alpha * get(LANE, local, c * size + i) + beta * get(LANE, y, k))
+    at, buffer = word(word(table, FOREIGN_START), chunk), word(table, BUFFER)
+    for c in range(NCOMP):
+        for i in range(foreign):
+            put(LANE, buffer, (at + i) * NCOMP + c, alpha * get(LANE, local, c * size + owned + i))
+
+
+@njit
+def constrain(table, x, chunk, local, size, owned, keep):
+    """Constrained entries of a local vector: zero, or (``keep``) what x holds where the chunk owns them."""
+    first, positions = word(word(table, OWNED_START), chunk), word(table, CONSTRAINED)
+    starts = word(table, CONSTRAINED_START)
+    for k in range(word(starts, chunk), word(starts, chunk + 1)):
+        at = word(positions, k)
+        c = at // size
+        i = at - c * size
+        if keep and i < owned:
+            put(LANE, local, at, get(LANE, x, (first + i) * NCOMP + c))
+        else:
+            put(LANE, local, at, 0.0)
+
+
+@cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
+def sweep(table, x, y, chunk, work, alpha, beta):
+    """All batches of one chunk."""
+    size = word(table, LOCAL_SIZE)
+    owned = word(word(table, OWNED_START), chunk + 1) - word(word(table, OWNED_START), chunk)
+    foreign = word(word(table, FOREIGN_START), chunk + 1) - word(word(table, FOREIGN_START), chunk)
+    x_local = work
+    y_local = x_local + NCOMP * size * REAL_BYTES
+    lanes = y_local + NCOMP * size * REAL_BYTES
+    copy_in(table, x, chunk, x_local, size, owned, foreign)
+    constrain(table, x, chunk, x_local, size, owned, False)
+    for k in range(NCOMP * size):
+        put(LANE, y_local, k, 0.0)
+    indices, qdata = word(table, INDICES), word(table, QDATA)
+    first = word(table, FIRST_BATCH)
+    for b in range(word(first, chunk), word(first, chunk + 1)):
+        here = qdata + b * POINTS * POINT_BYTES
+        index = indices + b * NODES * LANE_WIDTH * INDEX_BYTES
+        batch(x_local, y_local, size * REAL_BYTES, index, here, here + POINTS * POINT_BYTES, lanes)
+    constrain(table, x, chunk, y_local, size, owned, True)
+    copy_out(table, y, chunk, y_local, size, owned, foreign, alpha, beta)
+
+
+@cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
+def combine(table, x, y, chunk, work, alpha, beta):
+    """Add to the dofs that ``chunk`` owns what later chunks contributed."""
+    starts, dofs, slots = word(table, COMBINE_START), word(table, COMBINE_DOF), word(table, COMBINE_SLOT)
+    buffer = word(table, BUFFER)
+    for k in range(word(starts, chunk), word(starts, chunk + 1)):
+        dof, slot = word(dofs, k), word(slots, k)
+        for c in range(NCOMP):
+            at = dof * NCOMP + c
+            put(LANE, y, at, get(LANE, y, at) + get(LANE, buffer, slot * NCOMP + c))

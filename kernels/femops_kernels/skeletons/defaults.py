@@ -1,0 +1,36 @@
+"""Sizes and pointwise step with which the skeletons are read, linted and tried; ``specialize`` writes its own.
+
+The names here are the whole interface between a specialised kernel and what it was made for.
+"""
+
+from numba import njit
+
+from femops_kernels.lanes import Lane
+from femops_kernels.lines import Matrix1D
+
+LANE = Lane(8, "float64")
+LANE_WIDTH = 8
+LANE_BYTES = 64
+REAL_BYTES = 8
+INDEX_BYTES = 2  # width of a chunk-local dof index
+DIM = 3
+NCOMP = 1  # components of the field
+P1D = 2  # nodes per direction
+Q1D = 2  # quadrature points per direction
+NODES = 8  # P1D ** DIM
+POINTS = 8  # Q1D ** DIM
+NQDATA = 1  # numbers stored at a quadrature point
+VALUE_OUT = True  # the pointwise step writes v
+GRAD_IN, GRAD_OUT = False, False  # it reads ux, uy, uz, writes vx, vy, vz (reference derivatives)
+PREFETCH = True  # ask for the next batch's quadrature data while working on this one
+
+B = Matrix1D(((1.0, 0.0), (0.0, 1.0)))  # interpolation, (Q1D, P1D)
+BT = Matrix1D(((1.0, 0.0), (0.0, 1.0)))
+D = Matrix1D(((-1.0, 1.0), (-1.0, 1.0)))  # collocated derivative at the quadrature points, (Q1D, Q1D)
+DT = Matrix1D(((-1.0, -1.0), (1.0, 1.0)))
+
+
+@njit
+def pointwise(u, ux, uy, uz, q):
+    """Default pointwise step: mass."""
+    return (q[0] * u[0],), ux, uy, uz

@@ -1,0 +1,107 @@
+"""Specialisation: skeletons, constants and a pointwise program become one source file, compiled once.
+
+The file is written to the cache folder under a hash of everything that went into it (its own text, the sources of
+this package, numba's version and the processor), so a change anywhere makes a new one.  It is there to be read and debugged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from femops_kernels import storage
+from femops_kernels.errors import CacheWarning
+
+_PACKAGE = Path(__file__).parent
+_HEADER = """\
+from numba import cfunc, get_thread_id, njit, prange
+
+from femops_kernels.lanes import *
+from femops_kernels.lines import *
+"""
+_loaded: dict[str, ModuleType] = {}
+_lock = threading.RLock()
+
+
+def skeleton_text(name: str) -> str:
+    """Source of a skeleton without its block of defaults."""
+    text = (_PACKAGE / "skeletons" / f"{name}.py").read_text(encoding="utf-8")
+    start, end = text.find("# <defaults>"), text.find("# </defaults>")
+    return text if start < 0 else text[:start] + text[end + len("# </defaults>") :]
+
+
+@cache
+def _toolchain() -> str:
+    """Hash of this package's sources and of what compiles them."""
+    import llvmlite.binding as llvm
+    import numba
+
+    parts = [numba.__version__, sys.version, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()]
+    parts += [path.read_text(encoding="utf-8") for path in sorted(_PACKAGE.rglob("*.py"))]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def source(skeletons: Sequence[str], constants: Mapping[str, object], program: str = "") -> str:
+    """Text of a specialised kernel.
+
+    Parameters
+    ----------
+    skeletons : sequence of str
+        Names of files in ``skeletons/``, in the order in which they build on each other.
+    constants : mapping
+        Values of the names in ``skeletons/defaults.py``; written by ``repr``.
+    program : str
+        The pointwise step: a definition of ``pointwise``.
+    """
+    lines = [f"{name} = {value!r}" for name, value in constants.items()]
+    body = "\n\n".join(skeleton_text(name) for name in skeletons)
+    return "\n".join([_HEADER, *lines, "\n", program, "\n", body])
+
+
+def specialize(skeletons: Sequence[str], constants: Mapping[str, object], program: str = "") -> ModuleType:
+    """Module compiled from skeletons, constants and a pointwise program; from the cache where it is there.
+
+    Raises
+    ------
+    CacheError
+        If no folder can be written, not even a temporary one.
+    """
+    text = source(skeletons, constants, program)
+    key = hashlib.sha256((text + _toolchain()).encode()).hexdigest()[:24]
+    with _lock:
+        if key not in _loaded:
+            _loaded[key] = _load(f"{'_'.join(skeletons)}_{key}", text)
+        return _loaded[key]
+
+
+def _load(name: str, text: str) -> ModuleType:
+    folder = storage.cache_folder()
+    path = folder / f"{name}.py"
+    with storage.locked(folder / f"{name}.lock"):
+        storage.write_once(path, text)
+        if not storage.intact(path):
+            warnings.warn(f"compiled kernel {name} in {folder} was damaged: compiled again", CacheWarning, stacklevel=4)
+            storage.discard(path)
+        module = _import(name, path)
+        storage.seal(path)
+    return module
+
+
+def _import(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"femops_kernel_{name}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # numba's cache refers to the module by name
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[spec.name]
+        raise
+    return module
