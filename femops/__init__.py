@@ -1,1 +1,109 @@
-"""Matrix-free high-order finite element operators."""
+"""Matrix-free high-order finite element operators.
+
+Everything a user needs is an attribute of this package; it is imported when first used, so that
+``import femops`` itself takes no time and loads neither compilers nor plotting.
+
+>>> import femops
+>>> V = femops.H1(femops.box((2, 2)), order=2)
+>>> V.ndofs
+25
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    # What type checkers and editors see; `_EXPORTS` says the same to Python. A test compares them.
+    from femops.basis import Basis1D as Basis1D
+    from femops.basis import Quadrature1D as Quadrature1D
+    from femops.basis import gauss as gauss
+    from femops.basis import lobatto as lobatto
+    from femops.errors import BasisError as BasisError
+    from femops.errors import DeviceError as DeviceError
+    from femops.errors import Errors as Errors
+    from femops.errors import FemopsError as FemopsError
+    from femops.errors import FileError as FileError
+    from femops.errors import GeometryError as GeometryError
+    from femops.errors import KernelError as KernelError
+    from femops.errors import MeshError as MeshError
+    from femops.errors import MissingExtraError as MissingExtraError
+    from femops.errors import OperatorError as OperatorError
+    from femops.errors import SolverError as SolverError
+    from femops.errors import SpaceError as SpaceError
+    from femops.errors import VectorError as VectorError
+    from femops.fields import h1_error as h1_error
+    from femops.fields import h1_seminorm_error as h1_seminorm_error
+    from femops.fields import integrate as integrate
+    from femops.fields import l2_error as l2_error
+    from femops.fields import l2_norm as l2_norm
+    from femops.geometry import ElementClass as ElementClass
+    from femops.geometry import Geometry as Geometry
+    from femops.geometry import classify as classify
+    from femops.restriction import ElementRestriction as ElementRestriction
+    from femops.space import H1 as H1
+    from femops.space import L2 as L2
+    from femops.space import Space as Space
+    from femops_meshes import Mesh as Mesh
+    from femops_meshes import ball as ball
+    from femops_meshes import box as box
+    from femops_meshes import cylinder as cylinder
+    from femops_meshes import disc as disc
+    from femops_meshes import l_shape as l_shape
+    from femops_meshes import read_mesh as read_mesh
+    from femops_meshes import sample as sample
+    from femops_meshes import shell as shell
+
+_EXPORTS: dict[str, tuple[str, ...]] = {
+    "femops_meshes": (
+        "Mesh",
+        "ball",
+        "box",
+        "cylinder",
+        "disc",
+        "l_shape",
+        "read_mesh",
+        "sample",
+        "shell",
+    ),
+    "femops.basis": ("Basis1D", "Quadrature1D", "gauss", "lobatto"),
+    "femops.errors": (
+        "BasisError",
+        "DeviceError",
+        "Errors",
+        "FemopsError",
+        "FileError",
+        "GeometryError",
+        "KernelError",
+        "MeshError",
+        "MissingExtraError",
+        "OperatorError",
+        "SolverError",
+        "SpaceError",
+        "VectorError",
+    ),
+    "femops.fields": ("h1_error", "h1_seminorm_error", "integrate", "l2_error", "l2_norm"),
+    "femops.geometry": ("ElementClass", "Geometry", "classify"),
+    "femops.restriction": ("ElementRestriction",),
+    "femops.space": ("H1", "L2", "Space"),
+}
+"""Module: the names that this package offers from it."""
+
+_HOME = {name: module for module, names in _EXPORTS.items() for name in names}
+
+__version__ = "0.1.0"
+__all__ = list(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    """Import `name` from its module when it is first used (PEP 562)."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'femops' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

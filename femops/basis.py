@@ -1,0 +1,230 @@
+"""One-dimensional bases and quadrature rules on the reference interval [0, 1].
+
+A function of the tensor-product basis of degree p is a product of the functions here, one per
+direction; so all that the rest of femops needs is two small matrices per rule, ``B1d`` (values)
+and ``G1d`` (derivatives), both of shape ``(q1d, p1d)`` with ``p1d = p + 1``.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Literal, SupportsIndex, final, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from femops.errors import BasisError
+from femops_meshes.interpolation import (
+    gauss_legendre,
+    gauss_lobatto,
+    lagrange_derivative_matrix,
+    lagrange_matrix,
+)
+
+Family = Literal["gll", "gauss", "bernstein"]
+Floats = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Quadrature1D:
+    """A quadrature rule on [0, 1], used in every direction of the reference element.
+
+    Attributes
+    ----------
+    points, weights : (q1d,) float64
+        Ascending points in [0, 1] and positive weights that sum to 1; not writeable.
+    name : str
+        "gauss" or "lobatto", or what the maker of the rule called it.
+
+    Raises
+    ------
+    BasisError
+        The arrays are not two vectors of one length, or a point lies outside [0, 1].
+    """
+
+    points: Floats
+    weights: Floats
+    name: str
+
+    def __post_init__(self) -> None:
+        points = _read_only(self.points)
+        weights = _read_only(self.weights)
+        if points.ndim != 1 or points.shape != weights.shape or points.size == 0:
+            raise BasisError(
+                f"a rule has points of shape {points.shape} and weights of shape {weights.shape}: "
+                "give two vectors of one length"
+            )
+        if not (np.all(points >= 0) and np.all(points <= 1) and np.all(np.isfinite(weights))):
+            raise BasisError(
+                f"a rule has points {points} and weights {weights}: the points must lie in "
+                "[0, 1] and the weights be finite"
+            )
+        object.__setattr__(self, "points", points)
+        object.__setattr__(self, "weights", weights)
+
+    @property
+    def q1d(self) -> int:
+        """Number of points in one direction."""
+        return int(self.points.size)
+
+    def tensor_weights(self, dim: int) -> Floats:
+        """Weights of the product rule on [0, 1]^dim, shape (q1d**dim,), lexicographic."""
+        weights = np.ones(1)
+        for _ in range(dim):
+            weights = np.multiply.outer(self.weights, weights).ravel()
+        return weights
+
+    def __repr__(self) -> str:
+        return f"Quadrature1D({self.name!r}, q1d={self.q1d})"
+
+
+@lru_cache(maxsize=128)
+def _gauss(n: int) -> Quadrature1D:
+    return Quadrature1D(*gauss_legendre(n), "gauss")
+
+
+@lru_cache(maxsize=128)
+def _lobatto(n: int) -> Quadrature1D:
+    return Quadrature1D(*gauss_lobatto(n), "lobatto")
+
+
+def gauss(n: int) -> Quadrature1D:
+    """The Gauss-Legendre rule of n points on [0, 1], exact for polynomials of degree 2n - 1.
+
+    Raises
+    ------
+    BasisError
+        n is not a whole number >= 1.
+    """
+    return _gauss(whole_number(n, 1, "the number of Gauss points"))
+
+
+def lobatto(n: int) -> Quadrature1D:
+    """The Gauss-Lobatto rule of n points on [0, 1], both ends among them, exact to degree 2n - 3.
+
+    Raises
+    ------
+    BasisError
+        n is not a whole number >= 2.
+    """
+    return _lobatto(whole_number(n, 2, "the number of Gauss-Lobatto points"))
+
+
+@final
+class Basis1D:
+    """The p + 1 basis functions of degree p on [0, 1] of one family.
+
+    Parameters
+    ----------
+    family : {"gll", "gauss", "bernstein"}
+        "gll": Lagrange polynomials in the Gauss-Lobatto points (p >= 1). "gauss": Lagrange
+        polynomials in the Gauss-Legendre points (p >= 0). "bernstein": the Bernstein polynomials
+        ``binom(p, j) x^j (1 - x)^(p - j)`` (p >= 1).
+    p : int
+        Polynomial degree.
+
+    Attributes
+    ----------
+    nodes : (p1d,) float64
+        The points by whose values a function of the basis is known: the Lagrange nodes; for
+        "bernstein", whose coefficients are no point values, the Gauss-Lobatto points.
+
+    Raises
+    ------
+    BasisError
+        An unknown family, a degree that is not a whole number or too low.
+    """
+
+    def __init__(self, family: Family, p: int) -> None:
+        if family not in get_args(Family):
+            known = ", ".join(repr(name) for name in get_args(Family))
+            raise BasisError(f"there is no basis family {family!r}: take one of {known}")
+        smallest = 0 if family == "gauss" else 1
+        self.family: Family = family
+        self.p = whole_number(p, smallest, f"the degree of a {family!r} basis")
+        self.p1d = self.p + 1
+        rule = gauss(self.p1d) if family == "gauss" else lobatto(self.p1d)
+        self.nodes: Floats = rule.points
+
+    @property
+    def is_nodal(self) -> bool:
+        """Whether coefficients are values at the nodes."""
+        return self.family != "bernstein"
+
+    def interpolation(self, points: ArrayLike) -> Floats:
+        """B1d: values of the basis functions, shape (len(points), p1d).
+
+        Lagrange families by the barycentric formula (Berrut and Trefethen, SIAM Review 46, 2004),
+        Bernstein by its definition, a product of positive numbers; both stable to p = 20 and on.
+        """
+        x = _points(points)
+        if self.is_nodal:
+            return lagrange_matrix(self.nodes, x)
+        return _bernstein(self.p, x)
+
+    def gradient(self, points: ArrayLike) -> Floats:
+        """G1d: derivatives of the basis functions in [0, 1], shape (len(points), p1d).
+
+        Bernstein by ``b'_{j,p} = p (b_{j-1,p-1} - b_{j,p-1})``.
+        """
+        x = _points(points)
+        if self.is_nodal:
+            return lagrange_derivative_matrix(self.nodes, x)
+        lower = _bernstein(self.p - 1, x)
+        result = np.zeros((x.size, self.p1d))
+        result[:, 1:] += self.p * lower
+        result[:, :-1] -= self.p * lower
+        return result
+
+    @cached_property
+    def from_nodal(self) -> Floats:
+        """Coefficients from values at `nodes`: the inverse of B1d there, shape (p1d, p1d)."""
+        if self.is_nodal:
+            return _read_only(np.eye(self.p1d))
+        return _read_only(np.linalg.inv(self.interpolation(self.nodes)))
+
+    def __repr__(self) -> str:
+        return f"Basis1D({self.family!r}, p={self.p})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Basis1D) and (self.family, self.p) == (other.family, other.p)
+
+    def __hash__(self) -> int:
+        return hash((self.family, self.p))
+
+
+def whole_number(
+    value: SupportsIndex, smallest: int, what: str, error: type[Exception] = BasisError
+) -> int:
+    """Return `value` as an int, or raise `error` that names `what` and the smallest value."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = smallest - 1
+    if number < smallest or isinstance(value, (bool, np.bool_)):
+        raise error(f"{what} is {value!r}: it must be a whole number, at least {smallest}")
+    return number
+
+
+def _bernstein(p: int, x: Floats) -> Floats:
+    """Bernstein polynomials of degree p >= 0 at x, shape (len(x), p + 1)."""
+    j = np.arange(p + 1)
+    binomials = np.array([math.comb(p, k) for k in range(p + 1)], dtype=np.float64)
+    return np.asarray(binomials * x[:, None] ** j * (1.0 - x[:, None]) ** (p - j))
+
+
+def _points(points: ArrayLike) -> Floats:
+    x = np.atleast_1d(np.asarray(points, dtype=np.float64))
+    if x.ndim != 1:
+        raise BasisError(f"points have shape {x.shape}: give a vector of points in [0, 1]")
+    return x
+
+
+def _read_only(array: ArrayLike) -> Floats:
+    result = np.array(array, dtype=np.float64)
+    result.setflags(write=False)
+    return result

@@ -1,0 +1,72 @@
+"""The errors femops raises.
+
+Every error femops raises on purpose is a `FemopsError` and at the same time the Python error it
+is closest to, so both ``except femops.FemopsError`` and ``except ValueError`` work. The two
+packages below femops know nothing of it and have bases of their own, `MeshError` and
+`KernelError`. A program that wants to catch whatever may come writes ``except femops.Errors``.
+
+A message says what is wrong, what was got, and how to mend it.
+"""
+
+from femops_kernels.errors import KernelError
+from femops_meshes.errors import MeshError
+
+
+class FemopsError(Exception):
+    """Base of the errors of the package femops (see also `Errors`)."""
+
+
+class BasisError(FemopsError, ValueError):
+    """A basis or quadrature that does not exist: too low a degree, an unknown family."""
+
+
+class SpaceError(FemopsError, ValueError):
+    """A space, a function on it, or a set of its dofs that cannot be."""
+
+
+class VectorError(FemopsError, ValueError):
+    """A vector of the wrong length, shape or type."""
+
+
+class GeometryError(FemopsError, ValueError):
+    """Elements whose map from the reference element is not one-to-one (inverted, collapsed)."""
+
+
+class OperatorError(FemopsError, ValueError):
+    """An operator that cannot be built, or cannot be applied in this way."""
+
+
+class SolverError(FemopsError, RuntimeError):
+    """A solver was called with something it cannot solve."""
+
+
+class DeviceError(FemopsError, RuntimeError):
+    """A device was asked for that this machine lacks."""
+
+
+class FileError(FemopsError, OSError):
+    """A file that cannot be read or written."""
+
+
+class MissingExtraError(FemopsError, ImportError):
+    """An optional part is used without the packages of its extra."""
+
+
+Errors: tuple[type[Exception], ...] = (FemopsError, MeshError, KernelError)
+"""All bases: ``except femops.Errors`` catches all that femops and the packages below it raise."""
+
+__all__ = [
+    "BasisError",
+    "DeviceError",
+    "Errors",
+    "FemopsError",
+    "FileError",
+    "GeometryError",
+    "KernelError",
+    "MeshError",
+    "MissingExtraError",
+    "OperatorError",
+    "SolverError",
+    "SpaceError",
+    "VectorError",
+]

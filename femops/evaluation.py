@@ -1,0 +1,53 @@
+"""Values and gradients of element vectors at the points of tensor-product rules.
+
+Small pure functions of arrays, sum factorised; `femops.space` and `femops.fields` call them block
+by block.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from femops.basis import Basis1D
+from femops_meshes.interpolation import tensor_apply
+
+Floats = NDArray[np.float64]
+
+
+def reference_values(basis: Basis1D, points: ArrayLike, dim: int, e_vec: Floats) -> Floats:
+    """Values at the tensor grid of `points`: (n, p1d**dim[, ncomp]) -> (n, k**dim[, ncomp])."""
+    return tensor_apply([basis.interpolation(points)] * dim, e_vec)
+
+
+def reference_gradient(basis: Basis1D, points: ArrayLike, dim: int, e_vec: Floats) -> list[Floats]:
+    """Derivatives along the reference directions, x first, each as of `reference_values`."""
+    interpolation, derivative = basis.interpolation(points), basis.gradient(points)
+    return [
+        tensor_apply([derivative if d == k else interpolation for d in range(dim)], e_vec)
+        for k in range(dim)
+    ]
+
+
+def physical_gradient(reference: list[Floats], inverse: Floats) -> Floats:
+    """Gradient in space by the chain rule, du/dx_i = sum_j du/dxi_j dxi_j/dx_i.
+
+    Parameters
+    ----------
+    reference : list of dim arrays (n, k[, ncomp])
+        Derivatives along the reference directions.
+    inverse : (n, k, dim, dim)
+        [..., j, i] = dxi_j / dx_i.
+
+    Returns
+    -------
+    (n, k[, ncomp], dim) float64
+    """
+    dim = len(reference)
+    result = np.empty((*reference[0].shape, dim))
+    for i in range(dim):
+        factors = [inverse[..., j, i] for j in range(dim)]
+        if reference[0].ndim == 3:
+            factors = [factor[..., None] for factor in factors]
+        result[..., i] = sum(du * factor for du, factor in zip(reference, factors, strict=True))
+    return result

@@ -1,0 +1,92 @@
+"""Functions given by the user, evaluated and checked in one place.
+
+Wherever femops takes a function of position it takes a number too, and wherever the space has
+components, one number or one function value per component.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import SpaceError
+
+Floats = NDArray[np.float64]
+Function = Callable[[Floats], Any] | float | Sequence[float]
+"""``f(x)`` of points x (dim, n) -> (n,) or (ncomp, n) or a scalar; or the constant itself."""
+
+
+def evaluate(f: Function, x: Floats, shape: tuple[int, ...] = (), what: str = "f") -> Floats:
+    """Values of a user's function at points.
+
+    Parameters
+    ----------
+    f : callable, number or sequence of numbers
+        Called once as ``f(x)``. What it returns may be an array of shape ``shape + (n,)``, of
+        ``shape`` alone (the same at all points), a sequence that mixes the two, or one number.
+    x : (dim, n) float64
+        The points.
+    shape : tuple of int
+        () for a scalar function, (ncomp,) for a vector, (ncomp, dim) for its gradient.
+    what : str
+        The function's name in errors.
+
+    Returns
+    -------
+    (n, *shape) float64, C-contiguous
+
+    Raises
+    ------
+    SpaceError
+        The result has another shape, is not real, or is not finite everywhere.
+    """
+    n = x.shape[1]
+    result = f(x) if callable(f) else f
+    values = _fit(result, shape, n)
+    if values is None:
+        raise SpaceError(_shape_complaint(result, shape, n, what))
+    bad = ~np.isfinite(values).reshape(-1, n).all(axis=0)
+    if bad.any():
+        where = ", ".join(f"{c:.6g}" for c in x[:, np.argmax(bad)])
+        raise SpaceError(
+            f"{what} is not finite at {np.count_nonzero(bad)} of {n} points, the first of them "
+            f"({where}): give a function that is finite on the whole mesh"
+        )
+    return np.array(np.moveaxis(values, -1, 0), order="C")  # never the user's own array
+
+
+def _fit(result: Any, shape: tuple[int, ...], n: int) -> Floats | None:
+    """`result` as a float64 array of shape ``shape + (n,)``, None if it does not fit."""
+    if isinstance(result, (list, tuple)) and shape and len(result) == shape[0]:
+        parts = [_fit(part, shape[1:], n) for part in result]
+        return None if any(part is None for part in parts) else np.array(parts)
+    try:
+        array = np.asarray(result)
+    except ValueError:
+        return None
+    if array.dtype.kind not in "fiub":
+        return None
+    values: Floats = array.astype(np.float64, copy=False)
+    if values.ndim == 0 or values.shape == shape:
+        return np.broadcast_to(values[..., None], (*shape, n))
+    if values.shape == (*shape, n):
+        return values
+    if not shape and values.shape == (1, n):
+        only: Floats = values[0]
+        return only
+    return None
+
+
+def _shape_complaint(result: Any, shape: tuple[int, ...], n: int, what: str) -> str:
+    try:
+        array = np.asarray(result)
+        got = f"an array of shape {array.shape} and type {array.dtype}"
+    except ValueError:
+        got = "a sequence of parts that do not fit together"
+    return (
+        f"{what} gives {got} at {n} points: it must give real numbers of shape "
+        f"{(*shape, n)}, {shape or 'a number'}{' or a number' if shape else ''}"
+    )

@@ -1,0 +1,120 @@
+"""Numbers for the dofs of an H1 space, in the order in which the elements touch them.
+
+The numbering contract, on which the kernels rely: go through the elements in ascending order and
+in each through its entities (vertices, edges, faces, interior; within one dimension by ascending
+ternary code); the dofs of an entity not met before get the next consecutive numbers, in the
+entity's own base order. Hence the dofs first touched by a contiguous range of elements are a
+contiguous range, and an element finds its dofs in at most 3**dim runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_meshes.topology import Topology, entity_permutation
+
+Ints = NDArray[np.int64]
+
+
+def ternary_codes(dim: int) -> list[tuple[int, tuple[int, ...]]]:
+    """All (code, digits) of the sub-entities of an element, by dimension, then by code.
+
+    Digit d, x first, is 0 at the low end, 1 inside and 2 at the high end of direction d; the code
+    is the sum of ``digit * 3**d``.
+    """
+    digits = [tuple(reversed(t)) for t in itertools.product(range(3), repeat=dim)]
+    coded = list(enumerate(digits))
+    return sorted(coded, key=lambda item: (item[1].count(1), item[0]))
+
+
+def local_nodes(digits: tuple[int, ...], p: int, closed: bool = False) -> Ints:
+    """Lexicographic local indices of the nodes of one sub-entity, lexicographic in it.
+
+    ``closed`` adds the nodes on the entity's own boundary.
+    """
+    inside = np.arange(p + 1) if closed else np.arange(1, p)
+    nodes = np.zeros(1, dtype=np.int64)
+    for d, digit in enumerate(digits):
+        line = inside if digit == 1 else np.array([0 if digit == 0 else p])
+        nodes = np.add.outer(line * (p + 1) ** d, nodes).ravel()
+    return nodes
+
+
+def h1_numbering(topology: Topology, p: int) -> tuple[Ints, int]:
+    """Global dof numbers of the nodes of an H1 space of degree p.
+
+    Parameters
+    ----------
+    topology : Topology
+        Entities and orientations of the mesh.
+    p : int
+        Degree, at least 1.
+
+    Returns
+    -------
+    indices : (ne, (p + 1)**dim) int64, C-contiguous
+        The dof of every local node (lexicographic, x fastest).
+    ndofs : int
+    """
+    dim = topology.dim
+    codes = ternary_codes(dim)
+    starts, ndofs = _entity_starts(topology, codes, p)
+    ne = topology.entity.shape[0]
+    indices = np.empty((ne, (p + 1) ** dim), dtype=np.int64)
+    for column, (code, digits) in enumerate(codes):
+        nodes = local_nodes(digits, p)
+        if nodes.size == 0:
+            continue
+        first = starts[:, column, None]
+        kind = digits.count(1)
+        if kind in (1, 2) and kind < dim:
+            order = _permutations(kind, p - 1)[topology.orientation[:, code]]
+            indices[:, nodes] = first + order
+        else:
+            indices[:, nodes] = first + np.arange(nodes.size)
+    return indices, ndofs
+
+
+def _entity_starts(
+    topology: Topology, codes: list[tuple[int, tuple[int, ...]]], p: int
+) -> tuple[Ints, int]:
+    """First dof of each entity, (ne, 3**dim) in the order of `codes`, and the number of dofs."""
+    kinds = np.array([digits.count(1) for _, digits in codes])
+    offsets = np.concatenate(([0], np.cumsum(topology.num_entities)))
+    entities = topology.entity[:, [code for code, _ in codes]] + offsets[kinds]
+    flat = entities.ravel()
+    first = first_positions(flat, int(offsets[-1]))
+    position = np.arange(flat.size)
+    sizes = np.tile((p - 1) ** kinds, entities.shape[0])
+    sizes[first[flat] != position] = 0
+    ends = np.cumsum(sizes)
+    starts = ends - sizes
+    return starts[first[flat]].reshape(entities.shape), int(ends[-1])
+
+
+def first_positions(numbers: Ints, count: int) -> Ints:
+    """Position at which each of 0 .. count - 1 stands first in the flat array `numbers`."""
+    first = np.empty(count, dtype=np.int64)
+    # Of repeated indices the last assigned wins, so assigning backwards keeps the first.
+    first[numbers[::-1]] = np.arange(numbers.size - 1, -1, -1)
+    return first
+
+
+def _permutations(kind: int, n: int) -> Ints:
+    """Row o: base-order position of each node of an edge (kind 1) or face (2) of orientation o."""
+    rows = [entity_permutation(o, n, kind) for o in range(2 ** (2 * kind - 1))]
+    return np.array(rows, dtype=np.int64)
+
+
+def boundary_nodes(topology: Topology, p: int, indices: Ints, listed: NDArray[np.bool_]) -> Ints:
+    """Ascending dofs on those faces of the boundary for which `listed` (nb,) is true."""
+    faces = topology.boundary_faces[listed]
+    found = [
+        indices[faces[faces[:, 1] == code, 0][:, None], local_nodes(digits, p, closed=True)]
+        for code, digits in ternary_codes(topology.dim)
+        if digits.count(1) == topology.dim - 1
+    ]
+    return np.unique(np.concatenate([dofs.ravel() for dofs in found]))

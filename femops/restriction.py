@@ -1,0 +1,138 @@
+"""The map between the dofs of a space and the dofs of its elements."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from femops.errors import SpaceError, VectorError
+from femops.numbering import first_positions
+
+Ints = NDArray[np.int64]
+Vector = NDArray[Any]
+"""An array of float32 or float64."""
+
+FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def check_float_array(array: object, what: str) -> Vector:
+    """Return `array` if it is a NumPy array of float32 or float64, else raise `VectorError`."""
+    if not isinstance(array, np.ndarray):
+        raise VectorError(
+            f"{what} is a {type(array).__name__}: give a NumPy array of float64 or float32"
+        )
+    if array.dtype not in FLOAT_TYPES:
+        raise VectorError(
+            f"{what} has type {array.dtype}: femops computes in float64 and float32, "
+            "convert it by .astype(numpy.float64)"
+        )
+    return array
+
+
+@final
+class ElementRestriction:
+    """Gathers the dofs of each element from a vector, and adds them back (the transpose).
+
+    Parameters
+    ----------
+    indices : (ne, n) integers
+        The dof at each local node of each element; kept as int64, C-contiguous, not writeable.
+    ndofs : int
+        Number of dofs; all indices lie in 0 <= i < ndofs.
+
+    Raises
+    ------
+    SpaceError
+        The indices are not a table of whole numbers in that range.
+    """
+
+    def __init__(self, indices: ArrayLike, ndofs: int) -> None:
+        table = np.asarray(indices)
+        if table.ndim != 2 or table.dtype.kind not in "iu":
+            raise SpaceError(
+                f"indices have shape {table.shape} and type {table.dtype}: give whole numbers "
+                "of shape (elements, nodes of an element)"
+            )
+        table = np.ascontiguousarray(table, dtype=np.int64)
+        if table.size and (table.min() < 0 or table.max() >= ndofs):
+            raise SpaceError(
+                f"indices run from {table.min()} to {table.max()}: with {ndofs} dofs they must "
+                f"lie in 0 to {ndofs - 1}"
+            )
+        self.indices: Ints = table.view()
+        self.indices.setflags(write=False)
+        self.ndofs = int(ndofs)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the matrix of this map: (entries of an e_vec, ndofs), for one component."""
+        return self.indices.size, self.ndofs
+
+    def gather(self, l_vec: Vector) -> Vector:
+        """e_vec of an l_vec: (ndofs,) -> (ne, n), (ndofs, ncomp) -> (ne, n, ncomp).
+
+        Raises
+        ------
+        VectorError
+            The length is not `ndofs`, the type not float32 or float64.
+        """
+        l_vec = check_float_array(l_vec, "l_vec")
+        if l_vec.ndim == 0 or l_vec.shape[0] != self.ndofs:
+            raise VectorError(
+                f"l_vec has shape {l_vec.shape}, the restriction {self.ndofs} dofs: give shape "
+                f"({self.ndofs},) or ({self.ndofs}, ncomp)"
+            )
+        return np.asarray(l_vec[self.indices])
+
+    def scatter_add(self, e_vec: Vector) -> Vector:
+        """l_vec in which each dof is the sum over the elements that share it.
+
+        The transpose of `gather`: (ne, n) -> (ndofs,), (ne, n, ncomp) -> (ndofs, ncomp); the sums
+        are formed in float64 and returned in the type of `e_vec`.
+
+        Raises
+        ------
+        VectorError
+            The leading shape is not (ne, n), the type not float32 or float64.
+        """
+        e_vec = check_float_array(e_vec, "e_vec")
+        if e_vec.shape[:2] != self.indices.shape:
+            ne, n = self.indices.shape
+            raise VectorError(
+                f"e_vec has shape {e_vec.shape}: this restriction takes ({ne}, {n}) or "
+                f"({ne}, {n}, ncomp)"
+            )
+        flat, columns = self.indices.ravel(), e_vec.reshape(self.indices.size, -1).T
+        sums = [np.bincount(flat, column, self.ndofs) for column in columns]
+        result = np.stack(sums, axis=-1).reshape(self.ndofs, *e_vec.shape[2:])
+        return np.asarray(result.astype(e_vec.dtype, copy=False))
+
+    def multiplicity(self) -> Ints:
+        """Number of elements' nodes at each dof, (ndofs,): the diagonal of transpose times map."""
+        return np.bincount(self.indices.ravel(), minlength=self.ndofs)
+
+    @cached_property
+    def owner(self) -> Ints:
+        """Where each dof stands first, (ndofs,): element * n + local node."""
+        return _frozen(first_positions(self.indices.ravel(), self.ndofs))
+
+    @cached_property
+    def first_touch(self) -> Ints:
+        """(ne + 1,): element e is the first to touch the dofs first_touch[e] to [e + 1] - 1.
+
+        Only if the dofs are numbered by first touch, as those of every space are.
+        """
+        highest = np.maximum.accumulate(self.indices.max(axis=1)) + 1
+        return _frozen(np.concatenate(([0], highest)))
+
+    def __repr__(self) -> str:
+        ne, n = self.indices.shape
+        return f"ElementRestriction({ne} elements of {n} nodes, {self.ndofs} dofs)"
+
+
+def _frozen(array: Ints) -> Ints:
+    array.setflags(write=False)
+    return array

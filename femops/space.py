@@ -1,0 +1,148 @@
+"""Finite element spaces on a mesh: which dofs there are, and functions written in them.
+
+Dofs are numbered by first touch in element order (`femops.numbering`), so locality of the mesh's
+element order is locality of the vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.abstract_space import Space
+from femops.basis import Family
+from femops.errors import SpaceError
+from femops.numbering import boundary_nodes, h1_numbering
+from femops.restriction import ElementRestriction
+from femops_meshes.mesh import Mesh
+
+__all__ = ["H1", "L2", "Space"]
+
+Ints = NDArray[np.int64]
+
+
+@final
+class H1(Space):
+    """Continuous functions, polynomials of degree p in each direction on each element.
+
+    Parameters
+    ----------
+    mesh : Mesh
+    order : int
+        p >= 1.
+    ncomp : int
+        Number of components.
+    family : {"gll", "bernstein"}
+        Basis; see `Basis1D`.
+
+    Raises
+    ------
+    SpaceError
+        p < 1, ncomp < 1, or a family that cannot be made continuous.
+
+    Examples
+    --------
+    >>> import femops
+    >>> V = femops.H1(femops.box((4, 4, 4)), order=3)
+    >>> V.ndofs
+    2197
+    """
+
+    def __init__(self, mesh: Mesh, order: int, ncomp: int = 1, family: Family = "gll") -> None:
+        super().__init__(mesh, order, ncomp, family)
+
+    def _check_family(self, family: Family) -> int:
+        if family not in ("gll", "bernstein"):
+            raise SpaceError(f"an H1 space has no family {family!r}: take 'gll' or 'bernstein'")
+        return 1
+
+    def _restriction(self) -> ElementRestriction:
+        return ElementRestriction(*h1_numbering(self.mesh.topology, self.order))
+
+    def file_dofs(self) -> Ints:
+        """Number of each node in the file: MFEM's, by vertices, edges, faces, cells."""
+        from femops_meshes.mfem import mfem_h1_dofs
+
+        result = np.empty(self.ndofs, dtype=np.int64)
+        result[self.restriction.indices] = mfem_h1_dofs(self.mesh, self.order)
+        return result
+
+    def boundary_dofs(
+        self,
+        attributes: int | Iterable[int] | None = None,
+        components: int | Iterable[int] | None = None,
+    ) -> Ints:
+        """Indices of the dofs on the boundary; see `Space.boundary_dofs`."""
+        chosen = _chosen(attributes, self.mesh.boundary_attributes, "boundary attribute", "mesh")
+        picked = _chosen(components, np.arange(self.ncomp), "component", "space")
+        listed = np.isin(self.mesh.boundary_attributes, chosen)
+        nodes = boundary_nodes(self.mesh.topology, self.order, self.restriction.indices, listed)
+        return np.asarray(np.add.outer(nodes * self.ncomp, picked).ravel())
+
+
+@final
+class L2(Space):
+    """Functions that may jump between elements, polynomials of degree p in each direction.
+
+    Parameters
+    ----------
+    mesh : Mesh
+    order : int
+        p >= 0 with family "gauss", else p >= 1.
+    ncomp : int
+        Number of components.
+    family : {"gauss", "gll", "bernstein"}
+        Basis; see `Basis1D`.
+
+    Raises
+    ------
+    SpaceError
+        p or ncomp too low, an unknown family.
+    """
+
+    def __init__(self, mesh: Mesh, order: int, ncomp: int = 1, family: Family = "gauss") -> None:
+        super().__init__(mesh, order, ncomp, family)
+
+    def _check_family(self, family: Family) -> int:
+        if family not in ("gauss", "gll", "bernstein"):
+            raise SpaceError(
+                f"an L2 space has no family {family!r}: take 'gauss', 'gll' or 'bernstein'"
+            )
+        return 0 if family == "gauss" else 1
+
+    def _restriction(self) -> ElementRestriction:
+        ne, n = self.mesh.num_elements, self.p1d**self.dim
+        return ElementRestriction(np.arange(ne * n).reshape(ne, n), ne * n)
+
+    def file_dofs(self) -> Ints:
+        """Number of each node in the file: element by element in the file's order."""
+        n = self.p1d**self.dim
+        return np.asarray(np.add.outer(self.mesh.file_elements * n, np.arange(n)).ravel())
+
+    def boundary_dofs(
+        self,
+        attributes: int | Iterable[int] | None = None,
+        components: int | Iterable[int] | None = None,
+    ) -> Ints:
+        """Raise `SpaceError`: no dof of this space lies on the boundary."""
+        del attributes, components
+        raise SpaceError(
+            "the dofs of an L2 space belong to its elements, none to the boundary: impose "
+            "essential conditions on an H1 space"
+        )
+
+
+def _chosen(wanted: int | Iterable[int] | None, known: Any, what: str, owner: str) -> Ints:
+    """`wanted` as an ascending array, all of `known` if None; `SpaceError` for one not known."""
+    have = np.unique(known)
+    if wanted is None:
+        return np.asarray(have, dtype=np.int64)
+    numbers = list(wanted) if isinstance(wanted, Iterable) else [wanted]
+    missing = [number for number in numbers if number not in have.tolist()]
+    if missing:
+        listing = ", ".join(str(k) for k in have) or "none"
+        raise SpaceError(f"the {owner} has no {what} {missing[0]!r}: it has {listing}")
+    return np.unique(np.array(numbers, dtype=np.int64))

@@ -1,0 +1,167 @@
+"""Bases and quadrature: exact identities, and high-precision values by product formulas."""
+
+from fractions import Fraction
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from femops import Basis1D, BasisError, Quadrature1D, gauss, lobatto
+from femops_meshes.interpolation import tensor_apply
+
+FAMILIES = ["gll", "gauss", "bernstein"]
+points_in_01 = st.lists(st.floats(0, 1), min_size=1, max_size=12).map(np.array)
+
+
+def exact_lagrange(nodes, x):
+    """Values and slopes at x by the product formula, in exact rational arithmetic."""
+    nodes = [Fraction(float(t)) for t in nodes]
+    x = Fraction(float(x))
+    values, slopes = [], []
+    for j, own in enumerate(nodes):
+        others = nodes[:j] + nodes[j + 1 :]
+        scale = value = Fraction(1)
+        slope = Fraction(0)
+        for node in others:
+            slope = slope * (x - node) + value
+            value *= x - node
+            scale *= own - node
+        values.append(float(value / scale))
+        slopes.append(float(slope / scale))
+    return np.array(values), np.array(slopes)
+
+
+def exact_bernstein(p, x):
+    x = Fraction(float(x))
+
+    def b(j, n):
+        return comb(n, j) * x**j * (1 - x) ** (n - j) if 0 <= j <= n else Fraction(0)
+
+    values = [float(b(j, p)) for j in range(p + 1)]
+    slopes = [float(p * (b(j - 1, p - 1) - b(j, p - 1))) for j in range(p + 1)]
+    return np.array(values), np.array(slopes)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("p", [1, 2, 5, 9, 14, 20])
+def test_matrices_against_exact_rational_arithmetic(family, p):
+    basis = Basis1D(family, p)
+    x = np.concatenate([[0.0, 1.0, 1e-9, 0.3, 1 - 1e-12], basis.nodes, gauss(p + 2).points])
+    b, g = basis.interpolation(x), basis.gradient(x)
+    assert b.shape == g.shape == (len(x), p + 1)
+    for i, xi in enumerate(x):
+        values, slopes = (
+            exact_bernstein(p, xi) if family == "bernstein" else exact_lagrange(basis.nodes, xi)
+        )
+        np.testing.assert_allclose(b[i], values, rtol=0, atol=1e-13)
+        np.testing.assert_allclose(g[i], slopes, rtol=0, atol=1e-13 * p**2 * 4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@given(p=st.integers(1, 20), x=points_in_01)
+def test_partition_of_unity(family, p, x):
+    basis = Basis1D(family, p)
+    np.testing.assert_allclose(basis.interpolation(x).sum(axis=1), 1, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(basis.gradient(x).sum(axis=1), 0, atol=4e-13 * p**2)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@given(p=st.integers(1, 20), x=points_in_01, data=st.data())
+def test_monomials_and_their_derivatives(family, p, x, data):
+    k = data.draw(st.integers(0, p))
+    basis = Basis1D(family, p)
+    coefficients = basis.from_nodal @ basis.nodes**k
+    np.testing.assert_allclose(basis.interpolation(x) @ coefficients, x**k, atol=1e-12)
+    slope = k * x ** max(k - 1, 0)
+    np.testing.assert_allclose(basis.gradient(x) @ coefficients, slope, atol=2e-12 * p**2)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("p", range(1, 21))
+def test_centro_symmetry(family, p):
+    x = gauss(p + 2).points
+    b, g = (getattr(Basis1D(family, p), name)(x) for name in ("interpolation", "gradient"))
+    np.testing.assert_allclose(b, b[::-1, ::-1], atol=1e-13)
+    np.testing.assert_allclose(g, -g[::-1, ::-1], atol=4e-13 * p**2)
+
+
+def test_bernstein_is_positive_and_ends_are_nodal():
+    basis = Basis1D("bernstein", 20)
+    assert np.all(basis.interpolation(np.linspace(0, 1, 101)) >= 0)
+    np.testing.assert_array_equal(basis.interpolation([0.0, 1.0]), np.eye(21)[[0, -1]])
+
+
+def test_order_zero_is_a_constant():
+    basis = Basis1D("gauss", 0)
+    np.testing.assert_allclose(basis.interpolation([0.0, 0.7]), [[1.0], [1.0]])
+    np.testing.assert_array_equal(basis.gradient([0.0, 0.7]), [[0.0], [0.0]])
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 13, 22, 40])
+def test_gauss_is_exact_to_its_degree(n):
+    rule = gauss(n)
+    assert rule.q1d == n
+    for k in range(2 * n):
+        assert rule.weights @ rule.points**k == pytest.approx(1 / (k + 1), abs=1e-14)
+    assert abs(rule.weights @ rule.points ** (2 * n) - 1 / (2 * n + 1)) > 0
+    assert np.all(np.diff(rule.points) > 0)
+
+
+@pytest.mark.parametrize("n", [2, 3, 8, 13, 22, 40])
+def test_lobatto_is_exact_to_its_degree(n):
+    rule = lobatto(n)
+    assert (rule.points[0], rule.points[-1]) == (0.0, 1.0)
+    for k in range(2 * n - 2):
+        assert rule.weights @ rule.points**k == pytest.approx(1 / (k + 1), abs=1e-14)
+    np.testing.assert_allclose(rule.points, 1 - rule.points[::-1], atol=1e-15)
+
+
+def test_tensor_weights_match_tensor_apply():
+    rule = gauss(3)
+    f = np.random.default_rng(0).normal(size=(1, 27))
+    by_lines = tensor_apply([rule.weights[None]] * 3, f)[0, 0]
+    assert rule.tensor_weights(3) @ f[0] == pytest.approx(by_lines, rel=1e-14)
+
+
+def test_rules_and_nodes_cannot_be_changed():
+    with pytest.raises(ValueError, match="read-only"):
+        gauss(3).weights[0] = 1.0
+
+
+@pytest.mark.parametrize("p", [0, -1, 1.5, "2", None, True])
+def test_degree_must_be_a_whole_number_above_zero(p):
+    with pytest.raises(BasisError, match="whole number, at least 1"):
+        Basis1D("gll", p)
+
+
+def test_unknown_family_names_the_known_ones():
+    with pytest.raises(BasisError, match="'gll', 'gauss', 'bernstein'"):
+        Basis1D("legendre", 2)
+
+
+@pytest.mark.parametrize(("rule", "n"), [(gauss, 0), (gauss, 2.0), (lobatto, 1)])
+def test_rules_refuse_too_few_points(rule, n):
+    with pytest.raises(BasisError, match="at least"):
+        rule(n)
+
+
+@pytest.mark.parametrize(
+    ("points", "weights"), [([0.5], [1.0, 2.0]), ([], []), ([1.5], [1.0]), ([0.5], [np.nan])]
+)
+def test_a_rule_of_ones_own_is_checked(points, weights):
+    with pytest.raises(BasisError, match="points"):
+        Quadrature1D(np.array(points), np.array(weights), "own")
+
+
+def test_points_must_be_a_vector():
+    with pytest.raises(BasisError, match="vector of points"):
+        Basis1D("gll", 2).interpolation(np.zeros((2, 2)))
+
+
+def test_bases_compare_by_value():
+    assert Basis1D("gll", 3) == Basis1D("gll", 3) != Basis1D("gauss", 3)
+    assert len({Basis1D("gll", 3), Basis1D("gll", 3)}) == 1
+    assert repr(Basis1D("gll", 3)) == "Basis1D('gll', p=3)"
+    assert repr(gauss(3)) == "Quadrature1D('gauss', q1d=3)"
