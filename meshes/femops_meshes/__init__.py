@@ -1,1 +1,32 @@
-"""Meshes of segments, quadrilaterals and hexahedra."""
+"""Meshes of segments, quadrilaterals and hexahedra.
+
+Topology, coordinates of any degree, readers and writers, generators, refinement, ordering. No
+physics, no kernels: only NumPy is needed.
+"""
+
+from femops_meshes.errors import (
+    MeshArgumentError,
+    MeshError,
+    MeshFileError,
+    MeshFormatError,
+    MeshGeometryError,
+    MeshTopologyError,
+)
+from femops_meshes.generators import box
+from femops_meshes.mesh import Mesh
+from femops_meshes.ordering import hilbert_order
+from femops_meshes.topology import Topology, entity_permutation
+
+__all__ = [
+    "Mesh",
+    "MeshArgumentError",
+    "MeshError",
+    "MeshFileError",
+    "MeshFormatError",
+    "MeshGeometryError",
+    "MeshTopologyError",
+    "Topology",
+    "box",
+    "entity_permutation",
+    "hilbert_order",
+]

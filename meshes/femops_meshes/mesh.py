@@ -1,0 +1,385 @@
+"""The mesh: elements, their coordinates, attributes and boundary."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from femops_meshes import checks, refinement
+from femops_meshes.errors import MeshArgumentError, MeshGeometryError
+from femops_meshes.interpolation import gauss_legendre, gauss_lobatto, lagrange_matrix, tensor_apply
+from femops_meshes.mapping import determinants, geometry_degree, jacobians, positions
+from femops_meshes.topology import Topology, exterior_boundary
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Attributes = NDArray[np.int32]
+PointMap = Callable[[Floats], ArrayLike]
+
+VTK_CORNERS = {1: [0, 1], 2: [0, 1, 3, 2], 3: [0, 1, 3, 2, 4, 5, 7, 6]}
+"""Corners in VTK's (and MFEM's) order for each lexicographic one; each list is its own inverse."""
+
+_BLOCK = 65536
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Mesh:
+    """An immutable conforming mesh of segments, quadrilaterals or hexahedra.
+
+    Every vertex number from 0 to num_vertices - 1 is used by an element. The physical dimension is
+    that of the elements. Coordinates are kept element by element, so a mesh may be discontinuous in
+    space while its elements are neighbours: that is how a periodic mesh is written down.
+
+    Attributes
+    ----------
+    elements
+        Shape (ne, 2**dim) int64: vertex numbers, lexicographic corners (x fastest).
+    coordinates
+        Shape (ne, (g + 1)**dim, dim) float64: nodal at Gauss-Lobatto points of degree g,
+        lexicographic; any unit of length.
+    element_attributes
+        Shape (ne,) int32, positive.
+    boundary
+        Shape (nb, 2**(dim-1)) int64: vertex numbers of boundary faces, lexicographic corners.
+    boundary_attributes
+        Shape (nb,) int32, positive.
+    num_vertices
+        Number of vertices.
+    file_elements
+        Shape (ne,) int64: place of each element in the order of the file (or generator) it came
+        from. Child c (lexicographic) of the element at place k has place k * 2**dim + c after a
+        refinement.
+
+    See Also
+    --------
+    Mesh.from_arrays : the way to make one, with checks.
+    """
+
+    elements: Ints
+    coordinates: Floats
+    element_attributes: Attributes
+    boundary: Ints
+    boundary_attributes: Attributes
+    num_vertices: int
+    file_elements: Ints
+
+    def __post_init__(self) -> None:
+        """Make the arrays read-only."""
+        for name in ("elements", "coordinates", "element_attributes", "boundary"):
+            getattr(self, name).setflags(write=False)
+        self.boundary_attributes.setflags(write=False)
+        self.file_elements.setflags(write=False)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        vertices: ArrayLike | None,
+        elements: ArrayLike,
+        element_attributes: ArrayLike | None = None,
+        boundary: ArrayLike | None = None,
+        boundary_attributes: ArrayLike | None = None,
+        coordinates: ArrayLike | None = None,
+        corner_order: str = "lexicographic",
+    ) -> "Mesh":
+        """Make a mesh of arrays, which are copied and checked.
+
+        Parameters
+        ----------
+        vertices
+            Shape (nv, dim): positions of the vertices; may be None if `coordinates` are given.
+        elements
+            Shape (ne, 2**dim): vertex numbers, counted from 0. Vertices of no element are dropped,
+            the others keep their order.
+        element_attributes, boundary_attributes
+            Positive whole numbers, one an element and one a boundary entry; None for all 1.
+        boundary
+            Shape (nb, 2**(dim-1)): vertex numbers; None for all exterior faces.
+        coordinates
+            Shape (ne, (g + 1)**dim, dim): nodal at GLL points of degree g, lexicographic; None for
+            straight elements.
+        corner_order
+            "lexicographic" (x fastest) or "vtk" (around the quadrilateral, bottom before top), for
+            elements and boundary.
+
+        Raises
+        ------
+        MeshTopologyError
+            If shapes don't fit, vertex numbers dangle, or elements don't fit together.
+        MeshGeometryError
+            If coordinates are not finite or elements are inverted.
+        MeshArgumentError
+            If `corner_order` is unknown or both `vertices` and `coordinates` are None.
+        """
+        cells = checks.corner_array(elements, "elements", (2, 4, 8))
+        dim = cells.shape[1].bit_length() - 1
+        if corner_order not in ("lexicographic", "vtk"):
+            raise MeshArgumentError(
+                f'corner_order is "lexicographic" or "vtk", got {corner_order!r}'
+            )
+        faces = None
+        if boundary is not None:
+            faces = checks.corner_array(boundary, "boundary", (2 ** (dim - 1),))
+        if corner_order == "vtk":
+            cells = cells[:, VTK_CORNERS[dim]]
+            faces = faces if faces is None or dim == 1 else faces[:, VTK_CORNERS[dim - 1]]
+        nodes = checks.node_coordinates(vertices, coordinates, cells)
+        cells, faces, num_vertices = checks.compress_vertices(cells, faces)
+        mesh = cls.assemble(
+            cells, nodes, num_vertices, element_attributes, faces, boundary_attributes
+        )
+        mesh.validate()
+        return mesh
+
+    @classmethod
+    def assemble(
+        cls,
+        elements: Ints,
+        coordinates: Floats,
+        num_vertices: int,
+        element_attributes: ArrayLike | None = None,
+        boundary: Ints | None = None,
+        boundary_attributes: ArrayLike | None = None,
+    ) -> "Mesh":
+        """Make a mesh of arrays known to be right, without copy; find its topology and boundary.
+
+        Raises
+        ------
+        MeshTopologyError
+            If elements don't fit together or the attributes' shapes are wrong.
+        """
+        topology = Topology.build(elements, num_vertices, boundary)
+        if boundary is None:
+            boundary = exterior_boundary(elements, topology)
+        mesh = cls(
+            elements,
+            coordinates,
+            checks.attribute_array(element_attributes, len(elements), "element_attributes"),
+            boundary,
+            checks.attribute_array(boundary_attributes, len(boundary), "boundary_attributes"),
+            num_vertices,
+            np.arange(len(elements), dtype=np.int64),
+        )
+        mesh.__dict__["topology"] = topology  # cached_property keeps its value here
+        return mesh
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the elements and of space, 1 to 3."""
+        return int(self.coordinates.shape[2])
+
+    @property
+    def num_elements(self) -> int:
+        """Number of elements."""
+        return len(self.elements)
+
+    @property
+    def num_boundary(self) -> int:
+        """Number of boundary entries."""
+        return len(self.boundary)
+
+    @property
+    def order(self) -> int:
+        """Degree g of the coordinates."""
+        return geometry_degree(self.coordinates.shape[1], self.dim)
+
+    @cached_property
+    def topology(self) -> Topology:
+        """Edges, faces, their orientations, and the neighbours."""
+        return Topology.build(self.elements, self.num_vertices, self.boundary)
+
+    @cached_property
+    def continuous(self) -> bool:
+        """Whether neighbours agree on the position of what they share; not so if periodic."""
+        numbers = self.topology.lattice(self.order)
+        shared = np.empty((self.topology.lattice_size(self.order), self.dim))
+        shared[numbers] = self.coordinates
+        lower, upper = self.bounding_box()
+        gap = np.abs(shared[numbers] - self.coordinates).max(initial=0.0)
+        return bool(gap <= 1e-10 * np.abs(upper - lower).max(initial=0.0))
+
+    def bounding_box(self) -> tuple[Floats, Floats]:
+        """Smallest and largest coordinates (dim,) of the nodes; a curved side may bulge further."""
+        nodes = self.coordinates.reshape(-1, self.dim)
+        return nodes.min(axis=0), nodes.max(axis=0)
+
+    def volume(self) -> float:
+        """Length, area or volume, by a quadrature exact for the polynomial geometry."""
+        points, weights = gauss_legendre((self.dim * self.order + 1) // 2)
+        total = 0.0
+        product: Floats = weights
+        for _ in range(self.dim - 1):
+            product = np.multiply.outer(weights, product).ravel()
+        for start in range(0, self.num_elements, _BLOCK):
+            block = jacobians(self.coordinates[start : start + _BLOCK], points)
+            total += float((determinants(block) @ product).sum())
+        return total
+
+    def element_centers(self) -> Floats:
+        """Physical position (ne, dim) of the middle of each reference element."""
+        return positions(self.coordinates, np.array([0.5]))[:, 0]
+
+    def refine(self, times: int = 1) -> "Mesh":
+        """Split every element into 2**dim, `times` times; the geometry stays exactly as it is.
+
+        Children of an element are consecutive. Attributes are inherited.
+
+        Raises
+        ------
+        MeshArgumentError
+            If `times` is no whole number >= 0.
+        """
+        if isinstance(times, bool) or not isinstance(times, int | np.integer) or times < 0:
+            raise MeshArgumentError(f"times is a whole number >= 0, got {times!r}")
+        mesh = self
+        for _ in range(int(times)):
+            mesh = mesh._refined_once()
+        return mesh
+
+    def _refined_once(self) -> "Mesh":
+        count = 2**self.dim
+        children = np.arange(count)
+        boundary, parents = refinement.split_boundary(self.topology, 2)
+        return Mesh(
+            refinement.split_elements(self.topology, 2),
+            refinement.split_coordinates(self.coordinates, 2),
+            np.repeat(self.element_attributes, count),
+            boundary,
+            self.boundary_attributes[parents],
+            self.topology.lattice_size(2),
+            (self.file_elements[:, None] * count + children).ravel(),
+        )
+
+    def reordered(self, permutation: ArrayLike) -> "Mesh":
+        """Return the mesh with its elements in another order: new element i is old permutation[i].
+
+        Raises
+        ------
+        MeshArgumentError
+            If it is no permutation of all elements.
+        """
+        order = np.asarray(permutation)
+        if order.shape != (self.num_elements,) or not np.array_equal(
+            np.sort(order), np.arange(self.num_elements)
+        ):
+            raise MeshArgumentError(
+                f"permutation has shape {order.shape}; it must hold each of the "
+                f"{self.num_elements} element numbers once"
+            )
+        return Mesh(
+            self.elements[order],
+            self.coordinates[order],
+            self.element_attributes[order],
+            self.boundary,
+            self.boundary_attributes,
+            self.num_vertices,
+            self.file_elements[order],
+        )
+
+    def curved(self, order: int) -> "Mesh":
+        """Return the same mesh with coordinates of degree `order`, at least the present one.
+
+        Raises
+        ------
+        MeshArgumentError
+            If `order` is below the present degree: geometry would be lost.
+        """
+        if isinstance(order, bool) or not isinstance(order, int | np.integer) or order < self.order:
+            raise MeshArgumentError(
+                f"order {order!r} is no whole number >= {self.order}, the mesh's own: "
+                "lowering it would change the geometry"
+            )
+        raised = lagrange_matrix(gauss_lobatto(self.order + 1)[0], gauss_lobatto(int(order) + 1)[0])
+        return self._with_coordinates(tensor_apply([raised] * self.dim, self.coordinates))
+
+    def mapped(self, function: PointMap, order: int | None = None) -> "Mesh":
+        """Move every node x to function(x).
+
+        Parameters
+        ----------
+        function
+            Takes positions (dim, n) and returns new ones of the same shape.
+        order
+            Degree of the new coordinates; None for the present one.
+
+        Raises
+        ------
+        MeshGeometryError
+            If the function returns another shape, or what it returns inverts elements.
+        """
+        mesh = self if order is None else self.curved(order)
+        flat = np.ascontiguousarray(mesh.coordinates.reshape(-1, self.dim).T)
+        moved = np.asarray(function(flat), dtype=np.float64)
+        if moved.shape != flat.shape:
+            raise MeshGeometryError(
+                f"the function returned shape {moved.shape} for positions of shape {flat.shape}: "
+                "return one row a coordinate, of the same length"
+            )
+        coordinates = np.ascontiguousarray(moved.T).reshape(mesh.coordinates.shape)
+        result = self._with_coordinates(coordinates)
+        checks.geometry(result.coordinates)
+        return result
+
+    def with_attributes(
+        self, elements: ArrayLike | None = None, boundary: ArrayLike | None = None
+    ) -> "Mesh":
+        """Return the mesh with other attributes of elements, of boundary entries, or both.
+
+        Parameters
+        ----------
+        elements, boundary
+            Shapes (ne,) and (nb,), positive whole numbers; None keeps the present ones.
+
+        Raises
+        ------
+        MeshTopologyError
+            If their number is wrong or one is not positive.
+        """
+        inside, outside = self.element_attributes, self.boundary_attributes
+        if elements is not None:
+            inside = checks.attribute_array(elements, self.num_elements, "elements")
+        if boundary is not None:
+            outside = checks.attribute_array(boundary, self.num_boundary, "boundary")
+        return self._replaced(element_attributes=inside, boundary_attributes=outside)
+
+    def _with_coordinates(self, coordinates: Floats) -> "Mesh":
+        return self._replaced(coordinates=coordinates)
+
+    def _replaced(self, **changes: Any) -> "Mesh":
+        """Change what leaves the topology as it is, and keep that."""
+        mesh = replace(self, **changes)
+        if "topology" in self.__dict__:
+            mesh.__dict__["topology"] = self.topology
+        return mesh
+
+    def validate(self) -> None:
+        """Check all: vertex numbers, how elements fit together, coordinates, inverted elements.
+
+        Raises
+        ------
+        MeshTopologyError
+            For what is wrong with the numbers.
+        MeshGeometryError
+            For coordinates not finite, and inverted elements: which, and how many.
+        """
+        self.topology  # noqa: B018  (building it checks it)
+        checks.geometry(self.coordinates)
+
+    def __repr__(self) -> str:
+        lower, upper = self.bounding_box()
+        shape = ("segments", "quadrilaterals", "hexahedra")[self.dim - 1]
+        spans = " x ".join(f"[{a:.6g}, {b:.6g}]" for a, b in zip(lower, upper, strict=True))
+        tags = [
+            "{" + ", ".join(str(a) for a in np.unique(attributes)) + "}"
+            for attributes in (self.element_attributes, self.boundary_attributes)
+        ]
+        rows = [
+            ("elements", f"{self.num_elements} {shape}, attributes {tags[0]}"),
+            ("boundary", f"{self.num_boundary} faces, attributes {tags[1]}"),
+            ("vertices", f"{self.num_vertices}"),
+            ("geometry", f"degree {self.order}, in {spans}"),
+        ]
+        return "Mesh\n" + "\n".join(f"  {name:<9} {value}" for name, value in rows)

@@ -1,0 +1,88 @@
+"""Orders along a space-filling curve: neighbours in the order are neighbours in space."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from femops_meshes.errors import MeshArgumentError
+
+Ints = NDArray[np.int64]
+_BITS = {1: 52, 2: 26, 3: 20}
+
+
+def hilbert_index(cells: ArrayLike, bits: int) -> Ints:
+    """Place along the Hilbert curve of cells of a grid with 2**bits cells a direction.
+
+    Parameters
+    ----------
+    cells
+        Shape (n, dim), whole numbers from 0 to 2**bits - 1; dim * bits <= 62.
+    bits
+        Levels of the curve.
+
+    Returns
+    -------
+    index
+        Shape (n,) int64.
+
+    Notes
+    -----
+    J. Skilling, "Programming the Hilbert curve", AIP Conference Proceedings 707 (2004), 381.
+    """
+    axes = np.array(cells, dtype=np.int64).T.copy()
+    dim = len(axes)
+    bit = 1 << (bits - 1)
+    while bit > 1:
+        below = bit - 1
+        for d in range(dim):
+            high = (axes[d] & bit) != 0
+            swap = np.where(high, 0, (axes[0] ^ axes[d]) & below)
+            axes[0] ^= np.where(high, below, swap)
+            if d:
+                axes[d] ^= swap
+        bit >>= 1
+    for d in range(1, dim):
+        axes[d] ^= axes[d - 1]
+    carry = np.zeros_like(axes[0])
+    bit = 1 << (bits - 1)
+    while bit > 1:
+        carry ^= np.where((axes[dim - 1] & bit) != 0, bit - 1, 0)
+        bit >>= 1
+    axes ^= carry
+    index = np.zeros_like(axes[0])
+    for level in range(bits - 1, -1, -1):
+        for d in range(dim):
+            index = (index << 1) | ((axes[d] >> level) & 1)
+    result: Ints = index
+    return result
+
+
+def hilbert_order(centers: ArrayLike) -> Ints:
+    """Order of points along a Hilbert curve through their bounding cube.
+
+    Parameters
+    ----------
+    centers
+        Shape (n, dim), dim 1 to 3, finite.
+
+    Returns
+    -------
+    permutation
+        Shape (n,) int64: the point that comes i-th. Points of one cell keep their order.
+
+    Raises
+    ------
+    MeshArgumentError
+        If the shape is another or a position is not finite.
+    """
+    points = np.asarray(centers, dtype=np.float64)
+    if points.ndim != 2 or points.shape[1] not in _BITS or not np.isfinite(points).all():
+        raise MeshArgumentError(
+            f"centers must be finite, of shape (n, 1), (n, 2) or (n, 3); got shape {points.shape}"
+        )
+    if len(points) == 0:
+        return np.zeros(0, dtype=np.int64)
+    bits = _BITS[points.shape[1]]
+    lower = points.min(axis=0)
+    extent = (points.max(axis=0) - lower).max() or 1.0
+    cells = np.minimum(((points - lower) / extent * 2**bits).astype(np.int64), 2**bits - 1)
+    return np.argsort(hilbert_index(cells, bits), kind="stable").astype(np.int64, copy=False)

@@ -1,0 +1,66 @@
+"""Splitting every element into m**dim congruent parts of its reference element.
+
+The lattice with m intervals a direction numbers the new vertices: one of an old vertex keeps its
+number, then come those inside edges, faces and cells, each shared by all who share the entity.
+"""
+
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_meshes.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
+from femops_meshes.mapping import geometry_degree
+from femops_meshes.topology import Topology, entity_codes
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def _lattice_children(dim: int, m: int) -> Ints:
+    """Lexicographic corners (m**dim, 2**dim) of each small cell in the (m + 1)**dim lattice."""
+    powers = (m + 1) ** np.arange(dim)
+    cells = np.array([index[::-1] for index in product(range(m), repeat=dim)]).reshape(-1, dim)
+    corners = np.array([index[::-1] for index in product(range(2), repeat=dim)]).reshape(-1, dim)
+    places: Ints = (cells @ powers)[:, None] + (corners @ powers)[None, :]
+    return places
+
+
+def split_elements(topology: Topology, m: int) -> Ints:
+    """Vertex numbers (ne * m**dim, 2**dim) of the parts; those of one element are consecutive."""
+    lattice = topology.lattice(m)
+    return lattice[:, _lattice_children(topology.dim, m)].reshape(-1, 2**topology.dim)
+
+
+def split_boundary(topology: Topology, m: int) -> tuple[Ints, Ints]:
+    """Corners (nb * m**(dim-1), 2**(dim-1)) of the boundary's parts, and the parent of each."""
+    dim = topology.dim
+    lattice = topology.lattice(m)
+    count = m ** (dim - 1)
+    parts = np.empty((len(topology.boundary_faces), count, 2 ** (dim - 1)), dtype=np.int64)
+    flat = _lattice_children(dim - 1, m) if dim > 1 else np.zeros((1, 1), dtype=np.int64)
+    for code in entity_codes(dim, dim - 1):
+        mine = np.flatnonzero(topology.boundary_faces[:, 1] == code)
+        nodes = lattice[topology.boundary_faces[mine, 0]][:, _face_lattice(dim, code, m)]
+        parts[mine] = nodes[:, flat]
+    parents = np.repeat(np.arange(len(parts), dtype=np.int64), count)
+    return parts.reshape(-1, 2 ** (dim - 1)), parents
+
+
+def _face_lattice(dim: int, code: int, m: int) -> Ints:
+    """Lexicographic lattice nodes of a whole face: its interior, edges and corners."""
+    digits = [code // 3**d % 3 for d in range(dim)]
+    ranges = [range(m + 1) if t == 1 else (m * t // 2,) for t in reversed(digits)]
+    powers = (m + 1) ** np.arange(dim)[::-1]
+    return np.array([np.dot(index, powers) for index in product(*ranges)], dtype=np.int64)
+
+
+def split_coordinates(coordinates: Floats, m: int) -> Floats:
+    """Coordinates (ne * m**dim, (g + 1)**dim, dim) of the parts: the same polynomials, exactly."""
+    count, num_nodes, dim = coordinates.shape
+    nodes = gauss_lobatto(geometry_degree(num_nodes, dim) + 1)[0]
+    parts = [lagrange_matrix(nodes, (nodes + part) / m) for part in range(m)]
+    result = np.empty((count, m**dim, num_nodes, dim))
+    for child, index in enumerate(product(range(m), repeat=dim)):
+        result[:, child] = tensor_apply([parts[i] for i in reversed(index)], coordinates)
+    return result.reshape(-1, num_nodes, dim)

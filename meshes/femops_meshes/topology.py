@@ -1,0 +1,375 @@
+"""Vertices, edges, faces and cells of a mesh: their numbers, and how each element sees them.
+
+The 3**dim sub-entities of an element are addressed by a ternary code t = t1 + 3 t2 + 9 t3, where
+t_d is 0 at the low end of direction d, 1 in its interior and 2 at its high end. So the code of the
+cell itself is 1, 4, 13 (dim 1, 2, 3), that of the face x = 0 of a hex 0 + 3 + 9 = 12.
+
+How an entity is oriented is intrinsic: an edge runs from its smaller to its larger vertex number; a
+quadrilateral has its origin at its smallest vertex number and its first direction towards the
+smaller one of that corner's two neighbours. It doesn't depend on the order of the elements.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_meshes.errors import MeshTopologyError
+
+Ints = NDArray[np.int64]
+Codes = NDArray[np.uint8]
+MAX_VERTICES = 2**31
+_SHOWN = 5
+
+
+@lru_cache
+def entity_dimension(dim: int) -> tuple[int, ...]:
+    """Dimension (0 vertex, 1 edge, 2 quadrilateral, 3 hex) of each of the 3**dim ternary codes."""
+    return tuple(sum(digit == 1 for digit in _digits(code, dim)) for code in range(3**dim))
+
+
+def entity_codes(dim: int, kind: int) -> tuple[int, ...]:
+    """Ternary codes of the entities of dimension `kind` of an element, ascending."""
+    return tuple(code for code, k in enumerate(entity_dimension(dim)) if k == kind)
+
+
+def _digits(code: int, dim: int) -> tuple[int, ...]:
+    return tuple(code // 3**d % 3 for d in range(dim))
+
+
+@lru_cache
+def entity_corners(dim: int, code: int) -> tuple[int, ...]:
+    """Local corners of the entity with this code, both numbered lexicographically."""
+    ranges = [(0, 1) if t == 1 else (t // 2,) for t in reversed(_digits(code, dim))]
+    return tuple(
+        sum(bit << (dim - 1 - place) for place, bit in enumerate(bits)) for bits in product(*ranges)
+    )
+
+
+@lru_cache
+def entity_lattice(dim: int, code: int, p: int) -> tuple[int, ...]:
+    """Lexicographic local nodes, of (p + 1)**dim, interior to the entity with this code."""
+    ranges = [range(1, p) if t == 1 else (p * t // 2,) for t in reversed(_digits(code, dim))]
+    powers = [(p + 1) ** (dim - 1 - place) for place in range(dim)]
+    return tuple(
+        sum(i * power for i, power in zip(index, powers, strict=True)) for index in product(*ranges)
+    )
+
+
+def entity_permutation(orientation: int, n: int, kind: int) -> Ints:
+    """Where an element's nodes inside an edge or a quadrilateral stand in the entity's own order.
+
+    Parameters
+    ----------
+    orientation
+        0 or 1 for an edge, 0 to 7 for a quadrilateral, as in `Topology.orientation`.
+    n
+        Nodes a direction inside the entity (p - 1 for degree p).
+    kind
+        1 for an edge, 2 for a quadrilateral.
+
+    Returns
+    -------
+    permutation
+        Shape (n**kind,): entry k is the index, in the entity's own order, of the node that stands
+        k-th in the element's order; both lexicographic, first direction fastest.
+
+    Raises
+    ------
+    MeshTopologyError
+        If there is no such orientation or kind.
+    """
+    if kind not in (1, 2) or not 0 <= orientation < 2 ** (2 * kind - 1) or n < 0:
+        raise MeshTopologyError(
+            f"no permutation for orientation {orientation} of an entity of dimension {kind} with "
+            f"{n} nodes a direction: edges (1) have orientations 0 and 1, quadrilaterals (2) 0 to 7"
+        )
+    along = np.arange(n, dtype=np.int64)
+    first = along[::-1] if orientation & 1 else along
+    if kind == 1:
+        return first.copy()
+    second = along[::-1] if orientation & 2 else along
+    i, j = first[None, :], second[:, None]
+    return (j + n * i if orientation & 4 else i + n * j).ravel()
+
+
+def quad_orientation(corners: Ints, origin: Ints, toward: Ints) -> Codes:
+    """Orientation 0 to 7 of quadrilaterals relative to a base.
+
+    Parameters
+    ----------
+    corners
+        Shape (..., 4): vertex numbers in the element's order, lexicographic.
+    origin, toward
+        Shape (...): the base's origin, and the end of its first direction.
+    """
+    place = np.argmax(corners == origin[..., None], axis=-1)
+    along_first = np.take_along_axis(corners, (place ^ 1)[..., None], axis=-1)[..., 0]
+    orientation: Codes = (place + 4 * (along_first != toward)).astype(np.uint8)
+    return orientation
+
+
+def _intrinsic_orientation(corners: Ints) -> Codes:
+    if corners.shape[-1] == 2:
+        return (corners[..., 0] > corners[..., 1]).astype(np.uint8)
+    place = np.argmin(corners, axis=-1)[..., None]
+    origin = np.take_along_axis(corners, place, axis=-1)[..., 0]
+    sides = [np.take_along_axis(corners, place ^ bit, axis=-1)[..., 0] for bit in (1, 2)]
+    return quad_orientation(corners, origin, np.minimum(*sides))
+
+
+def _group_rows(corners: Ints, num_vertices: int) -> tuple[Ints, int]:
+    """Give equal vertex sets among the rows (N, 2 or 4) one number, and count the sets."""
+    ordered = np.sort(corners, axis=1)
+    key = ordered[:, 0] * num_vertices + ordered[:, 1]
+    values, number = np.unique(key, return_inverse=True)
+    if corners.shape[1] == 4:
+        rest = np.unique(ordered[:, 2] * num_vertices + ordered[:, 3], return_inverse=True)[1]
+        values, number = np.unique(number * (rest.max(initial=0) + 1) + rest, return_inverse=True)
+    return number.astype(np.int64, copy=False), len(values)
+
+
+def lattice_numbers(
+    p: int, entity: Ints, orientation: Codes, offsets: Sequence[int], dim: int
+) -> Ints:
+    """Global number of each node of a lattice with p + 1 nodes a direction on every element.
+
+    Parameters
+    ----------
+    p
+        Intervals a direction, at least 1.
+    entity, orientation
+        Shape (ne, 3**dim): number and orientation of each sub-entity.
+    offsets
+        dim + 1 numbers: the first node of all vertices, edges, ..., cells.
+
+    Returns
+    -------
+    numbers
+        Shape (ne, (p + 1)**dim), lexicographic; nodes of one entity are consecutive, in its order.
+    """
+    numbers = np.empty((len(entity), (p + 1) ** dim), dtype=np.int64)
+    for code, kind in enumerate(entity_dimension(dim)):
+        local = list(entity_lattice(dim, code, p))
+        if not local:
+            continue
+        start = offsets[kind] + entity[:, code] * len(local)
+        if kind in (0, dim):
+            numbers[:, local] = start[:, None] + np.arange(len(local))
+        else:
+            table = [entity_permutation(o, p - 1, kind) for o in range(2 ** (2 * kind - 1))]
+            numbers[:, local] = start[:, None] + np.array(table)[orientation[:, code]]
+    return numbers
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Topology:
+    """The sub-entities of all elements. Made by `Topology.build`; arrays are read-only.
+
+    Attributes
+    ----------
+    dim
+        Dimension of the elements.
+    entity
+        Shape (ne, 3**dim) int64: number of each sub-entity within its dimension, by ternary code.
+        A vertex keeps its vertex number, a cell its element number.
+    orientation
+        Shape (ne, 3**dim) uint8: 0 or 1 for edges; for quadrilaterals bit 0 is a flip of the
+        element's first direction in the entity, bit 1 of its second, bit 2 a swap of the two after
+        the flips, that lead to the intrinsic order; 0 for vertices and cells.
+    num_entities
+        dim + 1 counts: vertices, edges, ..., cells.
+    faces
+        Shape (num_faces, 2) int64: the elements on both sides of each (dim-1)-entity, the smaller
+        number first; -1 outside.
+    face_codes
+        Shape (num_faces, 2) int8: ternary code of the face in each of them; -1 outside.
+    boundary_faces
+        Shape (nb, 2) int64: an element and a code for each boundary entry.
+    """
+
+    dim: int
+    entity: Ints
+    orientation: Codes
+    num_entities: tuple[int, ...]
+    faces: Ints
+    face_codes: NDArray[np.int8]
+    boundary_faces: Ints
+
+    @classmethod
+    def build(cls, elements: Ints, num_vertices: int, boundary: Ints | None = None) -> "Topology":
+        """Find all entities.
+
+        Parameters
+        ----------
+        elements
+            Shape (ne, 2**dim): vertex numbers, lexicographic corners.
+        num_vertices
+            Vertex numbers run from 0 to num_vertices - 1.
+        boundary
+            Shape (nb, 2**(dim-1)): boundary entries; None for all exterior faces.
+
+        Raises
+        ------
+        MeshTopologyError
+            If an element repeats a vertex, two elements have the same vertices, a face belongs to
+            more than two elements, or a boundary entry is no face.
+        """
+        dim = elements.shape[1].bit_length() - 1
+        _check_elements(elements, num_vertices)
+        entity = np.zeros((len(elements), 3**dim), dtype=np.int64)
+        orientation = np.zeros((len(elements), 3**dim), dtype=np.uint8)
+        counts = [num_vertices, *[0] * (dim - 1), len(elements)]
+        entity[:, entity_codes(dim, 0)] = elements
+        entity[:, entity_codes(dim, dim)] = np.arange(len(elements))[:, None]
+        entries = boundary[:, 0] if dim == 1 and boundary is not None else np.zeros(0, np.int64)
+        for kind in range(1, dim):
+            codes = list(entity_codes(dim, kind))
+            corners = elements[:, [entity_corners(dim, code) for code in codes]]
+            orientation[:, codes] = _intrinsic_orientation(corners)
+            rows = corners.reshape(-1, 2**kind)
+            if kind == dim - 1 and boundary is not None:
+                rows = np.concatenate([rows, boundary])
+            number, counts[kind] = _group_rows(rows, num_vertices)
+            inside = len(elements) * len(codes)
+            entity[:, codes], entries = number[:inside].reshape(-1, len(codes)), number[inside:]
+        faces, face_codes = _pair_faces(elements, entity, dim, counts[dim - 1])
+        if boundary is None:
+            entries = np.flatnonzero((faces[:, 0] >= 0) & (faces[:, 1] < 0))
+        else:
+            _check_boundary(boundary, entries, faces)
+        boundary_faces = np.stack([faces[entries, 0], face_codes[entries, 0]], axis=1)
+        arrays = (entity, orientation, faces, face_codes, boundary_faces)
+        for array in arrays:
+            array.setflags(write=False)
+        return cls(dim, entity, orientation, tuple(counts), faces, face_codes, boundary_faces)
+
+    def lattice(self, p: int) -> Ints:
+        """Global numbers (ne, (p + 1)**dim) of the nodes of a lattice with p intervals a direction.
+
+        Vertices come first (their numbers are the vertex numbers), then edges, faces and cells.
+        """
+        sizes = [count * (p - 1) ** kind for kind, count in enumerate(self.num_entities)]
+        offsets = [sum(sizes[:kind]) for kind in range(self.dim + 1)]
+        return lattice_numbers(p, self.entity, self.orientation, offsets, self.dim)
+
+    def lattice_size(self, p: int) -> int:
+        """Count the nodes of `lattice` (p)."""
+        return sum(count * (p - 1) ** kind for kind, count in enumerate(self.num_entities))
+
+    def __repr__(self) -> str:
+        names = ("vertices", "edges", "quads", "hexes")
+        counts = zip(self.num_entities, names, strict=False)
+        return "Topology(" + ", ".join(f"{count} {name}" for count, name in counts) + ")"
+
+
+def exterior_boundary(elements: Ints, topology: Topology) -> Ints:
+    """Corners (nb, 2**(dim-1)) of the topology's boundary faces, so turned that they face outwards.
+
+    Outwards means: in 3-D the first direction, the second and the outer normal are right-handed; in
+    2-D the domain lies at the left hand of the edge.
+    """
+    dim = topology.dim
+    corners = np.empty((len(topology.boundary_faces), 2 ** (dim - 1)), dtype=np.int64)
+    for code in entity_codes(dim, dim - 1):
+        mine = topology.boundary_faces[:, 1] == code
+        local = list(entity_corners(dim, code))
+        digits = _digits(code, dim)
+        normal = next(d for d, t in enumerate(digits) if t != 1)
+        # x cross z is -y, and the direction of a quad's edge y = 1 is clockwise
+        ascending_is_outward = (normal == 1) != (digits[normal] == 2)
+        if dim > 1 and not ascending_is_outward:
+            local = local[::-1] if dim == 2 else [local[0], local[2], local[1], local[3]]
+        corners[mine] = elements[topology.boundary_faces[mine, 0]][:, local]
+    return corners
+
+
+def listed(numbers: Ints) -> str:
+    """Return the first few numbers, as text."""
+    shown = ", ".join(str(n) for n in numbers[:_SHOWN])
+    return shown + (", ..." if len(numbers) > _SHOWN else "")
+
+
+def check_dangling(elements: Ints, num_vertices: int) -> None:
+    """Check that vertex numbers run from 0 to num_vertices - 1.
+
+    Raises
+    ------
+    MeshTopologyError
+        With the elements whose numbers don't.
+    """
+    bad = np.flatnonzero(((elements < 0) | (elements >= num_vertices)).any(axis=1))
+    if len(bad):
+        raise MeshTopologyError(
+            f"{len(bad)} element(s) name vertices that don't exist: number(s) {listed(bad)} "
+            f"(counted from 0; {bad[0]} has vertices {elements[bad[0]].tolist()}): there are "
+            f"{num_vertices} vertices, numbers must be 0 to {num_vertices - 1}"
+        )
+
+
+def _check_elements(elements: Ints, num_vertices: int) -> None:
+    if num_vertices > MAX_VERTICES:
+        raise MeshTopologyError(f"{num_vertices} vertices, but at most {MAX_VERTICES} are possible")
+    check_dangling(elements, num_vertices)
+    ordered = np.sort(elements, axis=1)
+    bad = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+    if len(bad):
+        raise MeshTopologyError(
+            f"{len(bad)} element(s) have the same vertex at two corners: number(s) {listed(bad)} "
+            f"(counted from 0; {bad[0]} has vertices {elements[bad[0]].tolist()}): give each "
+            "corner a vertex of its own; a periodic direction needs at least 3 elements"
+        )
+    order = np.lexsort(ordered.T)
+    twin = (ordered[order[1:]] == ordered[order[:-1]]).all(axis=1)
+    if twin.any():
+        first = int(np.argmax(twin))
+        pair = sorted((int(order[first]), int(order[first + 1])))
+        raise MeshTopologyError(
+            f"elements {pair[0]} and {pair[1]} (counted from 0) have the same vertices "
+            f"{ordered[pair[0]].tolist()}: remove one of them; a periodic direction needs at least "
+            "3 elements"
+        )
+
+
+def _pair_faces(
+    elements: Ints, entity: Ints, dim: int, num_faces: int
+) -> tuple[Ints, NDArray[np.int8]]:
+    """Elements and codes on both sides of each face."""
+    codes = np.array(entity_codes(dim, dim - 1), dtype=np.int8)
+    number = entity[:, codes].ravel()
+    uses = np.bincount(number, minlength=num_faces)
+    if uses.max(initial=0) > 2:
+        face = int(np.argmax(uses > 2))
+        where = np.flatnonzero(number == face)
+        element, code = where // len(codes), int(codes[where[0] % len(codes)])
+        corners = elements[element[0], list(entity_corners(dim, code))]
+        raise MeshTopologyError(
+            f"{int((uses > 2).sum())} face(s) belong to more than two elements: that with vertices "
+            f"{corners.tolist()} to the elements {listed(element)} (counted from 0): "
+            "a face joins at most two; a periodic direction needs at least 3 elements"
+        )
+    order = np.argsort(number, kind="stable")
+    first = np.cumsum(uses) - uses
+    faces = np.full((num_faces, 2), -1, dtype=np.int64)
+    face_codes = np.full((num_faces, 2), -1, dtype=np.int8)
+    for side in (0, 1):
+        has = uses > side
+        place = order[first[has] + side]
+        faces[has, side] = place // len(codes)
+        face_codes[has, side] = codes[place % len(codes)]
+    return faces, face_codes
+
+
+def _check_boundary(boundary: Ints, entries: Ints, faces: Ints) -> None:
+    bad = np.flatnonzero(faces[entries, 0] < 0)
+    if len(bad):
+        raise MeshTopologyError(
+            f"{len(bad)} boundary element(s) are no face of any element: number(s) {listed(bad)} "
+            f"(counted from 0; {bad[0]} has vertices {boundary[bad[0]].tolist()}): remove them, or "
+            "correct their vertex numbers"
+        )
