@@ -15,6 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
     # What type checkers and editors see; `_EXPORTS` says the same to Python. A test compares them.
     from femops.basis import Basis1D as Basis1D
     from femops.basis import Quadrature1D as Quadrature1D
@@ -38,10 +39,16 @@ if TYPE_CHECKING:
     from femops.fields import integrate as integrate
     from femops.fields import l2_error as l2_error
     from femops.fields import l2_norm as l2_norm
+    from femops.forms import diffusion as diffusion
+    from femops.forms import load as load
+    from femops.forms import mass as mass
     from femops.geometry import ElementClass as ElementClass
     from femops.geometry import Geometry as Geometry
     from femops.geometry import classify as classify
+    from femops.operators import Operator as Operator
     from femops.restriction import ElementRestriction as ElementRestriction
+    from femops.solvers import cg as cg
+    from femops.solvers import jacobi as jacobi
     from femops.space import H1 as H1
     from femops.space import L2 as L2
     from femops.space import Space as Space
@@ -84,26 +91,31 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "VectorError",
     ),
     "femops.fields": ("h1_error", "h1_seminorm_error", "integrate", "l2_error", "l2_norm"),
+    "femops.forms": ("diffusion", "load", "mass"),
     "femops.geometry": ("ElementClass", "Geometry", "classify"),
+    "femops.operators": ("Operator",),
     "femops.restriction": ("ElementRestriction",),
+    "femops.solvers": ("cg", "jacobi"),
     "femops.space": ("H1", "L2", "Space"),
 }
 """Module: the names that this package offers from it."""
 
 _HOME = {name: module for module, names in _EXPORTS.items() for name in names}
 
-__version__ = "0.1.0"
 __all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:
     """Import `name` from its module when it is first used (PEP 562)."""
-    if name not in _HOME:
+    if name == "__version__":
+        value: Any = importlib.import_module("importlib.metadata").version("femops")
+    elif name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+    else:
         raise AttributeError(f"module 'femops' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted({"__version__", *globals(), *_HOME})

@@ -81,14 +81,14 @@ def l2_error(space: Space, u: Any, exact: Function, quadrature: Rule = None) -> 
     exact : callable or number(s)
         As for `Space.interpolate`; evaluated at the quadrature points.
     quadrature : int or Quadrature1D, optional
-        Points per direction; by default at least p + 3 Gauss points.
+        Points per direction; by default p + 3 Gauss points.
 
     Raises
     ------
     VectorError, SpaceError, GeometryError
         See `integrate`.
     """
-    rule = _rule(space, quadrature, 2 * space.order + 4)
+    rule = _error_rule(space, quadrature)
     return _root(_errors(space, u, exact, rule))
 
 
@@ -105,14 +105,14 @@ def h1_seminorm_error(
         ``g(x)`` with x of shape (dim, n) returns (dim, n), or (ncomp, dim, n) with more than
         one component.
     quadrature : int or Quadrature1D, optional
-        Points per direction; by default at least p + 3 Gauss points.
+        Points per direction; by default p + 3 Gauss points.
 
     Raises
     ------
     VectorError, SpaceError, GeometryError
         See `integrate`.
     """
-    rule = _rule(space, quadrature, 2 * space.order + 4)
+    rule = _error_rule(space, quadrature)
     return _root(_gradient_errors(space, u, exact_gradient, rule))
 
 
@@ -136,6 +136,10 @@ def h1_error(
         l2_error(space, u, exact, quadrature),
         h1_seminorm_error(space, u, exact_gradient, quadrature),
     )
+
+
+def _error_rule(space: Space, quadrature: Rule) -> Quadrature1D:
+    return space.quadrature(space.order + 3 if quadrature is None else quadrature)
 
 
 def _rule(space: Space, quadrature: Rule, degree: int) -> Quadrature1D:

@@ -6,16 +6,16 @@ components, one number or one function value per component.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from femops.errors import SpaceError
 
 Floats = NDArray[np.float64]
-Function = Callable[[Floats], Any] | float | Sequence[float]
+Function = Callable[[Floats], Any] | ArrayLike
 """``f(x)`` of points x (dim, n) -> (n,) or (ncomp, n) or a scalar; or the constant itself."""
 
 
