@@ -21,6 +21,8 @@ from femops_kernels.errors import CacheWarning
 
 _PACKAGE = Path(__file__).parent
 _HEADER = """\
+from math import sqrt
+
 from numba import cfunc, get_thread_id, njit, prange
 
 from femops_kernels.lanes import *
@@ -77,7 +79,7 @@ def specialize(skeletons: Sequence[str], constants: Mapping[str, object], progra
     key = hashlib.sha256((text + _toolchain()).encode()).hexdigest()[:24]
     with _lock:
         if key not in _loaded:
-            _loaded[key] = _load(f"{'_'.join(skeletons)}_{key}", text)
+            _loaded[key] = _load(f"{skeletons[-1]}_{key}", text)
         return _loaded[key]
 
 

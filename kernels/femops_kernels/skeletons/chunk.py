@@ -58,18 +58,26 @@ def copy_out(table, y, chunk, local, size, owned, foreign, alpha, beta):
 
 
 @njit
-def constrain(table, x, chunk, local, size, owned, keep):
-    """Constrained entries of a local vector: zero, or (``keep``) what x holds where the chunk owns them."""
+def constrain(table, x, chunk, local, size, owned):
+    """Constrained entries of a local vector: what x holds, times KEEP, where the chunk owns them, else zero."""
     first, positions = word(word(table, OWNED_START), chunk), word(table, CONSTRAINED)
-    starts = word(table, CONSTRAINED_START)
+    starts, keep = word(table, CONSTRAINED_START), get(LANE, word(table, KEEP), 0)
     for k in range(word(starts, chunk), word(starts, chunk + 1)):
         at = word(positions, k)
         c = at // size
         i = at - c * size
-        if keep and i < owned:
-            put(LANE, local, at, get(LANE, x, (first + i) * NCOMP + c))
+        if i < owned:
+            put(LANE, local, at, keep * get(LANE, x, (first + i) * NCOMP + c))
         else:
             put(LANE, local, at, 0.0)
+
+
+@njit
+def clear_constrained(table, chunk, local):
+    """Constrained entries of a local vector become zero."""
+    positions, starts = word(table, CONSTRAINED), word(table, CONSTRAINED_START)
+    for k in range(word(starts, chunk), word(starts, chunk + 1)):
+        put(LANE, local, word(positions, k), 0.0)
 
 
 @cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
@@ -82,7 +90,7 @@ def sweep(table, x, y, chunk, work, alpha, beta):
     y_local = x_local + NCOMP * size * REAL_BYTES
     lanes = y_local + NCOMP * size * REAL_BYTES
     copy_in(table, x, chunk, x_local, size, owned, foreign)
-    constrain(table, x, chunk, x_local, size, owned, False)
+    clear_constrained(table, chunk, x_local)
     for k in range(NCOMP * size):
         put(LANE, y_local, k, 0.0)
     indices, qdata = word(table, INDICES), word(table, QDATA)
@@ -91,7 +99,7 @@ def sweep(table, x, y, chunk, work, alpha, beta):
         here = qdata + b * POINTS * POINT_BYTES
         index = indices + b * NODES * LANE_WIDTH * INDEX_BYTES
         batch(x_local, y_local, size * REAL_BYTES, index, here, here + POINTS * POINT_BYTES, lanes)
-    constrain(table, x, chunk, y_local, size, owned, True)
+    constrain(table, x, chunk, y_local, size, owned)
     copy_out(table, y, chunk, y_local, size, owned, foreign, alpha, beta)
 
 

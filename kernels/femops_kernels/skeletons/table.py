@@ -17,4 +17,5 @@ BUFFER = 10  # address: contributions to foreign dofs, components together
 QDATA = 11  # address: (batch, point, number, slot)
 CONSTRAINED_START = 12  # address, per chunk: first entry of CONSTRAINED
 CONSTRAINED = 13  # address: constrained positions of the chunk-local vector
-WORDS = 14
+KEEP = 14  # address: what a constrained row multiplies its entry of x by, one number
+WORDS = 15

@@ -1,0 +1,50 @@
+"""Load vector: the integral of f v."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from femops_meshes.interpolation import tensor_apply
+from numpy.typing import DTypeLike, NDArray
+
+from femops.abstract_space import Space
+from femops.basis import Quadrature1D
+from femops.forms.coefficients import Coefficient, at_points
+from femops.geometry import Geometry
+
+
+def load(
+    V: Space, f: Coefficient, *, quadrature: int | Quadrature1D | None = None, dtype: DTypeLike = np.float64
+) -> NDArray[Any]:
+    r"""Load vector, :math:`b_i = \int_\Omega f \cdot v_i\, dx`.
+
+    Parameters
+    ----------
+    V : Space
+        Test space.
+    f : number, callable or array
+        A constant, a function of x (shape (dim, n)) that returns (n,) or (ncomp, n), or an array (ne, nq[, ncomp]).
+    quadrature : int or Quadrature1D, optional
+        Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
+    dtype : dtype
+        Type of the result, float64 or float32; sums are formed in float64.
+
+    Returns
+    -------
+    l_vec of V
+
+    Raises
+    ------
+    OperatorError
+        f of another shape or with values that are not finite.
+    """
+    rule = V.quadrature(quadrature)
+    shape = () if V.ncomp == 1 else (V.ncomp,)
+    transposed = [V.basis.interpolation(rule.points).T] * V.dim
+    e_vec = np.empty((V.mesh.num_elements, V.p1d**V.dim, *shape))
+    for block in Geometry(V.mesh, rule):
+        values = at_points(f, block, V.mesh.num_elements, "f", (shape,))
+        weights = block.weighted_det.reshape(*block.weighted_det.shape, *(1,) * len(shape))
+        e_vec[block.start : block.stop] = tensor_apply(transposed, weights * values)
+    return V.restriction.scatter_add(e_vec).astype(V.zeros(dtype).dtype, copy=False)

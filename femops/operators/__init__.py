@@ -1,0 +1,5 @@
+"""Operators: what SciPy's solvers and ours take."""
+
+from femops.operators.operator import Cost, Operator
+
+__all__ = ["Cost", "Operator"]

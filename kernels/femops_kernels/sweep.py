@@ -1,0 +1,167 @@
+"""Running compiled kernels: tables of addresses, work space, threads."""
+
+from __future__ import annotations
+
+import threading
+from types import ModuleType
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels import machine
+from femops_kernels.kernel import Kernel
+from femops_kernels.plan import Plan
+from femops_kernels.skeletons import table as layout
+from femops_kernels.specialize import specialize
+
+_ALIGNMENT = 64
+# Numba's work queue takes one launch at a time, and a sweep's buffer serves one application at a time.
+LAUNCH = threading.RLock()
+
+
+@final
+class AlignedBuffer:
+    """Grow-only memory whose address is a multiple of a cache line."""
+
+    def __init__(self) -> None:
+        self._memory = np.empty(0, dtype=np.uint8)
+
+    def address(self, nbytes: int) -> int:
+        """Address of at least ``nbytes`` bytes."""
+        if self._memory.nbytes < nbytes + _ALIGNMENT:
+            self._memory = np.zeros(nbytes + _ALIGNMENT, dtype=np.uint8)
+        return -(-self._memory.ctypes.data // _ALIGNMENT) * _ALIGNMENT
+
+
+_work = AlignedBuffer()
+
+
+def aligned_array(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Zeroed array that starts on a cache line."""
+    kind = np.dtype(dtype)
+    count = int(np.prod(shape))
+    memory = np.zeros(count * kind.itemsize + _ALIGNMENT, dtype=np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + count * kind.itemsize].view(kind).reshape(shape)
+
+
+@final
+class Sweep:
+    """A kernel bound to a plan and to its quadrature data: one term of an operator.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    plan : Plan
+    qdata : (nbatch, points, nqdata, width) array of the kernel's type
+        See ``interleave``.
+    constrained : (n,) int64
+        Flat positions whose rows and columns are replaced by ``keep`` times those of the identity.
+    keep : float
+    """
+
+    def __init__(
+        self, kernel: Kernel, plan: Plan, qdata: NDArray[Any], constrained: NDArray[np.int64], keep: float
+    ) -> None:
+        self.kernel, self.plan, self.qdata = kernel, plan, qdata
+        start, positions = plan.local_positions(constrained, kernel.ncomp)
+        self._buffer = aligned_array((len(plan.foreign_dofs) * kernel.ncomp,), kernel.dtype)
+        entries: dict[int, Any] = {
+            layout.NCHUNKS: plan.nchunks,
+            layout.LOCAL_SIZE: plan.local_size,
+            layout.FIRST_BATCH: plan.first_batch,
+            layout.OWNED_START: plan.owned_start,
+            layout.FOREIGN_START: plan.foreign_start,
+            layout.FOREIGN_DOFS: plan.foreign_dofs,
+            layout.COMBINE_START: plan.combine_start,
+            layout.COMBINE_DOF: plan.combine_dof,
+            layout.COMBINE_SLOT: plan.combine_slot,
+            layout.INDICES: plan.indices,
+            layout.BUFFER: self._buffer,
+            layout.QDATA: qdata,
+            layout.CONSTRAINED_START: start,
+            layout.CONSTRAINED: positions,
+            layout.KEEP: np.array([keep], dtype=kernel.dtype),
+        }
+        self._kept = tuple(v for v in entries.values() if isinstance(v, np.ndarray))
+        words = [v.ctypes.data if isinstance(v, np.ndarray) else v for _, v in sorted(entries.items())]
+        self.table = np.array(words, dtype=np.int64)
+        module = kernel.module
+        self.row = (module.sweep.address, module.combine.address, self.table.ctypes.data, plan.nchunks)
+        self.work_bytes = -(-kernel.work_bytes(plan.local_size) // _ALIGNMENT) * _ALIGNMENT
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes this term keeps: quadrature data, the plan, the buffer."""
+        return int(self.qdata.nbytes + self.plan.nbytes + self._buffer.nbytes)
+
+
+@final
+class Terms:
+    """A sum of sweeps with factors, ready to be launched: ``y = sum_i alpha_i A_i x``.
+
+    Attributes
+    ----------
+    rows : (n, 4) int64
+        Addresses of the two entry points and of the table, and the number of chunks, of each term.
+    alphas : (n,) float64
+    """
+
+    def __init__(self, sweeps: list[tuple[float, Sweep]]) -> None:
+        self.sweeps = tuple(sweeps)
+        self.rows = np.array([s.row for _, s in sweeps], dtype=np.int64)
+        self.alphas = np.array([a for a, _ in sweeps], dtype=np.float64)
+        self.work_bytes = max(s.work_bytes for _, s in sweeps)
+
+    def work(self, threads: int) -> int:
+        """Address of work space for that many threads; hold ``LAUNCH`` while it is used."""
+        return _work.address(self.work_bytes * threads)
+
+    def apply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
+        """Overwrite y by the sum of the terms applied to x; both contiguous, of the kernels' type."""
+        threads = machine.get_threads()
+        run = driver(threads).apply
+        with LAUNCH:
+            work = self.work(threads)
+            run(self.rows, self.alphas, x.ctypes.data, y.ctypes.data, work, self.work_bytes)
+
+
+def driver(threads: int) -> ModuleType:
+    """Compiled driver: serial for one thread, else on numba's threads."""
+    return specialize(("driver",), {"PARALLEL": threads > 1})
+
+
+def interleave(values: NDArray[Any], width: int, dtype: Any) -> NDArray[Any]:
+    """Quadrature data by lanes.
+
+    Parameters
+    ----------
+    values : (ne, points, n) array
+    width : int
+
+    Returns
+    -------
+    (nbatch, points, n, width) array
+        Slots past the last element are zero.
+    """
+    ne, points, n = values.shape
+    out = aligned_array((-(-ne // width), points, n, width), dtype)
+    store_interleaved(out, values, 0)
+    return out
+
+
+def store_interleaved(out: NDArray[Any], values: NDArray[Any], first: int) -> None:
+    """Write the quadrature data of elements ``first, first + 1, ...`` into an interleaved array."""
+    width = out.shape[-1]
+    for slot in range(width):
+        start = (slot - first) % width
+        part = values[start::width]
+        batch = (first + start) // width
+        out[batch : batch + len(part), :, :, slot] = part
+
+
+def element_values(qdata: NDArray[Any], ne: int) -> NDArray[Any]:
+    """Quadrature data by element, (ne, points, n): the inverse of ``interleave``."""
+    nbatch, points, n, width = qdata.shape
+    return np.moveaxis(qdata, -1, 1).reshape(nbatch * width, points, n)[:ne]
