@@ -14,7 +14,9 @@ from femops_meshes.errors import (
 )
 from femops_meshes.generators import box
 from femops_meshes.mesh import Mesh
+from femops_meshes.mfem import mfem_h1_dofs, read_mfem, write_mfem
 from femops_meshes.ordering import hilbert_order
+from femops_meshes.readers import read_mesh
 from femops_meshes.topology import Topology, entity_permutation
 
 __all__ = [
@@ -29,4 +31,8 @@ __all__ = [
     "box",
     "entity_permutation",
     "hilbert_order",
+    "mfem_h1_dofs",
+    "read_mesh",
+    "read_mfem",
+    "write_mfem",
 ]

@@ -11,6 +11,9 @@ from femops_meshes.topology import check_dangling, listed
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+LARGEST = 1e100
+"""Largest coordinate: its cube, a determinant, is still a finite number."""
+
 _BLOCK = 65536
 
 
@@ -96,34 +99,45 @@ def node_coordinates(
     return nodes
 
 
-def compress_vertices(elements: Ints, boundary: Ints | None) -> tuple[Ints, Ints | None, int]:
-    """Drop the vertex numbers that no element uses; the others keep their order.
+def compress_vertices(elements: Ints) -> tuple[Ints, Ints]:
+    """Number the vertices anew, without those that no element uses; the others keep their order.
+
+    Returns
+    -------
+    elements, used
+        The new numbers, and the old number (num_vertices,) of each new one.
+
+    Raises
+    ------
+    MeshTopologyError
+        If a number is negative.
+    """
+    used, compressed = np.unique(elements, return_inverse=True)
+    if used[0] < 0:
+        check_dangling(elements, int(used[-1]) + 1)
+    return compressed.reshape(elements.shape).astype(np.int64, copy=False), used
+
+
+def compress_boundary(boundary: Ints, used: Ints) -> Ints:
+    """Number the vertices of the boundary as `compress_vertices` did.
 
     Raises
     ------
     MeshTopologyError
         If the boundary names a vertex of no element.
     """
-    used, compressed = np.unique(elements, return_inverse=True)
-    if used[0] < 0:
-        check_dangling(elements, int(used[-1]) + 1)
-    compressed = compressed.reshape(elements.shape).astype(np.int64, copy=False)
-    if boundary is None or len(boundary) == 0:
-        return compressed, boundary, len(used)
-    place = np.minimum(np.searchsorted(used, boundary), len(used) - 1)
+    place = np.minimum(np.searchsorted(used, boundary), len(used) - 1).astype(np.int64)
     bad = np.flatnonzero((used[place] != boundary).any(axis=1))
     if len(bad):
         raise MeshTopologyError(
             f"{len(bad)} boundary element(s) name vertices of no element: number(s) {listed(bad)} "
             f"(counted from 0; {bad[0]} has vertices {boundary[bad[0]].tolist()}): correct them"
         )
-    return compressed, place.astype(np.int64), len(used)
+    return place
 
 
-def geometry(coordinates: Floats) -> None:
-    """Check that coordinates are finite and no element is inverted.
-
-    An element counts as inverted if det J <= 0 at a point of the (g + 2)**dim Gauss points.
+def magnitude(coordinates: Floats) -> None:
+    """Check that coordinates (ne, m, dim) are finite and not absurdly large.
 
     Raises
     ------
@@ -136,15 +150,33 @@ def geometry(coordinates: Floats) -> None:
             f"{len(bad)} element(s) have coordinates that are not finite (NaN or infinite): "
             f"number(s) {listed(bad)} (counted from 0): give every node a position"
         )
-    points = gauss_legendre(geometry_degree(coordinates.shape[1], coordinates.shape[2]) + 2)[0]
-    with np.errstate(over="ignore", invalid="ignore"):
-        least = np.concatenate(
-            [
-                determinants(jacobians(coordinates[start : start + _BLOCK], points)).min(axis=1)
-                for start in range(0, len(coordinates), _BLOCK)
-            ]
+    bad = np.flatnonzero(np.abs(coordinates).max(axis=(1, 2)) > LARGEST)
+    if len(bad):
+        raise MeshGeometryError(
+            f"{len(bad)} element(s) have coordinates beyond {LARGEST:g}: number(s) {listed(bad)} "
+            "(counted from 0): correct them, or choose another unit"
         )
-    bad = np.flatnonzero(~(least > 0) | ~np.isfinite(least))
+
+
+def geometry(coordinates: Floats) -> None:
+    """Check that coordinates are finite and no element is inverted.
+
+    An element counts as inverted if det J <= 0 at a point of the (g + 2)**dim Gauss points.
+
+    Raises
+    ------
+    MeshGeometryError
+        With the numbers of the bad elements, and how many there are.
+    """
+    magnitude(coordinates)
+    points = gauss_legendre(geometry_degree(coordinates.shape[1], coordinates.shape[2]) + 2)[0]
+    least = np.concatenate(
+        [
+            determinants(jacobians(coordinates[start : start + _BLOCK], points)).min(axis=1)
+            for start in range(0, len(coordinates), _BLOCK)
+        ]
+    )
+    bad = np.flatnonzero(least <= 0)
     if len(bad):
         raise MeshGeometryError(
             f"{len(bad)} of {len(coordinates)} element(s) are inverted (det J <= 0 somewhere): "

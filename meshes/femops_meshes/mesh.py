@@ -127,10 +127,9 @@ class Mesh:
             cells = cells[:, VTK_CORNERS[dim]]
             faces = faces if faces is None or dim == 1 else faces[:, VTK_CORNERS[dim - 1]]
         nodes = checks.node_coordinates(vertices, coordinates, cells)
-        cells, faces, num_vertices = checks.compress_vertices(cells, faces)
-        mesh = cls.assemble(
-            cells, nodes, num_vertices, element_attributes, faces, boundary_attributes
-        )
+        cells, used = checks.compress_vertices(cells)
+        faces = None if faces is None else checks.compress_boundary(faces, used)
+        mesh = cls.assemble(cells, nodes, len(used), element_attributes, faces, boundary_attributes)
         mesh.validate()
         return mesh
 
@@ -143,15 +142,19 @@ class Mesh:
         element_attributes: ArrayLike | None = None,
         boundary: Ints | None = None,
         boundary_attributes: ArrayLike | None = None,
+        topology: Topology | None = None,
     ) -> "Mesh":
         """Make a mesh of arrays known to be right, without copy; find its topology and boundary.
+
+        Parameters are as in `from_arrays`; `topology` is that of elements and boundary, if known.
 
         Raises
         ------
         MeshTopologyError
             If elements don't fit together or the attributes' shapes are wrong.
         """
-        topology = Topology.build(elements, num_vertices, boundary)
+        if topology is None:
+            topology = Topology.build(elements, num_vertices, boundary)
         if boundary is None:
             boundary = exterior_boundary(elements, topology)
         mesh = cls(

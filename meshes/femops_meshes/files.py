@@ -1,0 +1,76 @@
+"""Whole text files: read with clear errors, written so that no half file is ever seen."""
+
+import os
+import secrets
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from femops_meshes.errors import MeshFileError, MeshFormatError
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """Read a text file whole.
+
+    Raises
+    ------
+    MeshFileError
+        If it is missing, no regular file, or may not be read.
+    MeshFormatError
+        If it is not text.
+    """
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116  (a str may hold what Path refuses)
+        if not stat.S_ISREG(mode):
+            # a pipe or a device would let us wait, or read, for ever
+            raise MeshFileError(f"{path} is no regular file: give the path of a mesh file")
+        data = Path(path).read_bytes()
+    except FileNotFoundError as error:
+        raise MeshFileError(
+            f"{path} does not exist (looked from {Path.cwd()}): correct the path"
+        ) from error
+    except (OSError, ValueError) as error:
+        if isinstance(error, MeshFileError):
+            raise
+        raise MeshFileError(f"{path} can't be read ({error}): check path and rights") from error
+    if data.startswith(b"\x1f\x8b"):
+        raise MeshFormatError(f"{path} is compressed by gzip: unpack it first (gunzip)")
+    try:
+        if b"\0" in data:
+            raise MeshFormatError(
+                f"{path} is a binary file (byte {data.index(0)} is zero): only text can be read"
+            )
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise MeshFormatError(
+            f"{path} is not text (byte {error.start} is no UTF-8): only text can be read"
+        ) from error
+
+
+def write_text(path: str | os.PathLike[str], chunks: Iterable[str]) -> None:
+    """Write a text file so that under its name stands the old content or the whole new one.
+
+    The text goes to a file beside it, which then takes its place in one step.
+
+    Raises
+    ------
+    MeshFileError
+        If it can't be written; what stood there before is untouched.
+    """
+    target = Path(os.path.realpath(path))
+    part = target.with_name(f".{target.name[:200]}.{secrets.token_hex(8)}.part")
+    try:
+        with part.open("x", encoding="utf-8", newline="\n") as file:
+            try:
+                file.writelines(chunks)
+                file.flush()
+                os.fsync(file.fileno())
+                os.replace(part, target)
+            except BaseException:
+                part.unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise MeshFileError(
+            f"{path} can't be written ({error}): check that its folder exists, is writable and has "
+            "room"
+        ) from error
