@@ -74,8 +74,8 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     # --- application -----------------------------------------------------------------------------
 
     @cached_property
-    def terms(self) -> Terms:
-        """The compiled sweeps; fused, compiled or read from the cache at the first use."""
+    def _fused(self) -> list[tuple[float, Term]]:
+        """The summands, those on one quadrature rule made one."""
         groups: list[list[tuple[float, Term]]] = []
         for factor, term in self._summands:
             group = next((g for g in groups if g[0][1].fusible(term)), None)
@@ -83,11 +83,15 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
                 groups.append([(factor, term)])
             else:
                 group.append((factor, term))
+        return [group[0] if len(group) == 1 else (1.0, fused(group)) for group in groups]
+
+    @cached_property
+    def terms(self) -> Terms:
+        """The compiled sweeps; compiled, or read from the cache, at the first use."""
         sweeps = []
-        for k, group in enumerate(groups):
-            alpha, term = group[0] if len(group) == 1 else (1.0, fused(group))
+        for k, (alpha, term) in enumerate(self._fused):
             # the sum has one identity on its constrained rows, which the first sweep writes
-            keep = self._identity / alpha if k == 0 and alpha else 0.0
+            keep = self._identity / alpha if k == 0 else 0.0
             sweeps.append((alpha, term.sweep(self._constrained, keep)))
         return Terms(sweeps)
 
@@ -283,21 +287,14 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     def cost(self) -> Cost:
         """Operations, traffic and storage of one application."""
         flops = moved = stored = 0
-        for sweep in self.terms.sweeps:
-            term = sweep.kernel
-            points = term.q1d**term.dim
-            ne = self.space.mesh.num_elements
-            flops += ne * term.contraction_flops()
+        ne = self.space.mesh.num_elements
+        for (_, term), sweep in zip(self._fused, self.terms.sweeps, strict=True):
+            points = term.quadrature.q1d**self.space.dim
+            flops += ne * (sweep.kernel.contraction_flops() + points * term.program.flops)
             moved += sweep.qdata.nbytes + sweep.plan.indices.nbytes
             stored += sweep.stored_bytes
-            flops += ne * points * self._flops_at_point(len(self.terms.sweeps))
         moved += 2 * self.space.size * self.dtype.itemsize
         return Cost(flops, moved, stored)
-
-    def _flops_at_point(self, sweeps: int) -> int:
-        counted = sum(term.program.flops for _, term in self._summands)
-        joins = (len(self._summands) - sweeps) * self.space.ncomp if len(self._summands) > sweeps else 0
-        return (counted + joins) // sweeps
 
     def __repr__(self) -> str:
         names = " + ".join(

@@ -102,9 +102,7 @@ class Matrix1D:
         if self.is_identity:
             return 0
         if self.operations() < m * n:
-            products = _split_products(m, n, self.symmetry)
-            chains = m if m % 2 == 0 else m
-            return 2 * (n // 2) + 2 * (m // 2) + 2 * products - chains
+            return 2 * (n // 2) + 2 * (m // 2) + 2 * _split_products(m, n, self.symmetry) - m
         return 2 * m * n - m
 
     def __repr__(self) -> str:

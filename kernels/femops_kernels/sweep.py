@@ -109,7 +109,7 @@ class Terms:
     """
 
     def __init__(self, sweeps: list[tuple[float, Sweep]]) -> None:
-        self.sweeps = tuple(sweeps)
+        self.sweeps = tuple(sweep for _, sweep in sweeps)
         self.rows = np.array([s.row for _, s in sweeps], dtype=np.int64)
         self.alphas = np.array([a for a, _ in sweeps], dtype=np.float64)
         self.work_bytes = max(s.work_bytes for _, s in sweeps)
