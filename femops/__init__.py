@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from femops.geometry import ElementClass as ElementClass
     from femops.geometry import Geometry as Geometry
     from femops.geometry import classify as classify
+    from femops.io import picture as picture
+    from femops.io import save as save
     from femops.operators import Operator as Operator
     from femops.restriction import ElementRestriction as ElementRestriction
     from femops.solvers import cg as cg
@@ -93,6 +95,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
     "femops.fields": ("h1_error", "h1_seminorm_error", "integrate", "l2_error", "l2_norm"),
     "femops.forms": ("diffusion", "load", "mass"),
     "femops.geometry": ("ElementClass", "Geometry", "classify"),
+    "femops.io": ("picture", "save"),
     "femops.operators": ("Operator",),
     "femops.restriction": ("ElementRestriction",),
     "femops.solvers": ("cg", "jacobi"),

@@ -1,0 +1,63 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from femops.errors import FileError
+
+
+def checked_path(path: str | os.PathLike[str], suffix: str) -> Path:
+    """Return `path` as one that can be written: with this suffix, in a folder that exists.
+
+    Raises
+    ------
+    FileError
+        Another suffix, no such folder, or `path` is a folder.
+    """
+    target = Path(path)
+    if target.suffix.lower() != suffix:
+        raise FileError(f"'{target}' does not end in {suffix}: name it '{target.stem}{suffix}'")
+    if not target.parent.is_dir():
+        raise FileError(f"cannot write '{target}': there is no folder '{target.parent}', make it")
+    if target.is_dir():
+        raise FileError(f"cannot write '{target}': this is a folder, choose another name")
+    return target
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """Yield a temporary file beside `target`, and move it there once it is complete.
+
+    Whatever stops the writer, `target` is either what it was before or the whole new file.
+
+    Raises
+    ------
+    FileError
+        The system refuses to write or to move the file.
+    """
+    temporary: Path | None = None
+    try:
+        handle, name = tempfile.mkstemp(
+            prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent
+        )
+        temporary = Path(name)
+        os.close(handle)
+        yield temporary
+        # mkstemp lets only the owner read; a new file should be as readable as any other.
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        os.replace(temporary, target)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise FileError(
+            f"cannot write '{target}': {reason}; choose another folder or name"
+        ) from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)

@@ -1,0 +1,185 @@
+"""Fields as .vtu files with high-order cells, for ParaView, VisIt and PyVista."""
+
+from __future__ import annotations
+
+import base64
+import os
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import SpaceError
+from femops.io.atomic import checked_path, replacing
+from femops.io.nodes import CELL_TYPES, vtk_order
+from femops.space import H1, Space
+from femops_meshes.interpolation import equispaced
+from femops_meshes.mapping import positions
+
+Array = NDArray[Any]
+
+MAX_DEGREE = 10
+"""Highest degree of a cell that VTK's readers accept."""
+
+_TYPES = {"f4": "Float32", "f8": "Float64", "i4": "Int32", "i8": "Int64", "u1": "UInt8"}
+
+
+def save(path: str | os.PathLike[str], space: Space, **fields: Any) -> Path:
+    """Write the mesh and fields of a space as a VTU file with Lagrange cells of its degree.
+
+    Cells have the degree max(space.order, mesh.order), at least 1, so nothing is lost: not the
+    curved geometry, not the polynomials. Nodes are VTK's equispaced ones. With an H1 space on a
+    mesh that is continuous in space neighbours share nodes; otherwise each cell has its own, and
+    jumps are kept. The attributes of the elements are written as the cell data ``attribute``.
+
+    Parameters
+    ----------
+    path : path ending in .vtu
+    space : Space
+        The space of all fields.
+    **fields : l_vec
+        Vectors of the space by the name they get in the file. With as many components as the mesh
+        has dimensions they are written as 3-D vectors, with zeros in the missing directions.
+
+    Returns
+    -------
+    pathlib.Path
+        The file, which appears under its name only when complete.
+
+    Raises
+    ------
+    FileError
+        The file cannot be written, or does not end in .vtu.
+    SpaceError
+        `space` is no space.
+    VectorError
+        A field does not fit the space.
+
+    Warns
+    -----
+    UserWarning
+        Above degree 10, which is the highest that VTK reads: the fields are then interpolated at
+        the nodes of degree 10.
+    """
+    if not isinstance(space, Space):
+        raise SpaceError(
+            f"save was given a {type(space).__name__} for a space: save(path, V, u=u) takes the "
+            "space of the fields, for instance V = femops.H1(mesh, order=1)"
+        )
+    target = checked_path(path, ".vtu")
+    vectors = {name: space.check_vector(u, name) for name, u in fields.items()}
+    grid = _grid(space, _degree(space))
+    data = {name: _point_data(space, grid, u) for name, u in vectors.items()}
+    with replacing(target) as temporary, temporary.open("wb") as file:
+        _write(file, grid, data, space.mesh.element_attributes)
+    return target
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Cells and nodes of the file: `nodes` (ne, n) numbers in VTK's order, `order` that order."""
+
+    dim: int
+    degree: int
+    points: NDArray[np.float64]
+    nodes: NDArray[np.int64]
+    order: NDArray[np.int64]
+
+
+def _degree(space: Space) -> int:
+    degree = max(space.order, space.mesh.order, 1)
+    if degree > MAX_DEGREE:
+        warnings.warn(
+            f"degree {degree} is written as degree {MAX_DEGREE}, the highest VTK reads: the file "
+            "holds the values at the nodes of that degree",
+            stacklevel=3,
+        )
+    return min(degree, MAX_DEGREE)
+
+
+def _grid(space: Space, degree: int) -> _Grid:
+    mesh, order = space.mesh, vtk_order(space.dim, degree)
+    if isinstance(space, H1) and mesh.continuous:
+        nodes = mesh.topology.lattice(degree)[:, order]
+        count = mesh.topology.lattice_size(degree)
+    else:
+        nodes = np.arange(mesh.num_elements * len(order), dtype=np.int64).reshape(-1, len(order))
+        count = nodes.size
+    points = np.zeros((count, 3))
+    where = positions(mesh.coordinates, equispaced(degree + 1))
+    points[nodes, : space.dim] = where[:, order]
+    return _Grid(space.dim, degree, points, nodes, order)
+
+
+def _point_data(space: Space, grid: _Grid, u: Array) -> Array:
+    """Values at the file's nodes, (nodes,) or (nodes, components), in the type of u."""
+    values = space.sample(u, grid.degree + 1)[1].astype(u.dtype, copy=False)[:, grid.order]
+    width = 3 if 1 < space.ncomp == space.dim else space.ncomp
+    result = np.zeros((len(grid.points), width), dtype=u.dtype)
+    result[grid.nodes, : space.ncomp] = values.reshape(*grid.nodes.shape, space.ncomp)
+    return result if width > 1 else result[:, 0]
+
+
+def _write(file: BinaryIO, grid: _Grid, data: dict[str, Array], attributes: Array) -> None:
+    ne, per_cell = grid.nodes.shape
+    cells = {
+        "connectivity": grid.nodes.ravel(),
+        "offsets": np.arange(1, ne + 1, dtype=np.int64) * per_cell,
+        "types": np.full(ne, CELL_TYPES[grid.dim], dtype=np.uint8),
+    }
+    sections = {
+        "PointData": data,
+        "CellData": {"attribute": attributes},
+        "Points": {"Points": grid.points},
+        "Cells": cells,
+    }
+    order = "LittleEndian" if sys.byteorder == "little" else "BigEndian"
+    layout = f'byte_order="{order}" header_type="UInt64"'
+    lines = [
+        '<?xml version="1.0"?>',
+        f'<VTKFile type="UnstructuredGrid" version="2.2" {layout}>',
+        "<UnstructuredGrid>",
+        f'<Piece NumberOfPoints="{len(grid.points)}" NumberOfCells="{ne}">',
+    ]
+    offset = 0
+    for section, arrays in sections.items():
+        lines.append(f"<{section}>")
+        for name, array in arrays.items():
+            lines.append(_declaration(name, array, offset))
+            offset += _encoded_size(array)
+        lines.append(f"</{section}>")
+    lines += ["</Piece>", "</UnstructuredGrid>", '<AppendedData encoding="base64">', "_"]
+    file.write("\n".join(lines).encode())
+    for arrays in sections.values():
+        for array in arrays.values():
+            _append(file, array)
+    file.write(b"\n</AppendedData>\n</VTKFile>\n")
+
+
+def _declaration(name: str, array: Array, offset: int) -> str:
+    components = array.shape[1] if array.ndim == 2 else 1
+    return (
+        f'<DataArray type="{_TYPES[array.dtype.str[1:]]}" Name={quoteattr(name)} '
+        f'NumberOfComponents="{components}" format="appended" offset="{offset}"/>'
+    )
+
+
+def _encoded_size(array: Array) -> int:
+    return 4 * ((8 + array.nbytes + 2) // 3)
+
+
+def _append(file: BinaryIO, array: Array) -> None:
+    """An array's block: base64 of its length in bytes (UInt64) and its bytes, as one stream."""
+    content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    header = np.array([content.nbytes], dtype=np.uint64).view(np.uint8)
+    # Three bytes become four characters: pieces of a multiple of three join without padding.
+    first = np.concatenate([header, content[:1]])
+    file.write(base64.b64encode(first.tobytes()))
+    step = 3 << 20
+    for start in range(1, max(content.nbytes, 1), step):
+        file.write(base64.b64encode(content[start : start + step].tobytes()))

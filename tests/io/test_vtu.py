@@ -1,0 +1,219 @@
+"""VTU files, judged by VTK's own reader and VTK's own idea of where its nodes lie."""
+
+import numpy as np
+import pytest
+
+import femops
+from femops.errors import FemopsError, FileError, GeometryError, SpaceError, VectorError
+from femops.io.nodes import vtk_order
+from femops_meshes.mapping import positions
+
+pyvista = pytest.importorskip("pyvista", reason="needs the extra femops[viz]")
+
+SKEW = {
+    1: lambda x: x + 0.1 * x**2,
+    2: lambda x: np.array([x[0] + 0.2 * x[1] ** 2, x[1] - 0.1 * x[0] * x[1]]),
+    3: lambda x: np.array(
+        [x[0] + 0.2 * x[1] * x[2], x[1] - 0.1 * x[0] ** 2, x[2] + 0.1 * x[0] * x[1]]
+    ),
+}
+
+
+def mesh_of(dim, order=2, counts=(3, 2, 2), **options):
+    return femops.box(counts[:dim], mapping=SKEW[dim], order=order, **options)
+
+
+def cells(grid):
+    """One at a time: VTK hands out the same cell object each time, filled anew."""
+    return (grid.GetCell(i) for i in range(grid.n_cells))
+
+
+def reference_nodes(cell, dim):
+    """VTK's parametric coordinates of a cell's nodes, (n, dim)."""
+    flat = cell.GetParametricCoords()
+    return np.array([flat[i] for i in range(3 * cell.GetNumberOfPoints())]).reshape(-1, 3)[:, :dim]
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("order", [1, 2, 3, 4, 7, 10])
+@pytest.mark.parametrize("kind", [femops.H1, femops.L2])
+def test_every_node_stands_where_vtk_puts_it(tmp_path, dim, order, kind):
+    mesh = mesh_of(dim, counts=(2, 1, 2))
+    V = kind(mesh, order)
+    femops.save(tmp_path / "u.vtu", V)
+    grid = pyvista.read(tmp_path / "u.vtu")
+    assert grid.n_cells == mesh.num_elements
+    for e, cell in enumerate(cells(grid)):
+        assert cell.GetCellType() == {1: 68, 2: 70, 3: 72}[dim]
+        where = grid.points[grid.get_cell(e).point_ids][:, :dim]
+        for xi, x in zip(reference_nodes(cell, dim), where, strict=True):
+            expected = at(mesh, e, xi)
+            np.testing.assert_allclose(x, expected, atol=1e-13)
+
+
+def at(mesh, e, xi):
+    """The point xi of element e, by its coordinates' own basis, direction by direction."""
+    from femops_meshes.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
+
+    nodes = gauss_lobatto(mesh.order + 1)[0]
+    lines = [lagrange_matrix(nodes, np.array([t])) for t in xi]
+    return tensor_apply(lines, mesh.coordinates[e : e + 1])[0, 0]
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize(("order", "geometry"), [(1, 1), (3, 2), (2, 4), (5, 3)])
+def test_vtk_measures_the_volume(tmp_path, dim, order, geometry):
+    mesh = mesh_of(dim, order=geometry)
+    femops.save(tmp_path / "u.vtu", femops.H1(mesh, order))
+    grid = pyvista.read(tmp_path / "u.vtu")
+    measured = sum(integral_of_one(cell, dim) for cell in cells(grid))
+    assert measured == pytest.approx(mesh.volume(), rel=1e-11)
+
+
+def integral_of_one(cell, dim):
+    """Volume of a cell by 7 Gauss points a direction, of positions that VTK itself interpolates."""
+    n = 7
+    points, weights = np.polynomial.legendre.leggauss(n)
+    vandermonde = np.polynomial.legendre.legvander(points, n - 1)
+    slopes = np.polynomial.legendre.legder(np.eye(n), axis=0)
+    slopes = np.polynomial.legendre.legval(points, slopes).T
+    derivative = 2 * slopes @ np.linalg.inv(vandermonde)  # on [0, 1]
+    nodes = np.array([cell.GetPoints().GetPoint(i) for i in range(cell.GetNumberOfPoints())])
+    x = np.empty((*[n] * dim, dim))
+    values = np.zeros(len(nodes))
+    for index in np.ndindex(*[n] * dim):
+        cell.InterpolateFunctions([*(points[list(index)] + 1) / 2, 0.0, 0.0][:3], values)
+        x[index] = values @ nodes[:, :dim]
+    columns = [np.moveaxis(np.tensordot(derivative, x, (1, d)), 0, d) for d in range(dim)]
+    determinants = np.linalg.det(np.stack(columns, axis=-1))
+    for _ in range(dim):
+        determinants = determinants @ weights / 2
+    return determinants
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+@pytest.mark.parametrize("kind", [femops.H1, femops.L2])
+def test_values_between_the_nodes(tmp_path, dim, kind):
+    """VTK's interpolation inside a cell is the space's polynomial."""
+    mesh = mesh_of(dim)
+    V = kind(mesh, 4)
+    rng = np.random.default_rng(7)
+    u = rng.normal(size=V.shape)
+    femops.save(tmp_path / "u.vtu", V, u=u)
+    grid = pyvista.read(tmp_path / "u.vtu")
+    for e, cell in enumerate(cells(grid)):
+        xi = rng.uniform(size=3)
+        weights = np.zeros(cell.GetNumberOfPoints())
+        cell.InterpolateFunctions(xi, weights)
+        got = weights @ grid["u"][grid.get_cell(e).point_ids]
+        lines = [V.basis.interpolation(np.array([t])) for t in xi[:dim]]
+        from femops_meshes.interpolation import tensor_apply
+
+        expected = tensor_apply(lines, u[V.restriction.indices[e : e + 1]])[0, 0]
+        assert got == pytest.approx(expected, abs=1e-11)
+
+
+def test_probed_by_position(tmp_path):
+    """What a user does in ParaView: probe the field at a point in space."""
+    mesh = mesh_of(3)
+    V = femops.H1(mesh, 3)
+    femops.save(tmp_path / "u.vtu", V, u=V.interpolate(lambda x: x[0] * x[1] - x[2]))
+    grid = pyvista.read(tmp_path / "u.vtu")
+    targets = positions(mesh.coordinates, np.array([0.3, 0.7])).reshape(-1, 3)
+    probed = pyvista.PolyData(targets).sample(grid)
+    assert probed["vtkValidPointMask"].all()
+    expected = targets[:, 0] * targets[:, 1] - targets[:, 2]
+    np.testing.assert_allclose(probed["u"], expected, atol=2e-3)
+
+
+def test_components_types_and_attributes(tmp_path):
+    mesh = mesh_of(2).with_attributes(elements=np.arange(1, 7))
+    V = femops.H1(mesh, 2, ncomp=2)
+    v = V.interpolate(lambda x: (x[0], 2 * x[1]))
+    femops.save(tmp_path / "v.vtu", V, v=v, single=v.astype(np.float32), flat=v.ravel())
+    grid = pyvista.read(tmp_path / "v.vtu")
+    assert grid["v"].shape == (grid.n_points, 3)
+    np.testing.assert_allclose(grid["v"][:, 2], 0)
+    np.testing.assert_array_equal(grid["flat"], grid["v"])
+    assert grid["single"].dtype == np.float32
+    np.testing.assert_array_equal(grid.cell_data["attribute"], mesh.element_attributes)
+    W = femops.H1(mesh, 2, ncomp=4)
+    femops.save(tmp_path / "w.vtu", W, w=W.zeros())
+    assert pyvista.read(tmp_path / "w.vtu")["w"].shape[1] == 4
+
+
+def test_neighbours_share_nodes_only_where_they_agree(tmp_path):
+    mesh = femops.box((3, 3))
+    torn = femops.box((3, 3), periodic=True)
+    counts = {}
+    for name, V in {
+        "h1": femops.H1(mesh, 2),
+        "l2": femops.L2(mesh, 2),
+        "periodic": femops.H1(torn, 2),
+    }.items():
+        femops.save(tmp_path / f"{name}.vtu", V)
+        grid = pyvista.read(tmp_path / f"{name}.vtu")
+        counts[name] = grid.n_points
+        assert grid.bounds[:4] == pytest.approx((0, 1, 0, 1))
+    assert counts == {"h1": 49, "l2": 81, "periodic": 81}
+
+
+def test_order_zero_is_constant_in_each_cell(tmp_path):
+    V = femops.L2(femops.box((2, 2)), 0)
+    femops.save(tmp_path / "u.vtu", V, u=np.array([1.0, 2.0, 3.0, 4.0]))
+    grid = pyvista.read(tmp_path / "u.vtu")
+    np.testing.assert_array_equal(grid["u"].reshape(4, 4), np.arange(1.0, 5)[:, None].repeat(4, 1))
+
+
+def test_above_vtks_degree_it_warns(tmp_path):
+    V = femops.H1(femops.box((1, 1)), 12)
+    with pytest.warns(UserWarning, match="degree 12 is written as degree 10"):
+        femops.save(tmp_path / "u.vtu", V, u=V.interpolate(lambda x: x[0] ** 3))
+    grid = pyvista.read(tmp_path / "u.vtu")
+    np.testing.assert_allclose(grid["u"], grid.points[:, 0] ** 3, atol=1e-12)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("degree", [1, 2, 5])
+def test_order_is_a_permutation(dim, degree):
+    order = vtk_order(dim, degree)
+    assert sorted(order) == list(range((degree + 1) ** dim))
+    assert not order.flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda V, p: femops.save(p / "u.vtk", V), FileError, "name it 'u.vtu'"),
+        (lambda V, p: femops.save(p / "no" / "u.vtu", V), FileError, "there is no folder"),
+        (lambda V, p: femops.save(p / "u.vtu", V.mesh), SpaceError, "a Mesh for a space"),
+        (lambda V, p: femops.save(p / "u.vtu", V, u=np.zeros(3)), VectorError, "u has 3 entries"),
+        (lambda V, p: vtk_order(4, 1), GeometryError, "no Lagrange cell"),
+    ],
+)
+def test_errors_say_what_to_do(tmp_path, call, error, message):
+    with pytest.raises(error, match=message) as caught:
+        call(femops.H1(femops.box((2, 2)), 1), tmp_path)
+    assert isinstance(caught.value, FemopsError)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_in_the_way(tmp_path):
+    (tmp_path / "u.vtu").mkdir()
+    with pytest.raises(FileError, match="this is a folder"):
+        femops.save(tmp_path / "u.vtu", femops.H1(femops.box((2, 2)), 1))
+
+
+def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch):
+    V = femops.H1(femops.box((2, 2)), 1)
+    path = femops.save(tmp_path / "u.vtu", V)
+    before = path.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("femops.io.vtu._append", full)
+    with pytest.raises(FileError, match="No space left on device"):
+        femops.save(path, V, u=V.zeros())
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["u.vtu"]
