@@ -2,8 +2,8 @@
 
 Vertices first, then the dofs inside edges, faces and cells. Edges and faces are numbered as they
 are met first over the elements in the file's order and MFEM's local order of each element's edges
-and faces. An edge runs from its lower to its higher vertex; a face has the corners v0, v1, v2, v3 of
-the element that has it first, dofs i along v0 v1 (fastest) and j along v0 v3; cells are
+and faces. An edge runs from its lower to its higher vertex; a face has the corners v0, v1, v2, v3
+of the element that has it first, dofs i along v0 v1 (fastest) and j along v0 v3; cells are
 lexicographic.
 """
 

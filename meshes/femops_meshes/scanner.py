@@ -67,8 +67,8 @@ class Scanner:
         text = self.read(f'the section "{word}"')
         if text != word:
             raise self.fail(
-                f'"{word}" should come here, got "{shorten(text)}": the count of the section before '
-                "may be wrong"
+                f'"{word}" should come here, got "{shorten(text)}": the count of the section '
+                "before may be wrong"
             )
 
     def label(self, name: str) -> str:
