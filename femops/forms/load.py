@@ -24,7 +24,8 @@ def load(
     V : Space
         Test space.
     f : number, callable or array
-        A constant, a function of x (shape (dim, n)) that returns (n,) or (ncomp, n), or an array (ne, nq[, ncomp]).
+        A constant, a function of x (shape (dim, n)) that returns (n,) or (ncomp, n), or an array (ne, nq[, ncomp]);
+        one value for all components is (n,) or (ne, nq).
     quadrature : int or Quadrature1D, optional
         Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
     dtype : dtype
@@ -44,7 +45,9 @@ def load(
     transposed = [V.basis.interpolation(rule.points).T] * V.dim
     e_vec = np.empty((V.mesh.num_elements, V.p1d**V.dim, *shape))
     for block in Geometry(V.mesh, rule):
-        values = at_points(f, block, V.mesh.num_elements, "f", (shape,))
+        values = at_points(f, block, V.mesh.num_elements, "f", (shape, ()) if shape else ((),))
+        if values.ndim == 2 and shape:  # one value for all components
+            values = values[..., np.newaxis]
         weights = block.weighted_det.reshape(*block.weighted_det.shape, *(1,) * len(shape))
         e_vec[block.start : block.stop] = tensor_apply(transposed, weights * values)
     return V.restriction.scatter_add(e_vec).astype(V.zeros(dtype).dtype, copy=False)

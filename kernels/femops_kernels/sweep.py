@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import cache
 from types import ModuleType
 from typing import Any, final
 
@@ -127,6 +128,7 @@ class Terms:
             run(self.rows, self.alphas, x.ctypes.data, y.ctypes.data, work, self.work_bytes)
 
 
+@cache  # on the way of every application: no look at the sources each time
 def driver(threads: int) -> ModuleType:
     """Compiled driver: serial for one thread, else on numba's threads."""
     return specialize(("driver",), {"PARALLEL": threads > 1})
