@@ -18,6 +18,7 @@ from femops.errors import SpaceError
 from femops.numbering import boundary_nodes, h1_numbering
 from femops.restriction import ElementRestriction
 from femops_meshes.mesh import Mesh
+from femops_meshes.mfem import mfem_h1_dofs
 
 __all__ = ["H1", "L2", "Space"]
 
@@ -64,8 +65,6 @@ class H1(Space):
 
     def file_dofs(self) -> Ints:
         """Number of each node in the file: MFEM's, by vertices, edges, faces, cells."""
-        from femops_meshes.mfem import mfem_h1_dofs
-
         result = np.empty(self.ndofs, dtype=np.int64)
         result[self.restriction.indices] = mfem_h1_dofs(self.mesh, self.order)
         return result

@@ -1,0 +1,44 @@
+"""The examples in docstrings run, and every public function says what it raises."""
+
+import doctest
+import importlib
+import inspect
+
+import pytest
+
+MODULES = [
+    "femops",
+    "femops.abstract_space",
+    "femops.basis",
+    "femops.errors",
+    "femops.evaluation",
+    "femops.fields",
+    "femops.functions",
+    "femops.geometry",
+    "femops.numbering",
+    "femops.restriction",
+    "femops.space",
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_run(name):
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_there_are_examples():
+    finder = doctest.DocTestFinder()
+    for name in ("femops", "femops.geometry", "femops.space"):
+        assert any(test.examples for test in finder.find(importlib.import_module(name)))
+
+
+@pytest.mark.parametrize("name", ["fields", "basis", "restriction", "functions"])
+def test_functions_that_raise_say_so(name):
+    module = importlib.import_module(f"femops.{name}")
+    for key, function in inspect.getmembers(module, inspect.isfunction):
+        if function.__module__ == module.__name__ and not key.startswith("_"):
+            source = inspect.getsource(function)
+            doc = inspect.getdoc(function) or ""
+            assert doc
+            if "    raise " in source:
+                assert "aise" in doc, f"{key} raises and does not say so"

@@ -1,0 +1,159 @@
+"""Integrals and norms."""
+
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import femops
+from femops import (
+    H1,
+    L2,
+    SpaceError,
+    VectorError,
+    h1_error,
+    h1_seminorm_error,
+    integrate,
+    l2_error,
+    l2_norm,
+)
+from space.cases import MESHES, bend, scrambled_box
+
+
+@pytest.mark.parametrize("p", [1, 3])
+@pytest.mark.parametrize("name", MESHES)
+def test_one_integrates_to_the_volume(name, p):
+    mesh = MESHES[name]()
+    space = H1(mesh, p)
+    volume = mesh.volume()
+    assert space.integrate(space.interpolate(1.0)) == pytest.approx(volume, rel=1e-13)
+    assert space.integrate(1.0) == pytest.approx(volume, rel=1e-13)
+    assert l2_norm(space, space.interpolate(2.0)) == pytest.approx(2 * volume**0.5, rel=1e-13)
+
+
+VOLUMES = {
+    "disc": (lambda n: femops.disc(n, radius=2.0, order=4), 4 * math.pi),
+    "ball": (lambda n: femops.ball(n, order=4), 4 / 3 * math.pi),
+    "cylinder": (lambda n: femops.cylinder(n, layers=1, height=3.0, order=4), 3 * math.pi),
+    "ring": (lambda n: femops.shell(n, 1, inner=1.0, outer=2.0, order=4, dim=2), 3 * math.pi),
+    "shell": (lambda n: femops.shell(n, 1, inner=1.0, outer=2.0, order=4), 28 / 3 * math.pi),
+}
+
+
+@pytest.mark.parametrize("name", VOLUMES)
+def test_round_domains_converge_to_their_volumes(name):
+    make, exact = VOLUMES[name]
+    errors = [abs(H1(make(n), 1).integrate(1.0) / exact - 1) for n in (1, 2)]
+    # sides of degree 4 are at least fifth order
+    assert errors[0] < 1e-2
+    assert errors[1] < errors[0] / 20
+
+
+def test_known_volumes():
+    def volume(mesh):
+        return H1(mesh, 1).integrate(1.0)
+
+    assert volume(femops.box((3, 2, 2), upper=(1.0, 2.0, 3.0))) == pytest.approx(6, rel=1e-14)
+    assert volume(femops.box((3, 3), periodic=True)) == pytest.approx(1, rel=1e-14)
+    assert volume(femops.l_shape(2)) == pytest.approx(3, rel=1e-14)
+    assert volume(femops.l_shape(2, dim=3)) == pytest.approx(7, rel=1e-14)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("p", [1, 2, 5])
+def test_monomials_are_integrated_exactly(dim, p):
+    space = H1(femops.box((2, 3, 2)[:dim]), p)
+    u = space.interpolate(lambda x: np.prod(x, axis=0) ** p)
+    assert space.integrate(u) == pytest.approx((p + 1.0) ** -dim, rel=1e-13)
+    assert l2_norm(space, u) == pytest.approx((2 * p + 1.0) ** (-dim / 2), rel=1e-13)
+
+
+def test_integral_over_a_polynomial_map_is_exact():
+    # x' = x (1 + y^2): the integral of x' over the image is that of x (1 + y^2)^2 over the square
+    mesh = femops.box((2, 2), mapping=lambda x: np.array([x[0] * (1 + x[1] ** 2), x[1]]), order=3)
+    space = H1(mesh, 3)
+    u = space.interpolate(lambda x: x[0])
+    assert space.integrate(u) == pytest.approx(0.5 * (1 + 2 / 3 + 1 / 5), rel=1e-13)
+
+
+def test_components_are_integrated_one_by_one():
+    space = H1(femops.box((2, 2)), 2, ncomp=2)
+    u = space.interpolate(lambda x: [x[0], 2.0])
+    np.testing.assert_allclose(space.integrate(u), [0.5, 2.0], rtol=1e-14)
+    np.testing.assert_allclose(integrate(space, lambda x: [x[0], 2.0]), [0.5, 2.0], rtol=1e-14)
+    assert l2_norm(space, u) == pytest.approx(math.sqrt(1 / 3 + 4), rel=1e-14)
+    assert l2_error(space, u, lambda x: [x[0], 1.0]) == pytest.approx(1, rel=1e-13)
+    gradient = h1_seminorm_error(space, u, [[1.0, 0.0], [0.0, 3.0]])
+    assert gradient == pytest.approx(3, rel=1e-12)
+
+
+def test_errors_of_known_differences():
+    space = H1(femops.box((2, 2, 2)), 2)
+    u = space.interpolate(lambda x: x[0])
+    zero = (0.0, 0.0, 0.0)
+    assert l2_error(space, u, 0.0) == pytest.approx(math.sqrt(1 / 3), rel=1e-13)
+    assert h1_seminorm_error(space, u, zero) == pytest.approx(1, rel=1e-13)
+    assert h1_error(space, u, 0.0, zero) == pytest.approx(math.sqrt(4 / 3), rel=1e-13)
+    assert l2_error(space, u, lambda x: x[0]) < 1e-14
+    assert h1_seminorm_error(space, u, (1.0, 0.0, 0.0)) < 1e-13
+
+
+@pytest.mark.parametrize(("kind", "family"), [(H1, "gll"), (H1, "bernstein"), (L2, "gauss")])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("p", [1, 2, 3, 4])
+def test_interpolation_converges_at_the_right_rate(kind, family, dim, p):
+    def f(x):
+        return np.sin(2 * x[0] + 0.3) * np.prod(np.cos(x[1:]), axis=0)
+
+    def gradient(x):
+        rest = np.prod(np.cos(x[1:]), axis=0)
+        others = [-np.tan(x[d]) * f(x) for d in range(1, dim)]
+        return [2 * np.cos(2 * x[0] + 0.3) * rest, *others]
+
+    # The map must be as smooth under refinement as the function: refined, not resampled.
+    mesh = femops.box((2,) * dim, mapping=bend, order=2)
+    errors = []
+    for refined in (mesh.refine(), mesh.refine(2)):
+        space = kind(refined, p, family=family)
+        u = space.interpolate(f)
+        errors.append((l2_error(space, u, f), h1_error(space, u, f, gradient)))
+    l2_rate, h1_rate = (math.log2(a / b) for a, b in zip(*errors, strict=True))
+    assert p + 0.8 < l2_rate < p + 1.6
+    assert p - 0.2 < h1_rate < p + 0.6
+
+
+def test_errors_do_not_depend_on_the_order_of_elements():
+    mesh = scrambled_box((2, 3), 9, bend, 3)
+    turned = mesh.reordered(np.random.default_rng(0).permutation(6))
+    first, second = (
+        l2_error(space, space.interpolate(lambda x: np.cos(x[1])), lambda x: x[0])
+        for space in (H1(mesh, 2), H1(turned, 2))
+    )
+    assert first == pytest.approx(second, rel=1e-14)
+
+
+def test_memory_is_bounded():
+    space = H1(femops.box((40, 40, 10)), 2)
+    u = space.interpolate(1.0)
+    space.restriction.owner  # noqa: B018
+    tracemalloc.start()
+    l2_error(space, u, lambda x: x[0])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # All points at once would take 16000 * 125 * 9 * 8 = 144 MB for the Jacobians alone.
+    assert peak < 40e6
+
+
+def test_what_cannot_be_integrated():
+    space = H1(femops.box((2, 2)), 2)
+    with pytest.raises(VectorError, match="24 entries, the space has 25"):
+        space.integrate(np.zeros(24))
+    with pytest.raises(SpaceError, match="the integrand gives"):
+        space.integrate(lambda x: x)
+    with pytest.raises(SpaceError, match="exact_gradient gives an array of shape"):
+        h1_seminorm_error(space, space.zeros(), lambda x: x[0])
+    with pytest.raises(SpaceError, match="q1d = 2 cannot"):
+        l2_norm(space, space.zeros(), 2)
+    with pytest.raises(SpaceError, match="exact is not finite"):
+        l2_error(space, space.zeros(), np.nan)

@@ -1,0 +1,75 @@
+"""Vectors in the numbering of the mesh's file."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import femops
+from femops import H1, L2
+from space.cases import MESHES
+
+SHARED = Path(__file__).parents[3] / "shared" / "meshes"
+
+
+def raw_nodes(path):
+    """(collection name, values of shape (nodes, dim)) of the nodes of an MFEM mesh file."""
+    lines = [line.strip() for line in path.read_text().splitlines()]
+    begin = lines.index("nodes")
+    header = dict(line.split(":", 1) for line in lines[begin + 2 : begin + 5])
+    name, vdim, ordering = (header[key].strip() for key in header)
+    values = np.array(" ".join(lines[begin + 5 :]).split(), dtype=float)
+    columns = int(vdim)
+    by_nodes = int(ordering) == 0
+    return name, values.reshape(columns, -1).T if by_nodes else values.reshape(-1, columns)
+
+
+def files_with_nodes():
+    if not SHARED.is_dir():
+        return [pytest.param(None, marks=pytest.mark.skip(f"{SHARED} is absent"))]
+    paths = [path for path in sorted(SHARED.glob("*.mesh")) if "\nnodes" in path.read_text()]
+    return [pytest.param(path, id=path.name) for path in paths]
+
+
+@pytest.mark.parametrize("reorder", [True, False])
+@pytest.mark.parametrize("path", files_with_nodes())
+def test_coordinates_in_file_order_are_the_files_nodes(path, reorder):
+    name, nodes = raw_nodes(path)
+    mesh = femops.read_mesh(path, reorder=reorder)
+    continuous = not name.startswith("L2")
+    family = "gll" if continuous or "_T1_" in name else "gauss"
+    space = (H1 if continuous else L2)(mesh, mesh.order, ncomp=mesh.dim, family=family)
+    x = space.interpolate(lambda x: x)
+    if name == "Cubic":
+        # The nodes of this old collection are equispaced.
+        samples = space.sample(x, 4)[1]
+        x[space.restriction.indices] = samples
+    in_file = np.empty_like(nodes)
+    in_file[space.file_dofs()] = x.reshape(nodes.shape)
+    if name == "Cubic" and mesh.dim == 3:
+        # Inside a hexahedron it goes around, not in rows: compare with that undone.
+        inside = nodes[-8 * mesh.num_elements :].reshape(-1, 8, 3)
+        inside[:] = inside[:, [0, 1, 3, 2, 4, 5, 7, 6]]
+    np.testing.assert_allclose(in_file, nodes, atol=1e-12 * np.abs(nodes).max())
+
+
+@pytest.mark.parametrize("name", MESHES)
+def test_file_dofs_are_a_permutation(name):
+    mesh = MESHES[name]()
+    for space in (H1(mesh, 3), H1(mesh, 1), L2(mesh, 2)):
+        np.testing.assert_array_equal(np.sort(space.file_dofs()), np.arange(space.ndofs))
+
+
+def test_vertices_come_first_in_the_file():
+    mesh = femops.read_mesh(femops.sample("ball.mesh"))
+    space = H1(mesh, 4)
+    corners = [0, 4, 20, 24, 100, 104, 120, 124]
+    numbers = space.file_dofs()[space.restriction.indices[:, corners]]
+    np.testing.assert_array_equal(numbers, mesh.elements)
+
+
+def test_l2_follows_the_files_elements():
+    mesh = femops.box((3, 3)).reordered(np.arange(9)[::-1])
+    space = L2(mesh, 1)
+    rows = space.file_dofs().reshape(9, 4)
+    np.testing.assert_array_equal(rows, 4 * mesh.file_elements[:, None] + np.arange(4))

@@ -1,0 +1,132 @@
+"""Jacobians, volumes, and the classes of elements."""
+
+import math
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import femops
+from femops import ElementClass, Geometry, GeometryError, Mesh, classify, gauss
+from femops.geometry import adjugates
+from femops_meshes.interpolation import tensor_apply
+from space.cases import MESHES, bend, scrambled_box
+
+
+def volume(mesh, q1d=8):
+    return math.fsum(float(block.weighted_det.sum()) for block in Geometry(mesh, gauss(q1d)))
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_adjugates_against_linalg(dim):
+    j = np.random.default_rng(0).normal(size=(5, 4, dim, dim))
+    expected = np.linalg.inv(j) * np.linalg.det(j)[..., None, None]
+    np.testing.assert_allclose(adjugates(j), expected, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", MESHES)
+def test_inverse_and_determinant(name):
+    geometry = Geometry(MESHES[name](), gauss(3))
+    for block in geometry:
+        identity = block.inverse @ block.jacobian
+        np.testing.assert_allclose(identity - np.eye(geometry.dim), 0, atol=1e-12)
+        np.testing.assert_allclose(block.det, np.linalg.det(block.jacobian), rtol=1e-12)
+        one = geometry.block(block.start, block.start + 1)
+        for quantity in ("points", "jacobian", "det", "weighted_det", "inverse"):
+            array = getattr(geometry, quantity)(block.start, block.start + 1)
+            np.testing.assert_array_equal(array, getattr(one, quantity))
+            np.testing.assert_allclose(array, getattr(block, quantity)[:1], rtol=0, atol=1e-13)
+
+
+def test_jacobian_against_differences_of_positions():
+    mesh = femops.box((2, 2, 1), mapping=bend, order=4)
+    rule, step = gauss(4), 1e-6
+    jacobian = Geometry(mesh, rule).jacobian(0, 4)
+    for j in range(3):
+        sides = []
+        for sign in (-1, 1):
+            lines = [rule.points + (sign * step if d == j else 0.0) for d in range(3)]
+            basis = femops.Basis1D("gll", 4)
+            sides.append(tensor_apply([basis.interpolation(x) for x in lines], mesh.coordinates))
+        difference = (sides[1] - sides[0]) / (2 * step)
+        np.testing.assert_allclose(jacobian[..., j], difference, atol=1e-8)
+
+
+def test_blocks_cover_the_mesh_once():
+    geometry = Geometry(femops.box((9, 9, 9)), gauss(8))
+    ranges = list(geometry.blocks())
+    assert len(ranges) > 1
+    assert [a for a, _ in ranges] == [0, *[b for _, b in ranges[:-1]]]
+    assert ranges[-1][1] == 729
+
+
+def test_affine_and_curved_volumes():
+    assert volume(femops.box((2, 3), upper=(2.0, 3.0))) == pytest.approx(6, rel=1e-14)
+    sheared = femops.box((2, 2, 2), mapping=lambda x: x + 0.3 * x[[1, 2, 0]])
+    assert volume(sheared) == pytest.approx(1 + 0.3**3, rel=1e-13)
+    assert volume(femops.l_shape(3)) == pytest.approx(femops.l_shape(3).volume(), rel=1e-13)
+
+
+def test_volume_of_a_polynomial_map_is_exact():
+    # x + x y^2 has the determinant 1 + y^2, whose integral over the unit square is 4/3
+    mesh = femops.box((3, 2), mapping=lambda x: np.array([x[0] * (1 + x[1] ** 2), x[1]]), order=3)
+    assert volume(mesh) == pytest.approx(4 / 3, rel=1e-14)
+
+
+def test_six_million_points_in_seconds():
+    geometry = Geometry(femops.box((30, 30, 30), mapping=bend, order=2), gauss(6))
+    begin = time.perf_counter()
+    total = sum(float(block.inverse[0, 0, 0, 0]) for block in geometry)
+    seconds = time.perf_counter() - begin
+    assert np.isfinite(total)
+    assert seconds < 15, f"{seconds:.1f} s for 5.8 million points"
+
+
+def turned(mesh, which, file_elements):
+    """The mesh with some elements turned inside out, past the checks of the reader."""
+    coordinates = mesh.coordinates.copy()
+    side = mesh.order + 1
+    flipped = coordinates[which].reshape(len(which), *[side] * mesh.dim, mesh.dim)[..., ::-1, :]
+    coordinates[which] = flipped.reshape(len(which), -1, mesh.dim)
+    return replace(mesh, coordinates=coordinates, file_elements=np.array(file_elements))
+
+
+def test_inverted_elements_are_counted_and_named():
+    mesh = turned(femops.box((4, 4)), [3, 7], range(16))
+    with pytest.raises(GeometryError, match=r"2 elements have .* not positive .*: 3, 7"):
+        Geometry(mesh, gauss(2)).inverse(0, 16)
+    mesh = turned(femops.box((4, 4)), range(12), range(15, -1, -1))
+    with pytest.raises(GeometryError, match=r"0, 1, 2, 3, 4, \.\.\. \(15, 14, 13, 12, 11 in the"):
+        Geometry(mesh, gauss(2)).det(0, 1)
+
+
+def test_classes():
+    affine, multilinear, curved = ElementClass
+    assert set(classify(femops.box((3, 2, 2)))) == {affine}
+    assert set(classify(femops.box((3,)))) == {affine}
+    assert set(classify(scrambled_box((2, 2, 2), 0))) == {affine}
+    sheared = femops.box((3, 2), mapping=lambda x: x + 0.3 * x[::-1], order=3)
+    assert set(classify(sheared)) == {affine}
+    tapered = femops.box((3, 2, 2), mapping=lambda x: x * (1 + 0.3 * x[1]))
+    assert set(classify(tapered)) == {multilinear}
+    assert set(classify(tapered.curved(3))) == {multilinear}
+    assert set(classify(femops.box((3, 2), mapping=bend, order=2))) == {curved}
+    result = classify(femops.box((3, 2)))
+    assert (result.dtype, result.shape) == (np.int8, (6,))
+
+
+def test_classes_of_single_elements():
+    vertices = np.array([[0, 0], [1, 0], [2, 0], [0, 1], [1, 1], [2, 1.5]], dtype=float)
+    mesh = Mesh.from_arrays(vertices, [[0, 1, 3, 4], [1, 2, 4, 5]]).curved(2)
+    assert list(classify(mesh)) == [ElementClass.AFFINE, ElementClass.MULTILINEAR]
+    coordinates = mesh.coordinates.copy()
+    coordinates[0, 4] += 1e-9
+    mesh = Mesh.from_arrays(vertices, [[0, 1, 3, 4], [1, 2, 4, 5]], coordinates=coordinates)
+    assert list(classify(mesh)) == [ElementClass.CURVED, ElementClass.MULTILINEAR]
+    assert list(classify(mesh, tol=1e-8)) == [ElementClass.AFFINE, ElementClass.MULTILINEAR]
+
+
+def test_classes_far_from_the_origin():
+    mesh = femops.box((4, 4), lower=(1e6, 1e6), upper=(1e6 + 1, 1e6 + 1)).curved(3)
+    assert set(classify(mesh)) == {ElementClass.AFFINE}

@@ -1,0 +1,69 @@
+"""`import femops` is quick, loads nothing heavy, and still offers every name."""
+
+import ast
+import json
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import femops
+
+HEAVY = ["numba", "llvmlite", "scipy", "matplotlib", "pyvista", "vtk", "mpi4py", "cupy", "numpy"]
+
+PROBE = """
+import json, sys, time
+begin = time.perf_counter()
+import femops
+seconds = time.perf_counter() - begin
+print(json.dumps([seconds, [name for name in {heavy!r} if name in sys.modules]]))
+{more}
+"""
+
+
+def run(more=""):
+    code = PROBE.format(heavy=HEAVY, more=more)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_import_is_quick_and_light():
+    runs = [run()[0] for _ in range(3)]
+    assert min(seconds for seconds, _ in runs) < 0.3
+    assert all(loaded == [] for _, loaded in runs)
+
+
+def test_spaces_load_no_compiler():
+    use = "femops.H1(femops.box((2, 2)), 2)\n"
+    heavy = [name for name in HEAVY if name not in ("numpy",)]
+    use += f"print(json.dumps([name for name in {heavy!r} if name in sys.modules]))"
+    assert run(use)[1] == []
+
+
+def test_every_name_is_there_and_listed():
+    assert set(femops.__all__) <= set(dir(femops))
+    for name in femops.__all__:
+        assert getattr(femops, name) is not None
+    with pytest.raises(AttributeError, match="module 'femops' has no attribute 'nothing'"):
+        femops.nothing  # noqa: B018
+
+
+def test_version_is_the_installed_one():
+    assert femops.__version__ == version("femops")
+    assert "__version__" in dir(femops)
+
+
+def test_type_checkers_see_the_same_names():
+    tree = ast.parse(Path(femops.__file__).read_text())
+    static = {
+        (node.module, alias.name)
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    table = {(module, name) for module, names in femops._EXPORTS.items() for name in names}
+    assert static == table

@@ -1,0 +1,335 @@
+"""Spaces: functions in them, their boundary, and their errors."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import femops
+from femops import H1, L2, BasisError, SpaceError, VectorError, gauss, lobatto
+from femops_meshes.mapping import positions
+from space.cases import MESHES, PERIODIC, bend, scrambled_box
+
+SPACES = [(H1, "gll"), (H1, "bernstein"), (L2, "gauss"), (L2, "gll"), (L2, "bernstein")]
+
+
+def polynomial(p, dim, seed):
+    """A polynomial of degree p in each direction, and its gradient."""
+    c = np.random.default_rng(seed).normal(size=(p + 1,) * dim)
+    value = getattr(np.polynomial.polynomial, f"polyval{dim}d" if dim > 1 else "polyval")
+
+    def f(x):
+        return value(*x, c) if dim > 1 else value(x[0], c)
+
+    def gradient(x):
+        parts = [np.polynomial.polynomial.polyder(c, axis=d) for d in range(dim)]
+        return [value(*x, part) if dim > 1 else value(x[0], part) for part in parts]
+
+    return f, gradient
+
+
+def affine_box(dim):
+    return femops.box((2, 3, 2)[:dim], mapping=lambda x: 1.5 * x - 0.2)
+
+
+@pytest.mark.parametrize(("kind", "family"), SPACES)
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("p", [1, 2, 4, 7])
+def test_polynomials_are_reproduced(kind, family, dim, p):
+    f, gradient = polynomial(p, dim, p)
+    space = kind(affine_box(dim), p, family=family)
+    u = space.interpolate(f)
+    where, values = space.sample(u, 4)
+    expected = f(np.moveaxis(where, -1, 0))
+    np.testing.assert_allclose(values, expected, rtol=0, atol=2e-13 * np.abs(expected).max())
+    rule = space.quadrature()
+    x = np.moveaxis(femops.Geometry(space.mesh, rule).points(0, space.mesh.num_elements), -1, 0)
+    np.testing.assert_allclose(space.values(u), f(x), atol=1e-12 * np.abs(expected).max())
+    slopes = np.stack(gradient(x), axis=-1)
+    np.testing.assert_allclose(space.gradient(u), slopes, atol=1e-11 * np.abs(slopes).max())
+
+
+@pytest.mark.parametrize("p", [1, 3, 20])
+def test_bernstein_interpolates_at_the_gauss_lobatto_points(p):
+    mesh = scrambled_box((2, 2), 3, bend, 2)
+
+    def f(x):
+        return np.exp(x[0]) * np.cos(3 * x[1])
+
+    space = H1(mesh, p, family="bernstein")
+    u, nodal = space.interpolate(f), H1(mesh, p).interpolate(f)
+    b = space.basis.interpolation(space.basis.nodes)
+    e_vec = u[space.restriction.indices].reshape(4, p + 1, p + 1)
+    at_nodes = np.einsum("jb,eba,ia->eji", b, e_vec, b).reshape(4, -1)
+    np.testing.assert_allclose(at_nodes, nodal[space.restriction.indices], atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["curved square", "curved scrambled cube", "ball"])
+def test_linear_functions_and_their_gradients_on_curved_elements(name):
+    mesh = MESHES[name]()
+    slope = np.arange(1.0, mesh.dim + 1)
+    space = H1(mesh, mesh.order)
+    u = space.interpolate(lambda x: 2.0 + np.tensordot(slope, x, axes=1))
+    np.testing.assert_allclose(
+        space.gradient(u, 5),
+        np.broadcast_to(slope, (mesh.num_elements, 5**mesh.dim, mesh.dim)),
+        atol=1e-10,
+    )
+
+
+def test_gradient_on_a_curved_mesh_against_differences():
+    """du/dx . dx along a reference line is the difference of u along it."""
+    mesh = scrambled_box((2, 1, 2), 4, bend, 3)
+    space = H1(mesh, 3)
+    u = np.random.default_rng(1).normal(size=space.shape)
+    h, start = 1e-6, gauss(4).points
+    rules = [femops.Quadrature1D(start + s * h, gauss(4).weights, "moved") for s in (-1, 1)]
+    x0, x1 = (femops.Geometry(mesh, rule).points(0, 4) for rule in rules)
+    v0, v1 = (space.values(u, rule) for rule in rules)
+    along = np.einsum("eqi,eqi->eq", space.gradient(u, gauss(4)), x1 - x0)
+    np.testing.assert_allclose((v1 - v0) / (2 * h), along / (2 * h), atol=2e-7)
+
+
+@pytest.mark.parametrize(("kind", "family"), SPACES)
+def test_components_are_scalars_side_by_side(kind, family):
+    mesh = scrambled_box((2, 2, 1), 5, bend, 2)
+    space, scalar = kind(mesh, 2, ncomp=3, family=family), kind(mesh, 2, family=family)
+    u = space.interpolate(lambda x: [x[0] ** 2, x[1], np.sin(x[2])])
+    assert space.shape == u.shape == (scalar.ndofs, 3)
+    assert space.size == 3 * scalar.ndofs
+    assert space.values(u).shape == (4, 64, 3)
+    assert space.gradient(u).shape == (4, 64, 3, 3)
+    assert space.sample(u, 3)[1].shape == (4, 27, 3)
+    parts = [lambda x: x[0] ** 2, lambda x: x[1], lambda x: np.sin(x[2])]
+    for c, f in enumerate(parts):
+        one = scalar.interpolate(f)
+        np.testing.assert_allclose(u[:, c], one, atol=1e-14)
+        np.testing.assert_allclose(space.values(u)[..., c], scalar.values(one), atol=1e-13)
+        np.testing.assert_allclose(space.gradient(u)[..., c, :], scalar.gradient(one), atol=1e-12)
+    np.testing.assert_array_equal(space.values(u.ravel()), space.values(u))
+
+
+@pytest.mark.parametrize("name", PERIODIC)
+def test_periodic_interpolation_takes_the_first_elements_place(name):
+    mesh = PERIODIC[name][0]()
+    space = H1(mesh, 3)
+    u = space.interpolate(lambda x: x[0])
+    nodes = positions(mesh.coordinates, space.basis.nodes)
+    seen = {}
+    for row, places in zip(space.restriction.indices.tolist(), nodes, strict=True):
+        for dof, place in zip(row, places, strict=True):
+            seen.setdefault(dof, place)
+    expected = np.array([seen[dof] for dof in range(space.ndofs)])
+    np.testing.assert_array_equal(space.dof_coordinates(), expected)
+    np.testing.assert_array_equal(u, expected[:, 0])
+
+
+def test_constants_and_sequences_are_functions():
+    space = H1(femops.box((2, 2)), 2, ncomp=2)
+    np.testing.assert_array_equal(space.interpolate(0.0), np.zeros((25, 2)))
+    np.testing.assert_array_equal(space.interpolate((1.0, 2.0))[3], [1, 2])
+
+
+def test_a_function_that_does_not_fit_is_refused():
+    space = H1(femops.box((2, 2)), 2)
+    with pytest.raises(SpaceError, match=r"f gives an array of shape \(2, 25\)"):
+        space.interpolate(lambda x: x)
+    with pytest.raises(SpaceError, match="f is not finite at 5 of 25 points"):
+        space.interpolate(lambda x: np.where(x[0] == 0, np.inf, 1.0))
+
+
+# --- the boundary --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("p", [1, 2, 5])
+def test_boundary_of_a_box_is_where_a_coordinate_is_extreme(dim, p):
+    space = H1(scrambled_box((2, 3, 2)[:dim], 6) if dim > 1 else femops.box((3,)), p)
+    x = space.dof_coordinates()
+    outside = np.any((np.abs(x) < 1e-12) | (np.abs(x - 1) < 1e-12), axis=1)
+    np.testing.assert_array_equal(space.boundary_dofs(), np.flatnonzero(outside))
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_boundary_by_attribute(dim):
+    mesh = femops.box((2, 3, 2)[:dim])
+    space = H1(mesh, 3)
+    x = space.dof_coordinates()
+    sides = {}
+    for attribute in np.unique(mesh.boundary_attributes).tolist():
+        dofs = space.boundary_dofs(attribute)
+        flat = [
+            (d, end)
+            for d in range(dim)
+            for end in (0.0, 1.0)
+            if np.all(np.abs(x[dofs, d] - end) < 1e-12)
+        ]
+        assert len(flat) == 1
+        d, end = flat[0]
+        np.testing.assert_array_equal(dofs, np.flatnonzero(np.abs(x[:, d] - end) < 1e-12))
+        sides[attribute] = dofs
+    assert len(sides) == 2 * dim
+    two = list(sides)[:2]
+    np.testing.assert_array_equal(
+        space.boundary_dofs(two), np.union1d(sides[two[0]], sides[two[1]])
+    )
+    np.testing.assert_array_equal(space.boundary_dofs(set(sides)), space.boundary_dofs())
+    assert space.boundary_dofs([]).size == 0
+
+
+def test_boundary_of_components_indexes_the_flat_vector():
+    mesh = femops.box((2, 2))
+    nodes = H1(mesh, 2).boundary_dofs()
+    space = H1(mesh, 2, ncomp=3)
+    every = space.boundary_dofs()
+    np.testing.assert_array_equal(every, (3 * nodes[:, None] + np.arange(3)).ravel())
+    np.testing.assert_array_equal(space.boundary_dofs(components=1), 3 * nodes + 1)
+    np.testing.assert_array_equal(
+        space.boundary_dofs(components=(2, 0)), (3 * nodes[:, None] + [0, 2]).ravel()
+    )
+    u = space.zeros()
+    u.reshape(-1)[space.boundary_dofs(components=1)] = 1
+    assert np.all(u[nodes, 1] == 1)
+    assert u.sum() == len(nodes)
+
+
+def test_periodic_sides_are_no_boundary():
+    mesh = femops.box((3, 3), periodic=(True, False))
+    space = H1(mesh, 2)
+    x = space.dof_coordinates()
+    outside = (x[:, 1] == 0) | (x[:, 1] == 1)
+    np.testing.assert_array_equal(space.boundary_dofs(), np.flatnonzero(outside))
+    assert H1(femops.box((3, 3), periodic=True), 2).boundary_dofs().size == 0
+
+
+@pytest.mark.parametrize("attributes", [99, [1, 99], "left", [1.5], 0])
+def test_unknown_attributes_list_the_known(attributes):
+    with pytest.raises(SpaceError, match=r"the mesh has no boundary attribute .*: it has 1, 2"):
+        H1(femops.box((2, 2)), 1).boundary_dofs(attributes)
+
+
+def test_unknown_components_and_l2():
+    with pytest.raises(SpaceError, match="the space has no component 2: it has 0, 1"):
+        H1(femops.box((2, 2)), 1, ncomp=2).boundary_dofs(components=2)
+    with pytest.raises(SpaceError, match="L2"):
+        L2(femops.box((2, 2)), 1).boundary_dofs()
+
+
+# --- vectors, rules, arguments -------------------------------------------------------------------
+
+
+def test_restriction_is_adjoint_and_counts_elements():
+    space = H1(scrambled_box((2, 3, 2), 8), 3)
+    assert space.restriction.indices.dtype == np.int64
+    assert space.restriction.indices.flags.c_contiguous
+    x = space.dof_coordinates()
+    multiplicity = space.restriction.multiplicity()
+    counts = (2, 3, 2)
+    interior = [np.isin(np.round(x[:, d] * n, 9), np.arange(1, n)) for d, n in enumerate(counts)]
+    np.testing.assert_array_equal(multiplicity, 2 ** np.sum(interior, axis=0))
+
+
+def test_zeros_and_check_vector():
+    space = H1(femops.box((2, 2)), 2, ncomp=2)
+    assert space.zeros().shape == (25, 2)
+    assert space.zeros(np.float32).dtype == np.float32
+    flat = np.arange(50.0)
+    assert np.shares_memory(space.check_vector(flat), flat)
+    assert space.check_vector(flat)[3, 1] == 7
+    with pytest.raises(VectorError, match="type int64 was asked for"):
+        space.zeros(int)
+
+
+@pytest.mark.parametrize(
+    ("u", "match"),
+    [
+        (np.zeros(24), r"l_vec has 24 entries, the space has 25: make one with V.zeros\(\)"),
+        (np.zeros((25, 1)), r"l_vec has shape \(25, 1\), the space has vectors of shape \(25,\)"),
+        (np.zeros(25, dtype=np.int32), "l_vec has type int32"),
+        (np.zeros(25, dtype=np.float16), "l_vec has type float16"),
+        (list(range(25)), "l_vec is a list"),
+        (None, "l_vec is a NoneType"),
+    ],
+)
+@pytest.mark.parametrize("use", ["check_vector", "values", "gradient", "sample"])
+def test_wrong_vectors(u, match, use):
+    space = H1(femops.box((2, 2)), 2)
+    arguments = (u, 2) if use == "sample" else (u,)
+    with pytest.raises(VectorError, match=match):
+        getattr(space, use)(*arguments)
+
+
+def test_float32_vectors_are_evaluated_in_float64():
+    space = H1(femops.box((2, 2)), 2)
+    u = space.interpolate(lambda x: x[0]).astype(np.float32)
+    assert space.values(u).dtype == np.float64
+    np.testing.assert_allclose(space.values(u), space.values(u.astype(float)), atol=0)
+
+
+def test_quadrature():
+    space = H1(femops.box((2, 2)), 4)
+    assert space.quadrature().q1d == 6
+    assert space.quadrature(5).q1d == 5
+    assert space.quadrature(lobatto(5)).name == "lobatto"
+    message = "q1d = 3 cannot integrate order 4: use at least 5"
+    for wrong in (3, gauss(3)):
+        with pytest.raises(SpaceError, match=message):
+            space.quadrature(wrong)
+        with pytest.raises(SpaceError, match=message):
+            space.values(space.zeros(), wrong)
+    with pytest.raises(SpaceError, match=r"q1d is 4\.5"):
+        space.quadrature(4.5)
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda mesh: H1(mesh, 0), "the order of an H1 space is 0.*at least 1"),
+        (lambda mesh: H1(mesh, 1.5), "whole number"),
+        (lambda mesh: H1(mesh, 2, ncomp=0), "the number of components is 0"),
+        (lambda mesh: H1(mesh, 2, family="gauss"), "'gll' or 'bernstein'"),
+        (lambda mesh: L2(mesh, -1), "the order of an L2 space is -1.*at least 0"),
+        (lambda mesh: L2(mesh, 0, family="gll"), "at least 1"),
+        (lambda mesh: L2(mesh, 1, family="x"), "no family 'x'"),
+        (lambda mesh: H1("ball.mesh", 1), "H1 was given a str for a mesh.*read_mesh"),
+        (lambda mesh: H1(mesh, 1).sample(np.zeros(9), 1), "at least 2"),
+    ],
+)
+def test_wrong_arguments(make, match):
+    with pytest.raises(SpaceError, match=match):
+        make(femops.box((2, 2)))
+
+
+def test_order_zero_l2_is_one_dof_an_element():
+    space = L2(femops.box((2, 3)), 0, ncomp=2)
+    assert space.ndofs == 6
+    u = space.interpolate(lambda x: x)
+    np.testing.assert_allclose(u, space.mesh.element_centers(), atol=1e-15)
+    np.testing.assert_array_equal(space.gradient(u), 0)
+
+
+@settings(max_examples=20, deadline=None)
+@given(dim=st.integers(1, 3), p=st.integers(1, 4), n=st.integers(2, 5))
+def test_sampling_grid(dim, p, n):
+    space = H1(affine_box(dim), p)
+    u = space.interpolate(lambda x: x.sum(axis=0))
+    where, values = space.sample(u, n)
+    ne = space.mesh.num_elements
+    assert where.shape == (ne, n**dim, dim)
+    np.testing.assert_allclose(values, where.sum(axis=-1), atol=1e-13)
+    grid = where.reshape(ne, *[n] * dim, dim)
+    steps = np.diff(grid[..., 0], axis=-1)
+    np.testing.assert_allclose(steps - steps[..., :1], 0, atol=1e-13)
+    assert np.all(steps > 0)
+
+
+def test_reprs():
+    space = H1(femops.box((2, 2)), 3, ncomp=2)
+    assert repr(space) == "H1(order=3, ncomp=2, family='gll': 4 elements in 2-D, 49 dofs)"
+
+
+def test_errors_are_one_family():
+    assert issubclass(SpaceError, femops.FemopsError)
+    assert issubclass(BasisError, ValueError)
+    for base in (femops.FemopsError, femops.MeshError, femops.KernelError):
+        assert base in femops.Errors
