@@ -1,0 +1,168 @@
+import time
+
+import numpy as np
+import pytest
+
+from femops_meshes import (
+    MeshArgumentError,
+    MeshGeometryError,
+    ball,
+    box,
+    cylinder,
+    disc,
+    l_shape,
+    shell,
+)
+
+PI = np.pi
+ROUND = [
+    (disc, {"n": 3}, PI, {1: lambda x: np.hypot(*x) - 1}),
+    (ball, {"n": 2}, 4 / 3 * PI, {1: lambda x: np.linalg.norm(x, axis=0) - 1}),
+    (
+        cylinder,
+        {"n": 2, "layers": 3},
+        2 * PI,
+        {1: lambda x: np.hypot(x[0], x[1]) - 1, 2: lambda x: x[2], 3: lambda x: x[2] - 2},
+    ),
+    (
+        shell,
+        {"n": 2, "layers": 2},
+        4 / 3 * PI * 7 / 8,
+        {k: lambda x, k=k: np.linalg.norm(x, axis=0) - k / 2 for k in (1, 2)},
+    ),
+    (
+        shell,
+        {"n": 3, "layers": 1, "dim": 2},
+        0.75 * PI,
+        {k: lambda x, k=k: np.hypot(*x) - k / 2 for k in (1, 2)},
+    ),
+]
+
+
+def boundary_nodes(mesh, attribute):
+    """Positions (dim, n) of the nodes on the boundary of one attribute."""
+    p1d = mesh.order + 1
+    index = np.indices((p1d,) * mesh.dim).reshape(mesh.dim, -1)[::-1]
+    found = []
+    chosen = mesh.topology.boundary_faces[mesh.boundary_attributes == attribute]
+    for element, code in chosen:
+        on = np.ones(p1d**mesh.dim, dtype=bool)
+        for d in range(mesh.dim):
+            digit = code // 3**d % 3
+            if digit != 1:
+                on &= index[d] == digit // 2 * (p1d - 1)
+        found.append(mesh.coordinates[element][on])
+    return np.concatenate(found).T
+
+
+@pytest.mark.parametrize(("make", "arguments", "volume", "sides"), ROUND)
+def test_round_domains(make, arguments, volume, sides):
+    errors = []
+    for order in (1, 2, 4, 6):
+        mesh = make(**arguments, order=order)
+        mesh.validate()
+        assert mesh.continuous
+        assert mesh.order == order
+        assert set(mesh.boundary_attributes) == set(sides)
+        for attribute, distance in sides.items():
+            assert np.abs(distance(boundary_nodes(mesh, attribute))).max() < 1e-14
+        errors.append(abs(mesh.volume() - volume) / volume)
+    assert errors[3] < 1e-7
+    assert errors[3] < errors[2] < errors[1] < errors[0]
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_l_shape(dim):
+    mesh = l_shape(3, dim, order=2)
+    assert mesh.volume() == pytest.approx(2**dim - 1)
+    assert mesh.continuous
+    reentrant = boundary_nodes(mesh, 2)
+    assert (mesh.boundary_attributes == 2).sum() == dim * 3 ** (dim - 1)
+    assert (np.abs(reentrant).min(axis=0) == 0).all()
+    assert reentrant.min() == 0
+    assert (np.abs(boundary_nodes(mesh, 1)).max(axis=0) == 1).all()
+
+
+@pytest.mark.parametrize("counts", [(1,), (7,), (1, 1), (5, 3), (1, 2, 1), (3, 5, 4)])
+@pytest.mark.parametrize("order", [1, 3])
+def test_boxes(counts, order):
+    dim = len(counts)
+    lower, upper = [-1.0, 2.0, 0.5][:dim], [1.0, 3.0, 2.5][:dim]
+    mesh = box(counts, lower, upper, order=order)
+    mesh.validate()
+    assert mesh.num_elements == np.prod(counts)
+    assert mesh.continuous
+    assert mesh.volume() == pytest.approx(np.prod(np.subtract(upper, lower)))
+    for d in range(dim):
+        for end, value in ((1, lower[d]), (2, upper[d])):
+            nodes = boundary_nodes(mesh, 2 * d + end)
+            np.testing.assert_array_equal(nodes[d], value)
+            assert nodes.shape[1] == np.prod(counts) // counts[d] * (order + 1) ** (dim - 1)
+
+
+def test_periodic_by_direction():
+    mesh = box((4, 3, 2), periodic=(True, True, False))
+    assert mesh.num_vertices == 4 * 3 * 3
+    assert not mesh.continuous
+    assert set(mesh.boundary_attributes) == {5, 6}
+    mesh.refine().validate()
+    assert mesh.refine().num_vertices == 8 * 6 * 5
+    assert box(3, periodic=True).num_boundary == 0
+
+
+def test_mapped_box_is_of_the_degree_asked_for():
+    def turn(x):
+        angle, radius = x
+        return np.stack([radius * np.cos(angle), radius * np.sin(angle)])
+
+    ring = box((8, 1), (0, 1), (PI / 2, 2), mapping=lambda x: turn(x)[::-1], order=6)
+    assert ring.order == 6
+    assert ring.volume() == pytest.approx(3 * PI / 4, rel=1e-12)
+    with pytest.raises(MeshGeometryError, match="inverted"):
+        box((8, 1), (0, 1), (PI / 2, 2), mapping=turn, order=6)
+
+
+def test_neighbours_in_the_order_are_neighbours_in_space():
+    for mesh in (box((8, 8, 8)), ball(3), disc(5)):
+        centers = mesh.element_centers()
+        step = np.linalg.norm(np.diff(centers, axis=0), axis=1)
+        typical = (mesh.volume() / mesh.num_elements) ** (1 / mesh.dim)
+        assert np.mean(step) < 1.6 * typical
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: box((0, 3)),
+        lambda: box((2.5, 3)),
+        lambda: box((1, 1, 1, 1)),
+        lambda: box(()),
+        lambda: box((2, 2), periodic=True),
+        lambda: box((3, 3), periodic=(True,)),
+        lambda: box((3, 3), lower=1.0),
+        lambda: box((3, 3), upper=(1.0, np.nan)),
+        lambda: box((3, 3), order=0),
+        lambda: disc(0),
+        lambda: disc(radius=-1.0),
+        lambda: ball(radius=np.inf),
+        lambda: ball(order=0),
+        lambda: cylinder(layers=0),
+        lambda: cylinder(height="tall"),
+        lambda: shell(inner=2.0),
+        lambda: shell(dim=1),
+        lambda: shell(dim=4),
+        lambda: l_shape(0),
+        lambda: l_shape(dim=4),
+    ],
+)
+def test_arguments_out_of_range_are_refused(call):
+    with pytest.raises(MeshArgumentError):
+        call()
+
+
+def test_a_hundred_thousand_hexes_come_quickly():
+    start = time.perf_counter()
+    mesh = box((48, 48, 48))
+    assert mesh.topology.num_entities[3] == 110592
+    # about 1 s on one core; generous, for machines under load
+    assert time.perf_counter() - start < 15

@@ -1,0 +1,217 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from femops_meshes import (
+    Mesh,
+    MeshArgumentError,
+    MeshGeometryError,
+    MeshTopologyError,
+    box,
+    disc,
+    hilbert_order,
+    scrambled,
+)
+from femops_meshes.axes import rotations
+from femops_meshes.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
+from femops_meshes.mapping import determinants, jacobians, positions
+from femops_meshes.ordering import hilbert_index
+
+SQUARE = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+
+
+def bend(x):
+    return x + 0.05 * np.sin(3 * x[::-1] + 1)
+
+
+def test_from_arrays_makes_all_of_it():
+    mesh = Mesh.from_arrays(
+        [*SQUARE, [9.0, 9.0], [2.0, 0.0], [2.0, 1.0]], [[0, 1, 2, 3], [1, 5, 3, 6]], [3, 4]
+    )
+    assert (mesh.dim, mesh.num_elements, mesh.num_vertices, mesh.order) == (2, 2, 6, 1)
+    assert mesh.volume() == pytest.approx(2.0, rel=1e-15)
+    assert mesh.num_boundary == 6
+    assert set(mesh.boundary_attributes) == {1}
+    assert mesh.element_attributes.tolist() == [3, 4]
+    assert mesh.elements.tolist() == [[0, 1, 2, 3], [1, 4, 3, 5]]
+    np.testing.assert_allclose(mesh.element_centers(), [[0.5, 0.5], [1.5, 0.5]])
+    with pytest.raises(ValueError, match="read-only"):
+        mesh.coordinates[0] = 0
+    assert "2 quadrilaterals, attributes {3, 4}" in repr(mesh)
+
+
+def test_vtk_corner_order():
+    cube = [[x, y, z] for z in (0, 1) for x, y in ((0, 0), (1, 0), (1, 1), (0, 1))]
+    mesh = Mesh.from_arrays(cube, [range(8)], boundary=[[0, 3, 2, 1]], corner_order="vtk")
+    assert mesh.volume() == pytest.approx(1)
+    assert mesh.boundary.tolist() == [[0, 3, 1, 2]]
+    assert mesh.topology.boundary_faces.tolist() == [[0, 1 + 3 + 0]]
+
+
+def test_boundary_faces_outwards():
+    for dim in (2, 3):
+        mesh = box((2, 3, 2)[:dim])
+        corner = np.empty((mesh.num_vertices, dim))
+        corner[mesh.elements] = mesh.coordinates
+        faces = corner[mesh.boundary]
+        first = faces[:, 1] - faces[:, 0]
+        if dim == 2:
+            normal = np.stack([first[:, 1], -first[:, 0]], axis=1)
+        else:
+            normal = np.cross(first, faces[:, 2] - faces[:, 0])
+        outwards = faces.mean(axis=1) - 0.5
+        assert ((normal * outwards).sum(axis=1) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"elements": [[0, 1, 2, 7]]}, MeshTopologyError, "don't exist"),
+        ({"elements": [[0, 1, 2]]}, MeshTopologyError, "shape"),
+        ({"elements": [[0.0, 1, 2, 3]]}, MeshTopologyError, "integers"),
+        ({"elements": np.zeros((0, 4), int)}, MeshTopologyError, "shape"),
+        ({"elements": [[0, 2, 1, 3]]}, MeshGeometryError, "inverted"),
+        ({"vertices": [*SQUARE[:3], [np.nan, 1]]}, MeshGeometryError, "not finite"),
+        ({"vertices": [*SQUARE[:3], [1e200, 1]]}, MeshGeometryError, "beyond"),
+        ({"vertices": np.zeros((4, 3))}, MeshGeometryError, "surfaces"),
+        ({"vertices": None}, MeshArgumentError, "neither"),
+        ({"element_attributes": [0]}, MeshTopologyError, "from 1"),
+        ({"element_attributes": [1, 2]}, MeshTopologyError, "one each"),
+        ({"boundary": [[0, 3]]}, MeshTopologyError, "no face"),
+        ({"boundary": [[0, 9]]}, MeshTopologyError, "no element"),
+        ({"boundary": [[0, 1, 2]]}, MeshTopologyError, "shape"),
+        ({"coordinates": np.zeros((1, 5, 2))}, MeshGeometryError, "5 nodes"),
+        ({"coordinates": np.zeros((2, 4, 2))}, MeshGeometryError, "shape"),
+        ({"corner_order": "gmsh"}, MeshArgumentError, "gmsh"),
+    ],
+)
+def test_bad_arrays_are_refused(change, error, message):
+    with pytest.raises(error, match=message):
+        Mesh.from_arrays(**({"vertices": SQUARE, "elements": [[0, 1, 2, 3]]} | change))
+
+
+def test_inverted_elements_are_counted_and_named():
+    mesh = box((4, 5))
+    coordinates = mesh.coordinates.copy()
+    coordinates[[3, 11]] = coordinates[[3, 11]][:, [1, 0, 3, 2]]
+    with pytest.raises(MeshGeometryError, match=r"2 of 20 element\(s\) .* number\(s\) 3, 11 "):
+        Mesh.from_arrays(None, mesh.elements, coordinates=coordinates)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_refinement_keeps_geometry_and_attributes(dim):
+    mesh = scrambled(box((3, 2, 2)[:dim], mapping=bend, order=3), seed=4)
+    mesh = mesh.with_attributes(np.arange(1, mesh.num_elements + 1))
+    fine = mesh.refine(2)
+    fine.validate()
+    assert fine.continuous
+    assert fine.num_elements == mesh.num_elements * 4**dim
+    assert fine.num_boundary == mesh.num_boundary * 4 ** (dim - 1)
+    assert fine.volume() == pytest.approx(mesh.volume(), rel=1e-13)
+    np.testing.assert_array_equal(
+        fine.element_attributes.reshape(-1, 4**dim).min(axis=1), mesh.element_attributes
+    )
+    # a fine node is where the coarse map takes it: children of children by their corner 0
+    first = fine.coordinates.reshape(mesh.num_elements, 4**dim, -1, dim)[:, 0]
+    np.testing.assert_allclose(first[:, 0], mesh.coordinates[:, 0], atol=1e-14)
+    quarter = positions(mesh.coordinates, np.array([0.25]))[:, 0]
+    np.testing.assert_allclose(first[:, -1], quarter, atol=1e-14)
+
+
+def test_refined_boundary_keeps_its_sides():
+    mesh = box((3, 4)).refine(2)
+    corner = np.empty((mesh.num_vertices, 2))
+    corner[mesh.elements] = mesh.coordinates
+    ends = corner[mesh.boundary]
+    for attribute, axis, value in ((1, 0, 0), (2, 0, 1), (3, 1, 0), (4, 1, 1)):
+        chosen = ends[mesh.boundary_attributes == attribute]
+        assert len(chosen) == 4 * (4 if axis == 0 else 3)
+        assert (chosen[..., axis] == value).all()
+
+
+def test_refining_and_reordering_know_the_file_s_order():
+    mesh = box((3, 3))
+    order = np.random.default_rng(0).permutation(9)
+    one = mesh.refine()
+    two = mesh.reordered(order).refine()
+    np.testing.assert_array_equal(one.coordinates[two.file_elements], two.coordinates)
+
+
+def test_wrong_arguments_of_methods():
+    mesh = box((3, 3), order=2)
+    for call in (
+        lambda: mesh.refine(-1),
+        lambda: mesh.refine(1.5),
+        lambda: mesh.curved(1),
+        lambda: mesh.reordered([0, 1, 2]),
+        lambda: mesh.reordered(np.zeros(9, int)),
+    ):
+        with pytest.raises(MeshArgumentError):
+            call()
+    with pytest.raises(MeshGeometryError, match="shape"):
+        mesh.mapped(lambda x: x[0])
+    with pytest.raises(MeshGeometryError, match="inverted"):
+        mesh.mapped(lambda x: -x[::-1] * [[1], [-1]] * [[1], [-1]])
+
+
+def test_raising_the_degree_changes_nothing():
+    mesh = disc(2, order=2)
+    high = mesh.curved(5)
+    points = np.linspace(0, 1, 4)
+    np.testing.assert_allclose(
+        positions(high.coordinates, points), positions(mesh.coordinates, points), atol=1e-14
+    )
+    assert high.order == 5
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_jacobians_are_the_derivatives_of_positions(dim):
+    mesh = box((2, 2, 2)[:dim], mapping=bend, order=3)
+    x, h = np.array([0.3, 0.7]), 1e-5
+    J = jacobians(mesh.coordinates, x)
+    for j in range(dim):
+        plus, minus = (
+            sample(mesh, [x + step if d == j else x for d in range(dim)]) for step in (h, -h)
+        )
+        np.testing.assert_allclose(J[..., j], (plus - minus) / (2 * h), atol=1e-8)
+    np.testing.assert_allclose(determinants(J), np.linalg.det(J), rtol=1e-12)
+
+
+def sample(mesh, points):
+    """Positions on a grid with points of its own in each direction."""
+    nodes = gauss_lobatto(mesh.order + 1)[0]
+    return tensor_apply([lagrange_matrix(nodes, x) for x in points], mesh.coordinates)
+
+
+def test_rotations_are_all_and_keep_volume_positive():
+    assert [len(rotations(dim)) for dim in (1, 2, 3)] == [1, 4, 24]
+    mesh = scrambled(box((4, 4, 4), mapping=bend, order=2), seed=0)
+    mesh.validate()
+    assert mesh.continuous
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("bits", [1, 2, 3])
+def test_hilbert_visits_each_cell_once_stepping_to_neighbours(dim, bits):
+    cells = np.indices((2**bits,) * dim).reshape(dim, -1).T
+    index = hilbert_index(cells, bits)
+    np.testing.assert_array_equal(np.sort(index), np.arange(len(cells)))
+    steps = np.abs(np.diff(cells[np.argsort(index)], axis=0)).sum(axis=1)
+    assert (steps == 1).all()
+
+
+@given(st.integers(1, 3), st.integers(0, 2**32 - 1), st.sampled_from([1e-30, 1.0, 1e30]))
+@settings(max_examples=30, deadline=None)
+def test_hilbert_order_is_a_permutation_whatever_the_scale(dim, seed, scale):
+    points = np.random.default_rng(seed).normal(size=(50, dim)) * scale
+    order = hilbert_order(points)
+    np.testing.assert_array_equal(np.sort(order), np.arange(50))
+    np.testing.assert_array_equal(order, hilbert_order(points * 4))
+
+
+def test_hilbert_order_of_nothing_or_one_point():
+    assert len(hilbert_order(np.zeros((0, 2)))) == 0
+    assert hilbert_order(np.zeros((3, 2))).tolist() == [0, 1, 2]
+    with pytest.raises(MeshArgumentError):
+        hilbert_order([[np.nan, 1.0]])
