@@ -1,0 +1,97 @@
+"""``femops demo``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from femops.cli.options import RefineOption, ThreadsOption, load_mesh, set_threads
+from femops.cli.output import Output, one_line_warnings, quantity
+
+if TYPE_CHECKING:
+    import femops
+    from femops.cli.poisson import Result
+
+SAMPLE, ORDER = "ball.mesh", 4
+
+
+def demo(
+    refine: RefineOption = 2,
+    threads: ThreadsOption = None,
+    out: Annotated[Path, typer.Option(help="Folder for demo.vtu and demo.png.")] = Path("out"),
+) -> None:
+    """Solve a Poisson problem on a curved ball.
+
+    At order 4, without a matrix. Prints what was solved, how well and how fast, and the memory
+    that a matrix would have taken beside what was used. Writes a file for ParaView and a picture.
+
+    \b
+    Examples:
+      femops demo
+      femops demo --refine 3 --threads 1 --out /tmp/femops
+    """  # noqa: D301  (\b is click's mark for lines to keep)
+    from femops.cli.poisson import solve
+    from femops.errors import FileError
+
+    output = Output()
+    with one_line_warnings():
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileError(f"cannot make the folder '{out}': {error.strerror}") from error
+        set_threads(threads)
+        mesh = load_mesh(SAMPLE, refine)
+        with output.working(f"solving on {mesh.num_elements} elements of order {ORDER}"):
+            result = solve(mesh, ORDER, 1e-10)
+        output.facts("Poisson problem on a curved ball, without a matrix", _facts(result))
+        _write(output, result, out)
+
+
+def _facts(result: Result) -> list[tuple[str, str]]:
+    from femops.cli.matrix import csr_bytes
+
+    V, A = result.space, result.operator
+    seconds = apply_seconds(A)
+    return [
+        ("mesh", f"{SAMPLE}: {V.mesh.num_elements} curved hexahedra of degree {V.mesh.order}"),
+        ("dofs", f"{V.size} (order {V.order})"),
+        ("iterations", f"{result.iterations} of conjugate gradients with Jacobi"),
+        ("L2 error", f"{result.l2_error:.3e} against the exact solution"),
+        ("seconds", f"{result.seconds:.2f}, {result.compile_seconds:.2f} of them for the kernels"),
+        ("operator", f"{quantity(V.size / seconds, 'dofs/s')} a product"),
+        (
+            "solver",
+            f"{quantity(V.size * result.iterations / result.solve_seconds, 'dofs/s')} an iteration",
+        ),
+        ("a matrix takes", quantity(csr_bytes(V), "B")),
+        ("used instead", quantity(A.cost().stored_bytes, "B")),
+    ]
+
+
+def apply_seconds(A: femops.Operator) -> float:
+    """Median seconds of a product with the operator, over about half a second."""
+    import numpy as np
+
+    x = np.random.default_rng(0).standard_normal(A.shape[0])
+    y = np.empty_like(x)
+    A.apply(x, y)
+    times: list[float] = []
+    while len(times) < 5 or sum(times) < 0.5:
+        begin = perf_counter()
+        A.apply(x, y)
+        times.append(perf_counter() - begin)
+    return float(np.median(times))
+
+
+def _write(output: Output, result: Result, out: Path) -> None:
+    import femops
+
+    with output.working("writing"):
+        saved = femops.save(out / "demo.vtu", result.space, u=result.u)
+        drawn = femops.picture(
+            out / "demo.png", result.space, result.u, cut=True, title="u, with an octant taken away"
+        )
+    output.say(f"wrote {saved} (for ParaView) and {drawn}")

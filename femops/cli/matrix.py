@@ -1,0 +1,46 @@
+"""What a matrix would have taken: its nonzeros counted from the mesh, without forming it."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from femops.space import H1, Space
+from femops_meshes.topology import entity_dimension
+
+
+def matrix_nonzeros(space: Space) -> int:
+    """Number of nonzeros of a matrix on the space: pairs of dofs that share an element.
+
+    Dofs are counted by the vertices, edges, faces and cells that they lie in: all dofs of two
+    entities of one element couple, so the entities' pairs are found and weighted. Exact for H1 and
+    L2; entries that vanish by chance of geometry are counted, as a matrix would store them.
+    Components couple only with themselves (as in mass and diffusion).
+    """
+    mesh, per_cell = space.mesh, space.p1d**space.dim
+    if not isinstance(space, H1):
+        return int(mesh.num_elements * per_cell**2 * space.ncomp)
+    kinds = np.array(entity_dimension(mesh.dim))
+    counts = mesh.topology.num_entities
+    first = np.concatenate([[0], np.cumsum(counts)])
+    inside = [(space.order - 1) ** kind for kind in range(mesh.dim + 1)]
+    # An entity without dofs couples to nothing: leave it out.
+    used = np.flatnonzero([inside[kind] > 0 for kind in kinds])
+    columns = (mesh.topology.entity + first[kinds])[:, used]
+    rows = np.repeat(np.arange(mesh.num_elements), len(used))
+    shape = (mesh.num_elements, int(first[-1]))
+    incidence = csr_array((np.ones(columns.size, dtype=np.int8), (rows, columns.ravel())), shape)
+    weights = np.repeat(np.array(inside, dtype=np.int64), counts)
+    total, step = 0, 200_000
+    for start in range(0, shape[1], step):
+        pairs = incidence[:, start : start + step].T @ incidence
+        pairs.data[:] = 1
+        total += int(weights[start : start + step] @ (pairs.astype(np.int64) @ weights))
+    return total * space.ncomp
+
+
+def csr_bytes(space: Space) -> int:
+    """Bytes of that matrix in compressed rows: 8 a value, 4 or 8 an index, whichever suffices."""
+    nonzeros = matrix_nonzeros(space)
+    index = 4 if max(nonzeros, space.size) < 2**31 else 8
+    return nonzeros * (8 + index) + (space.size + 1) * index

@@ -1,0 +1,126 @@
+"""What commands print: tables on a terminal, plain text elsewhere, JSON if asked."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, final
+
+
+@final
+class Output:
+    """Standard output for results, standard error for progress.
+
+    Parameters
+    ----------
+    as_json : bool
+        Results are one JSON document; tables are not printed.
+    """
+
+    def __init__(self, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self.terminal = sys.stdout.isatty() and not as_json
+
+    def json(self, document: Any) -> None:
+        """Print a document, if JSON was asked for."""
+        if self.as_json:
+            _print(json.dumps(document, indent=2, allow_nan=False))
+
+    def say(self, text: str) -> None:
+        """Print a line, unless JSON was asked for."""
+        if not self.as_json:
+            _print(text)
+
+    def facts(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
+        """Print names and values below each other, unless JSON was asked for."""
+        self.table(title, [("", "left"), ("", "left")], rows)
+
+    def table(
+        self, title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]
+    ) -> None:
+        """Print a table, unless JSON was asked for.
+
+        Parameters
+        ----------
+        title : str
+        columns : (heading, "left" or "right") each
+        rows : as many texts each as there are columns
+        """
+        if self.as_json:
+            return
+        if self.terminal:
+            _rich_table(title, columns, rows)
+        else:
+            _plain_table(title, columns, rows)
+
+    @contextmanager
+    def working(self, what: str) -> Iterator[None]:
+        """Show on a terminal that something is under way; print nothing elsewhere."""
+        if not sys.stderr.isatty():
+            yield
+            return
+        from rich.console import Console
+
+        with Console(stderr=True).status(what):
+            yield
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _rich_table(
+    title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]
+) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    headed = any(heading for heading, _ in columns)
+    table = Table(title=title, title_justify="left", box=box.ROUNDED, show_header=headed)
+    for heading, justify in columns:
+        table.add_column(heading, justify="right" if justify == "right" else "left")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table)
+
+
+def _plain_table(
+    title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]
+) -> None:
+    headings = [heading for heading, _ in columns]
+    lines = [headings, *rows] if any(headings) else list(rows)
+    widths = [max((len(line[k]) for line in lines), default=0) for k in range(len(columns))]
+    if title:
+        _print(title)
+    for line in lines:
+        cells = [
+            cell.rjust(width) if side == "right" else cell.ljust(width)
+            for cell, width, (_, side) in zip(line, widths, columns, strict=True)
+        ]
+        _print("  " + "  ".join(cells).rstrip())
+
+
+@contextmanager
+def one_line_warnings() -> Iterator[None]:
+    """Print warnings as one line on standard error, without the place in the code."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        sys.stderr.write(f"femops: warning: {' '.join(str(message).split())}\n")
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
+
+
+def quantity(value: float, unit: str) -> str:
+    """Number with a prefix: 1234567 -> '1.23 M' + unit, three significant digits."""
+    for size, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}"

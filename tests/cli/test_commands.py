@@ -1,0 +1,274 @@
+"""The commands as a user meets them: output, exit codes, files, and never a traceback."""
+
+import json
+import subprocess
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+
+import femops
+import femops.bench
+from femops.cli import main
+from femops.cli.app import explained
+from femops.cli.options import numbers
+from femops.cli.output import Output, quantity
+
+COMMANDS = [
+    ["demo"],
+    ["solve", "poisson"],
+    ["mesh", "info"],
+    ["mesh", "refine"],
+    ["mesh", "convert"],
+    ["bench"],
+    ["info"],
+    ["warmup"],
+]
+SOLVE_KEYS = ["mesh", "elements", "order", "dofs", "level", "iterations"]
+SOLVE_KEYS += ["l2_error", "h1_error", "seconds"]
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    """Run the command line in an empty folder: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            main([str(a) for a in arguments])
+        out, err = capsys.readouterr()
+        code = stop.value.code or 0
+        assert "Traceback" not in err
+        return code, out, err
+
+    return call
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_has_examples(run, command):
+    code, out, _ = run(*command, "--help")
+    assert code == 0
+    assert "Examples:" in out
+    assert f"\n    femops {' '.join(command)}" in out
+
+
+def test_no_command_shows_what_there_is(run):
+    _, out, err = run()
+    assert all(command[0] in out + err for command in COMMANDS)
+    assert run("--version")[1] == f"femops {femops.__version__}\n"
+
+
+def test_help_is_quick():
+    """It loads neither NumPy nor Numba."""
+    code = (
+        "import sys; sys.argv = ['femops', '--help']\n"
+        "from femops.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'numpy', 'numba', 'scipy', 'matplotlib'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+# --- solve ----------------------------------------------------------------------------------------
+
+
+def solve(run, *arguments):
+    code, out, _ = run("solve", "poisson", *arguments, "--json")
+    assert code == 0
+    return json.loads(out)
+
+
+def test_solve_prints_its_contract(run):
+    result = solve(run, "disc.mesh", "--order", 3, "--refine", 1)
+    assert list(result) == SOLVE_KEYS
+    assert (result["mesh"], result["elements"], result["order"]) == ("disc.mesh", 80, 3)
+    assert result["dofs"] == femops.H1(femops.read_mesh(femops.sample("disc.mesh"), 1), 3).ndofs
+    assert result["level"] == "partial"
+    assert result["l2_error"] < 1e-3
+    assert result["l2_error"] < result["h1_error"] < 0.1
+    assert result["seconds"] > 0
+
+
+def test_levels_agree(run):
+    partial = solve(run, "disc.mesh", "--order", 2)
+    full = solve(run, "disc.mesh", "--order", 2, "--level", "full")
+    assert full["level"] == "full"
+    assert full["l2_error"] == pytest.approx(partial["l2_error"], rel=1e-5)
+
+
+def test_a_mesh_without_boundary(run):
+    coarse, fine = (
+        solve(run, "periodic.mesh", "--order", 3, "--refine", r)["l2_error"] for r in (0, 1)
+    )
+    assert fine < coarse / 10
+
+
+@pytest.mark.parametrize("dim", [1, 3])
+def test_other_dimensions(run, tmp_path, dim):
+    from femops_meshes import write_mfem
+
+    write_mfem(femops.box((4,) * dim), tmp_path / "box.mesh")
+    assert solve(run, "box.mesh", "--order", 4)["l2_error"] < 1e-3
+
+
+def test_solve_in_words_with_files(run, tmp_path):
+    pytest.importorskip("matplotlib", reason="needs the extra femops[viz]")
+    code, out, _ = run(
+        "solve", "poisson", "disc.mesh", "--order", 2, "--save", "u.vtu", "--picture", "u.png"
+    )
+    assert code == 0
+    for word in ("elements", "iterations", "l2 error", "wrote u.vtu", "wrote u.png"):
+        assert word in out
+    assert "\x1b" not in out  # not a terminal: no colours
+    assert {entry.name for entry in tmp_path.iterdir()} == {"u.vtu", "u.png"}
+
+
+# --- the other commands ---------------------------------------------------------------------------
+
+
+def test_demo(run, tmp_path):
+    pytest.importorskip("matplotlib", reason="needs the extra femops[viz]")
+    code, out, _ = run("demo", "--refine", 0)
+    assert code == 0
+    for word in ("mesh", "dofs", "iterations", "L2 error", "dofs/s", "a matrix takes", "used"):
+        assert word in out
+    assert {entry.name for entry in (tmp_path / "out").iterdir()} == {"demo.vtu", "demo.png"}
+
+
+def test_mesh_info(run):
+    code, out, _ = run("mesh", "info", "ball.mesh", "--json")
+    facts = json.loads(out)
+    assert code == 0
+    assert (facts["dimension"], facts["elements"], facts["boundary_faces"]) == (3, 56, 24)
+    assert facts["volume"] == pytest.approx(4 * np.pi / 3, rel=1e-3)
+    classes = [facts[f"{kind}_elements"] for kind in ("affine", "multilinear", "curved")]
+    assert sum(classes) == 56
+    code, out, _ = run("mesh", "info", "ball.mesh")
+    assert "boundary faces" in out
+
+
+def test_mesh_refine_and_convert(run, tmp_path):
+    pytest.importorskip("matplotlib", reason="needs the extra femops[viz]")
+    assert run("mesh", "refine", "disc.mesh", "finer.mesh", "--times", 2)[0] == 0
+    mesh, finer = femops.read_mesh(femops.sample("disc.mesh")), femops.read_mesh("finer.mesh")
+    assert finer.num_elements == 16 * mesh.num_elements
+    assert finer.volume() == pytest.approx(mesh.volume(), rel=1e-12)
+    for name in ("disc.vtu", "disc.png"):
+        code, out, _ = run("mesh", "convert", "disc.mesh", name)
+        assert (code, out) == (0, f"wrote {name}: 20 elements\n")
+        assert (tmp_path / name).stat().st_size > 1000
+
+
+def test_info(run):
+    code, out, _ = run("info", "--json")
+    facts = json.loads(out)
+    assert code == 0
+    assert set(facts) == {"machine", "versions", "cache_folder"}
+    assert facts["versions"]["numpy"] == np.__version__
+    assert {"cores", "threads", "lanes_float64"} <= set(facts["machine"])
+    assert facts["cache_folder"] in run("info")[1]
+
+
+def test_bench_prints_its_contract(run, monkeypatch):
+    quick = partial(femops.bench.run, rounds=1, seconds=0.001)
+    monkeypatch.setattr(femops.bench, "run", quick)
+    code, out, _ = run("bench", "bp1", "--order", "2", "--dofs", 500, "--threads", 1, "--json")
+    result = json.loads(out)
+    assert code == 0
+    assert list(result) == ["machine", "rows"]
+    assert {"triad_gbytes_per_second", "fma_gflops_per_second"} <= set(result["machine"])
+    keys = (
+        "problem mesh order q1d dofs level threads seconds_min seconds_median dofs_per_second "
+        "bytes_per_dof flops_per_dof roofline implementation"
+    )
+    for row in result["rows"]:
+        assert list(row) == keys.split()
+        assert (row["problem"], row["order"], row["q1d"], row["threads"]) == ("bp1", 2, 4, 1)
+
+
+def test_warmup(run):
+    code, out, _ = run("warmup", "--order", 2, "--dim", 2)
+    assert code == 0
+    assert out.startswith("2 operators are ready after ")
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+BAD = [
+    (["solve", "poisson", "no.mesh"], 1, "a sample: ball.mesh"),
+    (["mesh", "info", "binary.mesh"], 1, "binary"),
+    (["mesh", "info", "truncated.mesh"], 1, "truncated.mesh"),
+    (["mesh", "info", "."], 1, "regular file"),
+    (["solve", "poisson", "disc.mesh", "--save", "no/u.vtu"], 1, "there is no folder 'no'"),
+    (["solve", "poisson", "disc.mesh", "--save", "u.txt"], 1, "name it 'u.vtu'"),
+    (["solve", "poisson", "disc.mesh", "--picture", "u.jpg"], 1, "name it 'u.png'"),
+    (["solve", "poisson", "disc.mesh", "--threads", "10000"], 1, "10000 threads"),
+    (["solve", "poisson", "disc.mesh", "--rtol", "0"], 1, "iterations"),
+    (["solve", "poisson", "disc.mesh", "--order", "0"], 2, "--order"),
+    (["solve", "poisson", "disc.mesh", "--level", "none"], 2, "--level"),
+    (["solve", "poisson"], 2, "MESH"),
+    (["bench", "bp9"], 2, "bp9"),
+    (["bench", "bp1", "--order", "8-1"], 2, "8-1"),
+    (["mesh", "convert", "disc.mesh", "disc.stl"], 2, "must end in .mesh, .vtu or .png"),
+    (["mesh", "refine", "disc.mesh", "no/finer.mesh"], 1, "finer.mesh"),
+    (["demo", "--out", "binary.mesh"], 1, "cannot make the folder"),
+    (["warmup", "--dim", "4"], 2, "dimensions are 1 to 3"),
+    (["nonsense"], 2, "nonsense"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"), BAD, ids=lambda a: " ".join(a) if isinstance(a, list) else ""
+)
+def test_bad_input_is_one_clear_line(run, tmp_path, arguments, code, words):
+    (tmp_path / "binary.mesh").write_bytes(bytes(range(256)))
+    text = femops.sample("disc.mesh").read_text()
+    (tmp_path / "truncated.mesh").write_text(text[: len(text) // 3])
+    before = sorted(tmp_path.iterdir())
+    got, out, err = run(*arguments)
+    assert got == code
+    assert out == ""
+    assert words in err
+    if code == 1:
+        assert err.startswith("femops: ")
+        assert err.count("\n") == 1
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_defects_are_not_hidden():
+    assert explained(ZeroDivisionError()) is None
+    assert "memory" in explained(MemoryError())
+
+
+# --- output ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("4", [4]), ("1-3", [1, 2, 3]), ("2, 6-7,2", [2, 6, 7])]
+)
+def test_lists_of_numbers(text, expected):
+    assert numbers(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(1234567, "1.23 Mdofs"), (12.3, "12.3 dofs"), (5e9, "5 Gdofs")]
+)
+def test_quantities(value, expected):
+    assert quantity(value, "dofs") == expected
+
+
+def test_tables_on_a_terminal_and_elsewhere(capsys, monkeypatch):
+    rows = [("a", "1"), ("bb", "22")]
+    columns = [("name", "left"), ("value", "right")]
+    Output().table("Title", columns, rows)
+    plain = capsys.readouterr().out
+    assert plain == "Title\n  name  value\n  a         1\n  bb       22\n"
+    terminal = Output()
+    terminal.terminal = True
+    terminal.table("Title", columns, rows)
+    assert "│" in capsys.readouterr().out
+    Output(as_json=True).table("Title", columns, rows)
+    assert capsys.readouterr().out == ""
