@@ -1,0 +1,331 @@
+"""Files that are no meshes: one clear error each, whatever is wrong with them."""
+
+import os
+import re
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from femops_meshes import (
+    MeshError,
+    MeshFileError,
+    MeshFormatError,
+    MeshGeometryError,
+    MeshTopologyError,
+    ball,
+    box,
+    read_mesh,
+    read_mfem,
+    sample,
+    scrambled,
+    write_mfem,
+)
+from mesh_files import FILES
+
+SQUARES = """MFEM mesh v1.0
+
+# two squares
+dimension
+2
+
+elements
+2
+1 3 0 1 4 3
+2 3 1 2 5 4
+
+boundary
+2
+1 1 0 1
+2 1 2 5
+
+vertices
+6
+2
+0 0
+1 0
+2 0
+0 1
+1 1
+2 1
+"""
+
+CURVED = """MFEM mesh v1.0
+dimension
+1
+elements
+1
+1 1 0 1
+boundary
+0
+vertices
+2
+nodes
+FiniteElementSpace
+FiniteElementCollection: H1_1D_P2
+VDim: 1
+Ordering: 0
+0
+1
+0.5
+"""
+
+CHANGES = [
+    ("MFEM mesh v1.0", "NFEM mesh", MeshFormatError, "line 1: .*begin with"),
+    ("MFEM mesh v1.0", "MFEM NC mesh v1.0", MeshFormatError, "nonconforming"),
+    ("MFEM mesh v1.0", "MFEM mesh v1.3", MeshFormatError, "attribute sets"),
+    ("MFEM mesh v1.0", "MFEM NURBS mesh v1.0", MeshFormatError, "NURBS"),
+    ("MFEM mesh v1.0", "$MeshFormat", MeshFormatError, "Gmsh"),
+    ("dimension\n2", "dimension\n4", MeshFormatError, "line 5: .*from 1 to 3, got 4"),
+    ("dimension\n2", "dimension\ntwo", MeshFormatError, 'whole number, got "two"'),
+    ("dimension\n2", "2", MeshFormatError, '"dimension" should come here'),
+    ("elements\n2", "elements\n3", MeshFormatError, 'line 12: element 3 of 3 .* got "boundary"'),
+    ("elements\n2", "elements\n1", MeshFormatError, 'line 10: "boundary" should .* "2 3 1 2 5 4"'),
+    ("elements\n2", "elements\n0", MeshFormatError, "number of elements must be >= 1"),
+    ("elements\n2", "elements\n-2", MeshFormatError, "must be >= 1, got -2"),
+    ("elements\n2", "elements\n2 2", MeshFormatError, "whole number"),
+    ("elements\n2", "elements\n1000000000000000000", MeshFormatError, "whole number"),
+    ("elements\n2", "elements\n100000000000000000", MeshFormatError, "characters are left"),
+    ("1 3 0 1 4 3", "1 2 0 1 4", MeshFormatError, "line 9: .*triangle.*supported are"),
+    ("1 3 0 1 4 3", "1 4 0 1 4 3", MeshFormatError, "tetrahedron"),
+    ("1 3 0 1 4 3", "1 77 0 1 4 3", MeshFormatError, "unknown"),
+    ("1 3 0 1 4 3", "1 3 0 1 4", MeshFormatError, "5 numbers: a square has 6"),
+    ("1 3 0 1 4 3", "1 3 0 1 4 x", MeshFormatError, "whole numbers"),
+    ("1 3 0 1 4 3", "1 3 0 1 4 9", MeshTopologyError, "1 element.*don't exist.*number.s. 0 "),
+    ("1 3 0 1 4 3", "1 3 0 1 4 -1", MeshTopologyError, "don't exist"),
+    ("1 3 0 1 4 3", "1 3 0 1 1 3", MeshTopologyError, "two corners"),
+    ("1 3 0 1 4 3", "0 3 0 1 4 3", MeshTopologyError, "from 1"),
+    ("1 3 0 1 4 3", "99999999999 3 0 1 4 3", MeshTopologyError, "from 1"),
+    ("1 3 0 1 4 3", "1 3 0 3 4 1", MeshGeometryError, "1 of 2 .*inverted.*number.s. 0 "),
+    ("1 1 0 1", "1 1 0 4", MeshTopologyError, "no face of any element: number.s. 0"),
+    ("1 1 0 1", "1 1 0 8", MeshTopologyError, "vertices of no element"),
+    ("boundary\n2", "boundary\n5", MeshFormatError, "boundary element 3 of 5"),
+    ("vertices\n6", "vertices\n4", MeshFormatError, "should end here"),
+    ("vertices\n6", "vertices\n7", MeshFormatError, "truncated|ends"),
+    ("vertices\n6", "vertices\n900000000000000000", MeshFormatError, "characters are left"),
+    ("6\n2\n0 0", "6\n3\n0 0", MeshFormatError, "surfaces"),
+    ("2 1\n", "2 nan\n", MeshGeometryError, 'line 25: "nan" .*not finite'),
+    ("2 1\n", "2 1e999\n", MeshGeometryError, "not finite"),
+    ("2 1\n", "2 1e150\n", MeshGeometryError, "beyond"),
+    ("2 1\n", "2 1_0\n", MeshFormatError, "line 25: .*no number"),
+    ("2 1\n", "2 one\n", MeshFormatError, 'line 25: "one"'),
+    ("2 1\n", "2\n", MeshFormatError, "the file ends"),
+    ("2 1\n", "2 1 1\n", MeshFormatError, "number 13"),
+]
+CURVED_CHANGES = [
+    ("H1_1D_P2", "H1@U_1D_P2", MeshFormatError, "H1@U_1D_P2.*not supported.*known are"),
+    ("H1_1D_P2", "H1_T1_1D_P2", MeshFormatError, "not supported"),
+    ("H1_1D_P2", "L2_T9_1D_P2", MeshFormatError, "not supported"),
+    ("H1_1D_P2", "H1_2D_P2", MeshFormatError, "has dimension 2, the mesh has 1"),
+    ("H1_1D_P2", "H1_1D_P0", MeshFormatError, "from 1 to 32, got 0"),
+    ("H1_1D_P2", "H1_1D_P999999", MeshFormatError, "from 1 to 32"),
+    ("H1_1D_P2", "H1_1D_P3", MeshFormatError, "4 nodes .* gives 3"),
+    ("H1_1D_P2", "H1_1D_P1", MeshFormatError, "2 nodes .* gives 3"),
+    ("H1_1D_P2", "L2_1D_P31", MeshFormatError, "characters are left"),
+    ("VDim: 1", "VDim: 3", MeshFormatError, "surfaces"),
+    ("VDim: 1", "Vdim: 1", MeshFormatError, "should come here"),
+    ("Ordering: 0", "Ordering: 2", MeshFormatError, "from 0 to 1"),
+    ("0.5\n", "inf\n", MeshGeometryError, "not finite"),
+    ("0.5\n", "0.5\n0.7\n", MeshFormatError, "3 nodes .* gives 4"),
+    ("0.5\n", "3.5\n", MeshGeometryError, "inverted"),
+    ("nodes\n", "nods\n", MeshFormatError, 'whole number, got "nods"'),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "error", "message"), CHANGES)
+def test_each_defect_has_its_error_with_file_and_line(tmp_path, old, new, error, message):
+    check_defect(tmp_path, SQUARES, old, new, error, message)
+
+
+@pytest.mark.parametrize(("old", "new", "error", "message"), CURVED_CHANGES)
+def test_each_defect_of_nodes_has_its_error(tmp_path, old, new, error, message):
+    check_defect(tmp_path, CURVED, old, new, error, message)
+
+
+def check_defect(tmp_path, text, old, new, error, message):
+    assert old in text
+    path = tmp_path / "bad.mesh"
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(error) as caught:
+        read_mesh(path)
+    assert type(caught.value) is error
+    assert str(path) in str(caught.value)
+    assert re.search(message, str(caught.value)), str(caught.value)
+
+
+def test_the_texts_themselves_are_good():
+    assert read_mfem(SQUARES).volume() == 2
+    assert read_mfem(CURVED).order == 2
+
+
+def test_no_file(tmp_path):
+    for path in (tmp_path / "none.mesh", tmp_path, "a\0b", "", tmp_path / ("x" * 300)):
+        with pytest.raises(MeshFileError):
+            read_mesh(path)
+    with pytest.raises(MeshFileError, match="does not exist"):
+        read_mesh(tmp_path / "none.mesh")
+
+
+def test_a_pipe_or_device_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        with pytest.raises(MeshFileError, match="no regular file"):
+            read_mesh(path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read(tmp_path):
+    (tmp_path / "a.mesh").write_text(SQUARES)
+    (tmp_path / "a.mesh").chmod(0)
+    with pytest.raises(MeshFileError, match="check path and rights"):
+        read_mesh(tmp_path / "a.mesh")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the file ends"),
+        (b"\n\n# only a comment\n", "the file ends"),
+        (b"MFEM mesh v1.0\n\0\0", "binary"),
+        (b"\x89PNG\r\n\x1a\n", "not text"),
+        (b"\x1f\x8b\x08\0", "gzip"),
+        (SQUARES.encode("utf-16"), "not text|binary"),
+        (SQUARES.replace("elements", "élements").encode(), r'got "\\xe9lements"'),
+        (SQUARES.replace("1 3 0 1 4 3", "1 3 0 1 4 ٣").encode(), "whole numbers"),
+        (b"x" * 100_000, "begin with"),
+    ],
+)
+def test_other_content(tmp_path, content, message):
+    path = tmp_path / "a.mesh"
+    path.write_bytes(content)
+    with pytest.raises(MeshFormatError, match=message) as caught:
+        read_mesh(path)
+    assert len(str(caught.value)) < 600
+
+
+def test_every_truncation_is_an_error():
+    for text in (SQUARES, CURVED):
+        whole = text.rstrip()
+        for end in range(len(whole) - 1):
+            try:
+                mesh = read_mfem(whole[:end] + "\n")
+            except MeshError:
+                continue
+            # only the last number can lose digits without anyone noticing
+            assert end > whole.rindex("\n")
+            assert mesh.num_elements > 0
+
+
+def test_absurd_counts_allocate_nothing(tmp_path):
+    for huge in (10**9, 10**17, 10**18, 10**30):
+        for section in ("elements", "boundary", "vertices"):
+            for text in (SQUARES, CURVED):
+                bad = re.sub(rf"{section}\n\d+", f"{section}\n{huge}", text)
+                path = tmp_path / "a.mesh"
+                path.write_text(bad)
+                tracemalloc.start()
+                start = time.perf_counter()
+                if section == "vertices" and text is CURVED and huge < 10**18:
+                    # vertices of no element are dropped: this file says nothing wrong
+                    assert read_mesh(path).num_vertices == 2
+                else:
+                    with pytest.raises(MeshFormatError):
+                        read_mesh(path)
+                assert time.perf_counter() - start < 5
+                peak = tracemalloc.get_traced_memory()[1]
+                tracemalloc.stop()
+                assert peak < 2e6
+
+
+def own_files(folder):
+    meshes = {
+        "segments": box(5, order=2),
+        "torus": scrambled(box((3, 3), periodic=True, order=2), 1),
+        "cubes": scrambled(box((2, 1, 2)), 2),
+        "curved": scrambled(ball(1, order=2), 3),
+    }
+    for name, mesh in meshes.items():
+        write_mfem(mesh, folder / f"{name}.mesh", digits=6)
+    return [path.read_bytes() for path in sorted(folder.iterdir())]
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory):
+    files = own_files(tmp_path_factory.mktemp("originals"))
+    return files + [path.read_bytes() for path in (sample("periodic"), *FILES)]
+
+
+NUMBERS = ["-1", "0", "1", "2", "3", "5", "7", "31", "1e400", "nan", "-inf", "1e-320", "99999999"]
+NUMBERS += ["1000000000000000000", "9223372036854775808", "-9223372036854775809", "1e300", "0x10"]
+PLACE = st.floats(0, 1, exclude_max=True)
+CHANGE = st.one_of(
+    st.tuples(st.just("delete"), PLACE, st.integers(1, 40)),
+    st.tuples(st.just("replace"), PLACE, st.binary(min_size=1, max_size=6)),
+    st.tuples(st.just("double"), PLACE, st.integers(1, 200)),
+    st.tuples(st.just("number"), PLACE, st.sampled_from(NUMBERS)),
+    st.tuples(st.just("line"), PLACE, st.sampled_from(["drop", "double", "swap"])),
+    st.tuples(st.just("cut"), PLACE, st.none()),
+)
+
+
+def changed(data, change):
+    kind, place, what = change
+    at = int(place * len(data))
+    if kind == "delete":
+        return data[:at] + data[at + what :]
+    if kind == "replace":
+        return data[:at] + what + data[at + len(what) :]
+    if kind == "double":
+        return data[: at + what] + data[at:]
+    if kind == "cut":
+        return data[:at]
+    if kind == "number":
+        words = list(re.finditer(rb"[-+.\deE]*\d[-+.\deE]*", data))
+        if not words:
+            return data
+        word = words[int(place * len(words))]
+        return data[: word.start()] + what.encode() + data[word.end() :]
+    lines = data.split(b"\n")
+    k = int(place * len(lines))
+    other = (k * 7 + 3) % len(lines)
+    if what == "drop":
+        del lines[k]
+    elif what == "double":
+        lines.insert(k, lines[k])
+    else:
+        lines[k], lines[other] = lines[other], lines[k]
+    return b"\n".join(lines)
+
+
+@given(which=PLACE, changes=st.lists(CHANGE, min_size=1, max_size=3))
+@example(which=0.0, changes=[("cut", 0.0, None)])
+@settings(
+    max_examples=2000,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+def test_a_changed_real_file_is_a_mesh_or_a_mesh_error(originals, tmp_path_factory, which, changes):
+    data = originals[int(which * len(originals))]
+    for change in changes:
+        data = changed(data, change)
+    path = tmp_path_factory.getbasetemp() / "changed.mesh"
+    path.write_bytes(data)
+    mesh, message = read_or_message(path)
+    if mesh is None:
+        assert str(path) in message
+        assert len(message) < 1000
+    else:
+        mesh.validate()
+        assert mesh.volume() > 0
+        assert np.isfinite(mesh.coordinates).all()
+
+
+def read_or_message(path):
+    """Return the mesh or what the error says; any other error is the test's failure."""
+    try:
+        return read_mesh(path), ""
+    except MeshError as error:
+        return None, str(error)

@@ -1,0 +1,393 @@
+"""MFEM's format and numbering, against a slow transcription of its rules and its own results."""
+
+import hashlib
+import os
+import stat
+from math import comb
+
+import numpy as np
+import pytest
+
+from femops_meshes import (
+    MeshArgumentError,
+    MeshFileError,
+    ball,
+    box,
+    disc,
+    l_shape,
+    mfem_h1_dofs,
+    read_mesh,
+    read_mfem,
+    sample,
+    samples,
+    scrambled,
+    write_mfem,
+)
+from femops_meshes.interpolation import equispaced, gauss_legendre, gauss_lobatto, lagrange_matrix
+from femops_meshes.mapping import determinants, jacobians, positions
+from femops_meshes.samples.recipe import write_samples
+from mesh_files import FILES, NEEDED, shared
+
+HEX = [(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1), (0, 1, 1)]
+EDGES = {
+    1: [],
+    2: [(0, 1), (1, 2), (2, 3), (3, 0)],
+    3: [
+        (0, 1),
+        (1, 2),
+        (3, 2),
+        (0, 3),
+        (4, 5),
+        (5, 6),
+        (7, 6),
+        (4, 7),
+        (0, 4),
+        (1, 5),
+        (2, 6),
+        (3, 7),
+    ],
+}
+FACES = [(3, 2, 1, 0), (0, 1, 5, 4), (1, 2, 6, 5), (2, 3, 7, 6), (3, 0, 4, 7), (4, 5, 6, 7)]
+
+
+def bend(x):
+    return x + 0.04 * np.sin(3 * x[::-1] + 1)
+
+
+def rules(mesh, p):
+    """MFEM's H1 numbers by its rules, with dictionaries and loops; the mesh in file order."""
+    dim = mesh.dim
+    corner = [np.array(c[:dim]) for c in HEX[: 2**dim]]
+    vertex = [[row[c @ 2 ** np.arange(dim)] for c in corner] for row in mesh.elements]
+    edges, faces = {}, {}
+    for v in vertex:
+        for a, b in EDGES[dim]:
+            edges.setdefault(frozenset((v[a], v[b])), len(edges))
+        for f in FACES if dim == 3 else []:
+            base = [v[k] for k in f]
+            faces.setdefault(frozenset(base), (len(faces), base))
+    start_faces = mesh.num_vertices + len(edges) * (p - 1)
+    start_cells = start_faces + len(faces) * (p - 1) ** 2
+    numbers = np.full((len(vertex), (p + 1) ** dim), -1)
+    for e, v in enumerate(vertex):
+        points = {v[k]: corner[k] * p for k in range(2**dim)}
+        inside = np.indices((p - 1,) * dim).reshape(dim, -1)[::-1].T + 1
+        found = [
+            *((point, number) for number, point in points.items()),
+            *edge_dofs(points, v, edges, mesh.num_vertices, p),
+            *face_dofs(points, v, faces, start_faces, p),
+            *((point, start_cells + e * len(inside) + k) for k, point in enumerate(inside)),
+        ]
+        for point, number in found:
+            numbers[e, int(point @ (p + 1) ** np.arange(dim))] = number
+    return numbers
+
+
+def edge_dofs(points, v, edges, start, p):
+    for a, b in EDGES[len(points[v[0]])]:
+        low, high = sorted((v[a], v[b]))
+        first = start + edges[frozenset((low, high))] * (p - 1)
+        for i in range(1, p):
+            yield (points[low] * (p - i) + points[high] * i) // p, first + i - 1
+
+
+def face_dofs(points, v, faces, start, p):
+    for f in FACES if len(v) == 8 else []:
+        number, base = faces[frozenset(v[k] for k in f)]
+        at = [points[w] for w in base]
+        for j in range(1, p):
+            for i in range(1, p):
+                point = at[0] + ((at[1] - at[0]) * i + (at[3] - at[0]) * j) // p
+                yield point, start + number * (p - 1) ** 2 + i - 1 + (p - 1) * (j - 1)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: scrambled(box(4), 1),
+        lambda: scrambled(box((3, 2)), 1),
+        lambda: scrambled(disc(1, order=2), 2),
+        lambda: scrambled(box((3, 2, 2)), 1),
+        lambda: scrambled(ball(1, order=2), 2),
+        lambda: scrambled(box((3, 3, 3), periodic=True), 2),
+    ],
+)
+def test_h1_numbers_follow_mfem_s_rules(make, p):
+    mesh = make()
+    expected = rules(mesh, p)
+    np.testing.assert_array_equal(mfem_h1_dofs(mesh, p), expected)
+    order = np.random.default_rng(0).permutation(mesh.num_elements)
+    np.testing.assert_array_equal(mfem_h1_dofs(mesh.reordered(order), p), expected[order])
+
+
+# first 16 digits of the sha256 of GetElementDofs (int64, lexicographic) of MFEM 4.10 on the samples
+FROZEN = {
+    ("ball", 2): "e26335e8cce5b20a",
+    ("ball", 3): "cfec0c2a249c45b2",
+    ("ball", 4): "cd0103e632b443c5",
+    ("disc", 2): "0be09282a5c51e0b",
+    ("disc", 3): "ba782a499cad9f41",
+    ("disc", 4): "14e5d37c23834e53",
+    ("periodic", 2): "58680fe92535613c",
+    ("periodic", 3): "a0005df943818b95",
+    ("periodic", 4): "a607ce2b41b9adf6",
+}
+
+
+@pytest.mark.parametrize(("name", "p"), FROZEN)
+def test_h1_numbers_are_those_of_mfem_itself(name, p):
+    numbers = mfem_h1_dofs(read_mfem(sample(name)), p).astype("<i8")
+    assert hashlib.sha256(numbers.tobytes()).hexdigest()[:16] == FROZEN[name, p]
+
+
+def test_h1_degree_below_one_is_refused():
+    for p in (0, 1.5, True):
+        with pytest.raises(MeshArgumentError, match="p >= 1"):
+            mfem_h1_dofs(box(3), p)
+
+
+def same(first, second, atol=0.0):
+    for name in ("elements", "element_attributes", "boundary", "boundary_attributes"):
+        np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
+    np.testing.assert_allclose(first.coordinates, second.coordinates, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 5])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("periodic", [False, True])
+def test_written_is_read_back_to_the_last_bit(tmp_path, order, dim, periodic):
+    mesh = scrambled(box((3, 4, 3)[:dim], periodic=periodic, mapping=bend, order=order), 3)
+    mesh = mesh.with_attributes(np.arange(mesh.num_elements) % 3 + 1)
+    if not periodic:  # round-off between neighbours is not kept: write what H1 keeps
+        write_mfem(mesh, tmp_path / "once.mesh")
+        mesh = read_mfem(tmp_path / "once.mesh")
+    write_mfem(mesh, tmp_path / "a.mesh")
+    again = read_mfem(tmp_path / "a.mesh")
+    same(mesh, again)
+    assert again.continuous != periodic
+    same(mesh, read_mfem((tmp_path / "a.mesh").read_text()))
+
+
+def test_elements_are_written_in_the_file_s_order(tmp_path):
+    mesh = read_mfem(sample("ball"))
+    turned = mesh.reordered(np.random.default_rng(1).permutation(mesh.num_elements))
+    write_mfem(mesh, tmp_path / "a.mesh")
+    write_mfem(turned, tmp_path / "b.mesh")
+    assert (tmp_path / "a.mesh").read_bytes() == (tmp_path / "b.mesh").read_bytes()
+
+
+def with_nodes(mesh, name, values, ordering, spread=1):
+    """Text of a file whose nodes are `values` (ndofs, dim) in the collection `name`.
+
+    Vertex k gets the number k * spread + spread - 1; those between are of no element.
+    """
+    rows = values if ordering else values.T
+    corner = [0, 1, 3, 2, 4, 5, 7, 6][: 2**mesh.dim]
+    geometry = {1: 1, 2: 3, 3: 5}[mesh.dim]
+    elements = mesh.elements * spread + spread - 1
+    lines = ["MFEM mesh v1.0", "dimension", mesh.dim, "elements", mesh.num_elements]
+    lines += [f"1 {geometry} " + " ".join(map(str, row[corner])) for row in elements]
+    lines += ["boundary", 0, "vertices", mesh.num_vertices * spread, "nodes", "FiniteElementSpace"]
+    lines += [f"FiniteElementCollection: {name}", f"VDim: {mesh.dim}", f"Ordering: {ordering}"]
+    lines += [" ".join(map(repr, row)) for row in rows.tolist()]
+    return "\n".join(map(str, lines)) + "\n"
+
+
+def bernstein(p, x):
+    return np.stack([comb(p, i) * x**i * (1 - x) ** (p - i) for i in range(p + 1)], axis=1)
+
+
+@pytest.mark.parametrize("ordering", [0, 1])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_legacy_collections_are_equispaced_h1(dim, ordering):
+    mesh = scrambled(box((3, 2, 2)[:dim], mapping=bend, order=3), 5)
+    for p, name in ((1, "Linear"), (2, "Quadratic"), (3, "Cubic")):
+        numbers = mfem_h1_dofs(mesh, p)
+        if name == "Cubic" and dim == 3:  # the one whose cell interiors go around like corners
+            inside = [i + 4 * j + 16 * k for k in (1, 2) for j in (1, 2) for i in (1, 2)]
+            around = [inside[k] for k in (0, 1, 3, 2, 4, 5, 7, 6)]
+            numbers = numbers.copy()
+            numbers[:, around] = numbers[:, inside]
+        at = positions(mesh.coordinates, equispaced(p + 1))
+        values = np.empty((numbers.max() + 1, dim))
+        values[numbers] = at
+        got = read_mfem(with_nodes(mesh, name, values, ordering))
+        np.testing.assert_allclose(positions(got.coordinates, equispaced(p + 1)), at, atol=1e-14)
+        assert got.order == p
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("tag", "points"),
+    [
+        ("", lambda n: gauss_legendre(n)[0]),
+        ("_T0", lambda n: gauss_legendre(n)[0]),
+        ("_T1", lambda n: gauss_lobatto(n)[0]),
+        ("_T3", lambda n: np.arange(1, n + 1) / (n + 1)),
+        ("_T4", equispaced),
+        ("_T5", lambda n: (np.arange(n) + 0.5) / n),
+    ],
+)
+def test_discontinuous_collections_by_their_points(dim, tag, points):
+    mesh = box((3, 3, 3)[:dim], periodic=True, mapping=bend, order=3)
+    values = positions(mesh.coordinates, points(4)).reshape(-1, dim)
+    got = read_mfem(with_nodes(mesh, f"L2{tag}_{dim}D_P3", values, 1))
+    np.testing.assert_allclose(got.coordinates, mesh.coordinates, atol=1e-13)
+
+
+def test_bernstein_collections():
+    mesh = scrambled(disc(2, order=3), 1)
+    to_gll = bernstein(3, gauss_lobatto(4)[0])
+    back = np.linalg.inv(np.kron(to_gll, to_gll))
+    coefficients = np.einsum("km,nmc->nkc", back, mesh.coordinates)
+    got = read_mfem(with_nodes(mesh, "L2_T2_2D_P3", coefficients.reshape(-1, 2), 1))
+    np.testing.assert_allclose(got.coordinates, mesh.coordinates, atol=1e-13)
+    values = np.empty((mfem_h1_dofs(mesh, 3).max() + 1, 2))
+    values[mfem_h1_dofs(mesh, 3)] = coefficients
+    got = read_mfem(with_nodes(mesh, "H1Pos_2D_P3", values, 0))
+    np.testing.assert_allclose(got.coordinates, mesh.coordinates, atol=1e-13)
+
+
+def test_vertices_of_no_element_are_dropped_before_nodes_are_numbered():
+    mesh = scrambled(disc(1, order=2), 3)
+    numbers = mfem_h1_dofs(mesh, 2)
+    values = np.empty((numbers.max() + 1, 2))
+    values[numbers] = mesh.coordinates
+    text = with_nodes(mesh, "H1_2D_P2", values, 1, spread=3)
+    assert f"vertices\n{3 * mesh.num_vertices}" in text
+    got = read_mfem(text)
+    np.testing.assert_array_equal(got.elements, mesh.elements)
+    np.testing.assert_allclose(got.coordinates, mesh.coordinates, atol=1e-15)
+
+
+def test_comments_blank_lines_and_line_ends_do_not_matter():
+    text = sample("disc").read_text()
+    dressed = text.replace("\nboundary", "\n# a word\n\n\n   # another\nboundary").replace(
+        "\n", "\r\n"
+    )
+    same(read_mfem(dressed), read_mfem(text))
+    tagged = text.replace("MFEM mesh v1.0", "MFEM mesh v1.2") + "\nmfem_mesh_end\n"
+    same(read_mfem(tagged), read_mfem(text))
+
+
+def test_samples_are_what_the_recipe_makes(tmp_path):
+    write_samples(tmp_path)
+    assert samples() == sorted(path.name for path in tmp_path.iterdir())
+    for name in samples():
+        assert sample(name).stat().st_size <= 60_000
+        same(read_mfem(sample(name)), read_mfem(tmp_path / name), atol=1e-6)
+    mesh = read_mesh(sample("ball"), refine=1)
+    assert mesh.order == 3
+    assert mesh.volume() == pytest.approx(4 / 3 * np.pi, rel=2e-4)
+    with pytest.raises(MeshArgumentError, match=r"ball\.mesh"):
+        sample("cube")
+
+
+def test_reading_refines_and_reorders():
+    plain = read_mesh(sample("ball"), refine=1, reorder=False)
+    curve = read_mesh(sample("ball"), refine=1)
+    np.testing.assert_array_equal(plain.coordinates[curve.file_elements], curve.coordinates)
+    steps = [
+        np.linalg.norm(np.diff(m.element_centers(), axis=0), axis=1).mean() for m in (plain, curve)
+    ]
+    assert steps[1] < steps[0]
+    with pytest.raises(MeshArgumentError):
+        read_mesh(sample("ball"), refine=-1)
+
+
+VOLUMES = {
+    "beam-hex": 8,
+    "box01_hex": 63,
+    "cube01_hex": 1,
+    "fichera": 7,
+    "l-shape": 0.75,
+    "periodic-square": 4,
+    "rectangle01_quad": 21,
+    "rt2D": 1,
+    "segment01": 1,
+    "square01_quad": 1,
+    "square_gresho": 1,
+    "star": 4.755279810979,
+    "star-q3": 4.755281582182,
+    "fichera-q3": 7.002703425157,
+}
+
+
+@NEEDED
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_real_files(path, tmp_path):
+    mesh = read_mesh(path)
+    if path.stem in VOLUMES:
+        assert mesh.volume() == pytest.approx(VOLUMES[path.stem], rel=1e-9)
+    assert mesh.refine().volume() == pytest.approx(mesh.volume(), rel=1e-12)
+    assert mesh.continuous == ("periodic" not in path.stem)
+    write_mfem(mesh, tmp_path / "a.mesh")
+    same(mesh, read_mesh(tmp_path / "a.mesh"), atol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["star-q3", "fichera-q3"])
+def test_cubic_files_are_slightly_bent_versions_of_the_straight_ones(name):
+    mesh = read_mfem(shared(f"{name}.mesh"))
+    ends = [sum(3 * 4**d * (k >> d & 1) for d in range(mesh.dim)) for k in range(2**mesh.dim)]
+    nodes = mesh.coordinates[:, ends]
+    line = lagrange_matrix([0.0, 1.0], gauss_lobatto(4)[0])
+    full = np.ones((1, 1))
+    for _ in range(mesh.dim):
+        full = np.kron(line, full)
+    # a node out of its place would be off by a third of an element, about 0.3
+    assert np.abs(np.einsum("km,nmc->nkc", full, nodes) - mesh.coordinates).max() < 0.1
+    J = jacobians(mesh.coordinates, gauss_legendre(5)[0])
+    assert determinants(J).min() > 0.05
+    assert mesh.continuous
+
+
+def test_l_shape_file_is_our_l_shape_s_topology():
+    ours, theirs = l_shape(1), read_mfem(shared("l-shape.mesh"))
+    assert ours.topology.num_entities == theirs.topology.num_entities
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    target = tmp_path / "a.mesh"
+    target.write_text("old")
+
+    def fail(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(MeshFileError, match="No space left"):
+        write_mfem(box(3), target)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.mesh"]
+    assert target.read_text() == "old"
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
+    target = tmp_path / "a.mesh"
+    target.write_text("old")
+
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_mfem(box(3), target)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.mesh"]
+    assert target.read_text() == "old"
+
+
+def test_writing_where_it_cannot_be(tmp_path):
+    with pytest.raises(MeshFileError, match="can't be written"):
+        write_mfem(box(3), tmp_path / "missing" / "a.mesh")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(MeshFileError, match="can't be written"):
+        write_mfem(box(3), tmp_path / "folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_written_files_have_the_usual_rights_and_links_stay(tmp_path):
+    (tmp_path / "plain").write_text("")
+    (tmp_path / "link").symlink_to("target.mesh")
+    write_mfem(box(3), tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    rights = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("plain", "target.mesh")]
+    assert rights[0] == rights[1]
