@@ -1,5 +1,8 @@
 """Checks of what users and files hand in; each failure is one clear error."""
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -8,13 +11,38 @@ from femops_meshes.interpolation import gauss_legendre
 from femops_meshes.mapping import determinants, geometry_degree, jacobians
 from femops_meshes.topology import check_dangling, listed
 
+if TYPE_CHECKING:
+    from femops_meshes.mesh import Mesh
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 LARGEST = 1e100
 """Largest coordinate: its cube, a determinant, is still a finite number."""
 
-_BLOCK = 65536
+_POINTS = 2**19  # at once: 36 MiB of Jacobians
+
+
+def array(values: ArrayLike, name: str, dtype: type | None = None) -> NDArray[Any]:
+    """Copy into an array.
+
+    Raises
+    ------
+    MeshArgumentError
+        If the rows differ in length, or what they hold can't be converted.
+    """
+    try:
+        return np.array(values, dtype=dtype)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise MeshArgumentError(
+            f"{name} can't be made an array of numbers ({error}): give rows of equal length"
+        ) from error
+
+
+def blocks(num_elements: int, points: int) -> Iterator[slice]:
+    """Ranges of elements so short that data at `points` points of each stays small."""
+    step = max(1, _POINTS // points)
+    return (slice(start, start + step) for start in range(0, num_elements, step))
 
 
 def corner_array(values: ArrayLike, name: str, widths: tuple[int, ...]) -> Ints:
@@ -25,18 +53,18 @@ def corner_array(values: ArrayLike, name: str, widths: tuple[int, ...]) -> Ints:
     MeshTopologyError
         If they are no whole numbers, or of another shape.
     """
-    array = np.array(values)
-    if array.size == 0 and name == "boundary":
+    rows = array(values, name)
+    if rows.size == 0 and name == "boundary":
         return np.zeros((0, widths[0]), dtype=np.int64)
-    if array.ndim != 2 or array.shape[1] not in widths or len(array) == 0:
+    if rows.ndim != 2 or rows.shape[1] not in widths or len(rows) == 0:
         allowed = " or ".join(str(width) for width in widths)
         raise MeshTopologyError(
-            f"{name} has shape {array.shape}: it must be (n, {allowed}), n >= 1, one row of vertex "
+            f"{name} has shape {rows.shape}: it must be (n, {allowed}), n >= 1, one row of vertex "
             "numbers an entry (2 corners for a segment, 4 for a quadrilateral, 8 for a hexahedron)"
         )
-    if array.dtype.kind not in "iu":
-        raise MeshTopologyError(f"{name} holds {array.dtype}: vertex numbers must be integers")
-    return array.astype(np.int64)
+    if rows.dtype.kind not in "iu":
+        raise MeshTopologyError(f"{name} holds {rows.dtype}: vertex numbers must be integers")
+    return rows.astype(np.int64)
 
 
 def attribute_array(values: ArrayLike | None, count: int, name: str) -> NDArray[np.int32]:
@@ -49,17 +77,17 @@ def attribute_array(values: ArrayLike | None, count: int, name: str) -> NDArray[
     """
     if values is None:
         return np.ones(count, dtype=np.int32)
-    array = np.array(values)
-    if array.shape != (count,):
-        raise MeshTopologyError(f"{name} has shape {array.shape}, it must be ({count},): one each")
+    tags = array(values, name)
+    if tags.shape != (count,):
+        raise MeshTopologyError(f"{name} has shape {tags.shape}, it must be ({count},): one each")
     if count == 0:
         return np.zeros(0, dtype=np.int32)
-    if array.dtype.kind not in "iu" or array.min() < 1 or array.max() > 2**31 - 1:
+    if tags.dtype.kind not in "iu" or tags.min() < 1 or tags.max() > 2**31 - 1:
         raise MeshTopologyError(
-            f"{name} must be integers from 1 to 2**31 - 1, got {array.dtype} from {array.min()} "
-            f"to {array.max()}"
+            f"{name} must be integers from 1 to 2**31 - 1, got {tags.dtype} from {tags.min()} "
+            f"to {tags.max()}"
         )
-    return array.astype(np.int32)
+    return tags.astype(np.int32)
 
 
 def node_coordinates(
@@ -78,7 +106,7 @@ def node_coordinates(
     """
     dim = elements.shape[1].bit_length() - 1
     if vertices is not None:
-        points = np.array(vertices, dtype=np.float64)
+        points = array(vertices, "vertices", np.float64)
         if points.ndim != 2 or points.shape[1] != dim:
             raise MeshGeometryError(
                 f"vertices have shape {points.shape}, elements with {elements.shape[1]} corners "
@@ -89,7 +117,7 @@ def node_coordinates(
             return points[elements]
     if coordinates is None:
         raise MeshArgumentError("neither vertices nor coordinates are given: give one of them")
-    nodes = np.array(coordinates, dtype=np.float64)
+    nodes = array(coordinates, "coordinates", np.float64)
     if nodes.ndim != 3 or nodes.shape[0] != len(elements) or nodes.shape[2] != dim:
         raise MeshGeometryError(
             f"coordinates have shape {nodes.shape}, it must be ({len(elements)}, (g + 1)**{dim}, "
@@ -97,6 +125,33 @@ def node_coordinates(
         )
     geometry_degree(nodes.shape[1], dim)
     return nodes
+
+
+def shapes(mesh: "Mesh") -> None:
+    """Check that the arrays of a mesh fit each other.
+
+    Raises
+    ------
+    MeshTopologyError
+        With the first array that doesn't.
+    """
+    ne, corners = mesh.elements.shape
+    dim = corners.bit_length() - 1
+    nb = len(mesh.boundary)
+    expected: dict[str, tuple[int, ...]] = {
+        "elements": (ne, 2**dim),
+        "coordinates": (ne, mesh.coordinates.shape[1], dim),
+        "element_attributes": (ne,),
+        "boundary": (nb, 2 ** (dim - 1)),
+        "boundary_attributes": (nb,),
+        "file_elements": (ne,),
+    }
+    for name, shape in expected.items():
+        got = getattr(mesh, name).shape
+        if got != shape or ne == 0 or not 1 <= dim <= 3:
+            raise MeshTopologyError(
+                f"{name} has shape {got}, it must be {shape} with {ne} elements"
+            )
 
 
 def compress_vertices(elements: Ints) -> tuple[Ints, Ints]:
@@ -169,11 +224,12 @@ def geometry(coordinates: Floats) -> None:
         With the numbers of the bad elements, and how many there are.
     """
     magnitude(coordinates)
-    points = gauss_legendre(geometry_degree(coordinates.shape[1], coordinates.shape[2]) + 2)[0]
+    dim = coordinates.shape[2]
+    points = gauss_legendre(geometry_degree(coordinates.shape[1], dim) + 2)[0]
     least = np.concatenate(
         [
-            determinants(jacobians(coordinates[start : start + _BLOCK], points)).min(axis=1)
-            for start in range(0, len(coordinates), _BLOCK)
+            determinants(jacobians(coordinates[block], points)).min(axis=1)
+            for block in blocks(len(coordinates), len(points) ** dim)
         ]
     )
     bad = np.flatnonzero(least <= 0)

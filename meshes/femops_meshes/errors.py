@@ -5,27 +5,34 @@ Each is a `MeshError` and at the same time the Python error it is closest to, so
 how to mend it.
 """
 
+from typing import final
+
 
 class MeshError(Exception):
     """Base of all errors that femops_meshes raises on purpose."""
 
 
+@final
 class MeshFileError(MeshError, OSError):
     """A mesh file that cannot be opened, read or written."""
 
 
+@final
 class MeshFormatError(MeshError, ValueError):
     """A mesh file that breaks its format, or uses a part of it that is not supported."""
 
 
+@final
 class MeshTopologyError(MeshError, ValueError):
     """Elements that don't fit together: dangling vertex numbers, a face of three elements."""
 
 
+@final
 class MeshGeometryError(MeshError, ValueError):
     """Coordinates that are no geometry: not finite, or elements that are inverted."""
 
 
+@final
 class MeshArgumentError(MeshError, ValueError):
     """An argument out of range: a count below one, an unknown name, a degree below one."""
 

@@ -1,6 +1,6 @@
 """Meshes of simple domains. Elements come out along a Hilbert curve."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,10 +58,10 @@ def _cells(counts: tuple[int, ...]) -> Ints:
 
 
 def box(
-    counts: int | Sequence[int],
+    counts: int | Iterable[int],
     lower: float | Sequence[float] = 0.0,
     upper: float | Sequence[float] = 1.0,
-    periodic: bool | Sequence[bool] = False,
+    periodic: bool | Iterable[bool] = False,
     mapping: PointMap | None = None,
     order: int = 1,
 ) -> Mesh:
@@ -94,13 +94,13 @@ def box(
     MeshGeometryError
         If the mapping inverts elements.
     """
-    number = tuple(
-        whole(n, "each of counts") for n in (counts if isinstance(counts, Sequence) else (counts,))
-    )
+    given = counts if isinstance(counts, Iterable) else (counts,)
+    number = tuple(whole(n, "each of counts") for n in given)
     dim = len(number)
     if not 1 <= dim <= 3:
         raise MeshArgumentError(f"counts must be one to three numbers, got {len(number)}")
-    wraps = (periodic,) * dim if isinstance(periodic, bool) else tuple(bool(p) for p in periodic)
+    ends = periodic if isinstance(periodic, Iterable) else (periodic,) * dim
+    wraps = tuple(bool(end) for end in ends)
     if len(wraps) != dim or any(w and n < 3 for w, n in zip(wraps, number, strict=True)):
         raise MeshArgumentError(
             f"periodic is one truth value or {dim}, and such a direction needs at least 3 "

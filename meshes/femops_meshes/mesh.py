@@ -22,8 +22,6 @@ PointMap = Callable[[Floats], ArrayLike]
 VTK_CORNERS = {1: [0, 1], 2: [0, 1, 3, 2], 3: [0, 1, 3, 2, 4, 5, 7, 6]}
 """Corners in VTK's (and MFEM's) order for each lexicographic one; each list is its own inverse."""
 
-_BLOCK = 65536
-
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
@@ -68,7 +66,8 @@ class Mesh:
     file_elements: Ints
 
     def __post_init__(self) -> None:
-        """Make the arrays read-only."""
+        """Check that the arrays fit each other, and make them read-only."""
+        checks.shapes(self)
         for name in ("elements", "coordinates", "element_attributes", "boundary"):
             getattr(self, name).setflags(write=False)
         self.boundary_attributes.setflags(write=False)
@@ -112,7 +111,8 @@ class Mesh:
         MeshGeometryError
             If coordinates are not finite or elements are inverted.
         MeshArgumentError
-            If `corner_order` is unknown or both `vertices` and `coordinates` are None.
+            If `corner_order` is unknown, `vertices` and `coordinates` are both None, or rows differ
+            in length.
         """
         cells = checks.corner_array(elements, "elements", (2, 4, 8))
         dim = cells.shape[1].bit_length() - 1
@@ -216,9 +216,9 @@ class Mesh:
         product: Floats = weights
         for _ in range(self.dim - 1):
             product = np.multiply.outer(weights, product).ravel()
-        for start in range(0, self.num_elements, _BLOCK):
-            block = jacobians(self.coordinates[start : start + _BLOCK], points)
-            total += float((determinants(block) @ product).sum())
+        for block in checks.blocks(self.num_elements, len(product)):
+            J = jacobians(self.coordinates[block], points)
+            total += float((determinants(J) @ product).sum())
         return total
 
     def element_centers(self) -> Floats:
@@ -296,7 +296,8 @@ class Mesh:
                 "lowering it would change the geometry"
             )
         raised = lagrange_matrix(gauss_lobatto(self.order + 1)[0], gauss_lobatto(int(order) + 1)[0])
-        return self._with_coordinates(tensor_apply([raised] * self.dim, self.coordinates))
+        nodes = tensor_apply([raised] * self.dim, self.coordinates)
+        return self._replaced(coordinates=nodes)
 
     def mapped(self, function: PointMap, order: int | None = None) -> "Mesh":
         """Move every node x to function(x).
@@ -314,17 +315,16 @@ class Mesh:
             If the function returns another shape, or what it returns inverts elements.
         """
         mesh = self if order is None else self.curved(order)
-        flat = np.ascontiguousarray(mesh.coordinates.reshape(-1, self.dim).T)
-        moved = np.asarray(function(flat), dtype=np.float64)
+        flat = mesh.coordinates.reshape(-1, self.dim).T.copy()
+        moved = checks.array(function(flat), "what the function returned", np.float64)
         if moved.shape != flat.shape:
             raise MeshGeometryError(
                 f"the function returned shape {moved.shape} for positions of shape {flat.shape}: "
                 "return one row a coordinate, of the same length"
             )
         coordinates = np.ascontiguousarray(moved.T).reshape(mesh.coordinates.shape)
-        result = self._with_coordinates(coordinates)
-        checks.geometry(result.coordinates)
-        return result
+        checks.geometry(coordinates)
+        return self._replaced(coordinates=coordinates)
 
     def with_attributes(
         self, elements: ArrayLike | None = None, boundary: ArrayLike | None = None
@@ -348,9 +348,6 @@ class Mesh:
             outside = checks.attribute_array(boundary, self.num_boundary, "boundary")
         return self._replaced(element_attributes=inside, boundary_attributes=outside)
 
-    def _with_coordinates(self, coordinates: Floats) -> "Mesh":
-        return self._replaced(coordinates=coordinates)
-
     def _replaced(self, **changes: Any) -> "Mesh":
         """Change what leaves the topology as it is, and keep that."""
         mesh = replace(self, **changes)
@@ -368,7 +365,7 @@ class Mesh:
         MeshGeometryError
             For coordinates not finite, and inverted elements: which, and how many.
         """
-        self.topology  # noqa: B018  (building it checks it)
+        Topology.build(self.elements, self.num_vertices, self.boundary)
         checks.geometry(self.coordinates)
 
     def __repr__(self) -> str:

@@ -110,6 +110,13 @@ def test_periodic_by_direction():
     assert box(3, periodic=True).num_boundary == 0
 
 
+def test_arguments_may_be_arrays():
+    mesh = box(np.array([3, 4]), np.zeros(2), np.ones(2), periodic=np.array([True, False]))
+    assert mesh.num_elements == 12
+    assert set(mesh.boundary_attributes) == {3, 4}
+    assert box(np.int64(3), periodic=np.True_).num_boundary == 0
+
+
 def test_mapped_box_is_of_the_degree_asked_for():
     def turn(x):
         angle, radius = x

@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 from femops_meshes import (
     Mesh,
     MeshArgumentError,
+    MeshError,
+    MeshFileError,
     MeshGeometryError,
     MeshTopologyError,
     box,
@@ -83,6 +85,11 @@ def test_boundary_faces_outwards():
         ({"boundary": [[0, 1, 2]]}, MeshTopologyError, "shape"),
         ({"coordinates": np.zeros((1, 5, 2))}, MeshGeometryError, "5 nodes"),
         ({"coordinates": np.zeros((2, 4, 2))}, MeshGeometryError, "shape"),
+        ({"elements": [[0, 1, 2, 3], [0, 1]]}, MeshArgumentError, "elements .* equal length"),
+        ({"vertices": [*SQUARE[:3], [1]]}, MeshArgumentError, "vertices .* equal length"),
+        ({"vertices": [["a", "b"]] * 4}, MeshArgumentError, "array of numbers"),
+        ({"elements": [[0, 1, 2, 2**63]]}, MeshTopologyError, "don't exist|integers"),
+        ({"elements": [[0, 1, 2, 2**70]]}, MeshTopologyError, "integers"),
         ({"corner_order": "gmsh"}, MeshArgumentError, "gmsh"),
     ],
 )
@@ -153,6 +160,33 @@ def test_wrong_arguments_of_methods():
         mesh.mapped(lambda x: x[0])
     with pytest.raises(MeshGeometryError, match="inverted"):
         mesh.mapped(lambda x: -x[::-1] * [[1], [-1]] * [[1], [-1]])
+
+
+def test_a_function_may_move_points_in_place():
+    def stretch(x):
+        x *= 2
+        return x
+
+    for dim in (1, 2, 3):
+        mesh = box((2, 2, 2)[:dim])
+        assert mesh.mapped(stretch).volume() == pytest.approx(2**dim)
+        assert mesh.volume() == pytest.approx(1)
+
+
+def test_arrays_that_do_not_fit_each_other_make_no_mesh():
+    mesh = box((2, 2))
+    for name in ("coordinates", "element_attributes", "boundary_attributes", "file_elements"):
+        short = {**vars(mesh), name: getattr(mesh, name)[1:]}
+        short.pop("topology")
+        with pytest.raises(MeshTopologyError, match=f"{name} has shape"):
+            Mesh(**short)
+
+
+def test_errors_are_python_s_own_too():
+    for error in (MeshTopologyError, MeshGeometryError, MeshArgumentError):
+        assert issubclass(error, ValueError)
+        assert issubclass(error, MeshError)
+    assert issubclass(MeshFileError, OSError)
 
 
 def test_raising_the_degree_changes_nothing():
