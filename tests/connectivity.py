@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from oracle import Array, mapping, nodes_1d
 from scipy.spatial import cKDTree
+
+from oracle import Array, mapping, nodes_1d
 
 
 def node_positions(coordinates: Array, p: int, family: str = "gll") -> Array:

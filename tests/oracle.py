@@ -1,11 +1,12 @@
 """A naive finite element oracle, written straight from the integrals.
 
 It shares no code with femops: it has its own quadrature, its own polynomials (product formulas, in
-long double), its own mapping, its own loops.  It is slow and dense on purpose.  What it takes from outside
-are plain arrays: the element coordinates (values at Gauss-Lobatto points, x fastest) and the connectivity.
+long double), its own mapping, its own loops.  It is slow and dense on purpose.  What it takes from
+outside are plain arrays: element coordinates (values at Gauss-Lobatto points, x fastest) and the
+connectivity.
 
-Everywhere ``ne`` elements, ``n`` nodes and ``nq`` points an element, ``ncomp`` components.  A field is a
-function of ``x`` of shape (dim, ne, nq), or a constant.
+Everywhere ``ne`` elements, ``n`` nodes and ``nq`` points an element, ``ncomp`` components.  A field
+is a function of ``x`` of shape (dim, ne, nq), or a constant.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def gauss_rule(n: int) -> tuple[Array, Array]:
 
 
 def lobatto_rule(n: int) -> tuple[Array, Array]:
-    """Points and weights of the n-point Gauss-Lobatto rule on [0, 1]: both ends and the roots of P'_{n-1}."""
+    """Points and weights of the Lobatto rule on [0, 1]: the ends, and the roots of P'_{n-1}."""
     m = n - 1
     x = np.sort(Legendre.basis(m).deriv().roots().real).astype(LONG)
     for _ in range(3):
@@ -135,7 +136,7 @@ def degree(count: int, dim: int) -> int:
 
 
 def mapping(coordinates: Array, x: Array) -> tuple[Array, Array]:
-    """Positions (ne, nq, dim) and Jacobians dx_i/dxi_j (ne, nq, dim, dim) at the grid of the points x."""
+    """Positions (ne, nq, dim) and Jacobians dx_i/dxi_j (ne, nq, dim, dim) at the grid of x."""
     dim = coordinates.shape[2]
     values, gradients = shapes(dim, "gll", degree(coordinates.shape[1], dim), x)
     positions = np.einsum("qn,eni->eqi", values, coordinates)
@@ -143,7 +144,7 @@ def mapping(coordinates: Array, x: Array) -> tuple[Array, Array]:
 
 
 def evaluate(field: Field, positions: Array) -> Array:
-    """A field at positions (ne, nq, dim): shape (..., ne, nq), its leading axes those of the value."""
+    """A field at positions (ne, nq, dim): shape (..., ne, nq), the value's axes first."""
     if callable(field):
         value = np.asarray(field(np.moveaxis(positions, -1, 0)), float)
         return value if value.ndim >= 2 else value[..., None, None]
@@ -237,7 +238,7 @@ class Oracle:
         return self.weights * np.linalg.det(self.jacobians[e])
 
     def _physical_gradients(self, e: int) -> Array:
-        """Gradients (nq, n, dim) in x: those of the reference element times the inverse Jacobian."""
+        """Gradients (nq, n, dim) in x: in the reference element, times J^-1."""
         return np.einsum("qnk,qki->qni", self.gradients, np.linalg.inv(self.jacobians[e]))
 
     def _matrices(self, local: list[Array]) -> Matrices:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from math import comb
 
-import connectivity
 import numpy as np
 import pytest
+
+import connectivity
 from oracle import Array, Oracle, bernstein, digits, lagrange, mapping, nodes_1d, rule
 
 SEGMENT = np.array([[0.0], [1.0]])
@@ -14,7 +15,7 @@ EPS = 64 * np.finfo(np.longdouble).eps
 
 
 def box(dim: int, counts: tuple[int, ...], g: int = 1) -> tuple[Array, Array]:
-    """Coordinates (ne, (g+1)**dim, dim) and degree-g connectivity of the unit box, spelt out by loops."""
+    """Coordinates (ne, (g+1)**dim, dim) and degree-g connectivity of the unit box, by loops."""
     nodes = nodes_1d("gll", g).astype(float)
     coordinates, indices = [], []
     for cell in np.ndindex(*counts[::-1]):
@@ -38,7 +39,8 @@ def test_gauss_is_exact_to_its_degree(n: int) -> None:
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 8, 13, 22])
 def test_lobatto_is_exact_to_its_degree_and_has_the_ends(n: int) -> None:
     x, w = rule("lobatto", n)
-    assert x[0] == 0 and x[-1] == 1
+    assert x[0] == 0
+    assert x[-1] == 1
     assert np.all(np.diff(x) > 0)
     for k in range(2 * n - 2):
         assert abs(w @ x**k - 1 / np.longdouble(k + 1)) < EPS

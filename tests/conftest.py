@@ -1,0 +1,7 @@
+"""What holds for all tests."""
+
+import os
+
+# Three threads on any machine, so that "the same bits for any number of threads" is always tried.
+# Numba reads this when it is first imported.
+os.environ.setdefault("NUMBA_NUM_THREADS", "3")

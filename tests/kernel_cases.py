@@ -1,0 +1,310 @@
+"""What kernels are tried on: meshes, coefficients, and a pairwise cover of all that varies."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
+from functools import cache
+from typing import Any, final
+
+import numpy as np
+
+import femops
+from oracle import Array, Matrices, Oracle
+
+FACTORS: dict[str, list[Any]] = {
+    "p": [1, 2, 3, 4, 5, 6, 7, 8, 12],
+    "mesh": ["box", "sheared", "multilinear", "curved", "unstructured", "periodic"],
+    "rule": ["gauss+2", "gauss+1", "lobatto+1", "gauss+4"],
+    "coefficient": ["one", "function", "array", "vector", "tensor"],
+    "lanes": [2, 4, 8, 16],
+    "form": ["mass", "mass2", "mass3", "diffusion"],
+    "dim": [1, 2, 3],
+    "size": ["one", "few", "many"],
+    "space": ["h1", "h1-bernstein", "l2"],
+    "dtype": ["float64", "float32"],
+}
+KERNEL = ("p", "rule", "lanes", "form", "dim", "space", "dtype")
+FAVOURED = {("dim", 3): 4.0, ("dim", 2): 2.0, ("dtype", "float64"): 2.0, ("form", "diffusion"): 2.0}
+# If two values go together at all, they do in this case.
+LEAST = {"p": 1, "mesh": "box", "rule": "gauss+2", "coefficient": "one", "lanes": 8}
+LEAST |= {"form": "diffusion", "dim": 1, "size": "few", "space": "h1", "dtype": "float64"}
+Pair = tuple[str, Any, str, Any]
+
+
+@final
+@dataclass(frozen=True)
+class Case:
+    """One point of the product of all factors; ``gauss+2`` is the Gauss rule of p + 2 points."""
+
+    p: int
+    mesh: str
+    rule: str
+    coefficient: str
+    lanes: int
+    form: str
+    dim: int
+    size: str
+    space: str
+    dtype: str
+
+    def __str__(self) -> str:
+        return "-".join(str(value) for value in astuple(self))
+
+    @property
+    def ncomp(self) -> int:
+        """Components of the space, by the form's last letter."""
+        return int(self.form[-1]) if self.form[-1].isdigit() else 1
+
+    @property
+    def tolerance(self) -> float:
+        """What the error over the norm of |A| |u| must stay below."""
+        return 1e-13 if self.dtype == "float64" else 1e-5
+
+    @property
+    def rule_name_and_points(self) -> tuple[str, int]:
+        """The 1-D rule: its family and its number of points."""
+        name, more = self.rule.split("+")
+        return name, self.p + int(more)
+
+
+def sensible(case: dict[str, Any]) -> bool:
+    """Whether a case exists and is small enough for a naive oracle."""
+    if case["mesh"] in ("unstructured", "periodic") and case["size"] == "one":
+        return False
+    if case["form"] != "diffusion" and case["coefficient"] in ("vector", "tensor"):
+        return False
+    p, high = case["p"], case["dim"] == 3
+    return not high or (p <= 8 and (p <= 4 or case["size"] != "many"))
+
+
+@cache
+def feasible_pairs() -> frozenset[Pair]:
+    """Every two values of two factors that go together."""
+    return frozenset(
+        (a, x, b, y)
+        for a, b in itertools.combinations(FACTORS, 2)
+        for x, y in itertools.product(FACTORS[a], FACTORS[b])
+        if sensible({**LEAST, a: x, b: y})
+    )
+
+
+def pairs_of(values: dict[str, Any]) -> set[Pair]:
+    """The pairs of values that a case holds."""
+    return {(a, values[a], b, values[b]) for a, b in itertools.combinations(FACTORS, 2)}
+
+
+@cache
+def cover() -> tuple[Case, ...]:
+    """Cases such that every two values of two factors meet in one of them (where they can).
+
+    Greedy: of random cases that hold a pair not yet met, take the one with most such pairs; to
+    compile a kernel costs far more than to try it on another mesh, so one that is there counts
+    more.
+    """
+    rng = np.random.default_rng(8)
+    missing = set(feasible_pairs())
+    chosen: list[dict[str, Any]] = []
+    while missing:
+        a, x, b, y = min(missing, key=repr)
+        drawn = draw(rng, 300)
+        drawn += [values | kernel_of(old) for values, old in zip(drawn, chosen * 9, strict=False)]
+        known = [kernel_of(old) for old in chosen]
+        best, most = LEAST, 0
+        for values in (values | {a: x, b: y} for values in drawn):
+            if sensible(values):
+                gain = len(pairs_of(values) & missing) * (4 if kernel_of(values) in known else 1)
+                best, most = (values, gain) if gain > most else (best, most)
+        missing -= pairs_of(best)
+        chosen.append(best)
+    return tuple(Case(**values) for values in chosen)
+
+
+def kernel_of(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a case that decide which kernel it takes."""
+    return {name: values[name] for name in KERNEL}
+
+
+def draw(rng: np.random.Generator, count: int) -> list[dict[str, Any]]:
+    """Random values of all factors."""
+    columns = []
+    for name, choices in FACTORS.items():
+        weights = np.array([FAVOURED.get((name, choice), 1.0) for choice in choices])
+        picked = rng.choice(len(choices), count, p=weights / weights.sum())
+        columns.append([choices[k] for k in picked])
+    return [dict(zip(FACTORS, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def product(p: int, dim: int, lanes: int, dtype: str, form: str) -> Iterator[Case]:
+    """All meshes for one kernel of the full product, at p + 2 Gauss points."""
+    kinds = ["one", "function", "array", "vector", "tensor"][: 5 if form == "diffusion" else 3]
+    for k, (mesh, size) in enumerate(itertools.product(FACTORS["mesh"], FACTORS["size"])):
+        kind = kinds[(k + p) % len(kinds)]
+        case = Case(p, mesh, "gauss+2", kind, lanes, form, dim, size, "h1", dtype)
+        if dim == 3 and p > 4 and (size != "few" or (p > 8 and mesh == "unstructured")):
+            continue  # the oracle's matrices would be too large
+        if not (size == "one" and mesh in ("unstructured", "periodic")):
+            yield case
+
+
+def bend(x: Array) -> Array:
+    """A smooth map that bends everything, one to one on [0, 1]^dim."""
+    y = x.copy()
+    for d in range(len(x)):
+        y[d] += 0.07 * np.sin(2.5 * x[d - 1] + d) + 0.04 * x[d] ** 2
+    return y
+
+
+def shear(x: Array) -> Array:
+    """An affine map that is neither orthogonal nor of unit determinant."""
+    matrix = np.diag([1.5, 0.8, 1.1][: len(x)]) + 0.3 * np.triu(np.ones((len(x), len(x))), 1)
+    return matrix @ x
+
+
+def wave(x: Array) -> Array:
+    """A bend with the period of [0, 1]^dim."""
+    y = x.copy()
+    for d in range(len(x)):
+        y[d] += 0.04 * np.sin(2 * np.pi * x[d - 1] + d)
+    return y
+
+
+def turned(mesh: femops.Mesh, seed: int = 5) -> femops.Mesh:
+    """The mesh with its elements shuffled, and each turned at random (the orientation kept)."""
+    dim, ne = mesh.dim, mesh.num_elements
+    rng = np.random.default_rng(seed)
+    choices = []
+    for axes, flips in itertools.product(
+        itertools.permutations(range(dim)), itertools.product((False, True), repeat=dim)
+    ):
+        if np.linalg.det(np.eye(dim)[list(axes)]) * (-1) ** sum(flips) > 0:
+            choices.append((axes, tuple(d for d in range(dim) if flips[d])))
+
+    def turn(grid: Array, how: tuple[Any, Any]) -> Array:
+        axes, flips = how
+        return np.flip(grid.transpose(*axes, *range(dim, grid.ndim)), flips)
+
+    g = mesh.order + 1
+    elements, coordinates = [], []
+    for e in rng.permutation(ne):
+        how = choices[rng.integers(len(choices))]
+        elements.append(turn(mesh.elements[e].reshape((2,) * dim), how).ravel())
+        grid = mesh.coordinates[e].reshape(*(g,) * dim, dim)
+        coordinates.append(turn(grid, how).reshape(-1, dim))
+    return femops.Mesh.from_arrays(None, np.array(elements), coordinates=np.array(coordinates))
+
+
+COUNTS = {
+    "one": [(1,), (1, 1), (1, 1, 1)],
+    "few": [(5,), (3, 3), (3, 1, 1)],
+    "many": [(37,), (7, 5), (3, 3, 3)],
+}
+
+
+@cache
+def make_mesh(kind: str, dim: int, size: str) -> femops.Mesh:
+    """A mesh of a kind; ``one`` element, an odd number of them fewer than lanes, or more."""
+    counts = COUNTS[size][dim - 1]
+    if kind == "box":
+        return femops.box(counts, upper=(2.0, 1.0, 0.5)[:dim])
+    if kind == "sheared":
+        return femops.box(counts, mapping=shear)
+    if kind == "multilinear":
+        return femops.box(counts, mapping=bend)
+    if kind == "curved":
+        return femops.box(counts, order=3, mapping=bend)
+    if kind == "periodic":
+        around = tuple(n >= 3 for n in counts)
+        return femops.box(counts, order=2, periodic=around, mapping=wave)
+    return make_unstructured(dim, size)
+
+
+def make_unstructured(dim: int, size: str) -> femops.Mesh:
+    """A curved disc or ball (in 1-D a segment with uneven elements), shuffled and turned."""
+    if dim == 1:
+        return turned(femops.box(COUNTS[size][0], order=2, mapping=bend))
+    if dim == 2:
+        return turned(femops.disc({"few": 1, "many": 3}[size]))
+    return turned(femops.ball({"few": 1, "many": 2}[size], order=2))
+
+
+def make_space(case: Case) -> Any:
+    """The space of a case."""
+    mesh = make_mesh(case.mesh, case.dim, case.size)
+    if case.space == "l2":
+        return femops.L2(mesh, case.p, ncomp=case.ncomp)
+    family = "bernstein" if case.space.endswith("bernstein") else "gll"
+    return femops.H1(mesh, case.p, ncomp=case.ncomp, family=family)
+
+
+def smooth(x: Array) -> Array:
+    """A positive scalar coefficient."""
+    return 1.5 + 0.5 * np.sin(2 * x[0] + 1) + 0.3 * x[-1] ** 2
+
+
+def diagonal(x: Array) -> Array:
+    """A positive diagonal (dim, ...)."""
+    return np.stack([smooth(x) * (d + 1) + 0.1 * x[d] ** 2 for d in range(len(x))])
+
+
+def tensor(x: Array) -> Array:
+    """A symmetric positive definite tensor (dim, dim, ...), full and varying."""
+    dim = len(x)
+    result = np.zeros((dim, dim, *x.shape[1:]))
+    for i, j in itertools.product(range(dim), repeat=2):
+        result[i, j] = smooth(x) + i if i == j else 0.2 * np.cos(x[0] + i * j) + 0.1 * (i + j)
+    return result
+
+
+COEFFICIENTS = {
+    "one": 1.0,
+    "function": smooth,
+    "array": smooth,
+    "vector": diagonal,
+    "tensor": tensor,
+}
+
+
+def make_oracle(case: Case, space: Any) -> Oracle:
+    """The oracle for the mesh, space and rule of a case."""
+    family = {"h1": "gll", "h1-bernstein": "bernstein", "l2": "gauss"}[case.space]
+    indices, coordinates = space.restriction.indices, space.mesh.coordinates
+    return Oracle(coordinates, indices, family, *case.rule_name_and_points, ncomp=case.ncomp)
+
+
+def make_matrices(case: Case, space: Any) -> Matrices:
+    """The oracle's matrices of a case."""
+    oracle = make_oracle(case, space)
+    field = COEFFICIENTS[case.coefficient]
+    return oracle.diffusion(field) if case.form == "diffusion" else oracle.mass(field)
+
+
+def make_operator(case: Case, space: Any) -> Any:
+    """The operator of a case; an ``array`` is the coefficient at the quadrature points."""
+    field: Any = COEFFICIENTS[case.coefficient]
+    if case.coefficient == "array":
+        field = field(np.moveaxis(make_oracle(case, space).positions, -1, 0))
+    name, points = case.rule_name_and_points
+    rule = femops.gauss(points) if name == "gauss" else femops.lobatto(points)
+    form = femops.diffusion if case.form == "diffusion" else femops.mass
+    return form(space, field, quadrature=rule, dtype=case.dtype, lanes=case.lanes)
+
+
+def random_vector(space: Any, dtype: str, seed: int = 11) -> Array:
+    """Normal random numbers in the shape of an l_vec."""
+    return np.random.default_rng(seed).standard_normal(space.shape).astype(dtype)
+
+
+@final
+class Problem:
+    """A turned, curved mesh of a few chunks, its space of degree 3 and the oracle."""
+
+    def __init__(self, ncomp: int = 1) -> None:
+        self.mesh = turned(femops.box((7, 5), order=2, mapping=bend))
+        self.space = femops.H1(self.mesh, 3, ncomp=ncomp)
+        self.oracle = Oracle(self.mesh.coordinates, self.space.restriction.indices, ncomp=ncomp)
+        self.mass, self.diffusion = femops.mass(self.space, smooth), femops.diffusion(self.space)
+        self.dense_mass = self.oracle.mass(smooth)
+        self.dense_diffusion = self.oracle.diffusion()
+        self.u = random_vector(self.space, "float64")

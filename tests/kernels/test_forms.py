@@ -1,0 +1,126 @@
+"""Forms: load vectors, and arguments that make no sense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from femops_kernels.machine import lane_width
+from kernel_cases import Problem, bend, diagonal, smooth
+from oracle import Oracle
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    return Problem()
+
+
+# --- load vectors ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["gll", "bernstein"])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_load_vectors(family: str, dim: int) -> None:
+    mesh = femops.box((3, 2, 2)[:dim], order=2, mapping=bend)
+    cases = [(1, smooth), (1, 2.5), (2, smooth), (2, np.array([1.0, -2.0]))]
+    for ncomp, f in [*cases, *([(dim, diagonal)] if dim > 1 else [])]:
+        space = femops.H1(mesh, 3, ncomp=ncomp, family=family)
+        oracle = Oracle(mesh.coordinates, space.restriction.indices, family, ncomp=ncomp)
+        expected = oracle.load(f)
+        got = femops.load(space, f)
+        assert got.shape == space.shape
+        np.testing.assert_allclose(got, expected.reshape(got.shape), atol=1e-14)
+    total = femops.load(space, np.ones(space.ncomp)).sum()
+    assert total == pytest.approx(space.ncomp * oracle.volume(), rel=1e-13)
+    assert femops.load(space, 1.0, dtype="float32").dtype == np.float32
+
+
+def test_one_number_loads_every_component() -> None:
+    space = femops.H1(femops.box((3, 2)), 2, ncomp=2)
+    np.testing.assert_allclose(femops.load(space, 3.0), femops.load(space, np.full(2, 3.0)))
+
+
+def test_a_load_of_the_wrong_shape_is_refused(problem: Problem) -> None:
+    with pytest.raises(femops.OperatorError, match="shape"):
+        femops.load(problem.space, lambda x: x)
+    with pytest.raises(femops.OperatorError, match="not finite"):
+        femops.load(problem.space, np.nan)
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kappa", "what"),
+    [
+        (lambda x: x[:1], "shape"),
+        (lambda x: x[0, :3], "shape"),
+        (np.ones(3), "shape"),
+        (np.array([[1.0, 2.0], [0.0, 1.0]]), "symmetric"),
+        (np.inf, "finite"),
+        (lambda x: np.full(x.shape[1], np.nan), "finite"),
+        ("steel", "kappa"),
+        (lambda x: 1j * x[0], "kappa"),
+        (None, "kappa"),
+    ],
+)
+def test_a_coefficient_that_makes_no_sense_is_refused(
+    problem: Problem, kappa: Any, what: str
+) -> None:
+    with pytest.raises(femops.OperatorError, match=what):
+        femops.diffusion(problem.space, kappa)
+
+
+def test_a_tensor_that_is_symmetric_up_to_round_off_is_taken(problem: Problem) -> None:
+    def nearly(x: Any) -> Any:
+        kappa = np.zeros((2, 2, *x.shape[1:]))
+        kappa[0, 0] = kappa[1, 1] = smooth(x)
+        kappa[0, 1] = 1e-16 * np.sin(x[0])
+        return kappa
+
+    dense = problem.oracle.diffusion(smooth)
+    operator = femops.diffusion(problem.space, nearly)
+    assert dense.error(operator.apply(problem.u), problem.u) < 1e-13
+
+
+def test_too_few_quadrature_points_are_refused(problem: Problem) -> None:
+    with pytest.raises(femops.Errors, match=r"q1d = 3.* at least 4"):
+        femops.mass(problem.space, quadrature=3)
+    with pytest.raises(femops.Errors, match="q1d is 0"):
+        femops.mass(problem.space, quadrature=0)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int64", "complex128"])
+def test_another_type_is_refused(problem: Problem, dtype: str) -> None:
+    with pytest.raises(femops.Errors, match=dtype):
+        femops.mass(problem.space, dtype=dtype)
+
+
+@pytest.mark.parametrize("lanes", [0, 1, 3, 32, -8])
+def test_another_lane_width_is_refused(problem: Problem, lanes: int) -> None:
+    with pytest.raises(femops.Errors, match=r"2, 4, 8, 16"):
+        femops.mass(problem.space, lanes=lanes)
+
+
+@pytest.mark.parametrize("lanes", [2, 4, 8, 16])
+def test_lanes_by_the_environment(
+    problem: Problem, lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEMOPS_LANES", str(lanes))
+    assert lane_width() == lanes
+    result = femops.mass(problem.space, smooth).apply(problem.u)
+    expected = femops.mass(problem.space, smooth, lanes=lanes).apply(problem.u)
+    assert result.tobytes() == expected.tobytes()
+    assert problem.dense_mass.error(result, problem.u) < 1e-13
+
+
+@pytest.mark.parametrize("lanes", ["3", "many", "-2", "8.0"])
+def test_a_bad_environment_is_refused(
+    problem: Problem, lanes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEMOPS_LANES", lanes)
+    with pytest.raises(femops.Errors, match="FEMOPS_LANES"):
+        femops.mass(problem.space)

@@ -1,0 +1,336 @@
+"""Operators as objects: sums, factors, vectors, essential conditions; always against the oracle."""
+
+from __future__ import annotations
+
+import threading
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import femops
+from femops_kernels.machine import max_threads, set_threads
+from kernel_cases import Problem, bend, random_vector, smooth, tensor, turned, wave
+from oracle import Oracle
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    return Problem()
+
+
+@pytest.fixture(scope="module")
+def pair() -> Problem:
+    return Problem(ncomp=2)
+
+
+# --- sums and factors -----------------------------------------------------------------------------
+
+
+def test_sums_and_factors(problem: Problem) -> None:
+    a, b, u = problem.mass, problem.diffusion, problem.u
+    mass, diffusion = problem.dense_mass, problem.dense_diffusion
+    cases = [
+        (a + b, mass + diffusion),
+        (a + 2.5 * b, mass + 2.5 * diffusion),
+        (b * 3, 3.0 * diffusion),
+        (b - 0.5 * a, diffusion + -0.5 * mass),
+        (-a, -1.0 * mass),
+        (2 * (a + b) + a, 3.0 * mass + 2.0 * diffusion),
+    ]
+    for operator, matrices in cases:
+        assert isinstance(operator, femops.Operator)
+        assert matrices.error(operator.apply(u), u) < 1e-13
+        np.testing.assert_allclose(
+            operator.diagonal(), matrices.diagonal(), atol=1e-13 * abs(matrices.diagonal()).max()
+        )
+        expected = matrices.assembled()
+        assert abs(operator.assemble() - expected).max() < 1e-13 * abs(expected).max()
+
+
+def test_a_sum_over_two_rules_is_not_fused_but_right(problem: Problem) -> None:
+    lumped = femops.mass(problem.space, smooth, quadrature=femops.lobatto(4))
+    indices = problem.space.restriction.indices
+    dense = Oracle(problem.mesh.coordinates, indices, rule_name="lobatto", q1d=4).mass(smooth)
+    both = dense + 0.5 * problem.dense_diffusion
+    operator = lumped + 0.5 * problem.diffusion
+    assert both.error(operator.apply(problem.u), problem.u) < 1e-13
+    held = operator.constrained(problem.space.boundary_dofs())
+    u = problem.u.copy()
+    u[problem.space.boundary_dofs()] = 0.0
+    expected = both.apply(u)
+    expected[problem.space.boundary_dofs()] = 0.0
+    assert np.linalg.norm(held.apply(u) - expected) < 1e-13 * both.scale(u)
+
+
+def test_operators_of_different_spaces_or_types_are_not_added(problem: Problem) -> None:
+    other = femops.H1(problem.mesh, 3)
+    with pytest.raises(femops.OperatorError, match="different spaces"):
+        problem.mass + femops.mass(other)
+    with pytest.raises(femops.OperatorError, match="float32"):
+        problem.mass + femops.mass(problem.space, dtype="float32")
+
+
+@pytest.mark.parametrize("factor", [np.nan, np.inf])
+def test_a_factor_that_is_not_finite_is_refused(problem: Problem, factor: float) -> None:
+    with pytest.raises(femops.OperatorError, match="finite"):
+        factor * problem.mass
+
+
+# --- vectors --------------------------------------------------------------------------------------
+
+
+def test_every_way_to_apply_gives_the_same_bits(pair: Problem) -> None:
+    operator, u = pair.mass, pair.u
+    expected = operator.apply(u)
+    assert expected.shape == u.shape == (pair.space.ndofs, 2)
+    flat = u.ravel()
+    for result in (operator @ u, operator.apply(flat), operator @ flat, operator.matvec(flat)):
+        assert result.tobytes() == expected.tobytes()
+    column = operator.matvec(flat[:, None])
+    assert column.shape == (pair.space.size, 1)
+    assert column.tobytes() == expected.tobytes()
+    for transposed in (operator.T @ flat, operator.H @ flat, operator.rmatvec(flat)):
+        assert transposed.tobytes() == expected.tobytes()
+    many = np.stack([flat, 2 * flat, -flat], axis=1)
+    block = operator @ many
+    assert block.shape == many.shape
+    np.testing.assert_array_equal(
+        block, np.stack([operator @ many[:, k] for k in range(3)], axis=1)
+    )
+
+
+def test_out_is_filled_and_returned_and_nothing_of_it_survives(problem: Problem) -> None:
+    expected = problem.mass.apply(problem.u)
+    out = np.full_like(problem.u, np.nan)
+    before = problem.u.copy()
+    assert problem.mass.apply(problem.u, out=out) is out
+    assert out.tobytes() == expected.tobytes()
+    assert np.array_equal(problem.u, before)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_apply_allocates_nothing(threads: int) -> None:
+    space = femops.H1(femops.box((24, 24), mapping=bend), 3)
+    operator = (femops.mass(space) + femops.diffusion(space)).constrained(space.boundary_dofs())
+    u, out = random_vector(space, "float64"), space.zeros()
+    set_threads(threads)
+    operator.apply(u, out=out)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    tracemalloc.reset_peak()
+    for _ in range(5):
+        operator.apply(u, out=out)
+    after, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    set_threads(max_threads())
+    assert out.nbytes > 40_000
+    # Python's own small objects (integers, a method) come and go; no vector does
+    assert peak - before < 2048
+    assert after - before < 1024
+
+
+BAD_VECTORS: list[tuple[str, Any]] = [
+    ("entries", lambda n: np.zeros(n - 1)),
+    ("entries", lambda n: np.zeros(0)),
+    ("shape", lambda n: np.zeros((n, 2))),
+    ("float32", lambda n: np.zeros(n, np.float32)),
+    ("int64", lambda n: np.zeros(n, np.int64)),
+    ("complex128", lambda n: np.zeros(n, complex)),
+    ("object", lambda n: np.zeros(n, object)),
+    ("list", lambda n: [0.0] * n),
+    ("NoneType", lambda n: None),
+    ("contiguous", lambda n: np.zeros(2 * n)[::2]),
+]
+
+
+@pytest.mark.parametrize(("what", "make"), BAD_VECTORS)
+def test_a_vector_that_does_not_fit_is_refused(problem: Problem, what: str, make: Any) -> None:
+    bad = make(problem.space.size)
+    with pytest.raises(femops.VectorError, match=what):
+        problem.mass.apply(bad)
+    if bad is not None:
+        with pytest.raises(femops.VectorError, match=what):
+            problem.mass.apply(problem.u, out=bad)
+
+
+def test_the_message_about_a_wrong_length_says_how_to_make_a_right_one(problem: Problem) -> None:
+    size = problem.space.size
+    with pytest.raises(
+        femops.VectorError, match=rf"has 5 entries, the space has {size}.*V.zeros\(\)"
+    ):
+        problem.mass.apply(np.zeros(5))
+
+
+def test_out_that_overlaps_or_is_read_only_is_refused(problem: Problem) -> None:
+    u = problem.u.copy()
+    with pytest.raises(femops.VectorError, match="overlaps"):
+        problem.mass.apply(u, out=u)
+    memory = np.zeros(2 * problem.space.size)
+    with pytest.raises(femops.VectorError, match="overlaps"):
+        problem.mass.apply(memory[: len(u)], out=memory[1 : len(u) + 1])
+    frozen = problem.space.zeros()
+    frozen.flags.writeable = False
+    with pytest.raises(femops.VectorError, match="read-only"):
+        problem.mass.apply(u, out=frozen)
+
+
+def test_products_of_the_wrong_length_or_type_are_refused(problem: Problem) -> None:
+    with pytest.raises(ValueError, match=r"[Dd]imension"):
+        problem.mass @ np.zeros(problem.space.size + 1)
+    with pytest.raises(femops.VectorError, match="complex"):
+        problem.mass @ np.zeros(problem.space.size, complex)
+
+
+def test_a_product_converts_whole_numbers_and_strides(problem: Problem) -> None:
+    whole = np.arange(problem.space.size)
+    expected = problem.mass.apply(whole.astype(float))
+    np.testing.assert_array_equal(problem.mass @ whole, expected)
+    spaced = np.repeat(whole.astype(float), 2)[::2]
+    np.testing.assert_array_equal(problem.mass @ spaced, expected)
+
+
+def test_a_nan_reaches_its_neighbours_and_nobody_else(problem: Problem) -> None:
+    u = problem.u.copy()
+    indices = problem.space.restriction.indices
+    at = indices[-1, 5]
+    u[at] = np.nan
+    touched = np.unique(indices[np.any(indices == at, axis=1)])
+    result = problem.mass.apply(u)
+    assert np.array_equal(np.flatnonzero(np.isnan(result)), touched)
+
+
+def test_two_python_threads_at_once(problem: Problem) -> None:
+    operator = problem.mass + problem.diffusion
+    inputs = [random_vector(problem.space, "float64", seed) for seed in range(4)]
+    expected = [operator.apply(u).tobytes() for u in inputs]
+    wrong: list[int] = []
+
+    def work(k: int) -> None:
+        out = problem.space.zeros()
+        for _ in range(50):
+            operator.apply(inputs[k], out=out)
+            wrong.extend([k] * (out.tobytes() != expected[k]))
+
+    workers = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert not any(worker.is_alive() for worker in workers)
+    assert wrong == []
+
+
+# --- essential conditions -------------------------------------------------------------------------
+
+
+def masked(matrix: Any, dofs: Any) -> Any:
+    """The matrix with rows and columns of some dofs those of the identity."""
+    free = np.ones(matrix.shape[0])
+    free[dofs] = 0.0
+    return scipy.sparse.diags(free) @ matrix @ scipy.sparse.diags(free) + scipy.sparse.diags(
+        1 - free
+    )
+
+
+@pytest.mark.parametrize("chosen", ["boundary", "one side", "component", "none", "all", "twice"])
+def test_constrained_operator_is_the_masked_matrix(pair: Problem, chosen: str) -> None:
+    space, size = pair.space, pair.space.size
+    dofs = {
+        "boundary": space.boundary_dofs(),
+        "one side": space.boundary_dofs(1),
+        "component": space.boundary_dofs(components=[1]),
+        "none": np.zeros(0, np.int64),
+        "all": np.arange(size),
+        "twice": np.array([7, 3, 7, 3, size - 1]),
+    }[chosen]
+    operator = (pair.diffusion + pair.mass).constrained(dofs)
+    plain = pair.dense_diffusion + pair.dense_mass
+    expected = masked(plain.assembled(), dofs)
+    error = np.linalg.norm(operator @ pair.u.ravel() - expected @ pair.u.ravel())
+    assert error < 1e-13 * plain.scale(pair.u)
+    matrix = operator.assemble()
+    assert abs(matrix - expected).max() < 1e-13 * abs(expected).max()
+    np.testing.assert_allclose(
+        operator.diagonal().ravel(), expected.diagonal(), rtol=0, atol=1e-13 * abs(expected).max()
+    )
+    np.testing.assert_array_equal(operator.constrained_dofs, np.unique(dofs))
+    again = operator.constrained(dofs).apply(pair.u)
+    assert again.tobytes() == operator.apply(pair.u).tobytes()
+
+
+def test_constraints_give_the_same_bits_for_any_number_of_threads(pair: Problem) -> None:
+    operator = pair.diffusion.constrained(pair.space.boundary_dofs())
+    results = []
+    for threads in (1, 2, 3):
+        set_threads(threads)
+        results.append(operator.apply(pair.u).tobytes())
+    assert results[0] == results[1] == results[2]
+
+
+def test_right_hand_side_imposes_values(pair: Problem) -> None:
+    space, dofs = pair.space, pair.space.boundary_dofs()
+    operator = (pair.diffusion + pair.mass).constrained(dofs)
+    plain = (pair.dense_diffusion + pair.dense_mass).assembled()
+    b, g = pair.oracle.load(2.0), random_vector(space, "float64", 5)
+    rhs = operator.rhs(b, g)
+    assert rhs.shape == b.shape
+    x = scipy.sparse.linalg.spsolve(masked(plain, dofs).tocsc(), rhs.ravel())
+    free = np.setdiff1d(np.arange(space.size), dofs)
+    np.testing.assert_allclose(x[dofs], g.ravel()[dofs], rtol=1e-13)
+    residual = (plain @ x - b.ravel())[free]
+    assert np.linalg.norm(residual) < 1e-11 * np.linalg.norm(abs(plain) @ abs(x))
+    zero = operator.rhs(b)
+    assert np.all(zero.ravel()[dofs] == 0)
+    np.testing.assert_array_equal(zero.ravel()[free], b.ravel()[free])
+    np.testing.assert_array_equal(operator.rhs(b, 3.0).ravel()[dofs], 3.0)
+
+
+def test_what_stands_at_constrained_dofs_does_not_reach_the_others(pair: Problem) -> None:
+    dofs = pair.space.boundary_dofs()
+    operator = pair.diffusion.constrained(dofs)
+    u = pair.u.copy()
+    expected = operator.apply(u).ravel()
+    u.reshape(-1)[dofs] = 1e300
+    result = operator.apply(u).ravel()
+    free = np.setdiff1d(np.arange(pair.space.size), dofs)
+    np.testing.assert_array_equal(result[free], expected[free])
+    np.testing.assert_array_equal(result[dofs], 1e300)
+
+
+def test_a_constrained_operator_scaled(pair: Problem) -> None:
+    dofs = pair.space.boundary_dofs()
+    operator = 3.0 * pair.diffusion.constrained(dofs)
+    expected = 3.0 * masked(pair.dense_diffusion.assembled(), dofs)
+    got = operator @ pair.u.ravel()
+    scale = 3 * pair.dense_diffusion.scale(pair.u)
+    assert np.linalg.norm(got - expected @ pair.u.ravel()) < 1e-13 * scale
+    assert abs(operator.assemble() - expected).max() < 1e-13 * abs(expected).max()
+
+
+@pytest.mark.parametrize("bad", [[-1], [10**9], [0.5], [[1, 2]], ["a"], 3, None])
+def test_dofs_that_make_no_sense_are_refused(problem: Problem, bad: Any) -> None:
+    with pytest.raises(femops.OperatorError, match="dofs"):
+        problem.mass.constrained(bad)
+
+
+# --- many chunks ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("counts", "p"), [((21, 19), 4), ((9, 7, 5), 2)])
+def test_a_mesh_of_many_chunks(counts: tuple[int, ...], p: int) -> None:
+    mesh = turned(femops.box(counts, order=2, periodic=(True,) * len(counts), mapping=wave))
+    space = femops.H1(mesh, p)
+    oracle = Oracle(mesh.coordinates, space.restriction.indices)
+    operator, dense = femops.diffusion(space, tensor), oracle.diffusion(tensor)
+    u = random_vector(space, "float64")
+    results = []
+    for threads in (1, 2, 3):
+        set_threads(threads)
+        results.append(operator.apply(u))
+    assert dense.error(results[0], u) < 1e-13
+    assert results[0].tobytes() == results[1].tobytes() == results[2].tobytes()
+    ones = np.ones(space.size)
+    assert np.linalg.norm(operator.apply(ones)) < 1e-13 * dense.scale(ones)
