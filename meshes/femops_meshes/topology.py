@@ -9,108 +9,27 @@ quadrilateral has its origin at its smallest vertex number and its first directi
 smaller one of that corner's two neighbours. It doesn't depend on the order of the elements.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import product
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_meshes.entities import (
+    code_digits,
+    entity_codes,
+    entity_corners,
+    entity_dimension,
+    entity_permutation,
+    lattice_numbers,
+    quad_orientation,
+)
 from femops_meshes.errors import MeshTopologyError
 
 Ints = NDArray[np.int64]
 Codes = NDArray[np.uint8]
 MAX_VERTICES = 2**31
 _SHOWN = 5
-
-
-@lru_cache
-def entity_dimension(dim: int) -> tuple[int, ...]:
-    """Dimension (0 vertex, 1 edge, 2 quadrilateral, 3 hex) of each of the 3**dim ternary codes."""
-    return tuple(sum(digit == 1 for digit in _digits(code, dim)) for code in range(3**dim))
-
-
-def entity_codes(dim: int, kind: int) -> tuple[int, ...]:
-    """Ternary codes of the entities of dimension `kind` of an element, ascending."""
-    return tuple(code for code, k in enumerate(entity_dimension(dim)) if k == kind)
-
-
-def _digits(code: int, dim: int) -> tuple[int, ...]:
-    return tuple(code // 3**d % 3 for d in range(dim))
-
-
-@lru_cache
-def entity_corners(dim: int, code: int) -> tuple[int, ...]:
-    """Local corners of the entity with this code, both numbered lexicographically."""
-    ranges = [(0, 1) if t == 1 else (t // 2,) for t in reversed(_digits(code, dim))]
-    return tuple(
-        sum(bit << (dim - 1 - place) for place, bit in enumerate(bits)) for bits in product(*ranges)
-    )
-
-
-@lru_cache
-def entity_lattice(dim: int, code: int, p: int) -> tuple[int, ...]:
-    """Lexicographic local nodes, of (p + 1)**dim, interior to the entity with this code."""
-    ranges = [range(1, p) if t == 1 else (p * t // 2,) for t in reversed(_digits(code, dim))]
-    powers = [(p + 1) ** (dim - 1 - place) for place in range(dim)]
-    return tuple(
-        sum(i * power for i, power in zip(index, powers, strict=True)) for index in product(*ranges)
-    )
-
-
-def entity_permutation(orientation: int, n: int, kind: int) -> Ints:
-    """Where an element's nodes inside an edge or a quadrilateral stand in the entity's own order.
-
-    Parameters
-    ----------
-    orientation
-        0 or 1 for an edge, 0 to 7 for a quadrilateral, as in `Topology.orientation`.
-    n
-        Nodes a direction inside the entity (p - 1 for degree p).
-    kind
-        1 for an edge, 2 for a quadrilateral.
-
-    Returns
-    -------
-    permutation
-        Shape (n**kind,): entry k is the index, in the entity's own order, of the node that stands
-        k-th in the element's order; both lexicographic, first direction fastest.
-
-    Raises
-    ------
-    MeshTopologyError
-        If there is no such orientation or kind.
-    """
-    if kind not in (1, 2) or not 0 <= orientation < 2 ** (2 * kind - 1) or n < 0:
-        raise MeshTopologyError(
-            f"no permutation for orientation {orientation} of an entity of dimension {kind} with "
-            f"{n} nodes a direction: edges (1) have orientations 0 and 1, quadrilaterals (2) 0 to 7"
-        )
-    along = np.arange(n, dtype=np.int64)
-    first = along[::-1] if orientation & 1 else along
-    if kind == 1:
-        return first.copy()
-    second = along[::-1] if orientation & 2 else along
-    i, j = first[None, :], second[:, None]
-    return (j + n * i if orientation & 4 else i + n * j).ravel()
-
-
-def quad_orientation(corners: Ints, origin: Ints, toward: Ints) -> Codes:
-    """Orientation 0 to 7 of quadrilaterals relative to a base.
-
-    Parameters
-    ----------
-    corners
-        Shape (..., 4): vertex numbers in the element's order, lexicographic.
-    origin, toward
-        Shape (...): the base's origin, and the end of its first direction.
-    """
-    place = np.argmax(corners == origin[..., None], axis=-1)
-    along_first = np.take_along_axis(corners, (place ^ 1)[..., None], axis=-1)[..., 0]
-    orientation: Codes = (place + 4 * (along_first != toward)).astype(np.uint8)
-    return orientation
 
 
 def _intrinsic_orientation(corners: Ints) -> Codes:
@@ -131,39 +50,6 @@ def _group_rows(corners: Ints, num_vertices: int) -> tuple[Ints, int]:
         rest = np.unique(ordered[:, 2] * num_vertices + ordered[:, 3], return_inverse=True)[1]
         values, number = np.unique(number * (rest.max(initial=0) + 1) + rest, return_inverse=True)
     return number.astype(np.int64, copy=False), len(values)
-
-
-def lattice_numbers(
-    p: int, entity: Ints, orientation: Codes, offsets: Sequence[int], dim: int
-) -> Ints:
-    """Global number of each node of a lattice with p + 1 nodes a direction on every element.
-
-    Parameters
-    ----------
-    p
-        Intervals a direction, at least 1.
-    entity, orientation
-        Shape (ne, 3**dim): number and orientation of each sub-entity.
-    offsets
-        dim + 1 numbers: the first node of all vertices, edges, ..., cells.
-
-    Returns
-    -------
-    numbers
-        Shape (ne, (p + 1)**dim), lexicographic; nodes of one entity are consecutive, in its order.
-    """
-    numbers = np.empty((len(entity), (p + 1) ** dim), dtype=np.int64)
-    for code, kind in enumerate(entity_dimension(dim)):
-        local = list(entity_lattice(dim, code, p))
-        if not local:
-            continue
-        start = offsets[kind] + entity[:, code] * len(local)
-        if kind in (0, dim):
-            numbers[:, local] = start[:, None] + np.arange(len(local))
-        else:
-            table = [entity_permutation(o, p - 1, kind) for o in range(2 ** (2 * kind - 1))]
-            numbers[:, local] = start[:, None] + np.array(table)[orientation[:, code]]
-    return numbers
 
 
 @final
@@ -218,7 +104,7 @@ class Topology:
         ------
         MeshTopologyError
             If an element repeats a vertex, two elements have the same vertices, a face belongs to
-            more than two elements, or a boundary entry is no face.
+            more than two elements or is twisted, or a boundary entry is no face.
         """
         dim = elements.shape[1].bit_length() - 1
         _check_elements(elements, num_vertices)
@@ -236,6 +122,8 @@ class Topology:
             if kind == dim - 1 and boundary is not None:
                 rows = np.concatenate([rows, boundary])
             number, counts[kind] = _group_rows(rows, num_vertices)
+            if kind == 2:
+                _check_twisted(rows, number, len(elements))
             inside = len(elements) * len(codes)
             entity[:, codes], entries = number[:inside].reshape(-1, len(codes)), number[inside:]
         faces, face_codes = _pair_faces(elements, entity, dim, counts[dim - 1])
@@ -279,7 +167,7 @@ def exterior_boundary(elements: Ints, topology: Topology) -> Ints:
     for code in entity_codes(dim, dim - 1):
         mine = topology.boundary_faces[:, 1] == code
         local = list(entity_corners(dim, code))
-        digits = _digits(code, dim)
+        digits = code_digits(code, dim)
         normal = next(d for d, t in enumerate(digits) if t != 1)
         # x cross z is -y, and the direction of a quad's edge y = 1 is clockwise
         ascending_is_outward = (normal == 1) != (digits[normal] == 2)
@@ -365,6 +253,29 @@ def _pair_faces(
     return faces, face_codes
 
 
+def _check_twisted(corners: Ints, number: Ints, num_elements: int) -> None:
+    """Check that all who share a quadrilateral agree which of its corners are opposite."""
+    place = np.argmin(corners, axis=1)
+    opposite = corners[np.arange(len(corners)), place ^ 3]
+    agreed = np.empty(number.max(initial=-1) + 1, dtype=np.int64)
+    agreed[number] = opposite
+    bad = np.flatnonzero(agreed[number] != opposite)
+    if len(bad):
+        faces = len(entity_codes(3, 2))
+        users = np.flatnonzero(number == number[bad[0]])
+        names = [
+            f"element {user // faces}"
+            if user < num_elements * faces
+            else f"boundary element {user - num_elements * faces}"
+            for user in users
+        ]
+        raise MeshTopologyError(
+            f"{len(np.unique(number[bad]))} face(s) are twisted: {' and '.join(names)} (counted "
+            f"from 0) share the vertices {np.sort(corners[bad[0]]).tolist()}, but not which of them "
+            "are opposite: correct the order of corners"
+        )
+
+
 def _check_boundary(boundary: Ints, entries: Ints, faces: Ints) -> None:
     bad = np.flatnonzero(faces[entries, 0] < 0)
     if len(bad):
@@ -373,3 +284,17 @@ def _check_boundary(boundary: Ints, entries: Ints, faces: Ints) -> None:
             f"(counted from 0; {bad[0]} has vertices {boundary[bad[0]].tolist()}): remove them, or "
             "correct their vertex numbers"
         )
+
+
+__all__ = [
+    "Topology",
+    "check_dangling",
+    "entity_codes",
+    "entity_corners",
+    "entity_dimension",
+    "entity_permutation",
+    "exterior_boundary",
+    "lattice_numbers",
+    "listed",
+    "quad_orientation",
+]

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from femops_meshes import Mesh, MeshTopologyError, ball, box, entity_permutation, scrambled
 from femops_meshes.axes import rotations, turned_lattice
+from femops_meshes.entities import entity_codes, entity_lattice
 from femops_meshes.interpolation import gauss_lobatto
 from femops_meshes.mapping import positions
-from femops_meshes.topology import Topology, entity_codes, entity_lattice
+from femops_meshes.topology import Topology
 
 
 def bend(x):
@@ -177,6 +178,18 @@ def test_what_is_no_mesh_is_refused():
     assert "no face" in refused([[0, 1, 2, 3]], 4, np.array([[0, 3]]))
     # two cells around a ring: the edges of both sides would be one
     assert "periodic" in refused([[0, 1, 2, 3], [1, 0, 3, 2]], 4)
+
+
+def test_twisted_faces_are_refused():
+    vertices = [[x, y, z] for z in (0, 1) for y in (0, 1) for x in (0, 1, 2)]
+    good = np.array([[0, 1, 3, 4, 6, 7, 9, 10], [1, 2, 4, 5, 7, 8, 10, 11]])
+    bad = good.copy()
+    bad[1, [0, 2]] = bad[1, [2, 0]]
+    assert Mesh.from_arrays(vertices, good).num_boundary == 10
+    with pytest.raises(MeshTopologyError, match=r"twisted: element 0 and element 1 .*1, 4, 7, 10"):
+        Mesh.from_arrays(vertices, bad)
+    with pytest.raises(MeshTopologyError, match="twisted: element 0 and boundary element 1"):
+        Mesh.from_arrays(vertices, good, boundary=[[1, 2, 4, 5], [0, 4, 3, 1]])
 
 
 def test_permutation_of_no_entity_is_refused():
