@@ -271,8 +271,8 @@ def _check_twisted(corners: Ints, number: Ints, num_elements: int) -> None:
         ]
         raise MeshTopologyError(
             f"{len(np.unique(number[bad]))} face(s) are twisted: {' and '.join(names)} (counted "
-            f"from 0) share the vertices {np.sort(corners[bad[0]]).tolist()}, but not which of them "
-            "are opposite: correct the order of corners"
+            f"from 0) share the vertices {np.sort(corners[bad[0]]).tolist()}, but not which of "
+            "them are opposite: correct the order of corners"
         )
 
 
