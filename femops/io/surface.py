@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ FACE_DIRECTIONS = {
 """Of each face's ternary code: the direction that it is normal to, and its end (0 low, 1 high)."""
 
 
+@final
 @dataclass(frozen=True)
 class Surface:
     """Faces sampled at n**2 points each.

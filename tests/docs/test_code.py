@@ -1,0 +1,74 @@
+"""The code in README and documentation runs.
+
+Python blocks of a page run in order, in one namespace and an empty folder, so a page reads like a
+session. In console blocks the lines that begin with "$ femops" run as commands.
+"""
+
+import io
+import re
+import runpy
+import shlex
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from femops.cli import main
+
+pytest.importorskip("matplotlib", reason="pictures are drawn: needs the extra femops[viz]")
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page):
+    """(language, code, line) of the blocks of a page."""
+    text = page.read_text()
+    return [(m[1], m[2], text.count("\n", 0, m.start()) + 1) for m in BLOCK.finditer(text)]
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
+def test_page(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    for language, code, line in blocks(page):
+        if language == "python":
+            # Blank lines before the code let a traceback show the line of the page.
+            program = compile("\n" * line + code, str(page), "exec")
+            with redirect_stdout(io.StringIO()):
+                exec(program, namespace)
+        else:
+            run_commands(code, f"{page.name}:{line}")
+
+
+def run_commands(code, where):
+    commands = [row.removeprefix("$ ") for row in code.splitlines() if row.startswith("$ femops")]
+    assert commands, f"{where}: nothing to run"
+    for command in commands:
+        with pytest.raises(SystemExit) as stop, redirect_stdout(io.StringIO()):
+            main(shlex.split(command)[1:])
+        assert not stop.value.code, f"{where}: {command}"
+
+
+def test_the_pages_hold_code():
+    names = {page.name for page in PAGES if blocks(page)}
+    assert {"README.md", "tutorial.md", "conventions.md", "architecture.md"} <= names
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.name)
+def test_example(example, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with redirect_stdout(io.StringIO()):
+        runpy.run_path(str(example), run_name="__main__")
+
+
+def test_the_pictures_are_what_draws_them(tmp_path):
+    drawing = runpy.run_path(str(ROOT / "docs" / "draw.py"))
+    images = ROOT / "docs" / "images"
+    drawing["svg"].__globals__["IMAGES"] = tmp_path
+    drawing["conventions"]()
+    drawing["architecture"]()
+    for drawn in tmp_path.glob("*.svg"):
+        assert drawn.read_text() == (images / drawn.name).read_text(), "run docs/draw.py"

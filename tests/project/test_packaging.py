@@ -1,0 +1,78 @@
+"""The project's own files: what they promise holds."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_extras_are_the_promised_ones():
+    extras = PROJECT["project"]["optional-dependencies"]
+    promised = ["viz", "mesh", "mpi", "mpi-site", "cuda12", "cuda13", "amg", "peers", "docs", "dev"]
+    assert set(extras) == set(promised)
+
+
+def test_the_readme_is_short_and_starts_with_the_two_commands():
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 80
+    head = "\n".join(lines[:12])
+    assert "make demo" in head
+    assert "make test" in head
+    assert sum(line.count("![") for line in lines) == 1
+
+
+def test_readme_and_docs_name_only_files_that_exist():
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} names {target}"
+
+
+def test_the_version_is_one():
+    import femops
+
+    assert femops.__version__ == PROJECT["project"]["version"]
+    assert f"version: {femops.__version__}" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_import_is_light():
+    code = "import sys, femops; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[0] for name in done.stdout.split()}
+    assert not loaded & {"numba", "llvmlite", "scipy", "matplotlib", "pyvista", "mpi4py", "cupy"}
+
+
+@pytest.mark.parametrize("target", ["demo", "test", "lint", "docs", "exhaustive", "clean"])
+def test_make_knows(target):
+    done = subprocess.run(
+        ["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("exit 1", "femops needs Python 3.11 or newer"),
+        (None, "there is no"),
+    ],
+    ids=["too old", "absent"],
+)
+def test_make_says_which_python_it_needs(tmp_path, script, message):
+    python = tmp_path / "python"
+    if script:
+        python.write_text(
+            f"#!/bin/sh\n[ \"$1\" = --version ] && echo 'Python 3.8.1' && exit 0\n{script}\n"
+        )
+        python.chmod(0o755)
+    arguments = ["make", "demo", f"PYTHON={python}", f"VENV={tmp_path / 'venv'}"]
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert not (tmp_path / "venv" / ".installed").exists()
