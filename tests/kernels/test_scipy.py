@@ -1,0 +1,122 @@
+"""SciPy's solvers run on the operators as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import scipy.sparse.linalg as spla
+
+import femops
+from femops_kernels.machine import max_threads, set_threads
+from kernel_cases import bend, random_vector, smooth, turned
+from oracle import Array, Oracle
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    set_threads(1)  # many small products
+    yield
+    set_threads(max_threads())
+
+
+@pytest.fixture(scope="module")
+def space() -> femops.H1:
+    return femops.H1(turned(femops.box((7, 5), order=2, mapping=bend)), 3)
+
+
+@pytest.fixture(scope="module")
+def poisson(space: femops.H1) -> femops.Operator:
+    """Diffusion held at the boundary."""
+    return femops.diffusion(space, smooth).constrained(space.boundary_dofs())
+
+
+@pytest.fixture(scope="module")
+def dense(space: femops.H1) -> tuple[Array, Array]:
+    """The oracle's diffusion and mass on the free dofs."""
+    oracle = Oracle(space.mesh.coordinates, space.restriction.indices)
+    free = np.setdiff1d(np.arange(space.size), space.boundary_dofs())
+    both = oracle.diffusion(smooth), oracle.mass()
+    diffusion, mass = (m.assembled().toarray()[np.ix_(free, free)] for m in both)
+    return diffusion, mass
+
+
+@pytest.mark.parametrize("solver", ["cg", "minres", "gmres"])
+def test_krylov_solvers(
+    space: femops.H1, poisson: femops.Operator, dense: tuple[Array, Array], solver: str
+) -> None:
+    b = poisson.rhs(femops.load(space, smooth))
+    jacobi = femops.jacobi(poisson)
+    x, info = getattr(spla, solver)(poisson, b, rtol=1e-12, M=jacobi, maxiter=2000)
+    assert info == 0
+    free = np.setdiff1d(np.arange(space.size), space.boundary_dofs())
+    expected = np.linalg.solve(dense[0], b[free])
+    assert np.linalg.norm(x[free] - expected) < 1e-8 * np.linalg.norm(expected)
+    assert np.all(x[space.boundary_dofs()] == 0.0)
+
+
+def test_femops_cg_does_what_scipys_does(space: femops.H1, poisson: femops.Operator) -> None:
+    b = poisson.rhs(femops.load(space, smooth), random_vector(space, "float64"))
+    jacobi = femops.jacobi(poisson)
+    count: list[int] = []
+    theirs, _ = spla.cg(poisson, b, rtol=1e-8, M=jacobi, callback=lambda x: count.append(1))
+    ours, info = femops.cg(poisson, b, rtol=1e-8, M=jacobi)
+    assert info.converged
+    assert abs(info.iterations - len(count)) <= 2
+    assert np.linalg.norm(ours - theirs) < 1e-6 * np.linalg.norm(theirs)
+    assert np.linalg.norm(poisson @ ours - b) < 1.1e-8 * np.linalg.norm(b)
+
+
+def test_an_indefinite_sum_by_minres(space: femops.H1) -> None:
+    held = space.boundary_dofs()
+    shifted = (femops.diffusion(space) - 60.0 * femops.mass(space)).constrained(held)
+    b = shifted.rhs(femops.load(space, 1.0))
+    x, info = spla.minres(shifted, b, rtol=1e-12, maxiter=5000)
+    assert info == 0
+    assert np.linalg.norm(shifted @ x - b) < 1e-8 * np.linalg.norm(b)
+    with pytest.raises(femops.SolverError, match="positive definite"):
+        femops.cg(shifted, b, rtol=1e-12)
+
+
+def test_eigsh_and_lobpcg(space: femops.H1, poisson: femops.Operator, dense: tuple) -> None:
+    diffusion, _ = dense
+    expected = np.linalg.eigvalsh(diffusion)
+    # the constrained rows add eigenvalues 1, which lie inside the spectrum
+    largest = spla.eigsh(poisson, k=3, return_eigenvectors=False)
+    np.testing.assert_allclose(np.sort(largest), expected[-3:], rtol=1e-9)
+    start = np.random.default_rng(3).standard_normal((space.size, 6))
+    values, vectors = spla.lobpcg(poisson, start, largest=True, tol=1e-7, maxiter=500)
+    np.testing.assert_allclose(np.sort(values)[-3:], expected[-3:], rtol=1e-8)
+    assert np.linalg.norm(poisson @ vectors - vectors * values) < 1e-3
+
+
+def test_the_generalised_problem_by_lobpcg(space: femops.H1, dense: tuple[Array, Array]) -> None:
+    """Eigenvalues of the Laplacian: A x = lambda M x, both never formed."""
+    held = space.boundary_dofs()
+    matrix = femops.diffusion(space, smooth).constrained(held)
+    mass = femops.mass(space).constrained(held)
+    start = np.random.default_rng(4).standard_normal((space.size, 5))
+    start[held] = 0.0  # and so the constrained rows, eigenvalues 1, are never seen
+    values, _ = spla.lobpcg(
+        matrix, start, B=mass, M=femops.jacobi(matrix), largest=False, tol=1e-6, maxiter=400
+    )
+    root = np.linalg.cholesky(dense[1])
+    half = np.linalg.solve(root, dense[0])
+    expected = np.linalg.eigvalsh(np.linalg.solve(root, half.T))
+    np.testing.assert_allclose(values[:3], expected[:3], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_linear_operator_algebra(space: femops.H1, dtype: str) -> None:
+    """What SciPy's own arithmetic makes of an operator: products, powers, sums with others."""
+    mass = femops.mass(space, dtype=dtype)
+    u = random_vector(space, dtype)
+    once = mass.apply(u)
+    np.testing.assert_allclose(mass.dot(u), once)
+    np.testing.assert_allclose((mass @ mass) @ u, mass.apply(once))
+    identity = spla.aslinearoperator(np.eye(space.size, dtype=dtype))
+    np.testing.assert_allclose((mass + identity) @ u, once + u, rtol=1e-6)
+    assert spla.aslinearoperator(mass) is mass
+    assert mass.dtype == dtype
+    assert mass.shape == (space.size, space.size)
