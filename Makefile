@@ -73,7 +73,7 @@ $(VENV)/.created:
 
 $(VENV)/.installed: pyproject.toml $(VENV)/.created
 	@echo "Installing femops and what it needs into $(VENV) (once)"
-	$(PIP) install --quiet --editable '.[viz]'
+	$(PIP) install --quiet --editable . 'matplotlib>=3.9'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
