@@ -6,19 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from femops_meshes import Mesh, box
 from numpy.typing import NDArray
 
 from femops.errors import OperatorError
 from femops.forms import diffusion, mass
 from femops.operators import Operator
 from femops.space import H1
+from femops_meshes import Mesh, box
 
 PROBLEMS: dict[str, Callable[[H1], Operator]] = {
     "bp1": lambda V: mass(V, quadrature=V.order + 2),
     "bp3": lambda V: diffusion(V, quadrature=V.order + 2),
 }
-"""By name: scalar mass (bp1) and scalar diffusion (bp3), p + 2 Gauss points, data stored at every point."""
+"""Scalar mass (bp1) and scalar diffusion (bp3): p + 2 Gauss points, data stored at every point."""
 
 MESHES = ("deformed", "cartesian")
 
@@ -36,8 +36,8 @@ def make_mesh(kind: str, order: int, dofs: float) -> Mesh:
     Parameters
     ----------
     kind : {"deformed", "cartesian"}
-        ``deformed``: multilinear elements, none of them affine.  Both in the order of a space-filling curve,
-        with no structure used.
+        ``deformed``: multilinear elements, none of them affine.  Both in the order of a
+        space-filling curve, with no structure used.
 
     Raises
     ------

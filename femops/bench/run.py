@@ -10,14 +10,14 @@ from time import perf_counter
 from typing import Any, final
 
 import numpy as np
-from femops_kernels import machine
-from femops_kernels.limits import Limits
 from numpy.typing import NDArray
 
 from femops.bench.problems import MESHES, PROBLEMS, make_mesh
 from femops.errors import OperatorError
 from femops.operators import Operator
 from femops.space import H1
+from femops_kernels import machine
+from femops_kernels.limits import Limits
 
 Progress = Callable[[str], None]
 
@@ -79,8 +79,8 @@ def run(
 ) -> dict[str, Any]:
     """Measure an operator's speed on this machine.
 
-    For each order, all meshes take turns with the machine's own limits for a number of rounds; a row reports the median
-    (and least) of the rounds' medians.
+    For each order, all meshes take turns with the machine's own limits for a number of rounds; a
+    row reports the median (and least) of the rounds' medians.
 
     Parameters
     ----------
@@ -90,7 +90,8 @@ def run(
     dofs : float
         About how many unknowns.
     threads : int, optional
-        As many as `femops_kernels.machine.get_threads` says if omitted.  One thread is pinned to its core.
+        As many as `femops_kernels.machine.get_threads` says if omitted.  One thread is pinned to
+        its core.
     meshes : sequence of {"deformed", "cartesian"}
     rounds : int
     seconds : float

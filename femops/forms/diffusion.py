@@ -35,9 +35,9 @@ def diffusion(
     V : Space
         Trial and test space.
     kappa : number, callable or array
-        Conductivity: a scalar, the diagonal (dim,) or a symmetric tensor (dim, dim); constant, or a function of x
-        (shape (dim, n)) that returns (n,), (dim, n) or (dim, dim, n), or an array (ne, nq), (ne, nq, dim) or
-        (ne, nq, dim, dim).
+        Conductivity: a scalar, the diagonal (dim,) or a symmetric tensor (dim, dim); constant, or
+        a function of x (shape (dim, n)) that returns (n,), (dim, n) or (dim, dim, n), or an array
+        (ne, nq), (ne, nq, dim) or (ne, nq, dim, dim).
     quadrature : int or Quadrature1D, optional
         Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
     dtype : dtype
@@ -58,7 +58,8 @@ def diffusion(
 
     Notes
     -----
-    Partial assembly: the symmetric w det(J) J^-1 kappa J^-T is stored at each point; 1, 3 or 6 numbers.
+    Partial assembly: the symmetric w det(J) J^-1 kappa J^-T is stored at each point; 1, 3 or 6
+    numbers.
     """
     dim = V.dim
 
@@ -66,7 +67,8 @@ def diffusion(
         values = at_points(kappa, block, V.mesh.num_elements, "kappa", ((), (dim,), (dim, dim)))
         inverse = block.inverse  # [..., a, i] = d xi_a / d x_i
         skew = np.abs(values - values.swapaxes(-1, -2)) if values.ndim == 4 else np.zeros(1)
-        if skew.max(initial=0.0) > 1e-12 * np.abs(values).max(initial=0.0):  # round-off is no asymmetry
+        round_off = 1e-12 * np.abs(values).max(initial=0.0)
+        if skew.max(initial=0.0) > round_off:
             raise OperatorError("kappa is not symmetric: diffusion takes symmetric tensors")
         weighted = inverse * block.weighted_det[..., np.newaxis, np.newaxis]
         if values.ndim == 4:
@@ -80,4 +82,6 @@ def diffusion(
         return out
 
     program = diffusion_program(dim, V.ncomp)
-    return Operator.of_term(Term.make("diffusion", V, V.quadrature(quadrature), program, qdata, dtype, lanes))
+    return Operator.of_term(
+        Term.make("diffusion", V, V.quadrature(quadrature), program, qdata, dtype, lanes)
+    )

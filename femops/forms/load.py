@@ -5,17 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from femops_meshes.interpolation import tensor_apply
 from numpy.typing import DTypeLike, NDArray
 
 from femops.abstract_space import Space
 from femops.basis import Quadrature1D
 from femops.forms.coefficients import Coefficient, at_points
 from femops.geometry import Geometry
+from femops_meshes.interpolation import tensor_apply
 
 
 def load(
-    V: Space, f: Coefficient, *, quadrature: int | Quadrature1D | None = None, dtype: DTypeLike = np.float64
+    V: Space,
+    f: Coefficient,
+    *,
+    quadrature: int | Quadrature1D | None = None,
+    dtype: DTypeLike = np.float64,
 ) -> NDArray[Any]:
     r"""Load vector, :math:`b_i = \int_\Omega f \cdot v_i\, dx`.
 
@@ -24,8 +28,8 @@ def load(
     V : Space
         Test space.
     f : number, callable or array
-        A constant, a function of x (shape (dim, n)) that returns (n,) or (ncomp, n), or an array (ne, nq[, ncomp]);
-        one value for all components is (n,) or (ne, nq).
+        A constant, a function of x (shape (dim, n)) that returns (n,) or (ncomp, n), or an array
+        (ne, nq[, ncomp]); one value for all components is (n,) or (ne, nq).
     quadrature : int or Quadrature1D, optional
         Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
     dtype : dtype

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from femops.abstract_space import Space
 from femops.basis import Quadrature1D
 from femops.forms.coefficients import Coefficient, at_points
 from femops.geometry import GeometryBlock
 from femops.operators.operator import Operator
 from femops.operators.term import Term
 from femops.pointwise import mass_program
-from femops.abstract_space import Space
 
 
 def mass(
@@ -33,7 +33,8 @@ def mass(
     V : Space
         Trial and test space.
     rho : number, callable or array
-        Density: a constant, a function of x (shape (dim, n)) that returns (n,), or an array (ne, nq).
+        Density: a constant, a function of x (shape (dim, n)) that returns (n,), or an array
+        (ne, nq).
     quadrature : int or Quadrature1D, optional
         Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
     dtype : dtype
@@ -54,7 +55,8 @@ def mass(
 
     Notes
     -----
-    Partial assembly: w det(J) rho is stored at each point, one number (Table 1, "near-optimal evaluation").
+    Partial assembly: w det(J) rho is stored at each point, one number (Table 1, "near-optimal
+    evaluation").
     """
 
     def qdata(block: GeometryBlock) -> NDArray[Any]:
@@ -62,4 +64,6 @@ def mass(
         return (block.weighted_det * values)[..., np.newaxis]
 
     program = mass_program(V.dim, V.ncomp)
-    return Operator.of_term(Term.make("mass", V, V.quadrature(quadrature), program, qdata, dtype, lanes))
+    return Operator.of_term(
+        Term.make("mass", V, V.quadrature(quadrature), program, qdata, dtype, lanes)
+    )

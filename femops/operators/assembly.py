@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ _BLOCK = 4_000_000
 def available_bytes() -> int:
     """Memory that can still be had, bytes; very large where the system does not tell."""
     try:
-        with open("/proc/meminfo", encoding="ascii") as file:
+        with Path("/proc/meminfo").open(encoding="ascii") as file:
             for line in file:
                 if line.startswith("MemAvailable:"):
                     return int(line.split()[1]) * 1024
@@ -31,7 +32,9 @@ def available_bytes() -> int:
 def assemble_csr(
     terms: Sequence[tuple[float, Term]], constrained: NDArray[np.int64], identity: float
 ) -> csr_array:
-    """Sum of the terms as a matrix; constrained rows and columns are ``identity`` times the identity.
+    """Sum of the terms as a matrix, with the essential conditions in it.
+
+    Constrained rows and columns are ``identity`` times those of the identity.
 
     Raises
     ------
@@ -46,8 +49,8 @@ def assemble_csr(
     free = available_bytes()
     if needed > free:
         raise OperatorError(
-            f"the matrix needs {needed / 2**30:.1f} GiB to assemble and {free / 2**30:.1f} GiB are free: "
-            "apply the operator instead, or take a smaller mesh or order"
+            f"the matrix needs {needed / 2**30:.1f} GiB to assemble and {free / 2**30:.1f} GiB are "
+            "free: apply the operator instead, or take a smaller mesh or order"
         )
     total: csr_array | None = None
     step = max(1, _BLOCK // local**2)
@@ -74,7 +77,8 @@ def _block(
     space = terms[0][1].space
     matrices = sum(factor * term.element_matrices(start, stop) for factor, term in terms)
     nodes = space.restriction.indices[start:stop]
-    flat = (nodes[:, :, np.newaxis] * space.ncomp + np.arange(space.ncomp)).reshape(stop - start, -1)
+    flat = nodes[:, :, np.newaxis] * space.ncomp + np.arange(space.ncomp)
+    flat = flat.reshape(stop - start, -1)
     n = flat.shape[1]
     dofs = flat.astype(_index_type(space.size))
     rows = np.broadcast_to(dofs[:, :, np.newaxis], (stop - start, n, n))

@@ -1,4 +1,4 @@
-"""Operators: sums of partially assembled terms with essential conditions, applied by compiled sweeps."""
+"""Operators: sums of partially assembled terms with essential conditions, applied by sweeps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from numbers import Real
 from typing import Any, final
 
 import numpy as np
-from femops_kernels.sweep import Terms
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator
@@ -18,6 +17,7 @@ from femops.abstract_space import Space
 from femops.errors import OperatorError, VectorError
 from femops.operators.assembly import assemble_csr
 from femops.operators.term import Term, fused
+from femops_kernels.sweep import Terms
 
 
 @final
@@ -28,7 +28,8 @@ class Cost:
     Attributes
     ----------
     flops : int
-        Floating-point operations (an FMA is two), contractions as emitted and pointwise steps as counted.
+        Floating-point operations (an FMA is two), contractions as emitted and pointwise steps as
+        counted.
     bytes_moved : int
         Least traffic with memory, bytes: stored data and indices read once, x read, y written.
     stored_bytes : int
@@ -44,9 +45,10 @@ class Cost:
 class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     """A finite element operator that is applied, not built.
 
-    It is a SciPy ``LinearOperator`` on flat vectors (size,), and takes l_vecs (ndofs, ncomp) as well.  Operators
-    come from forms (`femops.mass`, `femops.diffusion`) and from arithmetic: ``A + B``, ``A - B``, ``2 * A``,
-    ``-A``, ``A.T``, ``A.constrained(dofs)``.  Terms on one quadrature rule are fused into one kernel.
+    It is a SciPy ``LinearOperator`` on flat vectors (size,), and takes l_vecs (ndofs, ncomp) as
+    well.  Operators come from forms (`femops.mass`, `femops.diffusion`) and from arithmetic:
+    ``A + B``, ``A - B``, ``2 * A``, ``-A``, ``A.T``, ``A.constrained(dofs)``.  Terms on one
+    quadrature rule are fused into one kernel.
 
     Attributes
     ----------
@@ -58,7 +60,10 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     """
 
     def __init__(
-        self, terms: Sequence[tuple[float, Term]], constrained: NDArray[np.int64], identity: float = 0.0
+        self,
+        terms: Sequence[tuple[float, Term]],
+        constrained: NDArray[np.int64],
+        identity: float = 0.0,
     ) -> None:
         self._summands = tuple(terms)
         self._constrained = constrained
@@ -96,7 +101,7 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         return Terms(sweeps)
 
     def apply(self, x: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """y = A x, without allocating anything if ``out`` is given.
+        """Compute A x, without allocating anything if ``out`` is given.
 
         Parameters
         ----------
@@ -130,14 +135,17 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         self.space.check_vector(vector, what)
         if vector.dtype != self.dtype:
             raise VectorError(
-                f"{what} has type {vector.dtype}, the operator {self.dtype}: convert it by .astype({self.dtype})"
+                f"{what} has type {vector.dtype}, the operator {self.dtype}: "
+                f"convert it by .astype({self.dtype})"
             )
         if not vector.flags.c_contiguous:
             raise VectorError(f"{what} is not C-contiguous: pass numpy.ascontiguousarray({what})")
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         if not np.can_cast(x.dtype, self.dtype, "same_kind"):
-            raise VectorError(f"x has type {x.dtype}, the operator {self.dtype}: give a real vector")
+            raise VectorError(
+                f"x has type {x.dtype}, the operator {self.dtype}: give a real vector"
+            )
         flat = np.ascontiguousarray(x, dtype=self.dtype).reshape(-1)
         return self.apply(flat)
 
@@ -154,7 +162,9 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     def _adjoint(self) -> Operator:
         for _, term in self._summands:
             if not term.program.symmetric:
-                raise OperatorError(f"the term {term.name} is not symmetric: its transpose is not built")
+                raise OperatorError(
+                    f"the term {term.name} is not symmetric: its transpose is not built"
+                )
         return self
 
     _transpose = _adjoint
@@ -167,16 +177,21 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
                 f"operators on different spaces or types can't be added: {self!r} and {other!r}"
             )
         if not np.array_equal(self._constrained, other._constrained):
-            raise OperatorError("operators with different constraints can't be added: write (A + B).constrained(dofs)")
+            raise OperatorError(
+                "operators with different constraints can't be added: "
+                "write (A + B).constrained(dofs)"
+            )
         return Operator(
             self._summands + other._summands, self._constrained, self._identity + other._identity
         )
 
     def __mul__(self, factor: Any) -> Any:
-        if isinstance(factor, Real) and not isinstance(factor, bool):
+        if not isinstance(factor, bool) and isinstance(factor, Real):
             scale = float(factor)
             if not np.isfinite(scale) or scale == 0.0:
-                raise OperatorError(f"an operator times {scale}: give a finite number other than zero")
+                raise OperatorError(
+                    f"an operator times {scale}: give a finite number other than zero"
+                )
             scaled = [(scale * a, term) for a, term in self._summands]
             return Operator(scaled, self._constrained, scale * self._identity)
         return super().__mul__(factor)
@@ -214,12 +229,15 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         positions = np.asarray(dofs)
         if positions.ndim != 1 or (positions.size and positions.dtype.kind not in "iu"):
             raise OperatorError(
-                f"dofs have shape {positions.shape} and type {positions.dtype}: give a list of whole numbers, "
-                "as V.boundary_dofs() does"
+                f"dofs have shape {positions.shape} and type {positions.dtype}: "
+                "give a list of whole numbers, as V.boundary_dofs() does"
             )
         size = self.space.size
         if positions.size and (positions.min() < 0 or positions.max() >= size):
-            raise OperatorError(f"dofs run from {positions.min()} to {positions.max()}: the vector has {size} entries")
+            raise OperatorError(
+                f"dofs run from {positions.min()} to {positions.max()}: "
+                f"the vector has {size} entries"
+            )
         union = np.union1d(self._constrained, positions.astype(np.int64))
         return Operator(self._summands, union, self._identity or 1.0)
 
@@ -246,8 +264,8 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         Returns
         -------
         array of the shape of b
-            ``b - A g`` at the free dofs (g is zero there), ``g`` at the constrained ones (times what the
-            constrained rows hold, 1 unless the operator was scaled).
+            ``b - A g`` at the free dofs (g is zero there), ``g`` at the constrained ones (times
+            what the constrained rows hold, 1 unless the operator was scaled).
 
         Raises
         ------
@@ -261,7 +279,7 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
             g[self._constrained] = values.reshape(-1)[self._constrained]
         else:
             g[self._constrained] = values
-        result = b.reshape(-1) - self.unconstrained.apply(g)
+        result: NDArray[Any] = b.reshape(-1) - self.unconstrained.apply(g)
         result[self._constrained] = self._identity * g[self._constrained]
         return result.reshape(b.shape)
 
@@ -298,7 +316,8 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
 
     def __repr__(self) -> str:
         names = " + ".join(
-            term.name if factor == 1.0 else f"{factor:g} {term.name}" for factor, term in self._summands
+            term.name if factor == 1.0 else f"{factor:g} {term.name}"
+            for factor, term in self._summands
         )
         held = f", {len(self._constrained)} constrained" if len(self._constrained) else ""
         n = self.space.size

@@ -1,4 +1,4 @@
-"""One term of an operator: a pointwise program, a quadrature rule and the data stored at its points."""
+"""One term of an operator: a pointwise program, a rule and the data stored at its points."""
 
 from __future__ import annotations
 
@@ -8,11 +8,6 @@ from typing import Any, final
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from femops_kernels.kernel import Kernel
-from femops_kernels.machine import lane_width
-from femops_kernels.plan import Plan, make_plan
-from femops_kernels.sweep import Sweep, aligned_array, element_values, store_interleaved
-from femops_meshes.interpolation import lagrange_derivative_matrix, tensor_apply
 from numpy.typing import DTypeLike, NDArray
 
 from femops.abstract_space import Space
@@ -21,6 +16,11 @@ from femops.errors import OperatorError
 from femops.geometry import Geometry, GeometryBlock, element_blocks
 from femops.pointwise import Program, fuse
 from femops.restriction import FLOAT_TYPES
+from femops_kernels.kernel import Kernel
+from femops_kernels.machine import lane_width
+from femops_kernels.plan import Plan, make_plan
+from femops_kernels.sweep import Sweep, aligned_array, element_values, store_interleaved
+from femops_meshes.interpolation import lagrange_derivative_matrix, tensor_apply
 
 _plans: WeakKeyDictionary[Space, dict[tuple[int, int], Plan]] = WeakKeyDictionary()
 Data = Callable[[GeometryBlock], NDArray[Any]]
@@ -66,7 +66,9 @@ class Term:
         """
         kind = np.dtype(dtype)
         if kind not in FLOAT_TYPES:
-            raise OperatorError(f"an operator of type {kind} was asked for: take float64 or float32")
+            raise OperatorError(
+                f"an operator of type {kind} was asked for: take float64 or float32"
+            )
         width = lane_width(kind, lanes)
         ne, points = space.mesh.num_elements, quadrature.q1d**space.dim
         qdata = aligned_array((-(-ne // width), points, program.nqdata, width), kind)
@@ -89,10 +91,12 @@ class Term:
         same = self.quadrature is other.quadrature or (
             np.array_equal(self.quadrature.points, other.quadrature.points)
         )
-        return same and self.space is other.space and self.qdata.shape[::3] == other.qdata.shape[::3]
+        return (
+            same and self.space is other.space and self.qdata.shape[::3] == other.qdata.shape[::3]
+        )
 
     def plan(self) -> Plan:
-        """The chunks in which a sweep goes over the elements; shared by all operators of a space."""
+        """The chunks of elements in which a sweep goes; shared by all operators of a space."""
         space, itemsize = self.space, self.dtype.itemsize
         plans = _plans.setdefault(space, {})
         key = (self.width, itemsize)
@@ -116,7 +120,7 @@ class Term:
         )
 
     def sweep(self, constrained: NDArray[np.int64], keep: float) -> Sweep:
-        """The kernel bound to plan and data; constrained rows give ``keep`` times the entry of x."""
+        """The kernel bound to plan and data; constrained rows give ``keep`` times x."""
         return Sweep(self.kernel(), self.plan(), self.qdata, constrained, keep)
 
     def element_blocks(self, numbers: int) -> list[tuple[int, int]]:
@@ -144,7 +148,8 @@ class Term:
         """Diagonal of the term, (size,), by squared (multiplied) 1-D matrices."""
         space, slots = self.space, self.one_dimensional()
         e_vec = np.empty((space.mesh.num_elements, space.p1d**space.dim, space.ncomp))
-        for start, stop in self.element_blocks(self.program.nqdata * self.quadrature.q1d**space.dim):
+        numbers = self.program.nqdata * self.quadrature.q1d**space.dim
+        for start, stop in self.element_blocks(numbers):
             d = self.dense_d(start, stop)
             for c in range(space.ncomp):
                 total: Any = 0.0
@@ -159,7 +164,7 @@ class Term:
         """Dense B^T D B of some elements, (n, nodes, ncomp, nodes, ncomp)."""
         dense = []
         for matrices in self.one_dimensional():
-            full = np.ones((1, 1))
+            full: NDArray[Any] = np.ones((1, 1))
             for m in matrices:
                 full = np.kron(m, full)  # x fastest
             dense.append(full)
@@ -182,7 +187,9 @@ def fused(terms: Sequence[tuple[float, Term]]) -> Term:
     qdata = aligned_array((*first.qdata.shape[:2], programs.nqdata, first.width), first.dtype)
     at = 0
     for factor, term in terms:
-        np.multiply(term.qdata, factor, out=qdata[:, :, at : at + term.program.nqdata], casting="same_kind")
+        np.multiply(
+            term.qdata, factor, out=qdata[:, :, at : at + term.program.nqdata], casting="same_kind"
+        )
         at += term.program.nqdata
     name = " + ".join(term.name for _, term in terms)
     return Term(name, first.space, first.quadrature, programs, qdata)

@@ -1,7 +1,8 @@
-"""Pointwise programs: the text that a kernel runs at each quadrature point, and the same text on NumPy arrays.
+"""Pointwise programs: the text that a kernel runs at each quadrature point.
 
-A program is linear in the field.  It is written once, in the few operations that lane vectors, NumPy arrays and counting
-numbers share, so the kernel, the diagonal, the assembled matrix and the operation count can't disagree.
+A program is linear in the field.  It is written once, in the few operations that lane vectors,
+NumPy arrays and counting numbers share, so the kernel, the diagonal, the assembled matrix and the
+operation count can't disagree.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
-from femops_kernels.kernel import PointStep
 from numpy.typing import NDArray
+
+from femops_kernels.kernel import PointStep
 
 DIRECTIONS = "xyz"
 
@@ -26,8 +28,9 @@ class Program:
     Attributes
     ----------
     text : str
-        Definition of ``pointwise(u, ux, uy, uz, q)``; see `femops_kernels.kernel.PointStep`.  Arguments and
-        results are tuples by component; ``q`` holds the numbers stored at the point.
+        Definition of ``pointwise(u, ux, uy, uz, q)``; see `femops_kernels.kernel.PointStep`.
+        Arguments and results are tuples by component; ``q`` holds the numbers stored at the
+        point.
     dim, ncomp : int
     nqdata : int
         Numbers stored at a point.
@@ -55,7 +58,7 @@ class Program:
     @cached_property
     def _function(self) -> Any:
         names: dict[str, Any] = {"njit": lambda function: function}
-        exec(self.text, names)  # noqa: S102 - the text is our own: see the module's docstring
+        exec(self.text, names)  # the text is our own: see the functions below
         return names["pointwise"]
 
     @property
@@ -83,8 +86,9 @@ class Program:
         u = given.pop(0) if self.value else zero
         derivatives = given + [zero] * (3 - len(given))
         v, *results = self._function(u, *derivatives, q)
-        outputs = [v] if self.value else []
-        return outputs + results[: self.dim if self.gradient else 0]
+        outputs: list[tuple[Any, ...]] = [v] if self.value else []
+        outputs += results[: self.dim if self.gradient else 0]
+        return outputs
 
     def matrix(self, q: NDArray[Any]) -> NDArray[Any]:
         """D at each point.
@@ -125,11 +129,13 @@ class _Counter:
     def __init__(self, count: list[int]) -> None:
         self._count = count
 
-    def _operate(self, other: object) -> _Counter:
+    def _operate(self, _other: object) -> _Counter:
         self._count[0] += 1
         return _Counter(self._count)
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _operate
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = (
+        _operate
+    )
 
     def __neg__(self) -> _Counter:
         return self._operate(None)
@@ -157,21 +163,32 @@ def diffusion_program(dim: int, ncomp: int) -> Program:
     for a, out in enumerate(names):
         entries = []
         for c in range(ncomp):
-            products = [f"q[{position[min(a, b), max(a, b)]}] * u{name}[{c}]" for b, name in enumerate(names)]
+            products = [
+                f"q[{position[min(a, b), max(a, b)]}] * u{name}[{c}]"
+                for b, name in enumerate(names)
+            ]
             entries.append(" + ".join(products))
         lines.append(f"    v{out} = {_tuple(entries)}")
     lines += [f"    v{unused} = u{unused}" for unused in DIRECTIONS[dim:]]
-    text = "\n".join(["@njit", "def pointwise(u, ux, uy, uz, q):", *lines, "    return u, vx, vy, vz", ""])
+    text = "\n".join(
+        ["@njit", "def pointwise(u, ux, uy, uz, q):", *lines, "    return u, vx, vy, vz", ""]
+    )
     return Program(text, dim, ncomp, len(position), value=False, gradient=True, symmetric=True)
 
 
 def upper_triangle(dim: int) -> list[tuple[int, int]]:
-    """Index pairs of the upper triangle by rows: (0,0), (0,1), (0,2), (1,1), (1,2), (2,2) in 3-D."""
+    """Index pairs of the upper triangle by rows.
+
+    In 3-D: (0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2).
+    """
     return [(a, b) for a in range(dim) for b in range(a, dim)]
 
 
 def fuse(programs: Sequence[Program]) -> Program:
-    """One program for the sum of several on one field; their stored numbers stand one after the other."""
+    """One program for the sum of several on one field.
+
+    Their stored numbers stand one after the other.
+    """
     if len(programs) == 1:
         return programs[0]
     first = programs[0]
@@ -180,9 +197,13 @@ def fuse(programs: Sequence[Program]) -> Program:
     for k, program in enumerate(programs):
         parts.append(program.text.replace("def pointwise(", f"def part{k}("))
         results = [f"{name}_{k}" for name in sums]
-        calls.append(f"    {', '.join(results)} = part{k}(u, ux, uy, uz, q[{at}:{at + program.nqdata}])")
+        calls.append(
+            f"    {', '.join(results)} = part{k}(u, ux, uy, uz, q[{at}:{at + program.nqdata}])"
+        )
         at += program.nqdata
-        for name in ("v",) * program.value + tuple(f"v{d}" for d in DIRECTIONS[: first.dim]) * program.gradient:
+        used = ["v"] * program.value
+        used += [f"v{d}" for d in DIRECTIONS[: first.dim]] * program.gradient
+        for name in used:
             sums[name].append(f"{name}_{k}")
     lines = []
     for name, summands in sums.items():

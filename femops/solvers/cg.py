@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from femops_kernels.krylov import BREAKDOWN, CONVERGED, ConjugateGradients
 from numpy.typing import NDArray
 
 from femops.errors import SolverError, VectorError
 from femops.operators import Operator
 from femops.solvers.jacobi import Jacobi
+from femops_kernels.krylov import BREAKDOWN, CONVERGED, ConjugateGradients
 
 
 @final
@@ -49,8 +49,9 @@ def cg(
 ) -> tuple[NDArray[Any], Info]:
     """Solve A x = b for a symmetric positive definite operator.
 
-    The method of Hestenes and Stiefel (1952) with SciPy's names for tolerances; operator, preconditioner and vector
-    updates run in one compiled loop.  The result has the same bits for any number of threads.
+    The method of Hestenes and Stiefel (1952) with SciPy's names for tolerances; operator,
+    preconditioner and vector updates run in one compiled loop.  The result has the same bits for
+    any number of threads.
 
     Parameters
     ----------
@@ -66,7 +67,8 @@ def cg(
     M : Jacobi, optional
         Preconditioner, from `femops.jacobi`.
     callback : callable, optional
-        Called as ``callback(x)`` after each iteration with a read-only view of the iterate, in the shape of b.
+        Called as ``callback(x)`` after each iteration with a read-only view of the iterate, in
+        the shape of b.
 
     Returns
     -------
@@ -77,8 +79,9 @@ def cg(
     Raises
     ------
     SolverError
-        An operator or preconditioner that is not femops' own (use `scipy.sparse.linalg.cg`), tolerances that are
-        not numbers >= 0, a right-hand side that is not finite, or an operator found not to be positive definite.
+        An operator or preconditioner that is not femops' own (use `scipy.sparse.linalg.cg`),
+        tolerances that are not numbers >= 0, a right-hand side that is not finite, or an operator
+        found not to be positive definite.
     VectorError
         Vectors of another length or type.
     """
@@ -87,7 +90,9 @@ def cg(
     guess = np.zeros_like(right) if x0 is None else _flat(A, x0, "x0")
     norm = float(np.linalg.norm(right.astype(np.float64, copy=False)))
     if not np.isfinite(norm):
-        raise SolverError("b has entries that are not finite: look at the load vector and the boundary values")
+        raise SolverError(
+            "b has entries that are not finite: look at the load vector and the boundary values"
+        )
     tolerance = max(rtol * norm, atol)
     limit = 10 * len(right) if maxiter is None else maxiter
     inverse = None if M is None else np.ascontiguousarray(M.inverse, dtype=right.dtype)
@@ -101,9 +106,9 @@ def cg(
             callback(view)
     if solve.status == BREAKDOWN or not np.isfinite(solve.residual):
         raise SolverError(
-            f"after {solve.iterations} iterations the operator (or preconditioner) is found not to be positive definite: "
-            "cg needs that; are boundary conditions missing, or is a coefficient negative? "
-            "scipy.sparse.linalg.minres takes indefinite operators"
+            f"after {solve.iterations} iterations the operator (or preconditioner) is found not to "
+            "be positive definite: cg needs that; are boundary conditions missing, or is a "
+            "coefficient negative? scipy.sparse.linalg.minres takes indefinite operators"
         )
     info = Info(solve.status == CONVERGED, solve.iterations, solve.residual, tolerance)
     return solve.x.copy().reshape(b.shape), info
@@ -111,13 +116,20 @@ def cg(
 
 def _check_arguments(A: Any, M: Any, rtol: float, atol: float, maxiter: int | None) -> None:
     if not isinstance(A, Operator):
-        raise SolverError(f"A is a {type(A).__name__}: femops.cg takes femops operators, scipy.sparse.linalg.cg any")
+        raise SolverError(
+            f"A is a {type(A).__name__}: femops.cg takes femops operators, "
+            "scipy.sparse.linalg.cg any"
+        )
     if M is not None and not isinstance(M, Jacobi):
         raise SolverError(
-            f"M is a {type(M).__name__}: femops.cg takes femops.jacobi(A), scipy.sparse.linalg.cg any preconditioner"
+            f"M is a {type(M).__name__}: femops.cg takes femops.jacobi(A), "
+            "scipy.sparse.linalg.cg any preconditioner"
         )
     if M is not None and M.shape != A.shape:
-        raise SolverError(f"M is {M.shape[0]} x {M.shape[1]}, A {A.shape[0]} x {A.shape[1]}: make it with jacobi(A)")
+        raise SolverError(
+            f"M is {M.shape[0]} x {M.shape[1]}, A {A.shape[0]} x {A.shape[1]}: "
+            "make it with jacobi(A)"
+        )
     if not (rtol >= 0.0 and atol >= 0.0 and np.isfinite(max(rtol, atol))):
         raise SolverError(f"rtol = {rtol}, atol = {atol}: give numbers >= 0")
     if maxiter is not None and (not isinstance(maxiter, int | np.integer) or maxiter < 0):
@@ -128,6 +140,7 @@ def _flat(A: Operator, vector: Any, what: str) -> NDArray[Any]:
     A.space.check_vector(vector, what)
     if vector.dtype != A.dtype:
         raise VectorError(
-            f"{what} has type {vector.dtype}, the operator {A.dtype}: convert it by .astype({A.dtype})"
+            f"{what} has type {vector.dtype}, the operator {A.dtype}: "
+            f"convert it by .astype({A.dtype})"
         )
     return np.ascontiguousarray(vector).reshape(-1)

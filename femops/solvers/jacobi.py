@@ -28,7 +28,8 @@ class Jacobi(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         if x.size != len(self.inverse):
             raise VectorError(f"x has {x.size} entries, the preconditioner {len(self.inverse)}")
-        return self.inverse * x.reshape(-1)
+        product: NDArray[Any] = self.inverse * x.reshape(-1)
+        return product
 
     _rmatvec = _matvec
 

@@ -1,4 +1,4 @@
-"""A compiled operator kernel: sizes, one-dimensional matrices and pointwise program made into machine code."""
+"""A compiled operator kernel: sizes, 1-D matrices and pointwise program made into machine code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from femops_kernels.errors import KernelValueError
 from femops_kernels.lanes import Lane
-from femops_kernels.lines import Matrix1D
+from femops_kernels.matrix import Matrix1D
 from femops_kernels.specialize import specialize
 
 
@@ -24,10 +24,11 @@ class PointStep:
     Attributes
     ----------
     text : str
-        Definition of ``pointwise(u, ux, uy, uz, q)`` in lane Python, decorated with ``@njit``.  Each argument is a tuple
-        of lane vectors: the field and its reference derivatives by component, and the numbers stored at the point.
-        It returns ``(v, vx, vy, vz)``, the factors of the test function and of its reference derivatives; what a
-        kernel does not use is returned as it came.
+        Definition of ``pointwise(u, ux, uy, uz, q)`` in lane Python, decorated with ``@njit``.
+        Each argument is a tuple of lane vectors: the field and its reference derivatives by
+        component, and the numbers stored at the point.  It returns ``(v, vx, vy, vz)``, the
+        factors of the test function and of its reference derivatives; what a kernel does not use
+        is returned as it came.
     nqdata : int
         Numbers stored at a point.
     value_out : bool
@@ -79,7 +80,9 @@ class Kernel:
 
     def __post_init__(self) -> None:
         if self.q1d < self.p1d:
-            raise KernelValueError(f"q1d = {self.q1d} is less than p1d = {self.p1d}: take more quadrature points")
+            raise KernelValueError(
+                f"q1d = {self.q1d} is less than p1d = {self.p1d}: take more quadrature points"
+            )
 
     @property
     def p1d(self) -> int:
@@ -133,9 +136,10 @@ class Kernel:
         d, dt = Matrix1D(self.d1d).flops(), Matrix1D(self.d1d.T).flops()
         p, q, dim = self.p1d, self.q1d, self.dim
         lines = sum(p ** (dim - 1 - k) * q**k for k in range(dim))
-        flops = lines * (b + bt)
+        flops: int = lines * (b + bt)
         if self.step.gradient:
-            # the sum of the directions' results: one addition a point and direction, less where nothing stands there yet
+            # the sum of the directions' results: one addition a point and direction, less where
+            # nothing stands there yet
             adds = q**dim * (dim if self.step.value_out else dim - 1)
             flops += dim * q ** (dim - 1) * (d + dt) + adds
         return self.ncomp * flops

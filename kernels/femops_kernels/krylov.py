@@ -43,7 +43,10 @@ class ConjugateGradients:
         self._partial = np.zeros((2, -(-len(b) // self._module.BLOCK)))
 
     def advance(self, tolerance: float, limit: int, steps: int) -> None:
-        """Iterate until the residual's norm is at most ``tolerance``, at most ``steps`` more and ``limit`` in all."""
+        """Iterate until the residual's norm is at most ``tolerance``.
+
+        At most ``steps`` iterations are added, and ``limit`` done in all.
+        """
         terms = self._terms
         with LAUNCH:
             work = terms.work(machine.max_threads() if self._threads > 1 else 1)
@@ -66,7 +69,8 @@ class ConjugateGradients:
     @property
     def x(self) -> NDArray[Any]:
         """The iterate, a view."""
-        return self._vectors[0]
+        iterate: NDArray[Any] = self._vectors[0]
+        return iterate
 
     @property
     def iterations(self) -> int:
@@ -82,5 +86,3 @@ class ConjugateGradients:
     def status(self) -> int:
         """0 while running, else ``CONVERGED`` or ``BREAKDOWN``."""
         return int(self._state[3])
-
-

@@ -1,10 +1,12 @@
 """Lanes: SIMD vectors as numba values.
 
-A lane vector is an LLVM vector ``<width x double>`` (or ``float``) that numba code passes around like a
-number.  What a slot of it means is the caller's business: an element of a batch, or one of many vectors.
+A lane vector is an LLVM vector ``<width x double>`` (or ``float``) that numba code passes around
+like a number.  What a slot of it means is the caller's business: an element of a batch, or one of
+many vectors.
 
-Memory is addressed by plain integers (``intp`` byte addresses): kernels are called from compiled code
-with a table of addresses, and no array descriptor travels with them.  Every offset counts whole lanes.
+Memory is addressed by plain integers (``intp`` byte addresses): kernels are called from compiled
+code with a table of addresses, and no array descriptor travels with them.  Every offset counts
+whole lanes.
 """
 
 from __future__ import annotations
@@ -96,7 +98,9 @@ class LaneFormatType(types.Dummy):  # type: ignore[misc]
 
 @typeof_impl.register(Lane)  # type: ignore[untyped-decorator]
 def _typeof_lane(value: Lane, context: Any) -> LaneFormatType:
-    return LaneFormatType(value.width, types.float64 if value.dtype.itemsize == 8 else types.float32)
+    return LaneFormatType(
+        value.width, types.float64 if value.dtype.itemsize == 8 else types.float32
+    )
 
 
 def scalar_ir(lane: LaneType) -> ir.Type:
@@ -235,7 +239,11 @@ class _Arithmetic(AbstractTemplate):  # type: ignore[misc]
 
     def generic(self, args: Any, kws: Any) -> Any:
         lanes = [a for a in args if isinstance(a, LaneType)]
-        if not lanes or len(args) != 2 or not all(isinstance(a, LaneType | types.Number) for a in args):
+        if (
+            not lanes
+            or len(args) != 2
+            or not all(isinstance(a, LaneType | types.Number) for a in args)
+        ):
             return None
         lane = lanes[0]
         if any(other != lane for other in lanes):
@@ -283,7 +291,9 @@ def get(typingctx: Any, lane: Any, base: Any, k: Any) -> Any:
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         lane = sig.args[0]
-        return builder.load(address_of(builder, args[1], args[2], lane.itemsize, scalar_ir(lane.lane)))
+        return builder.load(
+            address_of(builder, args[1], args[2], lane.itemsize, scalar_ir(lane.lane))
+        )
 
     return sig, codegen
 
@@ -295,7 +305,9 @@ def put(typingctx: Any, lane: Any, base: Any, k: Any, value: Any) -> Any:
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         lane = sig.args[0]
-        builder.store(args[3], address_of(builder, args[1], args[2], lane.itemsize, scalar_ir(lane.lane)))
+        builder.store(
+            args[3], address_of(builder, args[1], args[2], lane.itemsize, scalar_ir(lane.lane))
+        )
         return context.get_dummy_value()
 
     return sig, codegen

@@ -13,14 +13,15 @@ from femops_kernels.specialize import specialize
 from femops_kernels.sweep import LAUNCH, aligned_array
 
 BLOCK = 8192  # as in skeletons/stream.py
-TRIAD_BYTES = 24  # two reads and a write of float64; the read for ownership is not counted, as STREAM does
+# Two reads and a write of float64; the read for ownership is not counted, as STREAM does.
+TRIAD_BYTES = 24
 _ROUNDS = 20_000
 _CHAINS = 16
 
 
 @final
 class Limits:
-    """Arrays and kernels to measure the limits with, again and again beside what they are compared with.
+    """Arrays and kernels to measure the limits with, again and again beside what is compared.
 
     Parameters
     ----------
@@ -51,6 +52,8 @@ class Limits:
         """Rate of fused multiply-adds on lanes (an FMA is two operations), GFlop/s."""
         with LAUNCH:
             begin = perf_counter()
-            self._module.multiply_adds(self._out.ctypes.data, self._lane.nbytes, _ROUNDS, self._threads)
+            self._module.multiply_adds(
+                self._out.ctypes.data, self._lane.nbytes, _ROUNDS, self._threads
+            )
             seconds = perf_counter() - begin
         return 2 * _CHAINS * self._lane.width * _ROUNDS * self._threads / seconds * 1e-9

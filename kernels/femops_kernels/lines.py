@@ -1,147 +1,30 @@
-"""Lines: tuples of lane vectors along one direction, and the contraction of a line by a small matrix.
+"""Lines: tuples of lane vectors along one direction, and their contraction by a small matrix.
 
-Five operations make every tensor-product kernel: ``gather_line``, ``load_line``, ``contract``, ``store_line``
-and ``scatter_line``.  All are unrolled when compiled: line lengths and matrices are part of the types.
+Five operations make every tensor-product kernel: ``gather_line``, ``load_line``, ``contract``,
+``store_line`` and ``scatter_line``.  All are unrolled when compiled: line lengths and matrices
+are part of the types.
 """
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba.core import types
-from numba.core.datamodel import models
-from numba.core.datamodel.registry import register_default
-from numba.core.imputils import lower_constant
-from numba.extending import intrinsic, typeof_impl
+from numba.extending import intrinsic
 
 from femops_kernels.errors import KernelValueError
-from femops_kernels.lanes import LaneType, address_of, call_llvm, load_at, scalar_ir, splat, store_at, vector_ir
-
-# Entries of B1d and G1d are accurate to a few units of round-off, amplified by the order of the derivative.
-SYMMETRY_TOLERANCE = 1e-11
-
-
-@final
-class Matrix1D:
-    """A small matrix whose entries are known when a kernel is compiled.
-
-    Parameters
-    ----------
-    rows : array_like, shape (m, n)
-        The matrix of one contraction, ``u[k] = sum_j rows[k, j] v[j]``.
-
-    Attributes
-    ----------
-    symmetry : int
-        ``+1`` where ``rows[m-1-k, n-1-j] == rows[k, j]`` (interpolation between symmetric point sets),
-        ``-1`` with the sign turned (differentiation), ``0`` otherwise.  Both allow the even-odd split, which
-        halves the multiplications (Solomonoff 1992; Kronbichler & Kormann 2012).
-
-    Raises
-    ------
-    KernelValueError
-        If ``rows`` is not a finite two-dimensional array.
-    """
-
-    def __init__(self, rows: Any) -> None:
-        values = np.array(rows, dtype=np.float64)
-        if values.ndim != 2 or values.size == 0 or not np.isfinite(values).all():
-            raise KernelValueError(f"a 1-D matrix is finite and has two dimensions, got shape {values.shape}")
-        self.symmetry = 0
-        flipped = values[::-1, ::-1]
-        for sign in (1, -1):
-            if np.abs(values - sign * flipped).max() <= SYMMETRY_TOLERANCE * np.abs(values).max():
-                # made exact, so that the split and the full product agree to the last bits
-                values = 0.5 * (values + sign * flipped)
-                self.symmetry = sign
-                break
-        self.rows = tuple(tuple(float(v) for v in row) for row in values)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """``(m, n)``."""
-        return len(self.rows), len(self.rows[0])
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether the contraction changes nothing."""
-        m, n = self.shape
-        return m == n and np.array_equal(np.array(self.rows), np.eye(m))
-
-    def split(self) -> tuple[np.ndarray, np.ndarray]:
-        """Even and odd halves.
-
-        Returns
-        -------
-        even : ndarray, shape (ceil(m/2), ceil(n/2))
-            Multiplies ``v[j] + v[n-1-j]`` (the middle entry once).
-        odd : ndarray, shape (ceil(m/2), floor(n/2))
-            Multiplies ``v[j] - v[n-1-j]``.
-        """
-        a = np.array(self.rows)
-        m, n = a.shape
-        top, half = a[: (m + 1) // 2], n // 2
-        mirrored = top[:, ::-1]
-        even = 0.5 * (top + mirrored)[:, : (n + 1) // 2]
-        odd = 0.5 * (top - mirrored)[:, :half]
-        return even, odd
-
-    def operations(self) -> int:
-        """Vector operations of one contraction as emitted (an FMA is one)."""
-        m, n = self.shape
-        if self.is_identity:
-            return 0
-        full, split = m * n, 2 * (n // 2) + 2 * (m // 2) + _split_products(m, n, self.symmetry)
-        return split if self.symmetry and split < full else full
-
-    def flops(self) -> int:
-        """Floating-point operations of one contraction as emitted (an FMA is two)."""
-        m, n = self.shape
-        if self.is_identity:
-            return 0
-        if self.operations() < m * n:
-            return 2 * (n // 2) + 2 * (m // 2) + 2 * _split_products(m, n, self.symmetry) - m
-        return 2 * m * n - m
-
-    def __repr__(self) -> str:
-        body = ", ".join("(" + ", ".join(repr(v) for v in row) + ",)" for row in self.rows)
-        return f"Matrix1D(({body},))"
-
-
-def _split_products(m: int, n: int, symmetry: int) -> int:
-    products = (m // 2) * n
-    if m % 2:
-        products += (n + 1) // 2 if symmetry > 0 else n // 2
-    return products
-
-
-@final
-class Matrix1DType(types.Dummy):  # type: ignore[misc]
-    """Numba's type of a :class:`Matrix1D`; the entries are part of it."""
-
-    def __init__(self, rows: tuple[tuple[float, ...], ...]) -> None:
-        self.rows = rows
-        super().__init__(name=f"matrix1d{rows!r}")
-
-    @property
-    def matrix(self) -> Matrix1D:
-        """The matrix itself."""
-        return Matrix1D(self.rows)
-
-
-@typeof_impl.register(Matrix1D)  # type: ignore[untyped-decorator]
-def _typeof_matrix(value: Matrix1D, context: Any) -> Matrix1DType:
-    return Matrix1DType(value.rows)
-
-
-register_default(Matrix1DType)(models.OpaqueModel)
-
-
-@lower_constant(Matrix1DType)  # type: ignore[untyped-decorator]
-def _lower_matrix(context: Any, builder: Any, ty: Any, pyval: Any) -> Any:
-    return context.get_dummy_value()
+from femops_kernels.lanes import (
+    LaneType,
+    address_of,
+    call_llvm,
+    load_at,
+    scalar_ir,
+    splat,
+    store_at,
+    vector_ir,
+)
+from femops_kernels.matrix import Matrix1D, Matrix1DType
 
 
 def _length(n: Any) -> int | None:
@@ -162,7 +45,10 @@ def _line_offsets(builder: Any, start: Any, stride: Any, n: int) -> list[Any]:
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
 def load_line(typingctx: Any, lane: Any, base: Any, start: Any, stride: Any, n: Any) -> Any:
-    """``load_line(LANE, address, start, stride, n)``: lane vectors ``start + i stride``, i < n (a constant)."""
+    """``load_line(LANE, address, start, stride, n)``.
+
+    Lane vectors ``start + i stride`` for i < n (a constant).
+    """
     if _length(n) is None:
         return None
     sig = types.UniTuple(lane.lane, _length(n))(lane, types.intp, types.intp, types.intp, n)
@@ -170,7 +56,9 @@ def load_line(typingctx: Any, lane: Any, base: Any, start: Any, stride: Any, n: 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         line = sig.return_type
         offsets = _line_offsets(builder, args[2], args[3], line.count)
-        return _pack(context, builder, line, [load_at(builder, line.dtype, args[1], k) for k in offsets])
+        return _pack(
+            context, builder, line, [load_at(builder, line.dtype, args[1], k) for k in offsets]
+        )
 
     return sig, codegen
 
@@ -183,7 +71,9 @@ def store_line(typingctx: Any, lane: Any, base: Any, start: Any, stride: Any, li
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         line = sig.args[4]
         values = _unpack(builder, args[4], line.count)
-        for k, value in zip(_line_offsets(builder, args[2], args[3], line.count), values, strict=True):
+        for k, value in zip(
+            _line_offsets(builder, args[2], args[3], line.count), values, strict=True
+        ):
             store_at(builder, line.dtype, args[1], k, value)
         return context.get_dummy_value()
 
@@ -215,31 +105,46 @@ def _slot_pointers(builder: Any, addresses: Any, lane: LaneType) -> list[Any]:
     return pointers
 
 
-def _gather(builder: Any, lane: LaneType, base: Any, index_base: Any, offset: Any, itemsize: int) -> Any:
+def _gather(
+    builder: Any, lane: LaneType, base: Any, index_base: Any, offset: Any, itemsize: int
+) -> Any:
     indices = _load_indices(builder, index_base, offset, itemsize, lane.width)
     value = ir.Constant(vector_ir(lane), ir.Undefined)
-    for slot, pointer in enumerate(_slot_pointers(builder, _addresses(builder, base, indices, lane), lane)):
+    for slot, pointer in enumerate(
+        _slot_pointers(builder, _addresses(builder, base, indices, lane), lane)
+    ):
         value = builder.insert_element(value, builder.load(pointer), ir.IntType(32)(slot))
     return value
 
 
-def _scatter_add(builder: Any, lane: LaneType, args: tuple[Any, ...], value: Any, itemsize: int) -> None:
+def _scatter_add(
+    builder: Any, lane: LaneType, args: tuple[Any, ...], value: Any, itemsize: int
+) -> None:
     base, index_base, offset = args
     indices = _load_indices(builder, index_base, offset, itemsize, lane.width)
     # one slot after the other: slots of one batch that share a dof lose no update
-    for slot, pointer in enumerate(_slot_pointers(builder, _addresses(builder, base, indices, lane), lane)):
+    for slot, pointer in enumerate(
+        _slot_pointers(builder, _addresses(builder, base, indices, lane), lane)
+    ):
         part = builder.extract_element(value, ir.IntType(32)(slot))
         builder.store(builder.fadd(builder.load(pointer), part), pointer)
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
 def gather_line(
-    typingctx: Any, lane: Any, base: Any, indices: Any, index_bytes: Any, start: Any, stride: Any, n: Any
+    typingctx: Any,
+    lane: Any,
+    base: Any,
+    indices: Any,
+    index_bytes: Any,
+    start: Any,
+    stride: Any,
+    n: Any,
 ) -> Any:
     """``gather_line(LANE, address, index_address, index_bytes, start, stride, n)``.
 
-    Lane vector i holds ``address[indices[start + i stride, slot]]``; indices are unsigned, ``index_bytes`` (2 or
-    4, a constant) wide, one group of ``width`` a lane vector.
+    Lane vector i holds ``address[indices[start + i stride, slot]]``; indices are unsigned,
+    ``index_bytes`` (2 or 4, a constant) wide, one group of ``width`` a lane vector.
     """
     if _length(n) is None or _length(index_bytes) is None:
         return None
@@ -258,9 +163,19 @@ def gather_line(
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
 def scatter_line(
-    typingctx: Any, lane: Any, base: Any, indices: Any, index_bytes: Any, start: Any, stride: Any, line: Any
+    typingctx: Any,
+    lane: Any,
+    base: Any,
+    indices: Any,
+    index_bytes: Any,
+    start: Any,
+    stride: Any,
+    line: Any,
 ) -> Any:
-    """``scatter_line(LANE, address, index_address, index_bytes, start, stride, line)`` adds a line (see gather_line)."""
+    """``scatter_line(LANE, address, index_address, index_bytes, start, stride, line)``.
+
+    Adds a line to where ``gather_line`` takes it from.
+    """
     if _length(index_bytes) is None:
         return None
     sig = types.void(lane, types.intp, types.intp, index_bytes, types.intp, types.intp, line)
@@ -269,7 +184,9 @@ def scatter_line(
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         line = sig.args[6]
         values = _unpack(builder, args[6], line.count)
-        for k, value in zip(_line_offsets(builder, args[4], args[5], line.count), values, strict=True):
+        for k, value in zip(
+            _line_offsets(builder, args[4], args[5], line.count), values, strict=True
+        ):
             _scatter_add(builder, line.dtype, (args[1], args[2], k), value, itemsize)
         return context.get_dummy_value()
 
@@ -283,7 +200,11 @@ def add_lines(typingctx: Any, a: Any, b: Any) -> Any:
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         line = sig.return_type
-        pairs = zip(_unpack(builder, args[0], line.count), _unpack(builder, args[1], line.count), strict=True)
+        pairs = zip(
+            _unpack(builder, args[0], line.count),
+            _unpack(builder, args[1], line.count),
+            strict=True,
+        )
         return _pack(context, builder, line, [builder.fadd(x, y) for x, y in pairs])
 
     return sig, codegen
@@ -324,7 +245,11 @@ class _Emitter:
         out: list[Any] = [None] * m
         for k in range((m + 1) // 2):
             if 2 * k == m - 1:
-                part = self.dot(coefficients_even[k], even) if matrix.symmetry > 0 else self.dot(coefficients_odd[k], odd)
+                part = (
+                    self.dot(coefficients_even[k], even)
+                    if matrix.symmetry > 0
+                    else self.dot(coefficients_odd[k], odd)
+                )
                 out[k] = self.or_zero(part)
                 continue
             a = self.or_zero(self.dot(coefficients_even[k], even))
@@ -342,7 +267,10 @@ class _Emitter:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def contract(typingctx: Any, matrix: Any, line: Any) -> Any:
-    """``contract(B, line)``: ``u[k] = sum_j B[k, j] line[j]``, (3a)-(4f) of the tensor report, unrolled."""
+    """``contract(B, line)``: ``u[k] = sum_j B[k, j] line[j]``, unrolled.
+
+    (3a)-(4f) of the tensor report.
+    """
     if not isinstance(matrix, Matrix1DType):
         return None
     m, n = matrix.matrix.shape
@@ -359,7 +287,17 @@ def contract(typingctx: Any, matrix: Any, line: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def call_chunk(typingctx: Any, kernel: Any, table: Any, x: Any, y: Any, chunk: Any, work: Any, alpha: Any, beta: Any) -> Any:
+def call_chunk(
+    typingctx: Any,
+    kernel: Any,
+    table: Any,
+    x: Any,
+    y: Any,
+    chunk: Any,
+    work: Any,
+    alpha: Any,
+    beta: Any,
+) -> Any:
     """Call a chunk kernel by its address; see ``skeletons/chunk.py`` for the arguments."""
     six = [types.intp] * 6
     sig = types.void(*six, types.float64, types.float64)

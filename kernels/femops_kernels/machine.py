@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ _REGISTER_BYTES = (("avx512f", 64), ("avx", 32), ("sve", 16), ("neon", 16), ("ss
 
 @cache
 def register_bytes() -> int:
-    """Bytes of this processor's widest SIMD register (16 where LLVM names none that is known here)."""
+    """Bytes of this processor's widest SIMD register (16 where LLVM names none known here)."""
     import llvmlite.binding as llvm
 
     features = llvm.get_host_cpu_features()
@@ -34,7 +35,8 @@ def lane_width(dtype: DTypeLike = np.float64, width: int | None = None) -> int:
     dtype : dtype
         float64 or float32.
     width : int, optional
-        An explicit wish; else the environment variable ``FEMOPS_LANES``, else what fills a register.
+        An explicit wish; else the environment variable ``FEMOPS_LANES``, else what fills a
+        register.
 
     Raises
     ------
@@ -54,39 +56,38 @@ def lane_width(dtype: DTypeLike = np.float64, width: int | None = None) -> int:
 
 
 @cache
-def _threading() -> None:
-    """Choose numba's threading layer before it starts.
+def _numba() -> Any:
+    """Numba, its threading layer chosen before it starts, and FEMOPS_THREADS obeyed.
 
-    GNU OpenMP ends a forked child that uses it, so the layer is one that survives a fork; that it can't take calls from
-    two Python threads at once is mended by a lock (see ``femops_kernels.sweep``).
+    GNU OpenMP ends a forked child that uses it, so the layer is one that survives a fork; that it
+    can't take calls from two Python threads at once is mended by a lock (see
+    ``femops_kernels.sweep``).
     """
     import numba
 
     if "NUMBA_THREADING_LAYER" not in os.environ:
-        numba.config.THREADING_LAYER = "forksafe"
+        # numba makes its settings attributes when it is imported: types don't show them
+        numba.config.THREADING_LAYER = "forksafe"  # type: ignore[attr-defined]
+    asked = os.environ.get("FEMOPS_THREADS")
+    if asked:
+        _set_threads(numba, int(asked) if asked.isdigit() else asked)
+    return numba
 
 
 def get_threads() -> int:
-    """Threads that the next call of this Python thread uses: ``set_threads``, else FEMOPS_THREADS, else the cores."""
-    import numba
+    """Threads that the next call of this Python thread uses.
 
-    _threading()
-    _apply_environment()
-    return int(numba.get_num_threads())
-
-
-@cache
-def _apply_environment() -> None:
-    asked = os.environ.get("FEMOPS_THREADS")
-    if asked:
-        set_threads(int(asked) if asked.isdigit() else 0)
+    What ``set_threads`` said, else the environment variable ``FEMOPS_THREADS``, else the cores.
+    """
+    return int(_numba().get_num_threads())
 
 
 def max_threads() -> int:
-    """Most threads there can be (numba's ``NUMBA_NUM_THREADS``, by default the cores this process may use)."""
-    import numba
+    """Most threads there can be.
 
-    return int(numba.config.NUMBA_NUM_THREADS)
+    Numba's ``NUMBA_NUM_THREADS``, by default the cores this process may use.
+    """
+    return int(_numba().config.NUMBA_NUM_THREADS)
 
 
 def set_threads(count: int) -> None:
@@ -97,11 +98,15 @@ def set_threads(count: int) -> None:
     KernelValueError
         If the count is not between 1 and ``max_threads()``.
     """
-    import numba
+    _set_threads(_numba(), count)
 
-    if not 1 <= count <= max_threads():
+
+def _set_threads(numba: Any, count: int | str) -> None:
+    most = int(numba.config.NUMBA_NUM_THREADS)
+    if not isinstance(count, int) or not 1 <= count <= most:
         raise KernelValueError(
-            f"{count} threads: choose 1 to {max_threads()} (NUMBA_NUM_THREADS, set before Python starts, allows more)"
+            f"{count!r} threads: choose 1 to {most} "
+            "(NUMBA_NUM_THREADS, set before Python starts, allows more)"
         )
     numba.set_num_threads(count)
 
@@ -112,19 +117,23 @@ def describe() -> dict[str, Any]:
     Returns
     -------
     dict
-        ``processor``, ``architecture``, ``cores``, ``threads``, ``threading_layer``, ``lanes_float64``,
-        ``lanes_float32``, ``llvm_cpu``, ``numba``, ``llvmlite``.
+        ``processor``, ``architecture``, ``cores``, ``threads``, ``threading_layer``,
+        ``lanes_float64``, ``lanes_float32``, ``llvm_cpu``, ``numba``, ``llvmlite``.
     """
     import llvmlite
     import llvmlite.binding as llvm
-    import numba
 
-    layer = numba.config.THREADING_LAYER if get_threads() > 1 else "serial"
+    numba = _numba()
+    threads = get_threads()
+    layer = "none"
+    if threads > 1:
+        _start_threads()
+        layer = numba.threading_layer()
     return {
         "processor": _processor_name(),
         "architecture": platform.machine(),
         "cores": os.cpu_count() or 1,
-        "threads": get_threads(),
+        "threads": threads,
         "threading_layer": layer,
         "lanes_float64": lane_width(np.float64),
         "lanes_float32": lane_width(np.float32),
@@ -134,9 +143,16 @@ def describe() -> dict[str, Any]:
     }
 
 
+def _start_threads() -> None:
+    """Make numba start its threads, which is when the layer is known."""
+    from numba.np.ufunc import parallel
+
+    parallel._launch_threads()  # type: ignore[no-untyped-call]  # numba has no types
+
+
 def _processor_name() -> str:
     try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
+        with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
             for line in file:
                 if line.startswith("model name"):
                     return line.split(":", 1)[1].strip()

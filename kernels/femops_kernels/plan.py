@@ -1,4 +1,4 @@
-"""The plan of a sweep: chunks of elements, who owns which dof, and chunk-local indices for the lanes.
+"""The plan of a sweep: chunks of elements, who owns which dof, chunk-local indices for the lanes.
 
 See ``skeletons/chunk.py`` for how a kernel uses it.
 """
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from femops_kernels.errors import KernelValueError
 from femops_kernels.lanes import WIDTHS
 
-# What a chunk's private copies of x and y may fill: it must stay in a second-level cache beside the work arrays.
+# What a chunk's private copies of x and y may fill: it must stay in a second-level cache beside
+# the work arrays.
 CHUNK_BYTES = 256 * 1024
 # Below this many chunks threads would starve, so small meshes are cut finer.
 FEWEST_CHUNKS = 32
@@ -26,7 +27,9 @@ Int = NDArray[np.int64]
 @final
 @dataclass(frozen=True)
 class Plan:
-    """Chunks of elements and the dofs they touch; a function of the restriction alone, never of threads.
+    """Chunks of elements and the dofs they touch.
+
+    A function of the restriction alone, never of threads.
 
     Attributes
     ----------
@@ -40,10 +43,11 @@ class Plan:
         Its other dofs are ``foreign_dofs[foreign_start[c]:foreign_start[c + 1]]``, ascending.
     foreign_dofs : (nforeign,) int64
     combine_start, combine_dof, combine_slot : int64 arrays
-        Contributions ``combine_slot`` (positions in ``foreign_dofs``) to owned dofs, grouped by owner, by
-        ascending contributing chunk inside.
+        Contributions ``combine_slot`` (positions in ``foreign_dofs``) to owned dofs, grouped by
+        owner, by ascending contributing chunk inside.
     indices : (nbatch, nodes, width) uint16 or uint32
-        Chunk-local dof of a node: owned ones first, then foreign ones, then one slot that padding elements use.
+        Chunk-local dof of a node: owned ones first, then foreign ones, then one slot that padding
+        elements use.
     local_size : int
         Slots of a chunk-local vector's component.
     """
@@ -84,7 +88,8 @@ class Plan:
         -------
         start : (nchunks + 1,) int64
         positions : (m,) int64
-            ``component * local_size + local dof``, grouped by chunk; m >= n because copies are shared.
+            ``component * local_size + local dof``, grouped by chunk; m >= n because copies are
+            shared.
         """
         flags = np.zeros((int(self.owned_start[-1]), ncomp), dtype=bool)
         flags.reshape(-1)[dofs] = True
@@ -98,8 +103,13 @@ class Plan:
         return start, np.concatenate(parts)
 
 
-def elements_per_chunk(num_elements: int, dofs_per_element: float, ncomp: int, itemsize: int) -> int:
-    """Elements of a chunk: as many as keep its copies of x and y in cache, a multiple of the widest lane."""
+def elements_per_chunk(
+    num_elements: int, dofs_per_element: float, ncomp: int, itemsize: int
+) -> int:
+    """Elements of a chunk, a multiple of the widest lane.
+
+    As many as keep its copies of x and y in cache.
+    """
     fit = CHUNK_BYTES / (2.0 * itemsize * ncomp * max(dofs_per_element, 1.0))
     share = -(-num_elements // FEWEST_CHUNKS)
     return max(_ALIGN, int(min(fit, share)) // _ALIGN * _ALIGN)
@@ -141,7 +151,8 @@ def make_plan(indices: Int, ndofs: int, width: int, ncomp: int, itemsize: int) -
     local_size = -(-(int(counts.max()) + 1) // _ALIGN) * _ALIGN
     kind = np.uint16 if local_size <= 2**16 else np.uint32
     table = np.full((int(first_batch[-1]) * width, nodes), counts[-1], dtype=kind)
-    table[:ne] = local  # every chunk but the last is full: batches follow the elements without a gap
+    # every chunk but the last is full: batches follow the elements without a gap
+    table[:ne] = local
     order = np.argsort(foreign_dofs, kind="stable")
     combine_dof = foreign_dofs[order]
     return Plan(
@@ -165,7 +176,8 @@ def _localise(indices: Int, element_start: Int, owned_start: Int) -> tuple[Int, 
     for c in range(len(element_start) - 1):
         part = indices[element_start[c] : element_start[c + 1]]
         first, end = owned_start[c], owned_start[c + 1]
-        if part.max() >= end or (end > first and np.bincount((part - first)[part >= first]).min() == 0):
+        owned = part[part >= first] - first
+        if part.max() >= end or (end > first and np.bincount(owned).min() == 0):
             raise KernelValueError("dofs are not numbered by first touch in element order")
         outside, inverse = np.unique(part[part < first], return_inverse=True)
         here = local[element_start[c] : element_start[c + 1]]

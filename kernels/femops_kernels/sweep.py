@@ -17,7 +17,8 @@ from femops_kernels.skeletons import table as layout
 from femops_kernels.specialize import specialize
 
 _ALIGNMENT = 64
-# Numba's work queue takes one launch at a time, and a sweep's buffer serves one application at a time.
+# Numba's work queue takes one launch at a time, and a sweep's buffer serves one application at a
+# time.
 LAUNCH = threading.RLock()
 
 
@@ -44,7 +45,8 @@ def aligned_array(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     count = int(np.prod(shape))
     memory = np.zeros(count * kind.itemsize + _ALIGNMENT, dtype=np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
-    return memory[start : start + count * kind.itemsize].view(kind).reshape(shape)
+    array: NDArray[Any] = memory[start : start + count * kind.itemsize].view(kind)
+    return array.reshape(shape)
 
 
 @final
@@ -63,7 +65,12 @@ class Sweep:
     """
 
     def __init__(
-        self, kernel: Kernel, plan: Plan, qdata: NDArray[Any], constrained: NDArray[np.int64], keep: float
+        self,
+        kernel: Kernel,
+        plan: Plan,
+        qdata: NDArray[Any],
+        constrained: NDArray[np.int64],
+        keep: float,
     ) -> None:
         self.kernel, self.plan, self.qdata = kernel, plan, qdata
         start, positions = plan.local_positions(constrained, kernel.ncomp)
@@ -86,10 +93,12 @@ class Sweep:
             layout.KEEP: np.array([keep], dtype=kernel.dtype),
         }
         self._kept = tuple(v for v in entries.values() if isinstance(v, np.ndarray))
-        words = [v.ctypes.data if isinstance(v, np.ndarray) else v for _, v in sorted(entries.items())]
+        words = [
+            v.ctypes.data if isinstance(v, np.ndarray) else v for _, v in sorted(entries.items())
+        ]
         self.table = np.array(words, dtype=np.int64)
-        module = kernel.module
-        self.row = (module.sweep.address, module.combine.address, self.table.ctypes.data, plan.nchunks)
+        entry_points = (kernel.module.sweep.address, kernel.module.combine.address)
+        self.row = (*entry_points, self.table.ctypes.data, plan.nchunks)
         self.work_bytes = -(-kernel.work_bytes(plan.local_size) // _ALIGNMENT) * _ALIGNMENT
 
     @property
@@ -120,7 +129,10 @@ class Terms:
         return _work.address(self.work_bytes * threads)
 
     def apply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
-        """Overwrite y by the sum of the terms applied to x; both contiguous, of the kernels' type."""
+        """Overwrite y by the sum of the terms applied to x.
+
+        Both are contiguous and of the kernels' type.
+        """
         threads = machine.get_threads()
         run = driver(threads).apply
         with LAUNCH:

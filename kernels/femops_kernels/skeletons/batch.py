@@ -1,19 +1,28 @@
 """One batch of elements: gather, interpolate, pointwise step, transposed interpolation, scatter.
 
-Sum factorisation (3a)-(4f) in one to three dimensions: z-lines first (they are gathered), then y, then x.  Derivatives
-are taken by the collocated matrix D at the quadrature points, so a gradient costs ``DIM`` contractions on top of the
-interpolation (exact as long as Q1D >= P1D).  In fewer dimensions the missing directions have length one.
+Sum factorisation (3a)-(4f) in one to three dimensions: z-lines first (they are gathered), then
+y, then x.  Derivatives are taken by the collocated matrix D at the quadrature points, so a
+gradient costs ``DIM`` contractions on top of the interpolation (exact as long as Q1D >= P1D).  In
+fewer dimensions the missing directions have length one.
 
-Work arrays are lexicographic, x fastest, in lane vectors: ``value`` (NCOMP, Q3, Q2, Q1), ``slab`` (Q2, P1) or (P2, Q1),
-``along_x`` (NCOMP, Q1), ``along_y`` (NCOMP, Q2, Q1), ``along_z`` (NCOMP, Q3, Q2, Q1).
+Work arrays are lexicographic, x fastest, in lane vectors: ``value`` (NCOMP, Q3, Q2, Q1),
+``slab`` (Q2, P1) or (P2, Q1), ``along_x`` (NCOMP, Q1), ``along_y`` (NCOMP, Q2, Q1), ``along_z``
+(NCOMP, Q3, Q2, Q1).
 """
 
 # <defaults>
 from numba import njit
 
 from femops_kernels.lanes import prefetch
-from femops_kernels.lines import add_lines, contract, gather_line, load_line, scatter_line, store_line
-from femops_kernels.skeletons.defaults import *  # noqa: F403
+from femops_kernels.lines import (
+    add_lines,
+    contract,
+    gather_line,
+    load_line,
+    scatter_line,
+    store_line,
+)
+from femops_kernels.skeletons.defaults import *
 
 # </defaults>
 
@@ -35,11 +44,25 @@ def interpolate(x, indices, value, slab):
     for k3 in range(Q3):
         for j1 in range(P1D):
             if DIM == 3:
-                store_line(LANE, slab, j1, P1D, contract(B, load_line(LANE, value, k3 * PLANE + j1, P1D, P2)))
+                store_line(
+                    LANE,
+                    slab,
+                    j1,
+                    P1D,
+                    contract(B, load_line(LANE, value, k3 * PLANE + j1, P1D, P2)),
+                )
             elif DIM == 2:
-                store_line(LANE, slab, j1, P1D, contract(B, gather_line(LANE, x, indices, INDEX_BYTES, j1, P1D, P2)))
+                store_line(
+                    LANE,
+                    slab,
+                    j1,
+                    P1D,
+                    contract(B, gather_line(LANE, x, indices, INDEX_BYTES, j1, P1D, P2)),
+                )
             else:
-                store_line(LANE, slab, j1, P1D, gather_line(LANE, x, indices, INDEX_BYTES, j1, P1D, P2))
+                store_line(
+                    LANE, slab, j1, P1D, gather_line(LANE, x, indices, INDEX_BYTES, j1, P1D, P2)
+                )
         for k2 in range(Q2):
             line = load_line(LANE, slab, k2 * P1D, 1, P1D)
             store_line(LANE, value, k3 * PLANE + k2 * Q1D, 1, contract(B, line))
@@ -109,15 +132,17 @@ def points_of_plane(value, along_x, along_y, along_z, qdata, ahead, k3):
             for k1 in range(Q1D):
                 at = c * POINTS + k3 * PLANE + k1
                 line = contract(DT, load_line(LANE, along_y, c * PLANE + k1, Q1D, Q2))
-                store_line(LANE, value, at, Q1D, add_lines(line, load_line(LANE, value, at, Q1D, Q2)))
+                store_line(
+                    LANE, value, at, Q1D, add_lines(line, load_line(LANE, value, at, Q1D, Q2))
+                )
 
 
 @njit
 def batch(x, y, field_bytes, indices, qdata, ahead, work):
-    """y += A x for one batch of elements.
+    """Add A x to y for one batch of elements.
 
-    ``x`` and ``y`` are addresses of chunk-local vectors, component after component ``field_bytes`` apart; ``ahead`` is
-    the address of the quadrature data to prefetch.
+    ``x`` and ``y`` are addresses of chunk-local vectors, component after component
+    ``field_bytes`` apart; ``ahead`` is the address of the quadrature data to prefetch.
     """
     value = work
     slab = value + NCOMP * VALUE_BYTES
@@ -137,6 +162,8 @@ def batch(x, y, field_bytes, indices, qdata, ahead, work):
             for k in range(PLANE):
                 line = load_line(LANE, value, c * POINTS + k, PLANE, Q3)
                 if GRAD_OUT:
-                    line = add_lines(line, contract(DT, load_line(LANE, along_z, c * POINTS + k, PLANE, Q3)))
+                    line = add_lines(
+                        line, contract(DT, load_line(LANE, along_z, c * POINTS + k, PLANE, Q3))
+                    )
                 store_line(LANE, value, c * POINTS + k, PLANE, contract(BT, line))
         integrate(y + c * field_bytes, indices, value + c * VALUE_BYTES, slab)

@@ -1,7 +1,7 @@
 """Preconditioned conjugate gradients, the whole iteration compiled.
 
-Vectors are cut into blocks of fixed size; inner products are summed block by block, in order, so that the result
-has the same bits for any number of threads.
+Vectors are cut into blocks of fixed size; inner products are summed block by block, in order, so
+that the result has the same bits for any number of threads.
 """
 
 # <defaults>
@@ -30,7 +30,7 @@ def total(partial):
 
 @njit(nogil=True, parallel=LOOPS)
 def start(b, x, r, p, inverse, use_inverse, partial, partial_rr):
-    """r = b - r (which holds A x), p = M r; returns r.M r and r.r."""
+    """Set r = b - r (r holds A x) and p = M r; returns r.M r and r.r."""
     n = len(b)
     for k in prange(len(partial)):
         s, t = 0.0, 0.0
@@ -60,7 +60,7 @@ def dot(a, b, partial):
 
 @njit(nogil=True, parallel=LOOPS)
 def step(alpha, x, r, p, ap, inverse, use_inverse, partial, partial_rr):
-    """x += alpha p, r -= alpha A p; returns r.M r and r.r."""
+    """Update x += alpha p and r -= alpha A p; returns r.M r and r.r."""
     n = len(x)
     for k in prange(len(partial)):
         s, t = 0.0, 0.0
@@ -77,7 +77,7 @@ def step(alpha, x, r, p, ap, inverse, use_inverse, partial, partial_rr):
 
 @njit(nogil=True, parallel=LOOPS)
 def direction(beta, r, p, inverse, use_inverse, partial):
-    """p = M r + beta p."""
+    """Set p = M r + beta p."""
     n = len(r)
     for k in prange(len(partial)):
         for i in range(k * BLOCK, min(n, (k + 1) * BLOCK)):
@@ -86,16 +86,30 @@ def direction(beta, r, p, inverse, use_inverse, partial):
 
 
 @njit(
-    f"void(int64[:, ::1], float64[::1], intp, intp, {REAL}[:, ::1], {REAL}[::1], {REAL}[::1], boolean, "
-    "float64[:, ::1], float64[::1], float64, int64, int64)",
+    f"void(int64[:, ::1], float64[::1], intp, intp, {REAL}[:, ::1], {REAL}[::1], {REAL}[::1], "
+    "boolean, float64[:, ::1], float64[::1], float64, int64, int64)",
     cache=True,
     nogil=True,
 )
-def iterate(rows, alphas, work, work_bytes, vectors, b, inverse, use_inverse, partial, state, tolerance, limit, steps):
+def iterate(
+    rows,
+    alphas,
+    work,
+    work_bytes,
+    vectors,
+    b,
+    inverse,
+    use_inverse,
+    partial,
+    state,
+    tolerance,
+    limit,
+    steps,
+):
     """Up to ``steps`` iterations, until |r| <= tolerance or ``limit`` iterations in all.
 
-    ``vectors`` holds x, r, p and A p; ``state`` the iteration count, r.M r, |r| and a status, so that the iteration can be
-    continued: it is begun when the count is negative.
+    ``vectors`` holds x, r, p and A p; ``state`` the iteration count, r.M r, |r| and a status, so
+    that the iteration can be continued: it is begun when the count is negative.
     """
     x, r, p, ap = vectors[0], vectors[1], vectors[2], vectors[3]
     if state[ITERATIONS] < 0:
@@ -113,7 +127,8 @@ def iterate(rows, alphas, work, work_bytes, vectors, b, inverse, use_inverse, pa
         if not curvature > 0.0:
             state[STATUS] = BREAKDOWN
             return
-        rho, rr = step(state[RHO] / curvature, x, r, p, ap, inverse, use_inverse, partial[0], partial[1])
+        alpha = state[RHO] / curvature
+        rho, rr = step(alpha, x, r, p, ap, inverse, use_inverse, partial[0], partial[1])
         beta = rho / state[RHO]
         state[ITERATIONS] += 1.0
         state[RHO], state[RESIDUAL] = rho, sqrt(rr)

@@ -1,22 +1,25 @@
-"""One chunk of elements: copy in, sweep over its batches, copy out; then the sum of what chunks share.
+"""One chunk of elements: copy in, sweep over its batches, copy out; then sum what chunks share.
 
-A chunk is a run of batches in element order.  Because dofs are numbered by first touch, the dofs that a chunk meets
-first (its *owned* ones) are a contiguous piece of the vector; the others it meets are *foreign*, owned by an earlier
-chunk.  A chunk works on private copies of both, small enough for the cache: owned results overwrite y (nothing is
-zeroed or read beforehand), foreign ones go to the chunk's piece of a buffer.  When all chunks are done, ``combine``
-adds the buffer to the owned dofs in ascending chunk number.  No atomics, and the same bits for any number of threads.
+A chunk is a run of batches in element order.  Because dofs are numbered by first touch, the dofs
+that a chunk meets first (its *owned* ones) are a contiguous piece of the vector; the others it
+meets are *foreign*, owned by an earlier chunk.  A chunk works on private copies of both, small
+enough for the cache: owned results overwrite y (nothing is zeroed or read beforehand), foreign
+ones go to the chunk's piece of a buffer.  When all chunks are done, ``combine`` adds the buffer
+to the owned dofs in ascending chunk number.  No atomics, and the same bits for any number of
+threads.
 
-Arguments of both entry points: addresses of the table, of x and of y; the chunk's number; the address of the thread's
-work space; ``y = alpha A x + beta y``, where y is not read if beta is zero.
+Arguments of both entry points: addresses of the table, of x and of y; the chunk's number; the
+address of the thread's work space; ``y = alpha A x + beta y``, where y is not read if beta is
+zero.
 """
 
 # <defaults>
 from numba import cfunc, njit
 
 from femops_kernels.lanes import get, put, word
-from femops_kernels.skeletons.batch import WORK_LANES, batch
-from femops_kernels.skeletons.defaults import *  # noqa: F403
-from femops_kernels.skeletons.table import *  # noqa: F403
+from femops_kernels.skeletons.batch import batch
+from femops_kernels.skeletons.defaults import *
+from femops_kernels.skeletons.table import *
 
 # </defaults>
 
@@ -59,7 +62,10 @@ def copy_out(table, y, chunk, local, size, owned, foreign, alpha, beta):
 
 @njit
 def constrain(table, x, chunk, local, size, owned):
-    """Constrained entries of a local vector: what x holds, times KEEP, where the chunk owns them, else zero."""
+    """Set the constrained entries of a local vector.
+
+    To what x holds, times KEEP, where the chunk owns them, else to zero.
+    """
     first, positions = word(word(table, OWNED_START), chunk), word(table, CONSTRAINED)
     starts, keep = word(table, CONSTRAINED_START), get(LANE, word(table, KEEP), 0)
     for k in range(word(starts, chunk), word(starts, chunk + 1)):
@@ -106,7 +112,11 @@ def sweep(table, x, y, chunk, work, alpha, beta):
 @cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
 def combine(table, x, y, chunk, work, alpha, beta):
     """Add to the dofs that ``chunk`` owns what later chunks contributed."""
-    starts, dofs, slots = word(table, COMBINE_START), word(table, COMBINE_DOF), word(table, COMBINE_SLOT)
+    starts, dofs, slots = (
+        word(table, COMBINE_START),
+        word(table, COMBINE_DOF),
+        word(table, COMBINE_SLOT),
+    )
     buffer = word(table, BUFFER)
     for k in range(word(starts, chunk), word(starts, chunk + 1)):
         dof, slot = word(dofs, k), word(slots, k)

@@ -1,12 +1,13 @@
-"""Sizes and pointwise step with which the skeletons are read, linted and tried; ``specialize`` writes its own.
+"""Sizes and pointwise step with which the skeletons are read, linted and tried.
 
-The names here are the whole interface between a specialised kernel and what it was made for.
+``specialize`` writes its own.  The names here are the whole interface between a specialised kernel
+and what it was made for.
 """
 
 from numba import njit
 
 from femops_kernels.lanes import Lane
-from femops_kernels.lines import Matrix1D
+from femops_kernels.matrix import Matrix1D
 
 LANE = Lane(8, "float64")
 LANE_WIDTH = 8
@@ -26,7 +27,8 @@ PREFETCH = True  # ask for the next batch's quadrature data while working on thi
 
 B = Matrix1D(((1.0, 0.0), (0.0, 1.0)))  # interpolation, (Q1D, P1D)
 BT = Matrix1D(((1.0, 0.0), (0.0, 1.0)))
-D = Matrix1D(((-1.0, 1.0), (-1.0, 1.0)))  # collocated derivative at the quadrature points, (Q1D, Q1D)
+# collocated derivative at the quadrature points, (Q1D, Q1D)
+D = Matrix1D(((-1.0, 1.0), (-1.0, 1.0)))
 DT = Matrix1D(((-1.0, -1.0), (1.0, 1.0)))
 
 

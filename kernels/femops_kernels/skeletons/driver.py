@@ -15,9 +15,14 @@ PARALLEL = False
 LOOPS = {"prange": True, "fusion": False} if PARALLEL else False
 
 
-@njit("void(int64[:, ::1], float64[::1], intp, intp, intp, intp)", cache=True, nogil=True, parallel=LOOPS)
+@njit(
+    "void(int64[:, ::1], float64[::1], intp, intp, intp, intp)",
+    cache=True,
+    nogil=True,
+    parallel=LOOPS,
+)
 def apply(rows, alphas, x, y, work, work_bytes):
-    """y = sum_i alpha_i A_i x; each thread has its own work space, ``work_bytes`` apart."""
+    """Set y = sum_i alpha_i A_i x; each thread has its own work space, ``work_bytes`` apart."""
     for t in range(len(alphas)):
         sweep, combine, table, chunks = rows[t, 0], rows[t, 1], rows[t, 2], rows[t, 3]
         alpha, beta = alphas[t], 0.0 if t == 0 else 1.0

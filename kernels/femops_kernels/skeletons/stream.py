@@ -3,7 +3,7 @@
 # <defaults>
 from numba import njit, prange
 
-from femops_kernels.lanes import fill, fma, get, load, put, store
+from femops_kernels.lanes import fill, fma, get, put, store
 from femops_kernels.skeletons.defaults import LANE
 from femops_kernels.skeletons.driver import LOOPS
 

@@ -1,6 +1,7 @@
 """The int64 table through which a chunk kernel finds its arrays: the meaning of each entry.
 
-Addresses are byte addresses; "per chunk" arrays have one entry a chunk and one more at the end (prefix sums).
+Addresses are byte addresses; "per chunk" arrays have one entry a chunk and one more at the end
+(prefix sums).
 """
 
 NCHUNKS = 0  # how many chunks

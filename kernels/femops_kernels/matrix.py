@@ -1,0 +1,143 @@
+"""Small matrices that are part of a compiled kernel's types."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+from numba.core import types
+from numba.core.datamodel import models
+from numba.core.datamodel.registry import register_default
+from numba.core.imputils import lower_constant
+from numba.extending import typeof_impl
+from numpy.typing import NDArray
+
+from femops_kernels.errors import KernelValueError
+
+# Entries of B1d and G1d are accurate to a few units of round-off, amplified by the order of the
+# derivative.
+SYMMETRY_TOLERANCE = 1e-11
+
+
+@final
+class Matrix1D:
+    """A small matrix whose entries are known when a kernel is compiled.
+
+    Parameters
+    ----------
+    rows : array_like, shape (m, n)
+        The matrix of one contraction, ``u[k] = sum_j rows[k, j] v[j]``.
+
+    Attributes
+    ----------
+    symmetry : int
+        ``+1`` where ``rows[m-1-k, n-1-j] == rows[k, j]`` (interpolation between symmetric point
+        sets), ``-1`` with the sign turned (differentiation), ``0`` otherwise.  Both allow the
+        even-odd split, which halves the multiplications (Solomonoff 1992; Kronbichler & Kormann
+        2012).
+
+    Raises
+    ------
+    KernelValueError
+        If ``rows`` is not a finite two-dimensional array.
+    """
+
+    def __init__(self, rows: Any) -> None:
+        values = np.array(rows, dtype=np.float64)
+        if values.ndim != 2 or values.size == 0 or not np.isfinite(values).all():
+            raise KernelValueError(
+                f"a 1-D matrix is finite and has two dimensions, got shape {values.shape}"
+            )
+        self.symmetry = 0
+        flipped = values[::-1, ::-1]
+        for sign in (1, -1):
+            if np.abs(values - sign * flipped).max() <= SYMMETRY_TOLERANCE * np.abs(values).max():
+                # made exact, so that the split and the full product agree to the last bits
+                values = 0.5 * (values + sign * flipped)
+                self.symmetry = sign
+                break
+        self.rows = tuple(tuple(float(v) for v in row) for row in values)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """``(m, n)``."""
+        return len(self.rows), len(self.rows[0])
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the contraction changes nothing."""
+        m, n = self.shape
+        return m == n and np.array_equal(np.array(self.rows), np.eye(m))
+
+    def split(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Even and odd halves.
+
+        Returns
+        -------
+        even : ndarray, shape (ceil(m/2), ceil(n/2))
+            Multiplies ``v[j] + v[n-1-j]`` (the middle entry once).
+        odd : ndarray, shape (ceil(m/2), floor(n/2))
+            Multiplies ``v[j] - v[n-1-j]``.
+        """
+        a = np.array(self.rows)
+        m, n = a.shape
+        top, half = a[: (m + 1) // 2], n // 2
+        mirrored = top[:, ::-1]
+        even = 0.5 * (top + mirrored)[:, : (n + 1) // 2]
+        odd = 0.5 * (top - mirrored)[:, :half]
+        return even, odd
+
+    def operations(self) -> int:
+        """Vector operations of one contraction as emitted (an FMA is one)."""
+        m, n = self.shape
+        if self.is_identity:
+            return 0
+        full, split = m * n, 2 * (n // 2) + 2 * (m // 2) + _split_products(m, n, self.symmetry)
+        return split if self.symmetry and split < full else full
+
+    def flops(self) -> int:
+        """Floating-point operations of one contraction as emitted (an FMA is two)."""
+        m, n = self.shape
+        if self.is_identity:
+            return 0
+        if self.operations() < m * n:
+            return 2 * (n // 2) + 2 * (m // 2) + 2 * _split_products(m, n, self.symmetry) - m
+        return 2 * m * n - m
+
+    def __repr__(self) -> str:
+        body = ", ".join("(" + ", ".join(repr(v) for v in row) + ",)" for row in self.rows)
+        return f"Matrix1D(({body},))"
+
+
+def _split_products(m: int, n: int, symmetry: int) -> int:
+    products = (m // 2) * n
+    if m % 2:
+        products += (n + 1) // 2 if symmetry > 0 else n // 2
+    return products
+
+
+@final
+class Matrix1DType(types.Dummy):
+    """Numba's type of a :class:`Matrix1D`; the entries are part of it."""
+
+    def __init__(self, rows: tuple[tuple[float, ...], ...]) -> None:
+        self.rows = rows
+        super().__init__(name=f"matrix1d{rows!r}")
+
+    @property
+    def matrix(self) -> Matrix1D:
+        """The matrix itself."""
+        return Matrix1D(self.rows)
+
+
+@typeof_impl.register(Matrix1D)
+def _typeof_matrix(value: Matrix1D, _context: Any) -> Matrix1DType:
+    return Matrix1DType(value.rows)
+
+
+register_default(Matrix1DType)(models.OpaqueModel)
+
+
+@lower_constant(Matrix1DType)  # type: ignore[no-untyped-call,untyped-decorator]  # numba has no types
+def _lower_matrix(context: Any, _builder: Any, _type: Any, _value: Any) -> Any:
+    return context.get_dummy_value()
