@@ -6,13 +6,13 @@ components, one number or one function value per component.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from femops.errors import SpaceError
+from femops.errors import FemopsError, SpaceError
 
 Floats = NDArray[np.float64]
 Function = Callable[[Floats], Any] | ArrayLike
@@ -43,25 +43,60 @@ def evaluate(f: Function, x: Floats, shape: tuple[int, ...] = (), what: str = "f
     SpaceError
         The result has another shape, is not real, or is not finite everywhere.
     """
+    return evaluate_any(f, x, (shape,), what, SpaceError)
+
+
+def evaluate_any(
+    f: Function,
+    x: Floats,
+    shapes: Sequence[tuple[int, ...]],
+    what: str,
+    error: type[FemopsError],
+) -> Floats:
+    """Values of a user's function that may have one of several shapes.
+
+    Parameters
+    ----------
+    f, x, what
+        As in `evaluate`.
+    shapes : sequence of tuples of int
+        Those that will do; the first that fits is taken.
+    error : class
+        What is raised.
+
+    Returns
+    -------
+    (n, *shape) float64, C-contiguous
+
+    Raises
+    ------
+    error
+        The result has another shape, is not real, or is not finite everywhere.
+    """
     n = x.shape[1]
     result = f(x) if callable(f) else f
-    values = _fit(result, shape, n)
+    # beside other shapes, (1, n) may be meant for a vector of one component: no guess then
+    fits = (_fit(result, shape, n, row=len(shapes) == 1) for shape in shapes)
+    values = next((fit for fit in fits if fit is not None), None)
     if values is None:
-        raise SpaceError(_shape_complaint(result, shape, n, what))
+        raise error(_shape_complaint(result, shapes, n, what))
     bad = ~np.isfinite(values).reshape(-1, n).all(axis=0)
     if bad.any():
         where = ", ".join(f"{c:.6g}" for c in x[:, np.argmax(bad)])
-        raise SpaceError(
+        raise error(
             f"{what} is not finite at {np.count_nonzero(bad)} of {n} points, the first of them "
             f"({where}): give a function that is finite on the whole mesh"
         )
     return np.array(np.moveaxis(values, -1, 0), order="C")  # never the user's own array
 
 
-def _fit(result: Any, shape: tuple[int, ...], n: int) -> Floats | None:
-    """`result` as a float64 array of shape ``shape + (n,)``, None if it does not fit."""
+def _fit(result: Any, shape: tuple[int, ...], n: int, *, row: bool) -> Floats | None:
+    """`result` as a float64 array of shape ``shape + (n,)``, None if it does not fit.
+
+    With ``row``, one row (1, n) will do for (n,).
+    """
     if isinstance(result, (list, tuple)) and shape and len(result) == shape[0]:
-        parts = [_fit(part, shape[1:], n) for part in result]
+        parts = [_fit(part, shape[1:], n, row=row) for part in result]
         return None if any(part is None for part in parts) else np.array(parts)
     try:
         array = np.asarray(result)
@@ -74,19 +109,20 @@ def _fit(result: Any, shape: tuple[int, ...], n: int) -> Floats | None:
         return np.broadcast_to(values[..., None], (*shape, n))
     if values.shape == (*shape, n):
         return values
-    if not shape and values.shape == (1, n):
+    if row and not shape and values.shape == (1, n):
         only: Floats = values[0]
         return only
     return None
 
 
-def _shape_complaint(result: Any, shape: tuple[int, ...], n: int, what: str) -> str:
+def _shape_complaint(result: Any, shapes: Sequence[tuple[int, ...]], n: int, what: str) -> str:
     try:
         array = np.asarray(result)
         got = f"an array of shape {array.shape} and type {array.dtype}"
     except ValueError:
         got = "a sequence of parts that do not fit together"
+    taken = [str((*shape, n)) for shape in shapes] + [str(shape) for shape in shapes if shape]
     return (
         f"{what} gives {got} at {n} points: it must give real numbers of shape "
-        f"{(*shape, n)}, {shape or 'a number'}{' or a number' if shape else ''}"
+        f"{', '.join(taken)} or a number"
     )

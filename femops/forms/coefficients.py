@@ -9,21 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import OperatorError
+from femops.functions import evaluate_any
 from femops.geometry import GeometryBlock
 
 Coefficient = float | NDArray[Any] | Callable[[NDArray[np.float64]], Any]
 
 
 def at_points(
-    coefficient: Coefficient, block: GeometryBlock, ne: int, name: str, shapes: tuple[tuple[int, ...], ...]
+    coefficient: Coefficient,
+    block: GeometryBlock,
+    ne: int,
+    name: str,
+    shapes: tuple[tuple[int, ...], ...],
 ) -> NDArray[np.float64]:
     """Values of a coefficient at the quadrature points of a block of elements.
 
     Parameters
     ----------
     coefficient : number, array or callable
-        A constant of one of ``shapes``; a function of x, (dim, n) -> (*shape, n); or an array at all quadrature points,
-        (ne, nq, *shape).
+        A constant of one of ``shapes``; a function of x, (dim, n) -> (*shape, n); or an array at
+        all quadrature points, (ne, nq, *shape).
     block : GeometryBlock
     ne : int
         Elements of the mesh.
@@ -43,38 +48,48 @@ def at_points(
     """
     n, nq = block.stop - block.start, block.weighted_det.shape[1]
     if callable(coefficient):
-        points = np.ascontiguousarray(np.moveaxis(block.points, -1, 0)).reshape(-1, n * nq)
-        values = _array(coefficient(points), name)
-        for shape in shapes:
-            if values.shape in (shape, (*shape, n * nq)):
-                full = np.broadcast_to(values.reshape(*shape, -1), (*shape, n * nq))
-                return _finite(np.moveaxis(full, -1, 0).reshape(n, nq, *shape), name)
-        wanted = " or ".join(str((*shape, n * nq)) for shape in shapes)
-        raise OperatorError(f"{name}(x) returned shape {values.shape} for {n * nq} points: return {wanted}")
-    values = _array(coefficient, name)
+        values = _evaluate(coefficient, block.points, shapes, name)
+        return values.reshape(n, nq, *values.shape[1:])
+    given = _shape(coefficient, name)
     for shape in shapes:
-        if values.shape == shape:
-            return _finite(np.broadcast_to(values, (n, nq, *shape)), name)
-        if values.shape == (ne, nq, *shape):
-            return _finite(values[block.start : block.stop], name)
+        if given == shape:  # checked at the points of one element
+            points = block.geometry.points(block.start, block.start + 1)
+            values = _evaluate(coefficient, points, (shape,), name)
+            return np.broadcast_to(values, (n, nq, *shape))
+        if given == (ne, nq, *shape):
+            return _stored(np.asarray(coefficient)[block.start : block.stop], name)
     wanted = " or ".join(str((ne, nq, *shape)) for shape in shapes)
     raise OperatorError(
-        f"{name} has shape {values.shape}: give a number, a function of x, or values at the quadrature points, {wanted}"
+        f"{name} has shape {given}: give a number, a function of x, "
+        f"or values at the quadrature points, {wanted}"
     )
 
 
-def _array(values: Any, name: str) -> NDArray[np.float64]:
+def _evaluate(
+    coefficient: Coefficient,
+    points: NDArray[np.float64],
+    shapes: tuple[tuple[int, ...], ...],
+    name: str,
+) -> NDArray[np.float64]:
+    x = np.ascontiguousarray(points.reshape(-1, points.shape[-1]).T)
+    return evaluate_any(coefficient, x, shapes, name, OperatorError)
+
+
+def _shape(coefficient: Any, name: str) -> tuple[int, ...]:
     try:
-        array = np.asarray(values)
-        if array.dtype.kind not in "biuf":
-            raise TypeError(f"type {array.dtype}")
-        return array.astype(np.float64, copy=False)
-    except (TypeError, ValueError) as error:
-        raise OperatorError(f"{name} is no real number, array or function of x: {error}") from error
+        return np.shape(coefficient)
+    except ValueError as error:
+        raise OperatorError(
+            f"{name} is a sequence of parts that do not fit together: "
+            "give a number, an array or a function of x"
+        ) from error
 
 
-def _finite(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
-    bad = int(values.size - np.count_nonzero(np.isfinite(values)))
+def _stored(values: NDArray[Any], name: str) -> NDArray[np.float64]:
+    """An array given at the quadrature points, checked."""
+    if values.dtype.kind not in "biuf":
+        raise OperatorError(f"{name} has type {values.dtype}: give real numbers")
+    bad = values.size - np.count_nonzero(np.isfinite(values))
     if bad:
         raise OperatorError(f"{name} has {bad} values that are not finite: mend the coefficient")
-    return values
+    return values.astype(np.float64, copy=False)

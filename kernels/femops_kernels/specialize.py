@@ -1,7 +1,8 @@
-"""Specialisation: skeletons, constants and a pointwise program become one source file, compiled once.
+"""Specialisation: skeletons, constants and a program become one source file, compiled once.
 
-The file is written to the cache folder under a hash of everything that went into it (its own text, the sources of
-this package, numba's version and the processor), so a change anywhere makes a new one.  It is there to be read and debugged.
+The file is written to the cache folder under a hash of everything that went into it (its own
+text, the sources of this package, numba's version and the processor), so a change anywhere makes
+a new one.  It is there to be read and debugged.
 """
 
 from __future__ import annotations
@@ -45,7 +46,12 @@ def _toolchain() -> str:
     import llvmlite.binding as llvm
     import numba
 
-    parts = [numba.__version__, sys.version, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()]
+    parts = [
+        numba.__version__,
+        sys.version,
+        llvm.get_host_cpu_name(),
+        llvm.get_host_cpu_features().flatten(),
+    ]
     parts += [path.read_text(encoding="utf-8") for path in sorted(_PACKAGE.rglob("*.py"))]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -67,8 +73,10 @@ def source(skeletons: Sequence[str], constants: Mapping[str, object], program: s
     return "\n".join([_HEADER, *lines, "\n", program, "\n", body])
 
 
-def specialize(skeletons: Sequence[str], constants: Mapping[str, object], program: str = "") -> ModuleType:
-    """Module compiled from skeletons, constants and a pointwise program; from the cache where it is there.
+def specialize(
+    skeletons: Sequence[str], constants: Mapping[str, object], program: str = ""
+) -> ModuleType:
+    """Module compiled from skeletons, constants and a pointwise program, or found in the cache.
 
     Raises
     ------
@@ -88,8 +96,14 @@ def _load(name: str, text: str) -> ModuleType:
     path = folder / f"{name}.py"
     with storage.locked(folder / f"{name}.lock"):
         storage.write_once(path, text)
-        if not storage.intact(path):
-            warnings.warn(f"compiled kernel {name} in {folder} was damaged: compiled again", CacheWarning, stacklevel=4)
+        if not storage.sealed(path):  # compiled files are missing, or unfinished: no damage
+            storage.discard(path)
+        elif not storage.intact(path):
+            warnings.warn(
+                f"compiled kernel {name} in {folder} was damaged: compiled again",
+                CacheWarning,
+                stacklevel=4,
+            )
             storage.discard(path)
         module = _import(name, path)
         storage.seal(path)
@@ -98,7 +112,8 @@ def _load(name: str, text: str) -> ModuleType:
 
 def _import(name: str, path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"femops_kernel_{name}", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # numba's cache refers to the module by name
     try:

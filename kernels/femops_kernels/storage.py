@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept: the cache folder, locks between processes, and damage control."""
+"""Where compiled kernels are kept: cache folder, locks between processes, damage control."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from femops_kernels.errors import CacheError, CacheWarning
 
 try:
     import fcntl
-except ImportError:  # Windows: two processes may compile the same kernel twice, which is slow but harmless
+except ImportError:
+    # Windows: two processes may compile the same kernel twice, which is slow but harmless
     fcntl = None  # type: ignore[assignment]
 
 
@@ -38,9 +39,10 @@ def _writable(folder: Path) -> bool:
 
 @cache
 def cache_folder() -> Path:
-    """Folder of compiled kernels: ``$FEMOPS_CACHE``, else ``$XDG_CACHE_HOME/femops``, else ``~/.cache/femops``.
+    """Folder of compiled kernels.
 
-    Where that can't be written, a temporary folder of this process is used and a ``CacheWarning`` says so.
+    ``$FEMOPS_CACHE``, else ``$XDG_CACHE_HOME/femops``, else ``~/.cache/femops``.  Where that
+    can't be written, a temporary folder of this process is used and a ``CacheWarning`` says so.
 
     Raises
     ------
@@ -53,8 +55,13 @@ def cache_folder() -> Path:
     try:
         folder = Path(tempfile.mkdtemp(prefix="femops-"))
     except OSError as error:
-        raise CacheError(f"no folder for compiled kernels can be written: set FEMOPS_CACHE ({error})") from error
-    message = f"{_candidates()[0]} can't be written: kernels are compiled anew in {folder}; set FEMOPS_CACHE to keep them"
+        raise CacheError(
+            f"no folder for compiled kernels can be written: set FEMOPS_CACHE ({error})"
+        ) from error
+    message = (
+        f"{_candidates()[0]} can't be written: kernels are compiled anew in {folder}; "
+        "set FEMOPS_CACHE to keep them"
+    )
     warnings.warn(message, CacheWarning, stacklevel=2)
     return folder
 
@@ -71,7 +78,8 @@ def locked(path: Path) -> Iterator[None]:
 def write_once(path: Path, text: str) -> None:
     """Write a source file atomically unless it stands there already with this text.
 
-    Numba recognises its compiled files by the source's time stamp and size: the file is not touched without need.
+    Numba recognises its compiled files by the source's time stamp and size: the file is not
+    touched without need.
     """
     try:
         if path.read_text(encoding="utf-8") == text:
@@ -106,12 +114,17 @@ def seal(path: Path) -> None:
         os.replace(temporary, record)
 
 
+def sealed(path: Path) -> bool:
+    """Whether there is a checksum of the kernel's compiled files.
+
+    Without one they are unfinished: the process that compiled them was stopped before `seal`.
+    """
+    return path.with_suffix(".sha256").exists()
+
+
 def intact(path: Path) -> bool:
-    """Whether the compiled files of a kernel are those that were sealed (or there are none yet)."""
-    record = path.with_suffix(".sha256")
-    if not record.exists():
-        return not _compiled(path)
-    return record.read_text(errors="replace") == _digest(path)
+    """Whether the compiled files of a kernel are those that were sealed."""
+    return path.with_suffix(".sha256").read_text(errors="replace") == _digest(path)
 
 
 def discard(path: Path) -> None:

@@ -1,0 +1,157 @@
+"""Lines and contractions against NumPy: every symmetry, size, float type and lane width."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from femops_kernels.errors import KernelError
+from femops_kernels.lanes import Lane, load, store
+from femops_kernels.lines import (
+    Matrix1D,
+    contract,
+    gather_line,
+    load_line,
+    scatter_line,
+    store_line,
+)
+
+
+def symmetric(rng: np.random.Generator, m: int, n: int, symmetry: int) -> np.ndarray:
+    a = rng.standard_normal((m, n))
+    return a + symmetry * a[::-1, ::-1] if symmetry else a
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.sampled_from([-1, 0, 1]), st.integers(0, 2**32 - 1))
+@settings(max_examples=200)
+def test_halves_rebuild_the_matrix(m: int, n: int, symmetry: int, seed: int) -> None:
+    """The even-odd split, done in NumPy, is the product with the full matrix."""
+    rows = symmetric(np.random.default_rng(seed), m, n, symmetry)
+    matrix = Matrix1D(rows)
+    v = np.random.default_rng(seed + 1).standard_normal(n)
+    if matrix.symmetry == 0:
+        return
+    even, odd = matrix.split()
+    h = n // 2
+    a = even @ np.concatenate([v[:h] + v[::-1][:h], v[h : n - h]])
+    b = odd @ (v[:h] - v[::-1][:h])
+    u = np.empty(m)
+    top = (m + 1) // 2
+    u[m - top :] = (matrix.symmetry * (a - b))[::-1]
+    u[:top] = a + b
+    if m % 2:
+        u[m // 2] = (a if matrix.symmetry > 0 else b)[m // 2]
+    np.testing.assert_allclose(u, np.array(matrix.rows) @ v, atol=1e-13)
+
+
+# A contraction is compiled for its matrix, so few are tried here; the operators' cover tries many
+# more.
+@pytest.mark.parametrize(
+    ("m", "n", "symmetry", "width", "dtype"),
+    [
+        (6, 5, 1, 8, "float64"),
+        (5, 6, 1, 4, "float64"),
+        (7, 7, -1, 16, "float32"),
+        (4, 4, -1, 2, "float64"),
+        (3, 2, 0, 8, "float32"),
+        (1, 1, 1, 2, "float32"),
+    ],
+)
+def test_contract(m: int, n: int, symmetry: int, width: int, dtype: str) -> None:
+    from numba import njit
+
+    rng = np.random.default_rng(m * n)
+    lane, matrix = Lane(width, dtype), Matrix1D(symmetric(rng, m, n, symmetry))
+    assert matrix.symmetry == symmetry or m == n == 1
+    size = n
+
+    @njit
+    def run(source, target):
+        line = load_line(lane, source, 1, 2, size)
+        store_line(lane, target, 0, 1, contract(matrix, line))
+
+    v = rng.standard_normal((2 * n, width)).astype(dtype)
+    u = np.zeros((m, width), dtype)
+    run(v.ctypes.data, u.ctypes.data)
+    expected = np.array(matrix.rows) @ v[1::2].astype(np.float64)
+    tolerance = 1e-14 if dtype == "float64" else 1e-6
+    scale = np.abs(np.array(matrix.rows)) @ np.abs(v[1::2].astype(np.float64))
+    assert np.abs(u - expected).max() <= tolerance * scale.max()
+
+
+def test_identity_costs_nothing() -> None:
+    assert Matrix1D(np.eye(4)).flops() == 0
+    assert Matrix1D(np.eye(4)).is_identity
+
+
+def test_flops_are_those_of_the_smaller_way() -> None:
+    rng = np.random.default_rng(0)
+    full = Matrix1D(rng.standard_normal((6, 6)))
+    split = Matrix1D(symmetric(rng, 6, 6, 1))
+    assert full.flops() == 2 * 36 - 6
+    # 6 additions before, 6 after, 6 chains of 3 products
+    assert split.flops() == 6 + 6 + 6 * (2 * 3 - 1)
+
+
+@pytest.mark.parametrize("index_bytes", [2, 4])
+def test_scatter_loses_no_update_of_shared_dofs(index_bytes: int) -> None:
+    """Slots of one lane vector that name the same dof all count."""
+    from numba import njit
+
+    lane, width, n = Lane(8), 8, 3
+    rng = np.random.default_rng(1)
+    kind = {2: np.uint16, 4: np.uint32}[index_bytes]
+    indices = rng.integers(0, 4, (n, width)).astype(kind)
+    x, y = rng.standard_normal(4), np.zeros(4)
+    bytes_of_index = index_bytes
+
+    if index_bytes == 2:
+
+        @njit
+        def run(x, y, indices):
+            line = gather_line(lane, x, indices, 2, 0, 1, 3)
+            scatter_line(lane, y, indices, 2, 0, 1, line)
+
+    else:
+
+        @njit
+        def run(x, y, indices):
+            line = gather_line(lane, x, indices, 4, 0, 1, 3)
+            scatter_line(lane, y, indices, 4, 0, 1, line)
+
+    assert indices.itemsize == bytes_of_index
+    run(x.ctypes.data, y.ctypes.data, indices.ctypes.data)
+    expected = np.zeros(4)
+    np.add.at(expected, indices, x[indices])
+    np.testing.assert_allclose(y, expected, rtol=1e-15)
+
+
+def test_lane_arithmetic_with_numbers() -> None:
+    from numba import njit
+
+    lane = Lane(4, "float32")
+
+    @njit
+    def run(source, target):
+        a = load(lane, source, 0)
+        store(lane, target, 0, -(2.0 * a - 1.0) / (a + 3))
+
+    v = np.array([0.0, 1.0, 2.0, -1.0], np.float32)
+    u = np.zeros(4, np.float32)
+    run(v.ctypes.data, u.ctypes.data)
+    np.testing.assert_allclose(u, -(2 * v - 1) / (v + 3), rtol=1e-6)
+
+
+def test_lanes_that_do_not_exist() -> None:
+    with pytest.raises(KernelError, match="3 wide: choose one of"):
+        Lane(3)
+    with pytest.raises(KernelError, match="float16: choose float64 or float32"):
+        Lane(4, "float16")
+
+
+@pytest.mark.parametrize("rows", [[1.0], [[np.nan]], np.zeros((0, 2))])
+def test_matrices_that_are_none(rows: object) -> None:
+    with pytest.raises(KernelError, match="finite and has two dimensions"):
+        Matrix1D(rows)

@@ -1,0 +1,107 @@
+"""The plan of a sweep, replayed in plain Python, is the restriction and its transpose."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from femops_kernels.errors import KernelError
+from femops_kernels.plan import Plan, make_plan
+from femops_kernels.sweep import element_values, interleave
+
+
+def first_touch(indices: np.ndarray) -> np.ndarray:
+    """Renumber so that dofs appear in ascending order."""
+    numbers, first = np.unique(indices, return_index=True)
+    new = np.empty(len(numbers), np.int64)
+    new[np.argsort(first)] = np.arange(len(numbers))
+    return new[np.searchsorted(numbers, indices)]
+
+
+@st.composite
+def restrictions(draw: st.DrawFn) -> np.ndarray:
+    ne, nodes = draw(st.integers(1, 150)), draw(st.integers(1, 9))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    # neighbours share dofs, as elements do
+    base = np.arange(ne)[:, None] * draw(st.integers(1, nodes))
+    return first_touch(base + rng.permuted(np.tile(np.arange(nodes), (ne, 1)), axis=1))
+
+
+def replay(plan: Plan, x: np.ndarray, ne: int) -> np.ndarray:
+    """What a kernel that multiplies by one does: gather, scatter, copy out, combine."""
+    y, buffer = np.full(len(x), np.nan), np.full(len(plan.foreign_dofs), np.nan)
+    for c in range(plan.nchunks):
+        owned = slice(plan.owned_start[c], plan.owned_start[c + 1])
+        foreign = slice(plan.foreign_start[c], plan.foreign_start[c + 1])
+        local = np.concatenate([x[owned], x[plan.foreign_dofs[foreign]], [0.0]])
+        sums = np.zeros(plan.local_size)
+        for batch in range(plan.first_batch[c], plan.first_batch[c + 1]):
+            np.add.at(sums, plan.indices[batch], local[plan.indices[batch]])
+        count = owned.stop - owned.start
+        y[owned] = sums[:count]
+        buffer[foreign] = sums[count : count + foreign.stop - foreign.start]
+    for c in range(plan.nchunks):
+        for k in range(plan.combine_start[c], plan.combine_start[c + 1]):
+            y[plan.combine_dof[k]] += buffer[plan.combine_slot[k]]
+    return y
+
+
+@given(restrictions(), st.sampled_from([2, 4, 8, 16]))
+@settings(max_examples=100, deadline=None)
+def test_replayed(indices: np.ndarray, width: int) -> None:
+    ndofs = int(indices.max()) + 1
+    plan = make_plan(indices, ndofs, width, 1, 8)
+    x = np.random.default_rng(0).standard_normal(ndofs)
+    expected = x * np.bincount(indices.ravel())
+    np.testing.assert_allclose(replay(plan, x, len(indices)), expected, rtol=1e-13)
+
+
+@given(restrictions())
+@settings(max_examples=50, deadline=None)
+def test_combined_in_ascending_chunks(indices: np.ndarray) -> None:
+    plan = make_plan(indices, int(indices.max()) + 1, 8, 1, 8)
+    chunk = np.searchsorted(plan.foreign_start, plan.combine_slot, side="right") - 1
+    same = plan.combine_dof[1:] == plan.combine_dof[:-1]
+    assert (chunk[1:][same] > chunk[:-1][same]).all()
+
+
+def test_positions_of_constrained_dofs() -> None:
+    """Each copy of a dof is found, in every chunk that has one."""
+    indices = first_touch(np.arange(40)[:, None] + np.arange(3))
+    plan = make_plan(indices, int(indices.max()) + 1, 8, 2, 8)
+    assert plan.nchunks == 3
+    dofs = np.array([0, 33, 63])  # (0, 0), (16, 1), (31, 1)
+    start, positions = plan.local_positions(dofs, 2)
+    found = []
+    for c in range(plan.nchunks):
+        first, end = plan.owned_start[c], plan.owned_start[c + 1]
+        copies = [
+            *range(first, end),
+            *plan.foreign_dofs[plan.foreign_start[c] : plan.foreign_start[c + 1]],
+        ]
+        for at in positions[start[c] : start[c + 1]]:
+            component, local = divmod(at, plan.local_size)
+            found.append((c, int(copies[local]) * 2 + int(component)))
+    touched = [set(indices[16 * c : 16 * c + 16].ravel()) for c in range(3)]
+    assert sorted(found) == sorted((c, d) for d in dofs for c in range(3) if d // 2 in touched[c])
+
+
+def test_refuses_other_numberings() -> None:
+    backwards = first_touch(np.arange(40)[:, None] + np.arange(3))[::-1].copy()
+    with pytest.raises(KernelError, match="first touch"):
+        make_plan(backwards, int(backwards.max()) + 1, 8, 1, 8)
+    with pytest.raises(KernelError, match="touch 42 dofs, the vector has 50"):
+        make_plan(first_touch(np.arange(40)[:, None] + np.arange(3)), 50, 8, 1, 8)
+
+
+@pytest.mark.parametrize("ne", [1, 7, 8, 9, 33])
+@pytest.mark.parametrize("width", [2, 8])
+def test_interleaving(ne: int, width: int) -> None:
+    values = np.random.default_rng(0).standard_normal((ne, 5, 3))
+    data = interleave(values, width, np.float64)
+    assert data.ctypes.data % 64 == 0
+    np.testing.assert_array_equal(element_values(data, ne), values)
+    assert np.abs(data).sum() == pytest.approx(np.abs(values).sum())
+    assert data[ne // width if ne % width else 0, 2, 1, ne % width - 1 if ne % width else 0] != 0.0

@@ -1,0 +1,184 @@
+"""What a cache, a fork, a second process and several threads must survive, each case apart."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import numpy as np, femops
+from femops_kernels.machine import set_threads
+V = femops.H1(femops.box((5, 3)), 2)
+A = femops.mass(V)
+x = np.arange(V.size, dtype=float)
+def check():
+    assert abs(A @ x - A.assemble() @ x).max() < 1e-14
+"""
+
+
+def run(body: str, cache: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {k: v for k, v in os.environ.items() if not k.startswith("FEMOPS")}
+    env |= {"FEMOPS_CACHE": str(cache), **environment}
+    env = {k: v for k, v in env.items() if v != "unset"}
+    code = PROGRAM + textwrap.dedent(body)
+    return subprocess.run(
+        [sys.executable, "-W", "always", "-c", code],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,  # `done` looks at the code
+    )
+
+
+def done(result: subprocess.CompletedProcess[str]) -> str:
+    assert result.returncode == 0, result.stderr
+    return result.stderr
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder that holds the program's kernels."""
+    cache = tmp_path_factory.mktemp("cache")
+    assert "Warning" not in done(run("set_threads(1); check()", cache))
+    return cache
+
+
+def copy(cache: Path, to: Path) -> Path:
+    import shutil
+
+    return Path(shutil.copytree(cache, to / "cache"))
+
+
+def test_second_process_compiles_nothing(warm: Path) -> None:
+    """The second process finds all it needs, and leaves the files as they were."""
+    before = {p: p.stat().st_mtime_ns for p in warm.rglob("*.nb?")}
+    assert before
+    body = """
+    import numba.core.codegen as codegen
+    set_threads(1); check()
+    from femops_kernels.sweep import driver
+    assert A.terms.sweeps[0].kernel.module.sweep.cache_hits == 1
+    assert sum(driver(1).apply.stats.cache_hits.values()) == 1
+    """
+    assert "Warning" not in done(run(body, warm))
+    assert {p: p.stat().st_mtime_ns for p in warm.rglob("*.nb?")} == before
+
+
+@pytest.mark.parametrize("damage", ["truncated", "garbage", "empty index", "source"])
+def test_damaged_cache_is_mended(warm: Path, tmp_path: Path, damage: str) -> None:
+    cache = copy(warm, tmp_path)
+    if damage == "source":
+        for path in cache.glob("chunk_*.py"):
+            path.write_bytes(b"\xff\xfe not python")
+    else:
+        suffix = "nbi" if damage == "empty index" else "nbc"
+        for path in cache.rglob(f"chunk_*.{suffix}"):
+            data = path.read_bytes()
+            changed = {
+                "truncated": data[:100],
+                "garbage": os.urandom(len(data)),
+                "empty index": b"",
+            }
+            path.write_bytes(changed[damage])
+    stderr = done(run("set_threads(1); check()", cache))
+    if damage != "source":  # a source is written again before it is looked at
+        assert "was damaged: compiled again" in stderr
+    assert "Warning" not in done(run("set_threads(1); check()", cache))
+
+
+def test_kernel_without_a_checksum_is_compiled_again_in_silence(warm: Path, tmp_path: Path) -> None:
+    """A process killed between compiling and sealing leaves unfinished files: they are not used."""
+    cache = copy(warm, tmp_path)
+    records = set(cache.glob("*.sha256"))
+    assert records
+    for path in records:
+        path.unlink()
+    for path in cache.rglob("chunk_*.nbc"):
+        path.write_bytes(path.read_bytes()[:100])
+    assert "Warning" not in done(run("set_threads(1); check()", cache))
+    assert set(cache.glob("*.sha256")) == records
+    assert all(path.stat().st_size > 100 for path in cache.rglob("chunk_*.nbc"))
+    before = {p: p.stat().st_mtime_ns for p in cache.rglob("*.nb?")}
+    assert "Warning" not in done(run("set_threads(1); check()", cache))
+    assert {p: p.stat().st_mtime_ns for p in cache.rglob("*.nb?")} == before
+
+
+def test_no_folder_to_write(tmp_path: Path) -> None:
+    """With a home that can't be written the work is done, with one warning."""
+    home = tmp_path / "home"
+    home.write_text("a file, so no folder can be made in it")
+    environment = {"HOME": str(home), "XDG_CACHE_HOME": "unset", "FEMOPS_CACHE": "unset"}
+    stderr = done(run("set_threads(1); check()", tmp_path, TMPDIR=str(tmp_path), **environment))
+    assert stderr.count("can't be written: kernels are compiled anew") == 1
+
+
+def test_two_processes_at_once(tmp_path: Path) -> None:
+    """Two that start on an empty cache both work, and each kernel is compiled once."""
+    env = os.environ | {"FEMOPS_CACHE": str(tmp_path)}
+    code = PROGRAM + "set_threads(1); check()"
+    both = [
+        subprocess.Popen([sys.executable, "-W", "error::UserWarning", "-c", code], env=env)
+        for _ in range(2)
+    ]
+    assert [p.wait(120) for p in both] == [0, 0]
+    compiled = [p.name for p in tmp_path.rglob("*.nbc")]
+    assert len(compiled) == len({name.split(".")[0] + name.split("-")[0] for name in compiled})
+
+
+def test_fork_after_threads(warm: Path) -> None:
+    body = """
+    import os
+    set_threads(2)
+    check()
+    child = os.fork()
+    if child == 0:
+        try:
+            check()
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    check()
+    """
+    done(run(body, warm, NUMBA_NUM_THREADS="2"))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_several_python_threads(warm: Path, threads: int) -> None:
+    """One operator used by four Python threads at a time gives each its own answer."""
+    body = f"""
+    import threading
+    set_threads({threads})
+    expected = [A @ (k * x) for k in range(4)]
+    wrong = []
+    def work(k):
+        set_threads({threads})
+        for _ in range(300):
+            if not np.array_equal(A @ (k * x), expected[k]):
+                wrong.append(k)
+    all_of_them = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    [t.start() for t in all_of_them]
+    [t.join() for t in all_of_them]
+    assert not wrong
+    """
+    done(run(body, warm, NUMBA_NUM_THREADS="2"))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("FEMOPS_LANES", "3", "lanes are '3' wide: set FEMOPS_LANES to one of"),
+        ("FEMOPS_THREADS", "many", "choose 1 to"),
+    ],
+)
+def test_bad_environment(warm: Path, variable: str, value: str, message: str) -> None:
+    result = run("check()", warm, **{variable: value})
+    assert result.returncode == 1
+    assert message in result.stderr
+    assert "KernelValueError" in result.stderr.splitlines()[-1]
