@@ -1,0 +1,44 @@
+"""MFEM's own meshes, where they are present: numbering and operators, judged by the oracle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import connectivity
+import femops
+from kernel_cases import random_vector
+from mesh_files import FILES, NEEDED
+from oracle import Oracle
+
+
+@NEEDED
+@pytest.mark.parametrize("p", [1, 3])
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_numbering_and_operators(path: Path, p: int) -> None:
+    mesh = femops.read_mesh(path)
+    space = femops.H1(mesh, p)
+    indices = space.restriction.indices
+    lower, upper = mesh.bounding_box()
+    period = np.zeros(mesh.dim) if mesh.continuous else upper - lower
+    positions = connectivity.node_positions(mesh.coordinates, p)
+    assert connectivity.faults(positions, indices, period) == []
+    assert connectivity.first_touch_faults(indices) == []
+    oracle = Oracle(mesh.coordinates, indices)
+    ones, u = np.ones(space.size), random_vector(space, "float64")
+    mass = femops.mass(space)
+    enough = max(p + 2, mesh.dim * mesh.order // 2 + 1)
+    exact = Oracle(mesh.coordinates, indices, q1d=enough).volume()
+    assert mesh.volume() == pytest.approx(exact, rel=1e-13)
+    whole = femops.mass(space, quadrature=enough).apply(ones)
+    assert ones @ whole == pytest.approx(exact, rel=1e-13)
+    assert oracle.mass().error(mass.apply(u), u) < 1e-13
+    assert oracle.diffusion().error(femops.diffusion(space).apply(u), u) < 1e-13
+
+
+@NEEDED
+def test_only_the_periodic_square_is_periodic() -> None:
+    torn = [path.stem for path in FILES if not femops.read_mesh(path).continuous]
+    assert torn == ["periodic-square"]
