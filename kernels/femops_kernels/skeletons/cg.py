@@ -17,6 +17,7 @@ REAL = "float64"
 BLOCK = 4096  # numbers of a block: 32 kB of float64, three vectors of it stay in cache
 ITERATIONS, RHO, RESIDUAL, STATUS = 0, 1, 2, 3  # entries of `state`
 RUNNING, CONVERGED, BREAKDOWN = 0, 1, 2
+UNDERFLOW = 1e-18  # the square root of the smallest float32, and more
 
 
 @njit
@@ -121,6 +122,11 @@ def iterate(
             return
     for _ in range(steps):
         if state[ITERATIONS] >= limit:
+            return
+        if not state[RHO] > 0.0:
+            # The squares of a residual may underflow while it is not yet zero: nothing is left
+            # to reduce. An indefinite preconditioner gives the same at a residual that is not.
+            state[STATUS] = CONVERGED if state[RESIDUAL] < UNDERFLOW else BREAKDOWN
             return
         apply(rows, alphas, p.ctypes.data, ap.ctypes.data, work, work_bytes)
         curvature = dot(p, ap, partial[0])
