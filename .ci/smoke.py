@@ -19,7 +19,7 @@ if "site-packages" not in home.parts:
 print("femops", femops.__version__, "in", home)
 print(run("info"))
 mesh = str(femops.sample("ball.mesh"))
-result = json.loads(run("solve", "poisson", mesh, "--order", "3", "--json"))
+result = json.loads(run("solve", "poisson", mesh, "--order", "3", "--refine", "1", "--json"))
 print(result)
-if not result["l2_error"] < 1e-2:
+if not result["l2_error"] < 2e-3:
     sys.exit(f"the L2 error {result['l2_error']} is too large")

@@ -61,6 +61,13 @@ def integrate(space: Space, u: Any, quadrature: Rule = None) -> float | Floats:
 def l2_norm(space: Space, u: Any, quadrature: Rule = None) -> float:
     """L2 norm of a vector, the square root of the integral of |u|^2 over the mesh.
 
+    Parameters
+    ----------
+    space : Space
+    u : l_vec
+    quadrature : int or Quadrature1D, optional
+        Points per direction; the default is exact.
+
     Raises
     ------
     VectorError, SpaceError, GeometryError
@@ -125,7 +132,14 @@ def h1_error(
 ) -> float:
     """Full H1 norm of the error: the root of `l2_error` squared + `h1_seminorm_error` squared.
 
-    Parameters as for those two.
+    Parameters
+    ----------
+    space : Space
+    u : l_vec
+    exact, exact_gradient : callable or number(s)
+        As for those two.
+    quadrature : int or Quadrature1D, optional
+        Points per direction; by default as for those two.
 
     Raises
     ------

@@ -204,6 +204,12 @@ def classify(mesh: Mesh, tol: float = 1e-12) -> NDArray[np.int8]:
     them, and affine if they lie where the affine map through its first corner and its neighbours
     does; within ``tol`` times the size of the element, plus the round-off of its coordinates.
 
+    Parameters
+    ----------
+    mesh : Mesh
+    tol : float
+        Relative to the size of the element.
+
     Returns
     -------
     (ne,) int8, values of `ElementClass`
