@@ -39,7 +39,10 @@ if TYPE_CHECKING:
     from femops.fields import integrate as integrate
     from femops.fields import l2_error as l2_error
     from femops.fields import l2_norm as l2_norm
+    from femops.forms import convection as convection
     from femops.forms import diffusion as diffusion
+    from femops.forms import elasticity as elasticity
+    from femops.forms import form as form
     from femops.forms import load as load
     from femops.forms import mass as mass
     from femops.geometry import ElementClass as ElementClass
@@ -47,7 +50,17 @@ if TYPE_CHECKING:
     from femops.geometry import classify as classify
     from femops.io import picture as picture
     from femops.io import save as save
+    from femops.operators import GridFunction as GridFunction
     from femops.operators import Operator as Operator
+    from femops.pointwise.errors import TraceError as TraceError
+    from femops.pointwise.tensors import adjugate as adjugate
+    from femops.pointwise.tensors import det as det
+    from femops.pointwise.tensors import inner as inner
+    from femops.pointwise.tensors import inv as inv
+    from femops.pointwise.tensors import maximum as maximum
+    from femops.pointwise.tensors import minimum as minimum
+    from femops.pointwise.tensors import sym as sym
+    from femops.pointwise.tensors import where as where
     from femops.restriction import ElementRestriction as ElementRestriction
     from femops.solvers import cg as cg
     from femops.solvers import jacobi as jacobi
@@ -93,10 +106,12 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "VectorError",
     ),
     "femops.fields": ("h1_error", "h1_seminorm_error", "integrate", "l2_error", "l2_norm"),
-    "femops.forms": ("diffusion", "load", "mass"),
+    "femops.forms": ("convection", "diffusion", "elasticity", "form", "load", "mass"),
     "femops.geometry": ("ElementClass", "Geometry", "classify"),
     "femops.io": ("picture", "save"),
-    "femops.operators": ("Operator",),
+    "femops.operators": ("GridFunction", "Operator"),
+    "femops.pointwise.errors": ("TraceError",),
+    "femops.pointwise.tensors": ("adjugate", "det", "inner", "inv", "maximum", "minimum", "sym", "where"),
     "femops.restriction": ("ElementRestriction",),
     "femops.solvers": ("cg", "jacobi"),
     "femops.space": ("H1", "L2", "Space"),

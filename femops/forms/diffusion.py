@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from femops.abstract_space import Space
 from femops.basis import Quadrature1D
-from femops.errors import OperatorError
-from femops.forms.coefficients import Coefficient, at_points
-from femops.geometry import GeometryBlock
+from femops.forms.form import build
+from femops.operators.coefficients import Coefficient, Given
 from femops.operators.operator import Operator
-from femops.operators.term import Term
-from femops.pointwise import diffusion_program
-from femops.pointwise.program import upper_triangle
+
+
+def _diffusion(u: Any, kappa: Any) -> dict[str, Any]:
+    if np.ndim(kappa) == 2:
+        return {"grad": u.grad @ kappa.T}
+    return {"grad": kappa * u.grad}
 
 
 def diffusion(
@@ -34,10 +36,10 @@ def diffusion(
     ----------
     V : Space
         Trial and test space.
-    kappa : number, callable or array
-        Conductivity: a scalar, the diagonal (dim,) or a symmetric tensor (dim, dim); constant, or
-        a function of x (shape (dim, n)) that returns (n,), (dim, n) or (dim, dim, n), or an array
-        (ne, nq), (ne, nq, dim) or (ne, nq, dim, dim).
+    kappa : number, callable, array or GridFunction
+        Conductivity: a scalar, the diagonal (dim,) or a tensor (dim, dim); constant, or a function
+        of x (shape (dim, n)) that returns (n,), (dim, n) or (dim, dim, n), an array (ne, nq),
+        (ne, nq, dim) or (ne, nq, dim, dim) at the quadrature points, or a field.
     quadrature : int or Quadrature1D, optional
         Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
     dtype : dtype
@@ -52,36 +54,16 @@ def diffusion(
     Raises
     ------
     OperatorError
-        A coefficient of another shape, one that is not symmetric, or values that are not finite.
+        A coefficient of another shape or with values that are not finite.
     SpaceError, GeometryError
         Too few quadrature points; inverted elements.
 
     Notes
     -----
-    Partial assembly: the symmetric w det(J) J^-1 kappa J^-T is stored at each point; 1, 3 or 6
-    numbers.
+    Partial assembly: w det(J) J^-1 kappa J^-T is stored at each point; 1, 3 or 6 numbers, 1, 4 or
+    9 if kappa is not symmetric.
     """
-    dim = V.dim
-
-    def qdata(block: GeometryBlock) -> NDArray[Any]:
-        values = at_points(kappa, block, V.mesh.num_elements, "kappa", ((), (dim,), (dim, dim)))
-        inverse = block.inverse  # [..., a, i] = d xi_a / d x_i
-        skew = np.abs(values - values.swapaxes(-1, -2)) if values.ndim == 4 else np.zeros(1)
-        round_off = 1e-12 * np.abs(values).max(initial=0.0)
-        if skew.max(initial=0.0) > round_off:
-            raise OperatorError("kappa is not symmetric: diffusion takes symmetric tensors")
-        weighted = inverse * block.weighted_det[..., np.newaxis, np.newaxis]
-        if values.ndim == 4:
-            weighted = weighted @ values
-        else:
-            weighted = weighted * values.reshape(*values.shape[:2], 1, -1)
-        pairs = upper_triangle(dim)
-        out = np.empty((*values.shape[:2], len(pairs)))
-        for k, (a, b) in enumerate(pairs):
-            out[..., k] = (weighted[..., a, :] * inverse[..., b, :]).sum(axis=-1)
-        return out
-
-    program = diffusion_program(dim, V.ncomp)
-    return Operator.of_term(
-        Term.make("diffusion", V, V.quadrature(quadrature), program, qdata, dtype, lanes)
-    )
+    coefficients = {
+        "kappa": Given("kappa", kappa, ((), (V.dim,), (V.dim, V.dim))),
+    }
+    return build(_diffusion, V, None, quadrature, coefficients, dtype, lanes)

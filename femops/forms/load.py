@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.abstract_space import Space
 from femops.basis import Quadrature1D
-from femops.forms.coefficients import Coefficient, at_points
+from femops.operators.coefficients import Coefficient, at_points
 from femops.geometry import Geometry
 from femops_meshes.interpolation import tensor_apply
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from femops.abstract_space import Space
 from femops.basis import Quadrature1D
-from femops.forms.coefficients import Coefficient, at_points
-from femops.geometry import GeometryBlock
+from femops.forms.form import build
+from femops.operators.coefficients import Coefficient, Given
 from femops.operators.operator import Operator
-from femops.operators.term import Term
-from femops.pointwise import mass_program
+
+
+def _mass(u: Any, rho: Any) -> dict[str, Any]:
+    return {"value": rho * u}
 
 
 def mass(
@@ -32,9 +34,9 @@ def mass(
     ----------
     V : Space
         Trial and test space.
-    rho : number, callable or array
-        Density: a constant, a function of x (shape (dim, n)) that returns (n,), or an array
-        (ne, nq).
+    rho : number, callable, array or GridFunction
+        Density: a constant, a function of x (shape (dim, n)) that returns (n,), an array (ne, nq)
+        at the quadrature points, or a field.
     quadrature : int or Quadrature1D, optional
         Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
     dtype : dtype
@@ -58,12 +60,7 @@ def mass(
     Partial assembly: w det(J) rho is stored at each point, one number (Table 1, "near-optimal
     evaluation").
     """
-
-    def qdata(block: GeometryBlock) -> NDArray[Any]:
-        values = at_points(rho, block, V.mesh.num_elements, "rho", ((),))
-        return (block.weighted_det * values)[..., np.newaxis]
-
-    program = mass_program(V.dim, V.ncomp)
-    return Operator.of_term(
-        Term.make("mass", V, V.quadrature(quadrature), program, qdata, dtype, lanes)
-    )
+    coefficients = {
+        "rho": Given("rho", rho, ((),)),
+    }
+    return build(_mass, V, None, quadrature, coefficients, dtype, lanes)

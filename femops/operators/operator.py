@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator
 
 from femops.abstract_space import Space
 from femops.errors import OperatorError, VectorError
 from femops.operators.assembly import assemble_csr
+from femops.operators.bilinear import BilinearForm
+from femops.operators.held import FREE, Held, positions
 from femops.operators.term import Term, fused
 from femops_kernels.sweep import Terms
 
@@ -53,28 +55,25 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     Attributes
     ----------
     space : Space
-        Trial and test space.
-    shape : (size, size)
+        Trial space, of the vectors it is applied to.
+    test_space : Space
+        Of the results; the same for a square operator.
+    shape : (test_space.size, space.size)
     dtype : numpy.dtype
         float64 or float32; vectors have this type.
     """
 
-    def __init__(
-        self,
-        terms: Sequence[tuple[float, Term]],
-        constrained: NDArray[np.int64],
-        identity: float = 0.0,
-    ) -> None:
+    def __init__(self, terms: Sequence[tuple[float, Term]], held: Held = FREE) -> None:
         self._summands = tuple(terms)
-        self._constrained = constrained
-        self._identity = identity
-        self.space: Space = terms[0][1].space
-        super().__init__(terms[0][1].dtype, (self.space.size, self.space.size))
+        self._held = held
+        self.space: Space = terms[0][1].trial
+        self.test_space: Space = terms[0][1].test
+        super().__init__(terms[0][1].dtype, (self.test_space.size, self.space.size))
 
     @staticmethod
-    def of_term(term: Term) -> Operator:
-        """Operator of a single term."""
-        return Operator([(1.0, term)], np.zeros(0, dtype=np.int64))
+    def of_form(form: BilinearForm, dtype: DTypeLike = np.float64, lanes: int | None = None) -> Operator:
+        """Operator of a single form."""
+        return Operator([(1.0, Term.make(form, dtype, lanes))])
 
     # --- application -----------------------------------------------------------------------------
 
@@ -93,11 +92,11 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     @cached_property
     def terms(self) -> Terms:
         """The compiled sweeps; compiled, or read from the cache, at the first use."""
-        sweeps = []
+        sweeps, held = [], self._held
         for k, (alpha, term) in enumerate(self._fused):
             # the sum has one identity on its constrained rows, which the first sweep writes
-            keep = self._identity / alpha if k == 0 else 0.0
-            sweeps.append((alpha, term.sweep(self._constrained, keep)))
+            keep = held.identity / alpha if k == 0 else 0.0
+            sweeps.append((alpha, term.sweep(held.columns, held.rows, keep)))
         return Terms(sweeps)
 
     def apply(self, x: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -107,23 +106,24 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         ----------
         x : l_vec or flat vector
             C-contiguous, of the operator's type.
-        out : array like x, optional
+        out : l_vec or flat vector of the test space, optional
             Overwritten by the result; must not overlap x.
 
         Returns
         -------
-        array of the shape of x
+        l_vec of the test space; one-dimensional if x is
 
         Raises
         ------
         VectorError
             A vector of another length, type or memory layout, or an ``out`` that overlaps x.
         """
-        self._check(x, "x")
+        self._check(x, "x", self.space)
         if out is None:
-            out = np.empty_like(x)
+            test = self.test_space
+            out = np.empty(test.size if x.ndim == 1 else test.shape, self.dtype)
         else:
-            self._check(out, "out")
+            self._check(out, "out", self.test_space)
             if np.may_share_memory(x, out):
                 raise VectorError("out overlaps x: give another array")
             if not out.flags.writeable:
@@ -131,8 +131,8 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         self.terms.apply(x, out)
         return out
 
-    def _check(self, vector: Any, what: str) -> None:
-        self.space.check_vector(vector, what)
+    def _check(self, vector: Any, what: str, space: Space) -> None:
+        space.check_vector(vector, what)
         if vector.dtype != self.dtype:
             raise VectorError(
                 f"{what} has type {vector.dtype}, the operator {self.dtype}: "
@@ -147,43 +147,46 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
                 f"x has type {x.dtype}, the operator {self.dtype}: give a real vector"
             )
         flat = np.ascontiguousarray(x, dtype=self.dtype).reshape(-1)
-        return self.apply(flat)
+        return self.apply(flat, np.empty(self.shape[0], self.dtype))
 
     def _rmatvec(self, x: NDArray[Any]) -> NDArray[Any]:
-        return self._matvec(x)
+        return self._adjoint()._matvec(x)
 
     def __matmul__(self, x: Any) -> Any:
-        if isinstance(x, np.ndarray) and x.shape == self.space.shape:
-            return self._matvec(x).reshape(x.shape)
+        if isinstance(x, np.ndarray) and x.ndim > 1 and x.shape == self.space.shape:
+            return self._matvec(x).reshape(self.test_space.shape)
         return super().__matmul__(x)
 
     # --- algebra ---------------------------------------------------------------------------------
 
+    @cached_property
+    def _transposed(self) -> Operator:
+        terms = [(factor, term.transposed()) for factor, term in self._summands]
+        held = self._held
+        if all(t is s for (_, t), (_, s) in zip(terms, self._summands, strict=True)):
+            return self
+        return Operator(terms, Held(held.columns, held.rows, held.identity))
+
     def _adjoint(self) -> Operator:
-        for _, term in self._summands:
-            if not term.program.symmetric:
-                raise OperatorError(
-                    f"the term {term.name} is not symmetric: its transpose is not built"
-                )
-        return self
+        return self._transposed
 
     _transpose = _adjoint
 
     def __add__(self, other: Any) -> Any:
         if not isinstance(other, Operator):
             return super().__add__(other)
-        if other.space is not self.space or other.dtype != self.dtype:
+        same = other.space is self.space and other.test_space is self.test_space
+        if not same or other.dtype != self.dtype:
             raise OperatorError(
                 f"operators on different spaces or types can't be added: {self!r} and {other!r}"
             )
-        if not np.array_equal(self._constrained, other._constrained):
+        if not self._held.same(other._held):
             raise OperatorError(
                 "operators with different constraints can't be added: "
                 "write (A + B).constrained(dofs)"
             )
-        return Operator(
-            self._summands + other._summands, self._constrained, self._identity + other._identity
-        )
+        identity = self._held.identity + other._held.identity
+        return Operator(self._summands + other._summands, replace(self._held, identity=identity))
 
     def __mul__(self, factor: Any) -> Any:
         if not isinstance(factor, bool) and isinstance(factor, Real):
@@ -193,7 +196,8 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
                     f"an operator times {scale}: give a finite number other than zero"
                 )
             scaled = [(scale * a, term) for a, term in self._summands]
-            return Operator(scaled, self._constrained, scale * self._identity)
+            held = replace(self._held, identity=scale * self._held.identity)
+            return Operator(scaled, held)
         return super().__mul__(factor)
 
     def __rmul__(self, factor: Any) -> Any:
@@ -224,32 +228,81 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         Raises
         ------
         OperatorError
-            Positions that are no whole numbers or outside the vector.
+            Positions that are no whole numbers or outside the vector, or an operator between two
+            spaces.
         """
-        positions = np.asarray(dofs)
-        if positions.ndim != 1 or (positions.size and positions.dtype.kind not in "iu"):
+        if self.space is not self.test_space:
             raise OperatorError(
-                f"dofs have shape {positions.shape} and type {positions.dtype}: "
-                "give a list of whole numbers, as V.boundary_dofs() does"
+                "an operator between two spaces has no identity: use eliminated(rows, columns)"
             )
-        size = self.space.size
-        if positions.size and (positions.min() < 0 or positions.max() >= size):
-            raise OperatorError(
-                f"dofs run from {positions.min()} to {positions.max()}: "
-                f"the vector has {size} entries"
-            )
-        union = np.union1d(self._constrained, positions.astype(np.int64))
-        return Operator(self._summands, union, self._identity or 1.0)
+        union = np.union1d(self._held.rows, positions(dofs, self.space.size))
+        return Operator(self._summands, Held(union, union, self._held.identity or 1.0))
+
+    def eliminated(self, rows: ArrayLike = (), columns: ArrayLike = ()) -> Operator:
+        """The operator with some rows and columns replaced by zero.
+
+        Parameters
+        ----------
+        rows, columns : (k,) integers
+            Flat positions in vectors of the test and of the trial space.
+
+        Returns
+        -------
+        Operator
+
+        Raises
+        ------
+        OperatorError
+            Positions that are no whole numbers or outside the vector, or an operator that is
+            constrained already.
+        """
+        if self._held.identity:
+            raise OperatorError("the operator is constrained: eliminate first, or not at all")
+        held = Held(
+            np.union1d(self._held.rows, positions(rows, self.test_space.size)),
+            np.union1d(self._held.columns, positions(columns, self.space.size)),
+        )
+        return Operator(self._summands, held)
 
     @property
     def unconstrained(self) -> Operator:
         """The operator without its essential conditions."""
-        return Operator(self._summands, np.zeros(0, dtype=np.int64))
+        return Operator(self._summands)
 
     @property
     def constrained_dofs(self) -> NDArray[np.int64]:
-        """Flat positions of the constrained dofs, ascending."""
-        return self._constrained
+        """Flat positions of the constrained rows, ascending."""
+        return self._held.rows
+
+    def update(self, **coefficients: Any) -> Operator:
+        """The operator with other values of some coefficients; nothing is compiled.
+
+        Parameters
+        ----------
+        **coefficients
+            By name, for every term that has them.
+
+        Returns
+        -------
+        Operator
+
+        Raises
+        ------
+        OperatorError
+            A coefficient that no term has, or one of another shape.
+        """
+        terms, used = [], set()
+        for factor, term in self._summands:
+            mine = {}
+            if term.form is not None:
+                mine = {n: v for n, v in coefficients.items() if n in term.form.coefficients}
+            used |= mine.keys()
+            new = term.updated(term.form.with_coefficients(mine)) if term.form and mine else term
+            terms.append((factor, new))
+        unknown = sorted(coefficients.keys() - used)
+        if unknown:
+            raise OperatorError(f"no term of {self!r} has a coefficient {unknown[0]!r}")
+        return Operator(terms, self._held)
 
     def rhs(self, b: NDArray[Any], values: NDArray[Any] | float = 0.0) -> NDArray[Any]:
         """Right-hand side that belongs to given values at the constrained dofs.
@@ -272,24 +325,27 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         VectorError
             See `apply`.
         """
-        self._check(b, "b")
+        self._check(b, "b", self.test_space)
         g = np.zeros(self.space.size, dtype=self.dtype)
+        rows, columns = self._held.rows, self._held.columns
         if isinstance(values, np.ndarray):
-            self._check(values, "values")
-            g[self._constrained] = values.reshape(-1)[self._constrained]
+            self._check(values, "values", self.space)
+            g[columns] = values.reshape(-1)[columns]
         else:
-            g[self._constrained] = values
-        result: NDArray[Any] = b.reshape(-1) - self.unconstrained.apply(g)
-        result[self._constrained] = self._identity * g[self._constrained]
+            g[columns] = values
+        result: NDArray[Any] = b.reshape(-1) - self.unconstrained._matvec(g)
+        result[rows] = self._held.identity * g[rows] if self._held.identity else 0.0
         return result.reshape(b.shape)
 
     # --- what it holds ---------------------------------------------------------------------------
 
     def diagonal(self) -> NDArray[Any]:
         """Diagonal, in the shape of an l_vec, by sum factorisation (squared 1-D matrices)."""
+        if self.space is not self.test_space:
+            raise OperatorError("an operator between two spaces has no diagonal")
         total = sum(factor * term.diagonal() for factor, term in self._summands)
         values = np.asarray(total)
-        values[self._constrained] = self._identity
+        values[self._held.rows] = self._held.identity
         return values.reshape(self.space.shape).astype(self.dtype, copy=False)
 
     def assemble(self) -> csr_array:
@@ -300,7 +356,7 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         OperatorError
             If it would not fit into memory; the message says how much it needs.
         """
-        return assemble_csr(self._summands, self._constrained, self._identity)
+        return assemble_csr(self._summands, self._held)
 
     def cost(self) -> Cost:
         """Operations, traffic and storage of one application."""
@@ -309,9 +365,9 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         for (_, term), sweep in zip(self._fused, self.terms.sweeps, strict=True):
             points = term.quadrature.q1d**self.space.dim
             flops += ne * (sweep.kernel.contraction_flops() + points * term.program.flops)
-            moved += sweep.qdata.nbytes + sweep.plan.indices.nbytes
+            moved += sweep.qdata.nbytes + sweep.index_bytes
             stored += sweep.stored_bytes
-        moved += 2 * self.space.size * self.dtype.itemsize
+        moved += (self.space.size + self.test_space.size) * self.dtype.itemsize
         return Cost(flops, moved, stored)
 
     def __repr__(self) -> str:
@@ -319,6 +375,6 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
             term.name if factor == 1.0 else f"{factor:g} {term.name}"
             for factor, term in self._summands
         )
-        held = f", {len(self._constrained)} constrained" if len(self._constrained) else ""
-        n = self.space.size
-        return f"Operator({names}: {n} x {n}, {self.dtype}{held})"
+        held = f", {len(self._held.rows)} constrained" if self._held else ""
+        rows, columns = self.shape
+        return f"Operator({names}: {rows} x {columns}, {self.dtype}{held})"

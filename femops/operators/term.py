@@ -1,8 +1,8 @@
-"""One term of an operator: a pointwise program, a rule and the data stored at its points."""
+"""One term of an operator: a form, cut for partial assembly, and the data stored for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 from weakref import WeakKeyDictionary
@@ -13,51 +13,47 @@ from numpy.typing import DTypeLike, NDArray
 from femops.abstract_space import Space
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
-from femops.geometry import Geometry, GeometryBlock, element_blocks
+from femops.geometry import element_blocks
+from femops.operators.bilinear import BilinearForm
 from femops.pointwise import Program, fuse
 from femops.restriction import FLOAT_TYPES
-from femops_kernels.kernel import Kernel
+from femops_kernels.kernel import Kernel, Side
 from femops_kernels.machine import lane_width
-from femops_kernels.plan import Plan, make_plan
-from femops_kernels.sweep import Sweep, aligned_array, element_values, store_interleaved
+from femops_kernels.plan import Plan, elements_per_chunk, make_plan
+from femops_kernels.sweep import Sweep, aligned_array, element_values
 from femops_meshes.interpolation import lagrange_derivative_matrix, tensor_apply
 
 _plans: WeakKeyDictionary[Space, dict[tuple[int, int], Plan]] = WeakKeyDictionary()
-Data = Callable[[GeometryBlock], NDArray[Any]]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Term:
-    """A bilinear form on one space, partially assembled.
+    """A bilinear form, partially assembled.
 
     Attributes
     ----------
     name : str
-    space : Space
+    trial, test : Space
     quadrature : Quadrature1D
     program : Program
     qdata : (nbatch, q1d**dim, nqdata, width) array
         Stored numbers, element ``batch * width + slot``; its type is that of the vectors.
+    form : BilinearForm or None
+        None for a sum.
     """
 
     name: str
-    space: Space
+    trial: Space
+    test: Space
     quadrature: Quadrature1D
     program: Program
     qdata: NDArray[Any]
+    form: BilinearForm | None
 
     @staticmethod
-    def make(
-        name: str,
-        space: Space,
-        quadrature: Quadrature1D,
-        program: Program,
-        data: Data,
-        dtype: DTypeLike,
-        lanes: int | None,
-    ) -> Term:
-        """Compute and store the quadrature data, block by block.
+    def make(form: BilinearForm, dtype: DTypeLike, lanes: int | None) -> Term:
+        """Compute and store the quadrature data.
 
         Raises
         ------
@@ -69,12 +65,40 @@ class Term:
             raise OperatorError(
                 f"an operator of type {kind} was asked for: take float64 or float32"
             )
-        width = lane_width(kind, lanes)
-        ne, points = space.mesh.num_elements, quadrature.q1d**space.dim
-        qdata = aligned_array((-(-ne // width), points, program.nqdata, width), kind)
-        for block in Geometry(space.mesh, quadrature):
-            store_interleaved(qdata, data(block), block.start)
-        return Term(name, space, quadrature, program, qdata)
+        cut = form.step.partial()
+        qdata = form.store(cut, kind, lane_width(kind, lanes))
+        return Term(form.name, form.trial, form.test, form.quadrature, cut.program, qdata, form)
+
+    def transposed(self) -> Term:
+        """The term with trial and test space exchanged."""
+        if self.program.symmetric and self.trial is self.test:
+            return self
+        if self.form is None:
+            raise OperatorError(f"{self.name} is a sum: transpose its terms")
+        step = self.form.step
+        cut = step.partial(transpose=True)
+        same = step.partial().stored == cut.stored
+        qdata = self.qdata if same else self.form.store(cut, self.dtype, self.width)
+        name, form = f"{self.name}.T", self.form
+        return Term(name, self.test, self.trial, form.quadrature, cut.program, qdata, None)
+
+    def updated(self, form: BilinearForm) -> Term:
+        """The term of the same form with other coefficients.
+
+        Raises
+        ------
+        OperatorError
+            If the new coefficients have another shape or symmetry, so that another kernel would be
+            needed.
+        """
+        cut = form.step.partial()
+        if cut.program.text != self.program.text:
+            raise OperatorError(
+                f"the new coefficients of {self.name} have another shape or symmetry: "
+                "make a new operator"
+            )
+        qdata = form.store(cut, self.dtype, self.width)
+        return Term(self.name, self.trial, self.test, self.quadrature, cut.program, qdata, form)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -91,92 +115,118 @@ class Term:
         same = self.quadrature is other.quadrature or (
             np.array_equal(self.quadrature.points, other.quadrature.points)
         )
-        return (
-            same and self.space is other.space and self.qdata.shape[::3] == other.qdata.shape[::3]
-        )
+        spaces = self.trial is other.trial and self.test is other.test
+        return same and spaces and self.qdata.shape[::3] == other.qdata.shape[::3]
 
-    def plan(self) -> Plan:
-        """The chunks of elements in which a sweep goes; shared by all operators of a space."""
-        space, itemsize = self.space, self.dtype.itemsize
+    def plans(self) -> tuple[Plan, Plan]:
+        """The chunks in which a sweep goes over the elements, for trial and test space."""
+        ne, itemsize = self.trial.mesh.num_elements, self.dtype.itemsize
+        chunk = min(
+            elements_per_chunk(ne, space.ndofs / ne, space.ncomp, itemsize)
+            for space in (self.trial, self.test)
+        )
+        return self._plan(self.trial, chunk), self._plan(self.test, chunk)
+
+    def _plan(self, space: Space, chunk: int) -> Plan:
+        """Plan of a space; shared by all operators on it."""
         plans = _plans.setdefault(space, {})
-        key = (self.width, itemsize)
+        key = (self.width, chunk)
         if key not in plans:
-            indices = space.restriction.indices
-            plans[key] = make_plan(indices, space.ndofs, self.width, space.ncomp, itemsize)
+            plans[key] = make_plan(space.restriction.indices, space.ndofs, self.width, chunk)
         return plans[key]
 
     def kernel(self) -> Kernel:
         """The kernel that applies this term."""
         points = self.quadrature.points
+        source, target = self.plans()
         return Kernel(
-            self.space.dim,
-            self.space.ncomp,
-            self.space.basis.interpolation(points),
+            self.trial.dim,
+            Side(
+                self.trial.ncomp,
+                self.trial.basis.interpolation(points),
+                source.indices.dtype.itemsize,
+            ),
+            Side(
+                self.test.ncomp,
+                self.test.basis.interpolation(points),
+                target.indices.dtype.itemsize,
+            ),
             lagrange_derivative_matrix(points, points),
             self.program.step,
             self.dtype,
             self.width,
-            self.plan().indices.dtype.itemsize,
         )
 
-    def sweep(self, constrained: NDArray[np.int64], keep: float) -> Sweep:
-        """The kernel bound to plan and data; constrained rows give ``keep`` times x."""
-        return Sweep(self.kernel(), self.plan(), self.qdata, constrained, keep)
+    def sweep(
+        self, cleared: NDArray[np.int64], constrained: NDArray[np.int64], keep: float
+    ) -> Sweep:
+        """The kernel bound to plans and data.
+
+        Parameters
+        ----------
+        cleared, constrained : (n,) int64
+            Entries of the trial vector that count as zero; entries of the result that are ``keep``
+            times those of the trial vector.
+        keep : float
+        """
+        source, target = self.plans()
+        return Sweep(self.kernel(), source, target, self.qdata, cleared, constrained, keep)
 
     def element_blocks(self, numbers: int) -> list[tuple[int, int]]:
         """Ranges of elements for NumPy work with ``numbers`` numbers an element."""
-        return list(element_blocks(self.space.mesh.num_elements, numbers))
+        return list(element_blocks(self.trial.mesh.num_elements, numbers))
 
     def dense_d(self, start: int, stop: int) -> NDArray[np.float64]:
-        """D of some elements, (slots, ncomp, slots, ncomp, n, points)."""
+        """D of some elements, (slots_out, ncomp, slots_in, ncomp, n, points)."""
         width = self.width
         part = self.qdata[start // width : -(-stop // width)]
         first = start // width * width
         values = element_values(part, stop - first)[start - first :].astype(np.float64)
         return self.program.matrix(values)
 
-    def one_dimensional(self) -> list[list[NDArray[np.float64]]]:
-        """1-D matrices (x first) that give each slot of the pointwise program from element dofs."""
-        basis, points, dim = self.space.basis, self.quadrature.points, self.space.dim
-        b, g = basis.interpolation(points), basis.gradient(points)
-        slots = [[b] * dim] if self.program.value else []
-        if self.program.gradient:
-            slots += [[g if d == k else b for d in range(dim)] for k in range(dim)]
-        return slots
+    def _one_dimensional(self, space: Space, slots: list[int]) -> list[list[NDArray[np.float64]]]:
+        """1-D matrices (x first) that give each slot of the program from element dofs."""
+        points, dim = self.quadrature.points, space.dim
+        b, g = space.basis.interpolation(points), space.basis.gradient(points)
+        return [[g if d == slot - 1 else b for d in range(dim)] for slot in slots]
 
     def diagonal(self) -> NDArray[np.float64]:
-        """Diagonal of the term, (size,), by squared (multiplied) 1-D matrices."""
-        space, slots = self.space, self.one_dimensional()
-        e_vec = np.empty((space.mesh.num_elements, space.p1d**space.dim, space.ncomp))
-        numbers = self.program.nqdata * self.quadrature.q1d**space.dim
-        for start, stop in self.element_blocks(numbers):
+        """Diagonal of a square term, (size,), by squared (multiplied) 1-D matrices."""
+        space, program = self.trial, self.program
+        ins = self._one_dimensional(space, program.slots_in)
+        outs = self._one_dimensional(space, program.slots_out)
+        e_vec = np.zeros((space.mesh.num_elements, space.p1d**space.dim, space.ncomp))
+        for start, stop in self.element_blocks(
+            program.nqdata * self.quadrature.q1d**space.dim * len(ins) * len(outs)
+        ):
             d = self.dense_d(start, stop)
-            for c in range(space.ncomp):
-                total: Any = 0.0
-                for i, j in np.ndindex(len(slots), len(slots)):
-                    if np.any(d[i, c, j, c]):
-                        products = [(a * b).T for a, b in zip(slots[i], slots[j], strict=True)]
-                        total = total + tensor_apply(products, d[i, c, j, c])
-                e_vec[start:stop, :, c] = total
+            for c, i, j in np.ndindex(space.ncomp, len(outs), len(ins)):
+                if np.any(d[i, c, j, c]):
+                    products = [(a * b).T for a, b in zip(outs[i], ins[j], strict=True)]
+                    e_vec[start:stop, :, c] += tensor_apply(products, d[i, c, j, c])
         return np.ascontiguousarray(space.restriction.scatter_add(e_vec)).reshape(-1)
 
-    def element_matrices(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Dense B^T D B of some elements, (n, nodes, ncomp, nodes, ncomp)."""
+    def _dense_basis(self, space: Space, slots: list[int]) -> list[NDArray[np.float64]]:
+        """Matrices (points, nodes) of each slot: Kronecker products, x fastest."""
         dense = []
-        for matrices in self.one_dimensional():
+        for matrices in self._one_dimensional(space, slots):
             full: NDArray[Any] = np.ones((1, 1))
             for m in matrices:
-                full = np.kron(m, full)  # x fastest
+                full = np.kron(m, full)
             dense.append(full)
-        basis = np.stack(dense)  # (slots, points, nodes)
+        return dense
+
+    def element_matrices(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Dense B^T D B of some elements, (n, test nodes, ncomp, trial nodes, ncomp)."""
+        ins = self._dense_basis(self.trial, self.program.slots_in)
+        outs = self._dense_basis(self.test, self.program.slots_out)
         d = self.dense_d(start, stop)
-        nodes, ncomp = basis.shape[2], self.space.ncomp
-        out = np.zeros((stop - start, nodes, ncomp, nodes, ncomp))
-        for i, j in np.ndindex(len(basis), len(basis)):
-            for a, b in np.ndindex(ncomp, ncomp):
-                weights = d[i, a, j, b]
-                if np.any(weights):
-                    out[:, :, a, :, b] += basis[i].T @ (weights[:, :, np.newaxis] * basis[j])
+        rows, columns = self.test.p1d**self.test.dim, self.trial.p1d**self.trial.dim
+        out = np.zeros((stop - start, rows, self.test.ncomp, columns, self.trial.ncomp))
+        for i, a, j, b in np.ndindex(*d.shape[:4]):
+            weights = d[i, a, j, b]
+            if np.any(weights):
+                out[:, :, a, :, b] += outs[i].T @ (weights[:, :, np.newaxis] * ins[j])
         return out
 
 
@@ -187,9 +237,10 @@ def fused(terms: Sequence[tuple[float, Term]]) -> Term:
     qdata = aligned_array((*first.qdata.shape[:2], programs.nqdata, first.width), first.dtype)
     at = 0
     for factor, term in terms:
-        np.multiply(
-            term.qdata, factor, out=qdata[:, :, at : at + term.program.nqdata], casting="same_kind"
-        )
+        part = qdata[:, :, at : at + term.program.nqdata]
+        part[...] = term.qdata
+        for k in term.program.scaled:
+            part[:, :, k] *= first.dtype.type(factor)
         at += term.program.nqdata
     name = " + ".join(term.name for _, term in terms)
-    return Term(name, first.space, first.quadrature, programs, qdata)
+    return Term(name, first.trial, first.test, first.quadrature, programs, qdata, None)

@@ -1,8 +1,8 @@
 """Pointwise programs: the text that a kernel runs at each quadrature point.
 
-A program is linear in the field.  It is written once, in the few operations that lane vectors,
-NumPy arrays and counting numbers share, so the kernel, the diagonal, the assembled matrix and the
-operation count can't disagree.
+A program is linear in the field.  It is text in the few operations that lane vectors, NumPy arrays
+and counting numbers share, so the kernel, the diagonal, the assembled matrix and the operation
+count can't disagree.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.pointwise.printer import NUMPY_FUNCTIONS
 from femops_kernels.kernel import PointStep
 
-DIRECTIONS = "xyz"
+SLOTS = ("u", "ux", "uy", "uz")
+_RESULTS = ("v", "vx", "vy", "vz")
 
 
 @final
@@ -29,66 +31,80 @@ class Program:
     ----------
     text : str
         Definition of ``pointwise(u, ux, uy, uz, q)``; see `femops_kernels.kernel.PointStep`.
-        Arguments and results are tuples by component; ``q`` holds the numbers stored at the
-        point.
-    dim, ncomp : int
+        Arguments and results are tuples by component; ``q`` holds the numbers stored at the point.
+    dim : int
+    ncomp_in, ncomp_out : int
+        Components of field and test function.
     nqdata : int
         Numbers stored at a point.
-    value : bool
-        Whether values of field and test function occur.
-    gradient : bool
-        Whether their (reference) derivatives occur.
+    value_in, gradient_in : bool
+        Whether the field's value, and its (reference) derivatives are read.
+    value_out, gradient_out : bool
+        Whether the test function's value, and its derivatives are multiplied by something.
     symmetric : bool
         Whether field and test function can be exchanged.
+    scaled : tuple of int
+        The stored numbers that a factor of the whole form multiplies.
     """
 
     text: str
     dim: int
-    ncomp: int
+    ncomp_in: int
+    ncomp_out: int
     nqdata: int
-    value: bool
-    gradient: bool
+    value_in: bool
+    gradient_in: bool
+    value_out: bool
+    gradient_out: bool
     symmetric: bool
+    scaled: tuple[int, ...]
 
     @property
     def step(self) -> PointStep:
         """What the kernel package takes."""
-        return PointStep(self.text, self.nqdata, self.value, self.gradient)
+        return PointStep(
+            self.text, self.nqdata, self.gradient_in, self.value_out, self.gradient_out
+        )
 
     @cached_property
     def _function(self) -> Any:
-        names: dict[str, Any] = {"njit": lambda function: function}
-        exec(self.text, names)  # the text is our own: see the functions below
+        names: dict[str, Any] = {
+            "njit": lambda function: function,
+            "LANE": None,
+            "as_lane": lambda _, number: number,
+            **NUMPY_FUNCTIONS,
+        }
+        exec(self.text, names)
         return names["pointwise"]
 
     @property
-    def slots(self) -> int:
-        """Inputs (and outputs) a component has: value first, then derivatives."""
-        return int(self.value) + self.dim * int(self.gradient)
+    def slots_in(self) -> list[int]:
+        """Numbers of the slots read: 0 for the value, 1 to dim for derivatives."""
+        return [0] * self.value_in + list(range(1, self.dim + 1)) * self.gradient_in
 
-    def evaluate(self, inputs: Sequence[Sequence[Any]], q: Sequence[Any]) -> list[tuple[Any, ...]]:
+    @property
+    def slots_out(self) -> list[int]:
+        """Numbers of the slots written."""
+        return [0] * self.value_out + list(range(1, self.dim + 1)) * self.gradient_out
+
+    def evaluate(self, inputs: dict[int, Sequence[Any]], q: Sequence[Any]) -> list[Any]:
         """Run the program on anything that adds and multiplies.
 
         Parameters
         ----------
-        inputs : sequence of tuples
-            By slot (value, then x-, y-, z-derivative, those that occur), then by component.
+        inputs : dict
+            By slot: a sequence by component; what is missing is zero.
         q : sequence
             The stored numbers.
 
         Returns
         -------
-        list of tuples
-            By slot, then by component.
+        list
+            One tuple by component for each of `slots_out`.
         """
-        zero = (0.0,) * self.ncomp
-        given = list(inputs)
-        u = given.pop(0) if self.value else zero
-        derivatives = given + [zero] * (3 - len(given))
-        v, *results = self._function(u, *derivatives, q)
-        outputs: list[tuple[Any, ...]] = [v] if self.value else []
-        outputs += results[: self.dim if self.gradient else 0]
-        return outputs
+        zero = (0.0,) * self.ncomp_in
+        results = self._function(*(inputs.get(slot, zero) for slot in range(4)), q)
+        return [results[slot] for slot in self.slots_out]
 
     def matrix(self, q: NDArray[Any]) -> NDArray[Any]:
         """D at each point.
@@ -99,26 +115,32 @@ class Program:
 
         Returns
         -------
-        (slots, ncomp, slots, ncomp, ...) array
+        (slots_out, ncomp_out, slots_in, ncomp_in, ...) array
             Derivative of outputs by inputs, the outputs first.
         """
-        shape = (self.slots, self.ncomp)
-        stored = np.moveaxis(q, -1, 0)
-        out = np.zeros((*shape, *shape, *q.shape[:-1]))
-        for slot, component in np.ndindex(*shape):
-            unit = np.zeros(shape)
-            unit[slot, component] = 1.0
-            for i, values in enumerate(self.evaluate([tuple(row) for row in unit], tuple(stored))):
-                for c, value in enumerate(values):
-                    out[i, c, slot, component] = value
+        shape = (len(self.slots_out), self.ncomp_out, len(self.slots_in), self.ncomp_in)
+        stored = tuple(np.moveaxis(q, -1, 0))
+        out = np.zeros((*shape, *q.shape[:-1]))
+        for k, slot in enumerate(self.slots_in):
+            for component in range(self.ncomp_in):
+                unit = tuple(float(c == component) for c in range(self.ncomp_in))
+                for i, values in enumerate(self.evaluate({slot: unit}, stored)):
+                    for c, value in enumerate(values):
+                        out[i, c, k, component] = value
         return out
 
     @cached_property
     def flops(self) -> int:
         """Floating-point operations at one point, counted by running the text."""
         count = [0]
-        inputs = [tuple(_Counter(count) for _ in range(self.ncomp)) for _ in range(self.slots)]
-        self.evaluate(inputs, tuple(_Counter(count) for _ in range(self.nqdata)))
+        inputs = {s: tuple(_Counter(count) for _ in range(self.ncomp_in)) for s in self.slots_in}
+        names = dict.fromkeys(NUMPY_FUNCTIONS, _Counter(count).operate)
+        function = self._function
+        counting = {**function.__globals__, **names}
+        exec(self.text, counting)
+        zero = (0.0,) * self.ncomp_in
+        arguments = (inputs.get(slot, zero) for slot in range(4))
+        counting["pointwise"](*arguments, tuple(_Counter(count) for _ in range(self.nqdata)))
         return count[0]
 
 
@@ -129,94 +151,50 @@ class _Counter:
     def __init__(self, count: list[int]) -> None:
         self._count = count
 
-    def _operate(self, _other: object) -> _Counter:
+    def operate(self, *_: object) -> _Counter:
         self._count[0] += 1
         return _Counter(self._count)
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = (
-        _operate
-    )
-
-    def __neg__(self) -> _Counter:
-        return self._operate(None)
+    __add__ = __radd__ = __sub__ = __rsub__ = operate
+    __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = operate
 
 
 def _tuple(entries: Sequence[str]) -> str:
     return "(" + ", ".join(entries) + ",)"
 
 
-def mass_program(dim: int, ncomp: int) -> Program:
-    """``v = q u``, component by component: one stored number, w det(J) rho."""
-    body = _tuple([f"q[0] * u[{c}]" for c in range(ncomp)])
-    text = f"@njit\ndef pointwise(u, ux, uy, uz, q):\n    return {body}, ux, uy, uz\n"
-    return Program(text, dim, ncomp, 1, value=True, gradient=False, symmetric=True)
-
-
-def diffusion_program(dim: int, ncomp: int) -> Program:
-    """``v_a = sum_b q_ab u_b`` in reference directions, component by component.
-
-    Stored is the upper triangle of w det(J) J^-1 kappa J^-T by rows: 1, 3 or 6 numbers.
-    """
-    position = {pair: k for k, pair in enumerate(upper_triangle(dim))}
-    names = DIRECTIONS[:dim]
-    lines = []
-    for a, out in enumerate(names):
-        entries = []
-        for c in range(ncomp):
-            products = [
-                f"q[{position[min(a, b), max(a, b)]}] * u{name}[{c}]"
-                for b, name in enumerate(names)
-            ]
-            entries.append(" + ".join(products))
-        lines.append(f"    v{out} = {_tuple(entries)}")
-    lines += [f"    v{unused} = u{unused}" for unused in DIRECTIONS[dim:]]
-    text = "\n".join(
-        ["@njit", "def pointwise(u, ux, uy, uz, q):", *lines, "    return u, vx, vy, vz", ""]
-    )
-    return Program(text, dim, ncomp, len(position), value=False, gradient=True, symmetric=True)
-
-
-def upper_triangle(dim: int) -> list[tuple[int, int]]:
-    """Index pairs of the upper triangle by rows.
-
-    In 3-D: (0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2).
-    """
-    return [(a, b) for a in range(dim) for b in range(a, dim)]
-
-
 def fuse(programs: Sequence[Program]) -> Program:
-    """One program for the sum of several on one field.
-
-    Their stored numbers stand one after the other.
-    """
+    """One program for the sum of several, their stored numbers one after the other."""
     if len(programs) == 1:
         return programs[0]
     first = programs[0]
-    parts, calls, at = [], [], 0
-    sums: dict[str, list[str]] = {"v": [], "vx": [], "vy": [], "vz": []}
+    parts, calls, scaled, at = [], [], [], 0
+    sums: list[list[str]] = [[], [], [], []]
     for k, program in enumerate(programs):
         parts.append(program.text.replace("def pointwise(", f"def part{k}("))
-        results = [f"{name}_{k}" for name in sums]
-        calls.append(
-            f"    {', '.join(results)} = part{k}(u, ux, uy, uz, q[{at}:{at + program.nqdata}])"
-        )
+        results = [f"{name}_{k}" for name in _RESULTS]
+        q = f"q[{at}:{at + program.nqdata}]"
+        calls.append(f"    {', '.join(results)} = part{k}(u, ux, uy, uz, {q})")
+        scaled += [at + k for k in program.scaled]
         at += program.nqdata
-        used = ["v"] * program.value
-        used += [f"v{d}" for d in DIRECTIONS[: first.dim]] * program.gradient
-        for name in used:
-            sums[name].append(f"{name}_{k}")
+        for slot in program.slots_out:
+            sums[slot].append(results[slot])
     lines = []
-    for name, summands in sums.items():
-        entries = [" + ".join(f"{s}[{c}]" for s in summands) for c in range(first.ncomp)]
-        lines.append(f"    {name} = {_tuple(entries) if summands else 'u' + name[1:]}")
+    for name, slot, summands in zip(_RESULTS, SLOTS, sums, strict=True):
+        entries = [" + ".join(f"{s}[{c}]" for s in summands) for c in range(first.ncomp_out)]
+        lines.append(f"    {name} = {_tuple(entries) if summands else slot}")
     head = ["@njit", "def pointwise(u, ux, uy, uz, q):"]
     text = "\n".join([*parts, *head, *calls, *lines, "    return v, vx, vy, vz", ""])
     return Program(
-        text,
-        first.dim,
-        first.ncomp,
-        at,
-        value=any(p.value for p in programs),
-        gradient=any(p.gradient for p in programs),
+        text=text,
+        dim=first.dim,
+        ncomp_in=first.ncomp_in,
+        ncomp_out=first.ncomp_out,
+        nqdata=at,
+        value_in=any(p.value_in for p in programs),
+        gradient_in=any(p.gradient_in for p in programs),
+        value_out=any(p.value_out for p in programs),
+        gradient_out=any(p.gradient_out for p in programs),
         symmetric=all(p.symmetric for p in programs),
+        scaled=tuple(scaled),
     )

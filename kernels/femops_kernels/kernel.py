@@ -31,28 +31,53 @@ class PointStep:
         is returned as it came.
     nqdata : int
         Numbers stored at a point.
-    value_out : bool
-        Whether ``v`` is used.
-    gradient : bool
-        Whether derivatives are read and written.
+    gradient_in : bool
+        Whether derivatives of the field are read.
+    value_out, gradient_out : bool
+        Whether ``v``, and whether ``vx, vy, vz`` are used.
     """
 
     text: str
     nqdata: int
+    gradient_in: bool
     value_out: bool
-    gradient: bool
+    gradient_out: bool
 
 
 @final
-@dataclass(frozen=True)
-class Kernel:
-    """Kernel of ``y = sum_e B^T D B x`` on segments, quadrilaterals or hexahedra.
+@dataclass(frozen=True, eq=False)
+class Side:
+    """What a kernel reads, or what it writes: components and interpolation.
 
     Attributes
     ----------
-    dim, ncomp : int
+    ncomp : int
     b1d : (q1d, p1d) float64
         Interpolation to the quadrature points.
+    index_bytes : int
+        2 or 4, the width of the plan's indices.
+    """
+
+    ncomp: int
+    b1d: NDArray[np.float64]
+    index_bytes: int
+
+    @property
+    def p1d(self) -> int:
+        """Nodes per direction."""
+        return int(self.b1d.shape[1])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """Kernel of ``y = sum_e B_out^T D B_in x`` on segments, quadrilaterals or hexahedra.
+
+    Attributes
+    ----------
+    dim : int
+    source, target : Side
+        The field and the test function.
     d1d : (q1d, q1d) float64
         Derivative at the quadrature points of the polynomial through them.
     step : PointStep
@@ -60,8 +85,6 @@ class Kernel:
         float64 or float32.
     width : int
         Slots of a lane.
-    index_bytes : int
-        2 or 4, the width of the plan's indices.
 
     Raises
     ------
@@ -70,29 +93,24 @@ class Kernel:
     """
 
     dim: int
-    ncomp: int
-    b1d: NDArray[np.float64]
+    source: Side
+    target: Side
     d1d: NDArray[np.float64]
     step: PointStep
     dtype: np.dtype[Any]
     width: int
-    index_bytes: int
 
     def __post_init__(self) -> None:
-        if self.q1d < self.p1d:
+        most = max(self.source.p1d, self.target.p1d)
+        if self.q1d < most:
             raise KernelValueError(
-                f"q1d = {self.q1d} is less than p1d = {self.p1d}: take more quadrature points"
+                f"q1d = {self.q1d} is less than p1d = {most}: take more quadrature points"
             )
-
-    @property
-    def p1d(self) -> int:
-        """Nodes per direction."""
-        return int(self.b1d.shape[1])
 
     @property
     def q1d(self) -> int:
         """Quadrature points per direction."""
-        return int(self.b1d.shape[0])
+        return int(self.d1d.shape[0])
 
     @cached_property
     def module(self) -> ModuleType:
@@ -101,45 +119,55 @@ class Kernel:
 
     def constants(self) -> dict[str, object]:
         """Values of the names in ``skeletons/defaults.py``."""
-        lane = Lane(self.width, self.dtype)
+        lane, source, target = Lane(self.width, self.dtype), self.source, self.target
         return {
             "LANE": lane,
             "LANE_WIDTH": self.width,
             "LANE_BYTES": lane.nbytes,
             "REAL_BYTES": self.dtype.itemsize,
-            "INDEX_BYTES": self.index_bytes,
+            "INDEX_IN": source.index_bytes,
+            "INDEX_OUT": target.index_bytes,
             "DIM": self.dim,
-            "NCOMP": self.ncomp,
-            "P1D": self.p1d,
+            "NCOMP_IN": source.ncomp,
+            "NCOMP_OUT": target.ncomp,
+            "P_IN": source.p1d,
+            "P_OUT": target.p1d,
+            "NODES_IN": source.p1d**self.dim,
+            "NODES_OUT": target.p1d**self.dim,
             "Q1D": self.q1d,
-            "NODES": self.p1d**self.dim,
             "POINTS": self.q1d**self.dim,
             "NQDATA": self.step.nqdata,
             "VALUE_OUT": self.step.value_out,
-            "GRAD_IN": self.step.gradient,
-            "GRAD_OUT": self.step.gradient,
+            "GRAD_IN": self.step.gradient_in,
+            "GRAD_OUT": self.step.gradient_out,
             "PREFETCH": True,
-            "B": Matrix1D(self.b1d),
-            "BT": Matrix1D(self.b1d.T),
+            "B": Matrix1D(source.b1d),
+            "BT": Matrix1D(target.b1d.T),
             "D": Matrix1D(self.d1d),
             "DT": Matrix1D(self.d1d.T),
         }
 
-    def work_bytes(self, local_size: int) -> int:
-        """Bytes of work space that a thread needs, chunk-local vectors included."""
-        local = 2 * self.ncomp * local_size * self.dtype.itemsize
-        return local + int(self.module.WORK_LANES) * self.width * self.dtype.itemsize
+    def work_bytes(self, size_in: int, size_out: int) -> int:
+        """Bytes of work space that a thread needs, for chunk-local vectors of these sizes."""
+        numbers = self.source.ncomp * size_in + self.target.ncomp * size_out
+        return (numbers + int(self.module.WORK_LANES) * self.width) * self.dtype.itemsize
 
     def contraction_flops(self) -> int:
         """Floating-point operations of all contractions of one element, as emitted."""
-        b, bt = Matrix1D(self.b1d).flops(), Matrix1D(self.b1d.T).flops()
-        d, dt = Matrix1D(self.d1d).flops(), Matrix1D(self.d1d.T).flops()
-        p, q, dim = self.p1d, self.q1d, self.dim
-        lines = sum(p ** (dim - 1 - k) * q**k for k in range(dim))
-        flops: int = lines * (b + bt)
-        if self.step.gradient:
+        q, dim, step = self.q1d, self.dim, self.step
+        flops = 0
+        for side, matrix in (
+            (self.source, Matrix1D(self.source.b1d)),
+            (self.target, Matrix1D(self.target.b1d.T)),
+        ):
+            lines = sum(side.p1d ** (dim - 1 - k) * q**k for k in range(dim))
+            flops += side.ncomp * lines * matrix.flops()
+        lines = dim * q ** (dim - 1)
+        if step.gradient_in:
+            flops += self.source.ncomp * lines * Matrix1D(self.d1d).flops()
+        if step.gradient_out:
             # the sum of the directions' results: one addition a point and direction, less where
             # nothing stands there yet
-            adds = q**dim * (dim if self.step.value_out else dim - 1)
-            flops += dim * q ** (dim - 1) * (d + dt) + adds
-        return self.ncomp * flops
+            adds = q**dim * (dim if step.value_out else dim - 1)
+            flops += self.target.ncomp * (lines * Matrix1D(self.d1d.T).flops() + adds)
+        return flops

@@ -115,7 +115,7 @@ def elements_per_chunk(
     return max(_ALIGN, int(min(fit, share)) // _ALIGN * _ALIGN)
 
 
-def make_plan(indices: Int, ndofs: int, width: int, ncomp: int, itemsize: int) -> Plan:
+def make_plan(indices: Int, ndofs: int, width: int, chunk: int) -> Plan:
     """Plan for a restriction.
 
     Parameters
@@ -126,19 +126,20 @@ def make_plan(indices: Int, ndofs: int, width: int, ncomp: int, itemsize: int) -
         Entries (of one component) of the vectors.
     width : int
         Slots of a lane.
-    ncomp, itemsize : int
-        Components, and bytes of a number: they set how many elements a chunk takes.
+    chunk : int
+        Elements of a chunk, a multiple of the width; see ``elements_per_chunk``.
 
     Raises
     ------
     KernelValueError
-        If the dofs are not numbered by first touch.
+        If the dofs are not numbered by first touch, or a chunk is no multiple of the width.
     """
+    if chunk % width:
+        raise KernelValueError(f"chunks of {chunk} elements: take a multiple of {width}")
     ne, nodes = indices.shape
     # dofs met so far, after each element
     met = np.maximum.accumulate(indices.max(axis=1)) + 1
-    size = elements_per_chunk(ne, ndofs / ne, ncomp, itemsize)
-    element_start = np.append(np.arange(0, ne, size), ne)
+    element_start = np.append(np.arange(0, ne, chunk), ne)
     owned_start = np.concatenate([[0], met[element_start[1:] - 1]])
     if owned_start[-1] != ndofs:
         raise KernelValueError(f"elements touch {owned_start[-1]} dofs, the vector has {ndofs}")

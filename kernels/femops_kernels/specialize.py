@@ -26,6 +26,7 @@ from math import sqrt
 
 from numba import cfunc, get_thread_id, njit, prange
 
+from femops_kernels.lane_math import *
 from femops_kernels.lanes import *
 from femops_kernels.lines import *
 """

@@ -51,43 +51,57 @@ def aligned_array(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
 
 @final
 class Sweep:
-    """A kernel bound to a plan and to its quadrature data: one term of an operator.
+    """A kernel bound to plans and to its quadrature data: one term of an operator.
 
     Parameters
     ----------
     kernel : Kernel
-    plan : Plan
+    source, target : Plan
+        Of the vector that is read and of the one that is written; of the same chunks of elements.
     qdata : (nbatch, points, nqdata, width) array of the kernel's type
         See ``interleave``.
+    cleared : (n,) int64
+        Flat positions of the vector read that count as zero.
     constrained : (n,) int64
-        Flat positions whose rows and columns are replaced by ``keep`` times those of the identity.
+        Flat positions of the vector written where the result is ``keep`` times the entry read.
     keep : float
+        Zero where the two vectors belong to different spaces.
     """
 
     def __init__(
         self,
         kernel: Kernel,
-        plan: Plan,
+        source: Plan,
+        target: Plan,
         qdata: NDArray[Any],
+        cleared: NDArray[np.int64],
         constrained: NDArray[np.int64],
         keep: float,
     ) -> None:
-        self.kernel, self.plan, self.qdata = kernel, plan, qdata
-        start, positions = plan.local_positions(constrained, kernel.ncomp)
-        self._buffer = aligned_array((len(plan.foreign_dofs) * kernel.ncomp,), kernel.dtype)
+        self.kernel, self.source, self.target, self.qdata = kernel, source, target, qdata
+        cleared_start, cleared_at = source.local_positions(cleared, kernel.source.ncomp)
+        start, positions = target.local_positions(constrained, kernel.target.ncomp)
+        buffered = len(target.foreign_dofs) * kernel.target.ncomp
+        self._buffer = aligned_array((buffered,), kernel.dtype)
         entries: dict[int, Any] = {
-            layout.NCHUNKS: plan.nchunks,
-            layout.LOCAL_SIZE: plan.local_size,
-            layout.FIRST_BATCH: plan.first_batch,
-            layout.OWNED_START: plan.owned_start,
-            layout.FOREIGN_START: plan.foreign_start,
-            layout.FOREIGN_DOFS: plan.foreign_dofs,
-            layout.COMBINE_START: plan.combine_start,
-            layout.COMBINE_DOF: plan.combine_dof,
-            layout.COMBINE_SLOT: plan.combine_slot,
-            layout.INDICES: plan.indices,
-            layout.BUFFER: self._buffer,
+            layout.NCHUNKS: source.nchunks,
+            layout.FIRST_BATCH: source.first_batch,
             layout.QDATA: qdata,
+            layout.BUFFER: self._buffer,
+            layout.IN_LOCAL_SIZE: source.local_size,
+            layout.IN_OWNED_START: source.owned_start,
+            layout.IN_FOREIGN_START: source.foreign_start,
+            layout.IN_FOREIGN_DOFS: source.foreign_dofs,
+            layout.IN_INDICES: source.indices,
+            layout.CLEARED_START: cleared_start,
+            layout.CLEARED: cleared_at,
+            layout.OUT_LOCAL_SIZE: target.local_size,
+            layout.OUT_OWNED_START: target.owned_start,
+            layout.OUT_FOREIGN_START: target.foreign_start,
+            layout.OUT_INDICES: target.indices,
+            layout.COMBINE_START: target.combine_start,
+            layout.COMBINE_DOF: target.combine_dof,
+            layout.COMBINE_SLOT: target.combine_slot,
             layout.CONSTRAINED_START: start,
             layout.CONSTRAINED: positions,
             layout.KEEP: np.array([keep], dtype=kernel.dtype),
@@ -97,14 +111,28 @@ class Sweep:
             v.ctypes.data if isinstance(v, np.ndarray) else v for _, v in sorted(entries.items())
         ]
         self.table = np.array(words, dtype=np.int64)
-        entry_points = (kernel.module.sweep.address, kernel.module.combine.address)
-        self.row = (*entry_points, self.table.ctypes.data, plan.nchunks)
-        self.work_bytes = -(-kernel.work_bytes(plan.local_size) // _ALIGNMENT) * _ALIGNMENT
+        module = kernel.module
+        addresses = (module.sweep.address, module.combine.address, self.table.ctypes.data)
+        self.row = (*addresses, source.nchunks)
+        needed = kernel.work_bytes(source.local_size, target.local_size)
+        self.work_bytes = -(-needed // _ALIGNMENT) * _ALIGNMENT
+
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of local indices that a sweep reads."""
+        both = self.source.indices.nbytes + self.target.indices.nbytes
+        return both // 2 if self.source is self.target else both
+
+    @property
+    def plan_bytes(self) -> int:
+        """Bytes of the plans."""
+        both = self.source.nbytes + self.target.nbytes
+        return both // 2 if self.source is self.target else both
 
     @property
     def stored_bytes(self) -> int:
         """Bytes this term keeps: quadrature data, the plan, the buffer."""
-        return int(self.qdata.nbytes + self.plan.nbytes + self._buffer.nbytes)
+        return int(self.qdata.nbytes + self.plan_bytes + self._buffer.nbytes)
 
 
 @final

@@ -5,9 +5,9 @@ y, then x.  Derivatives are taken by the collocated matrix D at the quadrature p
 gradient costs ``DIM`` contractions on top of the interpolation (exact as long as Q1D >= P1D).  In
 fewer dimensions the missing directions have length one.
 
-Work arrays are lexicographic, x fastest, in lane vectors: ``value`` (NCOMP, Q3, Q2, Q1),
-``slab`` (Q2, P1) or (P2, Q1), ``along_x`` (NCOMP, Q1), ``along_y`` (NCOMP, Q2, Q1), ``along_z``
-(NCOMP, Q3, Q2, Q1).
+Work arrays are lexicographic, x fastest, in lane vectors: ``value`` (NCOMP, Q3, Q2, Q1), ``slab``
+(Q2, P1) or (P2, Q1), ``along_x`` (NCOMP, Q1), ``along_y`` (NCOMP, Q2, Q1), ``along_z``
+(NCOMP, Q3, Q2, Q1), where NCOMP is the larger number of components.
 """
 
 # <defaults>
@@ -26,67 +26,59 @@ from femops_kernels.skeletons.defaults import *
 
 # </defaults>
 
-P2, P3 = P1D if DIM > 1 else 1, P1D if DIM > 2 else 1
 Q2, Q3 = Q1D if DIM > 1 else 1, Q1D if DIM > 2 else 1
+I2, I3 = P_IN if DIM > 1 else 1, P_IN if DIM > 2 else 1  # nodes of the field
+O2, O3 = P_OUT if DIM > 1 else 1, P_OUT if DIM > 2 else 1  # and of the test function
 PLANE = Q2 * Q1D
 VALUE_BYTES = POINTS * LANE_BYTES
+NCOMP = max(NCOMP_IN, NCOMP_OUT)
 GRAD_LANES = NCOMP * (POINTS + PLANE + Q1D) if GRAD_IN or GRAD_OUT else 0
-WORK_LANES = NCOMP * POINTS + Q1D * Q2 + GRAD_LANES
+WORK_LANES = NCOMP * POINTS + PLANE + GRAD_LANES
 
 
 @njit
 def interpolate(x, indices, value, slab):
     """Values at the quadrature points of one component."""
     if DIM == 3:
-        for j in range(P2 * P1D):
-            line = gather_line(LANE, x, indices, INDEX_BYTES, j, P2 * P1D, P3)
+        for j in range(I2 * P_IN):
+            line = gather_line(LANE, x, indices, INDEX_IN, j, I2 * P_IN, I3)
             store_line(LANE, value, j, PLANE, contract(B, line))
     for k3 in range(Q3):
-        for j1 in range(P1D):
+        for j1 in range(P_IN):
             if DIM == 3:
-                store_line(
-                    LANE,
-                    slab,
-                    j1,
-                    P1D,
-                    contract(B, load_line(LANE, value, k3 * PLANE + j1, P1D, P2)),
-                )
+                line = load_line(LANE, value, k3 * PLANE + j1, P_IN, I2)
+                store_line(LANE, slab, j1, P_IN, contract(B, line))
             elif DIM == 2:
-                store_line(
-                    LANE,
-                    slab,
-                    j1,
-                    P1D,
-                    contract(B, gather_line(LANE, x, indices, INDEX_BYTES, j1, P1D, P2)),
-                )
+                line = gather_line(LANE, x, indices, INDEX_IN, j1, P_IN, I2)
+                store_line(LANE, slab, j1, P_IN, contract(B, line))
             else:
-                store_line(
-                    LANE, slab, j1, P1D, gather_line(LANE, x, indices, INDEX_BYTES, j1, P1D, P2)
-                )
+                line = gather_line(LANE, x, indices, INDEX_IN, j1, P_IN, I2)
+                store_line(LANE, slab, j1, P_IN, line)
         for k2 in range(Q2):
-            line = load_line(LANE, slab, k2 * P1D, 1, P1D)
+            line = load_line(LANE, slab, k2 * P_IN, 1, P_IN)
             store_line(LANE, value, k3 * PLANE + k2 * Q1D, 1, contract(B, line))
 
 
 @njit
 def integrate(y, indices, value, slab):
-    """Transpose of the y and x steps; ``value`` holds (P3, Q2, Q1), z is contracted already."""
-    for j3 in range(P3):
+    """Transpose of the y and x steps; ``value`` holds (O3, Q2, Q1), z is contracted already."""
+    for j3 in range(O3):
         if DIM > 1:
             for k1 in range(Q1D):
                 line = load_line(LANE, value, j3 * PLANE + k1, Q1D, Q2)
                 store_line(LANE, slab, k1, Q1D, contract(BT, line))
-        for j2 in range(P2):
+        for j2 in range(O2):
             line = load_line(LANE, slab if DIM > 1 else value, j2 * Q1D, 1, Q1D)
-            scatter_line(LANE, y, indices, INDEX_BYTES, (j3 * P2 + j2) * P1D, 1, contract(BT, line))
+            at = (j3 * O2 + j2) * P_OUT
+            scatter_line(LANE, y, indices, INDEX_OUT, at, 1, contract(BT, line))
 
 
 @njit
 def points_of_line(value, along_x, along_y, along_z, qdata, ahead, k3, k2):
-    """The pointwise step at the Q1D points of one x-line, x-derivatives taken before and after."""
+    """The pointwise step at the Q1D points of an x-line; x-derivatives before and after."""
     start = k3 * PLANE + k2 * Q1D
     if GRAD_IN:
-        for c in range(NCOMP):
+        for c in range(NCOMP_IN):
             u = load_line(LANE, value, c * POINTS + start, 1, Q1D)
             store_line(LANE, along_x, c * Q1D, 1, contract(D, u))
     for k1 in range(Q1D):
@@ -94,23 +86,24 @@ def points_of_line(value, along_x, along_y, along_z, qdata, ahead, k3, k2):
         if PREFETCH:
             for i in range(NQDATA):
                 prefetch(ahead, ((start + k1) * NQDATA + i) * LANE_BYTES)
-        u = load_line(LANE, value, start + k1, POINTS, NCOMP)
-        if GRAD_IN or GRAD_OUT:
-            ux = load_line(LANE, along_x, k1, Q1D, NCOMP)
-            uy = load_line(LANE, along_y, k2 * Q1D + k1, PLANE, NCOMP)
-            uz = load_line(LANE, along_z, start + k1, POINTS, NCOMP)
+        u = load_line(LANE, value, start + k1, POINTS, NCOMP_IN)
+        if GRAD_IN:
+            ux = load_line(LANE, along_x, k1, Q1D, NCOMP_IN)
+            uy = load_line(LANE, along_y, k2 * Q1D + k1, PLANE, NCOMP_IN)
+            uz = load_line(LANE, along_z, start + k1, POINTS, NCOMP_IN)
             v, vx, vy, vz = pointwise(u, ux, uy, uz, q)
+        else:
+            v, vx, vy, vz = pointwise(u, u, u, u, q)
+        if GRAD_OUT:
             store_line(LANE, along_x, k1, Q1D, vx)
             if DIM > 1:
                 store_line(LANE, along_y, k2 * Q1D + k1, PLANE, vy)
             if DIM > 2:
                 store_line(LANE, along_z, start + k1, POINTS, vz)
-        else:
-            v, vx, vy, vz = pointwise(u, u, u, u, q)
         if VALUE_OUT:
             store_line(LANE, value, start + k1, POINTS, v)
     if GRAD_OUT:
-        for c in range(NCOMP):
+        for c in range(NCOMP_OUT):
             v = contract(DT, load_line(LANE, along_x, c * Q1D, 1, Q1D))
             if VALUE_OUT:
                 v = add_lines(v, load_line(LANE, value, c * POINTS + start, 1, Q1D))
@@ -121,49 +114,49 @@ def points_of_line(value, along_x, along_y, along_z, qdata, ahead, k3, k2):
 def points_of_plane(value, along_x, along_y, along_z, qdata, ahead, k3):
     """The same for one plane of points, with y-derivatives."""
     if GRAD_IN and DIM > 1:
-        for c in range(NCOMP):
+        for c in range(NCOMP_IN):
             for k1 in range(Q1D):
                 line = load_line(LANE, value, c * POINTS + k3 * PLANE + k1, Q1D, Q2)
                 store_line(LANE, along_y, c * PLANE + k1, Q1D, contract(D, line))
     for k2 in range(Q2):
         points_of_line(value, along_x, along_y, along_z, qdata, ahead, k3, k2)
     if GRAD_OUT and DIM > 1:
-        for c in range(NCOMP):
+        for c in range(NCOMP_OUT):
             for k1 in range(Q1D):
                 at = c * POINTS + k3 * PLANE + k1
                 line = contract(DT, load_line(LANE, along_y, c * PLANE + k1, Q1D, Q2))
-                store_line(
-                    LANE, value, at, Q1D, add_lines(line, load_line(LANE, value, at, Q1D, Q2))
-                )
+                there = load_line(LANE, value, at, Q1D, Q2)
+                store_line(LANE, value, at, Q1D, add_lines(line, there))
 
 
 @njit
-def batch(x, y, field_bytes, indices, qdata, ahead, work):
+def batch(x, x_bytes, inputs, y, y_bytes, outputs, qdata, ahead, work):
     """Add A x to y for one batch of elements.
 
-    ``x`` and ``y`` are addresses of chunk-local vectors, component after component
-    ``field_bytes`` apart; ``ahead`` is the address of the quadrature data to prefetch.
+    ``x`` and ``y`` are addresses of chunk-local vectors, component after component ``x_bytes`` and
+    ``y_bytes`` apart, ``inputs`` and ``outputs`` of the batch's indices into them; ``ahead`` is the
+    address of the quadrature data to prefetch.
     """
     value = work
     slab = value + NCOMP * VALUE_BYTES
     along_x = slab + PLANE * LANE_BYTES
     along_y = along_x + NCOMP * Q1D * LANE_BYTES
     along_z = along_y + NCOMP * PLANE * LANE_BYTES
-    for c in range(NCOMP):
-        interpolate(x + c * field_bytes, indices, value + c * VALUE_BYTES, slab)
+    for c in range(NCOMP_IN):
+        interpolate(x + c * x_bytes, inputs, value + c * VALUE_BYTES, slab)
         if GRAD_IN and DIM == 3:
             for k in range(PLANE):
                 line = load_line(LANE, value, c * POINTS + k, PLANE, Q3)
                 store_line(LANE, along_z, c * POINTS + k, PLANE, contract(D, line))
     for k3 in range(Q3):
         points_of_plane(value, along_x, along_y, along_z, qdata, ahead, k3)
-    for c in range(NCOMP):
+    for c in range(NCOMP_OUT):
         if DIM == 3:
             for k in range(PLANE):
-                line = load_line(LANE, value, c * POINTS + k, PLANE, Q3)
+                at = c * POINTS + k
+                line = load_line(LANE, value, at, PLANE, Q3)
                 if GRAD_OUT:
-                    line = add_lines(
-                        line, contract(DT, load_line(LANE, along_z, c * POINTS + k, PLANE, Q3))
-                    )
-                store_line(LANE, value, c * POINTS + k, PLANE, contract(BT, line))
-        integrate(y + c * field_bytes, indices, value + c * VALUE_BYTES, slab)
+                    z_line = load_line(LANE, along_z, at, PLANE, Q3)
+                    line = add_lines(line, contract(DT, z_line))
+                store_line(LANE, value, at, PLANE, contract(BT, line))
+        integrate(y + c * y_bytes, outputs, value + c * VALUE_BYTES, slab)

@@ -29,35 +29,39 @@ POINT_BYTES = NQDATA * LANE_BYTES
 @njit
 def copy_in(table, x, chunk, local, size, owned, foreign):
     """Owned piece and foreign entries of x, component after component."""
-    first = word(word(table, OWNED_START), chunk)
-    for c in range(NCOMP):
+    first = word(word(table, IN_OWNED_START), chunk)
+    for c in range(NCOMP_IN):
         for i in range(owned):
-            put(LANE, local, c * size + i, get(LANE, x, (first + i) * NCOMP + c))
-    at, dofs = word(word(table, FOREIGN_START), chunk), word(table, FOREIGN_DOFS)
+            put(LANE, local, c * size + i, get(LANE, x, (first + i) * NCOMP_IN + c))
+    at, dofs = word(word(table, IN_FOREIGN_START), chunk), word(table, IN_FOREIGN_DOFS)
     for i in range(foreign):
         dof = word(dofs, at + i)
-        for c in range(NCOMP):
-            put(LANE, local, c * size + owned + i, get(LANE, x, dof * NCOMP + c))
-    for c in range(NCOMP):  # the slot that padding elements read
+        for c in range(NCOMP_IN):
+            put(LANE, local, c * size + owned + i, get(LANE, x, dof * NCOMP_IN + c))
+    for c in range(NCOMP_IN):  # the slot that padding elements read
         put(LANE, local, c * size + owned + foreign, 0.0)
+    positions, starts = word(table, CLEARED), word(table, CLEARED_START)
+    for k in range(word(starts, chunk), word(starts, chunk + 1)):
+        put(LANE, local, word(positions, k), 0.0)
 
 
 @njit
 def copy_out(table, y, chunk, local, size, owned, foreign, alpha, beta):
     """Owned results to y, foreign ones to the buffer."""
-    first = word(word(table, OWNED_START), chunk)
-    for c in range(NCOMP):
+    first = word(word(table, OUT_OWNED_START), chunk)
+    for c in range(NCOMP_OUT):
         if beta == 0.0:
             for i in range(owned):
-                put(LANE, y, (first + i) * NCOMP + c, alpha * get(LANE, local, c * size + i))
+                put(LANE, y, (first + i) * NCOMP_OUT + c, alpha * get(LANE, local, c * size + i))
         else:
             for i in range(owned):
-                k = (first + i) * NCOMP + c
+                k = (first + i) * NCOMP_OUT + c
                 put(LANE, y, k, alpha * get(LANE, local, c * size + i) + beta * get(LANE, y, k))
-    at, buffer = word(word(table, FOREIGN_START), chunk), word(table, BUFFER)
-    for c in range(NCOMP):
+    at, buffer = word(word(table, OUT_FOREIGN_START), chunk), word(table, BUFFER)
+    for c in range(NCOMP_OUT):
         for i in range(foreign):
-            put(LANE, buffer, (at + i) * NCOMP + c, alpha * get(LANE, local, c * size + owned + i))
+            value = alpha * get(LANE, local, c * size + owned + i)
+            put(LANE, buffer, (at + i) * NCOMP_OUT + c, value)
 
 
 @njit
@@ -66,60 +70,62 @@ def constrain(table, x, chunk, local, size, owned):
 
     To what x holds, times KEEP, where the chunk owns them, else to zero.
     """
-    first, positions = word(word(table, OWNED_START), chunk), word(table, CONSTRAINED)
+    first, positions = word(word(table, OUT_OWNED_START), chunk), word(table, CONSTRAINED)
     starts, keep = word(table, CONSTRAINED_START), get(LANE, word(table, KEEP), 0)
     for k in range(word(starts, chunk), word(starts, chunk + 1)):
         at = word(positions, k)
         c = at // size
         i = at - c * size
-        if i < owned:
-            put(LANE, local, at, keep * get(LANE, x, (first + i) * NCOMP + c))
+        if keep != 0.0 and i < owned:
+            put(LANE, local, at, keep * get(LANE, x, (first + i) * NCOMP_OUT + c))
         else:
             put(LANE, local, at, 0.0)
 
 
 @njit
-def clear_constrained(table, chunk, local):
-    """Constrained entries of a local vector become zero."""
-    positions, starts = word(table, CONSTRAINED), word(table, CONSTRAINED_START)
-    for k in range(word(starts, chunk), word(starts, chunk + 1)):
-        put(LANE, local, word(positions, k), 0.0)
+def count(table, starts, chunk):
+    """Entries of a chunk in a list given by prefix sums."""
+    return word(word(table, starts), chunk + 1) - word(word(table, starts), chunk)
 
 
 @cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
 def sweep(table, x, y, chunk, work, alpha, beta):
     """All batches of one chunk."""
-    size = word(table, LOCAL_SIZE)
-    owned = word(word(table, OWNED_START), chunk + 1) - word(word(table, OWNED_START), chunk)
-    foreign = word(word(table, FOREIGN_START), chunk + 1) - word(word(table, FOREIGN_START), chunk)
+    size_in, size_out = word(table, IN_LOCAL_SIZE), word(table, OUT_LOCAL_SIZE)
     x_local = work
-    y_local = x_local + NCOMP * size * REAL_BYTES
-    lanes = y_local + NCOMP * size * REAL_BYTES
-    copy_in(table, x, chunk, x_local, size, owned, foreign)
-    clear_constrained(table, chunk, x_local)
-    for k in range(NCOMP * size):
+    y_local = x_local + NCOMP_IN * size_in * REAL_BYTES
+    lanes = y_local + NCOMP_OUT * size_out * REAL_BYTES
+    owned, foreign = count(table, IN_OWNED_START, chunk), count(table, IN_FOREIGN_START, chunk)
+    copy_in(table, x, chunk, x_local, size_in, owned, foreign)
+    for k in range(NCOMP_OUT * size_out):
         put(LANE, y_local, k, 0.0)
-    indices, qdata = word(table, INDICES), word(table, QDATA)
-    first = word(table, FIRST_BATCH)
+    inputs, outputs = word(table, IN_INDICES), word(table, OUT_INDICES)
+    qdata, first = word(table, QDATA), word(table, FIRST_BATCH)
     for b in range(word(first, chunk), word(first, chunk + 1)):
         here = qdata + b * POINTS * POINT_BYTES
-        index = indices + b * NODES * LANE_WIDTH * INDEX_BYTES
-        batch(x_local, y_local, size * REAL_BYTES, index, here, here + POINTS * POINT_BYTES, lanes)
-    constrain(table, x, chunk, y_local, size, owned)
-    copy_out(table, y, chunk, y_local, size, owned, foreign, alpha, beta)
+        batch(
+            x_local,
+            size_in * REAL_BYTES,
+            inputs + b * NODES_IN * LANE_WIDTH * INDEX_IN,
+            y_local,
+            size_out * REAL_BYTES,
+            outputs + b * NODES_OUT * LANE_WIDTH * INDEX_OUT,
+            here,
+            here + POINTS * POINT_BYTES,
+            lanes,
+        )
+    owned, foreign = count(table, OUT_OWNED_START, chunk), count(table, OUT_FOREIGN_START, chunk)
+    constrain(table, x, chunk, y_local, size_out, owned)
+    copy_out(table, y, chunk, y_local, size_out, owned, foreign, alpha, beta)
 
 
 @cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
 def combine(table, x, y, chunk, work, alpha, beta):
     """Add to the dofs that ``chunk`` owns what later chunks contributed."""
-    starts, dofs, slots = (
-        word(table, COMBINE_START),
-        word(table, COMBINE_DOF),
-        word(table, COMBINE_SLOT),
-    )
-    buffer = word(table, BUFFER)
+    starts, buffer = word(table, COMBINE_START), word(table, BUFFER)
+    dofs, slots = word(table, COMBINE_DOF), word(table, COMBINE_SLOT)
     for k in range(word(starts, chunk), word(starts, chunk + 1)):
         dof, slot = word(dofs, k), word(slots, k)
-        for c in range(NCOMP):
-            at = dof * NCOMP + c
-            put(LANE, y, at, get(LANE, y, at) + get(LANE, buffer, slot * NCOMP + c))
+        for c in range(NCOMP_OUT):
+            at = dof * NCOMP_OUT + c
+            put(LANE, y, at, get(LANE, y, at) + get(LANE, buffer, slot * NCOMP_OUT + c))

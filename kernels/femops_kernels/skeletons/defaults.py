@@ -13,21 +13,21 @@ LANE = Lane(8, "float64")
 LANE_WIDTH = 8
 LANE_BYTES = 64
 REAL_BYTES = 8
-INDEX_BYTES = 2  # width of a chunk-local dof index
+INDEX_IN, INDEX_OUT = 2, 2  # bytes of a chunk-local dof index
 DIM = 3
-NCOMP = 1  # components of the field
-P1D = 2  # nodes per direction
+NCOMP_IN, NCOMP_OUT = 1, 1  # components of the field and of the test function
+P_IN, P_OUT = 2, 2  # their nodes per direction
+NODES_IN, NODES_OUT = 8, 8  # P_IN ** DIM, P_OUT ** DIM
 Q1D = 2  # quadrature points per direction
-NODES = 8  # P1D ** DIM
 POINTS = 8  # Q1D ** DIM
 NQDATA = 1  # numbers stored at a quadrature point
 VALUE_OUT = True  # the pointwise step writes v
 GRAD_IN, GRAD_OUT = False, False  # it reads ux, uy, uz, writes vx, vy, vz (reference derivatives)
 PREFETCH = True  # ask for the next batch's quadrature data while working on this one
 
-B = Matrix1D(((1.0, 0.0), (0.0, 1.0)))  # interpolation, (Q1D, P1D)
-BT = Matrix1D(((1.0, 0.0), (0.0, 1.0)))
-# collocated derivative at the quadrature points, (Q1D, Q1D)
+B = Matrix1D(((1.0, 0.0), (0.0, 1.0)))  # interpolation of the field, (Q1D, P_IN)
+BT = Matrix1D(((1.0, 0.0), (0.0, 1.0)))  # transposed, of the test function, (P_OUT, Q1D)
+# collocated derivative at the quadrature points, (Q1D, Q1D), and its transpose
 D = Matrix1D(((-1.0, 1.0), (-1.0, 1.0)))
 DT = Matrix1D(((-1.0, -1.0), (1.0, 1.0)))
 

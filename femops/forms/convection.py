@@ -1,0 +1,65 @@
+"""Convection: the integral of (beta . grad u) v."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from femops.abstract_space import Space
+from femops.basis import Quadrature1D
+from femops.forms.form import build
+from femops.operators.coefficients import Coefficient, Given
+from femops.operators.operator import Operator
+
+
+def _convection(u: Any, beta: Any) -> dict[str, Any]:
+    return {"value": u.grad @ beta}
+
+
+def convection(
+    V: Space,
+    beta: Coefficient,
+    *,
+    quadrature: int | Quadrature1D | None = None,
+    dtype: DTypeLike = np.float64,
+    lanes: int | None = None,
+) -> Operator:
+    r"""Convection operator, :math:`\int_\Omega (\beta \cdot \nabla u) \cdot v\, dx`.
+
+    It is not symmetric: ``A.T`` is its transpose.
+
+    Parameters
+    ----------
+    V : Space
+        Trial and test space.
+    beta : sequence, callable, array or GridFunction
+        Velocity: a constant (dim,), a function of x that returns (dim, n), an array (ne, nq, dim)
+        at the quadrature points, or a field of dim components.
+    quadrature : int or Quadrature1D, optional
+        Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
+    dtype : dtype
+        float64 or float32: type of the vectors, the stored data and the arithmetic.
+    lanes : int, optional
+        SIMD slots; what the machine has if omitted.
+
+    Returns
+    -------
+    Operator
+
+    Raises
+    ------
+    OperatorError
+        A coefficient of another shape or with values that are not finite.
+    SpaceError, GeometryError
+        Too few quadrature points; inverted elements.
+
+    Notes
+    -----
+    Partial assembly: w det(J) J^-1 beta is stored at each point, dim numbers.
+    """
+    coefficients = {
+        "beta": Given("beta", beta, ((V.dim,),)),
+    }
+    return build(_convection, V, None, quadrature, coefficients, dtype, lanes)

@@ -1,0 +1,75 @@
+"""Linear elasticity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from femops.abstract_space import Space
+from femops.basis import Quadrature1D
+from femops.forms.form import build
+from femops.errors import OperatorError
+from femops.operators.coefficients import Coefficient, Given
+from femops.operators.operator import Operator
+
+
+def _elasticity(u: Any, lam: Any, mu: Any) -> dict[str, Any]:
+    strain = u.sym_grad
+    return {"grad": lam * u.div * np.eye(len(strain)) + 2.0 * mu * strain}
+
+
+def elasticity(
+    V: Space,
+    lam: Coefficient = 1.0,
+    mu: Coefficient = 1.0,
+    *,
+    quadrature: int | Quadrature1D | None = None,
+    dtype: DTypeLike = np.float64,
+    lanes: int | None = None,
+) -> Operator:
+    r"""Linear elasticity of an isotropic material.
+
+    :math:`\int_\Omega \lambda\, (\nabla \cdot u)(\nabla \cdot v) + 2 \mu\, \varepsilon(u) :
+    \varepsilon(v)\, dx` with :math:`\varepsilon(u) = (\nabla u + \nabla u^T) / 2`.
+
+    Parameters
+    ----------
+    V : Space
+        Trial and test space, with as many components as dimensions.
+    lam, mu : number, callable, array or GridFunction
+        Lame's parameters, in units of stress; mu is positive.
+    quadrature : int or Quadrature1D, optional
+        Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
+    dtype : dtype
+        float64 or float32: type of the vectors, the stored data and the arithmetic.
+    lanes : int, optional
+        SIMD slots; what the machine has if omitted.
+
+    Returns
+    -------
+    Operator
+
+    Raises
+    ------
+    OperatorError
+        A coefficient of another shape, with values that are not finite, or a mu that is not
+        positive; a space with another number of components.
+    SpaceError, GeometryError
+        Too few quadrature points; inverted elements.
+
+    Notes
+    -----
+    Stored at each point is what needs least: for constant or scalar parameters J^-1, w det(J) and
+    the parameters (12 numbers in 3-D, where D itself has 45).
+    """
+    if V.ncomp != V.dim:
+        raise OperatorError(
+            f"elasticity on a space of {V.ncomp} components: make it with ncomp={V.dim}"
+        )
+    coefficients = {
+        "lam": Given("lam", lam, ((),)),
+        "mu": Given("mu", mu, ((),), positive=True),
+    }
+    return build(_elasticity, V, None, quadrature, coefficients, dtype, lanes)

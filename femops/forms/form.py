@@ -1,0 +1,100 @@
+"""Forms of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from femops.abstract_space import Space
+from femops.basis import Quadrature1D
+from femops.errors import OperatorError
+from femops.operators.bilinear import BilinearForm
+from femops.operators.coefficients import Given
+from femops.operators.operator import Operator
+from femops.pointwise.trace import FormFunction
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+def form(
+    function: FormFunction,
+    trial: Space,
+    test: Space | None = None,
+    *,
+    quadrature: int | Quadrature1D | None = None,
+    dtype: DTypeLike = np.float64,
+    lanes: int | None = None,
+    **coefficients: Any,
+) -> Operator:
+    r"""Operator of a bilinear form that is given as a function of the fields at one point.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(u, x, **coefficients)``, where ``u`` is the field (arithmetic with it means its
+        value; ``u.grad`` (dim,) or (ncomp, dim), ``u.div``, ``u.sym_grad``), ``x`` the position
+        (leave it out if it is not needed), and coefficients come by name.  It returns
+        ``{"value": f, "grad": F}``, either may be left out: the form is
+        :math:`\int_\Omega f \cdot v + F : \nabla v\, dx`.  It is called once, with symbols, and
+        must be linear in u: use arithmetic, NumPy's functions and `femops.where`, `femops.det`,
+        `femops.inv`, `femops.inner`, ... ; a Python ``if`` can't ask a symbol.
+    trial : Space
+        Space of u.
+    test : Space, optional
+        Space of v, on the same mesh; the trial space if omitted.
+    quadrature : int or Quadrature1D, optional
+        Points per direction (Gauss), or a rule; p + 2 Gauss points for the larger order if omitted.
+    dtype : dtype
+        float64 or float32: type of the vectors, the stored data and the arithmetic.
+    lanes : int, optional
+        SIMD slots; what the machine has if omitted.
+    **coefficients
+        Numbers or arrays (constants), functions of x (shape (dim, n)) that return (*shape, n),
+        arrays at the quadrature points (ne, nq, *shape), or a `GridFunction`.
+
+    Returns
+    -------
+    Operator
+        From the trial to the test space.
+
+    Raises
+    ------
+    TraceError
+        A function that can't be traced or is not linear; the message names the line.
+    OperatorError
+        Spaces on different meshes; coefficients of a wrong shape or with values not finite.
+
+    Examples
+    --------
+    >>> import femops
+    >>> def reaction_diffusion(u, x, kappa):
+    ...     return {"value": (1 + x[0]) * u, "grad": kappa * u.grad}
+    >>> V = femops.H1(femops.box((2, 2)), order=2)
+    >>> A = femops.form(reaction_diffusion, V, kappa=3.0)
+    >>> A.shape
+    (25, 25)
+    """
+    given = {name: Given(name, value) for name, value in coefficients.items()}
+    return build(function, trial, test, quadrature, given, dtype, lanes)
+
+
+def build(
+    function: FormFunction,
+    trial: Space,
+    test: Space | None,
+    quadrature: int | Quadrature1D | None,
+    coefficients: Mapping[str, Given],
+    dtype: DTypeLike,
+    lanes: int | None,
+) -> Operator:
+    """Operator of a function whose coefficients are known to be checked; see `form`."""
+    test = trial if test is None else test
+    if test.mesh is not trial.mesh:
+        raise OperatorError("trial and test space are on different meshes: make both on one mesh")
+    larger = max(trial, test, key=lambda space: space.order)
+    rule = larger.quadrature(quadrature)
+    bilinear = BilinearForm(function, trial, test, rule, coefficients)
+    return Operator.of_form(bilinear, dtype, lanes)

@@ -1,0 +1,121 @@
+"""Bilinear forms: a function of the user, its spaces and its coefficients, traced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.abstract_space import Space
+from femops.basis import Quadrature1D
+from femops.errors import OperatorError
+from femops.geometry import Geometry, GeometryBlock
+from femops.operators.coefficients import Given
+from femops.pointwise.cut import Cut, LinearStep
+from femops.pointwise.graph import ancestors
+from femops.pointwise.printer import evaluate
+from femops.pointwise.trace import FormFunction, trace
+from femops_kernels.sweep import aligned_array, store_interleaved
+
+FIELD = "u"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BilinearForm:
+    """A form that is linear in a field of one space and in a test function of another.
+
+    Attributes
+    ----------
+    function : callable
+        See `femops.form`.
+    trial, test : Space
+        On one mesh.
+    quadrature : Quadrature1D
+    coefficients : dict of Given
+    """
+
+    function: FormFunction
+    trial: Space
+    test: Space
+    quadrature: Quadrature1D
+    coefficients: Mapping[str, Given]
+
+    @property
+    def name(self) -> str:
+        """Name of the function."""
+        return self.function.__name__.strip("_")
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """Jacobians and positions at the quadrature points."""
+        return Geometry(self.trial.mesh, self.quadrature)
+
+    @cached_property
+    def step(self) -> LinearStep:
+        """The traced pointwise step.
+
+        Raises
+        ------
+        TraceError
+            The function can't be traced, or is not linear in the field.
+        """
+        first = self.geometry.block(0, 1)
+        shapes = {name: given.shape(first) for name, given in self.coefficients.items()}
+        fields, tests = {FIELD: self.trial.ncomp}, {FIELD: self.test.ncomp}
+        traced = trace(self.function, self.trial.dim, fields, tests, shapes)
+        return LinearStep(traced, FIELD, FIELD)
+
+    def with_coefficients(self, values: Mapping[str, Any]) -> BilinearForm:
+        """The same form with other coefficients.
+
+        Raises
+        ------
+        OperatorError
+            A coefficient that the form does not have.
+        """
+        unknown = [name for name in values if name not in self.coefficients]
+        if unknown:
+            has = ", ".join(self.coefficients) or "none"
+            raise OperatorError(f"{self.name} has no coefficient {unknown[0]!r}: it has {has}")
+        changed = {name: replace(self.coefficients[name], value=v) for name, v in values.items()}
+        return replace(self, coefficients={**self.coefficients, **changed})
+
+    def store(self, cut: Cut, dtype: np.dtype[Any], width: int) -> NDArray[Any]:
+        """Compute what a cut stores, block by block of elements.
+
+        Returns
+        -------
+        (nbatch, q1d**dim, nqdata, width) array
+        """
+        ne, points = self.trial.mesh.num_elements, self.geometry.num_points
+        qdata = aligned_array((-(-ne // width), points, len(cut.stored), width), dtype)
+        used = {node.number for node in ancestors(cut.stored)}
+        for block in self.geometry:
+            inputs = self._inputs(block, used)
+            values = np.empty((block.stop - block.start, points, len(cut.stored)))
+            for k, value in enumerate(evaluate(cut.stored, inputs)):
+                values[..., k] = value
+            store_interleaved(qdata, values, block.start)
+        return qdata
+
+    def _inputs(self, block: GeometryBlock, used: set[int]) -> dict[int, Any]:
+        """Arrays of the static inputs that are used, (n, points) each."""
+        inputs: dict[int, Any] = {}
+        # positivity of the determinants is checked here, whatever the form uses of the geometry
+        sources = {
+            "weight": lambda: block.weighted_det,
+            "inverse": lambda: block.inverse,
+            "x": lambda: block.points,
+        }
+        for name, nodes in self.step.trace.static.items():
+            wanted = [(i, n) for i, n in np.ndenumerate(nodes) if n.number in used]
+            if wanted or name == "weight":
+                given = self.coefficients.get(name)
+                array = sources[name]() if given is None else given.at(block)
+                inputs |= {node.number: array[(..., *index)] for index, node in wanted}
+        return inputs

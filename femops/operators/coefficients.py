@@ -1,0 +1,219 @@
+"""Coefficients of forms: numbers, functions of x, fields, arrays at quadrature points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.abstract_space import Space
+from femops.errors import OperatorError
+from femops.evaluation import reference_values
+from femops.functions import evaluate_any
+from femops.geometry import GeometryBlock
+from femops.pointwise.trace import CoefficientShape
+
+# Opposite entries of a matrix that differ by less than this, relative to its largest, are equal.
+_SYMMETRY = 1e-12
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class GridFunction:
+    """A finite element function as a coefficient.
+
+    Attributes
+    ----------
+    space : Space
+        On the mesh of the form, of any order.
+    vector : l_vec of it
+
+    Raises
+    ------
+    VectorError
+        A vector that is not one of the space.
+    """
+
+    space: Space
+    vector: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        self.space.check_vector(self.vector, "the grid function's vector")
+
+    def at(self, block: GeometryBlock) -> NDArray[np.float64]:
+        """Values at the quadrature points of a block of elements, (n, nq[, ncomp])."""
+        space = self.space
+        e_vec = space.element_vector(self.vector, block.start, block.stop)
+        points = block.geometry.quadrature.points
+        return reference_values(space.basis, points, space.dim, e_vec)
+
+
+Coefficient = float | NDArray[Any] | Callable[[NDArray[np.float64]], Any] | GridFunction
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A coefficient of a form, as the user gave it.
+
+    Attributes
+    ----------
+    name : str
+    value : number, array, callable or GridFunction
+    shapes : tuple of shapes, optional
+        Those that the form takes; any if None.
+    positive : bool
+        Whether it must be greater than zero (a matrix is not looked at).
+    """
+
+    name: str
+    value: Any
+    shapes: tuple[tuple[int, ...], ...] | None = None
+    positive: bool = False
+
+    def at(self, block: GeometryBlock) -> NDArray[np.float64]:
+        """Values at the quadrature points of a block of elements, (n, nq, *shape).
+
+        Raises
+        ------
+        OperatorError
+            Another shape, values that are not finite, or not positive where they must be.
+        """
+        mesh = block.geometry.mesh
+        if isinstance(self.value, GridFunction):
+            values = self._of_field(block)
+        else:
+            shapes = (self._any_shape(block),) if self.shapes is None else self.shapes
+            values = at_points(self.value, block, mesh.num_elements, self.name, shapes)
+        if self.positive and values.ndim < 4 and not np.all(values > 0.0):
+            raise OperatorError(
+                f"{self.name} is {values.min():g} somewhere: it must be positive everywhere"
+            )
+        return values
+
+    def _of_field(self, block: GeometryBlock) -> NDArray[np.float64]:
+        field = self.value
+        if field.space.mesh is not block.geometry.mesh:
+            raise OperatorError(f"{self.name} is a field on another mesh: interpolate it first")
+        shape = () if field.space.ncomp == 1 else (field.space.ncomp,)
+        if self.shapes is not None and shape not in self.shapes:
+            wanted = " or ".join(map(str, self.shapes))
+            raise OperatorError(f"{self.name} is a field of shape {shape}: the form takes {wanted}")
+        values: NDArray[np.float64] = field.at(block)
+        if not np.isfinite(values).all():
+            raise OperatorError(f"{self.name} is a field with values that are not finite")
+        return values
+
+    def _any_shape(self, block: GeometryBlock) -> tuple[int, ...]:
+        """Shape at a point of a coefficient of a user's own form."""
+        nq, ne = block.weighted_det.shape[1], block.geometry.mesh.num_elements
+        if callable(self.value):
+            first = block.geometry.block(0, 1).points
+            x = np.ascontiguousarray(first.reshape(-1, first.shape[-1]).T)
+            shape = np.shape(self.value(x))
+            return shape[:-1] if shape and shape[-1] == x.shape[1] else shape
+        shape = _shape(self.value, self.name)
+        return shape[2:] if shape[:2] == (ne, nq) else shape
+
+    def shape(self, first: GeometryBlock) -> CoefficientShape:
+        """What tracing must know.
+
+        Parameters
+        ----------
+        first : GeometryBlock
+            The first element: all of a coefficient is looked at only where it is a matrix.
+        """
+        shape = self.at(first).shape[2:]
+        square = len(shape) == 2 and shape[0] == shape[1]
+        return CoefficientShape(shape, square and self._symmetric(first))
+
+    def _symmetric(self, first: GeometryBlock) -> bool:
+        for block in first.geometry:
+            values = self.at(block)
+            skew = np.abs(values - values.swapaxes(-1, -2)).max(initial=0.0)
+            if skew > _SYMMETRY * np.abs(values).max(initial=0.0):
+                return False
+        return True
+
+
+def at_points(
+    coefficient: Coefficient,
+    block: GeometryBlock,
+    ne: int,
+    name: str,
+    shapes: tuple[tuple[int, ...], ...],
+) -> NDArray[np.float64]:
+    """Values of a coefficient at the quadrature points of a block of elements.
+
+    Parameters
+    ----------
+    coefficient : number, array or callable
+        A constant of one of ``shapes``; a function of x, (dim, n) -> (*shape, n); or an array at
+        all quadrature points, (ne, nq, *shape).
+    block : GeometryBlock
+    ne : int
+        Elements of the mesh.
+    name : str
+        For messages.
+    shapes : tuple of shapes
+        Those the form takes, ``()`` for a scalar.
+
+    Returns
+    -------
+    (n, nq, *shape) float64
+
+    Raises
+    ------
+    OperatorError
+        Another shape, another type, or values that are not finite.
+    """
+    n, nq = block.stop - block.start, block.weighted_det.shape[1]
+    if callable(coefficient):
+        values = _evaluate(coefficient, block.points, shapes, name)
+        return values.reshape(n, nq, *values.shape[1:])
+    given = _shape(coefficient, name)
+    for shape in shapes:
+        if given == shape:  # checked at the points of one element
+            points = block.geometry.points(block.start, block.start + 1)
+            values = _evaluate(coefficient, points, (shape,), name)
+            return np.broadcast_to(values, (n, nq, *shape))
+        if given == (ne, nq, *shape):
+            return _stored(np.asarray(coefficient)[block.start : block.stop], name)
+    wanted = " or ".join(str((ne, nq, *shape)) for shape in shapes)
+    raise OperatorError(
+        f"{name} has shape {given}: give a number, a function of x, "
+        f"or values at the quadrature points, {wanted}"
+    )
+
+
+def _evaluate(
+    coefficient: Coefficient,
+    points: NDArray[np.float64],
+    shapes: tuple[tuple[int, ...], ...],
+    name: str,
+) -> NDArray[np.float64]:
+    x = np.ascontiguousarray(points.reshape(-1, points.shape[-1]).T)
+    return evaluate_any(coefficient, x, shapes, name, OperatorError)
+
+
+def _shape(coefficient: Any, name: str) -> tuple[int, ...]:
+    try:
+        return np.shape(coefficient)
+    except ValueError as error:
+        raise OperatorError(
+            f"{name} is a sequence of parts that do not fit together: "
+            "give a number, an array or a function of x"
+        ) from error
+
+
+def _stored(values: NDArray[Any], name: str) -> NDArray[np.float64]:
+    """An array given at the quadrature points, checked."""
+    if values.dtype.kind not in "biuf":
+        raise OperatorError(f"{name} has type {values.dtype}: give real numbers")
+    bad = values.size - np.count_nonzero(np.isfinite(values))
+    if bad:
+        raise OperatorError(f"{name} has {bad} values that are not finite: mend the coefficient")
+    return values.astype(np.float64, copy=False)

@@ -1,0 +1,64 @@
+"""Essential conditions of an operator: which rows and columns are taken out of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from femops.errors import OperatorError
+
+
+def _none() -> NDArray[np.int64]:
+    return np.zeros(0, dtype=np.int64)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Rows and columns that are zero, but for the diagonal where the spaces are the same.
+
+    Attributes
+    ----------
+    rows, columns : (k,) int64
+        Flat positions in test and trial vector, ascending.
+    identity : float
+        What stands on the diagonal of the rows.
+    """
+
+    rows: NDArray[np.int64] = field(default_factory=_none)
+    columns: NDArray[np.int64] = field(default_factory=_none)
+    identity: float = 0.0
+
+    def same(self, other: Held) -> bool:
+        """Whether the same rows and columns are held."""
+        return np.array_equal(self.rows, other.rows) and np.array_equal(self.columns, other.columns)
+
+    def __bool__(self) -> bool:
+        return bool(len(self.rows) or len(self.columns))
+
+
+FREE = Held()
+
+
+def positions(dofs: ArrayLike, size: int) -> NDArray[np.int64]:
+    """Check flat positions given by a user.
+
+    Raises
+    ------
+    OperatorError
+        Positions that are no whole numbers or outside the vector.
+    """
+    given: NDArray[Any] = np.asarray(dofs)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise OperatorError(
+            f"dofs have shape {given.shape} and type {given.dtype}: "
+            "give a list of whole numbers, as V.boundary_dofs() does"
+        )
+    if given.size and (given.min() < 0 or given.max() >= size):
+        raise OperatorError(
+            f"dofs run from {given.min()} to {given.max()}: the vector has {size} entries"
+        )
+    return np.unique(given.astype(np.int64))

@@ -1,0 +1,270 @@
+"""Cuts of a traced form: what is computed once and stored, and what a kernel does at every application.
+
+For a form that is linear in its field, the derivative D of outputs by inputs does not depend on the field: storing its distinct
+entries is partial assembly.  Storing what the pointwise step needs of the geometry and coefficients (the frontier) instead
+is often less for forms that couple components; the smaller is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.pointwise.derivative import derivatives
+from femops.pointwise.errors import TraceError
+from femops.pointwise.graph import Node, ancestors
+from femops.pointwise.printer import assignments, evaluate
+from femops.pointwise.program import SLOTS, Program
+from femops.pointwise.trace import Objects, Trace
+
+_SAMPLES = 5
+_SAME = 1e-12
+
+
+@final
+@dataclass(frozen=True)
+class Cut:
+    """A kernel's pointwise program and what has to be stored for it.
+
+    Attributes
+    ----------
+    program : Program
+    stored : list of Node
+        In the order of the program's ``q``; functions of the trace's static inputs.
+    """
+
+    program: Program
+    stored: list[Node]
+
+
+@final
+class LinearStep:
+    """D of a form that is linear in one field, with its zeros and its equal entries found.
+
+    Parameters
+    ----------
+    trace : Trace
+    field, test : str
+
+    Raises
+    ------
+    TraceError
+        If the form is not linear in the field.
+    """
+
+    def __init__(self, trace: Trace, field: str, test: str) -> None:
+        self.trace = trace
+        self.field, self.test = trace.fields[field], trace.tests[test]
+        self._moving = {node.number for argument in trace.fields.values() for node in argument.flat()}
+        self._entries = self._differentiate()
+        if any(self._moving & {n.number for n in ancestors([e])} for e in self._entries.flat):
+            raise TraceError(f"the form is not linear in {field}")
+        self._check_homogeneous()
+        self.structure, self.distinct = self._distinct()
+
+    def _differentiate(self) -> Objects:
+        """Matrix of nodes, outputs by inputs, in the order of `Argument.flat`."""
+        graph, outputs = self.trace.graph, self.test.flat()
+        zero, one = graph.constant(0.0), graph.constant(1.0)
+        columns = []
+        for node in self.field.flat():
+            direction = {n: zero for n in self._moving} | {node.number: one}
+            columns.append(derivatives(outputs, direction))
+        return np.array(columns, dtype=object).T.reshape(len(outputs), len(columns))
+
+    def _check_homogeneous(self) -> None:
+        values = {number: 0.0 for number in self._moving} | _random_statics(self.trace)
+        for result in evaluate(self.test.flat(), values):
+            if np.any(np.abs(result) > 0.0):
+                raise TraceError("the form has a part that does not depend on the field: give that to femops.load")
+
+    def _distinct(self) -> tuple[NDArray[np.int64], list[Node]]:
+        """Which entries are zero, equal or opposite, found by evaluating them at random points.
+
+        Returns
+        -------
+        structure : (outputs, inputs) int64
+            0 for a zero entry, else plus or minus the number of the distinct entry, counted from one.
+        distinct : list of Node
+        """
+        statics = _random_statics(self.trace)
+        flat = list(self._entries.flat)
+        samples = [np.broadcast_to(v, (_SAMPLES,)) for v in evaluate(flat, statics)]
+        structure = np.zeros(len(flat), dtype=np.int64)
+        distinct: list[int] = []
+        scale = max((float(np.abs(s).max()) for s in samples), default=0.0)
+        for k, sample in enumerate(samples):
+            if np.abs(sample).max() <= _SAME * scale:
+                continue
+            for number, other in enumerate(distinct, start=1):
+                for sign in (1, -1):
+                    if np.allclose(sample, sign * samples[other], rtol=_SAME, atol=_SAME * scale * 1e-3):
+                        structure[k] = sign * number
+            if structure[k] == 0:
+                distinct.append(k)
+                structure[k] = len(distinct)
+        return structure.reshape(self._entries.shape), [flat[k] for k in distinct]
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether D is symmetric."""
+        return self.structure.shape[0] == self.structure.shape[1] and np.array_equal(
+            self.structure, self.structure.T
+        )
+
+    def partial(self, transpose: bool = False) -> Cut:
+        """The cut that stores least, for the form or (``transpose``) with field and test function exchanged."""
+        by_entries = self._by_entries(transpose)
+        if transpose:
+            return by_entries
+        by_frontier = self._by_frontier()
+        if by_frontier is None or len(by_frontier.stored) >= len(by_entries.stored):
+            return by_entries
+        return by_frontier
+
+    def _by_entries(self, transpose: bool) -> Cut:
+        """Store the distinct entries of D."""
+        structure = self.structure.T if transpose else self.structure
+        graph = self.trace.graph
+        stored = [graph.input(f"q[{k}]") for k in range(len(self.distinct))]
+        inputs = [graph.input(f"in[{k}]") for k in range(structure.shape[1])]
+        outputs = []
+        for row in structure:
+            total: Any = graph.constant(0.0)
+            for number, node in zip(row, inputs, strict=True):
+                if number:
+                    product = stored[abs(number) - 1] * node
+                    total = total + product if number > 0 else total - product
+            outputs.append(total)
+        every = tuple(range(len(stored)))
+        return Cut(self._program(inputs, outputs, stored, every, transpose=transpose), self.distinct)
+
+    def _by_frontier(self) -> Cut | None:
+        """Store what the outputs use of geometry and coefficients.
+
+        None if the quadrature weight does not stand by itself: the form could not be scaled then.
+        """
+        outputs = self.test.flat()
+        stored = frontier(outputs, self._moving)
+        weight = self.trace.static["weight"][()]
+        carriers = [k for k, n in enumerate(stored) if weight in ancestors([n])]
+        if len(carriers) != 1 or stored[carriers[0]] is not weight:
+            return None
+        return Cut(self._program(self.field.flat(), outputs, stored, tuple(carriers)), stored)
+
+    def _program(
+        self,
+        inputs: list[Node],
+        outputs: list[Node],
+        stored: list[Node],
+        scaled: tuple[int, ...],
+        *,
+        transpose: bool = False,
+    ) -> Program:
+        components = (len(self.field.values), len(self.test.values))
+        return make_program(
+            self.trace.dim,
+            inputs,
+            outputs,
+            components[::-1] if transpose else components,
+            {node.number: f"q[{k}]" for k, node in enumerate(stored)},
+            symmetric=self.symmetric,
+            scaled=scaled,
+        )
+
+
+def _random_statics(trace: Trace) -> dict[int, Any]:
+    """Random values of the static inputs; geometry near the reference element."""
+    rng = np.random.default_rng(20)
+    values = {}
+    for name, nodes in trace.static.items():
+        for index, node in np.ndenumerate(nodes):
+            eye = float(name == "inverse" and index[0] == index[1])
+            values[node.number] = eye + (0.3 if name == "inverse" else 1.0) * rng.uniform(0.1, 1.0, _SAMPLES)
+    return values
+
+
+def frontier(outputs: Sequence[Node], moving: set[int]) -> list[Node]:
+    """Nodes that do not depend on the moving inputs but are used by one that does, or are outputs; no constants."""
+    order = ancestors(outputs)
+    moves = set(moving)
+    for node in order:
+        if any(a.number in moves for a in node.args):
+            moves.add(node.number)
+    found = {n.number: n for n in outputs if n.number not in moves and n.op != "const"}
+    for node in order:
+        if node.number in moves:
+            found |= {a.number: a for a in node.args if a.number not in moves and a.op != "const"}
+    return [found[number] for number in sorted(found)]
+
+
+def make_program(
+    dim: int,
+    inputs: Sequence[Node],
+    outputs: Sequence[Node],
+    components: tuple[int, int],
+    names: dict[int, str],
+    *,
+    symmetric: bool,
+    scaled: tuple[int, ...],
+) -> Program:
+    """Text of a pointwise step from nodes.
+
+    Parameters
+    ----------
+    dim : int
+    inputs, outputs : sequences of Node
+        By slot (value, then x-, y-, z-derivative), then by component.
+    components : (int, int)
+        Of the field and of the test function.
+    names : dict
+        What the stored numbers are called, by node number.
+    symmetric, scaled
+        See `Program`.
+    """
+    n_in, n_out = components
+    called = {node.number: f"{SLOTS[k // n_in]}[{k % n_in}]" for k, node in enumerate(inputs)}
+    statements, results = assignments(outputs, {**called, **names})
+    needed = {n.number for n in ancestors(outputs, names)} - set(names)
+    reads = [any(n.number in needed for n in _slot(inputs, s, n_in)) for s in range(1 + dim)]
+    writes = [
+        not all(n.is_constant(0.0) for n in _slot(outputs, s, n_out)) for s in range(1 + dim)
+    ]
+    value_out, gradient_out = writes[0], any(writes[1:])
+    parts = []
+    for s, slot in enumerate(SLOTS):
+        used = s <= dim and (gradient_out if s else value_out)
+        # constants become lanes; what comes from operations is one
+        entries = [_lane(r) for r in _slot(results, s, n_out)]
+        parts.append(f"({', '.join(entries)},)" if used else slot)
+    lines = ["@njit", f"def pointwise({', '.join(SLOTS)}, q):", *(f"    {s}" for s in statements)]
+    text = "\n".join([*lines, f"    return {', '.join(parts)}", ""])
+    return Program(
+        text=text,
+        dim=dim,
+        ncomp_in=n_in,
+        ncomp_out=n_out,
+        nqdata=len(names),
+        value_in=reads[0],
+        gradient_in=any(reads[1:]),
+        value_out=value_out,
+        gradient_out=gradient_out,
+        symmetric=symmetric,
+        scaled=scaled,
+    )
+
+
+def _slot(entries: Sequence[Any], slot: int, ncomp: int) -> Sequence[Any]:
+    return entries[slot * ncomp : (slot + 1) * ncomp]
+
+
+def _lane(text: str) -> str:
+    try:
+        float(text)
+    except ValueError:
+        return text
+    return f"as_lane(LANE, {text})"

@@ -1,0 +1,86 @@
+"""Forward differentiation on the expression graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from femops.pointwise.graph import Graph, Node, ancestors
+
+
+def derivatives(outputs: Sequence[Node], direction: dict[int, Node]) -> list[Node]:
+    """Directional derivative of nodes.
+
+    Parameters
+    ----------
+    outputs : sequence of Node
+    direction : dict
+        Derivative of input nodes, by their ``number``; inputs that are absent are constants.
+
+    Returns
+    -------
+    list of Node
+        The derivative of each output; where an expression has a kink (abs, minimum, maximum, where) that of the branch
+        that is taken.
+    """
+    if not outputs:
+        return []
+    graph = outputs[0].graph
+    zero = graph.constant(0.0)
+    known: dict[int, Node] = dict(direction)
+    for node in ancestors(outputs):
+        if node.number in known:
+            continue
+        parts = [known[a.number] for a in node.args]
+        if all(p.is_constant(0.0) for p in parts):
+            known[node.number] = zero
+        else:
+            known[node.number] = _RULES[node.op](graph, node, parts)
+    return [known[node.number] for node in outputs]
+
+
+def _quotient(g: Graph, node: Node, d: list[Node]) -> Any:
+    return (d[0] - node * d[1]) / node.args[1]
+
+
+def _power(g: Graph, node: Node, d: list[Node]) -> Any:
+    base, exponent = node.args
+    total: Any = d[0] * (exponent * base ** (exponent - 1.0))
+    if not d[1].is_constant(0.0):
+        total = total + d[1] * (node * base.log())
+    return total
+
+
+def _arctan2(g: Graph, node: Node, d: list[Node]) -> Any:
+    y, x = node.args
+    return (d[0] * x - d[1] * y) / (x * x + y * y)
+
+
+def _sign(g: Graph, a: Node) -> Node:
+    return g.where(a < 0.0, g.constant(-1.0), g.constant(1.0))
+
+
+_RULES: dict[str, Any] = {
+    "add": lambda g, n, d: d[0] + d[1],
+    "sub": lambda g, n, d: d[0] - d[1],
+    "mul": lambda g, n, d: d[0] * n.args[1] + n.args[0] * d[1],
+    "div": _quotient,
+    "pow": _power,
+    "arctan2": _arctan2,
+    "minimum": lambda g, n, d: g.where(n.args[0] <= n.args[1], d[0], d[1]),
+    "maximum": lambda g, n, d: g.where(n.args[0] >= n.args[1], d[0], d[1]),
+    "where": lambda g, n, d: g.where(n.args[0], d[1], d[2]),
+    "neg": lambda g, n, d: -d[0],
+    "sqrt": lambda g, n, d: d[0] / (2.0 * n),
+    "exp": lambda g, n, d: d[0] * n,
+    "log": lambda g, n, d: d[0] / n.args[0],
+    "sin": lambda g, n, d: d[0] * n.args[0].cos(),
+    "cos": lambda g, n, d: -(d[0] * n.args[0].sin()),
+    "tan": lambda g, n, d: d[0] * (1.0 + n * n),
+    "tanh": lambda g, n, d: d[0] * (1.0 - n * n),
+    "sinh": lambda g, n, d: d[0] * n.args[0].cosh(),
+    "cosh": lambda g, n, d: d[0] * n.args[0].sinh(),
+    "arctan": lambda g, n, d: d[0] / (1.0 + n.args[0] * n.args[0]),
+    "fabs": lambda g, n, d: d[0] * _sign(g, n.args[0]),
+    **dict.fromkeys(("lt", "le", "gt", "ge", "eq", "ne"), lambda g, n, d: g.constant(0.0)),
+}

@@ -1,0 +1,362 @@
+"""The expression graph of a form's pointwise step.
+
+Equal expressions are one node, constants keep all their digits, and nothing is rearranged: what a kernel computes is what
+the user wrote, in the user's order.  Only what is exact in floating point is simplified (x + 0, 1 x, 0 x, -(-x), the
+order of two summands or factors).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Iterable
+from typing import Any, final
+
+import numpy as np
+
+from femops.pointwise.errors import TraceError
+
+UNARY = ("neg", "sqrt", "exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "arctan", "fabs")
+BINARY = ("add", "sub", "mul", "div", "pow", "minimum", "maximum", "arctan2")
+COMPARE = ("lt", "le", "gt", "ge", "eq", "ne")
+# Powers up to this are written as multiplications.
+_MOST_FACTORS = 16
+
+_UFUNCS = {
+    np.add: "add",
+    np.subtract: "sub",
+    np.multiply: "mul",
+    np.true_divide: "div",
+    np.power: "pow",
+    np.float_power: "pow",
+    np.minimum: "minimum",
+    np.maximum: "maximum",
+    np.fmin: "minimum",
+    np.fmax: "maximum",
+    np.arctan2: "arctan2",
+    np.less: "lt",
+    np.less_equal: "le",
+    np.greater: "gt",
+    np.greater_equal: "ge",
+    np.equal: "eq",
+    np.not_equal: "ne",
+    np.negative: "neg",
+    np.absolute: "fabs",
+    np.fabs: "fabs",
+    np.sqrt: "sqrt",
+    np.exp: "exp",
+    np.log: "log",
+    np.sin: "sin",
+    np.cos: "cos",
+    np.tan: "tan",
+    np.tanh: "tanh",
+    np.sinh: "sinh",
+    np.cosh: "cosh",
+    np.arctan: "arctan",
+}
+
+
+@final
+class Graph:
+    """Nodes of one trace, each made once."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[tuple[Any, ...], Node] = {}
+
+    def constant(self, value: float) -> Node:
+        """Node of a number."""
+        number = float(value)
+        # 0.0 and -0.0 are equal as keys, but not the same number
+        return self._make("const", (), (number, math.copysign(1.0, number)))
+
+    def input(self, name: str) -> Node:
+        """Node of a value that a kernel is given; ``name`` is how the printed program refers to it."""
+        return self._make("input", (), name)
+
+    def _make(self, op: str, args: tuple[Node, ...], data: Any) -> Node:
+        key = (op, tuple(a.number for a in args), data)
+        node = self._nodes.get(key)
+        if node is None:
+            node = self._nodes[key] = Node(self, op, args, data, len(self._nodes))
+        return node
+
+    def node(self, value: Any) -> Node:
+        """Node of a symbol or a number.
+
+        Raises
+        ------
+        TraceError
+            Anything else.
+        """
+        if isinstance(value, Node):
+            if value.graph is not self:
+                raise TraceError(
+                    "a symbol of another form is used: use only what the function is given"
+                )
+            return value
+        if isinstance(value, np.ndarray) and value.ndim == 0:
+            return self.node(value.item())
+        if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
+            raise TraceError(
+                f"a symbol meets a {type(value).__name__}: give a real number or an array of them"
+            )
+        return self.constant(float(value))
+
+    def unary(self, op: str, a: Node) -> Node:
+        """Node of an operation on one node, simplified where that is exact."""
+        if op == "neg":
+            if a.op == "neg":
+                return a.args[0]
+            if a.op == "const":
+                return self.constant(-a.value)
+        return self._make(op, (a,), None)
+
+    def binary(self, op: str, a: Node, b: Node) -> Node:
+        """Node of an operation on two nodes, simplified where that is exact."""
+        simple = _simplify(self, op, a, b)
+        if simple is not None:
+            return simple
+        if op in ("add", "mul", "minimum", "maximum") and b.number < a.number:
+            a, b = b, a
+        return self._make(op, (a, b), None)
+
+    def where(self, condition: Node, a: Node, b: Node) -> Node:
+        """Node that is ``a`` where the condition holds, else ``b``."""
+        return a if a is b else self._make("where", (condition, a, b), None)
+
+
+def _simplify(graph: Graph, op: str, a: Node, b: Node) -> Node | None:
+    zero_a, zero_b = a.is_constant(0.0), b.is_constant(0.0)
+    if op == "add" and (zero_a or zero_b):
+        return b if zero_a else a
+    if op == "sub" and (zero_a or zero_b):
+        return a if zero_b else graph.unary("neg", b)
+    if op == "mul":
+        if zero_a or zero_b:
+            return graph.constant(0.0)
+        for one, other in ((a, b), (b, a)):
+            if one.is_constant(1.0):
+                return other
+            if one.is_constant(-1.0):
+                return graph.unary("neg", other)
+    if op == "div":
+        if zero_a:
+            return a
+        if b.is_constant(1.0):
+            return a
+    if op == "pow":
+        return _power(graph, a, b)
+    return None
+
+
+def _power(graph: Graph, a: Node, b: Node) -> Node | None:
+    if b.op != "const":
+        return None
+    exponent = b.value
+    if exponent == 0.5:
+        return graph.unary("sqrt", a)
+    if exponent != int(exponent) or abs(exponent) > _MOST_FACTORS:
+        return None
+    if exponent < 0:
+        return graph.binary(
+            "div", graph.constant(1.0), graph.binary("pow", a, graph.constant(-exponent))
+        )
+    if exponent == 0:
+        return graph.constant(1.0)
+    half = graph.binary("pow", a, graph.constant(exponent // 2)) if exponent > 1 else None
+    square = a if half is None else graph.binary("mul", half, half)
+    return graph.binary("mul", square, a) if half is not None and exponent % 2 else square
+
+
+@final
+class Node:
+    """A symbol: a number that is known when a kernel runs.
+
+    It takes part in arithmetic with numbers, symbols and arrays of them, and in NumPy's functions.
+    """
+
+    __slots__ = ("args", "data", "graph", "number", "op")
+
+    def __init__(
+        self, graph: Graph, op: str, args: tuple[Node, ...], data: Any, number: int
+    ) -> None:
+        self.graph, self.op, self.args, self.data, self.number = graph, op, args, data, number
+
+    @property
+    def value(self) -> float:
+        """The number of a constant."""
+        return float(self.data[0])
+
+    def is_constant(self, value: float) -> bool:
+        """Whether the node is this number."""
+        return self.op == "const" and self.data[0] == value
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if not all(isinstance(v, Node | int | float | np.number | np.ndarray) for v in inputs):
+            return NotImplemented  # a field: it puts its value in its place and asks again
+        op = _UFUNCS.get(ufunc)
+        if op is None or method != "__call__" or options:
+            raise TraceError(
+                f"numpy.{ufunc.__name__} has no meaning for symbols here: "
+                "use + - * / **, sqrt, exp, log, sin, cos, tan, tanh, sinh, cosh, arctan, arctan2, abs, minimum, maximum"
+            )
+        if any(isinstance(value, np.ndarray) and value.ndim for value in inputs):
+            arrays = np.broadcast_arrays(*[np.asarray(value, dtype=object) for value in inputs])
+            out = np.empty(arrays[0].shape, dtype=object)
+            for index in np.ndindex(out.shape):
+                out[index] = self._apply(op, [a[index] for a in arrays])
+            return out
+        return self._apply(op, inputs)
+
+    def _apply(self, op: str, values: Iterable[Any]) -> Node:
+        nodes = [self.graph.node(value) for value in values]
+        return self.graph.unary(op, *nodes) if len(nodes) == 1 else self.graph.binary(op, *nodes)
+
+    def _binary(self, op: str, other: Any, swap: bool = False) -> Any:
+        if isinstance(other, np.ndarray) and other.ndim:
+            out = np.empty(other.shape, dtype=object)
+            for index in np.ndindex(out.shape):
+                out[index] = self._binary(op, other[index], swap)
+            return out
+        if not isinstance(other, Node | int | float | np.number | np.ndarray):
+            return NotImplemented
+        node = self.graph.node(other)
+        return self.graph.binary(op, node, self) if swap else self.graph.binary(op, self, node)
+
+    def __add__(self, other: Any) -> Any:
+        return self._binary("add", other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._binary("add", other, swap=True)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._binary("sub", other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._binary("sub", other, swap=True)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._binary("mul", other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._binary("mul", other, swap=True)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._binary("div", other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._binary("div", other, swap=True)
+
+    def __pow__(self, other: Any) -> Any:
+        return self._binary("pow", other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return self._binary("pow", other, swap=True)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._binary("lt", other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._binary("le", other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._binary("gt", other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._binary("ge", other)
+
+    def __neg__(self) -> Node:
+        return self.graph.unary("neg", self)
+
+    def __pos__(self) -> Node:
+        return self
+
+    def __abs__(self) -> Node:
+        return self.graph.unary("fabs", self)
+
+    # NumPy's functions call these on the entries of an array of symbols.
+    def sqrt(self) -> Node:
+        """Square root."""
+        return self.graph.unary("sqrt", self)
+
+    def exp(self) -> Node:
+        """Exponential."""
+        return self.graph.unary("exp", self)
+
+    def log(self) -> Node:
+        """Natural logarithm."""
+        return self.graph.unary("log", self)
+
+    def sin(self) -> Node:
+        """Sine."""
+        return self.graph.unary("sin", self)
+
+    def cos(self) -> Node:
+        """Cosine."""
+        return self.graph.unary("cos", self)
+
+    def tan(self) -> Node:
+        """Tangent."""
+        return self.graph.unary("tan", self)
+
+    def tanh(self) -> Node:
+        """Hyperbolic tangent."""
+        return self.graph.unary("tanh", self)
+
+    def sinh(self) -> Node:
+        """Hyperbolic sine."""
+        return self.graph.unary("sinh", self)
+
+    def cosh(self) -> Node:
+        """Hyperbolic cosine."""
+        return self.graph.unary("cosh", self)
+
+    def arctan(self) -> Node:
+        """Arc tangent."""
+        return self.graph.unary("arctan", self)
+
+    def conjugate(self) -> Node:
+        """The node itself: symbols are real."""
+        return self
+
+    def __bool__(self) -> bool:
+        raise TraceError(
+            "a Python `if`, `and`, `or`, `not`, `min` or `max` asks whether a symbol is true: the answer differs from point "
+            "to point; write femops.where(condition, a, b), femops.minimum or femops.maximum"
+        )
+
+    def __float__(self) -> float:
+        raise TraceError(
+            "a symbol is made a Python number: use numpy's functions, not math's, and no float()"
+        )
+
+    __int__ = __index__ = __complex__ = __float__  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        if self.op == "const":
+            return repr(self.value)
+        return (
+            str(self.data)
+            if self.op == "input"
+            else f"{self.op}({', '.join(map(repr, self.args))})"
+        )
+
+
+def ancestors(outputs: Iterable[Node], known: Container[int] = ()) -> list[Node]:
+    """All nodes that the outputs need, each after what it needs.
+
+    Parameters
+    ----------
+    outputs : iterable of Node
+    known : container of int
+        Numbers of nodes behind which nothing is looked for.
+    """
+    found: dict[int, Node] = {}
+    stack = [(node, False) for node in outputs]
+    while stack:
+        node, ready = stack.pop()
+        if ready or node.number in known:
+            found.setdefault(node.number, node)
+        elif node.number not in found:
+            stack.append((node, True))
+            stack += [(a, False) for a in reversed(node.args)]
+    return list(found.values())

@@ -1,0 +1,156 @@
+"""Printing expression graphs: lane Python for the CPU (and NumPy), CUDA C++ for the GPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from femops.pointwise.graph import Node, ancestors
+
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+_CUDA_NAMES = {
+    "minimum": "fmin",
+    "maximum": "fmax",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "fabs": "fabs",
+}
+
+Names = dict[int, str]
+
+
+def _operand(node: Node, names: Names, number: Callable[[float], str]) -> str:
+    return number(node.value) if node.op == "const" else names[node.number]
+
+
+def python_number(value: float) -> str:
+    """A constant with all its digits."""
+    return repr(value)
+
+
+def _python(node: Node, a: list[str]) -> str:
+    if node.op in _INFIX:
+        return f"{a[0]} {_INFIX[node.op]} {a[1]}"
+    if node.op == "neg":
+        return f"-{a[0]}"
+    return f"lane_{node.op}({', '.join(a)})"
+
+
+def _cuda(node: Node, a: list[str]) -> str:
+    if node.op in _INFIX:
+        return f"{a[0]} {_INFIX[node.op]} {a[1]}"
+    if node.op in _COMPARE:
+        return f"{a[0]} {_COMPARE[node.op]} {a[1]}"
+    if node.op == "neg":
+        return f"-{a[0]}"
+    if node.op == "where":
+        return f"{a[0]} ? {a[1]} : {a[2]}"
+    return f"{_CUDA_NAMES.get(node.op, node.op)}({', '.join(a)})"
+
+
+def assignments(
+    outputs: Sequence[Node],
+    inputs: Names,
+    *,
+    language: str = "python",
+) -> tuple[list[str], list[str]]:
+    """Statements that compute nodes.
+
+    Parameters
+    ----------
+    outputs : sequence of Node
+    inputs : dict
+        What input nodes are called in the program, by their ``number``.
+    language : {"python", "cuda"}
+        Lane Python: operations are infix or functions ``lane_*``; or CUDA C++ with a type ``T``.
+
+    Returns
+    -------
+    statements : list of str
+    results : list of str
+        The expression of each output: a name or a constant.
+    """
+    python = language == "python"
+    emit = _python if python else _cuda
+    number: Callable[[float], str] = python_number if python else (lambda v: f"T({v!r})")
+    names: Names = dict(inputs)
+    statements = []
+    for node in ancestors(outputs, inputs):
+        if node.op == "const" or node.number in names:
+            continue
+        if node.op == "input":
+            raise KeyError(f"the program has no name for the input {node.data}")
+        name = f"t{len(statements)}"
+        text = emit(node, [_operand(a, names, number) for a in node.args])
+        kind = "" if python else ("const bool " if node.op in _COMPARE else "const T ")
+        statements.append(f"{kind}{name} = {text}" + ("" if python else ";"))
+        names[node.number] = name
+    return statements, [_operand(node, names, number) for node in outputs]
+
+
+_NUMPY: dict[str, Any] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.true_divide,
+    "pow": np.power,
+    "minimum": np.minimum,
+    "maximum": np.maximum,
+    "arctan2": np.arctan2,
+    "neg": np.negative,
+    "fabs": np.abs,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "where": np.where,
+    **{
+        name: getattr(np, name)
+        for name in ("sqrt", "exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "arctan")
+    },
+}
+
+
+def evaluate(outputs: Sequence[Node], inputs: dict[int, Any]) -> list[Any]:
+    """Values of nodes on NumPy arrays.
+
+    Parameters
+    ----------
+    outputs : sequence of Node
+    inputs : dict
+        Arrays of input nodes, by their ``number``; they broadcast.
+
+    Returns
+    -------
+    list of arrays or numbers
+    """
+    order = ancestors(outputs)
+    uses = Counter(a.number for node in order for a in node.args)
+    wanted = {node.number for node in outputs}
+    values: dict[int, Any] = {}
+    for node in order:
+        if node.op == "const":
+            values[node.number] = node.value
+        elif node.op == "input":
+            values[node.number] = inputs[node.number]
+        else:
+            values[node.number] = _NUMPY[node.op](*(values[a.number] for a in node.args))
+            for a in node.args:  # arrays go as soon as nothing needs them any more
+                uses[a.number] -= 1
+                if uses[a.number] == 0 and a.number not in wanted:
+                    values.pop(a.number, None)
+    return [values[node.number] for node in outputs]
+
+
+NUMPY_FUNCTIONS: dict[str, Any] = {
+    f"lane_{name}": function
+    for name, function in _NUMPY.items()
+    if name not in (*_INFIX, "neg")
+}
+"""What the functions of lane Python are on arrays."""

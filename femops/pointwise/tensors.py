@@ -1,0 +1,125 @@
+"""What a form's function may call besides arithmetic and NumPy: on symbols and on numbers alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from femops.pointwise.errors import TraceError
+from femops.pointwise.graph import Node
+
+
+def _graph_of(*values: Any) -> Any:
+    for value in values:
+        entries = (
+            value.flat if isinstance(value, np.ndarray) and value.dtype == object else (value,)
+        )
+        for entry in entries:
+            if isinstance(entry, Node):
+                return entry.graph
+    return None
+
+
+def where(condition: Any, a: Any, b: Any) -> Any:
+    """``a`` where the condition holds, else ``b``; both are evaluated.
+
+    Parameters
+    ----------
+    condition : comparison of symbols, or booleans
+    a, b : symbols, numbers or arrays of one shape
+    """
+    graph = _graph_of(condition, a, b)
+    if graph is None:
+        return np.where(condition, a, b)
+    if not isinstance(condition, Node):
+        return a if condition else b
+    arrays = np.broadcast_arrays(np.asarray(a, dtype=object), np.asarray(b, dtype=object))
+    out = np.empty(arrays[0].shape, dtype=object)
+    for index in np.ndindex(out.shape):
+        out[index] = graph.where(condition, *(graph.node(array[index]) for array in arrays))
+    return out if out.ndim else out[()]
+
+
+def minimum(a: Any, b: Any) -> Any:
+    """The smaller of two symbols, numbers or arrays, entry by entry."""
+    return _pairwise("minimum", np.minimum, a, b)
+
+
+def maximum(a: Any, b: Any) -> Any:
+    """The larger of two symbols, numbers or arrays, entry by entry."""
+    return _pairwise("maximum", np.maximum, a, b)
+
+
+def _pairwise(op: str, function: Any, a: Any, b: Any) -> Any:
+    graph = _graph_of(a, b)
+    if graph is None:
+        return function(a, b)
+    arrays = np.broadcast_arrays(np.asarray(a, dtype=object), np.asarray(b, dtype=object))
+    out = np.empty(arrays[0].shape, dtype=object)
+    for index in np.ndindex(out.shape):
+        out[index] = graph.binary(op, *(graph.node(array[index]) for array in arrays))
+    return out if out.ndim else out[()]
+
+
+def _square(matrix: Any, what: str) -> Any:
+    a = np.asarray(matrix)
+    if a.ndim != 2 or a.shape[0] != a.shape[1] or a.shape[0] > 3:
+        raise TraceError(
+            f"{what} of an array of shape {a.shape}: give a 1 x 1, 2 x 2 or 3 x 3 matrix"
+        )
+    return a
+
+
+def adjugate(matrix: Any) -> Any:
+    """Transposed cofactors of a matrix of up to 3 x 3, so that ``A @ adjugate(A) = det(A) I``."""
+    a = _square(matrix, "the adjugate")
+    n = len(a)
+    if n == 1:
+        return np.ones((1, 1))
+    if n == 2:
+        return np.array([[a[1, 1], -a[0, 1]], [-a[1, 0], a[0, 0]]])
+    rows = []
+    for i in range(3):
+        i1, i2 = (i + 1) % 3, (i + 2) % 3
+        row = []
+        for j in range(3):
+            j1, j2 = (j + 1) % 3, (j + 2) % 3
+            row.append(a[j1, i1] * a[j2, i2] - a[j1, i2] * a[j2, i1])
+        rows.append(row)
+    return np.array(rows)
+
+
+def det(matrix: Any) -> Any:
+    """Determinant of a matrix of up to 3 x 3."""
+    a = _square(matrix, "the determinant")
+    first = adjugate(a)[:, 0]
+    total = a[0, 0] * first[0]
+    for j in range(1, len(a)):
+        total = total + a[0, j] * first[j]
+    return total
+
+
+def inv(matrix: Any) -> Any:
+    """Inverse of a matrix of up to 3 x 3, by cofactors."""
+    return adjugate(matrix) * (1.0 / det(matrix))
+
+
+def sym(matrix: Any) -> Any:
+    """Symmetric part, (A + A^T) / 2."""
+    a = _square(matrix, "the symmetric part")
+    return 0.5 * (a + a.T)
+
+
+def inner(a: Any, b: Any) -> Any:
+    """Sum of the products of the entries of two arrays of one shape, A : B."""
+    left, right = np.asarray(a), np.asarray(b)
+    if left.shape != right.shape:
+        raise TraceError(
+            f"inner product of shapes {left.shape} and {right.shape}: give two of one shape"
+        )
+    products = [x * y for x, y in zip(left.flat, right.flat, strict=True)]
+    total = products[0]
+    for product in products[1:]:
+        total = total + product
+    return total

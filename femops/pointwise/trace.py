@@ -1,0 +1,298 @@
+"""Tracing: a form's function, called once with symbols, becomes an expression graph."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from femops.errors import FemopsError
+from femops.pointwise.errors import TraceError
+from femops.pointwise.graph import Graph, Node
+
+FormFunction = Callable[..., Any]
+Objects = np.ndarray[Any, np.dtype[Any]]
+_HERE = Path(__file__).parent.parent
+
+
+@final
+@dataclass(frozen=True)
+class CoefficientShape:
+    """What tracing must know of a coefficient.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Of its value at a point, ``()`` for a scalar.
+    symmetric : bool
+        Whether it is a symmetric matrix, so that opposite entries are one symbol.
+    """
+
+    shape: tuple[int, ...]
+    symmetric: bool = False
+
+
+@final
+class FieldSymbol(np.lib.mixins.NDArrayOperatorsMixin):
+    """A field at a point: itself where arithmetic is done with it, and its derivatives.
+
+    Attributes
+    ----------
+    value : symbol or (ncomp,) array
+    grad : (dim,) or (ncomp, dim) array
+        ``grad[i, j]`` is the derivative of component i along j.
+    """
+
+    def __init__(self, name: str, value: Objects, grad: Objects) -> None:
+        self._name = name
+        scalar = len(value) == 1
+        self.value: Any = value[0] if scalar else value
+        self.grad: Objects = grad[0] if scalar else grad
+
+    @property
+    def div(self) -> Any:
+        """Divergence, of a field with as many components as dimensions."""
+        if self.grad.ndim != 2 or self.grad.shape[0] != self.grad.shape[1]:
+            raise TraceError(
+                f"{self._name}.div: {self._name} has not as many components as dimensions (its gradient has shape "
+                f"{self.grad.shape}): make the space with ncomp = dim"
+            )
+        return np.trace(self.grad)
+
+    @property
+    def sym_grad(self) -> Objects:
+        """Symmetric part of the gradient (strain), of a field with as many components as dimensions."""
+        _ = self.div
+        return np.asarray(0.5 * (self.grad + self.grad.T))
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        plain = [i.value if isinstance(i, FieldSymbol) else i for i in inputs]
+        return getattr(ufunc, method)(*plain, **options)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Objects:
+        return np.asarray(self.value, dtype=object)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.value[index]
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+
+@final
+@dataclass(frozen=True)
+class Argument:
+    """A field that goes into a pointwise step or a test function that comes out: its nodes.
+
+    Attributes
+    ----------
+    values : (ncomp,) array of Node
+    derivatives : (ncomp, dim) array of Node
+        Along reference directions.
+    """
+
+    values: Objects
+    derivatives: Objects
+
+    def flat(self) -> list[Node]:
+        """All nodes: by slot (value, then x-, y-, z-derivative), then by component."""
+        return [*self.values.flat, *self.derivatives.T.flat]
+
+
+@final
+@dataclass(frozen=True)
+class Trace:
+    """The pointwise step of a form as a graph.
+
+    Attributes
+    ----------
+    graph : Graph
+    fields : dict of Argument
+        What varies from application to application, by name: inputs.
+    tests : dict of Argument
+        What multiplies the test functions and their reference derivatives: outputs, with the quadrature weight in.
+    static : dict of arrays of Node
+        What is known beforehand: ``inverse`` (dim, dim), d xi_a / d x_i; ``weight`` (), the
+        quadrature weight times det J; ``x`` (dim,); and the coefficients.
+    """
+
+    graph: Graph
+    dim: int
+    fields: dict[str, Argument]
+    tests: dict[str, Argument]
+    static: dict[str, Objects]
+
+
+def symbols(graph: Graph, name: str, shape: tuple[int, ...], symmetric: bool = False) -> Objects:
+    """Array of input nodes ``name_i_j``; opposite entries of a symmetric matrix are one."""
+    out = np.empty(shape, dtype=object)
+    for index in np.ndindex(shape):
+        entry = tuple(sorted(index)) if symmetric else index
+        out[index] = graph.input("_".join([name, *map(str, entry)]))
+    return out
+
+
+def trace(
+    function: FormFunction,
+    dim: int,
+    fields: Mapping[str, int],
+    tests: Mapping[str, int],
+    coefficients: Mapping[str, CoefficientShape],
+) -> Trace:
+    """Call a form's function with symbols.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(*fields, x, **coefficients)``: fields come first, in order; a parameter called ``x`` gets the
+        position; the others are coefficients.  It returns ``{"value": ..., "grad": ...}`` (either may be left out), what
+        multiplies the test function and its gradient; for several test functions a dictionary of those by name.
+    dim : int
+    fields, tests : mapping
+        Components by name.
+    coefficients : mapping
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    TraceError
+        A function that does not take these arguments, returns something else, or does what has no meaning for symbols;
+        the message names the line.
+    """
+    graph = Graph()
+    inverse = symbols(graph, "inverse", (dim, dim))
+    static: dict[str, Objects] = {
+        "inverse": inverse,
+        "weight": symbols(graph, "weight", ()),
+        "x": symbols(graph, "x", (dim,)),
+    }
+    arguments, given = {}, {}
+    for name, ncomp in fields.items():
+        argument = Argument(
+            symbols(graph, name, (ncomp,)), symbols(graph, f"d{name}", (ncomp, dim))
+        )
+        arguments[name] = argument
+        given[name] = FieldSymbol(name, argument.values, argument.derivatives @ inverse)
+    for name, shape in coefficients.items():
+        static[name] = symbols(graph, f"c_{name}", shape.shape, shape.symmetric)
+        given[name] = static[name] if shape.shape else static[name][()]
+    results = _call(function, list(fields), given, static["x"])
+    weight = static["weight"][()]
+    outputs = {}
+    for name, ncomp in tests.items():
+        part = _result_of(results, name, tests, function)
+        value = _shaped(graph, part.get("value"), (ncomp,), "value", function)
+        flux = _shaped(graph, part.get("grad"), (ncomp, dim), "grad", function)
+        outputs[name] = Argument(weight * value, (weight * flux) @ inverse.T)
+    return Trace(graph, dim, arguments, outputs, static)
+
+
+def _call(function: FormFunction, fields: list[str], given: dict[str, Any], x: Objects) -> Any:
+    parameters = inspect.signature(function).parameters
+    names = [p.name for p in parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    wanted = names[len(fields) :]
+    where = f"{function.__name__}({', '.join(names)})"
+    if len(names) < len(fields):
+        raise TraceError(
+            f"{where} takes {len(names)} arguments, there are {len(fields)} fields: {', '.join(fields)}"
+        )
+    keywords = {name: x if name == "x" else given.get(name) for name in wanted}
+    missing = [
+        name
+        for name, value in keywords.items()
+        if value is None and parameters[name].default is inspect.Parameter.empty
+    ]
+    extra = [name for name in given if name not in fields and name not in wanted]
+    if missing:
+        raise TraceError(f"{where}: no coefficient {missing[0]!r} is given: pass {missing[0]}=...")
+    if extra:
+        raise TraceError(
+            f"{where} takes no coefficient {extra[0]!r}: add it to the function's arguments"
+        )
+    keywords = {name: value for name, value in keywords.items() if value is not None}
+    try:
+        return function(*(given[name] for name in fields), **keywords)
+    except FemopsError as error:
+        raise TraceError(f"{_line_of(error)}{error}") from error
+    except (TypeError, ValueError, AttributeError, IndexError) as error:
+        raise TraceError(f"{_line_of(error)}{_explain(error)}") from error
+
+
+def _line_of(error: BaseException) -> str:
+    """Place and text of the innermost line that is not femops' or NumPy's own."""
+    found, step = "", error.__traceback__
+    while step is not None:
+        file = step.tb_frame.f_code.co_filename
+        own = Path(file).is_relative_to(_HERE) and "forms" not in Path(file).parts
+        if not own and "numpy" not in Path(file).parts:
+            text = linecache.getline(file, step.tb_lineno).strip()
+            found = (
+                f"{Path(file).name}, line {step.tb_lineno}, `{text}`: "
+                if text
+                else f"line {step.tb_lineno}: "
+            )
+        step = step.tb_next
+    return found
+
+
+def _explain(error: BaseException) -> str:
+    text = str(error)
+    if "has no callable" in text:
+        name = text.split("no callable", 1)[1].split()[0]
+        return f"numpy.{name} has no meaning for symbols: use + - * / **, sqrt, exp, log, sin, cos, tan, tanh and the like"
+    if "Cannot cast ufunc" in text or "from dtype('O')" in text:
+        return "numpy.linalg does not take symbols: use femops.det, femops.inv, femops.inner"
+    return f"{type(error).__name__}: {text}"
+
+
+def _result_of(
+    results: Any, name: str, tests: Mapping[str, int], function: FormFunction
+) -> dict[str, Any]:
+    part = results
+    if len(tests) > 1:
+        if not isinstance(results, dict) or set(results) - set(tests):
+            raise TraceError(
+                f"{function.__name__} must return a dictionary with the keys {', '.join(tests)}"
+            )
+        part = results.get(name, {})
+    if (
+        not isinstance(part, dict)
+        or not part.keys() <= {"value", "grad"}
+        or (len(tests) == 1 and not part)
+    ):
+        got = sorted(part) if isinstance(part, dict) else type(part).__name__
+        raise TraceError(
+            f'{function.__name__} returned {got}: return {{"value": ...}}, {{"grad": ...}} or both, what multiplies the '
+            "test function and its gradient"
+        )
+    return part
+
+
+def _shaped(
+    graph: Graph, result: Any, shape: tuple[int, ...], what: str, function: FormFunction
+) -> Objects:
+    """Nodes of one result; a missing one is zero."""
+    out = np.empty(shape, dtype=object)
+    if result is None:
+        out[...] = graph.constant(0.0)
+        return out
+    array = np.asarray(result, dtype=object)
+    plain = shape[1:] if shape[0] == 1 else shape
+    if array.shape != plain:
+        raise TraceError(
+            f'{function.__name__} returned a "{what}" of shape {array.shape}: the test function needs {plain}'
+        )
+    for index in np.ndindex(shape):
+        out[index] = graph.node(array.reshape(shape)[index])
+    return out

@@ -1,0 +1,202 @@
+"""The expression graph: exact simplifications, evaluation, derivatives, errors that name the line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import femops
+from femops.pointwise import tensors
+from femops.pointwise.derivative import derivatives
+from femops.pointwise.errors import TraceError
+from femops.pointwise.graph import Graph, Node, ancestors
+from femops.pointwise.printer import evaluate
+
+UNARY = [np.sqrt, np.exp, np.log, np.sin, np.cos, np.tan, np.tanh, np.sinh, np.cosh, np.arctan, np.abs]
+BINARY = [np.add, np.subtract, np.multiply, np.true_divide, np.minimum, np.maximum, np.arctan2]
+
+
+@st.composite
+def expressions(draw: st.DrawFn, depth: int = 4) -> Any:
+    """A function of three positive numbers that works on floats, complex numbers and symbols."""
+    if depth == 0 or draw(st.integers(0, 3)) == 0:
+        kind = draw(st.integers(0, 3))
+        constant = draw(st.sampled_from([0.0, 1.0, -1.0, 0.5, 2.0, 3.25]))
+        return (lambda v: constant) if kind == 3 else (lambda v: v[kind])
+    if draw(st.booleans()):
+        op, inside = draw(st.sampled_from(["exp", "sin", "tanh", "sqrt1", "square"])), draw(expressions(depth - 1))
+        functions = {
+            "exp": lambda a: np.exp(0.1 * np.tanh(a)),
+            "sin": np.sin,
+            "tanh": np.tanh,
+            "sqrt1": lambda a: np.sqrt(a * a + 1.0),
+            "square": lambda a: a**2,
+        }
+        return lambda v: functions[op](inside(v))
+    op, a, b = draw(st.sampled_from(["+", "-", "*", "/"])), draw(expressions(depth - 1)), draw(expressions(depth - 1))
+    operations = {
+        "+": lambda x, y: x + y,
+        "-": lambda x, y: x - y,
+        "*": lambda x, y: x * y,
+        "/": lambda x, y: x / (y * y + 1.0),
+    }
+    return lambda v: operations[op](a(v), b(v))
+
+
+def traced(f: Any) -> tuple[Graph, list[Node], Node]:
+    graph = Graph()
+    inputs = [graph.input(name) for name in "xyz"]
+    return graph, inputs, graph.node(f(inputs))
+
+
+@given(expressions(), st.lists(st.floats(0.25, 2.0), min_size=3, max_size=3))
+@settings(max_examples=200, deadline=None)
+def test_evaluates_as_python_does(f: Any, point: list[float]) -> None:
+    """To the last bit: nothing is rearranged (powers are multiplications, so squares agree too)."""
+    _, inputs, node = traced(f)
+    (value,) = evaluate([node], {i.number: np.float64(v) for i, v in zip(inputs, point, strict=True)})
+    assert value == f([np.float64(v) for v in point])
+
+
+@given(expressions(), st.lists(st.floats(0.25, 2.0), min_size=3, max_size=3), st.integers(0, 2))
+@settings(max_examples=200, deadline=None)
+def test_derivative_is_the_complex_step(f: Any, point: list[float], k: int) -> None:
+    graph, inputs, node = traced(f)
+    direction = {i.number: graph.constant(float(i is inputs[k])) for i in inputs}
+    (derivative,) = derivatives([node], direction)
+    (value,) = evaluate([derivative], {i.number: v for i, v in zip(inputs, point, strict=True)})
+    step = np.array(point, dtype=complex)
+    step[k] += 1e-30j
+    expected = np.imag(f(list(step))) / 1e-30
+    assert value == pytest.approx(expected, rel=1e-10, abs=1e-12)
+
+
+@pytest.mark.parametrize("function", UNARY, ids=lambda f: f.__name__)
+def test_every_function_and_its_derivative(function: Any) -> None:
+    graph = Graph()
+    x = graph.input("x")
+    node = function(x)
+    (slope,) = derivatives([node], {x.number: graph.constant(1.0)})
+    points = np.linspace(0.3, 1.2, 7)
+    value, derivative = evaluate([node, slope], {x.number: points})
+    np.testing.assert_array_equal(value, function(points))
+    h = 1e-6
+    expected = (function(points + h) - function(points - h)) / (2 * h)
+    np.testing.assert_allclose(derivative, expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("function", BINARY, ids=lambda f: f.__name__)
+def test_every_operation_and_its_derivative(function: Any) -> None:
+    graph = Graph()
+    x, y = graph.input("x"), graph.input("y")
+    node = function(x, y)
+    slopes = [
+        derivatives([node], {x.number: graph.constant(a), y.number: graph.constant(1.0 - a)})[0]
+        for a in (1.0, 0.0)
+    ]
+    a, b = np.linspace(0.3, 1.2, 7), np.linspace(1.1, 0.42, 7)
+    value, by_x, by_y = evaluate([node, *slopes], {x.number: a, y.number: b})
+    np.testing.assert_array_equal(value, function(a, b))
+    h = 1e-6
+    np.testing.assert_allclose(by_x, (function(a + h, b) - function(a - h, b)) / (2 * h), rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(by_y, (function(a, b + h) - function(a, b - h)) / (2 * h), rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("exponent", [-3, -1, 0, 1, 2, 5, 7, 0.5, 0.3, -1.7, 30])
+def test_powers(exponent: float) -> None:
+    graph = Graph()
+    x = graph.input("x")
+    node = graph.node(x**exponent)
+    (slope,) = derivatives([node], {x.number: graph.constant(1.0)})
+    value, derivative = evaluate([node, slope], {x.number: 1.3})
+    assert value == pytest.approx(1.3**exponent, rel=1e-15)
+    assert derivative == pytest.approx(exponent * 1.3 ** (exponent - 1), rel=1e-14)
+    whole = exponent == int(exponent) and abs(exponent) <= 16
+    assert ("pow" in {n.op for n in ancestors([node])}) == (not whole and exponent != 0.5)
+
+
+def test_equal_expressions_are_one_node() -> None:
+    graph = Graph()
+    x, y = graph.input("x"), graph.input("y")
+    assert x * y + 1.0 is 1.0 + y * x
+    assert graph.constant(0.1) is graph.constant(0.1)
+    assert graph.constant(0.0) is not graph.constant(-0.0)
+    assert (x - y) is not (y - x)
+
+
+def test_exact_simplifications_only() -> None:
+    graph = Graph()
+    x, y = graph.input("x"), graph.input("y")
+    assert x + 0.0 is x
+    assert 1.0 * x is x
+    assert (0.0 * x).is_constant(0.0)
+    assert -(-x) is x
+    assert x / 1.0 is x
+    assert (0.0 - x).op == "neg"
+    assert ((x + y) - y).op == "sub"  # not x: that would be rearranging
+
+
+def test_arrays_of_symbols() -> None:
+    graph = Graph()
+    F = np.array([[graph.input(f"F{i}{j}") for j in range(3)] for i in range(3)], dtype=object)
+    numbers = np.random.default_rng(0).standard_normal((3, 3)) + 2 * np.eye(3)
+    inputs = {node.number: value for node, value in zip(F.flat, numbers.flat, strict=True)}
+
+    def value(result: Any) -> Any:
+        nodes = [graph.node(entry) for entry in np.asarray(result, dtype=object).flat]
+        return np.array(evaluate(nodes, inputs)).reshape(np.shape(result))
+
+    cases = [
+        (F @ F.T, numbers @ numbers.T),
+        (2.0 * F - np.eye(3), 2.0 * numbers - np.eye(3)),
+        (np.trace(F), np.trace(numbers)),
+        (np.sqrt(F * F), np.abs(numbers)),
+        (tensors.det(F), np.linalg.det(numbers)),
+        (tensors.inv(F), np.linalg.inv(numbers)),
+        (tensors.inner(F, F), (numbers**2).sum()),
+        (tensors.sym(F), (numbers + numbers.T) / 2),
+        (F[0] * F[1, 1], numbers[0] * numbers[1, 1]),
+        (np.float64(3.0) * F[0, 0], 3.0 * numbers[0, 0]),
+        (np.ones(2) * F[0, 0], np.full(2, numbers[0, 0])),
+        (tensors.where(F[0, 0] > 0.0, F, -F), numbers if numbers[0, 0] > 0 else -numbers),
+        (tensors.maximum(F, 0.5), np.maximum(numbers, 0.5)),
+        (tensors.minimum(0.5, F), np.minimum(numbers, 0.5)),
+    ]
+    for symbolic, expected in cases:
+        np.testing.assert_allclose(value(symbolic), expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_tensors_on_numbers(n: int) -> None:
+    a = np.random.default_rng(n).standard_normal((n, n)) + 2 * np.eye(n)
+    np.testing.assert_allclose(tensors.det(a), np.linalg.det(a), rtol=1e-13)
+    np.testing.assert_allclose(tensors.inv(a), np.linalg.inv(a), rtol=1e-13)
+    assert tensors.where(a[0, 0] > 0, 1.0, 2.0) == (1.0 if a[0, 0] > 0 else 2.0)
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda x, F: 1.0 if x > 0 else 2.0, "femops.where"),
+        (lambda x, F: max(x, 0.0), "femops.maximum"),
+        (lambda x, F: float(x), "numpy's functions"),
+        (lambda x, F: np.arcsinh(x), "numpy.arcsinh has no meaning"),
+        (lambda x, F: x + "a", None),
+        (lambda x, F: x * 1j, None),
+        (lambda x, F: tensors.det(F[:1]), "shape"),
+        (lambda x, F: x + Graph().input("other"), "another form"),
+    ],
+)
+def test_what_symbols_refuse(use: Any, message: str | None) -> None:
+    graph = Graph()
+    F = np.array([[graph.input(f"F{i}{j}") for j in range(2)] for i in range(2)], dtype=object)
+    with pytest.raises(TypeError) as caught:
+        use(graph.input("x"), F)
+    if message is not None:
+        assert isinstance(caught.value, TraceError)
+        assert isinstance(caught.value, femops.FemopsError)
+        assert message in str(caught.value)
