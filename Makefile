@@ -15,7 +15,7 @@ OLDEST := 3.11
 help:
 	@echo "make demo        solve a Poisson problem at order 4 on a curved mesh, without a matrix"
 	@echo "make test        run the tests (PYTEST_ARGS='-k mesh' and the like are passed on)"
-	@echo "make exhaustive  run the full product of cases: hours"
+	@echo "make exhaustive  run the full product of cases: long"
 	@echo "make lint        ruff, mypy, import-linter"
 	@echo "make format      let ruff order imports and lay out the code"
 	@echo "make docs        build the documentation into docs/_build/html"

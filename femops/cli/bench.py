@@ -41,8 +41,8 @@ def bench(
     from femops import bench as benchmarks
 
     output = Output(json)
-    with one_line_warnings(), output.working(f"measuring {problem.value}"):
-        result = benchmarks.run(problem.value, orders, dofs, threads)
+    with one_line_warnings(), output.working(f"measuring {problem.value}") as show:
+        result = benchmarks.run(problem.value, orders, dofs, threads, progress=show)
     output.json(result)
     machine = result["machine"]
     output.say(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, final
 
@@ -57,15 +57,21 @@ class Output:
             _plain_table(title, columns, rows)
 
     @contextmanager
-    def working(self, what: str) -> Iterator[None]:
-        """Show on a terminal that something is under way; print nothing elsewhere."""
+    def working(self, what: str) -> Iterator[Callable[[str], None]]:
+        """Show on a terminal that something is under way; print nothing elsewhere.
+
+        Yields
+        ------
+        callable
+            Takes the text to show from now on.
+        """
         if not sys.stderr.isatty():
-            yield
+            yield lambda _: None
             return
         from rich.console import Console
 
-        with Console(stderr=True).status(what):
-            yield
+        with Console(stderr=True).status(what) as status:
+            yield status.update
 
 
 def _print(text: str) -> None:

@@ -288,3 +288,15 @@ def test_tables_on_a_terminal_and_elsewhere(capsys, monkeypatch):
     assert "│" in capsys.readouterr().out
     Output(as_json=True).table("Title", columns, rows)
     assert capsys.readouterr().out == ""
+
+
+def test_progress_shows_on_a_terminal_only(capsys, monkeypatch):
+    with Output().working("at work") as show:
+        show("still at work")
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with Output().working("at work"):
+        pass
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "at work" in err

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from numba.core.runtime import rtsys
+from numba.core.runtime._nrt_python import memsys_enable_stats
 
 import femops
 from femops_kernels.machine import max_threads, set_threads
@@ -65,6 +67,12 @@ def test_a_sum_over_two_rules_is_not_fused_but_right(problem: Problem) -> None:
     assert np.linalg.norm(held.apply(u) - expected) < 1e-13 * both.scale(u)
 
 
+def test_a_sum_over_two_lane_widths(problem: Problem) -> None:
+    both = femops.mass(problem.space, smooth, lanes=2) + femops.diffusion(problem.space, lanes=8)
+    dense = problem.dense_mass + problem.dense_diffusion
+    assert dense.error(both.apply(problem.u), problem.u) < 1e-13
+
+
 def test_operators_of_different_spaces_or_types_are_not_added(problem: Problem) -> None:
     other = femops.H1(problem.mesh, 3)
     with pytest.raises(femops.OperatorError, match="different spaces"):
@@ -118,6 +126,8 @@ def test_apply_allocates_nothing(threads: int) -> None:
     u, out = random_vector(space, "float64"), space.zeros()
     set_threads(threads)
     operator.apply(u, out=out)
+    memsys_enable_stats()
+    compiled = rtsys.get_allocation_stats().alloc
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     tracemalloc.reset_peak()
@@ -126,6 +136,8 @@ def test_apply_allocates_nothing(threads: int) -> None:
     after, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     set_threads(max_threads())
+    # numba wraps the two small tables of each call, compiled code takes nothing of its own
+    assert rtsys.get_allocation_stats().alloc - compiled <= 5 * 2
     assert out.nbytes > 40_000
     # Python's own small objects (integers, a method) come and go; no vector does
     assert peak - before < 2048
