@@ -9,8 +9,8 @@ from numpy.typing import DTypeLike
 
 from femops.abstract_space import Space
 from femops.basis import Quadrature1D
-from femops.forms.form import build
 from femops.errors import OperatorError
+from femops.forms.form import build
 from femops.operators.coefficients import Coefficient, Given
 from femops.operators.operator import Operator
 

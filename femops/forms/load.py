@@ -9,14 +9,14 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.abstract_space import Space
 from femops.basis import Quadrature1D
-from femops.operators.coefficients import Coefficient, at_points
 from femops.geometry import Geometry
+from femops.operators.coefficients import PlainCoefficient, at_points
 from femops_meshes.interpolation import tensor_apply
 
 
 def load(
     V: Space,
-    f: Coefficient,
+    f: PlainCoefficient,
     *,
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,

@@ -1,6 +1,7 @@
 """Operators: what SciPy's solvers and ours take."""
 
 from femops.operators.coefficients import GridFunction
-from femops.operators.operator import Cost, Operator
+from femops.operators.cost import Cost
+from femops.operators.operator import Operator
 
 __all__ = ["Cost", "GridFunction", "Operator"]

@@ -18,7 +18,7 @@ from femops.operators.coefficients import Given
 from femops.pointwise.cut import Cut, LinearStep
 from femops.pointwise.graph import ancestors
 from femops.pointwise.printer import evaluate
-from femops.pointwise.trace import FormFunction, trace
+from femops.pointwise.trace import FormFunction, name_of, trace
 from femops_kernels.sweep import aligned_array, store_interleaved
 
 FIELD = "u"
@@ -48,7 +48,7 @@ class BilinearForm:
     @property
     def name(self) -> str:
         """Name of the function."""
-        return self.function.__name__.strip("_")
+        return name_of(self.function).strip("_")
 
     @cached_property
     def geometry(self) -> Geometry:
@@ -69,6 +69,10 @@ class BilinearForm:
         fields, tests = {FIELD: self.trial.ncomp}, {FIELD: self.test.ncomp}
         traced = trace(self.function, self.trial.dim, fields, tests, shapes)
         return LinearStep(traced, FIELD, FIELD)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or another process needs: the function is traced again there."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("step", "geometry")}
 
     def with_coefficients(self, values: Mapping[str, Any]) -> BilinearForm:
         """The same form with other coefficients.

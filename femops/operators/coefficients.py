@@ -51,7 +51,8 @@ class GridFunction:
         return reference_values(space.basis, points, space.dim, e_vec)
 
 
-Coefficient = float | NDArray[Any] | Callable[[NDArray[np.float64]], Any] | GridFunction
+PlainCoefficient = float | NDArray[Any] | Callable[[NDArray[np.float64]], Any]
+Coefficient = PlainCoefficient | GridFunction
 
 
 @final
@@ -113,7 +114,7 @@ class Given:
         if callable(self.value):
             first = block.geometry.block(0, 1).points
             x = np.ascontiguousarray(first.reshape(-1, first.shape[-1]).T)
-            shape = np.shape(self.value(x))
+            shape: tuple[int, ...] = np.shape(self.value(x))
             return shape[:-1] if shape and shape[-1] == x.shape[1] else shape
         shape = _shape(self.value, self.name)
         return shape[2:] if shape[:2] == (ne, nq) else shape
@@ -140,7 +141,7 @@ class Given:
 
 
 def at_points(
-    coefficient: Coefficient,
+    coefficient: PlainCoefficient,
     block: GeometryBlock,
     ne: int,
     name: str,
@@ -190,7 +191,7 @@ def at_points(
 
 
 def _evaluate(
-    coefficient: Coefficient,
+    coefficient: PlainCoefficient,
     points: NDArray[np.float64],
     shapes: tuple[tuple[int, ...], ...],
     name: str,

@@ -36,6 +36,22 @@ class Held:
         """Whether the same rows and columns are held."""
         return np.array_equal(self.rows, other.rows) and np.array_equal(self.columns, other.columns)
 
+    def constrained(self, dofs: NDArray[np.int64]) -> Held:
+        """More rows and columns replaced by those of the identity.
+
+        Raises
+        ------
+        OperatorError
+            If rows or columns are held at zero already.
+        """
+        if self and not self.identity:
+            raise OperatorError(
+                "rows or columns of the operator are eliminated: "
+                "write A.unconstrained.constrained(dofs)"
+            )
+        union = np.union1d(self.rows, dofs)
+        return Held(union, union, self.identity or 1.0)
+
     def __bool__(self) -> bool:
         return bool(len(self.rows) or len(self.columns))
 

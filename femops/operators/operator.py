@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from numbers import Real
 from typing import Any, final
@@ -17,30 +17,13 @@ from femops.abstract_space import Space
 from femops.errors import OperatorError, VectorError
 from femops.operators.assembly import assemble_csr
 from femops.operators.bilinear import BilinearForm
+from femops.operators.cost import Cost, cost_of
 from femops.operators.held import FREE, Held, positions
 from femops.operators.term import Term, fused
 from femops_kernels.sweep import Terms
 
-
-@final
-@dataclass(frozen=True)
-class Cost:
-    """What one application of an operator costs.
-
-    Attributes
-    ----------
-    flops : int
-        Floating-point operations (an FMA is two), contractions as emitted and pointwise steps as
-        counted.
-    bytes_moved : int
-        Least traffic with memory, bytes: stored data and indices read once, x read, y written.
-    stored_bytes : int
-        Bytes kept between applications, vectors not counted.
-    """
-
-    flops: int
-    bytes_moved: int
-    stored_bytes: int
+# Cached attributes that hold compiled code and addresses.
+_COMPILED = ("terms", "_fused", "_transposed")
 
 
 @final
@@ -71,7 +54,9 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         super().__init__(terms[0][1].dtype, (self.test_space.size, self.space.size))
 
     @staticmethod
-    def of_form(form: BilinearForm, dtype: DTypeLike = np.float64, lanes: int | None = None) -> Operator:
+    def of_form(
+        form: BilinearForm, dtype: DTypeLike = np.float64, lanes: int | None = None
+    ) -> Operator:
         """Operator of a single form."""
         return Operator([(1.0, Term.make(form, dtype, lanes))])
 
@@ -138,8 +123,8 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
                 f"{what} has type {vector.dtype}, the operator {self.dtype}: "
                 f"convert it by .astype({self.dtype})"
             )
-        if not vector.flags.c_contiguous:
-            raise VectorError(f"{what} is not C-contiguous: pass numpy.ascontiguousarray({what})")
+        if not (vector.flags.c_contiguous and vector.flags.aligned):
+            raise VectorError(f"{what} is not contiguous in memory: pass {what}.copy()")
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         if not np.can_cast(x.dtype, self.dtype, "same_kind"):
@@ -163,7 +148,8 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     def _transposed(self) -> Operator:
         terms = [(factor, term.transposed()) for factor, term in self._summands]
         held = self._held
-        if all(t is s for (_, t), (_, s) in zip(terms, self._summands, strict=True)):
+        same = all(t is s for (_, t), (_, s) in zip(terms, self._summands, strict=True))
+        if same and np.array_equal(held.rows, held.columns):
             return self
         return Operator(terms, Held(held.columns, held.rows, held.identity))
 
@@ -200,6 +186,15 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
             return Operator(scaled, held)
         return super().__mul__(factor)
 
+    def __truediv__(self, factor: Any) -> Any:
+        if isinstance(factor, Real) and float(factor):
+            return self * (1.0 / float(factor))
+        return super().__truediv__(factor)
+
+    def __radd__(self, other: Any) -> Any:
+        # sum() begins with 0
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
     def __rmul__(self, factor: Any) -> Any:
         if isinstance(factor, Real):
             return self * factor
@@ -228,15 +223,15 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         Raises
         ------
         OperatorError
-            Positions that are no whole numbers or outside the vector, or an operator between two
-            spaces.
+            Positions that are no whole numbers or outside the vector, an operator between two
+            spaces, or one with rows or columns eliminated.
         """
         if self.space is not self.test_space:
             raise OperatorError(
                 "an operator between two spaces has no identity: use eliminated(rows, columns)"
             )
-        union = np.union1d(self._held.rows, positions(dofs, self.space.size))
-        return Operator(self._summands, Held(union, union, self._held.identity or 1.0))
+        held = self._held.constrained(positions(dofs, self.space.size))
+        return Operator(self._summands, held)
 
     def eliminated(self, rows: ArrayLike = (), columns: ArrayLike = ()) -> Operator:
         """The operator with some rows and columns replaced by zero.
@@ -291,7 +286,8 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         OperatorError
             A coefficient that no term has, or one of another shape.
         """
-        terms, used = [], set()
+        terms: list[tuple[float, Term]] = []
+        used: set[str] = set()
         for factor, term in self._summands:
             mine = {}
             if term.form is not None:
@@ -328,7 +324,7 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         self._check(b, "b", self.test_space)
         g = np.zeros(self.space.size, dtype=self.dtype)
         rows, columns = self._held.rows, self._held.columns
-        if isinstance(values, np.ndarray):
+        if not isinstance(values, int | float | np.number):
             self._check(values, "values", self.space)
             g[columns] = values.reshape(-1)[columns]
         else:
@@ -358,17 +354,13 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         """
         return assemble_csr(self._summands, self._held)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or another process needs: compiled code is found again, not carried over."""
+        return {k: v for k, v in self.__dict__.items() if k not in _COMPILED}
+
     def cost(self) -> Cost:
         """Operations, traffic and storage of one application."""
-        flops = moved = stored = 0
-        ne = self.space.mesh.num_elements
-        for (_, term), sweep in zip(self._fused, self.terms.sweeps, strict=True):
-            points = term.quadrature.q1d**self.space.dim
-            flops += ne * (sweep.kernel.contraction_flops() + points * term.program.flops)
-            moved += sweep.qdata.nbytes + sweep.index_bytes
-            stored += sweep.stored_bytes
-        moved += (self.space.size + self.test_space.size) * self.dtype.itemsize
-        return Cost(flops, moved, stored)
+        return cost_of([term for _, term in self._fused], self.terms.sweeps)
 
     def __repr__(self) -> str:
         names = " + ".join(

@@ -41,6 +41,8 @@ class Term:
         Stored numbers, element ``batch * width + slot``; its type is that of the vectors.
     form : BilinearForm or None
         None for a sum.
+    original : Term or None
+        Of a transposed term, the one that it is the transpose of.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Term:
     program: Program
     qdata: NDArray[Any]
     form: BilinearForm | None
+    original: Term | None = None
 
     @staticmethod
     def make(form: BilinearForm, dtype: DTypeLike, lanes: int | None) -> Term:
@@ -73,6 +76,8 @@ class Term:
         """The term with trial and test space exchanged."""
         if self.program.symmetric and self.trial is self.test:
             return self
+        if self.original is not None:
+            return self.original
         if self.form is None:
             raise OperatorError(f"{self.name} is a sum: transpose its terms")
         step = self.form.step
@@ -80,7 +85,8 @@ class Term:
         same = step.partial().stored == cut.stored
         qdata = self.qdata if same else self.form.store(cut, self.dtype, self.width)
         name, form = f"{self.name}.T", self.form
-        return Term(name, self.test, self.trial, form.quadrature, cut.program, qdata, None)
+        rule, program = form.quadrature, cut.program
+        return Term(name, self.test, self.trial, rule, program, qdata, None, original=self)
 
     def updated(self, form: BilinearForm) -> Term:
         """The term of the same form with other coefficients.

@@ -1,8 +1,9 @@
-"""Cuts of a traced form: what is computed once and stored, and what a kernel does at every application.
+"""Cuts of a traced form: what is computed once and stored, and what every application does.
 
-For a form that is linear in its field, the derivative D of outputs by inputs does not depend on the field: storing its distinct
-entries is partial assembly.  Storing what the pointwise step needs of the geometry and coefficients (the frontier) instead
-is often less for forms that couple components; the smaller is taken.
+For a form that is linear in its field, the derivative D of outputs by inputs does not depend on the
+field: storing its distinct entries is partial assembly.  Storing what the pointwise step needs of
+the geometry and coefficients (the frontier) instead is often less for forms that couple components;
+the smaller is taken.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from femops.pointwise.derivative import derivatives
 from femops.pointwise.errors import TraceError
-from femops.pointwise.graph import Node, ancestors
+from femops.pointwise.graph import COMPARE, Node, ancestors
 from femops.pointwise.printer import assignments, evaluate
 from femops.pointwise.program import SLOTS, Program
 from femops.pointwise.trace import Objects, Trace
@@ -59,7 +60,9 @@ class LinearStep:
     def __init__(self, trace: Trace, field: str, test: str) -> None:
         self.trace = trace
         self.field, self.test = trace.fields[field], trace.tests[test]
-        self._moving = {node.number for argument in trace.fields.values() for node in argument.flat()}
+        self._moving = {
+            node.number for argument in trace.fields.values() for node in argument.flat()
+        }
         self._entries = self._differentiate()
         if any(self._moving & {n.number for n in ancestors([e])} for e in self._entries.flat):
             raise TraceError(f"the form is not linear in {field}")
@@ -72,15 +75,18 @@ class LinearStep:
         zero, one = graph.constant(0.0), graph.constant(1.0)
         columns = []
         for node in self.field.flat():
-            direction = {n: zero for n in self._moving} | {node.number: one}
+            direction = dict.fromkeys(self._moving, zero) | {node.number: one}
             columns.append(derivatives(outputs, direction))
         return np.array(columns, dtype=object).T.reshape(len(outputs), len(columns))
 
     def _check_homogeneous(self) -> None:
-        values = {number: 0.0 for number in self._moving} | _random_statics(self.trace)
+        values = dict.fromkeys(self._moving, 0.0) | _random_statics(self.trace)
         for result in evaluate(self.test.flat(), values):
             if np.any(np.abs(result) > 0.0):
-                raise TraceError("the form has a part that does not depend on the field: give that to femops.load")
+                raise TraceError(
+                    "the form has a part that does not depend on the field: "
+                    "give that to femops.load"
+                )
 
     def _distinct(self) -> tuple[NDArray[np.int64], list[Node]]:
         """Which entries are zero, equal or opposite, found by evaluating them at random points.
@@ -88,7 +94,8 @@ class LinearStep:
         Returns
         -------
         structure : (outputs, inputs) int64
-            0 for a zero entry, else plus or minus the number of the distinct entry, counted from one.
+            0 for a zero entry, else plus or minus the number of the distinct entry, counted from
+            one.
         distinct : list of Node
         """
         statics = _random_statics(self.trace)
@@ -96,17 +103,19 @@ class LinearStep:
         samples = [np.broadcast_to(v, (_SAMPLES,)) for v in evaluate(flat, statics)]
         structure = np.zeros(len(flat), dtype=np.int64)
         distinct: list[int] = []
-        scale = max((float(np.abs(s).max()) for s in samples), default=0.0)
-        for k, sample in enumerate(samples):
-            if np.abs(sample).max() <= _SAME * scale:
+        for k, (node, sample) in enumerate(zip(flat, samples, strict=True)):
+            if node.is_constant(0.0) or not np.any(sample):
                 continue
+            size = _SAME * np.abs(sample).max()
             for number, other in enumerate(distinct, start=1):
                 for sign in (1, -1):
-                    if np.allclose(sample, sign * samples[other], rtol=_SAME, atol=_SAME * scale * 1e-3):
+                    if np.all(np.abs(sample - sign * samples[other]) <= size):
                         structure[k] = sign * number
             if structure[k] == 0:
                 distinct.append(k)
                 structure[k] = len(distinct)
+        if not distinct:
+            raise TraceError("the form is zero whatever the field: it makes no operator")
         return structure.reshape(self._entries.shape), [flat[k] for k in distinct]
 
     @property
@@ -117,7 +126,13 @@ class LinearStep:
         )
 
     def partial(self, transpose: bool = False) -> Cut:
-        """The cut that stores least, for the form or (``transpose``) with field and test function exchanged."""
+        """Choose the cut that stores least.
+
+        Parameters
+        ----------
+        transpose : bool
+            Whether field and test function are exchanged.
+        """
         by_entries = self._by_entries(transpose)
         if transpose:
             return by_entries
@@ -141,7 +156,9 @@ class LinearStep:
                     total = total + product if number > 0 else total - product
             outputs.append(total)
         every = tuple(range(len(stored)))
-        return Cut(self._program(inputs, outputs, stored, every, transpose=transpose), self.distinct)
+        return Cut(
+            self._program(inputs, outputs, stored, every, transpose=transpose), self.distinct
+        )
 
     def _by_frontier(self) -> Cut | None:
         """Store what the outputs use of geometry and coefficients.
@@ -150,7 +167,7 @@ class LinearStep:
         """
         outputs = self.test.flat()
         stored = frontier(outputs, self._moving)
-        weight = self.trace.static["weight"][()]
+        weight: Any = self.trace.static["weight"][()]
         carriers = [k for k, n in enumerate(stored) if weight in ancestors([n])]
         if len(carriers) != 1 or stored[carriers[0]] is not weight:
             return None
@@ -184,21 +201,41 @@ def _random_statics(trace: Trace) -> dict[int, Any]:
     for name, nodes in trace.static.items():
         for index, node in np.ndenumerate(nodes):
             eye = float(name == "inverse" and index[0] == index[1])
-            values[node.number] = eye + (0.3 if name == "inverse" else 1.0) * rng.uniform(0.1, 1.0, _SAMPLES)
+            values[node.number] = eye + (0.3 if name == "inverse" else 1.0) * rng.uniform(
+                0.1, 1.0, _SAMPLES
+            )
     return values
 
 
 def frontier(outputs: Sequence[Node], moving: set[int]) -> list[Node]:
-    """Nodes that do not depend on the moving inputs but are used by one that does, or are outputs; no constants."""
+    """Nodes at which what moves meets what does not.
+
+    Parameters
+    ----------
+    outputs : sequence of Node
+    moving : set of int
+        Numbers of the inputs that vary from application to application.
+
+    Returns
+    -------
+    list of Node
+        Those that do not depend on the moving inputs but are used by one that does, or are outputs;
+        no constants.
+    """
     order = ancestors(outputs)
     moves = set(moving)
     for node in order:
         if any(a.number in moves for a in node.args):
             moves.add(node.number)
-    found = {n.number: n for n in outputs if n.number not in moves and n.op != "const"}
-    for node in order:
-        if node.number in moves:
-            found |= {a.number: a for a in node.args if a.number not in moves and a.op != "const"}
+    met = [n for n in outputs if n.number not in moves]
+    met += [a for n in order if n.number in moves for a in n.args if a.number not in moves]
+    found: dict[int, Node] = {}
+    while met:
+        node = met.pop()
+        if node.op in COMPARE:  # no number that could be stored: its sides are
+            met += node.args
+        elif node.op != "const":
+            found[node.number] = node
     return [found[number] for number in sorted(found)]
 
 
@@ -231,9 +268,7 @@ def make_program(
     statements, results = assignments(outputs, {**called, **names})
     needed = {n.number for n in ancestors(outputs, names)} - set(names)
     reads = [any(n.number in needed for n in _slot(inputs, s, n_in)) for s in range(1 + dim)]
-    writes = [
-        not all(n.is_constant(0.0) for n in _slot(outputs, s, n_out)) for s in range(1 + dim)
-    ]
+    writes = [not all(n.is_constant(0.0) for n in _slot(outputs, s, n_out)) for s in range(1 + dim)]
     value_out, gradient_out = writes[0], any(writes[1:])
     parts = []
     for s, slot in enumerate(SLOTS):
@@ -241,7 +276,7 @@ def make_program(
         # constants become lanes; what comes from operations is one
         entries = [_lane(r) for r in _slot(results, s, n_out)]
         parts.append(f"({', '.join(entries)},)" if used else slot)
-    lines = ["@njit", f"def pointwise({', '.join(SLOTS)}, q):", *(f"    {s}" for s in statements)]
+    lines = ["@inner", f"def pointwise({', '.join(SLOTS)}, q):", *(f"    {s}" for s in statements)]
     text = "\n".join([*lines, f"    return {', '.join(parts)}", ""])
     return Program(
         text=text,

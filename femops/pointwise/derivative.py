@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from femops.pointwise.graph import Graph, Node, ancestors
+from femops.pointwise.graph import COMPARE, Node, ancestors
 
 
 def derivatives(outputs: Sequence[Node], direction: dict[int, Node]) -> list[Node]:
@@ -20,8 +20,8 @@ def derivatives(outputs: Sequence[Node], direction: dict[int, Node]) -> list[Nod
     Returns
     -------
     list of Node
-        The derivative of each output; where an expression has a kink (abs, minimum, maximum, where) that of the branch
-        that is taken.
+        The derivative of each output; where an expression has a kink (abs, minimum, maximum, where)
+        that of the branch that is taken.
     """
     if not outputs:
         return []
@@ -32,18 +32,18 @@ def derivatives(outputs: Sequence[Node], direction: dict[int, Node]) -> list[Nod
         if node.number in known:
             continue
         parts = [known[a.number] for a in node.args]
-        if all(p.is_constant(0.0) for p in parts):
+        if node.op in COMPARE or all(p.is_constant(0.0) for p in parts):
             known[node.number] = zero
         else:
-            known[node.number] = _RULES[node.op](graph, node, parts)
+            known[node.number] = _RULES[node.op](node, parts)
     return [known[node.number] for node in outputs]
 
 
-def _quotient(g: Graph, node: Node, d: list[Node]) -> Any:
+def _quotient(node: Node, d: list[Node]) -> Any:
     return (d[0] - node * d[1]) / node.args[1]
 
 
-def _power(g: Graph, node: Node, d: list[Node]) -> Any:
+def _power(node: Node, d: list[Node]) -> Any:
     base, exponent = node.args
     total: Any = d[0] * (exponent * base ** (exponent - 1.0))
     if not d[1].is_constant(0.0):
@@ -51,36 +51,39 @@ def _power(g: Graph, node: Node, d: list[Node]) -> Any:
     return total
 
 
-def _arctan2(g: Graph, node: Node, d: list[Node]) -> Any:
+def _arctan2(node: Node, d: list[Node]) -> Any:
     y, x = node.args
     return (d[0] * x - d[1] * y) / (x * x + y * y)
 
 
-def _sign(g: Graph, a: Node) -> Node:
-    return g.where(a < 0.0, g.constant(-1.0), g.constant(1.0))
+def _where(condition: Node, a: Node, b: Node) -> Node:
+    return condition.graph.where(condition, a, b)
+
+
+def _sign(a: Node) -> Node:
+    return _where(a < 0.0, a.graph.constant(-1.0), a.graph.constant(1.0))
 
 
 _RULES: dict[str, Any] = {
-    "add": lambda g, n, d: d[0] + d[1],
-    "sub": lambda g, n, d: d[0] - d[1],
-    "mul": lambda g, n, d: d[0] * n.args[1] + n.args[0] * d[1],
+    "add": lambda _, d: d[0] + d[1],
+    "sub": lambda _, d: d[0] - d[1],
+    "mul": lambda node, d: d[0] * node.args[1] + node.args[0] * d[1],
     "div": _quotient,
     "pow": _power,
     "arctan2": _arctan2,
-    "minimum": lambda g, n, d: g.where(n.args[0] <= n.args[1], d[0], d[1]),
-    "maximum": lambda g, n, d: g.where(n.args[0] >= n.args[1], d[0], d[1]),
-    "where": lambda g, n, d: g.where(n.args[0], d[1], d[2]),
-    "neg": lambda g, n, d: -d[0],
-    "sqrt": lambda g, n, d: d[0] / (2.0 * n),
-    "exp": lambda g, n, d: d[0] * n,
-    "log": lambda g, n, d: d[0] / n.args[0],
-    "sin": lambda g, n, d: d[0] * n.args[0].cos(),
-    "cos": lambda g, n, d: -(d[0] * n.args[0].sin()),
-    "tan": lambda g, n, d: d[0] * (1.0 + n * n),
-    "tanh": lambda g, n, d: d[0] * (1.0 - n * n),
-    "sinh": lambda g, n, d: d[0] * n.args[0].cosh(),
-    "cosh": lambda g, n, d: d[0] * n.args[0].sinh(),
-    "arctan": lambda g, n, d: d[0] / (1.0 + n.args[0] * n.args[0]),
-    "fabs": lambda g, n, d: d[0] * _sign(g, n.args[0]),
-    **dict.fromkeys(("lt", "le", "gt", "ge", "eq", "ne"), lambda g, n, d: g.constant(0.0)),
+    "minimum": lambda node, d: _where(node.args[0] <= node.args[1], d[0], d[1]),
+    "maximum": lambda node, d: _where(node.args[0] >= node.args[1], d[0], d[1]),
+    "where": lambda node, d: _where(node.args[0], d[1], d[2]),
+    "neg": lambda _, d: -d[0],
+    "sqrt": lambda node, d: d[0] / (2.0 * node),
+    "exp": lambda node, d: d[0] * node,
+    "log": lambda node, d: d[0] / node.args[0],
+    "sin": lambda node, d: d[0] * node.args[0].cos(),
+    "cos": lambda node, d: -(d[0] * node.args[0].sin()),
+    "tan": lambda node, d: d[0] * (1.0 + node * node),
+    "tanh": lambda node, d: d[0] * (1.0 - node * node),
+    "sinh": lambda node, d: d[0] * node.args[0].cosh(),
+    "cosh": lambda node, d: d[0] * node.args[0].sinh(),
+    "arctan": lambda node, d: d[0] / (1.0 + node.args[0] * node.args[0]),
+    "fabs": lambda node, d: d[0] * _sign(node.args[0]),
 }

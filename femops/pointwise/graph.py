@@ -1,8 +1,8 @@
 """The expression graph of a form's pointwise step.
 
-Equal expressions are one node, constants keep all their digits, and nothing is rearranged: what a kernel computes is what
-the user wrote, in the user's order.  Only what is exact in floating point is simplified (x + 0, 1 x, 0 x, -(-x), the
-order of two summands or factors).
+Equal expressions are one node, constants keep all their digits, and nothing is rearranged: what a
+kernel computes is what the user wrote, in the user's order.  Only what is exact in floating point
+is simplified (x + 0, 1 x, 0 x, -(-x), the order of two summands or factors).
 """
 
 from __future__ import annotations
@@ -65,11 +65,19 @@ class Graph:
     def constant(self, value: float) -> Node:
         """Node of a number."""
         number = float(value)
+        if not math.isfinite(number):
+            raise TraceError(f"a constant is {number}: use finite numbers")
         # 0.0 and -0.0 are equal as keys, but not the same number
         return self._make("const", (), (number, math.copysign(1.0, number)))
 
     def input(self, name: str) -> Node:
-        """Node of a value that a kernel is given; ``name`` is how the printed program refers to it."""
+        """Node of a value that a kernel is given.
+
+        Parameters
+        ----------
+        name : str
+            How the printed program refers to it.
+        """
         return self._make("input", (), name)
 
     def _make(self, op: str, args: tuple[Node, ...], data: Any) -> Node:
@@ -197,7 +205,8 @@ class Node:
         if op is None or method != "__call__" or options:
             raise TraceError(
                 f"numpy.{ufunc.__name__} has no meaning for symbols here: "
-                "use + - * / **, sqrt, exp, log, sin, cos, tan, tanh, sinh, cosh, arctan, arctan2, abs, minimum, maximum"
+                "use + - * / **, sqrt, exp, log, sin, cos, tan, tanh, sinh, cosh, arctan, arctan2, "
+                "abs, minimum, maximum"
             )
         if any(isinstance(value, np.ndarray) and value.ndim for value in inputs):
             arrays = np.broadcast_arrays(*[np.asarray(value, dtype=object) for value in inputs])
@@ -320,8 +329,9 @@ class Node:
 
     def __bool__(self) -> bool:
         raise TraceError(
-            "a Python `if`, `and`, `or`, `not`, `min` or `max` asks whether a symbol is true: the answer differs from point "
-            "to point; write femops.where(condition, a, b), femops.minimum or femops.maximum"
+            "a Python `if`, `and`, `or`, `not`, `min` or `max` asks whether a symbol is true: "
+            "the answer differs from point to point; write femops.where(condition, a, b), "
+            "femops.minimum or femops.maximum"
         )
 
     def __float__(self) -> float:
@@ -329,7 +339,7 @@ class Node:
             "a symbol is made a Python number: use numpy's functions, not math's, and no float()"
         )
 
-    __int__ = __index__ = __complex__ = __float__  # type: ignore[assignment]
+    __int__ = __index__ = __complex__ = __float__
 
     def __repr__(self) -> str:
         if self.op == "const":

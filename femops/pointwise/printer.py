@@ -78,7 +78,7 @@ def assignments(
     emit = _python if python else _cuda
     number: Callable[[float], str] = python_number if python else (lambda v: f"T({v!r})")
     names: Names = dict(inputs)
-    statements = []
+    statements: list[str] = []
     for node in ancestors(outputs, inputs):
         if node.op == "const" or node.number in names:
             continue
@@ -149,8 +149,6 @@ def evaluate(outputs: Sequence[Node], inputs: dict[int, Any]) -> list[Any]:
 
 
 NUMPY_FUNCTIONS: dict[str, Any] = {
-    f"lane_{name}": function
-    for name, function in _NUMPY.items()
-    if name not in (*_INFIX, "neg")
+    f"lane_{name}": function for name, function in _NUMPY.items() if name not in (*_INFIX, "neg")
 }
 """What the functions of lane Python are on arrays."""

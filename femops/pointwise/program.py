@@ -69,13 +69,17 @@ class Program:
     @cached_property
     def _function(self) -> Any:
         names: dict[str, Any] = {
-            "njit": lambda function: function,
+            "inner": lambda function: function,
             "LANE": None,
             "as_lane": lambda _, number: number,
             **NUMPY_FUNCTIONS,
         }
         exec(self.text, names)
         return names["pointwise"]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or another process needs: the text is run again there."""
+        return {k: v for k, v in self.__dict__.items() if k != "_function"}
 
     @property
     def slots_in(self) -> list[int]:
@@ -180,10 +184,10 @@ def fuse(programs: Sequence[Program]) -> Program:
         for slot in program.slots_out:
             sums[slot].append(results[slot])
     lines = []
-    for name, slot, summands in zip(_RESULTS, SLOTS, sums, strict=True):
+    for name, unused, summands in zip(_RESULTS, SLOTS, sums, strict=True):
         entries = [" + ".join(f"{s}[{c}]" for s in summands) for c in range(first.ncomp_out)]
-        lines.append(f"    {name} = {_tuple(entries) if summands else slot}")
-    head = ["@njit", "def pointwise(u, ux, uy, uz, q):"]
+        lines.append(f"    {name} = {_tuple(entries) if summands else unused}")
+    head = ["@inner", "def pointwise(u, ux, uy, uz, q):"]
     text = "\n".join([*parts, *head, *calls, *lines, "    return v, vx, vy, vz", ""])
     return Program(
         text=text,

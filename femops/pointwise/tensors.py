@@ -42,12 +42,22 @@ def where(condition: Any, a: Any, b: Any) -> Any:
 
 
 def minimum(a: Any, b: Any) -> Any:
-    """The smaller of two symbols, numbers or arrays, entry by entry."""
+    """The smaller of two symbols, numbers or arrays, entry by entry.
+
+    Parameters
+    ----------
+    a, b : symbols, numbers or arrays that broadcast
+    """
     return _pairwise("minimum", np.minimum, a, b)
 
 
 def maximum(a: Any, b: Any) -> Any:
-    """The larger of two symbols, numbers or arrays, entry by entry."""
+    """The larger of two symbols, numbers or arrays, entry by entry.
+
+    Parameters
+    ----------
+    a, b : symbols, numbers or arrays that broadcast
+    """
     return _pairwise("maximum", np.maximum, a, b)
 
 
@@ -72,7 +82,18 @@ def _square(matrix: Any, what: str) -> Any:
 
 
 def adjugate(matrix: Any) -> Any:
-    """Transposed cofactors of a matrix of up to 3 x 3, so that ``A @ adjugate(A) = det(A) I``."""
+    """Transposed cofactors of a matrix of up to 3 x 3, so that ``A @ adjugate(A) = det(A) I``.
+
+    Parameters
+    ----------
+    matrix : (n, n) array
+        Of symbols or numbers, n up to 3.
+
+    Raises
+    ------
+    TraceError
+        An array of another shape.
+    """
     a = _square(matrix, "the adjugate")
     n = len(a)
     if n == 1:
@@ -91,7 +112,18 @@ def adjugate(matrix: Any) -> Any:
 
 
 def det(matrix: Any) -> Any:
-    """Determinant of a matrix of up to 3 x 3."""
+    """Determinant of a matrix of up to 3 x 3.
+
+    Parameters
+    ----------
+    matrix : (n, n) array
+        Of symbols or numbers, n up to 3.
+
+    Raises
+    ------
+    TraceError
+        An array of another shape.
+    """
     a = _square(matrix, "the determinant")
     first = adjugate(a)[:, 0]
     total = a[0, 0] * first[0]
@@ -101,18 +133,51 @@ def det(matrix: Any) -> Any:
 
 
 def inv(matrix: Any) -> Any:
-    """Inverse of a matrix of up to 3 x 3, by cofactors."""
+    """Inverse of a matrix of up to 3 x 3, by cofactors.
+
+    Parameters
+    ----------
+    matrix : (n, n) array
+        Of symbols or numbers, n up to 3.
+
+    Raises
+    ------
+    TraceError
+        An array of another shape.
+    """
     return adjugate(matrix) * (1.0 / det(matrix))
 
 
 def sym(matrix: Any) -> Any:
-    """Symmetric part, (A + A^T) / 2."""
+    """Symmetric part, (A + A^T) / 2.
+
+    Parameters
+    ----------
+    matrix : (n, n) array
+        Of symbols or numbers, n up to 3.
+
+    Raises
+    ------
+    TraceError
+        An array of another shape.
+    """
     a = _square(matrix, "the symmetric part")
     return 0.5 * (a + a.T)
 
 
 def inner(a: Any, b: Any) -> Any:
-    """Sum of the products of the entries of two arrays of one shape, A : B."""
+    """Sum of the products of the entries of two arrays of one shape, A : B.
+
+    Parameters
+    ----------
+    a, b : arrays of one shape, or two scalars
+        Of symbols or numbers.
+
+    Raises
+    ------
+    TraceError
+        Arrays of different shapes.
+    """
     left, right = np.asarray(a), np.asarray(b)
     if left.shape != right.shape:
         raise TraceError(

@@ -57,18 +57,22 @@ class FieldSymbol(np.lib.mixins.NDArrayOperatorsMixin):
     @property
     def div(self) -> Any:
         """Divergence, of a field with as many components as dimensions."""
-        if self.grad.ndim != 2 or self.grad.shape[0] != self.grad.shape[1]:
-            raise TraceError(
-                f"{self._name}.div: {self._name} has not as many components as dimensions (its gradient has shape "
-                f"{self.grad.shape}): make the space with ncomp = dim"
-            )
-        return np.trace(self.grad)
+        return np.trace(self._square())
 
     @property
     def sym_grad(self) -> Objects:
-        """Symmetric part of the gradient (strain), of a field with as many components as dimensions."""
-        _ = self.div
-        return np.asarray(0.5 * (self.grad + self.grad.T))
+        """Symmetric part of the gradient (strain); needs as many components as dimensions."""
+        matrix = self._square()
+        return np.asarray(0.5 * (matrix + matrix.T))
+
+    def _square(self) -> Objects:
+        matrix = np.atleast_2d(self.grad)  # in 1-D the gradient of a scalar is a matrix too
+        if matrix.shape[0] != matrix.shape[1]:
+            raise TraceError(
+                f"{self._name} has not as many components as dimensions (its gradient has shape "
+                f"{self.grad.shape}): make the space with ncomp = dim"
+            )
+        return matrix
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         plain = [i.value if isinstance(i, FieldSymbol) else i for i in inputs]
@@ -85,6 +89,9 @@ class FieldSymbol(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __bool__(self) -> bool:
         return bool(self.value)
+
+    def __float__(self) -> float:
+        return float(self.value)
 
 
 @final
@@ -118,7 +125,8 @@ class Trace:
     fields : dict of Argument
         What varies from application to application, by name: inputs.
     tests : dict of Argument
-        What multiplies the test functions and their reference derivatives: outputs, with the quadrature weight in.
+        What multiplies the test functions and their reference derivatives: outputs, with the
+        quadrature weight in.
     static : dict of arrays of Node
         What is known beforehand: ``inverse`` (dim, dim), d xi_a / d x_i; ``weight`` (), the
         quadrature weight times det J; ``x`` (dim,); and the coefficients.
@@ -140,6 +148,11 @@ def symbols(graph: Graph, name: str, shape: tuple[int, ...], symmetric: bool = F
     return out
 
 
+def name_of(function: FormFunction) -> str:
+    """What a form's function is called."""
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
 def trace(
     function: FormFunction,
     dim: int,
@@ -152,9 +165,10 @@ def trace(
     Parameters
     ----------
     function : callable
-        ``function(*fields, x, **coefficients)``: fields come first, in order; a parameter called ``x`` gets the
-        position; the others are coefficients.  It returns ``{"value": ..., "grad": ...}`` (either may be left out), what
-        multiplies the test function and its gradient; for several test functions a dictionary of those by name.
+        ``function(*fields, x, **coefficients)``: fields come first, in order; a parameter called
+        ``x`` gets the position; the others are coefficients.  It returns ``{"value": ..., "grad":
+        ...}`` (either may be left out), what multiplies the test function and its gradient; for
+        several test functions a dictionary of those by name.
     dim : int
     fields, tests : mapping
         Components by name.
@@ -167,8 +181,8 @@ def trace(
     Raises
     ------
     TraceError
-        A function that does not take these arguments, returns something else, or does what has no meaning for symbols;
-        the message names the line.
+        A function that does not take these arguments, returns something else, or does what has no
+        meaning for symbols; the message names the line.
     """
     graph = Graph()
     inverse = symbols(graph, "inverse", (dim, dim))
@@ -177,7 +191,8 @@ def trace(
         "weight": symbols(graph, "weight", ()),
         "x": symbols(graph, "x", (dim,)),
     }
-    arguments, given = {}, {}
+    arguments: dict[str, Argument] = {}
+    given: dict[str, Any] = {}
     for name, ncomp in fields.items():
         argument = Argument(
             symbols(graph, name, (ncomp,)), symbols(graph, f"d{name}", (ncomp, dim))
@@ -202,10 +217,11 @@ def _call(function: FormFunction, fields: list[str], given: dict[str, Any], x: O
     parameters = inspect.signature(function).parameters
     names = [p.name for p in parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     wanted = names[len(fields) :]
-    where = f"{function.__name__}({', '.join(names)})"
+    where = f"{_definition(function)}{name_of(function)}({', '.join(names)})"
     if len(names) < len(fields):
         raise TraceError(
-            f"{where} takes {len(names)} arguments, there are {len(fields)} fields: {', '.join(fields)}"
+            f"{where} takes {len(names)} arguments, there are {len(fields)} fields: "
+            f"{', '.join(fields)}"
         )
     keywords = {name: x if name == "x" else given.get(name) for name in wanted}
     missing = [
@@ -236,21 +252,30 @@ def _line_of(error: BaseException) -> str:
         file = step.tb_frame.f_code.co_filename
         own = Path(file).is_relative_to(_HERE) and "forms" not in Path(file).parts
         if not own and "numpy" not in Path(file).parts:
-            text = linecache.getline(file, step.tb_lineno).strip()
-            found = (
-                f"{Path(file).name}, line {step.tb_lineno}, `{text}`: "
-                if text
-                else f"line {step.tb_lineno}: "
-            )
+            found = _place(file, step.tb_lineno)
         step = step.tb_next
     return found
+
+
+def _definition(function: FormFunction) -> str:
+    """Place and text of the line on which a function begins."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return "" if code is None else _place(code.co_filename, code.co_firstlineno)
+
+
+def _place(file: str, line: int) -> str:
+    text = linecache.getline(file, line).strip()
+    return f"{Path(file).name}, line {line}, `{text}`: " if text else f"line {line}: "
 
 
 def _explain(error: BaseException) -> str:
     text = str(error)
     if "has no callable" in text:
-        name = text.split("no callable", 1)[1].split()[0]
-        return f"numpy.{name} has no meaning for symbols: use + - * / **, sqrt, exp, log, sin, cos, tan, tanh and the like"
+        name = text.split("no callable", 1)[1].split(maxsplit=1)[0]
+        return (
+            f"numpy.{name} has no meaning for symbols: "
+            "use + - * / **, sqrt, exp, log, sin, cos, tan, tanh and the like"
+        )
     if "Cannot cast ufunc" in text or "from dtype('O')" in text:
         return "numpy.linalg does not take symbols: use femops.det, femops.inv, femops.inner"
     return f"{type(error).__name__}: {text}"
@@ -263,7 +288,8 @@ def _result_of(
     if len(tests) > 1:
         if not isinstance(results, dict) or set(results) - set(tests):
             raise TraceError(
-                f"{function.__name__} must return a dictionary with the keys {', '.join(tests)}"
+                f"{_definition(function)}{name_of(function)} must return a dictionary "
+                f"with the keys {', '.join(tests)}"
             )
         part = results.get(name, {})
     if (
@@ -273,8 +299,9 @@ def _result_of(
     ):
         got = sorted(part) if isinstance(part, dict) else type(part).__name__
         raise TraceError(
-            f'{function.__name__} returned {got}: return {{"value": ...}}, {{"grad": ...}} or both, what multiplies the '
-            "test function and its gradient"
+            f"{_definition(function)}{name_of(function)} returned {got}: return "
+            '{"value": ...}, {"grad": ...} or both, '
+            "what multiplies the test function and its gradient"
         )
     return part
 
@@ -289,10 +316,14 @@ def _shaped(
         return out
     array = np.asarray(result, dtype=object)
     plain = shape[1:] if shape[0] == 1 else shape
-    if array.shape != plain:
+    if array.shape not in (plain, shape):
         raise TraceError(
-            f'{function.__name__} returned a "{what}" of shape {array.shape}: the test function needs {plain}'
+            f'{_definition(function)}{name_of(function)} returned a "{what}" of shape '
+            f"{array.shape}: the test function needs {plain}"
         )
-    for index in np.ndindex(shape):
-        out[index] = graph.node(array.reshape(shape)[index])
+    try:
+        for index in np.ndindex(shape):
+            out[index] = graph.node(array.reshape(shape)[index])
+    except TraceError as error:
+        raise TraceError(f'{_definition(function)}in the "{what}": {error}') from error
     return out

@@ -24,7 +24,7 @@ class PointStep:
     Attributes
     ----------
     text : str
-        Definition of ``pointwise(u, ux, uy, uz, q)`` in lane Python, decorated with ``@njit``.
+        Definition of ``pointwise(u, ux, uy, uz, q)`` in lane Python, decorated with ``@inner``.
         Each argument is a tuple of lane vectors: the field and its reference derivatives by
         component, and the numbers stored at the point.  It returns ``(v, vx, vy, vz)``, the
         factors of the test function and of its reference derivatives; what a kernel does not use

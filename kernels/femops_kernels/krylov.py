@@ -7,7 +7,6 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels import machine
 from femops_kernels.specialize import specialize
 from femops_kernels.sweep import LAUNCH, Terms
 
@@ -37,9 +36,10 @@ class ConjugateGradients:
         self._vectors = np.zeros((4, len(b)), dtype=b.dtype)
         self._vectors[0] = x
         self._state = np.array([-1.0, 0.0, 0.0, 0.0])
-        threads = machine.get_threads()
-        self._threads = threads
-        self._module = specialize(("driver", "cg"), {"PARALLEL": threads > 1, "REAL": b.dtype.name})
+        self._parallel = terms.parallel()
+        self._module = specialize(
+            ("driver", "cg"), {"PARALLEL": self._parallel, "REAL": b.dtype.name}
+        )
         self._partial = np.zeros((2, -(-len(b) // self._module.BLOCK)))
 
     def advance(self, tolerance: float, limit: int, steps: int) -> None:
@@ -49,11 +49,9 @@ class ConjugateGradients:
         """
         terms = self._terms
         with LAUNCH:
-            work = terms.work(machine.max_threads() if self._threads > 1 else 1)
             self._module.iterate(
-                terms.rows,
-                terms.alphas,
-                work,
+                *terms.addresses,
+                terms.work(self._parallel),
                 terms.work_bytes,
                 self._vectors,
                 self._b,

@@ -17,7 +17,7 @@ from femops_kernels.lanes import LaneType, call_llvm, scalar_ir, splat, vector_i
 
 
 @final
-class MaskType(types.Type):  # type: ignore[misc]
+class MaskType(types.Type):
     """Numba's type of a comparison of lane vectors."""
 
     def __init__(self, width: int) -> None:
@@ -26,7 +26,7 @@ class MaskType(types.Type):  # type: ignore[misc]
 
 
 @register_default(MaskType)
-class _MaskModel(models.PrimitiveModel):  # type: ignore[misc]
+class _MaskModel(models.PrimitiveModel):
     def __init__(self, dmm: Any, fe_type: MaskType) -> None:
         super().__init__(dmm, fe_type, ir.VectorType(ir.IntType(1), fe_type.width))
 
@@ -72,7 +72,7 @@ def _instruction(name: str, llvm_name: str, count: int) -> Any:
 
     else:
 
-        def typer(typingctx: Any, a: Any, b: Any) -> Any:  # type: ignore[misc]
+        def typer(typingctx: Any, a: Any, b: Any) -> Any:
             lane = _lane_of(a, b)
             return (lane(a, b), codegen) if lane is not None else None
 
@@ -106,7 +106,7 @@ def _library(name: str, c_name: str, count: int) -> Any:
 
     else:
 
-        def typer(typingctx: Any, a: Any, b: Any) -> Any:  # type: ignore[misc]
+        def typer(typingctx: Any, a: Any, b: Any) -> Any:
             lane = _lane_of(a, b)
             return (lane(a, b), codegen) if lane is not None else None
 
@@ -131,8 +131,8 @@ def _comparison(name: str, operator: str) -> Any:
 
 lane_sqrt = _instruction("lane_sqrt", "sqrt", 1)
 lane_fabs = _instruction("lane_fabs", "fabs", 1)
-lane_minimum = _instruction("lane_minimum", "minnum", 2)
-lane_maximum = _instruction("lane_maximum", "maxnum", 2)
+lane_minimum = _instruction("lane_minimum", "minimum", 2)
+lane_maximum = _instruction("lane_maximum", "maximum", 2)
 lane_exp = _library("lane_exp", "exp", 1)
 lane_log = _library("lane_log", "log", 1)
 lane_sin = _library("lane_sin", "sin", 1)
@@ -167,6 +167,28 @@ def lane_where(typingctx: Any, condition: Any, a: Any, b: Any) -> Any:
     return sig, codegen
 
 
-FUNCTIONS = tuple(name for name in dir() if name.startswith("lane_"))
-
-__all__ = ["as_lane", *FUNCTIONS]
+__all__ = [
+    "as_lane",
+    "lane_arctan",
+    "lane_arctan2",
+    "lane_cos",
+    "lane_cosh",
+    "lane_eq",
+    "lane_exp",
+    "lane_fabs",
+    "lane_ge",
+    "lane_gt",
+    "lane_le",
+    "lane_log",
+    "lane_lt",
+    "lane_maximum",
+    "lane_minimum",
+    "lane_ne",
+    "lane_pow",
+    "lane_sin",
+    "lane_sinh",
+    "lane_sqrt",
+    "lane_tan",
+    "lane_tanh",
+    "lane_where",
+]

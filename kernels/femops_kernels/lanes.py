@@ -16,6 +16,7 @@ from typing import Any, final
 
 import numpy as np
 from llvmlite import ir
+from numba import njit
 from numba.core import cgutils, types
 from numba.core.datamodel import models
 from numba.core.datamodel.registry import register_default
@@ -27,6 +28,9 @@ from numba.extending import intrinsic, typeof_impl
 from femops_kernels.errors import KernelError
 
 WIDTHS = (2, 4, 8, 16)
+
+inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""Decorator of functions that only compiled code calls; a fifth less to compile."""
 
 
 @final
@@ -256,7 +260,8 @@ def _binary(op: Any, emit: str) -> None:
 
     @lower_builtin(op, LaneType, LaneType)  # type: ignore[untyped-decorator]
     def _lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return getattr(builder, emit)(*args)
+        # a product and a sum may become one fused operation, which rounds once instead of twice
+        return getattr(builder, emit)(*args, flags=("contract",))
 
 
 for _op, _emit in (
@@ -324,4 +329,16 @@ def word(typingctx: Any, base: Any, k: Any) -> Any:
     return sig, codegen
 
 
-__all__ = ["WIDTHS", "Lane", "fill", "fma", "get", "load", "prefetch", "put", "store", "word"]
+__all__ = [
+    "WIDTHS",
+    "Lane",
+    "fill",
+    "fma",
+    "get",
+    "inner",
+    "load",
+    "prefetch",
+    "put",
+    "store",
+    "word",
+]

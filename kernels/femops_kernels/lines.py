@@ -80,39 +80,29 @@ def store_line(typingctx: Any, lane: Any, base: Any, start: Any, stride: Any, li
     return sig, codegen
 
 
-def _load_indices(builder: Any, base: Any, offset: Any, itemsize: int, width: int) -> Any:
-    """Emit the load of ``width`` unsigned indices, widened to 64 bits."""
-    narrow = ir.VectorType(ir.IntType(8 * itemsize), width)
-    pointer = address_of(builder, base, offset, itemsize * width, narrow)
-    return builder.zext(builder.load(pointer, align=itemsize), ir.VectorType(ir.IntType(64), width))
+def _slot_pointers(
+    builder: Any, lane: LaneType, base: Any, index_base: Any, offset: Any, itemsize: int
+) -> list[Any]:
+    """Emit the pointers that a group of unsigned indices names, one for each slot.
 
-
-def _addresses(builder: Any, base: Any, indices: Any, lane: LaneType) -> Any:
-    """Emit the vector of byte addresses ``base + index * itemsize``."""
-    vector = ir.VectorType(ir.IntType(64), lane.width)
-    shift = ir.Constant(vector, [3 if lane.scalar == types.float64 else 2] * lane.width)
-    start = builder.insert_element(ir.Constant(vector, ir.Undefined), base, ir.IntType(32)(0))
-    zeros = ir.Constant(ir.VectorType(ir.IntType(32), lane.width), [0] * lane.width)
-    start = builder.shuffle_vector(start, ir.Constant(vector, ir.Undefined), zeros)
-    return builder.add(start, builder.shl(indices, shift))
-
-
-def _slot_pointers(builder: Any, addresses: Any, lane: LaneType) -> list[Any]:
+    Each index is loaded by itself: taking addresses out of a vector costs more than the loads.
+    """
+    narrow, wide = ir.IntType(8 * itemsize), ir.IntType(64)
+    indices = address_of(builder, index_base, offset, itemsize * lane.width, narrow)
+    target = builder.inttoptr(base, scalar_ir(lane).as_pointer())
     pointers = []
     for slot in range(lane.width):
-        address = builder.extract_element(addresses, ir.IntType(32)(slot))
-        pointers.append(builder.inttoptr(address, scalar_ir(lane).as_pointer()))
+        index = builder.load(builder.gep(indices, [wide(slot)]), align=itemsize)
+        pointers.append(builder.gep(target, [builder.zext(index, wide)]))
     return pointers
 
 
 def _gather(
     builder: Any, lane: LaneType, base: Any, index_base: Any, offset: Any, itemsize: int
 ) -> Any:
-    indices = _load_indices(builder, index_base, offset, itemsize, lane.width)
     value = ir.Constant(vector_ir(lane), ir.Undefined)
-    for slot, pointer in enumerate(
-        _slot_pointers(builder, _addresses(builder, base, indices, lane), lane)
-    ):
+    pointers = _slot_pointers(builder, lane, base, index_base, offset, itemsize)
+    for slot, pointer in enumerate(pointers):
         value = builder.insert_element(value, builder.load(pointer), ir.IntType(32)(slot))
     return value
 
@@ -120,12 +110,8 @@ def _gather(
 def _scatter_add(
     builder: Any, lane: LaneType, args: tuple[Any, ...], value: Any, itemsize: int
 ) -> None:
-    base, index_base, offset = args
-    indices = _load_indices(builder, index_base, offset, itemsize, lane.width)
     # one slot after the other: slots of one batch that share a dof lose no update
-    for slot, pointer in enumerate(
-        _slot_pointers(builder, _addresses(builder, base, indices, lane), lane)
-    ):
+    for slot, pointer in enumerate(_slot_pointers(builder, lane, *args, itemsize)):
         part = builder.extract_element(value, ir.IntType(32)(slot))
         builder.store(builder.fadd(builder.load(pointer), part), pointer)
 

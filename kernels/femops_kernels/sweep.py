@@ -17,6 +17,8 @@ from femops_kernels.skeletons import table as layout
 from femops_kernels.specialize import specialize
 
 _ALIGNMENT = 64
+# Stored numbers below which waking threads costs more than they save (about 0.1 ms of work).
+PARALLEL_EFFORT = 2**17
 # Numba's work queue takes one launch at a time, and a sweep's buffer serves one application at a
 # time.
 LAUNCH = threading.RLock()
@@ -150,28 +152,40 @@ class Terms:
         self.sweeps = tuple(sweep for _, sweep in sweeps)
         self.rows = np.array([s.row for _, s in sweeps], dtype=np.int64)
         self.alphas = np.array([a for a, _ in sweeps], dtype=np.float64)
+        self.addresses = (self.rows.ctypes.data, self.alphas.ctypes.data, len(sweeps))
         self.work_bytes = max(s.work_bytes for _, s in sweeps)
+        self._effort = sum(s.qdata.size for _, s in sweeps)
 
-    def work(self, threads: int) -> int:
-        """Address of work space for that many threads; hold ``LAUNCH`` while it is used."""
-        return _work.address(self.work_bytes * threads)
+    def parallel(self) -> bool:
+        """Whether more threads than one are to be used: they must be wanted, and pay.
+
+        The result has the same bits either way.
+        """
+        return self._effort >= PARALLEL_EFFORT and machine.get_threads() > 1
+
+    def work(self, parallel: bool) -> int:
+        """Address of work space; hold ``LAUNCH`` while it is used.
+
+        Numba's threads have numbers up to the most there are, however many work.
+        """
+        return _work.address(self.work_bytes * (machine.max_threads() if parallel else 1))
 
     def apply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
         """Overwrite y by the sum of the terms applied to x.
 
         Both are contiguous and of the kernels' type.
         """
-        threads = machine.get_threads()
-        run = driver(threads).apply
+        parallel = self.parallel()
+        run = driver(parallel).apply
         with LAUNCH:
-            work = self.work(threads)
-            run(self.rows, self.alphas, x.ctypes.data, y.ctypes.data, work, self.work_bytes)
+            work = self.work(parallel)
+            run(*self.addresses, x.ctypes.data, y.ctypes.data, work, self.work_bytes)
 
 
 @cache  # on the way of every application: no look at the sources each time
-def driver(threads: int) -> ModuleType:
-    """Compiled driver: serial for one thread, else on numba's threads."""
-    return specialize(("driver",), {"PARALLEL": threads > 1})
+def driver(parallel: bool) -> ModuleType:
+    """Compiled driver: serial, or on numba's threads."""
+    return specialize(("driver",), {"PARALLEL": parallel})
 
 
 def interleave(values: NDArray[Any], width: int, dtype: Any) -> NDArray[Any]:

@@ -59,7 +59,6 @@ def test_a_load_of_the_wrong_shape_is_refused(problem: Problem) -> None:
         (lambda x: x[:1], "shape"),
         (lambda x: x[0, :3], "shape"),
         (np.ones(3), "shape"),
-        (np.array([[1.0, 2.0], [0.0, 1.0]]), "symmetric"),
         (np.inf, "finite"),
         (lambda x: np.full(x.shape[1], np.nan), "finite"),
         ("steel", "kappa"),

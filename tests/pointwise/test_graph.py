@@ -1,4 +1,4 @@
-"""The expression graph: exact simplifications, evaluation, derivatives, errors that name the line."""
+"""The expression graph: exact simplifications, evaluation, derivatives, errors that name lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,19 @@ from femops.pointwise.errors import TraceError
 from femops.pointwise.graph import Graph, Node, ancestors
 from femops.pointwise.printer import evaluate
 
-UNARY = [np.sqrt, np.exp, np.log, np.sin, np.cos, np.tan, np.tanh, np.sinh, np.cosh, np.arctan, np.abs]
+UNARY = [
+    np.sqrt,
+    np.exp,
+    np.log,
+    np.sin,
+    np.cos,
+    np.tan,
+    np.tanh,
+    np.sinh,
+    np.cosh,
+    np.arctan,
+    np.abs,
+]
 BINARY = [np.add, np.subtract, np.multiply, np.true_divide, np.minimum, np.maximum, np.arctan2]
 
 
@@ -28,7 +40,10 @@ def expressions(draw: st.DrawFn, depth: int = 4) -> Any:
         constant = draw(st.sampled_from([0.0, 1.0, -1.0, 0.5, 2.0, 3.25]))
         return (lambda v: constant) if kind == 3 else (lambda v: v[kind])
     if draw(st.booleans()):
-        op, inside = draw(st.sampled_from(["exp", "sin", "tanh", "sqrt1", "square"])), draw(expressions(depth - 1))
+        op, inside = (
+            draw(st.sampled_from(["exp", "sin", "tanh", "sqrt1", "square"])),
+            draw(expressions(depth - 1)),
+        )
         functions = {
             "exp": lambda a: np.exp(0.1 * np.tanh(a)),
             "sin": np.sin,
@@ -37,7 +52,11 @@ def expressions(draw: st.DrawFn, depth: int = 4) -> Any:
             "square": lambda a: a**2,
         }
         return lambda v: functions[op](inside(v))
-    op, a, b = draw(st.sampled_from(["+", "-", "*", "/"])), draw(expressions(depth - 1)), draw(expressions(depth - 1))
+    op, a, b = (
+        draw(st.sampled_from(["+", "-", "*", "/"])),
+        draw(expressions(depth - 1)),
+        draw(expressions(depth - 1)),
+    )
     operations = {
         "+": lambda x, y: x + y,
         "-": lambda x, y: x - y,
@@ -58,7 +77,9 @@ def traced(f: Any) -> tuple[Graph, list[Node], Node]:
 def test_evaluates_as_python_does(f: Any, point: list[float]) -> None:
     """To the last bit: nothing is rearranged (powers are multiplications, so squares agree too)."""
     _, inputs, node = traced(f)
-    (value,) = evaluate([node], {i.number: np.float64(v) for i, v in zip(inputs, point, strict=True)})
+    (value,) = evaluate(
+        [node], {i.number: np.float64(v) for i, v in zip(inputs, point, strict=True)}
+    )
     assert value == f([np.float64(v) for v in point])
 
 
@@ -102,8 +123,12 @@ def test_every_operation_and_its_derivative(function: Any) -> None:
     value, by_x, by_y = evaluate([node, *slopes], {x.number: a, y.number: b})
     np.testing.assert_array_equal(value, function(a, b))
     h = 1e-6
-    np.testing.assert_allclose(by_x, (function(a + h, b) - function(a - h, b)) / (2 * h), rtol=1e-8, atol=1e-9)
-    np.testing.assert_allclose(by_y, (function(a, b + h) - function(a, b - h)) / (2 * h), rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(
+        by_x, (function(a + h, b) - function(a - h, b)) / (2 * h), rtol=1e-8, atol=1e-9
+    )
+    np.testing.assert_allclose(
+        by_y, (function(a, b + h) - function(a, b - h)) / (2 * h), rtol=1e-8, atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("exponent", [-3, -1, 0, 1, 2, 5, 7, 0.5, 0.3, -1.7, 30])
@@ -134,7 +159,8 @@ def test_exact_simplifications_only() -> None:
     assert x + 0.0 is x
     assert 1.0 * x is x
     assert (0.0 * x).is_constant(0.0)
-    assert -(-x) is x
+    minus = -x
+    assert -minus is x
     assert x / 1.0 is x
     assert (0.0 - x).op == "neg"
     assert ((x + y) - y).op == "sub"  # not x: that would be rearranging

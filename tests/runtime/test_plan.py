@@ -52,7 +52,7 @@ def replay(plan: Plan, x: np.ndarray, ne: int) -> np.ndarray:
 @settings(max_examples=100, deadline=None)
 def test_replayed(indices: np.ndarray, width: int) -> None:
     ndofs = int(indices.max()) + 1
-    plan = make_plan(indices, ndofs, width, 1, 8)
+    plan = make_plan(indices, ndofs, width, 16)
     x = np.random.default_rng(0).standard_normal(ndofs)
     expected = x * np.bincount(indices.ravel())
     np.testing.assert_allclose(replay(plan, x, len(indices)), expected, rtol=1e-13)
@@ -61,7 +61,7 @@ def test_replayed(indices: np.ndarray, width: int) -> None:
 @given(restrictions())
 @settings(max_examples=50, deadline=None)
 def test_combined_in_ascending_chunks(indices: np.ndarray) -> None:
-    plan = make_plan(indices, int(indices.max()) + 1, 8, 1, 8)
+    plan = make_plan(indices, int(indices.max()) + 1, 8, 16)
     chunk = np.searchsorted(plan.foreign_start, plan.combine_slot, side="right") - 1
     same = plan.combine_dof[1:] == plan.combine_dof[:-1]
     assert (chunk[1:][same] > chunk[:-1][same]).all()
@@ -70,7 +70,7 @@ def test_combined_in_ascending_chunks(indices: np.ndarray) -> None:
 def test_positions_of_constrained_dofs() -> None:
     """Each copy of a dof is found, in every chunk that has one."""
     indices = first_touch(np.arange(40)[:, None] + np.arange(3))
-    plan = make_plan(indices, int(indices.max()) + 1, 8, 2, 8)
+    plan = make_plan(indices, int(indices.max()) + 1, 8, 16)
     assert plan.nchunks == 3
     dofs = np.array([0, 33, 63])  # (0, 0), (16, 1), (31, 1)
     start, positions = plan.local_positions(dofs, 2)
@@ -91,9 +91,9 @@ def test_positions_of_constrained_dofs() -> None:
 def test_refuses_other_numberings() -> None:
     backwards = first_touch(np.arange(40)[:, None] + np.arange(3))[::-1].copy()
     with pytest.raises(KernelError, match="first touch"):
-        make_plan(backwards, int(backwards.max()) + 1, 8, 1, 8)
+        make_plan(backwards, int(backwards.max()) + 1, 8, 16)
     with pytest.raises(KernelError, match="touch 42 dofs, the vector has 50"):
-        make_plan(first_touch(np.arange(40)[:, None] + np.arange(3)), 50, 8, 1, 8)
+        make_plan(first_touch(np.arange(40)[:, None] + np.arange(3)), 50, 8, 16)
 
 
 @pytest.mark.parametrize("ne", [1, 7, 8, 9, 33])

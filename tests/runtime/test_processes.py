@@ -12,7 +12,9 @@ import pytest
 
 PROGRAM = """
 import numpy as np, femops
+from femops_kernels import sweep
 from femops_kernels.machine import set_threads
+sweep.PARALLEL_EFFORT = 1  # or so small a problem would run on one thread
 V = femops.H1(femops.box((5, 3)), 2)
 A = femops.mass(V)
 x = np.arange(V.size, dtype=float)
@@ -64,7 +66,7 @@ def test_second_process_compiles_nothing(warm: Path) -> None:
     set_threads(1); check()
     from femops_kernels.sweep import driver
     assert A.terms.sweeps[0].kernel.module.sweep.cache_hits == 1
-    assert sum(driver(1).apply.stats.cache_hits.values()) == 1
+    assert sum(driver(False).apply.stats.cache_hits.values()) == 1
     """
     assert "Warning" not in done(run(body, warm))
     assert {p: p.stat().st_mtime_ns for p in warm.rglob("*.nb?")} == before
@@ -182,3 +184,14 @@ def test_bad_environment(warm: Path, variable: str, value: str, message: str) ->
     assert result.returncode == 1
     assert message in result.stderr
     assert "KernelValueError" in result.stderr.splitlines()[-1]
+
+
+def test_small_problems_stay_on_one_thread(warm: Path) -> None:
+    body = """
+    sweep.PARALLEL_EFFORT = 2**17
+    set_threads(2)
+    check()
+    assert not A.terms.parallel()
+    assert femops.mass(femops.H1(femops.box((80, 80)), 4)).terms.parallel()
+    """
+    done(run(body, warm, NUMBA_NUM_THREADS="2"))

@@ -11,9 +11,8 @@ Work arrays are lexicographic, x fastest, in lane vectors: ``value`` (NCOMP, Q3,
 """
 
 # <defaults>
-from numba import njit
 
-from femops_kernels.lanes import prefetch
+from femops_kernels.lanes import inner, prefetch
 from femops_kernels.lines import (
     add_lines,
     contract,
@@ -36,7 +35,7 @@ GRAD_LANES = NCOMP * (POINTS + PLANE + Q1D) if GRAD_IN or GRAD_OUT else 0
 WORK_LANES = NCOMP * POINTS + PLANE + GRAD_LANES
 
 
-@njit
+@inner
 def interpolate(x, indices, value, slab):
     """Values at the quadrature points of one component."""
     if DIM == 3:
@@ -59,7 +58,7 @@ def interpolate(x, indices, value, slab):
             store_line(LANE, value, k3 * PLANE + k2 * Q1D, 1, contract(B, line))
 
 
-@njit
+@inner
 def integrate(y, indices, value, slab):
     """Transpose of the y and x steps; ``value`` holds (O3, Q2, Q1), z is contracted already."""
     for j3 in range(O3):
@@ -73,7 +72,7 @@ def integrate(y, indices, value, slab):
             scatter_line(LANE, y, indices, INDEX_OUT, at, 1, contract(BT, line))
 
 
-@njit
+@inner
 def points_of_line(value, along_x, along_y, along_z, qdata, ahead, k3, k2):
     """The pointwise step at the Q1D points of an x-line; x-derivatives before and after."""
     start = k3 * PLANE + k2 * Q1D
@@ -110,7 +109,7 @@ def points_of_line(value, along_x, along_y, along_z, qdata, ahead, k3, k2):
             store_line(LANE, value, c * POINTS + start, 1, v)
 
 
-@njit
+@inner
 def points_of_plane(value, along_x, along_y, along_z, qdata, ahead, k3):
     """The same for one plane of points, with y-derivatives."""
     if GRAD_IN and DIM > 1:
@@ -129,7 +128,7 @@ def points_of_plane(value, along_x, along_y, along_z, qdata, ahead, k3):
                 store_line(LANE, value, at, Q1D, add_lines(line, there))
 
 
-@njit
+@inner
 def batch(x, x_bytes, inputs, y, y_bytes, outputs, qdata, ahead, work):
     """Add A x to y for one batch of elements.
 

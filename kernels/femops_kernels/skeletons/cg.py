@@ -87,7 +87,7 @@ def direction(beta, r, p, inverse, use_inverse, partial):
 
 
 @njit(
-    f"void(int64[:, ::1], float64[::1], intp, intp, {REAL}[:, ::1], {REAL}[::1], {REAL}[::1], "
+    f"void(intp, intp, intp, intp, intp, {REAL}[:, ::1], {REAL}[::1], {REAL}[::1], "
     "boolean, float64[:, ::1], float64[::1], float64, int64, int64)",
     cache=True,
     nogil=True,
@@ -95,6 +95,7 @@ def direction(beta, r, p, inverse, use_inverse, partial):
 def iterate(
     rows,
     alphas,
+    count,
     work,
     work_bytes,
     vectors,
@@ -114,7 +115,7 @@ def iterate(
     """
     x, r, p, ap = vectors[0], vectors[1], vectors[2], vectors[3]
     if state[ITERATIONS] < 0:
-        apply(rows, alphas, x.ctypes.data, r.ctypes.data, work, work_bytes)
+        apply(rows, alphas, count, x.ctypes.data, r.ctypes.data, work, work_bytes)
         rho, rr = start(b, x, r, p, inverse, use_inverse, partial[0], partial[1])
         state[ITERATIONS], state[RHO], state[RESIDUAL] = 0.0, rho, sqrt(rr)
         if state[RESIDUAL] <= tolerance:
@@ -128,7 +129,7 @@ def iterate(
             # to reduce. An indefinite preconditioner gives the same at a residual that is not.
             state[STATUS] = CONVERGED if state[RESIDUAL] < UNDERFLOW else BREAKDOWN
             return
-        apply(rows, alphas, p.ctypes.data, ap.ctypes.data, work, work_bytes)
+        apply(rows, alphas, count, p.ctypes.data, ap.ctypes.data, work, work_bytes)
         curvature = dot(p, ap, partial[0])
         if not curvature > 0.0:
             state[STATUS] = BREAKDOWN

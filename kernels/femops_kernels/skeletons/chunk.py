@@ -14,9 +14,9 @@ zero.
 """
 
 # <defaults>
-from numba import cfunc, njit
+from numba import cfunc
 
-from femops_kernels.lanes import get, put, word
+from femops_kernels.lanes import get, inner, put, word
 from femops_kernels.skeletons.batch import batch
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.table import *
@@ -26,7 +26,7 @@ from femops_kernels.skeletons.table import *
 POINT_BYTES = NQDATA * LANE_BYTES
 
 
-@njit
+@inner
 def copy_in(table, x, chunk, local, size, owned, foreign):
     """Owned piece and foreign entries of x, component after component."""
     first = word(word(table, IN_OWNED_START), chunk)
@@ -45,7 +45,7 @@ def copy_in(table, x, chunk, local, size, owned, foreign):
         put(LANE, local, word(positions, k), 0.0)
 
 
-@njit
+@inner
 def copy_out(table, y, chunk, local, size, owned, foreign, alpha, beta):
     """Owned results to y, foreign ones to the buffer."""
     first = word(word(table, OUT_OWNED_START), chunk)
@@ -64,7 +64,7 @@ def copy_out(table, y, chunk, local, size, owned, foreign, alpha, beta):
             put(LANE, buffer, (at + i) * NCOMP_OUT + c, value)
 
 
-@njit
+@inner
 def constrain(table, x, chunk, local, size, owned):
     """Set the constrained entries of a local vector.
 
@@ -82,7 +82,7 @@ def constrain(table, x, chunk, local, size, owned):
             put(LANE, local, at, 0.0)
 
 
-@njit
+@inner
 def count(table, starts, chunk):
     """Entries of a chunk in a list given by prefix sums."""
     return word(word(table, starts), chunk + 1) - word(word(table, starts), chunk)

@@ -4,9 +4,7 @@
 and what it was made for.
 """
 
-from numba import njit
-
-from femops_kernels.lanes import Lane
+from femops_kernels.lanes import Lane, inner
 from femops_kernels.matrix import Matrix1D
 
 LANE = Lane(8, "float64")
@@ -32,7 +30,7 @@ D = Matrix1D(((-1.0, 1.0), (-1.0, 1.0)))
 DT = Matrix1D(((-1.0, -1.0), (1.0, 1.0)))
 
 
-@njit
+@inner
 def pointwise(u, ux, uy, uz, q):
     """Default pointwise step: mass."""
     return (q[0] * u[0],), ux, uy, uz

@@ -1,0 +1,541 @@
+"""Traced forms: what is stored, D against formulas, programs joined and printed, errors."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from femops.errors import FemopsError
+from femops.forms.convection import _convection
+from femops.forms.diffusion import _diffusion
+from femops.forms.elasticity import _elasticity
+from femops.forms.mass import _mass
+from femops.pointwise import CoefficientShape, Cut, LinearStep, fuse, trace
+from femops.pointwise.errors import TraceError
+from femops.pointwise.graph import BINARY, COMPARE, UNARY, Graph, Node, ancestors
+from femops.pointwise.printer import assignments, evaluate
+
+POINTS = 6
+DIMS = [1, 2, 3]
+
+
+@dataclass
+class Case:
+    """A form and what its D is at a point, (slots_out, ncomp_out, slots_in, ncomp_in)."""
+
+    function: Any
+    dim: int
+    components: tuple[int, int]
+    shapes: dict[str, CoefficientShape]
+    formula: Any
+
+    def step(self) -> LinearStep:
+        ins, outs = ({"u": n} for n in self.components)
+        return LinearStep(trace(self.function, self.dim, ins, outs, self.shapes), "u", "u")
+
+    def statics(self) -> dict[str, np.ndarray]:
+        """Random values of all that is known beforehand, points last."""
+        rng = np.random.default_rng(self.dim)
+        values = {
+            "inverse": rng.standard_normal((self.dim, self.dim, POINTS)),
+            "weight": rng.uniform(0.5, 2.0, POINTS),
+            "x": rng.uniform(size=(self.dim, POINTS)),
+        }
+        for name, shape in self.shapes.items():
+            values[name] = rng.uniform(0.5, 2.0, (*shape.shape, POINTS))
+            if shape.symmetric:
+                values[name] = values[name] + values[name].swapaxes(0, 1)
+        return values
+
+    def expected(self) -> np.ndarray:
+        return np.asarray(self.formula(**self.statics()))
+
+    def stored(self, step: LinearStep, cut: Cut) -> np.ndarray:
+        """What a cut stores, (points, nqdata)."""
+        values = self.statics()
+        inputs = {
+            node.number: values[name][index]
+            for name, nodes in step.trace.static.items()
+            for index, node in np.ndenumerate(nodes)
+        }
+        return np.stack([np.broadcast_to(v, POINTS) for v in evaluate(cut.stored, inputs)], axis=-1)
+
+
+def identity(n: int) -> np.ndarray:
+    return np.eye(n)
+
+
+def mass_d(dim: int, ncomp: int) -> Any:
+    return lambda inverse, weight, x, rho: np.einsum(
+        "ik,n->ikn", identity(ncomp), weight * rho
+    ).reshape(1, ncomp, 1, ncomp, POINTS)
+
+
+def tensor_of(kappa: np.ndarray, dim: int) -> np.ndarray:
+    if kappa.ndim == 1:
+        return np.einsum("ij,n->ijn", identity(dim), kappa)
+    return np.einsum("ij,jn->ijn", identity(dim), kappa) if kappa.ndim == 2 else kappa
+
+
+def diffusion_d(dim: int, ncomp: int) -> Any:
+    def formula(inverse: Any, weight: Any, x: Any, kappa: Any) -> Any:
+        full = tensor_of(kappa, dim)
+        return np.einsum("n,bin,ijn,ajn,cd->bcadn", weight, inverse, full, inverse, identity(ncomp))
+
+    return formula
+
+
+def convection_d(inverse: Any, weight: Any, x: Any, beta: Any) -> Any:
+    return np.einsum("n,ain,in->an", weight, inverse, beta)[np.newaxis, np.newaxis, :, np.newaxis]
+
+
+def elasticity_d(dim: int) -> Any:
+    eye = identity(dim)
+    volume = np.einsum("ij,kl->ijkl", eye, eye)
+    shear = np.einsum("ik,jl->ijkl", eye, eye) + np.einsum("il,jk->ijkl", eye, eye)
+
+    def formula(inverse: Any, weight: Any, x: Any, lam: Any, mu: Any) -> Any:
+        stiffness = volume[..., np.newaxis] * lam + shear[..., np.newaxis] * mu
+        return np.einsum("n,bjn,ijkln,aln->biakn", weight, inverse, stiffness, inverse)
+
+    return formula
+
+
+def _gradient(u: Any, c: Any) -> dict[str, Any]:
+    """From one component to dim of them: neither square nor symmetric."""
+    return {"value": c * u.grad}
+
+
+def gradient_d(inverse: Any, weight: Any, x: Any, c: Any) -> Any:
+    d = np.einsum("n,ain->ian", weight * c, inverse)  # (ncomp_out, slots_in, n)
+    return d[np.newaxis, :, :, np.newaxis]
+
+
+SCALAR = CoefficientShape(())
+
+
+def cases(dim: int) -> dict[str, tuple[Case, int]]:
+    """Forms, and how many numbers of D are distinct."""
+    symmetric = CoefficientShape((dim, dim), symmetric=True)
+    general = CoefficientShape((dim, dim))
+    diagonal, vector = CoefficientShape((dim,)), CoefficientShape((dim,))
+    half = dim * (dim + 1) // 2
+    scalar_d, lame = diffusion_d(dim, 1), {"lam": SCALAR, "mu": SCALAR}
+    found = {
+        "mass": (Case(_mass, dim, (1, 1), {"rho": SCALAR}, mass_d(dim, 1)), 1),
+        "vector mass": (Case(_mass, dim, (2, 2), {"rho": SCALAR}, mass_d(dim, 2)), 1),
+        "diffusion": (Case(_diffusion, dim, (1, 1), {"kappa": SCALAR}, scalar_d), half),
+        "diagonal": (Case(_diffusion, dim, (1, 1), {"kappa": diagonal}, scalar_d), half),
+        "symmetric": (Case(_diffusion, dim, (1, 1), {"kappa": symmetric}, scalar_d), half),
+        "general": (Case(_diffusion, dim, (1, 1), {"kappa": general}, scalar_d), dim**2),
+        "vector diffusion": (
+            Case(_diffusion, dim, (3, 3), {"kappa": SCALAR}, diffusion_d(dim, 3)),
+            half,
+        ),
+        "convection": (Case(_convection, dim, (1, 1), {"beta": vector}, convection_d), dim),
+    }
+    if dim == 1:  # a field of one component is a scalar: no gradient is one, nor a strain
+        return found
+    return found | {
+        "gradient": (Case(_gradient, dim, (1, dim), {"c": SCALAR}, gradient_d), dim**2),
+        "elasticity": (
+            Case(_elasticity, dim, (dim, dim), lame, elasticity_d(dim)),
+            {2: 10, 3: 45}[dim],
+        ),
+    }
+
+
+every_case = [pytest.param(dim, name, id=f"{name}-{dim}d") for dim in DIMS for name in cases(dim)]
+
+
+@pytest.mark.parametrize(("dim", "name"), every_case)
+def test_distinct_entries(dim: int, name: str) -> None:
+    case, count = cases(dim)[name]
+    assert len(case.step().distinct) == count
+
+
+def test_what_elasticity_stores() -> None:
+    """The frontier: J^-1, w det(J), lam and mu, where D has 45 distinct numbers."""
+    step = cases(3)["elasticity"][0].step()
+    stored = step.partial().stored
+    assert len(stored) == 12
+    inputs = {node.data for node in stored if node.op == "input"}
+    assert inputs == {f"inverse_{i}_{j}" for i in range(3) for j in range(3)} | {"weight", "c_lam"}
+    assert [repr(node) for node in stored if node.op != "input"] == ["mul(c_mu, 2.0)"]
+    assert len(step.partial(transpose=True).stored) == 45
+
+
+@pytest.mark.parametrize(("dim", "name"), every_case)
+def test_d_is_the_formula(dim: int, name: str) -> None:
+    case = cases(dim)[name][0]
+    step = case.step()
+    cut = step.partial()
+    d = cut.program.matrix(case.stored(step, cut))
+    expected = case.expected()
+    np.testing.assert_allclose(d, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
+    assert cut.program.nqdata == len(cut.stored)
+
+
+@pytest.mark.parametrize(("dim", "name"), every_case)
+def test_transposed_program_is_d_transposed(dim: int, name: str) -> None:
+    case = cases(dim)[name][0]
+    step = case.step()
+    cut = step.partial(transpose=True)
+    d = cut.program.matrix(case.stored(step, cut))
+    expected = case.expected().transpose(2, 3, 0, 1, 4)
+    np.testing.assert_allclose(d, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
+    assert (cut.program.ncomp_in, cut.program.ncomp_out) == case.components[::-1]
+    symmetric = d.shape == expected.transpose(2, 3, 0, 1, 4).shape and np.allclose(
+        expected, expected.transpose(2, 3, 0, 1, 4), rtol=1e-12
+    )
+    assert cut.program.symmetric == step.symmetric
+    assert step.symmetric == (symmetric and name not in ("convection", "gradient"))
+
+
+@pytest.mark.parametrize(("dim", "name"), every_case)
+def test_scaled_numbers_scale_the_form(dim: int, name: str) -> None:
+    case = cases(dim)[name][0]
+    step = case.step()
+    for cut in (step.partial(), step.partial(transpose=True)):
+        q = case.stored(step, cut)
+        before = cut.program.matrix(q)
+        q[:, list(cut.program.scaled)] *= -2.5
+        np.testing.assert_allclose(cut.program.matrix(q), -2.5 * before, rtol=1e-13)
+
+
+@pytest.mark.parametrize("dim", DIMS)
+def test_fused_programs_add(dim: int) -> None:
+    names = ["mass", "general", "convection", "diffusion"]
+    found, qs, total = [], [], np.zeros((1 + dim, 1, 1 + dim, 1, POINTS))
+    for name in names:
+        case = cases(dim)[name][0]
+        step = case.step()
+        cut = step.partial()
+        q, program = case.stored(step, cut), cut.program
+        found.append(program)
+        qs.append(q)
+        total[np.ix_(program.slots_out, [0], program.slots_in, [0])] += program.matrix(q)
+    together = fuse(found)
+    np.testing.assert_allclose(together.matrix(np.concatenate(qs, axis=-1)), total, rtol=1e-13)
+    assert together.nqdata == sum(p.nqdata for p in found)
+    assert together.scaled == tuple(range(together.nqdata))
+    assert not together.symmetric
+    assert fuse(found[:1]) is found[0]
+    assert fuse([found[0], found[3]]).symmetric
+    # the sums: value of mass and convection, derivatives of the two diffusions
+    assert together.flops == sum(p.flops for p in found) + 1 + dim
+
+
+@pytest.mark.parametrize("dim", DIMS)
+def test_flops_are_counted(dim: int) -> None:
+    flops = {name: cases(dim)[name][0].step().partial().program.flops for name in cases(dim)}
+    assert flops["mass"] == 1
+    assert flops["vector mass"] == 2
+    assert flops["diffusion"] == flops["general"] == dim * (2 * dim - 1)
+    assert flops["vector diffusion"] == 3 * flops["diffusion"]
+    assert flops["convection"] == 2 * dim - 1
+
+
+def test_functions_are_flops() -> None:
+    """Calls count as one operation each."""
+    graph = Graph()
+    u, q = graph.input("u"), graph.input("q")
+    statements, (result,) = assignments([np.exp(q) * u], {u.number: "u[0]", q.number: "q[0]"})
+    body = "\n".join(f"    {s}" for s in statements)
+    text = f"@inner\ndef pointwise(u, ux, uy, uz, q):\n{body}\n    return ({result},), ux, uy, uz\n"
+    program = femops.pointwise.Program(
+        text, 1, 1, 1, 1, True, False, True, False, symmetric=True, scaled=()
+    )
+    assert program.flops == 2
+    np.testing.assert_allclose(program.matrix(np.array([[2.0]])), np.full((1,) * 5, np.exp(2.0)))
+
+
+# --- CUDA text ------------------------------------------------------------------------------------
+
+
+def every_operation(seed: int) -> tuple[list[Node], list[Node]]:
+    """Inputs, and nodes that use every operation of the graph on random others."""
+    rng = np.random.default_rng(seed)
+    graph = Graph()
+    inputs = [graph.input(f"in[{k}]") for k in range(4)]
+    pool = list(inputs)
+
+    def some() -> Node:
+        return pool[rng.integers(len(pool))]
+
+    operations = [*UNARY, *BINARY, *COMPARE]
+    for k in rng.permutation(len(operations)):
+        op = operations[k]
+        if op in UNARY:
+            node = graph.unary(op, some())
+        elif op in BINARY:
+            node = graph.binary(op, some(), some())
+        else:
+            left = some()
+            right = left if op in ("eq", "le", "ge") else some()
+            node = graph.where(graph.binary(op, left, right), some(), graph.constant(0.75))
+        pool.append(1.0 + 0.5 * np.tanh(node))  # logarithms and powers need moderate numbers
+    outputs = [*pool, -graph.constant(2.5) * pool[-1], graph.constant(0.1)]
+    missing = {*operations, "where"} - {node.op for node in ancestors(outputs)}
+    assert not missing
+    return inputs, outputs
+
+
+def cuda_source(kind: str, outputs: list[Node], names: dict[int, str]) -> str:
+    statements, results = assignments(outputs, names, language="cuda")
+    stores = [f"out[{k}] = {result};" for k, result in enumerate(results)]
+    body = "\n".join(f"    {line}" for line in [*statements, *stores])
+    head = f"#include <math.h>\ntypedef {kind} T;\n"
+    return f'{head}extern "C" void step(const T* in, T* out) {{\n{body}\n}}\n'
+
+
+def compiler() -> str:
+    found = shutil.which("g++") or shutil.which("c++")
+    if found is None:
+        pytest.skip("no C++ compiler (g++, c++): the printed CUDA text was not compiled")
+    return found
+
+
+def run_compiler(*arguments: str | Path) -> None:
+    command = [compiler(), "-Wall", "-Werror", "-Wno-unused-variable", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("kind", ["double", "float"])
+def test_cuda_text_is_cpp(kind: str, tmp_path: Path) -> None:
+    inputs, outputs = every_operation(1)
+    file = tmp_path / "step.cpp"
+    file.write_text(cuda_source(kind, outputs, {n.number: n.data for n in inputs}))
+    run_compiler("-fsyntax-only", file)
+
+
+def test_cuda_text_computes_what_numpy_does(tmp_path: Path) -> None:
+    inputs, outputs = every_operation(2)
+    file, library = tmp_path / "step.cpp", tmp_path / "step.so"
+    file.write_text(cuda_source("double", outputs, {n.number: n.data for n in inputs}))
+    run_compiler("-shared", "-fPIC", "-O1", "-ffp-contract=off", file, "-o", library)
+    step = ctypes.CDLL(str(library)).step
+    rng = np.random.default_rng(7)
+    for _ in range(20):
+        values, results = rng.uniform(0.3, 1.7, len(inputs)), np.full(len(outputs), np.nan)
+        step(ctypes.c_void_p(values.ctypes.data), ctypes.c_void_p(results.ctypes.data))
+        expected = evaluate(outputs, {n.number: v for n, v in zip(inputs, values, strict=True)})
+        np.testing.assert_allclose(results, expected, rtol=1e-12)
+
+
+def test_a_name_is_needed_for_every_input() -> None:
+    graph = Graph()
+    with pytest.raises(KeyError, match="no name for the input y"):
+        assignments([graph.input("x") * graph.input("y")], {graph.input("x").number: "x"})
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def asks(u: Any, x: Any) -> dict[str, Any]:
+    scale = 1.0 if x[0] > 0.5 else 2.0
+    return {"value": scale * u}
+
+
+def no_numpy(u: Any) -> dict[str, Any]:
+    return {"value": np.arcsinh(u)}
+
+
+def no_numpy_of_array(u: Any) -> dict[str, Any]:
+    return {"value": u, "grad": np.cbrt(u.grad)}
+
+
+def no_linalg(u: Any, c: Any) -> dict[str, Any]:
+    return {"grad": np.linalg.inv(c) @ u.grad}
+
+
+def no_div(u: Any) -> dict[str, Any]:
+    return {"value": u.div}
+
+
+def no_strain(u: Any) -> dict[str, Any]:
+    return {"grad": u.sym_grad}
+
+
+def no_attribute(u: Any) -> dict[str, Any]:
+    return {"value": u.laplacian}
+
+
+def no_entry(u: Any, x: Any) -> dict[str, Any]:
+    return {"value": x[7] * u}
+
+
+def no_product(u: Any, c: Any) -> dict[str, Any]:
+    return {"grad": c @ np.ones(5) * u.grad}
+
+
+def no_text(u: Any) -> dict[str, Any]:
+    return {"value": u + "one"}
+
+
+def inner_call(u: Any) -> dict[str, Any]:
+    return {"value": helper(u.grad[0])}
+
+
+def helper(v: Any) -> float:
+    return float(v)
+
+
+def no_fields() -> dict[str, Any]: return {}  # fmt: skip
+
+
+def wants_more(u: Any, other: Any) -> dict[str, Any]: return {"value": other * u}  # fmt: skip
+
+
+def takes_none(u: Any) -> dict[str, Any]: return {"value": u}  # fmt: skip
+
+
+def returns_list(u: Any) -> Any: return [u]  # fmt: skip
+
+
+def returns_wrong_key(u: Any) -> Any: return {"flux": u}  # fmt: skip
+
+
+def returns_nothing(u: Any) -> Any: return {}  # fmt: skip
+
+
+def returns_wrong_value(u: Any) -> Any: return {"value": u.grad}  # fmt: skip
+
+
+def returns_wrong_grad(u: Any) -> Any: return {"grad": u}  # fmt: skip
+
+
+def returns_text(u: Any) -> Any: return {"value": "one"}  # fmt: skip
+
+
+MATRIX = {"c": CoefficientShape((2, 2))}
+
+
+@pytest.mark.parametrize(
+    ("function", "coefficients", "source", "message"),
+    [
+        (asks, {}, "scale = 1.0 if x[0] > 0.5 else 2.0", "femops.where"),
+        (no_numpy, {}, 'return {"value": np.arcsinh(u)}', "numpy.arcsinh has no meaning"),
+        (no_numpy_of_array, {}, "np.cbrt(u.grad)", "numpy.cbrt has no meaning"),
+        (no_linalg, MATRIX, "np.linalg.inv(c) @ u.grad", "femops.inv"),
+        (no_div, {}, 'return {"value": u.div}', "ncomp = dim"),
+        (no_strain, {}, 'return {"grad": u.sym_grad}', "ncomp = dim"),
+        (no_attribute, {}, 'return {"value": u.laplacian}', "laplacian"),
+        (no_entry, {}, 'return {"value": x[7] * u}', "IndexError"),
+        (no_product, MATRIX, "c @ np.ones(5) * u.grad", "ValueError"),
+        (no_text, {}, 'return {"value": u + "one"}', "Error"),
+        (inner_call, {}, "return float(v)", "numpy's functions, not math's"),
+        (no_fields, {}, "def no_fields()", "takes 0 arguments, there are 1 fields: u"),
+        (wants_more, {}, "def wants_more(u", "no coefficient 'other' is given: pass other=..."),
+        (takes_none, MATRIX, "def takes_none(u", "takes no coefficient 'c'"),
+        (returns_list, {}, "return [u]", "returned list"),
+        (returns_wrong_key, {}, 'return {"flux": u}', "returned ['flux']"),
+        (returns_nothing, {}, "return {}", "returned []"),
+        (returns_wrong_value, {}, 'return {"value": u.grad}', '"value" of shape (2,)'),
+        (returns_wrong_grad, {}, 'return {"grad": u}', '"grad" of shape ()'),
+        (returns_text, {}, 'return {"value": "one"}', "a symbol meets a str"),
+    ],
+    ids=lambda v: v.__name__ if callable(v) else None,
+)
+def test_errors_name_the_line(
+    function: Any, coefficients: dict[str, CoefficientShape], source: str, message: str
+) -> None:
+    with pytest.raises(TraceError) as caught:
+        trace(function, 2, {"u": 1}, {"u": 1}, coefficients)
+    text = str(caught.value)
+    assert isinstance(caught.value, FemopsError)
+    assert source in text
+    assert message in text
+    number = int(text.split("line ", 1)[1].split(",", 1)[0])
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    assert f"{Path(__file__).name}, line {number}, `{lines[number - 1].strip()}`" in text
+
+
+def two_tests(u: Any, p: Any) -> Any:
+    return {"u": {"grad": p * np.eye(2)}, "p": {"value": u.div}}
+
+
+def one_of_two(u: Any, p: Any) -> Any: return {"value": p}  # fmt: skip
+
+
+def test_several_fields_and_tests() -> None:
+    components = {"u": 2, "p": 1}
+    traced = trace(two_tests, 2, components, components, {})
+    assert [len(traced.tests[name].flat()) for name in components] == [6, 3]
+    with pytest.raises(TraceError, match="dictionary with the keys u, p") as caught:
+        trace(one_of_two, 2, components, components, {})
+    assert "def one_of_two(u" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda u: {"value": u * u}, "not linear in u"),
+        (lambda u: {"value": np.sin(u)}, "not linear in u"),
+        (lambda u: {"value": u + 1.0}, "does not depend on the field"),
+    ],
+)
+def test_what_is_not_linear(function: Any, message: str) -> None:
+    with pytest.raises(TraceError, match=message):
+        LinearStep(trace(function, 2, {"u": 1}, {"u": 1}, {}), "u", "u")
+
+
+# --- forms that once came out wrong --------------------------------------------------------------
+
+
+def test_a_form_that_is_zero_is_refused() -> None:
+    V = femops.H1(femops.box((2, 2)), 2)
+    with pytest.raises(TraceError, match="zero whatever the field"):
+        femops.form(lambda u: {"value": 0 * u}, V)
+    with pytest.raises(TraceError, match="a constant is inf"):
+        femops.form(lambda u: {"value": np.inf * u}, V)
+
+
+def test_small_entries_are_kept() -> None:
+    V = femops.H1(femops.box((2, 2)), 2)
+    A = femops.form(lambda u: {"value": 1e-13 * u, "grad": u.grad}, V)
+    ones = np.ones(V.size)
+    assert ones @ (A @ ones) == pytest.approx(
+        1e-13, rel=0.05
+    )  # round-off of the gradient beside it
+
+
+def test_a_condition_is_not_stored() -> None:
+    W = femops.H1(femops.box((2, 2, 1)), 1, ncomp=3)
+
+    def two_materials(u: Any, x: Any, mu: Any) -> dict[str, Any]:
+        soft, stiff = mu * u.sym_grad + u.div * np.eye(3), 2 * mu * u.sym_grad
+        return {"grad": femops.where(x[0] < 0.5, stiff, soft)}
+
+    A = femops.form(two_materials, W, mu=lambda x: 1 + x[0])
+    u = np.random.default_rng(0).standard_normal(W.size)
+    np.testing.assert_allclose(A @ u, A.assemble() @ u, atol=1e-13)
+
+
+def test_elasticity_in_one_dimension_is_diffusion() -> None:
+    V = femops.H1(femops.box((3,)), 2)
+    difference = femops.elasticity(V, 1.0, 2.0).assemble() - 5.0 * femops.diffusion(V).assemble()
+    assert abs(difference).max() < 1e-13
+
+
+def test_a_partial_is_a_form() -> None:
+    V = femops.H1(femops.box((2,)), 1)
+    A = femops.form(functools.partial(lambda u, k: {"value": k * u}, k=2.0), V)
+    assert np.ones(3) @ (A @ np.ones(3)) == pytest.approx(2.0)
+
+
+def test_math_on_a_field_is_explained() -> None:
+    V = femops.H1(femops.box((2,)), 1)
+    with pytest.raises(TraceError, match="numpy's functions"):
+        femops.form(lambda u: {"value": math.sin(u)}, V)
