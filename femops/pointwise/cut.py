@@ -195,6 +195,26 @@ class LinearStep:
         )
 
 
+def nonlinear_cut(trace: Trace, field: str, test: str) -> Cut:
+    """Cut of a form that is not linear: what its pointwise step uses of geometry and coefficients.
+
+    Parameters
+    ----------
+    trace : Trace
+    field, test : str
+    """
+    inputs, outputs = trace.fields[field].flat(), trace.tests[test].flat()
+    moving = {node.number for node in inputs}
+    choices = (frontier(outputs, moving), frontier(outputs, moving, deep=True))
+    stored = min(choices, key=len)
+    components = (len(trace.fields[field].values), len(trace.tests[test].values))
+    names = {node.number: f"q[{k}]" for k, node in enumerate(stored)}
+    program = make_program(
+        trace.dim, inputs, outputs, components, names, symmetric=False, scaled=()
+    )
+    return Cut(program, stored)
+
+
 def sample(trace: Trace, nodes: Sequence[Node]) -> list[NDArray[np.float64]]:
     """Values of static nodes at random points, to see which are zero or equal.
 

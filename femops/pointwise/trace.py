@@ -12,6 +12,7 @@ from typing import Any, final
 import numpy as np
 
 from femops.errors import FemopsError
+from femops.pointwise.derivative import derivatives
 from femops.pointwise.errors import TraceError
 from femops.pointwise.graph import Graph, Node
 
@@ -211,6 +212,41 @@ def trace(
         flux = _shaped(graph, part.get("grad"), (ncomp, dim), "grad", function)
         outputs[name] = Argument(weight * value, (weight * flux) @ inverse.T)
     return Trace(graph, dim, arguments, outputs, static)
+
+
+def linearised(traced: Trace, field: str, state: str) -> Trace:
+    """Derivative of a traced form at a state, as a trace that is linear in the field.
+
+    Parameters
+    ----------
+    traced : Trace
+    field : str
+        The field that the form is differentiated by; it becomes the direction.
+    state : str
+        What its values (``state``) and reference derivatives (``dstate``) are called among the
+        static inputs.
+
+    Returns
+    -------
+    Trace
+    """
+    graph, point = traced.graph, traced.fields[field]
+    values = symbols(graph, f"{field}_direction", point.values.shape)
+    slopes = symbols(graph, f"d{field}_direction", point.derivatives.shape)
+    direction = Argument(values, slopes)
+    zero = graph.constant(0.0)
+    steps = {n.number: zero for a in traced.fields.values() for n in a.flat()}
+    steps |= {n.number: d for n, d in zip(point.flat(), direction.flat(), strict=True)}
+    tests = {}
+    for name, test in traced.tests.items():
+        flat = derivatives(test.flat(), steps)
+        ncomp = len(test.values)
+        tests[name] = Argument(
+            np.array(flat[:ncomp], dtype=object),
+            np.array(flat[ncomp:], dtype=object).reshape(traced.dim, ncomp).T,
+        )
+    static = {**traced.static, state: point.values, f"d{state}": point.derivatives}
+    return Trace(graph, traced.dim, {field: direction}, tests, static)
 
 
 def _call(function: FormFunction, fields: list[str], given: dict[str, Any], x: Objects) -> Any:
