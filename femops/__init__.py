@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from femops.geometry import ElementClass as ElementClass
     from femops.geometry import Geometry as Geometry
     from femops.geometry import classify as classify
+    from femops.io import TimeSeries as TimeSeries
     from femops.io import picture as picture
+    from femops.io import read_mesh as read_mesh
     from femops.io import save as save
     from femops.operators import Operator as Operator
     from femops.restriction import ElementRestriction as ElementRestriction
@@ -60,7 +62,6 @@ if TYPE_CHECKING:
     from femops_meshes import cylinder as cylinder
     from femops_meshes import disc as disc
     from femops_meshes import l_shape as l_shape
-    from femops_meshes import read_mesh as read_mesh
     from femops_meshes import sample as sample
     from femops_meshes import shell as shell
 
@@ -72,7 +73,6 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "cylinder",
         "disc",
         "l_shape",
-        "read_mesh",
         "sample",
         "shell",
     ),
@@ -95,7 +95,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
     "femops.fields": ("h1_error", "h1_seminorm_error", "integrate", "l2_error", "l2_norm"),
     "femops.forms": ("diffusion", "load", "mass"),
     "femops.geometry": ("ElementClass", "Geometry", "classify"),
-    "femops.io": ("picture", "save"),
+    "femops.io": ("TimeSeries", "picture", "read_mesh", "save"),
     "femops.operators": ("Operator",),
     "femops.restriction": ("ElementRestriction",),
     "femops.solvers": ("cg", "jacobi"),
