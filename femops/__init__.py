@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     from femops.geometry import ElementClass as ElementClass
     from femops.geometry import Geometry as Geometry
     from femops.geometry import classify as classify
+    from femops.io import TimeSeries as TimeSeries
     from femops.io import picture as picture
+    from femops.io import read_mesh as read_mesh
     from femops.io import save as save
     from femops.operators import GridFunction as GridFunction
     from femops.operators import NonlinearForm as NonlinearForm
@@ -78,7 +80,6 @@ if TYPE_CHECKING:
     from femops_meshes import cylinder as cylinder
     from femops_meshes import disc as disc
     from femops_meshes import l_shape as l_shape
-    from femops_meshes import read_mesh as read_mesh
     from femops_meshes import sample as sample
     from femops_meshes import shell as shell
 
@@ -90,7 +91,6 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "cylinder",
         "disc",
         "l_shape",
-        "read_mesh",
         "sample",
         "shell",
     ),
@@ -123,7 +123,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "p_laplacian",
     ),
     "femops.geometry": ("ElementClass", "Geometry", "classify"),
-    "femops.io": ("picture", "save"),
+    "femops.io": ("TimeSeries", "picture", "read_mesh", "save"),
     "femops.operators": ("GridFunction", "NonlinearForm", "Operator"),
     "femops.pointwise.errors": ("TraceError",),
     "femops.pointwise.tensors": (
