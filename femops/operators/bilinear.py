@@ -19,11 +19,20 @@ from femops.operators.coefficients import Given
 from femops.pointwise.cut import Cut, LinearStep
 from femops.pointwise.graph import ancestors
 from femops.pointwise.printer import evaluate
-from femops.pointwise.trace import CoefficientShape, FormFunction, Objects, name_of, trace
+from femops.pointwise.trace import (
+    INVERSE,
+    POSITION,
+    WEIGHT,
+    CoefficientShape,
+    FormFunction,
+    Objects,
+    name_of,
+    trace,
+)
 from femops_kernels.sweep import aligned_array, store_interleaved
 
 FIELD = "u"
-STATE = "state"
+STATE = "@state"
 
 
 @final
@@ -130,16 +139,16 @@ class BilinearForm:
         inputs: dict[int, Any] = {}
         # positivity of the determinants is checked here, whatever the form uses of the geometry
         sources: dict[str, Callable[[], NDArray[Any]]] = {
-            "weight": lambda: block.weighted_det,
-            "inverse": lambda: block.inverse,
-            "x": lambda: block.points,
+            WEIGHT: lambda: block.weighted_det,
+            INVERSE: lambda: block.inverse,
+            POSITION: lambda: block.points,
             STATE: lambda: self._state_values(block),
             f"d{STATE}": lambda: self._state_derivatives(block),
         }
         static = self.step.trace.static if self.static is None else self.static
         for name, nodes in static.items():
             wanted = [(i, n) for i, n in np.ndenumerate(nodes) if n.number in used]
-            if wanted or name == "weight":
+            if wanted or name == WEIGHT:
                 given = self.coefficients.get(name)
                 array = sources[name]() if given is None else given.at(block)
                 inputs |= {node.number: array[(..., *index)] for index, node in wanted}

@@ -20,7 +20,7 @@ from femops.pointwise.errors import TraceError
 from femops.pointwise.graph import COMPARE, LIBRARY, Node, ancestors, substitute
 from femops.pointwise.printer import assignments, evaluate
 from femops.pointwise.program import SLOTS, Program
-from femops.pointwise.trace import Objects, Trace
+from femops.pointwise.trace import INVERSE, WEIGHT, Objects, Trace
 
 _SAMPLES = 5
 _SAME = 1e-12
@@ -167,7 +167,7 @@ class LinearStep:
 
         None if the quadrature weight does not stand by itself: the form could not be scaled then.
         """
-        weight: Any = self.trace.static["weight"][()]
+        weight: Any = self.trace.static[WEIGHT][()]
         carriers = [k for k, n in enumerate(stored) if weight in ancestors([n])]
         if len(carriers) != 1 or stored[carriers[0]] is not weight:
             return None
@@ -226,7 +226,7 @@ def sample(trace: Trace, nodes: Sequence[Node]) -> list[NDArray[np.float64]]:
     given: dict[int, Any] = {}
     for name, inputs in trace.static.items():
         for index, node in np.ndenumerate(inputs):
-            eye = float(name == "inverse" and index[0] == index[1])
+            eye = float(name == INVERSE and index[0] == index[1])
             given[node.number] = eye + rng.uniform(0.1, 0.5, _SAMPLES)
     for node in ancestors(nodes):
         if node.op not in _RATIONAL and node.number not in given:
