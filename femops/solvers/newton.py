@@ -14,7 +14,7 @@ from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.nonlinear import NonlinearForm
 from femops.solvers.cg import cg
-from femops.solvers.jacobi import jacobi
+from femops.solvers.jacobi import Jacobi, jacobi
 
 Linear = Literal["cg", "minres", "gmres"]
 # Eisenstat & Walker (1996), choice 2: how far a step's linear system is solved.
@@ -75,8 +75,8 @@ def newton(
     maxiter : int
         Most steps.
     linear : {"cg", "minres", "gmres"}
-        Krylov solver for the steps, preconditioned by the Jacobian's diagonal (minres without):
-        cg for a positive definite Jacobian, minres for a symmetric, gmres for any.
+        Krylov solver for the steps, preconditioned by the Jacobian's diagonal (minres by its
+        absolute value): cg for a positive definite Jacobian, minres for a symmetric, gmres for any.
     callback : callable, optional
         Called as ``callback(u)`` after each step.
 
@@ -147,7 +147,10 @@ def _solve(
 
     flat = right.reshape(-1)
     if linear == "minres":
-        step, failed = minres(J, flat, rtol=rtol, callback=counted)
+        # minres takes a positive definite preconditioner, whatever the Jacobian is
+        # and measures the residual against |J| |x|, which is far more than |b|
+        diagonal = Jacobi(np.abs(jacobi(J).inverse))
+        step, failed = minres(J, flat, rtol=1e-3 * rtol, M=diagonal, callback=counted)
     else:
         options = {"callback": counted, "callback_type": "pr_norm", "restart": 60}
         step, failed = gmres(J, flat, rtol=rtol, M=jacobi(J), **options)
