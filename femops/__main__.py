@@ -1,0 +1,5 @@
+"""``python -m femops``: the command line."""
+
+from femops.cli import main
+
+main()
