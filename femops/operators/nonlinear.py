@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from femops.abstract_space import Space
 from femops.basis import Quadrature1D
-from femops.errors import VectorError
 from femops.operators.bilinear import FIELD, STATE, BilinearForm
 from femops.operators.coefficients import Given
 from femops.operators.held import positions
 from femops.operators.operator import Operator
 from femops.operators.term import Term
+from femops.operators.vectors import check_output, check_vector
 from femops.pointwise.cut import LinearStep, nonlinear_cut
 from femops.pointwise.trace import FormFunction, Trace, linearised, trace
 from femops_kernels.machine import lane_width
@@ -110,8 +110,7 @@ class NonlinearForm:
         if out is None:
             out = np.empty_like(u)
         self._check(out, "out")
-        if np.may_share_memory(u, out):
-            raise VectorError("out overlaps u: give another array")
+        check_output(u, out)
         self._terms.apply(u, out)
         return out
 
@@ -165,14 +164,7 @@ class NonlinearForm:
         return twin
 
     def _check(self, vector: Any, what: str) -> None:
-        self.space.check_vector(vector, what)
-        if vector.dtype != self.dtype:
-            raise VectorError(
-                f"{what} has type {vector.dtype}, the form {self.dtype}: "
-                f"convert it by .astype({self.dtype})"
-            )
-        if not (vector.flags.c_contiguous and vector.flags.aligned):
-            raise VectorError(f"{what} is not contiguous in memory: pass {what}.copy()")
+        check_vector(self.space, self.dtype, vector, what)
 
     def __repr__(self) -> str:
         held = f", {len(self._held)} constrained" if len(self._held) else ""

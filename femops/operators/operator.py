@@ -20,6 +20,7 @@ from femops.operators.bilinear import BilinearForm
 from femops.operators.cost import Cost, cost_of
 from femops.operators.held import FREE, Held, positions
 from femops.operators.term import Term, fused
+from femops.operators.vectors import check_output, check_vector
 from femops_kernels.sweep import Terms
 
 # Cached attributes that hold compiled code and addresses.
@@ -109,22 +110,12 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
             out = np.empty(test.size if x.ndim == 1 else test.shape, self.dtype)
         else:
             self._check(out, "out", self.test_space)
-            if np.may_share_memory(x, out):
-                raise VectorError("out overlaps x: give another array")
-            if not out.flags.writeable:
-                raise VectorError("out is read-only: give an array that can be written")
+            check_output(x, out)
         self.terms.apply(x, out)
         return out
 
     def _check(self, vector: Any, what: str, space: Space) -> None:
-        space.check_vector(vector, what)
-        if vector.dtype != self.dtype:
-            raise VectorError(
-                f"{what} has type {vector.dtype}, the operator {self.dtype}: "
-                f"convert it by .astype({self.dtype})"
-            )
-        if not (vector.flags.c_contiguous and vector.flags.aligned):
-            raise VectorError(f"{what} is not contiguous in memory: pass {what}.copy()")
+        check_vector(space, self.dtype, vector, what)
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         if not np.can_cast(x.dtype, self.dtype, "same_kind"):
