@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, final
 
 import numpy as np
@@ -13,6 +14,9 @@ from femops.errors import SolverError, VectorError
 from femops.operators import Operator
 from femops.solvers.jacobi import Jacobi
 from femops_kernels.krylov import BREAKDOWN, CONVERGED, ConjugateGradients
+
+_FIRST_BURST = 16  # iterations
+_BURST_SECONDS = 0.1
 
 
 @final
@@ -99,11 +103,7 @@ def cg(
     solve = ConjugateGradients(A.terms, right, guess, inverse)
     view = solve.x.reshape(b.shape)
     view.flags.writeable = False
-    solve.advance(tolerance, limit, 0 if callback else limit)
-    while callback and solve.status == 0 and solve.iterations < limit:
-        solve.advance(tolerance, limit, 1)
-        if solve.status != BREAKDOWN:
-            callback(view)
+    _run(solve, tolerance, limit, None if callback is None else lambda: callback(view))
     if solve.status == BREAKDOWN or not np.isfinite(solve.residual):
         raise SolverError(
             f"after {solve.iterations} iterations the operator (or preconditioner) is found not to "
@@ -112,6 +112,25 @@ def cg(
         )
     info = Info(solve.status == CONVERGED, solve.iterations, solve.residual, tolerance)
     return solve.x.copy().reshape(b.shape), info
+
+
+def _run(
+    solve: ConjugateGradients, tolerance: float, limit: int, after: Callable[[], Any] | None
+) -> None:
+    """Iterate to the end, in bursts of compiled iterations.
+
+    Between bursts Python can act on an interrupt from the keyboard, which compiled code can't.
+    """
+    burst = 1 if after else _FIRST_BURST
+    solve.advance(tolerance, limit, 0)
+    while solve.status == 0 and solve.iterations < limit:
+        begin = perf_counter()
+        solve.advance(tolerance, limit, burst)
+        if after is None:
+            pace = _BURST_SECONDS / max(perf_counter() - begin, 1e-9)
+            burst = max(1, int(burst * min(pace, 4.0)))
+        elif solve.status != BREAKDOWN:
+            after()
 
 
 def _check_arguments(A: Any, M: Any, rtol: float, atol: float, maxiter: int | None) -> None:
