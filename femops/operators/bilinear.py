@@ -129,10 +129,21 @@ class BilinearForm:
         for block in self.geometry:
             inputs = self._inputs(block, used)
             values = np.empty((block.stop - block.start, points, len(cut.stored)))
-            for k, value in enumerate(evaluate(cut.stored, inputs)):
-                values[..., k] = value
+            with np.errstate(all="ignore"):  # what is not a number is told of below
+                for k, value in enumerate(evaluate(cut.stored, inputs)):
+                    values[..., k] = value
+            self._check_finite(values, block)
             store_interleaved(qdata, values, block.start)
         return qdata
+
+    def _check_finite(self, values: NDArray[np.float64], block: GeometryBlock) -> None:
+        bad = np.argwhere(~np.isfinite(values).all(axis=-1))
+        if len(bad) and self.state is None:  # a bad state shows in its residual
+            where = ", ".join(f"{c:.6g}" for c in block.points[tuple(bad[0])])
+            raise OperatorError(
+                f"{self.name} is not finite at {len(bad)} quadrature points, the first of them "
+                f"({where}): look at square roots, logarithms and divisions in the form"
+            )
 
     def _inputs(self, block: GeometryBlock, used: set[int]) -> dict[int, Any]:
         """Arrays of the static inputs that are used, (n, points) each."""

@@ -16,7 +16,7 @@ from femops.operators.bilinear import FIELD, STATE, BilinearForm
 from femops.operators.coefficients import Given
 from femops.operators.held import positions
 from femops.operators.operator import Operator
-from femops.operators.term import Term
+from femops.operators.term import Term, float_type
 from femops.operators.vectors import check_output, check_vector
 from femops.pointwise.cut import LinearStep, nonlinear_cut
 from femops.pointwise.trace import FormFunction, Trace, linearised, trace
@@ -52,7 +52,7 @@ class NonlinearForm:
         lanes: int | None,
     ) -> None:
         self.space = space
-        self.dtype = np.dtype(dtype)
+        self.dtype = float_type(dtype)
         self._form = BilinearForm(function, space, space, quadrature, coefficients)
         self._width = lane_width(self.dtype, lanes)
         self._held = _NOTHING

@@ -129,11 +129,27 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         return self._adjoint()._matvec(x)
 
     def __matmul__(self, x: Any) -> Any:
-        if isinstance(x, np.ndarray) and x.ndim > 1 and x.shape == self.space.shape:
-            return self._matvec(x).reshape(self.test_space.shape)
-        return super().__matmul__(x)
+        if isinstance(x, LinearOperator):
+            return super().__matmul__(x)
+        given, n = np.asarray(x), self.shape[1]
+        if given.ndim > 1 and given.shape == self.space.shape:
+            return self._matvec(given).reshape(self.test_space.shape)
+        if given.ndim not in (1, 2) or len(given) != n or given.dtype.kind not in "biuf":
+            raise VectorError(
+                f"x has shape {given.shape} and type {given.dtype}, the operator takes real "
+                f"vectors ({n},) or columns ({n}, k): make one with V.zeros()"
+            )
+        return super().__matmul__(given)
 
     # --- algebra ---------------------------------------------------------------------------------
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the operator is known to equal its transpose."""
+        square = self.space is self.test_space and np.array_equal(
+            self._held.rows, self._held.columns
+        )
+        return square and all(term.program.symmetric for _, term in self._summands)
 
     @cached_property
     def _transposed(self) -> Operator:

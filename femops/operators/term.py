@@ -26,6 +26,23 @@ from femops_meshes.interpolation import lagrange_derivative_matrix, tensor_apply
 _plans: WeakKeyDictionary[Space, dict[tuple[int, int], Plan]] = WeakKeyDictionary()
 
 
+def float_type(dtype: DTypeLike) -> np.dtype[Any]:
+    """The type of an operator.
+
+    Raises
+    ------
+    OperatorError
+        One that is not float64 or float32.
+    """
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        kind = None
+    if kind not in FLOAT_TYPES:
+        raise OperatorError(f"an operator of type {dtype} was asked for: take float64 or float32")
+    return kind
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Term:
@@ -63,12 +80,15 @@ class Term:
         OperatorError
             A type that is not float64 or float32.
         """
-        kind = np.dtype(dtype)
-        if kind not in FLOAT_TYPES:
-            raise OperatorError(
-                f"an operator of type {kind} was asked for: take float64 or float32"
-            )
+        kind = float_type(dtype)
         cut = form.step.partial()
+        program = cut.program
+        for space, alone in (
+            (form.trial, program.gradient_in and not program.value_in),
+            (form.test, program.gradient_out and not program.value_out),
+        ):
+            if space.order == 0 and alone:
+                raise OperatorError(f"{form.name}: a space of order 0 has no gradient")
         qdata = form.store(cut, kind, lane_width(kind, lanes))
         return Term(form.name, form.trial, form.test, form.quadrature, cut.program, qdata, form)
 

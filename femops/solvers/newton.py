@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, final
+from typing import Any, Literal, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from femops.operators.nonlinear import NonlinearForm
 from femops.solvers.cg import cg
 from femops.solvers.jacobi import Jacobi, jacobi
 
-Linear = Literal["cg", "minres", "gmres"]
+Linear = Literal["auto", "cg", "minres", "gmres"]
 # Eisenstat & Walker (1996), choice 2: how far a step's linear system is solved.
 _FORCING, _GAMMA = 0.1, 0.9
 _SHORTEST = 2.0**-12  # step length at which the search gives up
@@ -57,7 +57,7 @@ def newton(
     rtol: float = 1e-8,
     atol: float = 1e-12,
     maxiter: int = 30,
-    linear: Linear = "cg",
+    linear: Linear = "auto",
     callback: Callable[[NDArray[Any]], Any] | None = None,
 ) -> tuple[NDArray[Any], NewtonInfo]:
     """Solve R(u; v) = b(v) for all v by an inexact Newton method with backtracking.
@@ -74,9 +74,10 @@ def newton(
         Done when |R(u) - b| <= max(rtol |R(u0) - b|, atol), over the free dofs.
     maxiter : int
         Most steps.
-    linear : {"cg", "minres", "gmres"}
+    linear : {"auto", "cg", "minres", "gmres"}
         Krylov solver for the steps, preconditioned by the Jacobian's diagonal (minres by its
-        absolute value): cg for a positive definite Jacobian, minres for a symmetric, gmres for any.
+        absolute value): cg for a positive definite Jacobian, minres for a symmetric, gmres for
+        any; auto is cg for a symmetric Jacobian, else gmres.
     callback : callable, optional
         Called as ``callback(u)`` after each step.
 
@@ -124,8 +125,8 @@ def newton(
 def _check(F: Any, rtol: float, atol: float, maxiter: int, linear: str) -> None:
     if not isinstance(F, NonlinearForm):
         raise SolverError(f"F is a {type(F).__name__}: newton takes a femops.NonlinearForm")
-    if linear not in ("cg", "minres", "gmres"):
-        raise SolverError(f"linear = {linear!r}: choose cg, minres or gmres")
+    if linear not in get_args(Linear):
+        raise SolverError(f"linear = {linear!r}: choose one of {', '.join(get_args(Linear))}")
     if not (rtol >= 0.0 and atol >= 0.0 and maxiter >= 0):
         raise SolverError(f"rtol = {rtol}, atol = {atol}, maxiter = {maxiter}: give numbers >= 0")
 
@@ -134,7 +135,7 @@ def _solve(
     J: Operator, right: NDArray[Any], rtol: float, linear: Linear
 ) -> tuple[NDArray[Any], int, str]:
     """Step, Krylov iterations, and what went wrong if anything did."""
-    if linear == "cg":
+    if linear == "cg" or (linear == "auto" and J.symmetric):
         try:
             step, info = cg(J, right, rtol=rtol, M=jacobi(J))
         except SolverError as error:
@@ -154,7 +155,8 @@ def _solve(
     else:
         options = {"callback": counted, "callback_type": "pr_norm", "restart": 60}
         step, failed = gmres(J, flat, rtol=rtol, M=jacobi(J), **options)
-    failure = f"{linear} did not solve a step in {count[0]} iterations" if failed else ""
+    name = "minres" if linear == "minres" else "gmres"
+    failure = f"{name} did not solve a step in {count[0]} iterations" if failed else ""
     return step.reshape(right.shape), count[0], failure
 
 
