@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import _thread
+import os
 import sys
+import threading
 from collections.abc import Sequence
+from typing import Any
 
 import typer
 
-from femops.cli import bench, demo, info, meshes, solve, warmup
+from femops.cli import INTERRUPTED, bench, demo, info, meshes, solve, warmup
 
 ERROR = 1
 """Exit code of an error that femops explains; usage errors have 2, as everywhere."""
@@ -44,29 +48,48 @@ def build() -> typer.Typer:
     return app
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        ``sys.argv[1:]`` if omitted.
-
-    Raises
-    ------
-    SystemExit
-        0 done, 1 an error that is explained in one line on stderr, 2 wrong usage, 130 interrupted.
-    """
+def run(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit; see `femops.cli.main`."""
+    command = typer.main.get_command(build())
+    before, sys.unraisablehook = sys.unraisablehook, _interrupt_again
     try:
-        typer.main.get_command(build()).main(
-            args=None if arguments is None else list(arguments), prog_name="femops"
-        )
+        command.main(args=None if arguments is None else list(arguments), prog_name="femops")
+    except SystemExit as stop:
+        if stop.code == INTERRUPTED:  # typer turns the interrupt into a silent exit
+            raise KeyboardInterrupt from stop
+        raise
     except Exception as error:
         line = explained(error)
         if line is None:
             raise
-        print(f"femops: {line}", file=sys.stderr)  # noqa: T201  (this is the command line)
+        sys.stderr.write(f"femops: {line}\n")
+        if unwritten(error):
+            _drop_output()
         sys.exit(ERROR)
+    finally:
+        sys.unraisablehook = before
+
+
+def _interrupt_again(lost: Any) -> None:
+    """Interrupt once more where C code (LLVM calling back) has swallowed an interrupt."""
+    if isinstance(lost.exc_value, KeyboardInterrupt):
+        threading.Timer(0.05, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(lost)
+
+
+def unwritten(error: Exception) -> bool:
+    """Whether a stream refused what was written to it; errors of files have names, or femops'."""
+    from femops.errors import Errors
+
+    return isinstance(error, OSError) and not error.filename and not isinstance(error, Errors)
+
+
+def _drop_output() -> None:
+    """Lead standard output nowhere, or Python tries once more as it exits, and complains."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
 
 
 def explained(error: Exception) -> str | None:
@@ -75,4 +98,7 @@ def explained(error: Exception) -> str | None:
 
     if isinstance(error, MemoryError):
         return "not enough memory: take a coarser mesh, a lower order or fewer refinements"
+    if unwritten(error):
+        reason = getattr(error, "strerror", None) or str(error)
+        return f"cannot write to standard output: {reason}"
     return " ".join(str(error).split()) if isinstance(error, Errors) else None

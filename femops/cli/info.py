@@ -6,12 +6,13 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from femops.cli.options import JsonOption
+from femops.cli.options import JsonOption, paragraphs
 from femops.cli.output import Output, one_line_warnings
 
 PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "matplotlib", "pyvista")
 
 
+@paragraphs
 def info(json: JsonOption = False) -> None:
     """Print machine, lanes, threads and versions.
 

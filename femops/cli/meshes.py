@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from femops.cli.options import JsonOption, MeshArgument, load_mesh
+from femops.cli.options import JsonOption, MeshArgument, load_mesh, paragraphs, whole_number
 from femops.cli.output import Output, one_line_warnings
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ OutArgument = Annotated[
 
 
 @app.command()
+@paragraphs
 def info(mesh: MeshArgument, json: JsonOption = False) -> None:
     """Print what a mesh holds.
 
@@ -31,14 +32,19 @@ def info(mesh: MeshArgument, json: JsonOption = False) -> None:
     output = Output(json)
     facts = describe(load_mesh(mesh))
     output.json({"mesh": mesh, **facts})
-    output.facts(mesh, [(name.replace("_", " "), _text(value)) for name, value in facts.items()])
+    output.say(mesh)  # a line of its own: a path can be longer than a table is wide
+    output.facts("", [(name.replace("_", " "), _text(value)) for name, value in facts.items()])
 
 
 @app.command()
+@paragraphs
 def refine(
     mesh: MeshArgument,
     out: OutArgument,
-    times: Annotated[int, typer.Option(min=0, help="How often every element is split.")] = 1,
+    times: Annotated[
+        int,
+        typer.Option(parser=whole_number(0), metavar="N", help="How often every element is split."),
+    ] = 1,
 ) -> None:
     """Split every element along each direction.
 
@@ -49,10 +55,11 @@ def refine(
       femops mesh refine ball.mesh finer.mesh
       femops mesh refine ball.mesh finest.vtu --times 2
     """  # noqa: D301  (\b is click's mark for lines to keep)
-    _write(load_mesh(mesh, times), out)
+    _write(mesh, out, times)
 
 
 @app.command()
+@paragraphs
 def convert(mesh: MeshArgument, out: OutArgument) -> None:
     """Write a mesh in another format.
 
@@ -63,7 +70,7 @@ def convert(mesh: MeshArgument, out: OutArgument) -> None:
       femops mesh convert ball.mesh ball.vtu
       femops mesh convert my.mesh my.png
     """  # noqa: D301  (\b is click's mark for lines to keep)
-    _write(load_mesh(mesh), out)
+    _write(mesh, out)
 
 
 def describe(mesh: Mesh) -> dict[str, Any]:
@@ -101,17 +108,20 @@ def _text(value: Any) -> str:
     return ", ".join(_text(v) for v in value) if isinstance(value, list) else str(value)
 
 
-def _write(mesh: Mesh, out: Path) -> None:
+def _write(name: str, out: Path, times: int = 0) -> None:
     import femops
+    from femops.io.atomic import checked_path
     from femops_meshes import write_mfem
 
+    if out.suffix not in (".mesh", ".vtu", ".png"):
+        raise typer.BadParameter(f"'{out}' must end in .mesh, .vtu or .png")
+    checked_path(out, out.suffix)  # before the work, not after it
     with one_line_warnings():
+        mesh = load_mesh(name, times)
         if out.suffix == ".mesh":
             write_mfem(mesh, out)
         elif out.suffix == ".vtu":
             femops.save(out, femops.L2(mesh, 0))
-        elif out.suffix == ".png":
-            femops.picture(out, mesh)
         else:
-            raise typer.BadParameter(f"'{out}' must end in .mesh, .vtu or .png")
+            femops.picture(out, mesh)
         Output().say(f"wrote {out}: {mesh.num_elements} elements")

@@ -2,25 +2,66 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
     from femops_meshes import Mesh
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def whole_number(least: int) -> Callable[[Any], int]:
+    """Return what reads a whole number >= `least`, and says what it got instead."""
+
+    def read(value: Any) -> int:
+        text = str(value).strip()
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", text) or int(text) < least:
+            raise typer.BadParameter(f"got '{value}': give a whole number >= {least}")
+        return int(text)
+
+    return read
+
+
+def number(least: float, below: float) -> Callable[[Any], float]:
+    """Return what reads a number, least <= number < below, and says what it got instead."""
+
+    def read(value: Any) -> float:
+        try:
+            result = float(value)
+        except ValueError:
+            result = float("nan")
+        if not least <= result < below:
+            wish = f">= {least:g}" + (f" and < {below:g}" if below < float("inf") else "")
+            raise typer.BadParameter(f"got '{value}': give a number {wish}")
+        return result
+
+    return read
+
+
 MeshArgument = Annotated[
     str, typer.Argument(metavar="MESH", help="A mesh file, or the name of a sample (ball.mesh).")
 ]
 RefineOption = Annotated[
-    int, typer.Option(min=0, help="Split every element in two along each direction, so many times.")
+    int,
+    typer.Option(
+        parser=whole_number(0),
+        metavar="N",
+        help="Split every element in two along each direction, so many times.",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 ThreadsOption = Annotated[
-    int | None, typer.Option(min=1, help="Threads; all cores of this machine if omitted.")
+    int | None,
+    typer.Option(
+        parser=whole_number(1), metavar="N", help="Threads; all cores of this machine if omitted."
+    ),
 ]
 
 
@@ -29,6 +70,18 @@ class Level(StrEnum):
 
     partial = "partial"
     full = "full"
+
+
+def paragraphs(command: Command) -> Command:
+    r"""Join the lines of each paragraph of the docstring: a terminal breaks them where it ends.
+
+    Paragraphs that begin with click's mark, \b, stay as they are.
+    """
+    parts = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    command.__doc__ = "\n\n".join(
+        part if part.startswith("\b") else " ".join(part.split()) for part in parts
+    )
+    return command
 
 
 def load_mesh(name: str, refine: int = 0) -> Mesh:

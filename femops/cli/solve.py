@@ -14,9 +14,12 @@ from femops.cli.options import (
     RefineOption,
     ThreadsOption,
     load_mesh,
+    number,
+    paragraphs,
     set_threads,
+    whole_number,
 )
-from femops.cli.output import Output, one_line_warnings, quantity
+from femops.cli.output import Output, one_line_warnings
 
 if TYPE_CHECKING:
     from femops.space import Space
@@ -30,12 +33,20 @@ def group() -> None:
 
 
 @app.command()
+@paragraphs
 def poisson(
     mesh: MeshArgument,
-    order: Annotated[int, typer.Option(min=1, help="Polynomial degree.")] = 4,
+    order: Annotated[
+        int, typer.Option(parser=whole_number(1), metavar="N", help="Polynomial degree.")
+    ] = 4,
     refine: RefineOption = 0,
     rtol: Annotated[
-        float, typer.Option(min=0.0, help="Relative residual at which the iteration stops.")
+        float,
+        typer.Option(
+            parser=number(0.0, 1.0),
+            metavar="R",
+            help="Relative residual, below 1, at which the iteration stops.",
+        ),
     ] = 1e-10,
     level: Annotated[
         Level, typer.Option(help="partial: no matrix; full: assemble one, for comparison.")
@@ -64,11 +75,14 @@ def poisson(
     """  # noqa: D301  (\b is click's mark for lines to keep)
     from femops.cli.poisson import solve
     from femops.io.atomic import checked_path
+    from femops.io.picture import check_matplotlib
 
     output = Output(json)
     for path, suffix in ((save, ".vtu"), (picture, ".png")):
         if path is not None:
             checked_path(path, suffix)  # before the work, not after it
+    if picture is not None:
+        check_matplotlib()
     with one_line_warnings():
         set_threads(threads)
         with output.working(f"reading {mesh}"):
@@ -92,7 +106,10 @@ def poisson(
             "l2_error": f"{result.l2_error:.4e}",
             "h1_error": f"{result.h1_error:.4e}",
         }
-        shown["seconds"] = quantity(result.seconds, "s")
+        del shown["seconds"]
+        shown["time"] = (
+            f"{result.seconds:.2f} s, {result.compile_seconds:.2f} s of it for the kernels"
+        )
         output.facts("Poisson problem", [(k.replace("_", " "), str(v)) for k, v in shown.items()])
         _write(output, result.space, result.u, save, picture)
 

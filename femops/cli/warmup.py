@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from femops.cli.options import ThreadsOption, numbers, set_threads
+from femops.cli.options import ThreadsOption, numbers, paragraphs, set_threads
 from femops.cli.output import Output, one_line_warnings
 
 
+@paragraphs
 def warmup(
     order: Annotated[str, typer.Option(help="Polynomial degrees: 4, 1-8 or 2,4,6.")] = "1-4",
     dim: Annotated[str, typer.Option(help="Dimensions: 3, 1-3 or 2,3.")] = "2,3",

@@ -127,6 +127,24 @@ def _space_and_mesh(what: Space | Mesh, u: Any) -> tuple[Space | None, Mesh]:
     return None, what
 
 
+def check_matplotlib() -> None:
+    """Check that pictures can be drawn; to be called before long work whose end is a picture.
+
+    Raises
+    ------
+    MissingExtraError
+        Matplotlib cannot be imported.
+    """
+    try:
+        import matplotlib.backends.backend_agg
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(
+            f"pictures need Matplotlib, which cannot be imported ({error}): "
+            "install it by  pip install matplotlib  (or 'femops[viz]')"
+        ) from error
+
+
 def _new_figure() -> Figure:
     """Return an empty figure drawn by Agg, without pyplot and its global state.
 
@@ -135,14 +153,10 @@ def _new_figure() -> Figure:
     MissingExtraError
         Matplotlib cannot be imported.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError(
-            f"pictures need Matplotlib, which cannot be imported ({error}): "
-            "install it by  pip install 'femops[viz]'"
-        ) from error
+    check_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(7.5, 6), layout="constrained")
     FigureCanvasAgg(figure)
     return figure

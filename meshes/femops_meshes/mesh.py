@@ -238,10 +238,11 @@ class Mesh:
         Raises
         ------
         MeshArgumentError
-            If `times` is no whole number >= 0.
+            If `times` is no whole number >= 0, or the result would not fit into memory.
         """
         if isinstance(times, bool) or not isinstance(times, int | np.integer) or times < 0:
             raise MeshArgumentError(f"times is a whole number >= 0, got {times!r}")
+        refinement.check_memory(self.coordinates.shape, int(times))
         mesh = self
         for _ in range(int(times)):
             mesh = mesh._refined_once()

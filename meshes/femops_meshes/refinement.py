@@ -4,11 +4,14 @@ The lattice with m intervals a direction numbers the new vertices: one of an old
 number, then come those inside edges, faces and cells, each shared by all who share the entity.
 """
 
+import os
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_meshes.errors import MeshArgumentError
 from femops_meshes.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
 from femops_meshes.mapping import geometry_degree
 from femops_meshes.topology import Topology, entity_codes
@@ -64,3 +67,39 @@ def split_coordinates(coordinates: Floats, m: int) -> Floats:
     for child, index in enumerate(product(range(m), repeat=dim)):
         result[:, child] = tensor_apply([parts[i] for i in reversed(index)], coordinates)
     return result.reshape(-1, num_nodes, dim)
+
+
+def check_memory(shape: tuple[int, ...], times: int) -> None:
+    """Check that a mesh with coordinates of `shape` fits into memory once it is refined.
+
+    Only the arrays of the result are counted: what is refused here cannot succeed.
+
+    Raises
+    ------
+    MeshArgumentError
+        If it does not fit.
+    """
+    count, num_nodes, dim = shape
+    # 2**(300 * dim) elements fit nowhere either, and can still be counted
+    elements = count * 2 ** (dim * min(times, 300))
+    needed = elements * (8 * 2**dim + 8 * num_nodes * dim + 4 + 8)
+    available = available_memory()
+    if times > 0 and needed > available:
+        raise MeshArgumentError(
+            f"refining {count} elements {times} times needs at least {needed / 2**30:.3g} GiB of "
+            f"memory, and {available / 2**30:.3g} GiB are available: refine less"
+        )
+
+
+def available_memory() -> int:
+    """Bytes that can be had without swapping; where the system does not tell, all it has."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return 2**47  # the addresses of a process

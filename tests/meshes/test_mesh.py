@@ -249,3 +249,9 @@ def test_hilbert_order_of_nothing_or_one_point():
     assert hilbert_order(np.zeros((3, 2))).tolist() == [0, 1, 2]
     with pytest.raises(MeshArgumentError):
         hilbert_order([[np.nan, 1.0]])
+
+
+@pytest.mark.parametrize("times", [30, 10**12])
+def test_a_refinement_that_fits_nowhere_is_refused(times):
+    with pytest.raises(MeshError, match="GiB of memory"):
+        box((1, 1)).refine(times)
