@@ -15,7 +15,7 @@ from femops_kernels.sweep import LAUNCH, aligned_array
 BLOCK = 8192  # as in skeletons/stream.py
 # Two reads and a write of float64; the read for ownership is not counted, as STREAM does.
 TRIAD_BYTES = 24
-_ROUNDS = 20_000
+_ROUNDS = 500_000
 _CHAINS = 16
 
 
