@@ -24,8 +24,11 @@ def multiply_adds(out, lane_bytes, rounds, workers):
     for w in prange(workers):
         x = fill(LANE, 0.999999)
         y = fill(LANE, 1e-6)
-        a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = fill(LANE, 1.0)
-        b0 = b1 = b2 = b3 = b4 = b5 = b6 = b7 = fill(LANE, 2.0)
+        # different beginnings, or the compiler would see that one chain is enough
+        a0, a1, a2, a3 = fill(LANE, 1.0), fill(LANE, 1.1), fill(LANE, 1.2), fill(LANE, 1.3)
+        a4, a5, a6, a7 = fill(LANE, 1.4), fill(LANE, 1.5), fill(LANE, 1.6), fill(LANE, 1.7)
+        b0, b1, b2, b3 = fill(LANE, 2.0), fill(LANE, 2.1), fill(LANE, 2.2), fill(LANE, 2.3)
+        b4, b5, b6, b7 = fill(LANE, 2.4), fill(LANE, 2.5), fill(LANE, 2.6), fill(LANE, 2.7)
         for _ in range(rounds):
             a0, a1, a2, a3 = fma(a0, x, y), fma(a1, x, y), fma(a2, x, y), fma(a3, x, y)
             a4, a5, a6, a7 = fma(a4, x, y), fma(a5, x, y), fma(a6, x, y), fma(a7, x, y)
