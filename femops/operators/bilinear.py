@@ -15,8 +15,8 @@ from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.geometry import Geometry, GeometryBlock
 from femops.operators.coefficients import Given
-from femops.pointwise.cut import Cut, LinearStep
-from femops.pointwise.graph import ancestors
+from femops.pointwise.cut import LinearStep
+from femops.pointwise.graph import Node, ancestors
 from femops.pointwise.printer import evaluate
 from femops.pointwise.trace import FormFunction, name_of, trace
 from femops_kernels.sweep import aligned_array, store_interleaved
@@ -89,7 +89,7 @@ class BilinearForm:
         changed = {name: replace(self.coefficients[name], value=v) for name, v in values.items()}
         return replace(self, coefficients={**self.coefficients, **changed})
 
-    def store(self, cut: Cut, dtype: np.dtype[Any], width: int) -> NDArray[Any]:
+    def store(self, stored: list[Node], dtype: np.dtype[Any], width: int) -> NDArray[Any]:
         """Compute what a cut stores, block by block of elements.
 
         Returns
@@ -97,15 +97,23 @@ class BilinearForm:
         (nbatch, q1d**dim, nqdata, width) array
         """
         ne, points = self.trial.mesh.num_elements, self.geometry.num_points
-        qdata = aligned_array((-(-ne // width), points, len(cut.stored), width), dtype)
-        used = {node.number for node in ancestors(cut.stored)}
+        qdata = aligned_array((-(-ne // width), points, len(stored), width), dtype)
         for block in self.geometry:
-            inputs = self._inputs(block, used)
-            values = np.empty((block.stop - block.start, points, len(cut.stored)))
-            for k, value in enumerate(evaluate(cut.stored, inputs)):
-                values[..., k] = value
-            store_interleaved(qdata, values, block.start)
+            store_interleaved(qdata, self.values(stored, block), block.start)
         return qdata
+
+    def check(self, stored: list[Node]) -> None:
+        """Evaluate what a cut stores and drop it, for the errors this may raise."""
+        for block in self.geometry:
+            self.values(stored, block)
+
+    def values(self, stored: list[Node], block: GeometryBlock) -> NDArray[np.float64]:
+        """What a cut stores for a block of elements, (n, q1d**dim, nqdata)."""
+        inputs = self._inputs(block, {node.number for node in ancestors(stored)})
+        values = np.empty((block.stop - block.start, self.geometry.num_points, len(stored)))
+        for k, value in enumerate(evaluate(stored, inputs)):
+            values[..., k] = value
+        return values
 
     def _inputs(self, block: GeometryBlock, used: set[int]) -> dict[int, Any]:
         """Arrays of the static inputs that are used, (n, points) each."""

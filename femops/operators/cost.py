@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from femops.operators.term import Term
-from femops_kernels.sweep import Sweep
+from femops.operators.storage import Storage
+from femops_kernels.sweep import Terms
 
 
 @final
@@ -31,23 +30,10 @@ class Cost:
     stored_bytes: int
 
 
-def cost_of(terms: Sequence[Term], sweeps: Sequence[Sweep]) -> Cost:
-    """Cost of a sum of terms.
-
-    Parameters
-    ----------
-    terms : sequence of Term
-        On one pair of spaces.
-    sweeps : sequence of Sweep
-        What applies each of them.
-    """
-    first = terms[0]
-    ne, itemsize = first.trial.mesh.num_elements, first.dtype.itemsize
-    flops, stored = 0, 0
-    moved = (first.trial.size + first.test.size) * itemsize
-    for term, sweep in zip(terms, sweeps, strict=True):
-        points = term.quadrature.q1d**term.trial.dim
-        flops += ne * (sweep.kernel.contraction_flops() + points * term.program.flops)
-        moved += sweep.qdata.nbytes + sweep.index_bytes
-        stored += sweep.stored_bytes
-    return Cost(flops, moved, stored)
+def cost_of(storage: Storage, terms: Terms) -> Cost:
+    """Cost of what an operator keeps, and of the compiled work that applies it."""
+    first = storage.summands[0][1]
+    vectors = (first.trial.size + first.test.size) * first.dtype.itemsize
+    moved = vectors + sum(launch.moved_bytes for launch in terms.launches)
+    stored = storage.extra_bytes() + sum(launch.stored_bytes for launch in terms.launches)
+    return Cost(storage.flops(terms.launches), moved, stored)

@@ -1,0 +1,278 @@
+"""What an operator keeps at each level of assembly, and the compiled work that applies it.
+
+=============  =====================================================  =======================
+level          what is kept                                           one application
+=============  =====================================================  =======================
+full           the matrix, compressed rows                            product by rows
+element        dense element matrices                                 products by element
+decomposed     dense bases B (one for all elements) and D             B, D, transpose of B
+partial        D at the quadrature points                             sum factorisation
+=============  =====================================================  =======================
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from femops.errors import OperatorError
+from femops.operators.assembly import (
+    Summands,
+    assemble_csr,
+    csr_bytes,
+    element_bytes,
+    require_memory,
+    split,
+)
+from femops.operators.element_matrices import ElementAssembly
+from femops.operators.held import FREE, Held
+from femops.operators.term import Term, fused
+from femops_kernels.dense import ElementKernel
+from femops_kernels.rows import RowProduct
+from femops_kernels.sweep import Launch, Sweep, Terms, aligned_array, store_interleaved
+
+LEVELS = ("full", "element", "decomposed", "partial")
+
+_CACHED = ("fused", "matrices", "_parts")
+
+Launches = list[tuple[float, Launch]]
+
+
+class Storage(ABC):
+    """What an operator keeps: a sum of terms with essential conditions, at some level.
+
+    Attributes
+    ----------
+    summands : sequence of (float, Term)
+    held : Held
+    """
+
+    summands: Summands
+    held: Held
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or another process needs: the rest is computed again there."""
+        return {k: v for k, v in self.__dict__.items() if k not in _CACHED}
+
+    @abstractmethod
+    def launches(self) -> Launches:
+        """The compiled work and its factors; compiled, or read from the cache."""
+
+    @abstractmethod
+    def flops(self, launches: Sequence[Launch]) -> int:
+        """Floating-point operations of one application."""
+
+    @abstractmethod
+    def holding(self, held: Held) -> Storage:
+        """The same terms under other essential conditions, sharing what can be shared."""
+
+    def lift(self, g: NDArray[Any]) -> NDArray[Any]:
+        """What values at held columns, zero elsewhere, contribute to the other rows."""
+        result = np.empty(self.summands[0][1].test.size, g.dtype)
+        Terms(self.holding(FREE).launches()).apply(g, result)
+        return result
+
+    def extra_bytes(self) -> int:
+        """Bytes kept beside the launches."""
+        return 0
+
+    def matrix(self, method: str) -> csr_array:
+        """The matrix, with the essential conditions in it."""
+        whole = assemble_csr(self.summands, method)
+        return split(whole, self.held, self.summands[0][1].dtype)[0]
+
+
+def make_storage(level: str, summands: Summands, held: Held) -> Storage:
+    """Storage of a level; nothing is allocated or compiled yet.
+
+    Raises
+    ------
+    OperatorError
+        An unknown level, or one that would not fit into memory.
+    """
+    check_level(level)
+    first = summands[0][1]
+    if level == "full":
+        require_memory(csr_bytes(first), "level='full'")
+        return Rows(summands, held)
+    if level == "element":
+        require_memory(element_bytes(first), "level='element'")
+        return Elements(summands, held)
+    return Points(summands, held, dense=level == "decomposed")
+
+
+def check_level(level: str) -> None:
+    """Check the name of a level."""
+    if level not in LEVELS:
+        raise OperatorError(f"level {level!r}: choose one of {', '.join(LEVELS)}")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Points(Storage):
+    """D at the quadrature points, applied by sum factorisation or by dense bases.
+
+    Attributes
+    ----------
+    summands, held
+        See `Storage`.
+    dense : bool
+        Whether bases are dense ("decomposed") or factorised ("partial").
+    """
+
+    summands: Summands
+    held: Held
+    dense: bool
+
+    @cached_property
+    def fused(self) -> list[tuple[float, Term]]:
+        """The summands, those on one quadrature rule made one."""
+        groups: list[list[tuple[float, Term]]] = []
+        for factor, term in self.summands:
+            group = next((g for g in groups if g[0][1].fusible(term)), None)
+            if group is None:
+                groups.append([(factor, term)])
+            else:
+                group.append((factor, term))
+        return [group[0] if len(group) == 1 else (1.0, fused(group)) for group in groups]
+
+    def launches(self) -> Launches:
+        """One sweep for each quadrature rule."""
+        sweeps: Launches = []
+        for k, (alpha, term) in enumerate(self.fused):
+            # the sum has one identity on its constrained rows, which the first sweep writes
+            keep = self.held.identity / alpha if k == 0 else 0.0
+            if self.dense:
+                kernel, bases = term.dense_kernel(), term.dense_bases()
+                sweeps.append((alpha, term.sweep(kernel, self.held, keep, term.qdata, bases)))
+            else:
+                plain = term.factorised_kernel()
+                sweeps.append((alpha, term.sweep(plain, self.held, keep, term.qdata)))
+        return sweeps
+
+    def flops(self, launches: Sequence[Launch]) -> int:
+        """Of contractions as emitted and pointwise steps as counted."""
+        total = 0
+        for (_, term), launch in zip(self.fused, launches, strict=True):
+            assert isinstance(launch, Sweep)
+            points = term.quadrature.q1d**term.trial.dim
+            each = launch.kernel.contraction_flops() + points * term.program.flops
+            total += term.trial.mesh.num_elements * each
+        return total
+
+    def holding(self, held: Held) -> Points:
+        """With the same data."""
+        new = replace(self, held=held)
+        _share(self, new, "fused")
+        return new
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Elements(Storage):
+    """Dense element matrices.
+
+    Attributes
+    ----------
+    summands, held
+        See `Storage`.
+    """
+
+    summands: Summands
+    held: Held
+
+    @cached_property
+    def matrices(self) -> NDArray[Any]:
+        """Of the sum, (nbatch, rows, columns, width), component after component."""
+        first = self.summands[0][1]
+        width, ne = first.width, first.trial.mesh.num_elements
+        shape = ElementAssembly(first).shape
+        out = aligned_array((-(-ne // width), *shape, width), first.dtype)
+        assemblies = [(factor, ElementAssembly(term)) for factor, term in self.summands]
+        smallest = min((a for _, a in assemblies), key=lambda a: a.step)
+        for start, stop in smallest.blocks():
+            total = sum(factor * a.matrices(start, stop) for factor, a in assemblies)
+            store_interleaved(out, np.asarray(total), start)
+        return out
+
+    def launches(self) -> Launches:
+        """One sweep for the whole sum."""
+        term = self.summands[0][1]
+        kernel = ElementKernel(term.trial.dim, *term.sides(), term.dtype, term.width)
+        return [(1.0, term.sweep(kernel, self.held, self.held.identity, self.matrices))]
+
+    def flops(self, launches: Sequence[Launch]) -> int:
+        """Of the products."""
+        (launch,) = launches
+        assert isinstance(launch, Sweep)
+        return self.summands[0][1].trial.mesh.num_elements * launch.kernel.contraction_flops()
+
+    def holding(self, held: Held) -> Elements:
+        """With the same matrices."""
+        new = replace(self, held=held)
+        _share(self, new, "matrices")
+        return new
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Rows(Storage):
+    """The matrix in compressed rows, with the essential conditions in it.
+
+    Attributes
+    ----------
+    summands, held
+        See `Storage`.
+    """
+
+    summands: Summands
+    held: Held
+
+    @cached_property
+    def _parts(self) -> tuple[csr_array, csr_array]:
+        """The matrix, and the columns that were taken out of it."""
+        return split(assemble_csr(self.summands), self.held, self.summands[0][1].dtype)
+
+    def launches(self) -> Launches:
+        """One product by rows."""
+        kept = self._parts[0]
+        columns = np.ascontiguousarray(kept.indices, dtype=np.int32)
+        start = np.ascontiguousarray(kept.indptr, dtype=np.int64)
+        return [(1.0, RowProduct(start, columns, kept.data, self.summands[0][1].width))]
+
+    def flops(self, launches: Sequence[Launch]) -> int:  # noqa: ARG002  (the matrix tells it)
+        """Of the products; the matrix has no zeros stored."""
+        kept = self._parts[0]
+        return int(2 * kept.nnz - np.count_nonzero(np.diff(kept.indptr)))
+
+    def holding(self, held: Held) -> Rows:
+        """With another matrix."""
+        return replace(self, held=held)
+
+    def lift(self, g: NDArray[Any]) -> NDArray[Any]:
+        """By the columns taken out."""
+        return np.asarray(self._parts[1] @ g)
+
+    def extra_bytes(self) -> int:
+        """Of the columns taken out."""
+        removed = self._parts[1]
+        if not self.held:
+            return 0
+        return int(removed.data.nbytes + removed.indices.nbytes + removed.indptr.nbytes)
+
+    def matrix(self, method: str) -> csr_array:
+        """A copy of the matrix kept, or one assembled by the other method."""
+        return self._parts[0].copy() if method == "near-optimal" else Storage.matrix(self, method)
+
+
+def _share(old: Storage, new: Storage, name: str) -> None:
+    """Hand on a cached attribute where it has been computed."""
+    if name in old.__dict__:
+        new.__dict__[name] = old.__dict__[name]
