@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import final
 
 from femops.operators.storage import Storage
-from femops_kernels.sweep import Terms
 
 
 @final
@@ -30,10 +29,8 @@ class Cost:
     stored_bytes: int
 
 
-def cost_of(storage: Storage, terms: Terms) -> Cost:
-    """Cost of what an operator keeps, and of the compiled work that applies it."""
+def cost_of(storage: Storage) -> Cost:
+    """Cost of applying what an operator keeps; nothing is compiled for it."""
     first = storage.summands[0][1]
     vectors = (first.trial.size + first.test.size) * first.dtype.itemsize
-    moved = vectors + sum(launch.moved_bytes for launch in terms.launches)
-    stored = storage.extra_bytes() + sum(launch.stored_bytes for launch in terms.launches)
-    return Cost(storage.flops(terms.launches), moved, stored)
+    return Cost(storage.flops(), vectors + storage.moved_bytes(), storage.stored_bytes())

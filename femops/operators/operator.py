@@ -386,7 +386,7 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
 
     def cost(self) -> Cost:
         """Operations, traffic and storage of one application."""
-        return cost_of(self._storage, self.terms)
+        return cost_of(self._storage)
 
     def __repr__(self) -> str:
         names = " + ".join(

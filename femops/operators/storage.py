@@ -13,7 +13,6 @@ partial        D at the quadrature points                             sum factor
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
@@ -34,9 +33,10 @@ from femops.operators.assembly import (
 from femops.operators.element_matrices import ElementAssembly
 from femops.operators.held import FREE, Held
 from femops.operators.term import Term, fused
-from femops_kernels.dense import ElementKernel
+from femops_kernels.dense import DecomposedKernel, ElementKernel
+from femops_kernels.kernel import Kernel
 from femops_kernels.rows import RowProduct
-from femops_kernels.sweep import Launch, Sweep, Terms, aligned_array, store_interleaved
+from femops_kernels.sweep import Launch, Terms, aligned_array, store_interleaved
 
 LEVELS = ("full", "element", "decomposed", "partial")
 
@@ -66,8 +66,16 @@ class Storage(ABC):
         """The compiled work and its factors; compiled, or read from the cache."""
 
     @abstractmethod
-    def flops(self, launches: Sequence[Launch]) -> int:
+    def flops(self) -> int:
         """Floating-point operations of one application."""
+
+    @abstractmethod
+    def moved_bytes(self) -> int:
+        """Bytes of stored data and indices that one application reads."""
+
+    @abstractmethod
+    def stored_bytes(self) -> int:
+        """Bytes kept between applications, of the arrays as they are."""
 
     @abstractmethod
     def holding(self, held: Held) -> Storage:
@@ -78,10 +86,6 @@ class Storage(ABC):
         result = np.empty(self.summands[0][1].test.size, g.dtype)
         Terms(self.holding(FREE).launches()).apply(g, result)
         return result
-
-    def extra_bytes(self) -> int:
-        """Bytes kept beside the launches."""
-        return 0
 
     def matrix(self, method: str) -> csr_array:
         """The matrix, with the essential conditions in it."""
@@ -149,23 +153,34 @@ class Points(Storage):
         for k, (alpha, term) in enumerate(self.fused):
             # the sum has one identity on its constrained rows, which the first sweep writes
             keep = self.held.identity / alpha if k == 0 else 0.0
-            if self.dense:
-                kernel, bases = term.dense_kernel(), term.dense_bases()
-                sweeps.append((alpha, term.sweep(kernel, self.held, keep, term.qdata, bases)))
-            else:
-                plain = term.factorised_kernel()
-                sweeps.append((alpha, term.sweep(plain, self.held, keep, term.qdata)))
+            bases = term.dense_bases() if self.dense else ()
+            sweep = term.sweep(self._kernel(term), self.held, keep, term.qdata, bases)
+            sweeps.append((alpha, sweep))
         return sweeps
 
-    def flops(self, launches: Sequence[Launch]) -> int:
+    def _kernel(self, term: Term) -> Kernel | DecomposedKernel:
+        return term.dense_kernel() if self.dense else term.factorised_kernel()
+
+    def flops(self) -> int:
         """Of contractions as emitted and pointwise steps as counted."""
         total = 0
-        for (_, term), launch in zip(self.fused, launches, strict=True):
-            assert isinstance(launch, Sweep)
+        for _, term in self.fused:
             points = term.quadrature.q1d**term.trial.dim
-            each = launch.kernel.contraction_flops() + points * term.program.flops
+            each = self._kernel(term).contraction_flops() + points * term.program.flops
             total += term.trial.mesh.num_elements * each
         return total
+
+    def _data_bytes(self, term: Term) -> int:
+        bases = term.dense_bases() if self.dense else ()
+        return int(term.qdata.nbytes + sum({id(b): b.nbytes for b in bases}.values()))
+
+    def moved_bytes(self) -> int:
+        """Of D, dense bases and indices."""
+        return sum(self._data_bytes(term) + term.index_bytes for _, term in self.fused)
+
+    def stored_bytes(self) -> int:
+        """Of D, dense bases and plans."""
+        return sum(self._data_bytes(term) + term.plan_bytes for _, term in self.fused)
 
     def holding(self, held: Held) -> Points:
         """With the same data."""
@@ -202,17 +217,26 @@ class Elements(Storage):
             store_interleaved(out, np.asarray(total), start)
         return out
 
+    def _kernel(self) -> ElementKernel:
+        term = self.summands[0][1]
+        return ElementKernel(term.trial.dim, *term.sides(), term.dtype, term.width)
+
     def launches(self) -> Launches:
         """One sweep for the whole sum."""
-        term = self.summands[0][1]
-        kernel = ElementKernel(term.trial.dim, *term.sides(), term.dtype, term.width)
-        return [(1.0, term.sweep(kernel, self.held, self.held.identity, self.matrices))]
+        term, held = self.summands[0][1], self.held
+        return [(1.0, term.sweep(self._kernel(), held, held.identity, self.matrices))]
 
-    def flops(self, launches: Sequence[Launch]) -> int:
+    def flops(self) -> int:
         """Of the products."""
-        (launch,) = launches
-        assert isinstance(launch, Sweep)
-        return self.summands[0][1].trial.mesh.num_elements * launch.kernel.contraction_flops()
+        return self.summands[0][1].trial.mesh.num_elements * self._kernel().contraction_flops()
+
+    def moved_bytes(self) -> int:
+        """Of matrices and indices."""
+        return int(self.matrices.nbytes + self.summands[0][1].index_bytes)
+
+    def stored_bytes(self) -> int:
+        """Of matrices and plans."""
+        return int(self.matrices.nbytes + self.summands[0][1].plan_bytes)
 
     def holding(self, held: Held) -> Elements:
         """With the same matrices."""
@@ -238,19 +262,29 @@ class Rows(Storage):
     @cached_property
     def _parts(self) -> tuple[csr_array, csr_array]:
         """The matrix, and the columns that were taken out of it."""
-        return split(assemble_csr(self.summands), self.held, self.summands[0][1].dtype)
+        kept, removed = split(assemble_csr(self.summands), self.held, self.summands[0][1].dtype)
+        # what the compiled product takes; SciPy wants one type for both, see `matrix`
+        kept.indptr = kept.indptr.astype(np.int64)
+        kept.indices = kept.indices.astype(np.int32, copy=False)
+        return kept, removed
 
     def launches(self) -> Launches:
         """One product by rows."""
-        kept = self._parts[0]
-        columns = np.ascontiguousarray(kept.indices, dtype=np.int32)
-        start = np.ascontiguousarray(kept.indptr, dtype=np.int64)
-        return [(1.0, RowProduct(start, columns, kept.data, self.summands[0][1].width))]
+        kept, width = self._parts[0], self.summands[0][1].width
+        return [(1.0, RowProduct(kept.indptr, kept.indices, kept.data, width))]
 
-    def flops(self, launches: Sequence[Launch]) -> int:  # noqa: ARG002  (the matrix tells it)
+    def flops(self) -> int:
         """Of the products; the matrix has no zeros stored."""
         kept = self._parts[0]
         return int(2 * kept.nnz - np.count_nonzero(np.diff(kept.indptr)))
+
+    def moved_bytes(self) -> int:
+        """Of the matrix."""
+        return _csr_bytes(self._parts[0])
+
+    def stored_bytes(self) -> int:
+        """Of the matrix and the columns taken out."""
+        return _csr_bytes(self._parts[0]) + bool(self.held) * _csr_bytes(self._parts[1])
 
     def holding(self, held: Held) -> Rows:
         """With another matrix."""
@@ -260,16 +294,18 @@ class Rows(Storage):
         """By the columns taken out."""
         return np.asarray(self._parts[1] @ g)
 
-    def extra_bytes(self) -> int:
-        """Of the columns taken out."""
-        removed = self._parts[1]
-        if not self.held:
-            return 0
-        return int(removed.data.nbytes + removed.indices.nbytes + removed.indptr.nbytes)
-
     def matrix(self, method: str) -> csr_array:
         """A copy of the matrix kept, or one assembled by the other method."""
-        return self._parts[0].copy() if method == "near-optimal" else Storage.matrix(self, method)
+        if method != "near-optimal":
+            return Storage.matrix(self, method)
+        kept = self._parts[0]
+        kind = np.int32 if kept.nnz < 2**31 else np.int64
+        indices = kept.indices.astype(kind), kept.indptr.astype(kind)
+        return csr_array((kept.data.copy(), *indices), shape=kept.shape)
+
+
+def _csr_bytes(matrix: csr_array) -> int:
+    return int(matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes)
 
 
 def _share(old: Storage, new: Storage, name: str) -> None:

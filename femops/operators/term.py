@@ -173,6 +173,18 @@ class Term:
         )
         return self._plan(self.trial, chunk), self._plan(self.test, chunk)
 
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of local indices that a sweep reads."""
+        return sum({id(plan): plan.indices.nbytes for plan in self.plans()}.values())
+
+    @property
+    def plan_bytes(self) -> int:
+        """Bytes of the plans and of a sweep's buffer."""
+        source, target = self.plans()
+        buffer = len(target.foreign_dofs) * self.test.ncomp * self.dtype.itemsize
+        return buffer + sum({id(plan): plan.nbytes for plan in (source, target)}.values())
+
     def _plan(self, space: Space, chunk: int) -> Plan:
         """Plan of a space; shared by all operators on it."""
         plans = _plans.setdefault(space, {})

@@ -60,4 +60,3 @@ class RowProduct(Launch):
         self.row = (*addresses, len(self.first_row) - 1)
         self.work_bytes = lane.nbytes
         self.effort = values.size
-        self.moved_bytes = self.stored_bytes = start.nbytes + columns.nbytes + values.nbytes

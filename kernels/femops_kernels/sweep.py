@@ -65,15 +65,11 @@ class Launch(ABC):
         Work space that a thread needs.
     effort : int
         Stored numbers that are read, by which it is judged whether threads pay.
-    stored_bytes, moved_bytes : int
-        Bytes kept; those of them that an application must read.
     """
 
     row: tuple[int, int, int, int]
     work_bytes: int
     effort: int
-    stored_bytes: int
-    moved_bytes: int
 
 
 @final
@@ -132,21 +128,6 @@ class Sweep(Launch):
         needed = kernel.work_bytes(source.local_size, target.local_size)
         self.work_bytes = -(-needed // _ALIGNMENT) * _ALIGNMENT
         self.effort = qdata.size
-        shared = sum({id(a): a.nbytes for a in dense}.values())
-        self.moved_bytes = qdata.nbytes + self.index_bytes + shared
-        self.stored_bytes = qdata.nbytes + self.plan_bytes + self._buffer.nbytes + shared
-
-    @property
-    def index_bytes(self) -> int:
-        """Bytes of local indices that a sweep reads."""
-        both = self.source.indices.nbytes + self.target.indices.nbytes
-        return both // 2 if self.source is self.target else both
-
-    @property
-    def plan_bytes(self) -> int:
-        """Bytes of the plans."""
-        both = self.source.nbytes + self.target.nbytes
-        return both // 2 if self.source is self.target else both
 
 
 def _plan_entries(source: Plan, target: Plan) -> dict[int, Any]:
