@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import typer
 
-from femops.cli import bench, demo, info, meshes, solve, warmup
+from femops.cli import bench, cost, demo, info, meshes, solve, warmup
 
 ERROR = 1
 """Exit code of an error that femops explains; usage errors have 2, as everywhere."""
@@ -39,6 +39,7 @@ def build() -> typer.Typer:
     app.add_typer(solve.app, name="solve")
     app.add_typer(meshes.app, name="mesh")
     app.command("bench")(bench.bench)
+    app.command("cost")(cost.cost)
     app.command("info")(info.info)
     app.command("warmup")(warmup.warmup)
     return app

@@ -93,7 +93,7 @@ def picture(
     space, mesh = _space_and_mesh(what, u)
     target = checked_path(path, ".png")
     field = None if space is None else space.check_vector(u, "u")
-    figure = _new_figure()
+    figure = new_figure()
     axes = figure.add_subplot()
     shades = None
     if mesh.dim == 1:
@@ -127,7 +127,7 @@ def _space_and_mesh(what: Space | Mesh, u: Any) -> tuple[Space | None, Mesh]:
     return None, what
 
 
-def _new_figure() -> Figure:
+def new_figure(size: tuple[float, float] = (7.5, 6.0)) -> Figure:
     """Return an empty figure drawn by Agg, without pyplot and its global state.
 
     Raises
@@ -143,7 +143,7 @@ def _new_figure() -> Figure:
             f"pictures need Matplotlib, which cannot be imported ({error}): "
             "install it by  pip install 'femops[viz]'"
         ) from error
-    figure = Figure(figsize=(7.5, 6), layout="constrained")
+    figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 

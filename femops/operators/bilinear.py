@@ -22,6 +22,8 @@ from femops.pointwise.trace import FormFunction, name_of, trace
 from femops_kernels.sweep import aligned_array, store_interleaved
 
 FIELD = "u"
+# Of a determinant times a weight, an adjugate, and its division by the determinant.
+_INVERSE_FLOPS = {1: 2, 2: 3 + 1 + 2 + 4, 3: 14 + 1 + 27 + 9}
 
 
 @final
@@ -114,6 +116,19 @@ class BilinearForm:
         for k, value in enumerate(evaluate(stored, inputs)):
             values[..., k] = value
         return values
+
+    def store_flops(self, stored: list[Node]) -> int:
+        """Floating-point operations of `store`, those in the user's functions of x left out.
+
+        Jacobians by sum factorisation, their determinants and inverses, and the stored numbers as
+        the graph has them.
+        """
+        dim, q1d, g1d = self.trial.dim, self.quadrature.q1d, self.trial.mesh.order + 1
+        operations = sum(node.op not in ("const", "input") for node in ancestors(stored))
+        lines = sum(g1d ** (dim - 1 - k) * q1d ** (k + 1) for k in range(dim))
+        jacobian = dim * dim * lines * (2 * g1d - 1)
+        element = jacobian + q1d**dim * (_INVERSE_FLOPS[dim] + operations)
+        return int(self.trial.mesh.num_elements * element)
 
     def _inputs(self, block: GeometryBlock, used: set[int]) -> dict[int, Any]:
         """Arrays of the static inputs that are used, (n, points) each."""

@@ -11,7 +11,7 @@ from femops.operators.storage import Storage
 @final
 @dataclass(frozen=True)
 class Cost:
-    """What one application of an operator costs.
+    """What one application of an operator costs, and what it took to make it.
 
     Attributes
     ----------
@@ -22,15 +22,23 @@ class Cost:
         Least traffic with memory, bytes: stored data and indices read once, x read, y written.
     stored_bytes : int
         Bytes kept between applications, vectors not counted.
+    assembly_flops : int
+        Floating-point operations to compute what is kept; functions of x not counted.
     """
 
     flops: int
     bytes_moved: int
     stored_bytes: int
+    assembly_flops: int
 
 
-def cost_of(storage: Storage) -> Cost:
+def cost_of(storage: Storage, method: str) -> Cost:
     """Cost of applying what an operator keeps; nothing is compiled for it."""
     first = storage.summands[0][1]
     vectors = (first.trial.size + first.test.size) * first.dtype.itemsize
-    return Cost(storage.flops(), vectors + storage.moved_bytes(), storage.stored_bytes())
+    return Cost(
+        flops=storage.flops(),
+        bytes_moved=vectors + storage.moved_bytes(),
+        stored_bytes=storage.stored_bytes(),
+        assembly_flops=storage.assembly_flops(method),
+    )

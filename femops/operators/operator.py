@@ -32,9 +32,8 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     """A finite element operator that is applied, not built.
 
     It is a SciPy ``LinearOperator`` on flat vectors (size,), and takes l_vecs (ndofs, ncomp) as
-    well.  Operators come from forms (`femops.mass`, `femops.diffusion`) and from arithmetic:
-    ``A + B``, ``A - B``, ``2 * A``, ``-A``, ``A.T``, ``A.constrained(dofs)``.  Terms on one
-    quadrature rule are fused into one kernel.
+    well.  Operators come from forms (`femops.mass`) and from arithmetic: ``A + B``, ``2 * A``,
+    ``A.T``, ``A.constrained(dofs)``.  Terms on one quadrature rule are fused into one kernel.
 
     Attributes
     ----------
@@ -96,8 +95,7 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         check_level(level)
         if level == self.level:
             return self
-        keeps = level in DATA_LEVELS
-        terms = [(a, term if keeps else term.bare()) for a, term in self._summands]
+        terms = [(a, t if level in DATA_LEVELS else t.bare()) for a, t in self._summands]
         return Operator(terms, self._held, level)
 
     # --- application -----------------------------------------------------------------------------
@@ -316,8 +314,7 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         OperatorError
             A coefficient that no term has, or one of another shape.
         """
-        terms = updated(self._summands, coefficients, self.level)
-        return Operator(terms, self._held, self.level)
+        return Operator(updated(self._summands, coefficients, self.level), self._held, self.level)
 
     def rhs(self, b: NDArray[Any], values: NDArray[Any] | float = 0.0) -> NDArray[Any]:
         """Right-hand side that belongs to given values at the constrained dofs.
@@ -384,9 +381,13 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         """What a copy or another process needs: compiled code is found again, not carried over."""
         return {k: v for k, v in self.__dict__.items() if k not in _COMPILED}
 
-    def cost(self) -> Cost:
-        """Operations, traffic and storage of one application."""
-        return cost_of(self._storage)
+    def cost(self, method: str = "near-optimal") -> Cost:
+        """Operations and traffic of one application, storage, operations of the assembly.
+
+        ``method`` is how element matrices are formed, where they are needed; see `assemble`.
+        """
+        check_method(method)
+        return cost_of(self._storage, method)
 
     def __repr__(self) -> str:
         names = " + ".join(

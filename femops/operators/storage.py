@@ -70,6 +70,21 @@ class Storage(ABC):
         """Floating-point operations of one application."""
 
     @abstractmethod
+    def assembly_flops(self, method: str) -> int:
+        """Floating-point operations to compute what is kept."""
+
+    def _data_flops(self) -> int:
+        """Of D at the quadrature points."""
+        terms = [term for _, term in self.summands]
+        return sum(t.source.store_flops(t.stored) for t in terms if t.source is not None)
+
+    def _matrix_flops(self, method: str) -> int:
+        """Of D and the element matrices."""
+        ne = self.summands[0][1].trial.mesh.num_elements
+        each = sum(ElementAssembly(term).flops(method) for _, term in self.summands)
+        return self._data_flops() + ne * each
+
+    @abstractmethod
     def moved_bytes(self) -> int:
         """Bytes of stored data and indices that one application reads."""
 
@@ -170,6 +185,16 @@ class Points(Storage):
             total += term.trial.mesh.num_elements * each
         return total
 
+    def assembly_flops(self, method: str) -> int:  # noqa: ARG002  (no element matrices)
+        """Of D, and of dense bases by Kronecker products."""
+        total = self._data_flops()
+        for _, term in self.fused if self.dense else ():
+            q1d, program = term.quadrature.q1d, term.program
+            sides = [(term.trial.p1d, program.slots_in), (term.test.p1d, program.slots_out)]
+            for p1d, slots in sides[:1] if sides[0] == sides[1] else sides:
+                total += len(slots) * sum((q1d * p1d) ** k for k in range(2, term.trial.dim + 1))
+        return total
+
     def _data_bytes(self, term: Term) -> int:
         bases = term.dense_bases() if self.dense else ()
         return int(term.qdata.nbytes + sum({id(b): b.nbytes for b in bases}.values()))
@@ -230,6 +255,10 @@ class Elements(Storage):
         """Of the products."""
         return self.summands[0][1].trial.mesh.num_elements * self._kernel().contraction_flops()
 
+    def assembly_flops(self, method: str) -> int:
+        """Of D and the matrices."""
+        return self._matrix_flops(method)
+
     def moved_bytes(self) -> int:
         """Of matrices and indices."""
         return int(self.matrices.nbytes + self.summands[0][1].index_bytes)
@@ -277,6 +306,12 @@ class Rows(Storage):
         """Of the products; the matrix has no zeros stored."""
         kept = self._parts[0]
         return int(2 * kept.nnz - np.count_nonzero(np.diff(kept.indptr)))
+
+    def assembly_flops(self, method: str) -> int:
+        """Of D, the element matrices, and one addition for each of their entries."""
+        first = self.summands[0][1]
+        rows, columns = ElementAssembly(first).shape
+        return self._matrix_flops(method) + first.trial.mesh.num_elements * rows * columns
 
     def moved_bytes(self) -> int:
         """Of the matrix."""
