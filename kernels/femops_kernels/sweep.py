@@ -167,7 +167,7 @@ class Terms:
     """
 
     def __init__(self, sweeps: Sequence[tuple[float, Launch]]) -> None:
-        self.launches = tuple(launch for _, launch in sweeps)
+        self.sweeps = tuple(sweep for _, sweep in sweeps)
         self.rows = np.array([s.row for _, s in sweeps], dtype=np.int64)
         self.alphas = np.array([a for a, _ in sweeps], dtype=np.float64)
         self.addresses = (self.rows.ctypes.data, self.alphas.ctypes.data, len(sweeps))

@@ -388,6 +388,17 @@ def test_from_level_to_level(problem: Problem) -> None:
     assert "qdata" not in operator.at_level("full")._summands[0][1].__dict__
 
 
+def test_the_transpose_goes_from_level_to_level() -> None:
+    case = CASES[0]
+    trial, test = case.spaces()
+    matrix, v = dense_matrix(case.weak, trial, test).T, random_vector(test, "float64")
+    transposed = case.make(trial, test).T
+    transposed.apply(v)
+    for level in [*STORED, "partial"]:
+        assert error(matrix, transposed.at_level(level).apply(v), v) < 1e-13
+        assert error(matrix, transposed.T.at_level(level).T.apply(v), v) < 1e-13
+
+
 def test_a_nan_stays_with_its_neighbours(problem: Problem) -> None:
     u = problem.u.copy()
     indices = problem.space.restriction.indices
