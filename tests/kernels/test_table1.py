@@ -14,11 +14,11 @@ ORDERS = range(2, 13)  # p1d = 3 ... 13
 
 @pytest.fixture(scope="module")
 def tables() -> dict[str, dict]:
-    forms = ("mass", "diffusion", "convection")
+    forms = ("mass", "diffusion")
     return {f: cost.table(f, 3, ORDERS, elements=1, seconds=0.0) for f in forms}
 
 
-@pytest.mark.parametrize("form", ["mass", "diffusion", "convection"])
+@pytest.mark.parametrize("form", ["mass", "diffusion"])
 def test_exponents_in_three_dimensions(tables: dict[str, dict], form: str) -> None:
     got = tables[form]["exponents"]
     assert got["full"]["flops_assembly"] == pytest.approx(9, abs=0.4)
@@ -27,7 +27,7 @@ def test_exponents_in_three_dimensions(tables: dict[str, dict], form: str) -> No
     assert got["partial"]["flops_apply"] == pytest.approx(4, abs=0.4)
     for level, exponent in (("full", 6), ("near-optimal", 6), ("partial", 3)):
         assert got[level]["stored_bytes"] == pytest.approx(exponent, abs=0.2)
-        assert got["full"]["flops_apply"] == pytest.approx(6, abs=0.4)
+    assert got["full"]["flops_apply"] == pytest.approx(6, abs=0.4)
 
 
 def test_of_a_decomposed_operator_the_bases_grow_as_a_matrix_and_the_data_as_the_points() -> None:
