@@ -21,14 +21,17 @@ html_theme = "furo"
 html_title = f"femops {version}"
 
 
-def _literal_bars(_app, _what, _name, _object, _options, lines):
-    """Keep the bars of norms, |b|, from being read as substitutions; code and maths stay."""
+def _literal_signs(_app, _what, _name, _object, _options, lines):
+    """Keep the bars of norms, |b|, and the stars of shapes, (*shape, n), from being read as markup.
+
+    Code and maths stay.
+    """
     for k, line in enumerate(lines):
         parts = re.split(r"(``.*?``|:math:`.*?`)", line)
-        parts[::2] = [re.sub(r"(?<!\\)\|", r"\\|", part) for part in parts[::2]]
+        parts[::2] = [re.sub(r"(?<!\\)(\||\*(?=\w+[,)]))", r"\\\1", part) for part in parts[::2]]
         lines[k] = "".join(parts)
 
 
 def setup(app):
     """Register the above, before numpydoc reads the docstrings."""
-    app.connect("autodoc-process-docstring", _literal_bars, priority=100)
+    app.connect("autodoc-process-docstring", _literal_signs, priority=100)

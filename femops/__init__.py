@@ -45,12 +45,18 @@ if TYPE_CHECKING:
     from femops.forms import form as form
     from femops.forms import load as load
     from femops.forms import mass as mass
+    from femops.forms import neo_hookean as neo_hookean
+    from femops.forms import nonlinear_form as nonlinear_form
+    from femops.forms import p_laplacian as p_laplacian
     from femops.geometry import ElementClass as ElementClass
     from femops.geometry import Geometry as Geometry
     from femops.geometry import classify as classify
+    from femops.io import TimeSeries as TimeSeries
     from femops.io import picture as picture
+    from femops.io import read_mesh as read_mesh
     from femops.io import save as save
     from femops.operators import GridFunction as GridFunction
+    from femops.operators import NonlinearForm as NonlinearForm
     from femops.operators import Operator as Operator
     from femops.pointwise.errors import TraceError as TraceError
     from femops.pointwise.tensors import adjugate as adjugate
@@ -64,6 +70,7 @@ if TYPE_CHECKING:
     from femops.restriction import ElementRestriction as ElementRestriction
     from femops.solvers import cg as cg
     from femops.solvers import jacobi as jacobi
+    from femops.solvers import newton as newton
     from femops.space import H1 as H1
     from femops.space import L2 as L2
     from femops.space import Space as Space
@@ -73,7 +80,6 @@ if TYPE_CHECKING:
     from femops_meshes import cylinder as cylinder
     from femops_meshes import disc as disc
     from femops_meshes import l_shape as l_shape
-    from femops_meshes import read_mesh as read_mesh
     from femops_meshes import sample as sample
     from femops_meshes import shell as shell
 
@@ -85,7 +91,6 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "cylinder",
         "disc",
         "l_shape",
-        "read_mesh",
         "sample",
         "shell",
     ),
@@ -106,10 +111,20 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "VectorError",
     ),
     "femops.fields": ("h1_error", "h1_seminorm_error", "integrate", "l2_error", "l2_norm"),
-    "femops.forms": ("convection", "diffusion", "elasticity", "form", "load", "mass"),
+    "femops.forms": (
+        "convection",
+        "diffusion",
+        "elasticity",
+        "form",
+        "load",
+        "mass",
+        "neo_hookean",
+        "nonlinear_form",
+        "p_laplacian",
+    ),
     "femops.geometry": ("ElementClass", "Geometry", "classify"),
-    "femops.io": ("picture", "save"),
-    "femops.operators": ("GridFunction", "Operator"),
+    "femops.io": ("TimeSeries", "picture", "read_mesh", "save"),
+    "femops.operators": ("GridFunction", "NonlinearForm", "Operator"),
     "femops.pointwise.errors": ("TraceError",),
     "femops.pointwise.tensors": (
         "adjugate",
@@ -122,7 +137,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "where",
     ),
     "femops.restriction": ("ElementRestriction",),
-    "femops.solvers": ("cg", "jacobi"),
+    "femops.solvers": ("cg", "jacobi", "newton"),
     "femops.space": ("H1", "L2", "Space"),
 }
 """Module: the names that this package offers from it."""

@@ -89,15 +89,16 @@ class Space(ABC):
     @abstractmethod
     def boundary_dofs(
         self,
-        attributes: int | Iterable[int] | None = None,
+        attributes: int | str | Iterable[int | str] | None = None,
         components: int | Iterable[int] | None = None,
     ) -> Ints:
         """Indices of the dofs on the boundary, for essential conditions.
 
         Parameters
         ----------
-        attributes : int or ints, optional
-            Only faces of these boundary attributes; all if omitted.
+        attributes : int, name, or several, optional
+            Only faces of these boundary attributes, or of these of ``mesh.boundary_names``; all
+            if omitted.
         components : int or ints, optional
             Only these components; all if omitted.
 

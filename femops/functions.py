@@ -6,6 +6,7 @@ components, one number or one function value per component.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -74,7 +75,7 @@ def evaluate_any(
         The result has another shape, is not real, or is not finite everywhere.
     """
     n = x.shape[1]
-    result = f(x) if callable(f) else f
+    result = _called(f, x, what, error) if callable(f) else f
     # beside other shapes, (1, n) may be meant for a vector of one component: no guess then
     fits = (_fit(result, shape, n, row=len(shapes) == 1) for shape in shapes)
     values = next((fit for fit in fits if fit is not None), None)
@@ -88,6 +89,19 @@ def evaluate_any(
             f"({where}): give a function that is finite on the whole mesh"
         )
     return np.array(np.moveaxis(values, -1, 0), order="C")  # never the user's own array
+
+
+def _called(f: Callable[[Floats], Any], x: Floats, what: str, error: type[FemopsError]) -> Any:
+    try:
+        inspect.signature(f).bind(x)
+    except TypeError as mismatch:
+        raise error(
+            f"{what} is called with one array x of shape (dim, n), x[0] being the first "
+            f"coordinate: {mismatch}"
+        ) from mismatch
+    except ValueError:
+        pass  # a builtin that does not tell its arguments
+    return f(x)
 
 
 def _fit(result: Any, shape: tuple[int, ...], n: int, *, row: bool) -> Floats | None:

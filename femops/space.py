@@ -19,6 +19,7 @@ from femops.numbering import boundary_nodes, h1_numbering
 from femops.restriction import ElementRestriction
 from femops_meshes.mesh import Mesh
 from femops_meshes.mfem import mfem_h1_dofs
+from femops_meshes.names import with_numbers
 
 __all__ = ["H1", "L2", "Space"]
 
@@ -71,12 +72,14 @@ class H1(Space):
 
     def boundary_dofs(
         self,
-        attributes: int | Iterable[int] | None = None,
+        attributes: int | str | Iterable[int | str] | None = None,
         components: int | Iterable[int] | None = None,
     ) -> Ints:
         """Indices of the dofs on the boundary; see `Space.boundary_dofs`."""
-        chosen = _chosen(attributes, self.mesh.boundary_attributes, "boundary attribute", "mesh")
-        picked = _chosen(components, np.arange(self.ncomp), "component", "space")
+        numbers = with_numbers(attributes, self.mesh.boundary_names)
+        have = [*self.mesh.boundary_names, *np.unique(self.mesh.boundary_attributes).tolist()]
+        chosen = _chosen(numbers, have, "boundary attribute", "mesh")
+        picked = _chosen(components, list(range(self.ncomp)), "component", "space")
         listed = np.isin(self.mesh.boundary_attributes, chosen)
         nodes = boundary_nodes(self.mesh.topology, self.order, self.restriction.indices, listed)
         return np.asarray(np.add.outer(nodes * self.ncomp, picked).ravel())
@@ -123,7 +126,7 @@ class L2(Space):
 
     def boundary_dofs(
         self,
-        attributes: int | Iterable[int] | None = None,
+        attributes: int | str | Iterable[int | str] | None = None,
         components: int | Iterable[int] | None = None,
     ) -> Ints:
         """Raise `SpaceError`: no dof of this space lies on the boundary."""
@@ -134,14 +137,20 @@ class L2(Space):
         )
 
 
-def _chosen(wanted: int | Iterable[int] | None, known: Any, what: str, owner: str) -> Ints:
-    """`wanted` as an ascending array, all of `known` if None; `SpaceError` for one not known."""
-    have = np.unique(known)
+def _chosen(wanted: Any, known: list[Any], what: str, owner: str) -> Ints:
+    """`wanted` as an ascending array, all numbers in `known` if None.
+
+    Raises
+    ------
+    SpaceError
+        One is not among the numbers known; the message lists all of `known`, names too.
+    """
+    have = [number for number in known if isinstance(number, int)]
     if wanted is None:
-        return np.asarray(have, dtype=np.int64)
+        return np.array(have, dtype=np.int64)
     numbers = list(wanted) if isinstance(wanted, Iterable) else [wanted]
-    missing = [number for number in numbers if number not in have.tolist()]
+    missing = [number for number in numbers if number not in have]
     if missing:
-        listing = ", ".join(str(k) for k in have) or "none"
+        listing = ", ".join(str(k) for k in known) or "none"
         raise SpaceError(f"the {owner} has no {what} {missing[0]!r}: it has {listing}")
     return np.unique(np.array(numbers, dtype=np.int64))

@@ -39,7 +39,8 @@ def load_mesh(name: str, refine: int = 0) -> Mesh:
     MeshError
         No such file or sample, or it cannot be read.
     """
-    from femops_meshes import MeshFileError, read_mesh, sample, samples
+    from femops.io import read_mesh
+    from femops_meshes import MeshFileError, sample, samples
 
     path = Path(name)
     if not path.exists():

@@ -6,5 +6,18 @@ from femops.forms.elasticity import elasticity
 from femops.forms.form import form
 from femops.forms.load import load
 from femops.forms.mass import mass
+from femops.forms.neo_hookean import neo_hookean
+from femops.forms.nonlinear import nonlinear_form
+from femops.forms.p_laplacian import p_laplacian
 
-__all__ = ["convection", "diffusion", "elasticity", "form", "load", "mass"]
+__all__ = [
+    "convection",
+    "diffusion",
+    "elasticity",
+    "form",
+    "load",
+    "mass",
+    "neo_hookean",
+    "nonlinear_form",
+    "p_laplacian",
+]

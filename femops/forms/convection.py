@@ -15,7 +15,7 @@ from femops.operators.operator import Operator
 
 
 def _convection(u: Any, beta: Any) -> dict[str, Any]:
-    return {"value": u.grad @ beta}
+    return {"value": u.grad @ np.atleast_1d(beta)}
 
 
 def convection(
@@ -37,7 +37,7 @@ def convection(
         Trial and test space.
     beta : sequence, callable, array or GridFunction
         Velocity: a constant (dim,), a function of x that returns (dim, n), an array (ne, nq, dim)
-        at the quadrature points, or a field of dim components.
+        at the quadrature points, or a field of dim components; in 1-D one number will do for (1,).
     quadrature : int or Quadrature1D, optional
         Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
     dtype : dtype
@@ -64,6 +64,6 @@ def convection(
     Partial assembly: w det(J) J^-1 beta is stored at each point, dim numbers.
     """
     coefficients = {
-        "beta": Given("beta", beta, ((V.dim,),)),
+        "beta": Given("beta", beta, ((V.dim,), ()) if V.dim == 1 else ((V.dim,),)),
     }
     return build(_convection, V, None, quadrature, coefficients, dtype, lanes, level)

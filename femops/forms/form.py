@@ -96,6 +96,14 @@ def build(
 ) -> Operator:
     """Operator of a function whose coefficients are known to be checked; see `form`."""
     test = trial if test is None else test
+    for space in (trial, test):
+        if not isinstance(space, Space):
+            raise OperatorError(
+                f"a form was given a {type(space).__name__} for a space: make one with "
+                "femops.H1(mesh, order)"
+            )
+    if not callable(function):
+        raise OperatorError(f"a form is a function of the field, got {function!r}")
     if test.mesh is not trial.mesh:
         raise OperatorError("trial and test space are on different meshes: make both on one mesh")
     larger = max(trial, test, key=lambda space: space.order)

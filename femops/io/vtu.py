@@ -29,7 +29,7 @@ MAX_DEGREE = 10
 _TYPES = {"f4": "Float32", "f8": "Float64", "i4": "Int32", "i8": "Int64", "u1": "UInt8"}
 
 
-def save(path: str | os.PathLike[str], space: Space, **fields: Any) -> Path:
+def save(path: str | os.PathLike[str], space: Space, /, **fields: Any) -> Path:
     """Write the mesh and fields of a space as a VTU file with Lagrange cells of its degree.
 
     Cells have the degree max(space.order, mesh.order), at least 1, so nothing is lost: not the

@@ -2,6 +2,7 @@
 
 from femops.operators.coefficients import GridFunction
 from femops.operators.cost import Cost
+from femops.operators.nonlinear import NonlinearForm
 from femops.operators.operator import Operator
 
-__all__ = ["Cost", "GridFunction", "Operator"]
+__all__ = ["Cost", "GridFunction", "NonlinearForm", "Operator"]

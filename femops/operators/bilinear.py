@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
@@ -13,15 +13,26 @@ from numpy.typing import NDArray
 from femops.abstract_space import Space
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
+from femops.evaluation import reference_gradient, reference_values
 from femops.geometry import Geometry, GeometryBlock
 from femops.operators.coefficients import Given
 from femops.pointwise.cut import LinearStep
 from femops.pointwise.graph import Node, ancestors
 from femops.pointwise.printer import evaluate
-from femops.pointwise.trace import FormFunction, name_of, trace
+from femops.pointwise.trace import (
+    INVERSE,
+    POSITION,
+    WEIGHT,
+    CoefficientShape,
+    FormFunction,
+    Objects,
+    name_of,
+    trace,
+)
 from femops_kernels.sweep import aligned_array, store_interleaved
 
 FIELD = "u"
+STATE = "@state"
 # Of a determinant times a weight, an adjugate, and its division by the determinant.
 _INVERSE_FLOPS = {1: 2, 2: 3 + 1 + 2 + 4, 3: 14 + 1 + 27 + 9}
 
@@ -39,6 +50,12 @@ class BilinearForm:
         On one mesh.
     quadrature : Quadrature1D
     coefficients : dict of Given
+    traced : LinearStep, optional
+        The pointwise step, where it is known; else the function is traced.
+    state : l_vec of the trial space, optional
+        Where a nonlinear function was differentiated.
+    static : dict of arrays of Node, optional
+        The static inputs of a trace that has no linear step.
     """
 
     function: FormFunction
@@ -46,6 +63,9 @@ class BilinearForm:
     test: Space
     quadrature: Quadrature1D
     coefficients: Mapping[str, Given]
+    traced: LinearStep | None = None
+    state: NDArray[Any] | None = None
+    static: Mapping[str, Objects] | None = None
 
     @property
     def name(self) -> str:
@@ -66,11 +86,16 @@ class BilinearForm:
         TraceError
             The function can't be traced, or is not linear in the field.
         """
-        first = self.geometry.block(0, 1)
-        shapes = {name: given.shape(first) for name, given in self.coefficients.items()}
+        if self.traced is not None:
+            return self.traced
         fields, tests = {FIELD: self.trial.ncomp}, {FIELD: self.test.ncomp}
-        traced = trace(self.function, self.trial.dim, fields, tests, shapes)
-        return LinearStep(traced, FIELD, FIELD)
+        shapes = self.coefficient_shapes()
+        return LinearStep(trace(self.function, self.trial.dim, fields, tests, shapes), FIELD, FIELD)
+
+    def coefficient_shapes(self) -> dict[str, CoefficientShape]:
+        """What tracing must know of the coefficients."""
+        first = self.geometry.block(0, 1)
+        return {name: given.shape(first) for name, given in self.coefficients.items()}
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or another process needs: the function is traced again there."""
@@ -89,7 +114,9 @@ class BilinearForm:
             has = ", ".join(self.coefficients) or "none"
             raise OperatorError(f"{self.name} has no coefficient {unknown[0]!r}: it has {has}")
         changed = {name: replace(self.coefficients[name], value=v) for name, v in values.items()}
-        return replace(self, coefficients={**self.coefficients, **changed})
+        # another shape makes another kernel; a derivative keeps its own
+        traced = self.traced if self.state is not None else None
+        return replace(self, coefficients={**self.coefficients, **changed}, traced=traced)
 
     def store(self, stored: list[Node], dtype: np.dtype[Any], width: int) -> NDArray[Any]:
         """Compute what a cut stores, block by block of elements.
@@ -113,12 +140,23 @@ class BilinearForm:
         """What a cut stores for a block of elements, (n, q1d**dim, nqdata)."""
         inputs = self._inputs(block, {node.number for node in ancestors(stored)})
         values = np.empty((block.stop - block.start, self.geometry.num_points, len(stored)))
-        for k, value in enumerate(evaluate(stored, inputs)):
-            values[..., k] = value
+        with np.errstate(all="ignore"):  # what is not a number is told of below
+            for k, value in enumerate(evaluate(stored, inputs)):
+                values[..., k] = value
+        self._check_finite(values, block)
         return values
 
+    def _check_finite(self, values: NDArray[np.float64], block: GeometryBlock) -> None:
+        bad = np.argwhere(~np.isfinite(values).all(axis=-1))
+        if len(bad) and self.state is None:  # a bad state shows in its residual
+            where = ", ".join(f"{c:.6g}" for c in block.points[tuple(bad[0])])
+            raise OperatorError(
+                f"{self.name} is not finite at {len(bad)} quadrature points, the first of them "
+                f"({where}): look at square roots, logarithms and divisions in the form"
+            )
+
     def store_flops(self, stored: list[Node]) -> int:
-        """Floating-point operations of `store`, those in the user's functions of x left out.
+        """Floating-point operations of `store`; coefficients and a state are not counted.
 
         Jacobians by sum factorisation, their determinants and inverses, and the stored numbers as
         the graph has them.
@@ -134,15 +172,32 @@ class BilinearForm:
         """Arrays of the static inputs that are used, (n, points) each."""
         inputs: dict[int, Any] = {}
         # positivity of the determinants is checked here, whatever the form uses of the geometry
-        sources = {
-            "weight": lambda: block.weighted_det,
-            "inverse": lambda: block.inverse,
-            "x": lambda: block.points,
+        sources: dict[str, Callable[[], NDArray[Any]]] = {
+            WEIGHT: lambda: block.weighted_det,
+            INVERSE: lambda: block.inverse,
+            POSITION: lambda: block.points,
+            STATE: lambda: self._state_values(block),
+            f"d{STATE}": lambda: self._state_derivatives(block),
         }
-        for name, nodes in self.step.trace.static.items():
+        static = self.step.trace.static if self.static is None else self.static
+        for name, nodes in static.items():
             wanted = [(i, n) for i, n in np.ndenumerate(nodes) if n.number in used]
-            if wanted or name == "weight":
+            if wanted or name == WEIGHT:
                 given = self.coefficients.get(name)
                 array = sources[name]() if given is None else given.at(block)
                 inputs |= {node.number: array[(..., *index)] for index, node in wanted}
         return inputs
+
+    def _state_values(self, block: GeometryBlock) -> NDArray[np.float64]:
+        """Values of the state, (n, points, ncomp)."""
+        space = self.trial
+        e_vec = space.element_vector(self.state, block.start, block.stop)
+        values = reference_values(space.basis, self.quadrature.points, space.dim, e_vec)
+        return values.reshape(*values.shape[:2], space.ncomp)
+
+    def _state_derivatives(self, block: GeometryBlock) -> NDArray[np.float64]:
+        """Reference derivatives of the state, (n, points, ncomp, dim)."""
+        space = self.trial
+        e_vec = space.element_vector(self.state, block.start, block.stop)
+        parts = reference_gradient(space.basis, self.quadrature.points, space.dim, e_vec)
+        return np.stack([p.reshape(*p.shape[:2], space.ncomp) for p in parts], axis=-1)

@@ -114,7 +114,7 @@ class Given:
         if callable(self.value):
             first = block.geometry.block(0, 1).points
             x = np.ascontiguousarray(first.reshape(-1, first.shape[-1]).T)
-            shape: tuple[int, ...] = np.shape(self.value(x))
+            shape = _mixed_shape(self.value(x))
             return shape[:-1] if shape and shape[-1] == x.shape[1] else shape
         shape = _shape(self.value, self.name)
         return shape[2:] if shape[:2] == (ne, nq) else shape
@@ -198,6 +198,13 @@ def _evaluate(
 ) -> NDArray[np.float64]:
     x = np.ascontiguousarray(points.reshape(-1, points.shape[-1]).T)
     return evaluate_any(coefficient, x, shapes, name, OperatorError)
+
+
+def _mixed_shape(result: Any) -> tuple[int, ...]:
+    """Shape of an array, or of a sequence in which numbers stand beside arrays."""
+    if isinstance(result, list | tuple) and result:
+        return (len(result), *max(map(_mixed_shape, result), key=len))
+    return np.shape(result)
 
 
 def _shape(coefficient: Any, name: str) -> tuple[int, ...]:

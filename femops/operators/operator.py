@@ -21,6 +21,7 @@ from femops.operators.element_matrices import check_method
 from femops.operators.held import FREE, Held, positions
 from femops.operators.storage import Storage, check_level, make_storage
 from femops.operators.term import DATA_LEVELS, Term, updated
+from femops.operators.vectors import check_factor, check_output, check_vector
 from femops_kernels.sweep import Terms
 
 # Cached attributes that hold compiled code and addresses.
@@ -130,22 +131,12 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
             out = np.empty(test.size if x.ndim == 1 else test.shape, self.dtype)
         else:
             self._check(out, "out", self.test_space)
-            if np.may_share_memory(x, out):
-                raise VectorError("out overlaps x: give another array")
-            if not out.flags.writeable:
-                raise VectorError("out is read-only: give an array that can be written")
+            check_output(x, out)
         self.terms.apply(x, out)
         return out
 
     def _check(self, vector: Any, what: str, space: Space) -> None:
-        space.check_vector(vector, what)
-        if vector.dtype != self.dtype:
-            raise VectorError(
-                f"{what} has type {vector.dtype}, the operator {self.dtype}: "
-                f"convert it by .astype({self.dtype})"
-            )
-        if not (vector.flags.c_contiguous and vector.flags.aligned):
-            raise VectorError(f"{what} is not contiguous in memory: pass {what}.copy()")
+        check_vector(space, self.dtype, vector, what)
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         if not np.can_cast(x.dtype, self.dtype, "same_kind"):
@@ -159,18 +150,27 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         return self._adjoint()._matvec(x)
 
     def __matmul__(self, x: Any) -> Any:
-        if isinstance(x, np.ndarray) and x.ndim > 1 and x.shape == self.space.shape:
-            return self._matvec(x).reshape(self.test_space.shape)
-        return super().__matmul__(x)
+        if isinstance(x, LinearOperator):
+            return super().__matmul__(x)
+        given = check_factor(self.space, np.asarray(x))
+        if given.ndim > 1 and given.shape == self.space.shape:
+            return self._matvec(given).reshape(self.test_space.shape)
+        return super().__matmul__(given)
 
     # --- algebra ---------------------------------------------------------------------------------
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the operator is known to equal its transpose."""
+        square = self.space is self.test_space and self._held.symmetric
+        return square and all(term.program.symmetric for _, term in self._summands)
 
     @cached_property
     def _transposed(self) -> Operator:
         terms = [(factor, term.transposed()) for factor, term in self._summands]
         held = self._held
         same = all(t is s for (_, t), (_, s) in zip(terms, self._summands, strict=True))
-        if same and np.array_equal(held.rows, held.columns):
+        if same and held.symmetric:
             return self
         return Operator(terms, Held(held.columns, held.rows, held.identity), self.level)
 

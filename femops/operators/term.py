@@ -33,6 +33,23 @@ DATA_LEVELS = ("decomposed", "partial")
 _plans: WeakKeyDictionary[Space, dict[tuple[int, int], Plan]] = WeakKeyDictionary()
 
 
+def float_type(dtype: DTypeLike) -> np.dtype[Any]:
+    """The type of an operator.
+
+    Raises
+    ------
+    OperatorError
+        One that is not float64 or float32.
+    """
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        kind = None
+    if kind not in FLOAT_TYPES:
+        raise OperatorError(f"an operator of type {dtype} was asked for: take float64 or float32")
+    return kind
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Term:
@@ -76,13 +93,15 @@ class Term:
         OperatorError
             A type that is not float64 or float32.
         """
-        kind = np.dtype(dtype)
-        if kind not in FLOAT_TYPES:
-            raise OperatorError(
-                f"an operator of type {kind} was asked for: take float64 or float32"
-            )
+        kind = float_type(dtype)
         cut, width = form.step.partial(), lane_width(kind, lanes)
         rule, program = form.quadrature, cut.program
+        for space, alone in (
+            (form.trial, program.gradient_in and not program.value_in),
+            (form.test, program.gradient_out and not program.value_out),
+        ):
+            if space.order == 0 and alone:
+                raise OperatorError(f"{form.name}: a space of order 0 has no gradient")
         return Term(form.name, form.trial, form.test, rule, program, kind, width, form)
 
     @cached_property

@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from femops.pointwise.derivative import derivatives
 from femops.pointwise.errors import TraceError
-from femops.pointwise.graph import COMPARE, Node, ancestors
+from femops.pointwise.graph import COMPARE, LIBRARY, Node, ancestors, substitute
 from femops.pointwise.printer import assignments, evaluate
 from femops.pointwise.program import SLOTS, Program
-from femops.pointwise.trace import Objects, Trace
+from femops.pointwise.trace import INVERSE, WEIGHT, Objects, Trace
 
 _SAMPLES = 5
 _SAME = 1e-12
+_RATIONAL = ("add", "sub", "mul", "div", "neg", "const", "input")
 
 
 @final
@@ -80,13 +81,12 @@ class LinearStep:
         return np.array(columns, dtype=object).T.reshape(len(outputs), len(columns))
 
     def _check_homogeneous(self) -> None:
-        values = dict.fromkeys(self._moving, 0.0) | _random_statics(self.trace)
-        for result in evaluate(self.test.flat(), values):
-            if np.any(np.abs(result) > 0.0):
-                raise TraceError(
-                    "the form has a part that does not depend on the field: "
-                    "give that to femops.load"
-                )
+        zero = self.trace.graph.constant(0.0)
+        rest = substitute(self.test.flat(), dict.fromkeys(self._moving, zero))
+        if any(np.any(value) for value in sample(self.trace, rest)):
+            raise TraceError(
+                "the form has a part that does not depend on the field: give that to femops.load"
+            )
 
     def _distinct(self) -> tuple[NDArray[np.int64], list[Node]]:
         """Which entries are zero, equal or opposite, found by evaluating them at random points.
@@ -98,18 +98,17 @@ class LinearStep:
             one.
         distinct : list of Node
         """
-        statics = _random_statics(self.trace)
         flat = list(self._entries.flat)
-        samples = [np.broadcast_to(v, (_SAMPLES,)) for v in evaluate(flat, statics)]
+        samples = sample(self.trace, flat)
         structure = np.zeros(len(flat), dtype=np.int64)
         distinct: list[int] = []
-        for k, (node, sample) in enumerate(zip(flat, samples, strict=True)):
-            if node.is_constant(0.0) or not np.any(sample):
+        for k, values in enumerate(samples):
+            if not np.any(values):
                 continue
-            size = _SAME * np.abs(sample).max()
+            size = _SAME * np.abs(values).max()
             for number, other in enumerate(distinct, start=1):
                 for sign in (1, -1):
-                    if np.all(np.abs(sample - sign * samples[other]) <= size):
+                    if np.all(np.abs(values - sign * samples[other]) <= size):
                         structure[k] = sign * number
             if structure[k] == 0:
                 distinct.append(k)
@@ -136,10 +135,13 @@ class LinearStep:
         by_entries = self._by_entries(transpose)
         if transpose:
             return by_entries
-        by_frontier = self._by_frontier()
-        if by_frontier is None or len(by_frontier.stored) >= len(by_entries.stored):
-            return by_entries
-        return by_frontier
+        outputs, moving = self.test.flat(), self._moving
+        candidates = [by_entries]
+        # what is recomputed at every application must be worth it: arithmetic yes, functions no
+        for stored in (frontier(outputs, moving), frontier(outputs, moving, deep=True)):
+            candidate = self._by_nodes(stored)
+            candidates += [] if candidate is None else [candidate]
+        return min(candidates, key=lambda cut: len(cut.stored))
 
     def _by_entries(self, transpose: bool) -> Cut:
         """Store the distinct entries of D."""
@@ -160,17 +162,16 @@ class LinearStep:
             self._program(inputs, outputs, stored, every, transpose=transpose), self.distinct
         )
 
-    def _by_frontier(self) -> Cut | None:
+    def _by_nodes(self, stored: list[Node]) -> Cut | None:
         """Store what the outputs use of geometry and coefficients.
 
         None if the quadrature weight does not stand by itself: the form could not be scaled then.
         """
-        outputs = self.test.flat()
-        stored = frontier(outputs, self._moving)
-        weight: Any = self.trace.static["weight"][()]
+        weight: Any = self.trace.static[WEIGHT][()]
         carriers = [k for k, n in enumerate(stored) if weight in ancestors([n])]
         if len(carriers) != 1 or stored[carriers[0]] is not weight:
             return None
+        outputs = self.test.flat()
         return Cut(self._program(self.field.flat(), outputs, stored, tuple(carriers)), stored)
 
     def _program(
@@ -194,20 +195,46 @@ class LinearStep:
         )
 
 
-def _random_statics(trace: Trace) -> dict[int, Any]:
-    """Random values of the static inputs; geometry near the reference element."""
+def nonlinear_cut(trace: Trace, field: str, test: str) -> Cut:
+    """Cut of a form that is not linear: what its pointwise step uses of geometry and coefficients.
+
+    Parameters
+    ----------
+    trace : Trace
+    field, test : str
+    """
+    inputs, outputs = trace.fields[field].flat(), trace.tests[test].flat()
+    moving = {node.number for node in inputs}
+    choices = (frontier(outputs, moving), frontier(outputs, moving, deep=True))
+    stored = min(choices, key=len)
+    components = (len(trace.fields[field].values), len(trace.tests[test].values))
+    names = {node.number: f"q[{k}]" for k, node in enumerate(stored)}
+    program = make_program(
+        trace.dim, inputs, outputs, components, names, symmetric=False, scaled=()
+    )
+    return Cut(program, stored)
+
+
+def sample(trace: Trace, nodes: Sequence[Node]) -> list[NDArray[np.float64]]:
+    """Values of static nodes at random points, to see which are zero or equal.
+
+    Only sums, products and quotients are evaluated: every other function is a random number of its
+    own, so that two nodes agree only if they are the same rational function of those, whichever
+    branch a condition takes and wherever a function is defined.
+    """
     rng = np.random.default_rng(20)
-    values = {}
-    for name, nodes in trace.static.items():
-        for index, node in np.ndenumerate(nodes):
-            eye = float(name == "inverse" and index[0] == index[1])
-            values[node.number] = eye + (0.3 if name == "inverse" else 1.0) * rng.uniform(
-                0.1, 1.0, _SAMPLES
-            )
-    return values
+    given: dict[int, Any] = {}
+    for name, inputs in trace.static.items():
+        for index, node in np.ndenumerate(inputs):
+            eye = float(name == INVERSE and index[0] == index[1])
+            given[node.number] = eye + rng.uniform(0.1, 0.5, _SAMPLES)
+    for node in ancestors(nodes):
+        if node.op not in _RATIONAL and node.number not in given:
+            given[node.number] = rng.uniform(0.5, 1.5, _SAMPLES)
+    return [np.broadcast_to(value, (_SAMPLES,)) for value in evaluate(nodes, given)]
 
 
-def frontier(outputs: Sequence[Node], moving: set[int]) -> list[Node]:
+def frontier(outputs: Sequence[Node], moving: set[int], *, deep: bool = False) -> list[Node]:
     """Nodes at which what moves meets what does not.
 
     Parameters
@@ -215,12 +242,14 @@ def frontier(outputs: Sequence[Node], moving: set[int]) -> list[Node]:
     outputs : sequence of Node
     moving : set of int
         Numbers of the inputs that vary from application to application.
+    deep : bool
+        Whether to go on, through arithmetic, to the inputs and to functions of the C library.
 
     Returns
     -------
     list of Node
-        Those that do not depend on the moving inputs but are used by one that does, or are outputs;
-        no constants.
+        Those that do not depend on the moving inputs but are used by one that does, or are outputs,
+        or with ``deep`` what those are made of; no constants and no conditions.
     """
     order = ancestors(outputs)
     moves = set(moving)
@@ -232,7 +261,9 @@ def frontier(outputs: Sequence[Node], moving: set[int]) -> list[Node]:
     found: dict[int, Node] = {}
     while met:
         node = met.pop()
-        if node.op in COMPARE:  # no number that could be stored: its sides are
+        # a condition is no number that could be stored: its sides are
+        opened = node.op in COMPARE or (deep and bool(node.args) and node.op not in LIBRARY)
+        if opened:
             met += node.args
         elif node.op != "const":
             found[node.number] = node

@@ -17,6 +17,8 @@ from femops.pointwise.errors import TraceError
 
 UNARY = ("neg", "sqrt", "exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "arctan", "fabs")
 BINARY = ("add", "sub", "mul", "div", "pow", "minimum", "maximum", "arctan2")
+# Those that call the C library for every slot of a lane.
+LIBRARY = ("exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "arctan", "arctan2", "pow")
 COMPARE = ("lt", "le", "gt", "ge", "eq", "ne")
 # Powers up to this are written as multiplications.
 _MOST_FACTORS = 16
@@ -370,3 +372,23 @@ def ancestors(outputs: Iterable[Node], known: Container[int] = ()) -> list[Node]
             stack.append((node, True))
             stack += [(a, False) for a in reversed(node.args)]
     return list(found.values())
+
+
+def substitute(outputs: Iterable[Node], mapping: dict[int, Node]) -> list[Node]:
+    """Nodes with some of their inputs replaced by others, by ``number``."""
+    wanted = list(outputs)
+    new = dict(mapping)
+    for node in ancestors(wanted, mapping):
+        if node.number in new:
+            continue
+        args = [new[a.number] for a in node.args]
+        graph = node.graph
+        if not args:
+            new[node.number] = node
+        elif node.op == "where":
+            new[node.number] = graph.where(*args)
+        else:
+            new[node.number] = (
+                graph.unary(node.op, *args) if len(args) == 1 else graph.binary(node.op, *args)
+            )
+    return [new[node.number] for node in wanted]

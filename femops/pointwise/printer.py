@@ -124,21 +124,24 @@ def evaluate(outputs: Sequence[Node], inputs: dict[int, Any]) -> list[Any]:
     ----------
     outputs : sequence of Node
     inputs : dict
-        Arrays of input nodes, by their ``number``; they broadcast.
+        Arrays of input nodes (or of others, which are then not computed), by their ``number``;
+        they broadcast.
 
     Returns
     -------
     list of arrays or numbers
     """
-    order = ancestors(outputs)
+    order = ancestors(outputs, inputs)
     uses = Counter(a.number for node in order for a in node.args)
     wanted = {node.number for node in outputs}
     values: dict[int, Any] = {}
     for node in order:
-        if node.op == "const":
+        if node.number in inputs:
+            values[node.number] = inputs[node.number]
+        elif node.op == "const":
             values[node.number] = node.value
         elif node.op == "input":
-            values[node.number] = inputs[node.number]
+            raise KeyError(f"the input {node.data} has no value")
         else:
             values[node.number] = _NUMPY[node.op](*(values[a.number] for a in node.args))
             for a in node.args:  # arrays go as soon as nothing needs them any more

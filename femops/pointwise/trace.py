@@ -12,11 +12,14 @@ from typing import Any, final
 import numpy as np
 
 from femops.errors import FemopsError
+from femops.pointwise.derivative import derivatives
 from femops.pointwise.errors import TraceError
 from femops.pointwise.graph import Graph, Node
 
 FormFunction = Callable[..., Any]
 Objects = np.ndarray[Any, np.dtype[Any]]
+# Names of the static inputs that every form has; no coefficient can be called so.
+INVERSE, WEIGHT, POSITION = "@inverse", "@weight", "@x"
 _HERE = Path(__file__).parent.parent
 
 
@@ -128,8 +131,8 @@ class Trace:
         What multiplies the test functions and their reference derivatives: outputs, with the
         quadrature weight in.
     static : dict of arrays of Node
-        What is known beforehand: ``inverse`` (dim, dim), d xi_a / d x_i; ``weight`` (), the
-        quadrature weight times det J; ``x`` (dim,); and the coefficients.
+        What is known beforehand: INVERSE (dim, dim), d xi_a / d x_i; WEIGHT (), the
+        quadrature weight times det J; POSITION (dim,); and the coefficients by name.
     """
 
     graph: Graph
@@ -185,25 +188,26 @@ def trace(
         meaning for symbols; the message names the line.
     """
     graph = Graph()
-    inverse = symbols(graph, "inverse", (dim, dim))
+    inverse = symbols(graph, INVERSE, (dim, dim))
     static: dict[str, Objects] = {
-        "inverse": inverse,
-        "weight": symbols(graph, "weight", ()),
-        "x": symbols(graph, "x", (dim,)),
+        INVERSE: inverse,
+        WEIGHT: symbols(graph, WEIGHT, ()),
+        POSITION: symbols(graph, POSITION, (dim,)),
     }
     arguments: dict[str, Argument] = {}
-    given: dict[str, Any] = {}
+    given: list[FieldSymbol] = []
+    known: dict[str, Any] = {}
     for name, ncomp in fields.items():
         argument = Argument(
             symbols(graph, name, (ncomp,)), symbols(graph, f"d{name}", (ncomp, dim))
         )
         arguments[name] = argument
-        given[name] = FieldSymbol(name, argument.values, argument.derivatives @ inverse)
+        given.append(FieldSymbol(name, argument.values, argument.derivatives @ inverse))
     for name, shape in coefficients.items():
         static[name] = symbols(graph, f"c_{name}", shape.shape, shape.symmetric)
-        given[name] = static[name] if shape.shape else static[name][()]
-    results = _call(function, list(fields), given, static["x"])
-    weight = static["weight"][()]
+        known[name] = static[name] if shape.shape else static[name][()]
+    results = _call(function, given, known, static[POSITION])
+    weight = static[WEIGHT][()]
     outputs = {}
     for name, ncomp in tests.items():
         part = _result_of(results, name, tests, function)
@@ -213,23 +217,59 @@ def trace(
     return Trace(graph, dim, arguments, outputs, static)
 
 
-def _call(function: FormFunction, fields: list[str], given: dict[str, Any], x: Objects) -> Any:
+def linearised(traced: Trace, field: str, state: str) -> Trace:
+    """Derivative of a traced form at a state, as a trace that is linear in the field.
+
+    Parameters
+    ----------
+    traced : Trace
+    field : str
+        The field that the form is differentiated by; it becomes the direction.
+    state : str
+        What its values (``state``) and reference derivatives (``dstate``) are called among the
+        static inputs.
+
+    Returns
+    -------
+    Trace
+    """
+    graph, point = traced.graph, traced.fields[field]
+    values = symbols(graph, f"{field}_direction", point.values.shape)
+    slopes = symbols(graph, f"d{field}_direction", point.derivatives.shape)
+    direction = Argument(values, slopes)
+    zero = graph.constant(0.0)
+    steps = {n.number: zero for a in traced.fields.values() for n in a.flat()}
+    steps |= {n.number: d for n, d in zip(point.flat(), direction.flat(), strict=True)}
+    tests = {}
+    for name, test in traced.tests.items():
+        flat = derivatives(test.flat(), steps)
+        ncomp = len(test.values)
+        tests[name] = Argument(
+            np.array(flat[:ncomp], dtype=object),
+            np.array(flat[ncomp:], dtype=object).reshape(traced.dim, ncomp).T,
+        )
+    static = {**traced.static, state: point.values, f"d{state}": point.derivatives}
+    return Trace(graph, traced.dim, {field: direction}, tests, static)
+
+
+def _call(
+    function: FormFunction, fields: list[FieldSymbol], known: dict[str, Any], x: Objects
+) -> Any:
     parameters = inspect.signature(function).parameters
     names = [p.name for p in parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     wanted = names[len(fields) :]
     where = f"{_definition(function)}{name_of(function)}({', '.join(names)})"
     if len(names) < len(fields):
-        raise TraceError(
-            f"{where} takes {len(names)} arguments, there are {len(fields)} fields: "
-            f"{', '.join(fields)}"
-        )
-    keywords = {name: x if name == "x" else given.get(name) for name in wanted}
+        raise TraceError(f"{where} takes {len(names)} arguments, there are {len(fields)} fields")
+    if "x" in known:
+        raise TraceError(f"{where}: 'x' is the position: call the coefficient something else")
+    keywords = {name: x if name == "x" else known.get(name) for name in wanted}
     missing = [
         name
         for name, value in keywords.items()
         if value is None and parameters[name].default is inspect.Parameter.empty
     ]
-    extra = [name for name in given if name not in fields and name not in wanted]
+    extra = [name for name in known if name not in wanted]
     if missing:
         raise TraceError(f"{where}: no coefficient {missing[0]!r} is given: pass {missing[0]}=...")
     if extra:
@@ -238,7 +278,7 @@ def _call(function: FormFunction, fields: list[str], given: dict[str, Any], x: O
         )
     keywords = {name: value for name, value in keywords.items() if value is not None}
     try:
-        return function(*(given[name] for name in fields), **keywords)
+        return function(*fields, **keywords)
     except FemopsError as error:
         raise TraceError(f"{_line_of(error)}{error}") from error
     except (TypeError, ValueError, AttributeError, IndexError) as error:

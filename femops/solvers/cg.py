@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, final
 
 import numpy as np
@@ -14,6 +15,15 @@ from femops.operators import Operator
 from femops.solvers.jacobi import Jacobi
 from femops_kernels.krylov import BREAKDOWN, CONVERGED, ConjugateGradients
 
+_ADVICE = (
+    "are boundary conditions missing, or is a coefficient negative? "
+    "scipy.sparse.linalg.minres takes indefinite operators"
+)
+# Times the machine's precision and |b|: a residual that is no use to reduce further.
+_ROUND_OFF = 1e4
+_FIRST_BURST = 16  # iterations
+_BURST_SECONDS = 0.1
+
 
 @final
 @dataclass(frozen=True)
@@ -23,9 +33,10 @@ class Info:
     Attributes
     ----------
     converged : bool
+        Whether the recursion came to the tolerance and the residual is within ten times of it.
     iterations : int
     residual : float
-        Euclidean norm of b - A x, as the recursion has it.
+        Euclidean norm of b - A x, computed at the end.
     tolerance : float
         What it had to come to, max(rtol |b|, atol).
     """
@@ -99,19 +110,41 @@ def cg(
     solve = ConjugateGradients(A.terms, right, guess, inverse)
     view = solve.x.reshape(b.shape)
     view.flags.writeable = False
-    solve.advance(tolerance, limit, 0 if callback else limit)
-    while callback and solve.status == 0 and solve.iterations < limit:
-        solve.advance(tolerance, limit, 1)
-        if solve.status != BREAKDOWN:
-            callback(view)
-    if solve.status == BREAKDOWN or not np.isfinite(solve.residual):
+    _run(solve, tolerance, limit, None if callback is None else lambda: callback(view))
+    reducible = solve.residual > _ROUND_OFF * np.finfo(right.dtype).eps * norm
+    if not np.isfinite(solve.residual) or (solve.status == BREAKDOWN and reducible):
         raise SolverError(
             f"after {solve.iterations} iterations the operator (or preconditioner) is found not to "
-            "be positive definite: cg needs that; are boundary conditions missing, or is a "
-            "coefficient negative? scipy.sparse.linalg.minres takes indefinite operators"
+            f"be positive definite: {_ADVICE}"
         )
-    info = Info(solve.status == CONVERGED, solve.iterations, solve.residual, tolerance)
-    return solve.x.copy().reshape(b.shape), info
+    x = solve.x.copy()
+    residual = float(np.linalg.norm((right - A.apply(x)).astype(np.float64, copy=False)))
+    if solve.status == CONVERGED and not residual <= max(norm, tolerance):
+        raise SolverError(
+            f"the recursion has converged, but |b - A x| = {residual:.1e} and |b| = {norm:.1e}: "
+            f"the operator is singular; {_ADVICE}"
+        )
+    converged = solve.status == CONVERGED and residual <= 10.0 * tolerance
+    return x.reshape(b.shape), Info(converged, solve.iterations, residual, tolerance)
+
+
+def _run(
+    solve: ConjugateGradients, tolerance: float, limit: int, after: Callable[[], Any] | None
+) -> None:
+    """Iterate to the end, in bursts of compiled iterations.
+
+    Between bursts Python can act on an interrupt from the keyboard, which compiled code can't.
+    """
+    burst = 1 if after else _FIRST_BURST
+    solve.advance(tolerance, limit, 0)
+    while solve.status == 0 and solve.iterations < limit:
+        begin = perf_counter()
+        solve.advance(tolerance, limit, burst)
+        if after is None:
+            pace = _BURST_SECONDS / max(perf_counter() - begin, 1e-9)
+            burst = max(1, int(burst * min(pace, 4.0)))
+        elif solve.status != BREAKDOWN:
+            after()
 
 
 def _check_arguments(A: Any, M: Any, rtol: float, atol: float, maxiter: int | None) -> None:
@@ -120,6 +153,8 @@ def _check_arguments(A: Any, M: Any, rtol: float, atol: float, maxiter: int | No
             f"A is a {type(A).__name__}: femops.cg takes femops operators, "
             "scipy.sparse.linalg.cg any"
         )
+    if not A.symmetric:
+        raise SolverError(f"{A!r} is not symmetric: cg needs that, scipy.sparse.linalg.gmres not")
     if M is not None and not isinstance(M, Jacobi):
         raise SolverError(
             f"M is a {type(M).__name__}: femops.cg takes femops.jacobi(A), "

@@ -57,14 +57,8 @@ def as_lane(typingctx: Any, lane: Any, value: Any) -> Any:
     return sig, codegen
 
 
-def _instruction(name: str, llvm_name: str, count: int) -> Any:
-    """Intrinsic that is one LLVM operation on vectors."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        lane = sig.return_type
-        values = [_vector(builder, lane, k, v) for k, v in zip(sig.args, args, strict=True)]
-        return call_llvm(builder, llvm_name, lane, *values)
-
+def _named(name: str, count: int, codegen: Any) -> Any:
+    """Intrinsic of one lane vector, or of two operands of which one is."""
     if count == 1:
 
         def typer(typingctx: Any, a: Any) -> Any:
@@ -78,6 +72,17 @@ def _instruction(name: str, llvm_name: str, count: int) -> Any:
 
     typer.__name__ = name
     return intrinsic(typer)
+
+
+def _instruction(name: str, llvm_name: str, count: int) -> Any:
+    """Intrinsic that is one LLVM operation on vectors."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        lane = sig.return_type
+        values = [_vector(builder, lane, k, v) for k, v in zip(sig.args, args, strict=True)]
+        return call_llvm(builder, llvm_name, lane, *values)
+
+    return _named(name, count, codegen)
 
 
 def _library(name: str, c_name: str, count: int) -> Any:
@@ -99,19 +104,7 @@ def _library(name: str, c_name: str, count: int) -> Any:
             out = builder.insert_element(out, called, at)
         return out
 
-    if count == 1:
-
-        def typer(typingctx: Any, a: Any) -> Any:
-            return (a(a), codegen) if isinstance(a, LaneType) else None
-
-    else:
-
-        def typer(typingctx: Any, a: Any, b: Any) -> Any:
-            lane = _lane_of(a, b)
-            return (lane(a, b), codegen) if lane is not None else None
-
-    typer.__name__ = name
-    return intrinsic(typer)
+    return _named(name, count, codegen)
 
 
 def _comparison(name: str, operator: str) -> Any:

@@ -179,7 +179,7 @@ class Terms:
 
         The result has the same bits either way.
         """
-        return self._effort >= PARALLEL_EFFORT and machine.get_threads() > 1
+        return machine.get_threads() > 1 and self._effort >= PARALLEL_EFFORT
 
     def work(self, parallel: bool) -> int:
         """Address of work space; hold ``LAUNCH`` while it is used.

@@ -1,17 +1,18 @@
 """The mesh: elements, their coordinates, attributes and boundary."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from femops_meshes import checks, refinement
+from femops_meshes import checks, display, refinement
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError
 from femops_meshes.interpolation import gauss_legendre, gauss_lobatto, lagrange_matrix, tensor_apply
 from femops_meshes.mapping import determinants, geometry_degree, jacobians, positions
+from femops_meshes.names import Names, checked_names
 from femops_meshes.topology import Topology, exterior_boundary
 
 Floats = NDArray[np.float64]
@@ -51,6 +52,8 @@ class Mesh:
         Shape (ne,) int64: place of each element in the order of the file (or generator) it came
         from. Child c (lexicographic) of the element at place k has place k * 2**dim + c after a
         refinement.
+    element_names, boundary_names
+        Attributes by name, {name: (number, ...)}; empty where the file has no names.
 
     See Also
     --------
@@ -64,6 +67,8 @@ class Mesh:
     boundary_attributes: Attributes
     num_vertices: int
     file_elements: Ints
+    element_names: Names = field(default_factory=dict)
+    boundary_names: Names = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check that the arrays fit each other, and make them read-only."""
@@ -246,14 +251,15 @@ class Mesh:
         count = 2**self.dim
         children = np.arange(count)
         boundary, parents = refinement.split_boundary(self.topology, 2)
-        return Mesh(
-            refinement.split_elements(self.topology, 2),
-            refinement.split_coordinates(self.coordinates, 2),
-            np.repeat(self.element_attributes, count),
-            boundary,
-            self.boundary_attributes[parents],
-            self.topology.lattice_size(2),
-            (self.file_elements[:, None] * count + children).ravel(),
+        return replace(
+            self,
+            elements=refinement.split_elements(self.topology, 2),
+            coordinates=refinement.split_coordinates(self.coordinates, 2),
+            element_attributes=np.repeat(self.element_attributes, count),
+            boundary=boundary,
+            boundary_attributes=self.boundary_attributes[parents],
+            num_vertices=self.topology.lattice_size(2),
+            file_elements=(self.file_elements[:, None] * count + children).ravel(),
         )
 
     def reordered(self, permutation: ArrayLike) -> "Mesh":
@@ -272,14 +278,12 @@ class Mesh:
                 f"permutation has shape {order.shape}; it must hold each of the "
                 f"{self.num_elements} element numbers once"
             )
-        return Mesh(
-            self.elements[order],
-            self.coordinates[order],
-            self.element_attributes[order],
-            self.boundary,
-            self.boundary_attributes,
-            self.num_vertices,
-            self.file_elements[order],
+        return replace(
+            self,
+            elements=self.elements[order],
+            coordinates=self.coordinates[order],
+            element_attributes=self.element_attributes[order],
+            file_elements=self.file_elements[order],
         )
 
     def curved(self, order: int) -> "Mesh":
@@ -334,19 +338,40 @@ class Mesh:
         Parameters
         ----------
         elements, boundary
-            Shapes (ne,) and (nb,), positive whole numbers; None keeps the present ones.
+            Shapes (ne,) and (nb,), positive whole numbers, without names; None keeps what is.
 
         Raises
         ------
         MeshTopologyError
             If their number is wrong or one is not positive.
         """
-        inside, outside = self.element_attributes, self.boundary_attributes
+        changes: dict[str, Any] = {}
         if elements is not None:
             inside = checks.attribute_array(elements, self.num_elements, "elements")
+            changes |= {"element_attributes": inside, "element_names": {}}
         if boundary is not None:
             outside = checks.attribute_array(boundary, self.num_boundary, "boundary")
-        return self._replaced(element_attributes=inside, boundary_attributes=outside)
+            changes |= {"boundary_attributes": outside, "boundary_names": {}}
+        return self._replaced(**changes)
+
+    def with_names(
+        self,
+        elements: Mapping[str, int | Iterable[int]] | None = None,
+        boundary: Mapping[str, int | Iterable[int]] | None = None,
+    ) -> "Mesh":
+        """Return the mesh with these names for attributes of elements and of the boundary.
+
+        Each name stands for a number or several, as in ``{"walls": (1, 4)}``; None is for no names.
+
+        Raises
+        ------
+        MeshArgumentError
+            If a name stands for what is no attribute of the mesh.
+        """
+        return self._replaced(
+            element_names=checked_names(elements or {}, self.element_attributes),
+            boundary_names=checked_names(boundary or {}, self.boundary_attributes),
+        )
 
     def _replaced(self, **changes: Any) -> "Mesh":
         """Change what leaves the topology as it is, and keep that."""
@@ -369,17 +394,4 @@ class Mesh:
         checks.geometry(self.coordinates)
 
     def __repr__(self) -> str:
-        lower, upper = self.bounding_box()
-        shape = ("segments", "quadrilaterals", "hexahedra")[self.dim - 1]
-        spans = " x ".join(f"[{a:.6g}, {b:.6g}]" for a, b in zip(lower, upper, strict=True))
-        tags = [
-            "{" + ", ".join(str(a) for a in np.unique(attributes)) + "}"
-            for attributes in (self.element_attributes, self.boundary_attributes)
-        ]
-        rows = [
-            ("elements", f"{self.num_elements} {shape}, attributes {tags[0]}"),
-            ("boundary", f"{self.num_boundary} faces, attributes {tags[1]}"),
-            ("vertices", f"{self.num_vertices}"),
-            ("geometry", f"degree {self.order}, in {spans}"),
-        ]
-        return "Mesh\n" + "\n".join(f"  {name:<9} {value}" for name, value in rows)
+        return display.table(self)

@@ -14,6 +14,7 @@ from femops.cli import main
 from femops.cli.app import explained
 from femops.cli.options import numbers
 from femops.cli.output import Output, quantity
+from mesh_files import FILES, NEEDED
 
 COMMANDS = [
     ["demo"],
@@ -328,3 +329,21 @@ def test_progress_shows_on_a_terminal_only(capsys, monkeypatch):
     out, err = capsys.readouterr()
     assert out == ""
     assert "at work" in err
+
+
+@NEEDED
+@pytest.mark.parametrize(
+    ("name", "l2_error"),
+    [("star-q3", 1e-2), ("fichera-q3", 5e-2), ("periodic-square", 5e-3)],
+)
+def test_solves_on_real_files(run, name, l2_error):
+    """Curved files with Dirichlet conditions, and a periodic one of mean zero."""
+    path = next(path for path in FILES if path.stem == name)
+    code, out, _ = run("solve", "poisson", path, "--order", "4", "--json")
+    result = json.loads(out)
+    assert code == 0
+    assert result["order"] == 4
+    assert 0.0 < result["l2_error"] < l2_error
+    finer = json.loads(run("solve", "poisson", path, "--order", "4", "--refine", "1", "--json")[1])
+    # order 4 gains 2^5; not all of it is there on the coarsest meshes
+    assert finer["l2_error"] < result["l2_error"] / 8

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import femops
+import femops.errors
 from femops.cli import main
 
 pytest.importorskip("matplotlib", reason="pictures are drawn: needs the extra femops[viz]")
@@ -55,6 +57,13 @@ def run_commands(code, where):
 def test_the_pages_hold_code():
     names = {page.name for page in PAGES if blocks(page)}
     assert {"README.md", "tutorial.md", "conventions.md", "architecture.md"} <= names
+
+
+def test_the_reference_names_all_that_is_public():
+    text = (ROOT / "docs" / "api.md").read_text()
+    listed = set(re.findall(r"^\.\. auto(?:class|function|exception):: (\w+)$", text, re.MULTILINE))
+    in_errors = {name for name in femops.__all__ if hasattr(femops.errors, name)}
+    assert set(femops.__all__) - in_errors == listed - in_errors
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.name)

@@ -195,3 +195,22 @@ def test_small_problems_stay_on_one_thread(warm: Path) -> None:
     assert femops.mass(femops.H1(femops.box((80, 80)), 4)).terms.parallel()
     """
     done(run(body, warm, NUMBA_NUM_THREADS="2"))
+
+
+def test_a_solve_can_be_interrupted(warm: Path) -> None:
+    """Ctrl-C ends a solve that would go on for minutes."""
+    body = """
+    import os, signal, threading
+    W = femops.H1(femops.box((60, 60)), 6)
+    C = femops.mass(W)
+    b = femops.load(W, lambda x: np.exp(x[0]))
+    femops.cg(C, b, maxiter=1)
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        femops.cg(C, b, rtol=0.0, atol=1e-300, maxiter=10**9)
+    except KeyboardInterrupt:
+        pass
+    else:
+        raise AssertionError("not interrupted")
+    """
+    done(run(body, warm, NUMBA_NUM_THREADS="2"))

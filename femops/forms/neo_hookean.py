@@ -1,0 +1,81 @@
+"""Compressible neo-Hookean elasticity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from femops.abstract_space import Space
+from femops.basis import Quadrature1D
+from femops.errors import OperatorError
+from femops.forms.nonlinear import build_nonlinear
+from femops.operators.coefficients import Coefficient, Given
+from femops.operators.nonlinear import NonlinearForm
+from femops.pointwise.tensors import det, inv
+
+
+def _neo_hookean(u: Any, lam: Any, mu: Any) -> dict[str, Any]:
+    gradient = np.atleast_2d(u.grad)
+    deformation = np.eye(len(gradient)) + gradient
+    inverse = inv(deformation)
+    stress = mu * (deformation - inverse.T) + lam * np.log(det(deformation)) * inverse.T
+    return {"grad": stress}
+
+
+def neo_hookean(
+    V: Space,
+    lam: Coefficient = 1.0,
+    mu: Coefficient = 1.0,
+    *,
+    quadrature: int | Quadrature1D | None = None,
+    dtype: DTypeLike = np.float64,
+    lanes: int | None = None,
+) -> NonlinearForm:
+    r"""Compressible neo-Hookean elasticity in the reference configuration.
+
+    :math:`\int_\Omega P(u) : \nabla v\, dx` with the first Piola-Kirchhoff stress
+    :math:`P = \mu (F - F^{-T}) + \lambda \ln(\det F)\, F^{-T}`, :math:`F = I + \nabla u` (Bonet and
+    Wood, Nonlinear Continuum Mechanics for Finite Element Analysis, 6.28).  In 2-D this is plane
+    strain.  Its derivative at u = 0 is linear elasticity with the same parameters.
+
+    Parameters
+    ----------
+    V : Space
+        Of displacements, with as many components as dimensions.
+    lam, mu : number, callable, array or GridFunction
+        Lame's parameters, in units of stress; mu is positive.
+    quadrature : int or Quadrature1D, optional
+        Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
+    dtype : dtype
+        float64 or float32: type of the vectors, the stored data and the arithmetic.
+    lanes : int, optional
+        SIMD slots; what the machine has if omitted.
+
+    Returns
+    -------
+    NonlinearForm
+
+    Raises
+    ------
+    OperatorError
+        A coefficient of another shape, with values that are not finite, or a mu that is not
+        positive; a space with another number of components.
+    SpaceError, GeometryError
+        Too few quadrature points; inverted elements.
+
+    Notes
+    -----
+    Where a state turns an element inside out, det F <= 0, the residual is not a number;
+    `femops.newton` shortens its step then.
+    """
+    if V.ncomp != V.dim:
+        raise OperatorError(
+            f"elasticity on a space of {V.ncomp} components: make it with ncomp={V.dim}"
+        )
+    coefficients = {
+        "lam": Given("lam", lam, ((),)),
+        "mu": Given("mu", mu, ((),), positive=True),
+    }
+    return build_nonlinear(_neo_hookean, V, quadrature, coefficients, dtype, lanes)

@@ -1,0 +1,88 @@
+"""Nonlinear forms of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from femops.abstract_space import Space
+from femops.basis import Quadrature1D
+from femops.operators.coefficients import Given
+from femops.operators.nonlinear import NonlinearForm
+from femops.pointwise.trace import FormFunction
+
+
+def nonlinear_form(
+    function: FormFunction,
+    space: Space,
+    *,
+    quadrature: int | Quadrature1D | None = None,
+    dtype: DTypeLike = np.float64,
+    lanes: int | None = None,
+    **coefficients: Any,
+) -> NonlinearForm:
+    r"""Nonlinear form that is given as a function of the field at one point.
+
+    Parameters
+    ----------
+    function : callable
+        As for `femops.form`, but it need not be linear in u: the form is
+        :math:`\int_\Omega f(u, \nabla u) \cdot v + F(u, \nabla u) : \nabla v\, dx` with what the
+        function returns as ``{"value": f, "grad": F}``.
+    space : Space
+        Of u and v.
+    quadrature : int or Quadrature1D, optional
+        Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
+    dtype : dtype
+        float64 or float32: type of the vectors, the stored data and the arithmetic.
+    lanes : int, optional
+        SIMD slots; what the machine has if omitted.
+    **coefficients
+        As for `femops.form`.
+
+    Returns
+    -------
+    NonlinearForm
+        Its derivative is made from the same function, by differentiation of the traced
+        expressions.
+
+    Raises
+    ------
+    TraceError
+        A function that can't be traced; the message names the line.
+    OperatorError
+        Coefficients of a wrong shape or with values that are not finite.
+
+    Examples
+    --------
+    >>> import femops
+    >>> V = femops.H1(femops.box((3,)), order=2)
+    >>> F = femops.nonlinear_form(lambda u: {"value": u**3, "grad": u.grad}, V)
+    >>> u = V.interpolate(lambda x: 1 + x[0])
+    >>> bool(abs(F.residual(u).sum() - 15 / 4) < 1e-12)  # the integral of (1 + x)^3
+    True
+    """
+    given = {name: Given(name, value) for name, value in coefficients.items()}
+    return build_nonlinear(function, space, quadrature, given, dtype, lanes)
+
+
+def build_nonlinear(
+    function: FormFunction,
+    space: Space,
+    quadrature: int | Quadrature1D | None,
+    coefficients: Mapping[str, Given],
+    dtype: DTypeLike,
+    lanes: int | None,
+) -> NonlinearForm:
+    """Nonlinear form of a function whose coefficients are known to be checked.
+
+    Parameters
+    ----------
+    function, space, quadrature, coefficients, dtype, lanes
+        As for `nonlinear_form`.
+    """
+    rule = space.quadrature(quadrature)
+    return NonlinearForm(function, space, rule, coefficients, dtype, lanes)

@@ -1,0 +1,118 @@
+"""What runs in a process of its own: Gmsh's reader, from a mesh file to plain arrays.
+
+It is started by its path and imports nothing of femops. Whatever a damaged file does to Gmsh's C++
+code, the process that asked only sees how this one ended.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+MISSING, REFUSED = 3, 4
+"""Exit codes: Gmsh cannot be imported; Gmsh does not accept the file. Standard output says why."""
+
+
+def main(source: str, target: str, memory: int, by_element: bool) -> int:
+    """Read `source` and write its arrays to `target`, a file of ``numpy.savez``.
+
+    Parameters
+    ----------
+    source, target : str
+    memory : int
+        Bytes of address space this process may use.
+    by_element : bool
+        Version 2 tells physical tags element by element, and Gmsh keeps them only where it reads
+        them as the numbers of its entities.
+    """
+    _limit(memory)
+    import numpy as np
+
+    try:
+        import gmsh
+    except (ImportError, OSError) as error:
+        print(error)  # noqa: T201
+        return MISSING
+    gmsh.initialize(readConfigFiles=False, interruptible=False)
+    gmsh.option.setNumber("General.Terminal", 0)
+    gmsh.option.setNumber("General.AbortOnError", 2)
+    gmsh.option.setNumber("Mesh.SwitchElementTags", int(by_element))
+    gmsh.logger.start()
+    try:
+        gmsh.open(source)
+        arrays = _arrays(gmsh, np, by_element)
+        _check_count(gmsh, int(arrays["blocks"][:, 2].sum()))
+    except Exception as error:  # noqa: BLE001  (Gmsh raises plain Exception)
+        arrays = {}
+        print(error)  # noqa: T201
+    complaints = [line for line in gmsh.logger.get() if line.startswith("Error")]
+    print("\n".join(complaints))  # noqa: T201
+    if complaints or not arrays:
+        return REFUSED
+    np.savez(target, **arrays)
+    return 0
+
+
+def _limit(memory: int) -> None:
+    try:
+        import resource
+    except ImportError:  # Windows has no such limits
+        return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    if most == resource.RLIM_INFINITY or most > memory:
+        resource.setrlimit(resource.RLIMIT_AS, (memory, most))
+
+
+def _arrays(gmsh: Any, np: Any, by_element: bool) -> dict[str, Any]:
+    """Nodes; blocks of elements (dim, type, count); their nodes one after the other; groups."""
+    tags, positions, _ = gmsh.model.mesh.getNodes()
+    blocks: list[tuple[int, int, int]] = []
+    groups: list[tuple[int, int]] = []
+    names: list[tuple[str, str, str]] = []
+    nodes = [np.zeros(0, dtype=np.int64)]
+    for dim, entity in gmsh.model.getEntities():
+        if by_element:
+            physical = [entity] if entity else []
+        else:
+            physical = gmsh.model.getPhysicalGroupsForEntity(dim, entity)
+        for kind, elements, corners in zip(*gmsh.model.mesh.getElements(dim, entity), strict=True):
+            groups += [(len(blocks), abs(int(tag))) for tag in physical]
+            blocks.append((dim, int(kind), len(elements)))
+            nodes.append(np.asarray(corners, dtype=np.int64))
+        for tag in physical:
+            name = gmsh.model.getPhysicalName(dim, tag) or gmsh.model.getPhysicalName(dim, abs(tag))
+            names.append((str(dim), str(abs(int(tag))), name))
+    kinds = [_kind(gmsh, kind) for kind in sorted({kind for _, kind, _ in blocks})]
+    return {
+        "tags": np.asarray(tags, dtype=np.int64),
+        "positions": np.asarray(positions, dtype=np.float64).reshape(-1, 3),
+        "blocks": np.array(blocks, dtype=np.int64).reshape(-1, 3),
+        "nodes": np.concatenate(nodes),
+        "groups": np.array(groups, dtype=np.int64).reshape(-1, 2),
+        "names": np.array(names, dtype=np.str_).reshape(-1, 3),
+        "kinds": np.array([kind[:4] for kind in kinds], dtype=np.int64).reshape(-1, 4),
+        "kind_names": np.array([kind[4] for kind in kinds], dtype=np.str_),
+    }
+
+
+def _check_count(gmsh: Any, got: int) -> None:
+    """Gmsh hands out elements of one type an entity, and leaves out others without a word."""
+    found = (re.fullmatch(r"Info: (\d+) elements?", line) for line in gmsh.logger.get())
+    counted = [int(match[1]) for match in found if match]
+    if counted and counted[-1] != got:
+        raise ValueError(
+            f"{counted[-1] - got} of {counted[-1]} elements stand in an entity or group with "
+            "elements of another degree or shape; the same is needed for all"
+        )
+
+
+def _kind(gmsh: Any, kind: int) -> tuple[int, int, int, int, str]:
+    """Type number, dimension, degree, number of nodes and Gmsh's word of a type of element."""
+    name, dim, degree, count, _, _ = gmsh.model.mesh.getElementProperties(kind)
+    return kind, dim, degree, count, name.split()[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "True"))

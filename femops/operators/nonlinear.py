@@ -1,0 +1,172 @@
+"""Nonlinear forms: a residual, and its derivative as an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from femops.abstract_space import Space
+from femops.basis import Quadrature1D
+from femops.operators.bilinear import FIELD, STATE, BilinearForm
+from femops.operators.coefficients import Given
+from femops.operators.held import Held, positions
+from femops.operators.operator import Operator
+from femops.operators.term import Term, float_type
+from femops.operators.vectors import check_output, check_vector
+from femops.pointwise.cut import LinearStep, nonlinear_cut
+from femops.pointwise.trace import FormFunction, Trace, linearised, trace
+from femops_kernels.machine import lane_width
+from femops_kernels.sweep import Terms
+
+_NOTHING: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+
+
+@final
+class NonlinearForm:
+    r"""A residual that is not linear in its field.
+
+    :math:`R(u; v) = \int_\Omega f(u, \nabla u) \cdot v + F(u, \nabla u) : \nabla v\, dx`.
+
+    It is made by `femops.nonlinear_form`, or by a form of the library such as `femops.neo_hookean`.
+
+    Attributes
+    ----------
+    space : Space
+        Of the field and of the test function.
+    dtype : numpy.dtype
+        float64 or float32; vectors have this type.
+    """
+
+    def __init__(
+        self,
+        function: FormFunction,
+        space: Space,
+        quadrature: Quadrature1D,
+        coefficients: Mapping[str, Given],
+        dtype: DTypeLike,
+        lanes: int | None,
+    ) -> None:
+        self.space = space
+        self.dtype = float_type(dtype)
+        self._form = BilinearForm(function, space, space, quadrature, coefficients)
+        self._width = lane_width(self.dtype, lanes)
+        self._held = _NOTHING
+
+    @property
+    def name(self) -> str:
+        """Name of the function."""
+        return self._form.name
+
+    @property
+    def constrained_dofs(self) -> NDArray[np.int64]:
+        """Flat positions of the constrained dofs, ascending."""
+        return self._held
+
+    @cached_property
+    def _trace(self) -> Trace:
+        shapes = self._form.coefficient_shapes()
+        components = {FIELD: self.space.ncomp}
+        return trace(self._form.function, self.space.dim, components, components, shapes)
+
+    @cached_property
+    def _derivative(self) -> LinearStep:
+        return LinearStep(linearised(self._trace, FIELD, STATE), FIELD, FIELD)
+
+    @cached_property
+    def _terms(self) -> Terms:
+        cut = nonlinear_cut(self._trace, FIELD, FIELD)
+        form = replace(self._form, static=self._trace.static)
+        kind, width, space, rule = self.dtype, self._width, self.space, self._form.quadrature
+        data = form.store(cut.stored, kind, width)
+        term = Term(self.name, space, space, rule, cut.program, kind, width, None, data)
+        held = Held(rows=self._held)
+        return Terms([(1.0, term.sweep(term.factorised_kernel(), held, 0.0, data))])
+
+    def residual(self, u: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """R(u; v) for all test functions v.
+
+        Parameters
+        ----------
+        u : l_vec or flat vector
+            C-contiguous, of the form's type.
+        out : array like u, optional
+            Overwritten by the result; must not overlap u.
+
+        Returns
+        -------
+        array of the shape of u
+            Zero at constrained dofs.
+
+        Raises
+        ------
+        VectorError
+            A vector of another length, type or memory layout, or an ``out`` that overlaps u.
+        """
+        self._check(u, "u")
+        if out is None:
+            out = np.empty_like(u)
+        self._check(out, "out")
+        check_output(u, out)
+        self._terms.apply(u, out)
+        return out
+
+    def jacobian(self, u: NDArray[Any]) -> Operator:
+        """Derivative of the residual at u, an operator.
+
+        What it needs of u is stored at the quadrature points, see `Operator.at_level` for other
+        levels; constrained dofs have rows and columns of the identity.
+
+        Parameters
+        ----------
+        u : l_vec or flat vector
+            The state; a copy is kept, from which another level or a transpose is computed.
+
+        Returns
+        -------
+        Operator
+
+        Raises
+        ------
+        VectorError
+            A vector of another length or type.
+        """
+        self._check(u, "u")
+        form = replace(self._form, traced=self._derivative, state=u.copy())
+        operator = Operator.of_form(form, self.dtype, self._width)
+        return operator.constrained(self._held) if len(self._held) else operator
+
+    def constrained(self, dofs: ArrayLike) -> NonlinearForm:
+        """The form with some dofs held: their residual is zero, their Jacobian the identity.
+
+        Parameters
+        ----------
+        dofs : (k,) integers
+            Flat positions, as `Space.boundary_dofs` gives them.
+
+        Returns
+        -------
+        NonlinearForm
+
+        Raises
+        ------
+        OperatorError
+            Positions that are no whole numbers or outside the vector.
+        """
+        form = self._form
+        twin = NonlinearForm(
+            form.function, self.space, form.quadrature, form.coefficients, self.dtype, self._width
+        )
+        twin._held = np.union1d(self._held, positions(dofs, self.space.size))
+        return twin
+
+    def _check(self, vector: Any, what: str) -> None:
+        check_vector(self.space, self.dtype, vector, what)
+
+    def __repr__(self) -> str:
+        held = f", {len(self._held)} constrained" if len(self._held) else ""
+        return f"NonlinearForm({self.name}: {self.space.size} unknowns, {self.dtype}{held})"

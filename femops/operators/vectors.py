@@ -1,0 +1,79 @@
+"""What operators and nonlinear forms ask of the vectors they are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.abstract_space import Space
+from femops.errors import VectorError
+
+
+def check_vector(space: Space, dtype: np.dtype[Any], vector: Any, what: str) -> None:
+    """Refuse a vector that compiled code could not take as it is.
+
+    Parameters
+    ----------
+    space : Space
+        Whose vector it must be.
+    dtype : numpy.dtype
+        The type it must have.
+    vector : any
+    what : str
+        What it is called in messages.
+
+    Raises
+    ------
+    VectorError
+        Another length, type or memory layout.
+    """
+    space.check_vector(vector, what)
+    if vector.dtype != dtype:
+        raise VectorError(
+            f"{what} has type {vector.dtype}, {dtype} is needed: convert it by .astype({dtype})"
+        )
+    if not (vector.flags.c_contiguous and vector.flags.aligned):
+        raise VectorError(f"{what} is not contiguous in memory: pass {what}.copy()")
+
+
+def check_factor(space: Space, x: NDArray[Any]) -> NDArray[Any]:
+    """The array itself, if an operator on a space can be multiplied with it.
+
+    Parameters
+    ----------
+    space : Space
+    x : array
+        An l_vec, a flat vector, or columns of them.
+
+    Raises
+    ------
+    VectorError
+        Another shape, or no real numbers.
+    """
+    n = space.size
+    columns = x.ndim in (1, 2) and len(x) == n and x.dtype.kind in "biuf"
+    if columns or (x.ndim > 1 and x.shape == space.shape):
+        return x
+    raise VectorError(
+        f"x has shape {x.shape} and type {x.dtype}, the operator takes real "
+        f"vectors ({n},) or columns ({n}, k): make one with V.zeros()"
+    )
+
+
+def check_output(x: NDArray[Any], out: NDArray[Any]) -> None:
+    """Refuse an output that overlaps the input or can't be written.
+
+    Parameters
+    ----------
+    x, out : arrays
+
+    Raises
+    ------
+    VectorError
+    """
+    if np.may_share_memory(x, out):
+        raise VectorError("out overlaps the vector that is read: give another array")
+    if not out.flags.writeable:
+        raise VectorError("out is read-only: give an array that can be written")

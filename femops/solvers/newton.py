@@ -1,0 +1,186 @@
+"""Newton's method for nonlinear forms, with matrix-free Jacobians."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, final, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import gmres, minres
+
+from femops.errors import SolverError
+from femops.operators import Operator
+from femops.operators.nonlinear import NonlinearForm
+from femops.solvers.cg import cg
+from femops.solvers.jacobi import Jacobi, jacobi
+
+Linear = Literal["auto", "cg", "minres", "gmres"]
+# Eisenstat & Walker (1996), choice 2: how far a step's linear system is solved.
+_FORCING, _GAMMA = 0.1, 0.9
+_SHORTEST = 2.0**-12  # step length at which the search gives up
+_DECREASE = 1e-4  # Armijo's constant
+_FLATTER = 0.8  # what the slope along a step must fall to
+
+
+@final
+@dataclass(frozen=True)
+class NewtonInfo:
+    """How a nonlinear solve went.
+
+    Attributes
+    ----------
+    converged : bool
+    reason : str
+        Why it ended.
+    iterations : int
+        Newton steps taken.
+    linear_iterations : int
+        Of the Krylov solver, all steps together.
+    residuals : tuple of float
+        Euclidean norm of the residual before the first step and after each.
+    """
+
+    converged: bool
+    reason: str
+    iterations: int
+    linear_iterations: int
+    residuals: tuple[float, ...]
+
+
+def newton(
+    F: NonlinearForm,
+    u0: NDArray[Any],
+    b: NDArray[Any] | None = None,
+    *,
+    rtol: float = 1e-8,
+    atol: float = 1e-12,
+    maxiter: int = 30,
+    linear: Linear = "auto",
+    callback: Callable[[NDArray[Any]], Any] | None = None,
+) -> tuple[NDArray[Any], NewtonInfo]:
+    """Solve R(u; v) = b(v) for all v by an inexact Newton method with backtracking.
+
+    Parameters
+    ----------
+    F : NonlinearForm
+        With its constrained dofs (`NonlinearForm.constrained`).
+    u0 : l_vec or flat vector
+        First guess; its entries at constrained dofs are kept.
+    b : array like u0, optional
+        Load vector, zero if omitted.
+    rtol, atol : float
+        Done when |R(u) - b| <= max(rtol |R(u0) - b|, atol), over the free dofs.
+    maxiter : int
+        Most steps.
+    linear : {"auto", "cg", "minres", "gmres"}
+        Krylov solver for the steps, preconditioned by the Jacobian's diagonal (minres by its
+        absolute value): cg for a positive definite Jacobian, minres for a symmetric, gmres for
+        any; auto is cg for a symmetric Jacobian, else gmres.
+    callback : callable, optional
+        Called as ``callback(u)`` after each step.
+
+    Returns
+    -------
+    u : array of the shape of u0
+        The last state whose residual was a number; the solution if ``info.converged``.
+    info : NewtonInfo
+
+    Raises
+    ------
+    SolverError
+        A first guess at which the residual is not a number, or arguments that make no sense.
+    VectorError
+        Vectors of another length or type.
+    """
+    _check(F, rtol, atol, maxiter, linear)
+    u = u0.copy()
+    load = np.zeros_like(u) if b is None else b.reshape(u.shape).copy()
+    load.reshape(-1)[F.constrained_dofs] = 0.0
+    residual = F.residual(u) - load
+    norms = [float(np.linalg.norm(residual))]
+    if not np.isfinite(norms[0]):
+        raise SolverError("the residual of the first guess is not a number: begin with another")
+    goal, forcing, spent = max(rtol * norms[0], atol), _FORCING, 0
+    reason = "converged"
+    while norms[-1] > goal:
+        if len(norms) > maxiter:
+            reason = f"not converged in {maxiter} steps"
+            break
+        step, count, failure = _solve(F.jacobian(u), -residual, forcing, linear)
+        spent += count
+        found = None if failure else _search(F, u, step, load, residual)
+        if found is None:
+            reason = failure or "no step along the Newton direction makes progress"
+            break
+        u, residual = found
+        norms.append(float(np.linalg.norm(residual)))
+        forcing = min(_FORCING, max(_GAMMA * (norms[-1] / norms[-2]) ** 2, 0.1 * goal / norms[-1]))
+        if callback:
+            callback(u)
+    return u, NewtonInfo(norms[-1] <= goal, reason, len(norms) - 1, spent, tuple(norms))
+
+
+def _check(F: Any, rtol: float, atol: float, maxiter: int, linear: str) -> None:
+    if not isinstance(F, NonlinearForm):
+        raise SolverError(f"F is a {type(F).__name__}: newton takes a femops.NonlinearForm")
+    if linear not in get_args(Linear):
+        raise SolverError(f"linear = {linear!r}: choose one of {', '.join(get_args(Linear))}")
+    if not (rtol >= 0.0 and atol >= 0.0 and maxiter >= 0):
+        raise SolverError(f"rtol = {rtol}, atol = {atol}, maxiter = {maxiter}: give numbers >= 0")
+
+
+def _solve(
+    J: Operator, right: NDArray[Any], rtol: float, linear: Linear
+) -> tuple[NDArray[Any], int, str]:
+    """Step, Krylov iterations, and what went wrong if anything did."""
+    if linear == "cg" or (linear == "auto" and J.symmetric):
+        try:
+            step, info = cg(J, right, rtol=rtol, M=jacobi(J))
+        except SolverError as error:
+            return right, 0, f"the linear solver gave up: {error}"
+        return step, info.iterations, ""
+    count = [0]
+
+    def counted(_: Any) -> None:
+        count[0] += 1
+
+    flat = right.reshape(-1)
+    if linear == "minres":
+        # minres takes a positive definite preconditioner, whatever the Jacobian is
+        # and measures the residual against |J| |x|, which is far more than |b|
+        diagonal = Jacobi(np.abs(jacobi(J).inverse))
+        step, failed = minres(J, flat, rtol=1e-3 * rtol, M=diagonal, callback=counted)
+    else:
+        options = {"callback": counted, "callback_type": "pr_norm", "restart": 60}
+        step, failed = gmres(J, flat, rtol=rtol, M=jacobi(J), **options)
+    name = "minres" if linear == "minres" else "gmres"
+    failure = f"{name} did not solve a step in {count[0]} iterations" if failed else ""
+    return step.reshape(right.shape), count[0], failure
+
+
+def _search(
+    F: NonlinearForm,
+    u: NDArray[Any],
+    step: NDArray[Any],
+    load: NDArray[Any],
+    residual: NDArray[Any],
+) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """First of the steps 1, 1/2, 1/4, ... that makes progress; None if none does.
+
+    Progress is a smaller residual, or a smaller component of it along the step: where a form is the
+    derivative of an energy, that is the energy's slope (Bonet and Wood, section 9.6), and large
+    rotations need steps that reduce it while the residual's norm grows.
+    """
+    norm, slope = np.linalg.norm(residual), abs(np.vdot(step, residual))
+    length = 1.0
+    while length >= _SHORTEST:
+        trial = u + u.dtype.type(length) * step
+        found = F.residual(trial) - load
+        # what is not a number fails both comparisons
+        smaller = np.linalg.norm(found) <= (1.0 - _DECREASE * length) * norm
+        if smaller or abs(np.vdot(step, found)) <= _FLATTER * slope:
+            return trial, found
+        length *= 0.5
+    return None

@@ -1,0 +1,61 @@
+"""Names of attributes: what a mesh file calls its regions and its pieces of boundary."""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from femops_meshes.errors import MeshArgumentError
+
+Names = Mapping[str, tuple[int, ...]]
+"""The attributes, ascending, of each name; a name may stand for several, and share them."""
+
+
+def checked_names(names: Mapping[str, int | Iterable[int]], attributes: ArrayLike) -> Names:
+    """Copy names, with the numbers of each ascending.
+
+    Parameters
+    ----------
+    names
+        One number or several for each name.
+    attributes
+        The attributes of the mesh; a name may not stand for another.
+
+    Raises
+    ------
+    MeshArgumentError
+        If a name is no text or stands for no attribute of the mesh.
+    """
+    known = set(np.unique(attributes).tolist())
+    result = {}
+    for name, numbers in names.items():
+        group = sorted(set(numbers if isinstance(numbers, Iterable) else [numbers]))
+        if not isinstance(name, str) or not name or not group or not known.issuperset(group):
+            listing = ", ".join(map(str, sorted(known))) or "none"
+            raise MeshArgumentError(
+                f"name {name!r} stands for {group}: take a text that is not empty and attributes "
+                f"of the mesh, which has {listing}"
+            )
+        result[name] = tuple(int(number) for number in group)
+    return result
+
+
+def with_numbers(
+    wanted: int | str | Iterable[int | str] | None, names: Names
+) -> list[int | str] | None:
+    """Put the numbers of each name known in its place; other entries stay, and None stays None."""
+    if wanted is None:
+        return None
+    items = [wanted] if isinstance(wanted, str) or not isinstance(wanted, Iterable) else wanted
+    result: list[int | str] = []
+    for item in items:
+        result += names.get(item, (item,)) if isinstance(item, str) else (item,)
+    return result
+
+
+def listing(attributes: NDArray[np.int32], names: Names) -> str:
+    """Describe the attributes and their names: ``{1, 2}, inlet = 1``."""
+    text = "{" + ", ".join(str(number) for number in np.unique(attributes)) + "}"
+    for name, group in names.items():
+        text += f", {name} = " + " + ".join(map(str, group))
+    return text

@@ -1,0 +1,232 @@
+"""A naive oracle for forms given as functions: the function is called with plain numbers.
+
+It stands on tests/oracle.py and shares no code with femops: at every quadrature point, for every
+trial basis function and component, the user's function is called with the numbers of that basis
+function at that point.  What it returns is multiplied by the test functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from oracle import Array, degree, digits, mapping, rule, shapes
+
+Function = Callable[..., Any]
+
+
+@final
+class PlainField(np.ndarray):
+    """The value of a field at a point, with its derivatives: plain numbers."""
+
+    grad: Array
+
+    @staticmethod
+    def of(value: Array, grad: Array) -> PlainField:
+        """A field of value () or (ncomp,) and gradient (dim,) or (ncomp, dim)."""
+        field = np.asarray(value, float).view(PlainField)
+        field.grad = grad
+        return field
+
+    @property
+    def value(self) -> Array:
+        """The value alone."""
+        return np.asarray(self)
+
+    @property
+    def div(self) -> float:
+        """Sum of the derivatives of each component along its own direction."""
+        rows = self.grad.reshape(self.size, -1)
+        if rows.shape[0] != rows.shape[1]:
+            raise ValueError(f"no divergence of {rows.shape[0]} components in {rows.shape[1]}-D")
+        return float(sum(rows[i, i] for i in range(len(rows))))
+
+    @property
+    def sym_grad(self) -> Array:
+        """Half the sum of the gradient and its transpose."""
+        return (self.grad + self.grad.T) / 2
+
+
+@final
+@dataclass(frozen=True)
+class Nodal:
+    """One side of a form, trial or test: connectivity (ne, n), components and 1-D family."""
+
+    indices: Array
+    ncomp: int
+    family: str
+
+    @staticmethod
+    def of(space: Any) -> Nodal:
+        """The arrays behind a space."""
+        return Nodal(space.restriction.indices, space.ncomp, space.basis.family)
+
+    @property
+    def size(self) -> int:
+        """Length of the flat vector."""
+        return (int(self.indices.max()) + 1) * self.ncomp
+
+    def tabulated(self, dim: int, points: Array) -> tuple[Array, Array]:
+        """Values (nq, n) and reference gradients (nq, n, dim)."""
+        return shapes(dim, self.family, degree(self.indices.shape[1], dim), points)
+
+
+@final
+@dataclass(frozen=True)
+class AtPoints:
+    """A coefficient given by its values (ne, nq, *shape) at the quadrature points."""
+
+    values: Array
+
+
+@final
+@dataclass(frozen=True)
+class Dense:
+    """A matrix, test x trial, on flat vectors."""
+
+    matrix: Array
+
+    @property
+    def T(self) -> Dense:
+        """The transpose."""
+        return Dense(self.matrix.T)
+
+    def __add__(self, other: Dense) -> Dense:
+        return Dense(self.matrix + other.matrix)
+
+    def __rmul__(self, factor: float) -> Dense:
+        return Dense(factor * self.matrix)
+
+    def eliminated(self, rows: Any, columns: Any) -> Dense:
+        """The matrix with rows and columns replaced by zero."""
+        matrix = self.matrix.copy()
+        matrix[np.asarray(rows, int)] = 0.0
+        matrix[:, np.asarray(columns, int)] = 0.0
+        return Dense(matrix)
+
+    def scale(self, u: Array) -> float:
+        """The measure of round-off: the norm of |A| |u|."""
+        return float(np.linalg.norm(abs(self.matrix) @ abs(np.asarray(u, float).ravel())))
+
+    def error(self, result: Array, u: Array) -> float:
+        """How far ``result`` is from A u, over the norm of |A| |u|."""
+        expected = self.matrix @ np.asarray(u, float).ravel()
+        return float(np.linalg.norm(np.asarray(result, float).ravel() - expected)) / self.scale(u)
+
+
+@final
+class FormOracle:
+    """Forms between two spaces on one mesh, with one rule.
+
+    Parameters
+    ----------
+    coordinates : (ne, (g + 1)**dim, dim) array
+    trial, test : Nodal
+    rule_name, q1d : the 1-D rule; p + 2 Gauss points of the larger degree if omitted
+    """
+
+    def __init__(
+        self,
+        coordinates: Array,
+        trial: Nodal,
+        test: Nodal,
+        rule_name: str = "gauss",
+        q1d: int | None = None,
+    ) -> None:
+        self.dim = dim = coordinates.shape[2]
+        self.trial, self.test = trial, test
+        most = max(degree(side.indices.shape[1], dim) for side in (trial, test))
+        self.points, weights = rule(rule_name, most + 2 if q1d is None else q1d)
+        self.positions, self.jacobians = mapping(np.asarray(coordinates), self.points)
+        self.weights = np.prod(weights[digits(len(weights), dim)], axis=0).astype(float)
+
+    @staticmethod
+    def of(trial: Any, test: Any = None, rule_name: str = "gauss", q1d: int | None = None) -> Any:
+        """The oracle for two spaces."""
+        sides = Nodal.of(trial), Nodal.of(trial if test is None else test)
+        return FormOracle(trial.mesh.coordinates, *sides, rule_name, q1d)
+
+    def at_points(self, field: Callable[[Array], Any]) -> AtPoints:
+        """A function of x as values at the points."""
+        ne, nq = self.positions.shape[:2]
+        values = [[_at(field, self.positions[e, q], e, q) for q in range(nq)] for e in range(ne)]
+        return AtPoints(np.array(values))
+
+    def field(self, side: Nodal, vector: Array) -> AtPoints:
+        """A finite element function as values at the points, (ne, nq[, ncomp])."""
+        here, _ = side.tabulated(self.dim, self.points)
+        nodal = np.asarray(vector, float).reshape(-1, side.ncomp)[side.indices]
+        values = np.einsum("qn,enc->eqc", here, nodal)
+        return AtPoints(values[..., 0] if side.ncomp == 1 else values)
+
+    def matrix(self, function: Function, **coefficients: Any) -> Dense:
+        """The form of a user's function, dense.
+
+        Whether it takes ``x`` is seen from its arguments.
+        """
+        total = np.zeros((self.test.size, self.trial.size))
+        for e in range(len(self.positions)):
+            local = self._element(e, function, coefficients)
+            rows, columns = _flat(self.test, e), _flat(self.trial, e)
+            np.add.at(total, (rows[:, None], columns[None, :]), local)
+        return Dense(total)
+
+    def _element(self, e: int, function: Function, coefficients: dict[str, Any]) -> Array:
+        """Element matrix; rows and columns are node * ncomp + component."""
+        u, du = self.trial.tabulated(self.dim, self.points)
+        v, dv = self.test.tabulated(self.dim, self.points)
+        ncomp_in, ncomp_out = self.trial.ncomp, self.test.ncomp
+        local = np.zeros((v.shape[1], ncomp_out, u.shape[1], ncomp_in))
+        code = getattr(function, "__code__", None)
+        takes_x = code is not None and "x" in code.co_varnames[: code.co_argcount]
+        for q, x in enumerate(self.positions[e]):
+            inverse = np.linalg.inv(self.jacobians[e, q])
+            weight = self.weights[q] * np.linalg.det(self.jacobians[e, q])
+            here = {name: _at(given, x, e, q) for name, given in coefficients.items()}
+            here |= {"x": x} if takes_x else {}
+            grad_u, grad_v = du[q] @ inverse, dv[q] @ inverse
+            for j in range(u.shape[1]):
+                for b in range(ncomp_in):
+                    field = _unit(u[q, j], grad_u[j], b, ncomp_in)
+                    result = function(field, **here)
+                    value = _part(result, "value", (ncomp_out,))
+                    flux = _part(result, "grad", (ncomp_out, self.dim))
+                    local[:, :, j, b] += weight * (np.outer(v[q], value) + grad_v @ flux.T)
+        return local.reshape(v.shape[1] * ncomp_out, -1)
+
+
+def _unit(value: float, grad: Array, component: int, ncomp: int) -> PlainField:
+    """A basis function in one component, zero in the others."""
+    if ncomp == 1:
+        return PlainField.of(np.array(value), grad)
+    values, grads = np.zeros(ncomp), np.zeros((ncomp, len(grad)))
+    values[component], grads[component] = value, grad
+    return PlainField.of(values, grads)
+
+
+def _part(result: dict[str, Any], name: str, shape: tuple[int, ...]) -> Array:
+    if name not in result:
+        return np.zeros(shape)
+    part = np.asarray(result[name], float)
+    wanted = shape[1:] if shape[0] == 1 else shape
+    if part.shape != wanted:
+        raise ValueError(f"the form gives a {name} of shape {part.shape}, not {wanted}")
+    return part.reshape(shape)
+
+
+def _at(given: Any, x: Array, e: int, q: int) -> Any:
+    """A coefficient at one point: a float or an array."""
+    if isinstance(given, AtPoints):
+        value = given.values[e, q]
+    else:
+        value = given(x) if callable(given) else given
+    array = np.asarray(value, float)
+    return array if array.ndim else float(array)
+
+
+def _flat(side: Nodal, e: int) -> Array:
+    """Flat positions of the dofs of an element."""
+    return (side.indices[e][:, None] * side.ncomp + np.arange(side.ncomp)).ravel()

@@ -1,0 +1,388 @@
+"""Gmsh files: node order, both versions, ASCII and binary, groups, and everything refused."""
+
+import os
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import femops
+from femops.io import gmsh_file, gmsh_process
+from femops.io.gmsh_groups import attributes_of
+from femops.io.gmsh_nodes import ELEMENTS, gmsh_order
+from femops_meshes import scrambled
+from gmsh_files import KINDS, TYPES, convert, document, need_gmsh, of_mesh, reference_nodes
+
+SQUARE = [(0, 0, 0), (1, 0, 0), (2, 0, 0), (0, 1, 0), (1, 1, 0), (2, 1, 0)]
+LEFT, RIGHT = (1, 2, 5, 4), (2, 3, 6, 5)
+
+
+def bend(x):
+    """A polynomial map of degree 2 in each direction: 4-th degree geometry on curved meshes."""
+    y = x.copy()
+    y[0] += 0.1 * x[-1] ** 2
+    y[-1] += 0.1 * x[0] * x[0]
+    return y
+
+
+def written(folder, *arguments, name="a.msh"):
+    path = folder / name
+    path.write_text(document(*arguments))
+    return path
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_node_order_is_that_of_gmsh(dim):
+    assert ELEMENTS[dim] == {kind: degree for degree, kind in TYPES[dim].items()}
+    for degree in TYPES[dim]:
+        nodes = reference_nodes()[dim, degree][gmsh_order(dim, degree)]
+        grid = np.indices([degree + 1] * dim).reshape(dim, -1)[::-1].T / degree
+        np.testing.assert_allclose(nodes, grid, atol=1e-14, err_msg=str(degree))
+
+
+def test_node_order_of_quadratic_elements_by_hand():
+    # Gmsh's manual: quadrangle 0 4 1 / 7 8 5 / 3 6 2; hexahedron's first plane 0 8 1 / 9 20 11 /...
+    assert gmsh_order(2, 2).tolist() == [0, 4, 1, 7, 8, 5, 3, 6, 2]
+    assert gmsh_order(3, 2)[:9].tolist() == [0, 8, 1, 9, 20, 11, 3, 13, 2]
+    assert gmsh_order(3, 2)[9:18].tolist() == [10, 21, 12, 22, 26, 23, 15, 24, 14]
+    assert gmsh_order(1, 4).tolist() == [0, 2, 3, 4, 1]
+
+
+@pytest.mark.parametrize(
+    ("dim", "degree", "kind"),
+    [
+        *[(3, degree, kind) for degree, kind in zip((1, 2, 3, 4), KINDS, strict=True)],
+        *[(3, degree, kind) for degree, kind in zip((4, 3, 2, 5), KINDS, strict=True)],
+        *[(2, degree, kind) for degree, kind in zip((1, 2, 4, 7), KINDS, strict=True)],
+        *[(1, degree, kind) for degree, kind in zip((6, 1, 2, 3), KINDS, strict=True)],
+    ],
+)
+def test_a_curved_mesh_comes_back_whole(tmp_path, dim, degree, kind):
+    """Elements turned in all ways: neighbours see their common face in every orientation."""
+    if dim == 3:
+        mesh = scrambled(femops.ball(order=degree) if degree > 1 else femops.box((2, 2, 3)), seed=5)
+    else:
+        mesh = femops.box((3,) * dim, order=degree)
+    if degree > 1:
+        mesh = mesh.mapped(lambda x: x + 0.02 * np.sin(2 * x[::-1]))
+    mesh = mesh.with_attributes(elements=1 + np.arange(mesh.num_elements) % 2)
+    source = tmp_path / "source.msh"
+    source.write_text(of_mesh(mesh, degree, [(dim, 2, "odd ones")]))
+    path = convert(source, tmp_path / "made.msh", *kind)
+    read = femops.read_mesh(path, reorder=False)
+    assert (read.order, read.num_vertices) == (degree, mesh.num_vertices)
+    assert read.continuous
+    assert read.element_names == {"odd ones": (2,)}
+    # Gmsh lists elements by group
+    order = np.argsort(mesh.element_attributes, kind="stable")
+    np.testing.assert_allclose(read.coordinates, mesh.coordinates[order], atol=1e-8)
+    assert np.array_equal(read.element_attributes, mesh.element_attributes[order])
+    assert sides(read) == sides(mesh)
+
+
+def sides(mesh):
+    """Boundary faces as sets of corner positions, with attributes."""
+    where = np.zeros((mesh.num_vertices, mesh.dim))
+    g = mesh.order
+    corners = np.indices([g + 1] * mesh.dim).reshape(mesh.dim, -1)
+    ends = np.flatnonzero(((corners == 0) | (corners == g)).all(axis=0))
+    where[mesh.elements] = mesh.coordinates[:, ends]
+    rows = np.round(where[mesh.boundary], 6) + 0.0
+    return {
+        (int(a), frozenset(map(tuple, row.tolist())))
+        for a, row in zip(mesh.boundary_attributes, rows, strict=True)
+    }
+
+
+def test_names_are_known_to_spaces(tmp_path):
+    need_gmsh()
+    elements = [(1, 5, 1, 1, 4), (1, 8, 2, 3, 6), (3, 7, 1, *LEFT), (3, 9, 1, *RIGHT)]
+    names = [(1, 5, "inlet"), (1, 8, "out let"), (2, 7, "stone"), (0, 1, "unused")]
+    mesh = femops.read_mesh(written(tmp_path, SQUARE, elements, names))
+    assert mesh.element_names == {"stone": (7,)}
+    assert mesh.boundary_names == {"inlet": (5,), "out let": (8,)}
+    assert "inlet = 5" in repr(mesh)
+    V = femops.H1(mesh.refine(), 2)
+    inlet = V.boundary_dofs("inlet")
+    assert np.array_equal(inlet, V.boundary_dofs(5))
+    assert np.allclose(V.dof_coordinates()[inlet, 0], 0)
+    assert len(inlet) == 5
+    both = V.boundary_dofs(["inlet", 8])
+    assert np.array_equal(both, V.boundary_dofs([5, 8]))
+    with pytest.raises(femops.SpaceError, match=r"'inlett': it has inlet, out let, 1, 5, 8"):
+        V.boundary_dofs("inlett")
+
+
+def test_the_rest_of_the_exterior_gets_a_free_number(tmp_path):
+    need_gmsh()
+    elements = [(1, 1, 1, 1, 4), (1, 4, 1, 2, 5), (3, 0, 1, *LEFT), (3, 0, 1, *RIGHT)]
+    mesh = femops.read_mesh(written(tmp_path, SQUARE, elements))
+    assert mesh.element_attributes.tolist() == [1, 1]
+    # 1 and 4 (a wall inside) are groups, five faces remain
+    assert sorted(mesh.boundary_attributes.tolist()) == [1, 2, 2, 2, 2, 2, 4]
+
+
+def test_a_file_without_groups(tmp_path):
+    need_gmsh()
+    path = written(tmp_path, SQUARE, [(1, 0, 1, 1, 4), (3, 0, 1, *LEFT), (3, 0, 1, *RIGHT)])
+    for version, binary in KINDS:
+        target = convert(path, tmp_path / "b.msh", version, binary, save_all=1)
+        mesh = femops.read_mesh(target)
+        assert mesh.volume() == pytest.approx(2)
+        assert set(mesh.element_attributes) == set(mesh.boundary_attributes) == {1}
+        assert mesh.num_boundary == 6
+        assert mesh.element_names == mesh.boundary_names == {}
+
+
+def test_groups_and_rest_in_one_file_of_version_4(tmp_path):
+    """Entities without a group beside others that have one."""
+    path = written(tmp_path, SQUARE, [(1, 3, 1, 1, 4), (3, 7, 1, *LEFT), (3, 0, 2, *RIGHT)])
+    mesh = femops.read_mesh(convert(path, tmp_path / "b.msh", 4.1, 1, save_all=1))
+    assert sorted(mesh.element_attributes.tolist()) == [1, 7]
+
+
+def test_overlapping_groups(tmp_path):
+    need_gmsh()
+    elements = [
+        *[(3, 7, 1, *LEFT), (3, 8, 2, *RIGHT), (3, 9, 3, *RIGHT)],
+        *[(1, 2, 1, 1, 4), (1, 3, 2, 1, 4), (1, 3, 2, 3, 6)],
+    ]
+    path = written(tmp_path, SQUARE, elements, [(1, 2, "left"), (1, 3, "ends"), (2, 8, "b")])
+    mesh = femops.read_mesh(path, reorder=False)
+    assert mesh.element_attributes.tolist() == [7, 10]
+    assert mesh.element_names == {"b": (10,), "9": (10,)}
+    assert mesh.boundary_names == {"left": (4,), "ends": (4, 5)}
+    V = femops.H1(mesh, 1)
+    assert np.allclose(V.dof_coordinates()[V.boundary_dofs("ends"), 0], [0, 0, 2, 2])
+    with pytest.raises(femops.SpaceError, match="no boundary attribute 3"):
+        V.boundary_dofs(3)
+
+
+def test_numbers_of_groups():
+    def numbers(count, members, names=()):
+        pairs = np.array(members, dtype=np.int64).reshape(-1, 2)
+        result = attributes_of(count, pairs, dict(names))
+        return result.numbers.tolist(), result.without, result.names
+
+    assert numbers(2, []) == ([1, 1], 1, {})
+    assert numbers(3, [(0, 1), (1, 2)]) == ([1, 2, 3], 3, {})
+    assert numbers(2, [(0, 5), (0, 5)], {5: "a"}) == ([5, 1], 1, {"a": (5,)})
+    # two tags of one name
+    assert numbers(2, [(0, 5), (1, 6)], {5: "a", 6: "a"}) == ([5, 6], 1, {"a": (5, 6)})
+    # 1 overlaps with 2: neither tag stays, and 3 is for things in no group
+    got = numbers(4, [(0, 1), (1, 1), (1, 2), (2, 2)], {1: "a"})
+    assert got == ([4, 5, 6, 3], 3, {"a": (4, 5), "2": (5, 6)})
+
+
+def test_elements_listed_clockwise_are_turned(tmp_path):
+    need_gmsh()
+    path = written(tmp_path, SQUARE, [(3, 1, 1, *LEFT), (3, 1, 1, *RIGHT[::-1])])
+    assert femops.read_mesh(path).volume() == pytest.approx(2)
+    line = written(tmp_path, SQUARE, [(1, 1, 1, 1, 2), (1, 1, 1, 3, 2)])
+    assert femops.read_mesh(line).volume() == pytest.approx(2)
+
+
+def test_sparse_numbers_and_nodes_of_no_element(tmp_path):
+    need_gmsh()
+    text = document(SQUARE, [(3, 1, 1, *LEFT)]).replace("\n3 2 0 0", "\n1003 2 0 0")
+    path = tmp_path / "a.msh"
+    path.write_text(text)
+    assert femops.read_mesh(path).num_vertices == 4
+
+
+REFUSED = {
+    "triangles": ([(2, 1, 1, 1, 2, 5), (3, 1, 1, *RIGHT)], r"1 triangle.*Mesh\.RecombineAll"),
+    "tetrahedra": ([(4, 1, 1, 1, 2, 4, 5), (3, 1, 1, *LEFT)], r"tetrahedron.*RecombineAll"),
+    "serendipity": (
+        [(16, 1, 1, 1, 2, 5, 4, 3, 6, 3, 6)],
+        r"quadrilateral\(s\) of degree 2, 8 nodes.*Mesh\.SecondOrderIncomplete = 0",
+    ),
+    "degrees": ([(3, 1, 1, *LEFT), (10, 2, 2, *RIGHT, 1, 1, 1, 1, 1)], r"degrees \[1, 2\]"),
+    "degrees in one group": (
+        [(3, 1, 1, *LEFT), (10, 1, 1, *RIGHT, 1, 1, 1, 1, 1)],
+        "1 of 2 elements stand in",
+    ),
+    "lines in one group": ([(1, 1, 1, 1, 2), (8, 1, 1, 2, 3, 4)], "1 of 2 elements stand in"),
+    "points": ([(15, 1, 1, 1)], "holds no elements"),
+    "dangling": ([(3, 1, 1, *LEFT), (1, 2, 1, 3, 6)], "name vertices of no element"),
+    "no face": ([(3, 1, 1, *LEFT), (1, 2, 1, 1, 5)], "no face of any element"),
+    "twisted": ([(3, 1, 1, 1, 5, 2, 4)], "inverted"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(tmp_path, case):
+    need_gmsh()
+    elements, message = REFUSED[case]
+    path = written(tmp_path, SQUARE, elements)
+    with pytest.raises(femops.MeshError, match=message) as error:
+        femops.read_mesh(path)
+    assert str(error.value).startswith(str(path))
+
+
+def test_incomplete_hexahedra_are_refused(tmp_path):
+    need_gmsh()
+    cube = np.indices((2, 2, 2)).reshape(3, -1).T
+    path = written(tmp_path, cube, [(17, 1, 1, *range(1, 9), *[1] * 12)])
+    with pytest.raises(femops.MeshError, match=r"hexahedron\(s\) of degree 2, 20 nodes"):
+        femops.read_mesh(path)
+
+
+def test_planes(tmp_path):
+    """A plane z = constant is two-dimensional, another surface is refused."""
+    need_gmsh()
+    x = np.array(SQUARE, dtype=float)
+    assert femops.read_mesh(written(tmp_path, x + np.array([0, 0, 3]), [(3, 1, 1, *LEFT)])).dim == 2
+    for tilted in (x[:, [0, 2, 1]], x + 0.1 * x[:, [1, 2, 0]]):
+        with pytest.raises(femops.MeshError, match="higher dimension are not supported"):
+            femops.read_mesh(written(tmp_path, tilted, [(3, 1, 1, *LEFT)]))
+    with pytest.raises(femops.MeshError, match="not finite"):
+        femops.read_mesh(written(tmp_path, x + np.array([0, 0, np.nan]), [(3, 1, 1, *LEFT)]))
+
+
+def test_other_versions_and_files(tmp_path):
+    good = document(SQUARE, [(3, 1, 1, *LEFT)])
+    cases = {
+        "$NOD\n1\n": r"does not begin with \$MeshFormat",
+        "\x1f\x8b": r"does not begin with \$MeshFormat",
+        "": r"does not begin with \$MeshFormat",
+        good.replace("2.2 0 8", "4 0 8"): "version 4; versions 2.2 and 4.1",
+        good.replace("2.2 0 8", "hello"): "no version and file type",
+        good.removesuffix("$EndElements\n"): r"no \$EndElements: it is truncated",
+        "$MeshFormat": "no version and file type",
+    }
+    path = tmp_path / "a.msh"
+    for text, message in cases.items():
+        path.write_bytes(text.encode("latin-1"))
+        with pytest.raises(femops.MeshError, match=message):
+            femops.read_mesh(path)
+    with pytest.raises(femops.MeshError, match="does not exist"):
+        femops.read_mesh(tmp_path / "none.msh")
+
+
+def test_no_script_is_run(tmp_path):
+    """Gmsh runs what is no mesh as a script, and `<name>.opt` too."""
+    need_gmsh()
+    script = f'SystemCall "touch {tmp_path / "ran"}";\n'
+    (tmp_path / "a.msh").write_text(script)
+    with pytest.raises(femops.MeshError):
+        femops.read_mesh(tmp_path / "a.msh")
+    path = written(tmp_path, SQUARE, [(3, 1, 1, *LEFT)])
+    (tmp_path / "a.msh.opt").write_text(script)
+    assert femops.read_mesh(path).num_elements == 1
+    assert not (tmp_path / "ran").exists()
+
+
+def with_fake(monkeypatch, folder, code):
+    """Put another `gmsh` before the real one, if any, for the process that reads."""
+    (folder / "gmsh.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("raise ImportError('No module named gmsh')", r"pip install 'femops\[mesh\]'"),
+        (
+            "raise OSError('libGLU.so.1: cannot open shared object file')",
+            "apt install libglu1-mesa",
+        ),
+    ],
+)
+def test_gmsh_missing(monkeypatch, tmp_path, code, message):
+    with_fake(monkeypatch, tmp_path, code)
+    with pytest.raises(femops.MissingExtraError, match=message):
+        femops.read_mesh(written(tmp_path, SQUARE, [(3, 1, 1, *LEFT)]))
+
+
+def test_a_crash_and_a_hang_of_the_reader_are_errors(monkeypatch, tmp_path):
+    path = written(tmp_path, SQUARE, [(3, 1, 1, *LEFT)])
+    with_fake(monkeypatch, tmp_path, "import os; os.abort()")
+    with pytest.raises(femops.MeshError, match="broke off while reading"):
+        femops.read_mesh(path)
+    with_fake(monkeypatch, tmp_path, "import time; time.sleep(60)")
+    monkeypatch.setattr(gmsh_file, "_SECONDS", 0.5)
+    with pytest.raises(femops.MeshError, match="did not end in"):
+        femops.read_mesh(path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows limits no memory")
+def test_memory_is_bounded(monkeypatch, tmp_path):
+    path = written(tmp_path, SQUARE, [(3, 1, 1, *LEFT)])
+    with_fake(monkeypatch, tmp_path, "import os; bytearray(64 << 30); os._exit(0)")
+    with pytest.raises(femops.MeshError, match="broke off"):
+        femops.read_mesh(path)
+
+
+def test_elements_that_gmsh_leaves_out_are_counted():
+    class Gmsh:
+        class logger:
+            @staticmethod
+            def get():
+                # large files report progress too
+                return ["Info: 9 nodes", "Progress: Reading elements", "Info: 7 elements"]
+
+    gmsh_process._check_count(Gmsh, 7)
+    with pytest.raises(ValueError, match="1 of 7 elements"):
+        gmsh_process._check_count(Gmsh, 6)
+
+
+def test_gmsh_is_not_loaded_here(tmp_path):
+    need_gmsh()
+    femops.read_mesh(written(tmp_path, SQUARE, [(3, 1, 1, *LEFT)]))
+    assert "gmsh" not in sys.modules
+
+
+@pytest.fixture(scope="module")
+def real_files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("real")
+    mesh = femops.box((2, 1, 1), order=2)
+    source = folder / "source.msh"
+    source.write_text(of_mesh(mesh, 2, [(3, 1, "all")]))
+    files = [convert(source, folder / f"{k}.msh", *kind) for k, kind in enumerate(KINDS)]
+    return [file.read_bytes() for file in files]
+
+
+MUTATIONS = st.tuples(
+    st.integers(0, 3),
+    st.floats(0, 1),
+    st.sampled_from(["cut", "flip", "delete", "insert", "number"]),
+    st.binary(min_size=1, max_size=8),
+)
+
+
+@settings(
+    max_examples=120,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(mutation=MUTATIONS)
+def test_mutated_files_give_a_mesh_or_one_clear_error(real_files, tmp_path, mutation):
+    which, place, how, extra = mutation
+    data = real_files[which]
+    k = 12 + int(place * (len(data) - 13))
+    data = {
+        "cut": data[:k],
+        "flip": data[:k] + extra + data[k + len(extra) :],
+        "delete": data[:k] + data[k + len(extra) :],
+        "insert": data[:k] + extra + data[k:],
+        "number": data[:k] + b"\xff\xff\xff\x7f" + data[k + 4 :],
+    }[how]
+    path = tmp_path / "mutated.msh"
+    path.write_bytes(data)
+    mesh, message = outcome(path)
+    if mesh is None:
+        assert str(path) in message
+        assert "\n" not in message
+    else:
+        mesh.validate()
+        assert how != "cut"
+
+
+def outcome(path):
+    try:
+        return femops.read_mesh(path), ""
+    except femops.MeshError as error:
+        return None, str(error)

@@ -1,0 +1,166 @@
+"""Series of fields in time: read by VTK, whole at every moment, continued only when asked to."""
+
+import math
+
+import numpy as np
+import pytest
+
+import femops
+from femops.io import series as module
+
+
+@pytest.fixture(scope="module")
+def space():
+    return femops.H1(femops.disc(order=2), order=3)
+
+
+def field(space, time):
+    return space.interpolate(lambda x: x[0] + time)
+
+
+def saved(path, space, times, **options):
+    with femops.TimeSeries(path, **options) as series:
+        for time in times:
+            series.save(time, space, u=field(space, time))
+    return series
+
+
+def test_vtk_reads_it(tmp_path, space):
+    pyvista = pytest.importorskip("pyvista")
+    times = [0.0, 0.1, 1 / 3, 1e9]
+    saved(tmp_path / "run.pvd", space, times)
+    reader = pyvista.PVDReader(str(tmp_path / "run.pvd"))
+    assert reader.time_values == times
+    for time in times:
+        reader.set_active_time_value(time)
+        grid = reader.read()[0]
+        assert grid.n_cells == space.mesh.num_elements
+        np.testing.assert_allclose(grid["u"], grid.points[:, 0] + time, rtol=1e-12, atol=1e-12)
+
+
+def test_it_is_whole_after_each_step(tmp_path, space):
+    path = tmp_path / "run.pvd"
+    series = femops.TimeSeries(path)
+    assert path.read_text().count("<DataSet") == 0
+    for step, time in enumerate([0.5, 2.0]):
+        file = series.save(time, space, u=field(space, time))
+        assert file == tmp_path / "run" / f"run_{step:06}.vtu"
+        text = path.read_text()
+        assert text.count("<DataSet") == step + 1
+        assert f'timestep="{time!r}" part="0" file="run/{file.name}"' in text
+    assert series.times == (0.5, 2.0)
+    assert "2 steps, time 0.5 to 2" in repr(series)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["run", "run.pvd"]
+
+
+@pytest.mark.parametrize("broken", ["save", "_to_disk", "replacing"])
+def test_a_step_that_fails_leaves_the_series_as_it_was(tmp_path, space, monkeypatch, broken):
+    path = tmp_path / "run.pvd"
+    series = femops.TimeSeries(path)
+    series.save(0.0, space, u=field(space, 0))
+    before = path.read_bytes()
+
+    def fail(*arguments, **options):
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, broken, fail)
+        with pytest.raises(OSError, match="disk full"):
+            series.save(1.0, space, u=field(space, 1))
+    assert path.read_bytes() == before
+    assert series.times == (0.0,)
+    series.save(1.0, space, u=field(space, 1))
+    assert series.times == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("time", "message"),
+    [
+        (math.nan, "not finite"),
+        (math.inf, "not finite"),
+        (1.0, "not later than 1.0"),
+        (0.5, "not later than 1.0"),
+        ("soon", "no number"),
+        (None, "no number"),
+    ],
+)
+def test_bad_times(tmp_path, space, time, message):
+    series = saved(tmp_path / "run.pvd", space, [0.0])
+    series = femops.TimeSeries(tmp_path / "run.pvd", existing="continue")
+    series.save(np.float64(1.0), space, u=field(space, 1))
+    with pytest.raises(femops.FileError, match=message):
+        series.save(time, space, u=field(space, 1))
+    assert series.times == (0.0, 1.0)
+
+
+def test_fields_stay_the_same(tmp_path, space):
+    series = femops.TimeSeries(tmp_path / "run.pvd")
+    u = field(space, 0)
+    series.save(0, space, u=u, time=u, space=u, path=u)
+    with pytest.raises(femops.FileError, match=r"\['v'\] differ from \['path', 'space', 'time'"):
+        series.save(1, space, v=u)
+    with pytest.raises(femops.VectorError):
+        series.save(1, space, u=u[1:], time=u, space=u, path=u)
+    assert series.times == (0.0,)
+
+
+def test_existing_series(tmp_path, space):
+    path = tmp_path / "run.pvd"
+    saved(path, space, [0.0, 1.0])
+    before = path.read_bytes()
+    with pytest.raises(femops.FileError, match="exists"):
+        femops.TimeSeries(path)
+    with pytest.raises(femops.FileError, match="existing = 'append' is unknown"):
+        femops.TimeSeries(path, existing="append")
+    assert path.read_bytes() == before
+    assert saved(path, space, [2.0], existing="continue").times == (0.0, 1.0, 2.0)
+    assert saved(path, space, [0.25], existing="replace").times == (0.25,)
+    assert [p.name for p in (tmp_path / "run").iterdir()] == ["run_000000.vtu"]
+    assert saved(tmp_path / "new.pvd", space, [0.0], existing="continue").times == (0.0,)
+
+
+def test_a_step_without_index_is_not_overwritten_unasked(tmp_path, space):
+    path = tmp_path / "run.pvd"
+    saved(path, space, [0.0])
+    path.unlink()
+    with pytest.raises(femops.FileError, match="without index"):
+        femops.TimeSeries(path)
+    assert saved(path, space, [3.0], existing="replace").times == (3.0,)
+
+
+def test_damaged_and_foreign_series_are_refused(tmp_path, space):
+    path = tmp_path / "run.pvd"
+    saved(path, space, [0.0, 1.0])
+    text = path.read_text()
+    for bad in ("", text[:-30], text.replace('timestep="1.0"', ""), text.replace('"1.0"', '"x"')):
+        path.write_text(bad)
+        with pytest.raises(femops.FileError, match="no series that can be read"):
+            femops.TimeSeries(path, existing="continue")
+        assert path.read_text() == bad
+    path.write_text(text.replace("run/run_000001", "../precious"))
+    with pytest.raises(femops.FileError, match="not written by femops"):
+        femops.TimeSeries(path, existing="replace")
+    path.write_text(text)
+    (tmp_path / "run" / "run_000001.vtu").unlink()
+    with pytest.raises(femops.FileError, match="missing"):
+        femops.TimeSeries(path, existing="continue")
+
+
+def test_paths(tmp_path, space):
+    with pytest.raises(femops.FileError, match=r"does not end in \.pvd"):
+        femops.TimeSeries(tmp_path / "run.vtu")
+    with pytest.raises(femops.FileError, match="no folder"):
+        femops.TimeSeries(tmp_path / "none" / "run.pvd")
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(femops.FileError, match="cannot make the folder"):
+        femops.TimeSeries(tmp_path / "taken.pvd")
+    assert not (tmp_path / "taken.pvd").exists()
+    saved(tmp_path / "a & <b>.pvd", space, [0.0])
+    pyvista = pytest.importorskip("pyvista")
+    assert pyvista.PVDReader(str(tmp_path / "a & <b>.pvd")).read()[0].n_cells > 0
+
+
+def test_closed(tmp_path, space):
+    series = saved(tmp_path / "run.pvd", space, [0.0])
+    with pytest.raises(femops.FileError, match="is closed"):
+        series.save(1.0, space, u=field(space, 1))

@@ -1,0 +1,214 @@
+"""Nonlinear forms: residuals against the integral, Jacobians against complex steps, Newton."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from femops.forms.neo_hookean import _neo_hookean
+from femops.forms.p_laplacian import _p_laplacian
+from femops.geometry import Geometry
+from kernel_cases import bend, turned
+
+
+class PointField:
+    """A field at one point as plain numbers, complex ones too."""
+
+    def __init__(self, value: Any, grad: Any) -> None:
+        self.value, self.grad = value, grad
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.asarray(self.value)
+
+
+def cubic(u: Any, x: Any, k: Any) -> dict[str, Any]:
+    value = np.asarray(u) if isinstance(u, PointField) else u.value
+    return {"value": k * value**3 + np.sin(x[0]) * value, "grad": (1.0 + value * value) * u.grad}
+
+
+FORMS: dict[str, tuple[Any, Any, Any, int]] = {
+    # name: (made by femops, function at a point, coefficients, whether as many components as dims)
+    "cubic": (lambda V: femops.nonlinear_form(cubic, V, k=2.5), cubic, {"k": 2.5}, 0),
+    "p_laplacian": (
+        lambda V: femops.p_laplacian(V, 3.5, 0.2),
+        _p_laplacian,
+        {"p": 3.5, "epsilon": 0.2},
+        0,
+    ),
+    "neo_hookean": (
+        lambda V: femops.neo_hookean(V, 1.3, 0.7),
+        _neo_hookean,
+        {"lam": 1.3, "mu": 0.7},
+        1,
+    ),
+}
+CASES = [(name, dim) for name in FORMS for dim in (1, 2, 3) if (name, dim) != ("neo_hookean", 1)]
+
+
+def make_space(name: str, dim: int) -> femops.H1:
+    mesh = turned(femops.box((3, 2, 2)[:dim], order=2, mapping=bend))
+    return femops.H1(mesh, 2, ncomp=dim if FORMS[name][3] else 1)
+
+
+def naive(name: str, V: femops.H1, u: np.ndarray, v: np.ndarray) -> Any:
+    """R(u; v) point by point; ``u`` may be complex."""
+    _, function, coefficients, _ = FORMS[name]
+    rule = V.quadrature()
+    weights = np.concatenate([block.weighted_det for block in Geometry(V.mesh, rule)])
+    points = np.concatenate([block.points for block in Geometry(V.mesh, rule)])
+
+    def both(w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        parts = [(V.values(p, rule), V.gradient(p, rule)) for p in (w.real.copy(), w.imag.copy())]
+        return parts[0][0] + 1j * parts[1][0], parts[0][1] + 1j * parts[1][1]
+
+    (value, grad), (test, slope) = both(u), both(v)
+    total = 0.0j
+    for index in np.ndindex(weights.shape):
+        field = PointField(value[index], grad[index])
+        extra = {"x": points[index]} if name == "cubic" else {}
+        result = function(field, **extra, **coefficients)
+        part = np.sum(np.asarray(result.get("value", 0.0)) * test[index])
+        part += np.sum(np.asarray(result["grad"]) * slope[index])
+        total += weights[index] * part
+    return total
+
+
+@pytest.mark.parametrize(("name", "dim"), CASES)
+def test_residual_and_jacobian(name: str, dim: int) -> None:
+    V = make_space(name, dim)
+    rng = np.random.default_rng(dim)
+    u, d, v = (scale * rng.standard_normal(V.size) for scale in (0.01, 1.0, 1.0))
+    form = FORMS[name][0](V)
+    residual, jacobian = form.residual(u), form.jacobian(u)
+    expected = naive(name, V, u + 0j, v + 0j).real
+    scale = np.abs(residual) @ np.abs(v)
+    assert abs(residual @ v - expected) < 1e-12 * scale
+    # complex step: no subtraction, so exact to round-off (Squire and Trapp 1998)
+    slope = naive(name, V, u + 1e-30j * d, v + 0j).imag / 1e-30
+    product = jacobian @ d
+    assert abs(product @ v - slope) < 1e-11 * (np.abs(product) @ np.abs(v))
+    np.testing.assert_allclose(jacobian.assemble() @ d, product, atol=1e-11 * np.abs(product).max())
+    diagonal = jacobian.diagonal().reshape(-1)
+    np.testing.assert_allclose(diagonal, jacobian.assemble().diagonal(), rtol=1e-9, atol=1e-11)
+    assert abs(v @ (jacobian @ d) - (jacobian.T @ v) @ d) < 1e-12 * (np.abs(v) @ np.abs(product))
+
+
+@pytest.mark.parametrize("level", ["full", "element", "decomposed"])
+@pytest.mark.parametrize("name", ["cubic", "neo_hookean"])
+def test_jacobians_at_every_level(name: str, level: str) -> None:
+    V = make_space(name, 2)
+    rng = np.random.default_rng(5)
+    u, d = 0.01 * rng.standard_normal(V.size), rng.standard_normal(V.size)
+    partial = FORMS[name][0](V).constrained(V.boundary_dofs()).jacobian(u)
+    product, adjoint = partial @ d, partial.T @ d
+    u[:] = 7.0  # the operator has a state of its own
+    operator = partial.at_level(level)
+    assert operator.level == level
+    for A in (operator, pickle.loads(pickle.dumps(operator))):
+        np.testing.assert_allclose(A @ d, product, rtol=0, atol=1e-12 * np.abs(product).max())
+        np.testing.assert_allclose(A.T @ d, adjoint, rtol=0, atol=1e-12 * np.abs(adjoint).max())
+
+
+def test_neo_hookean_at_rest_is_linear_elasticity() -> None:
+    V = make_space("neo_hookean", 3)
+    u = np.random.default_rng(0).standard_normal(V.size)
+    rest = femops.neo_hookean(V, 1.3, 0.7).jacobian(np.zeros(V.size))
+    linear = femops.elasticity(V, 1.3, 0.7)
+    np.testing.assert_allclose(rest @ u, linear @ u, atol=1e-12)
+    assert np.abs(femops.neo_hookean(V).residual(np.zeros(V.size))).max() < 1e-14
+
+
+def test_constrained_dofs_are_held() -> None:
+    V = make_space("cubic", 2)
+    held = V.boundary_dofs()
+    form = femops.nonlinear_form(cubic, V, k=1.0)
+    u = V.interpolate(lambda x: 1 + x[0])
+    free = np.setdiff1d(np.arange(V.size), held)
+    constrained = form.constrained(held)
+    np.testing.assert_array_equal(constrained.residual(u)[held], 0.0)
+    np.testing.assert_array_equal(constrained.residual(u)[free], form.residual(u)[free])
+    d = np.random.default_rng(0).standard_normal(V.size)
+    np.testing.assert_array_equal((constrained.jacobian(u) @ d)[held], d[held])
+
+
+def test_newton_finds_a_manufactured_solution() -> None:
+    """-div((1 + u^2) grad u) + u^3 = f with u = 1 + x y / 2, exact in the space."""
+    V = femops.H1(femops.box((3, 3)), 2)
+
+    def form(u: Any) -> dict[str, Any]:
+        return {"value": u * u * u, "grad": (1.0 + u * u) * u.grad}
+
+    def exact(x: np.ndarray) -> np.ndarray:
+        return 1.0 + 0.5 * x[0] * x[1]
+
+    def load(x: np.ndarray) -> np.ndarray:
+        u, slope = exact(x), 0.25 * (x[0] ** 2 + x[1] ** 2)
+        return u**3 - 2.0 * u * slope
+
+    dofs = V.boundary_dofs()
+    F = femops.nonlinear_form(form, V, quadrature=6).constrained(dofs)
+    u0 = V.zeros()
+    u0[dofs] = V.interpolate(exact)[dofs]
+    seen: list[Any] = []
+    u, info = femops.newton(F, u0, femops.load(V, load, quadrature=6), callback=seen.append)
+    assert info.converged
+    assert info.iterations == len(seen) == len(info.residuals) - 1 <= 8
+    np.testing.assert_allclose(u, V.interpolate(exact), atol=1e-8)
+
+
+@pytest.mark.parametrize("linear", ["cg", "minres", "gmres"])
+def test_newton_with_every_linear_solver(linear: Any) -> None:
+    V = femops.H1(femops.disc(2), 3)
+    F = femops.p_laplacian(V, 4.0, 0.01).constrained(V.boundary_dofs())
+    start = V.interpolate(lambda x: 1.0 - x[0] ** 2 - x[1] ** 2)
+    start[V.boundary_dofs()] = 0.0
+    u, info = femops.newton(F, start, femops.load(V, 1.0), linear=linear, rtol=1e-9)
+    assert info.converged, info
+    assert info.linear_iterations > 0
+    # |grad u|^2 grad u = -x / 2: u = 3/4 2^(-1/3) (1 - r^(4/3)) for epsilon = 0
+    r = np.linalg.norm(V.dof_coordinates(), axis=1)
+    assert np.abs(u - 0.75 * 0.5 ** (1 / 3) * (1 - r ** (4 / 3))).max() < 4e-3
+
+
+def test_newton_reports_and_returns_the_last_good_state() -> None:
+    V = femops.H1(femops.box((2, 1, 1)), 1, ncomp=3)
+    F = femops.neo_hookean(V).constrained(V.boundary_dofs(1))
+    crushed = femops.load(V, lambda x: [-50.0 + 0 * x[0], 0.0, 0.0])
+    u, info = femops.newton(F, V.zeros(), crushed, maxiter=3)
+    assert not info.converged
+    assert info.reason
+    assert np.isfinite(F.residual(u)).all()
+    assert info.residuals[-1] == pytest.approx(np.linalg.norm(F.residual(u) - held(F, crushed)))
+
+
+def held(F: Any, load: np.ndarray) -> np.ndarray:
+    out = load.copy()
+    out.reshape(-1)[F.constrained_dofs] = 0.0
+    return out
+
+
+def test_bad_arguments() -> None:
+    V = femops.H1(femops.box((2, 2)), 1, ncomp=2)
+    F = femops.neo_hookean(V)
+    inverted = V.interpolate(lambda x: [-2 * x[0], 0 * x[0]])
+    with pytest.raises(femops.SolverError, match="not a number: begin with another"):
+        femops.newton(F, inverted)
+    with pytest.raises(femops.SolverError, match=r"takes a femops\.NonlinearForm"):
+        femops.newton(femops.mass(V), V.zeros())  # type: ignore[arg-type]
+    with pytest.raises(femops.SolverError, match="choose one of auto, cg"):
+        femops.newton(F, V.zeros(), linear="lu")  # type: ignore[arg-type]
+    with pytest.raises(femops.VectorError, match="float32"):
+        F.residual(V.zeros("float32"))
+    u = V.zeros()
+    with pytest.raises(femops.VectorError, match="overlaps"):
+        F.residual(u, out=u)
+    with pytest.raises(femops.OperatorError, match="ncomp=2"):
+        femops.neo_hookean(femops.H1(V.mesh, 1))
+    with pytest.raises(femops.OperatorError, match="must be positive"):
+        femops.neo_hookean(V, mu=-1.0).residual(V.zeros())
+    with pytest.raises(femops.OperatorError, match="must be positive"):
+        femops.p_laplacian(femops.H1(V.mesh, 1), 3.0, 0.0).residual(np.zeros(9))
