@@ -278,6 +278,19 @@ class Term:
         values = element_values(part, stop - first)[start - first :].astype(np.float64)
         return self.program.matrix(values)
 
+    @property
+    def structure(self) -> NDArray[np.bool_]:
+        """Which entries of D may differ from zero, (slots_out, ncomp, slots_in, ncomp)."""
+        assert self.source is not None
+        program, entries = self.program, self.source.step.structure
+        entries = entries if self.original is None else entries.T
+        slots, n_out, n_in = 1 + program.dim, program.ncomp_out, program.ncomp_in
+        grid = (entries != 0).reshape(slots, n_out, slots, n_in)
+        taken: NDArray[np.bool_] = grid[
+            np.ix_(program.slots_out, range(n_out), program.slots_in, range(n_in))
+        ]
+        return taken
+
     def _one_dimensional(self, space: Space, slots: list[int]) -> list[list[NDArray[np.float64]]]:
         """1-D matrices (x first) that give each slot of the program from element dofs."""
         points, dim = self.quadrature.points, space.dim

@@ -264,6 +264,21 @@ def test_near_optimal_element_matrices(trial: int, test: int) -> None:
             np.testing.assert_allclose(got, expected, rtol=0, atol=1e-13 * scale)
 
 
+def layered(u: Any, x: Any) -> Any:
+    lam, mu = (femops.where(x[0] < 0.3, value * x[0], 0.0) for value in (5.0, 2.0))
+    return {"grad": lam * u.div * np.eye(2) + 2.0 * mu * u.sym_grad}
+
+
+def test_a_form_that_vanishes_in_a_branch() -> None:
+    space = femops.H1(femops.box((3, 2)), 2, ncomp=2)
+    operator, u = femops.form(layered, space), random_vector(space, "float64")
+    expected = operator.apply(u)
+    assert np.abs(expected).max() > 0.01
+    for method in ("near-optimal", "naive"):
+        result = operator.assemble(method) @ u.ravel()
+        np.testing.assert_allclose(result, expected.ravel(), rtol=0, atol=1e-12)
+
+
 # --- operators at every level ---------------------------------------------------------------------
 
 
