@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from femops.cli import INTERRUPTED, bench, demo, info, meshes, solve, warmup
+from femops.cli import INTERRUPTED, bench, cost, demo, info, meshes, solve, warmup
 
 ERROR = 1
 """Exit code of an error that femops explains; usage errors have 2, as everywhere."""
@@ -43,6 +43,7 @@ def build() -> typer.Typer:
     app.add_typer(solve.app, name="solve")
     app.add_typer(meshes.app, name="mesh")
     app.command("bench")(bench.bench)
+    app.command("cost")(cost.cost)
     app.command("info")(info.info)
     app.command("warmup")(warmup.warmup)
     return app

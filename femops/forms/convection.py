@@ -25,6 +25,7 @@ def convection(
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
     lanes: int | None = None,
+    level: str = "partial",
 ) -> Operator:
     r"""Convection operator, :math:`\int_\Omega (\beta \cdot \nabla u) \cdot v\, dx`.
 
@@ -43,6 +44,8 @@ def convection(
         float64 or float32: type of the vectors, the stored data and the arithmetic.
     lanes : int, optional
         SIMD slots; what the machine has if omitted.
+    level : {"full", "element", "decomposed", "partial"}
+        What is kept; see `Operator.at_level`.
 
     Returns
     -------
@@ -51,7 +54,8 @@ def convection(
     Raises
     ------
     OperatorError
-        A coefficient of another shape or with values that are not finite.
+        A coefficient of another shape or with values that are not finite; an unknown level, or
+        one that would not fit into memory.
     SpaceError, GeometryError
         Too few quadrature points; inverted elements.
 
@@ -62,4 +66,4 @@ def convection(
     coefficients = {
         "beta": Given("beta", beta, ((V.dim,), ()) if V.dim == 1 else ((V.dim,),)),
     }
-    return build(_convection, V, None, quadrature, coefficients, dtype, lanes)
+    return build(_convection, V, None, quadrature, coefficients, dtype, lanes, level)

@@ -27,6 +27,7 @@ def diffusion(
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
     lanes: int | None = None,
+    level: str = "partial",
 ) -> Operator:
     r"""Diffusion operator, :math:`\int_\Omega \kappa \nabla u : \nabla v\, dx`.
 
@@ -46,6 +47,8 @@ def diffusion(
         float64 or float32: type of the vectors, the stored data and the arithmetic.
     lanes : int, optional
         SIMD slots; what the machine has if omitted.
+    level : {"full", "element", "decomposed", "partial"}
+        What is kept; see `Operator.at_level`.
 
     Returns
     -------
@@ -54,7 +57,8 @@ def diffusion(
     Raises
     ------
     OperatorError
-        A coefficient of another shape or with values that are not finite.
+        A coefficient of another shape or with values that are not finite; an unknown level, or
+        one that would not fit into memory.
     SpaceError, GeometryError
         Too few quadrature points; inverted elements.
 
@@ -66,4 +70,4 @@ def diffusion(
     coefficients = {
         "kappa": Given("kappa", kappa, ((), (V.dim,), (V.dim, V.dim))),
     }
-    return build(_diffusion, V, None, quadrature, coefficients, dtype, lanes)
+    return build(_diffusion, V, None, quadrature, coefficients, dtype, lanes, level)

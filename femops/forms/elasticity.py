@@ -28,6 +28,7 @@ def elasticity(
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
     lanes: int | None = None,
+    level: str = "partial",
 ) -> Operator:
     r"""Linear elasticity of an isotropic material.
 
@@ -46,6 +47,8 @@ def elasticity(
         float64 or float32: type of the vectors, the stored data and the arithmetic.
     lanes : int, optional
         SIMD slots; what the machine has if omitted.
+    level : {"full", "element", "decomposed", "partial"}
+        What is kept; see `Operator.at_level`.
 
     Returns
     -------
@@ -72,4 +75,4 @@ def elasticity(
         "lam": Given("lam", lam, ((),)),
         "mu": Given("mu", mu, ((),), positive=True),
     }
-    return build(_elasticity, V, None, quadrature, coefficients, dtype, lanes)
+    return build(_elasticity, V, None, quadrature, coefficients, dtype, lanes, level)

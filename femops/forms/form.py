@@ -27,6 +27,7 @@ def form(
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
     lanes: int | None = None,
+    level: str = "partial",
     **coefficients: Any,
 ) -> Operator:
     r"""Operator of a bilinear form that is given as a function of the fields at one point.
@@ -51,6 +52,8 @@ def form(
         float64 or float32: type of the vectors, the stored data and the arithmetic.
     lanes : int, optional
         SIMD slots; what the machine has if omitted.
+    level : {"full", "element", "decomposed", "partial"}
+        What is kept; see `Operator.at_level`.
     **coefficients
         Numbers or arrays (constants), functions of x (shape (dim, n)) that return (*shape, n),
         arrays at the quadrature points (ne, nq, *shape), or a `GridFunction`.
@@ -78,7 +81,7 @@ def form(
     (25, 25)
     """
     given = {name: Given(name, value) for name, value in coefficients.items()}
-    return build(function, trial, test, quadrature, given, dtype, lanes)
+    return build(function, trial, test, quadrature, given, dtype, lanes, level)
 
 
 def build(
@@ -89,6 +92,7 @@ def build(
     coefficients: Mapping[str, Given],
     dtype: DTypeLike,
     lanes: int | None,
+    level: str = "partial",
 ) -> Operator:
     """Operator of a function whose coefficients are known to be checked; see `form`."""
     test = trial if test is None else test
@@ -105,4 +109,4 @@ def build(
     larger = max(trial, test, key=lambda space: space.order)
     rule = larger.quadrature(quadrature)
     bilinear = BilinearForm(function, trial, test, rule, coefficients)
-    return Operator.of_form(bilinear, dtype, lanes)
+    return Operator.of_form(bilinear, dtype, lanes, level)

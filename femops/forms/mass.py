@@ -25,6 +25,7 @@ def mass(
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
     lanes: int | None = None,
+    level: str = "partial",
 ) -> Operator:
     r"""Mass operator, :math:`\int_\Omega \rho\, u \cdot v\, dx`.
 
@@ -43,6 +44,8 @@ def mass(
         float64 or float32: type of the vectors, the stored data and the arithmetic.
     lanes : int, optional
         SIMD slots; what the machine has if omitted.
+    level : {"full", "element", "decomposed", "partial"}
+        What is kept; see `Operator.at_level`.
 
     Returns
     -------
@@ -51,7 +54,8 @@ def mass(
     Raises
     ------
     OperatorError
-        A coefficient of another shape or with values that are not finite.
+        A coefficient of another shape or with values that are not finite; an unknown level, or
+        one that would not fit into memory.
     SpaceError, GeometryError
         Too few quadrature points; inverted elements.
 
@@ -63,4 +67,4 @@ def mass(
     coefficients = {
         "rho": Given("rho", rho, ((),)),
     }
-    return build(_mass, V, None, quadrature, coefficients, dtype, lanes)
+    return build(_mass, V, None, quadrature, coefficients, dtype, lanes, level)

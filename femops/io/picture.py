@@ -93,7 +93,7 @@ def picture(
     space, mesh = _space_and_mesh(what, u)
     target = checked_path(path, ".png")
     field = None if space is None else space.check_vector(u, "u")
-    figure = _new_figure()
+    figure = new_figure()
     axes = figure.add_subplot()
     shades = None
     if mesh.dim == 1:
@@ -145,7 +145,7 @@ def check_matplotlib() -> None:
         ) from error
 
 
-def _new_figure() -> Figure:
+def new_figure(size: tuple[float, float] = (7.5, 6.0)) -> Figure:
     """Return an empty figure drawn by Agg, without pyplot and its global state.
 
     Raises
@@ -157,7 +157,7 @@ def _new_figure() -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.5, 6), layout="constrained")
+    figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 

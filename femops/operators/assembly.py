@@ -12,11 +12,11 @@ from scipy.sparse import coo_array, csr_array, diags_array
 
 from femops.abstract_space import Space
 from femops.errors import OperatorError
+from femops.operators.element_matrices import ElementAssembly, check_method
 from femops.operators.held import Held
 from femops.operators.term import Term
 
-# Numbers of element matrices that are formed at once.
-_BLOCK = 4_000_000
+Summands = Sequence[tuple[float, Term]]
 
 
 def available_bytes() -> int:
@@ -31,69 +31,104 @@ def available_bytes() -> int:
     return 2**62
 
 
-def assemble_csr(terms: Sequence[tuple[float, Term]], held: Held) -> csr_array:
-    """Sum of the terms as a matrix, with the essential conditions in it.
+def require_memory(needed: int, what: str) -> None:
+    """Check that memory is free, before it is allocated.
 
     Raises
     ------
     OperatorError
-        If the element matrices would not fit into memory.
+        If ``needed`` bytes are more than can be had.
     """
-    first = terms[0][1]
-    shape = (first.test.size, first.trial.size)
-    local = _local_size(first.test) * _local_size(first.trial)
-    ne = first.trial.mesh.num_elements
-    kind = np.int32 if max(shape) < 2**31 else np.int64
-    # row, column and value of every entry, and the sum beside them
-    needed = 2 * ne * local * (2 * np.dtype(kind).itemsize + 8)
     free = available_bytes()
     if needed > free:
         raise OperatorError(
-            f"the matrix needs {needed / 2**30:.1f} GiB to assemble and {free / 2**30:.1f} GiB are "
-            "free: apply the operator instead, or take a smaller mesh or order"
+            f"{what} needs {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are free: take "
+            "level='partial', a smaller mesh or order"
         )
-    step = max(1, _BLOCK // local)
-    blocks = [(s, min(s + step, ne)) for s in range(0, ne, step)]
-    parts = [_block(terms, start, stop, kind) for start, stop in blocks]
-    rows, columns, values = (np.concatenate([p[k] for p in parts]) for k in range(3))
-    total = csr_array(coo_array((values, (rows, columns)), shape=shape).tocsr())
-    if held:
-        total = _hold(total, held)
-    total.eliminate_zeros()
-    return total.astype(first.dtype)
 
 
-def _hold(matrix: csr_array, held: Held) -> csr_array:
-    """Clear rows and columns, and put the identity on the diagonal."""
+def _local_shape(term: Term) -> tuple[int, int]:
+    rows, columns = (s.p1d**s.dim * s.ncomp for s in (term.test, term.trial))
+    return int(rows), int(columns)
+
+
+def element_bytes(term: Term) -> int:
+    """Memory that the element matrices take in lanes."""
+    rows, columns = _local_shape(term)
+    batches = -(-term.trial.mesh.num_elements // term.width)
+    return int(batches * term.width * rows * columns * term.dtype.itemsize)
+
+
+def csr_bytes(term: Term) -> int:
+    """Memory that the assembly of a matrix takes."""
+    rows, columns = _local_shape(term)
+    kind = _index_type(term)
+    # row, column and value of every entry, and the compressed rows beside them
+    entry = 3 * np.dtype(kind).itemsize + 16
+    return int(term.trial.mesh.num_elements * rows * columns * entry)
+
+
+def _index_type(term: Term) -> Any:
+    return np.int32 if max(term.test.size, term.trial.size) < 2**31 else np.int64
+
+
+def assemble_csr(summands: Summands, method: str = "near-optimal") -> csr_array:
+    """Sum of the terms as a matrix, float64, without essential conditions.
+
+    Raises
+    ------
+    OperatorError
+        If the element matrices would not fit into memory, or an unknown method.
+    """
+    check_method(method)
+    first = summands[0][1]
+    require_memory(csr_bytes(first), "the matrix")
+    shape = (first.test.size, first.trial.size)
+    local, ne, kind = _local_shape(first), first.trial.mesh.num_elements, _index_type(first)
+    rows, columns = (np.empty((ne, *local), kind) for _ in range(2))
+    values = np.zeros((ne, *local))
+    rows[...] = _flat_dofs(first.test)[:, :, np.newaxis]
+    columns[...] = _flat_dofs(first.trial)[:, np.newaxis, :]
+    add_element_matrices(values, summands, method)
+    entries = (rows.reshape(-1), columns.reshape(-1))
+    return csr_array(coo_array((values.reshape(-1), entries), shape=shape).tocsr())
+
+
+def add_element_matrices(out: NDArray[Any], summands: Summands, method: str) -> None:
+    """Add the sum of the terms' element matrices to ``out``, (ne, rows, columns)."""
+    for factor, term in summands:
+        assembly = ElementAssembly(term)
+        for start, stop in assembly.blocks():
+            out[start:stop] += factor * assembly.matrices(start, stop, method)
+
+
+def split(matrix: csr_array, held: Held, dtype: np.dtype[Any]) -> tuple[csr_array, csr_array]:
+    """Take rows and columns out of a matrix.
+
+    Returns
+    -------
+    kept : csr_array
+        The matrix with the essential conditions in it: rows and columns cleared, what the
+        conditions hold on the diagonal.
+    removed : csr_array
+        The columns taken out, in the rows that stay: what given values contribute to a right-hand
+        side.
+    """
     keep_rows, keep_columns = (np.ones(n) for n in matrix.shape)
     keep_rows[held.rows] = 0.0
     keep_columns[held.columns] = 0.0
-    result = diags_array(keep_rows) @ matrix @ diags_array(keep_columns)
+    rows = diags_array(keep_rows) @ matrix
+    kept = rows @ diags_array(keep_columns)
     if held.identity:
-        result = result + held.identity * diags_array(1.0 - keep_rows)
-    return csr_array(result)
+        kept = kept + held.identity * diags_array(1.0 - keep_rows)
+    removed = csr_array(rows @ diags_array(1.0 - keep_columns))
+    for part in (kept, removed):
+        part.eliminate_zeros()
+    return csr_array(kept).astype(dtype), removed.astype(dtype)
 
 
-def _local_size(space: Space) -> int:
-    return int(space.p1d**space.dim * space.ncomp)
-
-
-def _block(
-    terms: Sequence[tuple[float, Term]], start: int, stop: int, kind: Any
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
-    first = terms[0][1]
-    matrices = sum(factor * term.element_matrices(start, stop) for factor, term in terms)
-    rows, columns = (_flat_dofs(s, start, stop, kind) for s in (first.test, first.trial))
-    shape = (stop - start, rows.shape[1], columns.shape[1])
-    return (
-        np.broadcast_to(rows[:, :, np.newaxis], shape).ravel(),
-        np.broadcast_to(columns[:, np.newaxis, :], shape).ravel(),
-        np.asarray(matrices).ravel(),
-    )
-
-
-def _flat_dofs(space: Space, start: int, stop: int, kind: Any) -> NDArray[Any]:
-    """Flat positions of the dofs of elements, (n, nodes * ncomp)."""
-    nodes = space.restriction.indices[start:stop]
-    flat = nodes[:, :, np.newaxis] * space.ncomp + np.arange(space.ncomp)
-    return flat.reshape(stop - start, -1).astype(kind)
+def _flat_dofs(space: Space) -> NDArray[np.int64]:
+    """Flat positions of the dofs of elements, (ne, ncomp * nodes), component after component."""
+    nodes = space.restriction.indices
+    flat = nodes[:, np.newaxis, :] * space.ncomp + np.arange(space.ncomp)[:, np.newaxis]
+    return flat.reshape(len(nodes), -1)

@@ -16,8 +16,8 @@ from femops.errors import OperatorError
 from femops.evaluation import reference_gradient, reference_values
 from femops.geometry import Geometry, GeometryBlock
 from femops.operators.coefficients import Given
-from femops.pointwise.cut import Cut, LinearStep
-from femops.pointwise.graph import ancestors
+from femops.pointwise.cut import LinearStep
+from femops.pointwise.graph import Node, ancestors
 from femops.pointwise.printer import evaluate
 from femops.pointwise.trace import (
     INVERSE,
@@ -33,6 +33,8 @@ from femops_kernels.sweep import aligned_array, store_interleaved
 
 FIELD = "u"
 STATE = "@state"
+# Of a determinant times a weight, an adjugate, and its division by the determinant.
+_INVERSE_FLOPS = {1: 2, 2: 3 + 1 + 2 + 4, 3: 14 + 1 + 27 + 9}
 
 
 @final
@@ -116,7 +118,7 @@ class BilinearForm:
         traced = self.traced if self.state is not None else None
         return replace(self, coefficients={**self.coefficients, **changed}, traced=traced)
 
-    def store(self, cut: Cut, dtype: np.dtype[Any], width: int) -> NDArray[Any]:
+    def store(self, stored: list[Node], dtype: np.dtype[Any], width: int) -> NDArray[Any]:
         """Compute what a cut stores, block by block of elements.
 
         Returns
@@ -124,17 +126,25 @@ class BilinearForm:
         (nbatch, q1d**dim, nqdata, width) array
         """
         ne, points = self.trial.mesh.num_elements, self.geometry.num_points
-        qdata = aligned_array((-(-ne // width), points, len(cut.stored), width), dtype)
-        used = {node.number for node in ancestors(cut.stored)}
+        qdata = aligned_array((-(-ne // width), points, len(stored), width), dtype)
         for block in self.geometry:
-            inputs = self._inputs(block, used)
-            values = np.empty((block.stop - block.start, points, len(cut.stored)))
-            with np.errstate(all="ignore"):  # what is not a number is told of below
-                for k, value in enumerate(evaluate(cut.stored, inputs)):
-                    values[..., k] = value
-            self._check_finite(values, block)
-            store_interleaved(qdata, values, block.start)
+            store_interleaved(qdata, self.values(stored, block), block.start)
         return qdata
+
+    def check(self, stored: list[Node]) -> None:
+        """Evaluate what a cut stores and drop it, for the errors this may raise."""
+        for block in self.geometry:
+            self.values(stored, block)
+
+    def values(self, stored: list[Node], block: GeometryBlock) -> NDArray[np.float64]:
+        """What a cut stores for a block of elements, (n, q1d**dim, nqdata)."""
+        inputs = self._inputs(block, {node.number for node in ancestors(stored)})
+        values = np.empty((block.stop - block.start, self.geometry.num_points, len(stored)))
+        with np.errstate(all="ignore"):  # what is not a number is told of below
+            for k, value in enumerate(evaluate(stored, inputs)):
+                values[..., k] = value
+        self._check_finite(values, block)
+        return values
 
     def _check_finite(self, values: NDArray[np.float64], block: GeometryBlock) -> None:
         bad = np.argwhere(~np.isfinite(values).all(axis=-1))
@@ -144,6 +154,19 @@ class BilinearForm:
                 f"{self.name} is not finite at {len(bad)} quadrature points, the first of them "
                 f"({where}): look at square roots, logarithms and divisions in the form"
             )
+
+    def store_flops(self, stored: list[Node]) -> int:
+        """Floating-point operations of `store`; coefficients and a state are not counted.
+
+        Jacobians by sum factorisation, their determinants and inverses, and the stored numbers as
+        the graph has them.
+        """
+        dim, q1d, g1d = self.trial.dim, self.quadrature.q1d, self.trial.mesh.order + 1
+        operations = sum(node.op not in ("const", "input") for node in ancestors(stored))
+        lines = sum(g1d ** (dim - 1 - k) * q1d ** (k + 1) for k in range(dim))
+        jacobian = dim * dim * lines * (2 * g1d - 1)
+        element = jacobian + q1d**dim * (_INVERSE_FLOPS[dim] + operations)
+        return int(self.trial.mesh.num_elements * element)
 
     def _inputs(self, block: GeometryBlock, used: set[int]) -> dict[int, Any]:
         """Arrays of the static inputs that are used, (n, points) each."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from femops.operators.term import Term
-from femops_kernels.sweep import Sweep
+from femops.operators.storage import Storage
 
 
 @final
 @dataclass(frozen=True)
 class Cost:
-    """What one application of an operator costs.
+    """What one application of an operator costs, and what it took to make it.
 
     Attributes
     ----------
@@ -24,30 +22,23 @@ class Cost:
         Least traffic with memory, bytes: stored data and indices read once, x read, y written.
     stored_bytes : int
         Bytes kept between applications, vectors not counted.
+    assembly_flops : int
+        Floating-point operations to compute what is kept; functions of x not counted.
     """
 
     flops: int
     bytes_moved: int
     stored_bytes: int
+    assembly_flops: int
 
 
-def cost_of(terms: Sequence[Term], sweeps: Sequence[Sweep]) -> Cost:
-    """Cost of a sum of terms.
-
-    Parameters
-    ----------
-    terms : sequence of Term
-        On one pair of spaces.
-    sweeps : sequence of Sweep
-        What applies each of them.
-    """
-    first = terms[0]
-    ne, itemsize = first.trial.mesh.num_elements, first.dtype.itemsize
-    flops, stored = 0, 0
-    moved = (first.trial.size + first.test.size) * itemsize
-    for term, sweep in zip(terms, sweeps, strict=True):
-        points = term.quadrature.q1d**term.trial.dim
-        flops += ne * (sweep.kernel.contraction_flops() + points * term.program.flops)
-        moved += sweep.qdata.nbytes + sweep.index_bytes
-        stored += sweep.stored_bytes
-    return Cost(flops, moved, stored)
+def cost_of(storage: Storage, method: str) -> Cost:
+    """Cost of applying what an operator keeps; nothing is compiled for it."""
+    first = storage.summands[0][1]
+    vectors = (first.trial.size + first.test.size) * first.dtype.itemsize
+    return Cost(
+        flops=storage.flops(),
+        bytes_moved=vectors + storage.moved_bytes(),
+        stored_bytes=storage.stored_bytes(),
+        assembly_flops=storage.assembly_flops(method),
+    )

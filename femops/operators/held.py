@@ -36,6 +36,11 @@ class Held:
         """Whether the same rows and columns are held."""
         return np.array_equal(self.rows, other.rows) and np.array_equal(self.columns, other.columns)
 
+    @property
+    def symmetric(self) -> bool:
+        """Whether rows and columns are the same."""
+        return np.array_equal(self.rows, self.columns)
+
     def constrained(self, dofs: NDArray[np.int64]) -> Held:
         """More rows and columns replaced by those of the identity.
 

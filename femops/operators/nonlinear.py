@@ -14,7 +14,7 @@ from femops.abstract_space import Space
 from femops.basis import Quadrature1D
 from femops.operators.bilinear import FIELD, STATE, BilinearForm
 from femops.operators.coefficients import Given
-from femops.operators.held import positions
+from femops.operators.held import Held, positions
 from femops.operators.operator import Operator
 from femops.operators.term import Term, float_type
 from femops.operators.vectors import check_output, check_vector
@@ -81,10 +81,11 @@ class NonlinearForm:
     def _terms(self) -> Terms:
         cut = nonlinear_cut(self._trace, FIELD, FIELD)
         form = replace(self._form, static=self._trace.static)
-        qdata = form.store(cut, self.dtype, self._width)
-        rule = self._form.quadrature
-        term = Term(self.name, self.space, self.space, rule, cut.program, qdata, None)
-        return Terms([(1.0, term.sweep(_NOTHING, self._held, 0.0))])
+        kind, width, space, rule = self.dtype, self._width, self.space, self._form.quadrature
+        data = form.store(cut.stored, kind, width)
+        term = Term(self.name, space, space, rule, cut.program, kind, width, None, data)
+        held = Held(rows=self._held)
+        return Terms([(1.0, term.sweep(term.factorised_kernel(), held, 0.0, data))])
 
     def residual(self, u: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
         """R(u; v) for all test functions v.
@@ -117,13 +118,13 @@ class NonlinearForm:
     def jacobian(self, u: NDArray[Any]) -> Operator:
         """Derivative of the residual at u, an operator.
 
-        What it needs of u is stored at the quadrature points; constrained dofs have rows and
-        columns of the identity.
+        What it needs of u is stored at the quadrature points, see `Operator.at_level` for other
+        levels; constrained dofs have rows and columns of the identity.
 
         Parameters
         ----------
         u : l_vec or flat vector
-            The state; a copy is not kept.
+            The state; a copy is kept, from which another level or a transpose is computed.
 
         Returns
         -------
@@ -135,7 +136,7 @@ class NonlinearForm:
             A vector of another length or type.
         """
         self._check(u, "u")
-        form = replace(self._form, traced=self._derivative, state=u)
+        form = replace(self._form, traced=self._derivative, state=u.copy())
         operator = Operator.of_form(form, self.dtype, self._width)
         return operator.constrained(self._held) if len(self._held) else operator
 

@@ -1,4 +1,4 @@
-"""Operators: sums of partially assembled terms with essential conditions, applied by sweeps."""
+"""Operators: sums of terms with essential conditions, at one level of assembly."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from scipy.sparse.linalg import LinearOperator
 
 from femops.abstract_space import Space
 from femops.errors import OperatorError, VectorError
-from femops.operators.assembly import assemble_csr
 from femops.operators.bilinear import BilinearForm
 from femops.operators.cost import Cost, cost_of
+from femops.operators.element_matrices import check_method
 from femops.operators.held import FREE, Held, positions
-from femops.operators.term import Term, fused
-from femops.operators.vectors import check_output, check_vector
+from femops.operators.storage import Storage, check_level, make_storage
+from femops.operators.term import DATA_LEVELS, Term, updated
+from femops.operators.vectors import check_factor, check_output, check_vector
 from femops_kernels.sweep import Terms
 
 # Cached attributes that hold compiled code and addresses.
-_COMPILED = ("terms", "_fused", "_transposed")
+_COMPILED = ("terms", "_transposed")
 
 
 @final
@@ -32,9 +33,8 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     """A finite element operator that is applied, not built.
 
     It is a SciPy ``LinearOperator`` on flat vectors (size,), and takes l_vecs (ndofs, ncomp) as
-    well.  Operators come from forms (`femops.mass`, `femops.diffusion`) and from arithmetic:
-    ``A + B``, ``A - B``, ``2 * A``, ``-A``, ``A.T``, ``A.constrained(dofs)``.  Terms on one
-    quadrature rule are fused into one kernel.
+    well.  Operators come from forms (`femops.mass`) and from arithmetic: ``A + B``, ``2 * A``,
+    ``A.T``, ``A.constrained(dofs)``.  Terms on one quadrature rule are fused into one kernel.
 
     Attributes
     ----------
@@ -45,45 +45,66 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     shape : (test_space.size, space.size)
     dtype : numpy.dtype
         float64 or float32; vectors have this type.
+    level : {"full", "element", "decomposed", "partial"}
+        What is kept; see `at_level`.
     """
 
-    def __init__(self, terms: Sequence[tuple[float, Term]], held: Held = FREE) -> None:
+    def __init__(
+        self,
+        terms: Sequence[tuple[float, Term]],
+        held: Held = FREE,
+        level: str = "partial",
+        storage: Storage | None = None,
+    ) -> None:
         self._summands = tuple(terms)
         self._held = held
+        self.level = level
+        self._storage = make_storage(level, self._summands, held) if storage is None else storage
         self.space: Space = terms[0][1].trial
         self.test_space: Space = terms[0][1].test
         super().__init__(terms[0][1].dtype, (self.test_space.size, self.space.size))
 
     @staticmethod
     def of_form(
-        form: BilinearForm, dtype: DTypeLike = np.float64, lanes: int | None = None
+        form: BilinearForm,
+        dtype: DTypeLike = np.float64,
+        lanes: int | None = None,
+        level: str = "partial",
     ) -> Operator:
         """Operator of a single form."""
-        return Operator([(1.0, Term.make(form, dtype, lanes))])
+        check_level(level)
+        operator = Operator([(1.0, Term.make(form, dtype, lanes))], FREE, level)
+        operator._summands[0][1].ready(level)
+        return operator
+
+    def at_level(self, level: str) -> Operator:
+        """The operator, keeping something else.
+
+        Parameters
+        ----------
+        level : {"full", "element", "decomposed", "partial"}
+            ``full``: the matrix in compressed rows; ``element``: dense element matrices;
+            ``decomposed``: dense bases, one for all elements, and the data at the quadrature
+            points; ``partial``: these data alone.  What is kept is computed at the first use.
+
+        Raises
+        ------
+        OperatorError
+            An unknown level, or one that would not fit into memory: the message says how much it
+            needs.
+        """
+        check_level(level)
+        if level == self.level:
+            return self
+        terms = [(a, t if level in DATA_LEVELS else t.bare()) for a, t in self._summands]
+        return Operator(terms, self._held, level)
 
     # --- application -----------------------------------------------------------------------------
 
     @cached_property
-    def _fused(self) -> list[tuple[float, Term]]:
-        """The summands, those on one quadrature rule made one."""
-        groups: list[list[tuple[float, Term]]] = []
-        for factor, term in self._summands:
-            group = next((g for g in groups if g[0][1].fusible(term)), None)
-            if group is None:
-                groups.append([(factor, term)])
-            else:
-                group.append((factor, term))
-        return [group[0] if len(group) == 1 else (1.0, fused(group)) for group in groups]
-
-    @cached_property
     def terms(self) -> Terms:
-        """The compiled sweeps; compiled, or read from the cache, at the first use."""
-        sweeps, held = [], self._held
-        for k, (alpha, term) in enumerate(self._fused):
-            # the sum has one identity on its constrained rows, which the first sweep writes
-            keep = held.identity / alpha if k == 0 else 0.0
-            sweeps.append((alpha, term.sweep(held.columns, held.rows, keep)))
-        return Terms(sweeps)
+        """The compiled work; compiled, or read from the cache, at the first use."""
+        return Terms(self._storage.launches())
 
     def apply(self, x: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Compute A x, without allocating anything if ``out`` is given.
@@ -131,14 +152,9 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     def __matmul__(self, x: Any) -> Any:
         if isinstance(x, LinearOperator):
             return super().__matmul__(x)
-        given, n = np.asarray(x), self.shape[1]
+        given = check_factor(self.space, np.asarray(x))
         if given.ndim > 1 and given.shape == self.space.shape:
             return self._matvec(given).reshape(self.test_space.shape)
-        if given.ndim not in (1, 2) or len(given) != n or given.dtype.kind not in "biuf":
-            raise VectorError(
-                f"x has shape {given.shape} and type {given.dtype}, the operator takes real "
-                f"vectors ({n},) or columns ({n}, k): make one with V.zeros()"
-            )
         return super().__matmul__(given)
 
     # --- algebra ---------------------------------------------------------------------------------
@@ -146,9 +162,7 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     @property
     def symmetric(self) -> bool:
         """Whether the operator is known to equal its transpose."""
-        square = self.space is self.test_space and np.array_equal(
-            self._held.rows, self._held.columns
-        )
+        square = self.space is self.test_space and self._held.symmetric
         return square and all(term.program.symmetric for _, term in self._summands)
 
     @cached_property
@@ -156,9 +170,9 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         terms = [(factor, term.transposed()) for factor, term in self._summands]
         held = self._held
         same = all(t is s for (_, t), (_, s) in zip(terms, self._summands, strict=True))
-        if same and np.array_equal(held.rows, held.columns):
+        if same and held.symmetric:
             return self
-        return Operator(terms, Held(held.columns, held.rows, held.identity))
+        return Operator(terms, Held(held.columns, held.rows, held.identity), self.level)
 
     def _adjoint(self) -> Operator:
         return self._transposed
@@ -178,8 +192,13 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
                 "operators with different constraints can't be added: "
                 "write (A + B).constrained(dofs)"
             )
-        identity = self._held.identity + other._held.identity
-        return Operator(self._summands + other._summands, replace(self._held, identity=identity))
+        if self.level != other.level:
+            raise OperatorError(
+                f"operators of levels {self.level!r} and {other.level!r} can't be added: "
+                f"write A + B.at_level({self.level!r})"
+            )
+        held = replace(self._held, identity=self._held.identity + other._held.identity)
+        return Operator(self._summands + other._summands, held, self.level)
 
     def __mul__(self, factor: Any) -> Any:
         if not isinstance(factor, bool) and isinstance(factor, Real):
@@ -190,7 +209,7 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
                 )
             scaled = [(scale * a, term) for a, term in self._summands]
             held = replace(self._held, identity=scale * self._held.identity)
-            return Operator(scaled, held)
+            return Operator(scaled, held, self.level)
         return super().__mul__(factor)
 
     def __truediv__(self, factor: Any) -> Any:
@@ -237,8 +256,7 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
             raise OperatorError(
                 "an operator between two spaces has no identity: use eliminated(rows, columns)"
             )
-        held = self._held.constrained(positions(dofs, self.space.size))
-        return Operator(self._summands, held)
+        return self._holding(self._held.constrained(positions(dofs, self.space.size)))
 
     def eliminated(self, rows: ArrayLike = (), columns: ArrayLike = ()) -> Operator:
         """The operator with some rows and columns replaced by zero.
@@ -264,12 +282,15 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
             np.union1d(self._held.rows, positions(rows, self.test_space.size)),
             np.union1d(self._held.columns, positions(columns, self.space.size)),
         )
-        return Operator(self._summands, held)
+        return self._holding(held)
 
     @property
     def unconstrained(self) -> Operator:
         """The operator without its essential conditions."""
-        return Operator(self._summands)
+        return self._holding(FREE)
+
+    def _holding(self, held: Held) -> Operator:
+        return Operator(self._summands, held, self.level, self._storage.holding(held))
 
     @property
     def constrained_dofs(self) -> NDArray[np.int64]:
@@ -293,19 +314,7 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         OperatorError
             A coefficient that no term has, or one of another shape.
         """
-        terms: list[tuple[float, Term]] = []
-        used: set[str] = set()
-        for factor, term in self._summands:
-            mine = {}
-            if term.form is not None:
-                mine = {n: v for n, v in coefficients.items() if n in term.form.coefficients}
-            used |= mine.keys()
-            new = term.updated(term.form.with_coefficients(mine)) if term.form and mine else term
-            terms.append((factor, new))
-        unknown = sorted(coefficients.keys() - used)
-        if unknown:
-            raise OperatorError(f"no term of {self!r} has a coefficient {unknown[0]!r}")
-        return Operator(terms, self._held)
+        return Operator(updated(self._summands, coefficients, self.level), self._held, self.level)
 
     def rhs(self, b: NDArray[Any], values: NDArray[Any] | float = 0.0) -> NDArray[Any]:
         """Right-hand side that belongs to given values at the constrained dofs.
@@ -336,7 +345,7 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
             g[columns] = values.reshape(-1)[columns]
         else:
             g[columns] = values
-        result: NDArray[Any] = b.reshape(-1) - self.unconstrained._matvec(g)
+        result: NDArray[Any] = b.reshape(-1) - self._storage.lift(g)
         result[rows] = self._held.identity * g[rows] if self._held.identity else 0.0
         return result.reshape(b.shape)
 
@@ -351,23 +360,34 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         values[self._held.rows] = self._held.identity
         return values.reshape(self.space.shape).astype(self.dtype, copy=False)
 
-    def assemble(self) -> csr_array:
+    def assemble(self, method: str = "near-optimal") -> csr_array:
         """The matrix, in compressed rows, with the essential conditions in it.
+
+        Parameters
+        ----------
+        method : {"near-optimal", "naive"}
+            How element matrices are formed: by sum factorisation, (1a)-(2c) of the tensor report,
+            or as products of dense bases.
 
         Raises
         ------
         OperatorError
             If it would not fit into memory; the message says how much it needs.
         """
-        return assemble_csr(self._summands, self._held)
+        check_method(method)
+        return self._storage.matrix(method)
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or another process needs: compiled code is found again, not carried over."""
         return {k: v for k, v in self.__dict__.items() if k not in _COMPILED}
 
-    def cost(self) -> Cost:
-        """Operations, traffic and storage of one application."""
-        return cost_of([term for _, term in self._fused], self.terms.sweeps)
+    def cost(self, method: str = "near-optimal") -> Cost:
+        """Operations and traffic of one application, storage, operations of the assembly.
+
+        ``method`` is how element matrices are formed, where they are needed; see `assemble`.
+        """
+        check_method(method)
+        return cost_of(self._storage, method)
 
     def __repr__(self) -> str:
         names = " + ".join(
@@ -375,5 +395,6 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
             for factor, term in self._summands
         )
         held = f", {len(self._held.rows)} constrained" if self._held else ""
+        level = "" if self.level == "partial" else f", {self.level}"
         rows, columns = self.shape
-        return f"Operator({names}: {rows} x {columns}, {self.dtype}{held})"
+        return f"Operator({names}: {rows} x {columns}, {self.dtype}{level}{held})"

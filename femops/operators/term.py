@@ -1,9 +1,10 @@
-"""One term of an operator: a form, cut for partial assembly, and the data stored for it."""
+"""One term of an operator: a form, cut at the quadrature points, and the data stored for it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, final
 from weakref import WeakKeyDictionary
 
@@ -15,13 +16,19 @@ from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.geometry import element_blocks
 from femops.operators.bilinear import BilinearForm
+from femops.operators.held import Held
 from femops.pointwise import Program, fuse
+from femops.pointwise.graph import Node
 from femops.restriction import FLOAT_TYPES
-from femops_kernels.kernel import Kernel, Side
+from femops_kernels.dense import DecomposedKernel
+from femops_kernels.kernel import Kernel, Side, SweepKernel
 from femops_kernels.machine import lane_width
 from femops_kernels.plan import Plan, elements_per_chunk, make_plan
 from femops_kernels.sweep import Sweep, aligned_array, element_values
 from femops_meshes.interpolation import lagrange_derivative_matrix, tensor_apply
+
+DATA_LEVELS = ("decomposed", "partial")
+"""Levels that keep the data at the quadrature points."""
 
 _plans: WeakKeyDictionary[Space, dict[tuple[int, int], Plan]] = WeakKeyDictionary()
 
@@ -46,7 +53,7 @@ def float_type(dtype: DTypeLike) -> np.dtype[Any]:
 @final
 @dataclass(frozen=True, eq=False)
 class Term:
-    """A bilinear form, partially assembled.
+    """A bilinear form, cut at the quadrature points.
 
     Attributes
     ----------
@@ -54,10 +61,14 @@ class Term:
     trial, test : Space
     quadrature : Quadrature1D
     program : Program
-    qdata : (nbatch, q1d**dim, nqdata, width) array
-        Stored numbers, element ``batch * width + slot``; its type is that of the vectors.
-    form : BilinearForm or None
-        None for a sum.
+    dtype : numpy.dtype
+        Type of vectors, data and arithmetic.
+    width : int
+        SIMD slots.
+    source : BilinearForm or None
+        Where the data come from; None for a sum, whose data are given.
+    given : (nbatch, q1d**dim, nqdata, width) array or None
+        The data, if known beforehand.
     original : Term or None
         Of a transposed term, the one that it is the transpose of.
     """
@@ -67,13 +78,15 @@ class Term:
     test: Space
     quadrature: Quadrature1D
     program: Program
-    qdata: NDArray[Any]
-    form: BilinearForm | None
+    dtype: np.dtype[Any]
+    width: int
+    source: BilinearForm | None
+    given: NDArray[Any] | None = None
     original: Term | None = None
 
     @staticmethod
     def make(form: BilinearForm, dtype: DTypeLike, lanes: int | None) -> Term:
-        """Compute and store the quadrature data.
+        """Term of a form; see `ready` for its data.
 
         Raises
         ------
@@ -81,16 +94,50 @@ class Term:
             A type that is not float64 or float32.
         """
         kind = float_type(dtype)
-        cut = form.step.partial()
-        program = cut.program
+        cut, width = form.step.partial(), lane_width(kind, lanes)
+        rule, program = form.quadrature, cut.program
         for space, alone in (
             (form.trial, program.gradient_in and not program.value_in),
             (form.test, program.gradient_out and not program.value_out),
         ):
             if space.order == 0 and alone:
                 raise OperatorError(f"{form.name}: a space of order 0 has no gradient")
-        qdata = form.store(cut, kind, lane_width(kind, lanes))
-        return Term(form.name, form.trial, form.test, form.quadrature, cut.program, qdata, form)
+        return Term(form.name, form.trial, form.test, rule, program, kind, width, form)
+
+    @cached_property
+    def stored(self) -> list[Node]:
+        """What the program needs of the source."""
+        assert self.source is not None
+        return self.source.step.partial(transpose=self.original is not None).stored
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or another process needs: the source is traced again there."""
+        return {k: v for k, v in self.__dict__.items() if k != "stored"}
+
+    @cached_property
+    def qdata(self) -> NDArray[Any]:
+        """Stored numbers, element ``batch * width + slot``: (nbatch, q1d**dim, nqdata, width)."""
+        if self.given is not None:
+            return self.given
+        assert self.source is not None
+        return self.source.store(self.stored, self.dtype, self.width)
+
+    def ready(self, level: str) -> Term:
+        """The term itself, its data computed where the level keeps them, else only checked."""
+        if level in DATA_LEVELS:
+            _ = self.qdata
+        elif self.source is not None:
+            self.source.check(self.stored)
+        return self
+
+    def bare(self) -> Term:
+        """The term without its data, if they can be computed again."""
+        return self if self.source is None else replace(self, given=None)
+
+    @property
+    def form(self) -> BilinearForm | None:
+        """The form whose coefficients can be updated; None for sums and transposed terms."""
+        return self.source if self.original is None else None
 
     def transposed(self) -> Term:
         """The term with trial and test space exchanged."""
@@ -98,15 +145,18 @@ class Term:
             return self
         if self.original is not None:
             return self.original
-        if self.form is None:
+        if self.source is None:
             raise OperatorError(f"{self.name} is a sum: transpose its terms")
-        step = self.form.step
-        cut = step.partial(transpose=True)
-        same = step.partial().stored == cut.stored
-        qdata = self.qdata if same else self.form.store(cut, self.dtype, self.width)
-        name, form = f"{self.name}.T", self.form
-        rule, program = form.quadrature, cut.program
-        return Term(name, self.test, self.trial, rule, program, qdata, None, original=self)
+        cut = self.source.step.partial(transpose=True)
+        return replace(
+            self,
+            name=f"{self.name}.T",
+            trial=self.test,
+            test=self.trial,
+            program=cut.program,
+            given=self.__dict__.get("qdata") if self.stored == cut.stored else None,
+            original=self,
+        )
 
     def updated(self, form: BilinearForm) -> Term:
         """The term of the same form with other coefficients.
@@ -123,18 +173,7 @@ class Term:
                 f"the new coefficients of {self.name} have another shape or symmetry: "
                 "make a new operator"
             )
-        qdata = form.store(cut, self.dtype, self.width)
-        return Term(self.name, self.trial, self.test, self.quadrature, cut.program, qdata, form)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of vectors, data and arithmetic."""
-        return self.qdata.dtype
-
-    @property
-    def width(self) -> int:
-        """SIMD slots."""
-        return int(self.qdata.shape[-1])
+        return replace(self, program=cut.program, source=form, given=None)
 
     def fusible(self, other: Term) -> bool:
         """Whether one kernel can do both."""
@@ -142,7 +181,7 @@ class Term:
             np.array_equal(self.quadrature.points, other.quadrature.points)
         )
         spaces = self.trial is other.trial and self.test is other.test
-        return same and spaces and self.qdata.shape[::3] == other.qdata.shape[::3]
+        return same and spaces and self.width == other.width
 
     def plans(self) -> tuple[Plan, Plan]:
         """The chunks in which a sweep goes over the elements, for trial and test space."""
@@ -153,6 +192,18 @@ class Term:
         )
         return self._plan(self.trial, chunk), self._plan(self.test, chunk)
 
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of local indices that a sweep reads."""
+        return sum({id(plan): plan.indices.nbytes for plan in self.plans()}.values())
+
+    @property
+    def plan_bytes(self) -> int:
+        """Bytes of the plans and of a sweep's buffer."""
+        source, target = self.plans()
+        buffer = len(target.foreign_dofs) * self.test.ncomp * self.dtype.itemsize
+        return buffer + sum({id(plan): plan.nbytes for plan in (source, target)}.values())
+
     def _plan(self, space: Space, chunk: int) -> Plan:
         """Plan of a space; shared by all operators on it."""
         plans = _plans.setdefault(space, {})
@@ -161,42 +212,56 @@ class Term:
             plans[key] = make_plan(space.restriction.indices, space.ndofs, self.width, chunk)
         return plans[key]
 
-    def kernel(self) -> Kernel:
-        """The kernel that applies this term."""
+    def sides(self) -> tuple[Side, Side]:
+        """What a kernel reads and what it writes."""
         points = self.quadrature.points
-        source, target = self.plans()
-        return Kernel(
-            self.trial.dim,
-            Side(
-                self.trial.ncomp,
-                self.trial.basis.interpolation(points),
-                source.indices.dtype.itemsize,
-            ),
-            Side(
-                self.test.ncomp,
-                self.test.basis.interpolation(points),
-                target.indices.dtype.itemsize,
-            ),
-            lagrange_derivative_matrix(points, points),
-            self.program.step,
-            self.dtype,
-            self.width,
+        source, target = (
+            Side(space.ncomp, space.basis.interpolation(points), plan.indices.dtype.itemsize)
+            for space, plan in zip((self.trial, self.test), self.plans(), strict=True)
         )
+        return source, target
+
+    def factorised_kernel(self) -> Kernel:
+        """The kernel that applies this term by sum factorisation."""
+        points, dim = self.quadrature.points, self.trial.dim
+        derivative = lagrange_derivative_matrix(points, points)
+        return Kernel(dim, *self.sides(), derivative, self.program.step, self.dtype, self.width)
+
+    def dense_kernel(self) -> DecomposedKernel:
+        """The kernel that applies this term by dense bases."""
+        dim, q1d, step = self.trial.dim, self.quadrature.q1d, self.program.step
+        return DecomposedKernel(dim, *self.sides(), q1d, step, self.dtype, self.width)
+
+    def dense_bases(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Dense bases (slots, points, nodes) of field and test function, one array if equal."""
+        program = self.program
+        ins, outs = (
+            np.array(self.dense_basis(space, slots), dtype=self.dtype)
+            for space, slots in ((self.trial, program.slots_in), (self.test, program.slots_out))
+        )
+        return (ins, ins) if np.array_equal(ins, outs) else (ins, outs)
 
     def sweep(
-        self, cleared: NDArray[np.int64], constrained: NDArray[np.int64], keep: float
+        self,
+        kernel: SweepKernel,
+        held: Held,
+        keep: float,
+        data: NDArray[Any],
+        dense: tuple[NDArray[Any], ...] = (),
     ) -> Sweep:
-        """The kernel bound to plans and data.
+        """A kernel bound to the plans of this term's spaces and to data.
 
         Parameters
         ----------
-        cleared, constrained : (n,) int64
-            Entries of the trial vector that count as zero; entries of the result that are ``keep``
-            times those of the trial vector.
+        kernel : SweepKernel
+        held : Held
+            Its columns count as zero; its rows of the result are ``keep`` times the field's.
         keep : float
+        data : array of the kernel
+        dense : arrays, optional
+            See `Sweep`.
         """
-        source, target = self.plans()
-        return Sweep(self.kernel(), source, target, self.qdata, cleared, constrained, keep)
+        return Sweep(kernel, *self.plans(), data, held.columns, held.rows, keep, dense)
 
     def element_blocks(self, numbers: int) -> list[tuple[int, int]]:
         """Ranges of elements for NumPy work with ``numbers`` numbers an element."""
@@ -204,11 +269,27 @@ class Term:
 
     def dense_d(self, start: int, stop: int) -> NDArray[np.float64]:
         """D of some elements, (slots_out, ncomp, slots_in, ncomp, n, points)."""
+        if "qdata" not in self.__dict__ and self.source is not None:
+            block = self.source.geometry.block(start, stop)
+            return self.program.matrix(self.source.values(self.stored, block))
         width = self.width
         part = self.qdata[start // width : -(-stop // width)]
         first = start // width * width
         values = element_values(part, stop - first)[start - first :].astype(np.float64)
         return self.program.matrix(values)
+
+    @property
+    def structure(self) -> NDArray[np.bool_]:
+        """Which entries of D may differ from zero, (slots_out, ncomp, slots_in, ncomp)."""
+        assert self.source is not None
+        program, entries = self.program, self.source.step.structure
+        entries = entries if self.original is None else entries.T
+        slots, n_out, n_in = 1 + program.dim, program.ncomp_out, program.ncomp_in
+        grid = (entries != 0).reshape(slots, n_out, slots, n_in)
+        taken: NDArray[np.bool_] = grid[
+            np.ix_(program.slots_out, range(n_out), program.slots_in, range(n_in))
+        ]
+        return taken
 
     def _one_dimensional(self, space: Space, slots: list[int]) -> list[list[NDArray[np.float64]]]:
         """1-D matrices (x first) that give each slot of the program from element dofs."""
@@ -232,7 +313,7 @@ class Term:
                     e_vec[start:stop, :, c] += tensor_apply(products, d[i, c, j, c])
         return np.ascontiguousarray(space.restriction.scatter_add(e_vec)).reshape(-1)
 
-    def _dense_basis(self, space: Space, slots: list[int]) -> list[NDArray[np.float64]]:
+    def dense_basis(self, space: Space, slots: list[int]) -> list[NDArray[np.float64]]:
         """Matrices (points, nodes) of each slot: Kronecker products, x fastest."""
         dense = []
         for matrices in self._one_dimensional(space, slots):
@@ -242,18 +323,31 @@ class Term:
             dense.append(full)
         return dense
 
-    def element_matrices(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Dense B^T D B of some elements, (n, test nodes, ncomp, trial nodes, ncomp)."""
-        ins = self._dense_basis(self.trial, self.program.slots_in)
-        outs = self._dense_basis(self.test, self.program.slots_out)
-        d = self.dense_d(start, stop)
-        rows, columns = self.test.p1d**self.test.dim, self.trial.p1d**self.trial.dim
-        out = np.zeros((stop - start, rows, self.test.ncomp, columns, self.trial.ncomp))
-        for i, a, j, b in np.ndindex(*d.shape[:4]):
-            weights = d[i, a, j, b]
-            if np.any(weights):
-                out[:, :, a, :, b] += outs[i].T @ (weights[:, :, np.newaxis] * ins[j])
-        return out
+
+def updated(
+    summands: Sequence[tuple[float, Term]], values: Mapping[str, Any], level: str
+) -> list[tuple[float, Term]]:
+    """Terms with other values of the coefficients that they have.
+
+    Raises
+    ------
+    OperatorError
+        A coefficient that no term has, or one of another shape.
+    """
+    terms: list[tuple[float, Term]] = []
+    used: set[str] = set()
+    for factor, old in summands:
+        term, form = old, old.form
+        mine = {n: v for n, v in values.items() if form is not None and n in form.coefficients}
+        if form is not None and mine:
+            term = old.updated(form.with_coefficients(mine)).ready(level)
+        used |= mine.keys()
+        terms.append((factor, term))
+    unknown = sorted(values.keys() - used)
+    if unknown:
+        names = " + ".join(term.name for _, term in summands)
+        raise OperatorError(f"no term of {names} has a coefficient {unknown[0]!r}")
+    return terms
 
 
 def fused(terms: Sequence[tuple[float, Term]]) -> Term:
@@ -269,4 +363,4 @@ def fused(terms: Sequence[tuple[float, Term]]) -> Term:
             part[:, :, k] *= first.dtype.type(factor)
         at += term.program.nqdata
     name = " + ".join(term.name for _, term in terms)
-    return Term(name, first.trial, first.test, first.quadrature, programs, qdata, None)
+    return replace(first, name=name, program=programs, source=None, given=qdata, original=None)

@@ -38,6 +38,30 @@ def check_vector(space: Space, dtype: np.dtype[Any], vector: Any, what: str) -> 
         raise VectorError(f"{what} is not contiguous in memory: pass {what}.copy()")
 
 
+def check_factor(space: Space, x: NDArray[Any]) -> NDArray[Any]:
+    """The array itself, if an operator on a space can be multiplied with it.
+
+    Parameters
+    ----------
+    space : Space
+    x : array
+        An l_vec, a flat vector, or columns of them.
+
+    Raises
+    ------
+    VectorError
+        Another shape, or no real numbers.
+    """
+    n = space.size
+    columns = x.ndim in (1, 2) and len(x) == n and x.dtype.kind in "biuf"
+    if columns or (x.ndim > 1 and x.shape == space.shape):
+        return x
+    raise VectorError(
+        f"x has shape {x.shape} and type {x.dtype}, the operator takes real "
+        f"vectors ({n},) or columns ({n}, k): make one with V.zeros()"
+    )
+
+
 def check_output(x: NDArray[Any], out: NDArray[Any]) -> None:
     """Refuse an output that overlaps the input or can't be written.
 

@@ -37,6 +37,8 @@ def _python(node: Node, a: list[str]) -> str:
         return f"{a[0]} {_INFIX[node.op]} {a[1]}"
     if node.op == "neg":
         return f"-{a[0]}"
+    if node.op == "where" and all(side.op == "const" for side in node.args[1:]):
+        return f"lane_where({a[0]}, as_lane(LANE, {a[1]}), {a[2]})"  # numba asks for a lane
     return f"lane_{node.op}({', '.join(a)})"
 
 

@@ -63,7 +63,12 @@ class Program:
     def step(self) -> PointStep:
         """What the kernel package takes."""
         return PointStep(
-            self.text, self.nqdata, self.gradient_in, self.value_out, self.gradient_out
+            self.text,
+            self.nqdata,
+            self.value_in,
+            self.gradient_in,
+            self.value_out,
+            self.gradient_out,
         )
 
     @cached_property

@@ -110,7 +110,9 @@ def cg(
     solve = ConjugateGradients(A.terms, right, guess, inverse)
     view = solve.x.reshape(b.shape)
     view.flags.writeable = False
-    _run(solve, tolerance, limit, None if callback is None else lambda: callback(view))
+    # squares of less would underflow in the recursion
+    goal = max(tolerance, float(np.finfo(right.dtype).tiny) ** 0.5)
+    _run(solve, goal, limit, None if callback is None else lambda: callback(view))
     reducible = solve.residual > _ROUND_OFF * np.finfo(right.dtype).eps * norm
     if not np.isfinite(solve.residual) or (solve.status == BREAKDOWN and reducible):
         raise SolverError(

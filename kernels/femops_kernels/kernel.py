@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
@@ -31,14 +32,15 @@ class PointStep:
         is returned as it came.
     nqdata : int
         Numbers stored at a point.
-    gradient_in : bool
-        Whether derivatives of the field are read.
+    value_in, gradient_in : bool
+        Whether the field itself, and whether its derivatives are read.
     value_out, gradient_out : bool
         Whether ``v``, and whether ``vx, vy, vz`` are used.
     """
 
     text: str
     nqdata: int
+    value_in: bool
     gradient_in: bool
     value_out: bool
     gradient_out: bool
@@ -68,9 +70,63 @@ class Side:
         return int(self.b1d.shape[1])
 
 
+class SweepKernel(ABC):
+    """What `femops_kernels.sweep.Sweep` runs: a compiled batch under ``skeletons/chunk.py``.
+
+    Attributes
+    ----------
+    dim : int
+    source, target : Side
+        The field and the test function.
+    dtype : numpy.dtype
+        float64 or float32.
+    width : int
+        Slots of a lane.
+    """
+
+    dim: int
+    source: Side
+    target: Side
+    dtype: np.dtype[Any]
+    width: int
+
+    @property
+    @abstractmethod
+    def module(self) -> ModuleType:
+        """The compiled module; compiled, or read from the cache, when first asked for."""
+
+    @abstractmethod
+    def contraction_flops(self) -> int:
+        """Floating-point operations of one element without its pointwise steps, as emitted."""
+
+    def sizes(self) -> dict[str, object]:
+        """Names of ``skeletons/defaults.py`` that every kernel has."""
+        lane, source, target = Lane(self.width, self.dtype), self.source, self.target
+        return {
+            "LANE": lane,
+            "LANE_WIDTH": self.width,
+            "LANE_BYTES": lane.nbytes,
+            "REAL_BYTES": self.dtype.itemsize,
+            "INDEX_IN": source.index_bytes,
+            "INDEX_OUT": target.index_bytes,
+            "DIM": self.dim,
+            "NCOMP_IN": source.ncomp,
+            "NCOMP_OUT": target.ncomp,
+            "P_IN": source.p1d,
+            "P_OUT": target.p1d,
+            "NODES_IN": source.p1d**self.dim,
+            "NODES_OUT": target.p1d**self.dim,
+        }
+
+    def work_bytes(self, size_in: int, size_out: int) -> int:
+        """Bytes of work space that a thread needs, for chunk-local vectors of these sizes."""
+        numbers = self.source.ncomp * size_in + self.target.ncomp * size_out
+        return (numbers + int(self.module.WORK_LANES) * self.width) * self.dtype.itemsize
+
+
 @final
 @dataclass(frozen=True, eq=False)
-class Kernel:
+class Kernel(SweepKernel):
     """Kernel of ``y = sum_e B_out^T D B_in x`` on segments, quadrilaterals or hexahedra.
 
     Attributes
@@ -119,24 +175,12 @@ class Kernel:
 
     def constants(self) -> dict[str, object]:
         """Values of the names in ``skeletons/defaults.py``."""
-        lane, source, target = Lane(self.width, self.dtype), self.source, self.target
-        return {
-            "LANE": lane,
-            "LANE_WIDTH": self.width,
-            "LANE_BYTES": lane.nbytes,
-            "REAL_BYTES": self.dtype.itemsize,
-            "INDEX_IN": source.index_bytes,
-            "INDEX_OUT": target.index_bytes,
-            "DIM": self.dim,
-            "NCOMP_IN": source.ncomp,
-            "NCOMP_OUT": target.ncomp,
-            "P_IN": source.p1d,
-            "P_OUT": target.p1d,
-            "NODES_IN": source.p1d**self.dim,
-            "NODES_OUT": target.p1d**self.dim,
+        source, target = self.source, self.target
+        return self.sizes() | {
             "Q1D": self.q1d,
             "POINTS": self.q1d**self.dim,
             "NQDATA": self.step.nqdata,
+            "VALUE_IN": self.step.value_in,
             "VALUE_OUT": self.step.value_out,
             "GRAD_IN": self.step.gradient_in,
             "GRAD_OUT": self.step.gradient_out,
@@ -146,11 +190,6 @@ class Kernel:
             "D": Matrix1D(self.d1d),
             "DT": Matrix1D(self.d1d.T),
         }
-
-    def work_bytes(self, size_in: int, size_out: int) -> int:
-        """Bytes of work space that a thread needs, for chunk-local vectors of these sizes."""
-        numbers = self.source.ncomp * size_in + self.target.ncomp * size_out
-        return (numbers + int(self.module.WORK_LANES) * self.width) * self.dtype.itemsize
 
     def contraction_flops(self) -> int:
         """Floating-point operations of all contractions of one element, as emitted."""

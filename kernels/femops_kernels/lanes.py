@@ -329,12 +329,25 @@ def word(typingctx: Any, base: Any, k: Any) -> Any:
     return sig, codegen
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def half_word(typingctx: Any, base: Any, k: Any) -> Any:
+    """``half_word(address, k)``: entry ``k`` of an int32 array, as an intp."""
+    sig = types.intp(types.intp, types.intp)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value = builder.load(address_of(builder, args[0], args[1], 4, ir.IntType(32)))
+        return builder.sext(value, ir.IntType(64))
+
+    return sig, codegen
+
+
 __all__ = [
     "WIDTHS",
     "Lane",
     "fill",
     "fma",
     "get",
+    "half_word",
     "inner",
     "load",
     "prefetch",

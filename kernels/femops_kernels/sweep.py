@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC
+from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
 from typing import Any, final
@@ -11,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels import machine
-from femops_kernels.kernel import Kernel
+from femops_kernels.kernel import SweepKernel
 from femops_kernels.plan import Plan
 from femops_kernels.skeletons import table as layout
 from femops_kernels.specialize import specialize
@@ -51,13 +53,32 @@ def aligned_array(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     return array.reshape(shape)
 
 
+class Launch(ABC):
+    """Compiled work that `Terms` runs chunk by chunk.
+
+    Attributes
+    ----------
+    row : (int, int, int, int)
+        Addresses of the entry points ``sweep`` and ``combine`` and of their table; the number of
+        chunks.
+    work_bytes : int
+        Work space that a thread needs.
+    effort : int
+        Stored numbers that are read, by which it is judged whether threads pay.
+    """
+
+    row: tuple[int, int, int, int]
+    work_bytes: int
+    effort: int
+
+
 @final
-class Sweep:
+class Sweep(Launch):
     """A kernel bound to plans and to its quadrature data: one term of an operator.
 
     Parameters
     ----------
-    kernel : Kernel
+    kernel : SweepKernel
     source, target : Plan
         Of the vector that is read and of the one that is written; of the same chunks of elements.
     qdata : (nbatch, points, nqdata, width) array of the kernel's type
@@ -68,78 +89,75 @@ class Sweep:
         Flat positions of the vector written where the result is ``keep`` times the entry read.
     keep : float
         Zero where the two vectors belong to different spaces.
+    dense : (array, array), optional
+        Dense bases of field and test function, for a kernel that reads them.
     """
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: SweepKernel,
         source: Plan,
         target: Plan,
         qdata: NDArray[Any],
         cleared: NDArray[np.int64],
         constrained: NDArray[np.int64],
         keep: float,
+        dense: tuple[NDArray[Any], ...] = (),
     ) -> None:
         self.kernel, self.source, self.target, self.qdata = kernel, source, target, qdata
         cleared_start, cleared_at = source.local_positions(cleared, kernel.source.ncomp)
         start, positions = target.local_positions(constrained, kernel.target.ncomp)
         buffered = len(target.foreign_dofs) * kernel.target.ncomp
         self._buffer = aligned_array((buffered,), kernel.dtype)
-        entries: dict[int, Any] = {
-            layout.NCHUNKS: source.nchunks,
-            layout.FIRST_BATCH: source.first_batch,
+        entries = _plan_entries(source, target) | {
             layout.QDATA: qdata,
             layout.BUFFER: self._buffer,
-            layout.IN_LOCAL_SIZE: source.local_size,
-            layout.IN_OWNED_START: source.owned_start,
-            layout.IN_FOREIGN_START: source.foreign_start,
-            layout.IN_FOREIGN_DOFS: source.foreign_dofs,
-            layout.IN_INDICES: source.indices,
             layout.CLEARED_START: cleared_start,
             layout.CLEARED: cleared_at,
-            layout.OUT_LOCAL_SIZE: target.local_size,
-            layout.OUT_OWNED_START: target.owned_start,
-            layout.OUT_FOREIGN_START: target.foreign_start,
-            layout.OUT_INDICES: target.indices,
-            layout.COMBINE_START: target.combine_start,
-            layout.COMBINE_DOF: target.combine_dof,
-            layout.COMBINE_SLOT: target.combine_slot,
             layout.CONSTRAINED_START: start,
             layout.CONSTRAINED: positions,
             layout.KEEP: np.array([keep], dtype=kernel.dtype),
+            layout.DENSE_IN: dense[0] if dense else 0,
+            layout.DENSE_OUT: dense[1] if dense else 0,
         }
-        self._kept = tuple(v for v in entries.values() if isinstance(v, np.ndarray))
-        words = [
-            v.ctypes.data if isinstance(v, np.ndarray) else v for _, v in sorted(entries.items())
-        ]
-        self.table = np.array(words, dtype=np.int64)
+        self._entries = entries  # keeps the arrays alive
+        self.table = address_table(entries)
         module = kernel.module
         addresses = (module.sweep.address, module.combine.address, self.table.ctypes.data)
         self.row = (*addresses, source.nchunks)
         needed = kernel.work_bytes(source.local_size, target.local_size)
         self.work_bytes = -(-needed // _ALIGNMENT) * _ALIGNMENT
+        self.effort = qdata.size
 
-    @property
-    def index_bytes(self) -> int:
-        """Bytes of local indices that a sweep reads."""
-        both = self.source.indices.nbytes + self.target.indices.nbytes
-        return both // 2 if self.source is self.target else both
 
-    @property
-    def plan_bytes(self) -> int:
-        """Bytes of the plans."""
-        both = self.source.nbytes + self.target.nbytes
-        return both // 2 if self.source is self.target else both
+def _plan_entries(source: Plan, target: Plan) -> dict[int, Any]:
+    return {
+        layout.NCHUNKS: source.nchunks,
+        layout.FIRST_BATCH: source.first_batch,
+        layout.IN_LOCAL_SIZE: source.local_size,
+        layout.IN_OWNED_START: source.owned_start,
+        layout.IN_FOREIGN_START: source.foreign_start,
+        layout.IN_FOREIGN_DOFS: source.foreign_dofs,
+        layout.IN_INDICES: source.indices,
+        layout.OUT_LOCAL_SIZE: target.local_size,
+        layout.OUT_OWNED_START: target.owned_start,
+        layout.OUT_FOREIGN_START: target.foreign_start,
+        layout.OUT_INDICES: target.indices,
+        layout.COMBINE_START: target.combine_start,
+        layout.COMBINE_DOF: target.combine_dof,
+        layout.COMBINE_SLOT: target.combine_slot,
+    }
 
-    @property
-    def stored_bytes(self) -> int:
-        """Bytes this term keeps: quadrature data, the plan, the buffer."""
-        return int(self.qdata.nbytes + self.plan_bytes + self._buffer.nbytes)
+
+def address_table(entries: dict[int, Any]) -> NDArray[np.int64]:
+    """The table of a compiled chunk: numbers, and addresses of arrays, by position from zero."""
+    words = [v.ctypes.data if isinstance(v, np.ndarray) else v for _, v in sorted(entries.items())]
+    return np.array(words, dtype=np.int64)
 
 
 @final
 class Terms:
-    """A sum of sweeps with factors, ready to be launched: ``y = sum_i alpha_i A_i x``.
+    """A sum of launches with factors, ready to be run: ``y = sum_i alpha_i A_i x``.
 
     Attributes
     ----------
@@ -148,13 +166,13 @@ class Terms:
     alphas : (n,) float64
     """
 
-    def __init__(self, sweeps: list[tuple[float, Sweep]]) -> None:
+    def __init__(self, sweeps: Sequence[tuple[float, Launch]]) -> None:
         self.sweeps = tuple(sweep for _, sweep in sweeps)
         self.rows = np.array([s.row for _, s in sweeps], dtype=np.int64)
         self.alphas = np.array([a for a, _ in sweeps], dtype=np.float64)
         self.addresses = (self.rows.ctypes.data, self.alphas.ctypes.data, len(sweeps))
         self.work_bytes = max(s.work_bytes for _, s in sweeps)
-        self._effort = sum(s.qdata.size for _, s in sweeps)
+        self._effort = sum(s.effort for _, s in sweeps)
 
     def parallel(self) -> bool:
         """Whether more threads than one are to be used: they must be wanted, and pay.

@@ -24,6 +24,7 @@ COMMANDS = [
     ["mesh", "refine"],
     ["mesh", "convert"],
     ["bench"],
+    ["cost"],
     ["info"],
     ["warmup"],
 ]
@@ -222,6 +223,29 @@ def test_bench_prints_its_contract(run, monkeypatch):
         assert (row["problem"], row["order"], row["q1d"], row["threads"]) == ("bp1", 2, 4, 1)
 
 
+def test_cost_prints_its_contract(run, tmp_path):
+    arguments = ["cost", "mass", "--dim", 1, "--order", "2-3", "--q1d", "p1d+1"]
+    code, out, _ = run(*arguments, "--json", "--plot", "cost.png")
+    result = json.loads(out)
+    assert code == 0
+    assert list(result) == ["rows", "exponents"]
+    levels = ["full", "near-optimal", "decomposed", "partial"]
+    assert list(result["exponents"]) == levels
+    measures = ["flops_assembly", "flops_apply", "stored_bytes"]
+    assert all(list(result["exponents"][level]) == measures for level in levels)
+    assert [(row["level"], row["order"]) for row in result["rows"]] == [
+        (level, order) for order in (2, 3) for level in levels
+    ]
+    for row in result["rows"]:
+        assert list(row) == ["level", "order", *measures, "seconds"]
+        assert 0 < row["seconds"] < 1
+    assert (tmp_path / "cost.png").read_bytes().startswith(b"\x89PNG")
+    code, out, _ = run(*arguments)
+    assert code == 0
+    assert "near-optimal" in out
+    assert "Table 1" in out
+
+
 def test_warmup(run):
     code, out, _ = run("warmup", "--order", 2, "--dim", 2)
     assert code == 0
@@ -244,6 +268,10 @@ BAD = [
     (["solve", "poisson"], 2, "MESH"),
     (["bench", "bp9"], 2, "bp9"),
     (["bench", "bp1", "--order", "8-1"], 2, "8-1"),
+    (["cost", "stokes"], 2, "stokes"),
+    (["cost", "mass", "--dim", "4"], 2, "--dim"),
+    (["cost", "mass", "--q1d", "7"], 2, "p1d+1"),
+    (["cost", "mass", "--plot", "cost.pdf"], 1, "name it 'cost.png'"),
     (["mesh", "convert", "disc.mesh", "disc.stl"], 2, "must end in .mesh, .vtu or .png"),
     (["mesh", "refine", "disc.mesh", "no/finer.mesh"], 1, "there is no folder 'no'"),
     (["mesh", "refine", "disc.mesh", "finer.mesh", "--times", "40"], 1, "GiB of memory"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,22 @@ def test_residual_and_jacobian(name: str, dim: int) -> None:
     diagonal = jacobian.diagonal().reshape(-1)
     np.testing.assert_allclose(diagonal, jacobian.assemble().diagonal(), rtol=1e-9, atol=1e-11)
     assert abs(v @ (jacobian @ d) - (jacobian.T @ v) @ d) < 1e-12 * (np.abs(v) @ np.abs(product))
+
+
+@pytest.mark.parametrize("level", ["full", "element", "decomposed"])
+@pytest.mark.parametrize("name", ["cubic", "neo_hookean"])
+def test_jacobians_at_every_level(name: str, level: str) -> None:
+    V = make_space(name, 2)
+    rng = np.random.default_rng(5)
+    u, d = 0.01 * rng.standard_normal(V.size), rng.standard_normal(V.size)
+    partial = FORMS[name][0](V).constrained(V.boundary_dofs()).jacobian(u)
+    product, adjoint = partial @ d, partial.T @ d
+    u[:] = 7.0  # the operator has a state of its own
+    operator = partial.at_level(level)
+    assert operator.level == level
+    for A in (operator, pickle.loads(pickle.dumps(operator))):
+        np.testing.assert_allclose(A @ d, product, rtol=0, atol=1e-12 * np.abs(product).max())
+        np.testing.assert_allclose(A.T @ d, adjoint, rtol=0, atol=1e-12 * np.abs(adjoint).max())
 
 
 def test_neo_hookean_at_rest_is_linear_elasticity() -> None:

@@ -543,3 +543,12 @@ def test_math_on_a_field_is_explained() -> None:
     V = femops.H1(femops.box((2,)), 1)
     with pytest.raises(TraceError, match="numpy's functions"):
         femops.form(lambda u: {"value": math.sin(u)}, V)
+
+
+def test_where_between_constants() -> None:
+    V = femops.H1(femops.box((4, 2)), 2)
+    A = femops.form(lambda u, x: {"value": femops.where(x[0] < 0.5, 5.0, 0.0) * u}, V)
+    ones = np.ones(V.size)
+    assert ones @ (A @ ones) == pytest.approx(2.5)
+    F = femops.nonlinear_form(lambda u: {"value": femops.where(u.value > 0.0, 5.0, 0.0)}, V)
+    assert F.residual(ones).sum() == pytest.approx(5.0)

@@ -201,6 +201,8 @@ def test_a_solve_can_be_interrupted(warm: Path) -> None:
     """Ctrl-C ends a solve that would go on for minutes."""
     body = """
     import os, signal, threading
+    # a shell may have started us with interrupts ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     W = femops.H1(femops.box((60, 60)), 6)
     C = femops.mass(W)
     b = femops.load(W, lambda x: np.exp(x[0]))

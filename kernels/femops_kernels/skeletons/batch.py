@@ -129,12 +129,12 @@ def points_of_plane(value, along_x, along_y, along_z, qdata, ahead, k3):
 
 
 @inner
-def batch(x, x_bytes, inputs, y, y_bytes, outputs, qdata, ahead, work):
+def batch(table, x, x_bytes, inputs, y, y_bytes, outputs, qdata, ahead, work):
     """Add A x to y for one batch of elements.
 
     ``x`` and ``y`` are addresses of chunk-local vectors, component after component ``x_bytes`` and
     ``y_bytes`` apart, ``inputs`` and ``outputs`` of the batch's indices into them; ``ahead`` is the
-    address of the quadrature data to prefetch.
+    address of the quadrature data to prefetch.  ``table`` is for other batches than this one.
     """
     value = work
     slab = value + NCOMP * VALUE_BYTES

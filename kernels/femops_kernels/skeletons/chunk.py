@@ -104,6 +104,7 @@ def sweep(table, x, y, chunk, work, alpha, beta):
     for b in range(word(first, chunk), word(first, chunk + 1)):
         here = qdata + b * POINTS * POINT_BYTES
         batch(
+            table,
             x_local,
             size_in * REAL_BYTES,
             inputs + b * NODES_IN * LANE_WIDTH * INDEX_IN,

@@ -19,7 +19,7 @@ NODES_IN, NODES_OUT = 8, 8  # P_IN ** DIM, P_OUT ** DIM
 Q1D = 2  # quadrature points per direction
 POINTS = 8  # Q1D ** DIM
 NQDATA = 1  # numbers stored at a quadrature point
-VALUE_OUT = True  # the pointwise step writes v
+VALUE_IN, VALUE_OUT = True, True  # the pointwise step reads u, writes v
 GRAD_IN, GRAD_OUT = False, False  # it reads ux, uy, uz, writes vx, vy, vz (reference derivatives)
 PREFETCH = True  # ask for the next batch's quadrature data while working on this one
 

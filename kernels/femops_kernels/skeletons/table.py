@@ -27,4 +27,6 @@ COMBINE_SLOT = 17  # address: where in the buffer it stands; ascending chunk num
 CONSTRAINED_START = 18  # address, per chunk: first entry of CONSTRAINED
 CONSTRAINED = 19  # address: constrained positions of the chunk-local OUT vector
 KEEP = 20  # address: what a constrained row multiplies its entry of x by, one number
-WORDS = 21
+DENSE_IN = 21  # address: dense basis (slot, point, node) of the field, where a kernel reads one
+DENSE_OUT = 22  # the same of the test function
+WORDS = 23

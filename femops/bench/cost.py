@@ -1,0 +1,168 @@
+"""Table 1: what assembly, storage and application of each level cost as the order grows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import OperatorError
+from femops.forms import convection, diffusion, elasticity, mass
+from femops.operators import Operator
+from femops.space import H1
+from femops_meshes import Mesh, box
+
+Maker = Callable[[H1, int], Operator]
+
+FORMS: dict[str, Maker] = {
+    "mass": lambda V, q1d: mass(V, quadrature=q1d),
+    "diffusion": lambda V, q1d: diffusion(V, quadrature=q1d),
+    "convection": lambda V, q1d: convection(V, np.ones(V.dim), quadrature=q1d),
+    "elasticity": lambda V, q1d: elasticity(V, quadrature=q1d),
+}
+
+ROWS = {
+    "full": ("full", "naive"),
+    "near-optimal": ("full", "near-optimal"),
+    "decomposed": ("decomposed", "near-optimal"),
+    "partial": ("partial", "near-optimal"),
+}
+"""Rows of Table 1: level of the operator, and how element matrices are formed for it."""
+
+MEASURES = ("flops_assembly", "flops_apply", "stored_bytes")
+
+
+def expected(dim: int) -> dict[str, dict[str, int]]:
+    """Exponents of Table 1, in the number of nodes per direction."""
+    exponents = {
+        "full": (3 * dim, 2 * dim, 2 * dim),
+        "near-optimal": (2 * dim + 1, 2 * dim, 2 * dim),
+        "decomposed": (2 * dim, 2 * dim, 2 * dim),
+        "partial": (dim, dim + 1, dim),
+    }
+    return {row: dict(zip(MEASURES, e, strict=True)) for row, e in exponents.items()}
+
+
+def table(
+    form: str,
+    dim: int,
+    orders: Sequence[int],
+    *,
+    more: int = 0,
+    elements: int = 2,
+    seconds: float = 0.05,
+    progress: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Table 1 of the tensor report for a form: counted operations, measured bytes and seconds.
+
+    Parameters
+    ----------
+    form : {"mass", "diffusion", "convection", "elasticity"}
+    dim : int
+        1 to 3.
+    orders : sequence of int
+    more : int
+        Quadrature points per direction beyond the p + 1 of the table.
+    elements : int
+        Per direction, of a box that is bent so that no entry vanishes.
+    seconds : float
+        For how long an application is repeated; the least time counts. 0 measures none, and
+        compiles nothing.
+    progress : callable, optional
+        Called with a line of text before each order.
+
+    Returns
+    -------
+    dict
+        ``rows``: dicts of ``level`` (see `ROWS`), ``order``, ``flops_assembly``, ``flops_apply``,
+        ``stored_bytes`` and ``seconds`` of one application; of the whole mesh.  ``exponents``: by
+        level, the growth of the first three in p + 1, fitted over all orders (None of one order).
+
+    Raises
+    ------
+    OperatorError
+        An unknown form, a dimension or a number that makes no sense, or a matrix that would not
+        fit into memory.
+    """
+    _check(form, dim, orders, more, elements)
+    mesh = box((elements,) * dim, mapping=_bend)
+    rows: list[dict[str, Any]] = []
+    for order in orders:
+        if progress:
+            progress(f"{form}, order {order}")
+        rows += _rows(form, mesh, order, order + 1 + more, seconds)
+    return {"rows": rows, "exponents": {row: _fit(rows, row) for row in ROWS}}
+
+
+def _check(form: str, dim: int, orders: Sequence[int], more: int, elements: int) -> None:
+    if form not in FORMS:
+        raise OperatorError(f"form {form!r}: choose one of {', '.join(FORMS)}")
+    if dim not in (1, 2, 3):
+        raise OperatorError(f"dim is {dim}: give 1, 2 or 3")
+    if not orders or min(orders) < 1:
+        raise OperatorError(f"orders are {list(orders)}: give at least one, of 1 or more")
+    if more < 0 or elements < 1:
+        raise OperatorError(f"more = {more}, elements = {elements}: give at least 0 and 1")
+
+
+def _bend(x: NDArray[np.float64]) -> NDArray[Any]:
+    """A map that bends every direction."""
+    y = x.copy()
+    for d in range(len(x)):
+        y[d] += 0.05 * np.sin(2.5 * x[d - 1] + d) + 0.03 * x[d] ** 2
+    return y
+
+
+def _rows(form: str, mesh: Mesh, order: int, q1d: int, seconds: float) -> list[dict[str, Any]]:
+    """The rows of one order; an operator lives no longer than it must."""
+    space = H1(mesh, order, ncomp=mesh.dim if form == "elasticity" else 1)
+    operator = FORMS[form](space, q1d)
+    rows: list[dict[str, Any]] = []
+    times: dict[str, float | None] = {}
+    for row, (level, method) in ROWS.items():
+        if level != operator.level:
+            operator = operator.at_level(level)
+        if level not in times:
+            times[level] = _time(operator, seconds)
+        cost = operator.cost(method)
+        rows.append(
+            {
+                "level": row,
+                "order": order,
+                "flops_assembly": cost.assembly_flops,
+                "flops_apply": cost.flops,
+                "stored_bytes": cost.stored_bytes,
+                "seconds": times[level],
+            }
+        )
+    return rows
+
+
+def _time(operator: Operator, seconds: float) -> float | None:
+    """Least time of one application, in seconds."""
+    if seconds <= 0.0:
+        return None
+    x = np.random.default_rng(1).standard_normal(operator.shape[1])
+    y = np.empty(operator.shape[0])
+    operator.apply(x, y)
+    times: list[float] = []
+    while len(times) < 5 or sum(times) < seconds:
+        begin = perf_counter()
+        operator.apply(x, y)
+        times.append(perf_counter() - begin)
+    return min(times)
+
+
+def _fit(rows: Sequence[dict[str, Any]], level: str) -> dict[str, float | None]:
+    """Slopes over the logarithm of p + 1."""
+    mine = [row for row in rows if row["level"] == level]
+    if len({row["order"] for row in mine}) < 2:
+        return dict.fromkeys(MEASURES)
+    nodes = np.log([row["order"] + 1.0 for row in mine])
+    return {
+        name: float(np.polyfit(nodes, np.log([float(row[name]) for row in mine]), 1)[0])
+        for name in MEASURES
+    }

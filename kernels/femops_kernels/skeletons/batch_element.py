@@ -1,0 +1,46 @@
+"""One batch of elements by their stored matrices: gather, multiply, scatter.
+
+The matrices of a batch are (row, column, slot): each lane vector holds one entry of as many element
+matrices as there are slots.  Rows and columns go component after component.  Memory bounds this,
+so rows are read one after the other, each once.
+"""
+
+# <defaults>
+
+from femops_kernels.lanes import fill, fma, inner, load
+from femops_kernels.lines import gather_line, scatter_line, store_line
+from femops_kernels.skeletons.defaults import *
+
+# </defaults>
+
+COLUMNS = NCOMP_IN * NODES_IN
+FOURS = COLUMNS - COLUMNS % 4
+WORK_LANES = COLUMNS
+
+
+@inner
+def product(row, values):
+    """Product of a row by the gathered values, in four sums."""
+    a = b = c = d = fill(LANE, 0.0)
+    for j in range(0, FOURS, 4):
+        a = fma(load(LANE, row, j), load(LANE, values, j), a)
+        b = fma(load(LANE, row, j + 1), load(LANE, values, j + 1), b)
+        c = fma(load(LANE, row, j + 2), load(LANE, values, j + 2), c)
+        d = fma(load(LANE, row, j + 3), load(LANE, values, j + 3), d)
+    for j in range(FOURS, COLUMNS):
+        a = fma(load(LANE, row, j), load(LANE, values, j), a)
+    return (a + b) + (c + d)
+
+
+@inner
+def batch(table, x, x_bytes, inputs, y, y_bytes, outputs, qdata, ahead, work):
+    """Add A x to y for one batch of elements; arguments as in ``batch.py``, ``qdata`` is A."""
+    for c in range(NCOMP_IN):
+        for j in range(NODES_IN):
+            line = gather_line(LANE, x + c * x_bytes, inputs, INDEX_IN, j, 1, 1)
+            store_line(LANE, work, c * NODES_IN + j, 1, line)
+    for c in range(NCOMP_OUT):
+        for i in range(NODES_OUT):
+            row = qdata + (c * NODES_OUT + i) * COLUMNS * LANE_BYTES
+            line = (product(row, work),)
+            scatter_line(LANE, y + c * y_bytes, outputs, INDEX_OUT, i, 1, line)
