@@ -113,6 +113,15 @@ def cg(
     # squares of less would underflow in the recursion
     goal = max(tolerance, float(np.finfo(right.dtype).tiny) ** 0.5)
     _run(solve, goal, limit, None if callback is None else lambda: callback(view))
+    x, info = _conclude(solve, A, right, tolerance)
+    return x.reshape(b.shape), info
+
+
+def _conclude(
+    solve: ConjugateGradients, A: Operator, right: NDArray[Any], tolerance: float
+) -> tuple[NDArray[Any], Info]:
+    """Solution and report, by the residual as it is and not as the recursion has it."""
+    norm = float(np.linalg.norm(right.astype(np.float64, copy=False)))
     reducible = solve.residual > _ROUND_OFF * np.finfo(right.dtype).eps * norm
     if not np.isfinite(solve.residual) or (solve.status == BREAKDOWN and reducible):
         raise SolverError(
@@ -127,7 +136,7 @@ def cg(
             f"the operator is singular; {_ADVICE}"
         )
     converged = solve.status == CONVERGED and residual <= 10.0 * tolerance
-    return x.reshape(b.shape), Info(converged, solve.iterations, residual, tolerance)
+    return x, Info(converged, solve.iterations, residual, tolerance)
 
 
 def _run(
