@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from femops.basis import Basis1D, Family, Quadrature1D, gauss, whole_number
+from femops.blocks import element_blocks
 from femops.errors import SpaceError, VectorError
 from femops.evaluation import physical_gradient, reference_gradient, reference_values
 from femops.fields import integrate
 from femops.functions import Function, evaluate
-from femops.geometry import Geometry, element_blocks
+from femops.geometry import Geometry
 from femops.restriction import FLOAT_TYPES, ElementRestriction, Vector, check_float_array
 from femops_meshes.interpolation import equispaced, tensor_apply
 from femops_meshes.mapping import positions

@@ -15,15 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.basis import Quadrature1D
+from femops.blocks import element_blocks
 from femops.errors import GeometryError
-from femops_meshes.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
+from femops.modes import allowed, element_modes, left_out, mode_degrees
 from femops_meshes.mapping import determinants, jacobians, positions
 from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]
-
-BLOCK_POINTS = 32768
-"""Quadrature points in a block: one 3-D Jacobian of this many takes 2.4 MB, within a L2 cache."""
 
 
 class ElementClass(IntEnum):
@@ -35,13 +33,6 @@ class ElementClass(IntEnum):
     """Given by its corners: bilinear in 2-D, trilinear in 3-D."""
     CURVED = 2
     """Anything else."""
-
-
-def element_blocks(ne: int, points_per_element: int) -> Iterator[tuple[int, int]]:
-    """Ranges (start, stop) of elements that hold at most about `BLOCK_POINTS` points each."""
-    step = max(1, BLOCK_POINTS // max(1, points_per_element))
-    for start in range(0, ne, step):
-        yield start, min(start + step, ne)
 
 
 @final
@@ -78,6 +69,17 @@ class Geometry:
 
     def __iter__(self) -> Iterator[GeometryBlock]:
         return (self.block(start, stop) for start, stop in self.blocks())
+
+    def check(self) -> None:
+        """Look at all determinants.
+
+        Raises
+        ------
+        GeometryError
+            If one is not positive.
+        """
+        for block in self:
+            _ = block.det
 
     def points(self, start: int, stop: int) -> Floats:
         """Positions of the quadrature points, (n, q1d**dim, dim), in the mesh's unit of length."""
@@ -200,9 +202,9 @@ def _inverted(geometry: Geometry) -> GeometryError:
 def classify(mesh: Mesh, tol: float = 1e-12) -> NDArray[np.int8]:
     """The class of every element: affine, multilinear or curved.
 
-    An element is multilinear if its nodes lie where the multilinear map through its corners puts
-    them, and affine if they lie where the affine map through its first corner and its neighbours
-    does; within ``tol`` times the size of the element, plus the round-off of its coordinates.
+    An element is multilinear if the multilinear part of its map puts every point where the whole
+    map does, and affine if the affine part does; within ``tol`` times the size of the element, plus
+    the round-off of its coordinates.
 
     Parameters
     ----------
@@ -221,20 +223,9 @@ def classify(mesh: Mesh, tol: float = 1e-12) -> NDArray[np.int8]:
 
 
 def _classify(coordinates: Floats, order: int, dim: int, tol: float) -> NDArray[np.int8]:
-    nodes = gauss_lobatto(order + 1)[0]
-    ends = [(order + 1) ** d * order for d in range(dim)]
-    corner_index = [sum(ends[d] for d in range(dim) if c >> d & 1) for c in range(2**dim)]
-    corners = coordinates[:, corner_index]
-    flat = corners.copy()
-    for c in range(2**dim):
-        flat[:, c] = corners[:, 0] * (1 - c.bit_count())
-        flat[:, c] += sum(corners[:, 1 << d] for d in range(dim) if c >> d & 1)
-    lines = [lagrange_matrix(np.array([0.0, 1.0]), nodes)] * dim
-    size = np.ptp(corners, axis=1).max(axis=1)
-    round_off = 8 * np.finfo(np.float64).eps * np.abs(coordinates).max(axis=(1, 2))
-    allowed = tol * size + round_off
+    degrees = mode_degrees(order, dim)
+    modes, limit = element_modes(coordinates, order), allowed(coordinates, tol)
     result = np.full(len(coordinates), ElementClass.CURVED, dtype=np.int8)
-    for kind, vertices in ((ElementClass.MULTILINEAR, corners), (ElementClass.AFFINE, flat)):
-        distance = np.abs(coordinates - tensor_apply(lines, vertices)).max(axis=(1, 2))
-        result[distance <= allowed] = kind
+    result[left_out(modes, degrees.max(axis=1) <= 1) <= limit] = ElementClass.MULTILINEAR
+    result[left_out(modes, degrees.sum(axis=1) <= 1) <= limit] = ElementClass.AFFINE
     return result

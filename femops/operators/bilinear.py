@@ -6,18 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.abstract_space import Space
-from femops.basis import Quadrature1D
+from femops.basis import Quadrature1D, gauss
 from femops.errors import OperatorError
 from femops.evaluation import reference_gradient, reference_values
 from femops.geometry import Geometry, GeometryBlock
+from femops.modes import GeometryModes
 from femops.operators.coefficients import Given
-from femops.pointwise.cut import LinearStep
+from femops.pointwise.cut import Cut, Known, linear_cut
 from femops.pointwise.graph import Node, ancestors
+from femops.pointwise.linear import LinearStep
 from femops.pointwise.printer import evaluate
 from femops.pointwise.trace import (
     INVERSE,
@@ -29,12 +32,34 @@ from femops.pointwise.trace import (
     name_of,
     trace,
 )
-from femops_kernels.sweep import aligned_array, store_interleaved
+from femops_kernels.sweep import Data, aligned_array, store_interleaved
+from femops_meshes.mesh import Mesh
 
 FIELD = "u"
 STATE = "@state"
+_CACHED = ("step", "geometry", "known", "_center", "_cuts")
 # Of a determinant times a weight, an adjugate, and its division by the determinant.
 _INVERSE_FLOPS = {1: 2, 2: 3 + 1 + 2 + 4, 3: 14 + 1 + 27 + 9}
+
+_mode_lanes: WeakKeyDictionary[Mesh, dict[tuple[str, int], NDArray[Any]]] = WeakKeyDictionary()
+
+
+def mode_lanes(mesh: Mesh, dtype: np.dtype[Any], width: int) -> NDArray[Any]:
+    """Modes of a mesh's elements for kernels, (nbatch, dim, modes, width); made once.
+
+    Slots past the last element repeat it, so that they have a Jacobian.
+    """
+    kept, key = _mode_lanes.setdefault(mesh, {}), (dtype.str, width)
+    if key not in kept:
+        modes, ne = GeometryModes.of(mesh), mesh.num_elements
+        shape = (-(-ne // width), mesh.dim, (modes.degree + 1) ** mesh.dim, width)
+        out = aligned_array(shape, dtype)
+        for start, values in modes.blocks():
+            store_interleaved(out, values, start)
+        filled = ne - (len(out) - 1) * width
+        out[-1, :, :, filled:] = out[-1, :, :, filled - 1 : filled]
+        kept[key] = out
+    return kept[key]
 
 
 @final
@@ -99,7 +124,7 @@ class BilinearForm:
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or another process needs: the function is traced again there."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("step", "geometry")}
+        return {k: v for k, v in self.__dict__.items() if k not in _CACHED}
 
     def with_coefficients(self, values: Mapping[str, Any]) -> BilinearForm:
         """The same form with other coefficients.
@@ -114,22 +139,55 @@ class BilinearForm:
             has = ", ".join(self.coefficients) or "none"
             raise OperatorError(f"{self.name} has no coefficient {unknown[0]!r}: it has {has}")
         changed = {name: replace(self.coefficients[name], value=v) for name, v in values.items()}
-        # another shape makes another kernel; a derivative keeps its own
-        traced = self.traced if self.state is not None else None
-        return replace(self, coefficients={**self.coefficients, **changed}, traced=traced)
+        new = replace(self, coefficients={**self.coefficients, **changed})
+        # another shape is another trace; a derivative keeps its own
+        if self.state is None:
+            same = new.coefficient_shapes() == self.coefficient_shapes()
+            new = replace(new, traced=self.step if same else None)
+        return new
 
-    def store(self, stored: list[Node], dtype: np.dtype[Any], width: int) -> NDArray[Any]:
-        """Compute what a cut stores, block by block of elements.
+    @cached_property
+    def known(self) -> Known:
+        """What a cut of this form may count on."""
+        mesh, points = self.trial.mesh, self.geometry.num_points
+        constants = [n for n, g in self.coefficients.items() if g.is_constant(self.geometry)]
+        return Known(GeometryModes.of(mesh).affine, frozenset(constants), points)
 
-        Returns
-        -------
-        (nbatch, q1d**dim, nqdata, width) array
-        """
+    @cached_property
+    def _cuts(self) -> dict[tuple[str, bool], Cut]:
+        return {}
+
+    def cut(self, level: str, *, transpose: bool = False) -> Cut:
+        """The pointwise program of a level, and what it is given; made once."""
+        key = (level, transpose)
+        if key not in self._cuts:
+            self._cuts[key] = linear_cut(self.step, level, self.known, transpose=transpose)
+        return self._cuts[key]
+
+    def data(self, cut: Cut, dtype: np.dtype[Any], width: int) -> Data:
+        """Compute what a kernel reads, block by block of elements."""
         ne, points = self.trial.mesh.num_elements, self.geometry.num_points
-        qdata = aligned_array((-(-ne // width), points, len(stored), width), dtype)
-        for block in self.geometry:
-            store_interleaved(qdata, self.values(stored, block), block.start)
-        return qdata
+        nbatch, numbers = -(-ne // width), cut.program.numbers
+        stored = aligned_array((nbatch, points, numbers.point, width), dtype)
+        elements = aligned_array((nbatch, 1, numbers.element, width), dtype)
+        if numbers.point:
+            for block in self.geometry:
+                store_interleaved(stored, self.values(cut.point, block), block.start)
+        if numbers.element:
+            for block in self._center:
+                store_interleaved(elements, self.values(cut.element, block), block.start)
+        if numbers.mapped:
+            self.geometry.check()
+        modes = mode_lanes(self.trial.mesh, dtype, width) if numbers.mapped else np.zeros(0, dtype)
+        # one element tells what is the same everywhere
+        constants = self.values(cut.constant, self._center.block(0, 1))[0, 0].astype(dtype)
+        weights = self.geometry.weights.astype(dtype)
+        return Data(stored, elements[:, 0], modes, weights, constants)
+
+    @cached_property
+    def _center(self) -> Geometry:
+        """The geometry at one point of each element, with the weight 1."""
+        return Geometry(self.trial.mesh, gauss(1))
 
     def check(self, stored: list[Node]) -> None:
         """Evaluate what a cut stores and drop it, for the errors this may raise."""
@@ -137,9 +195,9 @@ class BilinearForm:
             self.values(stored, block)
 
     def values(self, stored: list[Node], block: GeometryBlock) -> NDArray[np.float64]:
-        """What a cut stores for a block of elements, (n, q1d**dim, nqdata)."""
+        """Static nodes at the points of a block of elements, (n, points, nodes)."""
         inputs = self._inputs(block, {node.number for node in ancestors(stored)})
-        values = np.empty((block.stop - block.start, self.geometry.num_points, len(stored)))
+        values = np.empty((block.stop - block.start, block.geometry.num_points, len(stored)))
         with np.errstate(all="ignore"):  # what is not a number is told of below
             for k, value in enumerate(evaluate(stored, inputs)):
                 values[..., k] = value
@@ -155,18 +213,27 @@ class BilinearForm:
                 f"({where}): look at square roots, logarithms and divisions in the form"
             )
 
-    def store_flops(self, stored: list[Node]) -> int:
-        """Floating-point operations of `store`; coefficients and a state are not counted.
+    def data_flops(self, cut: Cut) -> int:
+        """Floating-point operations of `data`; coefficients and a state are not counted.
 
-        Jacobians by sum factorisation, their determinants and inverses, and the stored numbers as
-        the graph has them.
+        Jacobians by sum factorisation, their determinants and inverses, and what is kept as the
+        graph has it.
         """
-        dim, q1d, g1d = self.trial.dim, self.quadrature.q1d, self.trial.mesh.order + 1
+        each = sum(
+            self._store_flops(nodes, q1d)
+            for nodes, q1d in ((cut.element, 1), (cut.point, self.quadrature.q1d))
+        )
+        return int(self.trial.mesh.num_elements * each)
+
+    def _store_flops(self, stored: list[Node], q1d: int) -> int:
+        """Of one element."""
+        if not stored:
+            return 0
+        dim, g1d = self.trial.dim, self.trial.mesh.order + 1
         operations = sum(node.op not in ("const", "input") for node in ancestors(stored))
         lines = sum(g1d ** (dim - 1 - k) * q1d ** (k + 1) for k in range(dim))
         jacobian = dim * dim * lines * (2 * g1d - 1)
-        element = jacobian + q1d**dim * (_INVERSE_FLOPS[dim] + operations)
-        return int(self.trial.mesh.num_elements * element)
+        return int(jacobian + q1d**dim * (_INVERSE_FLOPS[dim] + operations))
 
     def _inputs(self, block: GeometryBlock, used: set[int]) -> dict[int, Any]:
         """Arrays of the static inputs that are used, (n, points) each."""
@@ -184,9 +251,15 @@ class BilinearForm:
             wanted = [(i, n) for i, n in np.ndenumerate(nodes) if n.number in used]
             if wanted or name == WEIGHT:
                 given = self.coefficients.get(name)
-                array = sources[name]() if given is None else given.at(block)
+                array = sources[name]() if given is None else self._coefficient(given, block)
                 inputs |= {node.number: array[(..., *index)] for index, node in wanted}
         return inputs
+
+    def _coefficient(self, given: Given, block: GeometryBlock) -> NDArray[np.float64]:
+        """Values (n, points, *shape) of a coefficient; (1, 1, *shape) if they are all the same."""
+        if given.name in self.known.constants:
+            return given.at(self.geometry.block(0, 1))[:, :1]
+        return given.at(block)
 
     def _state_values(self, block: GeometryBlock) -> NDArray[np.float64]:
         """Values of the state, (n, points, ncomp)."""

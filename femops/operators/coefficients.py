@@ -13,7 +13,7 @@ from femops.abstract_space import Space
 from femops.errors import OperatorError
 from femops.evaluation import reference_values
 from femops.functions import evaluate_any
-from femops.geometry import GeometryBlock
+from femops.geometry import Geometry, GeometryBlock
 from femops.pointwise.trace import CoefficientShape
 
 # Opposite entries of a matrix that differ by less than this, relative to its largest, are equal.
@@ -74,6 +74,15 @@ class Given:
     value: Any
     shapes: tuple[tuple[int, ...], ...] | None = None
     positive: bool = False
+
+    def is_constant(self, geometry: Geometry) -> bool:
+        """Whether the coefficient is one number or array, the same everywhere."""
+        if isinstance(self.value, GridFunction) or callable(self.value):
+            return False
+        shape = _shape(self.value, self.name)
+        if self.shapes is not None:
+            return shape in self.shapes
+        return shape[:2] != (geometry.mesh.num_elements, geometry.num_points)
 
     def at(self, block: GeometryBlock) -> NDArray[np.float64]:
         """Values at the quadrature points of a block of elements, (n, nq, *shape).

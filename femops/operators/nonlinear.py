@@ -18,7 +18,8 @@ from femops.operators.held import Held, positions
 from femops.operators.operator import Operator
 from femops.operators.term import Term, float_type
 from femops.operators.vectors import check_output, check_vector
-from femops.pointwise.cut import LinearStep, nonlinear_cut
+from femops.pointwise.cut import nonlinear_cut
+from femops.pointwise.linear import LinearStep
 from femops.pointwise.trace import FormFunction, Trace, linearised, trace
 from femops_kernels.machine import lane_width
 from femops_kernels.sweep import Terms
@@ -79,11 +80,11 @@ class NonlinearForm:
 
     @cached_property
     def _terms(self) -> Terms:
-        cut = nonlinear_cut(self._trace, FIELD, FIELD)
         form = replace(self._form, static=self._trace.static)
+        cut = nonlinear_cut(self._trace, FIELD, FIELD, form.known)
         kind, width, space, rule = self.dtype, self._width, self.space, self._form.quadrature
-        data = form.store(cut.stored, kind, width)
-        term = Term(self.name, space, space, rule, cut.program, kind, width, None, data)
+        data = form.data(cut, kind, width)
+        term = Term(self.name, space, space, rule, cut.program, kind, width, None, given=data)
         held = Held(rows=self._held)
         return Terms([(1.0, term.sweep(term.factorised_kernel(), held, 0.0, data))])
 

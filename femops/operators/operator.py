@@ -20,7 +20,7 @@ from femops.operators.cost import Cost, cost_of
 from femops.operators.element_matrices import check_method
 from femops.operators.held import FREE, Held, positions
 from femops.operators.storage import Storage, check_level, make_storage
-from femops.operators.term import DATA_LEVELS, Term, updated
+from femops.operators.term import Term, updated
 from femops.operators.vectors import check_factor, check_output, check_vector
 from femops_kernels.sweep import Terms
 
@@ -73,7 +73,7 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     ) -> Operator:
         """Operator of a single form."""
         check_level(level)
-        operator = Operator([(1.0, Term.make(form, dtype, lanes))], FREE, level)
+        operator = Operator([(1.0, Term.make(form, dtype, lanes, level))], FREE, level)
         operator._summands[0][1].ready(level)
         return operator
 
@@ -96,7 +96,7 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         check_level(level)
         if level == self.level:
             return self
-        terms = [(a, t if level in DATA_LEVELS else t.bare()) for a, t in self._summands]
+        terms = [(factor, term.at_level(level)) for factor, term in self._summands]
         return Operator(terms, self._held, level)
 
     # --- application -----------------------------------------------------------------------------

@@ -6,7 +6,9 @@ level          what is kept                                           one applic
 full           the matrix, compressed rows                            product by rows
 element        dense element matrices                                 products by element
 decomposed     dense bases B (one for all elements) and D             B, D, transpose of B
-partial        D at the quadrature points                             sum factorisation
+partial        D at the quadrature points, or in each element if      sum factorisation
+               all are affine
+none           the modes of the elements' geometry                    sum factorisation
 =============  =====================================================  =======================
 """
 
@@ -36,9 +38,9 @@ from femops.operators.term import Term, fused
 from femops_kernels.dense import DecomposedKernel, ElementKernel
 from femops_kernels.kernel import Kernel
 from femops_kernels.rows import RowProduct
-from femops_kernels.sweep import Launch, Terms, aligned_array, store_interleaved
+from femops_kernels.sweep import Data, Launch, Terms, aligned_array, store_interleaved
 
-LEVELS = ("full", "element", "decomposed", "partial")
+LEVELS = ("full", "element", "decomposed", "partial", "none")
 
 _CACHED = ("fused", "matrices", "_parts")
 
@@ -76,7 +78,7 @@ class Storage(ABC):
     def _data_flops(self) -> int:
         """Of D at the quadrature points."""
         terms = [term for _, term in self.summands]
-        return sum(t.source.store_flops(t.stored) for t in terms if t.source is not None)
+        return sum(t.source.data_flops(t.cut) for t in terms if t.source is not None)
 
     def _matrix_flops(self, method: str) -> int:
         """Of D and the element matrices."""
@@ -136,7 +138,7 @@ def check_level(level: str) -> None:
 @final
 @dataclass(frozen=True, eq=False)
 class Points(Storage):
-    """D at the quadrature points, applied by sum factorisation or by dense bases.
+    """What the pointwise step is given, applied by sum factorisation or by dense bases.
 
     Attributes
     ----------
@@ -169,7 +171,7 @@ class Points(Storage):
             # the sum has one identity on its constrained rows, which the first sweep writes
             keep = self.held.identity / alpha if k == 0 else 0.0
             bases = term.dense_bases() if self.dense else ()
-            sweep = term.sweep(self._kernel(term), self.held, keep, term.qdata, bases)
+            sweep = term.sweep(self._kernel(term), self.held, keep, term.data, bases)
             sweeps.append((alpha, sweep))
         return sweeps
 
@@ -197,7 +199,7 @@ class Points(Storage):
 
     def _data_bytes(self, term: Term) -> int:
         bases = term.dense_bases() if self.dense else ()
-        return int(term.qdata.nbytes + sum({id(b): b.nbytes for b in bases}.values()))
+        return int(term.data.nbytes + sum({id(b): b.nbytes for b in bases}.values()))
 
     def moved_bytes(self) -> int:
         """Of D, dense bases and indices."""
@@ -249,7 +251,8 @@ class Elements(Storage):
     def launches(self) -> Launches:
         """One sweep for the whole sum."""
         term, held = self.summands[0][1], self.held
-        return [(1.0, term.sweep(self._kernel(), held, held.identity, self.matrices))]
+        data = Data(self.matrices)
+        return [(1.0, term.sweep(self._kernel(), held, held.identity, data))]
 
     def flops(self) -> int:
         """Of the products."""

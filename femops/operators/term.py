@@ -13,22 +13,22 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.abstract_space import Space
 from femops.basis import Quadrature1D
+from femops.blocks import element_blocks
 from femops.errors import OperatorError
-from femops.geometry import element_blocks
+from femops.modes import GeometryModes, mode_values
 from femops.operators.bilinear import BilinearForm
 from femops.operators.held import Held
-from femops.pointwise import Program, fuse
-from femops.pointwise.graph import Node
+from femops.pointwise import Cut, Program, fuse
 from femops.restriction import FLOAT_TYPES
 from femops_kernels.dense import DecomposedKernel
-from femops_kernels.kernel import Kernel, Side, SweepKernel
+from femops_kernels.kernel import Kernel, Map1D, Side, SweepKernel
 from femops_kernels.machine import lane_width
 from femops_kernels.plan import Plan, elements_per_chunk, make_plan
-from femops_kernels.sweep import Sweep, aligned_array, element_values
+from femops_kernels.sweep import Data, Sweep, aligned_array, element_values
 from femops_meshes.interpolation import lagrange_derivative_matrix, tensor_apply
 
-DATA_LEVELS = ("decomposed", "partial")
-"""Levels that keep the data at the quadrature points."""
+DATA_LEVELS = ("decomposed", "partial", "none")
+"""Levels whose kernels take the pointwise step."""
 
 _plans: WeakKeyDictionary[Space, dict[tuple[int, int], Plan]] = WeakKeyDictionary()
 
@@ -67,7 +67,9 @@ class Term:
         SIMD slots.
     source : BilinearForm or None
         Where the data come from; None for a sum, whose data are given.
-    given : (nbatch, q1d**dim, nqdata, width) array or None
+    level : str
+        For which the form was cut.
+    given : Data or None
         The data, if known beforehand.
     original : Term or None
         Of a transposed term, the one that it is the transpose of.
@@ -81,11 +83,12 @@ class Term:
     dtype: np.dtype[Any]
     width: int
     source: BilinearForm | None
-    given: NDArray[Any] | None = None
+    level: str = "partial"
+    given: Data | None = None
     original: Term | None = None
 
     @staticmethod
-    def make(form: BilinearForm, dtype: DTypeLike, lanes: int | None) -> Term:
+    def make(form: BilinearForm, dtype: DTypeLike, lanes: int | None, level: str) -> Term:
         """Term of a form; see `ready` for its data.
 
         Raises
@@ -94,45 +97,49 @@ class Term:
             A type that is not float64 or float32.
         """
         kind = float_type(dtype)
-        cut, width = form.step.partial(), lane_width(kind, lanes)
-        rule, program = form.quadrature, cut.program
+        program, width, rule = form.cut(level).program, lane_width(kind, lanes), form.quadrature
         for space, alone in (
             (form.trial, program.gradient_in and not program.value_in),
             (form.test, program.gradient_out and not program.value_out),
         ):
             if space.order == 0 and alone:
                 raise OperatorError(f"{form.name}: a space of order 0 has no gradient")
-        return Term(form.name, form.trial, form.test, rule, program, kind, width, form)
+        return Term(form.name, form.trial, form.test, rule, program, kind, width, form, level)
 
     @cached_property
-    def stored(self) -> list[Node]:
-        """What the program needs of the source."""
+    def cut(self) -> Cut:
+        """What the program is given, of a term that has a source."""
         assert self.source is not None
-        return self.source.step.partial(transpose=self.original is not None).stored
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What a copy or another process needs: the source is traced again there."""
-        return {k: v for k, v in self.__dict__.items() if k != "stored"}
+        return self.source.cut(self.level, transpose=self.original is not None)
 
     @cached_property
-    def qdata(self) -> NDArray[Any]:
-        """Stored numbers, element ``batch * width + slot``: (nbatch, q1d**dim, nqdata, width)."""
+    def data(self) -> Data:
+        """What a kernel reads besides vectors and indices."""
         if self.given is not None:
             return self.given
         assert self.source is not None
-        return self.source.store(self.stored, self.dtype, self.width)
+        return self.source.data(self.cut, self.dtype, self.width)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or another process needs: the source is traced again there."""
+        return {k: v for k, v in self.__dict__.items() if k != "cut"}
 
     def ready(self, level: str) -> Term:
         """The term itself, its data computed where the level keeps them, else only checked."""
         if level in DATA_LEVELS:
-            _ = self.qdata
+            _ = self.data
         elif self.source is not None:
-            self.source.check(self.stored)
+            self.source.check(self.cut.kept)
         return self
 
-    def bare(self) -> Term:
-        """The term without its data, if they can be computed again."""
-        return self if self.source is None else replace(self, given=None)
+    def at_level(self, level: str) -> Term:
+        """The term, cut for another level; without data where that keeps none."""
+        if self.source is None:
+            return self
+        cut = self.source.cut(level, transpose=self.original is not None)
+        same = cut.program == self.program and cut.kept == self.cut.kept
+        known = self.__dict__.get("data", self.given) if same and level in DATA_LEVELS else None
+        return replace(self, program=cut.program, level=level, given=known)
 
     @property
     def form(self) -> BilinearForm | None:
@@ -147,14 +154,14 @@ class Term:
             return self.original
         if self.source is None:
             raise OperatorError(f"{self.name} is a sum: transpose its terms")
-        cut = self.source.step.partial(transpose=True)
+        cut = self.source.cut(self.level, transpose=True)
         return replace(
             self,
             name=f"{self.name}.T",
             trial=self.test,
             test=self.trial,
             program=cut.program,
-            given=self.__dict__.get("qdata") if self.stored == cut.stored else None,
+            given=self.__dict__.get("data") if self.cut.kept == cut.kept else None,
             original=self,
         )
 
@@ -167,13 +174,13 @@ class Term:
             If the new coefficients have another shape or symmetry, so that another kernel would be
             needed.
         """
-        cut = form.step.partial()
-        if cut.program.text != self.program.text:
+        assert self.source is not None
+        if form.coefficient_shapes() != self.source.coefficient_shapes():
             raise OperatorError(
                 f"the new coefficients of {self.name} have another shape or symmetry: "
                 "make a new operator"
             )
-        return replace(self, program=cut.program, source=form, given=None)
+        return replace(self, program=form.cut(self.level).program, source=form, given=None)
 
     def fusible(self, other: Term) -> bool:
         """Whether one kernel can do both."""
@@ -224,8 +231,14 @@ class Term:
     def factorised_kernel(self) -> Kernel:
         """The kernel that applies this term by sum factorisation."""
         points, dim = self.quadrature.points, self.trial.dim
-        derivative = lagrange_derivative_matrix(points, points)
-        return Kernel(dim, *self.sides(), derivative, self.program.step, self.dtype, self.width)
+        derivative, step = lagrange_derivative_matrix(points, points), self.program.step
+        geometry = None
+        if step.numbers.mapped:
+            modes = GeometryModes.of(self.trial.mesh).degree + 1
+            geometry = Map1D(*mode_values(modes, points))
+        return Kernel(
+            dim, *self.sides(), derivative, step, self.dtype, self.width, geometry=geometry
+        )
 
     def dense_kernel(self) -> DecomposedKernel:
         """The kernel that applies this term by dense bases."""
@@ -246,7 +259,7 @@ class Term:
         kernel: SweepKernel,
         held: Held,
         keep: float,
-        data: NDArray[Any],
+        data: Data,
         dense: tuple[NDArray[Any], ...] = (),
     ) -> Sweep:
         """A kernel bound to the plans of this term's spaces and to data.
@@ -257,7 +270,7 @@ class Term:
         held : Held
             Its columns count as zero; its rows of the result are ``keep`` times the field's.
         keep : float
-        data : array of the kernel
+        data : Data
         dense : arrays, optional
             See `Sweep`.
         """
@@ -269,14 +282,27 @@ class Term:
 
     def dense_d(self, start: int, stop: int) -> NDArray[np.float64]:
         """D of some elements, (slots_out, ncomp, slots_in, ncomp, n, points)."""
-        if "qdata" not in self.__dict__ and self.source is not None:
-            block = self.source.geometry.block(start, stop)
-            return self.program.matrix(self.source.values(self.stored, block))
-        width = self.width
-        part = self.qdata[start // width : -(-stop // width)]
-        first = start // width * width
-        values = element_values(part, stop - first)[start - first :].astype(np.float64)
-        return self.program.matrix(values)
+        assert self.source is not None
+        values = self._entries(start, stop)
+        flat = self.source.step.structure
+        entries = flat if self.original is None else flat.T
+        program, slots = self.program, 1 + self.program.dim
+        grid = entries.reshape(slots, program.ncomp_out, slots, program.ncomp_in)
+        out = np.zeros((*self.structure.shape, *values.shape[:2]))
+        for (i, a, j, b), number in np.ndenumerate(grid):
+            if number:
+                at = program.slots_out.index(i), a, program.slots_in.index(j), b
+                out[at] = np.sign(number) * values[..., abs(number) - 1]
+        return out
+
+    def _entries(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Distinct entries of D, (n, points, entries): as they are kept, or computed."""
+        assert self.source is not None
+        step, width, first = self.source.step, self.width, start // self.width * self.width
+        if "data" not in self.__dict__ or self.cut.point != step.distinct:
+            return self.source.values(step.distinct, self.source.geometry.block(start, stop))
+        part = self.data.points[start // width : -(-stop // width)]
+        return element_values(part, stop - first)[start - first :].astype(np.float64)
 
     @property
     def structure(self) -> NDArray[np.bool_]:
@@ -304,7 +330,7 @@ class Term:
         outs = self._one_dimensional(space, program.slots_out)
         e_vec = np.zeros((space.mesh.num_elements, space.p1d**space.dim, space.ncomp))
         for start, stop in self.element_blocks(
-            program.nqdata * self.quadrature.q1d**space.dim * len(ins) * len(outs)
+            self.quadrature.q1d**space.dim * self.structure.size
         ):
             d = self.dense_d(start, stop)
             for c, i, j in np.ndindex(space.ncomp, len(outs), len(ins)):
@@ -352,15 +378,40 @@ def updated(
 
 def fused(terms: Sequence[tuple[float, Term]]) -> Term:
     """One term for the sum of fusible terms with factors."""
-    programs = fuse([term.program for _, term in terms])
+    program = fuse([term.program for _, term in terms])
     first = terms[0][1]
-    qdata = aligned_array((*first.qdata.shape[:2], programs.nqdata, first.width), first.dtype)
-    at = 0
-    for factor, term in terms:
-        part = qdata[:, :, at : at + term.program.nqdata]
-        part[...] = term.qdata
-        for k in term.program.scaled:
-            part[:, :, k] *= first.dtype.type(factor)
-        at += term.program.nqdata
+    scaled = [_scaled(term, factor) for factor, term in terms]
+    mapped = next((data for data in scaled if len(data.modes)), scaled[0])
+    data = Data(
+        _joined([data.points for data in scaled], axis=2),
+        _joined([data.elements for data in scaled], axis=1),
+        mapped.modes,
+        scaled[0].weights,
+        np.concatenate([data.constants for data in scaled]),
+    )
     name = " + ".join(term.name for _, term in terms)
-    return replace(first, name=name, program=programs, source=None, given=qdata, original=None)
+    return replace(first, name=name, program=program, source=None, given=data, original=None)
+
+
+def _scaled(term: Term, factor: float) -> Data:
+    """Data of a term times a factor."""
+    if factor == 1.0:
+        return term.data
+    data, kinds = term.data, term.program.numbers.slices()
+    points, elements, constants = (
+        array.copy() for array in (data.points, data.elements, data.constants)
+    )
+    for k in term.program.scaled:
+        kind = next(i for i, part in enumerate(kinds) if part.start <= k < part.stop)
+        parts = {0: np.moveaxis(elements, 1, 0), 4: constants, 5: np.moveaxis(points, 2, 0)}
+        parts[kind][k - kinds[kind].start] *= points.dtype.type(factor)
+    return replace(data, points=points, elements=elements, constants=constants)
+
+
+def _joined(arrays: Sequence[NDArray[Any]], axis: int) -> NDArray[Any]:
+    """Concatenation that starts on a cache line."""
+    shape = list(arrays[0].shape)
+    shape[axis] = sum(a.shape[axis] for a in arrays)
+    out = aligned_array(tuple(shape), arrays[0].dtype)
+    np.concatenate(arrays, axis=axis, out=out)
+    return out

@@ -1,237 +1,352 @@
-"""Cuts of a traced form: what is computed once and stored, and what every application does.
+"""Cuts of a traced form: what is computed once and kept, and what every application does.
 
-For a form that is linear in its field, the derivative D of outputs by inputs does not depend on the
-field: storing its distinct entries is partial assembly.  Storing what the pointwise step needs of
-the geometry and coefficients (the frontier) instead is often less for forms that couple components;
-the smaller is taken.
+What does not depend on the field can be computed once: at each quadrature point, or once for an
+element where its map is affine.  For a linear form the distinct entries of D will do; what the
+pointwise step needs of geometry and coefficients (the frontier) is often less for forms that
+couple components or have a varying coefficient.  The least bytes win.  Where nothing is kept
+("none"), the step is given Jacobian and position, computed from the element's geometry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from femops.pointwise.derivative import derivatives
-from femops.pointwise.errors import TraceError
-from femops.pointwise.graph import COMPARE, LIBRARY, Node, ancestors, substitute
-from femops.pointwise.printer import assignments, evaluate
+from femops.pointwise.graph import COMPARE, LIBRARY, Graph, Node, ancestors, substitute
+from femops.pointwise.linear import LinearStep
+from femops.pointwise.printer import assignments
 from femops.pointwise.program import SLOTS, Program
-from femops.pointwise.trace import INVERSE, WEIGHT, Objects, Trace
+from femops.pointwise.tensors import adjugate
+from femops.pointwise.trace import INVERSE, POSITION, WEIGHT, Objects, Trace, symbols
+from femops_kernels.kernel import Numbers
 
-_SAMPLES = 5
-_SAME = 1e-12
-_RATIONAL = ("add", "sub", "mul", "div", "neg", "const", "input")
+
+@final
+@dataclass(frozen=True)
+class Known:
+    """What a cut may count on.
+
+    Attributes
+    ----------
+    affine : bool
+        Whether the map of every element is affine, so that Jacobians are constant in it.
+    constants : frozenset of str
+        Coefficients that are the same everywhere.
+    points : int
+        Quadrature points of an element, for the count of bytes.
+    """
+
+    affine: bool = False
+    constants: frozenset[str] = frozenset()
+    points: int = 1
 
 
 @final
 @dataclass(frozen=True)
 class Cut:
-    """A kernel's pointwise program and what has to be stored for it.
+    """A kernel's pointwise program and what it is given.
 
     Attributes
     ----------
     program : Program
-    stored : list of Node
-        In the order of the program's ``q``; functions of the trace's static inputs.
+    element, constant, point : list of Node
+        Functions of the trace's static inputs, in the order of the program's ``q``.  Those of an
+        element are evaluated with the weight 1 at any of its points.
     """
 
     program: Program
-    stored: list[Node]
+    element: list[Node]
+    constant: list[Node]
+    point: list[Node]
+
+    @property
+    def kept(self) -> list[Node]:
+        """All that is computed beforehand."""
+        return [*self.element, *self.constant, *self.point]
+
+
+class _Place(IntEnum):
+    CONSTANT = 0
+    ELEMENT = 1
+    POINT = 2
 
 
 @final
-class LinearStep:
-    """D of a form that is linear in one field, with its zeros and its equal entries found.
+@dataclass
+class _Given:
+    """Nodes that a program is given, by where they come from; in the order of `Numbers`."""
+
+    element: list[Node] = field(default_factory=list)
+    jacobian: list[Node] = field(default_factory=list)
+    position: list[Node] = field(default_factory=list)
+    weight: list[Node] = field(default_factory=list)
+    constant: list[Node] = field(default_factory=list)
+    point: list[Node] = field(default_factory=list)
+
+    def all(self) -> list[Node]:
+        return [
+            *self.element,
+            *self.jacobian,
+            *self.position,
+            *self.weight,
+            *self.constant,
+            *self.point,
+        ]
+
+    def numbers(self) -> Numbers:
+        return Numbers(
+            len(self.element),
+            len(self.jacobian),
+            len(self.position),
+            len(self.weight),
+            len(self.constant),
+            len(self.point),
+        )
+
+
+@final
+@dataclass(frozen=True)
+class _Step:
+    """Inputs and outputs of a pointwise step, forward or transposed."""
+
+    trace: Trace
+    inputs: list[Node]
+    outputs: list[Node]
+    components: tuple[int, int]
+    symmetric: bool
+
+    @staticmethod
+    def of(step: LinearStep, transpose: bool) -> _Step:
+        components = (len(step.field.values), len(step.test.values))
+        if transpose:
+            return _Step(step.trace, *step.transposed(), components[::-1], step.symmetric)
+        inputs, outputs = step.field.flat(), step.test.flat()
+        return _Step(step.trace, inputs, outputs, components, step.symmetric)
+
+    @property
+    def graph(self) -> Graph:
+        return self.trace.graph
+
+    @property
+    def weight(self) -> Node:
+        node: Node = self.trace.static[WEIGHT][()]
+        return node
+
+    def finish(
+        self,
+        outputs: Iterable[Node],
+        given: _Given,
+        carriers: set[int],
+        inputs: list[Node] | None = None,
+        constant: list[Node] | None = None,
+    ) -> Cut:
+        """Write the program.
+
+        ``carriers`` are numbers of the given nodes that a factor of the form multiplies; of those
+        that are constant in an element the program multiplies by the reference weight.
+        """
+        graph, nodes = self.graph, given.all()
+        if carriers & {n.number for n in given.element} and not given.weight:
+            given = replace(given, weight=[graph.input("@reference")])
+            nodes = given.all()
+        symbol: list[Any] = [graph.input(f"q[{k}]") for k in range(len(nodes))]
+        position = {node.number: k for k, node in enumerate(nodes)}
+        new: dict[int, Node] = {node.number: symbol[k] for k, node in enumerate(nodes)}
+        for node in given.element:
+            if node.number in carriers:
+                new[node.number] = new[node.number] * symbol[position[given.weight[0].number]]
+        program = make_program(
+            self.trace.dim,
+            self.inputs if inputs is None else inputs,
+            substitute(outputs, new),
+            self.components,
+            {node.number: str(node.data) for node in symbol},
+            given.numbers(),
+            symmetric=self.symmetric,
+            scaled=tuple(sorted(position[number] for number in carriers)),
+        )
+        return Cut(
+            program, given.element, given.constant if constant is None else constant, given.point
+        )
+
+
+def linear_cut(
+    step: LinearStep, level: str, known: Known | None = None, *, transpose: bool = False
+) -> Cut:
+    """Cut of a linear form.
 
     Parameters
     ----------
-    trace : Trace
-    field, test : str
-
-    Raises
-    ------
-    TraceError
-        If the form is not linear in the field.
+    step : LinearStep
+    level : str
+        "none": nothing is kept at points but coefficients that vary; "partial": the least bytes
+        are kept; any other: all that is kept is kept at points.
+    known : Known, optional
+    transpose : bool
+        Whether field and test function are exchanged.
     """
-
-    def __init__(self, trace: Trace, field: str, test: str) -> None:
-        self.trace = trace
-        self.field, self.test = trace.fields[field], trace.tests[test]
-        self._moving = {
-            node.number for argument in trace.fields.values() for node in argument.flat()
-        }
-        self._entries = self._differentiate()
-        if any(self._moving & {n.number for n in ancestors([e])} for e in self._entries.flat):
-            raise TraceError(f"the form is not linear in {field}")
-        self._check_homogeneous()
-        self.structure, self.distinct = self._distinct()
-
-    def _differentiate(self) -> Objects:
-        """Matrix of nodes, outputs by inputs, in the order of `Argument.flat`."""
-        graph, outputs = self.trace.graph, self.test.flat()
-        zero, one = graph.constant(0.0), graph.constant(1.0)
-        columns = []
-        for node in self.field.flat():
-            direction = dict.fromkeys(self._moving, zero) | {node.number: one}
-            columns.append(derivatives(outputs, direction))
-        return np.array(columns, dtype=object).T.reshape(len(outputs), len(columns))
-
-    def _check_homogeneous(self) -> None:
-        zero = self.trace.graph.constant(0.0)
-        rest = substitute(self.test.flat(), dict.fromkeys(self._moving, zero))
-        if any(np.any(value) for value in sample(self.trace, rest)):
-            raise TraceError(
-                "the form has a part that does not depend on the field: give that to femops.load"
-            )
-
-    def _distinct(self) -> tuple[NDArray[np.int64], list[Node]]:
-        """Which entries are zero, equal or opposite, found by evaluating them at random points.
-
-        Returns
-        -------
-        structure : (outputs, inputs) int64
-            0 for a zero entry, else plus or minus the number of the distinct entry, counted from
-            one.
-        distinct : list of Node
-        """
-        flat = list(self._entries.flat)
-        samples = sample(self.trace, flat)
-        structure = np.zeros(len(flat), dtype=np.int64)
-        distinct: list[int] = []
-        for k, values in enumerate(samples):
-            if not np.any(values):
-                continue
-            size = _SAME * np.abs(values).max()
-            for number, other in enumerate(distinct, start=1):
-                for sign in (1, -1):
-                    if np.all(np.abs(values - sign * samples[other]) <= size):
-                        structure[k] = sign * number
-            if structure[k] == 0:
-                distinct.append(k)
-                structure[k] = len(distinct)
-        if not distinct:
-            raise TraceError("the form is zero whatever the field: it makes no operator")
-        return structure.reshape(self._entries.shape), [flat[k] for k in distinct]
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether D is symmetric."""
-        return self.structure.shape[0] == self.structure.shape[1] and np.array_equal(
-            self.structure, self.structure.T
-        )
-
-    def partial(self, transpose: bool = False) -> Cut:
-        """Choose the cut that stores least.
-
-        Parameters
-        ----------
-        transpose : bool
-            Whether field and test function are exchanged.
-        """
-        by_entries = self._by_entries(transpose)
-        if transpose:
-            return by_entries
-        outputs, moving = self.test.flat(), self._moving
-        candidates = [by_entries]
+    if known is None or level not in ("none", "partial"):
+        known = Known()
+    work = _Step.of(step, transpose)
+    if level == "none":
+        if not known.affine:
+            return _mapped(work, step, known)
+        candidates = [_by_nodes(work, _opened(work, known), known)]
+    else:
+        moving = {node.number for node in work.inputs}
         # what is recomputed at every application must be worth it: arithmetic yes, functions no
-        for stored in (frontier(outputs, moving), frontier(outputs, moving, deep=True)):
-            candidate = self._by_nodes(stored)
-            candidates += [] if candidate is None else [candidate]
-        return min(candidates, key=lambda cut: len(cut.stored))
-
-    def _by_entries(self, transpose: bool) -> Cut:
-        """Store the distinct entries of D."""
-        structure = self.structure.T if transpose else self.structure
-        graph = self.trace.graph
-        stored = [graph.input(f"q[{k}]") for k in range(len(self.distinct))]
-        inputs = [graph.input(f"in[{k}]") for k in range(structure.shape[1])]
-        outputs = []
-        for row in structure:
-            total: Any = graph.constant(0.0)
-            for number, node in zip(row, inputs, strict=True):
-                if number:
-                    product = stored[abs(number) - 1] * node
-                    total = total + product if number > 0 else total - product
-            outputs.append(total)
-        every = tuple(range(len(stored)))
-        return Cut(
-            self._program(inputs, outputs, stored, every, transpose=transpose), self.distinct
-        )
-
-    def _by_nodes(self, stored: list[Node]) -> Cut | None:
-        """Store what the outputs use of geometry and coefficients.
-
-        None if the quadrature weight does not stand by itself: the form could not be scaled then.
-        """
-        weight: Any = self.trace.static[WEIGHT][()]
-        carriers = [k for k, n in enumerate(stored) if weight in ancestors([n])]
-        if len(carriers) != 1 or stored[carriers[0]] is not weight:
-            return None
-        outputs = self.test.flat()
-        return Cut(self._program(self.field.flat(), outputs, stored, tuple(carriers)), stored)
-
-    def _program(
-        self,
-        inputs: list[Node],
-        outputs: list[Node],
-        stored: list[Node],
-        scaled: tuple[int, ...],
-        *,
-        transpose: bool = False,
-    ) -> Program:
-        components = (len(self.field.values), len(self.test.values))
-        return make_program(
-            self.trace.dim,
-            inputs,
-            outputs,
-            components[::-1] if transpose else components,
-            {node.number: f"q[{k}]" for k, node in enumerate(stored)},
-            symmetric=self.symmetric,
-            scaled=scaled,
-        )
+        depths = (frontier(work.outputs, moving), frontier(work.outputs, moving, deep=True))
+        candidates = [_by_nodes(work, nodes, known) for nodes in depths]
+    entries = _by_entries(work, step, known, transpose)
+    if level != "none" or not entries.point:
+        candidates.insert(0, entries)
+    found = [cut for cut in candidates if cut is not None]
+    return min(found, key=lambda cut: len(cut.point) * known.points + len(cut.element))
 
 
-def nonlinear_cut(trace: Trace, field: str, test: str) -> Cut:
+def nonlinear_cut(trace: Trace, field: str, test: str, known: Known | None = None) -> Cut:
     """Cut of a form that is not linear: what its pointwise step uses of geometry and coefficients.
 
     Parameters
     ----------
     trace : Trace
     field, test : str
+    known : Known, optional
     """
+    known = Known() if known is None else known
     inputs, outputs = trace.fields[field].flat(), trace.tests[test].flat()
     moving = {node.number for node in inputs}
-    choices = (frontier(outputs, moving), frontier(outputs, moving, deep=True))
-    stored = min(choices, key=len)
     components = (len(trace.fields[field].values), len(trace.tests[test].values))
-    names = {node.number: f"q[{k}]" for k, node in enumerate(stored)}
-    program = make_program(
-        trace.dim, inputs, outputs, components, names, symmetric=False, scaled=()
-    )
-    return Cut(program, stored)
+    work = _Step(trace, inputs, outputs, components, False)
+    choices = (frontier(outputs, moving), frontier(outputs, moving, deep=True))
+    cuts = [_by_nodes(work, stored, known, scalable=False) for stored in choices]
+    found = [cut for cut in cuts if cut is not None]
+    return min(found, key=lambda cut: len(cut.point) * known.points + len(cut.element))
 
 
-def sample(trace: Trace, nodes: Sequence[Node]) -> list[NDArray[np.float64]]:
-    """Values of static nodes at random points, to see which are zero or equal.
-
-    Only sums, products and quotients are evaluated: every other function is a random number of its
-    own, so that two nodes agree only if they are the same rational function of those, whichever
-    branch a condition takes and wherever a function is defined.
-    """
-    rng = np.random.default_rng(20)
-    given: dict[int, Any] = {}
-    for name, inputs in trace.static.items():
-        for index, node in np.ndenumerate(inputs):
-            eye = float(name == INVERSE and index[0] == index[1])
-            given[node.number] = eye + rng.uniform(0.1, 0.5, _SAMPLES)
+def _places(trace: Trace, nodes: Iterable[Node], known: Known) -> dict[int, _Place]:
+    """Where nodes vary."""
+    found: dict[int, _Place] = {}
+    for name, static in trace.static.items():
+        place = _Place.CONSTANT if name in known.constants else _Place.POINT
+        if name in (INVERSE, WEIGHT) and known.affine:
+            place = _Place.ELEMENT
+        found |= {node.number: place for node in static.flat}
     for node in ancestors(nodes):
-        if node.op not in _RATIONAL and node.number not in given:
-            given[node.number] = rng.uniform(0.5, 1.5, _SAMPLES)
-    return [np.broadcast_to(value, (_SAMPLES,)) for value in evaluate(nodes, given)]
+        if node.args:
+            found[node.number] = max(found[a.number] for a in node.args)
+        else:
+            found.setdefault(node.number, _Place.POINT if node.op == "input" else _Place.CONSTANT)
+    return found
+
+
+def _by_entries(work: _Step, step: LinearStep, known: Known, transpose: bool) -> Cut:
+    """Keep the distinct entries of D."""
+    structure = step.structure.T if transpose else step.structure
+    graph, distinct = work.graph, step.distinct
+    inputs = [graph.input(f"in[{k}]") for k in range(structure.shape[1])]
+    names = [graph.input(f"entry[{k}]") for k in range(len(distinct))]
+    outputs = []
+    for row in structure:
+        total: Any = graph.constant(0.0)
+        for number, node in zip(row, inputs, strict=True):
+            if number:
+                product = names[abs(number) - 1] * node
+                total = total + product if number > 0 else total - product
+        outputs.append(total)
+    # the program is given names, which stand for the entries; all of them contain the weight
+    places = _places(work.trace, distinct, known)
+    given, kept = _Given(), _Given()
+    for name, node in zip(names, distinct, strict=True):
+        part = "point" if places[node.number] is _Place.POINT else "element"
+        getattr(given, part).append(name)
+        getattr(kept, part).append(node)
+    cut = work.finish(outputs, given, {name.number for name in names}, inputs)
+    return replace(cut, element=kept.element, point=kept.point)
+
+
+def _by_nodes(
+    work: _Step, stored: list[Node], known: Known, *, scalable: bool = True
+) -> Cut | None:
+    """Keep what the outputs use of geometry and coefficients.
+
+    None if the quadrature weight does not stand by itself: the form could not be scaled then.
+    """
+    weight = work.weight
+    heavy = [n for n in stored if weight in ancestors([n])]
+    if scalable and heavy != [weight]:
+        return None
+    places = _places(work.trace, stored, known)
+    position = {n.number for n in work.trace.static[POSITION].flat}
+    given = _Given()
+    for node in stored:
+        place = places[node.number]
+        if node.number in position:
+            given.position = list(work.trace.static[POSITION].flat)
+        elif place is _Place.CONSTANT:
+            given.constant.append(node)
+        elif place is _Place.ELEMENT and (node is weight or node not in heavy):
+            given.element.append(node)
+        else:
+            given.point.append(node)
+    return work.finish(work.outputs, given, {weight.number} if weight in stored else set())
+
+
+def _opened(work: _Step, known: Known) -> list[Node]:
+    """What the outputs are made of, down to what is the same in an element or an input."""
+    places = _places(work.trace, work.outputs, known)
+    moving = {node.number for node in work.inputs}
+    found: dict[int, Node] = {}
+    met = frontier(work.outputs, moving)
+    while met:
+        node = met.pop()
+        whole = places[node.number] is not _Place.POINT and work.weight not in ancestors([node])
+        if node.args and (node.op in COMPARE or not whole):
+            met += node.args
+        elif node.op != "const":
+            found[node.number] = node
+    return [found[number] for number in sorted(found)]
+
+
+def _mapped(work: _Step, step: LinearStep, known: Known) -> Cut:
+    """Keep nothing of the geometry: the step is given Jacobian and position.
+
+    Where D is of one degree in the inverse Jacobian, the adjugate takes its place and the powers
+    of the determinant go into the weight: no division for the first degree, one for the second.
+    """
+    graph, dim, static = work.graph, work.trace.dim, work.trace.static
+    jacobian = symbols(graph, "@jacobian", (dim, dim))
+    reference, scale = graph.input("@reference"), graph.input("@scale")
+    cofactors: Objects = np.asarray(adjugate(jacobian), dtype=object)
+    det: Any = jacobian[0] @ cofactors[:, 0]
+    weight: Any = scale * reference
+    inverse = cofactors
+    if step.degree is None:
+        inverse, weight = cofactors * (1.0 / det), weight * det
+    elif step.degree != 1:
+        weight = weight * det if step.degree == 0 else weight / det
+    new = {
+        node.number: graph.node(by)
+        for node, by in zip(static[INVERSE].flat, inverse.flat, strict=True)
+    }
+    outputs = substitute(work.outputs, {**new, work.weight.number: weight})
+    used = {node.number for node in ancestors(outputs)}
+    given = _Given(weight=[reference], constant=[scale])
+    if used & {node.number for node in jacobian.flat}:
+        given.jacobian = list(jacobian.flat)
+    if used & {node.number for node in static[POSITION].flat}:
+        given.position = list(static[POSITION].flat)
+    mine = {node.number for node in given.all()}
+    for node in _opened(replace(work, outputs=outputs), known):
+        if node.number not in mine:
+            constant = _places(work.trace, [node], known)[node.number] is _Place.CONSTANT
+            (given.constant if constant else given.point).append(node)
+    values = [graph.constant(1.0), *given.constant[1:]]
+    return work.finish(outputs, given, {scale.number}, constant=values)
 
 
 def frontier(outputs: Sequence[Node], moving: set[int], *, deep: bool = False) -> list[Node]:
@@ -276,6 +391,7 @@ def make_program(
     outputs: Sequence[Node],
     components: tuple[int, int],
     names: dict[int, str],
+    numbers: Numbers,
     *,
     symmetric: bool,
     scaled: tuple[int, ...],
@@ -290,8 +406,8 @@ def make_program(
     components : (int, int)
         Of the field and of the test function.
     names : dict
-        What the stored numbers are called, by node number.
-    symmetric, scaled
+        What the numbers that the step is given are called, by node number.
+    numbers, symmetric, scaled
         See `Program`.
     """
     n_in, n_out = components
@@ -314,7 +430,7 @@ def make_program(
         dim=dim,
         ncomp_in=n_in,
         ncomp_out=n_out,
-        nqdata=len(names),
+        numbers=numbers,
         value_in=reads[0],
         gradient_in=any(reads[1:]),
         value_out=value_out,

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.pointwise.printer import NUMPY_FUNCTIONS
-from femops_kernels.kernel import PointStep
+from femops_kernels.kernel import Numbers, PointStep
 
 SLOTS = ("u", "ux", "uy", "uz")
 _RESULTS = ("v", "vx", "vy", "vz")
@@ -31,12 +31,12 @@ class Program:
     ----------
     text : str
         Definition of ``pointwise(u, ux, uy, uz, q)``; see `femops_kernels.kernel.PointStep`.
-        Arguments and results are tuples by component; ``q`` holds the numbers stored at the point.
+        Arguments and results are tuples by component; ``q`` holds the numbers that it is given.
     dim : int
     ncomp_in, ncomp_out : int
         Components of field and test function.
-    nqdata : int
-        Numbers stored at a point.
+    numbers : Numbers
+        What ``q`` holds, in order.
     value_in, gradient_in : bool
         Whether the field's value, and its (reference) derivatives are read.
     value_out, gradient_out : bool
@@ -44,14 +44,14 @@ class Program:
     symmetric : bool
         Whether field and test function can be exchanged.
     scaled : tuple of int
-        The stored numbers that a factor of the whole form multiplies.
+        Which of q a factor of the whole form multiplies.
     """
 
     text: str
     dim: int
     ncomp_in: int
     ncomp_out: int
-    nqdata: int
+    numbers: Numbers
     value_in: bool
     gradient_in: bool
     value_out: bool
@@ -64,7 +64,7 @@ class Program:
         """What the kernel package takes."""
         return PointStep(
             self.text,
-            self.nqdata,
+            self.numbers,
             self.value_in,
             self.gradient_in,
             self.value_out,
@@ -104,7 +104,7 @@ class Program:
         inputs : dict
             By slot: a sequence by component; what is missing is zero.
         q : sequence
-            The stored numbers.
+            The numbers that the program is given.
 
         Returns
         -------
@@ -120,7 +120,8 @@ class Program:
 
         Parameters
         ----------
-        q : (..., nqdata) array
+        q : (..., n) array
+            The numbers that the program is given.
 
         Returns
         -------
@@ -140,32 +141,63 @@ class Program:
 
     @cached_property
     def flops(self) -> int:
-        """Floating-point operations at one point, counted by running the text."""
-        count = [0]
-        inputs = {s: tuple(_Counter(count) for _ in range(self.ncomp_in)) for s in self.slots_in}
-        names = dict.fromkeys(NUMPY_FUNCTIONS, _Counter(count).operate)
-        function = self._function
-        counting = {**function.__globals__, **names}
+        """Floating-point operations at one point, counted by running the text.
+
+        An operation that is written twice counts once, as the compiler sees to it.
+        """
+        known: dict[tuple[Any, ...], _Counter] = {}
+        inputs = {
+            s: tuple(_Counter(known, (s, c)) for c in range(self.ncomp_in)) for s in self.slots_in
+        }
+        names = {name: partial(_count, known, name) for name in NUMPY_FUNCTIONS}
+        counting = {**self._function.__globals__, **names}
         exec(self.text, counting)
         zero = (0.0,) * self.ncomp_in
         arguments = (inputs.get(slot, zero) for slot in range(4))
-        counting["pointwise"](*arguments, tuple(_Counter(count) for _ in range(self.nqdata)))
-        return count[0]
+        q = tuple(_Counter(known, ("q", k)) for k in range(self.numbers.total))
+        counting["pointwise"](*arguments, q)
+        return len(known)
+
+
+def _count(known: dict[tuple[Any, ...], _Counter], name: str, *values: Any) -> _Counter:
+    """Result of an operation, noted among those that are known."""
+    key = (name, *(v.name if isinstance(v, _Counter) else v for v in values))
+    return known.setdefault(key, _Counter(known, ("result", len(known))))
 
 
 @final
 class _Counter:
-    """A number that counts the operations done with it."""
+    """A number that notes the operations done with it."""
 
-    def __init__(self, count: list[int]) -> None:
-        self._count = count
+    def __init__(self, known: dict[tuple[Any, ...], _Counter], name: tuple[Any, ...]) -> None:
+        self._known, self.name = known, name
 
-    def operate(self, *_: object) -> _Counter:
-        self._count[0] += 1
-        return _Counter(self._count)
+    def __add__(self, other: Any) -> _Counter:
+        return _count(self._known, "+", self, other)
 
-    __add__ = __radd__ = __sub__ = __rsub__ = operate
-    __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = operate
+    def __radd__(self, other: Any) -> _Counter:
+        return _count(self._known, "+", other, self)
+
+    def __sub__(self, other: Any) -> _Counter:
+        return _count(self._known, "-", self, other)
+
+    def __rsub__(self, other: Any) -> _Counter:
+        return _count(self._known, "-", other, self)
+
+    def __mul__(self, other: Any) -> _Counter:
+        return _count(self._known, "*", self, other)
+
+    def __rmul__(self, other: Any) -> _Counter:
+        return _count(self._known, "*", other, self)
+
+    def __truediv__(self, other: Any) -> _Counter:
+        return _count(self._known, "/", self, other)
+
+    def __rtruediv__(self, other: Any) -> _Counter:
+        return _count(self._known, "/", other, self)
+
+    def __neg__(self) -> _Counter:
+        return _count(self._known, "neg", self)
 
 
 def _tuple(entries: Sequence[str]) -> str:
@@ -173,19 +205,21 @@ def _tuple(entries: Sequence[str]) -> str:
 
 
 def fuse(programs: Sequence[Program]) -> Program:
-    """One program for the sum of several, their stored numbers one after the other."""
+    """One program for the sum of several.
+
+    It is given the numbers of all, those of one kind together; what comes from the geometry is
+    the same for all and given once.
+    """
     if len(programs) == 1:
         return programs[0]
     first = programs[0]
-    parts, calls, scaled, at = [], [], [], 0
+    numbers, places = _together([program.numbers for program in programs])
+    parts, calls = [], []
     sums: list[list[str]] = [[], [], [], []]
-    for k, program in enumerate(programs):
+    for k, (program, place) in enumerate(zip(programs, places, strict=True)):
         parts.append(program.text.replace("def pointwise(", f"def part{k}("))
         results = [f"{name}_{k}" for name in _RESULTS]
-        q = f"q[{at}:{at + program.nqdata}]"
-        calls.append(f"    {', '.join(results)} = part{k}(u, ux, uy, uz, {q})")
-        scaled += [at + k for k in program.scaled]
-        at += program.nqdata
+        calls.append(f"    {', '.join(results)} = part{k}(u, ux, uy, uz, {_pick(place)})")
         for slot in program.slots_out:
             sums[slot].append(results[slot])
     lines = []
@@ -199,11 +233,39 @@ def fuse(programs: Sequence[Program]) -> Program:
         dim=first.dim,
         ncomp_in=first.ncomp_in,
         ncomp_out=first.ncomp_out,
-        nqdata=at,
+        numbers=numbers,
         value_in=any(p.value_in for p in programs),
         gradient_in=any(p.gradient_in for p in programs),
         value_out=any(p.value_out for p in programs),
         gradient_out=any(p.gradient_out for p in programs),
         symmetric=all(p.symmetric for p in programs),
-        scaled=tuple(scaled),
+        scaled=tuple(w[k] for p, w in zip(programs, places, strict=True) for k in p.scaled),
     )
+
+
+def _together(parts: Sequence[Numbers]) -> tuple[Numbers, list[list[int]]]:
+    """Numbers of a sum, and for each part where among them its own stand."""
+    own = (True, False, False, False, True, True)  # the others come from the geometry
+    columns = zip(own, zip(*(part.counts() for part in parts), strict=True), strict=True)
+    numbers = Numbers(*(sum(counts) if mine else max(counts) for mine, counts in columns))
+    places: list[list[int]] = []
+    used = [0] * len(own)
+    for part in parts:
+        place: list[int] = []
+        for kind, (count, whole) in enumerate(zip(part.counts(), numbers.slices(), strict=True)):
+            start = whole.start + used[kind]
+            place += range(start, start + count)
+            used[kind] += count * own[kind]
+        places.append(place)
+    return numbers, places
+
+
+def _pick(places: Sequence[int]) -> str:
+    """Expression for some of q, in runs."""
+    runs: list[list[int]] = []
+    for k in places:
+        if runs and runs[-1][1] == k:
+            runs[-1][1] = k + 1
+        else:
+            runs.append([k, k + 1])
+    return " + ".join(f"q[{start}:{end}]" for start, end in runs)

@@ -80,7 +80,7 @@ class DecomposedKernel(SweepKernel):
         step = self.step
         constants = self.sizes() | {
             "POINTS": self.q1d**self.dim,
-            "NQDATA": step.nqdata,
+            "NQDATA": step.numbers.point,
             "VALUE_IN": step.value_in,
             "VALUE_OUT": step.value_out,
             "GRAD_IN": step.gradient_in,

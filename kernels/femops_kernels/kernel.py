@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
+from itertools import accumulate, pairwise
 from types import ModuleType
 from typing import Any, final
 
@@ -19,6 +20,54 @@ from femops_kernels.specialize import specialize
 
 @final
 @dataclass(frozen=True)
+class Numbers:
+    """The numbers that a pointwise step is given, in this order: how many, and where from.
+
+    Attributes
+    ----------
+    element : int
+        Constant in an element, stored for each.
+    jacobian : int
+        dim**2 or 0: derivatives of the position, computed from the element's geometry, by rows.
+    position : int
+        dim or 0: the position, computed likewise.
+    weight : int
+        1 or 0: the quadrature weight on the reference element.
+    constant : int
+        The same everywhere.
+    point : int
+        Stored at each point.
+    """
+
+    element: int = 0
+    jacobian: int = 0
+    position: int = 0
+    weight: int = 0
+    constant: int = 0
+    point: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(self.counts())
+
+    @property
+    def mapped(self) -> bool:
+        """Whether an element's geometry is needed."""
+        return self.jacobian + self.position > 0
+
+    def counts(self) -> tuple[int, ...]:
+        """In order."""
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+    def slices(self) -> list[slice]:
+        """Where each kind stands, in order."""
+        ends = list(accumulate(self.counts(), initial=0))
+        return [slice(a, b) for a, b in pairwise(ends)]
+
+
+@final
+@dataclass(frozen=True)
 class PointStep:
     """The pointwise step of a kernel, as text.
 
@@ -27,11 +76,11 @@ class PointStep:
     text : str
         Definition of ``pointwise(u, ux, uy, uz, q)`` in lane Python, decorated with ``@inner``.
         Each argument is a tuple of lane vectors: the field and its reference derivatives by
-        component, and the numbers stored at the point.  It returns ``(v, vx, vy, vz)``, the
+        component, and the numbers that it is given.  It returns ``(v, vx, vy, vz)``, the
         factors of the test function and of its reference derivatives; what a kernel does not use
         is returned as it came.
-    nqdata : int
-        Numbers stored at a point.
+    numbers : Numbers
+        What ``q`` holds.
     value_in, gradient_in : bool
         Whether the field itself, and whether its derivatives are read.
     value_out, gradient_out : bool
@@ -39,7 +88,7 @@ class PointStep:
     """
 
     text: str
-    nqdata: int
+    numbers: Numbers
     value_in: bool
     gradient_in: bool
     value_out: bool
@@ -68,6 +117,26 @@ class Side:
     def p1d(self) -> int:
         """Nodes per direction."""
         return int(self.b1d.shape[1])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Map1D:
+    """What the modes of an element's geometry are at the quadrature points, in one direction.
+
+    Attributes
+    ----------
+    value, slope : (q1d, modes) float64
+        The modes and their derivatives.
+    """
+
+    value: NDArray[np.float64]
+    slope: NDArray[np.float64]
+
+    @property
+    def g1d(self) -> int:
+        """Modes per direction."""
+        return int(self.value.shape[1])
 
 
 class SweepKernel(ABC):
@@ -141,6 +210,8 @@ class Kernel(SweepKernel):
         float64 or float32.
     width : int
         Slots of a lane.
+    geometry : Map1D, optional
+        Needed if the step is given Jacobians or positions.
 
     Raises
     ------
@@ -155,6 +226,7 @@ class Kernel(SweepKernel):
     step: PointStep
     dtype: np.dtype[Any]
     width: int
+    geometry: Map1D | None = None
 
     def __post_init__(self) -> None:
         most = max(self.source.p1d, self.target.p1d)
@@ -171,7 +243,7 @@ class Kernel(SweepKernel):
     @cached_property
     def module(self) -> ModuleType:
         """The compiled module; compiled, or read from the cache, when first asked for."""
-        return specialize(("table", "batch", "chunk"), self.constants(), self.step.text)
+        return specialize(("table", "geometry", "batch", "chunk"), self.constants(), self.step.text)
 
     def constants(self) -> dict[str, object]:
         """Values of the names in ``skeletons/defaults.py``."""
@@ -179,7 +251,7 @@ class Kernel(SweepKernel):
         return self.sizes() | {
             "Q1D": self.q1d,
             "POINTS": self.q1d**self.dim,
-            "NQDATA": self.step.nqdata,
+            **self._numbers(),
             "VALUE_IN": self.step.value_in,
             "VALUE_OUT": self.step.value_out,
             "GRAD_IN": self.step.gradient_in,
@@ -190,6 +262,23 @@ class Kernel(SweepKernel):
             "D": Matrix1D(self.d1d),
             "DT": Matrix1D(self.d1d.T),
         }
+
+    def _numbers(self) -> dict[str, object]:
+        """Of them, what concerns the numbers that the pointwise step is given."""
+        given = self.step.numbers
+        named: dict[str, object] = {
+            "NELEMENT": given.element,
+            "NJACOBIAN": given.jacobian,
+            "NPOSITION": given.position,
+            "NWEIGHT": given.weight,
+            "NCONSTANT": given.constant,
+            "NQDATA": given.point,
+            "G1D": 1,
+        }
+        if self.geometry is not None:
+            value, slope = self.geometry.value, self.geometry.slope
+            named |= {"G1D": self.geometry.g1d, "MODE": Matrix1D(value), "SLOPE": Matrix1D(slope)}
+        return named
 
     def contraction_flops(self) -> int:
         """Floating-point operations of all contractions of one element, as emitted."""
@@ -209,4 +298,27 @@ class Kernel(SweepKernel):
             # nothing stands there yet
             adds = q**dim * (dim if step.value_out else dim - 1)
             flops += self.target.ncomp * (lines * Matrix1D(self.d1d.T).flops() + adds)
-        return flops
+        return flops + self._geometry_flops()
+
+    def _geometry_flops(self) -> int:
+        """Of Jacobians and positions from the modes of the geometry."""
+        given, dim, q = self.step.numbers, self.dim, self.q1d
+        if not given.mapped:
+            return 0
+        assert self.geometry is not None
+        value, slope = _row_flops(self.geometry.value), _row_flops(self.geometry.slope)
+        g1d, flops = self.geometry.g1d, 0
+        if dim > 2:
+            flops += q * dim * g1d**2 * (value + slope)
+        if dim > 1:
+            flops += q ** (dim - 1) * dim * g1d * ((dim - 1) * value + slope)
+        per_point = bool(given.jacobian) * ((dim - 1) * value + slope)
+        per_point += bool(given.position) * value
+        return flops + q**dim * dim * per_point
+
+
+def _row_flops(matrix: NDArray[np.float64]) -> int:
+    """Of one row as ``dot_row`` emits it: columns of zeros or ones are not multiplied by."""
+    used = [column for column in matrix.T if np.any(column != 0.0)]
+    products = sum(bool(np.any(column != 1.0)) for column in used)
+    return products + max(len(used) - 1, 0)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from femops_kernels.errors import KernelValueError
@@ -27,7 +28,7 @@ from femops_kernels.lanes import (
 from femops_kernels.matrix import Matrix1D, Matrix1DType
 
 
-def _length(n: Any) -> int | None:
+def _length(n: Any) -> Any:
     return n.literal_value if isinstance(n, types.IntegerLiteral) else None
 
 
@@ -272,6 +273,75 @@ def contract(typingctx: Any, matrix: Any, line: Any) -> Any:
     return sig, codegen
 
 
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def dot_row(typingctx: Any, matrix: Any, k: Any, line: Any, part: Any) -> Any:
+    """``dot_row(B, k, line, part)``.
+
+    ``sum_j B[k, j] line[part n + j]`` for a row k that is known when it runs; the line has several
+    parts (``part`` is a constant) of as many lane vectors as B has columns.  Columns of zeros or
+    ones cost no multiplication.
+    """
+    if not isinstance(matrix, Matrix1DType) or _length(part) is None:
+        return None
+    m, n = matrix.matrix.shape
+    first = _length(part) * n
+    if line.count < first + n:
+        raise KernelValueError(f"part {part} of a line of {line.count} meets a {m} x {n} matrix")
+    sig = line.dtype(matrix, types.intp, line, part)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        lane, rows = sig.args[2].dtype, np.array(sig.args[0].matrix.rows)
+        pointer = _constant_table(builder, lane, rows)
+        total = None
+        values = _unpack(builder, args[2], sig.args[2].count)[first : first + n]
+        for j, value in enumerate(values):
+            if np.all(rows[:, j] == 0.0):
+                continue
+            term = value
+            if not np.all(rows[:, j] == 1.0):
+                at = builder.add(builder.mul(args[1], args[1].type(n)), args[1].type(j))
+                factor = splat(builder, lane, builder.load(builder.gep(pointer, [at])))
+                if total is not None:
+                    total = call_llvm(builder, "fma", lane, factor, value, total)
+                    continue
+                term = builder.fmul(factor, value)
+            total = term if total is None else builder.fadd(total, term)
+        return splat(builder, lane, 0.0) if total is None else total
+
+    return sig, codegen
+
+
+def _constant_table(builder: Any, lane: LaneType, rows: Any) -> Any:
+    """Pointer to the entries of a matrix, put into the compiled module."""
+    kind = ir.ArrayType(scalar_ir(lane), rows.size)
+    table = cgutils.global_constant(
+        builder, "matrix", ir.Constant(kind, [float(v) for v in rows.flat])
+    )
+    return builder.bitcast(table, scalar_ir(lane).as_pointer())
+
+
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def fill_line(typingctx: Any, lane: Any, base: Any, start: Any, n: Any) -> Any:
+    """``fill_line(LANE, address, start, n)``.
+
+    Lane vectors whose slots are all the number ``address[start + i]``, for i < n (a constant).
+    """
+    if _length(n) is None:
+        return None
+    sig = types.UniTuple(lane.lane, _length(n))(lane, types.intp, types.intp, n)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        line = sig.return_type
+        numbers = builder.inttoptr(args[1], scalar_ir(line.dtype).as_pointer())
+        values = []
+        for i in range(line.count):
+            at = builder.add(args[2], args[2].type(i))
+            values.append(splat(builder, line.dtype, builder.load(builder.gep(numbers, [at]))))
+        return _pack(context, builder, line, values)
+
+    return sig, codegen
+
+
 @intrinsic  # type: ignore[untyped-decorator]
 def call_chunk(
     typingctx: Any,
@@ -302,6 +372,8 @@ __all__ = [
     "add_lines",
     "call_chunk",
     "contract",
+    "dot_row",
+    "fill_line",
     "gather_line",
     "load_line",
     "scatter_line",

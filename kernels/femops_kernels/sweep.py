@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from types import ModuleType
 from typing import Any, final
@@ -72,6 +73,42 @@ class Launch(ABC):
     effort: int
 
 
+def _nothing() -> NDArray[np.float64]:
+    return np.zeros(0)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Data:
+    """The numbers that a kernel reads besides vectors and indices, of its type.
+
+    Attributes
+    ----------
+    points : (nbatch, points, n, width) array
+        Stored at each point, see ``interleave``; of element matrices (nbatch, rows, columns,
+        width).
+    elements : (nbatch, n, width) array
+        Constant in an element.
+    modes : (nbatch, dim, g1d**dim, width) array
+        Of the geometry.
+    weights : (points,) array
+        Of the quadrature rule on the reference element.
+    constants : (n,) array
+    """
+
+    points: NDArray[Any]
+    elements: NDArray[Any] = field(default_factory=_nothing)
+    modes: NDArray[Any] = field(default_factory=_nothing)
+    weights: NDArray[Any] = field(default_factory=_nothing)
+    constants: NDArray[Any] = field(default_factory=_nothing)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of them."""
+        arrays = (self.points, self.elements, self.modes, self.weights, self.constants)
+        return sum(a.nbytes for a in arrays)
+
+
 @final
 class Sweep(Launch):
     """A kernel bound to plans and to its quadrature data: one term of an operator.
@@ -81,8 +118,7 @@ class Sweep(Launch):
     kernel : SweepKernel
     source, target : Plan
         Of the vector that is read and of the one that is written; of the same chunks of elements.
-    qdata : (nbatch, points, nqdata, width) array of the kernel's type
-        See ``interleave``.
+    data : Data
     cleared : (n,) int64
         Flat positions of the vector read that count as zero.
     constrained : (n,) int64
@@ -98,19 +134,23 @@ class Sweep(Launch):
         kernel: SweepKernel,
         source: Plan,
         target: Plan,
-        qdata: NDArray[Any],
+        data: Data,
         cleared: NDArray[np.int64],
         constrained: NDArray[np.int64],
         keep: float,
         dense: tuple[NDArray[Any], ...] = (),
     ) -> None:
-        self.kernel, self.source, self.target, self.qdata = kernel, source, target, qdata
+        self.kernel, self.source, self.target, self.data = kernel, source, target, data
         cleared_start, cleared_at = source.local_positions(cleared, kernel.source.ncomp)
         start, positions = target.local_positions(constrained, kernel.target.ncomp)
         buffered = len(target.foreign_dofs) * kernel.target.ncomp
         self._buffer = aligned_array((buffered,), kernel.dtype)
         entries = _plan_entries(source, target) | {
-            layout.QDATA: qdata,
+            layout.QDATA: data.points,
+            layout.MODES: data.modes,
+            layout.ELEMENT: data.elements,
+            layout.WEIGHTS: data.weights,
+            layout.CONSTANTS: data.constants,
             layout.BUFFER: self._buffer,
             layout.CLEARED_START: cleared_start,
             layout.CLEARED: cleared_at,
@@ -127,7 +167,8 @@ class Sweep(Launch):
         self.row = (*addresses, source.nchunks)
         needed = kernel.work_bytes(source.local_size, target.local_size)
         self.work_bytes = -(-needed // _ALIGNMENT) * _ALIGNMENT
-        self.effort = qdata.size
+        nbatch, rows, columns, width = data.points.shape
+        self.effort = nbatch * rows * max(columns, 1) * width
 
 
 def _plan_entries(source: Plan, target: Plan) -> dict[int, Any]:

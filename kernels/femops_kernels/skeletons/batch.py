@@ -7,12 +7,13 @@ fewer dimensions the missing directions have length one.
 
 Work arrays are lexicographic, x fastest, in lane vectors: ``value`` (NCOMP, Q3, Q2, Q1), ``slab``
 (Q2, P1) or (P2, Q1), ``along_x`` (NCOMP, Q1), ``along_y`` (NCOMP, Q2, Q1), ``along_z``
-(NCOMP, Q3, Q2, Q1), where NCOMP is the larger number of components.
+(NCOMP, Q3, Q2, Q1), where NCOMP is the larger number of components; behind them what
+``geometry.py`` needs.
 """
 
 # <defaults>
 
-from femops_kernels.lanes import inner, prefetch
+from femops_kernels.lanes import inner, prefetch, word
 from femops_kernels.lines import (
     add_lines,
     contract,
@@ -22,6 +23,8 @@ from femops_kernels.lines import (
     store_line,
 )
 from femops_kernels.skeletons.defaults import *
+from femops_kernels.skeletons.geometry import *
+from femops_kernels.skeletons.table import *
 
 # </defaults>
 
@@ -32,7 +35,8 @@ PLANE = Q2 * Q1D
 VALUE_BYTES = POINTS * LANE_BYTES
 NCOMP = max(NCOMP_IN, NCOMP_OUT)
 GRAD_LANES = NCOMP * (POINTS + PLANE + Q1D) if GRAD_IN or GRAD_OUT else 0
-WORK_LANES = NCOMP * POINTS + PLANE + GRAD_LANES
+OWN_LANES = NCOMP * POINTS + PLANE + GRAD_LANES
+WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
 
 
 @inner
@@ -73,15 +77,17 @@ def integrate(y, indices, value, slab):
 
 
 @inner
-def points_of_line(value, along_x, along_y, along_z, qdata, ahead, k3, k2):
+def points_of_line(source, value, along_x, along_y, along_z, modes, plane, k3, k2):
     """The pointwise step at the Q1D points of an x-line; x-derivatives before and after."""
     start = k3 * PLANE + k2 * Q1D
+    ahead = source[3] + POINTS * NQDATA * LANE_BYTES
+    line = modes_of_line(modes, plane, k2) if MAPPED else nothing()
     if GRAD_IN:
         for c in range(NCOMP_IN):
             u = load_line(LANE, value, c * POINTS + start, 1, Q1D)
             store_line(LANE, along_x, c * Q1D, 1, contract(D, u))
     for k1 in range(Q1D):
-        q = load_line(LANE, qdata, (start + k1) * NQDATA, 1, NQDATA)
+        q = numbers(source, line, start + k1, k1)
         if PREFETCH:
             for i in range(NQDATA):
                 prefetch(ahead, ((start + k1) * NQDATA + i) * LANE_BYTES)
@@ -110,15 +116,17 @@ def points_of_line(value, along_x, along_y, along_z, qdata, ahead, k3, k2):
 
 
 @inner
-def points_of_plane(value, along_x, along_y, along_z, qdata, ahead, k3):
+def points_of_plane(source, value, along_x, along_y, along_z, modes, plane, k3):
     """The same for one plane of points, with y-derivatives."""
+    if MAPPED and DIM > 2:
+        modes_of_plane(modes, plane, k3)
     if GRAD_IN and DIM > 1:
         for c in range(NCOMP_IN):
             for k1 in range(Q1D):
                 line = load_line(LANE, value, c * POINTS + k3 * PLANE + k1, Q1D, Q2)
                 store_line(LANE, along_y, c * PLANE + k1, Q1D, contract(D, line))
     for k2 in range(Q2):
-        points_of_line(value, along_x, along_y, along_z, qdata, ahead, k3, k2)
+        points_of_line(source, value, along_x, along_y, along_z, modes, plane, k3, k2)
     if GRAD_OUT and DIM > 1:
         for c in range(NCOMP_OUT):
             for k1 in range(Q1D):
@@ -129,26 +137,27 @@ def points_of_plane(value, along_x, along_y, along_z, qdata, ahead, k3):
 
 
 @inner
-def batch(table, x, x_bytes, inputs, y, y_bytes, outputs, qdata, ahead, work):
-    """Add A x to y for one batch of elements.
+def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work):
+    """Add A x to y for batch b of elements.
 
     ``x`` and ``y`` are addresses of chunk-local vectors, component after component ``x_bytes`` and
-    ``y_bytes`` apart, ``inputs`` and ``outputs`` of the batch's indices into them; ``ahead`` is the
-    address of the quadrature data to prefetch.  ``table`` is for other batches than this one.
+    ``y_bytes`` apart, ``inputs`` and ``outputs`` of the batch's indices into them.
     """
     value = work
     slab = value + NCOMP * VALUE_BYTES
     along_x = slab + PLANE * LANE_BYTES
     along_y = along_x + NCOMP * Q1D * LANE_BYTES
     along_z = along_y + NCOMP * PLANE * LANE_BYTES
+    modes, plane = word(table, MODES) + b * MODE_LANES * LANE_BYTES, work + OWN_LANES * LANE_BYTES
     for c in range(NCOMP_IN):
         interpolate(x + c * x_bytes, inputs, value + c * VALUE_BYTES, slab)
         if GRAD_IN and DIM == 3:
             for k in range(PLANE):
                 line = load_line(LANE, value, c * POINTS + k, PLANE, Q3)
                 store_line(LANE, along_z, c * POINTS + k, PLANE, contract(D, line))
+    source = sources(table, b)
     for k3 in range(Q3):
-        points_of_plane(value, along_x, along_y, along_z, qdata, ahead, k3)
+        points_of_plane(source, value, along_x, along_y, along_z, modes, plane, k3)
     for c in range(NCOMP_OUT):
         if DIM == 3:
             for k in range(PLANE):

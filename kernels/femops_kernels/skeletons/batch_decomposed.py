@@ -48,10 +48,10 @@ def dense(matrix, rows, columns, down, across, values, out):
 
 
 @inner
-def points(ins, outs, qdata):
+def points(table, b, ins, outs):
     """The pointwise step at every point; slots are (component, slot, point)."""
     for k in range(POINTS):
-        q = load_line(LANE, qdata, k * NQDATA, 1, NQDATA)
+        q = load_line(LANE, word(table, QDATA), (b * POINTS + k) * NQDATA, 1, NQDATA)
         u = load_line(LANE, ins, k, ROWS_IN, NCOMP_IN)
         if GRAD_IN:
             ux = load_line(LANE, ins, GRAD_AT_IN + k, ROWS_IN, NCOMP_IN)
@@ -71,8 +71,8 @@ def points(ins, outs, qdata):
 
 
 @inner
-def batch(table, x, x_bytes, inputs, y, y_bytes, outputs, qdata, ahead, work):
-    """Add A x to y for one batch of elements; arguments as in ``batch.py``."""
+def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work):
+    """Add A x to y for batch b of elements; arguments as in ``batch.py``."""
     nodes = work
     ins = nodes + NODES * LANE_BYTES
     outs = ins + NCOMP_IN * ROWS_IN * LANE_BYTES
@@ -82,7 +82,7 @@ def batch(table, x, x_bytes, inputs, y, y_bytes, outputs, qdata, ahead, work):
             store_line(LANE, nodes, j, 1, line)
         at = ins + c * ROWS_IN * LANE_BYTES
         dense(word(table, DENSE_IN), ROWS_IN, NODES_IN, NODES_IN, 1, nodes, at)
-    points(ins, outs, qdata)
+    points(table, b, ins, outs)
     for c in range(NCOMP_OUT):
         at = outs + c * ROWS_OUT * LANE_BYTES
         dense(word(table, DENSE_OUT), NODES_OUT, ROWS_OUT, 1, NODES_OUT, at, nodes)

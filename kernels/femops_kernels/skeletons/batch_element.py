@@ -7,9 +7,10 @@ so rows are read one after the other, each once.
 
 # <defaults>
 
-from femops_kernels.lanes import fill, fma, inner, load
+from femops_kernels.lanes import fill, fma, inner, load, word
 from femops_kernels.lines import gather_line, scatter_line, store_line
 from femops_kernels.skeletons.defaults import *
+from femops_kernels.skeletons.table import *
 
 # </defaults>
 
@@ -33,14 +34,15 @@ def product(row, values):
 
 
 @inner
-def batch(table, x, x_bytes, inputs, y, y_bytes, outputs, qdata, ahead, work):
-    """Add A x to y for one batch of elements; arguments as in ``batch.py``, ``qdata`` is A."""
+def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work):
+    """Add A x to y for batch b of elements; arguments as in ``batch.py``, the data are A."""
+    matrices = word(table, QDATA) + b * NCOMP_OUT * NODES_OUT * COLUMNS * LANE_BYTES
     for c in range(NCOMP_IN):
         for j in range(NODES_IN):
             line = gather_line(LANE, x + c * x_bytes, inputs, INDEX_IN, j, 1, 1)
             store_line(LANE, work, c * NODES_IN + j, 1, line)
     for c in range(NCOMP_OUT):
         for i in range(NODES_OUT):
-            row = qdata + (c * NODES_OUT + i) * COLUMNS * LANE_BYTES
+            row = matrices + (c * NODES_OUT + i) * COLUMNS * LANE_BYTES
             line = (product(row, work),)
             scatter_line(LANE, y + c * y_bytes, outputs, INDEX_OUT, i, 1, line)

@@ -23,8 +23,6 @@ from femops_kernels.skeletons.table import *
 
 # </defaults>
 
-POINT_BYTES = NQDATA * LANE_BYTES
-
 
 @inner
 def copy_in(table, x, chunk, local, size, owned, foreign):
@@ -100,19 +98,17 @@ def sweep(table, x, y, chunk, work, alpha, beta):
     for k in range(NCOMP_OUT * size_out):
         put(LANE, y_local, k, 0.0)
     inputs, outputs = word(table, IN_INDICES), word(table, OUT_INDICES)
-    qdata, first = word(table, QDATA), word(table, FIRST_BATCH)
+    first = word(table, FIRST_BATCH)
     for b in range(word(first, chunk), word(first, chunk + 1)):
-        here = qdata + b * POINTS * POINT_BYTES
         batch(
             table,
+            b,
             x_local,
             size_in * REAL_BYTES,
             inputs + b * NODES_IN * LANE_WIDTH * INDEX_IN,
             y_local,
             size_out * REAL_BYTES,
             outputs + b * NODES_OUT * LANE_WIDTH * INDEX_OUT,
-            here,
-            here + POINTS * POINT_BYTES,
             lanes,
         )
     owned, foreign = count(table, OUT_OWNED_START, chunk), count(table, OUT_FOREIGN_START, chunk)

@@ -18,7 +18,13 @@ P_IN, P_OUT = 2, 2  # their nodes per direction
 NODES_IN, NODES_OUT = 8, 8  # P_IN ** DIM, P_OUT ** DIM
 Q1D = 2  # quadrature points per direction
 POINTS = 8  # Q1D ** DIM
-NQDATA = 1  # numbers stored at a quadrature point
+# the numbers that the pointwise step is given, in this order
+NELEMENT = 0  # constant in an element
+NJACOBIAN = 0  # DIM ** 2 or none: the Jacobian, by rows, from the modes of the geometry
+NPOSITION = 0  # DIM or none: the position
+NWEIGHT = 0  # 1 or none: the quadrature weight on the reference element
+NCONSTANT = 0  # the same everywhere
+NQDATA = 1  # stored at a quadrature point
 VALUE_IN, VALUE_OUT = True, True  # the pointwise step reads u, writes v
 GRAD_IN, GRAD_OUT = False, False  # it reads ux, uy, uz, writes vx, vy, vz (reference derivatives)
 PREFETCH = True  # ask for the next batch's quadrature data while working on this one
@@ -28,6 +34,9 @@ BT = Matrix1D(((1.0, 0.0), (0.0, 1.0)))  # transposed, of the test function, (P_
 # collocated derivative at the quadrature points, (Q1D, Q1D), and its transpose
 D = Matrix1D(((-1.0, 1.0), (-1.0, 1.0)))
 DT = Matrix1D(((-1.0, -1.0), (1.0, 1.0)))
+G1D = 2  # modes of the geometry per direction, and what they and their slopes are at the points
+MODE = Matrix1D(((1.0, -0.5), (1.0, 0.5)))  # (Q1D, G1D)
+SLOPE = Matrix1D(((0.0, 1.0), (0.0, 1.0)))
 
 
 @inner

@@ -1,0 +1,15 @@
+"""Blocks of elements for NumPy work, so that no array exceeds a few megabytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+BLOCK_POINTS = 32768
+"""Quadrature points in a block: one 3-D Jacobian of this many takes 2.4 MB, within a L2 cache."""
+
+
+def element_blocks(ne: int, points_per_element: int) -> Iterator[tuple[int, int]]:
+    """Ranges (start, stop) of elements that hold at most about `BLOCK_POINTS` points each."""
+    step = max(1, BLOCK_POINTS // max(1, points_per_element))
+    for start in range(0, ne, step):
+        yield start, min(start + step, ne)

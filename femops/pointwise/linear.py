@@ -1,0 +1,150 @@
+"""Forms that are linear in a field: the derivative D of outputs by inputs at a point."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.pointwise.derivative import derivatives
+from femops.pointwise.errors import TraceError
+from femops.pointwise.graph import Node, ancestors, substitute
+from femops.pointwise.printer import evaluate
+from femops.pointwise.trace import INVERSE, Objects, Trace
+
+_SAMPLES = 5
+_SAME = 1e-12
+_RATIONAL = ("add", "sub", "mul", "div", "neg", "const", "input")
+
+
+@final
+class LinearStep:
+    """D of a form that is linear in one field, with its zeros and its equal entries found.
+
+    Parameters
+    ----------
+    trace : Trace
+    field, test : str
+
+    Raises
+    ------
+    TraceError
+        If the form is not linear in the field.
+    """
+
+    def __init__(self, trace: Trace, field: str, test: str) -> None:
+        self.trace = trace
+        self.field, self.test = trace.fields[field], trace.tests[test]
+        self.moving = {
+            node.number for argument in trace.fields.values() for node in argument.flat()
+        }
+        self.entries = self._differentiate()
+        if any(self.moving & {n.number for n in ancestors([e])} for e in self.entries.flat):
+            raise TraceError(f"the form is not linear in {field}")
+        self._check_homogeneous()
+        self.structure, self.distinct = self._distinct()
+
+    def _differentiate(self) -> Objects:
+        """Matrix of nodes, outputs by inputs, in the order of `Argument.flat`."""
+        graph, outputs = self.trace.graph, self.test.flat()
+        zero, one = graph.constant(0.0), graph.constant(1.0)
+        columns = []
+        for node in self.field.flat():
+            direction = dict.fromkeys(self.moving, zero) | {node.number: one}
+            columns.append(derivatives(outputs, direction))
+        return np.array(columns, dtype=object).T.reshape(len(outputs), len(columns))
+
+    def _check_homogeneous(self) -> None:
+        zero = self.trace.graph.constant(0.0)
+        rest = substitute(self.test.flat(), dict.fromkeys(self.moving, zero))
+        if any(np.any(value) for value in sample(self.trace, rest)):
+            raise TraceError(
+                "the form has a part that does not depend on the field: give that to femops.load"
+            )
+
+    def _distinct(self) -> tuple[NDArray[np.int64], list[Node]]:
+        """Which entries are zero, equal or opposite, found by evaluating them at random points.
+
+        Returns
+        -------
+        structure : (outputs, inputs) int64
+            0 for a zero entry, else plus or minus the number of the distinct entry, counted from
+            one.
+        distinct : list of Node
+        """
+        flat = list(self.entries.flat)
+        samples = sample(self.trace, flat)
+        structure = np.zeros(len(flat), dtype=np.int64)
+        distinct: list[int] = []
+        for k, values in enumerate(samples):
+            if not np.any(values):
+                continue
+            size = _SAME * np.abs(values).max()
+            for number, other in enumerate(distinct, start=1):
+                for sign in (1, -1):
+                    if np.all(np.abs(values - sign * samples[other]) <= size):
+                        structure[k] = sign * number
+            if structure[k] == 0:
+                distinct.append(k)
+                structure[k] = len(distinct)
+        if not distinct:
+            raise TraceError("the form is zero whatever the field: it makes no operator")
+        return structure.reshape(self.entries.shape), [flat[k] for k in distinct]
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether D is symmetric."""
+        return self.structure.shape[0] == self.structure.shape[1] and np.array_equal(
+            self.structure, self.structure.T
+        )
+
+    @cached_property
+    def degree(self) -> int | None:
+        """In which power D contains the inverse Jacobian; None if in none alone.
+
+        0 for products of values (mass), 1 of a value and a gradient, 2 of gradients (diffusion).
+        """
+        inverse = self.trace.static[INVERSE].flat
+        flat: list[Any] = list(self.entries.flat)
+        twice: dict[int, Node] = {node.number: 2.0 * node for node in inverse}
+        both = sample(self.trace, [*flat, *substitute(flat, twice)])
+        pairs = list(zip(both[: len(flat)], both[len(flat) :], strict=True))
+        for power in (0, 1, 2):
+            if all(np.all(np.abs(b - 2**power * a) <= _SAME * np.abs(b)) for a, b in pairs):
+                return power
+        return None
+
+    def transposed(self) -> tuple[list[Node], list[Node]]:
+        """The step with field and test function exchanged, as inputs and outputs."""
+        graph = self.trace.graph
+        inputs = [graph.input(f"transposed[{k}]") for k in range(len(self.entries))]
+        outputs = []
+        for column, signs in zip(self.entries.T, self.structure.T, strict=True):
+            total: Any = graph.constant(0.0)
+            for entry, sign, node in zip(column, signs, inputs, strict=True):
+                if sign:
+                    total = total + entry * node
+            outputs.append(total)
+        return inputs, outputs
+
+
+def sample(trace: Trace, nodes: Sequence[Node]) -> list[NDArray[np.float64]]:
+    """Values of static nodes at random points, to see which are zero or equal.
+
+    Only sums, products and quotients are evaluated: every other function is a random number of its
+    own, so that two nodes agree only if they are the same rational function of those, whichever
+    branch a condition takes and wherever a function is defined.
+    """
+    rng = np.random.default_rng(20)
+    given: dict[int, Any] = {}
+    for name, inputs in trace.static.items():
+        for index, node in np.ndenumerate(inputs):
+            eye = float(name == INVERSE and index[0] == index[1])
+            given[node.number] = eye + rng.uniform(0.1, 0.5, _SAMPLES)
+    for node in ancestors(nodes):
+        if node.op not in _RATIONAL and node.number not in given:
+            given[node.number] = rng.uniform(0.5, 1.5, _SAMPLES)
+    return [np.broadcast_to(value, (_SAMPLES,)) for value in evaluate(nodes, given)]
