@@ -83,6 +83,13 @@ class GeometryModes:
             _modes[mesh] = GeometryModes(mesh)
         return _modes[mesh]
 
+    @staticmethod
+    def share(mesh: Mesh, part: Mesh) -> None:
+        """Let a part of a mesh be treated as the whole is, even if its own maps are simpler."""
+        modes = GeometryModes(part)
+        modes.__dict__["_facts"] = GeometryModes.of(mesh)._facts
+        _modes[part] = modes
+
     @cached_property
     def _facts(self) -> tuple[bool, int]:
         """Whether all elements are affine, and the lowest degree that gives all maps."""

@@ -149,10 +149,13 @@ def product(p: int, dim: int, lanes: int, dtype: str, form: str) -> Iterator[Cas
 
 
 def bend(x: Array) -> Array:
-    """A smooth map that bends everything, one to one on [0, 1]^dim."""
+    """A smooth map that bends everything, one to one on [0, 1]^dim.
+
+    Products of coordinates see to it that no element of its multilinear interpolant is affine.
+    """
     y = x.copy()
     for d in range(len(x)):
-        y[d] += 0.07 * np.sin(2.5 * x[d - 1] + d) + 0.04 * x[d] ** 2
+        y[d] += 0.07 * np.sin(2.5 * x[d - 1] + d) + 0.04 * x[d] ** 2 + 0.06 * x[d] * x[d - 1]
     return y
 
 

@@ -44,9 +44,9 @@ def cost(
 
     Floating-point operations are counted, of assembly and of one application; stored bytes and
     seconds of an application are measured. Under them stand the exponents with which they grow in
-    p + 1, beside those of Table 1 of the tensor report. Its last row, matrix-free evaluation that
-    stores nothing, is not built yet and left out. The decomposed level stores dense bases, which
-    grow as a matrix but are one for all elements, and data at the quadrature points.
+    p + 1, beside those of Table 1 of the tensor report. The decomposed level stores dense bases,
+    which grow as a matrix but are one for all elements, and data at the quadrature points. The
+    matrix-free row is the level "none". The mesh is isoparametric: as curved as the order allows.
 
     \b
     Examples:

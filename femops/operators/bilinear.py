@@ -181,8 +181,7 @@ class BilinearForm:
         modes = mode_lanes(self.trial.mesh, dtype, width) if numbers.mapped else np.zeros(0, dtype)
         # one element tells what is the same everywhere
         constants = self.values(cut.constant, self._center.block(0, 1))[0, 0].astype(dtype)
-        weights = self.geometry.weights.astype(dtype)
-        return Data(stored, elements[:, 0], modes, weights, constants)
+        return Data(stored, elements[:, 0], modes, constants)
 
     @cached_property
     def _center(self) -> Geometry:

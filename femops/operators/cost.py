@@ -21,15 +21,22 @@ class Cost:
     bytes_moved : int
         Least traffic with memory, bytes: stored data and indices read once, x read, y written.
     stored_bytes : int
-        Bytes kept between applications, vectors not counted.
+        Bytes that the operator keeps between applications.
+    shared_bytes : int
+        Bytes that all operators on its spaces share: the indices of the element restriction, and
+        the mesh's geometry as kernels read it.
     assembly_flops : int
         Floating-point operations to compute what is kept; functions of x not counted.
+    data_flops : int
+        Of these, for the data at quadrature points or in elements (D).
     """
 
     flops: int
     bytes_moved: int
     stored_bytes: int
+    shared_bytes: int
     assembly_flops: int
+    data_flops: int
 
 
 def cost_of(storage: Storage, method: str) -> Cost:
@@ -40,5 +47,7 @@ def cost_of(storage: Storage, method: str) -> Cost:
         flops=storage.flops(),
         bytes_moved=vectors + storage.moved_bytes(),
         stored_bytes=storage.stored_bytes(),
+        shared_bytes=storage.shared_bytes(),
         assembly_flops=storage.assembly_flops(method),
+        data_flops=storage.data_flops(),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Real
 from typing import Any, final
 
@@ -15,11 +15,13 @@ from scipy.sparse.linalg import LinearOperator
 
 from femops.abstract_space import Space
 from femops.errors import OperatorError, VectorError
+from femops.operators.auto import Auto
 from femops.operators.bilinear import BilinearForm
 from femops.operators.cost import Cost, cost_of
 from femops.operators.element_matrices import check_method
 from femops.operators.held import FREE, Held, positions
-from femops.operators.storage import Storage, check_level, make_storage
+from femops.operators.storage import Storage, base_level, check_level, make_storage
+from femops.operators.sums import check_sum
 from femops.operators.term import Term, updated
 from femops.operators.vectors import check_factor, check_output, check_vector
 from femops_kernels.sweep import Terms
@@ -45,8 +47,10 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     shape : (test_space.size, space.size)
     dtype : numpy.dtype
         float64 or float32; vectors have this type.
-    level : {"full", "element", "decomposed", "partial"}
-        What is kept; see `at_level`.
+    asked : str
+        The level asked for; see `at_level`.
+    held : Held
+        Essential conditions.
     """
 
     def __init__(
@@ -57,9 +61,12 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         storage: Storage | None = None,
     ) -> None:
         self._summands = tuple(terms)
-        self._held = held
-        self.level = level
-        self._storage = make_storage(level, self._summands, held) if storage is None else storage
+        self.held = held
+        self.asked = level
+        if storage is None:
+            make = Auto if level == "auto" else partial(make_storage, level)
+            storage = make(self._summands, held)
+        self._storage = storage
         self.space: Space = terms[0][1].trial
         self.test_space: Space = terms[0][1].test
         super().__init__(terms[0][1].dtype, (self.test_space.size, self.space.size))
@@ -73,19 +80,25 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     ) -> Operator:
         """Operator of a single form."""
         check_level(level)
-        operator = Operator([(1.0, Term.make(form, dtype, lanes, level))], FREE, level)
-        operator._summands[0][1].ready(level)
-        return operator
+        term = Term.make(form, dtype, lanes, base_level(level)).ready(level)
+        return Operator([(1.0, term)], FREE, level)
+
+    @property
+    def level(self) -> str:
+        """What is kept; of an operator of level "auto" what was chosen, measured when asked."""
+        return self._storage.level
 
     def at_level(self, level: str) -> Operator:
         """The operator, keeping something else.
 
         Parameters
         ----------
-        level : {"full", "element", "decomposed", "partial"}
+        level : {"full", "element", "decomposed", "partial", "none", "auto"}
             ``full``: the matrix in compressed rows; ``element``: dense element matrices;
             ``decomposed``: dense bases, one for all elements, and the data at the quadrature
-            points; ``partial``: these data alone.  What is kept is computed at the first use.
+            points; ``partial``: these data alone, or those of elements if all are affine;
+            ``none``: nothing but coefficients that vary, the geometry is computed on the way;
+            ``auto``: what a measurement on some elements finds fastest, at the first use.
 
         Raises
         ------
@@ -94,10 +107,10 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
             needs.
         """
         check_level(level)
-        if level == self.level:
+        if level == self.asked:
             return self
-        terms = [(factor, term.at_level(level)) for factor, term in self._summands]
-        return Operator(terms, self._held, level)
+        terms = [(factor, term.at_level(base_level(level))) for factor, term in self._summands]
+        return Operator(terms, self.held, level)
 
     # --- application -----------------------------------------------------------------------------
 
@@ -162,14 +175,14 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     @property
     def symmetric(self) -> bool:
         """Whether the operator is known to equal its transpose."""
-        square = self.space is self.test_space and self._held.symmetric
+        square = self.space is self.test_space and self.held.symmetric
         return square and all(term.program.symmetric for _, term in self._summands)
 
     @cached_property
     def _transposed(self) -> Operator:
-        terms = [(factor, term.transposed()) for factor, term in self._summands]
-        held = self._held
-        same = all(t is s for (_, t), (_, s) in zip(terms, self._summands, strict=True))
+        summands, held = self._storage.kept, self.held
+        terms = [(factor, term.transposed()) for factor, term in summands]
+        same = all(t is s for (_, t), (_, s) in zip(terms, summands, strict=True))
         if same and held.symmetric:
             return self
         return Operator(terms, Held(held.columns, held.rows, held.identity), self.level)
@@ -182,23 +195,9 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     def __add__(self, other: Any) -> Any:
         if not isinstance(other, Operator):
             return super().__add__(other)
-        same = other.space is self.space and other.test_space is self.test_space
-        if not same or other.dtype != self.dtype:
-            raise OperatorError(
-                f"operators on different spaces or types can't be added: {self!r} and {other!r}"
-            )
-        if not self._held.same(other._held):
-            raise OperatorError(
-                "operators with different constraints can't be added: "
-                "write (A + B).constrained(dofs)"
-            )
-        if self.level != other.level:
-            raise OperatorError(
-                f"operators of levels {self.level!r} and {other.level!r} can't be added: "
-                f"write A + B.at_level({self.level!r})"
-            )
-        held = replace(self._held, identity=self._held.identity + other._held.identity)
-        return Operator(self._summands + other._summands, held, self.level)
+        check_sum(self, other)
+        held = replace(self.held, identity=self.held.identity + other.held.identity)
+        return Operator(self._summands + other._summands, held, self.asked)
 
     def __mul__(self, factor: Any) -> Any:
         if not isinstance(factor, bool) and isinstance(factor, Real):
@@ -208,8 +207,8 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
                     f"an operator times {scale}: give a finite number other than zero"
                 )
             scaled = [(scale * a, term) for a, term in self._summands]
-            held = replace(self._held, identity=scale * self._held.identity)
-            return Operator(scaled, held, self.level)
+            held = replace(self.held, identity=scale * self.held.identity)
+            return Operator(scaled, held, self.asked)
         return super().__mul__(factor)
 
     def __truediv__(self, factor: Any) -> Any:
@@ -256,7 +255,7 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
             raise OperatorError(
                 "an operator between two spaces has no identity: use eliminated(rows, columns)"
             )
-        return self._holding(self._held.constrained(positions(dofs, self.space.size)))
+        return self._holding(self.held.constrained(positions(dofs, self.space.size)))
 
     def eliminated(self, rows: ArrayLike = (), columns: ArrayLike = ()) -> Operator:
         """The operator with some rows and columns replaced by zero.
@@ -276,11 +275,11 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
             Positions that are no whole numbers or outside the vector, or an operator that is
             constrained already.
         """
-        if self._held.identity:
+        if self.held.identity:
             raise OperatorError("the operator is constrained: eliminate first, or not at all")
         held = Held(
-            np.union1d(self._held.rows, positions(rows, self.test_space.size)),
-            np.union1d(self._held.columns, positions(columns, self.space.size)),
+            np.union1d(self.held.rows, positions(rows, self.test_space.size)),
+            np.union1d(self.held.columns, positions(columns, self.space.size)),
         )
         return self._holding(held)
 
@@ -290,12 +289,12 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         return self._holding(FREE)
 
     def _holding(self, held: Held) -> Operator:
-        return Operator(self._summands, held, self.level, self._storage.holding(held))
+        return Operator(self._summands, held, self.asked, self._storage.holding(held))
 
     @property
     def constrained_dofs(self) -> NDArray[np.int64]:
         """Flat positions of the constrained rows, ascending."""
-        return self._held.rows
+        return self.held.rows
 
     def update(self, **coefficients: Any) -> Operator:
         """The operator with other values of some coefficients; nothing is compiled.
@@ -314,7 +313,8 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         OperatorError
             A coefficient that no term has, or one of another shape.
         """
-        return Operator(updated(self._summands, coefficients, self.level), self._held, self.level)
+        level = self.level
+        return Operator(updated(self._storage.kept, coefficients, level), self.held, level)
 
     def rhs(self, b: NDArray[Any], values: NDArray[Any] | float = 0.0) -> NDArray[Any]:
         """Right-hand side that belongs to given values at the constrained dofs.
@@ -339,14 +339,14 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         """
         self._check(b, "b", self.test_space)
         g = np.zeros(self.space.size, dtype=self.dtype)
-        rows, columns = self._held.rows, self._held.columns
+        rows, columns = self.held.rows, self.held.columns
         if not isinstance(values, int | float | np.number):
             self._check(values, "values", self.space)
             g[columns] = values.reshape(-1)[columns]
         else:
             g[columns] = values
         result: NDArray[Any] = b.reshape(-1) - self._storage.lift(g)
-        result[rows] = self._held.identity * g[rows] if self._held.identity else 0.0
+        result[rows] = self.held.identity * g[rows] if self.held.identity else 0.0
         return result.reshape(b.shape)
 
     # --- what it holds ---------------------------------------------------------------------------
@@ -357,7 +357,7 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
             raise OperatorError("an operator between two spaces has no diagonal")
         total = sum(factor * term.diagonal() for factor, term in self._summands)
         values = np.asarray(total)
-        values[self._held.rows] = self._held.identity
+        values[self.held.rows] = self.held.identity
         return values.reshape(self.space.shape).astype(self.dtype, copy=False)
 
     def assemble(self, method: str = "near-optimal") -> csr_array:
@@ -394,7 +394,7 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
             term.name if factor == 1.0 else f"{factor:g} {term.name}"
             for factor, term in self._summands
         )
-        held = f", {len(self._held.rows)} constrained" if self._held else ""
-        level = "" if self.level == "partial" else f", {self.level}"
+        held = f", {len(self.held.rows)} constrained" if self.held else ""
+        level = "" if self.asked == "partial" else f", {self.asked}"
         rows, columns = self.shape
         return f"Operator({names}: {rows} x {columns}, {self.dtype}{level}{held})"

@@ -33,14 +33,17 @@ from femops.operators.assembly import (
     split,
 )
 from femops.operators.element_matrices import ElementAssembly
+from femops.operators.fusion import fused
 from femops.operators.held import FREE, Held
-from femops.operators.term import Term, fused
+from femops.operators.term import Term
 from femops_kernels.dense import DecomposedKernel, ElementKernel
 from femops_kernels.kernel import Kernel
 from femops_kernels.rows import RowProduct
 from femops_kernels.sweep import Data, Launch, Terms, aligned_array, store_interleaved
 
 LEVELS = ("full", "element", "decomposed", "partial", "none")
+CHOICES = (*LEVELS, "auto")
+"""What a user may ask for; "auto" is the fastest of the levels, by measurement."""
 
 _CACHED = ("fused", "matrices", "_parts")
 
@@ -54,14 +57,22 @@ class Storage(ABC):
     ----------
     summands : sequence of (float, Term)
     held : Held
+    level : str
+        What is kept.
     """
 
     summands: Summands
     held: Held
+    level: str
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or another process needs: the rest is computed again there."""
         return {k: v for k, v in self.__dict__.items() if k not in _CACHED}
+
+    @property
+    def kept(self) -> Summands:
+        """The summands, cut for the level."""
+        return self.summands
 
     @abstractmethod
     def launches(self) -> Launches:
@@ -75,8 +86,8 @@ class Storage(ABC):
     def assembly_flops(self, method: str) -> int:
         """Floating-point operations to compute what is kept."""
 
-    def _data_flops(self) -> int:
-        """Of D at the quadrature points."""
+    def data_flops(self) -> int:
+        """Of D, at the quadrature points or in elements."""
         terms = [term for _, term in self.summands]
         return sum(t.source.data_flops(t.cut) for t in terms if t.source is not None)
 
@@ -84,7 +95,7 @@ class Storage(ABC):
         """Of D and the element matrices."""
         ne = self.summands[0][1].trial.mesh.num_elements
         each = sum(ElementAssembly(term).flops(method) for _, term in self.summands)
-        return self._data_flops() + ne * each
+        return self.data_flops() + ne * each
 
     @abstractmethod
     def moved_bytes(self) -> int:
@@ -93,6 +104,10 @@ class Storage(ABC):
     @abstractmethod
     def stored_bytes(self) -> int:
         """Bytes kept between applications, of the arrays as they are."""
+
+    @abstractmethod
+    def shared_bytes(self) -> int:
+        """Bytes of plans and geometry, kept for all operators on the spaces."""
 
     @abstractmethod
     def holding(self, held: Held) -> Storage:
@@ -111,14 +126,13 @@ class Storage(ABC):
 
 
 def make_storage(level: str, summands: Summands, held: Held) -> Storage:
-    """Storage of a level; nothing is allocated or compiled yet.
+    """Storage of one of `LEVELS`; nothing is allocated or compiled yet.
 
     Raises
     ------
     OperatorError
-        An unknown level, or one that would not fit into memory.
+        A level that would not fit into memory.
     """
-    check_level(level)
     first = summands[0][1]
     if level == "full":
         require_memory(csr_bytes(first), "level='full'")
@@ -126,13 +140,18 @@ def make_storage(level: str, summands: Summands, held: Held) -> Storage:
     if level == "element":
         require_memory(element_bytes(first), "level='element'")
         return Elements(summands, held)
-    return Points(summands, held, dense=level == "decomposed")
+    return Points(summands, held, level)
 
 
 def check_level(level: str) -> None:
-    """Check the name of a level."""
-    if level not in LEVELS:
-        raise OperatorError(f"level {level!r}: choose one of {', '.join(LEVELS)}")
+    """Check the name of a level that a user asks for."""
+    if level not in CHOICES:
+        raise OperatorError(f"level {level!r}: choose one of {', '.join(CHOICES)}")
+
+
+def base_level(level: str) -> str:
+    """The level for which terms are cut until one is chosen."""
+    return "partial" if level == "auto" else level
 
 
 @final
@@ -144,13 +163,17 @@ class Points(Storage):
     ----------
     summands, held
         See `Storage`.
-    dense : bool
-        Whether bases are dense ("decomposed") or factorised ("partial").
+    level : {"decomposed", "partial", "none"}
     """
 
     summands: Summands
     held: Held
-    dense: bool
+    level: str
+
+    @property
+    def dense(self) -> bool:
+        """Whether bases are dense, not factorised."""
+        return self.level == "decomposed"
 
     @cached_property
     def fused(self) -> list[tuple[float, Term]]:
@@ -189,7 +212,7 @@ class Points(Storage):
 
     def assembly_flops(self, method: str) -> int:  # noqa: ARG002  (no element matrices)
         """Of D, and of dense bases by Kronecker products."""
-        total = self._data_flops()
+        total = self.data_flops()
         for _, term in self.fused if self.dense else ():
             q1d, program = term.quadrature.q1d, term.program
             sides = [(term.trial.p1d, program.slots_in), (term.test.p1d, program.slots_out)]
@@ -202,12 +225,21 @@ class Points(Storage):
         return int(term.data.nbytes + sum({id(b): b.nbytes for b in bases}.values()))
 
     def moved_bytes(self) -> int:
-        """Of D, dense bases and indices."""
-        return sum(self._data_bytes(term) + term.index_bytes for _, term in self.fused)
+        """Of data, dense bases, geometry and indices."""
+        return sum(
+            self._data_bytes(term) + int(term.data.modes.nbytes) + term.index_bytes
+            for _, term in self.fused
+        )
 
     def stored_bytes(self) -> int:
-        """Of D, dense bases and plans."""
-        return sum(self._data_bytes(term) + term.plan_bytes for _, term in self.fused)
+        """Of data and dense bases."""
+        return sum(self._data_bytes(term) for _, term in self.fused)
+
+    def shared_bytes(self) -> int:
+        """Of geometry and plans."""
+        modes = {id(t.data.modes): int(t.data.modes.nbytes) for _, t in self.fused}
+        plans = max(term.plan_bytes for _, term in self.fused)
+        return sum(modes.values()) + plans
 
     def holding(self, held: Held) -> Points:
         """With the same data."""
@@ -229,6 +261,7 @@ class Elements(Storage):
 
     summands: Summands
     held: Held
+    level: str = "element"
 
     @cached_property
     def matrices(self) -> NDArray[Any]:
@@ -267,8 +300,12 @@ class Elements(Storage):
         return int(self.matrices.nbytes + self.summands[0][1].index_bytes)
 
     def stored_bytes(self) -> int:
-        """Of matrices and plans."""
-        return int(self.matrices.nbytes + self.summands[0][1].plan_bytes)
+        """Of the matrices."""
+        return int(self.matrices.nbytes)
+
+    def shared_bytes(self) -> int:
+        """Of the plans."""
+        return self.summands[0][1].plan_bytes
 
     def holding(self, held: Held) -> Elements:
         """With the same matrices."""
@@ -290,6 +327,7 @@ class Rows(Storage):
 
     summands: Summands
     held: Held
+    level: str = "full"
 
     @cached_property
     def _parts(self) -> tuple[csr_array, csr_array]:
@@ -323,6 +361,10 @@ class Rows(Storage):
     def stored_bytes(self) -> int:
         """Of the matrix and the columns taken out."""
         return _csr_bytes(self._parts[0]) + bool(self.held) * _csr_bytes(self._parts[1])
+
+    def shared_bytes(self) -> int:
+        """None."""
+        return 0
 
     def holding(self, held: Held) -> Rows:
         """With another matrix."""

@@ -18,13 +18,13 @@ from femops.errors import OperatorError
 from femops.modes import GeometryModes, mode_values
 from femops.operators.bilinear import BilinearForm
 from femops.operators.held import Held
-from femops.pointwise import Cut, Program, fuse
+from femops.pointwise import Cut, Program
 from femops.restriction import FLOAT_TYPES
 from femops_kernels.dense import DecomposedKernel
 from femops_kernels.kernel import Kernel, Map1D, Side, SweepKernel
 from femops_kernels.machine import lane_width
 from femops_kernels.plan import Plan, elements_per_chunk, make_plan
-from femops_kernels.sweep import Data, Sweep, aligned_array, element_values
+from femops_kernels.sweep import Data, Sweep, element_values
 from femops_meshes.interpolation import lagrange_derivative_matrix, tensor_apply
 
 DATA_LEVELS = ("decomposed", "partial", "none")
@@ -237,7 +237,14 @@ class Term:
             modes = GeometryModes.of(self.trial.mesh).degree + 1
             geometry = Map1D(*mode_values(modes, points))
         return Kernel(
-            dim, *self.sides(), derivative, step, self.dtype, self.width, geometry=geometry
+            dim,
+            *self.sides(),
+            derivative,
+            step,
+            self.dtype,
+            self.width,
+            self.quadrature.weights,
+            geometry,
         )
 
     def dense_kernel(self) -> DecomposedKernel:
@@ -374,44 +381,3 @@ def updated(
         names = " + ".join(term.name for _, term in summands)
         raise OperatorError(f"no term of {names} has a coefficient {unknown[0]!r}")
     return terms
-
-
-def fused(terms: Sequence[tuple[float, Term]]) -> Term:
-    """One term for the sum of fusible terms with factors."""
-    program = fuse([term.program for _, term in terms])
-    first = terms[0][1]
-    scaled = [_scaled(term, factor) for factor, term in terms]
-    mapped = next((data for data in scaled if len(data.modes)), scaled[0])
-    data = Data(
-        _joined([data.points for data in scaled], axis=2),
-        _joined([data.elements for data in scaled], axis=1),
-        mapped.modes,
-        scaled[0].weights,
-        np.concatenate([data.constants for data in scaled]),
-    )
-    name = " + ".join(term.name for _, term in terms)
-    return replace(first, name=name, program=program, source=None, given=data, original=None)
-
-
-def _scaled(term: Term, factor: float) -> Data:
-    """Data of a term times a factor."""
-    if factor == 1.0:
-        return term.data
-    data, kinds = term.data, term.program.numbers.slices()
-    points, elements, constants = (
-        array.copy() for array in (data.points, data.elements, data.constants)
-    )
-    for k in term.program.scaled:
-        kind = next(i for i, part in enumerate(kinds) if part.start <= k < part.stop)
-        parts = {0: np.moveaxis(elements, 1, 0), 4: constants, 5: np.moveaxis(points, 2, 0)}
-        parts[kind][k - kinds[kind].start] *= points.dtype.type(factor)
-    return replace(data, points=points, elements=elements, constants=constants)
-
-
-def _joined(arrays: Sequence[NDArray[Any]], axis: int) -> NDArray[Any]:
-    """Concatenation that starts on a cache line."""
-    shape = list(arrays[0].shape)
-    shape[axis] = sum(a.shape[axis] for a in arrays)
-    out = aligned_array(tuple(shape), arrays[0].dtype)
-    np.concatenate(arrays, axis=axis, out=out)
-    return out

@@ -133,8 +133,7 @@ class _Step:
 
     @property
     def weight(self) -> Node:
-        node: Node = self.trace.static[WEIGHT][()]
-        return node
+        return self.trace.static[WEIGHT].item()  # type: ignore[no-any-return]  # of objects
 
     def finish(
         self,

@@ -210,6 +210,8 @@ class Kernel(SweepKernel):
         float64 or float32.
     width : int
         Slots of a lane.
+    weights : (q1d,) float64
+        Of the quadrature rule in one direction.
     geometry : Map1D, optional
         Needed if the step is given Jacobians or positions.
 
@@ -226,6 +228,7 @@ class Kernel(SweepKernel):
     step: PointStep
     dtype: np.dtype[Any]
     width: int
+    weights: NDArray[np.float64]
     geometry: Map1D | None = None
 
     def __post_init__(self) -> None:
@@ -274,7 +277,10 @@ class Kernel(SweepKernel):
             "NCONSTANT": given.constant,
             "NQDATA": given.point,
             "G1D": 1,
+            "WEIGHTS": Matrix1D([[1.0]]),
         }
+        if given.weight:
+            named["WEIGHTS"] = Matrix1D([self.weights])
         if self.geometry is not None:
             value, slope = self.geometry.value, self.geometry.slope
             named |= {"G1D": self.geometry.g1d, "MODE": Matrix1D(value), "SLOPE": Matrix1D(slope)}
@@ -298,7 +304,8 @@ class Kernel(SweepKernel):
             # nothing stands there yet
             adds = q**dim * (dim if step.value_out else dim - 1)
             flops += self.target.ncomp * (lines * Matrix1D(self.d1d.T).flops() + adds)
-        return flops + self._geometry_flops()
+        weights = bool(step.numbers.weight) * (q**dim + (q ** (dim - 1) if dim > 2 else 0))
+        return int(flops + weights + self._geometry_flops())
 
     def _geometry_flops(self) -> int:
         """Of Jacobians and positions from the modes of the geometry."""
@@ -314,7 +321,7 @@ class Kernel(SweepKernel):
             flops += q ** (dim - 1) * dim * g1d * ((dim - 1) * value + slope)
         per_point = bool(given.jacobian) * ((dim - 1) * value + slope)
         per_point += bool(given.position) * value
-        return flops + q**dim * dim * per_point
+        return int(flops + q**dim * dim * per_point)
 
 
 def _row_flops(matrix: NDArray[np.float64]) -> int:

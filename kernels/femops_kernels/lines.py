@@ -320,6 +320,21 @@ def _constant_table(builder: Any, lane: LaneType, rows: Any) -> Any:
     return builder.bitcast(table, scalar_ir(lane).as_pointer())
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def fill_entry(typingctx: Any, lane: Any, matrix: Any, k: Any) -> Any:
+    """``fill_entry(LANE, B, k)``: lane vector whose slots are all the k-th entry of B, by rows."""
+    if not isinstance(matrix, Matrix1DType):
+        return None
+    sig = lane.lane(lane, matrix, types.intp)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        lane, rows = sig.return_type, np.array(sig.args[1].matrix.rows)
+        pointer = _constant_table(builder, lane, rows)
+        return splat(builder, lane, builder.load(builder.gep(pointer, [args[2]])))
+
+    return sig, codegen
+
+
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
 def fill_line(typingctx: Any, lane: Any, base: Any, start: Any, n: Any) -> Any:
     """``fill_line(LANE, address, start, n)``.
@@ -373,6 +388,7 @@ __all__ = [
     "call_chunk",
     "contract",
     "dot_row",
+    "fill_entry",
     "fill_line",
     "gather_line",
     "load_line",

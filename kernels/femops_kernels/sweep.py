@@ -91,22 +91,18 @@ class Data:
         Constant in an element.
     modes : (nbatch, dim, g1d**dim, width) array
         Of the geometry.
-    weights : (points,) array
-        Of the quadrature rule on the reference element.
     constants : (n,) array
     """
 
     points: NDArray[Any]
     elements: NDArray[Any] = field(default_factory=_nothing)
     modes: NDArray[Any] = field(default_factory=_nothing)
-    weights: NDArray[Any] = field(default_factory=_nothing)
     constants: NDArray[Any] = field(default_factory=_nothing)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all of them."""
-        arrays = (self.points, self.elements, self.modes, self.weights, self.constants)
-        return sum(a.nbytes for a in arrays)
+        """Bytes of all but the modes, which are the mesh's."""
+        return sum(a.nbytes for a in (self.points, self.elements, self.constants))
 
 
 @final
@@ -149,7 +145,6 @@ class Sweep(Launch):
             layout.QDATA: data.points,
             layout.MODES: data.modes,
             layout.ELEMENT: data.elements,
-            layout.WEIGHTS: data.weights,
             layout.CONSTANTS: data.constants,
             layout.BUFFER: self._buffer,
             layout.CLEARED_START: cleared_start,

@@ -21,7 +21,7 @@ from femops_kernels.machine import max_threads, set_threads
 from kernel_cases import Problem, bend, random_vector, smooth, tensor, turned
 from oracle import Array, degree, mapping, rule, shapes
 
-LEVELS = ["full", "element", "decomposed", "partial"]
+LEVELS = ["full", "element", "decomposed", "partial", "none"]
 STORED = ["full", "element", "decomposed"]
 TOLERANCE = {"float64": 1e-13, "float32": 1e-5}
 
@@ -430,10 +430,12 @@ def test_a_nan_stays_with_its_neighbours(problem: Problem) -> None:
 def test_an_unknown_level_is_refused(problem: Problem) -> None:
     for ask in (
         lambda: femops.mass(problem.space, level="matrix"),
-        lambda: femops.form(divergence, problem.space, level="none"),
+        lambda: femops.form(divergence, problem.space, level="nothing"),
         lambda: problem.mass.at_level("Full"),
     ):
-        with pytest.raises(femops.OperatorError, match="full, element, decomposed, partial"):
+        with pytest.raises(
+            femops.OperatorError, match="full, element, decomposed, partial, none, auto"
+        ):
             ask()
 
 

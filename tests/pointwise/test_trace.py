@@ -20,10 +20,11 @@ from femops.forms.convection import _convection
 from femops.forms.diffusion import _diffusion
 from femops.forms.elasticity import _elasticity
 from femops.forms.mass import _mass
-from femops.pointwise import CoefficientShape, Cut, LinearStep, fuse, trace
+from femops.pointwise import CoefficientShape, Cut, Known, LinearStep, fuse, linear_cut, trace
 from femops.pointwise.errors import TraceError
 from femops.pointwise.graph import BINARY, COMPARE, UNARY, Graph, Node, ancestors
 from femops.pointwise.printer import assignments, evaluate
+from femops_kernels.kernel import Numbers
 
 POINTS = 6
 DIMS = [1, 2, 3]
@@ -46,9 +47,13 @@ class Case:
     def statics(self) -> dict[str, np.ndarray]:
         """Random values of all that is known beforehand, points last."""
         rng = np.random.default_rng(self.dim)
+        jacobian = np.eye(self.dim) + 0.3 * rng.standard_normal((POINTS, self.dim, self.dim))
+        reference = rng.uniform(0.5, 2.0, POINTS)
         values = {
-            "inverse": rng.standard_normal((self.dim, self.dim, POINTS)),
-            "weight": rng.uniform(0.5, 2.0, POINTS),
+            "jacobian": np.moveaxis(jacobian, 0, -1),
+            "inverse": np.moveaxis(np.linalg.inv(jacobian), 0, -1),
+            "reference": reference,
+            "weight": reference * np.linalg.det(jacobian),
             "x": rng.uniform(size=(self.dim, POINTS)),
         }
         for name, shape in self.shapes.items():
@@ -58,18 +63,43 @@ class Case:
         return values
 
     def expected(self) -> np.ndarray:
-        return np.asarray(self.formula(**self.statics()))
+        given = {k: v for k, v in self.statics().items() if k not in ("jacobian", "reference")}
+        return np.asarray(self.formula(**given))
 
-    def stored(self, step: LinearStep, cut: Cut) -> np.ndarray:
-        """What a cut stores, (points, nqdata)."""
-        values = self.statics()
-        inputs = {
+    def given(self, step: LinearStep, cut: Cut) -> np.ndarray:
+        """The numbers that a program is given, (points, n), in their order."""
+        values, numbers = self.statics(), cut.program.numbers
+        at_one = {**values, "weight": values["weight"] / values["reference"]}
+        jacobian = values["jacobian"].reshape(-1, POINTS)
+        rows = [
+            *evaluate(cut.element, self.inputs(step, at_one)),
+            *jacobian[: numbers.jacobian],
+            *values["x"][: numbers.position],
+            *[values["reference"]] * numbers.weight,
+            *evaluate(cut.constant, self.inputs(step, values)),
+            *evaluate(cut.point, self.inputs(step, values)),
+        ]
+        return np.stack([np.broadcast_to(row, POINTS) for row in rows], axis=-1)
+
+    @staticmethod
+    def inputs(step: LinearStep, values: dict[str, np.ndarray]) -> dict[int, np.ndarray]:
+        """Arrays of the static inputs by node."""
+        return {
             # the names of what every form has begin with @, which no coefficient's can
             node.number: values[name.removeprefix("@")][index]
             for name, nodes in step.trace.static.items()
             for index, node in np.ndenumerate(nodes)
         }
-        return np.stack([np.broadcast_to(v, POINTS) for v in evaluate(cut.stored, inputs)], axis=-1)
+
+    def cuts(self, step: LinearStep, *, transpose: bool = False) -> list[Cut]:
+        """For every level, of meshes that are affine and not, with coefficients of every kind."""
+        names = frozenset(self.shapes)
+        known = [Known(a, c, 8) for a in (False, True) for c in (frozenset[str](), names)]
+        return [
+            linear_cut(step, level, k, transpose=transpose)
+            for level in ("points", "partial", "none")
+            for k in known
+        ]
 
 
 def identity(n: int) -> np.ndarray:
@@ -168,7 +198,7 @@ def test_distinct_entries(dim: int, name: str) -> None:
 def test_what_elasticity_stores() -> None:
     """The frontier: J^-1, w det(J), lam and mu, where D has 45 distinct numbers."""
     step = cases(3)["elasticity"][0].step()
-    stored = step.partial().stored
+    stored = linear_cut(step, "points").point
     assert len(stored) == 12
     inputs = {node.data for node in stored if node.op == "input"}
     assert inputs == {f"@inverse_{i}_{j}" for i in range(3) for j in range(3)} | {
@@ -176,28 +206,33 @@ def test_what_elasticity_stores() -> None:
         "c_lam",
     }
     assert [repr(node) for node in stored if node.op != "input"] == ["mul(c_mu, 2.0)"]
-    assert len(step.partial(transpose=True).stored) == 45
+    constants = frozenset({"lam", "mu"})
+    curved = linear_cut(step, "partial", Known(constants=constants, points=27)).program.numbers
+    assert curved == Numbers(point=10, constant=2)
+    affine = linear_cut(step, "partial", Known(True, constants, 27)).program.numbers
+    assert affine == Numbers(element=10, weight=1, constant=2)
+    nothing = linear_cut(step, "none", Known(constants=constants, points=27)).program.numbers
+    assert nothing == Numbers(jacobian=9, weight=1, constant=3)
 
 
 @pytest.mark.parametrize(("dim", "name"), every_case)
 def test_d_is_the_formula(dim: int, name: str) -> None:
     case = cases(dim)[name][0]
     step = case.step()
-    cut = step.partial()
-    d = cut.program.matrix(case.stored(step, cut))
     expected = case.expected()
-    np.testing.assert_allclose(d, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
-    assert cut.program.nqdata == len(cut.stored)
+    for cut in case.cuts(step):
+        d = cut.program.matrix(case.given(step, cut))
+        np.testing.assert_allclose(d, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize(("dim", "name"), every_case)
 def test_transposed_program_is_d_transposed(dim: int, name: str) -> None:
     case = cases(dim)[name][0]
     step = case.step()
-    cut = step.partial(transpose=True)
-    d = cut.program.matrix(case.stored(step, cut))
     expected = case.expected().transpose(2, 3, 0, 1, 4)
-    np.testing.assert_allclose(d, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
+    for cut in case.cuts(step, transpose=True):
+        d = cut.program.matrix(case.given(step, cut))
+        np.testing.assert_allclose(d, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
     assert (cut.program.ncomp_in, cut.program.ncomp_out) == case.components[::-1]
     symmetric = d.shape == expected.transpose(2, 3, 0, 1, 4).shape and np.allclose(
         expected, expected.transpose(2, 3, 0, 1, 4), rtol=1e-12
@@ -210,39 +245,50 @@ def test_transposed_program_is_d_transposed(dim: int, name: str) -> None:
 def test_scaled_numbers_scale_the_form(dim: int, name: str) -> None:
     case = cases(dim)[name][0]
     step = case.step()
-    for cut in (step.partial(), step.partial(transpose=True)):
-        q = case.stored(step, cut)
+    for cut in (*case.cuts(step), *case.cuts(step, transpose=True)):
+        q = case.given(step, cut)
         before = cut.program.matrix(q)
         q[:, list(cut.program.scaled)] *= -2.5
         np.testing.assert_allclose(cut.program.matrix(q), -2.5 * before, rtol=1e-13)
 
 
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("affine", [False, True])
 @pytest.mark.parametrize("dim", DIMS)
-def test_fused_programs_add(dim: int) -> None:
+def test_fused_programs_add(dim: int, affine: bool, level: int) -> None:
     names = ["mass", "general", "convection", "diffusion"]
     found, qs, total = [], [], np.zeros((1 + dim, 1, 1 + dim, 1, POINTS))
     for name in names:
         case = cases(dim)[name][0]
         step = case.step()
-        cut = step.partial()
-        q, program = case.stored(step, cut), cut.program
+        cut = case.cuts(step)[4 * level + 2 * affine]
+        q, program = case.given(step, cut), cut.program
         found.append(program)
         qs.append(q)
         total[np.ix_(program.slots_out, [0], program.slots_in, [0])] += program.matrix(q)
     together = fuse(found)
-    np.testing.assert_allclose(together.matrix(np.concatenate(qs, axis=-1)), total, rtol=1e-13)
-    assert together.nqdata == sum(p.nqdata for p in found)
-    assert together.scaled == tuple(range(together.nqdata))
+    parts = [[q[:, k] for k in p.numbers.slices()] for p, q in zip(found, qs, strict=True)]
+    own = [True, False, False, False, True, True]
+    columns = [
+        np.concatenate(kind if mine else [max(kind, key=lambda k: k.shape[1])], axis=1)
+        for mine, kind in zip(own, zip(*parts, strict=True), strict=True)
+    ]
+    d = together.matrix(np.concatenate(columns, axis=1))
+    np.testing.assert_allclose(d, total, rtol=1e-12, atol=1e-13)
+    assert together.numbers.counts() == tuple(k.shape[1] for k in columns)
     assert not together.symmetric
     assert fuse(found[:1]) is found[0]
     assert fuse([found[0], found[3]]).symmetric
     # the sums: value of mass and convection, derivatives of the two diffusions
-    assert together.flops == sum(p.flops for p in found) + 1 + dim
+    most = sum(p.flops for p in found) + 1 + dim
+    assert together.flops == most if level == 0 else together.flops <= most
 
 
 @pytest.mark.parametrize("dim", DIMS)
 def test_flops_are_counted(dim: int) -> None:
-    flops = {name: cases(dim)[name][0].step().partial().program.flops for name in cases(dim)}
+    flops = {
+        name: linear_cut(cases(dim)[name][0].step(), "points").program.flops for name in cases(dim)
+    }
     assert flops["mass"] == 1
     assert flops["vector mass"] == 2
     assert flops["diffusion"] == flops["general"] == dim * (2 * dim - 1)
@@ -258,7 +304,7 @@ def test_functions_are_flops() -> None:
     body = "\n".join(f"    {s}" for s in statements)
     text = f"@inner\ndef pointwise(u, ux, uy, uz, q):\n{body}\n    return ({result},), ux, uy, uz\n"
     program = femops.pointwise.Program(
-        text, 1, 1, 1, 1, True, False, True, False, symmetric=True, scaled=()
+        text, 1, 1, 1, Numbers(point=1), True, False, True, False, symmetric=True, scaled=()
     )
     assert program.flops == 2
     np.testing.assert_allclose(program.matrix(np.array([[2.0]])), np.full((1,) * 5, np.exp(2.0)))

@@ -13,7 +13,7 @@ Work arrays are lexicographic, x fastest, in lane vectors: ``value`` (NCOMP, Q3,
 
 # <defaults>
 
-from femops_kernels.lanes import inner, prefetch, word
+from femops_kernels.lanes import fill, inner, prefetch, word
 from femops_kernels.lines import (
     add_lines,
     contract,
@@ -80,14 +80,15 @@ def integrate(y, indices, value, slab):
 def points_of_line(source, value, along_x, along_y, along_z, modes, plane, k3, k2):
     """The pointwise step at the Q1D points of an x-line; x-derivatives before and after."""
     start = k3 * PLANE + k2 * Q1D
-    ahead = source[3] + POINTS * NQDATA * LANE_BYTES
+    ahead = source[2] + POINTS * NQDATA * LANE_BYTES
     line = modes_of_line(modes, plane, k2) if MAPPED else nothing()
+    across = weight_of_line(k3, k2) if NWEIGHT else fill(LANE, 1.0)
     if GRAD_IN:
         for c in range(NCOMP_IN):
             u = load_line(LANE, value, c * POINTS + start, 1, Q1D)
             store_line(LANE, along_x, c * Q1D, 1, contract(D, u))
     for k1 in range(Q1D):
-        q = numbers(source, line, start + k1, k1)
+        q = numbers(source, line, across, start + k1, k1)
         if PREFETCH:
             for i in range(NQDATA):
                 prefetch(ahead, ((start + k1) * NQDATA + i) * LANE_BYTES)

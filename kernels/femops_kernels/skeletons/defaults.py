@@ -37,6 +37,7 @@ DT = Matrix1D(((-1.0, -1.0), (1.0, 1.0)))
 G1D = 2  # modes of the geometry per direction, and what they and their slopes are at the points
 MODE = Matrix1D(((1.0, -0.5), (1.0, 0.5)))  # (Q1D, G1D)
 SLOPE = Matrix1D(((0.0, 1.0), (0.0, 1.0)))
+WEIGHTS = Matrix1D(((0.5, 0.5),))  # of the quadrature rule in one direction
 
 
 @inner

@@ -8,8 +8,8 @@ multiplications a point in 3-D.
 
 # <defaults>
 
-from femops_kernels.lanes import inner, word
-from femops_kernels.lines import dot_row, fill_line, load_line, store_line
+from femops_kernels.lanes import fill, inner, word
+from femops_kernels.lines import dot_row, fill_entry, fill_line, load_line, store_line
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.table import *
 
@@ -99,18 +99,27 @@ def nothing():
 
 @inner
 def sources(table, b):
-    """Where the numbers of batch b stand: by element, weights, constants, by point."""
+    """Where the numbers of batch b stand: by element, constants, by point."""
     element = word(table, ELEMENT) + b * NELEMENT * LANE_BYTES
     points = word(table, QDATA) + b * POINTS * NQDATA * LANE_BYTES
-    return element, word(table, WEIGHTS), word(table, CONSTANTS), points
+    return element, word(table, CONSTANTS), points
 
 
 @inner
-def numbers(source, modes, k, k1):
+def weight_of_line(k3, k2):
+    """Of a line of points, the quadrature weights of the directions across it, multiplied."""
+    if DIM == 1:
+        return fill(LANE, 1.0)
+    w = fill_entry(LANE, WEIGHTS, k2)
+    return w * fill_entry(LANE, WEIGHTS, k3) if DIM > 2 else w
+
+
+@inner
+def numbers(source, modes, across, k, k1):
     """What the pointwise step is given at point k, the k1-th of its line."""
     q = load_line(LANE, source[0], 0, 1, NELEMENT)
     q = q + (jacobian(modes, k1) if NJACOBIAN else nothing())
     q = q + (position(modes, k1) if NPOSITION else nothing())
-    q = q + (fill_line(LANE, source[1], k, NWEIGHT))
-    q = q + (fill_line(LANE, source[2], 0, NCONSTANT))
-    return q + load_line(LANE, source[3], k * NQDATA, 1, NQDATA)
+    q = q + ((across * fill_entry(LANE, WEIGHTS, k1),) if NWEIGHT else nothing())
+    q = q + fill_line(LANE, source[1], 0, NCONSTANT)
+    return q + load_line(LANE, source[2], k * NQDATA, 1, NQDATA)

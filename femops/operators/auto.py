@@ -1,0 +1,239 @@
+"""The level "auto": chosen by measurement on a sample of the elements.
+
+Candidates are tried in the order of a lower bound of their time (bytes over a bandwidth, flops over
+a rate that none exceeds), until that bound is above the best time seen: what could not win is never
+built.  Where an operator does not fit in the caches, they are emptied before each measurement, so
+that a sample of a few ten thousand dofs stands for the whole.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from time import perf_counter
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from femops.operators.assembly import Summands, element_bytes
+from femops.operators.held import FREE, Held
+from femops.operators.sample import first_terms
+from femops.operators.storage import LEVELS, Launches, Storage, make_storage
+from femops.operators.term import Term
+from femops_kernels.machine import get_threads
+from femops_kernels.sweep import Terms
+
+_log = logging.getLogger("femops")
+
+# Nodes of a sample, for each thread: enough for a score of chunks.
+_SAMPLE = 40_000
+# An operator that moves more in one application does not stay in the caches.
+_CACHED = 16 * 2**20
+# What is read between two measurements to empty the caches.
+_FLUSH = 192 * 2**20
+_ROUNDS = 7
+# Optimistic limits of one thread, for bounds: bytes and operations a second.
+_CACHE_BANDWIDTH = 2e11
+_RATE = 3e11
+# Above the bandwidth measured by one sum over an array.
+_OPTIMISM = 2.0
+
+
+def choose_level(summands: Summands) -> str:
+    """The fastest level for the sum of terms, as measured now with the threads now in use.
+
+    Parameters
+    ----------
+    summands : sequence of (float, Term)
+        Terms of forms on one mesh.
+    """
+    times = measure_levels(summands)
+    best = min(times, key=lambda level: times[level])
+    _log.info(
+        "level 'auto': %s chosen, one application of the sample in ms: %s",
+        best,
+        ", ".join(f"{level} {seconds * 1e3:.3g}" for level, seconds in times.items()),
+    )
+    return best
+
+
+def measure_levels(summands: Summands) -> dict[str, float]:
+    """Seconds of one application of a sample, for each level that could be the fastest.
+
+    Parameters
+    ----------
+    summands : sequence of (float, Term)
+    """
+    whole, count = summands[0][1], _sample_size(summands[0][1])
+    sample = first_terms(summands, count)
+    work = {level: _work(level, sample) for level in LEVELS}
+    moved = work["none"][0] * whole.trial.mesh.num_elements / count
+    flush = None if moved < _CACHED else _flusher()
+    threads = get_threads()
+    bandwidth = threads * (_CACHE_BANDWIDTH if flush is None else _OPTIMISM * _bandwidth(flush))
+    bounds = {
+        level: max(moved / bandwidth, flops / (threads * _RATE))
+        for level, (moved, flops) in work.items()
+    }
+    times: dict[str, float] = {}
+    runs: dict[str, Callable[[], float]] = {}
+    for level in sorted(bounds, key=lambda name: bounds[name]):
+        if times and bounds[level] > min(times.values()):
+            break
+        runs[level] = _runner(level, sample, flush)
+        times |= _measure(runs)
+    return times
+
+
+def _sample_size(term: Term) -> int:
+    """How many elements to try."""
+    ne = term.trial.mesh.num_elements
+    nodes = max(term.trial.ndofs, term.test.ndofs) / ne
+    return min(ne, max(term.width, int(_SAMPLE * get_threads() / nodes)))
+
+
+def _flusher() -> Callable[[], float]:
+    """What empties the caches, and returns its seconds."""
+    memory = np.zeros(_FLUSH // 8)
+    memory += 1.0
+
+    def flush() -> float:
+        begin = perf_counter()
+        memory.sum()
+        return perf_counter() - begin
+
+    return flush
+
+
+def _bandwidth(flush: Callable[[], float]) -> float:
+    return _FLUSH / min(flush() for _ in range(3))
+
+
+def _work(level: str, sample: Summands) -> tuple[float, float]:
+    """Least bytes moved and flops of one application; nothing is compiled or assembled for it."""
+    term = sample[0][1]
+    if level == "full":
+        entries = _least_entries(term)
+        return entries * (term.dtype.itemsize + 4), 2 * entries
+    if level == "element":
+        size = float(element_bytes(term))
+        return size, 2 * size / term.dtype.itemsize
+    storage = make_storage(level, _at(level, sample), FREE)
+    vectors = (term.trial.size + term.test.size) * term.dtype.itemsize
+    return vectors + storage.moved_bytes(), storage.flops()
+
+
+def _least_entries(term: Term) -> float:
+    """Entries of the matrix, as of a large Cartesian mesh of as many dofs."""
+    columns = (term.trial.order + 1.0) ** term.trial.dim
+    return term.test.size * columns * term.trial.ncomp
+
+
+def _at(level: str, sample: Summands) -> list[tuple[float, Term]]:
+    return [(factor, term.at_level(level)) for factor, term in sample]
+
+
+def _runner(level: str, sample: Summands, flush: Callable[[], float] | None) -> Callable[[], float]:
+    """What applies the sample once at a level, after its data are computed and it is compiled."""
+    storage: Storage = make_storage(level, _at(level, sample), FREE)
+    work = Terms(storage.launches())
+    term = sample[0][1]
+    x: NDArray[Any] = np.ones(term.trial.size, term.dtype)
+    y: NDArray[Any] = np.empty(term.test.size, term.dtype)
+
+    def run() -> float:
+        if flush is not None:
+            flush()
+        begin = perf_counter()
+        work.apply(x, y)
+        return perf_counter() - begin
+
+    run()
+    return run
+
+
+def _measure(runs: dict[str, Callable[[], float]]) -> dict[str, float]:
+    """Medians of interleaved rounds."""
+    times: dict[str, list[float]] = {level: [] for level in runs}
+    for _ in range(_ROUNDS):
+        for level, run in runs.items():
+            times[level].append(run())
+    return {level: float(np.median(t)) for level, t in times.items()}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Auto(Storage):
+    """What the fastest level keeps; chosen when it is first asked for anything.
+
+    Attributes
+    ----------
+    summands, held
+        See `Storage`.
+    """
+
+    summands: Summands
+    held: Held
+
+    @cached_property
+    def chosen(self) -> Storage:
+        """The storage of the level chosen."""
+        level = choose_level(self.summands)
+        return make_storage(level, _at(level, self.summands), self.held)
+
+    @property
+    def kept(self) -> Summands:
+        """The summands, cut for the level chosen."""
+        return self.chosen.summands
+
+    @property
+    def level(self) -> str:  # type: ignore[override]  # found when asked for
+        """The level chosen."""
+        return self.chosen.level
+
+    def launches(self) -> Launches:
+        """Of the level chosen."""
+        return self.chosen.launches()
+
+    def flops(self) -> int:
+        """Of the level chosen."""
+        return self.chosen.flops()
+
+    def data_flops(self) -> int:
+        """Of the level chosen."""
+        return self.chosen.data_flops()
+
+    def assembly_flops(self, method: str) -> int:
+        """Of the level chosen."""
+        return self.chosen.assembly_flops(method)
+
+    def moved_bytes(self) -> int:
+        """Of the level chosen."""
+        return self.chosen.moved_bytes()
+
+    def stored_bytes(self) -> int:
+        """Of the level chosen."""
+        return self.chosen.stored_bytes()
+
+    def shared_bytes(self) -> int:
+        """Of the level chosen."""
+        return self.chosen.shared_bytes()
+
+    def holding(self, held: Held) -> Auto:
+        """With the same choice, if it is made."""
+        new = replace(self, held=held)
+        if "chosen" in self.__dict__:
+            new.__dict__["chosen"] = self.chosen.holding(held)
+        return new
+
+    def lift(self, g: NDArray[Any]) -> NDArray[Any]:
+        """By the level chosen."""
+        return self.chosen.lift(g)
+
+    def matrix(self, method: str) -> csr_array:
+        """By the level chosen."""
+        return self.chosen.matrix(method)

@@ -1,0 +1,79 @@
+"""A piece of an operator's terms: the same forms on the first elements of the mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from femops.abstract_space import Space
+from femops.modes import GeometryModes
+from femops.operators.bilinear import BilinearForm
+from femops.operators.coefficients import Given, GridFunction
+from femops.operators.term import Term
+from femops_meshes.mesh import Mesh
+from femops_meshes.parts import first_elements
+
+Summands = Sequence[tuple[float, Term]]
+
+
+def first_terms(summands: Summands, count: int) -> list[tuple[float, Term]]:
+    """The terms on the first elements, with the coefficients that they have there.
+
+    Parameters
+    ----------
+    summands : sequence of (float, Term)
+        Terms of forms, on one mesh.
+    count : int
+        How many elements.
+    """
+    mesh = summands[0][1].trial.mesh
+    part = first_elements(mesh, count)
+    if part is mesh:
+        return list(summands)
+    GeometryModes.share(mesh, part)
+    known: dict[Space, Space] = {}
+    return [(factor, _term(term, part, known)) for factor, term in summands]
+
+
+def _term(term: Term, part: Mesh, known: dict[Space, Space]) -> Term:
+    source = term.source
+    assert source is not None
+    piece = Term.make(_form(source, part, known), term.dtype, term.width, term.level)
+    return piece if term.original is None else piece.transposed()
+
+
+def _form(form: BilinearForm, part: Mesh, known: dict[Space, Space]) -> BilinearForm:
+    trial = _space(form.trial, part, known)
+    state = form.state
+    if state is not None:
+        state = np.ascontiguousarray(state.reshape(form.trial.shape)[: trial.ndofs])
+    given = {name: _given(g, form, part, known) for name, g in form.coefficients.items()}
+    return replace(
+        form,
+        trial=trial,
+        test=_space(form.test, part, known),
+        coefficients=given,
+        traced=form.step,
+        state=state,
+    )
+
+
+def _space(space: Space, part: Mesh, known: dict[Space, Space]) -> Space:
+    """The space on the part, whose dofs are the first of the whole's."""
+    if space not in known:
+        known[space] = type(space)(part, space.order, space.ncomp, space.basis.family)
+    return known[space]
+
+
+def _given(given: Given, form: BilinearForm, part: Mesh, known: dict[Space, Space]) -> Given:
+    value: Any = given.value
+    if isinstance(value, GridFunction):
+        space = _space(value.space, part, known)
+        vector = value.space.check_vector(value.vector)[: space.ndofs]
+        value = GridFunction(space, np.ascontiguousarray(vector))
+    elif not callable(value) and given.name not in form.known.constants:
+        value = np.asarray(value)[: part.num_elements]
+    return replace(given, value=value)
