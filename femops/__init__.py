@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from femops.basis import Quadrature1D as Quadrature1D
     from femops.basis import gauss as gauss
     from femops.basis import lobatto as lobatto
+    from femops.boundary import BoundaryGeometry as BoundaryGeometry
     from femops.errors import BasisError as BasisError
     from femops.errors import DeviceError as DeviceError
     from femops.errors import Errors as Errors
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from femops.fields import integrate as integrate
     from femops.fields import l2_error as l2_error
     from femops.fields import l2_norm as l2_norm
+    from femops.forms import boundary_load as boundary_load
+    from femops.forms import boundary_mass as boundary_mass
     from femops.forms import convection as convection
     from femops.forms import diffusion as diffusion
     from femops.forms import elasticity as elasticity
@@ -95,6 +98,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "shell",
     ),
     "femops.basis": ("Basis1D", "Quadrature1D", "gauss", "lobatto"),
+    "femops.boundary": ("BoundaryGeometry",),
     "femops.errors": (
         "BasisError",
         "DeviceError",
@@ -112,6 +116,8 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
     ),
     "femops.fields": ("h1_error", "h1_seminorm_error", "integrate", "l2_error", "l2_norm"),
     "femops.forms": (
+        "boundary_load",
+        "boundary_mass",
         "convection",
         "diffusion",
         "elasticity",

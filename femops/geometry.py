@@ -55,13 +55,13 @@ class Geometry:
     def __init__(self, mesh: Mesh, quadrature: Quadrature1D) -> None:
         self.mesh = mesh
         self.quadrature = quadrature
-        self.dim = mesh.dim
+        self.dim, self.num_elements = mesh.dim, mesh.num_elements
         self.num_points = quadrature.q1d**mesh.dim
         self.weights = quadrature.tensor_weights(mesh.dim)
 
     def blocks(self) -> Iterator[tuple[int, int]]:
         """Ranges (start, stop) of elements that cover the mesh and fit in the cache."""
-        return element_blocks(self.mesh.num_elements, self.num_points)
+        return element_blocks(self.num_elements, self.num_points)
 
     def block(self, start: int, stop: int) -> GeometryBlock:
         """The elements start <= e < stop; their arrays are computed when asked for."""

@@ -7,19 +7,19 @@ element order is locality of the vectors.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.abstract_space import Space
 from femops.basis import Family
+from femops.boundary import boundary_attributes, chosen
 from femops.errors import SpaceError
 from femops.numbering import boundary_nodes, h1_numbering
 from femops.restriction import ElementRestriction
 from femops_meshes.mesh import Mesh
 from femops_meshes.mfem import mfem_h1_dofs
-from femops_meshes.names import with_numbers
 
 __all__ = ["H1", "L2", "Space"]
 
@@ -76,11 +76,9 @@ class H1(Space):
         components: int | Iterable[int] | None = None,
     ) -> Ints:
         """Indices of the dofs on the boundary; see `Space.boundary_dofs`."""
-        numbers = with_numbers(attributes, self.mesh.boundary_names)
-        have = [*self.mesh.boundary_names, *np.unique(self.mesh.boundary_attributes).tolist()]
-        chosen = _chosen(numbers, have, "boundary attribute", "mesh")
-        picked = _chosen(components, list(range(self.ncomp)), "component", "space")
-        listed = np.isin(self.mesh.boundary_attributes, chosen)
+        numbers = boundary_attributes(self.mesh, attributes)
+        picked = chosen(components, list(range(self.ncomp)), "component", "space")
+        listed = np.isin(self.mesh.boundary_attributes, numbers)
         nodes = boundary_nodes(self.mesh.topology, self.order, self.restriction.indices, listed)
         return np.asarray(np.add.outer(nodes * self.ncomp, picked).ravel())
 
@@ -135,22 +133,3 @@ class L2(Space):
             "the dofs of an L2 space belong to its elements, none to the boundary: impose "
             "essential conditions on an H1 space"
         )
-
-
-def _chosen(wanted: Any, known: list[Any], what: str, owner: str) -> Ints:
-    """`wanted` as an ascending array, all numbers in `known` if None.
-
-    Raises
-    ------
-    SpaceError
-        One is not among the numbers known; the message lists all of `known`, names too.
-    """
-    have = [number for number in known if isinstance(number, int)]
-    if wanted is None:
-        return np.array(have, dtype=np.int64)
-    numbers = list(wanted) if isinstance(wanted, Iterable) else [wanted]
-    missing = [number for number in numbers if number not in have]
-    if missing:
-        listing = ", ".join(str(k) for k in known) or "none"
-        raise SpaceError(f"the {owner} has no {what} {missing[0]!r}: it has {listing}")
-    return np.unique(np.array(numbers, dtype=np.int64))

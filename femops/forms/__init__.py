@@ -1,5 +1,6 @@
 """Weak forms: each file is one integral."""
 
+from femops.forms.boundary import boundary_load, boundary_mass
 from femops.forms.convection import convection
 from femops.forms.diffusion import diffusion
 from femops.forms.elasticity import elasticity
@@ -11,6 +12,8 @@ from femops.forms.nonlinear import nonlinear_form
 from femops.forms.p_laplacian import p_laplacian
 
 __all__ = [
+    "boundary_load",
+    "boundary_mass",
     "convection",
     "diffusion",
     "elasticity",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 
 from femops.abstract_space import Space
 from femops.basis import Quadrature1D
+from femops.boundary_space import BoundarySpace, boundary_space
 from femops.errors import OperatorError
 from femops.operators.bilinear import BilinearForm
 from femops.operators.coefficients import Given
@@ -24,6 +25,7 @@ def form(
     trial: Space,
     test: Space | None = None,
     *,
+    boundary: bool | int | str | Iterable[int | str] | None = None,
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
     lanes: int | None = None,
@@ -46,6 +48,11 @@ def form(
         Space of u.
     test : Space, optional
         Space of v, on the same mesh; the trial space if omitted.
+    boundary : "all", True, int, name, or several, optional
+        Integrate over the boundary instead: all of it, or these attributes, as
+        `Space.boundary_dofs` takes them.  Then the function has the value of u only, and returns
+        ``{"value": f}``; a parameter called ``n`` gets the outer unit normal.  Both must be H1
+        spaces, and arrays have the shape (nf, nq, *shape) for the points of `BoundaryGeometry`.
     quadrature : int or Quadrature1D, optional
         Points per direction (Gauss), or a rule; p + 2 Gauss points for the larger order if omitted.
     dtype : dtype
@@ -69,6 +76,8 @@ def form(
         A function that can't be traced or is not linear; the message names the line.
     OperatorError
         Spaces on different meshes; coefficients of a wrong shape or with values not finite.
+    SpaceError
+        A boundary integral on an L2 space, or over an attribute that the mesh does not have.
 
     Examples
     --------
@@ -81,13 +90,24 @@ def form(
     (25, 25)
     """
     given = {name: Given(name, value) for name, value in coefficients.items()}
-    return build(function, trial, test, quadrature, given, dtype, lanes, level)
+    if boundary is None:
+        return build(function, trial, test, quadrature, given, dtype, lanes, level)
+    whole = boundary is True or (boundary == "all" and _unnamed("all", trial))
+    attributes = None if whole else boundary
+    traces = boundary_space(trial, attributes)
+    tests = traces if test is None else boundary_space(test, attributes)
+    return build(function, traces, tests, quadrature, given, dtype, lanes, level)
+
+
+def _unnamed(name: str, space: Any) -> bool:
+    """Whether no piece of the boundary has this name."""
+    return not (isinstance(space, Space) and name in space.mesh.boundary_names)
 
 
 def build(
     function: FormFunction,
-    trial: Space,
-    test: Space | None,
+    trial: Space | BoundarySpace,
+    test: Space | BoundarySpace | None,
     quadrature: int | Quadrature1D | None,
     coefficients: Mapping[str, Given],
     dtype: DTypeLike,
@@ -97,7 +117,7 @@ def build(
     """Operator of a function whose coefficients are known to be checked; see `form`."""
     test = trial if test is None else test
     for space in (trial, test):
-        if not isinstance(space, Space):
+        if not isinstance(space, Space | BoundarySpace):
             raise OperatorError(
                 f"a form was given a {type(space).__name__} for a space: make one with "
                 "femops.H1(mesh, order)"
@@ -106,7 +126,7 @@ def build(
         raise OperatorError(f"a form is a function of the field, got {function!r}")
     if test.mesh is not trial.mesh:
         raise OperatorError("trial and test space are on different meshes: make both on one mesh")
-    larger = max(trial, test, key=lambda space: space.order)
+    larger = trial if trial.order >= test.order else test
     rule = larger.quadrature(quadrature)
     bilinear = BilinearForm(function, trial, test, rule, coefficients)
     return Operator.of_form(bilinear, dtype, lanes, level)

@@ -9,6 +9,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.abstract_space import Space
 from femops.basis import Quadrature1D
+from femops.boundary import BoundaryGeometry
+from femops.boundary_space import BoundarySpace
 from femops.geometry import Geometry
 from femops.operators.coefficients import PlainCoefficient, at_points
 from femops_meshes.interpolation import tensor_apply
@@ -45,13 +47,35 @@ def load(
         f of another shape or with values that are not finite.
     """
     rule = V.quadrature(quadrature)
+    return load_vector(V, Geometry(V.mesh, rule), f, "f", dtype)
+
+
+def load_vector(
+    V: Space | BoundarySpace,
+    geometry: Geometry | BoundaryGeometry,
+    f: PlainCoefficient,
+    name: str,
+    dtype: DTypeLike,
+) -> NDArray[Any]:
+    """Integral of f v over the elements of a space, or over the faces of one.
+
+    Parameters
+    ----------
+    V, f, dtype
+        See `load`.
+    geometry : Geometry or BoundaryGeometry
+        Of these elements.
+    name : str
+        Of f, for messages.
+    """
+    kind, points = V.zeros(dtype).dtype, geometry.quadrature.points
     shape = () if V.ncomp == 1 else (V.ncomp,)
-    transposed = [V.basis.interpolation(rule.points).T] * V.dim
-    e_vec = np.empty((V.mesh.num_elements, V.p1d**V.dim, *shape))
-    for block in Geometry(V.mesh, rule):
-        values = at_points(f, block, V.mesh.num_elements, "f", (shape, ()) if shape else ((),))
+    transposed = [V.basis.interpolation(points).T] * V.dim
+    e_vec = np.empty((geometry.num_elements, V.p1d**V.dim, *shape))
+    for block in geometry:
+        values = at_points(f, block, name, (shape, ()) if shape else ((),))
         if values.ndim == 2 and shape:  # one value for all components
             values = values[..., np.newaxis]
         weights = block.weighted_det.reshape(*block.weighted_det.shape, *(1,) * len(shape))
         e_vec[block.start : block.stop] = tensor_apply(transposed, weights * values)
-    return V.restriction.scatter_add(e_vec).astype(V.zeros(dtype).dtype, copy=False)
+    return V.restriction.scatter_add(e_vec).astype(kind, copy=False)

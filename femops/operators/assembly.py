@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,13 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, diags_array
 
-from femops.abstract_space import Space
+from femops.boundary_space import AnySpace
 from femops.errors import OperatorError
 from femops.operators.element_matrices import ElementAssembly, check_method
 from femops.operators.held import Held
 from femops.operators.term import Term
 
 Summands = Sequence[tuple[float, Term]]
+
+
+def domains(terms: Summands) -> list[list[tuple[float, Term]]]:
+    """Terms grouped by what they are integrals over: first the elements, then boundary faces."""
+    groups: dict[int, list[tuple[float, Term]]] = {}
+    for factor, term in sorted(terms, key=lambda item: item[1].on_boundary):
+        groups.setdefault(id(term.trial), []).append((factor, term))
+    return list(groups.values())
 
 
 def available_bytes() -> int:
@@ -59,8 +69,12 @@ def element_bytes(term: Term) -> int:
     return int(batches * term.width * rows * columns * term.dtype.itemsize)
 
 
-def csr_bytes(term: Term) -> int:
-    """Memory that the assembly of a matrix takes."""
+def csr_bytes(summands: Summands) -> int:
+    """Memory that the assembly of a matrix takes: as much for each domain of integration."""
+    return sum(_csr_bytes(group[0][1]) for group in domains(summands))
+
+
+def _csr_bytes(term: Term) -> int:
     rows, columns = _local_shape(term)
     kind = _index_type(term)
     # row, column and value of every entry, and the compressed rows beside them
@@ -81,8 +95,13 @@ def assemble_csr(summands: Summands, method: str = "near-optimal") -> csr_array:
         If the element matrices would not fit into memory, or an unknown method.
     """
     check_method(method)
+    require_memory(csr_bytes(summands), "the matrix")
+    parts = [_assemble_domain(group, method) for group in domains(summands)]
+    return functools.reduce(operator.add, parts)
+
+
+def _assemble_domain(summands: Summands, method: str) -> csr_array:
     first = summands[0][1]
-    require_memory(csr_bytes(first), "the matrix")
     shape = (first.test.size, first.trial.size)
     local, ne, kind = _local_shape(first), first.trial.mesh.num_elements, _index_type(first)
     rows, columns = (np.empty((ne, *local), kind) for _ in range(2))
@@ -127,7 +146,7 @@ def split(matrix: csr_array, held: Held, dtype: np.dtype[Any]) -> tuple[csr_arra
     return csr_array(kept).astype(dtype), removed.astype(dtype)
 
 
-def _flat_dofs(space: Space) -> NDArray[np.int64]:
+def _flat_dofs(space: AnySpace) -> NDArray[np.int64]:
     """Flat positions of the dofs of elements, (ne, ncomp * nodes), component after component."""
     nodes = space.restriction.indices
     flat = nodes[:, np.newaxis, :] * space.ncomp + np.arange(space.ncomp)[:, np.newaxis]

@@ -19,10 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from femops.operators.assembly import Summands, element_bytes
+from femops.boundary_space import touched
+from femops.operators.assembly import Summands, domains, element_bytes
+from femops.operators.domains import storage_of
 from femops.operators.held import FREE, Held
 from femops.operators.sample import first_terms
-from femops.operators.storage import LEVELS, Launches, Storage, make_storage
+from femops.operators.storage import LEVELS, Launches, Storage
 from femops.operators.term import Term
 from femops_kernels.machine import get_threads
 from femops_kernels.sweep import Terms
@@ -49,7 +51,7 @@ def choose_level(summands: Summands) -> str:
     Parameters
     ----------
     summands : sequence of (float, Term)
-        Terms of forms on one mesh.
+        Terms of forms on one mesh, or on the same boundary faces, which are all tried.
     """
     times = measure_levels(summands)
     best = min(times, key=lambda level: times[level])
@@ -69,7 +71,7 @@ def measure_levels(summands: Summands) -> dict[str, float]:
     summands : sequence of (float, Term)
     """
     whole, count = summands[0][1], _sample_size(summands[0][1])
-    sample = first_terms(summands, count)
+    sample = list(summands) if whole.on_boundary else first_terms(summands, count)
     work = {level: _work(level, sample) for level in LEVELS}
     moved = work["none"][0] * whole.trial.mesh.num_elements / count
     flush = None if moved < _CACHED else _flusher()
@@ -92,6 +94,8 @@ def measure_levels(summands: Summands) -> dict[str, float]:
 def _sample_size(term: Term) -> int:
     """How many elements to try."""
     ne = term.trial.mesh.num_elements
+    if term.on_boundary:
+        return ne
     nodes = max(term.trial.ndofs, term.test.ndofs) / ne
     return min(ne, max(term.width, int(_SAMPLE * get_threads() / nodes)))
 
@@ -122,7 +126,7 @@ def _work(level: str, sample: Summands) -> tuple[float, float]:
     if level == "element":
         size = float(element_bytes(term))
         return size, 2 * size / term.dtype.itemsize
-    storage = make_storage(level, _at(level, sample), FREE)
+    storage = storage_of(level, _at(level, sample), FREE)
     vectors = (term.trial.size + term.test.size) * term.dtype.itemsize
     return vectors + storage.moved_bytes(), storage.flops()
 
@@ -130,7 +134,7 @@ def _work(level: str, sample: Summands) -> tuple[float, float]:
 def _least_entries(term: Term) -> float:
     """Entries of the matrix, as of a large Cartesian mesh of as many dofs."""
     columns = (term.trial.order + 1.0) ** term.trial.dim
-    return term.test.size * columns * term.trial.ncomp
+    return touched(term.test) * term.test.ncomp * columns * term.trial.ncomp
 
 
 def _at(level: str, sample: Summands) -> list[tuple[float, Term]]:
@@ -139,7 +143,7 @@ def _at(level: str, sample: Summands) -> list[tuple[float, Term]]:
 
 def _runner(level: str, sample: Summands, flush: Callable[[], float] | None) -> Callable[[], float]:
     """What applies the sample once at a level, after its data are computed and it is compiled."""
-    storage: Storage = make_storage(level, _at(level, sample), FREE)
+    storage: Storage = storage_of(level, _at(level, sample), FREE)
     work = Terms(storage.launches())
     term = sample[0][1]
     x: NDArray[Any] = np.ones(term.trial.size, term.dtype)
@@ -182,8 +186,9 @@ class Auto(Storage):
     @cached_property
     def chosen(self) -> Storage:
         """The storage of the level chosen."""
-        level = choose_level(self.summands)
-        return make_storage(level, _at(level, self.summands), self.held)
+        # integrals over the elements outweigh those over faces
+        level = choose_level(domains(self.summands)[0])
+        return storage_of(level, _at(level, self.summands), self.held)
 
     @property
     def kept(self) -> Summands:

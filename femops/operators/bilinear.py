@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,17 +14,20 @@ from numpy.typing import NDArray
 
 from femops.abstract_space import Space
 from femops.basis import Quadrature1D, gauss
+from femops.boundary import BoundaryBlock, BoundaryFaces, BoundaryGeometry
+from femops.boundary_space import BoundarySpace
 from femops.errors import OperatorError
 from femops.evaluation import reference_gradient, reference_values
-from femops.geometry import Geometry, GeometryBlock
+from femops.geometry import Geometry
 from femops.modes import GeometryModes
-from femops.operators.coefficients import Given
+from femops.operators.coefficients import Block, Given
 from femops.pointwise.cut import Cut, Known, linear_cut
 from femops.pointwise.graph import Node, ancestors
 from femops.pointwise.linear import LinearStep
 from femops.pointwise.printer import evaluate
 from femops.pointwise.trace import (
     INVERSE,
+    NORMAL,
     POSITION,
     WEIGHT,
     CoefficientShape,
@@ -71,8 +75,8 @@ class BilinearForm:
     ----------
     function : callable
         See `femops.form`.
-    trial, test : Space
-        On one mesh.
+    trial, test : Space or BoundarySpace
+        On one mesh, or on the same faces of its boundary.
     quadrature : Quadrature1D
     coefficients : dict of Given
     traced : LinearStep, optional
@@ -84,8 +88,8 @@ class BilinearForm:
     """
 
     function: FormFunction
-    trial: Space
-    test: Space
+    trial: Space | BoundarySpace
+    test: Space | BoundarySpace
     quadrature: Quadrature1D
     coefficients: Mapping[str, Given]
     traced: LinearStep | None = None
@@ -98,9 +102,15 @@ class BilinearForm:
         return name_of(self.function).strip("_")
 
     @cached_property
-    def geometry(self) -> Geometry:
+    def geometry(self) -> Geometry | BoundaryGeometry:
         """Jacobians and positions at the quadrature points."""
-        return Geometry(self.trial.mesh, self.quadrature)
+        return self._geometry(self.quadrature)
+
+    def _geometry(self, rule: Quadrature1D) -> Geometry | BoundaryGeometry:
+        mesh = self.trial.mesh
+        if isinstance(mesh, BoundaryFaces):
+            return BoundaryGeometry(mesh.mesh, rule, mesh)
+        return Geometry(mesh, rule)
 
     @cached_property
     def step(self) -> LinearStep:
@@ -115,7 +125,9 @@ class BilinearForm:
             return self.traced
         fields, tests = {FIELD: self.trial.ncomp}, {FIELD: self.test.ncomp}
         shapes = self.coefficient_shapes()
-        return LinearStep(trace(self.function, self.trial.dim, fields, tests, shapes), FIELD, FIELD)
+        boundary = isinstance(self.trial, BoundarySpace)
+        traced = trace(self.function, self.geometry.dim, fields, tests, shapes, boundary=boundary)
+        return LinearStep(traced, FIELD, FIELD)
 
     def coefficient_shapes(self) -> dict[str, CoefficientShape]:
         """What tracing must know of the coefficients."""
@@ -149,9 +161,10 @@ class BilinearForm:
     @cached_property
     def known(self) -> Known:
         """What a cut of this form may count on."""
-        mesh, points = self.trial.mesh, self.geometry.num_points
+        mesh, points = self.geometry.mesh, self.geometry.num_points
         constants = [n for n, g in self.coefficients.items() if g.is_constant(self.geometry)]
-        return Known(GeometryModes.of(mesh).affine, frozenset(constants), points)
+        affine, mapped = GeometryModes.of(mesh).affine, isinstance(self.trial, Space)
+        return Known(affine, frozenset(constants), points, mapped)
 
     @cached_property
     def _cuts(self) -> dict[tuple[str, bool], Cut]:
@@ -159,6 +172,8 @@ class BilinearForm:
 
     def cut(self, level: str, *, transpose: bool = False) -> Cut:
         """The pointwise program of a level, and what it is given; made once."""
+        if level == "none" and isinstance(self.trial, BoundarySpace):
+            level = "partial"  # kernels have no maps of faces; these are few
         key = (level, transpose)
         if key not in self._cuts:
             self._cuts[key] = linear_cut(self.step, level, self.known, transpose=transpose)
@@ -176,24 +191,26 @@ class BilinearForm:
         if numbers.element:
             for block in self._center:
                 store_interleaved(elements, self.values(cut.element, block), block.start)
+        modes: NDArray[Any] = np.zeros(0, dtype)
         if numbers.mapped:
+            assert isinstance(self.geometry, Geometry)
             self.geometry.check()
-        modes = mode_lanes(self.trial.mesh, dtype, width) if numbers.mapped else np.zeros(0, dtype)
+            modes = mode_lanes(self.geometry.mesh, dtype, width)
         # one element tells what is the same everywhere
         constants = self.values(cut.constant, self._center.block(0, 1))[0, 0].astype(dtype)
         return Data(stored, elements[:, 0], modes, constants)
 
     @cached_property
-    def _center(self) -> Geometry:
+    def _center(self) -> Geometry | BoundaryGeometry:
         """The geometry at one point of each element, with the weight 1."""
-        return Geometry(self.trial.mesh, gauss(1))
+        return self._geometry(gauss(1))
 
     def check(self, stored: list[Node]) -> None:
         """Evaluate what a cut stores and drop it, for the errors this may raise."""
         for block in self.geometry:
             self.values(stored, block)
 
-    def values(self, stored: list[Node], block: GeometryBlock) -> NDArray[np.float64]:
+    def values(self, stored: list[Node], block: Block) -> NDArray[np.float64]:
         """Static nodes at the points of a block of elements, (n, points, nodes)."""
         inputs = self._inputs(block, {node.number for node in ancestors(stored)})
         values = np.empty((block.stop - block.start, block.geometry.num_points, len(stored)))
@@ -203,7 +220,7 @@ class BilinearForm:
         self._check_finite(values, block)
         return values
 
-    def _check_finite(self, values: NDArray[np.float64], block: GeometryBlock) -> None:
+    def _check_finite(self, values: NDArray[np.float64], block: Block) -> None:
         bad = np.argwhere(~np.isfinite(values).all(axis=-1))
         if len(bad) and self.state is None:  # a bad state shows in its residual
             where = ", ".join(f"{c:.6g}" for c in block.points[tuple(bad[0])])
@@ -228,20 +245,26 @@ class BilinearForm:
         """Of one element."""
         if not stored:
             return 0
-        dim, g1d = self.trial.dim, self.trial.mesh.order + 1
+        dim, g1d = self.geometry.dim, self.trial.mesh.order + 1
         operations = sum(node.op not in ("const", "input") for node in ancestors(stored))
-        lines = sum(g1d ** (dim - 1 - k) * q1d ** (k + 1) for k in range(dim))
+        # points in each direction: on a boundary face one in the last, whichever is fixed
+        rows = [q1d] * dim if isinstance(self.geometry, Geometry) else [*[q1d] * (dim - 1), 1]
+        lines = sum(g1d ** (dim - 1 - k) * math.prod(rows[: k + 1]) for k in range(dim))
         jacobian = dim * dim * lines * (2 * g1d - 1)
-        return int(jacobian + q1d**dim * (_INVERSE_FLOPS[dim] + operations))
+        return int(jacobian + math.prod(rows) * (_INVERSE_FLOPS[dim] + operations))
 
-    def _inputs(self, block: GeometryBlock, used: set[int]) -> dict[int, Any]:
+    def _inputs(self, block: Block, used: set[int]) -> dict[int, Any]:
         """Arrays of the static inputs that are used, (n, points) each."""
         inputs: dict[int, Any] = {}
         # positivity of the determinants is checked here, whatever the form uses of the geometry
         sources: dict[str, Callable[[], NDArray[Any]]] = {
             WEIGHT: lambda: block.weighted_det,
-            INVERSE: lambda: block.inverse,
             POSITION: lambda: block.points,
+            **(
+                {NORMAL: lambda: block.normals}
+                if isinstance(block, BoundaryBlock)
+                else {INVERSE: lambda: block.inverse}
+            ),
             STATE: lambda: self._state_values(block),
             f"d{STATE}": lambda: self._state_derivatives(block),
         }
@@ -254,20 +277,20 @@ class BilinearForm:
                 inputs |= {node.number: array[(..., *index)] for index, node in wanted}
         return inputs
 
-    def _coefficient(self, given: Given, block: GeometryBlock) -> NDArray[np.float64]:
+    def _coefficient(self, given: Given, block: Block) -> NDArray[np.float64]:
         """Values (n, points, *shape) of a coefficient; (1, 1, *shape) if they are all the same."""
         if given.name in self.known.constants:
             return given.at(self.geometry.block(0, 1))[:, :1]
         return given.at(block)
 
-    def _state_values(self, block: GeometryBlock) -> NDArray[np.float64]:
+    def _state_values(self, block: Block) -> NDArray[np.float64]:
         """Values of the state, (n, points, ncomp)."""
         space = self.trial
         e_vec = space.element_vector(self.state, block.start, block.stop)
         values = reference_values(space.basis, self.quadrature.points, space.dim, e_vec)
         return values.reshape(*values.shape[:2], space.ncomp)
 
-    def _state_derivatives(self, block: GeometryBlock) -> NDArray[np.float64]:
+    def _state_derivatives(self, block: Block) -> NDArray[np.float64]:
         """Reference derivatives of the state, (n, points, ncomp, dim)."""
         space = self.trial
         e_vec = space.element_vector(self.state, block.start, block.stop)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
@@ -10,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.abstract_space import Space
+from femops.boundary import BoundaryBlock, BoundaryGeometry
 from femops.errors import OperatorError
 from femops.evaluation import reference_values
 from femops.functions import evaluate_any
 from femops.geometry import Geometry, GeometryBlock
 from femops.pointwise.trace import CoefficientShape
+
+Block = GeometryBlock | BoundaryBlock
 
 # Opposite entries of a matrix that differ by less than this, relative to its largest, are equal.
 _SYMMETRY = 1e-12
@@ -43,14 +47,17 @@ class GridFunction:
     def __post_init__(self) -> None:
         self.space.check_vector(self.vector, "the grid function's vector")
 
-    def at(self, block: GeometryBlock) -> NDArray[np.float64]:
+    def at(self, block: Block) -> NDArray[np.float64]:
         """Values at the quadrature points of a block of elements, (n, nq[, ncomp])."""
         space = self.space
+        if isinstance(block, BoundaryBlock):
+            return block.field(space, self.vector)
         e_vec = space.element_vector(self.vector, block.start, block.stop)
         points = block.geometry.quadrature.points
         return reference_values(space.basis, points, space.dim, e_vec)
 
 
+Function = Callable[..., Any]
 PlainCoefficient = float | NDArray[Any] | Callable[[NDArray[np.float64]], Any]
 Coefficient = PlainCoefficient | GridFunction
 
@@ -75,16 +82,16 @@ class Given:
     shapes: tuple[tuple[int, ...], ...] | None = None
     positive: bool = False
 
-    def is_constant(self, geometry: Geometry) -> bool:
+    def is_constant(self, geometry: Geometry | BoundaryGeometry) -> bool:
         """Whether the coefficient is one number or array, the same everywhere."""
         if isinstance(self.value, GridFunction) or callable(self.value):
             return False
         shape = _shape(self.value, self.name)
         if self.shapes is not None:
             return shape in self.shapes
-        return shape[:2] != (geometry.mesh.num_elements, geometry.num_points)
+        return shape[:2] != (geometry.num_elements, geometry.num_points)
 
-    def at(self, block: GeometryBlock) -> NDArray[np.float64]:
+    def at(self, block: Block) -> NDArray[np.float64]:
         """Values at the quadrature points of a block of elements, (n, nq, *shape).
 
         Raises
@@ -92,19 +99,18 @@ class Given:
         OperatorError
             Another shape, values that are not finite, or not positive where they must be.
         """
-        mesh = block.geometry.mesh
         if isinstance(self.value, GridFunction):
             values = self._of_field(block)
         else:
             shapes = (self._any_shape(block),) if self.shapes is None else self.shapes
-            values = at_points(self.value, block, mesh.num_elements, self.name, shapes)
+            values = at_points(self.value, block, self.name, shapes)
         if self.positive and values.ndim < 4 and not np.all(values > 0.0):
             raise OperatorError(
                 f"{self.name} is {values.min():g} somewhere: it must be positive everywhere"
             )
         return values
 
-    def _of_field(self, block: GeometryBlock) -> NDArray[np.float64]:
+    def _of_field(self, block: Block) -> NDArray[np.float64]:
         field = self.value
         if field.space.mesh is not block.geometry.mesh:
             raise OperatorError(f"{self.name} is a field on another mesh: interpolate it first")
@@ -117,30 +123,30 @@ class Given:
             raise OperatorError(f"{self.name} is a field with values that are not finite")
         return values
 
-    def _any_shape(self, block: GeometryBlock) -> tuple[int, ...]:
+    def _any_shape(self, block: Block) -> tuple[int, ...]:
         """Shape at a point of a coefficient of a user's own form."""
-        nq, ne = block.weighted_det.shape[1], block.geometry.mesh.num_elements
+        nq, ne = block.geometry.num_points, block.geometry.num_elements
         if callable(self.value):
-            first = block.geometry.block(0, 1).points
-            x = np.ascontiguousarray(first.reshape(-1, first.shape[-1]).T)
-            shape = _mixed_shape(self.value(x))
+            first = block.geometry.block(0, 1)
+            x = columns(first.points)
+            shape = _mixed_shape(of_place(self.value, first)(x))
             return shape[:-1] if shape and shape[-1] == x.shape[1] else shape
         shape = _shape(self.value, self.name)
         return shape[2:] if shape[:2] == (ne, nq) else shape
 
-    def shape(self, first: GeometryBlock) -> CoefficientShape:
+    def shape(self, first: Block) -> CoefficientShape:
         """What tracing must know.
 
         Parameters
         ----------
-        first : GeometryBlock
+        first : GeometryBlock or BoundaryBlock
             The first element: all of a coefficient is looked at only where it is a matrix.
         """
         shape = self.at(first).shape[2:]
         square = len(shape) == 2 and shape[0] == shape[1]
         return CoefficientShape(shape, square and self._symmetric(first))
 
-    def _symmetric(self, first: GeometryBlock) -> bool:
+    def _symmetric(self, first: Block) -> bool:
         for block in first.geometry:
             values = self.at(block)
             skew = np.abs(values - values.swapaxes(-1, -2)).max(initial=0.0)
@@ -151,8 +157,7 @@ class Given:
 
 def at_points(
     coefficient: PlainCoefficient,
-    block: GeometryBlock,
-    ne: int,
+    block: Block,
     name: str,
     shapes: tuple[tuple[int, ...], ...],
 ) -> NDArray[np.float64]:
@@ -161,11 +166,10 @@ def at_points(
     Parameters
     ----------
     coefficient : number, array or callable
-        A constant of one of ``shapes``; a function of x, (dim, n) -> (*shape, n); or an array at
-        all quadrature points, (ne, nq, *shape).
-    block : GeometryBlock
-    ne : int
-        Elements of the mesh.
+        A constant of one of ``shapes``; a function of x, (dim, n) -> (*shape, n), on boundary
+        faces of x and the outer normal if it takes two arguments; or an array at all quadrature
+        points, (ne, nq, *shape).
+    block : GeometryBlock or BoundaryBlock
     name : str
         For messages.
     shapes : tuple of shapes
@@ -180,9 +184,9 @@ def at_points(
     OperatorError
         Another shape, another type, or values that are not finite.
     """
-    n, nq = block.stop - block.start, block.weighted_det.shape[1]
+    ne, nq, n = block.geometry.num_elements, block.geometry.num_points, block.stop - block.start
     if callable(coefficient):
-        values = _evaluate(coefficient, block.points, shapes, name)
+        values = _evaluate(of_place(coefficient, block), block.points, shapes, name)
         return values.reshape(n, nq, *values.shape[1:])
     given = _shape(coefficient, name)
     for shape in shapes:
@@ -205,8 +209,37 @@ def _evaluate(
     shapes: tuple[tuple[int, ...], ...],
     name: str,
 ) -> NDArray[np.float64]:
-    x = np.ascontiguousarray(points.reshape(-1, points.shape[-1]).T)
-    return evaluate_any(coefficient, x, shapes, name, OperatorError)
+    x = columns(points)
+    n = x.shape[1]
+    if any(shape and shape[-1] == n for shape in shapes):
+        # one more point, lest a number for each point be taken for one for each component
+        x = np.pad(x, ((0, 0), (0, 1)), mode="edge")
+    return evaluate_any(coefficient, x, shapes, name, OperatorError)[:n]
+
+
+def columns(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Points (n, nq, dim) in the layout that functions take, (dim, n * nq)."""
+    return np.ascontiguousarray(points.reshape(-1, points.shape[-1]).T)
+
+
+def of_place(function: Function, block: Block) -> Function:
+    """A function of x, made of one of x and the outer normal where there is one.
+
+    Which of them it is, its parameters tell.
+    """
+    if not isinstance(block, BoundaryBlock):
+        return function
+    try:
+        parameters = inspect.signature(function)
+        parameters.bind(0, 0)
+    except (TypeError, ValueError):  # no two arguments, or a builtin that does not tell
+        return function
+    try:
+        parameters.bind(0)
+    except TypeError:
+        n = columns(block.normals)
+        return lambda x: function(x, np.pad(n, ((0, 0), (0, x.shape[1] - n.shape[1])), mode="edge"))
+    return function
 
 
 def _mixed_shape(result: Any) -> tuple[int, ...]:

@@ -18,9 +18,10 @@ from femops.errors import OperatorError, VectorError
 from femops.operators.auto import Auto
 from femops.operators.bilinear import BilinearForm
 from femops.operators.cost import Cost, cost_of
+from femops.operators.domains import storage_of
 from femops.operators.element_matrices import check_method
 from femops.operators.held import FREE, Held, positions
-from femops.operators.storage import Storage, base_level, check_level, make_storage
+from femops.operators.storage import Storage, base_level, check_level
 from femops.operators.sums import check_sum
 from femops.operators.term import Term, updated
 from femops.operators.vectors import check_factor, check_output, check_vector
@@ -64,11 +65,10 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         self.held = held
         self.asked = level
         if storage is None:
-            make = Auto if level == "auto" else partial(make_storage, level)
+            make = Auto if level == "auto" else partial(storage_of, level)
             storage = make(self._summands, held)
         self._storage = storage
-        self.space: Space = terms[0][1].trial
-        self.test_space: Space = terms[0][1].test
+        self.space, self.test_space = terms[0][1].spaces
         super().__init__(terms[0][1].dtype, (self.test_space.size, self.space.size))
 
     @staticmethod

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from femops.abstract_space import Space
+from femops.boundary_space import volume_space
 from femops.modes import GeometryModes
 from femops.operators.bilinear import BilinearForm
 from femops.operators.coefficients import Given, GridFunction
@@ -29,7 +30,7 @@ def first_terms(summands: Summands, count: int) -> list[tuple[float, Term]]:
     count : int
         How many elements.
     """
-    mesh = summands[0][1].trial.mesh
+    mesh = summands[0][1].spaces[0].mesh
     part = first_elements(mesh, count)
     if part is mesh:
         return list(summands)
@@ -46,7 +47,7 @@ def _term(term: Term, part: Mesh, known: dict[Space, Space]) -> Term:
 
 
 def _form(form: BilinearForm, part: Mesh, known: dict[Space, Space]) -> BilinearForm:
-    trial = _space(form.trial, part, known)
+    trial = _space(volume_space(form.trial), part, known)
     state = form.state
     if state is not None:
         state = np.ascontiguousarray(state.reshape(form.trial.shape)[: trial.ndofs])
@@ -54,7 +55,7 @@ def _form(form: BilinearForm, part: Mesh, known: dict[Space, Space]) -> Bilinear
     return replace(
         form,
         trial=trial,
-        test=_space(form.test, part, known),
+        test=_space(volume_space(form.test), part, known),
         coefficients=given,
         traced=form.step,
         state=state,

@@ -28,6 +28,7 @@ from femops.operators.assembly import (
     Summands,
     assemble_csr,
     csr_bytes,
+    domains,
     element_bytes,
     require_memory,
     split,
@@ -88,14 +89,15 @@ class Storage(ABC):
 
     def data_flops(self) -> int:
         """Of D, at the quadrature points or in elements."""
-        terms = [term for _, term in self.summands]
-        return sum(t.source.data_flops(t.cut) for t in terms if t.source is not None)
+        return sum(t.source.data_flops(t.cut) for t in self._terms() if t.source is not None)
+
+    def _terms(self) -> list[Term]:
+        return [term for _, term in self.summands]
 
     def _matrix_flops(self, method: str) -> int:
         """Of D and the element matrices."""
-        ne = self.summands[0][1].trial.mesh.num_elements
-        each = sum(ElementAssembly(term).flops(method) for _, term in self.summands)
-        return self.data_flops() + ne * each
+        each = (t.trial.mesh.num_elements * ElementAssembly(t).flops(method) for t in self._terms())
+        return self.data_flops() + sum(each)
 
     @abstractmethod
     def moved_bytes(self) -> int:
@@ -128,6 +130,8 @@ class Storage(ABC):
 def make_storage(level: str, summands: Summands, held: Held) -> Storage:
     """Storage of one of `LEVELS`; nothing is allocated or compiled yet.
 
+    All terms are integrals over the same elements, unless the level is "full".
+
     Raises
     ------
     OperatorError
@@ -135,7 +139,7 @@ def make_storage(level: str, summands: Summands, held: Held) -> Storage:
     """
     first = summands[0][1]
     if level == "full":
-        require_memory(csr_bytes(first), "level='full'")
+        require_memory(csr_bytes(summands), "level='full'")
         return Rows(summands, held)
     if level == "element":
         require_memory(element_bytes(first), "level='element'")
@@ -350,9 +354,11 @@ class Rows(Storage):
 
     def assembly_flops(self, method: str) -> int:
         """Of D, the element matrices, and one addition for each of their entries."""
-        first = self.summands[0][1]
-        rows, columns = ElementAssembly(first).shape
-        return self._matrix_flops(method) + first.trial.mesh.num_elements * rows * columns
+        sums = 0
+        for (_, first), *_ in domains(self.summands):
+            rows, columns = ElementAssembly(first).shape
+            sums += first.trial.mesh.num_elements * rows * columns
+        return self._matrix_flops(method) + sums
 
     def moved_bytes(self) -> int:
         """Of the matrix."""

@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from femops.abstract_space import Space
 from femops.basis import Quadrature1D
 from femops.blocks import element_blocks
+from femops.boundary_space import AnySpace, BoundarySpace, touched, volume_space
 from femops.errors import OperatorError
 from femops.modes import GeometryModes, mode_values
 from femops.operators.bilinear import BilinearForm
@@ -23,14 +24,14 @@ from femops.restriction import FLOAT_TYPES
 from femops_kernels.dense import DecomposedKernel
 from femops_kernels.kernel import Kernel, Map1D, Side, SweepKernel
 from femops_kernels.machine import lane_width
-from femops_kernels.plan import Plan, elements_per_chunk, make_plan
+from femops_kernels.plan import Plan, elements_per_chunk, make_foreign_plan, make_plan
 from femops_kernels.sweep import Data, Sweep, element_values
 from femops_meshes.interpolation import lagrange_derivative_matrix, tensor_apply
 
 DATA_LEVELS = ("decomposed", "partial", "none")
 """Levels whose kernels take the pointwise step."""
 
-_plans: WeakKeyDictionary[Space, dict[tuple[int, int], Plan]] = WeakKeyDictionary()
+_plans: WeakKeyDictionary[AnySpace, dict[tuple[int, int], Plan]] = WeakKeyDictionary()
 
 
 def float_type(dtype: DTypeLike) -> np.dtype[Any]:
@@ -58,7 +59,7 @@ class Term:
     Attributes
     ----------
     name : str
-    trial, test : Space
+    trial, test : Space or BoundarySpace
     quadrature : Quadrature1D
     program : Program
     dtype : numpy.dtype
@@ -76,8 +77,8 @@ class Term:
     """
 
     name: str
-    trial: Space
-    test: Space
+    trial: AnySpace
+    test: AnySpace
     quadrature: Quadrature1D
     program: Program
     dtype: np.dtype[Any]
@@ -105,6 +106,16 @@ class Term:
             if space.order == 0 and alone:
                 raise OperatorError(f"{form.name}: a space of order 0 has no gradient")
         return Term(form.name, form.trial, form.test, rule, program, kind, width, form, level)
+
+    @property
+    def spaces(self) -> tuple[Space, Space]:
+        """Trial and test space of the vectors."""
+        return volume_space(self.trial), volume_space(self.test)
+
+    @property
+    def on_boundary(self) -> bool:
+        """Whether the integral is over boundary faces: its sweep only adds to the result."""
+        return isinstance(self.trial, BoundarySpace)
 
     @cached_property
     def cut(self) -> Cut:
@@ -194,7 +205,7 @@ class Term:
         """The chunks in which a sweep goes over the elements, for trial and test space."""
         ne, itemsize = self.trial.mesh.num_elements, self.dtype.itemsize
         chunk = min(
-            elements_per_chunk(ne, space.ndofs / ne, space.ncomp, itemsize)
+            elements_per_chunk(ne, touched(space) / ne, space.ncomp, itemsize)
             for space in (self.trial, self.test)
         )
         return self._plan(self.trial, chunk), self._plan(self.test, chunk)
@@ -211,12 +222,13 @@ class Term:
         buffer = len(target.foreign_dofs) * self.test.ncomp * self.dtype.itemsize
         return buffer + sum({id(plan): plan.nbytes for plan in (source, target)}.values())
 
-    def _plan(self, space: Space, chunk: int) -> Plan:
+    def _plan(self, space: AnySpace, chunk: int) -> Plan:
         """Plan of a space; shared by all operators on it."""
         plans = _plans.setdefault(space, {})
         key = (self.width, chunk)
         if key not in plans:
-            plans[key] = make_plan(space.restriction.indices, space.ndofs, self.width, chunk)
+            make = make_foreign_plan if self.on_boundary else make_plan
+            plans[key] = make(space.restriction.indices, space.ndofs, self.width, chunk)
         return plans[key]
 
     def sides(self) -> tuple[Side, Side]:
@@ -234,6 +246,7 @@ class Term:
         derivative, step = lagrange_derivative_matrix(points, points), self.program.step
         geometry = None
         if step.numbers.mapped:
+            assert isinstance(self.trial, Space)  # a face's position is kept
             modes = GeometryModes.of(self.trial.mesh).degree + 1
             geometry = Map1D(*mode_values(modes, points))
         return Kernel(
@@ -324,7 +337,9 @@ class Term:
         ]
         return taken
 
-    def _one_dimensional(self, space: Space, slots: list[int]) -> list[list[NDArray[np.float64]]]:
+    def _one_dimensional(
+        self, space: AnySpace, slots: list[int]
+    ) -> list[list[NDArray[np.float64]]]:
         """1-D matrices (x first) that give each slot of the program from element dofs."""
         points, dim = self.quadrature.points, space.dim
         b, g = space.basis.interpolation(points), space.basis.gradient(points)
@@ -346,7 +361,7 @@ class Term:
                     e_vec[start:stop, :, c] += tensor_apply(products, d[i, c, j, c])
         return np.ascontiguousarray(space.restriction.scatter_add(e_vec)).reshape(-1)
 
-    def dense_basis(self, space: Space, slots: list[int]) -> list[NDArray[np.float64]]:
+    def dense_basis(self, space: AnySpace, slots: list[int]) -> list[NDArray[np.float64]]:
         """Matrices (points, nodes) of each slot: Kronecker products, x fastest."""
         dense = []
         for matrices in self._one_dimensional(space, slots):

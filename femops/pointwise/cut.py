@@ -38,11 +38,14 @@ class Known:
         Coefficients that are the same everywhere.
     points : int
         Quadrature points of an element, for the count of bytes.
+    mapped : bool
+        Whether a kernel can compute positions from the modes of elements.
     """
 
     affine: bool = False
     constants: frozenset[str] = frozenset()
     points: int = 1
+    mapped: bool = False
 
 
 @final
@@ -284,7 +287,7 @@ def _by_nodes(
     given = _Given()
     for node in stored:
         place = places[node.number]
-        if node.number in position:
+        if known.mapped and node.number in position:
             given.position = list(work.trace.static[POSITION].flat)
         elif place is _Place.CONSTANT:
             given.constant.append(node)

@@ -18,8 +18,8 @@ from femops.pointwise.graph import Graph, Node
 
 FormFunction = Callable[..., Any]
 Objects = np.ndarray[Any, np.dtype[Any]]
-# Names of the static inputs that every form has; no coefficient can be called so.
-INVERSE, WEIGHT, POSITION = "@inverse", "@weight", "@x"
+# Names of the static inputs of the geometry; no coefficient can be called so.
+INVERSE, WEIGHT, POSITION, NORMAL = "@inverse", "@weight", "@x", "@n"
 _HERE = Path(__file__).parent.parent
 
 
@@ -48,14 +48,23 @@ class FieldSymbol(np.lib.mixins.NDArrayOperatorsMixin):
     ----------
     value : symbol or (ncomp,) array
     grad : (dim,) or (ncomp, dim) array
-        ``grad[i, j]`` is the derivative of component i along j.
+        ``grad[i, j]`` is the derivative of component i along j; there is none on a boundary.
     """
 
-    def __init__(self, name: str, value: Objects, grad: Objects) -> None:
+    def __init__(self, name: str, value: Objects, grad: Objects | None) -> None:
         self._name = name
-        scalar = len(value) == 1
-        self.value: Any = value[0] if scalar else value
-        self.grad: Objects = grad[0] if scalar else grad
+        self._grad = grad
+        self.value: Any = value[0] if len(value) == 1 else value
+
+    @property
+    def grad(self) -> Objects:
+        """Derivatives in space."""
+        if self._grad is None:
+            raise TraceError(
+                f"a boundary form has no derivatives of {self._name}, only its value: bring them "
+                "into the form over the elements, by integration by parts"
+            )
+        return self._grad[0] if len(self._grad) == 1 else self._grad
 
     @property
     def div(self) -> Any:
@@ -132,7 +141,8 @@ class Trace:
         quadrature weight in.
     static : dict of arrays of Node
         What is known beforehand: INVERSE (dim, dim), d xi_a / d x_i; WEIGHT (), the
-        quadrature weight times det J; POSITION (dim,); and the coefficients by name.
+        quadrature weight times det J; POSITION (dim,); and the coefficients by name.  On a
+        boundary NORMAL (dim,) in place of INVERSE, and WEIGHT has the surface element.
     """
 
     graph: Graph
@@ -162,6 +172,8 @@ def trace(
     fields: Mapping[str, int],
     tests: Mapping[str, int],
     coefficients: Mapping[str, CoefficientShape],
+    *,
+    boundary: bool = False,
 ) -> Trace:
     """Call a form's function with symbols.
 
@@ -176,6 +188,9 @@ def trace(
     fields, tests : mapping
         Components by name.
     coefficients : mapping
+    boundary : bool
+        Whether the integral is over boundary faces: fields have values only, a parameter called
+        ``n`` gets the outer normal, and the trace has the dimension of the faces.
 
     Returns
     -------
@@ -188,12 +203,18 @@ def trace(
         meaning for symbols; the message names the line.
     """
     graph = Graph()
-    inverse = symbols(graph, INVERSE, (dim, dim))
     static: dict[str, Objects] = {
-        INVERSE: inverse,
         WEIGHT: symbols(graph, WEIGHT, ()),
         POSITION: symbols(graph, POSITION, (dim,)),
     }
+    place = {"x": static[POSITION]}
+    if boundary:
+        place["n"] = static[NORMAL] = symbols(graph, NORMAL, (dim,))
+        dim = max(dim - 1, 1)
+        # what no derivative is multiplied by
+        inverse = np.full((dim, dim), graph.constant(0.0))
+    else:
+        inverse = static[INVERSE] = symbols(graph, INVERSE, (dim, dim))
     arguments: dict[str, Argument] = {}
     given: list[FieldSymbol] = []
     known: dict[str, Any] = {}
@@ -202,15 +223,20 @@ def trace(
             symbols(graph, name, (ncomp,)), symbols(graph, f"d{name}", (ncomp, dim))
         )
         arguments[name] = argument
-        given.append(FieldSymbol(name, argument.values, argument.derivatives @ inverse))
+        gradient = None if boundary else argument.derivatives @ inverse
+        given.append(FieldSymbol(name, argument.values, gradient))
     for name, shape in coefficients.items():
         static[name] = symbols(graph, f"c_{name}", shape.shape, shape.symmetric)
         known[name] = static[name] if shape.shape else static[name][()]
-    results = _call(function, given, known, static[POSITION])
+    results = _call(function, given, known, place)
     weight = static[WEIGHT][()]
     outputs = {}
     for name, ncomp in tests.items():
         part = _result_of(results, name, tests, function)
+        if boundary and "grad" in part:
+            raise TraceError(
+                f'{_definition(function)}a boundary form has no "grad": return {{"value": ...}}'
+            )
         value = _shaped(graph, part.get("value"), (ncomp,), "value", function)
         flux = _shaped(graph, part.get("grad"), (ncomp, dim), "grad", function)
         outputs[name] = Argument(weight * value, (weight * flux) @ inverse.T)
@@ -253,7 +279,10 @@ def linearised(traced: Trace, field: str, state: str) -> Trace:
 
 
 def _call(
-    function: FormFunction, fields: list[FieldSymbol], known: dict[str, Any], x: Objects
+    function: FormFunction,
+    fields: list[FieldSymbol],
+    known: dict[str, Any],
+    place: dict[str, Objects],
 ) -> Any:
     parameters = inspect.signature(function).parameters
     names = [p.name for p in parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
@@ -261,9 +290,10 @@ def _call(
     where = f"{_definition(function)}{name_of(function)}({', '.join(names)})"
     if len(names) < len(fields):
         raise TraceError(f"{where} takes {len(names)} arguments, there are {len(fields)} fields")
-    if "x" in known:
-        raise TraceError(f"{where}: 'x' is the position: call the coefficient something else")
-    keywords = {name: x if name == "x" else known.get(name) for name in wanted}
+    for name in place.keys() & known.keys():
+        what = {"x": "position", "n": "normal"}[name]
+        raise TraceError(f"{where}: {name!r} is the {what}: call the coefficient something else")
+    keywords = {name: place.get(name, known.get(name)) for name in wanted}
     missing = [
         name
         for name, value in keywords.items()

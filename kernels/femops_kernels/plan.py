@@ -5,6 +5,7 @@ See ``skeletons/chunk.py`` for how a kernel uses it.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -50,6 +51,8 @@ class Plan:
         elements use.
     local_size : int
         Slots of a chunk-local vector's component.
+    ndofs : int
+        Entries (of one component) of the vectors.
     """
 
     width: int
@@ -62,6 +65,7 @@ class Plan:
     combine_slot: Int
     indices: NDArray[Any]
     local_size: int
+    ndofs: int
 
     @property
     def nchunks(self) -> int:
@@ -91,7 +95,7 @@ class Plan:
             ``component * local_size + local dof``, grouped by chunk; m >= n because copies are
             shared.
         """
-        flags = np.zeros((int(self.owned_start[-1]), ncomp), dtype=bool)
+        flags = np.zeros((self.ndofs, ncomp), dtype=bool)
         flags.reshape(-1)[dofs] = True
         start, parts = np.zeros(self.nchunks + 1, dtype=np.int64), []
         for c in range(self.nchunks):
@@ -134,16 +138,54 @@ def make_plan(indices: Int, ndofs: int, width: int, chunk: int) -> Plan:
     KernelValueError
         If the dofs are not numbered by first touch, or a chunk is no multiple of the width.
     """
-    if chunk % width:
-        raise KernelValueError(f"chunks of {chunk} elements: take a multiple of {width}")
-    ne, nodes = indices.shape
+    element_start = _chunks(len(indices), width, chunk)
     # dofs met so far, after each element
     met = np.maximum.accumulate(indices.max(axis=1)) + 1
-    element_start = np.append(np.arange(0, ne, chunk), ne)
     owned_start = np.concatenate([[0], met[element_start[1:] - 1]])
     if owned_start[-1] != ndofs:
         raise KernelValueError(f"elements touch {owned_start[-1]} dofs, the vector has {ndofs}")
     local, foreign = _localise(indices, element_start, owned_start)
+    return _plan(local, foreign, element_start, owned_start, ndofs, width)
+
+
+def make_foreign_plan(indices: Int, ndofs: int, width: int, chunk: int) -> Plan:
+    """Plan for a restriction to some dofs, numbered in any way: no chunk owns any.
+
+    All contributions go to the buffer and are added to y, which another term must have written
+    before.  The chunks share the dofs that were touched among them to add to.
+
+    Parameters
+    ----------
+    indices, ndofs, width, chunk
+        See `make_plan`.
+
+    Raises
+    ------
+    KernelValueError
+        If a chunk is no multiple of the width.
+    """
+    element_start = _chunks(len(indices), width, chunk)
+    local = np.empty_like(indices)
+    foreign: list[Int] = []
+    for first, end in itertools.pairwise(element_start):
+        dofs, inverse = np.unique(indices[first:end], return_inverse=True)
+        local[first:end] = inverse.reshape(local[first:end].shape)
+        foreign.append(dofs)
+    return _plan(local, foreign, element_start, np.zeros_like(element_start), ndofs, width)
+
+
+def _chunks(ne: int, width: int, chunk: int) -> Int:
+    """First element of each chunk, and the end."""
+    if chunk % width:
+        raise KernelValueError(f"chunks of {chunk} elements: take a multiple of {width}")
+    return np.append(np.arange(0, ne, chunk), ne)
+
+
+def _plan(
+    local: Int, foreign: list[Int], element_start: Int, owned_start: Int, ndofs: int, width: int
+) -> Plan:
+    """Plan from chunk-local numbers and each chunk's foreign dofs."""
+    ne, nodes = local.shape
     foreign_start = np.concatenate([[0], np.cumsum([len(f) for f in foreign])]).astype(np.int64)
     foreign_dofs = np.concatenate(foreign) if foreign else np.zeros(0, np.int64)
     counts = np.diff(owned_start) + np.diff(foreign_start)
@@ -156,17 +198,22 @@ def make_plan(indices: Int, ndofs: int, width: int, chunk: int) -> Plan:
     table[:ne] = local
     order = np.argsort(foreign_dofs, kind="stable")
     combine_dof = foreign_dofs[order]
+    cuts = owned_start
+    if owned_start[-1] == 0:  # none is owned: equal shares, each dof in one
+        shares = np.linspace(0, len(combine_dof), len(element_start)).astype(np.int64)
+        cuts = np.append(combine_dof, ndofs)[shares]
     return Plan(
         width=width,
         first_batch=first_batch.astype(np.int64),
         owned_start=owned_start.astype(np.int64),
         foreign_start=foreign_start,
         foreign_dofs=foreign_dofs.astype(np.int64),
-        combine_start=np.searchsorted(combine_dof, owned_start).astype(np.int64),
+        combine_start=np.searchsorted(combine_dof, cuts).astype(np.int64),
         combine_dof=combine_dof.astype(np.int64),
         combine_slot=order.astype(np.int64),
         indices=np.ascontiguousarray(table.reshape(-1, width, nodes).swapaxes(1, 2)),
         local_size=local_size,
+        ndofs=ndofs,
     )
 
 

@@ -1,0 +1,142 @@
+"""Integrals over the boundary: mass (Robin conditions) and load (Neumann conditions)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from femops.abstract_space import Space
+from femops.basis import Quadrature1D
+from femops.boundary import BoundaryGeometry
+from femops.boundary_space import boundary_space
+from femops.forms.form import build
+from femops.forms.load import load_vector
+from femops.operators.coefficients import Coefficient, Given, PlainCoefficient
+from femops.operators.operator import Operator
+
+
+def _boundary_mass(u: Any, alpha: Any) -> dict[str, Any]:
+    return {"value": alpha @ u if np.ndim(alpha) == 2 else alpha * u}
+
+
+def boundary_mass(
+    V: Space,
+    alpha: Coefficient = 1.0,
+    attributes: int | str | Iterable[int | str] | None = None,
+    *,
+    quadrature: int | Quadrature1D | None = None,
+    dtype: DTypeLike = np.float64,
+    lanes: int | None = None,
+    level: str = "partial",
+) -> Operator:
+    r"""Mass on the boundary, :math:`\int_\Gamma \alpha\, u \cdot v\, ds`.
+
+    With it a Robin condition, :math:`F n = g - \alpha u`, comes into a form:
+    ``A + boundary_mass(V, alpha, attributes)`` and ``b + boundary_load(V, g, attributes)``.
+
+    Parameters
+    ----------
+    V : H1 space
+        Trial and test space.
+    alpha : number, callable, array or GridFunction
+        A scalar; on a space of several components also one for each, (ncomp,), or a matrix
+        (ncomp, ncomp).  A constant; a function of x, or of x and the outer normal n, both of shape
+        (dim, k), that returns (*shape, k); an array (nf, nq, *shape) at the points of
+        `BoundaryGeometry`; or a field on the mesh.
+    attributes : int, name, or several, optional
+        Boundary attributes, as `Space.boundary_dofs` takes them; the whole boundary if omitted.
+    quadrature : int or Quadrature1D, optional
+        Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
+    dtype : dtype
+        float64 or float32: type of the vectors, the stored data and the arithmetic.
+    lanes : int, optional
+        SIMD slots; what the machine has if omitted.
+    level : {"full", "element", "decomposed", "partial", "none"}
+        What is kept; see `Operator.at_level`.
+
+    Returns
+    -------
+    Operator
+        On vectors of V; it can be added to others.
+
+    Raises
+    ------
+    SpaceError
+        An L2 space; a mesh without such an attribute, or without a boundary.
+    OperatorError
+        A coefficient of another shape or with values that are not finite.
+    GeometryError
+        An inverted element or a face without area.
+
+    Notes
+    -----
+    Partial assembly: the surface element times the weight times alpha is stored at each point of
+    the faces, or what is constant once for each face if all are affine.  At level "none" too.
+
+    Examples
+    --------
+    >>> import femops
+    >>> V = femops.H1(femops.box((4, 4), upper=(2.0, 1.0)), order=2)
+    >>> R = femops.boundary_mass(V, 3.0, attributes=[3, 4])
+    >>> one = V.interpolate(1.0)
+    >>> round(float(one @ (R @ one)), 12)
+    12.0
+    """
+    shapes = ((),) if V.ncomp == 1 else ((), (V.ncomp,), (V.ncomp, V.ncomp))
+    given = {"alpha": Given("alpha", alpha, shapes)}
+    traces = boundary_space(V, attributes)
+    return build(_boundary_mass, traces, None, quadrature, given, dtype, lanes, level)
+
+
+def boundary_load(
+    V: Space,
+    g: PlainCoefficient,
+    attributes: int | str | Iterable[int | str] | None = None,
+    *,
+    quadrature: int | Quadrature1D | None = None,
+    dtype: DTypeLike = np.float64,
+) -> NDArray[Any]:
+    r"""Load on the boundary, :math:`b_i = \int_\Gamma g \cdot v_i\, ds`.
+
+    Parameters
+    ----------
+    V : H1 space
+        Test space.
+    g : number, callable or array
+        A constant, one for all components or (ncomp,); a function of x, or of x and the outer
+        unit normal n if it takes two arguments, both of shape (dim, k), that returns (k,) or
+        (ncomp, k); or an array (nf, nq) or (nf, nq, ncomp) at the points of `BoundaryGeometry`.
+    attributes : int, name, or several, optional
+        Boundary attributes, as `Space.boundary_dofs` takes them; the whole boundary if omitted.
+    quadrature : int or Quadrature1D, optional
+        Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
+    dtype : dtype
+        Type of the result, float64 or float32; sums are formed in float64.
+
+    Returns
+    -------
+    l_vec of V
+
+    Raises
+    ------
+    SpaceError
+        An L2 space; a mesh without such an attribute, or without a boundary.
+    OperatorError
+        g of another shape or with values that are not finite.
+    GeometryError
+        An inverted element or a face without area.
+
+    Examples
+    --------
+    >>> import femops
+    >>> V = femops.H1(femops.box((4, 4)), order=2)
+    >>> flux = femops.boundary_load(V, lambda x, n: x[0] * n[0] + x[1] * n[1])
+    >>> round(float(flux.sum()), 12)  # the divergence theorem
+    2.0
+    """
+    traces = boundary_space(V, attributes)
+    geometry = BoundaryGeometry(V.mesh, traces.quadrature(quadrature), traces.mesh)
+    return load_vector(traces, geometry, g, "g", dtype)

@@ -1,0 +1,30 @@
+"""A chunk of y set to zero, but for held entries, which are a multiple of those of x.
+
+Terms that only add to y need it before them.  It has the entry points of ``chunk.py``.
+"""
+
+# <defaults>
+from numba import cfunc
+
+from femops_kernels.lanes import get, put, word
+from femops_kernels.skeletons.defaults import *
+from femops_kernels.skeletons.start_table import *
+
+# </defaults>
+
+
+@cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
+def sweep(table, x, y, chunk, work, alpha, beta):
+    """One chunk; y is not read, as this is the first term."""
+    firsts, starts = word(table, FIRST_ENTRY), word(table, HELD_START)
+    held, keep = word(table, HELD), get(LANE, word(table, KEEP), 0)
+    for i in range(word(firsts, chunk), word(firsts, chunk + 1)):
+        put(LANE, y, i, 0.0)
+    for k in range(word(starts, chunk), word(starts, chunk + 1)):
+        i = word(held, k)
+        put(LANE, y, i, alpha * keep * get(LANE, x, i))
+
+
+@cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
+def combine(table, x, y, chunk, work, alpha, beta):
+    """Nothing: chunks share no entry."""
