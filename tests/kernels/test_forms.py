@@ -21,6 +21,19 @@ def problem() -> Problem:
 # --- load vectors ---------------------------------------------------------------------------------
 
 
+def test_one_number_for_each_point_of_a_load() -> None:
+    """As many numbers as points may be as many as components: they are one for each point."""
+    V = femops.H1(femops.box((1,)), 1, ncomp=2)
+    rule = femops.gauss(2)
+
+    def vary(x: Any) -> Any:
+        return x[0]
+
+    same = femops.load(V, lambda x: (x[0], x[0]), quadrature=rule)
+    np.testing.assert_allclose(femops.load(V, vary, quadrature=rule), same, rtol=1e-15)
+    np.testing.assert_allclose(same, [[1 / 6] * 2, [1 / 3] * 2])
+
+
 @pytest.mark.parametrize("family", ["gll", "bernstein"])
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_load_vectors(family: str, dim: int) -> None:
@@ -123,3 +136,21 @@ def test_a_bad_environment_is_refused(
     monkeypatch.setenv("FEMOPS_LANES", lanes)
     with pytest.raises(femops.Errors, match="FEMOPS_LANES"):
         femops.mass(problem.space)
+
+
+# --- positions ------------------------------------------------------------------------------------
+
+
+def test_the_position_may_meet_the_field_at_every_level() -> None:
+    """Stored, or computed on the way, as the level can."""
+    V = femops.H1(femops.disc(1), 1, ncomp=2)
+
+    def layered(u: Any, x: Any) -> dict[str, Any]:
+        return {"grad": x[0] * u.div * np.eye(2) + 2 * x[1] * u.sym_grad}
+
+    A = femops.form(layered, V)
+    u = np.random.default_rng(4).standard_normal(V.shape)
+    expected = A.assemble() @ u.ravel()
+    for level in ("element", "decomposed", "partial", "none"):
+        result = (A.at_level(level) @ u).ravel()
+        np.testing.assert_allclose(result, expected, atol=1e-13 * abs(expected).max())

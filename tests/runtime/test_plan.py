@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from femops_kernels.errors import KernelError
-from femops_kernels.plan import Plan, make_plan
+from femops_kernels.plan import Plan, make_foreign_plan, make_plan
 from femops_kernels.sweep import element_values, interleave
 
 
@@ -31,7 +33,8 @@ def restrictions(draw: st.DrawFn) -> np.ndarray:
 
 def replay(plan: Plan, x: np.ndarray, ne: int) -> np.ndarray:
     """What a kernel that multiplies by one does: gather, scatter, copy out, combine."""
-    y, buffer = np.full(len(x), np.nan), np.full(len(plan.foreign_dofs), np.nan)
+    y = np.full(len(x), np.nan if plan.owned_start[-1] else 0.0)
+    buffer = np.full(len(plan.foreign_dofs), np.nan)
     for c in range(plan.nchunks):
         owned = slice(plan.owned_start[c], plan.owned_start[c + 1])
         foreign = slice(plan.foreign_start[c], plan.foreign_start[c + 1])
@@ -65,6 +68,33 @@ def test_combined_in_ascending_chunks(indices: np.ndarray) -> None:
     chunk = np.searchsorted(plan.foreign_start, plan.combine_slot, side="right") - 1
     same = plan.combine_dof[1:] == plan.combine_dof[:-1]
     assert (chunk[1:][same] > chunk[:-1][same]).all()
+
+
+@given(restrictions(), st.sampled_from([2, 8]), st.integers(0, 2**32 - 1))
+@settings(max_examples=60, deadline=None)
+def test_replayed_where_no_chunk_owns(indices: np.ndarray, width: int, seed: int) -> None:
+    """Any numbers, of a vector with others: each dof is added to by one chunk, in order."""
+    rng = np.random.default_rng(seed)
+    ndofs = 2 * int(indices.max()) + 5
+    indices = rng.permutation(ndofs)[indices]
+    plan = make_foreign_plan(indices, ndofs, width, 16)
+    x = rng.standard_normal(ndofs)
+    expected = x * np.bincount(indices.ravel(), minlength=ndofs)
+    np.testing.assert_allclose(replay(plan, x, len(indices)), expected, rtol=1e-13)
+    assert plan.combine_start[0] == 0
+    assert plan.combine_start[-1] == len(plan.foreign_dofs)
+    shares = [plan.combine_dof[a:b] for a, b in pairwise(plan.combine_start)]
+    assert sum(len(np.unique(share)) for share in shares) == len(np.unique(indices))
+    chunk = np.searchsorted(plan.foreign_start, plan.combine_slot, side="right") - 1
+    same = plan.combine_dof[1:] == plan.combine_dof[:-1]
+    assert (chunk[1:][same] > chunk[:-1][same]).all()
+    dofs = np.unique(rng.integers(0, 2 * ndofs, 9))
+    start, positions = plan.local_positions(dofs, 2)
+    for c in range(plan.nchunks):
+        mine = plan.foreign_dofs[plan.foreign_start[c] : plan.foreign_start[c + 1]]
+        component, local = np.divmod(positions[start[c] : start[c + 1]], plan.local_size)
+        touched = dofs[np.isin(dofs // 2, mine)]
+        np.testing.assert_array_equal(np.sort(mine[local] * 2 + component), touched)
 
 
 def test_positions_of_constrained_dofs() -> None:

@@ -1,0 +1,542 @@
+"""Integrals over the boundary: operators, loads and users' forms, against the oracle."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import tracemalloc
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import boundary_oracle
+import femops
+from femops.operators import assembly
+from femops_kernels.machine import max_threads, set_threads
+from kernel_cases import bend, random_vector, turned
+from mesh_files import shared
+from oracle import Array
+
+TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
+
+
+@cache
+def mesh(kind: str) -> femops.Mesh:
+    """Meshes of all dimensions; those called turned have mixed orientations."""
+    return {
+        "segment": lambda: turned(femops.box((5,), order=2, mapping=bend)),
+        "line": lambda: femops.box((5,), order=2, mapping=bend),
+        "square": lambda: femops.box((3, 4), upper=(2.0, 1.0), order=2, mapping=bend),
+        "disc": lambda: turned(femops.disc(2)),
+        "cube": lambda: femops.box((3, 2, 2), order=2, mapping=bend),
+        "ball": lambda: turned(femops.ball(1, order=3)),
+        "half-periodic": lambda: femops.box((3, 3), periodic=(True, False)),
+    }[kind]()
+
+
+def error(dense: Array, result: Array, u: Array) -> float:
+    """How far ``result`` is from A u, over the norm of |A| |u|."""
+    flat = np.asarray(u, float).ravel()
+    difference = np.asarray(result, float).ravel() - dense @ flat
+    return float(np.linalg.norm(difference) / np.linalg.norm(abs(dense) @ abs(flat)))
+
+
+def smooth(x: Array) -> Array:
+    return 1.5 + np.sin(2 * x[0] + 1) + 0.3 * x[-1] ** 2
+
+
+def full(x: Array) -> Array:
+    return np.stack([[smooth(x), x[0]], [0.5 * x[-1], 2 + x[0] ** 2]])
+
+
+def slip(x: Array, n: Array) -> Array:
+    """A coefficient that depends on the normal."""
+    return 2 + np.einsum("i...,i...->...", x, n)
+
+
+KINDS: dict[str, tuple[Any, int, Any]] = {  # coefficient, components, what it is at a point
+    "number": (2.5, 1, lambda x, n: [[2.5]]),
+    "function": (smooth, 1, lambda x, n: [[smooth(x)]]),
+    "normal": (slip, 1, lambda x, n: [[slip(x, n)]]),
+    "vector": (smooth, 2, lambda x, n: smooth(x) * np.eye(2)),
+    "diagonal": (lambda x: [smooth(x), x[0]], 2, lambda x, n: np.diag([smooth(x), x[0]])),
+    "matrix": (full, 2, lambda x, n: full(x)),
+    "constant matrix": ([[2.0, 1.0], [0.0, 3.0]], 2, lambda x, n: [[2.0, 1.0], [0.0, 3.0]]),
+}
+
+# mesh, order, family, coefficient, attributes, dtype, lanes, level beside "full"
+CASES = [
+    ("segment", 2, "gll", "matrix", None, "float64", None, "partial"),
+    ("segment", 1, "bernstein", "normal", None, "float32", None, "element"),
+    ("line", 2, "gll", "function", [2], "float64", 4, "decomposed"),
+    ("square", 1, "gll", "diagonal", [2, 3], "float64", None, "element"),
+    ("square", 2, "bernstein", "function", [1], "float64", 2, "partial"),
+    ("disc", 2, "gll", "normal", None, "float64", None, "partial"),
+    ("disc", 2, "gll", "constant matrix", None, "float32", None, "decomposed"),
+    ("half-periodic", 2, "gll", "number", None, "float64", None, "none"),
+    ("cube", 2, "gll", "number", [1, 6], "float64", None, "decomposed"),
+    ("cube", 1, "bernstein", "matrix", None, "float64", 16, "partial"),
+    ("ball", 2, "gll", "normal", None, "float64", None, "none"),
+    ("ball", 1, "gll", "vector", None, "float32", None, "element"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case[:4])))
+def test_mass(case: Any) -> None:
+    kind, p, family, coefficient, attributes, dtype, lanes, level = case
+    alpha, ncomp, weak = KINDS[coefficient]
+    V = femops.H1(mesh(kind), p, ncomp=ncomp, family=family)
+    dense = boundary_oracle.matrix(V, V, attributes, weak)
+    u, tolerance = random_vector(V, dtype), TOLERANCE[dtype]
+    R = femops.boundary_mass(V, alpha, attributes, dtype=dtype, lanes=lanes)
+    assert R.space is V
+    assert R.shape == (V.size, V.size)
+    volume = femops.mass(V, dtype=dtype, lanes=lanes)
+    held = V.boundary_dofs()[::2]
+    constrained, alone = volume.assemble().toarray() - 2 * dense, dense.copy()
+    for matrix in (constrained, alone):
+        matrix[held], matrix[:, held] = 0.0, 0.0
+        matrix[held, held] = 1.0
+    for at in ("full", level):
+        A, M = R.at_level(at), volume.at_level(at)
+        assert error(dense, A @ u, u) < tolerance
+        assert error(dense.T, A.T @ u, u) < tolerance
+        np.testing.assert_allclose(A.diagonal().ravel(), dense.diagonal(), atol=tolerance)
+        assert abs(A.assemble() - dense).max() < tolerance * abs(dense).max()
+        whole = (-2 * A + M).constrained(held)
+        assert error(constrained, whole @ u, u) < tolerance
+        assert abs(whole.assemble() - constrained).max() < tolerance * abs(constrained).max()
+        assert error(alone, A.constrained(held) @ u, u) < tolerance
+
+
+@pytest.mark.parametrize("kind", ["segment", "square", "disc", "cube", "ball"])
+@pytest.mark.parametrize("ncomp", [1, 2])
+def test_load(kind: str, ncomp: int) -> None:
+    V = femops.H1(mesh(kind), 2, ncomp=ncomp)
+    attributes = [1]
+    geometry = femops.BoundaryGeometry(V.mesh, femops.gauss(5), attributes)
+    given = [
+        (1.5, lambda x, n: 1.5),
+        (smooth, lambda x, n: smooth(x)),
+        (slip, slip),
+        (np.concatenate([slip(*map(columns, (b.points, b.normals))) for b in geometry]), slip),
+    ]
+    if ncomp == 2:
+        given += [
+            ((1.0, -2.0), lambda x, n: (1.0, -2.0)),
+            (lambda x: (smooth(x), x[0]), lambda x, n: (smooth(x), x[0])),
+            (lambda x, n: (n[0], slip(x, n)), lambda x, n: (n[0], slip(x, n))),
+        ]
+    for g, at in given:
+        expected = boundary_oracle.load(V, attributes, at, 5).reshape(V.shape)
+        b = femops.boundary_load(V, g, attributes, quadrature=5)
+        assert b.shape == V.shape
+        np.testing.assert_allclose(b, expected, atol=1e-13 * abs(expected).max())
+        assert abs(b.ravel()[V.boundary_dofs(1)]).max() == abs(b).max() > 0
+    assert femops.boundary_load(V, 1.0, dtype="float32").dtype == np.float32
+
+
+def columns(array: Array) -> Array:
+    """(n, nq, dim) as functions take it, one face after the other: (dim, n, nq)."""
+    return np.moveaxis(array, -1, 0)
+
+
+# --- forms of the user's own ----------------------------------------------------------------------
+
+
+def winkler(u: Any, n: Any, x: Any, spring: Any) -> dict[str, Any]:
+    """A bed of springs that act along the normal."""
+    return {"value": spring * (u.value @ n) * n + x[0] * u}
+
+
+@pytest.mark.parametrize("kind", ["disc", "ball"])
+def test_own_form_with_the_normal(kind: str) -> None:
+    dim = mesh(kind).dim
+    V = femops.H1(mesh(kind), 2, ncomp=dim)
+
+    def weak(x: Array, n: Array) -> Array:
+        return smooth(x) * np.outer(n, n) + x[0] * np.eye(dim)
+
+    A = femops.form(winkler, V, boundary=True, spring=smooth)
+    u = random_vector(V, "float64")
+    assert error(boundary_oracle.matrix(V, V, None, weak), A @ u, u) < 1e-12
+    assert A.symmetric
+
+
+@pytest.mark.parametrize("kind", ["segment", "disc", "ball"])
+def test_fields_as_coefficients(kind: str) -> None:
+    """On curved faces, and where they jump between elements."""
+    V = femops.H1(mesh(kind), 2)
+    for W in (femops.H1(V.mesh, 3), femops.L2(V.mesh, 1), femops.L2(V.mesh, 2, family="gll")):
+        vector = random_vector(W, "float64")
+        values = [
+            face.values @ vector[face.nodes] for face in boundary_oracle.faces(W, None, V.order + 2)
+        ]
+        A = femops.boundary_mass(V, femops.GridFunction(W, vector))
+        B = femops.boundary_mass(V, np.array(values))
+        u = random_vector(V, "float64")
+        np.testing.assert_allclose(A @ u, B @ u, atol=1e-13)
+
+
+def flux(u: Any, n: Any) -> dict[str, Any]:
+    return {"value": np.atleast_1d(u.value) @ n}
+
+
+@pytest.mark.parametrize("kind", ["segment", "cube"])
+def test_between_two_spaces(kind: str) -> None:
+    dim = mesh(kind).dim
+    V, Q = femops.H1(mesh(kind), 2, ncomp=dim), femops.H1(mesh(kind), 1)
+    boundary, attributes = ([1, 2], [1, 2]) if kind == "cube" else ("all", None)
+    A = femops.form(flux, V, Q, boundary=boundary)
+    dense = boundary_oracle.matrix(V, Q, attributes, lambda x, n: n[np.newaxis])
+    assert A.shape == (Q.size, V.size)
+    u, q = random_vector(V, "float64"), random_vector(Q, "float64")
+    for level in {"segment": ("decomposed", "element"), "cube": ("full", "partial")}[kind]:
+        assert error(dense, A.at_level(level) @ u, u) < 1e-12
+        assert error(dense.T, A.T.at_level(level) @ q, q) < 1e-12
+    held = V.boundary_dofs()[:1]
+    dense[:, held] = 0.0
+    assert error(dense, A.eliminated(columns=held) @ u, u) < 1e-12
+
+
+def test_integration_by_parts() -> None:
+    """Of a sum of integrals over the elements and the boundary, between two spaces."""
+    V, Q, points = femops.H1(mesh("disc"), 1, ncomp=2), femops.H1(mesh("disc"), 1), 5
+    divergence = femops.form(lambda u: {"value": u.div}, V, Q, quadrature=points)
+    gradient = femops.form(lambda u: {"grad": u.value[np.newaxis]}, V, Q, quadrature=points)
+    through = femops.form(flux, V, Q, boundary="all", quadrature=points)
+    nothing = divergence + gradient - through
+    u = random_vector(V, "float64")
+    scale = abs(divergence @ u).max()
+    for level in ("full", "partial"):
+        assert abs(nothing.at_level(level) @ u).max() < 1e-13 * scale
+
+
+# --- known integrals ------------------------------------------------------------------------------
+
+
+def area(mesh: femops.Mesh, attributes: Any = None, points: int = 8) -> float:
+    geometry = femops.BoundaryGeometry(mesh, femops.gauss(points), attributes)
+    return sum(float(block.weighted_det.sum()) for block in geometry)
+
+
+def test_areas() -> None:
+    box = femops.box((3, 2, 4), upper=(2.0, 3.0, 5.0))
+    V = femops.H1(box, 1)
+    sides = [15.0, 15.0, 10.0, 10.0, 6.0, 6.0]  # low and high x, y, z
+    for attribute, side in enumerate(sides, start=1):
+        assert femops.boundary_load(V, 1.0, attribute).sum() == pytest.approx(side, rel=1e-14)
+    ones = np.ones(V.size)
+    assert ones @ (femops.boundary_mass(V) @ ones) == pytest.approx(62.0, rel=1e-14)
+    segment = femops.box((4,), lower=-1.0, upper=2.0)
+    assert area(segment) == 2.0
+    assert femops.boundary_load(femops.H1(segment, 3), lambda x, n: x[0] * n[0]).sum() == 3.0
+    errors = [abs(area(femops.disc(n, order=3)) - 2 * np.pi) for n in (1, 2)]
+    assert errors[1] < min(errors[0] / 10, 1e-4)
+    errors = [abs(area(femops.ball(n, order=2)) - 4 * np.pi) for n in (1, 2, 4)]
+    assert errors[2] < errors[1] / 4 < errors[0] / 16
+
+
+@pytest.mark.parametrize("kind", ["segment", "square", "disc", "cube", "ball", "star", "fichera"])
+def test_divergence_theorem(kind: str) -> None:
+    if kind in ("star", "fichera"):
+        curved = femops.read_mesh(shared(f"{kind}-q3.mesh"))
+    else:
+        curved = mesh(kind)
+
+    def field(x: Array) -> Array:
+        return np.stack([x[d] * x[d - 1] + (d + 1) * x[d] ** 2 for d in range(len(x))])
+
+    def divergence(x: Array) -> Array:
+        if len(x) == 1:
+            return 4 * x[0]
+        return sum(x[d - 1] + 2 * (d + 1) * x[d] for d in range(len(x)))
+
+    V, points = femops.H1(curved, 1), 2 * curved.order + 3
+    outwards = femops.boundary_load(V, lambda x, n: (field(x) * n).sum(0), quadrature=points)
+    inside = femops.integrate(V, divergence, quadrature=points)
+    assert outwards.sum() == pytest.approx(inside, rel=1e-12, abs=1e-12)
+    n_sum = [femops.boundary_load(V, lambda x, n, d=d: n[d]).sum() for d in range(curved.dim)]
+    assert np.allclose(n_sum, 0.0, atol=1e-12)
+
+
+def test_an_entry_listed_twice_counts_once() -> None:
+    """A face with two attributes is one face where both are asked for."""
+    box = femops.box((2, 1))
+    twice = femops.Mesh.from_arrays(
+        None,
+        box.elements,
+        coordinates=box.coordinates,
+        boundary=np.concatenate([box.boundary, box.boundary[:1]]),
+        boundary_attributes=[*box.boundary_attributes, 9],
+    )
+    assert area(twice) == pytest.approx(area(box))
+    one, nine = int(box.boundary_attributes[0]), area(twice, 9)
+    assert area(twice, [one, 9]) == pytest.approx(area(box, one))
+    assert 0 < nine <= area(box, one)
+
+
+def test_names() -> None:
+    box = femops.box((2, 3))
+    V = femops.H1(box.with_names(boundary={"ends": (1, 2), "all": (3,)}), 2)
+    u = random_vector(V, "float64")
+
+    def weigh(attributes: Any) -> Any:
+        return femops.boundary_mass(V, smooth, attributes) @ u
+
+    np.testing.assert_array_equal(weigh("ends"), weigh([1, 2]))
+    np.testing.assert_array_equal(weigh(["ends", 4]), weigh([4, 2, 1]))
+    # a piece of the boundary that is called "all" is meant by that name
+    third = femops.form(lambda u: {"value": u}, V, boundary="all")
+    np.testing.assert_array_equal(third @ u, femops.boundary_mass(V, 1.0, 3) @ u)
+    whole = femops.form(lambda u: {"value": u}, V, boundary=True)
+    np.testing.assert_array_equal(whole @ u, femops.boundary_mass(V) @ u)
+
+
+# --- as an operator among others ------------------------------------------------------------------
+
+
+def test_sums_fuse_by_domain() -> None:
+    V = femops.H1(mesh("disc"), 1)
+    A, M, u = femops.diffusion(V), femops.mass(V), random_vector(V, "float64")
+    first = femops.boundary_mass(V, 2.0, attributes=1)
+    second = femops.form(lambda u, n: {"value": n[0] * u}, V, boundary=[1])
+    whole = first + A + second + M
+    assert len(whole.terms.sweeps) == 2
+    expected = sum(part.assemble() for part in (A, M, first, second)) @ u
+    np.testing.assert_allclose(whole @ u, expected, atol=1e-13)
+    assert len((first + second).terms.sweeps) == 2  # a start and a sweep
+    assert len(whole.at_level("element").terms.sweeps) == 2
+    parts, total = [(A + M).cost(), (first + second).cost()], whole.cost()
+    assert total.flops == sum(part.flops for part in parts)
+    assert total.stored_bytes == sum(part.stored_bytes for part in parts)
+    assert total.assembly_flops == sum(part.assembly_flops for part in parts)
+
+
+def test_update_and_copies() -> None:
+    V = femops.H1(mesh("ball"), 2)
+    u, held = random_vector(V, "float64"), V.boundary_dofs()[:7]
+    A = (femops.diffusion(V) + femops.boundary_mass(V, 3.0)).constrained(held)
+    B = (femops.diffusion(V) + femops.boundary_mass(V, smooth)).constrained(held)
+    np.testing.assert_array_equal(A.update(alpha=smooth) @ u, B @ u)
+    for again in (copy.deepcopy(B), pickle.loads(pickle.dumps(B))):
+        np.testing.assert_array_equal(again @ u, B @ u)
+    values = V.interpolate(lambda x: x[0])
+    lifted = B.unconstrained.assemble()[:, held] @ values[held]
+    b = B.rhs(V.zeros(), values)
+    np.testing.assert_allclose(b[held], values[held])
+    free = np.setdiff1d(np.arange(V.size), held)
+    np.testing.assert_allclose(b[free], -lifted[free], atol=1e-13)
+    alone = femops.boundary_mass(V, smooth).constrained(held)
+    lifted = alone.unconstrained.assemble()[:, held] @ values[held]
+    np.testing.assert_allclose(alone.rhs(V.zeros(), values)[free], -lifted[free], atol=1e-13)
+
+
+def test_the_same_bits_for_any_number_of_threads() -> None:
+    V = femops.H1(turned(femops.ball(4)), 2)
+    operators = [femops.boundary_mass(V, smooth), femops.mass(V) + femops.boundary_mass(V)]
+    u = random_vector(V, "float64")
+    try:
+        for A in operators:
+            assert A.terms.sweeps[-1].source.nchunks > 4
+            results = []
+            for threads in range(1, max_threads() + 1):
+                set_threads(threads)
+                results.append(A @ u)
+            assert len(results) > 1
+            assert all(np.array_equal(results[0], other) for other in results)
+    finally:
+        set_threads(max_threads())
+
+
+def test_an_application_allocates_nothing() -> None:
+    V = femops.H1(mesh("ball"), 2)
+    A = femops.diffusion(V) + femops.boundary_mass(V)
+    u, out = random_vector(V, "float64"), V.zeros()
+    A.apply(u, out=out)
+    tracemalloc.start()
+    A.apply(u, out=out)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4096
+
+
+def test_storage_of_a_boundary_operator() -> None:
+    V = femops.H1(femops.box((6, 6, 6)), 2)
+    faces = 6 * 36
+    R = femops.boundary_mass(V)
+    matrix = R.assemble()
+    assert matrix.nnz <= faces * 81
+    assert np.array_equal(np.unique(matrix.nonzero()[0]), V.boundary_dofs())
+    assert R.at_level("element").cost().stored_bytes < 2 * faces * 81 * 8
+    # couplings on faces are among those of the elements
+    whole = (femops.diffusion(V) + femops.mass(V)).assemble()
+    assert ((femops.mass(V) + R).assemble() != 0).nnz <= (whole != 0).nnz
+
+
+def test_a_matrix_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    V = femops.H1(femops.box((6, 6, 6)), 2)
+    A, R = femops.diffusion(V), femops.boundary_mass(V)
+    alone = assembly.csr_bytes(R._summands)
+    both = assembly.csr_bytes((A + R)._summands)
+    assert both == alone + assembly.csr_bytes(A._summands)
+    monkeypatch.setattr(assembly, "available_bytes", lambda: both - 1)
+    with pytest.raises(femops.OperatorError, match="level='full' needs"):
+        (A + R).at_level("full")
+    R.at_level("full")
+
+
+# --- problems -------------------------------------------------------------------------------------
+
+
+def exact(x: Array) -> Array:
+    return np.sin(1.3 * x[0] + 0.4) * np.exp(0.7 * x[1])
+
+
+def exact_flux(x: Array, n: Array) -> Array:
+    e = np.exp(0.7 * x[1])
+    slopes = 1.3 * np.cos(1.3 * x[0] + 0.4) * e, 0.7 * np.sin(1.3 * x[0] + 0.4) * e
+    return slopes[0] * n[0] + slopes[1] * n[1]
+
+
+LAPLACE = (0.7**2 - 1.3**2, exact)  # of the solution: a number times itself
+
+
+def solve(A: Any, b: Array) -> Array:
+    u, info = femops.cg(A, b, rtol=1e-13, M=femops.jacobi(A))
+    assert info.converged
+    return u
+
+
+@pytest.mark.parametrize("p", [2, 3])
+def test_robin_converges(p: int) -> None:
+    """-div grad u = f with a varying Robin coefficient all around."""
+    errors = []
+    for n in (4, 8):
+        V = femops.H1(turned(femops.disc(n, order=p)), p)
+        A = femops.diffusion(V) + femops.boundary_mass(V, lambda x: 2 + x[1])
+        b = femops.load(V, lambda x: -LAPLACE[0] * exact(x))
+        b += femops.boundary_load(V, lambda x, n: exact_flux(x, n) + (2 + x[1]) * exact(x))
+        errors.append(femops.l2_error(V, solve(A, b), exact))
+    assert np.log2(errors[0] / errors[1]) > p + 0.9
+
+
+def test_neumann_converges() -> None:
+    """-div grad u + u = f with the flux given all around, but for one side of a bent square."""
+    errors, p = [], 2
+    for n in (4, 8):
+        V = femops.H1(femops.box((n, n), order=p, mapping=bend), p)
+        ends = V.boundary_dofs(4)
+        A = (femops.diffusion(V) + femops.mass(V)).constrained(ends)
+        b = femops.load(V, lambda x: (1 - LAPLACE[0]) * exact(x))
+        b += femops.boundary_load(V, exact_flux, [1, 2, 3])
+        u = solve(A, A.rhs(b, V.interpolate(exact)))
+        errors.append(femops.l2_error(V, u, exact))
+    assert np.log2(errors[0] / errors[1]) > p + 0.9
+
+
+def test_pressure_shrinks_a_disc() -> None:
+    """Uniform pressure p on a solid in plane strain: the displacement is -p / (2 lam + 2 mu) x."""
+    V = femops.H1(mesh("disc"), mesh("disc").order, ncomp=2)
+    lam, mu, pressure = 1.5, 0.8, 2.0
+    springs = femops.form(lambda u, n: {"value": (u.value @ n) * n}, V, boundary="all")
+    A = femops.elasticity(V, lam=lam, mu=mu) + springs + 1e-3 * femops.mass(V)
+    # the springs and the support push back with what they take up
+    a = -pressure / (2 * lam + 2 * mu)
+    load = femops.boundary_load(V, lambda x, n: -pressure * n)
+    known = V.interpolate(lambda x: a * x)
+    extra = springs @ known + 1e-3 * (femops.mass(V) @ known)
+    np.testing.assert_allclose(solve(A, load + extra), known, atol=1e-9)
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def test_refused_spaces_and_attributes() -> None:
+    V = femops.H1(mesh("square"), 2)
+    with pytest.raises(femops.SpaceError, match="no boundary attribute 7: it has 1, 2, 3, 4"):
+        femops.boundary_mass(V, attributes=[1, 7])
+    with pytest.raises(femops.SpaceError, match="no boundary attribute 'inlet'"):
+        femops.boundary_load(V, 1.0, "inlet")
+    with pytest.raises(femops.SpaceError, match="no boundary attribute was chosen"):
+        femops.boundary_mass(V, attributes=[])
+    torus = femops.H1(femops.box((3, 3), periodic=True), 2)
+    for ask in (femops.boundary_mass, lambda V: femops.boundary_load(V, 1.0)):
+        with pytest.raises(femops.SpaceError, match="the mesh has no boundary"):
+            ask(torus)
+        with pytest.raises(femops.SpaceError, match="take an H1 space"):
+            ask(femops.L2(V.mesh, 2))
+    with pytest.raises(femops.SpaceError, match="take an H1 space"):
+        femops.form(flux, V, femops.L2(V.mesh, 2), boundary="all")
+    with pytest.raises(femops.SpaceError, match="q1d = 2 cannot integrate order 2"):
+        femops.boundary_mass(V, quadrature=2)
+    with pytest.raises(femops.SpaceError, match="take an H1 space"):
+        femops.form(flux, "V", boundary="all")
+    with pytest.raises(femops.OperatorError, match="on different meshes"):
+        femops.form(flux, V, femops.H1(mesh("disc"), 2), boundary="all")
+    with pytest.raises(femops.OperatorError, match="different spaces or types"):
+        femops.boundary_mass(V) + femops.mass(femops.H1(V.mesh, 2))
+
+
+def test_refused_coefficients() -> None:
+    V, W = femops.H1(mesh("square"), 2), femops.H1(mesh("square"), 2, ncomp=2)
+    nf, nq = 14, 4
+    refused: list[tuple[Any, str]] = [
+        (lambda: femops.boundary_load(V, np.ones((nf, 3))), rf"g has shape \({nf}, 3\)"),
+        (lambda: femops.boundary_load(V, [1.0, 2.0]), r"g has shape \(2,\)"),
+        (lambda: femops.boundary_load(W, np.ones(3)), r"g has shape \(3,\)"),
+        (lambda: femops.boundary_load(V, lambda x, n: n), "g gives an array of shape"),
+        (lambda: femops.boundary_load(V, lambda x, y, z: 1.0), "g is called with"),
+        (lambda: femops.boundary_load(V, np.nan), "g is not finite"),
+        (lambda: femops.boundary_load(V, lambda x: np.log(x[0] - 9)), "g is not finite at"),
+        (lambda: femops.boundary_load(V, np.full((nf, nq), np.inf)), "not finite"),
+        (lambda: femops.boundary_mass(V, np.ones(2)), r"alpha has shape \(2,\)"),
+        (lambda: femops.boundary_mass(W, np.ones((3, 3))), r"alpha has shape \(3, 3\)"),
+        (lambda: femops.boundary_mass(V, lambda x: np.nan * x[0]), "alpha is not finite"),
+        (lambda: femops.boundary_mass(V, 1j), "alpha"),
+    ]
+    for ask, match in refused:
+        with np.errstate(invalid="ignore"), pytest.raises(femops.OperatorError, match=match):
+            ask()
+    with pytest.raises(
+        femops.OperatorError, match="no term of boundary_mass has a coefficient 'kappa'"
+    ):
+        femops.boundary_mass(V).update(kappa=1.0)
+    with pytest.raises(femops.VectorError, match="take float64 or float32"):
+        femops.boundary_load(V, 1.0, dtype="int32")
+
+
+def test_refused_forms() -> None:
+    V = femops.H1(mesh("square"), 2)
+
+    def slope(u: Any, n: Any) -> dict[str, Any]:
+        return {"value": u.grad @ n}
+
+    refused: list[tuple[Any, str]] = [
+        (slope, "`return {.*: u.grad @ n}`: a boundary form has no derivatives of u"),
+        (lambda u: {"value": u.div}, "no derivatives of u"),
+        (lambda u, n: {"grad": u * n}, 'a boundary form has no "grad"'),
+        (lambda u: {"value": u * u}, "not linear in u"),
+        (lambda u: {"value": u + 1}, "does not depend on the field"),
+    ]
+    for function, match in refused:
+        with pytest.raises(femops.TraceError, match=match):
+            femops.form(function, V, boundary="all")
+    with pytest.raises(femops.TraceError, match="'n' is the normal"):
+        femops.form(lambda u, n: {"value": n * u}, V, boundary="all", n=1.0)
+    # elsewhere n is a name like any other
+    A = femops.form(lambda u, n: {"value": n * u}, V, n=2.0)
+    u = random_vector(V, "float64")
+    np.testing.assert_array_equal(A @ u, femops.mass(V, 2.0) @ u)
+
+
+def test_inverted_elements_are_refused() -> None:
+    box = femops.box((2, 2), order=2)
+    nodes = box.coordinates.copy()
+    nodes[0] = nodes[0][:, ::-1]
+    V = femops.H1(replace(box, coordinates=nodes), 1)
+    with pytest.raises(femops.GeometryError, match="2 boundary faces have a point"):
+        femops.boundary_load(V, 1.0)
