@@ -122,6 +122,7 @@ def test_load(kind: str, ncomp: int) -> None:
         (1.5, lambda x, n: 1.5),
         (smooth, lambda x, n: smooth(x)),
         (slip, slip),
+        (lambda x, factor=2.0: factor * x[0], lambda x, n: 2 * x[0]),
         (np.concatenate([slip(*map(columns, (b.points, b.normals))) for b in geometry]), slip),
     ]
     if ncomp == 2:
@@ -314,6 +315,17 @@ def test_sums_fuse_by_domain() -> None:
     assert total.flops == sum(part.flops for part in parts)
     assert total.stored_bytes == sum(part.stored_bytes for part in parts)
     assert total.assembly_flops == sum(part.assembly_flops for part in parts)
+
+
+def test_auto() -> None:
+    V = femops.H1(mesh("disc"), 1)
+    A, u = femops.diffusion(V), random_vector(V, "float64")
+    R = femops.boundary_mass(V, smooth, level="auto")
+    expected = R.assemble() @ u
+    np.testing.assert_allclose(R @ u, expected, atol=1e-14)
+    whole = (R + A.at_level("auto")).constrained([3])
+    np.testing.assert_allclose(whole @ u, whole.assemble() @ u, atol=1e-13)
+    assert {R.level, whole.level} <= {"full", "element", "decomposed", "partial", "none"}
 
 
 def test_update_and_copies() -> None:
