@@ -192,6 +192,8 @@ class BilinearForm:
             for block in self._center:
                 store_interleaved(elements, self.values(cut.element, block), block.start)
         modes: NDArray[Any] = np.zeros(0, dtype)
+        if cut.computed:
+            self.check(cut.computed)
         if numbers.mapped:
             assert isinstance(self.geometry, Geometry)
             self.geometry.check()

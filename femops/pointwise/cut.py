@@ -9,19 +9,20 @@ couple components or have a varying coefficient.  The least bytes win.  Where no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, final
 
 import numpy as np
 
-from femops.pointwise.graph import COMPARE, LIBRARY, Graph, Node, ancestors, substitute
+from femops.pointwise.frontier import frontier
+from femops.pointwise.graph import COMPARE, Graph, Node, ancestors, substitute
 from femops.pointwise.linear import LinearStep
-from femops.pointwise.printer import assignments
-from femops.pointwise.program import SLOTS, Program
+from femops.pointwise.program import Program
 from femops.pointwise.tensors import adjugate
 from femops.pointwise.trace import INVERSE, POSITION, WEIGHT, Objects, Trace, symbols
+from femops.pointwise.writing import make_program
 from femops_kernels.kernel import Numbers
 
 
@@ -59,12 +60,15 @@ class Cut:
     element, constant, point : list of Node
         Functions of the trace's static inputs, in the order of the program's ``q``.  Those of an
         element are evaluated with the weight 1 at any of its points.
+    computed : list of Node
+        Functions of the position that the program computes itself: they should be finite.
     """
 
     program: Program
     element: list[Node]
     constant: list[Node]
     point: list[Node]
+    computed: list[Node] = field(default_factory=list)
 
     @property
     def kept(self) -> list[Node]:
@@ -171,9 +175,10 @@ class _Step:
             symmetric=self.symmetric,
             scaled=tuple(sorted(position[number] for number in carriers)),
         )
-        return Cut(
-            program, given.element, given.constant if constant is None else constant, given.point
-        )
+        moving = {node.number for node in self.inputs}
+        computed = frontier(self.outputs, moving) if given.position else []
+        constant = given.constant if constant is None else constant
+        return Cut(program, given.element, constant, given.point, computed)
 
 
 def linear_cut(
@@ -349,106 +354,3 @@ def _mapped(work: _Step, step: LinearStep, known: Known) -> Cut:
             (given.constant if constant else given.point).append(node)
     values = [graph.constant(1.0), *given.constant[1:]]
     return work.finish(outputs, given, {scale.number}, constant=values)
-
-
-def frontier(outputs: Sequence[Node], moving: set[int], *, deep: bool = False) -> list[Node]:
-    """Nodes at which what moves meets what does not.
-
-    Parameters
-    ----------
-    outputs : sequence of Node
-    moving : set of int
-        Numbers of the inputs that vary from application to application.
-    deep : bool
-        Whether to go on, through arithmetic, to the inputs and to functions of the C library.
-
-    Returns
-    -------
-    list of Node
-        Those that do not depend on the moving inputs but are used by one that does, or are outputs,
-        or with ``deep`` what those are made of; no constants and no conditions.
-    """
-    order = ancestors(outputs)
-    moves = set(moving)
-    for node in order:
-        if any(a.number in moves for a in node.args):
-            moves.add(node.number)
-    met = [n for n in outputs if n.number not in moves]
-    met += [a for n in order if n.number in moves for a in n.args if a.number not in moves]
-    found: dict[int, Node] = {}
-    while met:
-        node = met.pop()
-        # a condition is no number that could be stored: its sides are
-        opened = node.op in COMPARE or (deep and bool(node.args) and node.op not in LIBRARY)
-        if opened:
-            met += node.args
-        elif node.op != "const":
-            found[node.number] = node
-    return [found[number] for number in sorted(found)]
-
-
-def make_program(
-    dim: int,
-    inputs: Sequence[Node],
-    outputs: Sequence[Node],
-    components: tuple[int, int],
-    names: dict[int, str],
-    numbers: Numbers,
-    *,
-    symmetric: bool,
-    scaled: tuple[int, ...],
-) -> Program:
-    """Text of a pointwise step from nodes.
-
-    Parameters
-    ----------
-    dim : int
-    inputs, outputs : sequences of Node
-        By slot (value, then x-, y-, z-derivative), then by component.
-    components : (int, int)
-        Of the field and of the test function.
-    names : dict
-        What the numbers that the step is given are called, by node number.
-    numbers, symmetric, scaled
-        See `Program`.
-    """
-    n_in, n_out = components
-    called = {node.number: f"{SLOTS[k // n_in]}[{k % n_in}]" for k, node in enumerate(inputs)}
-    statements, results = assignments(outputs, {**called, **names})
-    needed = {n.number for n in ancestors(outputs, names)} - set(names)
-    reads = [any(n.number in needed for n in _slot(inputs, s, n_in)) for s in range(1 + dim)]
-    writes = [not all(n.is_constant(0.0) for n in _slot(outputs, s, n_out)) for s in range(1 + dim)]
-    value_out, gradient_out = writes[0], any(writes[1:])
-    parts = []
-    for s, slot in enumerate(SLOTS):
-        used = s <= dim and (gradient_out if s else value_out)
-        # constants become lanes; what comes from operations is one
-        entries = [_lane(r) for r in _slot(results, s, n_out)]
-        parts.append(f"({', '.join(entries)},)" if used else slot)
-    lines = ["@inner", f"def pointwise({', '.join(SLOTS)}, q):", *(f"    {s}" for s in statements)]
-    text = "\n".join([*lines, f"    return {', '.join(parts)}", ""])
-    return Program(
-        text=text,
-        dim=dim,
-        ncomp_in=n_in,
-        ncomp_out=n_out,
-        numbers=numbers,
-        value_in=reads[0],
-        gradient_in=any(reads[1:]),
-        value_out=value_out,
-        gradient_out=gradient_out,
-        symmetric=symmetric,
-        scaled=scaled,
-    )
-
-
-def _slot(entries: Sequence[Any], slot: int, ncomp: int) -> Sequence[Any]:
-    return entries[slot * ncomp : (slot + 1) * ncomp]
-
-
-def _lane(text: str) -> str:
-    try:
-        float(text)
-    except ValueError:
-        return text
-    return f"as_lane(LANE, {text})"
