@@ -193,6 +193,8 @@ def _newton_in_parts(coordinates: Floats, x: Floats, reach: Floats) -> tuple[Int
         place[pair[held]] = xi[held]
         open_ = np.isnan(place[pair, 0])
         parts, pair, low = parts[open_], pair[open_], low[open_]
+        if not len(pair):
+            break
     found = np.flatnonzero(~np.isnan(place[:, 0]))
     return found, place[found]
 

@@ -1,6 +1,7 @@
 """Functions at points in space, judged by the oracle's product formulas and by geometry."""
 
 import functools
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -198,6 +199,17 @@ def test_vectors_of_single_precision_and_flat_ones():
     single = probe(space, u.astype(np.float32))
     assert single.dtype == np.float64
     np.testing.assert_allclose(single, [[0.25, 0.75]], rtol=1e-6)
+
+
+def test_memory_is_bounded():
+    mesh = femops.box((2, 2, 2), mapping=bend, order=8)
+    x = RNG.uniform(0.3, 0.7, (800, 3))
+    tracemalloc.start()
+    Probe(mesh, x)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # The nodes of each point's element alone would take 800 * 729 * 3 * 8 = 14 MB at once.
+    assert peak < 9e6
 
 
 def test_no_points():
