@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from femops.errors import MeshError as MeshError
     from femops.errors import MissingExtraError as MissingExtraError
     from femops.errors import OperatorError as OperatorError
+    from femops.errors import ProbeError as ProbeError
     from femops.errors import SolverError as SolverError
     from femops.errors import SpaceError as SpaceError
     from femops.errors import VectorError as VectorError
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from femops.pointwise.tensors import minimum as minimum
     from femops.pointwise.tensors import sym as sym
     from femops.pointwise.tensors import where as where
+    from femops.probes import Probe as Probe
     from femops.restriction import ElementRestriction as ElementRestriction
     from femops.solvers import cg as cg
     from femops.solvers import jacobi as jacobi
@@ -110,6 +112,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "MeshError",
         "MissingExtraError",
         "OperatorError",
+        "ProbeError",
         "SolverError",
         "SpaceError",
         "VectorError",
@@ -142,6 +145,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "sym",
         "where",
     ),
+    "femops.probes": ("Probe",),
     "femops.restriction": ("ElementRestriction",),
     "femops.solvers": ("cg", "jacobi", "newton"),
     "femops.space": ("H1", "L2", "Space"),

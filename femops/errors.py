@@ -32,6 +32,10 @@ class GeometryError(FemopsError, ValueError):
     """Elements whose map from the reference element is not one-to-one (inverted, collapsed)."""
 
 
+class ProbeError(FemopsError, ValueError):
+    """Points that are none, or that lie outside the mesh."""
+
+
 class OperatorError(FemopsError, ValueError):
     """An operator that cannot be built, or cannot be applied in this way."""
 
@@ -66,6 +70,7 @@ __all__ = [
     "MeshError",
     "MissingExtraError",
     "OperatorError",
+    "ProbeError",
     "SolverError",
     "SpaceError",
     "VectorError",

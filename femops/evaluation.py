@@ -1,10 +1,12 @@
-"""Values and gradients of element vectors at the points of tensor-product rules.
+"""Values and gradients of element vectors, at tensor-product rules and at single points.
 
-Small pure functions of arrays, sum factorised; `femops.space` and `femops.fields` call them block
-by block.
+Small pure functions of arrays, sum factorised; `femops.space`, `femops.fields` and `femops.probes`
+call them block by block.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -51,3 +53,31 @@ def physical_gradient(reference: list[Floats], inverse: Floats) -> Floats:
             factors = [factor[..., None] for factor in factors]
         result[..., i] = sum(du * factor for du, factor in zip(reference, factors, strict=True))
     return result
+
+
+def point_values(basis: Basis1D, points: Floats, e_vec: Floats) -> Floats:
+    """Values at one point in each element: points (n, dim), (n, p1d**dim[, ncomp]) -> (n[, ncomp]).
+
+    ``points`` are reference coordinates, each element's own.
+    """
+    return _contracted([basis.interpolation(x) for x in points.T], e_vec)
+
+
+def point_gradient(basis: Basis1D, points: Floats, e_vec: Floats) -> list[Floats]:
+    """Derivatives along the reference directions, x first, each as of `point_values`."""
+    values = [basis.interpolation(x) for x in points.T]
+    slopes = [basis.gradient(x) for x in points.T]
+    return [
+        _contracted([*values[:k], slopes[k], *values[k + 1 :]], e_vec) for k in range(len(values))
+    ]
+
+
+def _contracted(lines: list[Floats], e_vec: Floats) -> Floats:
+    """Contract element e's dofs with row e of one matrix (n, p1d) per direction, x first."""
+    n, trailing = len(e_vec), e_vec.shape[2:]
+    inner = math.prod(e_vec.shape[1:])
+    data = e_vec
+    for line in reversed(lines):  # the slowest direction first: what remains is contiguous
+        inner //= line.shape[1]
+        data = np.einsum("nk,nkr->nr", line, data.reshape(n, line.shape[1], inner))
+    return data.reshape(n, *trailing)

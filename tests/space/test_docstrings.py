@@ -15,7 +15,9 @@ MODULES = [
     "femops.fields",
     "femops.functions",
     "femops.geometry",
+    "femops.location",
     "femops.numbering",
+    "femops.probes",
     "femops.restriction",
     "femops.space",
 ]
