@@ -41,8 +41,10 @@ if TYPE_CHECKING:
     from femops.fields import l2_norm as l2_norm
     from femops.forms import convection as convection
     from femops.forms import diffusion as diffusion
+    from femops.forms import divergence as divergence
     from femops.forms import elasticity as elasticity
     from femops.forms import form as form
+    from femops.forms import helmholtz as helmholtz
     from femops.forms import load as load
     from femops.forms import mass as mass
     from femops.forms import neo_hookean as neo_hookean
@@ -114,8 +116,10 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
     "femops.forms": (
         "convection",
         "diffusion",
+        "divergence",
         "elasticity",
         "form",
+        "helmholtz",
         "load",
         "mass",
         "neo_hookean",

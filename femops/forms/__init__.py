@@ -2,8 +2,10 @@
 
 from femops.forms.convection import convection
 from femops.forms.diffusion import diffusion
+from femops.forms.divergence import divergence
 from femops.forms.elasticity import elasticity
 from femops.forms.form import form
+from femops.forms.helmholtz import helmholtz
 from femops.forms.load import load
 from femops.forms.mass import mass
 from femops.forms.neo_hookean import neo_hookean
@@ -13,8 +15,10 @@ from femops.forms.p_laplacian import p_laplacian
 __all__ = [
     "convection",
     "diffusion",
+    "divergence",
     "elasticity",
     "form",
+    "helmholtz",
     "load",
     "mass",
     "neo_hookean",
