@@ -72,7 +72,7 @@ def _components(V: Space) -> tuple[int, ...]:
 
 
 def _sources(V: Space, f: PlainCoefficient, block: GeometryBlock) -> Floats:
-    """f times the weight, (n, nq[, ncomp]); one value will do for all components."""
+    """F times the weight, (n, nq[, ncomp]); one value will do for all components."""
     shape = _components(V)
     values = at_points(f, block, V.mesh.num_elements, "f", (shape, ()) if shape else ((),))
     if values.ndim == 2 and shape:
@@ -82,7 +82,7 @@ def _sources(V: Space, f: PlainCoefficient, block: GeometryBlock) -> Floats:
 
 
 def _reference_fluxes(V: Space, flux: PlainCoefficient, block: GeometryBlock) -> list[Floats]:
-    """w det(J) F J^-T: what multiplies each reference derivative, (n, nq[, ncomp]) each."""
+    """W det(J) F J^-T: what multiplies each reference derivative, (n, nq[, ncomp]) each."""
     shape = (*_components(V), V.dim)
     values = at_points(flux, block, V.mesh.num_elements, "flux", (shape,))
     factors = block.weighted_det[..., np.newaxis, np.newaxis] * block.inverse

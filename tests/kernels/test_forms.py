@@ -73,7 +73,7 @@ def test_a_load_of_the_wrong_shape_is_refused(problem: Problem) -> None:
         femops.load(problem.space, lambda x: x)
     with pytest.raises(femops.OperatorError, match="not finite"):
         femops.load(problem.space, np.nan)
-    with pytest.raises(femops.OperatorError, match="flux .*shape"):
+    with pytest.raises(femops.OperatorError, match=r"flux .*shape"):
         femops.load(problem.space, flux=lambda x: x[0])
     with pytest.raises(femops.OperatorError, match="flux is not finite"):
         femops.load(problem.space, flux=np.full(2, np.inf))
