@@ -242,6 +242,6 @@ def _write(output: Output, result: Result, save: Path | None, picture: Path | No
 
     space, u = result.problem.space, result.u
     if save is not None:
-        output.say(f"wrote {femops.save(save, space, u=u)}")
+        output.say(f"wrote {femops.save(save, space, **result.problem.fields(u))}")
     if picture is not None:
         output.say(f"wrote {femops.picture(picture, space, u, title='u', cut=True)}")

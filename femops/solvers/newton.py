@@ -13,6 +13,7 @@ from scipy.sparse.linalg import gmres, minres
 from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.nonlinear import NonlinearForm
+from femops.operators.storage import check_level
 from femops.solvers.cg import cg
 from femops.solvers.jacobi import Jacobi, jacobi
 
@@ -100,6 +101,7 @@ def newton(
         Vectors of another length or type.
     """
     _check(F, rtol, atol, maxiter, linear)
+    check_level(level)
     u = u0.copy()
     load = np.zeros_like(u) if b is None else b.reshape(u.shape).copy()
     load.reshape(-1)[F.constrained_dofs] = 0.0

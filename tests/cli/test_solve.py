@@ -154,7 +154,7 @@ def test_minres_gives_up_where_there_is_no_solution():
 # --- output ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("problem", ["poisson", "elasticity"])
+@pytest.mark.parametrize("problem", ["poisson", "elasticity", "stokes"])
 def test_solve_in_words_with_files(run, tmp_path, problem):
     pytest.importorskip("matplotlib", reason="needs the extra femops[viz]")
     code, out, _ = run(
@@ -165,6 +165,9 @@ def test_solve_in_words_with_files(run, tmp_path, problem):
         assert word in out
     assert "\x1b" not in out  # not a terminal: no colours
     assert {entry.name for entry in tmp_path.iterdir()} == {"u.vtu", "u.png"}
+    text = (tmp_path / "u.vtu").read_bytes()
+    assert b'Name="u"' in text
+    assert (b'Name="p"' in text) == (problem == "stokes")
 
 
 @NEEDED

@@ -104,6 +104,10 @@ class Problem(ABC):
         """Numbers that the problem depends on, by name."""
         return {}
 
+    def fields(self, u: Vector) -> dict[str, Any]:
+        """What is written into files, by name; u is a solution."""
+        return {"u": u}
+
     def more(self) -> dict[str, Any]:
         """What else is known when it is solved: errors of other fields, counts."""
         return {}

@@ -86,6 +86,10 @@ class Stokes(Problem):
         """Unknowns of velocity and pressure."""
         return self.space.size + self.pressures.size
 
+    def fields(self, u: Vector) -> dict[str, Any]:
+        """Velocity and pressure."""
+        return {"u": u, "p": femops.GridFunction(self.pressures, self.p)}
+
     def more(self) -> dict[str, Any]:
         """Error of the pressure in L2."""
         return {"pressure_error": femops.l2_error(self.pressures, self.p, self.pressure.exact)}
