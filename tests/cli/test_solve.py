@@ -51,10 +51,10 @@ def test_contract_and_rates(run, problem):
 
 @pytest.mark.parametrize("problem", KEYS)
 def test_three_dimensions(run, tmp_path, problem):
-    """Cubics on half a wave: the error beside the norm of the exact solution."""
-    mesh = femops.box((2, 2, 2))
+    """Quadratics on a quarter of a wave: the error beside the norm of the exact solution."""
+    mesh = femops.box((4, 4, 4))
     write_mfem(mesh, tmp_path / "box.mesh")
-    result = solve(run, problem, "box.mesh", "--order", 3)
+    result = solve(run, problem, "box.mesh", "--order", 2)
     waves = Waves.on(mesh)
     field = {
         "poisson": lambda: Field.scalar(waves),
@@ -63,9 +63,9 @@ def test_three_dimensions(run, tmp_path, problem):
         "neohookean": lambda: Field.vector(waves, 0.2 / waves.wave[0]),
         "stokes": lambda: Field.solenoidal(waves),
     }[problem]()
-    space = femops.H1(mesh, 3, ncomp=len(field.components))
+    space = femops.H1(mesh, 2, ncomp=len(field.components))
     size = femops.l2_error(space, space.zeros(), field.exact)
-    assert 0.0 < result["l2_error"] < 0.06 * size
+    assert 0.0 < result["l2_error"] < 0.05 * size
 
 
 @pytest.mark.parametrize("problem", ["poisson", "helmholtz"])
@@ -84,10 +84,9 @@ def test_a_mesh_without_boundary(run, problem):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("problem", ["poisson", "stokes"])
-def test_levels_agree(run, problem, level):
-    partial = solve(run, problem, "disc.mesh", "--order", 2)
-    other = solve(run, problem, "disc.mesh", "--order", 2, "--level", level)
+def test_levels_agree(run, level):
+    partial = solve(run, "stokes", "disc.mesh", "--order", 2)
+    other = solve(run, "stokes", "disc.mesh", "--order", 2, "--level", level)
     assert other["level"] == level
     assert other["l2_error"] == pytest.approx(partial["l2_error"], rel=1e-5)
 
@@ -100,11 +99,11 @@ def test_newton_obeys_the_level(run):
 
 
 def test_parameters_are_those_asked_for(run):
-    helmholtz = solve(run, "helmholtz", "disc.mesh", "--order", 4, "--k", 6)
+    helmholtz = solve(run, "helmholtz", "disc.mesh", "--order", 2, "--k", 6, "--refine", 1)
     assert helmholtz["k"] == 6.0
     assert helmholtz["l2_error"] < 0.02
-    stiff = solve(run, "elasticity", "disc.mesh", "--order", 3, "--lam", 20, "--mu", 2)
-    plain = solve(run, "elasticity", "disc.mesh", "--order", 3)
+    stiff = solve(run, "elasticity", "disc.mesh", "--order", 2, "--lam", 20, "--mu", 2)
+    plain = solve(run, "elasticity", "disc.mesh", "--order", 2)
     assert (stiff["lam"], stiff["mu"]) == (20.0, 2.0)
     assert (plain["lam"], plain["mu"]) == (1.0, 1.0)
     assert stiff["iterations"] > plain["iterations"]
@@ -131,7 +130,7 @@ def test_newton_that_gets_no_further(run):
 def test_no_convergence_is_an_error(run, monkeypatch, level):
     monkeypatch.setattr(femops, "cg", partial(femops.cg, maxiter=3))
     monkeypatch.setattr("femops.cli.problems.poisson.prepare_cg", lambda _: None)
-    code, out, err = run("solve", "poisson", "disc.mesh", "--level", level)
+    code, out, err = run("solve", "poisson", "disc.mesh", "--order", 2, "--level", level)
     assert (code, out) == (1, "")
     assert err.startswith("femops: no convergence to a relative residual of 1e-10")
 
