@@ -45,8 +45,10 @@ if TYPE_CHECKING:
     from femops.forms import boundary_mass as boundary_mass
     from femops.forms import convection as convection
     from femops.forms import diffusion as diffusion
+    from femops.forms import divergence as divergence
     from femops.forms import elasticity as elasticity
     from femops.forms import form as form
+    from femops.forms import helmholtz as helmholtz
     from femops.forms import load as load
     from femops.forms import mass as mass
     from femops.forms import neo_hookean as neo_hookean
@@ -123,8 +125,10 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "boundary_mass",
         "convection",
         "diffusion",
+        "divergence",
         "elasticity",
         "form",
+        "helmholtz",
         "load",
         "mass",
         "neo_hookean",

@@ -13,7 +13,7 @@ from femops.cli.output import Output, one_line_warnings, quantity
 
 if TYPE_CHECKING:
     import femops
-    from femops.cli.poisson import Result
+    from femops.cli.problems.base import Result
 
 SAMPLE, ORDER = "ball.mesh", 4
 
@@ -35,7 +35,8 @@ def demo(
       femops demo
       femops demo --refine 3 --threads 1 --out /tmp/femops
     """  # noqa: D301  (\b is click's mark for lines to keep)
-    from femops.cli.poisson import solve
+    from femops.cli.problems.base import solve
+    from femops.cli.problems.poisson import Poisson
     from femops.errors import FileError
 
     output = Output()
@@ -47,7 +48,7 @@ def demo(
         set_threads(threads)
         mesh = load_mesh(SAMPLE, refine)
         with output.working(f"solving on {mesh.num_elements} elements of order {ORDER}"):
-            result = solve(mesh, ORDER, 1e-10)
+            result = solve(Poisson, mesh, ORDER, 1e-10)
         output.facts("Poisson problem on a curved ball, without a matrix", _facts(result))
         _write(output, result, out)
 
@@ -55,7 +56,7 @@ def demo(
 def _facts(result: Result) -> list[tuple[str, str]]:
     from femops.cli.matrix import csr_bytes
 
-    V, A = result.space, result.operator
+    V, A = result.problem.space, result.problem.operator
     seconds = apply_seconds(A)
     stored = A.cost().stored_bytes + V.restriction.indices.nbytes
     return [
@@ -93,12 +94,14 @@ def _write(output: Output, result: Result, out: Path) -> None:
     import femops
 
     with output.working("writing"):
-        saved = femops.save(out / "demo.vtu", result.space, u=result.u)
+        saved = femops.save(out / "demo.vtu", result.problem.space, u=result.u)
     output.say(f"wrote {saved} (for ParaView)")
     title = "u, with an octant taken away"
     try:
         with output.working("drawing"):
-            drawn = femops.picture(out / "demo.png", result.space, result.u, cut=True, title=title)
+            drawn = femops.picture(
+                out / "demo.png", result.problem.space, result.u, cut=True, title=title
+            )
     except femops.MissingExtraError as error:
         output.say(f"skipped the picture: {error}")
     else:

@@ -1,4 +1,4 @@
-"""A smooth function whose Poisson problem is known, for any mesh."""
+"""Smooth fields whose derivatives are known, as exact solutions on any mesh."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Floats = NDArray[np.float64]
 
 @final
 @dataclass(frozen=True)
-class Manufactured:
-    r"""The product of waves :math:`u(x) = \prod_d \sin(k_d (x_d - a_d) + d + 1/2)`.
+class Waves:
+    r"""Products of waves, :math:`\psi_s(x) = \prod_d \sin(k_d (x_d - a_d) + d + 1/2 + s)`.
 
-    Then :math:`-\Delta u = |k|^2 u`. Functions take x of shape (dim, n).
+    For any shift s, :math:`-\Delta \psi_s = |k|^2 \psi_s`, and so for all derivatives.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Manufactured:
     corner: Floats
 
     @classmethod
-    def on(cls, mesh: Mesh) -> Manufactured:
+    def on(cls, mesh: Mesh) -> Waves:
         """One wave along the longest side of the mesh, or one a period where it is periodic."""
         lower, upper = mesh.bounding_box()
         longest = float((upper - lower).max())
@@ -47,31 +47,99 @@ class Manufactured:
                 lengths[d] = present.min(initial=np.inf) if len(present) else longest
         return cls(2 * np.pi / lengths, lower)
 
-    def _phases(self, x: Floats) -> Floats:
-        shift = np.arange(len(self.wave)) + 0.5
-        return self.wave[:, None] * (x - self.corner[:, None]) + shift[:, None]
+    @property
+    def square(self) -> float:
+        """|k|^2."""
+        return float(self.wave @ self.wave)
+
+    def derivative(self, x: Floats, orders: tuple[int, ...], shift: float = 0.0) -> Floats:
+        """Derivative of psi of these orders along x, y, z; (dim, n) -> (n,)."""
+        times = np.array(orders)[:, None]
+        phases = self.wave[:, None] * (x - self.corner[:, None]) + shift
+        # each derivative of a sine is the sine a quarter of a turn further
+        phases += np.arange(len(orders))[:, None] + 0.5 + times * (np.pi / 2)
+        return np.asarray(np.prod(self.wave[:, None] ** times * np.sin(phases), axis=0))
+
+
+@final
+@dataclass(frozen=True)
+class Term:
+    """A multiple of a derivative of a product of waves.
+
+    Attributes
+    ----------
+    factor : float
+    orders : (dim,) tuple of int
+        How often it is differentiated along each direction.
+    shift : float
+        Of the waves.
+    """
+
+    factor: float
+    orders: tuple[int, ...]
+    shift: float = 0.0
+
+
+@final
+@dataclass(frozen=True)
+class Field:
+    """A field of which each component is a sum of terms; functions take x of shape (dim, n).
+
+    Attributes
+    ----------
+    waves : Waves
+    components : tuple of tuples of Term
+        One component makes a scalar field.
+    """
+
+    waves: Waves
+    components: tuple[tuple[Term, ...], ...]
+
+    @classmethod
+    def scalar(cls, waves: Waves, shift: float = 0.0) -> Field:
+        """The product of waves."""
+        return cls(waves, ((Term(1.0, (0,) * len(waves.wave), shift),),))
+
+    @classmethod
+    def vector(cls, waves: Waves, size: float) -> Field:
+        """As many components as dimensions, each a product of waves with a shift of its own."""
+        dim = len(waves.wave)
+        return cls(waves, tuple((Term(size, (0,) * dim, 1.0 * i),) for i in range(dim)))
+
+    @classmethod
+    def solenoidal(cls, waves: Waves) -> Field:
+        """A curl, so without divergence: (psi_y, -psi_x), in 3-D (psi_y, chi_z - psi_x, -chi_y)."""
+        size = 1.0 / float(waves.wave.max())
+        if len(waves.wave) == 2:
+            return cls(waves, ((Term(size, (0, 1)),), (Term(-size, (1, 0)),)))
+        second = (Term(size, (0, 0, 1), 1.0), Term(-size, (1, 0, 0)))
+        first, third = Term(size, (0, 1, 0)), Term(-size, (0, 1, 0), 1.0)
+        return cls(waves, ((first,), second, (third,)))
 
     def exact(self, x: Floats) -> Floats:
-        """u, (n,)."""
-        return np.asarray(np.prod(np.sin(self._phases(x)), axis=0))
+        """The field, (n,) or (ncomp, n)."""
+        result = np.stack([self._sum(x, terms) for terms in self.components])
+        return result[0] if len(result) == 1 else result
 
     def gradient(self, x: Floats) -> Floats:
-        """Gradient of u, (dim, n)."""
-        phases = self._phases(x)
-        sines, cosines = np.sin(phases), np.cos(phases)
-        result = np.empty_like(sines)
-        for d in range(len(sines)):
-            factors = sines.copy()
-            factors[d] = self.wave[d] * cosines[d]
-            result[d] = np.prod(factors, axis=0)
-        return result
+        """Its gradient, (dim, n) or (ncomp, dim, n)."""
+        dim = len(self.waves.wave)
+        rows = [[self._sum(x, c, along) for along in range(dim)] for c in self.components]
+        return np.array(rows[0] if len(rows) == 1 else rows)
 
-    def source(self, x: Floats) -> Floats:
-        """Right-hand side -div grad u, (n,)."""
-        return np.asarray(float(self.wave @ self.wave) * self.exact(x))
+    def _sum(self, x: Floats, terms: tuple[Term, ...], along: int | None = None) -> Floats:
+        total = np.zeros(x.shape[1])
+        for term in terms:
+            orders = tuple(n + (d == along) for d, n in enumerate(term.orders))
+            total += term.factor * self.waves.derivative(x, orders, term.shift)
+        return total
+
+    def minus_laplacian(self, x: Floats) -> Floats:
+        """-div grad of the field, (n,) or (ncomp, n)."""
+        return np.asarray(self.waves.square * self.exact(x))
 
     def check_periodic(self, space: Space) -> None:
-        """Check that u has one value wherever the mesh has one node.
+        """Check that the waves have one value wherever the mesh has one node.
 
         Raises
         ------
@@ -81,7 +149,8 @@ class Manufactured:
         if space.mesh.continuous:
             return
         x = positions(space.mesh.coordinates, space.basis.nodes)
-        values = self.exact(np.moveaxis(x, -1, 0).reshape(space.dim, -1)).reshape(x.shape[:2])
+        values = Field.scalar(self.waves).exact(np.moveaxis(x, -1, 0).reshape(space.dim, -1))
+        values = values.reshape(x.shape[:2])
         shared = np.empty(space.ndofs)
         shared[space.restriction.indices] = values
         if np.abs(shared[space.restriction.indices] - values).max() > 1e-8:

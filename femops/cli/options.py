@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from enum import StrEnum
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -45,6 +45,29 @@ def number(least: float, below: float) -> Callable[[Any], float]:
     return read
 
 
+def positive(value: Any) -> float:
+    """Read a number > 0, and say what it got instead."""
+    try:
+        result = number(0.0, inf)(value)
+    except typer.BadParameter:
+        result = 0.0
+    if result == 0.0:
+        raise typer.BadParameter(f"got '{value}': give a number > 0")
+    return result
+
+
+def level_name(value: Any) -> str:
+    """Read the name of a level of assembly, and say which there are."""
+    from femops.errors import OperatorError
+    from femops.operators.storage import check_level
+
+    try:
+        check_level(str(value))
+    except OperatorError as error:
+        raise typer.BadParameter(str(error)) from error
+    return str(value)
+
+
 MeshArgument = Annotated[
     str, typer.Argument(metavar="MESH", help="A mesh file, or the name of a sample (ball.mesh).")
 ]
@@ -56,6 +79,17 @@ RefineOption = Annotated[
         help="Split every element in two along each direction, so many times.",
     ),
 ]
+OrderOption = Annotated[
+    int, typer.Option(parser=whole_number(1), metavar="N", help="Polynomial degree.")
+]
+LevelOption = Annotated[
+    str,
+    typer.Option(
+        parser=level_name,
+        metavar="LEVEL",
+        help="What operators keep. partial: numbers at the quadrature points; full: a matrix; ...",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 ThreadsOption = Annotated[
     int | None,
@@ -63,13 +97,6 @@ ThreadsOption = Annotated[
         parser=whole_number(1), metavar="N", help="Threads; all cores of this machine if omitted."
     ),
 ]
-
-
-class Level(StrEnum):
-    """How much of the operator is computed before it is applied."""
-
-    partial = "partial"
-    full = "full"
 
 
 def paragraphs(command: Command) -> Command:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,20 +12,22 @@ import typer
 
 from femops.cli.options import (
     JsonOption,
-    Level,
+    LevelOption,
     MeshArgument,
+    OrderOption,
     RefineOption,
     ThreadsOption,
     load_mesh,
     number,
     paragraphs,
+    positive,
     set_threads,
-    whole_number,
 )
 from femops.cli.output import Output, one_line_warnings
+from femops.cli.problems import Make
 
 if TYPE_CHECKING:
-    from femops.space import Space
+    from femops.cli.problems.base import Result
 
 app = typer.Typer(help="Solve a problem with a known solution.", no_args_is_help=True)
 
@@ -32,13 +37,10 @@ def group() -> None:
     """Solve a problem with a known solution, and say how far off the result is."""
 
 
-@app.command()
-@paragraphs
-def poisson(
+def _solve(
+    make: Make,
     mesh: MeshArgument,
-    order: Annotated[
-        int, typer.Option(parser=whole_number(1), metavar="N", help="Polynomial degree.")
-    ] = 4,
+    order: OrderOption = 4,
     refine: RefineOption = 0,
     rtol: Annotated[
         float,
@@ -48,9 +50,7 @@ def poisson(
             help="Relative residual, below 1, at which the iteration stops.",
         ),
     ] = 1e-10,
-    level: Annotated[
-        Level, typer.Option(help="partial: no matrix; full: assemble one, for comparison.")
-    ] = Level.partial,
+    level: LevelOption = "partial",
     threads: ThreadsOption = None,
     save: Annotated[
         Path | None, typer.Option(metavar="FILE.vtu", help="Write the solution for ParaView.")
@@ -60,6 +60,62 @@ def poisson(
     ] = None,
     json: JsonOption = False,
 ) -> None:
+    from femops.cli.problems.base import solve
+
+    output = Output(json)
+    _check_paths(save, picture)
+    with one_line_warnings():
+        set_threads(threads)
+        with output.working(f"reading {mesh}"):
+            grid = load_mesh(mesh, refine)
+        with output.working(f"solving on {grid.num_elements} elements of order {order}"):
+            result = solve(make, grid, order, rtol, level)
+        facts = {"mesh": mesh, "elements": grid.num_elements, "order": order, **result.facts()}
+        output.json(facts)
+        output.facts(result.problem.title, _shown(facts, result))
+        _write(output, result, save, picture)
+
+
+def problem(own: Callable[..., Make]) -> Callable[..., None]:
+    """Make a command of a function of a problem's own options.
+
+    Parameters
+    ----------
+    own : callable
+        Takes its options, and returns what makes the problem; its docstring is the command's.
+
+    Returns
+    -------
+    callable
+        Takes these options and those that all problems share.
+    """
+    _, *shared = inspect.signature(_solve, eval_str=True).parameters.values()
+    options = inspect.signature(own, eval_str=True).parameters
+
+    def command(**given: Any) -> None:
+        make = own(**{name: given.pop(name) for name in options})
+        _solve(make, **given)
+
+    command.__name__, command.__doc__ = own.__name__, own.__doc__
+    command.__annotations__ = {}
+    parameters = [
+        p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for p in (shared[0], *options.values(), *shared[1:])
+    ]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return app.command()(paragraphs(command))
+
+
+LamOption = Annotated[
+    float, typer.Option(parser=number(0.0, float("inf")), metavar="L", help="Lame's first, stress.")
+]
+MuOption = Annotated[
+    float, typer.Option(parser=positive, metavar="M", help="Shear modulus, stress.")
+]
+
+
+@problem
+def poisson() -> Make:
     """Solve a Poisson problem on a mesh.
 
     By conjugate gradients. The exact solution is a product of sines, imposed on the whole
@@ -73,51 +129,119 @@ def poisson(
       femops solve poisson my.mesh --order 6 --save out/u.vtu --picture out/u.png
       femops solve poisson my.mesh --order 2 --level full --json
     """  # noqa: D301  (\b is click's mark for lines to keep)
-    from femops.cli.poisson import solve
+    from femops.cli.problems.poisson import Poisson
+
+    return Poisson
+
+
+@problem
+def helmholtz(
+    k: Annotated[
+        float | None,
+        typer.Option(
+            parser=positive,
+            metavar="K",
+            help="Wave number, 1 / length; 8 over the mesh's longest side if omitted.",
+        ),
+    ] = None,
+) -> Make:
+    """Solve a Helmholtz problem on a mesh.
+
+    -div grad u - k^2 u = f, which is indefinite: by MINRES, preconditioned by a diagonal. Each
+    wave, 2 pi / k long, should span an element or more of order 4. The exact solution is a product
+    of sines, imposed on the whole boundary.
+
+    \b
+    Examples:
+      femops solve helmholtz disc.mesh --order 4 --refine 1
+      femops solve helmholtz disc.mesh --order 6 --refine 1 --k 12 --json
+    """  # noqa: D301  (\b is click's mark for lines to keep)
+    from femops.cli.problems.helmholtz import Helmholtz
+
+    return partial(Helmholtz, k=k)
+
+
+@problem
+def elasticity(lam: LamOption = 1.0, mu: MuOption = 1.0) -> Make:
+    """Solve a problem of linear elasticity on a mesh, 2-D (plane strain) or 3-D.
+
+    By conjugate gradients. The exact displacement is a product of sines in each component, imposed
+    on the whole boundary.
+
+    \b
+    Examples:
+      femops solve elasticity ball.mesh --order 3
+      femops solve elasticity disc.mesh --order 4 --lam 10 --mu 0.5 --save u.vtu
+    """  # noqa: D301  (\b is click's mark for lines to keep)
+    from femops.cli.problems.elasticity import Elasticity
+
+    return partial(Elasticity, lam=lam, mu=mu)
+
+
+@problem
+def neohookean(lam: LamOption = 1.0, mu: MuOption = 1.0) -> Make:
+    """Solve a problem of nonlinear elasticity on a mesh, 2-D (plane strain) or 3-D.
+
+    A compressible neo-Hookean solid, by Newton's method with matrix-free Jacobians. The exact
+    displacement stretches by up to a fifth along each axis, and is imposed on the whole boundary.
+    Reported are Newton's iterations, and those of all linear problems together.
+
+    \b
+    Examples:
+      femops solve neohookean ball.mesh --order 2
+      femops solve neohookean disc.mesh --order 4 --lam 5 --picture u.png
+    """  # noqa: D301  (\b is click's mark for lines to keep)
+    from femops.cli.problems.neo_hookean import NeoHookean
+
+    return partial(NeoHookean, lam=lam, mu=mu)
+
+
+@problem
+def stokes() -> Make:
+    """Solve a Stokes problem on a mesh, 2-D or 3-D.
+
+    By Taylor-Hood elements, velocities of the order given (2 or more) and pressures of one less,
+    and MINRES on both, preconditioned by diagonals. The exact velocity is the curl of products of
+    sines, imposed on the whole boundary. Errors are those of the velocity; the pressure has one of
+    its own.
+
+    \b
+    Examples:
+      femops solve stokes disc.mesh --order 3 --refine 1
+      femops solve stokes ball.mesh --order 2 --json
+    """  # noqa: D301  (\b is click's mark for lines to keep)
+    from femops.cli.problems.stokes import Stokes
+
+    return Stokes
+
+
+def _check_paths(save: Path | None, picture: Path | None) -> None:
+    """Before the work, not after it."""
     from femops.io.atomic import checked_path
     from femops.io.picture import check_matplotlib
 
-    output = Output(json)
     for path, suffix in ((save, ".vtu"), (picture, ".png")):
         if path is not None:
-            checked_path(path, suffix)  # before the work, not after it
+            checked_path(path, suffix)
     if picture is not None:
         check_matplotlib()
-    with one_line_warnings():
-        set_threads(threads)
-        with output.working(f"reading {mesh}"):
-            grid = load_mesh(mesh, refine)
-        with output.working(f"solving on {grid.num_elements} elements of order {order}"):
-            result = solve(grid, order, rtol, level)
-        facts = {
-            "mesh": mesh,
-            "elements": grid.num_elements,
-            "order": order,
-            "dofs": result.space.size,
-            "level": level.value,
-            "iterations": result.iterations,
-            "l2_error": result.l2_error,
-            "h1_error": result.h1_error,
-            "seconds": result.seconds,
-        }
-        output.json(facts)
-        shown = {
-            **facts,
-            "l2_error": f"{result.l2_error:.4e}",
-            "h1_error": f"{result.h1_error:.4e}",
-        }
-        del shown["seconds"]
-        shown["time"] = (
-            f"{result.seconds:.2f} s, {result.compile_seconds:.2f} s of it for the kernels"
-        )
-        output.facts("Poisson problem", [(k.replace("_", " "), str(v)) for k, v in shown.items()])
-        _write(output, result.space, result.u, save, picture)
 
 
-def _write(output: Output, space: Space, u: Any, save: Path | None, picture: Path | None) -> None:
+def _shown(facts: dict[str, Any], result: Result) -> list[tuple[str, str]]:
+    shown = {
+        name: f"{value:.4e}" if name.endswith("_error") else f"{value}"
+        for name, value in facts.items()
+        if name != "seconds"
+    }
+    shown["time"] = f"{result.seconds:.2f} s, {result.compile_seconds:.2f} s of it for the kernels"
+    return [(name.replace("_", " "), value) for name, value in shown.items()]
+
+
+def _write(output: Output, result: Result, save: Path | None, picture: Path | None) -> None:
     import femops
 
+    space, u = result.problem.space, result.u
     if save is not None:
-        output.say(f"wrote {femops.save(save, space, u=u)}")
+        output.say(f"wrote {femops.save(save, space, **result.problem.fields(u))}")
     if picture is not None:
         output.say(f"wrote {femops.picture(picture, space, u, title='u', cut=True)}")

@@ -3,8 +3,10 @@
 from femops.forms.boundary import boundary_load, boundary_mass
 from femops.forms.convection import convection
 from femops.forms.diffusion import diffusion
+from femops.forms.divergence import divergence
 from femops.forms.elasticity import elasticity
 from femops.forms.form import form
+from femops.forms.helmholtz import helmholtz
 from femops.forms.load import load
 from femops.forms.mass import mass
 from femops.forms.neo_hookean import neo_hookean
@@ -16,8 +18,10 @@ __all__ = [
     "boundary_mass",
     "convection",
     "diffusion",
+    "divergence",
     "elasticity",
     "form",
+    "helmholtz",
     "load",
     "mass",
     "neo_hookean",

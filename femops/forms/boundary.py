@@ -139,4 +139,4 @@ def boundary_load(
     """
     traces = boundary_space(V, attributes)
     geometry = BoundaryGeometry(V.mesh, traces.quadrature(quadrature), traces.mesh)
-    return load_vector(traces, geometry, g, "g", dtype)
+    return load_vector(traces, geometry, g, None, "g", dtype)

@@ -1,4 +1,4 @@
-"""Load vector: the integral of f v."""
+"""Load vector: the integral of f v + F : grad v."""
 
 from __future__ import annotations
 
@@ -11,27 +11,35 @@ from femops.abstract_space import Space
 from femops.basis import Quadrature1D
 from femops.boundary import BoundaryGeometry
 from femops.boundary_space import BoundarySpace
-from femops.geometry import Geometry
-from femops.operators.coefficients import PlainCoefficient, at_points
+from femops.errors import OperatorError
+from femops.geometry import Geometry, GeometryBlock
+from femops.operators.coefficients import Block, PlainCoefficient, at_points
 from femops_meshes.interpolation import tensor_apply
+
+Floats = NDArray[np.float64]
 
 
 def load(
     V: Space,
-    f: PlainCoefficient,
+    f: PlainCoefficient | None = None,
     *,
+    flux: PlainCoefficient | None = None,
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
 ) -> NDArray[Any]:
-    r"""Load vector, :math:`b_i = \int_\Omega f \cdot v_i\, dx`.
+    r"""Load vector, :math:`b_i = \int_\Omega f \cdot v_i + F : \nabla v_i\, dx`.
 
     Parameters
     ----------
     V : Space
         Test space.
-    f : number, callable or array
+    f : number, callable or array, optional
         A constant, a function of x (shape (dim, n)) that returns (n,) or (ncomp, n), or an array
         (ne, nq[, ncomp]); one value for all components is (n,) or (ne, nq).
+    flux : array or callable, optional
+        F, that multiplies the gradient, as a heat flux or a stress does: a constant (dim,), or
+        (ncomp, dim) with more than one component; a function of x that returns (dim, n) or
+        (ncomp, dim, n); or an array (ne, nq[, ncomp], dim).
     quadrature : int or Quadrature1D, optional
         Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
     dtype : dtype
@@ -44,24 +52,27 @@ def load(
     Raises
     ------
     OperatorError
-        f of another shape or with values that are not finite.
+        Neither f nor flux, or one of another shape or with values that are not finite.
     """
+    if f is None and flux is None:
+        raise OperatorError("a load of nothing: give f, flux or both")
     rule = V.quadrature(quadrature)
-    return load_vector(V, Geometry(V.mesh, rule), f, "f", dtype)
+    return load_vector(V, Geometry(V.mesh, rule), f, flux, "f", dtype)
 
 
 def load_vector(
     V: Space | BoundarySpace,
     geometry: Geometry | BoundaryGeometry,
-    f: PlainCoefficient,
+    f: PlainCoefficient | None,
+    flux: PlainCoefficient | None,
     name: str,
     dtype: DTypeLike,
 ) -> NDArray[Any]:
-    """Integral of f v over the elements of a space, or over the faces of one.
+    """Integral of f v + flux : grad v over the elements of a space, of f v over the faces of one.
 
     Parameters
     ----------
-    V, f, dtype
+    V, f, flux, dtype
         See `load`.
     geometry : Geometry or BoundaryGeometry
         Of these elements.
@@ -69,13 +80,38 @@ def load_vector(
         Of f, for messages.
     """
     kind, points = V.zeros(dtype).dtype, geometry.quadrature.points
-    shape = () if V.ncomp == 1 else (V.ncomp,)
-    transposed = [V.basis.interpolation(points).T] * V.dim
-    e_vec = np.empty((geometry.num_elements, V.p1d**V.dim, *shape))
+    values, slopes = V.basis.interpolation(points).T, V.basis.gradient(points).T
+    e_vec = np.zeros((geometry.num_elements, V.p1d**V.dim, *_components(V)))
     for block in geometry:
-        values = at_points(f, block, name, (shape, ()) if shape else ((),))
-        if values.ndim == 2 and shape:  # one value for all components
-            values = values[..., np.newaxis]
-        weights = block.weighted_det.reshape(*block.weighted_det.shape, *(1,) * len(shape))
-        e_vec[block.start : block.stop] = tensor_apply(transposed, weights * values)
+        here = e_vec[block.start : block.stop]
+        if f is not None:
+            here += tensor_apply([values] * V.dim, _sources(V, f, name, block))
+        if flux is not None and isinstance(block, GeometryBlock):
+            for k, along in enumerate(_reference_fluxes(V, flux, block)):
+                here += tensor_apply([slopes if d == k else values for d in range(V.dim)], along)
     return V.restriction.scatter_add(e_vec).astype(kind, copy=False)
+
+
+def _components(V: Space | BoundarySpace) -> tuple[int, ...]:
+    return () if V.ncomp == 1 else (V.ncomp,)
+
+
+def _sources(V: Space | BoundarySpace, f: PlainCoefficient, name: str, block: Block) -> Floats:
+    """F times the weight, (n, nq[, ncomp]); one value will do for all components."""
+    shape = _components(V)
+    values = at_points(f, block, name, (shape, ()) if shape else ((),))
+    if values.ndim == 2 and shape:
+        values = values[..., np.newaxis]
+    weights = block.weighted_det.reshape(*block.weighted_det.shape, *(1,) * len(shape))
+    return np.asarray(weights * np.broadcast_to(values, (*weights.shape[:2], *shape)))
+
+
+def _reference_fluxes(
+    V: Space | BoundarySpace, flux: PlainCoefficient, block: GeometryBlock
+) -> list[Floats]:
+    """W det(J) F J^-T: what multiplies each reference derivative, (n, nq[, ncomp]) each."""
+    shape = (*_components(V), V.dim)
+    values = at_points(flux, block, "flux", (shape,))
+    factors = block.weighted_det[..., np.newaxis, np.newaxis] * block.inverse
+    pulled = np.einsum("eq...i,eqji->jeq...", values, factors)
+    return list(pulled)

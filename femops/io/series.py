@@ -93,8 +93,8 @@ class TimeSeries:
             Later than that of the last step.
         space : Space
             The space of the fields; its mesh may differ from step to step.
-        **fields : l_vec
-            Vectors of the space by name, with the same names at each step.
+        **fields : l_vec or GridFunction
+            As for `femops.save`, with the same names at each step.
 
         Returns
         -------

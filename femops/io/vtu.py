@@ -6,6 +6,7 @@ import base64
 import os
 import sys
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -32,8 +33,8 @@ _TYPES = {"f4": "Float32", "f8": "Float64", "i4": "Int32", "i8": "Int64", "u1": 
 def save(path: str | os.PathLike[str], space: Space, /, **fields: Any) -> Path:
     """Write the mesh and fields of a space as a VTU file with Lagrange cells of its degree.
 
-    Cells have the degree max(space.order, mesh.order), at least 1, so nothing is lost: not the
-    curved geometry, not the polynomials. Nodes are VTK's equispaced ones. With an H1 space on a
+    Cells have the highest degree of the spaces and the mesh, at least 1, so nothing is lost: not
+    the curved geometry, not the polynomials. Nodes are VTK's equispaced ones. With an H1 space on a
     mesh that is continuous in space neighbours share nodes; otherwise each cell has its own, and
     jumps are kept. The attributes of the elements are written as the cell data ``attribute``.
 
@@ -41,10 +42,11 @@ def save(path: str | os.PathLike[str], space: Space, /, **fields: Any) -> Path:
     ----------
     path : path ending in .vtu
     space : Space
-        The space of all fields.
-    **fields : l_vec
-        Vectors of the space by the name they get in the file. With as many components as the mesh
-        has dimensions they are written as 3-D vectors, with zeros in the missing directions.
+        The space of the fields.
+    **fields : l_vec or GridFunction
+        Vectors of the space by the name they get in the file, or fields in other spaces on its
+        mesh, such as pressures beside velocities. With as many components as the mesh has
+        dimensions they are written as 3-D vectors, with zeros in the missing directions.
 
     Returns
     -------
@@ -56,7 +58,7 @@ def save(path: str | os.PathLike[str], space: Space, /, **fields: Any) -> Path:
     FileError
         The file cannot be written, or does not end in .vtu.
     SpaceError
-        `space` is no space.
+        `space` is no space, or a field lies on another mesh, or in L2 where cells share nodes.
     VectorError
         A field does not fit the space.
 
@@ -72,9 +74,9 @@ def save(path: str | os.PathLike[str], space: Space, /, **fields: Any) -> Path:
             "space of the fields, for instance V = femops.H1(mesh, order=1)"
         )
     target = checked_path(path, ".vtu")
-    vectors = {name: space.check_vector(u, name) for name, u in fields.items()}
-    grid = _grid(space, _degree(space))
-    data = {name: _point_data(space, grid, u) for name, u in vectors.items()}
+    found = {name: _field(space, name, u) for name, u in fields.items()}
+    grid = _grid(space, _degree([space, *(own for own, _ in found.values())]))
+    data = {name: _point_data(own, grid, u) for name, (own, u) in found.items()}
     with replacing(target) as temporary, temporary.open("wb") as file:
         _write(file, grid, data, space.mesh.element_attributes)
     return target
@@ -91,8 +93,25 @@ class _Grid:
     order: NDArray[np.int64]
 
 
-def _degree(space: Space) -> int:
-    degree = max(space.order, space.mesh.order, 1)
+def _field(space: Space, name: str, given: Any) -> tuple[Space, Array]:
+    """Space and vector of a field, which can lie in another space."""
+    # Here, as it loads the compiler, which reading and writing meshes does without.
+    from femops.operators.coefficients import GridFunction
+
+    if not isinstance(given, GridFunction):
+        return space, space.check_vector(given, name)
+    if given.space.mesh is not space.mesh:
+        raise SpaceError(f"{name} is a field on another mesh: save it in a file of its own")
+    if isinstance(space, H1) and not isinstance(given.space, H1):
+        raise SpaceError(
+            f"{name} is a field in L2, and cells of an H1 space share nodes: save(path, Q, ...) "
+            "with the L2 space Q first keeps its jumps"
+        )
+    return given.space, given.vector
+
+
+def _degree(spaces: Sequence[Space]) -> int:
+    degree = max(1, spaces[0].mesh.order, *(space.order for space in spaces))
     if degree > MAX_DEGREE:
         warnings.warn(
             f"degree {degree} is written as degree {MAX_DEGREE}, the highest VTK reads: the file "

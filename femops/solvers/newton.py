@@ -13,6 +13,7 @@ from scipy.sparse.linalg import gmres, minres
 from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.nonlinear import NonlinearForm
+from femops.operators.storage import check_level
 from femops.solvers.cg import cg
 from femops.solvers.jacobi import Jacobi, jacobi
 
@@ -58,6 +59,7 @@ def newton(
     atol: float = 1e-12,
     maxiter: int = 30,
     linear: Linear = "auto",
+    level: str = "partial",
     callback: Callable[[NDArray[Any]], Any] | None = None,
 ) -> tuple[NDArray[Any], NewtonInfo]:
     """Solve R(u; v) = b(v) for all v by an inexact Newton method with backtracking.
@@ -78,6 +80,8 @@ def newton(
         Krylov solver for the steps, preconditioned by the Jacobian's diagonal (minres by its
         absolute value): cg for a positive definite Jacobian, minres for a symmetric, gmres for
         any; auto is cg for a symmetric Jacobian, else gmres.
+    level : {"full", "element", "decomposed", "partial"}
+        What Jacobians keep; see `Operator.at_level`.
     callback : callable, optional
         Called as ``callback(u)`` after each step.
 
@@ -91,10 +95,13 @@ def newton(
     ------
     SolverError
         A first guess at which the residual is not a number, or arguments that make no sense.
+    OperatorError
+        An unknown level, or one that would not fit into memory.
     VectorError
         Vectors of another length or type.
     """
     _check(F, rtol, atol, maxiter, linear)
+    check_level(level)
     u = u0.copy()
     load = np.zeros_like(u) if b is None else b.reshape(u.shape).copy()
     load.reshape(-1)[F.constrained_dofs] = 0.0
@@ -108,7 +115,7 @@ def newton(
         if len(norms) > maxiter:
             reason = f"not converged in {maxiter} steps"
             break
-        step, count, failure = _solve(F.jacobian(u), -residual, forcing, linear)
+        step, count, failure = _solve(F.jacobian(u).at_level(level), -residual, forcing, linear)
         spent += count
         found = None if failure else _search(F, u, step, load, residual)
         if found is None:

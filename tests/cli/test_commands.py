@@ -11,15 +11,14 @@ import pytest
 
 import femops
 import femops.bench
-from femops.cli import main
 from femops.cli.app import explained
 from femops.cli.options import numbers
 from femops.cli.output import Output, quantity
-from mesh_files import FILES, NEEDED
+from femops_meshes import write_mfem
 
 COMMANDS = [
     ["demo"],
-    ["solve", "poisson"],
+    *(["solve", name] for name in ("poisson", "helmholtz", "elasticity", "neohookean", "stokes")),
     ["mesh", "info"],
     ["mesh", "refine"],
     ["mesh", "convert"],
@@ -28,24 +27,6 @@ COMMANDS = [
     ["info"],
     ["warmup"],
 ]
-SOLVE_KEYS = ["mesh", "elements", "order", "dofs", "level", "iterations"]
-SOLVE_KEYS += ["l2_error", "h1_error", "seconds"]
-
-
-@pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
-    """Run the command line in an empty folder: (exit code, standard output, standard error)."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments):
-        with pytest.raises(SystemExit) as stop:
-            main([str(a) for a in arguments])
-        out, err = capsys.readouterr()
-        code = stop.value.code or 0
-        assert "Traceback" not in err
-        return code, out, err
-
-    return call
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -75,76 +56,6 @@ def test_help_is_quick():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-# --- solve ----------------------------------------------------------------------------------------
-
-
-def solve(run, *arguments):
-    code, out, _ = run("solve", "poisson", *arguments, "--json")
-    assert code == 0
-    return json.loads(out)
-
-
-def test_solve_prints_its_contract(run):
-    result = solve(run, "disc.mesh", "--order", 3, "--refine", 1)
-    assert list(result) == SOLVE_KEYS
-    assert (result["mesh"], result["elements"], result["order"]) == ("disc.mesh", 80, 3)
-    assert result["dofs"] == femops.H1(femops.read_mesh(femops.sample("disc.mesh"), 1), 3).ndofs
-    assert result["level"] == "partial"
-    assert result["l2_error"] < 1e-3
-    assert result["l2_error"] < result["h1_error"] < 0.1
-    assert result["seconds"] > 0
-
-
-def test_levels_agree(run):
-    partial = solve(run, "disc.mesh", "--order", 2)
-    full = solve(run, "disc.mesh", "--order", 2, "--level", "full")
-    assert full["level"] == "full"
-    assert full["l2_error"] == pytest.approx(partial["l2_error"], rel=1e-5)
-
-
-def test_more_than_can_be_had(run):
-    """The residual is reduced to round-off, which is told: it is not what was asked for."""
-    code, out, err = run("solve", "poisson", "disc.mesh", "--order", 3, "--rtol", 0)
-    assert (code, out) == (1, "")
-    assert err.startswith("femops: no convergence to a relative residual of 0")
-
-
-@pytest.mark.parametrize("level", ["partial", "full"])
-def test_no_convergence_is_an_error(run, monkeypatch, level):
-    monkeypatch.setattr(femops, "cg", partial(femops.cg, maxiter=3))
-    monkeypatch.setattr("scipy.sparse.linalg.cg", lambda A, b, **_: (b, 30))
-    code, out, err = run("solve", "poisson", "disc.mesh", "--level", level)
-    assert (code, out) == (1, "")
-    assert err.startswith("femops: no convergence to a relative residual of 1e-10")
-
-
-def test_a_mesh_without_boundary(run):
-    coarse, fine = (
-        solve(run, "periodic.mesh", "--order", 3, "--refine", r)["l2_error"] for r in (0, 1)
-    )
-    assert fine < coarse / 10
-
-
-@pytest.mark.parametrize("dim", [1, 3])
-def test_other_dimensions(run, tmp_path, dim):
-    from femops_meshes import write_mfem
-
-    write_mfem(femops.box((4,) * dim), tmp_path / "box.mesh")
-    assert solve(run, "box.mesh", "--order", 4)["l2_error"] < 1e-3
-
-
-def test_solve_in_words_with_files(run, tmp_path):
-    pytest.importorskip("matplotlib", reason="needs the extra femops[viz]")
-    code, out, _ = run(
-        "solve", "poisson", "disc.mesh", "--order", 2, "--save", "u.vtu", "--picture", "u.png"
-    )
-    assert code == 0
-    for word in ("elements", "iterations", "l2 error", "wrote u.vtu", "wrote u.png"):
-        assert word in out
-    assert "\x1b" not in out  # not a terminal: no colours
-    assert {entry.name for entry in tmp_path.iterdir()} == {"u.vtu", "u.png"}
-
-
 # --- the other commands ---------------------------------------------------------------------------
 
 
@@ -166,7 +77,7 @@ def test_without_matplotlib(run, tmp_path, monkeypatch):
     assert "skipped the picture" in out
     assert "pip install matplotlib" in out
     assert {entry.name for entry in (tmp_path / "out").iterdir()} == {"demo.vtu"}
-    monkeypatch.setattr("femops.cli.poisson.solve", lambda *_: pytest.fail("solved first"))
+    monkeypatch.setattr("femops.cli.problems.base.solve", lambda *_: pytest.fail("solved first"))
     code, _, err = run("solve", "poisson", "disc.mesh", "--picture", "u.png")
     assert code == 1
     assert "pip install matplotlib" in err
@@ -264,8 +175,19 @@ BAD = [
     (["solve", "poisson", "disc.mesh", "--picture", "u.jpg"], 1, "name it 'u.png'"),
     (["solve", "poisson", "disc.mesh", "--threads", "10000"], 1, "10000 threads"),
     (["solve", "poisson", "disc.mesh", "--order", "0"], 2, "--order"),
-    (["solve", "poisson", "disc.mesh", "--level", "none"], 2, "--level"),
+    (["solve", "poisson", "disc.mesh", "--level", "half"], 2, "choose one of full, element"),
     (["solve", "poisson"], 2, "MESH"),
+    (["solve", "navier"], 2, "navier"),
+    (["solve", "poisson", "disc.mesh", "--k", "3"], 2, "--k"),
+    (["solve", "helmholtz", "disc.mesh", "--k", "0"], 2, "got '0': give a number > 0"),
+    (["solve", "helmholtz", "disc.mesh", "--k", "nan"], 2, "got 'nan'"),
+    (["solve", "elasticity", "disc.mesh", "--mu", "-1"], 2, "got '-1': give a number > 0"),
+    (["solve", "neohookean", "disc.mesh", "--lam", "-1"], 2, "got '-1': give a number >= 0"),
+    (["solve", "stokes", "disc.mesh", "--order", "1"], 1, "give --order 2"),
+    (["solve", "elasticity", "line.mesh"], 1, "needs 2 dimensions or more, this mesh has 1"),
+    (["solve", "neohookean", "line.mesh"], 1, "needs 2 dimensions or more, this mesh has 1"),
+    (["solve", "stokes", "line.mesh"], 1, "needs 2 dimensions or more, this mesh has 1"),
+    (["solve", "elasticity", "periodic.mesh"], 1, "needs values on a boundary"),
     (["bench", "bp9"], 2, "bp9"),
     (["bench", "bp1", "--order", "8-1"], 2, "8-1"),
     (["cost", "stokes"], 2, "stokes"),
@@ -292,6 +214,7 @@ def test_bad_input_is_one_clear_line(run, tmp_path, arguments, code, words):
     (tmp_path / "binary.mesh").write_bytes(bytes(range(256)))
     text = femops.sample("disc.mesh").read_text()
     (tmp_path / "truncated.mesh").write_text(text[: len(text) // 3])
+    write_mfem(femops.box((2,)), tmp_path / "line.mesh")
     before = sorted(tmp_path.iterdir())
     got, out, err = run(*arguments)
     assert got == code
@@ -372,21 +295,3 @@ def test_progress_shows_on_a_terminal_only(capsys, monkeypatch):
     out, err = capsys.readouterr()
     assert out == ""
     assert "at work" in err
-
-
-@NEEDED
-@pytest.mark.parametrize(
-    ("name", "l2_error"),
-    [("star-q3", 1e-2), ("fichera-q3", 5e-2), ("periodic-square", 5e-3)],
-)
-def test_solves_on_real_files(run, name, l2_error):
-    """Curved files with Dirichlet conditions, and a periodic one of mean zero."""
-    path = next(path for path in FILES if path.stem == name)
-    code, out, _ = run("solve", "poisson", path, "--order", "4", "--json")
-    result = json.loads(out)
-    assert code == 0
-    assert result["order"] == 4
-    assert 0.0 < result["l2_error"] < l2_error
-    finer = json.loads(run("solve", "poisson", path, "--order", "4", "--refine", "1", "--json")[1])
-    # order 4 gains 2^5; not all of it is there on the coarsest meshes
-    assert finer["l2_error"] < result["l2_error"] / 8

@@ -142,6 +142,35 @@ def test_components_types_and_attributes(tmp_path):
     assert pyvista.read(tmp_path / "w.vtu")["w"].shape[1] == 4
 
 
+def test_fields_of_other_spaces(tmp_path):
+    """Cells have the highest degree; values are those of each field's own polynomials."""
+    mesh = mesh_of(2)
+    V, Q, R = femops.H1(mesh, 2, ncomp=2), femops.H1(mesh, 1), femops.H1(mesh, 5)
+    v, q = V.interpolate(lambda x: x), Q.interpolate(lambda x: x[0])
+    r = R.interpolate(lambda x: x[0] * x[1])
+    others = {"q": femops.GridFunction(Q, q), "r": femops.GridFunction(R, r)}
+    femops.save(tmp_path / "v.vtu", V, v=v, **others)
+    together = pyvista.read(tmp_path / "v.vtu")
+    assert {name: together[name].shape[1:] for name in "vqr"} == {"v": (3,), "q": (), "r": ()}
+    for name, (space, u) in {"v": (V, v), "q": (Q, q), "r": (R, r)}.items():
+        values = space.sample(u, 6)[1].reshape(mesh.num_elements, 36, -1)
+        for e, cell in enumerate(cells(together)):
+            assert cell.GetNumberOfPoints() == 36
+            got = together[name][together.get_cell(e).point_ids].reshape(36, -1)
+            expected = values[e][vtk_order(2, 5)]
+            np.testing.assert_allclose(got[:, : space.ncomp], expected, atol=1e-14)
+
+
+def test_fields_that_do_not_go_together(tmp_path):
+    V = femops.H1(femops.box((2, 2)), 1)
+    broken, other = femops.L2(V.mesh, 1), femops.H1(femops.box((2, 2)), 1)
+    for space, message in ((broken, "p is a field in L2"), (other, "p is a field on another mesh")):
+        with pytest.raises(SpaceError, match=message):
+            femops.save(tmp_path / "u.vtu", V, p=femops.GridFunction(space, space.zeros()))
+    femops.save(tmp_path / "p.vtu", broken, v=femops.GridFunction(V, V.zeros()))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["p.vtu"]
+
+
 def test_neighbours_share_nodes_only_where_they_agree(tmp_path):
     mesh = femops.box((3, 3))
     torn = femops.box((3, 3), periodic=True)

@@ -9,6 +9,7 @@ import pytest
 
 import femops
 from femops_kernels.machine import lane_width
+from form_oracle import FormOracle
 from kernel_cases import Problem, bend, diagonal, smooth
 from oracle import Oracle
 
@@ -51,6 +52,30 @@ def test_load_vectors(family: str, dim: int) -> None:
     assert femops.load(space, 1.0, dtype="float32").dtype == np.float32
 
 
+@pytest.mark.parametrize(("dim", "ncomp"), [(1, 1), (2, 1), (2, 3), (3, 3)])
+def test_loads_of_the_gradient(dim: int, ncomp: int) -> None:
+    """Against the oracle's form of a flux, applied to the constant 1; alone and beside f."""
+    shape = (dim,) if ncomp == 1 else (ncomp, dim)
+    space = femops.H1(femops.box((3, 2, 1)[:dim], order=2, mapping=bend), 2, ncomp=ncomp)
+    scalar = femops.H1(space.mesh, 2)
+    numbers = 1.0 + np.arange(np.prod(shape)).reshape(shape)
+
+    def flux(x: Any) -> Any:
+        return np.sin(np.multiply.outer(numbers, x[0]) + x[-1])
+
+    oracle = FormOracle.of(scalar, space)
+    dense = oracle.matrix(lambda one, F: {"grad": F * one.value}, F=flux)
+    expected = (dense.matrix @ np.ones(scalar.size)).reshape(space.shape)
+    values = oracle.at_points(flux).values
+    for given in (flux, values):
+        np.testing.assert_allclose(femops.load(space, flux=given), expected, atol=1e-13)
+    both = femops.load(space, 2.0) + expected
+    np.testing.assert_allclose(femops.load(space, 2.0, flux=flux), both, atol=1e-13)
+    dense = oracle.matrix(lambda one, F: {"grad": F * one.value}, F=numbers)
+    expected = (dense.matrix @ np.ones(scalar.size)).reshape(space.shape)
+    np.testing.assert_allclose(femops.load(space, flux=numbers), expected, atol=1e-13)
+
+
 def test_one_number_loads_every_component() -> None:
     space = femops.H1(femops.box((3, 2)), 2, ncomp=2)
     np.testing.assert_allclose(femops.load(space, 3.0), femops.load(space, np.full(2, 3.0)))
@@ -61,6 +86,12 @@ def test_a_load_of_the_wrong_shape_is_refused(problem: Problem) -> None:
         femops.load(problem.space, lambda x: x)
     with pytest.raises(femops.OperatorError, match="not finite"):
         femops.load(problem.space, np.nan)
+    with pytest.raises(femops.OperatorError, match=r"flux .*shape"):
+        femops.load(problem.space, flux=lambda x: x[0])
+    with pytest.raises(femops.OperatorError, match="flux is not finite"):
+        femops.load(problem.space, flux=np.full(2, np.inf))
+    with pytest.raises(femops.OperatorError, match="give f, flux or both"):
+        femops.load(problem.space)
 
 
 # --- arguments ------------------------------------------------------------------------------------

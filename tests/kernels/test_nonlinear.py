@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -174,6 +175,24 @@ def test_newton_with_every_linear_solver(linear: Any) -> None:
     assert np.abs(u - 0.75 * 0.5 ** (1 / 3) * (1 - r ** (4 / 3))).max() < 4e-3
 
 
+@pytest.mark.parametrize("level", ["full", "element"])
+def test_newton_keeps_jacobians_at_a_level(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    V = femops.H1(femops.box((3, 3)), 2)
+    F = femops.p_laplacian(V, 3.0, 0.1).constrained(V.boundary_dofs())
+    expected, _ = femops.newton(F, V.zeros(), femops.load(V, 1.0), rtol=1e-11)
+    seen = []
+
+    def watched(J: femops.Operator, *given: Any, **options: Any) -> Any:
+        seen.append(J.level)
+        return femops.cg(J, *given, **options)
+
+    monkeypatch.setattr(import_module("femops.solvers.newton"), "cg", watched)
+    u, info = femops.newton(F, V.zeros(), femops.load(V, 1.0), rtol=1e-11, level=level)
+    assert info.converged
+    assert set(seen) == {level}
+    np.testing.assert_allclose(u, expected, rtol=0, atol=1e-10)
+
+
 def test_newton_reports_and_returns_the_last_good_state() -> None:
     V = femops.H1(femops.box((2, 1, 1)), 1, ncomp=3)
     F = femops.neo_hookean(V).constrained(V.boundary_dofs(1))
@@ -201,6 +220,8 @@ def test_bad_arguments() -> None:
         femops.newton(femops.mass(V), V.zeros())  # type: ignore[arg-type]
     with pytest.raises(femops.SolverError, match="choose one of auto, cg"):
         femops.newton(F, V.zeros(), linear="lu")  # type: ignore[arg-type]
+    with pytest.raises(femops.OperatorError, match="choose one of full, element"):
+        femops.newton(F, V.zeros(), level="half")
     with pytest.raises(femops.VectorError, match="float32"):
         F.residual(V.zeros("float32"))
     u = V.zeros()

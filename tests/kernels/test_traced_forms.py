@@ -91,6 +91,10 @@ def divergence(u: Any) -> Any:
     return {"value": u.div}
 
 
+def helmholtz(u: Any, k: Any, kappa: Any) -> Any:
+    return {"value": -(k**2) * u, "grad": kappa * u.grad}
+
+
 def slope(u: Any, c: Any) -> Any:
     return {"value": c * u.grad[0]}
 
@@ -189,7 +193,8 @@ def build(case: Case, trial: Any, test: Any) -> tuple[Any, Dense]:
             given[name] = femops.GridFunction(space, vector)
     dense = oracle.matrix(case.plain or case.function, **plain)
     if case.make is not None:
-        return case.make(trial, **given, **case.options), dense
+        spaces = (trial,) if case.test is None else (trial, test)
+        return case.make(*spaces, **given, **case.options), dense
     return femops.form(case.function, trial, test, **case.options, **given), dense
 
 
@@ -197,6 +202,7 @@ H, L = "gll", "l2"
 CONSTANT = np.array([[2.0, 0.5], [-0.3, 1.0]])
 LAME = {"lam": 1.3, "mu": 0.7}
 VARIABLE = {"lam": smooth, "mu": AsField(lambda x: 1.5 + 0.2 * x[0], 1)}
+WAVES = {"k": 3.0, "kappa": 0.7}
 SINGLE = {"dtype": "float32"}
 
 CASES = [
@@ -287,6 +293,55 @@ BUILT_IN = [
         "unstructured",
         VARIABLE,
         make=femops.elasticity,
+    ),
+    Case("femops.helmholtz-1d", helmholtz, 1, (H, 4, 1), given=WAVES, make=femops.helmholtz),
+    Case(
+        "femops.helmholtz",
+        helmholtz,
+        2,
+        (H, 3, 1),
+        None,
+        "unstructured",
+        {"k": smooth, "kappa": AsArray(smooth)},
+        make=femops.helmholtz,
+    ),
+    Case(
+        "femops.helmholtz-vector",
+        helmholtz,
+        3,
+        (H, 2, 2),
+        given={"k": AsField(smooth, 2), "kappa": smooth},
+        make=femops.helmholtz,
+    ),
+    Case(
+        "femops.helmholtz-float32",
+        helmholtz,
+        3,
+        (H, 2, 1),
+        None,
+        "unstructured",
+        WAVES,
+        make=femops.helmholtz,
+        options=SINGLE,
+    ),
+    Case("femops.divergence-1d", divergence, 1, (H, 4, 1), (L, 3, 1), make=femops.divergence),
+    Case(
+        "femops.divergence",
+        divergence,
+        2,
+        (H, 3, 2),
+        (H, 2, 1),
+        "unstructured",
+        make=femops.divergence,
+    ),
+    Case(
+        "femops.divergence-float32",
+        divergence,
+        3,
+        (H, 2, 3),
+        (L, 1, 1),
+        make=femops.divergence,
+        options=SINGLE,
     ),
 ]
 
@@ -517,6 +572,29 @@ def test_update_reaches_the_terms_of_a_sum() -> None:
         total.update(kappa=np.nan)
 
 
+def test_the_transpose_of_divergence_is_minus_the_gradient() -> None:
+    space = femops.H1(make_mesh("unstructured", 2), 3, ncomp=2)
+    pressures = femops.H1(space.mesh, 3)
+    inside = np.setdiff1d(np.arange(space.size), space.boundary_dofs())
+    q = random_vector(pressures, "float64")
+    back = (femops.divergence(space, pressures).T @ q).ravel()
+    dense = FormOracle.of(pressures, space).matrix(gradient)
+    assert abs(back + dense.matrix @ q)[inside].max() < 1e-12 * dense.scale(q)
+
+
+def test_helmholtz_is_minres_business() -> None:
+    """Beyond a resonance it is indefinite: cg says so, minres solves."""
+    space = femops.H1(make_mesh("box", 2), 3)
+    operator = femops.helmholtz(space, 9.0).constrained(space.boundary_dofs())
+    b = operator.rhs(femops.load(space, 1.0))
+    assert operator.symmetric
+    with pytest.raises(femops.SolverError, match="positive definite"):
+        femops.cg(operator, b)
+    x, info = minres(operator, b, rtol=1e-13, maxiter=2000)
+    assert info == 0
+    np.testing.assert_allclose(operator @ x, b, rtol=0, atol=1e-10 * abs(b).max())
+
+
 # --- with SciPy's solvers -------------------------------------------------------------------------
 
 
@@ -594,7 +672,7 @@ def pair(scalar: Any) -> Any:
 def test_spaces_on_two_meshes_are_refused(pair: Any) -> None:
     other = femops.L2(femops.box((3, 2), mapping=bend), 1)
     with pytest.raises(femops.OperatorError, match="different meshes"):
-        femops.form(divergence, pair, other)
+        femops.divergence(pair, other)
     velocity = femops.GridFunction(femops.H1(other.mesh, 1), np.ones(12))
     with pytest.raises(femops.OperatorError, match="another mesh"):
         femops.mass(pair, velocity)
@@ -611,6 +689,10 @@ def test_wrong_components_are_refused(scalar: Any, pair: Any) -> None:
         femops.form(lambda u: {"grad": u}, scalar)
     with pytest.raises(femops.OperatorError, match="ncomp=2"):
         femops.elasticity(scalar)
+    with pytest.raises(femops.OperatorError, match="ncomp=2 and Q with ncomp=1"):
+        femops.divergence(scalar, scalar)
+    with pytest.raises(femops.OperatorError, match="ncomp=2 and Q with ncomp=1"):
+        femops.divergence(pair, pair)
     with pytest.raises(femops.OperatorError, match="two spaces"):
         femops.form(divergence, pair, scalar).diagonal()
     with pytest.raises(femops.OperatorError, match="eliminated"):
@@ -670,6 +752,20 @@ def test_mu_must_be_positive(pair: Any, mu: Any) -> None:
         femops.elasticity(pair, 1.0, mu)
     with pytest.raises(femops.OperatorError, match=r"mu is .*positive"):
         femops.elasticity(pair).update(mu=mu)
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"k": np.nan}, "k is not finite"),
+        ({"k": np.ones(2)}, "k has shape"),
+        ({"kappa": lambda x: x}, "kappa .*shape"),
+        ({"kappa": lambda x: np.inf * x[0]}, "kappa .*finite"),
+    ],
+)
+def test_wave_numbers_that_make_no_sense(scalar: Any, given: dict[str, Any], what: str) -> None:
+    with pytest.raises(femops.OperatorError, match=what):
+        femops.helmholtz(scalar, **given)
 
 
 def test_names_of_coefficients(scalar: Any) -> None:

@@ -18,7 +18,9 @@ import femops
 from femops.errors import FemopsError
 from femops.forms.convection import _convection
 from femops.forms.diffusion import _diffusion
+from femops.forms.divergence import _divergence
 from femops.forms.elasticity import _elasticity
+from femops.forms.helmholtz import _helmholtz
 from femops.forms.mass import _mass
 from femops.pointwise import CoefficientShape, Cut, Known, LinearStep, fuse, linear_cut, trace
 from femops.pointwise.errors import TraceError
@@ -130,6 +132,21 @@ def convection_d(inverse: Any, weight: Any, x: Any, beta: Any) -> Any:
     return np.einsum("n,ain,in->an", weight, inverse, beta)[np.newaxis, np.newaxis, :, np.newaxis]
 
 
+def helmholtz_d(dim: int) -> Any:
+    def formula(inverse: Any, weight: Any, x: Any, k: Any, kappa: Any) -> Any:
+        d = np.zeros((1 + dim, 1, 1 + dim, 1, POINTS))
+        d[0, 0, 0, 0] = -weight * k**2
+        d[1:, 0, 1:, 0] = np.einsum("n,bin,ain->ban", weight * kappa, inverse, inverse)
+        return d
+
+    return formula
+
+
+def divergence_d(inverse: Any, weight: Any, x: Any) -> Any:
+    """The sum over components i and reference directions a of d xi_a / d x_i."""
+    return np.einsum("n,ain->ain", weight, inverse)[np.newaxis, np.newaxis]
+
+
 def elasticity_d(dim: int) -> Any:
     eye = identity(dim)
     volume = np.einsum("ij,kl->ijkl", eye, eye)
@@ -174,6 +191,11 @@ def cases(dim: int) -> dict[str, tuple[Case, int]]:
             half,
         ),
         "convection": (Case(_convection, dim, (1, 1), {"beta": vector}, convection_d), dim),
+        "helmholtz": (
+            Case(_helmholtz, dim, (1, 1), {"k": SCALAR, "kappa": SCALAR}, helmholtz_d(dim)),
+            1 + half,
+        ),
+        "divergence": (Case(_divergence, dim, (dim, 1), {}, divergence_d), dim**2),
     }
     if dim == 1:  # a field of one component is a scalar: no gradient is one, nor a strain
         return found
@@ -238,7 +260,7 @@ def test_transposed_program_is_d_transposed(dim: int, name: str) -> None:
         expected, expected.transpose(2, 3, 0, 1, 4), rtol=1e-12
     )
     assert cut.program.symmetric == step.symmetric
-    assert step.symmetric == (symmetric and name not in ("convection", "gradient"))
+    assert step.symmetric == (symmetric and name not in ("convection", "divergence", "gradient"))
 
 
 @pytest.mark.parametrize(("dim", "name"), every_case)

@@ -1,0 +1,191 @@
+"""What all problems of the command line share: from a mesh to a solution and its errors."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+import femops
+from femops.cli.manufactured import Field, Waves
+from femops.cli.problems import Make
+from femops.errors import SpaceError
+from femops_meshes import Mesh
+
+Vector = NDArray[np.float64]
+
+
+class Problem(ABC):
+    """A problem with a known solution, discretised on a mesh; made anew for each solve.
+
+    Subclasses make spaces and operators, and nothing that compiles them.
+
+    Parameters
+    ----------
+    mesh : Mesh
+    order : int
+        Polynomial degree of the solution.
+    level : str
+        What operators keep; see `femops.Operator.at_level`.
+
+    Attributes
+    ----------
+    waves : Waves
+        What exact solutions are made of.
+    space : H1
+        Of the solution.
+    field : Field
+        The exact solution.
+    operator : Operator
+        On the space, with its essential conditions.
+
+    Raises
+    ------
+    SpaceError
+        A mesh or an order that the problem does not take.
+    """
+
+    title: ClassVar[str]
+    least_dim: ClassVar[int] = 1
+    least_order: ClassVar[int] = 1
+    needs_boundary: ClassVar[bool] = True
+
+    space: femops.H1
+    field: Field
+    operator: femops.Operator
+
+    def __init__(self, mesh: Mesh, order: int, level: str) -> None:
+        if mesh.dim < self.least_dim:
+            raise SpaceError(
+                f"the {self.title} needs {self.least_dim} dimensions or more, this mesh has "
+                f"{mesh.dim}: take another, or solve poisson or helmholtz on it"
+            )
+        if order < self.least_order:
+            raise SpaceError(
+                f"the {self.title} needs order {self.least_order} or more, got {order}: "
+                f"give --order {self.least_order}"
+            )
+        if self.needs_boundary and mesh.num_boundary == 0:
+            raise SpaceError(
+                f"the {self.title} needs values on a boundary, this mesh has none: take another, "
+                "or solve poisson or helmholtz on it"
+            )
+        self.level = level
+        self.waves = Waves.on(mesh)
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Compile the kernels, or read them from the cache."""
+
+    @abstractmethod
+    def right_hand_side(self) -> Vector:
+        """Load and boundary values."""
+
+    @abstractmethod
+    def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
+        """Solution for that right-hand side, l_vec of `space`, and iterations taken.
+
+        Raises
+        ------
+        SolverError
+            No convergence to that relative residual.
+        """
+
+    @property
+    def size(self) -> int:
+        """Number of unknowns."""
+        return self.space.size
+
+    def parameters(self) -> dict[str, float]:
+        """Numbers that the problem depends on, by name."""
+        return {}
+
+    def fields(self, u: Vector) -> dict[str, Any]:
+        """What is written into files, by name; u is a solution."""
+        return {"u": u}
+
+    def more(self) -> dict[str, Any]:
+        """What else is known when it is solved: errors of other fields, counts."""
+        return {}
+
+
+@final
+@dataclass(frozen=True)
+class Result:
+    """A solved problem.
+
+    Attributes
+    ----------
+    problem : Problem
+    u : l_vec of its space
+    iterations : int
+    l2_error, h1_error : float
+        Norms of u minus the exact solution.
+    seconds : float
+        Wall time from the mesh to u: spaces, operators (compiled if need be), loads and iteration.
+    compile_seconds, solve_seconds : float
+        Of these, the first touch of the kernels (compiled, or read from the cache), and the
+        iteration.
+    """
+
+    problem: Problem
+    u: Vector
+    iterations: int
+    l2_error: float
+    h1_error: float
+    seconds: float
+    compile_seconds: float
+    solve_seconds: float
+
+    def facts(self) -> dict[str, Any]:
+        """What is reported of it, by name."""
+        return {
+            "dofs": self.problem.size,
+            "level": self.problem.level,
+            **self.problem.parameters(),
+            "iterations": self.iterations,
+            "l2_error": self.l2_error,
+            "h1_error": self.h1_error,
+            **self.problem.more(),
+            "seconds": self.seconds,
+        }
+
+
+def solve(make: Make, mesh: Mesh, order: int, rtol: float, level: str = "partial") -> Result:
+    """Solve a problem, with the values of the exact solution on the whole boundary.
+
+    Parameters
+    ----------
+    make : callable
+        Of mesh, order and level.
+    mesh : Mesh
+    order : int
+    rtol : float
+        Relative residual at which the iteration stops.
+    level : str
+        What operators keep.
+
+    Raises
+    ------
+    SolverError
+        No convergence.
+    SpaceError, GeometryError, MeshError, OperatorError, KernelError
+        See what is called.
+    """
+    begin = perf_counter()
+    problem = make(mesh, order, level)
+    built = perf_counter()
+    problem.prepare()
+    ready = perf_counter()
+    b = problem.right_hand_side()
+    loaded = perf_counter()
+    u, iterations = problem.solve(b, rtol)
+    end = perf_counter()
+    space, field = problem.space, problem.field
+    l2 = femops.l2_error(space, u, field.exact)
+    h1 = femops.h1_error(space, u, field.exact, field.gradient)
+    return Result(problem, u, iterations, l2, h1, end - begin, ready - built, end - loaded)

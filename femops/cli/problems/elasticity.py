@@ -1,0 +1,61 @@
+"""Linear elasticity."""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+
+import femops
+from femops.cli.manufactured import Field, Floats
+from femops.cli.problems.base import Problem, Vector
+from femops.cli.problems.krylov import cg, prepare_cg
+from femops_meshes import Mesh
+
+
+@final
+class Elasticity(Problem):
+    """By conjugate gradients; the load is that of the exact solution's stress.
+
+    Parameters
+    ----------
+    mesh, order, level
+        See `Problem`.
+    lam, mu : float
+        Lame's parameters, in units of stress.
+    """
+
+    title = "elastic problem"
+    least_dim = 2
+
+    def __init__(self, mesh: Mesh, order: int, level: str, lam: float, mu: float) -> None:
+        super().__init__(mesh, order, level)
+        self.lam, self.mu = lam, mu
+        self.space = V = femops.H1(mesh, order, ncomp=mesh.dim)
+        self.field = Field.vector(self.waves, 1.0 / float(self.waves.wave.max()))
+        self.field.check_periodic(V)
+        self.operator = femops.elasticity(V, lam, mu, level=level).constrained(V.boundary_dofs())
+
+    def stress(self, x: Floats) -> Floats:
+        """Of the exact solution, (dim, dim, n)."""
+        gradient = self.field.gradient(x)
+        identity = np.eye(len(gradient))[..., np.newaxis]
+        spherical = self.lam * np.trace(gradient) * identity
+        return np.asarray(spherical + self.mu * (gradient + gradient.swapaxes(0, 1)))
+
+    def prepare(self) -> None:
+        """Compile the iteration."""
+        prepare_cg(self.operator)
+
+    def right_hand_side(self) -> Vector:
+        """Load and boundary values."""
+        V = self.space
+        return self.operator.rhs(femops.load(V, flux=self.stress), V.interpolate(self.field.exact))
+
+    def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
+        """Solution and iterations."""
+        return cg(self.operator, b, rtol)
+
+    def parameters(self) -> dict[str, float]:
+        """Those of Lame."""
+        return {"lam": self.lam, "mu": self.mu}

@@ -1,0 +1,64 @@
+"""The Helmholtz equation, -div grad u - k^2 u = f."""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+
+import femops
+from femops.cli.manufactured import Field, Floats
+from femops.cli.problems.base import Problem, Vector
+from femops.cli.problems.krylov import minres
+from femops_meshes import Mesh
+
+ACROSS = 8.0
+"""Wave number times the longest side, if none is given: no resonance of a box, disc or ball."""
+
+
+@final
+class Helmholtz(Problem):
+    """By MINRES, as the operator is indefinite; preconditioned by the diagonal for a plus.
+
+    Parameters
+    ----------
+    mesh, order, level
+        See `Problem`.
+    k : float, optional
+        Wave number, 1 / length; 8 over the longest side of the mesh if omitted.
+    """
+
+    title = "Helmholtz problem"
+    needs_boundary = False
+
+    def __init__(self, mesh: Mesh, order: int, level: str, k: float | None = None) -> None:
+        super().__init__(mesh, order, level)
+        lower, upper = mesh.bounding_box()
+        self.k = ACROSS / float((upper - lower).max()) if k is None else k
+        self.space = V = femops.H1(mesh, order)
+        self.field = Field.scalar(self.waves)
+        self.field.check_periodic(V)
+        self.operator = femops.helmholtz(V, self.k, level=level).constrained(V.boundary_dofs())
+
+    def prepare(self) -> None:
+        """Compile the product."""
+        self.operator.apply(self.space.zeros())
+
+    def source(self, x: Floats) -> Floats:
+        """-div grad u - k^2 u of the exact solution, (n,)."""
+        return np.asarray(self.field.minus_laplacian(x) - self.k**2 * self.field.exact(x))
+
+    def right_hand_side(self) -> Vector:
+        """Load and boundary values."""
+        V = self.space
+        return self.operator.rhs(femops.load(V, self.source), V.interpolate(self.field.exact))
+
+    def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
+        """Solution and iterations."""
+        definite = femops.diffusion(self.space) + femops.mass(self.space, self.k**2)
+        diagonal = definite.constrained(self.operator.constrained_dofs).diagonal()
+        return minres(self.operator.apply, b, diagonal, rtol)
+
+    def parameters(self) -> dict[str, float]:
+        """The wave number."""
+        return {"k": self.k}

@@ -1,0 +1,91 @@
+"""Compressible neo-Hookean elasticity."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+import femops
+from femops.cli.manufactured import Field, Floats
+from femops.cli.problems.base import Problem, Vector
+from femops.cli.problems.krylov import cg, prepare_cg
+from femops.errors import SolverError
+from femops_meshes import Mesh
+
+STRETCH = 0.2
+"""Bound on the entries of the exact displacement gradient: det F stays positive."""
+
+_GUESS = 1e-6  # relative residual of the linear problem that the first guess solves
+
+
+@final
+class NeoHookean(Problem):
+    r"""By Newton's method from the solution of the linearised problem.
+
+    The load is :math:`\int_\Omega P(F) : \nabla v\, dx` with the stress of the exact displacement.
+
+    Parameters
+    ----------
+    mesh, order, level
+        See `Problem`.
+    lam, mu : float
+        Lame's parameters, in units of stress.
+    """
+
+    title = "neo-Hookean problem"
+    least_dim = 2
+
+    def __init__(self, mesh: Mesh, order: int, level: str, lam: float, mu: float) -> None:
+        super().__init__(mesh, order, level)
+        self.lam, self.mu = lam, mu
+        self.space = V = femops.H1(mesh, order, ncomp=mesh.dim)
+        self.field = Field.vector(self.waves, STRETCH / float(self.waves.wave.max()))
+        self.field.check_periodic(V)
+        self.form = femops.neo_hookean(V, lam, mu).constrained(V.boundary_dofs())
+        self.operator = self.form.jacobian(V.zeros()).at_level(level)
+        self.linear_iterations = 0
+
+    def stress(self, x: Floats) -> Floats:
+        """First Piola-Kirchhoff stress of the exact displacement, (dim, dim, n)."""
+        gradient = np.moveaxis(self.field.gradient(x), -1, 0)
+        deformation = np.eye(gradient.shape[-1]) + gradient
+        turned = np.linalg.inv(deformation).swapaxes(-1, -2)
+        log = np.log(np.linalg.det(deformation))[:, np.newaxis, np.newaxis]
+        stress = self.mu * (deformation - turned) + self.lam * log * turned
+        return np.moveaxis(stress, 0, -1)
+
+    def prepare(self) -> None:
+        """Compile residual, Jacobian and iteration."""
+        self.form.residual(self.space.zeros())
+        prepare_cg(self.operator)
+
+    def right_hand_side(self) -> Vector:
+        """Load, zero where values are held."""
+        b = femops.load(self.space, flux=self.stress)
+        b.reshape(-1)[self.form.constrained_dofs] = 0.0
+        return b
+
+    def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
+        """Solution and Newton's iterations."""
+        held = self.space.interpolate(self.field.exact)
+        guess, first = cg(self.operator, self.operator.rhs(b, held), _GUESS)
+        on_boundary = self.form.constrained_dofs
+        guess.reshape(-1)[on_boundary] = held.reshape(-1)[on_boundary]
+        goal = rtol * float(np.linalg.norm(b))
+        u, info = femops.newton(self.form, guess, b, rtol=0.0, atol=goal, level=self.level)
+        if not info.converged:
+            raise SolverError(
+                f"Newton's method came from a residual of {info.residuals[0]:.1e} to "
+                f"{info.residuals[-1]:.1e}: {info.reason}; ask for less (--rtol 1e-6), or refine"
+            )
+        self.linear_iterations = first + info.linear_iterations
+        return u, info.iterations
+
+    def parameters(self) -> dict[str, float]:
+        """Those of Lame."""
+        return {"lam": self.lam, "mu": self.mu}
+
+    def more(self) -> dict[str, Any]:
+        """Iterations of the linear problems."""
+        return {"linear_iterations": self.linear_iterations}

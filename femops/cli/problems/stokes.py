@@ -1,0 +1,95 @@
+"""Stokes flow, -div grad u + grad p = f, div u = 0."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+import femops
+from femops.cli.manufactured import Field, Floats
+from femops.cli.problems.base import Problem, Vector
+from femops.cli.problems.krylov import minres
+from femops_meshes import Mesh
+
+
+@final
+class Stokes(Problem):
+    """Taylor-Hood elements, by MINRES on both fields at once.
+
+    Pressures have one degree less than velocities and the mean of the exact one.  The
+    preconditioner is the diagonals of the velocity's operator and of the pressure's mass.
+
+    Parameters
+    ----------
+    mesh, order, level
+        See `Problem`; the order is that of the velocity.
+    """
+
+    title = "Stokes problem"
+    least_dim = 2
+    least_order = 2
+
+    def __init__(self, mesh: Mesh, order: int, level: str) -> None:
+        super().__init__(mesh, order, level)
+        self.space = V = femops.H1(mesh, order, ncomp=mesh.dim)
+        self.pressures = Q = femops.H1(mesh, order - 1)
+        self.field = Field.solenoidal(self.waves)
+        self.pressure = Field.scalar(self.waves, shift=2.0)
+        self.field.check_periodic(V)
+        held = V.boundary_dofs()
+        self.operator = femops.diffusion(V, level=level).constrained(held)
+        self.divergence = -femops.divergence(V, Q, level=level).eliminated(columns=held)
+        self.p = Q.zeros()
+
+    def force(self, x: Floats) -> Floats:
+        """-div grad u + grad p of the exact fields, (dim, n)."""
+        return np.asarray(self.field.minus_laplacian(x) + self.pressure.gradient(x))
+
+    def right_hand_side(self) -> Vector:
+        """Load and boundary values."""
+        values = self.space.interpolate(self.field.exact)
+        b = self.operator.rhs(femops.load(self.space, self.force), values)
+        return np.concatenate([b.ravel(), self._outflow(values)])
+
+    def _outflow(self, values: Vector) -> Vector:
+        """Right-hand side of the pressure: what flows through the boundary, less its mean.
+
+        Interpolated values let a little more out than in, for which there is no solution.
+        """
+        Q = self.pressures
+        g, ones = self.divergence.rhs(Q.zeros(), values), femops.load(Q, 1.0)
+        return np.asarray(g - ones * (g.sum() / ones.sum()))
+
+    def apply(self, z: Vector) -> Vector:
+        """Both equations, of velocity and pressure one after the other."""
+        u, p = z[: self.space.size], z[self.space.size :]
+        first = self.operator.apply(u) + self.divergence.T.apply(p)
+        return np.concatenate([first, self.divergence.apply(u)])
+
+    def prepare(self) -> None:
+        """Compile the products."""
+        self.apply(np.zeros(self.size))
+
+    def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
+        """Velocity and iterations; the pressure is kept."""
+        Q = self.pressures
+        diagonal = np.concatenate([self.operator.diagonal().ravel(), femops.mass(Q).diagonal()])
+        z, iterations = minres(self.apply, b, diagonal, rtol)
+        p = z[self.space.size :]
+        exact = femops.integrate(Q, self.pressure.exact, self.space.order + 3)
+        self.p = p - (femops.integrate(Q, p) - exact) / Q.mesh.volume()
+        return z[: self.space.size].reshape(self.space.shape), iterations
+
+    @property
+    def size(self) -> int:
+        """Unknowns of velocity and pressure."""
+        return self.space.size + self.pressures.size
+
+    def fields(self, u: Vector) -> dict[str, Any]:
+        """Velocity and pressure."""
+        return {"u": u, "p": femops.GridFunction(self.pressures, self.p)}
+
+    def more(self) -> dict[str, Any]:
+        """Error of the pressure in L2."""
+        return {"pressure_error": femops.l2_error(self.pressures, self.p, self.pressure.exact)}

@@ -1,0 +1,73 @@
+"""Divergence: the integral of q div u, between two spaces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from femops.abstract_space import Space
+from femops.basis import Quadrature1D
+from femops.errors import OperatorError
+from femops.forms.form import build
+from femops.operators.operator import Operator
+
+
+def _divergence(u: Any) -> dict[str, Any]:
+    return {"value": u.div}
+
+
+def divergence(
+    V: Space,
+    Q: Space,
+    *,
+    quadrature: int | Quadrature1D | None = None,
+    dtype: DTypeLike = np.float64,
+    lanes: int | None = None,
+    level: str = "partial",
+) -> Operator:
+    r"""Divergence from a vector to a scalar space, :math:`\int_\Omega q\, \nabla \cdot u\, dx`.
+
+    Its transpose, :math:`\int_\Omega q\, \nabla \cdot v\, dx` for all v, is minus the weak gradient
+    of q: integrated by parts, :math:`-\int_\Omega \nabla q \cdot v\, dx` for v without a normal
+    component on the boundary.
+
+    Parameters
+    ----------
+    V : Space
+        Trial space, of u: H1 with as many components as dimensions.
+    Q : Space
+        Test space, of q: H1 or L2 with one component, on the same mesh.
+    quadrature : int or Quadrature1D, optional
+        Points per direction (Gauss), or a rule; p + 2 Gauss points for the larger order if omitted.
+    dtype : dtype
+        float64 or float32: type of the vectors, the stored data and the arithmetic.
+    lanes : int, optional
+        SIMD slots; what the machine has if omitted.
+    level : {"full", "element", "decomposed", "partial"}
+        What is kept; see `Operator.at_level`.
+
+    Returns
+    -------
+    Operator
+        Rectangular, (Q.size, V.size); essential conditions on u by ``eliminated(columns=dofs)``.
+
+    Raises
+    ------
+    OperatorError
+        Spaces of other numbers of components or on different meshes; an unknown level, or one that
+        would not fit into memory.
+    SpaceError, GeometryError
+        Too few quadrature points; inverted elements.
+
+    Notes
+    -----
+    Partial assembly: w det(J) J^-1 is stored at each point, dim^2 numbers.
+    """
+    if V.ncomp != V.dim or Q.ncomp != 1:
+        raise OperatorError(
+            f"divergence from {V.ncomp} to {Q.ncomp} components: "
+            f"make V with ncomp={V.dim} and Q with ncomp=1"
+        )
+    return build(_divergence, V, Q, quadrature, {}, dtype, lanes, level)

@@ -1,0 +1,76 @@
+"""Helmholtz: the integral of kappa grad u . grad v - k^2 u v."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from femops.abstract_space import Space
+from femops.basis import Quadrature1D
+from femops.forms.form import build
+from femops.operators.coefficients import Coefficient, Given
+from femops.operators.operator import Operator
+
+
+def _helmholtz(u: Any, k: Any, kappa: Any) -> dict[str, Any]:
+    return {"value": -(k * k) * u, "grad": kappa * u.grad}
+
+
+def helmholtz(
+    V: Space,
+    k: Coefficient = 1.0,
+    kappa: Coefficient = 1.0,
+    *,
+    quadrature: int | Quadrature1D | None = None,
+    dtype: DTypeLike = np.float64,
+    lanes: int | None = None,
+    level: str = "partial",
+) -> Operator:
+    r"""Helmholtz operator, :math:`\int_\Omega \kappa \nabla u : \nabla v - k^2 u \cdot v\, dx`.
+
+    It is symmetric, and indefinite where k exceeds the lowest resonance: solve with SciPy's
+    ``minres``, not `femops.cg`.  On a space of several components it acts on each of them alike.
+
+    Parameters
+    ----------
+    V : Space
+        Trial and test space.
+    k : number, callable, array or GridFunction
+        Wave number, 1 / length (times the root of kappa's unit): a constant, a function of x
+        (shape (dim, n)) that returns (n,), an array (ne, nq) at the quadrature points, or a field.
+        Its sign makes no difference.
+    kappa : number, callable, array or GridFunction
+        A scalar, as k.
+    quadrature : int or Quadrature1D, optional
+        Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
+    dtype : dtype
+        float64 or float32: type of the vectors, the stored data and the arithmetic.
+    lanes : int, optional
+        SIMD slots; what the machine has if omitted.
+    level : {"full", "element", "decomposed", "partial"}
+        What is kept; see `Operator.at_level`.
+
+    Returns
+    -------
+    Operator
+
+    Raises
+    ------
+    OperatorError
+        A coefficient of another shape or with values that are not finite; an unknown level, or
+        one that would not fit into memory.
+    SpaceError, GeometryError
+        Too few quadrature points; inverted elements.
+
+    Notes
+    -----
+    Partial assembly: -w det(J) k^2 and the upper triangle of w det(J) J^-1 kappa J^-T are stored
+    at each point; 2, 4 or 7 numbers in 1, 2 and 3 dimensions.
+    """
+    coefficients = {
+        "k": Given("k", k, ((),)),
+        "kappa": Given("kappa", kappa, ((),)),
+    }
+    return build(_helmholtz, V, None, quadrature, coefficients, dtype, lanes, level)
