@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from femops.io import picture as picture
     from femops.io import read_mesh as read_mesh
     from femops.io import save as save
+    from femops.operators import BlockOperator as BlockOperator
     from femops.operators import GridFunction as GridFunction
     from femops.operators import NonlinearForm as NonlinearForm
     from femops.operators import Operator as Operator
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from femops.pointwise.tensors import minimum as minimum
     from femops.pointwise.tensors import sym as sym
     from femops.pointwise.tensors import where as where
+    from femops.product import Product as Product
     from femops.restriction import ElementRestriction as ElementRestriction
     from femops.solvers import cg as cg
     from femops.solvers import jacobi as jacobi
@@ -124,7 +126,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
     ),
     "femops.geometry": ("ElementClass", "Geometry", "classify"),
     "femops.io": ("TimeSeries", "picture", "read_mesh", "save"),
-    "femops.operators": ("GridFunction", "NonlinearForm", "Operator"),
+    "femops.operators": ("BlockOperator", "GridFunction", "NonlinearForm", "Operator"),
     "femops.pointwise.errors": ("TraceError",),
     "femops.pointwise.tensors": (
         "adjugate",
@@ -136,6 +138,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "sym",
         "where",
     ),
+    "femops.product": ("Product",),
     "femops.restriction": ("ElementRestriction",),
     "femops.solvers": ("cg", "jacobi", "newton"),
     "femops.space": ("H1", "L2", "Space"),

@@ -23,7 +23,7 @@ from femops.pointwise.program import SLOTS, Program
 from femops.pointwise.trace import INVERSE, WEIGHT, Objects, Trace
 
 _SAMPLES = 5
-_SAME = 1e-12
+SAME = 1e-12
 _RATIONAL = ("add", "sub", "mul", "div", "neg", "const", "input")
 
 
@@ -64,21 +64,11 @@ class LinearStep:
         self._moving = {
             node.number for argument in trace.fields.values() for node in argument.flat()
         }
-        self._entries = self._differentiate()
+        self._entries = entries_of(trace, field, test)
         if any(self._moving & {n.number for n in ancestors([e])} for e in self._entries.flat):
             raise TraceError(f"the form is not linear in {field}")
         self._check_homogeneous()
         self.structure, self.distinct = self._distinct()
-
-    def _differentiate(self) -> Objects:
-        """Matrix of nodes, outputs by inputs, in the order of `Argument.flat`."""
-        graph, outputs = self.trace.graph, self.test.flat()
-        zero, one = graph.constant(0.0), graph.constant(1.0)
-        columns = []
-        for node in self.field.flat():
-            direction = dict.fromkeys(self._moving, zero) | {node.number: one}
-            columns.append(derivatives(outputs, direction))
-        return np.array(columns, dtype=object).T.reshape(len(outputs), len(columns))
 
     def _check_homogeneous(self) -> None:
         zero = self.trace.graph.constant(0.0)
@@ -105,7 +95,7 @@ class LinearStep:
         for k, values in enumerate(samples):
             if not np.any(values):
                 continue
-            size = _SAME * np.abs(values).max()
+            size = SAME * np.abs(values).max()
             for number, other in enumerate(distinct, start=1):
                 for sign in (1, -1):
                     if np.all(np.abs(values - sign * samples[other]) <= size):
@@ -116,6 +106,12 @@ class LinearStep:
         if not distinct:
             raise TraceError("the form is zero whatever the field: it makes no operator")
         return structure.reshape(self._entries.shape), [flat[k] for k in distinct]
+
+    def used(self) -> list[str]:
+        """Names of the static inputs that the form needs."""
+        needed = {node.number for node in ancestors(self.test.flat())}
+        static = self.trace.static.items()
+        return [name for name, nodes in static if any(n.number in needed for n in nodes.flat)]
 
     @property
     def symmetric(self) -> bool:
@@ -193,6 +189,28 @@ class LinearStep:
             symmetric=self.symmetric,
             scaled=scaled,
         )
+
+
+def entries_of(trace: Trace, field: str, test: str) -> Objects:
+    """Derivatives of what multiplies a test function by a field, the other fields held.
+
+    Parameters
+    ----------
+    trace : Trace
+    field, test : str
+
+    Returns
+    -------
+    (outputs, inputs) array of Node
+        In the order of `Argument.flat`.
+    """
+    graph, outputs = trace.graph, trace.tests[test].flat()
+    zero, one = graph.constant(0.0), graph.constant(1.0)
+    still = {node.number: zero for argument in trace.fields.values() for node in argument.flat()}
+    columns = [
+        derivatives(outputs, still | {node.number: one}) for node in trace.fields[field].flat()
+    ]
+    return np.array(columns, dtype=object).T.reshape(len(outputs), len(columns))
 
 
 def nonlinear_cut(trace: Trace, field: str, test: str) -> Cut:

@@ -173,9 +173,9 @@ def test_what_elasticity_stores() -> None:
     inputs = {node.data for node in stored if node.op == "input"}
     assert inputs == {f"@inverse_{i}_{j}" for i in range(3) for j in range(3)} | {
         "@weight",
-        "c_lam",
+        "c(lam)",
     }
-    assert [repr(node) for node in stored if node.op != "input"] == ["mul(c_mu, 2.0)"]
+    assert [repr(node) for node in stored if node.op != "input"] == ["mul(c(mu), 2.0)"]
     assert len(step.partial(transpose=True).stored) == 45
 
 
