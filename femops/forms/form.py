@@ -107,6 +107,7 @@ def form(
     Examples
     --------
     >>> import femops
+    >>> import numpy as np
     >>> def reaction_diffusion(u, x, kappa):
     ...     return {"value": (1 + x[0]) * u, "grad": kappa * u.grad}
     >>> V = femops.H1(femops.box((2, 2)), order=2)

@@ -13,9 +13,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.pointwise.cut import SAME, LinearStep, entries_of, sample
+from femops.pointwise.cut import SAME, LinearStep, compares, entries_of, sample
 from femops.pointwise.errors import TraceError
-from femops.pointwise.graph import COMPARE, Node, ancestors, substitute
+from femops.pointwise.graph import Node, ancestors, substitute
 from femops.pointwise.trace import Argument, Objects, Trace
 
 Pair = tuple[str, str]
@@ -91,11 +91,10 @@ def _check_homogeneous(trace: Trace, test: str) -> None:
     """Refuse what stays when all fields are zero, and choices that depend on a field."""
     moving = {node.number for argument in trace.fields.values() for node in argument.flat()}
     outputs = trace.tests[test].flat()
-    for node in ancestors(outputs):
-        if node.op in COMPARE and moving & {n.number for n in ancestors([node])}:
-            raise TraceError(
-                f"what is returned for {test!r} compares a field with something: that is not linear"
-            )
+    if compares(outputs, moving):
+        raise TraceError(
+            f"what is returned for {test!r} compares a field with something: that is not linear"
+        )
     rest = substitute(outputs, dict.fromkeys(moving, trace.graph.constant(0.0)))
     if any(np.any(value) for value in sample(trace, rest)):
         raise TraceError(

@@ -65,7 +65,8 @@ class LinearStep:
             node.number for argument in trace.fields.values() for node in argument.flat()
         }
         self._entries = entries_of(trace, field, test)
-        if any(self._moving & {n.number for n in ancestors([e])} for e in self._entries.flat):
+        needed = {node.number for node in ancestors(self._entries.flat)}
+        if self._moving & needed or compares(self.test.flat(), self._moving):
             raise TraceError(f"the form is not linear in {field}")
         self._check_homogeneous()
         self.structure, self.distinct = self._distinct()
@@ -189,6 +190,19 @@ class LinearStep:
             symmetric=self.symmetric,
             scaled=scaled,
         )
+
+
+def compares(outputs: Sequence[Node], moving: set[int]) -> bool:
+    """Whether a choice depends on inputs: its jumps don't show in derivatives.
+
+    Parameters
+    ----------
+    outputs : sequence of Node
+    moving : set of int
+        Numbers of the inputs.
+    """
+    conditions = [node for node in ancestors(outputs) if node.op in COMPARE]
+    return any(node.number in moving for node in ancestors(conditions))
 
 
 def entries_of(trace: Trace, field: str, test: str) -> Objects:

@@ -487,6 +487,7 @@ def test_several_fields_and_tests() -> None:
     [
         (lambda u: {"value": u * u}, "not linear in u"),
         (lambda u: {"value": np.sin(u)}, "not linear in u"),
+        (lambda u: {"value": u + femops.where(u > 0, 1.0, 0.0)}, "not linear in u"),
         (lambda u: {"value": u + 1.0}, "does not depend on the field"),
     ],
 )
