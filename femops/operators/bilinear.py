@@ -107,23 +107,19 @@ class BilinearForm:
         Raises
         ------
         OperatorError
-            A coefficient that the form does not have, or, where the form can't be traced again,
-            one of another shape or symmetry.
+            A coefficient that the form does not have.
         """
         unknown = [name for name in values if name not in self.coefficients]
         if unknown:
             has = ", ".join(self.coefficients) or "none"
             raise OperatorError(f"{self.name} has no coefficient {unknown[0]!r}: it has {has}")
         changed = {name: replace(self.coefficients[name], value=v) for name, v in values.items()}
-        if self.traced is not None:  # a derivative or a block
-            first = self.geometry.block(0, 1)
-            for name, given in changed.items():
-                if not given.shape(first).fits(self.traced.trace.static[name]):
-                    raise OperatorError(
-                        f"the new {name} of {self.name} has another shape or symmetry: "
-                        "make a new operator"
-                    )
-        return replace(self, coefficients={**self.coefficients, **changed})
+        new = replace(self, coefficients={**self.coefficients, **changed})
+        # another shape is another trace; a derivative keeps its own
+        if self.state is None:
+            same = new.coefficient_shapes() == self.coefficient_shapes()
+            new = replace(new, traced=self.step if same else None)
+        return new
 
     def store(self, stored: list[Node], dtype: np.dtype[Any], width: int) -> NDArray[Any]:
         """Compute what a cut stores, block by block of elements.

@@ -167,13 +167,13 @@ class Term:
             If the new coefficients have another shape or symmetry, so that another kernel would be
             needed.
         """
-        cut = form.step.partial()
-        if cut.program.text != self.program.text:
+        assert self.source is not None
+        if form.coefficient_shapes() != self.source.coefficient_shapes():
             raise OperatorError(
                 f"the new coefficients of {self.name} have another shape or symmetry: "
                 "make a new operator"
             )
-        return replace(self, program=cut.program, source=form, given=None)
+        return replace(self, program=form.step.partial().program, source=form, given=None)
 
     def fusible(self, other: Term) -> bool:
         """Whether one kernel can do both."""

@@ -39,12 +39,6 @@ class CoefficientShape:
     shape: tuple[int, ...]
     symmetric: bool = False
 
-    def fits(self, symbols: Objects) -> bool:
-        """Whether such a coefficient can stand for symbols that were made for another."""
-        same = symbols.shape == self.shape
-        mirrored = same and symbols.ndim == 2 and bool(np.all(symbols == symbols.T))
-        return same and (self.symmetric or not mirrored or symbols.size == 1)
-
 
 @final
 class FieldSymbol(np.lib.mixins.NDArrayOperatorsMixin):

@@ -454,7 +454,8 @@ def test_update_without_a_new_trace(level: str) -> None:
         operator.update(rho=1.0, mu=2.0)
     for wrong in (1.0, np.array([[1.0, 0.1], [0.2, 1.0]])):
         with pytest.raises(
-            femops.OperatorError, match=r"the new kappa .* another shape or symmetry"
+            femops.OperatorError,
+            match=r"the new coefficients of counted have another shape or symmetry",
         ):
             operator.update(kappa=wrong)
     with pytest.raises(femops.OperatorError, match="finite"):
