@@ -1,4 +1,4 @@
-"""Stokes flow by Taylor-Hood elements, solved by SciPy's MINRES without a matrix.
+"""Stokes flow by Taylor-Hood elements: one function, solved by SciPy's MINRES without a matrix.
 
 Velocity in H1 of order k with dim components, pressure in H1 of order k - 1.  The solution is
 manufactured; velocity and pressure converge at their rates.
@@ -12,6 +12,11 @@ from scipy.sparse.linalg import LinearOperator, minres
 import femops
 
 ORDER = 3
+
+
+def stokes(u, p):
+    """The Stokes operator; -div u is tested by q, so that it is symmetric."""
+    return {"u": {"grad": u.grad - p * np.eye(2)}, "p": {"value": -u.div}}
 
 
 def velocity(x):
@@ -38,24 +43,15 @@ def solve(n):
     mesh = femops.box((n, n))
     V = femops.H1(mesh, ORDER, ncomp=2)
     Q = femops.H1(mesh, ORDER - 1)
-    walls = V.boundary_dofs()
-    A = femops.diffusion(V).constrained(walls)
-    B = -femops.divergence(V, Q).eliminated(columns=walls)
-    mass = femops.mass(Q)
-    split = V.size
-
-    def apply(z):
-        return np.concatenate([A @ z[:split] + B.T @ z[split:], B @ z[:split]])
-
-    # block preconditioner: diagonals of A and of the pressure's mass matrix
-    scale = np.concatenate([A.diagonal().ravel(), mass.diagonal()])
-    n_all = V.size + Q.size
-    system = LinearOperator((n_all, n_all), apply, dtype=float)
-    precondition = LinearOperator((n_all, n_all), lambda z: z / scale, dtype=float)
-    b = np.concatenate([A.rhs(femops.load(V, force)).ravel(), np.zeros(Q.size)])
-    z, status = minres(system, b, rtol=1e-10, maxiter=5000, M=precondition)
+    W = femops.Product(u=V, p=Q)
+    A = femops.form(stokes, W).constrained(W.positions(u=V.boundary_dofs()))
+    # block preconditioner: the diagonals of the velocity's block and of the pressure's mass matrix
+    scale = W.join(u=A["u", "u"].diagonal(), p=femops.mass(Q).diagonal())
+    precondition = LinearOperator(A.shape, lambda r: r / scale, dtype=float)
+    b = A.rhs(W.join(u=femops.load(V, force)))
+    x, status = minres(A, b, rtol=1e-10, maxiter=5000, M=precondition)
     assert status == 0
-    u, p = z[:split].reshape(V.shape), z[split:]
+    u, p = W.split(x)
     p = p - femops.integrate(Q, p)  # the unit square: the mean is the integral
     return V, u, femops.l2_error(V, u, velocity), femops.l2_error(Q, p, pressure)
 

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from femops.io import picture as picture
     from femops.io import read_mesh as read_mesh
     from femops.io import save as save
+    from femops.operators import BlockOperator as BlockOperator
     from femops.operators import GridFunction as GridFunction
     from femops.operators import NonlinearForm as NonlinearForm
     from femops.operators import Operator as Operator
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from femops.pointwise.tensors import sym as sym
     from femops.pointwise.tensors import where as where
     from femops.probes import Probe as Probe
+    from femops.product import Product as Product
     from femops.restriction import ElementRestriction as ElementRestriction
     from femops.solvers import cg as cg
     from femops.solvers import jacobi as jacobi
@@ -137,7 +139,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
     ),
     "femops.geometry": ("ElementClass", "Geometry", "classify"),
     "femops.io": ("TimeSeries", "picture", "read_mesh", "save"),
-    "femops.operators": ("GridFunction", "NonlinearForm", "Operator"),
+    "femops.operators": ("BlockOperator", "GridFunction", "NonlinearForm", "Operator"),
     "femops.pointwise.errors": ("TraceError",),
     "femops.pointwise.tensors": (
         "adjugate",
@@ -150,6 +152,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "where",
     ),
     "femops.probes": ("Probe",),
+    "femops.product": ("Product",),
     "femops.restriction": ("ElementRestriction",),
     "femops.solvers": ("cg", "jacobi", "newton"),
     "femops.space": ("H1", "L2", "Space"),

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from femops.errors import SpaceError, VectorError
+from femops.errors import OperatorError, SpaceError, VectorError
 from femops.numbering import first_positions
 
 Ints = NDArray[np.int64]
@@ -30,6 +30,27 @@ def check_float_array(array: object, what: str) -> Vector:
             "convert it by .astype(numpy.float64)"
         )
     return array
+
+
+def positions(dofs: ArrayLike, size: int) -> NDArray[np.int64]:
+    """Check flat positions given by a user.
+
+    Raises
+    ------
+    OperatorError
+        Positions that are no whole numbers or outside the vector.
+    """
+    given: NDArray[Any] = np.asarray(dofs)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise OperatorError(
+            f"dofs have shape {given.shape} and type {given.dtype}: "
+            "give a list of whole numbers, as V.boundary_dofs() does"
+        )
+    if given.size and (given.min() < 0 or given.max() >= size):
+        raise OperatorError(
+            f"dofs run from {given.min()} to {given.max()}: the vector has {size} entries"
+        )
+    return np.unique(given.astype(np.int64))
 
 
 @final

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -13,13 +13,17 @@ from femops.basis import Quadrature1D
 from femops.boundary_space import BoundarySpace, boundary_space
 from femops.errors import OperatorError
 from femops.operators.bilinear import BilinearForm
+from femops.operators.block import BlockOperator
+from femops.operators.block_form import block_operator
 from femops.operators.coefficients import Given
 from femops.operators.operator import Operator
 from femops.pointwise.trace import FormFunction
+from femops.product import Product
 
 Shapes = tuple[tuple[int, ...], ...]
 
 
+@overload
 def form(
     function: FormFunction,
     trial: Space,
@@ -31,7 +35,35 @@ def form(
     lanes: int | None = None,
     level: str = "partial",
     **coefficients: Any,
-) -> Operator:
+) -> Operator: ...
+
+
+@overload
+def form(
+    function: FormFunction,
+    trial: Product,
+    test: None = None,
+    *,
+    quadrature: int | Quadrature1D | None = None,
+    dtype: DTypeLike = np.float64,
+    lanes: int | None = None,
+    level: str = "partial",
+    **coefficients: Any,
+) -> BlockOperator: ...
+
+
+def form(
+    function: FormFunction,
+    trial: Space | Product,
+    test: Space | None = None,
+    *,
+    boundary: bool | int | str | Iterable[int | str] | None = None,
+    quadrature: int | Quadrature1D | None = None,
+    dtype: DTypeLike = np.float64,
+    lanes: int | None = None,
+    level: str = "partial",
+    **coefficients: Any,
+) -> Operator | BlockOperator:
     r"""Operator of a bilinear form that is given as a function of the fields at one point.
 
     Parameters
@@ -44,15 +76,19 @@ def form(
         :math:`\int_\Omega f \cdot v + F : \nabla v\, dx`.  It is called once, with symbols, and
         must be linear in u: use arithmetic, NumPy's functions and `femops.where`, `femops.det`,
         `femops.inv`, `femops.inner`, ... ; a Python ``if`` can't ask a symbol.
-    trial : Space
-        Space of u.
+        On a product the function takes its fields, by their names and in their order, and returns
+        such a dictionary for the test function of each, by name:
+        ``{"u": {"grad": F}, "p": {"value": g}}``.
+    trial : Space or Product
+        Space of u, or of all fields.
     test : Space, optional
-        Space of v, on the same mesh; the trial space if omitted.
+        Space of v, on the same mesh; the trial space if omitted.  Not for products.
     boundary : "all", True, int, name, or several, optional
         Integrate over the boundary instead: all of it, or these attributes, as
         `Space.boundary_dofs` takes them.  Then the function has the value of u only, and returns
         ``{"value": f}``; a parameter called ``n`` gets the outer unit normal.  Both must be H1
         spaces, and arrays have the shape (nf, nq, *shape) for the points of `BoundaryGeometry`.
+        Not for products.
     quadrature : int or Quadrature1D, optional
         Points per direction (Gauss), or a rule; p + 2 Gauss points for the larger order if omitted.
     dtype : dtype
@@ -68,7 +104,7 @@ def form(
     Returns
     -------
     Operator
-        From the trial to the test space.
+        From the trial to the test space; a `BlockOperator` for a product.
 
     Raises
     ------
@@ -82,14 +118,29 @@ def form(
     Examples
     --------
     >>> import femops
+    >>> import numpy as np
     >>> def reaction_diffusion(u, x, kappa):
     ...     return {"value": (1 + x[0]) * u, "grad": kappa * u.grad}
     >>> V = femops.H1(femops.box((2, 2)), order=2)
     >>> A = femops.form(reaction_diffusion, V, kappa=3.0)
     >>> A.shape
     (25, 25)
+    >>> def stokes(u, p, mu):
+    ...     return {"u": {"grad": mu * u.grad - p * np.eye(2)}, "p": {"value": -u.div}}
+    >>> W = femops.Product(u=femops.H1(V.mesh, order=2, ncomp=2), p=femops.H1(V.mesh, order=1))
+    >>> S = femops.form(stokes, W, mu=0.1)
+    >>> S.symmetric, S["p", "p"] is None
+    (True, True)
     """
     given = {name: Given(name, value) for name, value in coefficients.items()}
+    if isinstance(trial, Product):
+        if test is not None:
+            raise OperatorError("a product has test functions of its own: leave out the test space")
+        if boundary is not None:
+            raise OperatorError(
+                "a product has no boundary integrals: add them to its blocks' operators"
+            )
+        return build_blocks(function, trial, quadrature, given, dtype, lanes, level)
     if boundary is None:
         return build(function, trial, test, quadrature, given, dtype, lanes, level)
     whole = boundary is True or (boundary == "all" and _unnamed("all", trial))
@@ -102,6 +153,23 @@ def form(
 def _unnamed(name: str, space: Any) -> bool:
     """Whether no piece of the boundary has this name."""
     return not (isinstance(space, Space) and name in space.mesh.boundary_names)
+
+
+def build_blocks(
+    function: FormFunction,
+    product: Product,
+    quadrature: int | Quadrature1D | None,
+    coefficients: Mapping[str, Given],
+    dtype: DTypeLike,
+    lanes: int | None,
+    level: str = "partial",
+) -> BlockOperator:
+    """Operator on a product whose coefficients are known to be checked; see `form`."""
+    if not callable(function):
+        raise OperatorError(f"a form is a function of the fields, got {function!r}")
+    largest = max(product.spaces.values(), key=lambda space: space.order)
+    rule = largest.quadrature(quadrature)
+    return block_operator(function, product, rule, coefficients, dtype, lanes, level)
 
 
 def build(

@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 
 from femops.abstract_space import Space
 from femops.basis import Quadrature1D
+from femops.errors import OperatorError
 from femops.operators.coefficients import Given
 from femops.operators.nonlinear import NonlinearForm
 from femops.pointwise.trace import FormFunction
@@ -54,7 +55,8 @@ def nonlinear_form(
     TraceError
         A function that can't be traced; the message names the line.
     OperatorError
-        Coefficients of a wrong shape or with values that are not finite.
+        Coefficients of a wrong shape or with values that are not finite; a `Product`: nonlinear
+        forms have one field.
 
     Examples
     --------
@@ -84,5 +86,10 @@ def build_nonlinear(
     function, space, quadrature, coefficients, dtype, lanes
         As for `nonlinear_form`.
     """
+    if not isinstance(space, Space):
+        raise OperatorError(
+            f"a nonlinear form was given a {type(space).__name__} for a space: it has one field, "
+            "make its space with femops.H1(mesh, order)"
+        )
     rule = space.quadrature(quadrature)
     return NonlinearForm(function, space, rule, coefficients, dtype, lanes)

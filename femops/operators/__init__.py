@@ -1,8 +1,9 @@
 """Operators: what SciPy's solvers and ours take."""
 
+from femops.operators.block import BlockOperator
 from femops.operators.coefficients import GridFunction
 from femops.operators.cost import Cost
 from femops.operators.nonlinear import NonlinearForm
 from femops.operators.operator import Operator
 
-__all__ = ["Cost", "GridFunction", "NonlinearForm", "Operator"]
+__all__ = ["BlockOperator", "Cost", "GridFunction", "NonlinearForm", "Operator"]

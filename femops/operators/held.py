@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from femops.errors import OperatorError
 
@@ -62,24 +62,3 @@ class Held:
 
 
 FREE = Held()
-
-
-def positions(dofs: ArrayLike, size: int) -> NDArray[np.int64]:
-    """Check flat positions given by a user.
-
-    Raises
-    ------
-    OperatorError
-        Positions that are no whole numbers or outside the vector.
-    """
-    given: NDArray[Any] = np.asarray(dofs)
-    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-        raise OperatorError(
-            f"dofs have shape {given.shape} and type {given.dtype}: "
-            "give a list of whole numbers, as V.boundary_dofs() does"
-        )
-    if given.size and (given.min() < 0 or given.max() >= size):
-        raise OperatorError(
-            f"dofs run from {given.min()} to {given.max()}: the vector has {size} entries"
-        )
-    return np.unique(given.astype(np.int64))

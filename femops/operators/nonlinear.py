@@ -14,13 +14,14 @@ from femops.abstract_space import Space
 from femops.basis import Quadrature1D
 from femops.operators.bilinear import FIELD, STATE, BilinearForm
 from femops.operators.coefficients import Given
-from femops.operators.held import Held, positions
+from femops.operators.held import Held
 from femops.operators.operator import Operator
 from femops.operators.term import Term, float_type
 from femops.operators.vectors import check_output, check_vector
 from femops.pointwise.cut import nonlinear_cut
 from femops.pointwise.linear import LinearStep
 from femops.pointwise.trace import FormFunction, Trace, linearised, trace
+from femops.restriction import positions
 from femops_kernels.machine import lane_width
 from femops_kernels.sweep import Terms
 

@@ -5,26 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from numbers import Real
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.linalg import LinearOperator
 
-from femops.abstract_space import Space
-from femops.errors import OperatorError, VectorError
+from femops.errors import OperatorError
 from femops.operators.auto import Auto
 from femops.operators.bilinear import BilinearForm
 from femops.operators.cost import Cost, cost_of
 from femops.operators.domains import storage_of
 from femops.operators.element_matrices import check_method
-from femops.operators.held import FREE, Held, positions
+from femops.operators.held import FREE, Held
+from femops.operators.matrix_free import MatrixFree
 from femops.operators.storage import Storage, base_level, check_level
 from femops.operators.sums import check_sum
 from femops.operators.term import Term, updated
-from femops.operators.vectors import check_factor, check_output, check_vector
+from femops.restriction import positions
 from femops_kernels.sweep import Terms
 
 # Cached attributes that hold compiled code and addresses.
@@ -32,7 +30,7 @@ _COMPILED = ("terms", "_transposed")
 
 
 @final
-class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
+class Operator(MatrixFree):
     """A finite element operator that is applied, not built.
 
     It is a SciPy ``LinearOperator`` on flat vectors (size,), and takes l_vecs (ndofs, ncomp) as
@@ -53,6 +51,9 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     held : Held
         Essential conditions.
     """
+
+    space: Space
+    test_space: Space
 
     def __init__(
         self,
@@ -119,57 +120,6 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         """The compiled work; compiled, or read from the cache, at the first use."""
         return Terms(self._storage.launches())
 
-    def apply(self, x: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Compute A x, without allocating anything if ``out`` is given.
-
-        Parameters
-        ----------
-        x : l_vec or flat vector
-            C-contiguous, of the operator's type.
-        out : l_vec or flat vector of the test space, optional
-            Overwritten by the result; must not overlap x.
-
-        Returns
-        -------
-        l_vec of the test space; one-dimensional if x is
-
-        Raises
-        ------
-        VectorError
-            A vector of another length, type or memory layout, or an ``out`` that overlaps x.
-        """
-        self._check(x, "x", self.space)
-        if out is None:
-            test = self.test_space
-            out = np.empty(test.size if x.ndim == 1 else test.shape, self.dtype)
-        else:
-            self._check(out, "out", self.test_space)
-            check_output(x, out)
-        self.terms.apply(x, out)
-        return out
-
-    def _check(self, vector: Any, what: str, space: Space) -> None:
-        check_vector(space, self.dtype, vector, what)
-
-    def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
-        if not np.can_cast(x.dtype, self.dtype, "same_kind"):
-            raise VectorError(
-                f"x has type {x.dtype}, the operator {self.dtype}: give a real vector"
-            )
-        flat = np.ascontiguousarray(x, dtype=self.dtype).reshape(-1)
-        return self.apply(flat, np.empty(self.shape[0], self.dtype))
-
-    def _rmatvec(self, x: NDArray[Any]) -> NDArray[Any]:
-        return self._adjoint()._matvec(x)
-
-    def __matmul__(self, x: Any) -> Any:
-        if isinstance(x, LinearOperator):
-            return super().__matmul__(x)
-        given = check_factor(self.space, np.asarray(x))
-        if given.ndim > 1 and given.shape == self.space.shape:
-            return self._matvec(given).reshape(self.test_space.shape)
-        return super().__matmul__(given)
-
     # --- algebra ---------------------------------------------------------------------------------
 
     @property
@@ -199,37 +149,10 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         held = replace(self.held, identity=self.held.identity + other.held.identity)
         return Operator(self._summands + other._summands, held, self.asked)
 
-    def __mul__(self, factor: Any) -> Any:
-        if not isinstance(factor, bool) and isinstance(factor, Real):
-            scale = float(factor)
-            if not np.isfinite(scale) or scale == 0.0:
-                raise OperatorError(
-                    f"an operator times {scale}: give a finite number other than zero"
-                )
-            scaled = [(scale * a, term) for a, term in self._summands]
-            held = replace(self.held, identity=scale * self.held.identity)
-            return Operator(scaled, held, self.asked)
-        return super().__mul__(factor)
-
-    def __truediv__(self, factor: Any) -> Any:
-        if isinstance(factor, Real) and float(factor):
-            return self * (1.0 / float(factor))
-        return super().__truediv__(factor)
-
-    def __radd__(self, other: Any) -> Any:
-        # sum() begins with 0
-        return self if isinstance(other, int) and other == 0 else NotImplemented
-
-    def __rmul__(self, factor: Any) -> Any:
-        if isinstance(factor, Real):
-            return self * factor
-        return super().__rmul__(factor)
-
-    def __neg__(self) -> Operator:
-        return self * -1.0  # type: ignore[no-any-return]
-
-    def __sub__(self, other: Any) -> Any:
-        return self + -other
+    def _scaled(self, factor: float) -> Operator:
+        scaled = [(factor * a, term) for a, term in self._summands]
+        held = replace(self.held, identity=factor * self.held.identity)
+        return Operator(scaled, held, self.asked)
 
     # --- essential conditions --------------------------------------------------------------------
 
@@ -295,6 +218,12 @@ class Operator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     def constrained_dofs(self) -> NDArray[np.int64]:
         """Flat positions of the constrained rows, ascending."""
         return self.held.rows
+
+    @property
+    def coefficients(self) -> frozenset[str]:
+        """Names of those that `update` takes."""
+        forms = [term.form for _, term in self._summands]
+        return frozenset(name for form in forms if form is not None for name in form.coefficients)
 
     def update(self, **coefficients: Any) -> Operator:
         """The operator with other values of some coefficients; nothing is compiled.

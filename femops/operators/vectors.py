@@ -9,14 +9,15 @@ from numpy.typing import NDArray
 
 from femops.abstract_space import Space
 from femops.errors import VectorError
+from femops.product import Product
 
 
-def check_vector(space: Space, dtype: np.dtype[Any], vector: Any, what: str) -> None:
+def check_vector(space: Space | Product, dtype: np.dtype[Any], vector: Any, what: str) -> None:
     """Refuse a vector that compiled code could not take as it is.
 
     Parameters
     ----------
-    space : Space
+    space : Space or Product
         Whose vector it must be.
     dtype : numpy.dtype
         The type it must have.
@@ -38,12 +39,12 @@ def check_vector(space: Space, dtype: np.dtype[Any], vector: Any, what: str) -> 
         raise VectorError(f"{what} is not contiguous in memory: pass {what}.copy()")
 
 
-def check_factor(space: Space, x: NDArray[Any]) -> NDArray[Any]:
+def check_factor(space: Space | Product, x: NDArray[Any]) -> NDArray[Any]:
     """The array itself, if an operator on a space can be multiplied with it.
 
     Parameters
     ----------
-    space : Space
+    space : Space or Product
     x : array
         An l_vec, a flat vector, or columns of them.
 

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from femops.pointwise.derivative import derivatives
 from femops.pointwise.errors import TraceError
-from femops.pointwise.graph import Node, ancestors, substitute
+from femops.pointwise.graph import COMPARE, Node, ancestors, substitute
 from femops.pointwise.printer import evaluate
 from femops.pointwise.trace import INVERSE, Objects, Trace
 
 _SAMPLES = 5
-_SAME = 1e-12
+SAME = 1e-12
 _RATIONAL = ("add", "sub", "mul", "div", "neg", "const", "input")
 
 
@@ -41,21 +41,12 @@ class LinearStep:
         self.moving = {
             node.number for argument in trace.fields.values() for node in argument.flat()
         }
-        self.entries = self._differentiate()
-        if any(self.moving & {n.number for n in ancestors([e])} for e in self.entries.flat):
+        self.entries = entries_of(trace, field, test)
+        needed = {node.number for node in ancestors(self.entries.flat)}
+        if self.moving & needed or compares(self.test.flat(), self.moving):
             raise TraceError(f"the form is not linear in {field}")
         self._check_homogeneous()
         self.structure, self.distinct = self._distinct()
-
-    def _differentiate(self) -> Objects:
-        """Matrix of nodes, outputs by inputs, in the order of `Argument.flat`."""
-        graph, outputs = self.trace.graph, self.test.flat()
-        zero, one = graph.constant(0.0), graph.constant(1.0)
-        columns = []
-        for node in self.field.flat():
-            direction = dict.fromkeys(self.moving, zero) | {node.number: one}
-            columns.append(derivatives(outputs, direction))
-        return np.array(columns, dtype=object).T.reshape(len(outputs), len(columns))
 
     def _check_homogeneous(self) -> None:
         zero = self.trace.graph.constant(0.0)
@@ -82,7 +73,7 @@ class LinearStep:
         for k, values in enumerate(samples):
             if not np.any(values):
                 continue
-            size = _SAME * np.abs(values).max()
+            size = SAME * np.abs(values).max()
             for number, other in enumerate(distinct, start=1):
                 for sign in (1, -1):
                     if np.all(np.abs(values - sign * samples[other]) <= size):
@@ -93,6 +84,12 @@ class LinearStep:
         if not distinct:
             raise TraceError("the form is zero whatever the field: it makes no operator")
         return structure.reshape(self.entries.shape), [flat[k] for k in distinct]
+
+    def used(self) -> list[str]:
+        """Names of the static inputs that the form needs."""
+        needed = {node.number for node in ancestors(self.test.flat())}
+        static = self.trace.static.items()
+        return [name for name, nodes in static if any(n.number in needed for n in nodes.flat)]
 
     @property
     def symmetric(self) -> bool:
@@ -113,7 +110,7 @@ class LinearStep:
         both = sample(self.trace, [*flat, *substitute(flat, twice)])
         pairs = list(zip(both[: len(flat)], both[len(flat) :], strict=True))
         for power in (0, 1, 2):
-            if all(np.all(np.abs(b - 2**power * a) <= _SAME * np.abs(b)) for a, b in pairs):
+            if all(np.all(np.abs(b - 2**power * a) <= SAME * np.abs(b)) for a, b in pairs):
                 return power
         return None
 
@@ -129,6 +126,41 @@ class LinearStep:
                     total = total + entry * node
             outputs.append(total)
         return inputs, outputs
+
+
+def compares(outputs: Sequence[Node], moving: set[int]) -> bool:
+    """Whether a choice depends on inputs: its jumps don't show in derivatives.
+
+    Parameters
+    ----------
+    outputs : sequence of Node
+    moving : set of int
+        Numbers of the inputs.
+    """
+    conditions = [node for node in ancestors(outputs) if node.op in COMPARE]
+    return any(node.number in moving for node in ancestors(conditions))
+
+
+def entries_of(trace: Trace, field: str, test: str) -> Objects:
+    """Derivatives of what multiplies a test function by a field, the other fields held.
+
+    Parameters
+    ----------
+    trace : Trace
+    field, test : str
+
+    Returns
+    -------
+    (outputs, inputs) array of Node
+        In the order of `Argument.flat`.
+    """
+    graph, outputs = trace.graph, trace.tests[test].flat()
+    zero, one = graph.constant(0.0), graph.constant(1.0)
+    still = {node.number: zero for argument in trace.fields.values() for node in argument.flat()}
+    columns = [
+        derivatives(outputs, still | {node.number: one}) for node in trace.fields[field].flat()
+    ]
+    return np.array(columns, dtype=object).T.reshape(len(outputs), len(columns))
 
 
 def sample(trace: Trace, nodes: Sequence[Node]) -> list[NDArray[np.float64]]:

@@ -125,6 +125,12 @@ class Argument:
         """All nodes: by slot (value, then x-, y-, z-derivative), then by component."""
         return [*self.values.flat, *self.derivatives.T.flat]
 
+    @staticmethod
+    def of_flat(nodes: list[Node], ncomp: int) -> Argument:
+        """The inverse of `flat`."""
+        values, slopes = (np.array(part, dtype=object) for part in (nodes[:ncomp], nodes[ncomp:]))
+        return Argument(values, slopes.reshape(-1, ncomp).T)
+
 
 @final
 @dataclass(frozen=True)
@@ -220,13 +226,13 @@ def trace(
     known: dict[str, Any] = {}
     for name, ncomp in fields.items():
         argument = Argument(
-            symbols(graph, name, (ncomp,)), symbols(graph, f"d{name}", (ncomp, dim))
+            symbols(graph, name, (ncomp,)), symbols(graph, f"d({name})", (ncomp, dim))
         )
         arguments[name] = argument
         gradient = None if boundary else argument.derivatives @ inverse
         given.append(FieldSymbol(name, argument.values, gradient))
     for name, shape in coefficients.items():
-        static[name] = symbols(graph, f"c_{name}", shape.shape, shape.symmetric)
+        static[name] = symbols(graph, f"c({name})", shape.shape, shape.symmetric)
         known[name] = static[name] if shape.shape else static[name][()]
     results = _call(function, given, known, place)
     weight = static[WEIGHT][()]
@@ -268,12 +274,7 @@ def linearised(traced: Trace, field: str, state: str) -> Trace:
     steps |= {n.number: d for n, d in zip(point.flat(), direction.flat(), strict=True)}
     tests = {}
     for name, test in traced.tests.items():
-        flat = derivatives(test.flat(), steps)
-        ncomp = len(test.values)
-        tests[name] = Argument(
-            np.array(flat[:ncomp], dtype=object),
-            np.array(flat[ncomp:], dtype=object).reshape(traced.dim, ncomp).T,
-        )
+        tests[name] = Argument.of_flat(derivatives(test.flat(), steps), len(test.values))
     static = {**traced.static, state: point.values, f"d{state}": point.derivatives}
     return Trace(graph, traced.dim, {field: direction}, tests, static)
 
@@ -361,7 +362,12 @@ def _result_of(
                 f"{_definition(function)}{name_of(function)} must return a dictionary "
                 f"with the keys {', '.join(tests)}"
             )
-        part = results.get(name, {})
+        if name not in results:
+            raise TraceError(
+                f"{_definition(function)}{name_of(function)} returned nothing for {name!r}: "
+                f'write "{name}": {{}} if that is zero'
+            )
+        part = results[name]
     if (
         not isinstance(part, dict)
         or not part.keys() <= {"value", "grad"}

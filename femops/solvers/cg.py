@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SolverError, VectorError
-from femops.operators import Operator
+from femops.operators import BlockOperator, Operator
 from femops.solvers.jacobi import Jacobi
 from femops_kernels.krylov import BREAKDOWN, CONVERGED, ConjugateGradients
 
@@ -48,7 +48,7 @@ class Info:
 
 
 def cg(
-    A: Operator,
+    A: Operator | BlockOperator,
     b: NDArray[Any],
     x0: NDArray[Any] | None = None,
     *,
@@ -66,7 +66,7 @@ def cg(
 
     Parameters
     ----------
-    A : Operator
+    A : Operator or BlockOperator
     b : l_vec or flat vector
         Right-hand side, of the operator's type; see `Operator.rhs` for essential conditions.
     x0 : array like b, optional
@@ -118,7 +118,7 @@ def cg(
 
 
 def _conclude(
-    solve: ConjugateGradients, A: Operator, right: NDArray[Any], tolerance: float
+    solve: ConjugateGradients, A: Operator | BlockOperator, right: NDArray[Any], tolerance: float
 ) -> tuple[NDArray[Any], Info]:
     """Solution and report, by the residual as it is and not as the recursion has it."""
     norm = float(np.linalg.norm(right.astype(np.float64, copy=False)))
@@ -159,7 +159,7 @@ def _run(
 
 
 def _check_arguments(A: Any, M: Any, rtol: float, atol: float, maxiter: int | None) -> None:
-    if not isinstance(A, Operator):
+    if not isinstance(A, Operator | BlockOperator):
         raise SolverError(
             f"A is a {type(A).__name__}: femops.cg takes femops operators, "
             "scipy.sparse.linalg.cg any"
@@ -182,7 +182,7 @@ def _check_arguments(A: Any, M: Any, rtol: float, atol: float, maxiter: int | No
         raise SolverError(f"maxiter = {maxiter}: give a whole number >= 0")
 
 
-def _flat(A: Operator, vector: Any, what: str) -> NDArray[Any]:
+def _flat(A: Operator | BlockOperator, vector: Any, what: str) -> NDArray[Any]:
     A.space.check_vector(vector, what)
     if vector.dtype != A.dtype:
         raise VectorError(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import SolverError, VectorError
-from femops.operators import Operator
+from femops.operators import BlockOperator, Operator
 
 
 @final
@@ -39,12 +39,12 @@ class Jacobi(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     _transpose = _adjoint
 
 
-def jacobi(A: Operator) -> Jacobi:
+def jacobi(A: Operator | BlockOperator) -> Jacobi:
     """Jacobi preconditioner of an operator.
 
     Parameters
     ----------
-    A : Operator
+    A : Operator or BlockOperator
 
     Returns
     -------
@@ -56,7 +56,7 @@ def jacobi(A: Operator) -> Jacobi:
     SolverError
         If an entry of the diagonal is zero, or not finite.
     """
-    if not isinstance(A, Operator):
+    if not isinstance(A, Operator | BlockOperator):
         raise SolverError(f"A is a {type(A).__name__}: jacobi takes a femops operator")
     diagonal = A.diagonal().reshape(-1)
     bad = np.flatnonzero((diagonal == 0.0) | ~np.isfinite(diagonal))

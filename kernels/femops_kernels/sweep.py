@@ -195,16 +195,31 @@ def address_table(entries: dict[int, Any]) -> NDArray[np.int64]:
 class Terms:
     """A sum of launches with factors, ready to be run: ``y = sum_i alpha_i A_i x``.
 
+    Parameters
+    ----------
+    sweeps : sequence of (float, Launch)
+    places : sequence of (int, int, bool), optional
+        For launches on pieces of x and y: where in x and y they begin, bytes, and whether the
+        result is added to what earlier ones left there.  If omitted, all are on the whole vectors.
+
     Attributes
     ----------
-    rows : (n, 4) int64
-        Addresses of the two entry points and of the table, and the number of chunks, of each term.
+    rows : (n, 7) int64
+        Of each term: addresses of the two entry points and of the table, the number of chunks, and
+        its place.
     alphas : (n,) float64
     """
 
-    def __init__(self, sweeps: Sequence[tuple[float, Launch]]) -> None:
+    def __init__(
+        self,
+        sweeps: Sequence[tuple[float, Launch]],
+        places: Sequence[tuple[int, int, bool]] | None = None,
+    ) -> None:
+        if places is None:
+            places = [(0, 0, k > 0) for k in range(len(sweeps))]
         self.sweeps = tuple(sweep for _, sweep in sweeps)
-        self.rows = np.array([s.row for _, s in sweeps], dtype=np.int64)
+        rows = [(*s.row, *place) for (_, s), place in zip(sweeps, places, strict=True)]
+        self.rows = np.array(rows, dtype=np.int64)
         self.alphas = np.array([a for a, _ in sweeps], dtype=np.float64)
         self.addresses = (self.rows.ctypes.data, self.alphas.ctypes.data, len(sweeps))
         self.work_bytes = max(s.work_bytes for _, s in sweeps)

@@ -225,9 +225,9 @@ def test_what_elasticity_stores() -> None:
     inputs = {node.data for node in stored if node.op == "input"}
     assert inputs == {f"@inverse_{i}_{j}" for i in range(3) for j in range(3)} | {
         "@weight",
-        "c_lam",
+        "c(lam)",
     }
-    assert [repr(node) for node in stored if node.op != "input"] == ["mul(c_mu, 2.0)"]
+    assert [repr(node) for node in stored if node.op != "input"] == ["mul(c(mu), 2.0)"]
     constants = frozenset({"lam", "mu"})
     curved = linear_cut(step, "partial", Known(constants=constants, points=27)).program.numbers
     assert curved == Numbers(point=10, constant=2)
@@ -555,6 +555,7 @@ def test_several_fields_and_tests() -> None:
     [
         (lambda u: {"value": u * u}, "not linear in u"),
         (lambda u: {"value": np.sin(u)}, "not linear in u"),
+        (lambda u: {"value": u + femops.where(u > 0, 1.0, 0.0)}, "not linear in u"),
         (lambda u: {"value": u + 1.0}, "does not depend on the field"),
     ],
 )

@@ -17,21 +17,24 @@ LOOPS = {"prange": True, "fusion": False} if PARALLEL else False
 
 
 FLOAT64 = Lane(2, "float64")  # how factors are read
+ROW_BYTES = 7 * 8
 
 
 @njit("void(intp, intp, intp, intp, intp, intp, intp)", cache=True, nogil=True, parallel=LOOPS)
 def apply(rows, alphas, count, x, y, work, work_bytes):
     """Set y = sum_i alpha_i A_i x for ``count`` terms.
 
-    ``rows`` and ``alphas`` are the addresses of the arrays of `femops_kernels.sweep.Terms`; each
-    thread has its own work space, ``work_bytes`` apart.
+    ``rows`` and ``alphas`` are the addresses of the arrays of `femops_kernels.sweep.Terms`, which
+    say where in x and y each term begins, and whether it is added to what stands there; each thread
+    has its own work space, ``work_bytes`` apart.
     """
     for t in range(count):
-        sweep, combine, table = word(rows, 4 * t), word(rows, 4 * t + 1), word(rows, 4 * t + 2)
-        chunks = word(rows, 4 * t + 3)
-        alpha, beta = get(FLOAT64, alphas, t), 0.0 if t == 0 else 1.0
+        row = rows + t * ROW_BYTES
+        sweep, combine, table, chunks = word(row, 0), word(row, 1), word(row, 2), word(row, 3)
+        source, target = x + word(row, 4), y + word(row, 5)
+        alpha, beta = get(FLOAT64, alphas, t), 0.0 if word(row, 6) == 0 else 1.0
         for c in prange(chunks):
             thread = get_thread_id() if PARALLEL else 0
-            call_chunk(sweep, table, x, y, c, work + thread * work_bytes, alpha, beta)
+            call_chunk(sweep, table, source, target, c, work + thread * work_bytes, alpha, beta)
         for c in prange(chunks):
-            call_chunk(combine, table, x, y, c, work, alpha, beta)
+            call_chunk(combine, table, source, target, c, work, alpha, beta)

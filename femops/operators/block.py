@@ -1,0 +1,354 @@
+"""Operators on products of spaces: blocks, each an operator between two of the spaces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import block_array, csr_array
+
+from femops.errors import OperatorError
+from femops.operators.cost import Cost
+from femops.operators.element_matrices import check_method
+from femops.operators.held import FREE, Held
+from femops.operators.matrix_free import MatrixFree
+from femops.operators.operator import Operator
+from femops.pointwise.blocks import Pair
+from femops.product import Product
+from femops.restriction import positions
+from femops_kernels.machine import lane_width
+from femops_kernels.rows import RowProduct
+from femops_kernels.sweep import Launch, Terms
+
+
+@final
+class BlockOperator(MatrixFree):
+    """An operator on a product of spaces that is applied, not built.
+
+    It is a SciPy ``LinearOperator`` on the vectors of the product, made by `femops.form` of a
+    function of several fields.  ``A["u", "p"]`` is the block with the test function of u and the
+    field p, an `Operator`, or None where the form has nothing.  Arithmetic is that of operators:
+    ``A + B``, ``2 * A``, ``A.T``, ``A.constrained(dofs)``.
+
+    Attributes
+    ----------
+    space, test_space : Product
+        The same.
+    shape : (space.size, space.size)
+    dtype : numpy.dtype
+        float64 or float32; vectors have this type.
+    symmetric : bool
+        Whether the operator is known to equal its transpose.
+    """
+
+    def __init__(
+        self,
+        product: Product,
+        blocks: Mapping[Pair, Operator],
+        symmetric: bool,
+        dtype: np.dtype[Any],
+        held: Held = FREE,
+    ) -> None:
+        self.space: Product = product
+        self.test_space: Product = product
+        self.held = held
+        self._symmetric = symmetric
+        self._blocks = {
+            pair: _holding(blocks[pair], self._local(*pair))
+            for pair in ((test, field) for test in product.names for field in product.names)
+            if pair in blocks
+        }
+        super().__init__(dtype, (product.size, product.size))
+
+    # --- blocks ----------------------------------------------------------------------------------
+
+    def __getitem__(self, pair: Pair) -> Operator | None:
+        """The block of a test function and a field, by name; None where it is zero.
+
+        Of a constrained operator, diagonal blocks are constrained, the others eliminated; a block
+        that is None has no identity.
+        """
+        names = self.space.names
+        if not (isinstance(pair, tuple) and len(pair) == 2 and set(pair) <= set(names)):
+            raise OperatorError(
+                f"no block {pair!r}: give the names of a test function and of a field, both of "
+                f"{', '.join(names)}"
+            )
+        return self._blocks.get(pair)
+
+    def _local(self, test: str, field: str) -> Held:
+        """The essential conditions of a block."""
+        rows, columns = (_within(self.held.rows, self.space.slice(n)) for n in (test, field))
+        return Held(rows, columns, self.held.identity if test == field else 0.0)
+
+    def _bare(self) -> list[str]:
+        """Names of the spaces whose rows need what no block gives them: an identity, or zeros."""
+        return [
+            name
+            for name in self.space.names
+            if (name, name) not in self._blocks
+            and (self._local(name, name) or all(test != name for test, _ in self._blocks))
+        ]
+
+    def _with(
+        self, change: Callable[[Operator], Operator], held: Held | None = None
+    ) -> BlockOperator:
+        blocks = {pair: change(block) for pair, block in self._blocks.items()}
+        held = self.held if held is None else held
+        return BlockOperator(self.space, blocks, self._symmetric, self.dtype, held)
+
+    # --- application -----------------------------------------------------------------------------
+
+    @cached_property
+    def terms(self) -> Terms:
+        """The compiled work of all blocks; compiled, or read from the cache, at the first use."""
+        offsets, itemsize = self.space.offsets, self.dtype.itemsize
+        work: list[tuple[float, Launch]] = []
+        places: list[tuple[int, int, bool]] = []
+        rows = [(pair, block.terms) for pair, block in self._blocks.items()]
+        rows += [((name, name), self._identity(name)) for name in self._bare()]
+        begun: set[str] = set()
+        for (test, field), terms in rows:
+            for alpha, launch in zip(terms.alphas, terms.sweeps, strict=True):
+                at = offsets[field] * itemsize, offsets[test] * itemsize
+                work.append((alpha, launch))
+                places.append((*at, test in begun))
+                begun.add(test)
+        return Terms(work, places)
+
+    def _identity(self, name: str) -> Terms:
+        """What stands in a diagonal block that the form does not have."""
+        rows = self._local(name, name).rows
+        start = np.zeros(self.space.spaces[name].size + 1, dtype=np.int64)
+        start[rows + 1] = 1
+        values = np.full(len(rows), self.held.identity, self.dtype)
+        width = lane_width(self.dtype, None)
+        return Terms([(1.0, RowProduct(np.cumsum(start), rows.astype(np.int32), values, width))])
+
+    # --- algebra ---------------------------------------------------------------------------------
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the operator is known to equal its transpose."""
+        return self._symmetric
+
+    @cached_property
+    def _transposed(self) -> BlockOperator:
+        if self._symmetric:
+            return self
+        blocks = {(field, test): block.T for (test, field), block in self._blocks.items()}
+        return BlockOperator(self.space, blocks, False, self.dtype, self.held)
+
+    def _adjoint(self) -> BlockOperator:
+        return self._transposed
+
+    _transpose = _adjoint
+
+    def __add__(self, other: Any) -> Any:
+        if not isinstance(other, BlockOperator):
+            return super().__add__(other)
+        if other.space is not self.space or other.dtype != self.dtype:
+            raise OperatorError(
+                f"operators on different products or types can't be added: {self!r} and {other!r}"
+            )
+        if not self.held.same(other.held):
+            raise OperatorError(
+                "operators with different constraints can't be added: "
+                "write (A + B).constrained(dofs)"
+            )
+        blocks = dict(self._blocks)
+        for pair, block in other._blocks.items():
+            blocks[pair] = blocks[pair] + block if pair in blocks else block
+        held = replace(self.held, identity=self.held.identity + other.held.identity)
+        symmetric = self._symmetric and other._symmetric
+        return BlockOperator(self.space, blocks, symmetric, self.dtype, held)
+
+    def _scaled(self, factor: float) -> BlockOperator:
+        held = replace(self.held, identity=factor * self.held.identity)
+        return self._with(lambda block: block * factor, held)
+
+    # --- essential conditions --------------------------------------------------------------------
+
+    def constrained(self, dofs: ArrayLike) -> BlockOperator:
+        """The operator with rows and columns of some dofs replaced by those of the identity.
+
+        Parameters
+        ----------
+        dofs : (k,) integers
+            Positions in vectors of the product, see `Product.positions`.  Dofs constrained already
+            stay so.
+
+        Returns
+        -------
+        BlockOperator
+
+        Raises
+        ------
+        OperatorError
+            Positions that are no whole numbers or outside the vector.
+        """
+        held = self.held.constrained(positions(dofs, self.space.size))
+        return self._with(lambda block: block, held)
+
+    @property
+    def unconstrained(self) -> BlockOperator:
+        """The operator without its essential conditions."""
+        return self._with(lambda block: block, FREE)
+
+    @property
+    def constrained_dofs(self) -> NDArray[np.int64]:
+        """Positions of the constrained rows, ascending."""
+        return self.held.rows
+
+    def rhs(self, b: NDArray[Any], values: NDArray[Any] | float = 0.0) -> NDArray[Any]:
+        """Right-hand side that belongs to given values at the constrained dofs.
+
+        Parameters
+        ----------
+        b : (size,) array
+            Load vector of the unconstrained problem.
+        values : (size,) array or number
+            Its entries at the constrained dofs are imposed; the others are not looked at.
+
+        Returns
+        -------
+        (size,) array
+            As `Operator.rhs`.
+
+        Raises
+        ------
+        VectorError
+            See `apply`.
+        """
+        self._check(b, "b", self.space)
+        given: dict[str, Any] = dict.fromkeys(self.space.names, values)
+        if not isinstance(values, int | float | np.number):
+            self._check(values, "values", self.space)
+            given = dict(zip(self.space.names, self.space.split(values), strict=True))
+        result = b.copy()
+        for (test, field), block in self._blocks.items():
+            part = result[self.space.slice(test)]
+            part[:] = block.rhs(part, given[field])
+        rows = self.held.rows
+        result[rows] = self.held.identity * np.broadcast_to(values, self.space.shape)[rows]
+        return result
+
+    # --- coefficients, levels --------------------------------------------------------------------
+
+    def update(self, **coefficients: Any) -> BlockOperator:
+        """The operator with other values of some coefficients; nothing is traced or compiled.
+
+        Parameters
+        ----------
+        **coefficients
+            By name, for every block that has them.
+
+        Returns
+        -------
+        BlockOperator
+
+        Raises
+        ------
+        OperatorError
+            A coefficient that no block has, or one of another shape.
+        """
+        has = frozenset[str]().union(*(block.coefficients for block in self._blocks.values()))
+        unknown = sorted(coefficients.keys() - has)
+        if unknown:
+            raise OperatorError(
+                f"no block of {self!r} has a coefficient {unknown[0]!r}: "
+                f"they have {', '.join(sorted(has)) or 'none'}"
+            )
+
+        def updated(block: Operator) -> Operator:
+            mine = {n: v for n, v in coefficients.items() if n in block.coefficients}
+            return block.update(**mine) if mine else block
+
+        return self._with(updated)
+
+    @property
+    def level(self) -> str:
+        """What the blocks keep, see `Operator.at_level`; joined by commas if that differs."""
+        return ", ".join(sorted({block.level for block in self._blocks.values()}))
+
+    def at_level(self, level: str) -> BlockOperator:
+        """The operator, its blocks keeping something else; see `Operator.at_level`."""
+        return self._with(lambda block: block.at_level(level))
+
+    # --- what it holds ---------------------------------------------------------------------------
+
+    def diagonal(self) -> NDArray[Any]:
+        """Diagonal, (size,); zero where the form has no diagonal block."""
+        result = self.space.zeros(self.dtype)
+        for name in self.space.names:
+            block = self._blocks.get((name, name))
+            if block is not None:
+                result[self.space.slice(name)] = block.diagonal().reshape(-1)
+        result[self.held.rows] = self.held.identity
+        return result
+
+    def assemble(self, method: str = "near-optimal") -> csr_array:
+        """The matrix, in compressed rows, with the essential conditions in it.
+
+        Parameters
+        ----------
+        method : {"near-optimal", "naive"}
+            See `Operator.assemble`.
+
+        Raises
+        ------
+        OperatorError
+            If it would not fit into memory; the message says how much it needs.
+        """
+        check_method(method)
+        names = self.space.names
+        parts = [[self._matrix(test, field, method) for field in names] for test in names]
+        return csr_array(block_array(parts, format="csr"))
+
+    def _matrix(self, test: str, field: str, method: str) -> csr_array | None:
+        block = self._blocks.get((test, field))
+        if block is not None:
+            return block.assemble(method)
+        if test != field:
+            return None
+        rows, n = self._local(test, field).rows, self.space.spaces[test].size
+        values = np.full(len(rows), self.held.identity, self.dtype)
+        return csr_array((values, (rows, rows)), shape=(n, n))
+
+    def cost(self, method: str = "near-optimal") -> Cost:
+        """Operations and traffic of one application, storage, operations of the assembly.
+
+        Sums over the blocks, each of which reads its part of x and writes its part of the result;
+        ``method`` as for `Operator.cost`.
+        """
+        costs = [block.cost(method) for block in self._blocks.values()]
+        return Cost(**{f.name: sum(getattr(c, f.name) for c in costs) for f in fields(Cost)})
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or another process needs: compiled code is found again, not carried over."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("terms", "_transposed")}
+
+    def __repr__(self) -> str:
+        spaces = ", ".join(f"{name}={space.size}" for name, space in self.space.spaces.items())
+        blocks = " ".join(f"[{test}, {field}]" for test, field in self._blocks)
+        held = f", {len(self.held.rows)} constrained" if self.held else ""
+        asked = ", ".join(sorted({block.asked for block in self._blocks.values()}))
+        level = "" if asked == "partial" else f", {asked}"
+        return f"BlockOperator({spaces}: blocks {blocks}, {self.dtype}{level}{held})"
+
+
+def _holding(block: Operator, held: Held) -> Operator:
+    """A block under essential conditions; itself, with what it has computed, if it has them."""
+    same = block.held.same(held) and block.held.identity == held.identity
+    return block if same else block._holding(held)
+
+
+def _within(dofs: NDArray[np.int64], part: slice) -> NDArray[np.int64]:
+    """Those of the ascending positions in a part of a vector, counted from its beginning."""
+    first, last = np.searchsorted(dofs, [part.start, part.stop])
+    local: NDArray[np.int64] = dofs[first:last] - part.start
+    return local

@@ -1,0 +1,81 @@
+"""Forms on several fields: traced once, one operator for each block."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+
+from numpy.typing import DTypeLike
+
+from femops.basis import Quadrature1D
+from femops.errors import OperatorError
+from femops.operators.bilinear import BilinearForm
+from femops.operators.block import BlockOperator
+from femops.operators.coefficients import Given
+from femops.operators.operator import Operator
+from femops.operators.storage import check_level
+from femops.operators.term import float_type
+from femops.pointwise.blocks import linear_blocks
+from femops.pointwise.errors import TraceError
+from femops.pointwise.trace import FormFunction, name_of, trace
+from femops.product import Product
+
+
+def block_operator(
+    function: FormFunction,
+    product: Product,
+    quadrature: Quadrature1D,
+    coefficients: Mapping[str, Given],
+    dtype: DTypeLike,
+    lanes: int | None,
+    level: str,
+) -> BlockOperator:
+    """Operator of a form on the fields of a product.
+
+    Parameters
+    ----------
+    function, product, dtype, lanes, level
+        See `femops.form`.
+    quadrature : Quadrature1D
+        For all blocks.
+    coefficients : dict of Given
+
+    Raises
+    ------
+    TraceError
+        A function that can't be traced, or is not linear in all fields together.
+    OperatorError
+        A level or type that does not exist; coefficients of a wrong shape.
+    """
+    check_level(level)
+    kind = float_type(dtype)
+    _check_names(function, product, coefficients)
+    first = product.spaces[product.names[0]]
+    shapes = BilinearForm(function, first, first, quadrature, coefficients).coefficient_shapes()
+    components = {name: space.ncomp for name, space in product.spaces.items()}
+    split = linear_blocks(trace(function, product.dim, components, components, shapes))
+    blocks = {}
+    for (test, field), step in split.steps.items():
+        used = {name: coefficients[name] for name in step.used() if name in coefficients}
+        spaces = product.spaces[field], product.spaces[test]
+        form = BilinearForm(function, *spaces, quadrature, used, traced=step)
+        blocks[test, field] = Operator.of_form(form, kind, lanes, level)
+    return BlockOperator(product, blocks, split.symmetric, kind)
+
+
+def _check_names(
+    function: FormFunction, product: Product, coefficients: Mapping[str, Given]
+) -> None:
+    """Fields must not be taken for one another, nor for coefficients."""
+    names = product.names
+    clash = [name for name in coefficients if name in names]
+    if clash:
+        raise OperatorError(
+            f"{clash[0]!r} is a field of {product!r} and a coefficient: call one something else"
+        )
+    taken = tuple(inspect.signature(function).parameters)
+    if taken[: len(names)] != names:
+        raise TraceError(
+            f"{name_of(function)}({', '.join(taken)}) must take the fields first, in the order of "
+            f"{product!r}: {', '.join(names)}"
+        )

@@ -1,0 +1,139 @@
+"""What operators on one space and on products have in common: application and arithmetic."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator
+
+from femops.abstract_space import Space
+from femops.errors import OperatorError, VectorError
+from femops.operators.vectors import check_factor, check_output, check_vector
+from femops.product import Product
+from femops_kernels.sweep import Terms
+
+
+class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no types
+    """A linear operator that is run by compiled kernels.
+
+    Attributes
+    ----------
+    space : Space or Product
+        Of the vectors it is applied to.
+    test_space : Space or Product
+        Of the results.
+    """
+
+    space: Space | Product
+    test_space: Space | Product
+
+    @property
+    @abstractmethod
+    def terms(self) -> Terms:
+        """The compiled work; compiled, or read from the cache, at the first use."""
+
+    @property
+    @abstractmethod
+    def symmetric(self) -> bool:
+        """Whether the operator is known to equal its transpose."""
+
+    @abstractmethod
+    def diagonal(self) -> NDArray[Any]:
+        """Diagonal, in the shape of a vector, with the essential conditions in it."""
+
+    @abstractmethod
+    def _adjoint(self) -> MatrixFree:
+        """The transpose."""
+
+    @abstractmethod
+    def _scaled(self, factor: float) -> MatrixFree:
+        """The operator times a finite number other than zero."""
+
+    # --- application -----------------------------------------------------------------------------
+
+    def apply(self, x: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Compute A x, without allocating anything if ``out`` is given.
+
+        Parameters
+        ----------
+        x : l_vec or flat vector
+            C-contiguous, of the operator's type.
+        out : l_vec or flat vector of the test space, optional
+            Overwritten by the result; must not overlap x.
+
+        Returns
+        -------
+        l_vec of the test space; one-dimensional if x is
+
+        Raises
+        ------
+        VectorError
+            A vector of another length, type or memory layout, or an ``out`` that overlaps x.
+        """
+        self._check(x, "x", self.space)
+        if out is None:
+            test = self.test_space
+            out = np.empty(test.size if x.ndim == 1 else test.shape, self.dtype)
+        else:
+            self._check(out, "out", self.test_space)
+            check_output(x, out)
+        self.terms.apply(x, out)
+        return out
+
+    def _check(self, vector: Any, what: str, space: Space | Product) -> None:
+        check_vector(space, self.dtype, vector, what)
+
+    def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
+        if not np.can_cast(x.dtype, self.dtype, "same_kind"):
+            raise VectorError(
+                f"x has type {x.dtype}, the operator {self.dtype}: give a real vector"
+            )
+        flat = np.ascontiguousarray(x, dtype=self.dtype).reshape(-1)
+        return self.apply(flat, np.empty(self.shape[0], self.dtype))
+
+    def _rmatvec(self, x: NDArray[Any]) -> NDArray[Any]:
+        return self._adjoint()._matvec(x)
+
+    def __matmul__(self, x: Any) -> Any:
+        if isinstance(x, LinearOperator):
+            return super().__matmul__(x)
+        given = check_factor(self.space, np.asarray(x))
+        if given.ndim > 1 and given.shape == self.space.shape:
+            return self._matvec(given).reshape(self.test_space.shape)
+        return super().__matmul__(given)
+
+    # --- arithmetic ------------------------------------------------------------------------------
+
+    def __mul__(self, factor: Any) -> Any:
+        if not isinstance(factor, bool) and isinstance(factor, Real):
+            scale = float(factor)
+            if not np.isfinite(scale) or scale == 0.0:
+                raise OperatorError(
+                    f"an operator times {scale}: give a finite number other than zero"
+                )
+            return self._scaled(scale)
+        return super().__mul__(factor)
+
+    def __truediv__(self, factor: Any) -> Any:
+        if isinstance(factor, Real) and float(factor):
+            return self * (1.0 / float(factor))
+        return super().__truediv__(factor)
+
+    def __radd__(self, other: Any) -> Any:
+        # sum() begins with 0
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
+    def __rmul__(self, factor: Any) -> Any:
+        if isinstance(factor, Real):
+            return self * factor
+        return super().__rmul__(factor)
+
+    def __neg__(self) -> Any:
+        return self * -1.0
+
+    def __sub__(self, other: Any) -> Any:
+        return self + -other

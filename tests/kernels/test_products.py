@@ -1,0 +1,689 @@
+"""Forms on several fields: products of spaces and operators on them, against the oracle."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba.core.runtime import rtsys
+from numba.core.runtime._nrt_python import memsys_enable_stats
+from scipy.sparse.linalg import minres, spsolve
+
+import femops
+from femops_kernels.machine import max_threads, set_threads
+from form_oracle import FormOracle, Nodal, PlainField
+from kernel_cases import bend, smooth, turned
+from oracle import Array
+
+LEVELS = ["full", "element", "decomposed", "partial"]
+TOLERANCE = {"float64": 1e-13, "float32": 1e-5}
+
+# --- forms ----------------------------------------------------------------------------------------
+
+
+def stokes(u: Any, p: Any, mu: Any) -> Any:
+    return {"u": {"grad": mu * u.grad - p * np.eye(len(u))}, "p": {"value": -u.div}}
+
+
+def darcy(u: Any, p: Any, x: Any, resistance: Any) -> Any:
+    return {
+        "u": {"value": (resistance + x[0] ** 2) * u, "grad": -p * np.eye(len(u))},
+        "p": {"value": -u.div},
+    }
+
+
+def thermo_elasticity(u: Any, t: Any, mu: Any, alpha: Any, beta: Any) -> Any:
+    eye = np.eye(len(u))
+    return {
+        "u": {"grad": 1.3 * u.div * eye + 2 * mu * u.sym_grad - alpha * t * eye},
+        "t": {"value": t.grad @ beta + 0.5 * t, "grad": alpha * t.grad},
+    }
+
+
+def three(u: Any, p: Any, t: Any, x: Any, c: Any, rate: Any) -> Any:
+    return {
+        "t": {"grad": c * t.grad + rate * p * x, "value": u[0] * np.exp(-c)},
+        "u": {"grad": u.grad - p * np.eye(2), "value": t.value * x},
+        "p": {"value": -u.div - 0.1 * p},
+    }
+
+
+def waves(real: Any, imag: Any, k: Any, loss: Any) -> Any:
+    """Helmholtz' equation, real and imaginary part in one space."""
+    return {
+        "real": {"grad": real.grad, "value": -(k**2) * real - loss * imag},
+        "imag": {"grad": -imag.grad, "value": k**2 * imag - loss * real},
+    }
+
+
+def transport(a: Any, b: Any, speed: Any) -> Any:
+    """A row without anything and a column without anything."""
+    return {"a": {"value": a.grad @ speed}, "b": {}}
+
+
+# --- cases ----------------------------------------------------------------------------------------
+
+Spec = tuple[str, int, int]
+
+
+@final
+@dataclass(frozen=True)
+class Case:
+    """A form on fields; spaces by family, order and components."""
+
+    name: str
+    function: Callable[..., Any]
+    mesh: str
+    spaces: dict[str, Spec]
+    given: dict[str, Any] = field(default_factory=dict)
+    missing: tuple[tuple[str, str], ...] = ()
+    symmetric: bool = False
+    levels: tuple[str, ...] = ("full", "partial")
+    dtype: str = "float64"
+    lanes: int | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+    def product(self) -> femops.Product:
+        mesh = make_mesh(self.mesh)
+        made: dict[Spec, Any] = {}
+        for spec in self.spaces.values():
+            kind, order, ncomp = spec
+            if kind == "l2":
+                made.setdefault(spec, femops.L2(mesh, order, ncomp=ncomp))
+            else:
+                made.setdefault(spec, femops.H1(mesh, order, ncomp=ncomp, family=kind))
+        return femops.Product(**{name: made[spec] for name, spec in self.spaces.items()})
+
+    def build(self, **options: Any) -> tuple[femops.Product, Any, Array]:
+        """The product, the operator, and the matrix by the oracle."""
+        product = self.product()
+        options = {"dtype": self.dtype, "lanes": self.lanes} | options
+        ours, plain = dict(self.given), dict(self.given)
+        for name, value in self.given.items():
+            if value is INTERPOLATED:
+                space = femops.H1(product.mesh, 2)
+                ours[name] = femops.GridFunction(space, space.interpolate(smooth))
+                plain[name] = oracle_of(product, *product.names[:2]).field(
+                    Nodal.of(space), ours[name].vector
+                )
+        operator = femops.form(self.function, product, **ours, **options)
+        return product, operator, dense(product, self.function, plain)
+
+
+INTERPOLATED = object()
+
+
+def make_mesh(kind: str) -> femops.Mesh:
+    """Small curved meshes, their elements shuffled and turned."""
+    if kind == "disc":
+        return turned(femops.disc(1))
+    if kind == "ball":
+        return turned(femops.ball(1, order=2))
+    counts = {"line": (5,), "square": (3, 2), "cube": (2, 1, 1)}[kind]
+    return turned(femops.box(counts, order=3, mapping=bend))
+
+
+def oracle_of(product: femops.Product, test: str, trial: str) -> Any:
+    q1d = max(space.order for space in product.spaces.values()) + 2
+    return FormOracle.of(product.spaces[trial], product.spaces[test], q1d=q1d)
+
+
+def nothing(space: Any) -> PlainField:
+    shape = () if space.ncomp == 1 else (space.ncomp,)
+    return PlainField.of(np.zeros(shape), np.zeros((*shape, space.dim)))
+
+
+def dense(product: femops.Product, function: Callable[..., Any], given: dict[str, Any]) -> Array:
+    """All blocks, each by the oracle with the other fields zero."""
+    code = function.__code__
+    takes_x = "x" in code.co_varnames[: code.co_argcount]
+
+    def block(test: str, trial: str) -> Array:
+        def alone(u: Any, x: Any, **coefficients: Any) -> Any:
+            fields = [u if n == trial else nothing(s) for n, s in product.spaces.items()]
+            return function(*fields, **({"x": x} if takes_x else {}), **coefficients)[test]
+
+        return oracle_of(product, test, trial).matrix(alone, **given).matrix
+
+    return np.block([[block(v, u) for u in product.names] for v in product.names])
+
+
+H, L, B = "gll", "l2", "bernstein"
+MIXED = (("t", "u"), ("u", "t"))
+CASES = [
+    Case(
+        "stokes-2d",
+        stokes,
+        "disc",
+        {"u": (H, 3, 2), "p": (H, 2, 1)},
+        {"mu": smooth},
+        (("p", "p"),),
+        symmetric=True,
+        levels=tuple(LEVELS),
+    ),
+    Case(
+        "stokes-3d-ball",
+        stokes,
+        "ball",
+        {"u": (H, 2, 3), "p": (L, 0, 1)},
+        {"mu": 0.7},
+        (("p", "p"),),
+        symmetric=True,
+        levels=("element",),
+        lanes=2,
+    ),
+    Case(
+        "darcy-3d",
+        darcy,
+        "cube",
+        {"u": (H, 2, 3), "p": (L, 1, 1)},
+        {"resistance": 2.0},
+        (("p", "p"),),
+        symmetric=True,
+        levels=("partial",),
+    ),
+    Case(
+        "thermo-elasticity-2d",
+        thermo_elasticity,
+        "disc",
+        {"u": (H, 2, 2), "t": (H, 3, 1)},
+        {"mu": INTERPOLATED, "alpha": smooth, "beta": np.array([0.4, -1.2])},
+        (("t", "u"),),
+    ),
+    Case(
+        "thermo-elasticity-3d-single",
+        thermo_elasticity,
+        "cube",
+        {"u": (H, 1, 3), "t": (H, 2, 1)},
+        {"mu": 0.6, "alpha": smooth, "beta": np.array([0.4, -1.2, 0.1])},
+        (("t", "u"),),
+        levels=("full",),
+        dtype="float32",
+    ),
+    Case(
+        "three-fields-2d",
+        three,
+        "square",
+        {"u": (H, 2, 2), "p": (L, 1, 1), "t": (B, 3, 1)},
+        {"c": smooth, "rate": INTERPOLATED},
+        (("p", "t"),),
+        levels=("full", "element"),
+    ),
+    Case(
+        "one-space-twice-1d",
+        waves,
+        "line",
+        {"real": (H, 4, 1), "imag": (H, 4, 1)},
+        {"k": 3.0, "loss": smooth},
+        symmetric=True,
+    ),
+    Case(
+        "an-empty-row-2d",
+        transport,
+        "square",
+        {"a": (H, 2, 1), "b": (H, 1, 1)},
+        {"speed": np.array([1.0, 0.5])},
+        (("a", "b"), ("b", "a"), ("b", "b")),
+    ),
+]
+STOKES = CASES[0]
+
+
+def vector(size: int, dtype: str = "float64", seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal(size).astype(dtype)
+
+
+def error(matrix: Array, result: Array, x: Array) -> float:
+    difference = np.asarray(result, float) - matrix @ np.asarray(x, float)
+    return float(np.linalg.norm(difference) / np.linalg.norm(abs(matrix) @ abs(x)))
+
+
+def held(matrix: Array, dofs: Array, identity: float = 1.0) -> Array:
+    matrix = matrix.copy()
+    matrix[dofs], matrix[:, dofs] = 0.0, 0.0
+    matrix[dofs, dofs] = identity
+    return matrix
+
+
+# --- against the oracle ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_form(case: Case) -> None:
+    product, operator, matrix = case.build()
+    tolerance, largest = TOLERANCE[case.dtype], abs(matrix).max()
+    x, y = vector(product.size, case.dtype), vector(product.size, case.dtype, 1)
+    assert operator.symmetric == case.symmetric
+    assert (operator.T is operator) == case.symmetric
+    for level in case.levels:
+        A = operator.at_level(level)
+        assert A.level == A.T.level == level
+        assert error(matrix, A.apply(x), x) < tolerance
+        assert error(matrix, A @ x, x) < tolerance
+        assert error(matrix.T, A.T.apply(y), y) < tolerance
+        assert abs(A.assemble().toarray() - matrix).max() < tolerance * largest
+        here, there = float(y @ A.apply(x)), float(x @ A.rmatvec(y))
+        assert abs(here - there) < 10 * tolerance * (abs(y) @ abs(matrix) @ abs(x))
+    np.testing.assert_allclose(
+        operator.diagonal(), matrix.diagonal(), rtol=0, atol=tolerance * largest
+    )
+    assert abs(operator.assemble(method="naive") - matrix).max() < tolerance * largest
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_blocks(case: Case) -> None:
+    product, operator, matrix = case.build()
+    for test in product.names:
+        for trial in product.names:
+            block, part = operator[test, trial], matrix[product.slice(test), product.slice(trial)]
+            assert (block is None) == ((test, trial) in case.missing)
+            if block is None:
+                assert not np.any(part)
+                continue
+            assert isinstance(block, femops.Operator)
+            assert block.space is product.spaces[trial]
+            assert block.test_space is product.spaces[test]
+            x, level = vector(part.shape[1], case.dtype), case.levels[-1]
+            assert error(part, block.at_level(level).apply(x), x) < TOLERANCE[case.dtype]
+    for wrong in (("u", "nobody"), "up", product.names[0], ("u",)):
+        with pytest.raises(femops.OperatorError, match="give the names of a test function"):
+            operator[wrong]
+
+
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [
+        *(("stokes-2d", level) for level in LEVELS),
+        ("three-fields-2d", "full"),
+        ("an-empty-row-2d", "partial"),
+    ],
+)
+def test_essential_conditions(name: str, level: str) -> None:
+    """Also where the form has no diagonal block."""
+    case = next(c for c in CASES if c.name == name)
+    product, plain, matrix = case.build(level=level)
+    a, b = product.names[:2]
+    dofs = product.positions(**{a: product.spaces[a].boundary_dofs(1), b: [0, 3]})
+    operator = plain.constrained(dofs[:-1]).constrained(dofs[-1:])
+    np.testing.assert_array_equal(operator.constrained_dofs, dofs)
+    x, g = vector(product.size), vector(product.size, seed=1)
+    for A, expected in (
+        (operator, held(matrix, dofs)),
+        (-2.0 * operator, held(-2 * matrix, dofs, -2.0)),
+        # where terms are fused, a sum is another kernel
+        *([(operator + 2 * operator, held(3 * matrix, dofs, 3.0))] if level == "full" else []),
+        ((0.5 * plain).constrained(dofs), held(matrix / 2, dofs)),
+    ):
+        largest = abs(expected).max()
+        assert error(expected, A.apply(x), x) < 1e-13
+        assert error(expected.T, A.T.apply(x), x) < 1e-13
+        assert abs(A.assemble() - expected).max() < 1e-13 * largest
+        np.testing.assert_allclose(A.diagonal(), expected.diagonal(), rtol=0, atol=1e-13 * largest)
+    for values in (g, 2.5):
+        only = np.zeros(product.size)
+        only[dofs] = np.broadcast_to(values, product.shape)[dofs]
+        expected = x - matrix @ only
+        expected[dofs] = only[dofs]
+        kept = x.copy()
+        np.testing.assert_allclose(operator.rhs(x, values), expected, rtol=0, atol=1e-12)
+        np.testing.assert_array_equal(x, kept)
+        expected[dofs] *= -2.0
+        expected = np.where(np.isin(np.arange(product.size), dofs), expected, x + 2 * matrix @ only)
+        np.testing.assert_allclose((-2 * operator).rhs(x, values), expected, rtol=0, atol=1e-12)
+    assert error(matrix, operator.unconstrained.apply(x), x) < 1e-13
+
+
+def only_heat(u: Any, t: Any) -> Any:
+    return {"u": {}, "t": {"value": u.div, "grad": t.grad}}
+
+
+def test_sums_of_forms_with_other_blocks() -> None:
+    case = next(c for c in CASES if c.name == "thermo-elasticity-2d")
+    product, one, matrix = case.build()
+    two = femops.form(only_heat, product)
+    assert two["u", "u"] is None
+    dofs = product.positions(u=[0, 1], t=[5])
+    expected = 2 * matrix - dense(product, only_heat, {}) / 4
+    x = vector(product.size)
+    total = 2 * one - two / 4
+    assert error(expected, total.apply(x), x) < 1e-13
+    constrained = sum([2 * one.constrained(dofs), -two.constrained(dofs) / 4])
+    assert error(held(expected, dofs, 1.75), constrained.apply(x), x) < 1e-13
+    largest = abs(expected).max()
+    atol = 1e-13 * largest
+    np.testing.assert_allclose(
+        constrained.assemble().toarray(), held(expected, dofs, 1.75), rtol=0, atol=atol
+    )
+    with pytest.raises(femops.OperatorError, match="different constraints"):
+        one + two.constrained(dofs)
+    with pytest.raises(femops.OperatorError, match="different products"):
+        one + femops.form(only_heat, case.product())
+    with pytest.raises(femops.OperatorError, match="levels"):
+        one + one.at_level("full")
+    assert (
+        one.at_level("full") + femops.form(lambda u, t: {"u": {}, "t": {"value": u[0]}}, product)
+    ).level == "full, partial"
+
+
+# --- solving --------------------------------------------------------------------------------------
+
+
+def test_stokes_by_minres_is_a_direct_solve() -> None:
+    mesh = femops.box((3, 3), mapping=bend)
+    V, Q = femops.H1(mesh, 3, ncomp=2), femops.H1(mesh, 2)
+    W = femops.Product(u=V, p=Q)
+    A = femops.form(stokes, W, mu=0.5)
+    g = W.interpolate(u=lambda x: (x[1] ** 2, np.sin(x[0])))
+    # pressure is known up to a constant: one value is given
+    A = A.constrained(W.positions(u=V.boundary_dofs(), p=[0]))
+    b = A.rhs(W.join(u=femops.load(V, lambda x: (x[1], 1.0))), g)
+    direct = spsolve(A.assemble().tocsc(), b)
+    x, status = minres(A, b, rtol=1e-14, maxiter=5000)
+    assert status == 0
+    np.testing.assert_allclose(x, direct, rtol=0, atol=1e-7 * abs(direct).max())
+    u, p = W.split(x)
+    assert u.shape == V.shape
+    assert p[0] == 0.0
+    walls = V.boundary_dofs()
+    np.testing.assert_allclose(u.ravel()[walls], W.split(g)[0].ravel()[walls], rtol=0, atol=1e-12)
+
+
+def coupled(a: Any, b: Any, c: Any) -> Any:
+    flux = a.grad + 0.3 * b.grad
+    return {
+        "a": {"grad": flux, "value": a + c * b},
+        "b": {"grad": 0.3 * a.grad + b.grad, "value": c * a + b},
+    }
+
+
+def test_conjugate_gradients() -> None:
+    V = femops.H1(femops.box((5, 4), mapping=bend), 2)
+    W = femops.Product(a=V, b=V)
+    A = femops.form(coupled, W, c=lambda x: 0.5 * x[0] / (1 + x[0] ** 2))
+    A = A.constrained(W.positions(a=V.boundary_dofs()))
+    b = A.rhs(vector(W.size))
+    x, info = femops.cg(A, b, rtol=1e-12, M=femops.jacobi(A))
+    assert info.converged
+    np.testing.assert_allclose(x, spsolve(A.assemble().tocsc(), b), rtol=0, atol=1e-9)
+    with pytest.raises(femops.SolverError, match="not symmetric"):
+        femops.cg(femops.form(transport, W, speed=np.array([1.0, 0.5])), b)
+
+
+# --- operators ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", ["full", "partial"])
+def test_update_without_a_new_trace(level: str) -> None:
+    calls = []
+
+    def counted(u: Any, p: Any, mu: Any, kappa: Any) -> Any:
+        calls.append(1)
+        return {"u": {"grad": mu * u.grad - p * np.eye(2)}, "p": {"grad": kappa @ p.grad}}
+
+    tensor, other = np.array([[2.0, 0.5], [0.5, 1.0]]), np.array([[1.0, 0.2], [0.2, 3.0]])
+    W = STOKES.product()
+    operator = femops.form(counted, W, mu=smooth, kappa=tensor, level=level)
+    assert len(calls) == 1
+    dofs = W.positions(u=[3])
+    new = operator.constrained(dofs).update(kappa=other, mu=2.0)
+    assert len(calls) == 1
+    x = vector(W.size)
+    fresh = femops.form(counted, W, mu=2.0, kappa=other, level=level).constrained(dofs)
+    assert len(calls) == 2
+    np.testing.assert_allclose(new.apply(x), fresh.apply(x), rtol=0, atol=1e-12)
+    # what has no such coefficient is not computed again
+    changed = operator.update(kappa=other)
+    assert changed["u", "u"] is operator["u", "u"]
+    block = operator["p", "p"].update(kappa=other)
+    assert len(calls) == 2
+    p = vector(block.shape[1])
+    np.testing.assert_allclose(block @ p, fresh["p", "p"] @ p, rtol=0, atol=1e-12)
+    with pytest.raises(
+        femops.OperatorError, match=r"no block .* coefficient 'rho': they have kappa"
+    ):
+        operator.update(rho=1.0, mu=2.0)
+    for wrong in (1.0, np.array([[1.0, 0.1], [0.2, 1.0]])):
+        with pytest.raises(
+            femops.OperatorError,
+            match=r"the new coefficients of counted have another shape or symmetry",
+        ):
+            operator.update(kappa=wrong)
+    with pytest.raises(femops.OperatorError, match="finite"):
+        operator.update(mu=np.nan)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_apply_allocates_nothing(level: str) -> None:
+    mesh = femops.box((20, 20), mapping=bend)
+    W = femops.Product(u=femops.H1(mesh, 3, ncomp=2), p=femops.H1(mesh, 2))
+    A = femops.form(stokes, W, mu=smooth, level=level).constrained(W.positions(u=[1], p=[2, 7]))
+    x, out = vector(W.size), W.zeros()
+    expected = A.apply(x)
+    assert A.apply(x, out=out) is out
+    memsys_enable_stats()
+    compiled = rtsys.get_allocation_stats().alloc
+    tracemalloc.start()
+    tracemalloc.reset_peak()
+    for _ in range(5):
+        A.apply(x, out=out)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert rtsys.get_allocation_stats().alloc == compiled
+    assert out.nbytes > 40_000
+    assert peak < 2048
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_what_stood_in_the_output_does_not_matter() -> None:
+    for name in ("stokes-2d", "an-empty-row-2d"):
+        product, operator, _ = next(c for c in CASES if c.name == name).build()
+        x, out = vector(product.size), np.full(product.size, np.nan)
+        np.testing.assert_array_equal(operator.apply(x, out=out), operator.apply(x))
+
+
+def test_the_same_bits_for_any_number_of_threads() -> None:
+    mesh = turned(femops.box((21, 19), order=2, mapping=bend))
+    W = femops.Product(u=femops.H1(mesh, 3, ncomp=2), p=femops.H1(mesh, 2))
+    A = femops.form(stokes, W, mu=1.0).constrained(W.positions(p=[4]))
+    x, results = vector(W.size), []
+    assert A.terms.rows[0, 3] > 1
+    for threads in (1, 2, 3):
+        set_threads(threads)
+        results.append(A.apply(x).tobytes())
+    set_threads(max_threads())
+    assert results[0] == results[1] == results[2]
+
+
+@pytest.mark.parametrize("level", ["full", "partial"])
+def test_copies_and_pickles(level: str) -> None:
+    product, operator, _ = STOKES.build(level=level)
+    operator = operator.constrained([1, 5, product.size - 1])
+    x = vector(product.size)
+    expected = operator.apply(x)
+    for twin in (copy.deepcopy(operator), pickle.loads(pickle.dumps(operator))):
+        np.testing.assert_array_equal(twin.apply(x), expected)
+        np.testing.assert_array_equal(twin.update(mu=2.0) @ x, operator.update(mu=2.0) @ x)
+
+
+def test_cost_and_text() -> None:
+    product, operator, _ = STOKES.build()
+    whole, parts = (
+        operator.cost(),
+        [operator[p].cost() for p in (("u", "u"), ("u", "p"), ("p", "u"))],
+    )
+    assert whole.flops == sum(part.flops for part in parts)
+    assert whole.stored_bytes == sum(part.stored_bytes for part in parts)
+    assert "blocks [u, u] [u, p] [p, u]" in repr(operator)
+    assert "full, 2 constrained" in repr(operator.at_level("full").constrained([0, 9]))
+    assert repr(product).startswith("Product(u=")
+
+
+def test_columns_of_vectors() -> None:
+    product, operator, matrix = STOKES.build()
+    x = np.stack([vector(product.size, seed=k) for k in range(3)], axis=1)
+    np.testing.assert_allclose(operator @ x, matrix @ x, rtol=0, atol=1e-11)
+
+
+def test_fields_and_coefficients_of_confusing_names() -> None:
+    """Derivatives and coefficients are not taken for fields that are called alike."""
+    mesh = make_mesh("square")
+    W = femops.Product(u=femops.H1(mesh, 1), du_0=femops.H1(mesh, 2), c_k=femops.H1(mesh, 1))
+
+    def form(u: Any, du_0: Any, c_k: Any, k: Any) -> Any:
+        return {"u": {"grad": u.grad}, "du_0": {"value": du_0}, "c_k": {"value": k[0] * c_k}}
+
+    k, x = np.array([2.0]), vector(W.size)
+    A = femops.form(form, W, k=k, level="full")
+    assert error(dense(W, form, {"k": k}), A @ x, x) < 1e-13
+
+
+# --- products -------------------------------------------------------------------------------------
+
+PRODUCT = CASES[5].product()
+
+
+def test_sizes_and_views() -> None:
+    u, p, t = PRODUCT.spaces.values()
+    assert PRODUCT.names == ("u", "p", "t")
+    assert PRODUCT.shape == (PRODUCT.size,) == (u.size + p.size + t.size,)
+    assert PRODUCT.offsets == {"u": 0, "p": u.size, "t": u.size + p.size}
+    x = PRODUCT.zeros("float32")
+    parts = PRODUCT.split(x)
+    assert [part.shape for part in parts] == [u.shape, p.shape, t.shape]
+    assert all(np.shares_memory(part, x) for part in parts)
+    parts[0][2, 1] = 3.0
+    assert x[5] == 3.0
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 1000), names=st.sets(st.sampled_from(["u", "p", "t"]), min_size=1))
+def test_join_and_split_are_inverse(seed: int, names: set[str]) -> None:
+    parts = {
+        name: vector(PRODUCT.spaces[name].size, seed=seed).reshape(PRODUCT.spaces[name].shape)
+        for name in names
+    }
+    back = dict(zip(PRODUCT.names, PRODUCT.split(PRODUCT.join(**parts)), strict=True))
+    for name in PRODUCT.names:
+        np.testing.assert_array_equal(back[name], parts.get(name, 0.0 * back[name]))
+    dofs = {name: [seed % PRODUCT.spaces[name].size, 0] for name in names}
+    chosen = PRODUCT.positions(**dofs)
+    marks = {n: np.zeros(PRODUCT.spaces[n].size) for n in names}
+    for name, where in dofs.items():
+        marks[name][where] = 1.0
+    np.testing.assert_array_equal(chosen, np.flatnonzero(PRODUCT.join(**marks)))
+
+
+def test_interpolate() -> None:
+    x = PRODUCT.interpolate(p=2.0, u=lambda x: (x[0], 1.0))
+    u, p, t = PRODUCT.split(x)
+    np.testing.assert_array_equal(u, PRODUCT.spaces["u"].interpolate(lambda x: (x[0], 1.0)))
+    assert (p == 2.0).all()
+    assert not t.any()
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def test_bad_products() -> None:
+    mesh = femops.box((2, 2))
+    V, Q = femops.H1(mesh, 2, ncomp=2), femops.H1(mesh, 1)
+    other = femops.H1(femops.box((2, 2)), 1)
+    for spaces, message in (
+        ({"u": V}, "two spaces or more, got 1"),
+        ({"u": V, "p": mesh}, "p is a Mesh: give a space"),
+        ({"u": V, "p": other}, "p is on another mesh"),
+        ({"u": V, "x": Q}, "'x' is the position"),
+    ):
+        with pytest.raises(femops.SpaceError, match=message):
+            femops.Product(**spaces)
+    W = femops.Product(u=V, p=Q)
+    with pytest.raises(femops.SpaceError, match="no space 'q': it has u, p"):
+        W.join(q=Q.zeros())
+    with pytest.raises(femops.SpaceError, match="nothing is given: name one or more of u, p"):
+        W.positions()
+    with pytest.raises(femops.OperatorError, match="dofs run from 0 to 9"):
+        W.positions(p=[0, 9])
+    with pytest.raises(femops.VectorError, match="p has 5 entries, the space has 9"):
+        W.join(u=V.zeros(), p=np.zeros(5))
+    with pytest.raises(femops.VectorError, match=r"shape \(5,\), the product has vectors of shape"):
+        W.split(np.zeros(5))
+    with pytest.raises(femops.VectorError, match="float64 or float32"):
+        W.zeros("int32")
+
+
+def test_bad_vectors() -> None:
+    product, operator, _ = STOKES.build()
+    good = product.zeros()
+    for call, message in (
+        (lambda: operator.apply(good[1:]), "x has shape"),
+        (lambda: operator.apply(good.astype("float32")), "x has type float32"),
+        (lambda: operator.apply(good, out=good), "out overlaps"),
+        (lambda: operator @ good[1:], "x has shape"),
+        (lambda: operator.rhs(good[1:]), "b has shape"),
+        (lambda: operator.rhs(good, good[1:]), "values has shape"),
+    ):
+        with pytest.raises(femops.VectorError, match=message):
+            call()
+    with pytest.raises(femops.OperatorError, match="dofs run from"):
+        operator.constrained([product.size])
+
+
+def returned(u: Any, p: Any) -> dict[str, Any]:
+    return {"u": {"value": u}, "p": {"value": p}}
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda u, p: {"u": {"value": u * p}, "p": {"value": p}}, "product, quotient or function"),
+        (lambda u, p: {"u": {"value": u / p}, "p": {"value": p}}, "must be linear in all|not lin"),
+        (lambda u, p: {"u": {"value": u}, "p": {"value": p * p}}, "not linear in p: .* for 'p'"),
+        (
+            lambda u, p: {"u": {"value": u}, "p": {"value": p + femops.where(p > 0, 1.0, 0.0)}},
+            "compares a field",
+        ),
+        (lambda u, p: {"u": {"value": u + 1}, "p": {"value": p}}, "'u' has a part .* femops.load"),
+        (lambda u, p: {"u": {"value": u}}, "returned nothing for 'p': write \"p\": {}"),
+        (lambda u, p: {"u": {"value": u}, "q": {"value": p}}, "with the keys u, p"),
+        (lambda u, p: {"value": u}, "with the keys u, p"),
+        (lambda u, p: {"u": {"value": u}, "p": p}, "returned FieldSymbol"),
+        (lambda u, p: {"u": {"value": p}, "p": {"value": p}}, r"of shape \(\): .* needs \(2,\)"),
+        (lambda u, p: {"u": {}, "p": {"value": 0 * p}}, "zero whatever the fields"),
+        (lambda p, u: returned(u, p), r"\(p, u\) must take the fields first, in the order of"),
+        (lambda u: returned(u, u), "must take the fields first"),
+        (lambda u, p, mu: returned(u, p), "no coefficient 'mu' is given"),
+    ],
+)
+def test_functions_that_are_refused(function: Any, message: str) -> None:
+    mesh = femops.box((2, 2))
+    W = femops.Product(u=femops.H1(mesh, 2, ncomp=2), p=femops.H1(mesh, 1))
+    with pytest.raises(femops.TraceError, match=message):
+        femops.form(function, W)
+
+
+def test_forms_that_are_refused() -> None:
+    mesh = femops.box((2, 2))
+    V, Q = femops.H1(mesh, 2, ncomp=2), femops.H1(mesh, 1)
+    W = femops.Product(u=V, p=Q)
+    for call, message in (
+        (lambda: femops.form(returned, W, Q), "leave out the test space"),
+        (lambda: femops.form(returned, W, p=1.0), "'p' is a field of .* and a coefficient"),
+        (lambda: femops.form(returned, {"u": V, "p": Q}), "given a dict for a space"),
+        (lambda: femops.form(3, W), "a form is a function of the fields, got 3"),
+        (lambda: femops.form(returned, W, level="some"), "level 'some'"),
+        (lambda: femops.form(returned, W, dtype="int32"), "type int32"),
+        (lambda: femops.form(stokes, W, mu=np.nan), "finite"),
+        (lambda: femops.nonlinear_form(returned, W), "given a Product for a space: .* one field"),
+    ):
+        with pytest.raises(femops.OperatorError, match=message):
+            call()
