@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.sparse import csr_array
 
+from femops.abstract_space import Space
 from femops.errors import OperatorError
 from femops.operators.auto import Auto
 from femops.operators.bilinear import BilinearForm

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import linecache
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
 from femops.errors import FemopsError
+from femops.pointwise.blame import definition, explain, line_of
 from femops.pointwise.derivative import derivatives
 from femops.pointwise.errors import TraceError
 from femops.pointwise.graph import Graph, Node
@@ -20,7 +19,6 @@ FormFunction = Callable[..., Any]
 Objects = np.ndarray[Any, np.dtype[Any]]
 # Names of the static inputs of the geometry; no coefficient can be called so.
 INVERSE, WEIGHT, POSITION, NORMAL = "@inverse", "@weight", "@x", "@n"
-_HERE = Path(__file__).parent.parent
 
 
 @final
@@ -241,7 +239,7 @@ def trace(
         part = _result_of(results, name, tests, function)
         if boundary and "grad" in part:
             raise TraceError(
-                f'{_definition(function)}a boundary form has no "grad": return {{"value": ...}}'
+                f'{definition(function)}a boundary form has no "grad": return {{"value": ...}}'
             )
         value = _shaped(graph, part.get("value"), (ncomp,), "value", function)
         flux = _shaped(graph, part.get("grad"), (ncomp, dim), "grad", function)
@@ -288,7 +286,7 @@ def _call(
     parameters = inspect.signature(function).parameters
     names = [p.name for p in parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     wanted = names[len(fields) :]
-    where = f"{_definition(function)}{name_of(function)}({', '.join(names)})"
+    where = f"{definition(function)}{name_of(function)}({', '.join(names)})"
     if len(names) < len(fields):
         raise TraceError(f"{where} takes {len(names)} arguments, there are {len(fields)} fields")
     for name in place.keys() & known.keys():
@@ -311,45 +309,9 @@ def _call(
     try:
         return function(*fields, **keywords)
     except FemopsError as error:
-        raise TraceError(f"{_line_of(error)}{error}") from error
+        raise TraceError(f"{line_of(error)}{error}") from error
     except (TypeError, ValueError, AttributeError, IndexError) as error:
-        raise TraceError(f"{_line_of(error)}{_explain(error)}") from error
-
-
-def _line_of(error: BaseException) -> str:
-    """Place and text of the innermost line that is not femops' or NumPy's own."""
-    found, step = "", error.__traceback__
-    while step is not None:
-        file = step.tb_frame.f_code.co_filename
-        own = Path(file).is_relative_to(_HERE) and "forms" not in Path(file).parts
-        if not own and "numpy" not in Path(file).parts:
-            found = _place(file, step.tb_lineno)
-        step = step.tb_next
-    return found
-
-
-def _definition(function: FormFunction) -> str:
-    """Place and text of the line on which a function begins."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    return "" if code is None else _place(code.co_filename, code.co_firstlineno)
-
-
-def _place(file: str, line: int) -> str:
-    text = linecache.getline(file, line).strip()
-    return f"{Path(file).name}, line {line}, `{text}`: " if text else f"line {line}: "
-
-
-def _explain(error: BaseException) -> str:
-    text = str(error)
-    if "has no callable" in text:
-        name = text.split("no callable", 1)[1].split(maxsplit=1)[0]
-        return (
-            f"numpy.{name} has no meaning for symbols: "
-            "use + - * / **, sqrt, exp, log, sin, cos, tan, tanh and the like"
-        )
-    if "Cannot cast ufunc" in text or "from dtype('O')" in text:
-        return "numpy.linalg does not take symbols: use femops.det, femops.inv, femops.inner"
-    return f"{type(error).__name__}: {text}"
+        raise TraceError(f"{line_of(error)}{explain(error)}") from error
 
 
 def _result_of(
@@ -359,12 +321,12 @@ def _result_of(
     if len(tests) > 1:
         if not isinstance(results, dict) or set(results) - set(tests):
             raise TraceError(
-                f"{_definition(function)}{name_of(function)} must return a dictionary "
+                f"{definition(function)}{name_of(function)} must return a dictionary "
                 f"with the keys {', '.join(tests)}"
             )
         if name not in results:
             raise TraceError(
-                f"{_definition(function)}{name_of(function)} returned nothing for {name!r}: "
+                f"{definition(function)}{name_of(function)} returned nothing for {name!r}: "
                 f'write "{name}": {{}} if that is zero'
             )
         part = results[name]
@@ -375,7 +337,7 @@ def _result_of(
     ):
         got = sorted(part) if isinstance(part, dict) else type(part).__name__
         raise TraceError(
-            f"{_definition(function)}{name_of(function)} returned {got}: return "
+            f"{definition(function)}{name_of(function)} returned {got}: return "
             '{"value": ...}, {"grad": ...} or both, '
             "what multiplies the test function and its gradient"
         )
@@ -394,12 +356,12 @@ def _shaped(
     plain = shape[1:] if shape[0] == 1 else shape
     if array.shape not in (plain, shape):
         raise TraceError(
-            f'{_definition(function)}{name_of(function)} returned a "{what}" of shape '
+            f'{definition(function)}{name_of(function)} returned a "{what}" of shape '
             f"{array.shape}: the test function needs {plain}"
         )
     try:
         for index in np.ndindex(shape):
             out[index] = graph.node(array.reshape(shape)[index])
     except TraceError as error:
-        raise TraceError(f'{_definition(function)}in the "{what}": {error}') from error
+        raise TraceError(f'{definition(function)}in the "{what}": {error}') from error
     return out

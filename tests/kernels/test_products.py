@@ -23,7 +23,7 @@ from form_oracle import FormOracle, Nodal, PlainField
 from kernel_cases import bend, smooth, turned
 from oracle import Array
 
-LEVELS = ["full", "element", "decomposed", "partial"]
+LEVELS = ("full", "element", "decomposed", "partial", "none")
 TOLERANCE = {"float64": 1e-13, "float32": 1e-5}
 
 # --- forms ----------------------------------------------------------------------------------------

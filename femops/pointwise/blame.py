@@ -1,0 +1,47 @@
+"""Where in a user's function something went wrong, and what to write instead."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_HERE = Path(__file__).parent.parent
+
+
+def line_of(error: BaseException) -> str:
+    """Place and text of the innermost line that is not femops' or NumPy's own."""
+    found, step = "", error.__traceback__
+    while step is not None:
+        file = step.tb_frame.f_code.co_filename
+        own = Path(file).is_relative_to(_HERE) and "forms" not in Path(file).parts
+        if not own and "numpy" not in Path(file).parts:
+            found = _place(file, step.tb_lineno)
+        step = step.tb_next
+    return found
+
+
+def definition(function: Callable[..., Any]) -> str:
+    """Place and text of the line on which a function begins."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return "" if code is None else _place(code.co_filename, code.co_firstlineno)
+
+
+def _place(file: str, line: int) -> str:
+    text = linecache.getline(file, line).strip()
+    return f"{Path(file).name}, line {line}, `{text}`: " if text else f"line {line}: "
+
+
+def explain(error: BaseException) -> str:
+    text = str(error)
+    if "has no callable" in text:
+        name = text.split("no callable", 1)[1].split(maxsplit=1)[0]
+        return (
+            f"numpy.{name} has no meaning for symbols: "
+            "use + - * / **, sqrt, exp, log, sin, cos, tan, tanh and the like"
+        )
+    if "Cannot cast ufunc" in text or "from dtype('O')" in text:
+        return "numpy.linalg does not take symbols: use femops.det, femops.inv, femops.inner"
+    return f"{type(error).__name__}: {text}"
