@@ -35,6 +35,7 @@ def _place(file: str, line: int) -> str:
 
 
 def explain(error: BaseException) -> str:
+    """What an error of Python's or NumPy's own means for symbols."""
     text = str(error)
     if "has no callable" in text:
         name = text.split("no callable", 1)[1].split(maxsplit=1)[0]
