@@ -72,7 +72,8 @@ def _solve(
             result = solve(make, grid, order, rtol, level)
         facts = {"mesh": mesh, "elements": grid.num_elements, "order": order, **result.facts()}
         output.json(facts)
-        output.facts(result.problem.title, _shown(facts, result))
+        title = result.problem.title
+        output.facts(title[0].upper() + title[1:], _shown(facts, result))
         _write(output, result, save, picture)
 
 

@@ -223,7 +223,7 @@ class Operator(MatrixFree):
     @property
     def coefficients(self) -> frozenset[str]:
         """Names of those that `update` takes."""
-        forms = [term.form for _, term in self._summands]
+        forms = [term.source for _, term in self._summands]
         return frozenset(name for form in forms if form is not None for name in form.coefficients)
 
     def update(self, **coefficients: Any) -> Operator:

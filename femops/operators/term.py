@@ -152,11 +152,6 @@ class Term:
         known = self.__dict__.get("data", self.given) if same and level in DATA_LEVELS else None
         return replace(self, program=cut.program, level=level, given=known)
 
-    @property
-    def form(self) -> BilinearForm | None:
-        """The form whose coefficients can be updated; None for sums and transposed terms."""
-        return self.source if self.original is None else None
-
     def transposed(self) -> Term:
         """The term with trial and test space exchanged."""
         if self.program.symmetric and self.trial is self.test:
@@ -191,7 +186,9 @@ class Term:
                 f"the new coefficients of {self.name} have another shape or symmetry: "
                 "make a new operator"
             )
-        return replace(self, program=form.cut(self.level).program, source=form, given=None)
+        original = None if self.original is None else self.original.updated(form)
+        program = form.cut(self.level, transpose=original is not None).program
+        return replace(self, program=program, source=form, given=None, original=original)
 
     def fusible(self, other: Term) -> bool:
         """Whether one kernel can do both."""
@@ -385,7 +382,7 @@ def updated(
     terms: list[tuple[float, Term]] = []
     used: set[str] = set()
     for factor, old in summands:
-        term, form = old, old.form
+        term, form = old, old.source
         mine = {n: v for n, v in values.items() if form is not None and n in form.coefficients}
         if form is not None and mine:
             term = old.updated(form.with_coefficients(mine)).ready(level)

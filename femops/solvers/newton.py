@@ -115,7 +115,9 @@ def newton(
         if len(norms) > maxiter:
             reason = f"not converged in {maxiter} steps"
             break
-        step, count, failure = _solve(F.jacobian(u).at_level(level), -residual, forcing, linear)
+        J = F.jacobian(u).at_level(level)
+        step, count, failure = _solve(J, -residual, forcing, linear)
+        level = J.level  # "auto" is chosen once
         spent += count
         found = None if failure else _search(F, u, step, load, residual)
         if found is None:

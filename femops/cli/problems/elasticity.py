@@ -25,7 +25,7 @@ class Elasticity(Problem):
         Lame's parameters, in units of stress.
     """
 
-    title = "elastic problem"
+    title = "elasticity problem"
     least_dim = 2
 
     def __init__(self, mesh: Mesh, order: int, level: str, lam: float, mu: float) -> None:
