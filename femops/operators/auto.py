@@ -2,8 +2,8 @@
 
 Candidates are tried in the order of a lower bound of their time (bytes over a bandwidth, flops over
 a rate that none exceeds), until that bound is above the best time seen: what could not win is never
-built.  Where an operator does not fit in the caches, they are emptied before each measurement, so
-that a sample of a few ten thousand dofs stands for the whole.
+built.  Where what a level moves for the whole operator does not fit in the caches, they are emptied
+before each measurement, so that a sample of a few ten thousand dofs stands for the whole.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _CACHED = 16 * 2**20
 _FLUSH = 192 * 2**20
 _ROUNDS = 7
 # Optimistic limits of one thread, for bounds: bytes and operations a second.
-_CACHE_BANDWIDTH = 2e11
-_RATE = 3e11
+_CACHE_BANDWIDTH = 1e11
+_RATE = 1.5e11
 # Above the bandwidth measured by one sum over an array.
 _OPTIMISM = 2.0
 
@@ -73,12 +73,12 @@ def measure_levels(summands: Summands) -> dict[str, float]:
     whole, count = summands[0][1], _sample_size(summands[0][1])
     sample = list(summands) if whole.on_boundary else first_terms(summands, count)
     work = {level: _work(level, sample) for level in LEVELS}
-    moved = work["none"][0] * whole.trial.mesh.num_elements / count
-    flush = None if moved < _CACHED else _flusher()
-    threads = get_threads()
-    bandwidth = threads * (_CACHE_BANDWIDTH if flush is None else _OPTIMISM * _bandwidth(flush))
+    share, threads, flush = count / whole.trial.mesh.num_elements, get_threads(), _flusher()
+    bandwidth = _OPTIMISM * _bandwidth(flush)
+    cached = {level: moved / share < _CACHED for level, (moved, _) in work.items()}
     bounds = {
-        level: max(moved / bandwidth, flops / (threads * _RATE))
+        level: max(moved / (_CACHE_BANDWIDTH if cached[level] else bandwidth), flops / _RATE)
+        / threads
         for level, (moved, flops) in work.items()
     }
     times: dict[str, float] = {}
@@ -86,7 +86,7 @@ def measure_levels(summands: Summands) -> dict[str, float]:
     for level in sorted(bounds, key=lambda name: bounds[name]):
         if times and bounds[level] > min(times.values()):
             break
-        runs[level] = _runner(level, sample, flush)
+        runs[level] = _runner(level, sample, None if cached[level] else flush)
         times |= _measure(runs)
     return times
 
@@ -142,7 +142,7 @@ def _at(level: str, sample: Summands) -> list[tuple[float, Term]]:
 
 
 def _runner(level: str, sample: Summands, flush: Callable[[], float] | None) -> Callable[[], float]:
-    """What applies the sample once at a level, after its data are computed and it is compiled."""
+    """What applies the sample once at a level, from empty caches or with its data in them."""
     storage: Storage = storage_of(level, _at(level, sample), FREE)
     work = Terms(storage.launches())
     term = sample[0][1]
@@ -150,7 +150,9 @@ def _runner(level: str, sample: Summands, flush: Callable[[], float] | None) -> 
     y: NDArray[Any] = np.empty(term.test.size, term.dtype)
 
     def run() -> float:
-        if flush is not None:
+        if flush is None:
+            work.apply(x, y)
+        else:
             flush()
         begin = perf_counter()
         work.apply(x, y)
