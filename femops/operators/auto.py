@@ -73,12 +73,12 @@ def measure_levels(summands: Summands) -> dict[str, float]:
     whole, count = summands[0][1], _sample_size(summands[0][1])
     sample = list(summands) if whole.on_boundary else first_terms(summands, count)
     work = {level: _work(level, sample) for level in LEVELS}
-    share, threads, flush = count / whole.trial.mesh.num_elements, get_threads(), _flusher()
-    bandwidth = _OPTIMISM * _bandwidth(flush)
+    share, threads = count / whole.trial.mesh.num_elements, get_threads()
     cached = {level: moved / share < _CACHED for level, (moved, _) in work.items()}
+    flush = None if all(cached.values()) else _flusher()
+    memory = _CACHE_BANDWIDTH if flush is None else _OPTIMISM * _bandwidth(flush)
     bounds = {
-        level: max(moved / (_CACHE_BANDWIDTH if cached[level] else bandwidth), flops / _RATE)
-        / threads
+        level: max(moved / (_CACHE_BANDWIDTH if cached[level] else memory), flops / _RATE) / threads
         for level, (moved, flops) in work.items()
     }
     times: dict[str, float] = {}
