@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from femops.operators import GridFunction as GridFunction
     from femops.operators import NonlinearForm as NonlinearForm
     from femops.operators import Operator as Operator
+    from femops.operators import by_attribute as by_attribute
     from femops.pointwise.errors import TraceError as TraceError
     from femops.pointwise.tensors import adjugate as adjugate
     from femops.pointwise.tensors import det as det
@@ -139,7 +140,13 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
     ),
     "femops.geometry": ("ElementClass", "Geometry", "classify"),
     "femops.io": ("TimeSeries", "picture", "read_mesh", "save"),
-    "femops.operators": ("BlockOperator", "GridFunction", "NonlinearForm", "Operator"),
+    "femops.operators": (
+        "BlockOperator",
+        "GridFunction",
+        "NonlinearForm",
+        "Operator",
+        "by_attribute",
+    ),
     "femops.pointwise.errors": ("TraceError",),
     "femops.pointwise.tensors": (
         "adjugate",

@@ -3,7 +3,8 @@
 from femops.operators.block import BlockOperator
 from femops.operators.coefficients import GridFunction
 from femops.operators.cost import Cost
+from femops.operators.materials import by_attribute
 from femops.operators.nonlinear import NonlinearForm
 from femops.operators.operator import Operator
 
-__all__ = ["BlockOperator", "Cost", "GridFunction", "NonlinearForm", "Operator"]
+__all__ = ["BlockOperator", "Cost", "GridFunction", "NonlinearForm", "Operator", "by_attribute"]

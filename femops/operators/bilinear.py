@@ -162,9 +162,11 @@ class BilinearForm:
     def known(self) -> Known:
         """What a cut of this form may count on."""
         mesh, points = self.geometry.mesh, self.geometry.num_points
-        constants = [n for n, g in self.coefficients.items() if g.is_constant(self.geometry)]
+        given = self.coefficients.items()
+        constants = [name for name, g in given if g.is_constant(self.geometry)]
+        elementwise = [name for name, g in given if g.is_elementwise]
         affine, mapped = GeometryModes.of(mesh).affine, isinstance(self.trial, Space)
-        return Known(affine, frozenset(constants), points, mapped)
+        return Known(affine, frozenset(constants), points, mapped, frozenset(elementwise))
 
     @cached_property
     def _cuts(self) -> dict[tuple[str, bool], Cut]:

@@ -82,6 +82,11 @@ class Given:
     shapes: tuple[tuple[int, ...], ...] | None = None
     positive: bool = False
 
+    @property
+    def is_elementwise(self) -> bool:
+        """Whether the coefficient is a field that is constant in each element."""
+        return isinstance(self.value, GridFunction) and self.value.space.order == 0
+
     def is_constant(self, geometry: Geometry | BoundaryGeometry) -> bool:
         """Whether the coefficient is one number or array, the same everywhere."""
         if isinstance(self.value, GridFunction) or callable(self.value):

@@ -35,8 +35,8 @@ class Known:
     ----------
     affine : bool
         Whether the map of every element is affine, so that Jacobians are constant in it.
-    constants : frozenset of str
-        Coefficients that are the same everywhere.
+    constants, elementwise : frozenset of str
+        Coefficients that are the same everywhere, and those that are constant in each element.
     points : int
         Quadrature points of an element, for the count of bytes.
     mapped : bool
@@ -47,6 +47,7 @@ class Known:
     constants: frozenset[str] = frozenset()
     points: int = 1
     mapped: bool = False
+    elementwise: frozenset[str] = frozenset()
 
 
 @final
@@ -240,7 +241,7 @@ def _places(trace: Trace, nodes: Iterable[Node], known: Known) -> dict[int, _Pla
     found: dict[int, _Place] = {}
     for name, static in trace.static.items():
         place = _Place.CONSTANT if name in known.constants else _Place.POINT
-        if name in (INVERSE, WEIGHT) and known.affine:
+        if name in known.elementwise or (name in (INVERSE, WEIGHT) and known.affine):
             place = _Place.ELEMENT
         found |= {node.number: place for node in static.flat}
     for node in ancestors(nodes):
@@ -348,9 +349,13 @@ def _mapped(work: _Step, step: LinearStep, known: Known) -> Cut:
     if used & {node.number for node in static[POSITION].flat}:
         given.position = list(static[POSITION].flat)
     mine = {node.number for node in given.all()}
+    parts = {
+        _Place.CONSTANT: given.constant,
+        _Place.ELEMENT: given.element,
+        _Place.POINT: given.point,
+    }
     for node in _opened(replace(work, outputs=outputs), known):
         if node.number not in mine:
-            constant = _places(work.trace, [node], known)[node.number] is _Place.CONSTANT
-            (given.constant if constant else given.point).append(node)
+            parts[_places(work.trace, [node], known)[node.number]].append(node)
     values = [graph.constant(1.0), *given.constant[1:]]
     return work.finish(outputs, given, {scale.number}, constant=values)

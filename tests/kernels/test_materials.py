@@ -1,0 +1,90 @@
+"""Coefficients by element attribute, and coefficients that are constant in each element."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import femops
+from femops.operators.storage import LEVELS
+from kernel_cases import bend
+
+
+def layered(**box: object) -> femops.Mesh:
+    """Three materials: 1, 2 and 5, the last two by name."""
+    mesh = femops.box((3, 2, 2), **box)
+    x = mesh.element_centers()
+    numbers = np.where(x[:, 0] < 0.4, 1, np.where(x[:, 1] < 0.5, 2, 5))
+    return mesh.with_attributes(numbers).with_names(elements={"steel": 2, "rock": [2, 5]})
+
+
+MESHES = {
+    "affine": layered(),
+    "multilinear": layered(mapping=bend),
+    "curved": layered(mapping=bend, order=2),
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("kind", list(MESHES))
+def test_materials_are_the_values_at_points(kind: str, level: str) -> None:
+    mesh = MESHES[kind]
+    V = femops.H1(mesh, 2)
+    kappa = femops.by_attribute(mesh, {1: 0.5, "rock": 3.0})
+    values = np.where(mesh.element_attributes == 1, 0.5, 3.0)
+    at_points = np.repeat(values[:, np.newaxis], 4**3, axis=1)
+    u = np.random.default_rng(3).standard_normal(V.size)
+    A = femops.diffusion(V, kappa, level=level) + femops.mass(V, kappa, level=level)
+    B = femops.diffusion(V, at_points) + femops.mass(V, at_points)
+    np.testing.assert_allclose(A @ u, B @ u, rtol=0, atol=1e-13 * np.abs(B @ u).max())
+
+
+@pytest.mark.parametrize("kind", list(MESHES))
+def test_nothing_is_kept_at_points_for_them(kind: str) -> None:
+    mesh = MESHES[kind]
+    V = femops.H1(mesh, 2)
+    A = femops.diffusion(V, femops.by_attribute(mesh, {1: 0.5, "rock": 3.0}), level="none")
+    points, ne = 4**3, mesh.num_elements
+    assert A.cost().stored_bytes < ne * points * 8 / 2
+    partial = A.at_level("partial").cost().stored_bytes
+    assert (partial < ne * points * 8) == (kind == "affine")
+
+
+def test_vectors_and_defaults() -> None:
+    mesh = MESHES["curved"]
+    V = femops.H1(mesh, 2)
+    beta = femops.by_attribute(mesh, {"steel": (1.0, 2.0, 3.0)}, default=(0.0, 0.0, 1.0))
+    C = femops.convection(V, beta)
+    one = V.interpolate(lambda x: x[0])
+    steel = femops.by_attribute(mesh, {"steel": 1.0}, default=0.0)
+    assert np.isclose((C @ one).sum(), femops.mass(V, steel).apply(np.ones(V.size)).sum())
+    assert femops.by_attribute(mesh, {}, default=2.0).vector.min() == 2.0
+
+
+def test_update_keeps_them_for_elements() -> None:
+    mesh = MESHES["multilinear"]
+    V = femops.H1(mesh, 2)
+    u = np.random.default_rng(3).standard_normal(V.size)
+    first, second = (femops.by_attribute(mesh, {1: a, 2: 3.0, 5: 1.0}) for a in (0.5, 7.0))
+    A = femops.mass(V, first, level="none").update(rho=second)
+    B = femops.mass(V, second)
+    np.testing.assert_allclose(A @ u, B @ u, rtol=0, atol=1e-13 * np.abs(B @ u).max())
+
+
+@pytest.mark.parametrize(
+    ("values", "default", "says"),
+    [
+        ({3: 1.0}, 1.0, "no element has the attribute 3"),
+        ({"water": 1.0}, 1.0, "no element has the attribute 'water'"),
+        ({2: 1.0, "rock": 2.0}, 1.0, "attribute 2 has two values"),
+        ({1: 1.0}, None, "no value for the attribute 2"),
+        ({}, None, "no value for the attribute 1"),
+        ({1: np.nan}, 1.0, "the value of 1 is not finite"),
+        ({1: (1.0, 2.0), 2: 3.0}, (0.0, 0.0), "the value of 2 has shape"),
+        ({1: "stiff"}, 1.0, "give real numbers"),
+        ({1: np.eye(3)}, np.eye(3), "the default has shape"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(values: dict, default: object, says: str) -> None:
+    with pytest.raises(femops.OperatorError, match=says):
+        femops.by_attribute(MESHES["affine"], values, default)
