@@ -49,7 +49,8 @@ def by_attribute(
     >>> V = femops.H1(mesh, order=2)
     >>> A = femops.diffusion(V, femops.by_attribute(mesh, {1: 1.0, 2: 100.0}))
     """
-    shape = np.shape(next(iter(values.values()), 0.0)) if values else np.shape(default)
+    first = next(iter(values.values()), default)
+    shape = () if first is None else np.shape(first)
     result = np.full((mesh.num_elements, *shape), np.nan)
     if default is not None:
         result[...] = _checked(default, shape, "the default")
