@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.sparse import csr_array
 
 from femops.abstract_space import Space
-from femops.errors import OperatorError
+from femops.errors import OperatorError, VectorError
 from femops.operators.auto import Auto
 from femops.operators.bilinear import BilinearForm
 from femops.operators.cost import Cost, cost_of
@@ -265,7 +265,7 @@ class Operator(MatrixFree):
         Raises
         ------
         VectorError
-            See `apply`.
+            See `apply`; or numbers that are not finite.
         """
         self._check(b, "b", self.test_space)
         g = np.zeros(self.space.size, dtype=self.dtype)
@@ -275,6 +275,10 @@ class Operator(MatrixFree):
             g[columns] = values.reshape(-1)[columns]
         else:
             g[columns] = values
+        if not (np.isfinite(g).all() and np.isfinite(b).all()):
+            raise VectorError(
+                "the load or an imposed value is not finite: look where it comes from"
+            )
         result: NDArray[Any] = b.reshape(-1) - self._storage.lift(g)
         result[rows] = self.held.identity * g[rows] if self.held.identity else 0.0
         return result.reshape(b.shape)

@@ -70,7 +70,7 @@ class Graph:
         if not math.isfinite(number):
             raise TraceError(f"a constant is {number}: use finite numbers")
         # 0.0 and -0.0 are equal as keys, but not the same number
-        return self._make("const", (), (number, math.copysign(1.0, number)))
+        return self.make("const", (), (number, math.copysign(1.0, number)))
 
     def input(self, name: str) -> Node:
         """Node of a value that a kernel is given.
@@ -80,9 +80,10 @@ class Graph:
         name : str
             How the printed program refers to it.
         """
-        return self._make("input", (), name)
+        return self.make("input", (), name)
 
-    def _make(self, op: str, args: tuple[Node, ...], data: Any) -> Node:
+    def make(self, op: str, args: tuple[Node, ...], data: Any) -> Node:
+        """Node of an operation as it stands; nothing is simplified."""
         key = (op, tuple(a.number for a in args), data)
         node = self._nodes.get(key)
         if node is None:
@@ -118,7 +119,7 @@ class Graph:
                 return a.args[0]
             if a.op == "const":
                 return self.constant(-a.value)
-        return self._make(op, (a,), None)
+        return self.make(op, (a,), None)
 
     def binary(self, op: str, a: Node, b: Node) -> Node:
         """Node of an operation on two nodes, simplified where that is exact."""
@@ -127,11 +128,11 @@ class Graph:
             return simple
         if op in ("add", "mul", "minimum", "maximum") and b.number < a.number:
             a, b = b, a
-        return self._make(op, (a, b), None)
+        return self.make(op, (a, b), None)
 
     def where(self, condition: Node, a: Node, b: Node) -> Node:
         """Node that is ``a`` where the condition holds, else ``b``."""
-        return a if a is b else self._make("where", (condition, a, b), None)
+        return a if a is b else self.make("where", (condition, a, b), None)
 
 
 def _simplify(graph: Graph, op: str, a: Node, b: Node) -> Node | None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from femops.pointwise.derivative import derivatives
 from femops.pointwise.errors import TraceError
 from femops.pointwise.graph import COMPARE, Node, ancestors, substitute
+from femops.pointwise.memory import decode, encode, remembered
 from femops.pointwise.printer import evaluate
 from femops.pointwise.trace import INVERSE, Objects, Trace
 
@@ -29,6 +30,14 @@ class LinearStep:
     trace : Trace
     field, test : str
 
+    Attributes
+    ----------
+    entries : (outputs, inputs) array of Node
+        D.
+    structure : (outputs, inputs) int64
+        0 for a zero entry, else plus or minus the number of the distinct entry, counted from one.
+    distinct : list of Node
+
     Raises
     ------
     TraceError
@@ -41,12 +50,35 @@ class LinearStep:
         self.moving = {
             node.number for argument in trace.fields.values() for node in argument.flat()
         }
-        self.entries = entries_of(trace, field, test)
-        needed = {node.number for node in ancestors(self.entries.flat)}
+        argument, tests, static = self.field.flat(), self.test.flat(), trace.static.items()
+        fields = [str(node.data) for a in trace.fields.values() for node in a.flat()]
+        question = [
+            encode([*tests, *argument]),
+            len(tests),
+            fields,
+            [[name, [str(node.data) for node in nodes.flat]] for name, nodes in static],
+        ]
+        found = remembered(question, lambda: self._examine(field, test))
+        shape = (len(tests), len(argument))
+        self.entries: Objects = np.empty(shape, dtype=object)
+        self.entries.reshape(-1)[:] = decode(trace.graph, found["entries"])
+        self.structure = np.array(found["structure"], dtype=np.int64).reshape(shape)
+        self.distinct: list[Node] = [self.entries.flat[k] for k in found["distinct"]]
+
+    def _examine(self, field: str, test: str) -> dict[str, Any]:
+        """Find D, its zeros and equal entries; what `remembered` keeps."""
+        entries = entries_of(self.trace, field, test)
+        needed = {node.number for node in ancestors(entries.flat)}
         if self.moving & needed or compares(self.test.flat(), self.moving):
             raise TraceError(f"the form is not linear in {field}")
         self._check_homogeneous()
-        self.structure, self.distinct = self._distinct()
+        flat = list(entries.flat)
+        structure, distinct = self._distinct(flat)
+        return {
+            "entries": encode(flat),
+            "structure": structure.tolist(),
+            "distinct": distinct,
+        }
 
     def _check_homogeneous(self) -> None:
         zero = self.trace.graph.constant(0.0)
@@ -56,17 +88,17 @@ class LinearStep:
                 "the form has a part that does not depend on the field: give that to femops.load"
             )
 
-    def _distinct(self) -> tuple[NDArray[np.int64], list[Node]]:
+    def _distinct(self, flat: list[Node]) -> tuple[NDArray[np.int64], list[int]]:
         """Which entries are zero, equal or opposite, found by evaluating them at random points.
 
         Returns
         -------
-        structure : (outputs, inputs) int64
+        structure : (entries,) int64
             0 for a zero entry, else plus or minus the number of the distinct entry, counted from
             one.
-        distinct : list of Node
+        distinct : list of int
+            Their places among the entries.
         """
-        flat = list(self.entries.flat)
         samples = sample(self.trace, flat)
         structure = np.zeros(len(flat), dtype=np.int64)
         distinct: list[int] = []
@@ -83,7 +115,7 @@ class LinearStep:
                 structure[k] = len(distinct)
         if not distinct:
             raise TraceError("the form is zero whatever the field: it makes no operator")
-        return structure.reshape(self.entries.shape), [flat[k] for k in distinct]
+        return structure, distinct
 
     def used(self) -> list[str]:
         """Names of the static inputs that the form needs."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 from femops_kernels import storage
-from femops_kernels.errors import CacheWarning
+from femops_kernels.errors import CacheWarning, KernelError
 
 _PACKAGE = Path(__file__).parent
 _HEADER = """\
@@ -83,13 +83,27 @@ def specialize(
     ------
     CacheError
         If no folder can be written, not even a temporary one.
+    KernelError
+        If numba is told not to compile.
     """
+    _check_compiler()
     text = source(skeletons, constants, program)
     key = hashlib.sha256((text + _toolchain()).encode()).hexdigest()[:24]
     with _lock:
         if key not in _loaded:
             _loaded[key] = _load(f"{skeletons[-1]}_{key}", text)
         return _loaded[key]
+
+
+@cache
+def _check_compiler() -> None:
+    import numba
+
+    # numba makes its settings attributes when it is imported: types don't show them
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        raise KernelError(
+            "NUMBA_DISABLE_JIT is set, kernels can't run uncompiled: unset it and start Python anew"
+        )
 
 
 def _load(name: str, text: str) -> ModuleType:

@@ -383,3 +383,17 @@ def test_unaligned_vectors_are_refused(problem: Problem) -> None:
     unaligned = np.zeros(8 * n + 1, np.uint8)[1:].view(np.float64)
     with pytest.raises(femops.VectorError, match="contiguous"):
         problem.mass.apply(unaligned)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_values_that_are_not_finite_are_not_imposed(bad: float) -> None:
+    V = femops.H1(femops.box((2, 2)), 2)
+    A = femops.diffusion(V).constrained(V.boundary_dofs())
+    b, g = V.zeros(), V.zeros()
+    g[V.boundary_dofs()[3]] = bad
+    for load, values in ((b, g), (b, bad), (b + g, 0.0)):
+        with pytest.raises(femops.VectorError, match="not finite"):
+            A.rhs(load, values)
+    g[:] = 0.0
+    g[np.setdiff1d(np.arange(V.size), V.boundary_dofs())] = bad
+    assert np.isfinite(A.rhs(b, g)).all()  # entries that are not imposed are not looked at

@@ -216,3 +216,9 @@ def test_a_solve_can_be_interrupted(warm: Path) -> None:
         raise AssertionError("not interrupted")
     """
     done(run(body, warm, NUMBA_NUM_THREADS="2"))
+
+
+def test_without_a_compiler_one_error_says_so(tmp_path: Path) -> None:
+    result = run("A @ x", tmp_path, NUMBA_DISABLE_JIT="1")
+    assert result.returncode != 0
+    assert "KernelError: NUMBA_DISABLE_JIT is set" in result.stderr.splitlines()[-1]

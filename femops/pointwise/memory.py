@@ -1,0 +1,109 @@
+"""What was found out about a traced form, kept on disk beside the compiled kernels.
+
+The graph itself is the key, with the sources of this package: a form that is traced to other
+expressions, or another femops, finds nothing.  So nothing stale can be found, whatever a function
+closes over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from femops.pointwise.graph import Graph, Node, ancestors
+from femops_kernels import storage
+
+Encoded = dict[str, Any]
+
+
+def encode(nodes: Iterable[Node]) -> Encoded:
+    """Nodes, and all that they are made of, as numbers and text.
+
+    Parameters
+    ----------
+    nodes : iterable of Node
+        Of one graph.
+
+    Returns
+    -------
+    dict
+        ``rows``: of each node its operation, the rows of its arguments and its data, each after
+        what it needs; ``nodes``: the rows of those asked for.
+    """
+    wanted = list(nodes)
+    order = ancestors(wanted)
+    row = {node.number: k for k, node in enumerate(order)}
+    rows = [[node.op, [row[a.number] for a in node.args], _data(node)] for node in order]
+    return {"rows": rows, "nodes": [row[node.number] for node in wanted]}
+
+
+def _data(node: Node) -> str | None:
+    if node.op == "const":
+        return node.value.hex()
+    return str(node.data) if node.op == "input" else None
+
+
+def decode(graph: Graph, encoded: Encoded) -> list[Node]:
+    """Nodes that were encoded, in a graph that may have some of them already.
+
+    Parameters
+    ----------
+    graph : Graph
+    encoded : dict
+        See `encode`.
+    """
+    made: list[Node] = []
+    for op, args, data in encoded["rows"]:
+        if op == "const":
+            made.append(graph.constant(float.fromhex(data)))
+        elif op == "input":
+            made.append(graph.input(data))
+        else:
+            made.append(graph.make(op, tuple(made[k] for k in args), None))
+    return [made[k] for k in encoded["nodes"]]
+
+
+def remembered(question: Any, compute: Callable[[], Any]) -> Any:
+    """The answer to a question, from disk or computed and then kept there.
+
+    Parameters
+    ----------
+    question : anything that JSON can hold
+        All that the answer depends on.
+    compute : callable
+        Returns the answer, which JSON can hold.
+    """
+    text = json.dumps([_sources(), question])
+    path = storage.cache_folder() / f"trace_{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
+    known = _read(path)
+    if known is not None:
+        return known
+    answer = json.dumps(compute())
+    storage.write_once(path, json.dumps({"sum": _sum(answer), "answer": answer}))
+    return json.loads(answer)
+
+
+def _read(path: Path) -> Any:
+    """What a file holds; None if there is none, or it was damaged."""
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        answer = kept["answer"]
+        return json.loads(answer) if kept["sum"] == _sum(answer) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _sum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def _sources() -> str:
+    """Hash of this package's sources."""
+    folder = Path(__file__).parent
+    parts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))]
+    return _sum("\0".join(parts))
