@@ -102,7 +102,7 @@ def _exponents(fitted: dict[str, Any], table: dict[str, Any]) -> list[list[str]]
     return [
         [
             level,
-            *("-" if v is None else f"{v:.2f} ({table[level][name]})" for name, v in of.items()),
+            *("-" if v is None else f"{v:z.2f} ({table[level][name]})" for name, v in of.items()),
         ]
         for level, of in fitted.items()
     ]

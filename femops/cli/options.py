@@ -87,7 +87,8 @@ LevelOption = Annotated[
     typer.Option(
         parser=level_name,
         metavar="LEVEL",
-        help="What operators keep. partial: numbers at the quadrature points; full: a matrix; ...",
+        help="What operators keep: full (a matrix), element, decomposed, partial (numbers at the "
+        "quadrature points), none, or auto (measured).",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]

@@ -44,7 +44,7 @@ def convection(
         float64 or float32: type of the vectors, the stored data and the arithmetic.
     lanes : int, optional
         SIMD slots; what the machine has if omitted.
-    level : {"full", "element", "decomposed", "partial"}
+    level : {"full", "element", "decomposed", "partial", "none", "auto"}
         What is kept; see `Operator.at_level`.
 
     Returns
@@ -61,7 +61,8 @@ def convection(
 
     Notes
     -----
-    Partial assembly: w det(J) J^-1 beta is stored at each point, dim numbers.
+    Partial assembly: w det(J) J^-1 beta is stored at each point, dim numbers; once in each element
+    if all are affine and beta is constant in each.
     """
     coefficients = {
         "beta": Given("beta", beta, ((V.dim,), ()) if V.dim == 1 else ((V.dim,),)),

@@ -47,7 +47,7 @@ def diffusion(
         float64 or float32: type of the vectors, the stored data and the arithmetic.
     lanes : int, optional
         SIMD slots; what the machine has if omitted.
-    level : {"full", "element", "decomposed", "partial"}
+    level : {"full", "element", "decomposed", "partial", "none", "auto"}
         What is kept; see `Operator.at_level`.
 
     Returns
@@ -65,7 +65,8 @@ def diffusion(
     Notes
     -----
     Partial assembly: w det(J) J^-1 kappa J^-T is stored at each point; 1, 3 or 6 numbers, 1, 4 or
-    9 if kappa is not symmetric.
+    9 if kappa is not symmetric.  If all elements are affine, a kappa that is constant in each needs
+    as many once in each, a scalar that varies one at each point besides J^-1 and det(J) in each.
     """
     coefficients = {
         "kappa": Given("kappa", kappa, ((), (V.dim,), (V.dim, V.dim))),

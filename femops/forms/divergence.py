@@ -45,7 +45,7 @@ def divergence(
         float64 or float32: type of the vectors, the stored data and the arithmetic.
     lanes : int, optional
         SIMD slots; what the machine has if omitted.
-    level : {"full", "element", "decomposed", "partial"}
+    level : {"full", "element", "decomposed", "partial", "none", "auto"}
         What is kept; see `Operator.at_level`.
 
     Returns
@@ -63,7 +63,8 @@ def divergence(
 
     Notes
     -----
-    Partial assembly: w det(J) J^-1 is stored at each point, dim^2 numbers.
+    Partial assembly: w det(J) J^-1 is stored at each point, dim^2 numbers; once in each element if
+    all are affine.
     """
     if V.ncomp != V.dim or Q.ncomp != 1:
         raise OperatorError(

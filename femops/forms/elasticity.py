@@ -47,7 +47,7 @@ def elasticity(
         float64 or float32: type of the vectors, the stored data and the arithmetic.
     lanes : int, optional
         SIMD slots; what the machine has if omitted.
-    level : {"full", "element", "decomposed", "partial"}
+    level : {"full", "element", "decomposed", "partial", "none", "auto"}
         What is kept; see `Operator.at_level`.
 
     Returns
@@ -64,8 +64,9 @@ def elasticity(
 
     Notes
     -----
-    Stored at each point is what needs least: for constant or scalar parameters J^-1, w det(J) and
-    the parameters (12 numbers in 3-D, where D itself has 45).
+    Partial assembly: J^-1 and w det(J) are stored at each point, 5 or 10 numbers in 2-D and 3-D
+    (the distinct entries of D would be more, 45 in 3-D), or once in each element if all are affine;
+    the parameters besides, where they vary: at each point, in each element, or once for all.
     """
     if V.ncomp != V.dim:
         raise OperatorError(

@@ -49,7 +49,7 @@ def helmholtz(
         float64 or float32: type of the vectors, the stored data and the arithmetic.
     lanes : int, optional
         SIMD slots; what the machine has if omitted.
-    level : {"full", "element", "decomposed", "partial"}
+    level : {"full", "element", "decomposed", "partial", "none", "auto"}
         What is kept; see `Operator.at_level`.
 
     Returns
@@ -67,7 +67,8 @@ def helmholtz(
     Notes
     -----
     Partial assembly: -w det(J) k^2 and the upper triangle of w det(J) J^-1 kappa J^-T are stored
-    at each point; 2, 4 or 7 numbers in 1, 2 and 3 dimensions.
+    at each point; 2, 4 or 7 numbers in 1, 2 and 3 dimensions.  If all elements are affine,
+    parameters that are constant in each need as many once in each; others stay at the points.
     """
     coefficients = {
         "k": Given("k", k, ((),)),

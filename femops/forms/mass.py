@@ -44,7 +44,7 @@ def mass(
         float64 or float32: type of the vectors, the stored data and the arithmetic.
     lanes : int, optional
         SIMD slots; what the machine has if omitted.
-    level : {"full", "element", "decomposed", "partial"}
+    level : {"full", "element", "decomposed", "partial", "none", "auto"}
         What is kept; see `Operator.at_level`.
 
     Returns
@@ -62,7 +62,8 @@ def mass(
     Notes
     -----
     Partial assembly: w det(J) rho is stored at each point, one number (Table 1, "near-optimal
-    evaluation").
+    evaluation"); once in each element if all are affine and rho is constant
+    in each.
     """
     coefficients = {
         "rho": Given("rho", rho, ((),)),

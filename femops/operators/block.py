@@ -240,7 +240,7 @@ class BlockOperator(MatrixFree):
     # --- coefficients, levels --------------------------------------------------------------------
 
     def update(self, **coefficients: Any) -> BlockOperator:
-        """The operator with other values of some coefficients; nothing is traced or compiled.
+        """The operator with other values of some coefficients; see `Operator.update`.
 
         Parameters
         ----------

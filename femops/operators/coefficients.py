@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -189,6 +189,13 @@ def at_points(
     OperatorError
         Another shape, another type, or values that are not finite.
     """
+    if isinstance(coefficient, Mapping):
+        raise OperatorError(f"{name} is a dict: give femops.by_attribute(mesh, values)")
+    if isinstance(coefficient, GridFunction):
+        raise OperatorError(
+            f"{name} is a GridFunction, which operators take: "
+            "give its space.values(vector, quadrature), and the same quadrature"
+        )
     ne, nq, n = block.geometry.num_elements, block.geometry.num_points, block.stop - block.start
     if callable(coefficient):
         values = _evaluate(of_place(coefficient, block), block.points, shapes, name)
@@ -201,6 +208,11 @@ def at_points(
             return np.broadcast_to(values, (n, nq, *shape))
         if given == (ne, nq, *shape):
             return _stored(np.asarray(coefficient)[block.start : block.stop], name)
+    if given == (ne,) and not isinstance(block, BoundaryBlock):
+        raise OperatorError(
+            f"{name} has one number for each element: "
+            "give femops.GridFunction(femops.L2(mesh, order=0), numbers)"
+        )
     wanted = " or ".join(str((ne, nq, *shape)) for shape in shapes)
     raise OperatorError(
         f"{name} has shape {given}: give a number, a function of x, "

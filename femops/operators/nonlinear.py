@@ -120,8 +120,8 @@ class NonlinearForm:
     def jacobian(self, u: NDArray[Any]) -> Operator:
         """Derivative of the residual at u, an operator.
 
-        What it needs of u is stored at the quadrature points, see `Operator.at_level` for other
-        levels; constrained dofs have rows and columns of the identity.
+        What it needs of u is stored at the quadrature points, at level "none" too; see
+        `Operator.at_level` for all levels.  Constrained dofs have rows and columns of the identity.
 
         Parameters
         ----------

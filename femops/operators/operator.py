@@ -227,7 +227,10 @@ class Operator(MatrixFree):
         return frozenset(name for form in forms if form is not None for name in form.coefficients)
 
     def update(self, **coefficients: Any) -> Operator:
-        """The operator with other values of some coefficients; nothing is compiled.
+        """The operator with other values of some coefficients.
+
+        Nothing is compiled, unless one that was constant varies now or the other way around.
+        The level stays; of an operator of level "auto" that which was chosen.
 
         Parameters
         ----------

@@ -391,5 +391,7 @@ def updated(
     unknown = sorted(values.keys() - used)
     if unknown:
         names = " + ".join(term.name for _, term in summands)
-        raise OperatorError(f"no term of {names} has a coefficient {unknown[0]!r}")
+        known = {name for _, term in summands if term.source for name in term.source.coefficients}
+        has = ", ".join(sorted(known)) or "none"
+        raise OperatorError(f"no term of {names} has a coefficient {unknown[0]!r}: they have {has}")
     return terms

@@ -45,6 +45,19 @@ def test_page(page, tmp_path, monkeypatch):
             run_commands(code, f"{page.name}:{line}")
 
 
+def test_help_on_the_page_is_what_the_command_prints(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    page = (ROOT / "docs" / "cli.md").read_text()
+    shown = re.findall(r"^```text\n(Usage: femops .*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert shown
+    for text in shown:
+        command = text.removeprefix("Usage: femops ").split(" [OPTIONS]")[0]
+        output = io.StringIO()
+        with pytest.raises(SystemExit), redirect_stdout(output):
+            main([*command.split(), "--help"])
+        assert output.getvalue().strip() == text.strip(), f"femops {command} --help"
+
+
 def run_commands(code, where):
     commands = [row.removeprefix("$ ") for row in code.splitlines() if row.startswith("$ femops")]
     assert commands, f"{where}: nothing to run"

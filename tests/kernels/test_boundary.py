@@ -514,7 +514,7 @@ def test_refused_coefficients() -> None:
         with np.errstate(invalid="ignore"), pytest.raises(femops.OperatorError, match=match):
             ask()
     with pytest.raises(
-        femops.OperatorError, match="no term of boundary_mass has a coefficient 'kappa'"
+        femops.OperatorError, match="boundary_mass has a coefficient 'kappa': they have alpha"
     ):
         femops.boundary_mass(V).update(kappa=1.0)
     with pytest.raises(femops.VectorError, match="take float64 or float32"):

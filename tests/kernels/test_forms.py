@@ -108,6 +108,7 @@ def test_a_load_of_the_wrong_shape_is_refused(problem: Problem) -> None:
         ("steel", "kappa"),
         (lambda x: 1j * x[0], "kappa"),
         (None, "kappa"),
+        ({1: 2.0}, "give femops.by_attribute"),
     ],
 )
 def test_a_coefficient_that_makes_no_sense_is_refused(
@@ -115,6 +116,26 @@ def test_a_coefficient_that_makes_no_sense_is_refused(
 ) -> None:
     with pytest.raises(femops.OperatorError, match=what):
         femops.diffusion(problem.space, kappa)
+
+
+def test_a_number_for_each_element_is_a_function_of_order_0(problem: Problem) -> None:
+    mesh = problem.space.mesh
+    numbers = 1.0 + np.arange(mesh.num_elements)
+    with pytest.raises(femops.OperatorError, match=r"give femops.GridFunction\(femops.L2\(mesh"):
+        femops.diffusion(problem.space, numbers)
+    field = femops.GridFunction(femops.L2(mesh, order=0), numbers)
+    rule = problem.space.quadrature()
+    at_points = np.repeat(numbers[:, None], rule.q1d**mesh.dim, axis=1)
+    same = femops.diffusion(problem.space, at_points, quadrature=rule)
+    operator = femops.diffusion(problem.space, field)
+    assert np.allclose(operator @ problem.u, same @ problem.u, rtol=1e-13, atol=1e-12)
+
+
+def test_a_load_of_a_field_says_what_to_give(problem: Problem) -> None:
+    V = problem.space
+    field = femops.GridFunction(V, V.interpolate(1.0))
+    with pytest.raises(femops.OperatorError, match=r"give its space.values\(vector, quadrature\)"):
+        femops.load(V, field)
 
 
 def test_a_tensor_that_is_symmetric_up_to_round_off_is_taken(problem: Problem) -> None:
