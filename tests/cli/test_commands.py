@@ -140,7 +140,7 @@ def test_cost_prints_its_contract(run, tmp_path):
     result = json.loads(out)
     assert code == 0
     assert list(result) == ["rows", "exponents"]
-    levels = ["full", "near-optimal", "decomposed", "partial"]
+    levels = ["full", "near-optimal", "decomposed", "partial", "matrix-free"]
     assert list(result["exponents"]) == levels
     measures = ["flops_assembly", "flops_apply", "stored_bytes"]
     assert all(list(result["exponents"][level]) == measures for level in levels)
