@@ -14,7 +14,7 @@ from femops.boundary import BoundaryGeometry
 from femops.boundary_space import boundary_space
 from femops.forms.form import build
 from femops.forms.load import load_vector
-from femops.operators.coefficients import Coefficient, Given, PlainCoefficient
+from femops.operators.coefficients import Coefficient, Given
 from femops.operators.operator import Operator
 
 
@@ -93,7 +93,7 @@ def boundary_mass(
 
 def boundary_load(
     V: Space,
-    g: PlainCoefficient,
+    g: Coefficient,
     attributes: int | str | Iterable[int | str] | None = None,
     *,
     quadrature: int | Quadrature1D | None = None,
@@ -105,10 +105,11 @@ def boundary_load(
     ----------
     V : H1 space
         Test space.
-    g : number, callable or array
+    g : number, callable, array or GridFunction
         A constant, one for all components or (ncomp,); a function of x, or of x and the outer
         unit normal n if it takes two arguments, both of shape (dim, k), that returns (k,) or
-        (ncomp, k); or an array (nf, nq) or (nf, nq, ncomp) at the points of `BoundaryGeometry`.
+        (ncomp, k); an array (nf, nq) or (nf, nq, ncomp) at the points of `BoundaryGeometry`; or a
+        field.
     attributes : int, name, or several, optional
         Boundary attributes, as `Space.boundary_dofs` takes them; the whole boundary if omitted.
     quadrature : int or Quadrature1D, optional

@@ -13,7 +13,7 @@ from femops.boundary import BoundaryGeometry
 from femops.boundary_space import BoundarySpace
 from femops.errors import OperatorError
 from femops.geometry import Geometry, GeometryBlock
-from femops.operators.coefficients import Block, PlainCoefficient, at_points
+from femops.operators.coefficients import Block, Coefficient, Given
 from femops_meshes.interpolation import tensor_apply
 
 Floats = NDArray[np.float64]
@@ -21,9 +21,9 @@ Floats = NDArray[np.float64]
 
 def load(
     V: Space,
-    f: PlainCoefficient | None = None,
+    f: Coefficient | None = None,
     *,
-    flux: PlainCoefficient | None = None,
+    flux: Coefficient | None = None,
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
 ) -> NDArray[Any]:
@@ -33,10 +33,10 @@ def load(
     ----------
     V : Space
         Test space.
-    f : number, callable or array, optional
-        A constant, a function of x (shape (dim, n)) that returns (n,) or (ncomp, n), or an array
-        (ne, nq[, ncomp]); one value for all components is (n,) or (ne, nq).
-    flux : array or callable, optional
+    f : number, callable, array or GridFunction, optional
+        A constant, a function of x (shape (dim, n)) that returns (n,) or (ncomp, n), an array
+        (ne, nq[, ncomp]), or a field; one value for all components is (n,) or (ne, nq).
+    flux : array, callable or GridFunction, optional
         F, that multiplies the gradient, as a heat flux or a stress does: a constant (dim,), or
         (ncomp, dim) with more than one component; a function of x that returns (dim, n) or
         (ncomp, dim, n); or an array (ne, nq[, ncomp], dim).
@@ -63,8 +63,8 @@ def load(
 def load_vector(
     V: Space | BoundarySpace,
     geometry: Geometry | BoundaryGeometry,
-    f: PlainCoefficient | None,
-    flux: PlainCoefficient | None,
+    f: Coefficient | None,
+    flux: Coefficient | None,
     name: str,
     dtype: DTypeLike,
 ) -> NDArray[Any]:
@@ -96,10 +96,10 @@ def _components(V: Space | BoundarySpace) -> tuple[int, ...]:
     return () if V.ncomp == 1 else (V.ncomp,)
 
 
-def _sources(V: Space | BoundarySpace, f: PlainCoefficient, name: str, block: Block) -> Floats:
+def _sources(V: Space | BoundarySpace, f: Coefficient, name: str, block: Block) -> Floats:
     """F times the weight, (n, nq[, ncomp]); one value will do for all components."""
     shape = _components(V)
-    values = at_points(f, block, name, (shape, ()) if shape else ((),))
+    values = Given(name, f, (shape, ()) if shape else ((),)).at(block)
     if values.ndim == 2 and shape:
         values = values[..., np.newaxis]
     weights = block.weighted_det.reshape(*block.weighted_det.shape, *(1,) * len(shape))
@@ -107,11 +107,11 @@ def _sources(V: Space | BoundarySpace, f: PlainCoefficient, name: str, block: Bl
 
 
 def _reference_fluxes(
-    V: Space | BoundarySpace, flux: PlainCoefficient, block: GeometryBlock
+    V: Space | BoundarySpace, flux: Coefficient, block: GeometryBlock
 ) -> list[Floats]:
     """W det(J) F J^-T: what multiplies each reference derivative, (n, nq[, ncomp]) each."""
     shape = (*_components(V), V.dim)
-    values = at_points(flux, block, "flux", (shape,))
+    values = Given("flux", flux, (shape,)).at(block)
     factors = block.weighted_det[..., np.newaxis, np.newaxis] * block.inverse
     pulled = np.einsum("eq...i,eqji->jeq...", values, factors)
     return list(pulled)

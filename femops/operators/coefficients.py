@@ -108,7 +108,7 @@ class Given:
             values = self._of_field(block)
         else:
             shapes = (self._any_shape(block),) if self.shapes is None else self.shapes
-            values = at_points(self.value, block, self.name, shapes)
+            values = _at_points(self.value, block, self.name, shapes)
         if self.positive and values.ndim < 4 and not np.all(values > 0.0):
             raise OperatorError(
                 f"{self.name} is {values.min():g} somewhere: it must be positive everywhere"
@@ -160,7 +160,7 @@ class Given:
         return True
 
 
-def at_points(
+def _at_points(
     coefficient: PlainCoefficient,
     block: Block,
     name: str,
@@ -191,11 +191,6 @@ def at_points(
     """
     if isinstance(coefficient, Mapping):
         raise OperatorError(f"{name} is a dict: give femops.by_attribute(mesh, values)")
-    if isinstance(coefficient, GridFunction):
-        raise OperatorError(
-            f"{name} is a GridFunction, which operators take: "
-            "give its space.values(vector, quadrature), and the same quadrature"
-        )
     ne, nq, n = block.geometry.num_elements, block.geometry.num_points, block.stop - block.start
     if callable(coefficient):
         values = _evaluate(of_place(coefficient, block), block.points, shapes, name)

@@ -88,3 +88,21 @@ def test_update_keeps_them_for_elements() -> None:
 def test_what_makes_no_sense_is_refused(values: dict, default: object, says: str) -> None:
     with pytest.raises(femops.OperatorError, match=says):
         femops.by_attribute(MESHES["affine"], values, default)
+
+
+def test_loads_of_fields() -> None:
+    mesh = MESHES["curved"]
+    V, W = femops.H1(mesh, 2), femops.H1(mesh, 2, ncomp=3)
+    heat = femops.by_attribute(mesh, {"steel": 2.0}, default=0.0)
+    values = np.where(mesh.element_attributes == 2, 2.0, 0.0)
+    at_points = np.repeat(values[:, np.newaxis], 4**3, axis=1)
+    np.testing.assert_allclose(femops.load(V, heat), femops.load(V, at_points), atol=1e-15)
+    np.testing.assert_allclose(femops.load(W, heat), femops.load(W, at_points), atol=1e-15)
+    flow = femops.GridFunction(W, W.interpolate(lambda x: (x[1], x[0], 1.0 + x[2])))
+    by_function = femops.load(V, flux=lambda x: (x[1], x[0], 1.0 + x[2]))
+    # positions are of the degree of the space: the field is the function
+    np.testing.assert_allclose(femops.load(V, flux=flow), by_function, atol=1e-14)
+    on_boundary = femops.boundary_load(V, femops.GridFunction(V, np.ones(V.size)))
+    np.testing.assert_allclose(on_boundary, femops.boundary_load(V, 1.0), atol=1e-14)
+    with pytest.raises(femops.OperatorError, match="another mesh"):
+        femops.load(femops.H1(MESHES["affine"], 2), heat)
