@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, final
 from weakref import WeakKeyDictionary
 
@@ -26,7 +25,8 @@ Floats = NDArray[np.float64]
 # Relative to the size of an element: what its map may be off by where modes are left out.
 EXACT = 1e-13
 
-_modes: WeakKeyDictionary[Mesh, GeometryModes] = WeakKeyDictionary()
+# Of meshes looked at: nothing that is kept here may hold on to its mesh.
+_facts: WeakKeyDictionary[Mesh, tuple[bool, int]] = WeakKeyDictionary()
 
 
 def mode_values(count: int, points: NDArray[Any]) -> tuple[Floats, Floats]:
@@ -64,10 +64,26 @@ def allowed(coordinates: Floats, tol: float) -> Floats:
     return np.asarray(tol * size + round_off)
 
 
+def _look(mesh: Mesh) -> tuple[bool, int]:
+    """Whether all elements are affine, and the lowest degree that gives all maps."""
+    degrees = mode_degrees(mesh.order, mesh.dim)
+    affine, degree = True, 1
+    for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
+        x = mesh.coordinates[start:stop]
+        modes, limit = element_modes(x, mesh.order), allowed(x, EXACT)
+        if affine:
+            affine = bool(np.all(left_out(modes, degrees.sum(axis=1) <= 1) <= limit))
+        while np.any(left_out(modes, degrees.max(axis=1) <= degree) > limit):
+            degree += 1
+    return affine, degree
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class GeometryModes:
     """The maps of a mesh's elements, in as few modes as they need.
+
+    A mesh is looked at once.
 
     Attributes
     ----------
@@ -77,43 +93,25 @@ class GeometryModes:
     mesh: Mesh
 
     @staticmethod
-    def of(mesh: Mesh) -> GeometryModes:
-        """Those of a mesh, looked at once."""
-        if mesh not in _modes:
-            _modes[mesh] = GeometryModes(mesh)
-        return _modes[mesh]
-
-    @staticmethod
     def share(mesh: Mesh, part: Mesh) -> None:
         """Let a part of a mesh be treated as the whole is, even if its own maps are simpler."""
-        modes = GeometryModes(part)
-        modes.__dict__["_facts"] = GeometryModes.of(mesh)._facts
-        _modes[part] = modes
+        _facts[part] = GeometryModes(mesh)._found
 
-    @cached_property
-    def _facts(self) -> tuple[bool, int]:
-        """Whether all elements are affine, and the lowest degree that gives all maps."""
-        mesh = self.mesh
-        degrees = mode_degrees(mesh.order, mesh.dim)
-        affine, degree = True, 1
-        for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
-            x = mesh.coordinates[start:stop]
-            modes, limit = element_modes(x, mesh.order), allowed(x, EXACT)
-            if affine:
-                affine = bool(np.all(left_out(modes, degrees.sum(axis=1) <= 1) <= limit))
-            while np.any(left_out(modes, degrees.max(axis=1) <= degree) > limit):
-                degree += 1
-        return affine, degree
+    @property
+    def _found(self) -> tuple[bool, int]:
+        if self.mesh not in _facts:
+            _facts[self.mesh] = _look(self.mesh)
+        return _facts[self.mesh]
 
     @property
     def affine(self) -> bool:
         """Whether the map of every element is affine."""
-        return self._facts[0]
+        return self._found[0]
 
     @property
     def degree(self) -> int:
         """Degree in each direction that gives all maps: 1 of multilinear elements."""
-        return self._facts[1]
+        return self._found[1]
 
     def blocks(self) -> Iterator[tuple[int, Floats]]:
         """The modes block by block: its first element and (n, dim, (degree + 1)**dim) numbers."""

@@ -9,7 +9,7 @@ before each measurement, so that a sample of a few ten thousand dofs stands for 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from time import perf_counter
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from femops.boundary_space import touched
+from femops.errors import OperatorError
 from femops.operators.assembly import Summands, domains, element_bytes
 from femops.operators.domains import storage_of
 from femops.operators.held import FREE, Held
@@ -48,12 +49,16 @@ _OPTIMISM = 2.0
 def choose_level(summands: Summands) -> str:
     """The fastest level for the sum of terms, as measured now with the threads now in use.
 
+    Levels that would not fit into memory are left out.
+
     Parameters
     ----------
     summands : sequence of (float, Term)
-        Terms of forms on one mesh, or on the same boundary faces, which are all tried.
+        Terms of forms on one mesh; those over the elements, which outweigh those over faces, are
+        measured if there are any.
     """
-    times = measure_levels(summands)
+    levels = [level for level in LEVELS if _fits(level, summands)]
+    times = measure_levels(domains(summands)[0], levels)
     best = min(times, key=lambda level: times[level])
     _log.info(
         "level 'auto': %s chosen, one application of the sample in ms: %s",
@@ -63,16 +68,27 @@ def choose_level(summands: Summands) -> str:
     return best
 
 
-def measure_levels(summands: Summands) -> dict[str, float]:
+def _fits(level: str, summands: Summands) -> bool:
+    try:
+        storage_of(level, summands, FREE)
+    except OperatorError:
+        return False
+    return True
+
+
+def measure_levels(summands: Summands, levels: Sequence[str] = LEVELS) -> dict[str, float]:
     """Seconds of one application of a sample, for each level that could be the fastest.
 
     Parameters
     ----------
     summands : sequence of (float, Term)
+        Terms of forms on one mesh, or on the same boundary faces, which are all tried.
+    levels : sequence of str
+        Those to choose from; "none" fits wherever any does.
     """
     whole, count = summands[0][1], _sample_size(summands[0][1])
     sample = list(summands) if whole.on_boundary else first_terms(summands, count)
-    work = {level: _work(level, sample) for level in LEVELS}
+    work = {level: _work(level, sample) for level in levels}
     share, threads = count / whole.trial.mesh.num_elements, get_threads()
     cached = {level: moved / share < _CACHED for level, (moved, _) in work.items()}
     flush = None if all(cached.values()) else _flusher()
@@ -188,8 +204,7 @@ class Auto(Storage):
     @cached_property
     def chosen(self) -> Storage:
         """The storage of the level chosen."""
-        # integrals over the elements outweigh those over faces
-        level = choose_level(domains(self.summands)[0])
+        level = choose_level(self.summands)
         return storage_of(level, _at(level, self.summands), self.held)
 
     @property

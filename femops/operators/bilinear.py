@@ -55,7 +55,7 @@ def mode_lanes(mesh: Mesh, dtype: np.dtype[Any], width: int) -> NDArray[Any]:
     """
     kept, key = _mode_lanes.setdefault(mesh, {}), (dtype.str, width)
     if key not in kept:
-        modes, ne = GeometryModes.of(mesh), mesh.num_elements
+        modes, ne = GeometryModes(mesh), mesh.num_elements
         shape = (-(-ne // width), mesh.dim, (modes.degree + 1) ** mesh.dim, width)
         out = aligned_array(shape, dtype)
         for start, values in modes.blocks():
@@ -165,7 +165,7 @@ class BilinearForm:
         given = self.coefficients.items()
         constants = [name for name, g in given if g.is_constant(self.geometry)]
         elementwise = [name for name, g in given if g.is_elementwise]
-        affine, mapped = GeometryModes.of(mesh).affine, isinstance(self.trial, Space)
+        affine, mapped = GeometryModes(mesh).affine, isinstance(self.trial, Space)
         return Known(affine, frozenset(constants), points, mapped, frozenset(elementwise))
 
     @cached_property

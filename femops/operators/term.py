@@ -140,7 +140,7 @@ class Term:
         if level in DATA_LEVELS:
             _ = self.data
         elif self.source is not None:
-            self.source.check(self.cut.kept)
+            self.source.check([*self.cut.kept, *self.cut.computed])
         return self
 
     def at_level(self, level: str) -> Term:
@@ -150,7 +150,8 @@ class Term:
         cut = self.source.cut(level, transpose=self.original is not None)
         same = cut.program == self.program and cut.kept == self.cut.kept
         known = self.__dict__.get("data", self.given) if same and level in DATA_LEVELS else None
-        return replace(self, program=cut.program, level=level, given=known)
+        original = None if self.original is None else self.original.at_level(level)
+        return replace(self, program=cut.program, level=level, given=known, original=original)
 
     def transposed(self) -> Term:
         """The term with trial and test space exchanged."""
@@ -244,7 +245,7 @@ class Term:
         geometry = None
         if step.numbers.mapped:
             assert isinstance(self.trial, Space)  # a face's position is kept
-            modes = GeometryModes.of(self.trial.mesh).degree + 1
+            modes = GeometryModes(self.trial.mesh).degree + 1
             geometry = Map1D(*mode_values(modes, points))
         return Kernel(
             dim,

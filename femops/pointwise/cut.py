@@ -17,7 +17,7 @@ from typing import Any, final
 import numpy as np
 
 from femops.pointwise.frontier import frontier
-from femops.pointwise.graph import COMPARE, Graph, Node, ancestors, substitute
+from femops.pointwise.graph import COMPARE, FAILING, Graph, Node, ancestors, substitute
 from femops.pointwise.linear import LinearStep
 from femops.pointwise.program import Program
 from femops.pointwise.tensors import adjugate
@@ -62,7 +62,7 @@ class Cut:
         Functions of the trace's static inputs, in the order of the program's ``q``.  Those of an
         element are evaluated with the weight 1 at any of its points.
     computed : list of Node
-        Functions of the position that the program computes itself: they should be finite.
+        What should be finite because the program divides, or computes functions, itself.
     """
 
     program: Program
@@ -126,14 +126,15 @@ class _Step:
     outputs: list[Node]
     components: tuple[int, int]
     symmetric: bool
+    finite: list[Node]  # what does not depend on the inputs, and should be
 
     @staticmethod
     def of(step: LinearStep, transpose: bool) -> _Step:
         components = (len(step.field.values), len(step.test.values))
-        if transpose:
-            return _Step(step.trace, *step.transposed(), components[::-1], step.symmetric)
         inputs, outputs = step.field.flat(), step.test.flat()
-        return _Step(step.trace, inputs, outputs, components, step.symmetric)
+        if transpose:
+            (inputs, outputs), components = step.transposed(), components[::-1]
+        return _Step(step.trace, inputs, outputs, components, step.symmetric, step.distinct)
 
     @property
     def graph(self) -> Graph:
@@ -176,10 +177,18 @@ class _Step:
             symmetric=self.symmetric,
             scaled=tuple(sorted(position[number] for number in carriers)),
         )
-        moving = {node.number for node in self.inputs}
-        computed = frontier(self.outputs, moving) if given.position else []
         constant = given.constant if constant is None else constant
+        computed = self.finite if self._may_fail(given) else []
         return Cut(program, given.element, constant, given.point, computed)
+
+    def _may_fail(self, given: _Given) -> bool:
+        """Whether numbers that are not finite may come of given ones that are."""
+        known = {node.number for node in given.all()}
+        found = [node for node in ancestors(self.finite, known) if node.number not in known]
+        return any(
+            node.op in FAILING and not (node.op == "div" and node.args[1].op == "const")
+            for node in found
+        )
 
 
 def linear_cut(
@@ -229,8 +238,8 @@ def nonlinear_cut(trace: Trace, field: str, test: str, known: Known | None = Non
     inputs, outputs = trace.fields[field].flat(), trace.tests[test].flat()
     moving = {node.number for node in inputs}
     components = (len(trace.fields[field].values), len(trace.tests[test].values))
-    work = _Step(trace, inputs, outputs, components, False)
     choices = (frontier(outputs, moving), frontier(outputs, moving, deep=True))
+    work = _Step(trace, inputs, outputs, components, False, choices[0])
     cuts = [_by_nodes(work, stored, known, scalable=False) for stored in choices]
     found = [cut for cut in cuts if cut is not None]
     return min(found, key=lambda cut: len(cut.point) * known.points + len(cut.element))
@@ -274,7 +283,7 @@ def _by_entries(work: _Step, step: LinearStep, known: Known, transpose: bool) ->
         getattr(given, part).append(name)
         getattr(kept, part).append(node)
     cut = work.finish(outputs, given, {name.number for name in names}, inputs)
-    return replace(cut, element=kept.element, point=kept.point)
+    return replace(cut, element=kept.element, point=kept.point, computed=[])
 
 
 def _by_nodes(
