@@ -1,8 +1,9 @@
 """A naive oracle for forms given as functions: the function is called with plain numbers.
 
-It stands on tests/oracle.py and shares no code with femops: at every quadrature point, for every
-trial basis function and component, the user's function is called with the numbers of that basis
-function at that point.  What it returns is multiplied by the test functions.
+It stands on tests/oracle.py and shares no code with femops: at every quadrature point the user's
+function is called with a field whose value, or one of whose derivatives, is one and all else zero.
+What it returns is multiplied by the trial and the test functions.  A nonlinear function is called
+with the numbers of the state, and a tiny imaginary step in their place: its derivative.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class PlainField(np.ndarray):
     @staticmethod
     def of(value: Array, grad: Array) -> PlainField:
         """A field of value () or (ncomp,) and gradient (dim,) or (ncomp, dim)."""
-        field = np.asarray(value, float).view(PlainField)
+        field = np.asarray(value, np.result_type(value, float)).view(PlainField)
         field.grad = grad
         return field
 
@@ -162,19 +163,23 @@ class FormOracle:
         values = np.einsum("qn,enc->eqc", here, nodal)
         return AtPoints(values[..., 0] if side.ncomp == 1 else values)
 
-    def matrix(self, function: Function, **coefficients: Any) -> Dense:
-        """The form of a user's function, dense.
+    def matrix(
+        self, function: Function, state: Array | None = None, **coefficients: Any
+    ) -> Dense:
+        """The form of a user's function, dense; the derivative at a state if there is one.
 
         Whether it takes ``x`` is seen from its arguments.
         """
         total = np.zeros((self.test.size, self.trial.size))
         for e in range(len(self.positions)):
-            local = self._element(e, function, coefficients)
+            local = self._element(e, function, state, coefficients)
             rows, columns = _flat(self.test, e), _flat(self.trial, e)
             np.add.at(total, (rows[:, None], columns[None, :]), local)
         return Dense(total)
 
-    def _element(self, e: int, function: Function, coefficients: dict[str, Any]) -> Array:
+    def _element(
+        self, e: int, function: Function, state: Array | None, coefficients: dict[str, Any]
+    ) -> Array:
         """Element matrix; rows and columns are node * ncomp + component."""
         u, du = self.trial.tabulated(self.dim, self.points)
         v, dv = self.test.tabulated(self.dim, self.points)
@@ -187,30 +192,46 @@ class FormOracle:
             weight = self.weights[q] * np.linalg.det(self.jacobians[e, q])
             here = {name: _at(given, x, e, q) for name, given in coefficients.items()}
             here |= {"x": x} if takes_x else {}
-            grad_u, grad_v = du[q] @ inverse, dv[q] @ inverse
-            for j in range(u.shape[1]):
-                for b in range(ncomp_in):
-                    field = _unit(u[q, j], grad_u[j], b, ncomp_in)
-                    result = function(field, **here)
-                    value = _part(result, "value", (ncomp_out,))
-                    flux = _part(result, "grad", (ncomp_out, self.dim))
-                    local[:, :, j, b] += weight * (np.outer(v[q], value) + grad_v @ flux.T)
+            trials = np.vstack([u[q], (du[q] @ inverse).T])
+            tests = np.vstack([v[q], (dv[q] @ inverse).T])
+            base = None
+            if state is not None:
+                nodal = np.asarray(state, float).reshape(-1, ncomp_in)[self.trial.indices[e]]
+                base = trials @ nodal
+            d = self._step(function, here, base)
+            local += weight * np.einsum("im,iajb,jn->manb", tests, d, trials, optimize=True)
         return local.reshape(v.shape[1] * ncomp_out, -1)
 
+    def _step(self, function: Function, here: dict[str, Any], base: Array | None) -> Array:
+        """The form at a point: (slots, ncomp_out, slots, ncomp_in), the value's slot first."""
+        ncomp_in, ncomp_out, slots = self.trial.ncomp, self.test.ncomp, 1 + self.dim
+        d = np.zeros((slots, ncomp_out, slots, ncomp_in))
+        for j, b in np.ndindex(slots, ncomp_in):
+            numbers = np.zeros((slots, ncomp_in))
+            numbers[j, b] = 1.0
+            if base is None:
+                result, imaginary = function(_field(numbers), **here), False
+            else:
+                result, imaginary = function(_field(base + 1e-30j * numbers), **here), True
+            value = _part(result, "value", (ncomp_out,))
+            parts = value, _part(result, "grad", (ncomp_out, self.dim))
+            for rows, part in zip((slice(1), slice(1, None)), parts, strict=True):
+                flat = part.reshape(ncomp_out, -1).T
+                d[rows, :, j, b] = flat.imag / 1e-30 if imaginary else flat
+        return d
 
-def _unit(value: float, grad: Array, component: int, ncomp: int) -> PlainField:
-    """A basis function in one component, zero in the others."""
-    if ncomp == 1:
-        return PlainField.of(np.array(value), grad)
-    values, grads = np.zeros(ncomp), np.zeros((ncomp, len(grad)))
-    values[component], grads[component] = value, grad
-    return PlainField.of(values, grads)
+
+def _field(numbers: Array) -> PlainField:
+    """A field of value and derivatives (1 + dim, ncomp)."""
+    if numbers.shape[1] == 1:
+        return PlainField.of(numbers[0, 0], numbers[1:, 0])
+    return PlainField.of(numbers[0], numbers[1:].T)
 
 
 def _part(result: dict[str, Any], name: str, shape: tuple[int, ...]) -> Array:
     if name not in result:
         return np.zeros(shape)
-    part = np.asarray(result[name], float)
+    part = np.asarray(result[name])
     wanted = shape[1:] if shape[0] == 1 else shape
     if part.shape != wanted:
         raise ValueError(f"the form gives a {name} of shape {part.shape}, not {wanted}")

@@ -12,6 +12,7 @@ import numpy as np
 
 import femops
 from oracle import Array, Matrices, Oracle
+from pairwise import Pairwise
 
 FACTORS: dict[str, list[Any]] = {
     "p": [1, 2, 3, 4, 5, 6, 7, 8, 12],
@@ -27,10 +28,8 @@ FACTORS: dict[str, list[Any]] = {
 }
 KERNEL = ("p", "rule", "lanes", "form", "dim", "space", "dtype")
 FAVOURED = {("dim", 3): 4.0, ("dim", 2): 2.0, ("dtype", "float64"): 2.0, ("form", "diffusion"): 2.0}
-# If two values go together at all, they do in this case.
 LEAST = {"p": 1, "mesh": "box", "rule": "gauss+2", "coefficient": "one", "lanes": 8}
 LEAST |= {"form": "diffusion", "dim": 1, "size": "few", "space": "h1", "dtype": "float64"}
-Pair = tuple[str, Any, str, Any]
 
 
 @final
@@ -79,61 +78,15 @@ def sensible(case: dict[str, Any]) -> bool:
     return not high or (p <= 8 and (p <= 4 or case["size"] != "many"))
 
 
-@cache
-def feasible_pairs() -> frozenset[Pair]:
-    """Every two values of two factors that go together."""
-    return frozenset(
-        (a, x, b, y)
-        for a, b in itertools.combinations(FACTORS, 2)
-        for x, y in itertools.product(FACTORS[a], FACTORS[b])
-        if sensible({**LEAST, a: x, b: y})
-    )
-
-
-def pairs_of(values: dict[str, Any]) -> set[Pair]:
-    """The pairs of values that a case holds."""
-    return {(a, values[a], b, values[b]) for a, b in itertools.combinations(FACTORS, 2)}
+PAIRWISE = Pairwise(
+    FACTORS, sensible, LEAST, lambda values: {name: values[name] for name in KERNEL}, FAVOURED
+)
 
 
 @cache
 def cover() -> tuple[Case, ...]:
-    """Cases such that every two values of two factors meet in one of them (where they can).
-
-    Greedy: of random cases that hold a pair not yet met, take the one with most such pairs; to
-    compile a kernel costs far more than to try it on another mesh, so one that is there counts
-    more.
-    """
-    rng = np.random.default_rng(8)
-    missing = set(feasible_pairs())
-    chosen: list[dict[str, Any]] = []
-    while missing:
-        a, x, b, y = min(missing, key=repr)
-        drawn = draw(rng, 300)
-        drawn += [values | kernel_of(old) for values, old in zip(drawn, chosen * 9, strict=False)]
-        known = [kernel_of(old) for old in chosen]
-        best, most = LEAST, 0
-        for values in (values | {a: x, b: y} for values in drawn):
-            if sensible(values):
-                gain = len(pairs_of(values) & missing) * (4 if kernel_of(values) in known else 1)
-                best, most = (values, gain) if gain > most else (best, most)
-        missing -= pairs_of(best)
-        chosen.append(best)
-    return tuple(Case(**values) for values in chosen)
-
-
-def kernel_of(values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a case that decide which kernel it takes."""
-    return {name: values[name] for name in KERNEL}
-
-
-def draw(rng: np.random.Generator, count: int) -> list[dict[str, Any]]:
-    """Random values of all factors."""
-    columns = []
-    for name, choices in FACTORS.items():
-        weights = np.array([FAVOURED.get((name, choice), 1.0) for choice in choices])
-        picked = rng.choice(len(choices), count, p=weights / weights.sum())
-        columns.append([choices[k] for k in picked])
-    return [dict(zip(FACTORS, row, strict=True)) for row in zip(*columns, strict=True)]
+    """Cases such that every two values of two factors meet in one of them (where they can)."""
+    return tuple(Case(**values) for values in PAIRWISE.cover)
 
 
 def product(p: int, dim: int, lanes: int, dtype: str, form: str) -> Iterator[Case]:

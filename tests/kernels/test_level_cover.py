@@ -1,0 +1,72 @@
+"""Every form at every level against the naive oracle, over a pairwise cover of all that varies.
+
+``make exhaustive`` runs the product of forms, levels, dimensions, degrees, meshes and kinds of
+coefficients.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from femops.geometry import ElementClass, classify
+from femops.modes import GeometryModes
+from kernel_cases import make_mesh, random_vector
+from level_cases import FACTORS, LEVELS, PAIRWISE, Case, build, cover, product
+
+
+def test_the_cover_holds_every_pair_that_makes_sense() -> None:
+    met = set().union(*(PAIRWISE.pairs(vars(case)) for case in cover()))
+    assert PAIRWISE.feasible <= met
+    assert len(PAIRWISE.feasible) > 650
+    assert len(cover()) <= 130
+    together = {(case.form, case.level) for case in cover()}
+    assert len(together) == len(FACTORS["form"]) * len(LEVELS)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("size", ["one", "few", "many"])
+def test_the_meshes_are_what_they_are_called(dim: int, size: str) -> None:
+    expected = {"box": (True, 1), "sheared": (True, 1), "multilinear": (dim == 1, 1)}
+    expected |= {"curved": (False, 3)}
+    for kind, facts in expected.items():
+        modes = GeometryModes(make_mesh(kind, dim, size))
+        assert (modes.affine, modes.degree) == facts
+    for kind in ("periodic", "unstructured") if size != "one" else ():
+        assert not GeometryModes(make_mesh(kind, dim, size)).affine
+    if dim > 1:  # not one element is affine
+        assert set(classify(make_mesh("multilinear", dim, size))) == {ElementClass.MULTILINEAR}
+
+
+def check(case: Case) -> None:
+    operator, dense = build(case)
+    assert operator.level == case.level
+    u = random_vector(operator.space, case.dtype)
+    result = operator.apply(u)
+    assert result.dtype == case.dtype
+    assert dense.error(result, u) < case.tolerance
+    most = abs(dense.matrix).max()
+    assert abs(operator.assemble() - dense.matrix).max() < case.tolerance * most
+    if operator.space is operator.test_space:
+        gap = operator.diagonal().ravel() - dense.matrix.diagonal()
+        assert abs(gap).max() < case.tolerance * most
+
+
+@pytest.mark.parametrize("case", cover(), ids=str)
+def test_every_form_at_every_level_is_the_oracles(case: Case) -> None:
+    check(case)
+
+
+FULL = [
+    choice
+    for choice in itertools.product(FACTORS["form"], LEVELS, FACTORS["dim"], [1, 2, 3, 4])
+    if any(product(*choice))
+]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("form", "level", "dim", "p"), FULL)
+def test_full_product(form: str, level: str, dim: int, p: int) -> None:
+    for case in product(form, level, dim, p):
+        check(case)

@@ -1,0 +1,168 @@
+"""Modes of the elements' maps: their values, and what they tell of a mesh."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.polynomial import Polynomial
+
+import femops
+from femops.geometry import ElementClass, classify
+from femops.modes import GeometryModes, element_modes, mode_degrees, mode_values
+from oracle import Array, mapping
+
+
+def shifted_legendre(k: int) -> Polynomial:
+    """The k-th Legendre polynomial on [0, 1] by Bonnet's recursion; the first has the slope 1."""
+    t = Polynomial([-1.0, 2.0])
+    before, here = Polynomial([0.0]), Polynomial([1.0])
+    for n in range(k):
+        before, here = here, ((2 * n + 1) * t * here - n * before) / (n + 1)
+    return here / 2 if k == 1 else here
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 6, 9])
+def test_values_and_slopes_are_those_of_the_polynomials(count: int) -> None:
+    x = np.linspace(0.0, 1.0, 11)
+    values, slopes = mode_values(count, x)
+    assert values.shape == slopes.shape == (11, count)
+    for k in range(count):
+        polynomial = shifted_legendre(k)
+        np.testing.assert_allclose(values[:, k], polynomial(x), atol=1e-12)
+        np.testing.assert_allclose(slopes[:, k], polynomial.deriv()(x), atol=1e-9)
+        assert np.abs(values[:, k]).max() <= 1.0 + 1e-15  # so that left_out is a bound
+
+
+@pytest.mark.parametrize("count", [2, 5, 9])
+def test_slopes_are_the_differences_of_values(count: int) -> None:
+    x, h = np.linspace(0.1, 0.9, 9), 1e-4
+    slopes = mode_values(count, x)[1]
+    both = [mode_values(count, x + s * h)[0] for s in (-2, -1, 1, 2)]
+    differences = (both[0] - 8 * both[1] + 8 * both[2] - both[3]) / (12 * h)
+    np.testing.assert_allclose(slopes, differences, rtol=0, atol=1e-9 * np.abs(slopes).max())
+
+
+def test_the_linear_mode_has_the_slope_one() -> None:
+    values, slopes = mode_values(2, np.array([0.0, 0.25, 1.0]))
+    np.testing.assert_array_equal(values, [[1.0, -0.5], [1.0, -0.25], [1.0, 0.5]])
+    np.testing.assert_array_equal(slopes, [[0.0, 1.0]] * 3)
+
+
+@given(dim=st.integers(1, 3), order=st.integers(1, 4), seed=st.integers(0, 2**32 - 1))
+def test_modes_rebuild_positions_and_jacobians(dim: int, order: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    nodes = rng.standard_normal((2, (order + 1) ** dim, dim))
+    points = rng.uniform(0.0, 1.0, 3)
+    modes, degrees = element_modes(nodes, order), mode_degrees(order, dim)
+    values, slopes = mode_values(order + 1, points)
+    grid = np.indices((3,) * dim).reshape(dim, -1)[::-1]  # x fastest
+
+    def tabulated(along: int | None) -> Array:
+        factors = [(slopes if d == along else values)[grid[d]][:, degrees[:, d]] for d in range(dim)]
+        return np.prod(factors, axis=0)
+
+    positions, jacobians = mapping(nodes, points)
+    np.testing.assert_allclose(tabulated(None) @ modes, positions, atol=1e-12)
+    for d in range(dim):
+        np.testing.assert_allclose(tabulated(d) @ modes, jacobians[..., d], atol=1e-11)
+
+
+def taper(x: Array) -> Array:
+    """Multilinear, nowhere affine (in 1-D affine)."""
+    return np.stack([c * (1 + 0.3 * x[d - 1]) if len(x) > 1 else 2 * c for d, c in enumerate(x)])
+
+
+def power(n: int) -> object:
+    """A map of degree n in each direction, alone."""
+    return lambda x: x + 0.1 * x**n
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_affine_meshes_and_degrees(dim: int) -> None:
+    counts = (3, 2, 2)[:dim]
+    for order in (1, 2, 3):
+        modes = GeometryModes(femops.box(counts, order=order))
+        assert (modes.affine, modes.degree) == (True, 1)
+        tapered = GeometryModes(femops.box(counts, order=order, mapping=taper))
+        assert (tapered.affine, tapered.degree) == (dim == 1, 1)
+    for n in (2, 3):
+        for order in range(n, 5):
+            curved = GeometryModes(femops.box(counts, order=order, mapping=power(n)))
+            assert (curved.affine, curved.degree) == (False, n)
+
+
+@pytest.mark.parametrize("which", [0, -1])
+def test_one_element_decides_for_all(which: int) -> None:
+    mesh = femops.box((40, 30)).curved(2)
+    coordinates = mesh.coordinates.copy()
+    coordinates[which, 4] += 1e-6  # the middle of one element
+    bent = femops.Mesh.from_arrays(None, np.array(mesh.elements), coordinates=coordinates)
+    modes = GeometryModes(bent)
+    assert (modes.affine, modes.degree) == (False, 2)
+    assert np.count_nonzero(classify(bent) == ElementClass.CURVED) == 1
+
+
+def test_the_modes_kept_are_the_maps() -> None:
+    mesh = femops.box((3, 2), mapping=taper).curved(3)
+    modes = GeometryModes(mesh)
+    blocks = list(modes.blocks())
+    assert [start for start, _ in blocks] == [0]
+    assert blocks[0][1].shape == (6, 2, 4)
+    values = mode_values(2, np.array([0.0, 1.0]))[0]
+    corners = np.einsum("qm,eim->eqi", np.kron(values, values), blocks[0][1])
+    np.testing.assert_allclose(corners, mesh.coordinates[:, [0, 3, 12, 15]], atol=1e-15)
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+@pytest.mark.parametrize("dim", [2, 3])
+def test_size_makes_no_difference(dim: int, size: float) -> None:
+    counts = (2, 2, 1)[:dim]
+    for order in (1, 3):
+        plain = femops.box(counts, order=order, mapping=lambda x: size * x)
+        assert GeometryModes(plain).affine
+        assert set(classify(plain)) == {ElementClass.AFFINE}
+        tapered = femops.box(counts, order=order, mapping=lambda x: size * taper(x))
+        assert not GeometryModes(tapered).affine
+        assert GeometryModes(tapered).degree == 1
+        assert set(classify(tapered)) == {ElementClass.MULTILINEAR}
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e6])
+def test_far_from_the_origin(offset: float) -> None:
+    """Round-off of large coordinates is no curvature; what is larger than that is."""
+    shift = np.array([[offset], [-offset]])
+    for order in (1, 2, 4):
+        plain = femops.box((4, 3), order=order, mapping=lambda x: 0.01 * x + shift)
+        assert GeometryModes(plain).affine
+        assert GeometryModes(plain).degree == 1
+        tapered = femops.box((4, 3), order=order, mapping=lambda x: 0.01 * taper(x) + shift)
+        assert not GeometryModes(tapered).affine
+        assert set(classify(tapered)) == {ElementClass.MULTILINEAR}
+    bent = femops.box((4, 3), order=2, mapping=lambda x: 0.01 * (x + 0.1 * x**2) + shift)
+    assert GeometryModes(bent).degree == 2
+    assert set(classify(bent)) == {ElementClass.CURVED}
+
+
+def test_a_part_is_treated_as_the_whole() -> None:
+    whole = femops.box((4, 1), order=2, mapping=lambda x: x + 0.1 * np.maximum(x - 0.5, 0) ** 2)
+    part = femops.box((2, 1))
+    assert not GeometryModes(whole).affine
+    GeometryModes.share(whole, part)
+    assert not GeometryModes(part).affine
+    assert GeometryModes(femops.box((2, 1))).affine
+
+
+def test_a_mesh_is_let_go() -> None:
+    """What is known of a mesh, and its modes for kernels, do not keep it."""
+    mesh = femops.box((3, 2), mapping=taper)
+    A = femops.mass(femops.H1(mesh, 1), level="none")
+    A.apply(np.ones(A.shape[1]))
+    gone = weakref.ref(mesh)
+    del A, mesh
+    gc.collect()
+    assert gone() is None
