@@ -1,0 +1,281 @@
+"""Level none: geometry computed in the kernel, and what element-constant numbers make of it."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from numba.core.runtime import rtsys
+from numba.core.runtime._nrt_python import memsys_enable_stats
+
+import femops
+from form_oracle import Dense, FormOracle, Nodal
+from kernel_cases import bend, random_vector, shear, smooth, tensor, turned
+from level_cases import LEVELS, convection, diffusion, mass, own, skewed, wind
+from oracle import Array
+
+MESHES = {
+    "affine": lambda: turned(femops.box((4, 3), mapping=shear)),
+    "multilinear": lambda: turned(femops.box((4, 3), mapping=bend)),
+    "curved": lambda: turned(femops.box((4, 3), order=2, mapping=bend)),
+}
+
+
+@pytest.fixture(scope="module", params=MESHES)
+def space(request: pytest.FixtureRequest) -> femops.H1:
+    return femops.H1(MESHES[request.param](), 2)
+
+
+def check(operator: Any, dense: Dense, tolerance: float = 1e-13) -> None:
+    u = random_vector(operator.space, str(operator.dtype))
+    assert dense.error(operator.apply(u), u) < tolerance
+
+
+# --- sums -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", ["none", "partial"])
+def test_sums_are_fused_whatever_they_are_given(space: femops.H1, level: str) -> None:
+    """Constants, functions, arrays; with and without a Jacobian; with factors."""
+    oracle = FormOracle.of(space)
+    values = oracle.at_points(smooth)
+    terms = [
+        (2.0, femops.diffusion(space, 3.0), oracle.matrix(diffusion, c=3.0)),
+        (-0.5, femops.mass(space, 5.0), oracle.matrix(mass, c=5.0)),
+        (1.0, femops.mass(space, smooth), oracle.matrix(mass, c=smooth)),
+        (3.0, femops.mass(space, values.values), oracle.matrix(mass, c=values)),
+        (-2.0, femops.convection(space, wind), oracle.matrix(convection, c=wind)),
+        (0.25, femops.form(own, space, c=2.0), oracle.matrix(own, c=2.0)),
+    ]
+    for chosen in (terms, terms[::-1]):
+        operator = sum(factor * A.at_level(level) for factor, A, _ in chosen)
+        dense = Dense(sum(factor * d.matrix for factor, _, d in chosen))
+        assert operator.level == level
+        assert len(operator.terms.sweeps) == 1
+        check(operator, dense)
+    check(operator.T, dense.T)
+    held = np.arange(0, space.size, 3)
+    fixed = dense.eliminated(held, held)
+    fixed.matrix[held, held] = 1.0
+    check(operator.constrained(held), fixed)
+
+
+def test_the_same_form_twice_with_other_constants(space: femops.H1) -> None:
+    oracle = FormOracle.of(space)
+    operator = femops.mass(space, 2.0, level="none") - 3.0 * femops.mass(space, 5.0, level="none")
+    check(operator, oracle.matrix(mass, c=2.0 - 15.0))
+    both = operator.update(rho=4.0)
+    check(both, oracle.matrix(mass, c=4.0 - 12.0))
+
+
+# --- update ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", [*LEVELS, "auto"])
+def test_update_from_constant_to_function_and_back(space: femops.H1, level: str) -> None:
+    oracle = FormOracle.of(space)
+    array = oracle.at_points(lambda x: 2.0 + x[0])
+    field_space = femops.H1(space.mesh, 1)
+    vector = field_space.interpolate(smooth)
+    field = oracle.field(Nodal.of(field_space), vector)
+    operator = femops.diffusion(space, 2.0, level=level) + femops.mass(space, 1.5, level=level)
+    rest = 1.5 * oracle.matrix(mass, c=1.0)
+    for new, plain in (
+        (smooth, smooth),
+        (3.0, 3.0),
+        (array.values, array),
+        (femops.GridFunction(field_space, vector), field),
+        (0.5, 0.5),
+    ):
+        operator = operator.update(kappa=new)
+        assert operator.level in LEVELS if level == "auto" else operator.level == level
+        check(operator, oracle.matrix(diffusion, c=plain) + rest)
+
+
+def test_a_tensor_is_updated_in_the_transpose(space: femops.H1) -> None:
+    def other(x: Array) -> Array:
+        return skewed(x) + 0.3 * tensor(x)
+
+    oracle = FormOracle.of(space)
+    for level in ("none", "partial"):
+        operator = femops.diffusion(space, skewed, level=level).T.update(kappa=other)
+        dense = oracle.matrix(lambda u, c: {"grad": c @ u.grad}, c=other)
+        check(operator, dense.T)
+        check(operator.T, dense)
+
+
+# --- transposes -----------------------------------------------------------------------------------
+
+
+def test_a_transpose_keeps_its_level() -> None:
+    """There and back: the numbers kept are those of the level, not of the one before."""
+    V = femops.H1(femops.disc(1), 2)
+    A = femops.convection(V, wind)
+    oracle = FormOracle.of(V).matrix(convection, c=wind)
+    for first, level in itertools.permutations(("partial", "none", "element"), 2):
+        twice = A.at_level(first).T.at_level(level).T
+        assert twice.level == level
+        assert twice.cost().stored_bytes == A.at_level(level).cost().stored_bytes
+        assert twice.cost().flops == A.at_level(level).cost().flops
+        check(twice, oracle)
+        check(twice.T, oracle.T)
+
+
+# --- copies ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", ["none", "auto"])
+def test_copies_and_pickles(space: femops.H1, level: str) -> None:
+    operator = femops.form(own, space, c=smooth, level=level).constrained([1, 2])
+    u = random_vector(space, "float64")
+    for when in ("before", "after"):  # its first use
+        for twin in (copy.deepcopy(operator), pickle.loads(pickle.dumps(operator))):
+            assert twin.asked == level
+            expected = operator.at_level("partial").apply(u)
+            np.testing.assert_allclose(twin.apply(u), expected, rtol=0, atol=1e-12)
+            if when == "after":
+                assert twin.level == operator.level
+        operator.apply(u)
+
+
+# --- apply ----------------------------------------------------------------------------------------
+
+
+def test_apply_allocates_nothing() -> None:
+    space = femops.H1(femops.box((24, 24), order=2, mapping=bend), 3)
+    operator = femops.diffusion(space, smooth, level="none").constrained(space.boundary_dofs())
+    u, out = random_vector(space, "float64"), space.zeros()
+    operator.apply(u, out=out)
+    memsys_enable_stats()
+    compiled = rtsys.get_allocation_stats().alloc
+    tracemalloc.start()
+    tracemalloc.reset_peak()
+    for _ in range(5):
+        operator.apply(u, out=out)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert rtsys.get_allocation_stats().alloc == compiled
+    assert peak < 2048 < out.nbytes
+
+
+@pytest.mark.parametrize("kind", MESHES)
+@pytest.mark.parametrize(("lanes", "dtype"), [(2, "float64"), (4, "float64"), (4, "float32")])
+def test_lanes_that_elements_do_not_fill(kind: str, lanes: int, dtype: str) -> None:
+    """What stands in the empty slots changes nothing, and is no cause for infinities."""
+    whole = MESHES[kind]()
+    mesh = femops.Mesh.from_arrays(
+        None, np.array(whole.elements[:7]), coordinates=np.array(whole.coordinates[:7])
+    )
+    space = femops.H1(mesh, 2)
+    dense = FormOracle.of(space).matrix(own, c=smooth)
+    options = {"dtype": dtype, "lanes": lanes, "level": "none"}
+    operator = femops.form(own, space, c=smooth, **options)
+    check(operator, dense, 1e-13 if dtype == "float64" else 1e-5)
+
+
+def test_a_nan_stays_with_its_neighbours(space: femops.H1) -> None:
+    indices = space.restriction.indices
+    for level in ("partial", "none"):
+        u = random_vector(space, "float64")
+        u[indices[-1, 4]] = np.nan
+        touched = np.unique(indices[np.any(indices == indices[-1, 4], axis=1)])
+        result = femops.diffusion(space, level=level).apply(u)
+        assert np.array_equal(np.flatnonzero(np.isnan(result)), touched)
+
+
+def test_only_the_geometry_is_shared() -> None:
+    """Nothing is kept where coefficients are constant; the modes are the mesh's, kept once."""
+    V = femops.H1(MESHES["multilinear"](), 3)
+    A, B = femops.diffusion(V, 2.0, level="none"), femops.mass(V, level="none")
+    assert A.cost().stored_bytes <= 64
+    assert (A + B).cost().shared_bytes == A.cost().shared_bytes
+    sweeps = [operator.terms.sweeps[0].data.modes for operator in (A, B, A + B)]
+    assert sweeps[0] is sweeps[1] is sweeps[2]
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+def root(u: Any, x: Any) -> Any:
+    return {"value": np.sqrt(x[0] - 0.5) * u}
+
+
+def pole(u: Any, x: Any) -> Any:
+    return {"value": u / (x[0] - x[0])}
+
+
+def root_of(u: Any, c: Any) -> Any:
+    return {"value": np.sqrt(c) * u}
+
+
+def quotient(u: Any, c: Any) -> Any:
+    return {"grad": u.grad / c}
+
+
+def logarithm(u: Any, x: Any, c: Any) -> Any:
+    return {"value": u.grad[0] * np.log(c), "grad": x[0] * u.grad}
+
+
+def swing(x: Array) -> Array:
+    return x[0] - 0.4
+
+
+def jump(x: Array) -> Array:
+    return np.where(x[0] > 0.4, 1.0, 0.0)
+
+
+BAD: list[tuple[Any, dict[str, Any]]] = [
+    (root, {}),
+    (pole, {}),
+    (root_of, {"c": swing}),
+    (root_of, {"c": -1.0}),
+    (quotient, {"c": jump}),
+    (quotient, {"c": 0.0}),
+    (logarithm, {"c": swing}),
+]
+
+
+@pytest.mark.parametrize("level", [*LEVELS, "auto"])
+@pytest.mark.parametrize(("form", "given"), BAD)
+def test_what_is_not_finite_is_refused_at_every_level(
+    space: femops.H1, form: Any, given: dict[str, Any], level: str
+) -> None:
+    with pytest.raises(femops.OperatorError, match=f"{form.__name__} is not finite at"):
+        femops.form(form, space, level=level, **given)
+    if "c" in given:  # as an update, too
+        operator = femops.form(form, space, level="partial", c=lambda x: 1.0 + x[0] ** 2)
+        if level != "auto":
+            with pytest.raises(femops.OperatorError, match="is not finite at"):
+                operator.at_level(level).update(c=given["c"])
+
+
+def test_a_branch_may_do_what_it_is_there_to_prevent() -> None:
+    def guarded(u: Any, x: Any) -> Any:
+        return {"value": femops.where(x[0] > 0.5, np.sqrt(abs(x[0] - 0.5)), 1.0) * u}
+
+    def plain(u: Any, x: Any) -> Any:
+        return {"value": (np.sqrt(x[0] - 0.5) if x[0] > 0.5 else 1.0) * np.asarray(u)}
+
+    space = femops.H1(MESHES["curved"](), 2)
+    dense = FormOracle.of(space).matrix(plain)
+    for level in ("partial", "none"):
+        check(femops.form(guarded, space, level=level), dense)
+
+
+@pytest.mark.parametrize("level", [*LEVELS, "auto"])
+@pytest.mark.parametrize("order", [1, 2])
+def test_inverted_elements_are_refused_at_every_level(level: str, order: int) -> None:
+    mesh = femops.box((3, 2)).curved(order)
+    coordinates = mesh.coordinates.copy()
+    coordinates[4] = coordinates[4][::-1] * [1.0, -1.0]
+    fields = (mesh.element_attributes, mesh.boundary, mesh.boundary_attributes)
+    inverted = femops.Mesh.assemble(mesh.elements, coordinates, mesh.num_vertices, *fields)
+    space = femops.L2(inverted, 1)
+    for make in (femops.mass, femops.diffusion):
+        with pytest.raises(femops.GeometryError, match=r"1 element has .*: 4; turn or repair"):
+            make(space, level=level)
