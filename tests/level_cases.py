@@ -149,7 +149,7 @@ FACTORS: dict[str, list[Any]] = {
     "p": [1, 2, 3],
     "more": [1, 2, 3],
     "dtype": ["float64", "float32"],
-    "coefficient": ["number", "function", "array", "field"],
+    "coefficient": ["number", "function", "array", "field", "elements"],
     "space": ["h1", "h1-bernstein", "l2"],
     "size": ["one", "few", "many"],
     "held": [False, True],
@@ -200,11 +200,11 @@ def sensible(case: Values) -> bool:
     if form == "boundary-mass" and (
         case["mesh"] == "periodic"
         or case["space"] == "l2"
-        or case["coefficient"] in ("array", "field")
+        or case["coefficient"] not in ("number", "function")
         or case["more"] != 2
     ):
         return False
-    if form == "diffusion-tensor" and case["coefficient"] == "field":
+    if form == "diffusion-tensor" and case["coefficient"] in ("field", "elements"):
         return False
     if form == "divergence" and case["coefficient"] != "number":
         return False
@@ -276,7 +276,8 @@ def given(case: Case, oracle: FormOracle, mesh: Any) -> tuple[Any, Any]:
         at = oracle.at_points(function)
         return at.values, at
     ncomp = case.dim if function in (diagonal, wind) else 1
-    space = femops.H1(mesh, 2, ncomp=ncomp)
+    constant = case.coefficient == "elements"
+    space = femops.L2(mesh, 0, ncomp=ncomp) if constant else femops.H1(mesh, 2, ncomp=ncomp)
     vector = space.interpolate(function)
     at = oracle.field(Nodal.of(space), vector)
     if case.dim == 1 and function is wind:
