@@ -1,0 +1,245 @@
+"""Level auto: chosen by measurement on a sample, when it is first needed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from femops.operators import assembly, auto
+from femops.operators.element_matrices import ElementAssembly
+from femops.operators.sample import first_terms
+from femops.operators.storage import LEVELS
+from kernel_cases import bend, random_vector, smooth, turned, wave
+from level_cases import bulge, own, wind
+
+
+@pytest.fixture(autouse=True)
+def _small_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many elements as there are lanes, of meshes that have more."""
+    monkeypatch.setattr(auto, "_SAMPLE", 1)
+    monkeypatch.setattr(auto, "_ROUNDS", 1)
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What has been chosen, one entry for each measurement."""
+    chosen: list[str] = []
+
+    def watched(summands: Any) -> str:
+        chosen.append(choose(summands))
+        return chosen[-1]
+
+    choose = auto.choose_level
+    monkeypatch.setattr(auto, "choose_level", watched)
+    return chosen
+
+
+@cache
+def mesh(kind: str) -> femops.Mesh:
+    return {
+        "curved": lambda: turned(femops.box((6, 5), order=2, mapping=bend)),
+        "affine": lambda: turned(femops.box((6, 5))),
+        # affine where the sample is, curved elsewhere
+        "mixed": lambda: femops.box((6, 5), order=2, mapping=lambda x: x + 0.2 * ramp(x)),
+        "periodic": lambda: femops.box((6, 5), order=2, periodic=(True, True), mapping=wave),
+    }[kind]()
+
+
+def ramp(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x[::-1] - 0.6, 0.0) ** 2
+
+
+@cache
+def space(kind: str = "curved", ncomp: int = 1, order: int = 2) -> femops.H1:
+    return femops.H1(mesh(kind), order, ncomp=ncomp)
+
+
+def field(order: int, ncomp: int, function: Any, flat: bool = False) -> femops.GridFunction:
+    V = femops.H1(mesh("curved"), order, ncomp=ncomp)
+    vector = V.interpolate(function)
+    return femops.GridFunction(V, vector.reshape(-1) if flat else vector)
+
+
+def array(*shape: int) -> Any:
+    """Values at the points, different at each."""
+    values = np.random.default_rng(2).uniform(1.0, 2.0, (30, 16, *shape))
+    return values + 3.0 * np.eye(*shape) if len(shape) == 2 else values
+
+
+def jacobian(make: Callable[..., Any], ncomp: int, **given: Any) -> Any:
+    V = space("curved", ncomp, 3 - ncomp)
+    return make(V, **given).jacobian(V.interpolate(bulge(ncomp)))
+
+
+def robin() -> Any:
+    return femops.diffusion(space(), smooth) + 2.0 * femops.boundary_mass(space(), smooth)
+
+
+OPERATORS: dict[str, Callable[[], Any]] = {
+    "diffusion of an array": lambda: femops.diffusion(space(), array(2, 2)),
+    "diffusion, affine": lambda: femops.diffusion(space("affine")),
+    "diffusion, mixed": lambda: femops.diffusion(space("mixed"), 2.0),
+    "mass, periodic, float32": lambda: femops.mass(space("periodic"), smooth, dtype="float32"),
+    "convection by a field": lambda: femops.convection(space(), field(1, 2, wind)),
+    "its transpose": lambda: femops.convection(space(), field(1, 2, wind, flat=True)).T,
+    "elasticity": lambda: femops.elasticity(space("curved", 2, 1), 1.3, field(3, 1, smooth)),
+    "materials": lambda: femops.mass(
+        space(), femops.GridFunction(femops.L2(mesh("curved"), 0), np.linspace(1.0, 2.0, 30))
+    ),
+    "divergence": lambda: femops.divergence(space("curved", 2, 1), femops.L2(mesh("curved"), 0)),
+    "its transpose too": lambda: femops.divergence(
+        space("curved", 2, 1), femops.L2(mesh("curved"), 0)
+    ).T,
+    "neo-Hookean": lambda: jacobian(femops.neo_hookean, 2, mu=field(1, 1, smooth)),
+    "p-Laplacian": lambda: jacobian(femops.p_laplacian, 1, p=3.5, epsilon=array()),
+    "own": lambda: femops.form(own, space(), c=smooth),
+    "sum": lambda: femops.diffusion(space(), smooth) - 0.5 * femops.mass(space(), 3.0),
+    "faces too": robin,
+    "faces alone": lambda: femops.boundary_mass(space(), smooth),
+    "Bernstein": lambda: femops.mass(femops.H1(mesh("curved"), 2, family="bernstein")),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_whatever_is_chosen_is_the_same_operator(name: str, measured: list[str]) -> None:
+    plain = OPERATORS[name]()
+    operator = plain.at_level("auto")
+    assert operator.asked == "auto"
+    assert operator.level in LEVELS
+    assert measured == [operator.level]
+    u, v = random_vector(plain.space, plain.dtype), random_vector(plain.test_space, plain.dtype, 3)
+    tolerance = 1e-13 if plain.dtype == np.float64 else 1e-5
+    for A, B, w in ((operator, plain, u), (operator.T, plain.T, v)):
+        expected = B.apply(w)
+        atol = tolerance * abs(expected).max() * 10
+        np.testing.assert_allclose(A.apply(w), expected, rtol=0, atol=atol)
+    assert len(measured) == 1
+    assert operator.cost() == plain.at_level(operator.level).cost()
+
+
+@pytest.mark.parametrize("name", [n for n in OPERATORS if "faces" not in n])
+def test_the_sample_is_the_first_elements(name: str) -> None:
+    """The same element matrices, and the same kernels as for the whole, at every level."""
+    plain = OPERATORS[name]()
+    for level in ("partial", "none"):
+        whole = plain.at_level(level)._summands
+        sample = first_terms(whole, 8)
+        for (factor, term), (same, piece) in zip(whole, sample, strict=True):
+            assert factor == same
+            assert piece.trial.mesh.num_elements == 8
+            expected = ElementAssembly(term).matrices(0, 8)
+            got = ElementAssembly(piece).matrices(0, 8)
+            tolerance = 1e-14 if term.dtype == np.float64 else 1e-6
+            atol = tolerance * abs(expected).max()
+            np.testing.assert_allclose(got, expected, rtol=0, atol=atol)
+            assert piece.program == term.program
+            assert piece.dtype == term.dtype
+
+
+def test_every_level_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them where no bound is in the way; with the caches emptied in between."""
+    for name in ("_RATE", "_CACHE_BANDWIDTH", "_OPTIMISM"):
+        monkeypatch.setattr(auto, name, 1e30)
+    for cached in (2**40, 0):
+        monkeypatch.setattr(auto, "_CACHED", cached)
+        monkeypatch.setattr(auto, "_FLUSH", 2**16)
+        times = auto.measure_levels(femops.diffusion(space(), smooth)._summands)
+        assert set(times) == set(LEVELS)
+        assert min(times.values()) > 0.0
+
+
+def test_it_is_measured_when_it_is_needed_and_once(measured: list[str]) -> None:
+    V = space()
+    A = femops.diffusion(V, smooth, level="auto")
+    B = (A + 2.0 * femops.mass(V, level="auto")).constrained(V.boundary_dofs())
+    assert "auto" in repr(A)
+    assert "auto" in repr(B)
+    assert (A.shape, A.dtype, A.symmetric) == ((V.size, V.size), np.float64, True)
+    assert A.at_level("auto") is A
+    assert A.coefficients == {"kappa"}
+    A.diagonal()
+    A.at_level("partial").apply(random_vector(V, "float64"))
+    assert measured == []
+    B.apply(random_vector(V, "float64"))
+    assert measured == [B.level]
+    B.cost()
+    assert B.T is B
+    assert len(measured) == 1
+
+
+def test_essential_conditions_share_the_choice(measured: list[str]) -> None:
+    V, u = space(), random_vector(space(), "float64")
+    A = femops.diffusion(V, level="auto")
+    A.apply(u)
+    held = A.constrained(V.boundary_dofs())
+    assert held.level == held.unconstrained.level == A.level == measured[0]
+    plain = femops.diffusion(V).constrained(V.boundary_dofs())
+    np.testing.assert_allclose(held.apply(u), plain.apply(u), rtol=0, atol=1e-13)
+    b = V.zeros()
+    np.testing.assert_allclose(held.rhs(b, u), plain.rhs(b, u), rtol=0, atol=1e-13)
+    assert abs(held.assemble() - plain.assemble()).max() < 1e-13
+    assert len(measured) == 1
+
+
+def test_an_update_keeps_the_choice(measured: list[str]) -> None:
+    A = femops.diffusion(space(), 2.0, level="auto")
+    B = A.update(kappa=smooth)
+    assert B.level == A.level == measured[0]
+    assert len(measured) == 1
+    u = random_vector(space(), "float64")
+    expected = femops.diffusion(space(), smooth).apply(u)
+    np.testing.assert_allclose(B.apply(u), expected, rtol=0, atol=1e-13)
+
+
+def test_the_choice_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    A = femops.mass(space(), level="auto")
+    with caplog.at_level(logging.INFO, logger="femops"):
+        level = A.level
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("femops", "INFO")
+    assert record.getMessage().startswith(f"level 'auto': {level} chosen, one application")
+    assert f"{level} " in record.getMessage().split("in ms:")[1]
+
+
+def test_levels_that_do_not_fit_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    V = space("curved", 1, 3)
+    needed = assembly.element_bytes(femops.diffusion(V)._summands[0][1])
+    for name in ("_RATE", "_CACHE_BANDWIDTH"):
+        monkeypatch.setattr(auto, name, 1e30)  # all are tried
+    tried: list[Any] = []
+    measure = auto.measure_levels
+
+    def watched(*given: Any) -> Any:
+        tried.append(set(measure(*given)))
+        return measure(*given)
+
+    monkeypatch.setattr(auto, "measure_levels", watched)
+    expected = {needed * 10: set(LEVELS), needed: set(LEVELS) - {"full"}}
+    expected[needed - 1] = {"decomposed", "partial", "none"}
+    for free, levels in expected.items():
+        monkeypatch.setattr(assembly, "available_bytes", lambda free=free: free)
+        A = femops.diffusion(V, level="auto")
+        A.apply(random_vector(V, "float64"))
+        assert tried[-1] == levels
+        assert A.level in levels
+
+
+def test_autos_and_other_levels_are_not_added(measured: list[str]) -> None:
+    A = femops.mass(space(), level="auto")
+    with pytest.raises(femops.OperatorError, match=r"at_level\('auto'\)"):
+        A + femops.diffusion(space())
+    assert measured == []
+
+
+def test_bad_input_is_refused_before_anything_is_measured(measured: list[str]) -> None:
+    with pytest.raises(femops.OperatorError, match="finite"):
+        femops.mass(space(), np.nan, level="auto")
+    with pytest.raises(femops.OperatorError, match="shape"):
+        femops.mass(space(), np.ones(3), level="auto")
+    assert measured == []
