@@ -163,9 +163,7 @@ class FormOracle:
         values = np.einsum("qn,enc->eqc", here, nodal)
         return AtPoints(values[..., 0] if side.ncomp == 1 else values)
 
-    def matrix(
-        self, function: Function, state: Array | None = None, **coefficients: Any
-    ) -> Dense:
+    def matrix(self, function: Function, state: Array | None = None, **coefficients: Any) -> Dense:
         """The form of a user's function, dense; the derivative at a state if there is one.
 
         Whether it takes ``x`` is seen from its arguments.

@@ -286,7 +286,8 @@ def dot_row(typingctx: Any, matrix: Any, k: Any, line: Any, part: Any) -> Any:
     m, n = matrix.matrix.shape
     first = _length(part) * n
     if line.count < first + n:
-        raise KernelValueError(f"part {part} of a line of {line.count} meets a {m} x {n} matrix")
+        which = first // n
+        raise KernelValueError(f"part {which} of a line of {line.count} meets a {m} x {n} matrix")
     sig = line.dtype(matrix, types.intp, line, part)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:

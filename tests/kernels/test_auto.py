@@ -93,9 +93,9 @@ OPERATORS: dict[str, Callable[[], Any]] = {
         space(), femops.GridFunction(femops.L2(mesh("curved"), 0), np.linspace(1.0, 2.0, 30))
     ),
     "divergence": lambda: femops.divergence(space("curved", 2), femops.L2(mesh("curved"), 0)),
-    "its transpose too": lambda: femops.divergence(
-        space("curved", 2), femops.L2(mesh("curved"), 0)
-    ).T,
+    "its transpose too": lambda: (
+        femops.divergence(space("curved", 2), femops.L2(mesh("curved"), 0)).T
+    ),
     "neo-Hookean": lambda: jacobian(femops.neo_hookean, 2, mu=field(1, 1, smooth)),
     "p-Laplacian": lambda: jacobian(femops.p_laplacian, 1, p=3.5, epsilon=array()),
     "own": lambda: femops.form(own, space(), c=smooth),

@@ -12,6 +12,9 @@ from femops_kernels.lanes import Lane, load, store
 from femops_kernels.lines import (
     Matrix1D,
     contract,
+    dot_row,
+    fill_entry,
+    fill_line,
     gather_line,
     load_line,
     scatter_line,
@@ -79,6 +82,88 @@ def test_contract(m: int, n: int, symmetry: int, width: int, dtype: str) -> None
     tolerance = 1e-14 if dtype == "float64" else 1e-6
     scale = np.abs(np.array(matrix.rows)) @ np.abs(v[1::2].astype(np.float64))
     assert np.abs(u - expected).max() <= tolerance * scale.max()
+
+
+def compiled_rows(matrix: Matrix1D, width: int, dtype: str) -> np.ndarray:
+    """By dot_row, each row of a matrix times both parts of a line of random lanes, and the line."""
+    from numba import njit
+
+    (m, n), lane = matrix.shape, Lane(width, dtype)
+    size = 2 * n + 1  # one more than the parts take
+
+    @njit
+    def run(source, target):
+        line = load_line(lane, source, 0, 1, size)
+        for k in range(m):
+            both = (dot_row(matrix, k, line, 0), dot_row(matrix, k, line, 1))
+            store_line(lane, target, 2 * k, 1, both)
+
+    v = np.random.default_rng(m * n).standard_normal((size, width)).astype(dtype)
+    u = np.zeros((m, 2, width), dtype)
+    run(v.ctypes.data, u.ctypes.data)
+    parts = v[: 2 * n].reshape(2, n, width).astype(np.float64)
+    expected = np.einsum("kj,pjw->kpw", np.array(matrix.rows), parts)
+    scale = np.einsum("kj,pjw->kpw", np.abs(matrix.rows), np.abs(parts)).max()
+    assert np.abs(u - expected).max() <= (1e-15 if dtype == "float64" else 1e-6) * 4 * scale
+    return u
+
+
+@pytest.mark.parametrize(("width", "dtype"), [(8, "float64"), (2, "float64"), (16, "float32")])
+def test_rows_of_a_matrix_by_number(width: int, dtype: str) -> None:
+    rows = np.random.default_rng(3).standard_normal((5, 3))
+    compiled_rows(Matrix1D(rows), width, dtype)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ([1.0, 1.0, 1.0, 1.0], [0.3, -0.7, 0.2, 5.0]),  # values of modes
+        ([0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]),  # and their slopes
+        ([0.0, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 1.0]),  # zeros and ones, but not all
+        ([0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]),
+        ([0.2, 0.4, 0.6, 0.8], [1.0, 1.0, 1.0, 1.0]),  # a product first, then a sum
+    ],
+)
+def test_columns_of_zeros_and_ones(columns: tuple[list[float], list[float]]) -> None:
+    result = compiled_rows(Matrix1D(np.array(columns).T), 4, "float64")
+    if not np.any(columns):
+        assert not result.any()
+
+
+def test_a_part_that_the_line_does_not_have() -> None:
+    from numba import njit
+    from numba.core.errors import TypingError
+
+    lane, matrix = Lane(4), Matrix1D(np.ones((2, 3)))
+
+    @njit
+    def run(source, target):
+        line = load_line(lane, source, 0, 1, 5)
+        store_line(lane, target, 0, 1, (dot_row(matrix, 0, line, 1),))
+
+    with pytest.raises((TypingError, KernelError), match="part 1 of a line of 5 meets a 2 x 3"):
+        run(0, 0)
+
+
+@pytest.mark.parametrize(("width", "dtype"), [(8, "float64"), (4, "float32")])
+def test_numbers_in_all_slots(width: int, dtype: str) -> None:
+    from numba import njit
+
+    lane = Lane(width, dtype)
+    matrix = Matrix1D(np.random.default_rng(1).standard_normal((3, 2)))
+
+    @njit
+    def run(source, target):
+        store_line(lane, target, 0, 1, fill_line(lane, source, 2, 3))
+        for k in range(6):
+            store_line(lane, target, 3 + k, 1, (fill_entry(lane, matrix, k),))
+
+    numbers = np.random.default_rng(2).standard_normal(5).astype(dtype)
+    out = np.zeros((9, width), dtype)
+    run(numbers.ctypes.data, out.ctypes.data)
+    entries = np.array(matrix.rows).ravel().astype(dtype)
+    expected = np.concatenate([numbers[2:], entries])
+    np.testing.assert_array_equal(out, np.repeat(expected[:, None], width, axis=1))
 
 
 def test_identity_costs_nothing() -> None:

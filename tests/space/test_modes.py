@@ -63,7 +63,9 @@ def test_modes_rebuild_positions_and_jacobians(dim: int, order: int, seed: int) 
     grid = np.indices((3,) * dim).reshape(dim, -1)[::-1]  # x fastest
 
     def tabulated(along: int | None) -> Array:
-        factors = [(slopes if d == along else values)[grid[d]][:, degrees[:, d]] for d in range(dim)]
+        factors = [
+            (slopes if d == along else values)[grid[d]][:, degrees[:, d]] for d in range(dim)
+        ]
         return np.prod(factors, axis=0)
 
     positions, jacobians = mapping(nodes, points)
