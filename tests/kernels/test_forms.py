@@ -131,13 +131,6 @@ def test_a_number_for_each_element_is_a_function_of_order_0(problem: Problem) ->
     assert np.allclose(operator @ problem.u, same @ problem.u, rtol=1e-13, atol=1e-12)
 
 
-def test_a_load_of_a_field_says_what_to_give(problem: Problem) -> None:
-    V = problem.space
-    field = femops.GridFunction(V, V.interpolate(1.0))
-    with pytest.raises(femops.OperatorError, match=r"give its space.values\(vector, quadrature\)"):
-        femops.load(V, field)
-
-
 def test_a_tensor_that_is_symmetric_up_to_round_off_is_taken(problem: Problem) -> None:
     def nearly(x: Any) -> Any:
         kappa = np.zeros((2, 2, *x.shape[1:]))
