@@ -221,10 +221,17 @@ def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
     return sig, codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def prefetch(typingctx: Any, base: Any, offset: Any) -> Any:
-    """Ask for the cache line at byte ``base + offset``; harmless at any address."""
-    sig = types.void(types.intp, types.intp)
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def prefetch(typingctx: Any, base: Any, offset: Any, level: Any) -> Any:
+    """``prefetch(address, k, level)``: ask for the cache line at byte ``address + k``.
+
+    It goes to the first- or second-level cache (``level`` 1 or 2, a constant); harmless at any
+    address.
+    """
+    if not isinstance(level, types.IntegerLiteral):
+        return None
+    sig = types.void(types.intp, types.intp, level)
+    locality = 4 - level.literal_value
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         i32 = ir.IntType(32)
@@ -232,7 +239,7 @@ def prefetch(typingctx: Any, base: Any, offset: Any) -> Any:
         fnty = ir.FunctionType(ir.VoidType(), [pointer.type, i32, i32, i32])
         # llvmlite >= 0.44 prints opaque pointers: the overload's suffix is p0
         function = cgutils.get_or_insert_function(builder.module, fnty, "llvm.prefetch.p0")
-        builder.call(function, [pointer, i32(0), i32(3), i32(1)])
+        builder.call(function, [pointer, i32(0), i32(locality), i32(1)])
         return context.get_dummy_value()
 
     return sig, codegen

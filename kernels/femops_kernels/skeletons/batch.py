@@ -36,6 +36,9 @@ VALUE_BYTES = POINTS * LANE_BYTES
 NCOMP = max(NCOMP_IN, NCOMP_OUT)
 GRAD_LANES = NCOMP * (POINTS + PLANE + Q1D) if GRAD_IN or GRAD_OUT else 0
 OWN_LANES = NCOMP * POINTS + PLANE + GRAD_LANES
+# How far ahead quadrature data is asked for: two lines for the first-level cache, and what memory
+# takes to answer for the second.
+NEAR, FAR = 2 * Q1D * NQDATA * LANE_BYTES, 2**15
 WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
 
 
@@ -80,7 +83,6 @@ def integrate(y, indices, value, slab):
 def points_of_line(source, value, along_x, along_y, along_z, modes, plane, k3, k2):
     """The pointwise step at the Q1D points of an x-line; x-derivatives before and after."""
     start = k3 * PLANE + k2 * Q1D
-    ahead = source[2] + POINTS * NQDATA * LANE_BYTES
     line = modes_of_line(modes, plane, k2) if MAPPED else nothing()
     across = weight_of_line(k3, k2) if NWEIGHT else fill(LANE, 1.0)
     if GRAD_IN:
@@ -91,7 +93,9 @@ def points_of_line(source, value, along_x, along_y, along_z, modes, plane, k3, k
         q = numbers(source, line, across, start + k1, k1)
         if PREFETCH:
             for i in range(NQDATA):
-                prefetch(ahead, ((start + k1) * NQDATA + i) * LANE_BYTES)
+                at = ((start + k1) * NQDATA + i) * LANE_BYTES
+                prefetch(source[2], at + NEAR, 1)
+                prefetch(source[2], at + FAR, 2)
         u = load_line(LANE, value, start + k1, POINTS, NCOMP_IN)
         if GRAD_IN:
             ux = load_line(LANE, along_x, k1, Q1D, NCOMP_IN)

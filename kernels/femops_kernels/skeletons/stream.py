@@ -20,8 +20,8 @@ def mixed_block(low, high, target, reads, writes):
     # eight sums, or each would wait for the addition before it
     for i in range(0, reads, 4):
         for line in range(i * LANE_BYTES, (i + 4) * LANE_BYTES, 64):
-            prefetch(low, line + AHEAD)
-            prefetch(high, line + AHEAD)
+            prefetch(low, line + AHEAD, 1)
+            prefetch(high, line + AHEAD, 1)
         a0, a1 = a0 + load(LANE, low, i), a1 + load(LANE, low, i + 1)
         a2, a3 = a2 + load(LANE, low, i + 2), a3 + load(LANE, low, i + 3)
         b0, b1 = b0 + load(LANE, high, i), b1 + load(LANE, high, i + 1)
