@@ -28,14 +28,12 @@ from femops.operators.sample import first_terms
 from femops.operators.storage import LEVELS, Launches, Storage
 from femops.operators.term import Term
 from femops_kernels.machine import get_threads
-from femops_kernels.sweep import Terms
+from femops_kernels.sweep import CACHED_BYTES, Terms
 
 _log = logging.getLogger("femops")
 
 # Nodes of a sample, for each thread: enough for a score of chunks.
 _SAMPLE = 40_000
-# An operator that moves more in one application does not stay in the caches.
-_CACHED = 16 * 2**20
 # What is read between two measurements to empty the caches.
 _FLUSH = 192 * 2**20
 _ROUNDS = 7
@@ -92,7 +90,7 @@ def measure_levels(summands: Summands, levels: Sequence[str] = LEVELS) -> dict[s
     sample = list(summands) if whole.on_boundary else first_terms(summands, count)
     work = {level: _work(level, sample) for level in levels}
     share, threads = count / whole.trial.mesh.num_elements, get_threads()
-    cached = {level: moved / share < _CACHED for level, (moved, _) in work.items()}
+    cached = {level: moved / share < CACHED_BYTES for level, (moved, _) in work.items()}
     flush = None if all(cached.values()) else _flusher()
     memory = _CACHE_BANDWIDTH if flush is None else _OPTIMISM * _bandwidth(flush)
     bounds = {

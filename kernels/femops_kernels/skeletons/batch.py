@@ -39,6 +39,9 @@ OWN_LANES = NCOMP * POINTS + PLANE + GRAD_LANES
 # How far ahead quadrature data is asked for: two lines for the first-level cache, and what memory
 # takes to answer for the second.
 NEAR, FAR = 2 * Q1D * NQDATA * LANE_BYTES, 2**15
+# What the next chunk copies is asked for line by line, or plane by plane where lines are short.
+ASK_BY_LINE, ASK_BY_PLANE = Q1D > 6, 3 < Q1D <= 6
+ASKS = Q2 * Q3 if ASK_BY_LINE else Q3
 WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
 
 
@@ -80,8 +83,22 @@ def integrate(y, indices, value, slab):
 
 
 @inner
-def points_of_line(source, value, along_x, along_y, along_z, modes, plane, k3, k2):
+def ask_ahead(ahead, k):
+    """Ask for the k-th of ASKS shares of what the next chunk copies.
+
+    ``ahead`` has two pieces of memory one after the other: address and cache lines.
+    """
+    for piece in range(0, 4, 2):
+        lines = ahead[piece + 1]
+        for i in range(k * lines // ASKS, (k + 1) * lines // ASKS):
+            prefetch(ahead[piece], i * CACHE_LINE, 2)
+
+
+@inner
+def points_of_line(source, value, along_x, along_y, along_z, modes, plane, ahead, k3, k2):
     """The pointwise step at the Q1D points of an x-line; x-derivatives before and after."""
+    if ASK_BY_LINE:
+        ask_ahead(ahead, k3 * Q2 + k2)
     start = k3 * PLANE + k2 * Q1D
     line = modes_of_line(modes, plane, k2) if MAPPED else nothing()
     across = weight_of_line(k3, k2) if NWEIGHT else fill(LANE, 1.0)
@@ -121,8 +138,10 @@ def points_of_line(source, value, along_x, along_y, along_z, modes, plane, k3, k
 
 
 @inner
-def points_of_plane(source, value, along_x, along_y, along_z, modes, plane, k3):
+def points_of_plane(source, value, along_x, along_y, along_z, modes, plane, ahead, k3):
     """The same for one plane of points, with y-derivatives."""
+    if ASK_BY_PLANE:
+        ask_ahead(ahead, k3)
     if MAPPED and DIM > 2:
         modes_of_plane(modes, plane, k3)
     if GRAD_IN and DIM > 1:
@@ -131,7 +150,7 @@ def points_of_plane(source, value, along_x, along_y, along_z, modes, plane, k3):
                 line = load_line(LANE, value, c * POINTS + k3 * PLANE + k1, Q1D, Q2)
                 store_line(LANE, along_y, c * PLANE + k1, Q1D, contract(D, line))
     for k2 in range(Q2):
-        points_of_line(source, value, along_x, along_y, along_z, modes, plane, k3, k2)
+        points_of_line(source, value, along_x, along_y, along_z, modes, plane, ahead, k3, k2)
     if GRAD_OUT and DIM > 1:
         for c in range(NCOMP_OUT):
             for k1 in range(Q1D):
@@ -142,11 +161,12 @@ def points_of_plane(source, value, along_x, along_y, along_z, modes, plane, k3):
 
 
 @inner
-def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work):
+def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work, ahead):
     """Add A x to y for batch b of elements.
 
     ``x`` and ``y`` are addresses of chunk-local vectors, component after component ``x_bytes`` and
-    ``y_bytes`` apart, ``inputs`` and ``outputs`` of the batch's indices into them.
+    ``y_bytes`` apart, ``inputs`` and ``outputs`` of the batch's indices into them; ``ahead`` see
+    ``ask_ahead``.
     """
     value = work
     slab = value + NCOMP * VALUE_BYTES
@@ -162,7 +182,7 @@ def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work):
                 store_line(LANE, along_z, c * POINTS + k, PLANE, contract(D, line))
     source = sources(table, b)
     for k3 in range(Q3):
-        points_of_plane(source, value, along_x, along_y, along_z, modes, plane, k3)
+        points_of_plane(source, value, along_x, along_y, along_z, modes, plane, ahead, k3)
     for c in range(NCOMP_OUT):
         if DIM == 3:
             for k in range(PLANE):

@@ -71,7 +71,7 @@ def points(table, b, ins, outs):
 
 
 @inner
-def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work):
+def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work, ahead):
     """Add A x to y for batch b of elements; arguments as in ``batch.py``."""
     nodes = work
     ins = nodes + NODES * LANE_BYTES

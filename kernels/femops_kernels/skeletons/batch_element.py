@@ -34,7 +34,7 @@ def product(row, values):
 
 
 @inner
-def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work):
+def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work, ahead):
     """Add A x to y for batch b of elements; arguments as in ``batch.py``, the data are A."""
     matrices = word(table, QDATA) + b * NCOMP_OUT * NODES_OUT * COLUMNS * LANE_BYTES
     for c in range(NCOMP_IN):

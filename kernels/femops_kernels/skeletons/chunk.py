@@ -86,6 +86,22 @@ def count(table, starts, chunk):
     return word(word(table, starts), chunk + 1) - word(word(table, starts), chunk)
 
 
+@inner
+def piece_ahead(table, starts, chunk, vector, ncomp):
+    """The piece of a vector that the next chunk owns: address, and cache lines for each batch."""
+    if word(table, AHEAD) == 0 or chunk + 1 == word(table, NCHUNKS):
+        return vector, 0
+    begin = vector + word(word(table, starts), chunk + 1) * ncomp * REAL_BYTES
+    lines = count(table, starts, chunk + 1) * ncomp * REAL_BYTES // CACHE_LINE + 1
+    return begin, lines // count(table, FIRST_BATCH, chunk) + 1
+
+
+@inner
+def share(piece, k):
+    """What the k-th batch asks for of such a piece."""
+    return piece[0] + k * piece[1] * CACHE_LINE, piece[1]
+
+
 @cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
 def sweep(table, x, y, chunk, work, alpha, beta):
     """All batches of one chunk."""
@@ -98,18 +114,21 @@ def sweep(table, x, y, chunk, work, alpha, beta):
     for k in range(NCOMP_OUT * size_out):
         put(LANE, y_local, k, 0.0)
     inputs, outputs = word(table, IN_INDICES), word(table, OUT_INDICES)
-    first = word(table, FIRST_BATCH)
-    for b in range(word(first, chunk), word(first, chunk + 1)):
+    first = word(word(table, FIRST_BATCH), chunk)
+    x_ahead = piece_ahead(table, IN_OWNED_START, chunk, x, NCOMP_IN)
+    y_ahead = piece_ahead(table, OUT_OWNED_START, chunk, y, NCOMP_OUT)
+    for k in range(count(table, FIRST_BATCH, chunk)):
         batch(
             table,
-            b,
+            first + k,
             x_local,
             size_in * REAL_BYTES,
-            inputs + b * NODES_IN * LANE_WIDTH * INDEX_IN,
+            inputs + (first + k) * NODES_IN * LANE_WIDTH * INDEX_IN,
             y_local,
             size_out * REAL_BYTES,
-            outputs + b * NODES_OUT * LANE_WIDTH * INDEX_OUT,
+            outputs + (first + k) * NODES_OUT * LANE_WIDTH * INDEX_OUT,
             lanes,
+            share(x_ahead, k) + share(y_ahead, k),
         )
     owned, foreign = count(table, OUT_OWNED_START, chunk), count(table, OUT_FOREIGN_START, chunk)
     constrain(table, x, chunk, y_local, size_out, owned)

@@ -32,4 +32,7 @@ DENSE_OUT = 22  # the same of the test function
 MODES = 23  # address: modes of the geometry, (batch, component, mode, slot)
 ELEMENT = 24  # address: numbers that are constant in an element, (batch, number, slot)
 CONSTANTS = 25  # address: numbers that are the same everywhere
-WORDS = 26
+AHEAD = 26  # whether the next chunk's pieces of the vectors are asked for beforehand
+WORDS = 27
+
+CACHE_LINE = 64  # bytes
