@@ -80,7 +80,7 @@ def integrate(y, indices, value, slab):
 def points_of_line(source, value, along_x, along_y, along_z, modes, plane, k3, k2):
     """The pointwise step at the Q1D points of an x-line; x-derivatives before and after."""
     start = k3 * PLANE + k2 * Q1D
-    ahead = source[2] + POINTS * NQDATA * LANE_BYTES
+    ahead = source[2] + POINTS * NQDATA * STORED_BYTES
     line = modes_of_line(modes, plane, k2) if MAPPED else nothing()
     across = weight_of_line(k3, k2) if NWEIGHT else fill(LANE, 1.0)
     if GRAD_IN:
@@ -91,7 +91,7 @@ def points_of_line(source, value, along_x, along_y, along_z, modes, plane, k3, k
         q = numbers(source, line, across, start + k1, k1)
         if PREFETCH:
             for i in range(NQDATA):
-                prefetch(ahead, ((start + k1) * NQDATA + i) * LANE_BYTES)
+                prefetch(ahead, ((start + k1) * NQDATA + i) * STORED_BYTES)
         u = load_line(LANE, value, start + k1, POINTS, NCOMP_IN)
         if GRAD_IN:
             ux = load_line(LANE, along_x, k1, Q1D, NCOMP_IN)
