@@ -29,6 +29,7 @@ def boundary_mass(
     *,
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
+    data_dtype: DTypeLike | None = None,
     lanes: int | None = None,
     level: str = "partial",
 ) -> Operator:
@@ -52,6 +53,9 @@ def boundary_mass(
         Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
     dtype : dtype
         float64 or float32: type of the vectors, the stored data and the arithmetic.
+    data_dtype : dtype, optional
+        Type of the numbers stored at quadrature points (levels partial, decomposed and none, where
+        they store such): float32 in an operator of float64 halves them; see `Operator.at_level`.
     lanes : int, optional
         SIMD slots; what the machine has if omitted.
     level : {"full", "element", "decomposed", "partial", "none", "auto"}
@@ -88,7 +92,7 @@ def boundary_mass(
     shapes = ((),) if V.ncomp == 1 else ((), (V.ncomp,), (V.ncomp, V.ncomp))
     given = {"alpha": Given("alpha", alpha, shapes)}
     traces = boundary_space(V, attributes)
-    return build(_boundary_mass, traces, None, quadrature, given, dtype, lanes, level)
+    return build(_boundary_mass, traces, None, quadrature, given, dtype, lanes, level, data_dtype)
 
 
 def boundary_load(

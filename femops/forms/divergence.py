@@ -24,6 +24,7 @@ def divergence(
     *,
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
+    data_dtype: DTypeLike | None = None,
     lanes: int | None = None,
     level: str = "partial",
 ) -> Operator:
@@ -43,6 +44,9 @@ def divergence(
         Points per direction (Gauss), or a rule; p + 2 Gauss points for the larger order if omitted.
     dtype : dtype
         float64 or float32: type of the vectors, the stored data and the arithmetic.
+    data_dtype : dtype, optional
+        Type of the numbers stored at quadrature points (levels partial, decomposed and none, where
+        they store such): float32 in an operator of float64 halves them; see `Operator.at_level`.
     lanes : int, optional
         SIMD slots; what the machine has if omitted.
     level : {"full", "element", "decomposed", "partial", "none", "auto"}
@@ -71,4 +75,4 @@ def divergence(
             f"divergence from {V.ncomp} to {Q.ncomp} components: "
             f"make V with ncomp={V.dim} and Q with ncomp=1"
         )
-    return build(_divergence, V, Q, quadrature, {}, dtype, lanes, level)
+    return build(_divergence, V, Q, quadrature, {}, dtype, lanes, level, data_dtype)

@@ -27,6 +27,7 @@ def elasticity(
     *,
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
+    data_dtype: DTypeLike | None = None,
     lanes: int | None = None,
     level: str = "partial",
 ) -> Operator:
@@ -45,6 +46,9 @@ def elasticity(
         Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
     dtype : dtype
         float64 or float32: type of the vectors, the stored data and the arithmetic.
+    data_dtype : dtype, optional
+        Type of the numbers stored at quadrature points (levels partial, decomposed and none, where
+        they store such): float32 in an operator of float64 halves them; see `Operator.at_level`.
     lanes : int, optional
         SIMD slots; what the machine has if omitted.
     level : {"full", "element", "decomposed", "partial", "none", "auto"}
@@ -76,4 +80,4 @@ def elasticity(
         "lam": Given("lam", lam, ((),)),
         "mu": Given("mu", mu, ((),), positive=True),
     }
-    return build(_elasticity, V, None, quadrature, coefficients, dtype, lanes, level)
+    return build(_elasticity, V, None, quadrature, coefficients, dtype, lanes, level, data_dtype)

@@ -32,6 +32,7 @@ def form(
     boundary: bool | int | str | Iterable[int | str] | None = None,
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
+    data_dtype: DTypeLike | None = None,
     lanes: int | None = None,
     level: str = "partial",
     **coefficients: Any,
@@ -46,6 +47,7 @@ def form(
     *,
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
+    data_dtype: DTypeLike | None = None,
     lanes: int | None = None,
     level: str = "partial",
     **coefficients: Any,
@@ -60,6 +62,7 @@ def form(
     boundary: bool | int | str | Iterable[int | str] | None = None,
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
+    data_dtype: DTypeLike | None = None,
     lanes: int | None = None,
     level: str = "partial",
     **coefficients: Any,
@@ -93,6 +96,9 @@ def form(
         Points per direction (Gauss), or a rule; p + 2 Gauss points for the larger order if omitted.
     dtype : dtype
         float64 or float32: type of the vectors, the stored data and the arithmetic.
+    data_dtype : dtype, optional
+        Type of the numbers stored at quadrature points (levels partial, decomposed and none, where
+        they store such): float32 in an operator of float64 halves them; see `Operator.at_level`.
     lanes : int, optional
         SIMD slots; what the machine has if omitted.
     level : {"full", "element", "decomposed", "partial", "none", "auto"}
@@ -140,14 +146,14 @@ def form(
             raise OperatorError(
                 "a product has no boundary integrals: add them to its blocks' operators"
             )
-        return build_blocks(function, trial, quadrature, given, dtype, lanes, level)
+        return build_blocks(function, trial, quadrature, given, dtype, lanes, level, data_dtype)
     if boundary is None:
-        return build(function, trial, test, quadrature, given, dtype, lanes, level)
+        return build(function, trial, test, quadrature, given, dtype, lanes, level, data_dtype)
     whole = boundary is True or (boundary == "all" and _unnamed("all", trial))
     attributes = None if whole else boundary
     traces = boundary_space(trial, attributes)
     tests = traces if test is None else boundary_space(test, attributes)
-    return build(function, traces, tests, quadrature, given, dtype, lanes, level)
+    return build(function, traces, tests, quadrature, given, dtype, lanes, level, data_dtype)
 
 
 def _unnamed(name: str, space: Any) -> bool:
@@ -163,13 +169,14 @@ def build_blocks(
     dtype: DTypeLike,
     lanes: int | None,
     level: str = "partial",
+    data_dtype: DTypeLike | None = None,
 ) -> BlockOperator:
     """Operator on a product whose coefficients are known to be checked; see `form`."""
     if not callable(function):
         raise OperatorError(f"a form is a function of the fields, got {function!r}")
     largest = max(product.spaces.values(), key=lambda space: space.order)
     rule = largest.quadrature(quadrature)
-    return block_operator(function, product, rule, coefficients, dtype, lanes, level)
+    return block_operator(function, product, rule, coefficients, dtype, lanes, level, data_dtype)
 
 
 def build(
@@ -181,6 +188,7 @@ def build(
     dtype: DTypeLike,
     lanes: int | None,
     level: str = "partial",
+    data_dtype: DTypeLike | None = None,
 ) -> Operator:
     """Operator of a function whose coefficients are known to be checked; see `form`."""
     test = trial if test is None else test
@@ -197,4 +205,4 @@ def build(
     larger = trial if trial.order >= test.order else test
     rule = larger.quadrature(quadrature)
     bilinear = BilinearForm(function, trial, test, rule, coefficients)
-    return Operator.of_form(bilinear, dtype, lanes, level)
+    return Operator.of_form(bilinear, dtype, lanes, level, data_dtype)

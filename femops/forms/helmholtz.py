@@ -25,6 +25,7 @@ def helmholtz(
     *,
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
+    data_dtype: DTypeLike | None = None,
     lanes: int | None = None,
     level: str = "partial",
 ) -> Operator:
@@ -47,6 +48,9 @@ def helmholtz(
         Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
     dtype : dtype
         float64 or float32: type of the vectors, the stored data and the arithmetic.
+    data_dtype : dtype, optional
+        Type of the numbers stored at quadrature points (levels partial, decomposed and none, where
+        they store such): float32 in an operator of float64 halves them; see `Operator.at_level`.
     lanes : int, optional
         SIMD slots; what the machine has if omitted.
     level : {"full", "element", "decomposed", "partial", "none", "auto"}
@@ -74,4 +78,4 @@ def helmholtz(
         "k": Given("k", k, ((),)),
         "kappa": Given("kappa", kappa, ((),)),
     }
-    return build(_helmholtz, V, None, quadrature, coefficients, dtype, lanes, level)
+    return build(_helmholtz, V, None, quadrature, coefficients, dtype, lanes, level, data_dtype)

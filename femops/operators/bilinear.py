@@ -21,6 +21,7 @@ from femops.evaluation import reference_gradient, reference_values
 from femops.geometry import Geometry
 from femops.modes import GeometryModes
 from femops.operators.coefficients import Block, Given
+from femops.operators.number_types import check_range
 from femops.pointwise.cut import Cut, Known, linear_cut
 from femops.pointwise.graph import Node, ancestors
 from femops.pointwise.linear import LinearStep
@@ -181,15 +182,27 @@ class BilinearForm:
             self._cuts[key] = linear_cut(self.step, level, self.known, transpose=transpose)
         return self._cuts[key]
 
-    def data(self, cut: Cut, dtype: np.dtype[Any], width: int) -> Data:
-        """Compute what a kernel reads, block by block of elements."""
+    def data(
+        self,
+        cut: Cut,
+        dtype: np.dtype[Any],
+        width: int,
+        data_dtype: np.dtype[Any] | None = None,
+    ) -> Data:
+        """Compute what a kernel reads, block by block of elements; ``data_dtype`` at points."""
         ne, points = self.trial.mesh.num_elements, self.geometry.num_points
         nbatch, numbers = -(-ne // width), cut.program.numbers
-        stored = aligned_array((nbatch, points, numbers.point, width), dtype)
+        stored = aligned_array((nbatch, points, numbers.point, width), data_dtype or dtype)
         elements = aligned_array((nbatch, 1, numbers.element, width), dtype)
-        if numbers.point:
-            for block in self.geometry:
-                store_interleaved(stored, self.values(cut.point, block), block.start)
+        largest = 0.0
+        for block in self.geometry if numbers.point else ():
+            values = self.values(cut.point, block)
+            if data_dtype is not None:
+                largest = max(largest, float(np.abs(values).max()))
+                check_range(self.name, largest, data_dtype)
+            store_interleaved(stored, values, block.start)
+        if largest:
+            check_range(self.name, largest, stored.dtype, whole=True)
         if numbers.element:
             for block in self._center:
                 store_interleaved(elements, self.values(cut.element, block), block.start)

@@ -12,9 +12,9 @@ from femops.errors import OperatorError
 from femops.operators.bilinear import BilinearForm
 from femops.operators.block import BlockOperator
 from femops.operators.coefficients import Given
+from femops.operators.number_types import float_type
 from femops.operators.operator import Operator
 from femops.operators.storage import check_level
-from femops.operators.term import float_type
 from femops.pointwise.blocks import linear_blocks
 from femops.pointwise.errors import TraceError
 from femops.pointwise.trace import FormFunction, name_of, trace
@@ -29,12 +29,13 @@ def block_operator(
     dtype: DTypeLike,
     lanes: int | None,
     level: str,
+    data_dtype: DTypeLike | None = None,
 ) -> BlockOperator:
     """Operator of a form on the fields of a product.
 
     Parameters
     ----------
-    function, product, dtype, lanes, level
+    function, product, dtype, lanes, level, data_dtype
         See `femops.form`.
     quadrature : Quadrature1D
         For all blocks.
@@ -59,7 +60,7 @@ def block_operator(
         used = {name: coefficients[name] for name in step.used() if name in coefficients}
         spaces = product.spaces[field], product.spaces[test]
         form = BilinearForm(function, *spaces, quadrature, used, traced=step)
-        blocks[test, field] = Operator.of_form(form, kind, lanes, level)
+        blocks[test, field] = Operator.of_form(form, kind, lanes, level, data_dtype)
     return BlockOperator(product, blocks, split.symmetric, kind)
 
 

@@ -41,7 +41,9 @@ def _scaled(term: Term, factor: float) -> Data:
     for k in term.program.scaled:
         kind = next(i for i, part in enumerate(kinds) if part.start <= k < part.stop)
         parts = {0: np.moveaxis(elements, 1, 0), 4: constants, 5: np.moveaxis(points, 2, 0)}
-        parts[kind][k - kinds[kind].start] *= points.dtype.type(factor)
+        part = parts[kind][k - kinds[kind].start, ...]
+        # rounded once, whatever type is stored
+        np.multiply(part, factor, out=part, dtype=np.float64, casting="same_kind")
     return replace(data, points=points, elements=elements, constants=constants)
 
 

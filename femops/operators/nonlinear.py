@@ -15,8 +15,9 @@ from femops.basis import Quadrature1D
 from femops.operators.bilinear import FIELD, STATE, BilinearForm
 from femops.operators.coefficients import Given
 from femops.operators.held import Held
+from femops.operators.number_types import float_type
 from femops.operators.operator import Operator
-from femops.operators.term import Term, float_type
+from femops.operators.term import Term
 from femops.operators.vectors import check_output, check_vector
 from femops.pointwise.cut import nonlinear_cut
 from femops.pointwise.linear import LinearStep

@@ -42,7 +42,8 @@ def first_terms(summands: Summands, count: int) -> list[tuple[float, Term]]:
 def _term(term: Term, part: Mesh, known: dict[Space, Space]) -> Term:
     source = term.source
     assert source is not None
-    piece = Term.make(_form(source, part, known), term.dtype, term.width, term.level)
+    form = _form(source, part, known)
+    piece = Term.make(form, term.dtype, term.width, term.level, term.data_dtype)
     return piece if term.original is None else piece.transposed()
 
 

@@ -19,8 +19,8 @@ from femops.errors import OperatorError
 from femops.modes import GeometryModes, mode_values
 from femops.operators.bilinear import BilinearForm
 from femops.operators.held import Held
+from femops.operators.number_types import data_type, float_type
 from femops.pointwise import Cut, Program
-from femops.restriction import FLOAT_TYPES
 from femops_kernels.dense import DecomposedKernel
 from femops_kernels.kernel import Kernel, Map1D, Side, SweepKernel
 from femops_kernels.machine import lane_width
@@ -32,23 +32,6 @@ DATA_LEVELS = ("decomposed", "partial", "none")
 """Levels whose kernels take the pointwise step."""
 
 _plans: WeakKeyDictionary[AnySpace, dict[tuple[int, int], Plan]] = WeakKeyDictionary()
-
-
-def float_type(dtype: DTypeLike) -> np.dtype[Any]:
-    """The type of an operator.
-
-    Raises
-    ------
-    OperatorError
-        One that is not float64 or float32.
-    """
-    try:
-        kind = np.dtype(dtype)
-    except TypeError:
-        kind = None
-    if kind not in FLOAT_TYPES:
-        raise OperatorError(f"an operator of type {dtype} was asked for: take float64 or float32")
-    return kind
 
 
 @final
@@ -63,7 +46,7 @@ class Term:
     quadrature : Quadrature1D
     program : Program
     dtype : numpy.dtype
-        Type of vectors, data and arithmetic.
+        Type of vectors and arithmetic.
     width : int
         SIMD slots.
     source : BilinearForm or None
@@ -74,6 +57,8 @@ class Term:
         The data, if known beforehand.
     original : Term or None
         Of a transposed term, the one that it is the transpose of.
+    data_dtype : numpy.dtype, optional
+        Type of the numbers stored at points, if it is not ``dtype``.
     """
 
     name: str
@@ -87,17 +72,25 @@ class Term:
     level: str = "partial"
     given: Data | None = None
     original: Term | None = None
+    data_dtype: np.dtype[Any] | None = None
 
     @staticmethod
-    def make(form: BilinearForm, dtype: DTypeLike, lanes: int | None, level: str) -> Term:
+    def make(
+        form: BilinearForm,
+        dtype: DTypeLike,
+        lanes: int | None,
+        level: str,
+        data_dtype: DTypeLike | None = None,
+    ) -> Term:
         """Term of a form; see `ready` for its data.
 
         Raises
         ------
         OperatorError
-            A type that is not float64 or float32.
+            A type that is not float64 or float32, or data wider than the arithmetic.
         """
         kind = float_type(dtype)
+        stored = data_type(data_dtype, kind)
         program, width, rule = form.cut(level).program, lane_width(kind, lanes), form.quadrature
         for space, alone in (
             (form.trial, program.gradient_in and not program.value_in),
@@ -105,7 +98,9 @@ class Term:
         ):
             if space.order == 0 and alone:
                 raise OperatorError(f"{form.name}: a space of order 0 has no gradient")
-        return Term(form.name, form.trial, form.test, rule, program, kind, width, form, level)
+        spaces = form.trial, form.test
+        term = Term(form.name, *spaces, rule, program, kind, width, form, level)
+        return term if stored == kind else replace(term, data_dtype=stored)
 
     @property
     def spaces(self) -> tuple[Space, Space]:
@@ -129,7 +124,7 @@ class Term:
         if self.given is not None:
             return self.given
         assert self.source is not None
-        return self.source.data(self.cut, self.dtype, self.width)
+        return self.source.data(self.cut, self.dtype, self.width, self.data_dtype)
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or another process needs: the source is traced again there."""
@@ -197,7 +192,8 @@ class Term:
             np.array_equal(self.quadrature.points, other.quadrature.points)
         )
         spaces = self.trial is other.trial and self.test is other.test
-        return same and spaces and self.width == other.width
+        alike = self.width == other.width and self.data_dtype == other.data_dtype
+        return same and spaces and alike
 
     def plans(self) -> tuple[Plan, Plan]:
         """The chunks in which a sweep goes over the elements, for trial and test space."""
@@ -256,12 +252,15 @@ class Term:
             self.width,
             self.quadrature.weights,
             geometry,
+            self.data_dtype,
         )
 
     def dense_kernel(self) -> DecomposedKernel:
         """The kernel that applies this term by dense bases."""
         dim, q1d, step = self.trial.dim, self.quadrature.q1d, self.program.step
-        return DecomposedKernel(dim, *self.sides(), q1d, step, self.dtype, self.width)
+        return DecomposedKernel(
+            dim, *self.sides(), q1d, step, self.dtype, self.width, self.data_dtype
+        )
 
     def dense_bases(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Dense bases (slots, points, nodes) of field and test function, one array if equal."""

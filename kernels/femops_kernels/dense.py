@@ -9,7 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-from femops_kernels.kernel import PointStep, Side, SweepKernel
+from femops_kernels.kernel import PointStep, Side, SweepKernel, stored_sizes
 from femops_kernels.specialize import specialize
 
 
@@ -64,6 +64,8 @@ class DecomposedKernel(SweepKernel):
     q1d : int
         Quadrature points per direction.
     step : PointStep
+    data_dtype : numpy.dtype, optional
+        See `Kernel`.
     """
 
     dim: int
@@ -73,6 +75,7 @@ class DecomposedKernel(SweepKernel):
     step: PointStep
     dtype: np.dtype[Any]
     width: int
+    data_dtype: np.dtype[Any] | None = None
 
     @cached_property
     def module(self) -> ModuleType:
@@ -81,6 +84,7 @@ class DecomposedKernel(SweepKernel):
         constants = self.sizes() | {
             "POINTS": self.q1d**self.dim,
             "NQDATA": step.numbers.point,
+            **stored_sizes(self.width, self.data_dtype or self.dtype),
             "VALUE_IN": step.value_in,
             "VALUE_OUT": step.value_out,
             "GRAD_IN": step.gradient_in,

@@ -193,6 +193,12 @@ class SweepKernel(ABC):
         return (numbers + int(self.module.WORK_LANES) * self.width) * self.dtype.itemsize
 
 
+def stored_sizes(width: int, data_dtype: np.dtype[Any]) -> dict[str, object]:
+    """Names of ``skeletons/defaults.py`` that concern the type of the numbers at points."""
+    stored = Lane(width, data_dtype)
+    return {"STORED": stored, "STORED_BYTES": stored.nbytes}
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Kernel(SweepKernel):
@@ -214,6 +220,9 @@ class Kernel(SweepKernel):
         Of the quadrature rule in one direction.
     geometry : Map1D, optional
         Needed if the step is given Jacobians or positions.
+    data_dtype : numpy.dtype, optional
+        Of the numbers stored at points, which are widened when they are loaded; ``dtype`` if
+        omitted.
 
     Raises
     ------
@@ -230,6 +239,7 @@ class Kernel(SweepKernel):
     width: int
     weights: NDArray[np.float64]
     geometry: Map1D | None = None
+    data_dtype: np.dtype[Any] | None = None
 
     def __post_init__(self) -> None:
         most = max(self.source.p1d, self.target.p1d)
@@ -278,6 +288,7 @@ class Kernel(SweepKernel):
             "NQDATA": given.point,
             "G1D": 1,
             "WEIGHTS": Matrix1D([[1.0]]),
+            **stored_sizes(self.width, self.data_dtype or self.dtype),
         }
         if given.weight:
             named["WEIGHTS"] = Matrix1D([self.weights])

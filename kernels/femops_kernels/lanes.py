@@ -211,6 +211,21 @@ def fill(typingctx: Any, lane: Any, value: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def widen(typingctx: Any, lane: Any, line: Any) -> Any:
+    """``widen(LANE, line)``: a line of lane vectors of LANE's type or a narrower one, as LANE's."""
+    sig = types.UniTuple(lane.lane, line.count)(lane, line)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        wide, line = sig.return_type, sig.args[1]
+        values = [builder.extract_value(args[1], i) for i in range(line.count)]
+        if line.count and line.dtype != wide.dtype:
+            values = [builder.fpext(value, vector_ir(wide.dtype)) for value in values]
+        return context.make_tuple(builder, wide, values)
+
+    return sig, codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
     """``a * b + c`` on lane vectors, rounded once."""
     sig = a(a, a, a)
@@ -360,5 +375,6 @@ __all__ = [
     "prefetch",
     "put",
     "store",
+    "widen",
     "word",
 ]

@@ -87,8 +87,8 @@ class Data:
     Attributes
     ----------
     points : (nbatch, points, n, width) array
-        Stored at each point, see ``interleave``; of element matrices (nbatch, rows, columns,
-        width).
+        Stored at each point, see ``interleave``, of the type of the kernel's data; of element
+        matrices (nbatch, rows, columns, width).
     elements : (nbatch, n, width) array
         Constant in an element.
     modes : (nbatch, dim, g1d**dim, width) array

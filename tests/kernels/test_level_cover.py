@@ -1,7 +1,6 @@
 """Every form at every level against the naive oracle, over a pairwise cover of all that varies.
 
-``make exhaustive`` runs the product of forms, levels, dimensions, degrees, meshes and kinds of
-coefficients.
+``make exhaustive`` runs the product of forms, levels, dimensions, degrees, meshes and sizes.
 """
 
 from __future__ import annotations

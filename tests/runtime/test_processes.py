@@ -172,6 +172,36 @@ def test_several_python_threads(warm: Path, threads: int) -> None:
     done(run(body, warm, NUMBA_NUM_THREADS="2"))
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_pool_of_python_threads_with_operators_and_solves(warm: Path, threads: int) -> None:
+    """Different operators and conjugate gradients at a time, each with the bits it has alone."""
+    body = f"""
+    from concurrent.futures import ThreadPoolExecutor
+    B = A + 0.5 * A
+    work = [lambda: A @ x, lambda: B @ x, lambda: femops.cg(A, x, rtol=1e-10)[0]]
+    set_threads({threads})
+    expected = [f() for f in work]
+    with ThreadPoolExecutor(4, initializer=set_threads, initargs=({threads},)) as pool:
+        results = [(k % 3, pool.submit(work[k % 3])) for k in range(90)]
+    assert all(np.array_equal(r.result(), expected[k]) for k, r in results)
+    """
+    done(run(body, warm, NUMBA_NUM_THREADS="2"))
+
+
+def test_the_threading_layer_survives_a_fork_and_is_reported(warm: Path) -> None:
+    body = """
+    import multiprocessing
+    from femops_kernels.machine import describe
+    set_threads(2)
+    check()
+    assert describe()["threading_layer"] in ("workqueue", "tbb"), describe()
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        answers = pool.map(A.__matmul__, [x, 2 * x])
+    assert np.array_equal(answers[0], A @ x) and np.array_equal(answers[1], A @ (2 * x))
+    """
+    done(run(body, warm, NUMBA_NUM_THREADS="2"))
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [

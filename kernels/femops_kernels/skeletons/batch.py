@@ -38,7 +38,7 @@ GRAD_LANES = NCOMP * (POINTS + PLANE + Q1D) if GRAD_IN or GRAD_OUT else 0
 OWN_LANES = NCOMP * POINTS + PLANE + GRAD_LANES
 # How far ahead quadrature data is asked for: two lines for the first-level cache, and what memory
 # takes to answer for the second.
-NEAR, FAR = 2 * Q1D * NQDATA * LANE_BYTES, 2**15
+NEAR, FAR = 2 * Q1D * NQDATA * STORED_BYTES, 2**15
 # What the next chunk copies is asked for line by line, or plane by plane where lines are short.
 ASK_BY_LINE, ASK_BY_PLANE = Q1D > 6, 3 < Q1D <= 6
 ASKS = Q2 * Q3 if ASK_BY_LINE else Q3
@@ -110,7 +110,7 @@ def points_of_line(source, value, along_x, along_y, along_z, modes, plane, ahead
         q = numbers(source, line, across, start + k1, k1)
         if PREFETCH:
             for i in range(NQDATA):
-                at = ((start + k1) * NQDATA + i) * LANE_BYTES
+                at = ((start + k1) * NQDATA + i) * STORED_BYTES
                 prefetch(source[2], at + NEAR, 1)
                 prefetch(source[2], at + FAR, 2)
         u = load_line(LANE, value, start + k1, POINTS, NCOMP_IN)

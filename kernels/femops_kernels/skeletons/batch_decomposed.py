@@ -7,7 +7,7 @@ basis costs points times nodes ("decomposed", the second row of Table 1).
 
 # <defaults>
 
-from femops_kernels.lanes import fill, fma, get, inner, load, store, word
+from femops_kernels.lanes import fill, fma, get, inner, load, store, widen, word
 from femops_kernels.lines import gather_line, load_line, scatter_line, store_line
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.table import *
@@ -51,7 +51,8 @@ def dense(matrix, rows, columns, down, across, values, out):
 def points(table, b, ins, outs):
     """The pointwise step at every point; slots are (component, slot, point)."""
     for k in range(POINTS):
-        q = load_line(LANE, word(table, QDATA), (b * POINTS + k) * NQDATA, 1, NQDATA)
+        at = (b * POINTS + k) * NQDATA
+        q = widen(LANE, load_line(STORED, word(table, QDATA), at, 1, NQDATA))
         u = load_line(LANE, ins, k, ROWS_IN, NCOMP_IN)
         if GRAD_IN:
             ux = load_line(LANE, ins, GRAD_AT_IN + k, ROWS_IN, NCOMP_IN)

@@ -8,7 +8,7 @@ multiplications a point in 3-D.
 
 # <defaults>
 
-from femops_kernels.lanes import fill, inner, word
+from femops_kernels.lanes import fill, inner, widen, word
 from femops_kernels.lines import dot_row, fill_entry, fill_line, load_line, store_line
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.table import *
@@ -101,7 +101,7 @@ def nothing():
 def sources(table, b):
     """Where the numbers of batch b stand: by element, constants, by point."""
     element = word(table, ELEMENT) + b * NELEMENT * LANE_BYTES
-    points = word(table, QDATA) + b * POINTS * NQDATA * LANE_BYTES
+    points = word(table, QDATA) + b * POINTS * NQDATA * STORED_BYTES
     return element, word(table, CONSTANTS), points
 
 
@@ -122,4 +122,4 @@ def numbers(source, modes, across, k, k1):
     q = q + (position(modes, k1) if NPOSITION else nothing())
     q = q + ((across * fill_entry(LANE, WEIGHTS, k1),) if NWEIGHT else nothing())
     q = q + fill_line(LANE, source[1], 0, NCONSTANT)
-    return q + load_line(LANE, source[2], k * NQDATA, 1, NQDATA)
+    return q + widen(LANE, load_line(STORED, source[2], k * NQDATA, 1, NQDATA))
