@@ -29,8 +29,11 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+# In shares, each a process of its own: kernels stay in memory until it ends.
 exhaustive: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m exhaustive $(PYTEST_ARGS)
+	for k in 1 2 3 4 5 6 7 8; do \
+		$(BIN)/python -m pytest -m exhaustive --share $$k/8 $(PYTEST_ARGS) || exit 1; \
+	done
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -2,6 +2,8 @@
 
 import os
 
+import pytest
+
 # Three threads on any machine, so that "the same bits for any number of threads" is always tried.
 # Numba reads this when it is first imported.
 os.environ.setdefault("NUMBA_NUM_THREADS", "3")
@@ -10,3 +12,20 @@ os.environ.setdefault("NUMBA_NUM_THREADS", "3")
 from femops_kernels import sweep
 
 sweep.PARALLEL_EFFORT = 1
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--share 2/8``: the second of eight shares of the tests.
+
+    Compiled kernels stay in memory to the end of a process; those of all exhaustive tests would
+    fill it.
+    """
+    parser.addoption(
+        "--share", default="1/1", metavar="K/N", help="run every N-th test from the K-th"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the share of tests that was asked for."""
+    k, n = (int(part) for part in config.getoption("share").split("/"))
+    items[:] = items[k - 1 :: n]

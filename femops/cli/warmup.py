@@ -2,49 +2,104 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from time import perf_counter
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from femops.cli.options import ThreadsOption, numbers, paragraphs, set_threads
 from femops.cli.output import Output, one_line_warnings
 
+if TYPE_CHECKING:
+    import femops
+
+FORMS = ("mass", "diffusion", "helmholtz", "convection", "elasticity")
+MESHES = {"cartesian": 0, "multilinear": 1, "curved": 2}
+"""Kinds of meshes, each with kernels of its own, and their order (0: affine)."""
+
+
+def _names(text: str, known: Sequence[str], option: str) -> list[str]:
+    """Read names with commas between them."""
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(f"{option} {name!r}: choose from {', '.join(known)}")
+    return names
+
 
 @paragraphs
 def warmup(
+    forms: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FORM]...", help=f"Of {', '.join(FORMS)}."),
+    ] = None,
     order: Annotated[str, typer.Option(help="Polynomial degrees: 4, 1-8 or 2,4,6.")] = "1-4",
     dim: Annotated[str, typer.Option(help="Dimensions: 3, 1-3 or 2,3.")] = "2,3",
+    level: Annotated[
+        str, typer.Option(help="Levels of assembly: full, element, decomposed, partial, none.")
+    ] = "partial",
+    mesh: Annotated[
+        str, typer.Option(help="Kinds of elements: cartesian, multilinear, curved.")
+    ] = "cartesian,multilinear",
     threads: ThreadsOption = None,
 ) -> None:
     """Compile kernels before they are needed.
 
-    Those of mass, diffusion and the solver. They are kept on disk, for this machine and this
-    version of femops.
+    Those of mass and diffusion if no forms are named, and the solver. They are kept on disk, for
+    this machine and this version of femops. Sizes of meshes, essential conditions and values of
+    coefficients make no difference; another quadrature rule does, and so does a coefficient that
+    varies in space.
 
     \b
     Examples:
       femops warmup
       femops warmup --order 1-8 --dim 3
+      femops warmup elasticity --order 2 --level none --mesh curved
     """  # noqa: D301  (\b is click's mark for lines to keep)
+    from femops.operators.storage import LEVELS
+
     orders, dims = numbers(order), numbers(dim)
     if max(dims) > 3:
         raise typer.BadParameter(f"--dim {dim}: dimensions are 1 to 3")
+    chosen = [n for f in forms or FORMS[:2] for n in _names(f, FORMS, "form")]
+    levels = _names(level, LEVELS, "--level")
+    kinds = _names(mesh, tuple(MESHES), "--mesh")
     output = Output()
     begin = perf_counter()
+    count = 0
     with one_line_warnings():
         set_threads(threads)
-        for d in dims:
-            for p in orders:
-                with output.working(f"{d}-D, order {p}"):
-                    _compile(d, p)
-    count = 2 * len(orders) * len(dims)
+        for d, kind, p in itertools.product(dims, kinds, orders):
+            with output.working(f"{d}-D, {kind}, order {p}"):
+                for form, name in itertools.product(chosen, levels):
+                    _compile(form, _mesh(kind, d), p, name)
+                    count += 1
     output.say(f"{count} operators are ready after {perf_counter() - begin:.1f} s")
 
 
-def _compile(dim: int, order: int) -> None:
+def _mesh(kind: str, dim: int) -> femops.Mesh:
+    import numpy as np
+
     import femops
 
-    V = femops.H1(femops.box((2,) * dim), order)
-    for A in (femops.mass(V), femops.diffusion(V).constrained(V.boundary_dofs())):
-        femops.cg(A, A.rhs(femops.load(V, 1.0)), M=femops.jacobi(A), maxiter=1)
+    order = MESHES[kind]
+    bend = (lambda x: x + 0.1 * np.sin(x[::-1] * x.sum(axis=0))) if order else None
+    return femops.box((2,) * dim, mapping=bend, order=max(order, 1))
+
+
+def _compile(form: str, mesh: femops.Mesh, order: int, level: str) -> None:
+    import numpy as np
+
+    import femops
+
+    V = femops.H1(mesh, order, ncomp=mesh.dim if form == "elasticity" else 1)
+    rest = [np.ones(mesh.dim)] if form == "convection" else []
+    A: Any = getattr(femops, form)(V, *rest, level=level)
+    if form in ("mass", "diffusion", "elasticity"):
+        A = A if form == "mass" else A.constrained(V.boundary_dofs())
+        b = A.rhs(femops.load(V, 1.0 if V.ncomp == 1 else np.ones(V.ncomp)))
+        femops.cg(A, b, M=femops.jacobi(A), maxiter=1)
+    else:
+        A @ np.ones(V.size)

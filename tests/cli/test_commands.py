@@ -183,7 +183,7 @@ def test_cost_prints_its_contract(run, tmp_path):
 def test_warmup(run):
     code, out, _ = run("warmup", "--order", 2, "--dim", 2)
     assert code == 0
-    assert out.startswith("2 operators are ready after ")
+    assert out.startswith("4 operators are ready after ")
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -234,6 +234,9 @@ BAD = [
     (["bench", "bp1", "--dofs", "3"], 2, "got '3'"),
     (["demo", "--out", "binary.mesh"], 1, "cannot make the folder"),
     (["warmup", "--dim", "4"], 2, "dimensions are 1 to 3"),
+    (["warmup", "stokes"], 2, "form 'stokes': choose from mass"),
+    (["warmup", "--mesh", "round"], 2, "--mesh 'round': choose from cartesian"),
+    (["warmup", "--level", "partial,most"], 2, "--level 'most': choose from full"),
     (["nonsense"], 2, "nonsense"),
 ]
 

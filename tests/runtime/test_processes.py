@@ -72,6 +72,25 @@ def test_second_process_compiles_nothing(warm: Path) -> None:
     assert {p: p.stat().st_mtime_ns for p in warm.rglob("*.nb?")} == before
 
 
+def test_warmed_up_compiles_nothing(tmp_path: Path) -> None:
+    """What ``femops warmup`` compiled serves another mesh, with conditions and values."""
+    command = "warmup elasticity --order 3 --dim 2 --level none,partial --mesh multilinear"
+    env = os.environ | {"FEMOPS_CACHE": str(tmp_path), "FEMOPS_THREADS": "1"}
+    subprocess.run([sys.executable, "-m", "femops", *command.split()], env=env, check=True)
+    before = sorted(tmp_path.glob("*.py"))
+    assert before
+    body = """
+    set_threads(1)
+    V = femops.H1(femops.box((3, 4), mapping=lambda x: x + 0.2 * x[::-1] * x), 3, ncomp=2)
+    for level in ("none", "partial"):
+        A = femops.elasticity(V, lam=2.0, level=level).constrained(V.boundary_dofs(1))
+        b = A.rhs(np.ones(V.shape))
+        femops.cg(A, b, M=femops.jacobi(A))
+    """
+    done(run(body, tmp_path))
+    assert sorted(tmp_path.glob("*.py")) == before
+
+
 @pytest.mark.parametrize("damage", ["truncated", "garbage", "empty index", "source"])
 def test_damaged_cache_is_mended(warm: Path, tmp_path: Path, damage: str) -> None:
     cache = copy(warm, tmp_path)
