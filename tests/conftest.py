@@ -25,7 +25,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(trylast=True)  # of those that -m and -k have left
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the share of tests that was asked for."""
     k, n = (int(part) for part in config.getoption("share").split("/"))
-    items[:] = items[k - 1 :: n]
+    others = [item for i, item in enumerate(items) if i % n != k - 1]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = items[k - 1 :: n]
