@@ -90,6 +90,7 @@ class ConjugateGradients:
         self._module.iterate_merged(
             one.rows.ctypes.data,
             one.alphas.ctypes.data,
+            len(one.rows),
             work,
             self._terms.work_bytes,
             self._vectors,

@@ -60,11 +60,12 @@ def settle(todo, vectors, n, inverse, use_inverse, partial, partial_rr):
 @njit
 def one_pass(launch, todo, sums):
     """One pass of ``merged.py``; leaves what it gives in the first row of sums."""
-    rows, alphas, work, work_bytes = launch
+    rows, alphas, count, work, work_bytes = launch
     # two updates are due, or the older direction could not be had from p any more
     touch = todo[NEAR] != 0.0 and (todo[FAR] != 0.0 or todo[BETA] < SMALL_BETA)
     todo[TOUCH] = 1.0 if touch else 0.0
-    apply(rows, alphas, 2, 0, 0, work, work_bytes)
+    # the count is not a constant: of a loop of known length LLVM has dropped the first launch
+    apply(rows, alphas, count, 0, 0, work, work_bytes)
     todo[FAR] = 0.0 if touch or todo[NEAR] == 0.0 else todo[NEAR] / todo[BETA]
     todo[DROP], todo[NEAR] = 0.0, 0.0
     for k in range(1, len(sums)):
@@ -87,7 +88,7 @@ def predict(todo, state, given, use_inverse):
 
 
 @njit(
-    f"void(intp, intp, intp, intp, {REAL}[:, ::1], int64, {REAL}[::1], boolean, "
+    f"void(intp, intp, intp, intp, intp, {REAL}[:, ::1], int64, {REAL}[::1], boolean, "
     "float64[:, ::1], float64[::1], float64[::1], float64[:, ::1], float64, int64, int64, boolean)",
     cache=True,
     nogil=True,
@@ -95,6 +96,7 @@ def predict(todo, state, given, use_inverse):
 def iterate_merged(
     rows,
     alphas,
+    count,
     work,
     work_bytes,
     vectors,
@@ -114,7 +116,7 @@ def iterate_merged(
 
     ``vectors`` have tails behind ``n`` entries; ``todo`` is zero at the beginning.
     """
-    launch = rows, alphas, work, work_bytes
+    launch = rows, alphas, count, work, work_bytes
     for k in range(steps):
         if state[ITERATIONS] >= limit:
             return
