@@ -14,6 +14,7 @@ from femops.errors import SolverError, VectorError
 from femops.operators import BlockOperator, Operator
 from femops.solvers.jacobi import Jacobi
 from femops_kernels.krylov import BREAKDOWN, CONVERGED, ConjugateGradients
+from femops_kernels.merged import mergeable
 
 _ADVICE = (
     "are boundary conditions missing, or is a coefficient negative? "
@@ -39,12 +40,15 @@ class Info:
         Euclidean norm of b - A x, computed at the end.
     tolerance : float
         What it had to come to, max(rtol |b|, atol).
+    merged : bool
+        Whether vectors were updated inside the operator's sweep.
     """
 
     converged: bool
     iterations: int
     residual: float
     tolerance: float
+    merged: bool
 
 
 def cg(
@@ -57,6 +61,7 @@ def cg(
     maxiter: int | None = None,
     M: Jacobi | None = None,
     callback: Callable[[NDArray[Any]], Any] | None = None,
+    merged: bool | None = None,
 ) -> tuple[NDArray[Any], Info]:
     """Solve A x = b for a symmetric positive definite operator.
 
@@ -80,6 +85,10 @@ def cg(
     callback : callable, optional
         Called as ``callback(x)`` after each iteration with a read-only view of the iterate, in
         the shape of b.
+    merged : bool, optional
+        Whether vectors are updated inside the operator's sweep, so that they are read and written
+        less often; iterates agree to round-off. If omitted, where that is possible: for operators
+        of one sweep over all elements.
 
     Returns
     -------
@@ -92,7 +101,7 @@ def cg(
     SolverError
         An operator or preconditioner that is not femops' own (use `scipy.sparse.linalg.cg`),
         tolerances that are not numbers >= 0, a right-hand side that is not finite, or an operator
-        found not to be positive definite.
+        found not to be positive definite; updates to be merged into an operator of several sweeps.
     VectorError
         Vectors of another length or type.
     """
@@ -107,7 +116,7 @@ def cg(
     tolerance = max(rtol * norm, atol)
     limit = 10 * len(right) if maxiter is None else maxiter
     inverse = None if M is None else np.ascontiguousarray(M.inverse, dtype=right.dtype)
-    solve = ConjugateGradients(A.terms, right, guess, inverse)
+    solve = ConjugateGradients(A.terms, right, guess, inverse, _merged(A, merged))
     view = solve.x.reshape(b.shape)
     view.flags.writeable = False
     # squares of less would underflow in the recursion
@@ -115,6 +124,15 @@ def cg(
     _run(solve, goal, limit, None if callback is None else lambda: callback(view))
     x, info = _conclude(solve, A, right, tolerance)
     return x.reshape(b.shape), info
+
+
+def _merged(A: Operator | BlockOperator, wanted: bool | None) -> bool:
+    possible = mergeable(A.terms)
+    if wanted and not possible:
+        raise SolverError(
+            f"merged = True, but {A!r} is not one sweep over all elements: leave merged out"
+        )
+    return possible if wanted is None else wanted
 
 
 def _conclude(
@@ -136,7 +154,7 @@ def _conclude(
             f"the operator is singular; {_ADVICE}"
         )
     converged = solve.status == CONVERGED and residual <= 10.0 * tolerance
-    return x, Info(converged, solve.iterations, residual, tolerance)
+    return x, Info(converged, solve.iterations, residual, tolerance, solve.merged)
 
 
 def _run(
@@ -150,7 +168,7 @@ def _run(
     solve.advance(tolerance, limit, 0)
     while solve.status == 0 and solve.iterations < limit:
         begin = perf_counter()
-        solve.advance(tolerance, limit, burst)
+        solve.advance(tolerance, limit, burst, show=after is not None)
         if after is None:
             pace = _BURST_SECONDS / max(perf_counter() - begin, 1e-9)
             burst = max(1, int(burst * min(pace, 4.0)))

@@ -7,6 +7,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.merged import MergedPass, shared_entries
 from femops_kernels.specialize import specialize
 from femops_kernels.sweep import LAUNCH, Terms
 
@@ -25,49 +26,91 @@ class ConjugateGradients:
         Right-hand side and first guess, of the kernels' type.
     inverse : (n,) array or None
         Entries of a diagonal preconditioner.
+    merged : bool
+        Update vectors inside the operator's sweep, see ``skeletons/cg_merged.py``; only for a
+        mergeable operator.
     """
 
     def __init__(
-        self, terms: Terms, b: NDArray[Any], x: NDArray[Any], inverse: NDArray[Any] | None
+        self,
+        terms: Terms,
+        b: NDArray[Any],
+        x: NDArray[Any],
+        inverse: NDArray[Any] | None,
+        merged: bool = False,
     ) -> None:
-        self._terms, self._b = terms, b
+        self._terms, self._b, self.merged = terms, b, merged
         self._use_inverse = inverse is not None
+        self._shared = shared_entries(terms) if merged else np.zeros(0, dtype=np.int64)
+        if inverse is not None:
+            inverse = np.concatenate([inverse, inverse[self._shared]])
         self._inverse = b if inverse is None else inverse
-        self._vectors = np.zeros((4, len(b)), dtype=b.dtype)
-        self._vectors[0] = x
+        self._vectors = np.zeros((4, len(b) + len(self._shared)), dtype=b.dtype)
+        self.x[:] = x
         self._state = np.array([-1.0, 0.0, 0.0, 0.0])
         self._parallel = terms.parallel()
-        self._module = specialize(
-            ("driver", "cg"), {"PARALLEL": self._parallel, "REAL": b.dtype.name}
-        )
+        skeletons = ("driver", "cg", "cg_merged") if merged else ("driver", "cg")
+        self._module = specialize(skeletons, {"PARALLEL": self._parallel, "REAL": b.dtype.name})
         self._partial = np.zeros((2, -(-len(b) // self._module.BLOCK)))
+        self._pass = MergedPass(terms, self._vectors, len(b), inverse) if merged else None
 
-    def advance(self, tolerance: float, limit: int, steps: int) -> None:
+    def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
         """Iterate until the residual's norm is at most ``tolerance``.
 
-        At most ``steps`` iterations are added, and ``limit`` done in all.
+        At most ``steps`` iterations are added, and ``limit`` done in all.  Without ``show`` x may
+        be some updates behind, if that is faster, until the iteration has come to its end.
         """
-        terms = self._terms
         with LAUNCH:
-            self._module.iterate(
-                *terms.addresses,
-                terms.work(self._parallel),
-                terms.work_bytes,
-                self._vectors,
-                self._b,
-                self._inverse,
-                self._use_inverse,
-                self._partial,
-                self._state,
-                tolerance,
-                limit,
-                steps,
-            )
+            work = self._terms.work(self._parallel)
+            if self._state[0] < 0.0 or not self._pass:
+                self._iterate(work, tolerance, limit, 0 if self._pass else steps)
+                self._vectors[1, len(self._b) :] = self._vectors[1, self._shared]
+            if self._pass and self.status == 0:
+                self._iterate_merged(self._pass, work, tolerance, limit, steps, show)
+
+    def _iterate(self, work: int, tolerance: float, limit: int, steps: int) -> None:
+        self._module.iterate(
+            *self._terms.addresses,
+            work,
+            self._terms.work_bytes,
+            self._vectors,
+            self._b,
+            self._inverse,
+            self._use_inverse,
+            self._partial,
+            self._state,
+            tolerance,
+            limit,
+            steps,
+        )
+
+    def _iterate_merged(
+        self, one: MergedPass, work: int, tolerance: float, limit: int, steps: int, show: bool
+    ) -> None:
+        self._module.iterate_merged(
+            one.rows.ctypes.data,
+            one.alphas.ctypes.data,
+            len(one.rows),
+            work,
+            self._terms.work_bytes,
+            self._vectors,
+            len(self._b),
+            self._inverse,
+            self._use_inverse,
+            self._partial,
+            self._state,
+            one.todo,
+            one.sums,
+            tolerance,
+            limit,
+            steps,
+            show,
+        )
 
     @property
     def x(self) -> NDArray[Any]:
         """The iterate, a view."""
-        iterate: NDArray[Any] = self._vectors[0]
+        iterate: NDArray[Any] = self._vectors[0, : len(self._b)]
         return iterate
 
     @property

@@ -1,0 +1,109 @@
+"""Sweeps with the vector updates of conjugate gradients in them: tables, copies of shared dofs."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.lanes import Lane
+from femops_kernels.skeletons import merged_table as layout
+from femops_kernels.skeletons import table as sweep_layout
+from femops_kernels.specialize import specialize
+from femops_kernels.sweep import Sweep, Terms, address_table
+
+
+def mergeable(terms: Terms) -> bool:
+    """Whether it is one sweep over the whole of vectors that are alike."""
+    sweep = terms.sweeps[0]
+    return (
+        len(terms.sweeps) == 1
+        and isinstance(sweep, Sweep)
+        and int(sweep.target.owned_start[-1]) == sweep.target.ndofs
+        and np.array_equal(sweep.source.owned_start, sweep.target.owned_start)
+        and np.array_equal(sweep.source.foreign_dofs, sweep.target.foreign_dofs)
+    )
+
+
+@final
+class MergedPass:
+    """What ``skeletons/merged.py`` needs for one solve.
+
+    Parameters
+    ----------
+    terms : Terms
+        A mergeable one.
+    vectors : (4, n + ntail) array
+        x, r, p and A p, the last two numbers of a shared dof behind each other.
+    inverse : (n + ntail,) array or None
+        Diagonal preconditioner.
+
+    Attributes
+    ----------
+    rows, alphas, todo, sums : arrays
+        See ``skeletons/cg_merged.py``.
+    """
+
+    def __init__(
+        self, terms: Terms, vectors: NDArray[Any], n: int, inverse: NDArray[Any] | None
+    ) -> None:
+        sweep = terms.sweeps[0]
+        assert isinstance(sweep, Sweep)
+        plan, kernel = sweep.target, sweep.kernel
+        shared, first = np.unique(plan.combine_dof, return_index=True)
+        ncomp = kernel.target.ncomp
+        self.todo = np.zeros(5)
+        self.sums = np.zeros((2 * plan.nchunks, layout.NSUMS))
+        # a chunk reads foreign dofs from the tail
+        foreign = n // ncomp + np.searchsorted(shared, plan.foreign_dofs)
+        self._sweep_table = sweep.table.copy()
+        self._sweep_table[sweep_layout.IN_FOREIGN_DOFS] = foreign.ctypes.data
+        self._entries = {
+            layout.KERNEL: int(sweep.row[0]),
+            layout.KERNEL_TABLE: self._sweep_table,
+            layout.BUFFER: int(sweep.table[sweep_layout.BUFFER]),
+            layout.COEFFICIENTS: self.todo,
+            layout.X: vectors[0],
+            layout.R: vectors[1],
+            layout.P: vectors[2],
+            layout.V: vectors[3],
+            layout.M: vectors[1] if inverse is None else inverse,
+            layout.SUMS: self.sums,
+            layout.OWNED_START: plan.owned_start,
+            layout.SHARED_START: np.searchsorted(shared, plan.owned_start),
+            layout.SHARED_DOF: shared,
+            layout.SLOT_START: np.append(first, len(plan.combine_dof)),
+            layout.SLOT: plan.combine_slot,
+            layout.NCOMP: ncomp,
+            layout.TAIL: n,
+            layout.CHUNKS: plan.nchunks,
+        }
+        self._foreign = foreign
+        self._table = address_table(self._entries)
+        constants = {
+            "LANE": Lane(kernel.width, kernel.dtype),
+            "LANE_WIDTH": kernel.width,
+            "REAL_BYTES": kernel.dtype.itemsize,
+            "USE_INVERSE": inverse is not None,
+        }
+        module = specialize(("merged_table", "merged"), constants)
+        table, place = self._table.ctypes.data, (plan.nchunks, 0, 0, 0)
+        self.rows = np.array(
+            [
+                (module.tail.address, module.nothing.address, table, *place),
+                (module.sweep.address, module.combine.address, table, *place),
+            ],
+            dtype=np.int64,
+        )
+        self.alphas = np.array([1.0, terms.alphas[0]])
+
+
+def shared_entries(terms: Terms) -> NDArray[np.int64]:
+    """Flat positions of the entries that chunks share, which the tails of vectors repeat."""
+    sweep = terms.sweeps[0]
+    assert isinstance(sweep, Sweep)
+    ncomp = sweep.kernel.target.ncomp
+    dofs = np.unique(sweep.target.combine_dof)
+    flat: NDArray[np.int64] = (dofs[:, None] * ncomp + np.arange(ncomp)).reshape(-1)
+    return flat

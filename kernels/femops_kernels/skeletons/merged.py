@@ -1,0 +1,187 @@
+"""One iteration of conjugate gradients around an operator's sweep, chunk by chunk.
+
+Before a chunk's elements its owned piece of r, p (and x) is updated, after them its piece of
+v = A p is summed with it, all while these pieces are in cache: after Kronbichler, Sashko and Munch
+(2022), Enhancing data locality of the conjugate gradient method for high-order matrix-free
+finite-element implementations.  The entry points are those of ``chunk.py``.
+
+With threads nobody knows whether the owner of a foreign dof has updated it yet.  So dofs that
+chunks share have copies behind the end of each vector, its *tail*; ``tail`` updates them before
+the sweep, and they are what a chunk reads as foreign.
+"""
+
+# <defaults>
+from numba import cfunc
+
+from femops_kernels.lanes import Lane, fill, get, inner, load, put, store, word
+from femops_kernels.lines import call_chunk
+from femops_kernels.skeletons.defaults import LANE, LANE_WIDTH, REAL_BYTES
+from femops_kernels.skeletons.merged_table import *
+
+USE_INVERSE = True
+# </defaults>
+
+FLOAT64 = Lane(2, "float64")  # how sums and factors are read
+STRIP = 32  # lanes summed before a sum is carried on in float64
+
+
+@inner
+def coefficient(table, k):
+    """One of the iteration's factors."""
+    return get(FLOAT64, word(table, COEFFICIENTS), k)
+
+
+@inner
+def moved(x, r, p, m, near, far):
+    """Update of x by the last two directions; the older one is (p - z) / beta."""
+    z = r * m if USE_INVERSE else r
+    return x + near * p + far * (p - z)
+
+
+@inner
+def updated(r, p, v, m, drop, beta):
+    """Next r, p and z."""
+    r = r - drop * v
+    z = r * m if USE_INVERSE else r
+    return r, z + beta * p, z
+
+
+@inner
+def add_lane(sums, k, lane, scratch):
+    """Add the slots of a lane to a sum."""
+    store(LANE, scratch, 0, lane)
+    s = get(FLOAT64, sums, k)
+    for i in range(LANE_WIDTH):
+        s += get(LANE, scratch, i)
+    put(FLOAT64, sums, k, s)
+
+
+@inner
+def add_number(sums, k, value):
+    """Add a number to a sum."""
+    put(FLOAT64, sums, k, get(FLOAT64, sums, k) + value)
+
+
+@inner
+def before(table, begin, length, sums, scratch):
+    """Update a piece of x, r and p; sums of r.M r and r.r."""
+    drop, beta, touch = coefficient(table, DROP), coefficient(table, BETA), coefficient(table, TOUCH)
+    near, far, at = coefficient(table, NEAR), coefficient(table, FAR), begin * REAL_BYTES
+    x, r, p, v = (word(table, X) + at, word(table, R) + at, word(table, P) + at, word(table, V) + at)
+    m = word(table, M) + at
+    lanes = length // LANE_WIDTH
+    for first in range(0, lanes, STRIP):
+        rho, rr = fill(LANE, 0.0), fill(LANE, 0.0)
+        for k in range(first, min(first + STRIP, lanes)):
+            rk, pk, mk = load(LANE, r, k), load(LANE, p, k), load(LANE, m, k)
+            if touch != 0.0:
+                store(LANE, x, k, moved(load(LANE, x, k), rk, pk, mk, near, far))
+            rk, pk, zk = updated(rk, pk, load(LANE, v, k), mk, drop, beta)
+            store(LANE, r, k, rk)
+            store(LANE, p, k, pk)
+            rho, rr = rho + rk * zk, rr + rk * rk
+        add_lane(sums, RHO, rho, scratch)
+        add_lane(sums, RR, rr, scratch)
+    for i in range(lanes * LANE_WIDTH, length):
+        ri, pi, mi = get(LANE, r, i), get(LANE, p, i), get(LANE, m, i)
+        if touch != 0.0:
+            put(LANE, x, i, moved(get(LANE, x, i), ri, pi, mi, near, far))
+        ri, pi, zi = updated(ri, pi, get(LANE, v, i), mi, drop, beta)
+        put(LANE, r, i, ri)
+        put(LANE, p, i, pi)
+        add_number(sums, RHO, ri * zi)
+        add_number(sums, RR, ri * ri)
+
+
+@inner
+def after(table, begin, length, sums, scratch):
+    """Sums of a piece of v with p, r and itself."""
+    at = begin * REAL_BYTES
+    r, p, v, m = (word(table, R) + at, word(table, P) + at, word(table, V) + at, word(table, M) + at)
+    lanes = length // LANE_WIDTH
+    for first in range(0, lanes, STRIP):
+        pv, rv, vv, zero = fill(LANE, 0.0), fill(LANE, 0.0), fill(LANE, 0.0), fill(LANE, 0.0)
+        rmv, vmv = zero, zero
+        for k in range(first, min(first + STRIP, lanes)):
+            rk, pk, vk = load(LANE, r, k), load(LANE, p, k), load(LANE, v, k)
+            pv, rv, vv = pv + pk * vk, rv + rk * vk, vv + vk * vk
+            if USE_INVERSE:
+                mv = vk * load(LANE, m, k)
+                rmv, vmv = rmv + rk * mv, vmv + vk * mv
+        add_lane(sums, PV, pv, scratch)
+        add_lane(sums, RV, rv, scratch)
+        add_lane(sums, VV, vv, scratch)
+        add_lane(sums, RMV, rmv, scratch)
+        add_lane(sums, VMV, vmv, scratch)
+    for i in range(lanes * LANE_WIDTH, length):
+        add_products(sums, get(LANE, r, i), get(LANE, p, i), 0.0, get(LANE, v, i), get(LANE, m, i))
+
+
+@inner
+def add_products(sums, r, p, old, new, m):
+    """Correct the sums for an entry of v that was ``old`` and is ``new``."""
+    c = new - old
+    square = (new + old) * c
+    add_number(sums, PV, p * c)
+    add_number(sums, RV, r * c)
+    add_number(sums, VV, square)
+    add_number(sums, RMV, r * m * c)
+    add_number(sums, VMV, m * square)
+
+
+@cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
+def tail(table, x, y, chunk, work, alpha, beta):
+    """Update the copies of the shared dofs that a chunk owns."""
+    drop, factor = coefficient(table, DROP), coefficient(table, BETA)
+    r, p, v, m = word(table, R), word(table, P), word(table, V), word(table, M)
+    starts, ncomp = word(table, SHARED_START), word(table, NCOMP)
+    first = word(table, TAIL)
+    begin, end = word(starts, chunk) * ncomp, word(starts, chunk + 1) * ncomp
+    for i in range(first + begin, first + end):
+        ri, pi, mi = get(LANE, r, i), get(LANE, p, i), get(LANE, m, i)
+        ri, pi, _ = updated(ri, pi, get(LANE, v, i), mi, drop, factor)
+        put(LANE, r, i, ri)
+        put(LANE, p, i, pi)
+
+
+@cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
+def nothing(table, x, y, chunk, work, alpha, beta):
+    """Tails need not be combined."""
+
+
+@cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
+def sweep(table, x, y, chunk, work, alpha, beta):
+    """One chunk: vector updates, the operator, sums."""
+    starts, ncomp = word(table, OWNED_START), word(table, NCOMP)
+    begin = word(starts, chunk) * ncomp
+    length = word(starts, chunk + 1) * ncomp - begin
+    sums = word(table, SUMS) + chunk * NSUMS * 8
+    for k in range(NSUMS):
+        put(FLOAT64, sums, k, 0.0)
+    before(table, begin, length, sums, work)
+    p, v = word(table, P), word(table, V)
+    call_chunk(word(table, KERNEL), word(table, KERNEL_TABLE), p, v, chunk, work, alpha, 0.0)
+    after(table, begin, length, sums, work)
+
+
+@cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
+def combine(table, x, y, chunk, work, alpha, beta):
+    """Add what later chunks contributed to the dofs that ``chunk`` owns, and correct the sums."""
+    starts, ncomp = word(table, SHARED_START), word(table, NCOMP)
+    chunks = word(table, CHUNKS)
+    sums = word(table, SUMS) + (chunks + chunk) * NSUMS * 8
+    for k in range(NSUMS):
+        put(FLOAT64, sums, k, 0.0)
+    r, p, v, m = word(table, R), word(table, P), word(table, V), word(table, M)
+    slots, buffer = word(table, SLOT_START), word(table, BUFFER)
+    for u in range(word(starts, chunk), word(starts, chunk + 1)):
+        dof = word(word(table, SHARED_DOF), u)
+        for c in range(ncomp):
+            at, copy = dof * ncomp + c, word(table, TAIL) + u * ncomp + c
+            old = get(LANE, v, at)
+            new = old
+            for k in range(word(slots, u), word(slots, u + 1)):
+                new += get(LANE, buffer, word(word(table, SLOT), k) * ncomp + c)
+            put(LANE, v, at, new)
+            put(LANE, v, copy, new)
+            add_products(sums, get(LANE, r, copy), get(LANE, p, copy), old, new, get(LANE, m, copy))

@@ -1,0 +1,24 @@
+"""The int64 table of merged conjugate gradients: the meaning of each entry.
+
+"Per chunk" arrays have one entry a chunk and one more at the end, as in ``table.py``.
+"""
+
+KERNEL = 0  # address of the operator's entry point ``sweep``
+KERNEL_TABLE = 1  # address of its table, whose foreign dofs are places in the tail of P
+BUFFER = 2  # address: what that leaves to be combined
+COEFFICIENTS = 3  # address: float64 DROP, BETA, NEAR, FAR, TOUCH
+X, R, P, V, M = 4, 5, 6, 7, 8  # addresses of the vectors, and of the diagonal preconditioner
+SUMS = 9  # address: float64 (2, chunk, sum), of the sweep and of what is combined
+OWNED_START = 10  # address, per chunk: first owned dof
+SHARED_START = 11  # address, per chunk: first of its owned dofs that later chunks touch
+SHARED_DOF = 12  # address: these dofs, ascending; their copies are the tail of a vector
+SLOT_START = 13  # address, per shared dof: first entry of SLOT
+SLOT = 14  # address: where in BUFFER contributions stand
+NCOMP = 15  # components
+TAIL = 16  # first number of the tail
+CHUNKS = 17  # how many chunks
+
+DROP, BETA, NEAR, FAR, TOUCH = 0, 1, 2, 3, 4  # r -= DROP v; p = z + BETA p;
+# x += NEAR p + FAR (p - z), before that and only if TOUCH
+RHO, RR, PV, RV, VV, RMV, VMV = 0, 1, 2, 3, 4, 5, 6  # r.M r, r.r, p.v, r.v, v.v, r.M v, v.M v
+NSUMS = 7
