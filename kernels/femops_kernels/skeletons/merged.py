@@ -65,9 +65,18 @@ def add_number(sums, k, value):
 @inner
 def before(table, begin, length, sums, scratch):
     """Update a piece of x, r and p; sums of r.M r and r.r."""
-    drop, beta, touch = coefficient(table, DROP), coefficient(table, BETA), coefficient(table, TOUCH)
+    drop, beta, touch = (
+        coefficient(table, DROP),
+        coefficient(table, BETA),
+        coefficient(table, TOUCH),
+    )
     near, far, at = coefficient(table, NEAR), coefficient(table, FAR), begin * REAL_BYTES
-    x, r, p, v = (word(table, X) + at, word(table, R) + at, word(table, P) + at, word(table, V) + at)
+    x, r, p, v = (
+        word(table, X) + at,
+        word(table, R) + at,
+        word(table, P) + at,
+        word(table, V) + at,
+    )
     m = word(table, M) + at
     lanes = length // LANE_WIDTH
     for first in range(0, lanes, STRIP):
@@ -97,7 +106,12 @@ def before(table, begin, length, sums, scratch):
 def after(table, begin, length, sums, scratch):
     """Sums of a piece of v with p, r and itself."""
     at = begin * REAL_BYTES
-    r, p, v, m = (word(table, R) + at, word(table, P) + at, word(table, V) + at, word(table, M) + at)
+    r, p, v, m = (
+        word(table, R) + at,
+        word(table, P) + at,
+        word(table, V) + at,
+        word(table, M) + at,
+    )
     lanes = length // LANE_WIDTH
     for first in range(0, lanes, STRIP):
         pv, rv, vv, zero = fill(LANE, 0.0), fill(LANE, 0.0), fill(LANE, 0.0), fill(LANE, 0.0)
