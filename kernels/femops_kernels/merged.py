@@ -59,6 +59,8 @@ class MergedPass:
         foreign = n // ncomp + np.searchsorted(shared, plan.foreign_dofs)
         self._sweep_table = sweep.table.copy()
         self._sweep_table[sweep_layout.IN_FOREIGN_DOFS] = foreign.ctypes.data
+        # asking for the next pieces of two of the vectors costs more here than it gains
+        self._sweep_table[sweep_layout.AHEAD] = 0
         self._entries = {
             layout.KERNEL: int(sweep.row[0]),
             layout.KERNEL_TABLE: self._sweep_table,
