@@ -1,6 +1,7 @@
 """Speed, measured beside the machine's limits."""
 
-from femops.bench.problems import PROBLEMS
-from femops.bench.run import run
+from femops.bench.everything import run_all
+from femops.bench.problems import FOOTPRINTS, MESHES, PROBLEMS
+from femops.bench.run import auto_check, run
 
-__all__ = ["PROBLEMS", "run"]
+__all__ = ["FOOTPRINTS", "MESHES", "PROBLEMS", "auto_check", "run", "run_all"]

@@ -2,25 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.basis import Quadrature1D, gauss, lobatto
 from femops.errors import OperatorError
 from femops.forms import diffusion, mass
 from femops.operators import Operator
 from femops.space import H1
 from femops_meshes import Mesh, box
 
-PROBLEMS: dict[str, Callable[[H1], Operator]] = {
-    "bp1": lambda V: mass(V, quadrature=V.order + 2),
-    "bp3": lambda V: diffusion(V, quadrature=V.order + 2),
-}
-"""Scalar mass (bp1) and scalar diffusion (bp3): p + 2 Gauss points, data stored at every point."""
+FORMS = {"mass": mass, "diffusion": diffusion}
 
-MESHES = ("deformed", "cartesian")
+
+@final
+@dataclass(frozen=True)
+class Problem:
+    """One of CEED's bake-off problems.
+
+    Attributes
+    ----------
+    name : str
+    form : {"mass", "diffusion"}
+    ncomp : int
+        Components of the field.
+    collocated : bool
+        Whether the quadrature points are the p + 1 Gauss-Lobatto nodes; else p + 2 Gauss points.
+    """
+
+    name: str
+    form: str
+    ncomp: int
+    collocated: bool = False
+
+    def rule(self, order: int) -> Quadrature1D:
+        """The quadrature rule for a polynomial degree."""
+        return lobatto(order + 1) if self.collocated else gauss(order + 2)
+
+    def operator(self, V: H1, level: str = "partial") -> Operator:
+        """The operator on a space, of one component or of as many as it has."""
+        return FORMS[self.form](V, quadrature=self.rule(V.order), level=level)
+
+
+PROBLEMS = {
+    problem.name: problem
+    for problem in (
+        Problem("bp1", "mass", 1),
+        Problem("bp2", "mass", 3),
+        Problem("bp3", "diffusion", 1),
+        Problem("bp4", "diffusion", 3),
+        Problem("bp5", "diffusion", 1, collocated=True),
+        Problem("bp6", "diffusion", 3, collocated=True),
+    )
+}
+"""CEED's BP1 to BP6: scalar and vector mass and diffusion, diffusion also collocated."""
+
+MESHES = ("cartesian", "multilinear", "curved")
+
+FOOTPRINTS = {"ram": 1.8e6, "cache": 0.12e6}
+"""Numbers of dofs: more than caches hold, and few enough for them."""
+
+
+def check_names(problems: Any, meshes: Any, footprints: Any = ()) -> None:
+    """Check names of problems, meshes and footprints.
+
+    Raises
+    ------
+    OperatorError
+        An unknown one.
+    """
+    known = (("problem", problems, PROBLEMS), ("mesh", meshes, MESHES))
+    for what, names, all_names in (*known, ("footprint", footprints, FOOTPRINTS)):
+        for name in names:
+            if name not in all_names:
+                raise OperatorError(f"{what} {name!r}: choose one of {', '.join(all_names)}")
 
 
 def _deform(x: NDArray[np.float64]) -> NDArray[Any]:
@@ -30,21 +89,44 @@ def _deform(x: NDArray[np.float64]) -> NDArray[Any]:
     return x + shift + 0.03 * np.stack([x[1] * x[2], x[0] * x[2], x[0] * x[1]])
 
 
-def make_mesh(kind: str, order: int, dofs: float) -> Mesh:
-    """Box of hexahedra on which a space of this order has about that many dofs.
+def per_direction(order: int, nodes: float) -> int:
+    """Elements in each direction for a cube of about that many nodes."""
+    return max(1, round((float(nodes) ** (1.0 / 3.0) - 1.0) / order))
+
+
+@lru_cache(maxsize=len(MESHES))  # problems of one order follow each other and share it
+def _mesh(kind: str, n: int) -> Mesh:
+    mapping = None if kind == "cartesian" else _deform
+    return box((n, n, n), mapping=mapping, order=2 if kind == "curved" else 1)
+
+
+def make_mesh(kind: str, order: int, nodes: float) -> Mesh:
+    """Box of hexahedra on which a space of this order has about that many nodes.
 
     Parameters
     ----------
-    kind : {"deformed", "cartesian"}
-        ``deformed``: multilinear elements, none of them affine.  Both in the order of a
+    kind : {"cartesian", "multilinear", "curved"}
+        ``cartesian``: all elements alike.  ``multilinear``: given by their vertices, none of them
+        affine.  ``curved``: quadratic, none of them multilinear.  All in the order of a
         space-filling curve, with no structure used.
+    order : int
+    nodes : float
 
     Raises
     ------
     OperatorError
         An unknown kind.
     """
-    if kind not in MESHES:
-        raise OperatorError(f"mesh {kind!r}: choose one of {', '.join(MESHES)}")
-    n = max(1, round((dofs ** (1 / 3) - 1) / order))
-    return box((n, n, n), mapping=_deform if kind == "deformed" else None)
+    check_names((), (kind,))
+    return _mesh(kind, per_direction(order, nodes))
+
+
+@lru_cache(maxsize=len(MESHES))
+def _space(kind: str, n: int, order: int, ncomp: int) -> H1:
+    return H1(_mesh(kind, n), order, ncomp)
+
+
+def make_space(problem: Problem, kind: str, order: int, dofs: float) -> H1:
+    """Space of a problem with about that many dofs, of all components together."""
+    check_names((), (kind,))
+    return _space(kind, per_direction(order, dofs / problem.ncomp), order, problem.ncomp)

@@ -2,100 +2,112 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from time import perf_counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from femops.bench.problems import MESHES, PROBLEMS, make_mesh
+from femops.bench.bounds import least_traffic
+from femops.bench.cases import Case, OperatorCase, PeerCase
+from femops.bench.machine import Meter, using
+from femops.bench.peers import AGREEMENT, PEER_MESH, PEER_PROBLEMS, Peer, check_peers, why_not
+from femops.bench.problems import (
+    FOOTPRINTS,
+    MESHES,
+    PROBLEMS,
+    Problem,
+    check_names,
+    make_space,
+)
 from femops.errors import OperatorError
 from femops.operators import Operator
-from femops.space import H1
+from femops.operators.storage import LEVELS, check_level
 from femops_kernels import machine
-from femops_kernels.limits import Limits
 
 Progress = Callable[[str], None]
 
+CLOSE = 0.05
+"""By how much "auto" may be slower than the best level."""
+
 
 @final
-@dataclass
-class _Case:
-    problem: str
-    mesh: str
-    operator: Operator
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
-    seconds: list[float] = field(default_factory=list)
+@dataclass(frozen=True)
+class Settings:
+    """What takes turns, and for how long.
 
-    def round(self, seconds: float) -> None:
-        """Time applications for about that long (at least three); the round's median is kept."""
-        times: list[float] = []
-        self.operator.apply(self.x, self.y)
-        while len(times) < 3 or sum(times) < seconds:
-            begin = perf_counter()
-            self.operator.apply(self.x, self.y)
-            times.append(perf_counter() - begin)
-        self.seconds.append(float(np.median(times)))
+    Attributes
+    ----------
+    threads : tuple of int
+    meshes, levels, peers : sequence of str
+    rounds : int
+    seconds : float
+        Time of a round for one case.
+    """
 
-    def row(self, threads: int, triad: float, peak: float) -> dict[str, Any]:
-        """One row of the result."""
-        space, cost = self.operator.space, self.operator.cost()
-        dofs = space.size
-        median = float(np.median(self.seconds))
-        least = max(cost.bytes_moved / (triad * 1e9), cost.flops / (peak * 1e9))
-        return {
-            "problem": self.problem,
-            "mesh": self.mesh,
-            "order": space.order,
-            "q1d": space.order + 2,
-            "dofs": dofs,
-            "level": "partial",
-            "threads": threads,
-            "seconds_min": min(self.seconds),
-            "seconds_median": median,
-            "dofs_per_second": dofs / median,
-            "bytes_per_dof": cost.bytes_moved / dofs,
-            "flops_per_dof": cost.flops / dofs,
-            "roofline": dofs / least,
-            "implementation": "femops",
-        }
+    threads: tuple[int, ...]
+    meshes: Sequence[str] = MESHES
+    levels: Sequence[str] = ("auto",)
+    peers: Sequence[str] = ()
+    rounds: int = 5
+    seconds: float = 0.3
+
+    def check(self) -> None:
+        """Check all but the threads.
+
+        Raises
+        ------
+        OperatorError
+            An unknown name, or nothing to measure.
+        """
+        check_names((), self.meshes)
+        check_peers(self.peers)
+        for level in self.levels:
+            check_level(level)
+        if not self.meshes or not self.levels or self.rounds < 1:
+            raise OperatorError("nothing to measure: give at least one mesh, level and round")
 
 
 def run(
     problem: str,
     orders: Sequence[int] = tuple(range(1, 9)),
-    dofs: float = 1.8e6,
+    dofs: float | None = None,
     threads: int | None = None,
     *,
+    footprint: str = "ram",
     meshes: Sequence[str] = MESHES,
+    levels: Sequence[str] = ("auto",),
+    peers: Sequence[str] = (),
     rounds: int = 5,
     seconds: float = 0.3,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Measure an operator's speed on this machine.
 
-    For each order, all meshes take turns with the machine's own limits for a number of rounds; a
-    row reports the median (and least) of the rounds' medians.
+    For each order, all meshes and levels take turns with the machine's own limits for a number of
+    rounds; a row reports the median (and least) of the rounds' medians.
 
     Parameters
     ----------
-    problem : {"bp1", "bp3"}
+    problem : {"bp1", "bp2", "bp3", "bp4", "bp5", "bp6"}
         See `femops.bench.PROBLEMS`.
     orders : sequence of int
-    dofs : float
-        About how many unknowns.
+    dofs : float, optional
+        About how many unknowns; those of the footprint if omitted.
     threads : int, optional
         As many as `femops_kernels.machine.get_threads` says if omitted.  One thread is pinned to
         its core.
-    meshes : sequence of {"deformed", "cartesian"}
+    footprint : {"ram", "cache"}
+        See `femops.bench.FOOTPRINTS`.
+    meshes : sequence of {"cartesian", "multilinear", "curved"}
+    levels : sequence of str
+        See `Operator.at_level`.
+    peers : sequence of {"libceed", "mfem"}
+        Run beside, one thread each, on the Cartesian mesh (bp1 and bp3).
     rounds : int
     seconds : float
-        Time of a round for one mesh.
+        Time of a round for one mesh and level.
     progress : callable, optional
         Called with a line of text before each order.
 
@@ -103,65 +115,153 @@ def run(
     -------
     dict
         ``machine``: `femops_kernels.machine.describe` with ``triad_gbytes_per_second`` and
-        ``fma_gflops_per_second`` (medians); ``rows``: see `docs/performance.md` for the keys.
+        ``fma_gflops_per_second`` (medians); ``limits`` of each number of threads; ``rows``: see
+        `docs/performance.md` for the keys; ``auto``: see `auto_check`; ``notes``: lines on what
+        is not measured.
 
     Raises
     ------
     OperatorError
-        An unknown problem or mesh, no order, fewer than one round.
+        An unknown problem, mesh, level or peer, no order, fewer than one round.
     """
-    _check(problem, orders, meshes, rounds)
+    settings = Settings((threads or machine.get_threads(),), meshes, levels, peers, rounds, seconds)
+    check_names((problem,), (), (footprint,))
+    settings.check()
+    if not orders or min(orders) < 1:
+        raise OperatorError(f"orders are {list(orders)}: give at least one, of 1 or more")
     if threads is not None:
         machine.set_threads(threads)
-    count = machine.get_threads()
-    rows, triads, peaks = [], [], []
-    with _pinned(count):
-        limits = Limits(count)
-        limits.triad(), limits.multiply_adds()
-        for order in orders:
-            if progress:
-                progress(f"{problem}, order {order}")
-            cases = [_case(problem, mesh, order, dofs) for mesh in meshes]
-            triad, peak = [], []
-            for _ in range(rounds):
-                for case in cases:
-                    triad.append(max(limits.triad() for _ in range(2)))
-                    peak.append(limits.multiply_adds())
-                    case.round(seconds)
-            rows += [c.row(count, float(np.median(triad)), float(np.median(peak))) for c in cases]
-            triads += triad
-            peaks += peak
-    described = machine.describe()
-    described["triad_gbytes_per_second"] = float(np.median(triads))
-    described["fma_gflops_per_second"] = float(np.median(peaks))
-    return {"machine": described, "rows": rows}
+    meter = Meter(settings.threads)
+    rows: list[dict[str, Any]] = []
+    notes: dict[str, None] = {}
+    size, name = (FOOTPRINTS[footprint], footprint) if dofs is None else (dofs, "given")
+    for order in orders:
+        if progress:
+            progress(f"{problem}, order {order}")
+        rows += measure(PROBLEMS[problem], order, (size, name), settings, meter, notes)
+    return document(meter, rows, notes)
 
 
-def _check(problem: str, orders: Sequence[int], meshes: Sequence[str], rounds: int) -> None:
-    if problem not in PROBLEMS:
-        raise OperatorError(f"problem {problem!r}: choose one of {', '.join(PROBLEMS)}")
-    unknown = [mesh for mesh in meshes if mesh not in MESHES]
-    if unknown:
-        raise OperatorError(f"mesh {unknown[0]!r}: choose one of {', '.join(MESHES)}")
-    if not orders or rounds < 1:
-        raise OperatorError("nothing to measure: give at least one order and one round")
+def document(meter: Meter, rows: list[dict[str, Any]], notes: Iterable[str]) -> dict[str, Any]:
+    """What a benchmark returns; see `run`."""
+    return {
+        "machine": meter.describe(),
+        "limits": meter.limits(),
+        "rows": rows,
+        "auto": auto_check(rows),
+        "notes": list(notes),
+    }
 
 
-def _case(problem: str, mesh: str, order: int, dofs: float) -> _Case:
-    V = H1(make_mesh(mesh, order, dofs), order)
+def measure(
+    problem: Problem,
+    order: int,
+    size: tuple[float, str],
+    settings: Settings,
+    meter: Meter,
+    notes: dict[str, None],
+) -> list[dict[str, Any]]:
+    """Rows of one problem and order, all taking turns.
+
+    Parameters
+    ----------
+    problem : Problem
+    order : int
+    size : (float, str)
+        About how many dofs, and what the rows call it.
+    settings : Settings
+        Checked.
+    meter : Meter
+        Of the settings' threads.
+    notes : dict
+        Lines on what is not measured are added, each once.
+    """
+    with ExitStack() as stack:
+        cases: list[Case] = []
+        for kind in settings.meshes:
+            cases += _operators(problem, kind, order, size, settings)
+        cases += _peers(problem, order, size, settings, stack, notes)
+        for _ in range(settings.rounds):
+            meter.round()
+            for case in cases:
+                case.round(meter, settings.seconds)
+        return [case.row(meter) for case in cases]
+
+
+def _operators(
+    problem: Problem, kind: str, order: int, size: tuple[float, str], settings: Settings
+) -> Iterator[Case]:
+    """Operators of femops on one mesh."""
+    V = make_space(problem, kind, order, size[0])
+    traffic = least_traffic(problem, V)
     x = np.random.default_rng(order).standard_normal(V.size)
-    return _Case(problem, mesh, PROBLEMS[problem](V), x, V.zeros())
+    y = np.empty(V.size)
+    known: dict[str, Operator] = {}
+    for threads in settings.threads:
+        for level in settings.levels:
+            with using(threads):
+                operator = problem.operator(V, level)
+                # what was chosen may be there already, its data computed
+                operator = known.setdefault(operator.level, operator)
+                operator.apply(x, y)
+            yield OperatorCase(problem, kind, size[1], V, threads, level, operator, x, y, traffic)
 
 
-@contextmanager
-def _pinned(threads: int) -> Iterator[None]:
-    """Keep a single thread on one core while it is measured; several find their own."""
-    if threads > 1 or not hasattr(os, "sched_setaffinity"):
-        yield
+def _peers(
+    problem: Problem,
+    order: int,
+    size: tuple[float, str],
+    settings: Settings,
+    stack: ExitStack,
+    notes: dict[str, None],
+) -> Iterator[Case]:
+    """Peers that can be used, know the problem, and agree with femops."""
+    if not settings.peers:
         return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(before)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
+    if not Peer.knows(problem) or PEER_MESH not in settings.meshes:
+        notes[f"peers: only on {' and '.join(PEER_PROBLEMS)}, {PEER_MESH}"] = None
+        return
+    V = make_space(problem, PEER_MESH, order, size[0])
+    for name in settings.peers:
+        reason = why_not(name)
+        if reason:
+            notes[reason] = None
+            continue
+        peer = stack.enter_context(Peer(name, problem, V))
+        off = peer.disagreement(problem, V)
+        if off <= AGREEMENT:
+            yield PeerCase(problem, PEER_MESH, size[1], V, 1, peer)
+        else:
+            notes[f"{name}, {problem.name}, order {order}: off by {off:.1e}, not reported"] = None
+
+
+def auto_check(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """How far the level "auto" is from the best of the levels measured beside it.
+
+    Parameters
+    ----------
+    rows : as `run` returns them
+
+    Returns
+    -------
+    list of dict
+        For each problem, mesh, order and so on with "auto" and other levels: ``chosen`` and
+        ``best`` level, ``seconds`` of all levels, ``loss`` (time over that of the best, less 1;
+        0 where the level chosen is the best one) and whether that is ``close``, within 5 %.
+    """
+    same = ("problem", "mesh", "order", "dofs", "threads", "footprint")
+    groups: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        if row["implementation"] == "femops":
+            groups.setdefault(tuple(row[key] for key in same), {})[row["asked"]] = row
+    checks = []
+    for key, group in groups.items():
+        times = {name: group[name]["seconds_median"] for name in LEVELS if name in group}
+        if "auto" not in group or not times:
+            continue
+        chosen, best = group["auto"]["level"], min(times, key=lambda name: times[name])
+        # the chosen level's own row, where there is one, was timed just as the others were
+        loss = times.get(chosen, group["auto"]["seconds_median"]) / times[best] - 1.0
+        found = {"chosen": chosen, "best": best, "loss": loss, "close": loss <= CLOSE}
+        checks.append(dict(zip(same, key, strict=True)) | found | {"seconds": times})
+    return checks

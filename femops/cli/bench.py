@@ -8,68 +8,246 @@ from typing import Annotated, Any
 
 import typer
 
-from femops.cli.options import JsonOption, ThreadsOption, number, numbers, paragraphs
+from femops.cli.options import JsonOption, ThreadsOption, number, numbers, paragraphs, whole_number
 from femops.cli.output import Output, one_line_warnings
 
 
 class Problem(StrEnum):
-    """CEED's bake-off problems."""
+    """CEED's bake-off problems, and what else can be measured."""
 
     bp1 = "bp1"
+    bp2 = "bp2"
     bp3 = "bp3"
+    bp4 = "bp4"
+    bp5 = "bp5"
+    bp6 = "bp6"
+    all = "all"
+    numa = "numa"
 
 
 @paragraphs
 def bench(
-    problem: Annotated[Problem, typer.Argument(help="bp1: mass; bp3: diffusion.")],
+    problem: Annotated[
+        Problem,
+        typer.Argument(
+            help="bp1, bp2: mass, scalar and vector; bp3, bp4: diffusion; bp5, bp6: diffusion, "
+            "collocated; all of them; numa: placement of data."
+        ),
+    ],
     order: Annotated[str, typer.Option(help="Polynomial degrees: 4, 1-8 or 2,4,6.")] = "1-8",
+    footprint: Annotated[
+        str | None, typer.Option(metavar="NAME", help="ram: 1.8 M dofs (default); cache: 0.12 M.")
+    ] = None,
     dofs: Annotated[
-        float, typer.Option(parser=number(8, inf), metavar="N", help="About how many dofs.")
-    ] = 1.8e6,
+        float | None,
+        typer.Option(parser=number(8, inf), metavar="N", help="About how many dofs instead."),
+    ] = None,
+    mesh: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Of cartesian, multilinear, curved.")
+    ] = None,
+    level: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Levels side by side; all of them: all.")
+    ] = None,
     threads: ThreadsOption = None,
+    rounds: Annotated[
+        int | None, typer.Option(parser=whole_number(1), metavar="N", help="Turns of each.")
+    ] = None,
+    peers: Annotated[
+        bool, typer.Option("--peers", help="Run libceed and mfem beside, if installed.")
+    ] = False,
+    plot: Annotated[str | None, typer.Option(help="Draw it into this PNG file.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Measure how fast an operator is applied.
+    """Measure how fast operators are applied.
 
-    Beside it stands what the memory and cores of this machine allow, measured in the same run
-    (median time in ms; speed and roofline in millions of dofs a second).
-    The problems are CEED's: p + 2 Gauss points, on a box whose elements are all deformed and on a
-    Cartesian one.
+    Beside it stands what this machine allows, measured in the same rounds: the least bytes of any
+    level at the bandwidth for that mix of reads and writes, or the operations at the rate of
+    multiply-adds (median time in ms; speed and limit in millions of dofs a second).
+    The problems are CEED's: p + 2 Gauss points, or the p + 1 Gauss-Lobatto nodes for bp5 and bp6.
 
     \b
     Examples:
       femops bench bp1
-      femops bench bp3 --order 2,4,6 --threads 1
-      femops bench bp1 --order 1-8 --dofs 1.8e6 --threads 1 --json
+      femops bench bp3 --order 2,4,6 --threads 1 --footprint cache
+      femops bench bp1 --order 1 --level all --mesh multilinear
+      femops bench bp1 --order 1-8 --threads 1 --peers --plot bp1.png
+      femops bench all --json --plot all.png
+      femops bench numa --plot numa.png
     """  # noqa: D301  (\b is click's mark for lines to keep)
     orders = numbers(order)
-    from femops import bench as benchmarks
-
+    given = {"footprint": footprint, "dofs": dofs, "mesh": mesh, "level": level}
+    _check_plot(plot)
     output = Output(json)
     with one_line_warnings(), output.working(f"measuring {problem.value}") as show:
-        result = benchmarks.run(problem.value, orders, dofs, threads, progress=show)
+        common: dict[str, Any] = {"progress": show} | ({"rounds": rounds} if rounds else {})
+        if problem is Problem.numa:
+            rest = {key: given[key] for key in ("footprint", "mesh", "level")}
+            _refuse(problem, rest | {"threads": threads, "peers": peers or None})
+            result = _numa(orders, dofs, common)
+        else:
+            common["peers"] = _peers(peers)
+            result = (
+                _all(orders, threads, given, common)
+                if problem is Problem.all
+                else _one(problem, orders, threads, given, common)
+            )
     output.json(result)
-    machine = result["machine"]
-    output.say(
-        f"{problem.value} on {machine['processor']}: "
-        f"triad {machine['triad_gbytes_per_second']:.3g} GB/s, "
-        f"multiply-adds {machine['fma_gflops_per_second']:.3g} GFlop/s, "
-        f"threads {result['rows'][0]['threads']}"
-    )
-    right = "right"
-    columns = [("mesh", "left"), ("p", right), ("q", right), ("dofs", right)]
-    columns += [("ms", right), ("Mdofs/s", right), ("roofline", right), ("B/dof", right)]
-    output.table("", columns, [_row(row) for row in result["rows"]])
+    _print(output, problem, result)
+    if plot is not None and result["rows"]:
+        _draw(problem, plot, result["rows"])
+
+
+def _refuse(problem: Problem, given: dict[str, Any]) -> None:
+    """Refuse options that a benchmark has no use for."""
+    for name, value in given.items():
+        if value is not None:
+            raise typer.BadParameter(f"'bench {problem.value}' takes no --{name}")
+
+
+def _check_plot(plot: str | None) -> None:
+    """Refuse a path before anything is measured, not after."""
+    if plot is not None:
+        from femops.io.atomic import checked_path
+        from femops.io.picture import check_matplotlib
+
+        checked_path(plot, ".png")
+        check_matplotlib()
+
+
+def _peers(wanted: bool) -> tuple[str, ...]:
+    from femops.bench.peers import PEERS
+
+    return PEERS if wanted else ()
+
+
+def _one(
+    problem: Problem,
+    orders: list[int],
+    threads: int | None,
+    given: dict[str, Any],
+    common: dict[str, Any],
+) -> dict[str, Any]:
+    from femops import bench as benchmarks
+    from femops.operators.storage import LEVELS
+
+    if given["dofs"] is not None and given["footprint"] is not None:
+        raise typer.BadParameter("give --dofs or --footprint, not both")
+    options = dict(common)
+    if given["footprint"] is not None:
+        options["footprint"] = given["footprint"]
+    if given["mesh"] is not None:
+        options["meshes"] = given["mesh"].split(",")
+    if given["level"] is not None:
+        every = given["level"] == "all"
+        options["levels"] = ("auto", *LEVELS) if every else given["level"].split(",")
+    return benchmarks.run(problem.value, orders, given["dofs"], threads, **options)
+
+
+def _all(
+    orders: list[int], threads: int | None, given: dict[str, Any], common: dict[str, Any]
+) -> dict[str, Any]:
+    from femops import bench as benchmarks
+
+    _refuse(Problem.all, given)
+    return benchmarks.run_all(orders, threads, **common)
+
+
+def _numa(orders: list[int], dofs: float | None, common: dict[str, Any]) -> dict[str, Any]:
+    from femops.bench.numa import run_numa
+
+    options: dict[str, Any] = {} if dofs is None else {"dofs": dofs}
+    return run_numa(orders, **options, **common)
+
+
+def _draw(problem: Problem, plot: str, rows: list[dict[str, Any]]) -> None:
+    if problem is Problem.numa:
+        from femops.bench.numa import draw_numa
+
+        draw_numa(plot, rows)
+    else:
+        from femops.bench.drawing import draw
+
+        draw(plot, rows)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+HEADINGS = (
+    *("problem", "mesh", "level", "p", "q", "dofs", "threads", "ms", "Mdofs/s"),
+    *("limit", "of it", "of FMA", "B/dof", "least"),
+)
+AUTO_HEADINGS = ("problem", "mesh", "chosen", "best", "p", "dofs", "threads", "slower by")
+NUMA_HEADINGS = ("placement", "p", "dofs", "threads", "ms", "Mdofs/s", "GB/s")
+
+
+def _print(output: Output, problem: Problem, result: dict[str, Any]) -> None:
+    output.say(f"{problem.value} on {result['machine']['processor']}")
+    for limits in result.get("limits", ()):
+        output.say(
+            f"threads {limits['threads']}: "
+            f"triad {limits['triad_gbytes_per_second']:.3g} GB/s, "
+            f"multiply-adds {limits['fma_gflops_per_second']:.3g} GFlop/s"
+        )
+    rows = result["rows"]
+    if problem is Problem.numa:
+        _table(output, "", NUMA_HEADINGS, [_numa_row(row) for row in rows])
+    else:
+        _table(output, "", HEADINGS, [_row(row) for row in rows], left=3)
+    if result.get("auto"):
+        title = "Level auto beside the best of all levels"
+        _table(output, title, AUTO_HEADINGS, [_auto_row(row) for row in result["auto"]], left=4)
+    for note in result["notes"]:
+        output.say(note)
+
+
+def _table(
+    output: Output, title: str, headings: tuple[str, ...], rows: list[list[str]], left: int = 1
+) -> None:
+    """A table whose first columns hold words, if it has rows."""
+    columns = [(name, "left" if k < left else "right") for k, name in enumerate(headings)]
+    if rows:
+        output.table(title, columns, rows)
 
 
 def _row(row: dict[str, Any]) -> list[str]:
+    ours = row["implementation"] == "femops"
+    level = f"{row['level']} (auto)" if row["asked"] == "auto" else row["level"]
     return [
-        str(row["mesh"]),
+        row["problem"],
+        row["mesh"],
+        level if ours else row["implementation"],
         str(row["order"]),
         str(row["q1d"]),
         str(row["dofs"]),
+        str(row["threads"]),
         f"{1e3 * row['seconds_median']:.3g}",
         f"{row['dofs_per_second'] / 1e6:.4g}",
-        f"{row['roofline'] / 1e6:.4g}",
-        f"{row['bytes_per_dof']:.3g}",
+        *(
+            [
+                f"{row['limit'] / 1e6:.4g}",
+                f"{row['fraction_of_limit']:.0%}",
+                f"{row['fraction_of_fma_peak']:.0%}",
+                f"{row['bytes_per_dof']:.3g}",
+                f"{row['least_bytes_per_dof']:.3g}",
+            ]
+            if ours
+            else ["-"] * 5
+        ),
+    ]
+
+
+def _auto_row(row: dict[str, Any]) -> list[str]:
+    words = [row["problem"], row["mesh"], row["chosen"], row["best"]]
+    return [*words, str(row["order"]), str(row["dofs"]), str(row["threads"]), f"{row['loss']:.1%}"]
+
+
+def _numa_row(row: dict[str, Any]) -> list[str]:
+    return [
+        row["placement"],
+        str(row["order"]),
+        str(row["dofs"]),
+        str(row["threads"]),
+        f"{1e3 * row['seconds_median']:.3g}",
+        f"{row['dofs_per_second'] / 1e6:.4g}",
+        f"{row['gbytes_per_second']:.3g}",
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
@@ -21,15 +21,22 @@ class Panel:
     ----------
     title : str
     curves : mapping
-        From the label of a curve to its values.
+        From the label of a curve to its values; NaN where there is none.
+    limits : mapping
+        From the labels of some curves to values that bound them, dashed in the curve's colour.
     """
 
     title: str
     curves: Mapping[str, Sequence[float]]
+    limits: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 def curves(
-    path: str | os.PathLike[str], x: Sequence[float], label: str, panels: Sequence[Panel]
+    path: str | os.PathLike[str],
+    x: Sequence[float],
+    label: str,
+    panels: Sequence[Panel],
+    columns: int | None = None,
 ) -> Path:
     """Draw curves over one variable, panel beside panel, into a PNG file.
 
@@ -42,6 +49,8 @@ def curves(
         What x is.
     panels : sequence of Panel
         Their values are positive.
+    columns : int, optional
+        Panels beside each other; all if omitted.
 
     Returns
     -------
@@ -56,11 +65,15 @@ def curves(
         Matplotlib is not installed.
     """
     target = checked_path(path, ".png")
-    figure = new_figure((4.2 * len(panels), 4.2))
+    across = min(columns or len(panels), len(panels))
+    down = -(-len(panels) // across)
+    figure = new_figure((4.2 * across, 4.2 * down))
     for k, panel in enumerate(panels):
-        axes: Any = figure.add_subplot(1, len(panels), k + 1)
+        axes: Any = figure.add_subplot(down, across, k + 1)
         for name, values in panel.curves.items():
-            axes.loglog(x, values, marker="o", markersize=3.5, label=name)
+            (line,) = axes.loglog(x, values, marker="o", markersize=3.5, label=name)
+            if name in panel.limits:
+                axes.loglog(x, panel.limits[name], linestyle="--", color=line.get_color())
         axes.set_title(panel.title)
         axes.set_xlabel(label)
         axes.set_xticks(list(x), [f"{value:g}" for value in x])

@@ -111,6 +111,33 @@ def _set_threads(numba: Any, count: int | str) -> None:
     numba.set_num_threads(count)
 
 
+def thread_ids() -> list[int]:
+    """The operating system's number of each thread that the next call uses, in their order.
+
+    Loops over chunks give each thread an equal part, in this order.
+
+    Raises
+    ------
+    KernelValueError
+        A system without ``gettid``.
+    """
+    import ctypes
+
+    numba = _numba()
+    gettid: Any = getattr(ctypes.CDLL(None), "gettid", None) if os.name == "posix" else None
+    if gettid is None:
+        raise KernelValueError("threads have no numbers here: it takes Linux with glibc >= 2.30")
+    gettid.restype, gettid.argtypes = ctypes.c_int, []
+
+    def ask(found: Any) -> None:
+        for k in numba.prange(len(found)):
+            found[k] = gettid()
+
+    found = np.zeros(get_threads(), dtype=np.int64)
+    numba.njit(parallel=len(found) > 1)(ask)(found)
+    return [int(number) for number in found]
+
+
 def describe() -> dict[str, Any]:
     """Facts about the machine that decide how kernels run.
 

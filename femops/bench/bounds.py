@@ -1,0 +1,103 @@
+"""The physical limit: what memory and arithmetic allow, whatever the level of assembly.
+
+Traffic is counted as STREAM counts it: x is read once, y written once with no read for ownership,
+stored data and indices are read once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from femops.bench.problems import Problem
+from femops.modes import GeometryModes
+from femops.space import H1
+from femops_meshes.parts import first_elements
+
+# Enough elements for whole lanes of any width, and for dofs with all their neighbours.
+_SAMPLE = 512
+_REAL, _COLUMN, _ROW = 8, 4, 8  # bytes of a number, and of a matrix's indices
+
+
+@final
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes that one application moves.
+
+    Attributes
+    ----------
+    level : str
+        At which level of assembly.
+    read, written : float
+    """
+
+    level: str
+    read: float
+    written: float
+
+    @property
+    def total(self) -> float:
+        """Bytes in all."""
+        return self.read + self.written
+
+
+def least_traffic(problem: Problem, space: H1) -> Traffic:
+    """The least bytes that any level moves, counted on some elements; nothing is compiled.
+
+    Bases of the level "decomposed" come on top of the data of "partial", so it is never the least.
+    """
+    ne, vector = space.mesh.num_elements, _REAL * space.size
+    part = first_elements(space.mesh, min(ne, _SAMPLE))
+    if part is not space.mesh:
+        GeometryModes.share(space.mesh, part)
+    sample = H1(part, space.order, space.ncomp)
+    data: dict[str, float] = {}
+    for level in ("none", "partial"):
+        moved = problem.operator(sample, level).cost().bytes_moved - 2 * _REAL * sample.size
+        data[level] = moved * ne / part.num_elements
+    data["element"] = _REAL * ne * (space.p1d**space.dim * space.ncomp) ** 2
+    if space.order == 1:
+        # beyond, a row has at least 1 + 3 p entries and moves more than the geometry
+        data["full"] = _matrix_bytes(problem, sample, space)
+    level = min(data, key=lambda name: data[name])
+    return Traffic(level, vector + data[level], vector)
+
+
+def _matrix_bytes(problem: Problem, sample: H1, space: H1) -> float:
+    """Bytes of the matrix in compressed rows, all rows as long as the longest of the sample."""
+    matrix = problem.operator(sample).assemble()
+    matrix.eliminate_zeros()
+    longest = int(np.diff(matrix.indptr).max())
+    # rows of a box's boundary are shorter: of the (3 n + 1)^3 pairs of neighbouring vertices
+    n = round(float(space.mesh.num_elements) ** (1.0 / space.dim))
+    inside = ((3 * n + 1) / (3 * (n + 1))) ** space.dim
+    return float(space.size * (inside * longest * (_REAL + _COLUMN) + _ROW))
+
+
+def limit(
+    dofs: int, traffic: Traffic, flops: float, bandwidth: float, peak: float
+) -> tuple[float, str]:
+    """Dofs a second that the machine allows, and which of the two limits binds.
+
+    max(least bytes / bandwidth, operations / peak) seconds an application.
+
+    Parameters
+    ----------
+    dofs : int
+    traffic : Traffic
+        The least one.
+    flops : float
+        Operations of one application at the level used.
+    bandwidth : float
+        GB/s, for that mix of reads and writes at that footprint.
+    peak : float
+        GFlop/s.
+
+    Returns
+    -------
+    (float, {"memory", "arithmetic"})
+    """
+    memory, arithmetic = traffic.total / (bandwidth * 1e9), flops / (peak * 1e9)
+    return dofs / max(memory, arithmetic), "memory" if memory >= arithmetic else "arithmetic"

@@ -1,0 +1,180 @@
+"""What takes turns in a measurement: operators at a level, and peers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.bench.bounds import Traffic, limit
+from femops.bench.machine import Meter, using
+from femops.bench.peers import Peer
+from femops.bench.problems import Problem
+from femops.operators import Operator
+from femops.space import H1
+
+
+@dataclass
+class Case(ABC):
+    """Something that is timed in rounds.
+
+    Attributes
+    ----------
+    problem : Problem
+    mesh, footprint : str
+    space : H1
+    threads : int
+    seconds : list of float
+        Median of each round.
+    """
+
+    problem: Problem
+    mesh: str
+    footprint: str
+    space: H1
+    threads: int
+    seconds: list[float] = field(default_factory=list, init=False)
+
+    @abstractmethod
+    def round(self, meter: Meter, seconds: float) -> None:
+        """Time applications for about that long (at least three)."""
+
+    @abstractmethod
+    def row(self, meter: Meter) -> dict[str, Any]:
+        """One row of the result; None where something is not known."""
+
+    def facts(self, level: str) -> dict[str, Any]:
+        """The keys that every row begins with."""
+        median = float(np.median(self.seconds))
+        return {
+            "problem": self.problem.name,
+            "mesh": self.mesh,
+            "order": self.space.order,
+            "q1d": self.problem.rule(self.space.order).q1d,
+            "dofs": self.space.size,
+            "level": level,
+            "threads": self.threads,
+            "seconds_min": min(self.seconds),
+            "seconds_median": median,
+            "dofs_per_second": self.space.size / median,
+        }
+
+
+@final
+@dataclass
+class OperatorCase(Case):
+    """An operator of femops.
+
+    Attributes
+    ----------
+    asked : str
+        The level asked for.
+    operator : Operator
+    x, y : (size,) float64
+        Vectors it is applied to and that it writes.
+    traffic : Traffic
+        The least bytes of any level.
+    """
+
+    asked: str
+    operator: Operator
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    traffic: Traffic
+    bandwidths: list[float] = field(default_factory=list, init=False)
+
+    def round(self, meter: Meter, seconds: float) -> None:
+        """Time applications, and the bandwidth with the least traffic."""
+        self.bandwidths.append(meter.bandwidth(self.threads, self.traffic))
+        times: list[float] = []
+        with using(self.threads):
+            self.operator.apply(self.x, self.y)
+            while len(times) < 3 or sum(times) < seconds:
+                begin = perf_counter()
+                self.operator.apply(self.x, self.y)
+                times.append(perf_counter() - begin)
+        self.seconds.append(float(np.median(times)))
+
+    def row(self, meter: Meter) -> dict[str, Any]:
+        """Speed beside the limits measured in the same rounds."""
+        cost, rounds, dofs = self.operator.cost(), len(self.seconds), self.space.size
+        triad, peak = meter.triad(self.threads, rounds), meter.peak(self.threads, rounds)
+        bandwidth = float(np.median(self.bandwidths))
+        most, bound = limit(dofs, self.traffic, cost.flops, bandwidth, peak)
+        facts = self.facts(self.operator.level)
+        speed = facts["dofs_per_second"]
+        return facts | {
+            "bytes_per_dof": cost.bytes_moved / dofs,
+            "flops_per_dof": cost.flops / dofs,
+            "roofline": dofs / max(cost.bytes_moved / (triad * 1e9), cost.flops / (peak * 1e9)),
+            "implementation": "femops",
+            "asked": self.asked,
+            "footprint": self.footprint,
+            "least_bytes_per_dof": self.traffic.total / dofs,
+            "least_level": self.traffic.level,
+            "bandwidth_gbytes_per_second": bandwidth,
+            "fma_gflops_per_second": peak,
+            "limit": most,
+            "bound": bound,
+            "fraction_of_limit": speed / most,
+            "fraction_of_fma_peak": cost.flops / dofs * speed / (peak * 1e9),
+        }
+
+
+KEYS = (
+    "problem",
+    "mesh",
+    "order",
+    "q1d",
+    "dofs",
+    "level",
+    "threads",
+    "seconds_min",
+    "seconds_median",
+    "dofs_per_second",
+    "bytes_per_dof",
+    "flops_per_dof",
+    "roofline",
+    "implementation",
+    "asked",
+    "footprint",
+    "least_bytes_per_dof",
+    "least_level",
+    "bandwidth_gbytes_per_second",
+    "fma_gflops_per_second",
+    "limit",
+    "bound",
+    "fraction_of_limit",
+    "fraction_of_fma_peak",
+)
+"""Keys of a row, in order."""
+
+
+@final
+@dataclass
+class PeerCase(Case):
+    """Another library's operator, in a process of its own.
+
+    Attributes
+    ----------
+    peer : Peer
+    """
+
+    peer: Peer
+
+    def round(self, meter: Meter, seconds: float) -> None:  # noqa: ARG002  (limits are the mesh's)
+        """Time applications in the other process."""
+        self.seconds.append(self.peer.time(seconds))
+
+    def row(self, meter: Meter) -> dict[str, Any]:  # noqa: ARG002
+        """Speed; bytes, operations and limit are not known."""
+        known = self.facts("partial") | {
+            "implementation": self.peer.label,
+            "asked": "partial",
+            "footprint": self.footprint,
+        }
+        return {key: known.get(key) for key in KEYS}

@@ -1,0 +1,87 @@
+"""All problems, orders, meshes, footprints and numbers of threads in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from femops.bench.machine import Meter
+from femops.bench.problems import FOOTPRINTS, PROBLEMS
+from femops.bench.run import Progress, Settings, document, measure
+from femops.errors import OperatorError
+from femops.operators.storage import LEVELS
+from femops_kernels import machine
+
+
+def default_dofs(footprint: str, order: int) -> float:
+    """About how many dofs stand for a footprint.
+
+    Out of cache at p = 1 an eighth, so as many elements as at p = 2: a dof moves several times
+    the bytes there, and setting up a mesh costs by the element.
+    """
+    full = FOOTPRINTS[footprint]
+    return full / 8 if footprint == "ram" and order == 1 else full
+
+
+def run_all(
+    orders: Sequence[int] = tuple(range(1, 9)),
+    threads: int | None = None,
+    *,
+    dofs: dict[str, float] | None = None,
+    peers: Sequence[str] = (),
+    rounds: int = 3,
+    seconds: float = 0.03,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Measure every problem on every mesh, in and out of cache, on one core and on all.
+
+    At p = 1 all levels are measured on one core, beside "auto".
+
+    Parameters
+    ----------
+    orders : sequence of int
+    threads : int, optional
+        Only that many; one, and as many as `femops_kernels.machine.get_threads` says, if omitted.
+    dofs : dict, optional
+        About how many of each footprint; `default_dofs` if omitted.
+    peers, rounds, seconds, progress
+        See `femops.bench.run`.
+
+    Returns
+    -------
+    dict
+        See `femops.bench.run`.
+
+    Raises
+    ------
+    OperatorError
+        An unknown peer or footprint, no order, fewer than one round.
+    """
+    counts = sorted({1, machine.get_threads()}) if threads is None else [threads]
+    settings = Settings(tuple(counts), peers=peers, rounds=rounds, seconds=seconds)
+    settings.check()
+    if not orders or min(orders) < 1:
+        raise OperatorError(f"orders are {list(orders)}: give at least one, of 1 or more")
+    meter = Meter(settings.threads)
+    rows: list[dict[str, Any]] = []
+    notes: dict[str, None] = {}
+    for footprint in FOOTPRINTS if dofs is None else dofs:
+        for order in orders:
+            count = default_dofs(footprint, order) if dofs is None else dofs[footprint]
+            for problem in sorted(PROBLEMS.values(), key=lambda p: p.ncomp):
+                if progress:
+                    progress(f"{problem.name}, order {order}, {footprint}")
+                for part in _parts(settings, order):
+                    rows += measure(problem, order, (count, footprint), part, meter, notes)
+    rows.sort(key=lambda row: (row["footprint"] != "ram", row["threads"], row["problem"]))
+    return document(meter, rows, notes)
+
+
+def _parts(settings: Settings, order: int) -> list[Settings]:
+    """What takes turns: at p = 1 on the fewest threads all levels do."""
+    if order > 1:
+        return [settings]
+    few, many = settings.threads[:1], settings.threads[1:]
+    parts = [replace(settings, threads=few, levels=("auto", *LEVELS))]
+    return parts + ([replace(settings, threads=many, peers=())] if many else [])

@@ -1,0 +1,88 @@
+"""Threads and their cores while something is measured; the machine's limits beside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, final
+
+import numpy as np
+
+from femops.bench.bounds import Traffic
+from femops_kernels import machine
+from femops_kernels.limits import Limits
+
+
+@contextmanager
+def using(threads: int) -> Iterator[None]:
+    """Use that many threads; a single one keeps to one core, several find their own."""
+    count = machine.get_threads()
+    machine.set_threads(threads)
+    pin = threads == 1 and hasattr(os, "sched_setaffinity")
+    before = os.sched_getaffinity(0) if pin else set()
+    if pin:
+        os.sched_setaffinity(0, {max(before)})
+    try:
+        yield
+    finally:
+        if pin:
+            os.sched_setaffinity(0, before)
+        machine.set_threads(count)
+
+
+@final
+class Meter:
+    """The machine's limits with some numbers of threads, measured again and again.
+
+    Parameters
+    ----------
+    threads : sequence of int
+    """
+
+    def __init__(self, threads: tuple[int, ...]) -> None:
+        self.threads = threads
+        # threads inherit the core of who starts them: all start before anyone is pinned
+        with using(max(threads)):
+            self._machine = machine.describe()
+        self._limits: dict[int, Limits] = {}
+        self._triads: dict[int, list[float]] = {count: [] for count in threads}
+        self._peaks: dict[int, list[float]] = {count: [] for count in threads}
+        for count in threads:
+            with using(count):
+                self._limits[count] = Limits(count)
+                self._limits[count].triad(), self._limits[count].multiply_adds()
+
+    def round(self) -> None:
+        """Measure the triad and multiply-adds with each number of threads."""
+        for count, limits in self._limits.items():
+            with using(count):
+                self._triads[count].append(max(limits.triad() for _ in range(2)))
+                self._peaks[count].append(limits.multiply_adds())
+
+    def bandwidth(self, threads: int, traffic: Traffic) -> float:
+        """Bandwidth for that mix of reads and writes at that footprint, now, GB/s."""
+        return self._limits[threads].bandwidth(traffic.read, traffic.written)
+
+    def triad(self, threads: int, last: int | None = None) -> float:
+        """Median of the (last) rounds, GB/s."""
+        return float(np.median(self._triads[threads][-(last or 0) :]))
+
+    def peak(self, threads: int, last: int | None = None) -> float:
+        """Multiply-adds, median of the (last) rounds, GFlop/s."""
+        return float(np.median(self._peaks[threads][-(last or 0) :]))
+
+    def limits(self) -> list[dict[str, Any]]:
+        """Medians over all rounds, for each number of threads."""
+        return [
+            {
+                "threads": count,
+                "triad_gbytes_per_second": self.triad(count),
+                "fma_gflops_per_second": self.peak(count),
+            }
+            for count in self.threads
+        ]
+
+    def describe(self) -> dict[str, Any]:
+        """The machine, with the limits of the fewest threads measured."""
+        return {**self._machine, "threads": min(self.threads), **self.limits()[0]}

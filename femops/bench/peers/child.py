@@ -1,0 +1,100 @@
+"""The process in which a peer runs: requests and answers are lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from abc import ABC, abstractmethod
+from time import perf_counter
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.bench.peers.door import PEER_MESH, norms
+from femops.bench.problems import PROBLEMS, Problem, make_space
+from femops.space import H1
+
+
+class PeerOperator(ABC):
+    """An operator of a peer, applied to `femops.bench.peers.door.wave`, interpolated.
+
+    Attributes
+    ----------
+    label : str
+        Name, version and kind.
+    x, y : (ndofs,) float64
+        Vectors, in whatever order of dofs; y is written by `apply`.
+    """
+
+    label: str
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+
+    @abstractmethod
+    def apply(self) -> None:
+        """Set y = A x."""
+
+
+def make(name: str, problem: Problem, space: H1) -> PeerOperator:
+    """The operator of a peer on the same mesh of its own.
+
+    Raises
+    ------
+    ImportError
+        It does not load.
+    """
+    if name == "libceed":
+        from femops.bench.peers.with_libceed import LibceedOperator
+
+        return LibceedOperator(problem, space)
+    from femops.bench.peers.with_mfem import MfemOperator
+
+    return MfemOperator(problem, space)
+
+
+def serve(name: str, requests: TextIO, answers: TextIO) -> None:
+    """Make the operator of the first request, and time it as often as the others ask."""
+    operator: PeerOperator | None = None
+    for line in requests:
+        request: dict[str, Any] = json.loads(line)
+        if operator is None:
+            problem = PROBLEMS[request["problem"]]
+            space = make_space(problem, PEER_MESH, request["order"], request["dofs"])
+            operator = make(name, problem, space)
+            operator.apply()
+            answer: dict[str, Any] = {"label": operator.label}
+            answer["norms"] = norms(operator.x, operator.y)
+        else:
+            answer = {"median": _median(operator, request["seconds"])}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def _median(operator: PeerOperator, seconds: float) -> float:
+    operator.apply()
+    times: list[float] = []
+    while len(times) < 3 or sum(times) < seconds:
+        begin = perf_counter()
+        operator.apply()
+        times.append(perf_counter() - begin)
+    return float(np.median(times))
+
+
+def main(name: str, probe: bool) -> None:
+    """Serve on standard input and output, on one core; ``probe`` tries a small operator."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    # what a library prints is kept out of the answers
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    if probe:
+        problem = PROBLEMS["bp1"]
+        make(name, problem, make_space(problem, PEER_MESH, 1, 8.0)).apply()
+    else:
+        serve(name, sys.stdin, answers)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], "--probe" in sys.argv)

@@ -1,0 +1,100 @@
+"""libCEED's operators, of its Python package."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+from typing import Any, final
+
+import libceed
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.bench.peers.child import PeerOperator
+from femops.bench.peers.door import wave
+from femops.bench.problems import Problem
+from femops.errors import OperatorError
+from femops.space import H1
+
+BACKENDS = ("/cpu/self/xsmm/blocked", "/cpu/self/avx/blocked", "/cpu/self/opt/blocked")
+"""Fastest first."""
+
+# A missing backend may end the process, or be replaced by another.
+_TRY = "import sys, libceed; sys.exit(libceed.Ceed(sys.argv[1]).get_resource() != sys.argv[1])"
+
+
+def backend() -> str:
+    """The first of `BACKENDS` that this build has, each asked for in a process of its own.
+
+    Raises
+    ------
+    OperatorError
+        It has none of them.
+    """
+    for name in BACKENDS:
+        command = [sys.executable, "-c", _TRY, name]
+        done = subprocess.run(command, capture_output=True, check=False)
+        if done.returncode == 0:
+            return name
+    raise OperatorError(f"libceed has none of the backends {', '.join(BACKENDS)}")
+
+
+@final
+class LibceedOperator(PeerOperator):
+    """Mass or diffusion with numbers stored at every point, dofs in the order of femops.
+
+    Parameters
+    ----------
+    problem : Problem
+    space : H1
+    """
+
+    def __init__(self, problem: Problem, space: H1) -> None:
+        chosen = backend()
+        self.label = f"libceed {version('libceed')} {chosen.removeprefix('/cpu/self/')} (PyPI build, AVX in contractions only)"
+        ceed = libceed.Ceed(chosen)
+        self.x = np.ascontiguousarray(space.interpolate(wave))
+        self.y = np.zeros(space.size)
+        self._vectors = [ceed.Vector(space.size) for _ in range(2)]
+        for vector, array in zip(self._vectors, (self.x, self.y), strict=True):
+            vector.set_array(array, cmode=libceed.USE_POINTER)
+        self._operator = _operator(ceed, problem, space)
+
+    def apply(self) -> None:
+        """Set y = A x."""
+        self._operator.apply(*self._vectors)
+
+
+def _operator(ceed: Any, problem: Problem, space: H1) -> Any:
+    mass = problem.form == "mass"
+    ne, q1d = space.mesh.num_elements, problem.rule(space.order).q1d
+    indices = np.ascontiguousarray(space.restriction.indices, dtype=np.int32).reshape(-1)
+    nodes = space.p1d**space.dim
+    restriction = ceed.ElemRestriction(ne, nodes, 1, 1, space.size, indices)
+    basis = ceed.BasisTensorH1Lagrange(space.dim, 1, space.p1d, q1d, libceed.GAUSS)
+    data = _data(problem, space)
+    points, count = q1d**space.dim, len(data)
+    strides = np.array([1, points, points * count], dtype=np.int32)
+    strided = ceed.StridedElemRestriction(ne, points, count, ne * points * count, strides)
+    stored = ceed.Vector(ne * points * count)
+    stored.set_array(np.tile(data, (ne, 1, 1)).reshape(-1))
+    operator = ceed.Operator(ceed.QFunctionByName("MassApply" if mass else "Poisson3DApply"))
+    operator.set_field("u" if mass else "du", restriction, basis, libceed.VECTOR_ACTIVE)
+    operator.set_field("qdata", strided, libceed.BASIS_NONE, stored)
+    operator.set_field("v" if mass else "dv", restriction, basis, libceed.VECTOR_ACTIVE)
+    return operator
+
+
+def _data(problem: Problem, space: H1) -> NDArray[np.float64]:
+    """Numbers at the points of one element of the unit cube, (1 or 6, points).
+
+    Mass: w det J.  Diffusion: w det J J^-1 J^-T, its entries 11, 22, 33, 23, 13, 12.
+    """
+    length = 1.0 / round(float(space.mesh.num_elements) ** (1.0 / space.dim))
+    weights = problem.rule(space.order).tensor_weights(space.dim) * length**space.dim
+    if problem.form == "mass":
+        return np.asarray(weights[None])
+    # libCEED's derivatives are those on [-1, 1], half as large as on [0, 1]
+    entries = 4.0 * np.array([1.0, 1.0, 1.0, 0.0, 0.0, 0.0]) / length**2
+    return np.asarray(entries[:, None] * weights)
