@@ -17,11 +17,11 @@ from femops_kernels import machine
 def default_dofs(footprint: str, order: int) -> float:
     """About how many dofs stand for a footprint.
 
-    Out of cache at p = 1 an eighth, so as many elements as at p = 2: a dof moves several times
-    the bytes there, and setting up a mesh costs by the element.
+    Out of cache an eighth at p = 1 and half at p = 2: setting up a mesh costs by the element, and
+    a dof moves several times the bytes there.
     """
-    full = FOOTPRINTS[footprint]
-    return full / 8 if footprint == "ram" and order == 1 else full
+    part = {1: 1 / 8, 2: 1 / 2}.get(order, 1.0) if footprint == "ram" else 1.0
+    return part * FOOTPRINTS[footprint]
 
 
 def run_all(

@@ -91,7 +91,7 @@ def _deform(x: NDArray[np.float64]) -> NDArray[Any]:
 
 def per_direction(order: int, nodes: float) -> int:
     """Elements in each direction for a cube of about that many nodes."""
-    return max(1, round((float(nodes) ** (1.0 / 3.0) - 1.0) / order))
+    return max(1, round((float(np.cbrt(nodes)) - 1.0) / order))
 
 
 @lru_cache(maxsize=len(MESHES))  # problems of one order follow each other and share it

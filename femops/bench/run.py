@@ -197,10 +197,11 @@ def _operators(
     x = np.random.default_rng(order).standard_normal(V.size)
     y = np.empty(V.size)
     known: dict[str, Operator] = {}
+    least = problem.operator(V, "none")
     for threads in settings.threads:
         for level in settings.levels:
             with using(threads):
-                operator = problem.operator(V, level)
+                operator = least.at_level(level)
                 # what was chosen may be there already, its data computed
                 operator = known.setdefault(operator.level, operator)
                 operator.apply(x, y)

@@ -39,6 +39,8 @@ _CACHED = 16 * 2**20
 # What is read between two measurements to empty the caches.
 _FLUSH = 192 * 2**20
 _ROUNDS = 7
+# Tries after which a level that takes so many times as long as the best is out.
+_TRIES, _CLOSE = 2, 1.5
 # Optimistic limits of one thread, for bounds: bytes and operations a second.
 _CACHE_BANDWIDTH = 1e11
 _RATE = 1.5e11
@@ -103,8 +105,11 @@ def measure_levels(summands: Summands, levels: Sequence[str] = LEVELS) -> dict[s
         if times and bounds[level] > min(times.values()):
             break
         runs[level] = _runner(level, sample, None if cached[level] else flush)
-        times |= _measure(runs)
-    return times
+        times[level] = min(runs[level]() for _ in range(_TRIES))
+    close = {
+        level: run for level, run in runs.items() if times[level] < _CLOSE * min(times.values())
+    }
+    return times | _measure(close)
 
 
 def _sample_size(term: Term) -> int:

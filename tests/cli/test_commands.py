@@ -123,15 +123,38 @@ def test_bench_prints_its_contract(run, monkeypatch):
     code, out, _ = run("bench", "bp1", "--order", "2", "--dofs", 500, "--threads", 1, "--json")
     result = json.loads(out)
     assert code == 0
-    assert list(result) == ["machine", "rows"]
+    assert list(result) == ["machine", "limits", "rows", "auto", "notes"]
     assert {"triad_gbytes_per_second", "fma_gflops_per_second"} <= set(result["machine"])
     keys = (
         "problem mesh order q1d dofs level threads seconds_min seconds_median dofs_per_second "
-        "bytes_per_dof flops_per_dof roofline implementation"
+        "bytes_per_dof flops_per_dof roofline implementation asked footprint least_bytes_per_dof "
+        "least_level bandwidth_gbytes_per_second fma_gflops_per_second limit bound "
+        "fraction_of_limit fraction_of_fma_peak"
     )
     for row in result["rows"]:
         assert list(row) == keys.split()
         assert (row["problem"], row["order"], row["q1d"], row["threads"]) == ("bp1", 2, 4, 1)
+
+
+def test_bench_prints_tables_and_draws(run, tmp_path, monkeypatch):
+    quick = partial(femops.bench.run, seconds=0.0)
+    monkeypatch.setattr(femops.bench, "run", quick)
+    arguments = ["bench", "bp1", "--order", 2, "--dofs", 500, "--threads", 1, "--rounds", 1]
+    arguments += ["--mesh", "cartesian", "--level", "auto,partial", "--plot", "bp1.png"]
+    code, out, _ = run(*arguments)
+    assert code == 0
+    assert out.count("cartesian") == 3  # two rows, and one that compares them
+    assert "Level auto beside the best" in out
+    assert (tmp_path / "bp1.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_bench_numa_says_where_there_is_one_memory(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("femops.bench.numa.memories", lambda _: {0: [0]})
+    code, out, _ = run("bench", "numa", "--plot", "numa.png")
+    assert code == 0
+    assert "there is one memory (NUMA node)" in out
+    assert json.loads(run("bench", "numa", "--json")[1])["rows"] == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_cost_prints_its_contract(run, tmp_path):
@@ -190,6 +213,14 @@ BAD = [
     (["solve", "elasticity", "periodic.mesh"], 1, "needs values on a boundary"),
     (["bench", "bp9"], 2, "bp9"),
     (["bench", "bp1", "--order", "8-1"], 2, "8-1"),
+    (["bench", "bp1", "--level", "best"], 1, "choose one of full"),
+    (["bench", "bp1", "--mesh", "ball"], 1, "choose one of cartesian"),
+    (["bench", "bp1", "--footprint", "disk"], 1, "choose one of ram, cache"),
+    (["bench", "bp1", "--footprint", "ram", "--dofs", "99"], 2, "not both"),
+    (["bench", "bp1", "--rounds", "0"], 2, "got '0'"),
+    (["bench", "bp1", "--plot", "bp1.pdf"], 1, "name it 'bp1.png'"),
+    (["bench", "all", "--dofs", "99"], 2, "takes no --dofs"),
+    (["bench", "numa", "--level", "full"], 2, "takes no --level"),
     (["cost", "stokes"], 2, "stokes"),
     (["cost", "mass", "--dim", "4"], 2, "--dim"),
     (["cost", "mass", "--q1d", "7"], 2, "p1d+1"),

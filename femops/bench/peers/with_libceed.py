@@ -7,7 +7,6 @@ import sys
 from importlib.metadata import version
 from typing import Any, final
 
-import libceed
 import numpy as np
 from numpy.typing import NDArray
 
@@ -51,8 +50,11 @@ class LibceedOperator(PeerOperator):
     """
 
     def __init__(self, problem: Problem, space: H1) -> None:
+        import libceed
+
         chosen = backend()
-        self.label = f"libceed {version('libceed')} {chosen.removeprefix('/cpu/self/')} (PyPI build, AVX in contractions only)"
+        build = f"{version('libceed')} {chosen.removeprefix('/cpu/self/')}"
+        self.label = f"libceed {build} (PyPI build, AVX in contractions only)"
         ceed = libceed.Ceed(chosen)
         self.x = np.ascontiguousarray(space.interpolate(wave))
         self.y = np.zeros(space.size)
@@ -67,6 +69,8 @@ class LibceedOperator(PeerOperator):
 
 
 def _operator(ceed: Any, problem: Problem, space: H1) -> Any:
+    import libceed
+
     mass = problem.form == "mass"
     ne, q1d = space.mesh.num_elements, problem.rule(space.order).q1d
     indices = np.ascontiguousarray(space.restriction.indices, dtype=np.int32).reshape(-1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any, final
 
-import mfem.ser as mfem
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,6 +25,8 @@ class MfemOperator(PeerOperator):
     """
 
     def __init__(self, problem: Problem, space: H1) -> None:
+        import mfem.ser as mfem
+
         self.label = f"mfem {version('mfem')} partial assembly (PyPI build, no AVX)"
         n = round(space.mesh.num_elements ** (1.0 / space.dim))
         mesh = mfem.Mesh.MakeCartesian3D(n, n, n, mfem.Element.HEXAHEDRON, 1.0, 1.0, 1.0)
@@ -55,6 +56,6 @@ class MfemOperator(PeerOperator):
 
 def _positions(mesh: Any, space: H1) -> NDArray[np.float64]:
     """Where the dofs are, (3, ndofs): nodes of a copy that is curved to the space's order."""
-    copy = mfem.Mesh(mesh)
-    copy.SetCurvature(space.order, False, space.dim, mfem.Ordering.byNODES)
+    copy = type(mesh)(mesh)
+    copy.SetCurvature(space.order, False, space.dim, 0)  # all x, then all y, then all z
     return np.array(copy.GetNodes().GetDataArray()).reshape(space.dim, -1)

@@ -1,0 +1,59 @@
+"""Meshes and sizes of the problems."""
+
+import numpy as np
+import pytest
+
+from femops.bench.everything import default_dofs
+from femops.bench.problems import FOOTPRINTS, MESHES, PROBLEMS, make_mesh, make_space
+from femops.errors import OperatorError
+from femops.modes import EXACT, GeometryModes, allowed, element_modes, left_out, mode_degrees
+
+
+def beyond(mesh, kept):
+    """Elements whose map is not made of these modes alone."""
+    modes = element_modes(mesh.coordinates, mesh.order)
+    return left_out(modes, kept) > allowed(mesh.coordinates, EXACT)
+
+
+@pytest.mark.parametrize("nodes", [1e3, 2e4])
+def test_meshes_are_what_they_are_called(nodes):
+    box, bent, curved = (make_mesh(kind, 2, nodes) for kind in MESHES)
+    assert GeometryModes.of(box).affine
+    degrees = mode_degrees(1, 3)
+    assert np.all(beyond(bent, degrees.sum(axis=1) <= 1))  # no element is affine
+    assert GeometryModes.of(bent).degree == 1
+    degrees = mode_degrees(curved.order, 3)
+    assert np.all(beyond(curved, degrees.max(axis=1) <= 1))  # none is multilinear
+    assert GeometryModes.of(curved).degree == 2
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=lambda p: p.name)
+@pytest.mark.parametrize("order", [1, 3, 8])
+def test_sizes_are_near_what_was_asked(problem, order):
+    space = make_space(problem, "cartesian", order, FOOTPRINTS["cache"])
+    assert space.ncomp == problem.ncomp
+    assert space.size == pytest.approx(FOOTPRINTS["cache"], rel=0.3)
+
+
+def test_mass_of_each_component_is_the_volume():
+    for name in ("bp1", "bp2"):
+        V = make_space(PROBLEMS[name], "cartesian", 2, 300.0)
+        ones = np.ones(V.size)
+        assert ones @ (PROBLEMS[name].operator(V) @ ones) == pytest.approx(V.ncomp)
+
+
+def test_diffusion_of_a_constant_is_zero():
+    for name in ("bp3", "bp4", "bp5", "bp6"):
+        V = make_space(PROBLEMS[name], "curved", 2, 300.0)
+        assert np.abs(PROBLEMS[name].operator(V) @ np.ones(V.size)).max() < 1e-12
+
+
+def test_sizes_of_everything():
+    assert default_dofs("ram", 1) == 1.8e6 / 8
+    assert default_dofs("ram", 8) == 1.8e6
+    assert default_dofs("cache", 1) == 0.12e6
+
+
+def test_an_unknown_mesh_is_refused():
+    with pytest.raises(OperatorError, match="choose one of cartesian"):
+        make_mesh("deformed", 2, 100.0)

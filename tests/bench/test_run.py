@@ -1,0 +1,109 @@
+"""What benchmarks return; how fast anything is is not tested."""
+
+import pytest
+
+from femops.bench import PROBLEMS, auto_check, everything, run, run_all
+from femops.bench.cases import KEYS
+from femops.bench.drawing import draw
+from femops.errors import OperatorError
+from femops_kernels import machine
+
+QUICK = {"rounds": 1, "seconds": 0.0}
+
+
+@pytest.fixture(autouse=True)
+def threads():
+    before = machine.get_threads()
+    yield
+    machine.set_threads(before)
+
+
+@pytest.fixture(scope="module")
+def levels():
+    """A small run with levels side by side."""
+    names = ("auto", "full", "none")
+    return run("bp5", (1,), 400, 1, meshes=("multilinear",), levels=names, **QUICK)
+
+
+def test_a_row_for_each_level(levels):
+    rows = levels["rows"]
+    assert [row["asked"] for row in rows] == ["auto", "full", "none"]
+    assert [row["level"] for row in rows][1:] == ["full", "none"]
+    assert rows[0]["level"] != "auto"
+    assert all(tuple(row) == KEYS for row in rows)
+
+
+def test_fractions_are_those_of_the_row(levels):
+    for row in levels["rows"]:
+        speed = row["dofs_per_second"]
+        assert speed == pytest.approx(row["dofs"] / row["seconds_median"])
+        assert row["fraction_of_limit"] == pytest.approx(speed / row["limit"])
+        flops = row["flops_per_dof"] * speed
+        peak = row["fma_gflops_per_second"] * 1e9
+        assert row["fraction_of_fma_peak"] == pytest.approx(flops / peak)
+        memory = row["bandwidth_gbytes_per_second"] * 1e9 / row["least_bytes_per_dof"]
+        assert row["limit"] == pytest.approx(min(memory, peak / row["flops_per_dof"]))
+        assert row["bound"] == ("memory" if row["limit"] == pytest.approx(memory) else "arithmetic")
+        assert row["footprint"] == "given"
+        assert row["q1d"] == 2  # collocated
+
+
+def test_limits_stand_for_each_number_of_threads(levels):
+    assert [limits["threads"] for limits in levels["limits"]] == [1]
+    assert levels["machine"]["threads"] == 1
+    for key in ("triad_gbytes_per_second", "fma_gflops_per_second"):
+        assert levels["machine"][key] == levels["limits"][0][key] > 0
+
+
+def fake(asked, level, seconds, **more):
+    same = dict.fromkeys(("problem", "mesh", "order", "dofs", "threads", "footprint"), 1)
+    row = {"asked": asked, "level": level, "seconds_median": seconds, "implementation": "femops"}
+    return same | row | more
+
+
+def test_auto_beside_the_best_by_hand():
+    rows = [fake("auto", "none", 9.0), fake("none", "none", 1.2), fake("full", "full", 1.0)]
+    rows += [fake("auto", "full", 1.0, mesh=2), fake("full", "full", 1.0, mesh=2)]
+    rows += [fake("auto", "none", 1.0, mesh=3), fake("none", "none", 1.0, implementation="peer")]
+    first, second = auto_check(rows)
+    assert (first["chosen"], first["best"], first["close"]) == ("none", "full", False)
+    assert first["loss"] == pytest.approx(0.2)  # the level's own row counts
+    assert (second["mesh"], second["loss"], second["close"]) == (2, 0.0, True)
+
+
+def test_everything_has_each_problem_mesh_and_size(tmp_path, monkeypatch):
+    few = {name: PROBLEMS[name] for name in ("bp1", "bp5")}
+    monkeypatch.setattr(everything, "PROBLEMS", few)
+    result = run_all((1, 2), 1, dofs={"ram": 600.0, "cache": 60.0}, **QUICK)
+    found = {(row["problem"], row["mesh"], row["footprint"]) for row in result["rows"]}
+    assert len(found) == 2 * 3 * 2
+    assert len(result["rows"]) == (6 + 1) * len(found)  # at p = 1 five levels and auto
+    assert len(result["auto"]) == len(found)
+    assert draw(tmp_path / "all.png", result["rows"]).stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"problem": "bp7"}, "choose one of bp1"),
+        ({"meshes": ("ball",)}, "choose one of cartesian"),
+        ({"meshes": ()}, "at least one mesh"),
+        ({"levels": ("best",)}, "choose one of full"),
+        ({"peers": ("nobody",)}, "choose one of libceed, mfem"),
+        ({"footprint": "disk"}, "choose one of ram, cache"),
+        ({"orders": ()}, "at least one, of 1 or more"),
+        ({"orders": (0,)}, "at least one, of 1 or more"),
+        ({"rounds": 0}, "at least one mesh, level and round"),
+    ],
+)
+def test_nonsense_is_refused(options, words):
+    with pytest.raises(OperatorError, match=words):
+        run(**({"problem": "bp1", "orders": (1,), "dofs": 30} | options))
+    if set(options) <= {"orders", "peers", "rounds"}:
+        with pytest.raises(OperatorError, match=words):
+            run_all(**({"orders": (1,)} | options))
+
+
+def test_nothing_cannot_be_drawn(tmp_path):
+    with pytest.raises(OperatorError, match="nothing to draw"):
+        draw(tmp_path / "no.png", [])
