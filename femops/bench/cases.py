@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Any, final
 
 import numpy as np
@@ -14,6 +13,8 @@ from femops.bench.bounds import Traffic, limit
 from femops.bench.machine import Meter, using
 from femops.bench.peers import Peer
 from femops.bench.problems import Problem
+from femops.bench.timing import median_seconds
+from femops.errors import OperatorError
 from femops.operators import Operator
 from femops.space import H1
 
@@ -90,14 +91,9 @@ class OperatorCase(Case):
     def round(self, meter: Meter, seconds: float) -> None:
         """Time applications, and the bandwidth with the least traffic."""
         self.bandwidths.append(meter.bandwidth(self.threads, self.traffic))
-        times: list[float] = []
         with using(self.threads):
-            self.operator.apply(self.x, self.y)
-            while len(times) < 3 or sum(times) < seconds:
-                begin = perf_counter()
-                self.operator.apply(self.x, self.y)
-                times.append(perf_counter() - begin)
-        self.seconds.append(float(np.median(times)))
+            time = median_seconds(lambda: self.operator.apply(self.x, self.y), seconds)
+        self.seconds.append(time)
 
     def row(self, meter: Meter) -> dict[str, Any]:
         """Speed beside the limits measured in the same rounds."""
@@ -162,13 +158,21 @@ class PeerCase(Case):
     Attributes
     ----------
     peer : Peer
+    fault : str
+        Why it has ended; empty while it runs.
     """
 
     peer: Peer
+    fault: str = field(default="", init=False)
 
     def round(self, meter: Meter, seconds: float) -> None:  # noqa: ARG002  (limits are the mesh's)
-        """Time applications in the other process."""
-        self.seconds.append(self.peer.time(seconds))
+        """Time applications in the other process, until it ends of itself."""
+        if self.fault:
+            return
+        try:
+            self.seconds.append(self.peer.time(seconds))
+        except OperatorError as error:
+            self.fault = str(error)
 
     def row(self, meter: Meter) -> dict[str, Any]:  # noqa: ARG002
         """Speed; bytes, operations and limit are not known."""

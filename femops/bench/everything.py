@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from femops.bench.machine import Meter
-from femops.bench.problems import FOOTPRINTS, PROBLEMS
-from femops.bench.run import Progress, Settings, document, measure
-from femops.errors import OperatorError
+from femops.bench.problems import FOOTPRINTS, PROBLEMS, check_names
+from femops.bench.run import Progress, Settings, check_dofs, check_orders, document, measure
 from femops.operators.storage import LEVELS
 from femops_kernels import machine
 
@@ -56,13 +55,18 @@ def run_all(
     Raises
     ------
     OperatorError
-        An unknown peer or footprint, no order, fewer than one round.
+        An unknown peer or footprint, no order, fewer than one dof or round.
+    femops_kernels.errors.KernelValueError
+        More threads than there can be, or none.
     """
     counts = sorted({1, machine.get_threads()}) if threads is None else [threads]
     settings = Settings(tuple(counts), peers=peers, rounds=rounds, seconds=seconds)
     settings.check()
-    if not orders or min(orders) < 1:
-        raise OperatorError(f"orders are {list(orders)}: give at least one, of 1 or more")
+    check_orders(orders)
+    if dofs is not None:
+        check_names((), (), dofs)
+        for many in dofs.values():
+            check_dofs(many)
     meter = Meter(settings.threads)
     rows: list[dict[str, Any]] = []
     notes: dict[str, None] = {}

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter
 from typing import Any, final
 
 import numpy as np
@@ -20,7 +19,8 @@ from numpy.typing import NDArray
 
 from femops.bench.placement import NODES, bind, bind_by_parts, memories
 from femops.bench.problems import FOOTPRINTS, PROBLEMS, make_mesh
-from femops.bench.run import Progress
+from femops.bench.run import Progress, check_dofs, check_orders
+from femops.bench.timing import median_seconds
 from femops.errors import OperatorError
 from femops.operators import Operator
 from femops.space import H1
@@ -65,13 +65,7 @@ class _Placed:
 
     def round(self, seconds: float) -> None:
         """Time applications for about that long (at least three)."""
-        times: list[float] = []
-        self.operator.apply(self.x, self.y)
-        while len(times) < 3 or sum(times) < seconds:
-            begin = perf_counter()
-            self.operator.apply(self.x, self.y)
-            times.append(perf_counter() - begin)
-        self.seconds.append(float(np.median(times)))
+        self.seconds.append(median_seconds(lambda: self.operator.apply(self.x, self.y), seconds))
 
     def row(self, threads: int) -> dict[str, Any]:
         """One row of the result."""
@@ -123,10 +117,12 @@ def run_numa(
     Raises
     ------
     OperatorError
-        No order, fewer than one round, or pages cannot be placed.
+        No order, fewer than one dof or round, or pages cannot be placed.
     """
-    if not orders or min(orders) < 1 or rounds < 1:
-        raise OperatorError("nothing to measure: give at least one order, of 1 or more, and round")
+    check_orders(orders)
+    check_dofs(dofs)
+    if rounds < 1:
+        raise OperatorError("nothing to measure: give at least one round")
     found = memories(nodes)
     result: dict[str, Any] = {"machine": machine.describe(), "nodes": found, "rows": []}
     if len(found) < 2:

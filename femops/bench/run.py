@@ -31,6 +31,9 @@ Progress = Callable[[str], None]
 CLOSE = 0.05
 """By how much "auto" may be slower than the best level."""
 
+MOST_DOFS = 1e12
+"""More are no size of a vector on any machine that one process has to itself."""
+
 
 @final
 @dataclass(frozen=True)
@@ -67,6 +70,30 @@ class Settings:
             check_level(level)
         if not self.meshes or not self.levels or self.rounds < 1:
             raise OperatorError("nothing to measure: give at least one mesh, level and round")
+
+
+def check_orders(orders: Sequence[int]) -> None:
+    """Check polynomial degrees.
+
+    Raises
+    ------
+    OperatorError
+        None, or one below 1.
+    """
+    if not orders or min(orders) < 1:
+        raise OperatorError(f"orders are {list(orders)}: give at least one, of 1 or more")
+
+
+def check_dofs(dofs: float) -> None:
+    """Check about how many dofs are asked for.
+
+    Raises
+    ------
+    OperatorError
+        Fewer than 1, or more than `MOST_DOFS`.
+    """
+    if not 1 <= dofs <= MOST_DOFS:
+        raise OperatorError(f"{dofs:g} dofs: give a number from 1 to {MOST_DOFS:g}")
 
 
 def run(
@@ -122,19 +149,20 @@ def run(
     Raises
     ------
     OperatorError
-        An unknown problem, mesh, level or peer, no order, fewer than one round.
+        An unknown problem, mesh, level, footprint or peer, no order, fewer than one dof or round.
+    femops_kernels.errors.KernelValueError
+        More threads than there can be, or none.
     """
-    settings = Settings((threads or machine.get_threads(),), meshes, levels, peers, rounds, seconds)
+    count = machine.get_threads() if threads is None else threads
+    settings = Settings((count,), meshes, levels, peers, rounds, seconds)
     check_names((problem,), (), (footprint,))
     settings.check()
-    if not orders or min(orders) < 1:
-        raise OperatorError(f"orders are {list(orders)}: give at least one, of 1 or more")
-    if threads is not None:
-        machine.set_threads(threads)
+    check_orders(orders)
+    size, name = (FOOTPRINTS[footprint], footprint) if dofs is None else (dofs, "given")
+    check_dofs(size)
     meter = Meter(settings.threads)
     rows: list[dict[str, Any]] = []
     notes: dict[str, None] = {}
-    size, name = (FOOTPRINTS[footprint], footprint) if dofs is None else (dofs, "given")
     for order in orders:
         if progress:
             progress(f"{problem}, order {order}")
@@ -185,7 +213,11 @@ def measure(
             meter.round()
             for case in cases:
                 case.round(meter, settings.seconds)
-        return [case.row(meter) for case in cases]
+        faults = [case.fault for case in cases if isinstance(case, PeerCase)]
+        notes.update(dict.fromkeys(filter(None, faults)))
+        return [
+            case.row(meter) for case in cases if not (isinstance(case, PeerCase) and case.fault)
+        ]
 
 
 def _operators(
@@ -228,7 +260,11 @@ def _peers(
         if reason:
             notes[reason] = None
             continue
-        peer = stack.enter_context(Peer(name, problem, V))
+        try:
+            peer = stack.enter_context(Peer(name, problem, V))
+        except OperatorError as error:  # one that fails does not take the others' results along
+            notes[str(error)] = None
+            continue
         off = peer.disagreement(problem, V)
         if off <= AGREEMENT:
             yield PeerCase(problem, PEER_MESH, size[1], V, 1, peer)

@@ -107,10 +107,10 @@ def _refuse(problem: Problem, given: dict[str, Any]) -> None:
 def _check_plot(plot: str | None) -> None:
     """Refuse a path before anything is measured, not after."""
     if plot is not None:
-        from femops.io.atomic import checked_path
+        from femops.io.atomic import check_writable, checked_path
         from femops.io.picture import check_matplotlib
 
-        checked_path(plot, ".png")
+        check_writable(checked_path(plot, ".png"))
         check_matplotlib()
 
 

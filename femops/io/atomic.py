@@ -29,6 +29,26 @@ def checked_path(path: str | os.PathLike[str], suffix: str) -> Path:
     return target
 
 
+def check_writable(target: Path) -> None:
+    """Check that a file can be made beside `target`, before the work whose result it will hold.
+
+    Raises
+    ------
+    FileError
+        The system refuses.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=target.parent):
+            pass
+    except OSError as error:
+        raise _refused(target, error) from error
+
+
+def _refused(target: Path, error: OSError) -> FileError:
+    reason = error.strerror or str(error)
+    return FileError(f"cannot write '{target}': {reason}; choose another folder or name")
+
+
 @contextmanager
 def replacing(target: Path) -> Iterator[Path]:
     """Yield a temporary file beside `target`, and move it there once it is complete.
@@ -54,10 +74,7 @@ def replacing(target: Path) -> Iterator[Path]:
         temporary.chmod(0o666 & ~umask)
         os.replace(temporary, target)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise FileError(
-            f"cannot write '{target}': {reason}; choose another folder or name"
-        ) from error
+        raise _refused(target, error) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)

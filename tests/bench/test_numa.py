@@ -99,7 +99,15 @@ def test_a_memory_that_is_not_there_is_refused():
         bind(np.zeros(100_000), [1000])
 
 
-@pytest.mark.parametrize("options", [{"orders": ()}, {"orders": (0,)}, {"rounds": 0}])
-def test_nonsense_is_refused(options):
-    with pytest.raises(OperatorError, match="nothing to measure"):
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"orders": ()}, "at least one, of 1 or more"),
+        ({"orders": (0,)}, "at least one, of 1 or more"),
+        ({"dofs": 0.0}, "from 1 to 1e"),
+        ({"rounds": 0}, "at least one round"),
+    ],
+)
+def test_nonsense_is_refused(options, words):
+    with pytest.raises(OperatorError, match=words):
         numa.run_numa(**({"orders": (1,)} | options))

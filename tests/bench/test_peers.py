@@ -2,7 +2,11 @@
 
 import io
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -111,6 +115,95 @@ def test_a_process_that_ends_is_an_error(monkeypatch):
     space = make_space(PROBLEMS["bp1"], "cartesian", 1, 8.0)
     with pytest.raises(OperatorError, match="libceed has ended with code 134"):
         Peer("libceed", PROBLEMS["bp1"], space)
+
+
+def test_a_peer_that_ends_does_not_end_the_others(monkeypatch):
+    """Before its first answer, and between rounds."""
+    (first,) = answers([{"problem": "bp1", "order": 2, "dofs": 343}], 1.0, monkeypatch)
+    lines = iter([[], [first, {"median": 1.0}]])
+    monkeypatch.setattr(
+        sys.modules["femops.bench.run"], "why_not", lambda _: ""
+    )  # not the function
+    monkeypatch.setattr(door.subprocess, "Popen", lambda *_, **__: Process(next(lines)))
+    result = run("bp1", (2,), 343, 1, peers=("libceed", "mfem"), **(QUICK | {"rounds": 2}))
+    assert [row["implementation"] for row in result["rows"]] == ["femops"]
+    ended = "the process of {} has ended with code 134"
+    assert result["notes"] == [ended.format("libceed"), ended.format("mfem")]
+
+
+def test_a_process_that_ends_unasked_is_cleared_away():
+    """What could not be written to it must not be in the way of its end."""
+    code = 'import os; os.write(1, b\'{"label": "a", "norms": [1, 1]}\\n\'); os._exit(3)'
+    space = make_space(PROBLEMS["bp1"], "cartesian", 1, 8.0)
+    popen = subprocess.Popen
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            door.subprocess, "Popen", lambda _, **kw: popen([sys.executable, "-c", code], **kw)
+        )
+        peer = Peer("mfem", PROBLEMS["bp1"], space)
+    peer._process.wait()
+    with pytest.raises(OperatorError, match="mfem has ended with code 3"), peer:
+        peer.time(0.0)
+
+
+SLOW = """
+import os, sys, time
+from femops.bench.peers import child, door
+
+class Slow(child.PeerOperator):
+    label = "slow 1.0"
+
+    def __init__(self, problem, space):
+        self.x = space.interpolate(door.wave)
+        self.y = problem.operator(space) @ self.x
+        self.calls = 0
+
+    def apply(self):
+        self.calls += 1
+        if self.calls > 1:
+            print(os.getpid(), file=open(os.environ["PID"], "w"), flush=True)
+            time.sleep(600)
+
+child.make = lambda name, problem, space: Slow(problem, space)
+child.main("mfem", False)
+"""
+
+COMMAND = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from femops.bench import run
+from femops.bench.peers import door
+from femops.cli import main
+import sys
+sys.modules["femops.bench.run"].why_not = lambda name: "" if name == "mfem" else "no"
+door._CHILD = "slow_peer"
+options = "--order 2 --dofs 343 --threads 1 --mesh cartesian --level partial --rounds 1 --peers"
+main(["bench", "bp1", *options.split()])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_an_interrupted_benchmark_leaves_no_process(tmp_path):
+    (tmp_path / "slow_peer.py").write_text(SLOW)
+    pid = tmp_path / "pid"
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    with subprocess.Popen(
+        [sys.executable, "-c", COMMAND],
+        env=os.environ | {"PYTHONPATH": path, "PID": str(pid)},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as command:
+        patience = time.monotonic() + 120  # for compiling
+        while not (pid.exists() and pid.read_text().endswith("\n")):
+            assert command.poll() is None, command.communicate()
+            assert time.monotonic() < patience
+            time.sleep(0.02)
+        command.send_signal(signal.SIGINT)
+        out, error = command.communicate(timeout=60)
+    assert (command.returncode, out, error) == (130, "", "femops: interrupted\n")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
 
 
 @pytest.mark.parametrize("name", PEERS)

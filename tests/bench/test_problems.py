@@ -18,13 +18,13 @@ def beyond(mesh, kept):
 @pytest.mark.parametrize("nodes", [1e3, 2e4])
 def test_meshes_are_what_they_are_called(nodes):
     box, bent, curved = (make_mesh(kind, 2, nodes) for kind in MESHES)
-    assert GeometryModes.of(box).affine
+    assert GeometryModes(box).affine
     degrees = mode_degrees(1, 3)
     assert np.all(beyond(bent, degrees.sum(axis=1) <= 1))  # no element is affine
-    assert GeometryModes.of(bent).degree == 1
+    assert GeometryModes(bent).degree == 1
     degrees = mode_degrees(curved.order, 3)
     assert np.all(beyond(curved, degrees.max(axis=1) <= 1))  # none is multilinear
-    assert GeometryModes.of(curved).degree == 2
+    assert GeometryModes(curved).degree == 2
 
 
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=lambda p: p.name)

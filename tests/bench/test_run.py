@@ -7,15 +7,9 @@ from femops.bench.cases import KEYS
 from femops.bench.drawing import draw
 from femops.errors import OperatorError
 from femops_kernels import machine
+from femops_kernels.errors import KernelValueError
 
 QUICK = {"rounds": 1, "seconds": 0.0}
-
-
-@pytest.fixture(autouse=True)
-def threads():
-    before = machine.get_threads()
-    yield
-    machine.set_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -94,14 +88,32 @@ def test_everything_has_each_problem_mesh_and_size(tmp_path, monkeypatch):
         ({"orders": ()}, "at least one, of 1 or more"),
         ({"orders": (0,)}, "at least one, of 1 or more"),
         ({"rounds": 0}, "at least one mesh, level and round"),
+        ({"dofs": 0}, "from 1 to 1e"),
+        ({"dofs": float("nan")}, "from 1 to 1e"),
+        ({"dofs": 1e30}, "from 1 to 1e"),
+        ({"threads": 0}, "0 threads: choose 1 to"),
+        ({"threads": 10_000}, "10000 threads: choose 1 to"),
     ],
 )
 def test_nonsense_is_refused(options, words):
-    with pytest.raises(OperatorError, match=words):
+    with pytest.raises((OperatorError, KernelValueError), match=words):
         run(**({"problem": "bp1", "orders": (1,), "dofs": 30} | options))
-    if set(options) <= {"orders", "peers", "rounds"}:
-        with pytest.raises(OperatorError, match=words):
+    if set(options) <= {"orders", "peers", "rounds", "threads"}:
+        with pytest.raises((OperatorError, KernelValueError), match=words):
             run_all(**({"orders": (1,)} | options))
+
+
+@pytest.mark.parametrize(
+    ("dofs", "words"), [({"disk": 99.0}, "choose one of ram"), ({"ram": 0.0}, "from 1 to 1e")]
+)
+def test_nonsense_for_everything_is_refused(dofs, words):
+    with pytest.raises(OperatorError, match=words):
+        run_all((1,), dofs=dofs)
+
+
+def test_threads_are_as_they_were_before(levels):
+    assert levels["rows"][0]["threads"] == 1
+    assert machine.get_threads() == machine.max_threads()
 
 
 def test_nothing_cannot_be_drawn(tmp_path):

@@ -157,6 +157,23 @@ def test_bench_numa_says_where_there_is_one_memory(run, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_bench_numa_prints_and_draws(run, tmp_path, monkeypatch):
+    """With rows made up: two orders, three placements."""
+    same = {"problem": "bp3", "mesh": "multilinear", "level": "partial", "dofs": 729, "threads": 4}
+    same |= {"seconds_median": 1e-3, "gbytes_per_second": 2.5}
+    rows = [
+        {"placement": name, "order": p, "dofs_per_second": 1e6 * p} | same
+        for name in ("serial", "interleaved", "first touch")
+        for p in (1, 2)
+    ]
+    result = {"machine": {"processor": "Abacus"}, "nodes": {0: [0], 1: [1]}, "rows": rows}
+    monkeypatch.setattr("femops.bench.numa.run_numa", lambda *_, **__: result | {"notes": []})
+    code, out, _ = run("bench", "numa", "--plot", "numa.png")
+    assert code == 0
+    assert out.count("first touch") == 2
+    assert (tmp_path / "numa.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_cost_prints_its_contract(run, tmp_path):
     arguments = ["cost", "mass", "--dim", 1, "--order", "2-3", "--q1d", "p1d+1"]
     code, out, _ = run(*arguments, "--json", "--plot", "cost.png")
@@ -219,6 +236,12 @@ BAD = [
     (["bench", "bp1", "--footprint", "ram", "--dofs", "99"], 2, "not both"),
     (["bench", "bp1", "--rounds", "0"], 2, "got '0'"),
     (["bench", "bp1", "--plot", "bp1.pdf"], 1, "name it 'bp1.png'"),
+    (["bench", "bp1", "--order", "0"], 2, "no list of orders"),
+    (["bench", "bp1", "--dofs", "1e30"], 1, "from 1 to 1e"),
+    (["bench", "bp1", "--threads", "9999"], 1, "9999 threads: choose 1 to"),
+    (["bench", "all", "--threads", "9999"], 1, "9999 threads: choose 1 to"),
+    (["bench", "all", "--plot", "no/all.png"], 1, "there is no folder"),
+    (["bench", "all", "--plot", "/proc/all.png"], 1, "cannot write '/proc/all.png'"),
     (["bench", "all", "--dofs", "99"], 2, "takes no --dofs"),
     (["bench", "numa", "--level", "full"], 2, "takes no --level"),
     (["cost", "stokes"], 2, "stokes"),

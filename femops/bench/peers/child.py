@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from abc import ABC, abstractmethod
-from time import perf_counter
 from typing import Any, TextIO
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from femops.bench.peers.door import PEER_MESH, norms
 from femops.bench.problems import PROBLEMS, Problem, make_space
+from femops.bench.timing import median_seconds
 from femops.space import H1
 
 
@@ -67,19 +67,9 @@ def serve(name: str, requests: TextIO, answers: TextIO) -> None:
             answer: dict[str, Any] = {"label": operator.label}
             answer["norms"] = norms(operator.x, operator.y)
         else:
-            answer = {"median": _median(operator, request["seconds"])}
+            answer = {"median": median_seconds(operator.apply, request["seconds"])}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
-
-
-def _median(operator: PeerOperator, seconds: float) -> float:
-    operator.apply()
-    times: list[float] = []
-    while len(times) < 3 or sum(times) < seconds:
-        begin = perf_counter()
-        operator.apply()
-        times.append(perf_counter() - begin)
-    return float(np.median(times))
 
 
 def main(name: str, probe: bool) -> None:

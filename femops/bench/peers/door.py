@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from types import TracebackType
@@ -149,11 +150,13 @@ class Peer:
 
     def close(self) -> None:
         """End the process."""
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
         self._process.terminate()
         self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                # what could not be written to a process that has ended is tried once more
+                with suppress(BrokenPipeError):
+                    stream.close()
 
     def __enter__(self) -> Peer:
         return self
