@@ -102,6 +102,8 @@ def measure_levels(summands: Summands, levels: Sequence[str] = LEVELS) -> dict[s
     for level in sorted(bounds, key=lambda name: bounds[name]):
         if times and bounds[level] > min(times.values()):
             break
+        if not _fits(level, sample):  # nor does the sample, by now
+            continue
         runs[level] = _runner(level, sample, None if cached[level] else flush)
         times[level] = min(runs[level]() for _ in range(_TRIES))
     close = {

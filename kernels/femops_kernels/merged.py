@@ -7,7 +7,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.kernel import SweepKernel
 from femops_kernels.lanes import Lane
+from femops_kernels.plan import Plan
 from femops_kernels.skeletons import merged_table as layout
 from femops_kernels.skeletons import table as sweep_layout
 from femops_kernels.specialize import specialize
@@ -51,54 +53,60 @@ class MergedPass:
         sweep = terms.sweeps[0]
         assert isinstance(sweep, Sweep)
         plan, kernel = sweep.target, sweep.kernel
-        shared, first = np.unique(plan.combine_dof, return_index=True)
-        ncomp = kernel.target.ncomp
+        self.alphas = np.array([1.0, terms.alphas[0]])
         self.todo = np.zeros(5)
         self.sums = np.zeros((2 * plan.nchunks, layout.NSUMS))
+        shared = np.unique(plan.combine_dof)
         # a chunk reads foreign dofs from the tail
-        foreign = n // ncomp + np.searchsorted(shared, plan.foreign_dofs)
+        self._foreign = n // kernel.target.ncomp + np.searchsorted(shared, plan.foreign_dofs)
         self._sweep_table = sweep.table.copy()
-        self._sweep_table[sweep_layout.IN_FOREIGN_DOFS] = foreign.ctypes.data
+        self._sweep_table[sweep_layout.IN_FOREIGN_DOFS] = self._foreign.ctypes.data
         # asking for the next pieces of two of the vectors costs more here than it gains
         self._sweep_table[sweep_layout.AHEAD] = 0
-        self._entries = {
+        x, r, p, v = vectors
+        self._entries = _piece_entries(plan) | {
             layout.KERNEL: int(sweep.row[0]),
             layout.KERNEL_TABLE: self._sweep_table,
             layout.BUFFER: int(sweep.table[sweep_layout.BUFFER]),
             layout.COEFFICIENTS: self.todo,
-            layout.X: vectors[0],
-            layout.R: vectors[1],
-            layout.P: vectors[2],
-            layout.V: vectors[3],
-            layout.M: vectors[1] if inverse is None else inverse,
+            layout.X: x,
+            layout.R: r,
+            layout.P: p,
+            layout.V: v,
+            layout.M: r if inverse is None else inverse,  # read, but not used without one
             layout.SUMS: self.sums,
-            layout.OWNED_START: plan.owned_start,
-            layout.SHARED_START: np.searchsorted(shared, plan.owned_start),
-            layout.SHARED_DOF: shared,
-            layout.SLOT_START: np.append(first, len(plan.combine_dof)),
-            layout.SLOT: plan.combine_slot,
-            layout.NCOMP: ncomp,
+            layout.NCOMP: kernel.target.ncomp,
             layout.TAIL: n,
-            layout.CHUNKS: plan.nchunks,
         }
-        self._foreign = foreign
         self._table = address_table(self._entries)
-        constants = {
-            "LANE": Lane(kernel.width, kernel.dtype),
-            "LANE_WIDTH": kernel.width,
-            "REAL_BYTES": kernel.dtype.itemsize,
-            "USE_INVERSE": inverse is not None,
-        }
-        module = specialize(("merged_table", "merged"), constants)
-        table, place = self._table.ctypes.data, (plan.nchunks, 0, 0, 0)
-        self.rows = np.array(
-            [
-                (module.tail.address, module.nothing.address, table, *place),
-                (module.sweep.address, module.combine.address, table, *place),
-            ],
-            dtype=np.int64,
-        )
-        self.alphas = np.array([1.0, terms.alphas[0]])
+        self.rows = _rows(kernel, inverse is not None, self._table.ctypes.data, plan.nchunks)
+
+
+def _piece_entries(plan: Plan) -> dict[int, Any]:
+    """Of the table, which dofs a chunk owns, and which of these it shares."""
+    shared, first = np.unique(plan.combine_dof, return_index=True)
+    return {
+        layout.OWNED_START: plan.owned_start,
+        layout.SHARED_START: np.searchsorted(shared, plan.owned_start),
+        layout.SHARED_DOF: shared,
+        layout.SLOT_START: np.append(first, len(plan.combine_dof)),
+        layout.SLOT: plan.combine_slot,
+        layout.CHUNKS: plan.nchunks,
+    }
+
+
+def _rows(kernel: SweepKernel, use_inverse: bool, table: int, nchunks: int) -> NDArray[np.int64]:
+    """The two launches of a pass: of the tails, and of the chunks."""
+    constants = {
+        "LANE": Lane(kernel.width, kernel.dtype),
+        "LANE_WIDTH": kernel.width,
+        "REAL_BYTES": kernel.dtype.itemsize,
+        "USE_INVERSE": use_inverse,
+    }
+    module = specialize(("merged_table", "merged"), constants)
+    launches = ((module.tail, module.nothing), (module.sweep, module.combine))
+    rows = [(one.address, two.address, table, nchunks, 0, 0, 0) for one, two in launches]
+    return np.array(rows, dtype=np.int64)
 
 
 def shared_entries(terms: Terms) -> NDArray[np.int64]:

@@ -1,0 +1,200 @@
+"""Conjugate gradients with their updates in the operator's sweep, beside those without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import femops
+from femops_kernels.krylov import CONVERGED, ConjugateGradients
+from femops_kernels.machine import max_threads, set_threads
+from kernel_cases import bend, smooth, turned
+
+CASES = ["bare", "jacobi", "vector", "inside", "float32", "one chunk"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    set_threads(1)
+    yield
+    set_threads(max_threads())
+
+
+def problem(case: str) -> tuple[Any, Any, Any]:
+    """Operator, right-hand side and preconditioner."""
+    counts, p = ((2, 2), 2) if case == "one chunk" else ((9, 8), 3)
+    mesh = turned(femops.box(counts, order=2, mapping=bend))
+    V = femops.H1(mesh, p, ncomp=2 if case == "vector" else 1)
+    dtype = "float32" if case == "float32" else "float64"
+    if case == "vector":
+        A: Any = femops.elasticity(V).constrained(V.boundary_dofs(components=0))
+    else:
+        A = femops.diffusion(V, smooth, dtype=dtype) + femops.mass(V, dtype=dtype)
+    if case == "inside":
+        A = A.constrained(np.arange(0, V.size, 5))
+    elif case != "bare":
+        A = A.constrained(V.boundary_dofs(1))
+    b = np.random.default_rng(3).standard_normal(V.shape).astype(dtype)
+    return A, A.rhs(b), None if case == "bare" else femops.jacobi(A)
+
+
+def iterates(A: Any, b: Any, M: Any, count: int) -> list[Any]:
+    """By a textbook recursion in NumPy, from zero."""
+    x, r = np.zeros(A.shape[0]), b.reshape(-1).astype(np.float64)
+    inverse = np.ones_like(r) if M is None else M.inverse.astype(np.float64)
+    z = inverse * r
+    p, rho, found = z, r @ z, []
+    for _ in range(count):
+        v = (A @ p.astype(b.dtype)).astype(np.float64)
+        alpha = rho / (p @ v)
+        x, r = x + alpha * p, r - alpha * v
+        z = inverse * r
+        p, rho = z + (r @ z) / rho * p, r @ z
+        found.append(x)
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_iterates(case: str) -> None:
+    A, b, M = problem(case)
+    tolerance = 2e-4 if case == "float32" else 1e-10
+    expected = iterates(A, b, M, 12)
+    seen: list[Any] = []
+    _, info = femops.cg(A, b, rtol=0.0, maxiter=12, M=M, callback=lambda x: seen.append(x.copy()))
+    assert info.merged
+    assert info.iterations == len(seen) == 12
+    for count in (1, 2, 5, 8, 12):
+        x, info = femops.cg(A, b, rtol=0.0, maxiter=count, M=M)
+        y, _ = femops.cg(A, b, rtol=0.0, maxiter=count, M=M, merged=False)
+        assert info.iterations == count
+        scale = np.abs(expected[count - 1]).max()
+        for other in (y, seen[count - 1], expected[count - 1].reshape(b.shape)):
+            assert np.abs(x - other).max() <= tolerance * scale
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_same_bits_on_any_threads_and_as_many_iterations(case: str) -> None:
+    A, b, M = problem(case)
+    rtol = 1e-4 if case == "float32" else 1e-9
+    set_threads(1)
+    x, one = femops.cg(A, b, rtol=rtol, M=M)
+    set_threads(max_threads())
+    y, many = femops.cg(A, b, rtol=rtol, M=M)
+    _, without = femops.cg(A, b, rtol=rtol, M=M, merged=False)
+    assert np.array_equal(x, y)
+    assert one.converged
+    assert one == many
+    assert abs(one.iterations - without.iterations) <= 1
+    assert not without.merged
+    assert one.residual <= 1.5 * one.tolerance
+
+
+def test_in_pieces_as_in_one_go() -> None:
+    A, b, _ = problem("inside")
+    whole, pieces = (ConjugateGradients(A.terms, b, 0.0 * b, None, True) for _ in range(2))
+    whole.advance(1e-9, 40, 40)
+    for steps in (0, 1, 3, 2, 34):
+        pieces.advance(1e-9, 40, steps, show=False)
+    np.testing.assert_allclose(pieces.x, whole.x, rtol=0.0, atol=1e-12 * np.abs(whole.x).max())
+    assert pieces.iterations == whole.iterations
+
+
+@pytest.mark.parametrize("scale", [1e-140, 1e140])
+def test_scale_of_the_right_hand_side(scale: float) -> None:
+    A, b, M = problem("jacobi")
+    x, info = femops.cg(A, scale * b, rtol=1e-8, M=M)
+    y, _ = femops.cg(A, b, rtol=1e-8, M=M)
+    assert info.merged
+    assert info.converged
+    assert np.abs(x / scale - y).max() <= 1e-7 * np.abs(y).max()
+
+
+def test_nothing_to_do() -> None:
+    A, b, M = problem("jacobi")
+    x, info = femops.cg(A, 0.0 * b, M=M)
+    assert info.converged
+    assert info.iterations == 0
+    assert not x.any()
+    exact, _ = femops.cg(A, b, rtol=1e-12, M=M)
+    again, info = femops.cg(A, b, exact, rtol=1e-9, M=M)
+    assert info.iterations == 0
+    assert np.array_equal(again, exact)
+
+
+def test_indefinite_and_singular_operators() -> None:
+    A, b, _ = problem("inside")
+    V = A.space
+    for merged in (True, False):
+        with pytest.raises(femops.SolverError, match="positive definite"):
+            femops.cg(femops.diffusion(V) + (-1e4) * femops.mass(V), b, merged=merged)
+        try:
+            _, info = femops.cg(femops.diffusion(V), np.ones(V.size), rtol=1e-12, merged=merged)
+        except femops.SolverError:
+            continue
+        assert not info.converged
+
+
+def test_where_it_is_not_one_sweep() -> None:
+    A, b, M = problem("jacobi")
+    V = A.space
+    several = [
+        femops.diffusion(V) + femops.mass(V, quadrature=7),
+        femops.mass(V) + femops.boundary_mass(V),
+    ]
+    for B in several:
+        with pytest.raises(femops.SolverError, match="not one sweep"):
+            femops.cg(B, b, merged=True)
+        x, info = femops.cg(B, b, rtol=1e-9)
+        assert info.converged
+        assert not info.merged
+        assert np.abs(B @ x - b).max() < 1e-7 * np.abs(b).max()
+    for level in ("full", "element", "decomposed", "none"):
+        _, info = femops.cg(A.at_level(level), b, rtol=1e-9, M=M)
+        assert info.converged
+        assert info.merged == (level != "full")
+
+
+def test_solves_at_once() -> None:
+    A, b, M = problem("jacobi")
+    expected, _ = femops.cg(A, b, rtol=1e-10, M=M)
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda _: femops.cg(A, b, rtol=1e-10, M=M)[0], range(6)))
+    assert all(np.array_equal(x, expected) for x in found)
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=2, max_size=2),
+    st.integers(0, 2**32 - 1),
+    st.floats(0.01, 100.0),
+    st.booleans(),
+    st.integers(1, 25),
+)
+@settings(max_examples=40, deadline=None)
+def test_any_box(
+    counts: list[int], seed: int, kappa: float, preconditioned: bool, limit: int
+) -> None:
+    V = femops.H1(femops.box(counts, mapping=bend), 2)
+    A = femops.diffusion(V, kappa) + femops.mass(V)
+    b = np.random.default_rng(seed).standard_normal(V.size)
+    M = femops.jacobi(A) if preconditioned else None
+    x, info = femops.cg(A, b, rtol=1e-10, maxiter=limit, M=M)
+    y, other = femops.cg(A, b, rtol=1e-10, maxiter=limit, M=M, merged=False)
+    assert abs(info.iterations - other.iterations) <= 1
+    assert np.abs(x - y).max() <= 1e-6 * np.abs(y).max()
+
+
+def test_status_is_kept() -> None:
+    A, b, _ = problem("inside")
+    solve = ConjugateGradients(A.terms, b, 0.0 * b, None, True)
+    solve.advance(1e-8, 1000, 1000)
+    assert solve.status == CONVERGED
+    count, x = solve.iterations, solve.x.copy()
+    solve.advance(1e-8, 1000, 10)
+    assert solve.iterations == count
+    assert np.array_equal(solve.x, x)
