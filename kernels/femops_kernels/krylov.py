@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.merged import MergedPass, shared_entries
+from femops_kernels.merged import MergedPass, tail_length
 from femops_kernels.specialize import specialize
 from femops_kernels.sweep import LAUNCH, Terms
 
@@ -41,11 +41,9 @@ class ConjugateGradients:
     ) -> None:
         self._terms, self._b, self.merged = terms, b, merged
         self._use_inverse = inverse is not None
-        self._shared = shared_entries(terms) if merged else np.zeros(0, dtype=np.int64)
-        if inverse is not None:
-            inverse = np.concatenate([inverse, inverse[self._shared]])
         self._inverse = b if inverse is None else inverse
-        self._vectors = np.zeros((4, len(b) + len(self._shared)), dtype=b.dtype)
+        tail = tail_length(terms) if merged else 0
+        self._vectors = np.zeros((4, len(b) + tail), dtype=b.dtype)
         self.x[:] = x
         self._state = np.array([-1.0, 0.0, 0.0, 0.0])
         self._parallel = terms.parallel()
@@ -64,7 +62,6 @@ class ConjugateGradients:
             work = self._terms.work(self._parallel)
             if self._state[0] < 0.0 or not self._pass:
                 self._iterate(work, tolerance, limit, 0 if self._pass else steps)
-                self._vectors[1, len(self._b) :] = self._vectors[1, self._shared]
             if self._pass and self.status == 0:
                 self._iterate_merged(self._pass, work, tolerance, limit, steps, show)
 

@@ -37,8 +37,10 @@ class MergedPass:
     terms : Terms
         A mergeable one.
     vectors : (4, n + ntail) array
-        x, r, p and A p, the last two numbers of a shared dof behind each other.
-    inverse : (n + ntail,) array or None
+        x, r, p and A p; the tail is used of p alone.
+    n : int
+        Entries of a vector of the operator.
+    inverse : (n,) array or None
         Diagonal preconditioner.
 
     Attributes
@@ -109,11 +111,8 @@ def _rows(kernel: SweepKernel, use_inverse: bool, table: int, nchunks: int) -> N
     return np.array(rows, dtype=np.int64)
 
 
-def shared_entries(terms: Terms) -> NDArray[np.int64]:
-    """Flat positions of the entries that chunks share, which the tails of vectors repeat."""
+def tail_length(terms: Terms) -> int:
+    """How many entries of a vector chunks share."""
     sweep = terms.sweeps[0]
     assert isinstance(sweep, Sweep)
-    ncomp = sweep.kernel.target.ncomp
-    dofs = np.unique(sweep.target.combine_dof)
-    flat: NDArray[np.int64] = (dofs[:, None] * ncomp + np.arange(ncomp)).reshape(-1)
-    return flat
+    return len(np.unique(sweep.target.combine_dof)) * sweep.kernel.target.ncomp

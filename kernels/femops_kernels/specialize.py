@@ -22,7 +22,7 @@ from femops_kernels.errors import CacheWarning, KernelError
 
 _PACKAGE = Path(__file__).parent
 _HEADER = """\
-from math import sqrt
+from math import inf, sqrt
 
 from numba import cfunc, get_thread_id, njit, prange
 

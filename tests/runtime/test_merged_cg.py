@@ -198,3 +198,45 @@ def test_status_is_kept() -> None:
     solve.advance(1e-8, 1000, 10)
     assert solve.iterations == count
     assert np.array_equal(solve.x, x)
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [("float64", 1e-18), ("float32", 1e-10)])
+def test_tolerance_that_is_too_small(dtype: str, rtol: float) -> None:
+    """The recursion goes on as it does without, and ends as soon: copies of dofs do not drift."""
+    V = femops.H1(femops.box((9, 8)), 3)
+    b = np.random.default_rng(0).standard_normal(V.size).astype(dtype)
+    mass = femops.mass(V, dtype=dtype)
+    for A in (mass, (femops.diffusion(V, dtype=dtype)).constrained(V.boundary_dofs())):
+        b = A.rhs(b)
+        (x, one), (y, other) = (
+            femops.cg(A, b, rtol=rtol, maxiter=2000, merged=m) for m in (True, False)
+        )
+        assert one.merged
+        assert one.iterations <= 1.1 * other.iterations + 1
+        assert one.residual <= 4.0 * other.residual
+        assert np.abs(x - y).max() <= 200 * np.finfo(dtype).eps * np.abs(y).max()
+
+
+def test_squares_that_overflow() -> None:
+    V = femops.H1(femops.box((9, 8)), 3)
+    A = femops.diffusion(V, dtype="float32").constrained(V.boundary_dofs())
+    b = 1e18 * np.random.default_rng(0).standard_normal(V.size)
+    b = A.rhs(b.astype("float32"))
+    _, info = femops.cg(A, b, rtol=1e-3)
+    _, other = femops.cg(A, b, rtol=1e-3, merged=False)
+    assert info.converged
+    assert abs(info.iterations - other.iterations) <= 1
+
+
+@pytest.mark.parametrize("dim", [1, 3])
+def test_other_dimensions_and_spaces(dim: int) -> None:
+    mesh = femops.box((5,) * dim, mapping=bend if dim > 1 else None)
+    spaces = [femops.H1(mesh, 2, ncomp=3), femops.L2(mesh, 1), femops.H1(mesh, 1)]
+    for V in spaces:
+        A = femops.mass(V)
+        b = A @ np.random.default_rng(1).standard_normal(V.shape)
+        x, info = femops.cg(A, b, rtol=1e-12)
+        y, other = femops.cg(A, b, rtol=1e-12, merged=False)
+        assert info.merged
+        assert abs(info.iterations - other.iterations) <= 1
+        assert np.abs(x - y).max() <= 1e-9 * np.abs(y).max()

@@ -8,7 +8,7 @@ the tolerance and where the caller wants to see x, the updates that are due are 
 """
 
 # <defaults>
-from math import sqrt
+from math import inf, sqrt
 
 from numba import njit, prange
 
@@ -39,7 +39,7 @@ SMALL_BETA = 0.1  # p - z has lost too many digits to be divided by less
 def settle(todo, vectors, n, inverse, use_inverse, partial, partial_rr):
     """Do the updates of x and r that are due; returns r.M r and r.r."""
     x, r, p, v = vectors[0], vectors[1], vectors[2], vectors[3]
-    drop, near, far, size = todo[DROP], todo[NEAR], todo[FAR], len(x)
+    drop, near, far = todo[DROP], todo[NEAR], todo[FAR]
     for k in prange(len(partial)):
         s, t = 0.0, 0.0
         for i in range(k * BLOCK, min(n, (k + 1) * BLOCK)):
@@ -51,8 +51,6 @@ def settle(todo, vectors, n, inverse, use_inverse, partial, partial_rr):
             t += ri * ri
         partial[k] = s
         partial_rr[k] = t
-    for i in range(n, size):
-        r[i] -= drop * v[i]
     todo[DROP], todo[NEAR], todo[FAR] = 0.0, 0.0, 0.0
     return total(partial), total(partial_rr)
 
@@ -84,7 +82,8 @@ def predict(todo, state, given, use_inverse):
     todo[DROP], todo[NEAR] = alpha, alpha
     todo[BETA] = next_rho / rho
     state[RHO] = rho
-    return next_rho > CANCELLED * rho and next_rr > CANCELLED * rr, next_rr
+    known = CANCELLED * rho < next_rho < inf and CANCELLED * rr < next_rr < inf
+    return known, next_rr
 
 
 @njit(
@@ -114,7 +113,7 @@ def iterate_merged(
 ):
     """Go on as ``iterate`` of ``cg.py`` does; if ``show``, x is up to date at the end.
 
-    ``vectors`` have tails behind ``n`` entries; ``todo`` is zero at the beginning.
+    ``vectors`` have ``n`` entries, and p its tail behind them; ``todo`` is zero at the beginning.
     """
     launch = rows, alphas, count, work, work_bytes
     for k in range(steps):

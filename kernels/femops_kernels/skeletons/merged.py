@@ -5,9 +5,9 @@ v = A p is summed with it, all while these pieces are in cache: after Kronbichle
 (2022), Enhancing data locality of the conjugate gradient method for high-order matrix-free
 finite-element implementations.  The entry points are those of ``chunk.py``.
 
-With threads nobody knows whether the owner of a foreign dof has updated it yet.  So dofs that
-chunks share have copies behind the end of each vector, its *tail*; ``tail`` updates them before
-the sweep, and they are what a chunk reads as foreign.
+With threads nobody knows whether the owner of a foreign dof has updated it yet.  So the next p of
+the dofs that chunks share is computed before the sweep, by ``tail``, and put behind the end of p,
+its *tail*: that is what a chunk reads as foreign.
 """
 
 # <defaults>
@@ -145,17 +145,17 @@ def add_products(sums, r, p, old, new, m):
 
 @cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
 def tail(table, x, y, chunk, work, alpha, beta):
-    """Update the copies of the shared dofs that a chunk owns."""
+    """The next p of the shared dofs that a chunk owns, into the tail."""
     drop, factor = coefficient(table, DROP), coefficient(table, BETA)
     r, p, v, m = word(table, R), word(table, P), word(table, V), word(table, M)
     starts, ncomp = word(table, SHARED_START), word(table, NCOMP)
-    first = word(table, TAIL)
-    begin, end = word(starts, chunk) * ncomp, word(starts, chunk + 1) * ncomp
-    for i in range(first + begin, first + end):
-        ri, pi, mi = get(LANE, r, i), get(LANE, p, i), get(LANE, m, i)
-        ri, pi, _ = updated(ri, pi, get(LANE, v, i), mi, drop, factor)
-        put(LANE, r, i, ri)
-        put(LANE, p, i, pi)
+    for u in range(word(starts, chunk), word(starts, chunk + 1)):
+        dof = word(word(table, SHARED_DOF), u)
+        for c in range(ncomp):
+            at = dof * ncomp + c
+            ri, pi, mi = get(LANE, r, at), get(LANE, p, at), get(LANE, m, at)
+            _, pi, _ = updated(ri, pi, get(LANE, v, at), mi, drop, factor)
+            put(LANE, p, word(table, TAIL) + u * ncomp + c, pi)
 
 
 @cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
@@ -191,11 +191,10 @@ def combine(table, x, y, chunk, work, alpha, beta):
     for u in range(word(starts, chunk), word(starts, chunk + 1)):
         dof = word(word(table, SHARED_DOF), u)
         for c in range(ncomp):
-            at, copy = dof * ncomp + c, word(table, TAIL) + u * ncomp + c
+            at = dof * ncomp + c
             old = get(LANE, v, at)
             new = old
             for k in range(word(slots, u), word(slots, u + 1)):
                 new += get(LANE, buffer, word(word(table, SLOT), k) * ncomp + c)
             put(LANE, v, at, new)
-            put(LANE, v, copy, new)
-            add_products(sums, get(LANE, r, copy), get(LANE, p, copy), old, new, get(LANE, m, copy))
+            add_products(sums, get(LANE, r, at), get(LANE, p, at), old, new, get(LANE, m, at))
