@@ -152,7 +152,7 @@ def test_every_level_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_RATE", "_CACHE_BANDWIDTH", "_OPTIMISM"):
         monkeypatch.setattr(auto, name, 1e30)
     for cached in (2**40, 0):
-        monkeypatch.setattr(auto, "_CACHED", cached)
+        monkeypatch.setattr(auto, "CACHED_BYTES", cached)
         monkeypatch.setattr(auto, "_FLUSH", 2**16)
         times = auto.measure_levels(femops.diffusion(space(), smooth)._summands)
         assert set(times) == set(LEVELS)
