@@ -9,9 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import final
 
-from femops.operators.assembly import Summands, domains
+from femops.operators.assembly import (
+    Summands,
+    csr_bytes,
+    domains,
+    element_bytes,
+    require_memory,
+)
 from femops.operators.held import Held
-from femops.operators.storage import Launches, Storage, make_storage
+from femops.operators.matrices import Elements, Rows
+from femops.operators.points import Points
+from femops.operators.storage import Launches, Storage
 from femops_kernels.start import Start
 
 
@@ -25,11 +33,23 @@ def storage_of(level: str, summands: Summands, held: Held) -> Storage:
     """
     groups = domains(summands)
     if level == "full" or (len(groups) == 1 and not summands[0][1].on_boundary):
-        return make_storage(level, summands, held)
+        return _storage_of(level, summands, held)
     parts = tuple(
-        make_storage(level, group, _share_of(held, first=k == 0)) for k, group in enumerate(groups)
+        _storage_of(level, group, _share_of(held, first=k == 0)) for k, group in enumerate(groups)
     )
     return Domains(summands, held, level, parts)
+
+
+def _storage_of(level: str, summands: Summands, held: Held) -> Storage:
+    """Storage of integrals over the same elements, unless the level is "full"."""
+    first = summands[0][1]
+    if level == "full":
+        require_memory(csr_bytes(summands), "level='full'")
+        return Rows(summands, held)
+    if level == "element":
+        require_memory(element_bytes(first), "level='element'")
+        return Elements(summands, held)
+    return Points(summands, held, level)
 
 
 def _share_of(held: Held, *, first: bool) -> Held:

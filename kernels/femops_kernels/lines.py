@@ -32,11 +32,11 @@ def _length(n: Any) -> Any:
     return n.literal_value if isinstance(n, types.IntegerLiteral) else None
 
 
-def _unpack(builder: Any, line: Any, n: int) -> list[Any]:
+def unpack(builder: Any, line: Any, n: int) -> list[Any]:
     return [builder.extract_value(line, i) for i in range(n)]
 
 
-def _pack(context: Any, builder: Any, line_type: Any, values: list[Any]) -> Any:
+def pack(context: Any, builder: Any, line_type: Any, values: list[Any]) -> Any:
     return context.make_tuple(builder, line_type, values)
 
 
@@ -57,7 +57,7 @@ def load_line(typingctx: Any, lane: Any, base: Any, start: Any, stride: Any, n: 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         line = sig.return_type
         offsets = _line_offsets(builder, args[2], args[3], line.count)
-        return _pack(
+        return pack(
             context, builder, line, [load_at(builder, line.dtype, args[1], k) for k in offsets]
         )
 
@@ -71,7 +71,7 @@ def store_line(typingctx: Any, lane: Any, base: Any, start: Any, stride: Any, li
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         line = sig.args[4]
-        values = _unpack(builder, args[4], line.count)
+        values = unpack(builder, args[4], line.count)
         for k, value in zip(
             _line_offsets(builder, args[2], args[3], line.count), values, strict=True
         ):
@@ -143,7 +143,7 @@ def gather_line(
         line = sig.return_type
         offsets = _line_offsets(builder, args[4], args[5], line.count)
         values = [_gather(builder, line.dtype, args[1], args[2], k, itemsize) for k in offsets]
-        return _pack(context, builder, line, values)
+        return pack(context, builder, line, values)
 
     return sig, codegen
 
@@ -170,29 +170,12 @@ def scatter_line(
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         line = sig.args[6]
-        values = _unpack(builder, args[6], line.count)
+        values = unpack(builder, args[6], line.count)
         for k, value in zip(
             _line_offsets(builder, args[4], args[5], line.count), values, strict=True
         ):
             _scatter_add(builder, line.dtype, (args[1], args[2], k), value, itemsize)
         return context.get_dummy_value()
-
-    return sig, codegen
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def add_lines(typingctx: Any, a: Any, b: Any) -> Any:
-    """Sum of two lines of one length."""
-    sig = a(a, a)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        line = sig.return_type
-        pairs = zip(
-            _unpack(builder, args[0], line.count),
-            _unpack(builder, args[1], line.count),
-            strict=True,
-        )
-        return _pack(context, builder, line, [builder.fadd(x, y) for x, y in pairs])
 
     return sig, codegen
 
@@ -249,7 +232,8 @@ class _Emitter:
         if matrix.is_identity:
             return line
         m, n = matrix.shape
-        return self.split(matrix, line) if matrix.operations() < m * n else self.full(matrix, line)
+        pays = matrix.operations() < m * n and not matrix.is_diagonal
+        return self.split(matrix, line) if pays else self.full(matrix, line)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -267,8 +251,8 @@ def contract(typingctx: Any, matrix: Any, line: Any) -> Any:
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         emitter = _Emitter(builder, sig.args[1].dtype)
-        values = emitter.contract(sig.args[0].matrix, _unpack(builder, args[1], sig.args[1].count))
-        return _pack(context, builder, sig.return_type, values)
+        values = emitter.contract(sig.args[0].matrix, unpack(builder, args[1], sig.args[1].count))
+        return pack(context, builder, sig.return_type, values)
 
     return sig, codegen
 
@@ -294,7 +278,7 @@ def dot_row(typingctx: Any, matrix: Any, k: Any, line: Any, part: Any) -> Any:
         lane, rows = sig.args[2].dtype, np.array(sig.args[0].matrix.rows)
         pointer = _constant_table(builder, lane, rows)
         total = None
-        values = _unpack(builder, args[2], sig.args[2].count)[first : first + n]
+        values = unpack(builder, args[2], sig.args[2].count)[first : first + n]
         for j, value in enumerate(values):
             if np.all(rows[:, j] == 0.0):
                 continue
@@ -353,7 +337,7 @@ def fill_line(typingctx: Any, lane: Any, base: Any, start: Any, n: Any) -> Any:
         for i in range(line.count):
             at = builder.add(args[2], args[2].type(i))
             values.append(splat(builder, line.dtype, builder.load(builder.gep(numbers, [at]))))
-        return _pack(context, builder, line, values)
+        return pack(context, builder, line, values)
 
     return sig, codegen
 
@@ -385,7 +369,6 @@ def call_chunk(
 
 __all__ = [
     "Matrix1D",
-    "add_lines",
     "call_chunk",
     "contract",
     "dot_row",

@@ -69,6 +69,12 @@ class Matrix1D:
         m, n = self.shape
         return m == n and np.array_equal(np.array(self.rows), np.eye(m))
 
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether the contraction scales each entry by itself."""
+        m, n = self.shape
+        return m == n and not np.any(np.array(self.rows) - np.diag(np.diag(self.rows)))
+
     def split(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Even and odd halves.
 
@@ -92,6 +98,8 @@ class Matrix1D:
         m, n = self.shape
         if self.is_identity:
             return 0
+        if self.is_diagonal:
+            return m
         full, split = m * n, 2 * (n // 2) + 2 * (m // 2) + _split_products(m, n, self.symmetry)
         return split if self.symmetry and split < full else full
 
@@ -100,6 +108,8 @@ class Matrix1D:
         m, n = self.shape
         if self.is_identity:
             return 0
+        if self.is_diagonal:
+            return m
         if self.operations() < m * n:
             return 2 * (n // 2) + 2 * (m // 2) + 2 * _split_products(m, n, self.symmetry) - m
         return 2 * m * n - m

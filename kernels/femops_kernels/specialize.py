@@ -28,6 +28,7 @@ from numba import cfunc, get_thread_id, njit, prange
 
 from femops_kernels.lane_math import *
 from femops_kernels.lanes import *
+from femops_kernels.line_math import *
 from femops_kernels.lines import *
 """
 _loaded: dict[str, ModuleType] = {}

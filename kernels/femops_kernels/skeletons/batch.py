@@ -14,14 +14,15 @@ Work arrays are lexicographic, x fastest, in lane vectors: ``value`` (NCOMP, Q3,
 # <defaults>
 
 from femops_kernels.lanes import fill, inner, prefetch, word
+from femops_kernels.line_math import add_lines
 from femops_kernels.lines import (
-    add_lines,
     contract,
     gather_line,
     load_line,
     scatter_line,
     store_line,
 )
+from femops_kernels.skeletons.ahead import ask_ahead
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.geometry import *
 from femops_kernels.skeletons.table import *
@@ -83,22 +84,10 @@ def integrate(y, indices, value, slab):
 
 
 @inner
-def ask_ahead(ahead, k):
-    """Ask for the k-th of ASKS shares of what the next chunk copies.
-
-    ``ahead`` has two pieces of memory one after the other: address and cache lines.
-    """
-    for piece in range(0, 4, 2):
-        lines = ahead[piece + 1]
-        for i in range(k * lines // ASKS, (k + 1) * lines // ASKS):
-            prefetch(ahead[piece], i * CACHE_LINE, 2)
-
-
-@inner
 def points_of_line(source, value, along_x, along_y, along_z, modes, plane, ahead, k3, k2):
     """The pointwise step at the Q1D points of an x-line; x-derivatives before and after."""
     if ASK_BY_LINE:
-        ask_ahead(ahead, k3 * Q2 + k2)
+        ask_ahead(ahead, k3 * Q2 + k2, ASKS)
     start = k3 * PLANE + k2 * Q1D
     line = modes_of_line(modes, plane, k2) if MAPPED else nothing()
     across = weight_of_line(k3, k2) if NWEIGHT else fill(LANE, 1.0)
@@ -141,7 +130,7 @@ def points_of_line(source, value, along_x, along_y, along_z, modes, plane, ahead
 def points_of_plane(source, value, along_x, along_y, along_z, modes, plane, ahead, k3):
     """The same for one plane of points, with y-derivatives."""
     if ASK_BY_PLANE:
-        ask_ahead(ahead, k3)
+        ask_ahead(ahead, k3, ASKS)
     if MAPPED and DIM > 2:
         modes_of_plane(modes, plane, k3)
     if GRAD_IN and DIM > 1:

@@ -36,6 +36,9 @@ BT = Matrix1D(((1.0, 0.0), (0.0, 1.0)))  # transposed, of the test function, (P_
 # collocated derivative at the quadrature points, (Q1D, Q1D), and its transpose
 D = Matrix1D(((-1.0, 1.0), (-1.0, 1.0)))
 DT = Matrix1D(((-1.0, -1.0), (1.0, 1.0)))
+# 1-D mass and stiffness matrix, (P_OUT, P_IN)
+MASS = Matrix1D(((2.0, 1.0), (1.0, 2.0)))
+STIFF = Matrix1D(((1.0, -1.0), (-1.0, 1.0)))
 G1D = 2  # modes of the geometry per direction, and what they and their slopes are at the points
 MODE = Matrix1D(((1.0, -0.5), (1.0, 0.5)))  # (Q1D, G1D)
 SLOPE = Matrix1D(((0.0, 1.0), (0.0, 1.0)))

@@ -1,0 +1,161 @@
+"""What an operator keeps at the levels "full" and "element": matrices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from femops.operators.assembly import Summands, assemble_csr, domains, split
+from femops.operators.element_matrices import ElementAssembly
+from femops.operators.held import Held
+from femops.operators.storage import Launches, Storage, share
+from femops_kernels.dense import ElementKernel
+from femops_kernels.rows import RowProduct
+from femops_kernels.sweep import Data, aligned_array, store_interleaved
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Elements(Storage):
+    """Dense element matrices.
+
+    Attributes
+    ----------
+    summands, held
+        See `Storage`.
+    """
+
+    summands: Summands
+    held: Held
+    level: str = "element"
+
+    @cached_property
+    def matrices(self) -> NDArray[Any]:
+        """Of the sum, (nbatch, rows, columns, width), component after component."""
+        first = self.summands[0][1]
+        width, ne = first.width, first.trial.mesh.num_elements
+        shape = ElementAssembly(first).shape
+        out = aligned_array((-(-ne // width), *shape, width), first.dtype)
+        assemblies = [(factor, ElementAssembly(term)) for factor, term in self.summands]
+        smallest = min((a for _, a in assemblies), key=lambda a: a.step)
+        for start, stop in smallest.blocks():
+            total = sum(factor * a.matrices(start, stop) for factor, a in assemblies)
+            store_interleaved(out, np.asarray(total), start)
+        return out
+
+    def _kernel(self) -> ElementKernel:
+        term = self.summands[0][1]
+        return ElementKernel(term.trial.dim, *term.sides(), term.dtype, term.width)
+
+    def launches(self) -> Launches:
+        """One sweep for the whole sum."""
+        term, held = self.summands[0][1], self.held
+        data = Data(self.matrices)
+        return [(1.0, term.sweep(self._kernel(), held, held.identity, data))]
+
+    def flops(self) -> int:
+        """Of the products."""
+        return self.summands[0][1].trial.mesh.num_elements * self._kernel().contraction_flops()
+
+    def assembly_flops(self, method: str) -> int:
+        """Of D and the matrices."""
+        return self.matrix_flops(method)
+
+    def moved_bytes(self) -> int:
+        """Of matrices and indices."""
+        return int(self.matrices.nbytes + self.summands[0][1].index_bytes)
+
+    def stored_bytes(self) -> int:
+        """Of the matrices."""
+        return int(self.matrices.nbytes)
+
+    def shared_bytes(self) -> int:
+        """Of the plans."""
+        return self.summands[0][1].plan_bytes
+
+    def holding(self, held: Held) -> Elements:
+        """With the same matrices."""
+        new = replace(self, held=held)
+        share(self, new, "matrices")
+        return new
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Rows(Storage):
+    """The matrix in compressed rows, with the essential conditions in it.
+
+    Attributes
+    ----------
+    summands, held
+        See `Storage`.
+    """
+
+    summands: Summands
+    held: Held
+    level: str = "full"
+
+    @cached_property
+    def _parts(self) -> tuple[csr_array, csr_array]:
+        """The matrix, and the columns that were taken out of it."""
+        kept, removed = split(assemble_csr(self.summands), self.held, self.summands[0][1].dtype)
+        # what the compiled product takes; SciPy wants one type for both, see `matrix`
+        kept.indptr = kept.indptr.astype(np.int64)
+        kept.indices = kept.indices.astype(np.int32, copy=False)
+        return kept, removed
+
+    def launches(self) -> Launches:
+        """One product by rows."""
+        kept, width = self._parts[0], self.summands[0][1].width
+        return [(1.0, RowProduct(kept.indptr, kept.indices, kept.data, width))]
+
+    def flops(self) -> int:
+        """Of the products; the matrix has no zeros stored."""
+        kept = self._parts[0]
+        return int(2 * kept.nnz - np.count_nonzero(np.diff(kept.indptr)))
+
+    def assembly_flops(self, method: str) -> int:
+        """Of D, the element matrices, and one addition for each of their entries."""
+        sums = 0
+        for (_, first), *_ in domains(self.summands):
+            rows, columns = ElementAssembly(first).shape
+            sums += first.trial.mesh.num_elements * rows * columns
+        return self.matrix_flops(method) + sums
+
+    def moved_bytes(self) -> int:
+        """Of the matrix."""
+        return _csr_bytes(self._parts[0])
+
+    def stored_bytes(self) -> int:
+        """Of the matrix and the columns taken out."""
+        return _csr_bytes(self._parts[0]) + bool(self.held) * _csr_bytes(self._parts[1])
+
+    def shared_bytes(self) -> int:
+        """None."""
+        return 0
+
+    def holding(self, held: Held) -> Rows:
+        """With another matrix."""
+        return replace(self, held=held)
+
+    def lift(self, g: NDArray[Any]) -> NDArray[Any]:
+        """By the columns taken out."""
+        return np.asarray(self._parts[1] @ g)
+
+    def matrix(self, method: str) -> csr_array:
+        """A copy of the matrix kept, or one assembled by the other method."""
+        if method != "near-optimal":
+            return Storage.matrix(self, method)
+        kept = self._parts[0]
+        kind = np.int32 if kept.nnz < 2**31 else np.int64
+        indices = kept.indices.astype(kind), kept.indptr.astype(kind)
+        return csr_array((kept.data.copy(), *indices), shape=kept.shape)
+
+
+def _csr_bytes(matrix: csr_array) -> int:
+    return int(matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes)
