@@ -234,7 +234,8 @@ class Operator(MatrixFree):
     def update(self, **coefficients: Any) -> Operator:
         """The operator with other values of some coefficients.
 
-        Nothing is compiled, unless one that was constant varies now or the other way around.
+        Nothing is compiled, unless one that was constant varies now or the other way around, or a
+        tensor along the axes of boxes turns.
         The level stays; of an operator of level "auto" that which was chosen.
 
         Parameters

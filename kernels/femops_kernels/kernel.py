@@ -256,7 +256,8 @@ class Kernel(SweepKernel):
     @cached_property
     def module(self) -> ModuleType:
         """The compiled module; compiled, or read from the cache, when first asked for."""
-        return specialize(("table", "ahead", "geometry", "batch", "chunk"), self.constants(), self.step.text)
+        skeletons = ("table", "ahead", "geometry", "batch", "chunk")
+        return specialize(skeletons, self.constants(), self.step.text)
 
     def constants(self) -> dict[str, object]:
         """Values of the names in ``skeletons/defaults.py``."""

@@ -1,0 +1,162 @@
+"""Boxes with constant coefficients: element matrices by 1-D mass and stiffness matrices."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from form_oracle import AtPoints, Dense, FormOracle
+from kernel_cases import bend, random_vector, shear, smooth, turned
+from level_cases import convection, diffusion, elasticity, mass
+from oracle import Array
+
+TOLERANCE = {"float64": 1e-13, "float32": 1e-5}
+TENSOR = np.array([[2.0, 0.5], [0.5, 1.0]])
+
+
+def stretched(x: Array) -> Array:
+    """A box of uneven elements."""
+    return x + 0.3 * x**2
+
+
+def kernels(A: Any) -> list[str]:
+    """What applies an operator."""
+    return [type(sweep.kernel).__name__ for sweep in A.terms.sweeps]
+
+
+def separable(A: Any) -> bool:
+    return kernels(A) == ["SeparableKernel"]
+
+
+def check(A: Any, dense: Dense) -> None:
+    u = random_vector(A.space, str(A.dtype))
+    assert dense.error(A.apply(u), u) < TOLERANCE[str(A.dtype)]
+
+
+@pytest.mark.parametrize("level", ["partial", "none"])
+@pytest.mark.parametrize(
+    ("dim", "order", "ncomp", "dtype", "q1d"),
+    [
+        (1, 4, 2, "float64", 6),
+        (2, 3, 3, "float64", 4),
+        (2, 6, 1, "float32", 8),
+        (3, 1, 2, "float64", 3),
+        (3, 2, 1, "float32", 5),
+    ],
+)
+def test_mass_diffusion_and_their_sum(
+    dim: int, order: int, ncomp: int, dtype: str, q1d: int, level: str
+) -> None:
+    mesh = turned(femops.box((5, 3, 3)[:dim], mapping=stretched))
+    V = femops.H1(mesh, order, ncomp=ncomp)
+    oracle = FormOracle.of(V, q1d=q1d)
+    options: dict[str, Any] = {"quadrature": q1d, "dtype": dtype, "level": level}
+    M, K = femops.mass(V, 3.0, **options), femops.diffusion(V, 0.5, **options)
+    m, k = oracle.matrix(mass, c=3.0), oracle.matrix(diffusion, c=0.5)
+    for A, dense in ((M, m), (K, k), (2.0 * K - 0.25 * M, 2.0 * k + (-0.25) * m)):
+        assert separable(A)
+        check(A, dense)
+        held = np.arange(0, V.size, 3)
+        fixed = dense.eliminated(held, held)
+        fixed.matrix[held, held] = 1.0
+        check(A.constrained(held), fixed)
+
+
+def test_collocated_points() -> None:
+    """With the nodes as points the mass matrix is diagonal, and done as such."""
+    V = femops.H1(femops.box((3, 2)), 4)
+    rule = femops.lobatto(5)
+    A = femops.diffusion(V, quadrature=rule) + femops.mass(V, quadrature=rule)
+    oracle = FormOracle.of(V, rule_name="lobatto", q1d=5)
+    assert separable(A)
+    check(A, oracle.matrix(diffusion, c=1.0) + oracle.matrix(mass, c=1.0))
+
+
+def test_between_spaces_of_different_orders() -> None:
+    mesh = femops.box((3, 2), mapping=stretched)
+    V, W = femops.H1(mesh, 3), femops.L2(mesh, 1)
+    A = femops.form(mass, V, test=W, c=2.0)
+    dense = FormOracle.of(V, W).matrix(mass, c=2.0)
+    assert separable(A)
+    check(A, dense)
+    u = random_vector(W, "float64")
+    assert dense.T.error(A.T.apply(u), u) < 1e-13
+
+
+def test_tensors_along_the_axes() -> None:
+    V = femops.H1(femops.box((4, 3), mapping=stretched), 2)
+    diagonal = np.diag([2.0, 0.5])
+    B = femops.diffusion(V, kappa=diagonal)
+    assert separable(B)
+    check(B, FormOracle.of(V).matrix(lambda u, c: {"grad": c @ u.grad}, c=diagonal))
+
+
+def test_materials() -> None:
+    """What is constant in each element need not be the same in all."""
+    box = femops.box((4, 3), mapping=stretched)
+    mesh = box.with_attributes(1 + (box.element_centers()[:, 0] > 0.5))
+    V = femops.H1(mesh, 2)
+    A = femops.diffusion(V, femops.by_attribute(mesh, {1: 1.0, 2: 100.0}))
+    values = np.where(mesh.element_attributes == 1, 1.0, 100.0)
+    assert separable(A)
+    oracle = FormOracle.of(V)
+    check(A, oracle.matrix(diffusion, c=AtPoints(np.repeat(values[:, None], 16, axis=1))))
+
+
+def test_other_forms_and_elements_are_not_taken_for_it() -> None:
+    box, sheared = femops.box((4, 3)), femops.box((4, 3), mapping=shear)
+    V, W, S = femops.H1(box, 2), femops.H1(box, 2, ncomp=2), femops.H1(sheared, 2)
+    wind = np.array([1.0, 2.0])
+    cases: list[tuple[Any, Dense]] = [
+        (femops.convection(V, wind), FormOracle.of(V).matrix(convection, c=wind)),
+        (
+            femops.elasticity(W, mu=1.0, lam=2.0),
+            FormOracle.of(W).matrix(elasticity, c=1.0, lam=2.0),
+        ),
+        (femops.mass(V, smooth), FormOracle.of(V).matrix(mass, c=smooth)),
+        (femops.diffusion(S), FormOracle.of(S).matrix(diffusion, c=1.0)),
+        (
+            femops.diffusion(V, TENSOR),
+            FormOracle.of(V).matrix(lambda u, c: {"grad": c @ u.grad}, c=TENSOR),
+        ),
+    ]
+    for A, dense in cases:
+        assert not separable(A)
+        check(A, dense)
+    bent = femops.mass(femops.H1(femops.box((4, 3), mapping=bend), 2))
+    assert not separable(bent)
+    assert separable(femops.mass(S))  # one number an element, whatever its shape
+
+
+def test_update_changes_the_kernel_if_it_must() -> None:
+    V = femops.H1(femops.box((4, 3)), 2)
+    A = femops.diffusion(V, kappa=np.eye(2))
+    assert separable(A)
+    matrix = FormOracle.of(V).matrix
+    full = matrix(lambda u, c: {"grad": c @ u.grad}, c=TENSOR)
+    A = A.update(kappa=TENSOR)
+    assert not separable(A)
+    check(A, full)
+    check(pickle.loads(pickle.dumps(A)), full)
+    A = A.update(kappa=2.0 * np.eye(2))
+    assert separable(A)
+    check(A, matrix(diffusion, c=2.0))
+    check(pickle.loads(pickle.dumps(A)), matrix(diffusion, c=2.0))
+
+
+def test_counts_less_work_than_points_take() -> None:
+    """By lines: 3 + 3 + 4 contractions of 5 nodes a direction, against lines of 6 points."""
+    box, sheared = (
+        femops.diffusion(femops.H1(femops.box((2, 2, 2), mapping=m), 4)) for m in (None, shear)
+    )
+    assert separable(box)
+    assert not separable(sheared)
+    even, n = 13 * 2 - 5 + 8, 5  # even-odd: 13 products, of them 5 without a sum; 8 sums
+    lines = n * n * (2 * even + n) + n * n * (3 * even + 2 * n) + n * n * (2 * even + 2 * n)
+    assert box.cost().flops == 8 * lines
+    assert 2 * box.cost().flops < sheared.cost().flops
+    assert box.cost().stored_bytes == 8 * 3 * 8
