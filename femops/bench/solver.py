@@ -1,0 +1,155 @@
+"""What merging the vector updates of conjugate gradients into the operator's sweep is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.bench.machine import Meter, using
+from femops.bench.problems import FOOTPRINTS, MESHES, PROBLEMS, check_names, make_space
+from femops.bench.run import Progress, check_dofs, check_orders
+from femops.bench.timing import median_seconds
+from femops.errors import OperatorError
+from femops.operators import Operator
+from femops.operators.storage import check_level
+from femops_kernels import machine
+from femops_kernels.krylov import ConjugateGradients
+
+PROBLEM = PROBLEMS["bp1"]
+"""Mass: the least work at a dof, so that the vectors weigh most."""
+
+PASSES = {False: 13, True: 7}
+"""Vectors read and written in an iteration, the operator's two among them: apart, and merged."""
+
+_ITERATIONS = 20  # of a start from a random vector: few enough for no square to underflow
+
+
+@final
+@dataclass
+class _Solves:
+    """Conjugate gradients of both kinds, and the operator alone, on one mesh."""
+
+    mesh: str
+    operator: Operator
+    b: NDArray[np.float64]
+    seconds: dict[str, list[float]] = field(
+        default_factory=lambda: {"apart": [], "merged": [], "operator": []}
+    )
+
+    def round(self, seconds: float) -> None:
+        """Time each for about that long."""
+        for name, merged in (("apart", False), ("merged", True)):
+            times: list[float] = []
+            while not times or sum(times) * _ITERATIONS < seconds:
+                times.append(self._iteration(merged))
+            self.seconds[name].append(float(np.median(times)))
+        y = np.empty_like(self.b)
+        alone = median_seconds(lambda: self.operator.apply(self.b, y), seconds)
+        self.seconds["operator"].append(alone)
+
+    def _iteration(self, merged: bool) -> float:
+        """Seconds of an iteration, the start left out."""
+        solve = ConjugateGradients(self.operator.terms, self.b, 0.0 * self.b, None, merged)
+        solve.advance(0.0, 2, 2, show=False)  # warms up
+        begin = perf_counter()
+        solve.advance(0.0, 2 + _ITERATIONS, _ITERATIONS, show=False)
+        return (perf_counter() - begin) / (solve.iterations - 2)
+
+    def row(self, meter: Meter, threads: int) -> dict[str, Any]:
+        """One row of the result."""
+        dofs = self.operator.space.size
+        medians = {name: float(np.median(times)) for name, times in self.seconds.items()}
+        apart, merged = medians["apart"], medians["merged"]
+        vector = 8 * dofs
+        rest = self.operator.cost().bytes_moved - 2 * vector
+        moved = {kind: rest + passes * vector for kind, passes in PASSES.items()}
+        triad = 1e9 * meter.triad(threads, len(self.seconds["apart"]))
+        return {
+            "problem": PROBLEM.name,
+            "mesh": self.mesh,
+            "order": self.operator.space.order,
+            "dofs": dofs,
+            "level": self.operator.level,
+            "threads": threads,
+            **{f"seconds_{name}": seconds for name, seconds in medians.items()},
+            "dofs_per_second": dofs / merged,
+            "ratio": apart / merged,
+            "ratio_by_bytes": moved[False] / moved[True],
+            "seconds_saved": apart - merged,
+            "seconds_saved_by_bytes": (moved[False] - moved[True]) / triad,
+        }
+
+
+def run_cg(
+    orders: Sequence[int] = tuple(range(1, 9)),
+    dofs: float = FOOTPRINTS["ram"],
+    threads: int | None = None,
+    *,
+    meshes: Sequence[str] = MESHES,
+    level: str = "auto",
+    rounds: int = 5,
+    seconds: float = 0.3,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Measure iterations of conjugate gradients on bp1, their vector updates apart and merged.
+
+    Parameters
+    ----------
+    orders : sequence of int
+    dofs : float
+        About how many unknowns.
+    threads : int, optional
+        As many as `femops_kernels.machine.get_threads` says if omitted.
+    meshes : sequence of {"cartesian", "multilinear", "curved"}
+    level : str
+        See `Operator.at_level`; with the matrix ("full") nothing can be merged.
+    rounds, seconds, progress
+        See `femops.bench.run`; both kinds and the operator alone take turns.
+
+    Returns
+    -------
+    dict
+        ``machine`` and ``limits`` as `femops.bench.run` has them; ``rows`` with the seconds of an
+        iteration (``seconds_apart``, ``seconds_merged``) and of the operator alone, the ``ratio``
+        of the first two and what the count of bytes gives for it, the seconds saved and those that
+        the bytes saved take at the speed of the triad; ``notes``: what could not be merged.
+
+    Raises
+    ------
+    OperatorError
+        An unknown mesh or level, no order, fewer than one dof or round.
+    """
+    count = machine.get_threads() if threads is None else threads
+    check_orders(orders)
+    check_dofs(dofs)
+    check_names((), meshes)
+    check_level(level)
+    if rounds < 1:
+        raise OperatorError("nothing to measure: give at least one round")
+    meter, rows, notes = Meter((count,)), [], []
+    for order in orders:
+        if progress:
+            progress(f"cg, order {order}")
+        solves = []
+        for mesh in meshes:
+            V = make_space(PROBLEM, mesh, order, dofs)
+            with using(count):
+                A = PROBLEM.operator(V, level)
+            if A.level == "full":
+                notes.append(f"{mesh}, order {order}: nothing to merge at the level full")
+                continue
+            b = np.random.default_rng(order).standard_normal(V.size)
+            solves.append(_Solves(mesh, A, b))
+        for _ in range(rounds if solves else 0):
+            meter.round()
+            for solve in solves:
+                with using(count):
+                    solve.round(seconds)
+        rows += [solve.row(meter, count) for solve in solves]
+    result = {"machine": meter.describe(), "limits": meter.limits()} if rows else {}
+    return {"machine": machine.describe()} | result | {"rows": rows, "notes": notes}
