@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import nan
+from pathlib import Path
 from time import perf_counter
 from typing import Any, final
 
@@ -11,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.bench.machine import Meter, using
-from femops.bench.problems import FOOTPRINTS, MESHES, PROBLEMS, check_names, make_space
-from femops.bench.run import Progress, check_dofs, check_orders
+from femops.bench.problems import FOOTPRINTS, MESHES, PROBLEMS, make_space
+from femops.bench.run import Progress, Settings, check_dofs, check_orders
 from femops.bench.timing import median_seconds
 from femops.errors import OperatorError
 from femops.operators import Operator
-from femops.operators.storage import check_level
 from femops_kernels import machine
 from femops_kernels.krylov import ConjugateGradients
 
@@ -127,10 +129,7 @@ def run_cg(
     count = machine.get_threads() if threads is None else threads
     check_orders(orders)
     check_dofs(dofs)
-    check_names((), meshes)
-    check_level(level)
-    if rounds < 1:
-        raise OperatorError("nothing to measure: give at least one round")
+    Settings((count,), meshes, (level,), rounds=rounds).check()
     meter, rows, notes = Meter((count,)), [], []
     for order in orders:
         if progress:
@@ -153,3 +152,29 @@ def run_cg(
         rows += [solve.row(meter, count) for solve in solves]
     result = {"machine": meter.describe(), "limits": meter.limits()} if rows else {}
     return {"machine": machine.describe()} | result | {"rows": rows, "notes": notes}
+
+
+def draw_cg(path: str | os.PathLike[str], rows: Sequence[dict[str, Any]]) -> Path:
+    """Draw dofs and iterations a second over p, a panel for each mesh.
+
+    Raises
+    ------
+    OperatorError
+        There are no rows.
+    FileError, MissingExtraError
+        See `femops.io.curves.curves`.
+    """
+    from femops.io.curves import Panel, curves
+
+    if not rows:
+        raise OperatorError("nothing to draw: nothing was measured")
+    orders = sorted({row["order"] for row in rows})
+    panels = []
+    for mesh in dict.fromkeys(row["mesh"] for row in rows):
+        lines = {name: [nan] * len(orders) for name in ("apart", "merged")}
+        for row in rows:
+            if row["mesh"] == mesh:
+                for name, line in lines.items():
+                    line[orders.index(row["order"])] = row["dofs"] / row[f"seconds_{name}"]
+        panels.append(Panel(f"{mesh}: dofs x iterations/s", lines))
+    return curves(path, orders, "p", panels)

@@ -256,7 +256,11 @@ class Kernel(SweepKernel):
     @cached_property
     def module(self) -> ModuleType:
         """The compiled module; compiled, or read from the cache, when first asked for."""
-        skeletons = ("table", "ahead", "geometry", "batch", "chunk")
+        step = self.step
+        # Jacobians are long chains of operations: lines of points one after the other overlap more
+        whole = step.gradient_in or step.gradient_out or step.numbers.mapped
+        batch = "batch" if whole else "batch_values"
+        skeletons = ("table", "ahead", "geometry", batch, "chunk")
         return specialize(skeletons, self.constants(), self.step.text)
 
     def constants(self) -> dict[str, object]:

@@ -13,7 +13,7 @@ Work arrays are lexicographic, x fastest, in lane vectors: ``value`` (NCOMP, Q3,
 
 # <defaults>
 
-from femops_kernels.lanes import fill, inner, prefetch, word
+from femops_kernels.lanes import fill, inner, word
 from femops_kernels.line_math import add_lines
 from femops_kernels.lines import (
     contract,
@@ -37,9 +37,6 @@ VALUE_BYTES = POINTS * LANE_BYTES
 NCOMP = max(NCOMP_IN, NCOMP_OUT)
 GRAD_LANES = NCOMP * (POINTS + PLANE + Q1D) if GRAD_IN or GRAD_OUT else 0
 OWN_LANES = NCOMP * POINTS + PLANE + GRAD_LANES
-# How far ahead quadrature data is asked for: two lines for the first-level cache, and what memory
-# takes to answer for the second.
-NEAR, FAR = 2 * Q1D * NQDATA * STORED_BYTES, 2**15
 # What the next chunk copies is asked for line by line, or plane by plane where lines are short.
 ASK_BY_LINE, ASK_BY_PLANE = Q1D > 6, 3 < Q1D <= 6
 ASKS = Q2 * Q3 if ASK_BY_LINE else Q3
@@ -97,11 +94,6 @@ def points_of_line(source, value, along_x, along_y, along_z, modes, plane, ahead
             store_line(LANE, along_x, c * Q1D, 1, contract(D, u))
     for k1 in range(Q1D):
         q = numbers(source, line, across, start + k1, k1)
-        if PREFETCH:
-            for i in range(NQDATA):
-                at = ((start + k1) * NQDATA + i) * STORED_BYTES
-                prefetch(source[2], at + NEAR, 1)
-                prefetch(source[2], at + FAR, 2)
         u = load_line(LANE, value, start + k1, POINTS, NCOMP_IN)
         if GRAD_IN:
             ux = load_line(LANE, along_x, k1, Q1D, NCOMP_IN)

@@ -8,7 +8,7 @@ multiplications a point in 3-D.
 
 # <defaults>
 
-from femops_kernels.lanes import fill, inner, widen, word
+from femops_kernels.lanes import fill, inner, prefetch, widen, word
 from femops_kernels.lines import dot_row, fill_entry, fill_line, load_line, store_line
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.table import *
@@ -20,6 +20,9 @@ G2 = G1D * G1D
 MODE_LANES = DIM * G1D**DIM  # of an element
 PLANE_MODE_LANES = 2 * DIM * G2 if MAPPED and DIM > 2 else 0
 LINE_MODE_LANES = DIM * DIM * G1D if MAPPED else 0
+# How far ahead quadrature data is asked for: two lines for the first-level cache, and what memory
+# takes to answer for the second.
+NEAR, FAR = 2 * Q1D * NQDATA * STORED_BYTES, 2**15
 
 
 @inner
@@ -122,4 +125,9 @@ def numbers(source, modes, across, k, k1):
     q = q + (position(modes, k1) if NPOSITION else nothing())
     q = q + ((across * fill_entry(LANE, WEIGHTS, k1),) if NWEIGHT else nothing())
     q = q + fill_line(LANE, source[1], 0, NCONSTANT)
+    if PREFETCH:
+        for i in range(NQDATA):
+            at = (k * NQDATA + i) * STORED_BYTES
+            prefetch(source[2], at + NEAR, 1)
+            prefetch(source[2], at + FAR, 2)
     return q + widen(LANE, load_line(STORED, source[2], k * NQDATA, 1, NQDATA))
