@@ -13,6 +13,7 @@ from femops.bench.bounds import least_traffic
 from femops.bench.cases import Case, OperatorCase, PeerCase
 from femops.bench.machine import Meter, using
 from femops.bench.peers import AGREEMENT, PEER_MESH, PEER_PROBLEMS, Peer, check_peers, why_not
+from femops.bench.placement import memories
 from femops.bench.problems import (
     FOOTPRINTS,
     MESHES,
@@ -24,7 +25,9 @@ from femops.bench.problems import (
 from femops.errors import OperatorError
 from femops.operators import Operator
 from femops.operators.storage import LEVELS, check_level
+from femops.space import H1
 from femops_kernels import machine
+from femops_kernels.placement import placed
 
 Progress = Callable[[str], None]
 
@@ -226,14 +229,18 @@ def _operators(
     """Operators of femops on one mesh."""
     V = make_space(problem, kind, order, size[0])
     traffic = least_traffic(problem, V)
-    x = np.random.default_rng(order).standard_normal(V.size)
-    y = np.empty(V.size)
+    random = np.random.default_rng(order).standard_normal(V.size)
     known: dict[str, Operator] = {}
-    least = problem.operator(V, "none")
+    several = len(memories()) > 1
     for threads in settings.threads:
+        with using(threads):
+            if several or not known:  # what lies near many threads is far from a single one
+                V = H1(V.mesh, V.order, V.ncomp) if several else V
+                known = {"none": problem.operator(V, "none")}
+            x, y = placed(random), np.empty(V.size)
         for level in settings.levels:
             with using(threads):
-                operator = least.at_level(level)
+                operator = known["none"].at_level(level)
                 # what was chosen may be there already, its data computed
                 operator = known.setdefault(operator.level, operator)
                 operator.apply(x, y)
