@@ -199,7 +199,7 @@ def test_cost_prints_its_contract(run, tmp_path):
 
 
 def test_warmup(run):
-    code, out, _ = run("warmup", "--order", 2, "--dim", 2)
+    code, out, _ = run("warmup", "--order", 1, "--dim", 1)
     assert code == 0
     assert out.startswith("4 operators are ready after ")
 
