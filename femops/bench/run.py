@@ -35,7 +35,7 @@ CLOSE = 0.05
 """By how much "auto" may be slower than the best level."""
 
 MOST_ORDER = 32
-"""Kernels unroll a line of points, so higher ones take minutes to compile."""
+"""Kernels unroll lines of points: higher ones are compiled for longer than they are measured."""
 
 MOST_DOFS = 1e12
 """More are no size of a vector on any machine that one process has to itself."""

@@ -9,12 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import final
 
-from femops.operators.assembly import (
-    Summands,
-    domains,
-    level_bytes,
-    require_memory,
-)
+from femops.operators.assembly import Summands, domains, level_bytes, require_memory
 from femops.operators.held import Held
 from femops.operators.matrices import Elements, Rows
 from femops.operators.points import Points
