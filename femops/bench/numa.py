@@ -2,7 +2,7 @@
 
 Figure 6 of Abdelfattah et al., High-performance tensor contractions for GPUs (2016), for an
 operator: all data where one thread has touched them, page by page in turns, and each part in the
-memory of the thread that works on it.
+memory of the thread that works on it, as `femops_kernels.placement` leaves them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.bench.placement import NODES, bind, bind_by_parts, memories
+from femops.bench.placement import NODES, bind, memories
 from femops.bench.problems import FOOTPRINTS, PROBLEMS, make_mesh
 from femops.bench.run import Progress, check_dofs, check_orders
 from femops.bench.timing import median_seconds
@@ -25,6 +25,7 @@ from femops.errors import OperatorError
 from femops.operators import Operator
 from femops.space import H1
 from femops_kernels import machine
+from femops_kernels.placement import placed, placed_array
 from femops_kernels.sweep import Sweep
 
 PLACEMENTS = ("serial", "interleaved", "first touch")
@@ -54,14 +55,12 @@ class _Placed:
         return found
 
     def place(self, nodes: Sequence[int]) -> None:
-        """Move everything; ``nodes`` are the threads'."""
-        for array in self.arrays():
+        """Move everything, unless it is to stay with who touched it; ``nodes`` are the threads'."""
+        for array in self.arrays() if self.placement != "first touch" else ():
             if self.placement == "serial":
                 bind(array, nodes[:1])
-            elif self.placement == "interleaved":
-                bind(array, sorted(set(nodes)), interleave=True)
             else:
-                bind_by_parts(array, nodes)
+                bind(array, sorted(set(nodes)), interleave=True)
 
     def round(self, seconds: float) -> None:
         """Time applications for about that long (at least three)."""
@@ -129,7 +128,7 @@ def run_numa(
         return result | {"notes": [ONE_MEMORY]}
     threads = min(machine.max_threads(), sum(map(len, found.values())))
     with _spread(found, threads) as places:
-        for order in orders:
+        for order in dict.fromkeys(orders):
             if progress:
                 progress(f"{PROBLEM.name}, order {order}")
             result["rows"] += _order(order, dofs, places, rounds, seconds)
@@ -140,17 +139,18 @@ def _order(
     order: int, dofs: float, places: list[int], rounds: int, seconds: float
 ) -> list[dict[str, Any]]:
     mesh = make_mesh(MESH, order, dofs)
-    placed = []
+    cases = []
     for placement in PLACEMENTS:
         V = H1(mesh, order)  # a space of its own, so that no indices are shared
-        x = np.random.default_rng(order).standard_normal(V.size)
-        case = _Placed(placement, PROBLEM.operator(V, "partial"), x, V.zeros())
+        x = placed(np.random.default_rng(order).standard_normal(V.size))
+        y = placed_array((V.size,), np.float64)
+        case = _Placed(placement, PROBLEM.operator(V, "partial"), x, y)
         case.place(places)
-        placed.append(case)
+        cases.append(case)
     for _ in range(rounds):
-        for case in placed:
+        for case in cases:
             case.round(seconds)
-    return [case.row(len(places)) for case in placed]
+    return [case.row(len(places)) for case in cases]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Where the pages of arrays lie on a machine with several memories (NUMA nodes).
+"""Which memories (NUMA nodes) a machine has, and arrays moved to some of them.
 
 Linux only: pages are moved by the system call ``mbind``, whatever thread has touched them first.
 """
@@ -90,24 +90,3 @@ def bind(array: NDArray[Any], nodes: Sequence[int], interleave: bool = False) ->
     if libc.syscall(ctypes.c_long(number), *pages, mode, *words, ctypes.c_uint(_MOVE)):
         reason = os.strerror(ctypes.get_errno())
         raise OperatorError(f"pages cannot be moved to nodes {list(nodes)}: {reason}")
-
-
-def bind_by_parts(array: NDArray[Any], nodes: Sequence[int]) -> None:
-    """Move equal parts of an array to nodes, in order: what each of the threads, cut into equal
-    parts too, works on.
-
-    Parameters
-    ----------
-    array : C-contiguous array
-    nodes : sequence of int
-        Of the threads.
-
-    Raises
-    ------
-    OperatorError
-        See `bind`.
-    """  # noqa: D205
-    flat = array.reshape(-1)
-    edges = np.linspace(0, len(flat), len(nodes) + 1).astype(np.int64)
-    for node, start, stop in zip(nodes, edges[:-1], edges[1:], strict=True):
-        bind(flat[start:stop], [node])

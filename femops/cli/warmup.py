@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from femops.cli.options import ThreadsOption, numbers, paragraphs, set_threads
+from femops.cli.options import ThreadsOption, names, numbers, paragraphs, set_threads
 from femops.cli.output import Output, one_line_warnings
 
 if TYPE_CHECKING:
@@ -21,12 +21,11 @@ MESHES = {"cartesian": 0, "multilinear": 1, "curved": 2}
 
 
 def _names(text: str, known: Sequence[str], option: str) -> list[str]:
-    """Read names with commas between them."""
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
+    """Read names that are known."""
+    for name in names(text):
         if name not in known:
             raise typer.BadParameter(f"{option} {name!r}: choose from {', '.join(known)}")
-    return names
+    return names(text)
 
 
 @paragraphs
@@ -63,7 +62,7 @@ def warmup(
     orders, dims = numbers(order), numbers(dim)
     if max(dims) > 3:
         raise typer.BadParameter(f"--dim {dim}: dimensions are 1 to 3")
-    chosen = [n for f in forms or FORMS[:2] for n in _names(f, FORMS, "form")]
+    chosen = _names(",".join(forms or FORMS[:2]), FORMS, "form")
     levels = _names(level, LEVELS, "--level")
     kinds = _names(mesh, tuple(MESHES), "--mesh")
     output = Output()
@@ -76,6 +75,7 @@ def warmup(
                 for form, name in itertools.product(chosen, levels):
                     _compile(form, _mesh(kind, d), p, name)
                     count += 1
+        _compile_threads()
     output.say(f"{count} operators are ready after {perf_counter() - begin:.1f} s")
 
 
@@ -87,6 +87,15 @@ def _mesh(kind: str, dim: int) -> femops.Mesh:
     order = MESHES[kind]
     bend = (lambda x: x + 0.1 * np.sin(x[::-1] * x.sum(axis=0))) if order else None
     return femops.box((2,) * dim, mapping=bend, order=max(order, 1))
+
+
+def _compile_threads() -> None:
+    """What several threads need besides: they are woken for large operators only."""
+    import femops
+    from femops_kernels import machine
+
+    if machine.get_threads() > 1:
+        _compile("mass", femops.box((256, 256)), 1, "partial")
 
 
 def _compile(form: str, mesh: femops.Mesh, order: int, level: str) -> None:

@@ -20,6 +20,7 @@ from femops.errors import OperatorError
 from femops.evaluation import reference_gradient, reference_values
 from femops.geometry import Geometry
 from femops.modes import GeometryModes
+from femops.operators.chunks import chunk_batches
 from femops.operators.coefficients import Block, Given
 from femops.operators.number_types import check_range
 from femops.pointwise.cut import Cut, Known, linear_cut
@@ -37,7 +38,8 @@ from femops.pointwise.trace import (
     name_of,
     trace,
 )
-from femops_kernels.sweep import Data, aligned_array, store_interleaved
+from femops_kernels.placement import placed_array
+from femops_kernels.sweep import Data, store_interleaved
 from femops_meshes.mesh import Mesh
 
 FIELD = "u"
@@ -49,16 +51,19 @@ _INVERSE_FLOPS = {1: 2, 2: 3 + 1 + 2 + 4, 3: 14 + 1 + 27 + 9}
 _mode_lanes: WeakKeyDictionary[Mesh, dict[tuple[str, int], NDArray[Any]]] = WeakKeyDictionary()
 
 
-def mode_lanes(mesh: Mesh, dtype: np.dtype[Any], width: int) -> NDArray[Any]:
+def mode_lanes(
+    mesh: Mesh, dtype: np.dtype[Any], width: int, edges: NDArray[np.int64]
+) -> NDArray[Any]:
     """Modes of a mesh's elements for kernels, (nbatch, dim, modes, width); made once.
 
-    Slots past the last element repeat it, so that they have a Jacobian.
+    Slots past the last element repeat it, so that they have a Jacobian.  They lie near the threads
+    of the first sweep that asks, whose chunks begin at batches ``edges``.
     """
     kept, key = _mode_lanes.setdefault(mesh, {}), (dtype.str, width)
     if key not in kept:
         modes, ne = GeometryModes(mesh), mesh.num_elements
         shape = (-(-ne // width), mesh.dim, (modes.degree + 1) ** mesh.dim, width)
-        out = aligned_array(shape, dtype)
+        out = placed_array(shape, dtype, edges)
         for start, values in modes.blocks():
             store_interleaved(out, values, start)
         filled = ne - (len(out) - 1) * width
@@ -192,8 +197,9 @@ class BilinearForm:
         """Compute what a kernel reads, block by block of elements; ``data_dtype`` at points."""
         ne, points = self.trial.mesh.num_elements, self.geometry.num_points
         nbatch, numbers = -(-ne // width), cut.program.numbers
-        stored = aligned_array((nbatch, points, numbers.point, width), data_dtype or dtype)
-        elements = aligned_array((nbatch, 1, numbers.element, width), dtype)
+        edges = chunk_batches(self.trial, self.test, dtype, width)
+        stored = placed_array((nbatch, points, numbers.point, width), data_dtype or dtype, edges)
+        elements = placed_array((nbatch, 1, numbers.element, width), dtype, edges)
         largest = 0.0
         for block in self.geometry if numbers.point else ():
             values = self.values(cut.point, block)
@@ -212,7 +218,7 @@ class BilinearForm:
         if numbers.mapped:
             assert isinstance(self.geometry, Geometry)
             self.geometry.check()
-            modes = mode_lanes(self.geometry.mesh, dtype, width)
+            modes = mode_lanes(self.geometry.mesh, dtype, width, edges)
         # one element tells what is the same everywhere
         constants = self.values(cut.constant, self._center.block(0, 1))[0, 0].astype(dtype)
         return Data(stored, elements[:, 0], modes, constants)

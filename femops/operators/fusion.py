@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from femops.operators.term import Term
 from femops.pointwise import fuse
-from femops_kernels.sweep import Data, aligned_array
+from femops_kernels.placement import placed_array
+from femops_kernels.sweep import Data
 
 
 def fused(terms: Sequence[tuple[float, Term]]) -> Term:
@@ -20,9 +21,10 @@ def fused(terms: Sequence[tuple[float, Term]]) -> Term:
     first = terms[0][1]
     scaled = [_scaled(term, factor) for factor, term in terms]
     mapped = max(scaled, key=lambda data: len(data.modes))
+    edges = first.chunk_batches
     data = Data(
-        _joined([data.points for data in scaled], axis=2),
-        _joined([data.elements for data in scaled], axis=1),
+        _joined([data.points for data in scaled], 2, edges),
+        _joined([data.elements for data in scaled], 1, edges),
         mapped.modes,
         np.concatenate([data.constants for data in scaled]),
     )
@@ -47,10 +49,10 @@ def _scaled(term: Term, factor: float) -> Data:
     return replace(data, points=points, elements=elements, constants=constants)
 
 
-def _joined(arrays: Sequence[NDArray[Any]], axis: int) -> NDArray[Any]:
-    """Concatenation that starts on a cache line."""
+def _joined(arrays: Sequence[NDArray[Any]], axis: int, edges: NDArray[np.int64]) -> NDArray[Any]:
+    """Concatenation near the threads that read it."""
     shape = list(arrays[0].shape)
     shape[axis] = sum(a.shape[axis] for a in arrays)
-    out = aligned_array(tuple(shape), arrays[0].dtype)
+    out = placed_array(tuple(shape), arrays[0].dtype, edges)
     np.concatenate(arrays, axis=axis, out=out)
     return out

@@ -15,8 +15,9 @@ from femops.operators.element_matrices import ElementAssembly
 from femops.operators.held import Held
 from femops.operators.storage import Launches, Storage, share
 from femops_kernels.dense import ElementKernel
-from femops_kernels.rows import RowProduct
-from femops_kernels.sweep import Data, aligned_array, store_interleaved
+from femops_kernels.placement import placed_array
+from femops_kernels.rows import RowProduct, placed_rows
+from femops_kernels.sweep import Data, store_interleaved
 
 
 @final
@@ -38,9 +39,9 @@ class Elements(Storage):
     def matrices(self) -> NDArray[Any]:
         """Of the sum, (nbatch, rows, columns, width), component after component."""
         first = self.summands[0][1]
-        width, ne = first.width, first.trial.mesh.num_elements
-        shape = ElementAssembly(first).shape
-        out = aligned_array((-(-ne // width), *shape, width), first.dtype)
+        nbatch = -(-first.trial.mesh.num_elements // first.width)
+        shape = (nbatch, *ElementAssembly(first).shape, first.width)
+        out = placed_array(shape, first.dtype, first.chunk_batches)
         assemblies = [(factor, ElementAssembly(term)) for factor, term in self.summands]
         smallest = min((a for _, a in assemblies), key=lambda a: a.step)
         for start, stop in smallest.blocks():
@@ -105,8 +106,8 @@ class Rows(Storage):
         """The matrix, and the columns that were taken out of it."""
         kept, removed = split(assemble_csr(self.summands), self.held, self.summands[0][1].dtype)
         # what the compiled product takes; SciPy wants one type for both, see `matrix`
-        kept.indptr = kept.indptr.astype(np.int64)
-        kept.indices = kept.indices.astype(np.int32, copy=False)
+        start, columns = kept.indptr.astype(np.int64), kept.indices.astype(np.int32, copy=False)
+        kept.indptr, kept.indices, kept.data = placed_rows(start, columns, kept.data)
         return kept, removed
 
     def launches(self) -> Launches:

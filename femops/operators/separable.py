@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.operators.term import Term
+from femops_kernels.placement import placed_array
 from femops_kernels.separable import SeparableKernel
-from femops_kernels.sweep import Data, aligned_array, element_values, store_interleaved
+from femops_kernels.sweep import Data, element_values, store_interleaved
 
 # Entries of D beside its diagonal that are no more than round-off of the geometry, relative to the
 # diagonal entries of their row and column.
@@ -31,7 +32,8 @@ def separated(term: Term) -> tuple[SeparableKernel, Data] | None:
         return None
     width, ne = term.width, term.trial.mesh.num_elements
     ncomp = program.ncomp_in
-    factors = aligned_array((-(-ne // width), 1, ncomp * len(slots), width), term.dtype)
+    shape = (-(-ne // width), 1, ncomp * len(slots), width)
+    factors = placed_array(shape, term.dtype, term.chunk_batches)
     for start, stop in term.element_blocks((ncomp * len(slots)) ** 2):
         diagonal = _diagonal(program.matrix(_numbers(term, start, stop)))
         if diagonal is None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -14,24 +13,23 @@ from numpy.typing import DTypeLike, NDArray
 from femops.abstract_space import Space
 from femops.basis import Quadrature1D
 from femops.blocks import element_blocks
-from femops.boundary_space import AnySpace, BoundarySpace, touched, volume_space
+from femops.boundary_space import AnySpace, BoundarySpace, volume_space
 from femops.errors import OperatorError
 from femops.modes import GeometryModes, mode_values
 from femops.operators.bilinear import BilinearForm
+from femops.operators.chunks import chunk_batches, plans
 from femops.operators.held import Held
 from femops.operators.number_types import data_type, float_type
 from femops.pointwise import Cut, Program
 from femops_kernels.dense import DecomposedKernel
 from femops_kernels.kernel import Kernel, Map1D, Side, SweepKernel
 from femops_kernels.machine import lane_width
-from femops_kernels.plan import Plan, elements_per_chunk, make_foreign_plan, make_plan
+from femops_kernels.plan import Plan
 from femops_kernels.sweep import Data, Sweep, element_values
 from femops_meshes.interpolation import lagrange_derivative_matrix, tensor_apply
 
 DATA_LEVELS = ("decomposed", "partial", "none")
 """Levels whose kernels take the pointwise step."""
-
-_plans: WeakKeyDictionary[AnySpace, dict[tuple[int, int], Plan]] = WeakKeyDictionary()
 
 
 @final
@@ -197,12 +195,12 @@ class Term:
 
     def plans(self) -> tuple[Plan, Plan]:
         """The chunks in which a sweep goes over the elements, for trial and test space."""
-        ne, itemsize = self.trial.mesh.num_elements, self.dtype.itemsize
-        chunk = min(
-            elements_per_chunk(ne, touched(space) / ne, space.ncomp, itemsize)
-            for space in (self.trial, self.test)
-        )
-        return self._plan(self.trial, chunk), self._plan(self.test, chunk)
+        return plans(self.trial, self.test, self.dtype, self.width)
+
+    @property
+    def chunk_batches(self) -> NDArray[np.int64]:
+        """First batch of each of these chunks, and the end."""
+        return chunk_batches(self.trial, self.test, self.dtype, self.width)
 
     @property
     def index_bytes(self) -> int:
@@ -215,15 +213,6 @@ class Term:
         source, target = self.plans()
         buffer = len(target.foreign_dofs) * self.test.ncomp * self.dtype.itemsize
         return buffer + sum({id(plan): plan.nbytes for plan in (source, target)}.values())
-
-    def _plan(self, space: AnySpace, chunk: int) -> Plan:
-        """Plan of a space; shared by all operators on it."""
-        plans = _plans.setdefault(space, {})
-        key = (self.width, chunk)
-        if key not in plans:
-            make = make_foreign_plan if self.on_boundary else make_plan
-            plans[key] = make(space.restriction.indices, space.ndofs, self.width, chunk)
-        return plans[key]
 
     def sides(self) -> tuple[Side, Side]:
         """What a kernel reads and what it writes."""
@@ -270,6 +259,16 @@ class Term:
             for space, slots in ((self.trial, program.slots_in), (self.test, program.slots_out))
         )
         return (ins, ins) if np.array_equal(ins, outs) else (ins, outs)
+
+    @property
+    def dense_bytes(self) -> int:
+        """Bytes of these bases."""
+        points, program = self.quadrature.points, self.program
+        sides = [(self.trial, program.slots_in), (self.test, program.slots_out)]
+        values = [(space.basis.interpolation(points), slots) for space, slots in sides]
+        sizes = [len(slots) * b.size**self.trial.dim * self.dtype.itemsize for b, slots in values]
+        (b, ins), (c, outs) = values
+        return sizes[0] if ins == outs and np.array_equal(b, c) else sum(sizes)
 
     def sweep(
         self,

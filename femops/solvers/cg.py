@@ -15,6 +15,7 @@ from femops.operators import BlockOperator, Operator
 from femops.solvers.jacobi import Jacobi
 from femops_kernels.krylov import BREAKDOWN, CONVERGED, ConjugateGradients
 from femops_kernels.merged import mergeable
+from femops_kernels.placement import placed
 
 _ADVICE = (
     "are boundary conditions missing, or is a coefficient negative? "
@@ -146,7 +147,7 @@ def _conclude(
             f"after {solve.iterations} iterations the operator (or preconditioner) is found not to "
             f"be positive definite: {_ADVICE}"
         )
-    x = solve.x.copy()
+    x = placed(solve.x.copy())
     residual = float(np.linalg.norm((right - A.apply(x)).astype(np.float64, copy=False)))
     if solve.status == CONVERGED and not residual <= max(norm, tolerance):
         raise SolverError(

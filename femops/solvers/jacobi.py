@@ -10,6 +10,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import SolverError, VectorError
 from femops.operators import BlockOperator, Operator
+from femops_kernels.placement import placed
 
 
 @final
@@ -65,4 +66,4 @@ def jacobi(A: Operator | BlockOperator) -> Jacobi:
             f"{len(bad)} diagonal entries are zero or not finite, first number {bad[0]}: "
             "is a coefficient zero, or a dof without elements?"
         )
-    return Jacobi(1.0 / diagonal)
+    return Jacobi(placed(1.0 / diagonal))

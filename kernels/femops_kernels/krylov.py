@@ -7,7 +7,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.merged import MergedPass, tail_length
+from femops_kernels.merged import MergedPass, owned_pieces, tail_length
+from femops_kernels.placement import placed_array
 from femops_kernels.specialize import specialize
 from femops_kernels.sweep import LAUNCH, Terms
 
@@ -43,7 +44,8 @@ class ConjugateGradients:
         self._use_inverse = inverse is not None
         self._inverse = b if inverse is None else inverse
         tail = tail_length(terms) if merged else 0
-        self._vectors = np.zeros((4, len(b) + tail), dtype=b.dtype)
+        pieces = owned_pieces(terms) if merged else None
+        self._vectors = placed_array((4, len(b) + tail), b.dtype, pieces, axis=1)
         self.x[:] = x
         self._state = np.array([-1.0, 0.0, 0.0, 0.0])
         self._parallel = terms.parallel()

@@ -9,6 +9,7 @@ from typing import final
 from femops_kernels import machine
 from femops_kernels.errors import KernelValueError
 from femops_kernels.lanes import Lane
+from femops_kernels.placement import placed_array
 from femops_kernels.specialize import specialize
 from femops_kernels.sweep import LAUNCH, aligned_array
 
@@ -88,7 +89,7 @@ class Limits:
         lane = Lane(machine.lane_width())
         self._threads, self._lane = threads, lane
         self._blocks = max(threads, nbytes // (3 * 8 * BLOCK))
-        self._arrays = aligned_array((3, self._blocks * BLOCK), "float64")
+        self._arrays = placed_array((3, self._blocks * BLOCK), "float64", axis=1)
         self._arrays += 1.0
         self._out = aligned_array((threads, lane.width), "float64")
         constants = {"PARALLEL": threads > 1, "LANE": lane, "LANE_BYTES": lane.nbytes}

@@ -111,6 +111,13 @@ def _rows(kernel: SweepKernel, use_inverse: bool, table: int, nchunks: int) -> N
     return np.array(rows, dtype=np.int64)
 
 
+def owned_pieces(terms: Terms) -> NDArray[np.int64]:
+    """Where in a vector the piece of each chunk begins, and the end."""
+    sweep = terms.sweeps[0]
+    assert isinstance(sweep, Sweep)
+    return sweep.target.owned_start * sweep.kernel.target.ncomp
+
+
 def tail_length(terms: Terms) -> int:
     """How many entries of a vector chunks share."""
     sweep = terms.sweeps[0]

@@ -119,6 +119,11 @@ def elements_per_chunk(
     return max(_ALIGN, int(min(fit, share)) // _ALIGN * _ALIGN)
 
 
+def first_batches(num_elements: int, width: int, chunk: int) -> Int:
+    """First batch of each chunk of so many elements, and the end."""
+    return -(-_chunks(num_elements, width, chunk) // width)
+
+
 def make_plan(indices: Int, ndofs: int, width: int, chunk: int) -> Plan:
     """Plan for a restriction.
 
@@ -189,8 +194,7 @@ def _plan(
     foreign_start = np.concatenate([[0], np.cumsum([len(f) for f in foreign])]).astype(np.int64)
     foreign_dofs = np.concatenate(foreign) if foreign else np.zeros(0, np.int64)
     counts = np.diff(owned_start) + np.diff(foreign_start)
-    batches = -(-np.diff(element_start) // width)
-    first_batch = np.concatenate([[0], np.cumsum(batches)])
+    first_batch = -(-element_start // width)
     local_size = -(-(int(counts.max()) + 1) // _ALIGN) * _ALIGN
     kind = np.uint16 if local_size <= 2**16 else np.uint32
     table = np.full((int(first_batch[-1]) * width, nodes), counts[-1], dtype=kind)

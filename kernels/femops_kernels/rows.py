@@ -8,12 +8,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.lanes import Lane
+from femops_kernels.placement import placed
 from femops_kernels.skeletons import row_table as layout
 from femops_kernels.specialize import specialize
 from femops_kernels.sweep import Launch, address_table
 
 # Entries of a chunk: some 0.4 MB, so that even small matrices are shared between threads.
 CHUNK_ENTRIES = 2**15
+
+
+def _first_rows(start: NDArray[np.int64], entries: int) -> NDArray[np.int64]:
+    """First row of each chunk, and the end."""
+    cuts = np.searchsorted(start, np.arange(CHUNK_ENTRIES, max(entries, 1), CHUNK_ENTRIES))
+    return np.unique(np.concatenate([[0], cuts, [len(start) - 1]])).astype(np.int64)
+
+
+def placed_rows(
+    start: NDArray[np.int64], columns: NDArray[np.int32], values: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
+    """The arrays of a matrix in compressed rows, near the threads that `RowProduct` uses."""
+    rows = _first_rows(start, len(values))
+    entries = start[rows]
+    rows[-1] += 1  # one start more than there are rows
+    return placed(start, rows), placed(columns, entries), placed(values, entries)
 
 
 @final
@@ -45,9 +62,7 @@ class RowProduct(Launch):
             "REAL_BYTES": values.dtype.itemsize,
         }
         module = specialize(("row_table", "csr"), constants)
-        ends = np.arange(CHUNK_ENTRIES, max(len(values), 1), CHUNK_ENTRIES)
-        cuts = np.searchsorted(start, ends)
-        self.first_row = np.unique(np.concatenate([[0], cuts, [len(start) - 1]])).astype(np.int64)
+        self.first_row = _first_rows(start, len(values))
         self.table = address_table(
             {
                 layout.FIRST_ROW: self.first_row,

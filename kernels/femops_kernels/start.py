@@ -30,15 +30,24 @@ class Start(Launch):
     width : int
         Slots of a lane.
     dtype : numpy.dtype
+    first : (nchunks + 1,) int64, optional
+        First entry of each chunk, and the end; equal chunks if omitted.
     """
 
     def __init__(
-        self, size: int, held: NDArray[np.int64], keep: float, width: int, dtype: np.dtype[Any]
+        self,
+        size: int,
+        held: NDArray[np.int64],
+        keep: float,
+        width: int,
+        dtype: np.dtype[Any],
+        first: NDArray[np.int64] | None = None,
     ) -> None:
         lane = Lane(width, dtype)
         constants = {"LANE": lane, "LANE_WIDTH": width, "REAL_BYTES": dtype.itemsize}
         module = specialize(("start_table", "start"), constants)
-        first = np.append(np.arange(0, size, CHUNK_ENTRIES), size).astype(np.int64)
+        if first is None:
+            first = np.append(np.arange(0, size, CHUNK_ENTRIES), size).astype(np.int64)
         positions = held if keep else held[:0]
         self._entries = {
             layout.FIRST_ENTRY: first,

@@ -142,7 +142,8 @@ class Sweep(Launch):
         cleared_start, cleared_at = source.local_positions(cleared, kernel.source.ncomp)
         start, positions = target.local_positions(constrained, kernel.target.ncomp)
         buffered = len(target.foreign_dofs) * kernel.target.ncomp
-        self._buffer = aligned_array((buffered,), kernel.dtype)
+        # each chunk writes its piece before any is read: it lies near the chunk's thread
+        self._buffer = np.empty(buffered, kernel.dtype)
         entries = _plan_entries(source, target) | {
             layout.QDATA: data.points,
             layout.MODES: data.modes,
