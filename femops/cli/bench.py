@@ -30,6 +30,7 @@ class Problem(StrEnum):
     bp5 = "bp5"
     bp6 = "bp6"
     all = "all"
+    cg = "cg"
     numa = "numa"
 
 
@@ -39,7 +40,8 @@ def bench(
         Problem,
         typer.Argument(
             help="bp1, bp2: mass, scalar and vector; bp3, bp4: diffusion; bp5, bp6: diffusion, "
-            "collocated; all of them; numa: placement of data."
+            "collocated; all of them; cg: conjugate gradients on bp1, vector updates in the "
+            "operator's sweep or apart; numa: placement of data."
         ),
     ],
     order: Annotated[str, typer.Option(help="Polynomial degrees: 4, 1-8 or 2,4,6.")] = "1-8",
@@ -80,6 +82,7 @@ def bench(
       femops bench bp1 --order 1 --level all --mesh multilinear
       femops bench bp1 --order 1-8 --threads 1 --peers --plot bp1.png
       femops bench all --json --plot all.png
+      femops bench cg --order 3,6 --threads 1 --mesh cartesian,multilinear
       femops bench numa --plot numa.png
     """  # noqa: D301  (\b is click's mark for lines to keep)
     orders = numbers(order)
@@ -92,6 +95,9 @@ def bench(
             rest = {key: given[key] for key in ("footprint", "mesh", "level")}
             _refuse(problem, rest | {"threads": threads, "peers": peers or None})
             result = _numa(orders, dofs, common)
+        elif problem is Problem.cg:
+            _refuse(problem, {"peers": peers or None})
+            result = _cg(orders, threads, given, common)
         else:
             common["peers"] = _peers(peers)
             result = (
@@ -138,8 +144,7 @@ def _one(
     from femops import bench as benchmarks
     from femops.operators.storage import LEVELS
 
-    if given["dofs"] is not None and given["footprint"] is not None:
-        raise typer.BadParameter("give --dofs or --footprint, not both")
+    _one_size(given)
     options = dict(common)
     if given["footprint"] is not None:
         options["footprint"] = given["footprint"]
@@ -149,6 +154,28 @@ def _one(
         levels = names(given["level"])
         options["levels"] = ("auto", *LEVELS) if levels == ["all"] else levels
     return benchmarks.run(problem.value, orders, given["dofs"], threads, **options)
+
+
+def _one_size(given: dict[str, Any]) -> None:
+    if given["dofs"] is not None and given["footprint"] is not None:
+        raise typer.BadParameter("give --dofs or --footprint, not both")
+
+
+def _cg(
+    orders: list[int], threads: int | None, given: dict[str, Any], common: dict[str, Any]
+) -> dict[str, Any]:
+    from femops.bench.problems import FOOTPRINTS, check_names
+    from femops.bench.solver import run_cg
+
+    _one_size(given)
+    options = dict(common)
+    if given["mesh"] is not None:
+        options["meshes"] = names(given["mesh"])
+    if given["level"] is not None:
+        options["level"] = given["level"]
+    footprint = given["footprint"] or "ram"
+    check_names((), (), (footprint,))
+    return run_cg(orders, given["dofs"] or FOOTPRINTS[footprint], threads, **options)
 
 
 def _all(
@@ -172,6 +199,10 @@ def _draw(problem: Problem, plot: str, rows: list[dict[str, Any]]) -> None:
         from femops.bench.numa import draw_numa
 
         draw_numa(plot, rows)
+    elif problem is Problem.cg:
+        from femops.bench.solver import draw_cg
+
+        draw_cg(plot, rows)
     else:
         from femops.bench.drawing import draw
 
@@ -185,6 +216,10 @@ HEADINGS = (
     *("limit", "of it", "of FMA", "B/dof", "least"),
 )
 AUTO_HEADINGS = ("problem", "mesh", "chosen", "best", "p", "dofs", "threads", "slower by")
+CG_HEADINGS = (
+    *("mesh", "level", "p", "dofs", "threads", "apart", "merged", "operator"),
+    *("ratio", "by bytes", "saved", "by bytes"),
+)
 NUMA_HEADINGS = ("placement", "p", "dofs", "threads", "ms", "Mdofs/s", "GB/s")
 
 
@@ -199,6 +234,9 @@ def _print(output: Output, problem: Problem, result: dict[str, Any]) -> None:
     rows = result["rows"]
     if problem is Problem.numa:
         _table(output, "", NUMA_HEADINGS, [_numa_row(row) for row in rows])
+    elif problem is Problem.cg:
+        title = "An iteration in ns a dof: vector updates apart, and in the operator's sweep"
+        _table(output, title, CG_HEADINGS, [_cg_row(row) for row in rows], left=2)
     else:
         _table(output, "", HEADINGS, [_row(row) for row in rows], left=3)
     if result.get("auto"):
@@ -258,4 +296,16 @@ def _numa_row(row: dict[str, Any]) -> list[str]:
         f"{1e3 * row['seconds_median']:.3g}",
         f"{row['dofs_per_second'] / 1e6:.4g}",
         f"{row['gbytes_per_second']:.3g}",
+    ]
+
+
+def _cg_row(row: dict[str, Any]) -> list[str]:
+    def by_dof(name: str) -> str:
+        return f"{1e9 * row[f'seconds_{name}'] / row['dofs']:.2f}"
+
+    return [
+        *(row["mesh"], row["level"], str(row["order"]), str(row["dofs"]), str(row["threads"])),
+        *(by_dof("apart"), by_dof("merged"), by_dof("operator")),
+        *(f"{row['ratio']:.2f}", f"{row['ratio_by_bytes']:.2f}"),
+        *(by_dof("saved"), by_dof("saved_by_bytes")),
     ]

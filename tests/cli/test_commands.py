@@ -176,6 +176,17 @@ def test_bench_numa_prints_and_draws(run, tmp_path, monkeypatch):
     assert (tmp_path / "numa.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_bench_cg_prints_and_draws(run, tmp_path):
+    arguments = ["bench", "cg", "--order", 2, "--dofs", 500, "--threads", 1, "--rounds", 1]
+    arguments += ["--mesh", "cartesian", "--level", "partial"]
+    code, out, _ = run(*arguments, "--plot", "cg.png")
+    assert code == 0
+    assert out.count("cartesian") == 1
+    assert "by bytes" in out
+    assert (tmp_path / "cg.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads(run(*arguments, "--json")[1])["rows"][0]["level"] == "partial"
+
+
 def test_cost_prints_its_contract(run, tmp_path):
     arguments = ["cost", "mass", "--dim", 1, "--order", "2-3", "--q1d", "p1d+1"]
     code, out, _ = run(*arguments, "--json", "--plot", "cost.png")
@@ -249,6 +260,10 @@ BAD = [
     (["bench", "all", "--plot", "/proc/all.png"], 1, "cannot write '/proc/all.png'"),
     (["bench", "all", "--dofs", "99"], 2, "takes no --dofs"),
     (["bench", "numa", "--level", "full"], 2, "takes no --level"),
+    (["bench", "cg", "--peers"], 2, "takes no --peers"),
+    (["bench", "cg", "--footprint", "huge"], 1, "footprint"),
+    (["bench", "cg", "--level", "high"], 1, "level 'high'"),
+    (["bench", "cg", "--dofs", "100", "--footprint", "ram"], 2, "not both"),
     (["cost", "stokes"], 2, "stokes"),
     (["cost", "mass", "--dim", "4"], 2, "--dim"),
     (["cost", "mass", "--q1d", "7"], 2, "p1d+1"),
