@@ -48,7 +48,8 @@ def chosen(wanted: Any, known: list[Any], what: str, owner: str) -> Ints:
     missing = [number for number in numbers if number not in have]
     if missing:
         listing = ", ".join(str(k) for k in known) or "none"
-        raise SpaceError(f"the {owner} has no {what} {missing[0]!r}: it has {listing}")
+        hint = "; leave it out for all of them" if missing[0] == "all" else ""
+        raise SpaceError(f"the {owner} has no {what} {missing[0]!r}: it has {listing}{hint}")
     return np.unique(np.array(numbers, dtype=np.int64))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.bench.run import check_orders
 from femops.errors import OperatorError
 from femops.forms import convection, diffusion, elasticity, mass
 from femops.operators import Operator
@@ -108,8 +109,7 @@ def _check(form: str, dim: int, orders: Sequence[int], more: int, elements: int)
         raise OperatorError(f"form {form!r}: choose one of {', '.join(FORMS)}")
     if dim not in (1, 2, 3):
         raise OperatorError(f"dim is {dim}: give 1, 2 or 3")
-    if not orders or min(orders) < 1:
-        raise OperatorError(f"orders are {list(orders)}: give at least one, of 1 or more")
+    check_orders(orders)
     if more < 0 or elements < 1:
         raise OperatorError(f"more = {more}, elements = {elements}: give at least 0 and 1")
 

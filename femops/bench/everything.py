@@ -71,7 +71,7 @@ def run_all(
     rows: list[dict[str, Any]] = []
     notes: dict[str, None] = {}
     for footprint in FOOTPRINTS if dofs is None else dofs:
-        for order in orders:
+        for order in dict.fromkeys(orders):
             count = default_dofs(footprint, order) if dofs is None else dofs[footprint]
             for problem in sorted(PROBLEMS.values(), key=lambda p: p.ncomp):
                 if progress:

@@ -128,7 +128,7 @@ def run_numa(
         return result | {"notes": [ONE_MEMORY]}
     threads = min(machine.max_threads(), sum(map(len, found.values())))
     with _spread(found, threads) as places:
-        for order in orders:
+        for order in dict.fromkeys(orders):
             if progress:
                 progress(f"{PROBLEM.name}, order {order}")
             result["rows"] += _order(order, dofs, places, rounds, seconds)

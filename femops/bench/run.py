@@ -34,6 +34,9 @@ Progress = Callable[[str], None]
 CLOSE = 0.05
 """By how much "auto" may be slower than the best level."""
 
+MOST_ORDER = 32
+"""Kernels unroll lines of points: higher ones are compiled for longer than they are measured."""
+
 MOST_DOFS = 1e12
 """More are no size of a vector on any machine that one process has to itself."""
 
@@ -81,10 +84,12 @@ def check_orders(orders: Sequence[int]) -> None:
     Raises
     ------
     OperatorError
-        None, or one below 1.
+        None, or one that is not in 1 to `MOST_ORDER`.
     """
-    if not orders or min(orders) < 1:
-        raise OperatorError(f"orders are {list(orders)}: give at least one, of 1 or more")
+    if not orders or not 1 <= min(orders) <= max(orders) <= MOST_ORDER:
+        raise OperatorError(
+            f"orders are {list(orders)}: give at least one, all from 1 to {MOST_ORDER}"
+        )
 
 
 def check_dofs(dofs: float) -> None:
@@ -116,7 +121,8 @@ def run(
     """Measure an operator's speed on this machine.
 
     For each order, all meshes and levels take turns with the machine's own limits for a number of
-    rounds; a row reports the median (and least) of the rounds' medians.
+    rounds; a row reports the median (and least) of the rounds' medians.  What is named twice is
+    measured once.
 
     Parameters
     ----------
@@ -157,6 +163,7 @@ def run(
         More threads than there can be, or none.
     """
     count = machine.get_threads() if threads is None else threads
+    meshes, levels, peers = (tuple(dict.fromkeys(given)) for given in (meshes, levels, peers))
     settings = Settings((count,), meshes, levels, peers, rounds, seconds)
     check_names((problem,), (), (footprint,))
     settings.check()
@@ -166,7 +173,7 @@ def run(
     meter = Meter(settings.threads)
     rows: list[dict[str, Any]] = []
     notes: dict[str, None] = {}
-    for order in orders:
+    for order in dict.fromkeys(orders):
         if progress:
             progress(f"{problem}, order {order}")
         rows += measure(PROBLEMS[problem], order, (size, name), settings, meter, notes)

@@ -8,7 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from femops.cli.options import JsonOption, ThreadsOption, number, numbers, paragraphs, whole_number
+from femops.cli.options import (
+    JsonOption,
+    ThreadsOption,
+    names,
+    number,
+    numbers,
+    paragraphs,
+    whole_number,
+)
 from femops.cli.output import Output, one_line_warnings
 
 
@@ -136,10 +144,10 @@ def _one(
     if given["footprint"] is not None:
         options["footprint"] = given["footprint"]
     if given["mesh"] is not None:
-        options["meshes"] = given["mesh"].split(",")
+        options["meshes"] = names(given["mesh"])
     if given["level"] is not None:
-        every = given["level"] == "all"
-        options["levels"] = ("auto", *LEVELS) if every else given["level"].split(",")
+        levels = names(given["level"])
+        options["levels"] = ("auto", *LEVELS) if levels == ["all"] else levels
     return benchmarks.run(problem.value, orders, given["dofs"], threads, **options)
 
 

@@ -56,10 +56,10 @@ def cost(
     """  # noqa: D301  (\b is click's mark for lines to keep)
     orders, more = numbers(order), _more(q1d)
     from femops.bench.cost import expected, table
-    from femops.io.atomic import checked_path
+    from femops.io.atomic import check_writable, checked_path
 
     if plot is not None:
-        checked_path(plot, ".png")
+        check_writable(checked_path(plot, ".png"))
     output = Output(json)
     with one_line_warnings(), output.working(f"counting {form.value}") as show:
         result = table(form.value, dim, orders, more=more, elements=elements, progress=show)

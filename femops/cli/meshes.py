@@ -110,12 +110,12 @@ def _text(value: Any) -> str:
 
 def _write(name: str, out: Path, times: int = 0) -> None:
     import femops
-    from femops.io.atomic import checked_path
+    from femops.io.atomic import check_writable, checked_path
     from femops_meshes import write_mfem
 
     if out.suffix not in (".mesh", ".vtu", ".png"):
         raise typer.BadParameter(f"'{out}' must end in .mesh, .vtu or .png")
-    checked_path(out, out.suffix)  # before the work, not after it
+    check_writable(checked_path(out, out.suffix))  # before the work, not after it
     with one_line_warnings():
         mesh = load_mesh(name, times)
         if out.suffix == ".mesh":

@@ -148,8 +148,13 @@ def set_threads(count: int | None) -> None:
         machine.set_threads(count)
 
 
+def names(text: str) -> list[str]:
+    """Names with commas between them, each once."""
+    return list(dict.fromkeys(name.strip() for name in text.split(",")))
+
+
 def numbers(text: str) -> list[int]:
-    """Whole numbers of '3', '1-8' or '2,4,6-8'.
+    """Whole numbers of '3', '1-8' or '2,4,6-8', ascending, each once.
 
     Raises
     ------

@@ -218,12 +218,12 @@ def stokes() -> Make:
 
 def _check_paths(save: Path | None, picture: Path | None) -> None:
     """Before the work, not after it."""
-    from femops.io.atomic import checked_path
+    from femops.io.atomic import check_writable, checked_path
     from femops.io.picture import check_matplotlib
 
     for path, suffix in ((save, ".vtu"), (picture, ".png")):
         if path is not None:
-            checked_path(path, suffix)
+            check_writable(checked_path(path, suffix))
     if picture is not None:
         check_matplotlib()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from femops.cli.options import ThreadsOption, numbers, paragraphs, set_threads
+from femops.cli.options import ThreadsOption, names, numbers, paragraphs, set_threads
 from femops.cli.output import Output, one_line_warnings
 
 if TYPE_CHECKING:
@@ -21,12 +21,11 @@ MESHES = {"cartesian": 0, "multilinear": 1, "curved": 2}
 
 
 def _names(text: str, known: Sequence[str], option: str) -> list[str]:
-    """Read names with commas between them."""
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
+    """Read names that are known."""
+    for name in names(text):
         if name not in known:
             raise typer.BadParameter(f"{option} {name!r}: choose from {', '.join(known)}")
-    return names
+    return names(text)
 
 
 @paragraphs
@@ -63,7 +62,7 @@ def warmup(
     orders, dims = numbers(order), numbers(dim)
     if max(dims) > 3:
         raise typer.BadParameter(f"--dim {dim}: dimensions are 1 to 3")
-    chosen = [n for f in forms or FORMS[:2] for n in _names(f, FORMS, "form")]
+    chosen = _names(",".join(forms or FORMS[:2]), FORMS, "form")
     levels = _names(level, LEVELS, "--level")
     kinds = _names(mesh, tuple(MESHES), "--mesh")
     output = Output()

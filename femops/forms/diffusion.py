@@ -71,6 +71,9 @@ def diffusion(
     Partial assembly: w det(J) J^-1 kappa J^-T is stored at each point; 1, 3 or 6 numbers, 1, 4 or
     9 if kappa is not symmetric.  If all elements are affine, a kappa that is constant in each needs
     as many once in each, a scalar that varies one at each point besides J^-1 and det(J) in each.
+
+    A kappa that is not positive is taken as it is: the operator may be one term of a sum, or kappa
+    change its sign in space.  It is then not definite; `femops.cg` says so where it finds out.
     """
     coefficients = {
         "kappa": Given("kappa", kappa, ((), (V.dim,), (V.dim, V.dim))),

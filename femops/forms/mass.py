@@ -68,6 +68,9 @@ def mass(
     Partial assembly: w det(J) rho is stored at each point, one number (Table 1, "near-optimal
     evaluation"); once in each element if all are affine and rho is constant
     in each.
+
+    A rho that is not positive is taken as it is: the operator may be one term of a sum, as -k^2 in
+    Helmholtz's.  It is then not definite; `femops.cg` says so where it finds out.
     """
     coefficients = {
         "rho": Given("rho", rho, ((),)),

@@ -69,6 +69,16 @@ def element_bytes(term: Term) -> int:
     return int(batches * term.width * rows * columns * term.dtype.itemsize)
 
 
+def level_bytes(level: str, summands: Summands) -> int:
+    """Memory that making what a level keeps takes, where it may be more than can be had."""
+    if level == "full":
+        return csr_bytes(summands)
+    if level == "element":
+        return element_bytes(summands[0][1])
+    # one side in float64 before it is rounded, one done, and what is kept
+    return 3 * max(term.dense_bytes for _, term in summands) if level == "decomposed" else 0
+
+
 def csr_bytes(summands: Summands) -> int:
     """Memory that the assembly of a matrix takes: as much for each domain of integration."""
     return sum(_csr_bytes(group[0][1]) for group in domains(summands))

@@ -9,13 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import final
 
-from femops.operators.assembly import (
-    Summands,
-    csr_bytes,
-    domains,
-    element_bytes,
-    require_memory,
-)
+from femops.operators.assembly import Summands, domains, level_bytes, require_memory
 from femops.operators.held import Held
 from femops.operators.matrices import Elements, Rows
 from femops.operators.points import Points
@@ -42,14 +36,12 @@ def storage_of(level: str, summands: Summands, held: Held) -> Storage:
 
 def _storage_of(level: str, summands: Summands, held: Held) -> Storage:
     """Storage of integrals over the same elements, unless the level is "full"."""
-    first = summands[0][1]
+    needed = level_bytes(level, summands)
+    if needed:
+        require_memory(needed, f"level={level!r}")
     if level == "full":
-        require_memory(csr_bytes(summands), "level='full'")
         return Rows(summands, held)
-    if level == "element":
-        require_memory(element_bytes(first), "level='element'")
-        return Elements(summands, held)
-    return Points(summands, held, level)
+    return Elements(summands, held) if level == "element" else Points(summands, held, level)
 
 
 def _share_of(held: Held, *, first: bool) -> Held:

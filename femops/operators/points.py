@@ -90,9 +90,8 @@ class Points(Storage):
         return total
 
     def _data_bytes(self) -> int:
-        bases = [b for _, t in self.fused for b in t.dense_bases()] if self.dense else []
-        data = sum(data.nbytes for _, data in self.work)
-        return int(data + sum({id(b): b.nbytes for b in bases}.values()))
+        bases = sum(term.dense_bytes for _, term in self.fused) if self.dense else 0
+        return bases + sum(data.nbytes for _, data in self.work)
 
     def moved_bytes(self) -> int:
         """Of data, dense bases, geometry and indices."""

@@ -260,6 +260,16 @@ class Term:
         )
         return (ins, ins) if np.array_equal(ins, outs) else (ins, outs)
 
+    @property
+    def dense_bytes(self) -> int:
+        """Bytes of these bases."""
+        points, program = self.quadrature.points, self.program
+        sides = [(self.trial, program.slots_in), (self.test, program.slots_out)]
+        values = [(space.basis.interpolation(points), slots) for space, slots in sides]
+        sizes = [len(slots) * b.size**self.trial.dim * self.dtype.itemsize for b, slots in values]
+        (b, ins), (c, outs) = values
+        return sizes[0] if ins == outs and np.array_equal(b, c) else sum(sizes)
+
     def sweep(
         self,
         kernel: SweepKernel,

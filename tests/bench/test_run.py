@@ -85,8 +85,9 @@ def test_everything_has_each_problem_mesh_and_size(tmp_path, monkeypatch):
         ({"levels": ("best",)}, "choose one of full"),
         ({"peers": ("nobody",)}, "choose one of libceed, mfem"),
         ({"footprint": "disk"}, "choose one of ram, cache"),
-        ({"orders": ()}, "at least one, of 1 or more"),
-        ({"orders": (0,)}, "at least one, of 1 or more"),
+        ({"orders": ()}, "at least one, all from 1 to 32"),
+        ({"orders": (0,)}, "at least one, all from 1 to 32"),
+        ({"orders": (1, 99)}, "all from 1 to 32"),
         ({"rounds": 0}, "at least one mesh, level and round"),
         ({"dofs": 0}, "from 1 to 1e"),
         ({"dofs": float("nan")}, "from 1 to 1e"),
@@ -119,3 +120,11 @@ def test_threads_are_as_they_were_before(levels):
 def test_nothing_cannot_be_drawn(tmp_path):
     with pytest.raises(OperatorError, match="nothing to draw"):
         draw(tmp_path / "no.png", [])
+
+
+def test_what_is_named_twice_is_measured_once():
+    twice = {"meshes": ("curved", "cartesian") * 2, "levels": ("partial", "none", "partial")}
+    rows = run("bp1", (2, 1, 2), 60, 1, **twice, **QUICK)["rows"]
+    found = [(row["order"], row["mesh"], row["asked"]) for row in rows]
+    meshes, levels = ("curved", "cartesian"), ("partial", "none")
+    assert found == [(p, mesh, level) for p in (2, 1) for mesh in meshes for level in levels]

@@ -140,7 +140,8 @@ def test_bench_prints_tables_and_draws(run, tmp_path, monkeypatch):
     quick = partial(femops.bench.run, seconds=0.0)
     monkeypatch.setattr(femops.bench, "run", quick)
     arguments = ["bench", "bp1", "--order", 2, "--dofs", 500, "--threads", 1, "--rounds", 1]
-    arguments += ["--mesh", "cartesian", "--level", "auto,partial", "--plot", "bp1.png"]
+    arguments += ["--mesh", "cartesian,cartesian", "--level", "auto, partial,auto"]
+    arguments += ["--plot", "bp1.png"]
     code, out, _ = run(*arguments)
     assert code == 0
     assert out.count("cartesian") == 3  # two rows, and one that compares them
@@ -237,6 +238,9 @@ BAD = [
     (["bench", "bp1", "--rounds", "0"], 2, "got '0'"),
     (["bench", "bp1", "--plot", "bp1.pdf"], 1, "name it 'bp1.png'"),
     (["bench", "bp1", "--order", "0"], 2, "no list of orders"),
+    (["bench", "bp1", "--order", "99"], 1, "orders are [99]: give at least one, all from 1 to 32"),
+    (["bench", "numa", "--order", "1,33"], 1, "all from 1 to 32"),
+    (["cost", "mass", "--order", "33"], 1, "all from 1 to 32"),
     (["bench", "bp1", "--dofs", "1e30"], 1, "from 1 to 1e"),
     (["bench", "bp1", "--threads", "9999"], 1, "9999 threads: choose 1 to"),
     (["bench", "all", "--threads", "9999"], 1, "9999 threads: choose 1 to"),
@@ -248,6 +252,10 @@ BAD = [
     (["cost", "mass", "--dim", "4"], 2, "--dim"),
     (["cost", "mass", "--q1d", "7"], 2, "p1d+1"),
     (["cost", "mass", "--plot", "cost.pdf"], 1, "name it 'cost.png'"),
+    (["cost", "mass", "--plot", "/proc/cost.png"], 1, "cannot write '/proc/cost.png'"),
+    (["solve", "poisson", "disc.mesh", "--save", "/proc/u.vtu"], 1, "cannot write '/proc/u.vtu'"),
+    (["solve", "poisson", "disc.mesh", "--picture", "/proc/u.png"], 1, "cannot write '/proc/u.p"),
+    (["mesh", "convert", "disc.mesh", "/proc/disc.vtu"], 1, "cannot write '/proc/disc.vtu'"),
     (["mesh", "convert", "disc.mesh", "disc.stl"], 2, "must end in .mesh, .vtu or .png"),
     (["mesh", "refine", "disc.mesh", "no/finer.mesh"], 1, "there is no folder 'no'"),
     (["mesh", "refine", "disc.mesh", "finer.mesh", "--times", "40"], 1, "GiB of memory"),

@@ -131,6 +131,16 @@ def test_a_number_for_each_element_is_a_function_of_order_0(problem: Problem) ->
     assert np.allclose(operator @ problem.u, same @ problem.u, rtol=1e-13, atol=1e-12)
 
 
+@pytest.mark.parametrize("form", [femops.mass, femops.diffusion])
+def test_a_negative_coefficient_is_taken(problem: Problem, form: Any) -> None:
+    space, dofs = problem.space, problem.space.boundary_dofs()
+    negative = form(space, -2.0)
+    assert np.allclose(negative @ problem.u, (-2 * form(space)) @ problem.u, rtol=1e-13, atol=0)
+    for M in (None, femops.jacobi(negative)):
+        with pytest.raises(femops.SolverError, match="is a coefficient negative"):
+            femops.cg(negative.constrained(dofs), problem.u, M=M)
+
+
 def test_a_tensor_that_is_symmetric_up_to_round_off_is_taken(problem: Problem) -> None:
     def nearly(x: Any) -> Any:
         kappa = np.zeros((2, 2, *x.shape[1:]))

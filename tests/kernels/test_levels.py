@@ -450,6 +450,22 @@ def test_operators_of_two_levels_are_not_added(problem: Problem) -> None:
         problem.mass + problem.diffusion.at_level("element")
 
 
+def test_dense_bases_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    V, W = (femops.H1(femops.box((1, 1, 1)), p) for p in (20, 3))
+    monkeypatch.setattr(assembly, "available_bytes", lambda: 2**30)
+    tracemalloc.start()
+    with pytest.raises(femops.OperatorError, match=r"level='decomposed' needs 2\.\d GiB"):
+        femops.mass(V, level="decomposed")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**27  # imports, geometry
+    for space, test in ((W, W), (W, femops.H1(W.mesh, 2))):
+        A = femops.form(lambda u: {"value": u, "grad": u.grad}, space, test)
+        [(_, term)] = A.at_level("decomposed")._storage.fused
+        kept = {id(b): b.nbytes for b in term.dense_bases()}
+        assert term.dense_bytes == sum(kept.values())
+
+
 @pytest.mark.parametrize("level", ["full", "element"])
 def test_what_does_not_fit_is_refused_before_it_is_allocated(
     problem: Problem, level: str, monkeypatch: pytest.MonkeyPatch

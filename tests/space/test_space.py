@@ -208,6 +208,18 @@ def test_unknown_attributes_list_the_known(attributes):
         H1(femops.box((2, 2)), 1).boundary_dofs(attributes)
 
 
+def test_all_attributes_are_asked_for_by_leaving_them_out():
+    space = H1(femops.box((2, 2)), 1, ncomp=2)
+    for wanted in ("all", [1, "all"]):
+        with pytest.raises(SpaceError, match=r"attribute 'all': .* leave it out for all of them"):
+            space.boundary_dofs(wanted)
+    with pytest.raises(SpaceError, match=r"component 'all': .* leave it out for all of them"):
+        space.boundary_dofs(components=["all"])
+    with pytest.raises(SpaceError) as raised:
+        space.boundary_dofs("left")
+    assert "leave" not in str(raised.value)
+
+
 def test_unknown_components_and_l2():
     with pytest.raises(SpaceError, match="the space has no component 2: it has 0, 1"):
         H1(femops.box((2, 2)), 1, ncomp=2).boundary_dofs(components=2)
