@@ -17,7 +17,7 @@ from femops.bench.peers import PEERS, Peer, child, door, why_not
 from femops.bench.problems import PROBLEMS, make_space
 from femops.errors import OperatorError
 
-QUICK = {"rounds": 1, "seconds": 0.0, "meshes": ("cartesian",)}
+QUICK = {"rounds": 1, "seconds": 0.0, "meshes": ("cartesian",), "levels": ("partial",)}
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ class Double(child.PeerOperator):
 
 def test_without_peers_a_note_says_how_to_install(monkeypatch):
     monkeypatch.setattr(door, "find_spec", lambda _: None)
-    result = run("bp1", (2,), 60, 1, peers=PEERS, **QUICK)
+    result = run("bp1", (1,), 60, 1, peers=PEERS, **QUICK)
     assert {row["implementation"] for row in result["rows"]} == {"femops"}
     install = "is not installed: pip install 'femops[peers]'"
     assert result["notes"] == [f"{name} {install}" for name in PEERS]
@@ -69,8 +69,8 @@ def answers(requests, factor, monkeypatch):
 
 @pytest.mark.parametrize("name", door.PEER_PROBLEMS)
 def test_the_process_answers_with_norms_and_times(name, monkeypatch):
-    space = make_space(PROBLEMS[name], "cartesian", 3, 500.0)
-    request = {"problem": name, "order": 3, "dofs": space.size}
+    space = make_space(PROBLEMS[name], "cartesian", 1, 500.0)
+    request = {"problem": name, "order": 1, "dofs": space.size}
     first, second = answers([request, {"seconds": 0.0}], 1.0, monkeypatch)
     assert first["label"] == "double 1.0"
     assert second["median"] > 0
@@ -80,12 +80,12 @@ def test_the_process_answers_with_norms_and_times(name, monkeypatch):
 
 @pytest.mark.parametrize(("factor", "reported"), [(1.0, True), (1.0 + 1e-9, False)])
 def test_a_peer_that_computes_something_else_is_not_reported(factor, reported, monkeypatch):
-    request = {"problem": "bp1", "order": 2, "dofs": 343}
+    request = {"problem": "bp1", "order": 1, "dofs": 343}
     (first,) = answers([request], factor, monkeypatch)
     monkeypatch.setattr(door, "find_spec", lambda _: True)
     monkeypatch.setattr(door.subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=0))
     monkeypatch.setattr(door.subprocess, "Popen", lambda *_, **__: Process([first, {"median": 1}]))
-    result = run("bp1", (2,), 343, 1, peers=("mfem",), **QUICK)
+    result = run("bp1", (1,), 343, 1, peers=("mfem",), **QUICK)
     labels = [row["implementation"] for row in result["rows"]]
     assert labels == (["femops", "double 1.0"] if reported else ["femops"])
     assert bool(result["notes"]) != reported
@@ -119,13 +119,13 @@ def test_a_process_that_ends_is_an_error(monkeypatch):
 
 def test_a_peer_that_ends_does_not_end_the_others(monkeypatch):
     """Before its first answer, and between rounds."""
-    (first,) = answers([{"problem": "bp1", "order": 2, "dofs": 343}], 1.0, monkeypatch)
+    (first,) = answers([{"problem": "bp1", "order": 1, "dofs": 343}], 1.0, monkeypatch)
     lines = iter([[], [first, {"median": 1.0}]])
     monkeypatch.setattr(
         sys.modules["femops.bench.run"], "why_not", lambda _: ""
     )  # not the function
     monkeypatch.setattr(door.subprocess, "Popen", lambda *_, **__: Process(next(lines)))
-    result = run("bp1", (2,), 343, 1, peers=("libceed", "mfem"), **(QUICK | {"rounds": 2}))
+    result = run("bp1", (1,), 343, 1, peers=("libceed", "mfem"), **(QUICK | {"rounds": 2}))
     assert [row["implementation"] for row in result["rows"]] == ["femops"]
     ended = "the process of {} has ended with code 134"
     assert result["notes"] == [ended.format("libceed"), ended.format("mfem")]
@@ -177,7 +177,7 @@ from femops.cli import main
 import sys
 sys.modules["femops.bench.run"].why_not = lambda name: "" if name == "mfem" else "no"
 door._CHILD = "slow_peer"
-options = "--order 2 --dofs 343 --threads 1 --mesh cartesian --level partial --rounds 1 --peers"
+options = "--order 1 --dofs 343 --threads 1 --mesh cartesian --level partial --rounds 1 --peers"
 main(["bench", "bp1", *options.split()])
 """
 

@@ -1,5 +1,8 @@
 """What benchmarks return; how fast anything is is not tested."""
 
+from itertools import product
+from unittest.mock import Mock
+
 import pytest
 
 from femops.bench import PROBLEMS, auto_check, everything, run, run_all
@@ -65,14 +68,31 @@ def test_auto_beside_the_best_by_hand():
     assert (second["mesh"], second["loss"], second["close"]) == (2, 0.0, True)
 
 
-def test_everything_has_each_problem_mesh_and_size(tmp_path, monkeypatch):
-    few = {name: PROBLEMS[name] for name in ("bp1", "bp5")}
-    monkeypatch.setattr(everything, "PROBLEMS", few)
-    result = run_all((1, 2), 1, dofs={"ram": 600.0, "cache": 60.0}, **QUICK)
+def test_everything_has_each_problem_mesh_and_size(monkeypatch):
+    def measured(problem, order, size, settings, meter, notes):
+        given = product(settings.meshes, settings.threads, settings.levels)
+        same = {"problem": problem.name, "order": order, "dofs": size[0], "footprint": size[1]}
+        return [fake(a, "full", 1.0, mesh=m, threads=n) | same for m, n, a in given]
+
+    monkeypatch.setattr(everything, "measure", measured)
+    monkeypatch.setattr(everything, "Meter", lambda threads: Mock(threads=threads))
+    result = run_all((1, 2, 2), dofs={"ram": 600.0, "cache": 60.0}, **QUICK)
     found = {(row["problem"], row["mesh"], row["footprint"]) for row in result["rows"]}
-    assert len(found) == 2 * 3 * 2
-    assert len(result["rows"]) == (6 + 1) * len(found)  # at p = 1 five levels and auto
+    assert len(found) == len(PROBLEMS) * 3 * 2
+    for threads in (1, machine.get_threads()):
+        rows = [row for row in result["rows"] if row["threads"] == threads]
+        # at p = 1 five levels and auto on one thread
+        assert len(rows) == ((6 if threads == 1 else 1) + 1) * len(found)
+        assert {(row["footprint"], row["dofs"]) for row in rows} == {("ram", 600), ("cache", 60)}
     assert len(result["auto"]) == len(found)
+
+
+def test_everything_is_measured_and_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr(everything, "PROBLEMS", {"bp5": PROBLEMS["bp5"]})
+    result = run_all((1,), 1, dofs={"ram": 60.0, "cache": 30.0}, **QUICK)
+    assert len(result["rows"]) == 6 * 3 * 2
+    assert all(tuple(row) == KEYS for row in result["rows"])
+    assert len(result["auto"]) == 3 * 2
     assert draw(tmp_path / "all.png", result["rows"]).stat().st_size > 10_000
 
 
@@ -123,8 +143,7 @@ def test_nothing_cannot_be_drawn(tmp_path):
 
 
 def test_what_is_named_twice_is_measured_once():
-    twice = {"meshes": ("curved", "cartesian") * 2, "levels": ("partial", "none", "partial")}
-    rows = run("bp1", (2, 1, 2), 60, 1, **twice, **QUICK)["rows"]
-    found = [(row["order"], row["mesh"], row["asked"]) for row in rows]
-    meshes, levels = ("curved", "cartesian"), ("partial", "none")
-    assert found == [(p, mesh, level) for p in (2, 1) for mesh in meshes for level in levels]
+    twice = {"meshes": ("curved", "cartesian") * 2, "levels": ("partial", "full", "partial")}
+    rows = run("bp5", (1, 1), 60, 1, **twice, **QUICK)["rows"]
+    found = [(row["mesh"], row["asked"]) for row in rows]
+    assert found == list(product(("curved", "cartesian"), ("partial", "full")))
