@@ -75,6 +75,7 @@ def warmup(
                 for form, name in itertools.product(chosen, levels):
                     _compile(form, _mesh(kind, d), p, name)
                     count += 1
+        _compile_threads()
     output.say(f"{count} operators are ready after {perf_counter() - begin:.1f} s")
 
 
@@ -86,6 +87,15 @@ def _mesh(kind: str, dim: int) -> femops.Mesh:
     order = MESHES[kind]
     bend = (lambda x: x + 0.1 * np.sin(x[::-1] * x.sum(axis=0))) if order else None
     return femops.box((2,) * dim, mapping=bend, order=max(order, 1))
+
+
+def _compile_threads() -> None:
+    """What several threads need besides: they are woken for large operators only."""
+    import femops
+    from femops_kernels import machine
+
+    if machine.get_threads() > 1:
+        _compile("mass", femops.box((256, 256)), 1, "partial")
 
 
 def _compile(form: str, mesh: femops.Mesh, order: int, level: str) -> None:

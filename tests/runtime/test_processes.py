@@ -87,7 +87,27 @@ def test_warmed_up_compiles_nothing(tmp_path: Path) -> None:
         b = A.rhs(np.ones(V.shape))
         femops.cg(A, b, M=femops.jacobi(A))
     """
-    done(run(body, tmp_path))
+    done(run(body, tmp_path, FEMOPS_THREADS="1"))
+    assert sorted(tmp_path.glob("*.py")) == before
+
+
+LARGE = """
+import numpy as np, femops
+V = femops.H1(femops.box((256, 256), mapping=lambda x: x + 0.2 * x[::-1] * x), 1)
+A = femops.mass(V)
+assert A.terms.parallel()
+femops.cg(A, np.ones(V.size), M=femops.jacobi(A), maxiter=2)
+"""
+
+
+def test_warmed_up_for_several_threads(tmp_path: Path) -> None:
+    """They are woken for large operators only, which ``femops warmup`` does not make of each."""
+    command = "-m femops warmup mass --order 1 --dim 2 --mesh multilinear"
+    env = os.environ | {"FEMOPS_CACHE": str(tmp_path), "FEMOPS_THREADS": "2"}
+    subprocess.run([sys.executable, *command.split()], env=env, check=True)
+    before = sorted(tmp_path.glob("*.py"))
+    assert before
+    subprocess.run([sys.executable, "-c", LARGE], env=env, check=True)
     assert sorted(tmp_path.glob("*.py")) == before
 
 
