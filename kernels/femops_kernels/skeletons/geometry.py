@@ -8,10 +8,12 @@ multiplications a point in 3-D.
 
 # <defaults>
 
-from femops_kernels.lanes import fill, inner, widen, word
+from femops_kernels.compiling import inner
+from femops_kernels.lanes import fill, widen, word
 from femops_kernels.lines import dot_row, fill_entry, fill_line, load_line, store_line
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.table import *
+from femops_kernels.tracing import traced
 
 # </defaults>
 
@@ -22,7 +24,7 @@ PLANE_MODE_LANES = 2 * DIM * G2 if MAPPED and DIM > 2 else 0
 LINE_MODE_LANES = DIM * DIM * G1D if MAPPED else 0
 
 
-@inner
+@traced
 def modes_of_plane(modes, plane, k3):
     """Modes in x and y at a plane of points: of the position, then of its z-derivative."""
     for i in range(DIM):
