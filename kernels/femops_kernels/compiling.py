@@ -2,7 +2,7 @@
 
 Numba would optimise every function by itself and make machine code of it, then optimise it again in
 each caller.  Here an inner function is put into the module of the entry point as it was written
-down, and all is optimised once.
+down, and optimised with it.
 """
 
 from __future__ import annotations
