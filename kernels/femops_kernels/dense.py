@@ -44,7 +44,7 @@ class ElementKernel(SweepKernel):
         """The compiled module."""
         rows, columns = self.shape
         constants = self.sizes() | {"POINTS": rows, "NQDATA": columns}
-        return specialize(("table", "batch_element", "chunk"), constants)
+        return specialize(("table", "copies", "batch_element", "batches"), constants)
 
     def contraction_flops(self) -> int:
         """Floating-point operations of one element."""
@@ -90,7 +90,7 @@ class DecomposedKernel(SweepKernel):
             "GRAD_IN": step.gradient_in,
             "GRAD_OUT": step.gradient_out,
         }
-        return specialize(("table", "batch_decomposed", "chunk"), constants, step.text)
+        return specialize(("table", "copies", "batch_decomposed", "batches"), constants, step.text)
 
     def contraction_flops(self) -> int:
         """Floating-point operations of both bases for one element."""

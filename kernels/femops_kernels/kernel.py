@@ -140,7 +140,7 @@ class Map1D:
 
 
 class SweepKernel(ABC):
-    """What `femops_kernels.sweep.Sweep` runs: a compiled batch under ``skeletons/chunk.py``.
+    """What `femops_kernels.sweep.Sweep` runs: compiled batches under ``skeletons/chunk.py``.
 
     Attributes
     ----------
@@ -162,11 +162,21 @@ class SweepKernel(ABC):
     @property
     @abstractmethod
     def module(self) -> ModuleType:
-        """The compiled module; compiled, or read from the cache, when first asked for."""
+        """The compiled batches; compiled, or read from the cache, when first asked for."""
 
     @abstractmethod
     def contraction_flops(self) -> int:
         """Floating-point operations of one element without its pointwise steps, as emitted."""
+
+    def chunk(self) -> ModuleType:
+        """What works around the batches of a chunk: compiled once for all kernels of a type."""
+        constants = {
+            "LANE": Lane(self.width, self.dtype),
+            "REAL_BYTES": self.dtype.itemsize,
+            "NCOMP_IN": self.source.ncomp,
+            "NCOMP_OUT": self.target.ncomp,
+        }
+        return specialize(("table", "copies", "chunk"), constants)
 
     def sizes(self) -> dict[str, object]:
         """Names of ``skeletons/defaults.py`` that every kernel has."""
@@ -255,12 +265,12 @@ class Kernel(SweepKernel):
 
     @cached_property
     def module(self) -> ModuleType:
-        """The compiled module; compiled, or read from the cache, when first asked for."""
+        """The compiled batches; compiled, or read from the cache, when first asked for."""
         step = self.step
         # Jacobians are long chains of operations: lines of points one after the other overlap more
         whole = step.gradient_in or step.gradient_out or step.numbers.mapped
         batch = "batch" if whole else "batch_values"
-        skeletons = ("table", "ahead", "geometry", batch, "chunk")
+        skeletons = ("table", "copies", "ahead", "geometry", batch, "batches")
         return specialize(skeletons, self.constants(), self.step.text)
 
     def constants(self) -> dict[str, object]:

@@ -16,7 +16,6 @@ from typing import Any, final
 
 import numpy as np
 from llvmlite import ir
-from numba import njit
 from numba.core import cgutils, types
 from numba.core.datamodel import models
 from numba.core.datamodel.registry import register_default
@@ -28,9 +27,6 @@ from numba.extending import intrinsic, typeof_impl
 from femops_kernels.errors import KernelError
 
 WIDTHS = (2, 4, 8, 16)
-
-inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
-"""Decorator of functions that only compiled code calls; a fifth less to compile."""
 
 
 @final
@@ -370,7 +366,6 @@ __all__ = [
     "fma",
     "get",
     "half_word",
-    "inner",
     "load",
     "prefetch",
     "put",

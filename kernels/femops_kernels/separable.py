@@ -42,14 +42,14 @@ class SeparableKernel(SweepKernel):
 
     @cached_property
     def module(self) -> ModuleType:
-        """The compiled module."""
+        """The compiled batches."""
         constants = self.sizes() | {
             "VALUE_IN": self.value,
             "GRAD_IN": self.gradient,
             "MASS": Matrix1D(self.mass),
             "STIFF": Matrix1D(self.stiffness),
         }
-        return specialize(("table", "ahead", "batch_separable", "chunk"), constants)
+        return specialize(("table", "copies", "ahead", "batch_separable", "batches"), constants)
 
     def contraction_flops(self) -> int:
         """Floating-point operations of one element, as emitted."""

@@ -7,12 +7,14 @@ a new one.  It is there to be read and debugged.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import importlib.util
 import sys
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -24,12 +26,14 @@ _PACKAGE = Path(__file__).parent
 _HEADER = """\
 from math import inf, sqrt
 
-from numba import cfunc, get_thread_id, njit, prange
+from numba import get_thread_id, njit, prange
 
+from femops_kernels.compiling import *
 from femops_kernels.lane_math import *
 from femops_kernels.lanes import *
 from femops_kernels.line_math import *
 from femops_kernels.lines import *
+from femops_kernels.tracing import *
 """
 _loaded: dict[str, ModuleType] = {}
 _lock = threading.RLock()
@@ -121,9 +125,22 @@ def _load(name: str, text: str) -> ModuleType:
                 stacklevel=4,
             )
             storage.discard(path)
-        module = _import(name, path)
+        with _no_collection():
+            module = _import(name, path)
         storage.seal(path)
     return module
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Compiling makes many small objects that live on; looking for garbage takes a tenth longer."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _import(name: str, path: Path) -> ModuleType:

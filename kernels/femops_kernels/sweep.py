@@ -158,10 +158,11 @@ class Sweep(Launch):
             layout.DENSE_IN: dense[0] if dense else 0,
             layout.DENSE_OUT: dense[1] if dense else 0,
             layout.AHEAD: self._asks_ahead(),
+            layout.BATCHES: kernel.module.batches.address,
         }
         self._entries = entries  # keeps the arrays alive
         self.table = address_table(entries)
-        module = kernel.module
+        module = kernel.chunk()
         addresses = (module.sweep.address, module.combine.address, self.table.ctypes.data)
         self.row = (*addresses, source.nchunks)
         needed = kernel.work_bytes(source.local_size, target.local_size)

@@ -65,7 +65,8 @@ def test_second_process_compiles_nothing(warm: Path) -> None:
     import numba.core.codegen as codegen
     set_threads(1); check()
     from femops_kernels.sweep import driver
-    assert A.terms.sweeps[0].kernel.module.sweep.cache_hits == 1
+    kernel = A.terms.sweeps[0].kernel
+    assert kernel.module.batches.cache_hits == kernel.chunk().sweep.cache_hits == 1
     assert sum(driver(False).apply.stats.cache_hits.values()) == 1
     """
     assert "Warning" not in done(run(body, warm))
@@ -115,11 +116,11 @@ def test_warmed_up_for_several_threads(tmp_path: Path) -> None:
 def test_damaged_cache_is_mended(warm: Path, tmp_path: Path, damage: str) -> None:
     cache = copy(warm, tmp_path)
     if damage == "source":
-        for path in cache.glob("chunk_*.py"):
+        for path in cache.glob("batches_*.py"):
             path.write_bytes(b"\xff\xfe not python")
     else:
         suffix = "nbi" if damage == "empty index" else "nbc"
-        for path in cache.rglob(f"chunk_*.{suffix}"):
+        for path in cache.rglob(f"batches_*.{suffix}"):
             data = path.read_bytes()
             changed = {
                 "truncated": data[:100],
@@ -140,11 +141,11 @@ def test_kernel_without_a_checksum_is_compiled_again_in_silence(warm: Path, tmp_
     assert records
     for path in records:
         path.unlink()
-    for path in cache.rglob("chunk_*.nbc"):
+    for path in cache.rglob("batches_*.nbc"):
         path.write_bytes(path.read_bytes()[:100])
     assert "Warning" not in done(run("set_threads(1); check()", cache))
     assert set(cache.glob("*.sha256")) == records
-    assert all(path.stat().st_size > 100 for path in cache.rglob("chunk_*.nbc"))
+    assert all(path.stat().st_size > 100 for path in cache.rglob("batches_*.nbc"))
     before = {p: p.stat().st_mtime_ns for p in cache.rglob("*.nb?")}
     assert "Warning" not in done(run("set_threads(1); check()", cache))
     assert {p: p.stat().st_mtime_ns for p in cache.rglob("*.nb?")} == before

@@ -1,7 +1,8 @@
 """Asking for the pieces of the vectors that the next chunk copies, while one is worked on."""
 
 # <defaults>
-from femops_kernels.lanes import inner, prefetch
+from femops_kernels.compiling import inner
+from femops_kernels.lanes import prefetch
 from femops_kernels.skeletons.table import *
 
 # </defaults>
@@ -11,9 +12,8 @@ from femops_kernels.skeletons.table import *
 def ask_ahead(ahead, k, asks):
     """Ask for the k-th of so many shares of what the next chunk copies.
 
-    ``ahead`` has two pieces of memory one after the other: address and cache lines.
+    ``ahead`` has pieces of memory: address and cache lines of each.
     """
-    for piece in range(0, 4, 2):
-        lines = ahead[piece + 1]
+    for begin, lines in ahead:
         for i in range(k * lines // asks, (k + 1) * lines // asks):
-            prefetch(ahead[piece], i * CACHE_LINE, 2)
+            prefetch(begin, i * CACHE_LINE, 2)

@@ -13,7 +13,7 @@ Work arrays are lexicographic, x fastest, in lane vectors: ``value`` (NCOMP, Q3,
 
 # <defaults>
 
-from femops_kernels.lanes import fill, inner, word
+from femops_kernels.lanes import fill, word
 from femops_kernels.line_math import add_lines
 from femops_kernels.lines import (
     contract,
@@ -26,6 +26,7 @@ from femops_kernels.skeletons.ahead import ask_ahead
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.geometry import *
 from femops_kernels.skeletons.table import *
+from femops_kernels.tracing import traced
 
 # </defaults>
 
@@ -43,7 +44,7 @@ ASKS = Q2 * Q3 if ASK_BY_LINE else Q3
 WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
 
 
-@inner
+@traced
 def interpolate(x, indices, value, slab):
     """Values at the quadrature points of one component."""
     if DIM == 3:
@@ -66,7 +67,7 @@ def interpolate(x, indices, value, slab):
             store_line(LANE, value, k3 * PLANE + k2 * Q1D, 1, contract(B, line))
 
 
-@inner
+@traced
 def integrate(y, indices, value, slab):
     """Transpose of the y and x steps; ``value`` holds (O3, Q2, Q1), z is contracted already."""
     for j3 in range(O3):
@@ -80,7 +81,7 @@ def integrate(y, indices, value, slab):
             scatter_line(LANE, y, indices, INDEX_OUT, at, 1, contract(BT, line))
 
 
-@inner
+@traced
 def points_of_line(source, value, along_x, along_y, along_z, modes, plane, ahead, k3, k2):
     """The pointwise step at the Q1D points of an x-line; x-derivatives before and after."""
     if ASK_BY_LINE:
@@ -118,7 +119,7 @@ def points_of_line(source, value, along_x, along_y, along_z, modes, plane, ahead
             store_line(LANE, value, c * POINTS + start, 1, v)
 
 
-@inner
+@traced
 def points_of_plane(source, value, along_x, along_y, along_z, modes, plane, ahead, k3):
     """The same for one plane of points, with y-derivatives."""
     if ASK_BY_PLANE:
@@ -141,7 +142,7 @@ def points_of_plane(source, value, along_x, along_y, along_z, modes, plane, ahea
                 store_line(LANE, value, at, Q1D, add_lines(line, there))
 
 
-@inner
+@traced
 def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work, ahead):
     """Add A x to y for batch b of elements.
 

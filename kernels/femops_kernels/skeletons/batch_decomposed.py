@@ -7,7 +7,8 @@ basis costs points times nodes ("decomposed", the second row of Table 1).
 
 # <defaults>
 
-from femops_kernels.lanes import fill, fma, get, inner, load, store, widen, word
+from femops_kernels.compiling import inner
+from femops_kernels.lanes import fill, fma, get, load, store, widen, word
 from femops_kernels.lines import gather_line, load_line, scatter_line, store_line
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.table import *

@@ -7,7 +7,8 @@ so rows are read one after the other, each once.
 
 # <defaults>
 
-from femops_kernels.lanes import fill, fma, inner, load, word
+from femops_kernels.compiling import inner
+from femops_kernels.lanes import fill, fma, load, word
 from femops_kernels.lines import gather_line, scatter_line, store_line
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.table import *

@@ -18,12 +18,14 @@ are ``value`` and ``flux`` (p and s after z), both (O3, I2, P_IN), ``slab`` and 
 
 # <defaults>
 
-from femops_kernels.lanes import inner, word
+from femops_kernels.compiling import inner
+from femops_kernels.lanes import word
 from femops_kernels.line_math import scale_and_add, scale_line
 from femops_kernels.lines import contract, gather_line, load_line, scatter_line, store_line
 from femops_kernels.skeletons.ahead import ask_ahead
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.table import *
+from femops_kernels.tracing import traced
 
 # </defaults>
 
@@ -108,7 +110,7 @@ def segment(a, x, inputs, y, outputs):
         scatter_line(LANE, y, outputs, INDEX_OUT, 0, 1, result)
 
 
-@inner
+@traced
 def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work, ahead):
     """Add A x to y for batch b of elements; arguments as in ``batch.py``."""
     value = work
@@ -125,7 +127,6 @@ def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work, ahead):
             along_z(a, source, inputs, value, flux)
         if DIM > 1:
             for k3 in range(O3):
-                if c == 0:
-                    ask_ahead(ahead, k3, O3)
+                ask_ahead(ahead, c * O3 + k3, NCOMP_IN * O3)
                 along_y(a, source, inputs, value, flux, slab, slope, k3)
                 along_x(a, target, outputs, slab, slope, k3)

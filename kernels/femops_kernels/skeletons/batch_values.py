@@ -12,12 +12,13 @@ then (O2, P_OUT); ``slab`` (NCOMP, Q2, LINE), whose lines hold P_IN and then P_O
 
 # <defaults>
 
-from femops_kernels.lanes import fill, inner, word
+from femops_kernels.lanes import fill, word
 from femops_kernels.lines import contract, gather_line, load_line, scatter_line, store_line
 from femops_kernels.skeletons.ahead import ask_ahead
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.geometry import *
 from femops_kernels.skeletons.table import *
+from femops_kernels.tracing import traced
 
 # </defaults>
 
@@ -31,7 +32,7 @@ OWN_LANES = NCOMP * (Q3 * SIDE + SLAB + Q1D)
 WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
 
 
-@inner
+@traced
 def points_of_line(source, points, modes, plane, k3, k2):
     """The pointwise step at the Q1D points of an x-line."""
     start = (k3 * Q2 + k2) * Q1D
@@ -44,7 +45,7 @@ def points_of_line(source, points, modes, plane, k3, k2):
         store_line(LANE, points, k1, Q1D, v)
 
 
-@inner
+@traced
 def plane_of_points(source, x, inputs, x_bytes, value, slab, points, modes, plane, k3):
     """From the nodes of a plane to its points and back, along y and x."""
     if DIM > 1:
@@ -70,7 +71,7 @@ def plane_of_points(source, x, inputs, x_bytes, value, slab, points, modes, plan
             store_line(LANE, slab, c * SLAB + k2 * LINE, 1, contract(BT, line))
 
 
-@inner
+@traced
 def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work, ahead):
     """Add A x to y for batch b of elements; arguments as in ``batch.py``."""
     value = work

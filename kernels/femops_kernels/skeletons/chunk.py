@@ -8,16 +8,19 @@ ones go to the chunk's piece of a buffer.  When all chunks are done, ``combine``
 to the owned dofs in ascending chunk number.  No atomics, and the same bits for any number of
 threads.
 
+The batches are another kernel's, called by its address (``batches.py``): what is here is compiled
+once for all orders, levels and pointwise steps.
+
 Arguments of both entry points: addresses of the table, of x and of y; the chunk's number; the
 address of the thread's work space; ``y = alpha A x + beta y``, where y is not read if beta is
 zero.
 """
 
 # <defaults>
-from numba import cfunc
-
-from femops_kernels.lanes import get, inner, put, word
-from femops_kernels.skeletons.batch import batch
+from femops_kernels.compiling import entry, inner
+from femops_kernels.lanes import get, put, word
+from femops_kernels.lines import call_chunk
+from femops_kernels.skeletons.copies import copies, count
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.table import *
 
@@ -80,62 +83,22 @@ def constrain(table, x, chunk, local, size, owned):
             put(LANE, local, at, 0.0)
 
 
-@inner
-def count(table, starts, chunk):
-    """Entries of a chunk in a list given by prefix sums."""
-    return word(word(table, starts), chunk + 1) - word(word(table, starts), chunk)
-
-
-@inner
-def piece_ahead(table, starts, chunk, vector, ncomp):
-    """The piece of a vector that the next chunk owns: address, and cache lines for each batch."""
-    if word(table, AHEAD) == 0 or chunk + 1 == word(table, NCHUNKS):
-        return vector, 0
-    begin = vector + word(word(table, starts), chunk + 1) * ncomp * REAL_BYTES
-    lines = count(table, starts, chunk + 1) * ncomp * REAL_BYTES // CACHE_LINE + 1
-    return begin, lines // count(table, FIRST_BATCH, chunk) + 1
-
-
-@inner
-def share(piece, k):
-    """What the k-th batch asks for of such a piece."""
-    return piece[0] + k * piece[1] * CACHE_LINE, piece[1]
-
-
-@cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
+@entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def sweep(table, x, y, chunk, work, alpha, beta):
-    """All batches of one chunk."""
+    """One chunk."""
     size_in, size_out = word(table, IN_LOCAL_SIZE), word(table, OUT_LOCAL_SIZE)
-    x_local = work
-    y_local = x_local + NCOMP_IN * size_in * REAL_BYTES
-    lanes = y_local + NCOMP_OUT * size_out * REAL_BYTES
+    x_local, y_local, _ = copies(table, work)
     owned, foreign = count(table, IN_OWNED_START, chunk), count(table, IN_FOREIGN_START, chunk)
     copy_in(table, x, chunk, x_local, size_in, owned, foreign)
     for k in range(NCOMP_OUT * size_out):
         put(LANE, y_local, k, 0.0)
-    inputs, outputs = word(table, IN_INDICES), word(table, OUT_INDICES)
-    first = word(word(table, FIRST_BATCH), chunk)
-    x_ahead = piece_ahead(table, IN_OWNED_START, chunk, x, NCOMP_IN)
-    y_ahead = piece_ahead(table, OUT_OWNED_START, chunk, y, NCOMP_OUT)
-    for k in range(count(table, FIRST_BATCH, chunk)):
-        batch(
-            table,
-            first + k,
-            x_local,
-            size_in * REAL_BYTES,
-            inputs + (first + k) * NODES_IN * LANE_WIDTH * INDEX_IN,
-            y_local,
-            size_out * REAL_BYTES,
-            outputs + (first + k) * NODES_OUT * LANE_WIDTH * INDEX_OUT,
-            lanes,
-            share(x_ahead, k) + share(y_ahead, k),
-        )
+    call_chunk(word(table, BATCHES), table, x, y, chunk, work, alpha, beta)
     owned, foreign = count(table, OUT_OWNED_START, chunk), count(table, OUT_FOREIGN_START, chunk)
     constrain(table, x, chunk, y_local, size_out, owned)
     copy_out(table, y, chunk, y_local, size_out, owned, foreign, alpha, beta)
 
 
-@cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
+@entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def combine(table, x, y, chunk, work, alpha, beta):
     """Add to the dofs that ``chunk`` owns what later chunks contributed."""
     starts, buffer = word(table, COMBINE_START), word(table, BUFFER)

@@ -5,9 +5,8 @@ thread in one order: the same bits for any number of threads.
 """
 
 # <defaults>
-from numba import cfunc
-
-from femops_kernels.lanes import fill, fma, get, half_word, inner, load, put, store, word
+from femops_kernels.compiling import entry, inner
+from femops_kernels.lanes import fill, fma, get, half_word, load, put, store, word
 from femops_kernels.lines import gather_line
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.row_table import *
@@ -38,7 +37,7 @@ def product(values, columns, count, x, work):
     return total
 
 
-@cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
+@entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def sweep(table, x, y, chunk, work, alpha, beta):
     """Rows of one chunk: ``y = alpha A x + beta y``; y is not read if beta is zero."""
     rows, starts = word(table, FIRST_ROW), word(table, ROW_START)
@@ -52,6 +51,6 @@ def sweep(table, x, y, chunk, work, alpha, beta):
             put(LANE, y, i, alpha * total + beta * get(LANE, y, i))
 
 
-@cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
+@entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def combine(table, x, y, chunk, work, alpha, beta):
     """Nothing: chunks share no row."""

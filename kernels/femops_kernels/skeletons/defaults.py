@@ -4,7 +4,8 @@
 and what it was made for.
 """
 
-from femops_kernels.lanes import Lane, inner
+from femops_kernels.compiling import inner
+from femops_kernels.lanes import Lane
 from femops_kernels.matrix import Matrix1D
 
 LANE = Lane(8, "float64")

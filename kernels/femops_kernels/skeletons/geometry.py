@@ -8,10 +8,12 @@ multiplications a point in 3-D.
 
 # <defaults>
 
-from femops_kernels.lanes import fill, inner, prefetch, widen, word
+from femops_kernels.compiling import inner
+from femops_kernels.lanes import fill, prefetch, widen, word
 from femops_kernels.lines import dot_row, fill_entry, fill_line, load_line, store_line
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.table import *
+from femops_kernels.tracing import traced
 
 # </defaults>
 
@@ -25,7 +27,7 @@ LINE_MODE_LANES = DIM * DIM * G1D if MAPPED else 0
 NEAR, FAR = 2 * Q1D * NQDATA * STORED_BYTES, 2**15
 
 
-@inner
+@traced
 def modes_of_plane(modes, plane, k3):
     """Modes in x and y at a plane of points: of the position, then of its z-derivative."""
     for i in range(DIM):

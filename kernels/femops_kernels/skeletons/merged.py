@@ -11,9 +11,8 @@ its *tail*: that is what a chunk reads as foreign.
 """
 
 # <defaults>
-from numba import cfunc
-
-from femops_kernels.lanes import Lane, fill, get, inner, load, put, store, word
+from femops_kernels.compiling import entry, inner
+from femops_kernels.lanes import Lane, fill, get, load, put, store, word
 from femops_kernels.lines import call_chunk
 from femops_kernels.skeletons.defaults import LANE, LANE_WIDTH, REAL_BYTES
 from femops_kernels.skeletons.merged_table import *
@@ -143,7 +142,7 @@ def add_products(sums, r, p, old, new, m):
     add_number(sums, VMV, m * square)
 
 
-@cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
+@entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def tail(table, x, y, chunk, work, alpha, beta):
     """The next p of the shared dofs that a chunk owns, into the tail."""
     drop, factor = coefficient(table, DROP), coefficient(table, BETA)
@@ -158,12 +157,12 @@ def tail(table, x, y, chunk, work, alpha, beta):
             put(LANE, p, word(table, TAIL) + u * ncomp + c, pi)
 
 
-@cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
+@entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def nothing(table, x, y, chunk, work, alpha, beta):
     """Tails need not be combined."""
 
 
-@cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
+@entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def sweep(table, x, y, chunk, work, alpha, beta):
     """One chunk: vector updates, the operator, sums."""
     starts, ncomp = word(table, OWNED_START), word(table, NCOMP)
@@ -178,7 +177,7 @@ def sweep(table, x, y, chunk, work, alpha, beta):
     after(table, begin, length, sums, work)
 
 
-@cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
+@entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def combine(table, x, y, chunk, work, alpha, beta):
     """Add what later chunks contributed to the dofs that ``chunk`` owns, and correct the sums."""
     starts, ncomp = word(table, SHARED_START), word(table, NCOMP)

@@ -4,8 +4,7 @@ Terms that only add to y need it before them.  It has the entry points of ``chun
 """
 
 # <defaults>
-from numba import cfunc
-
+from femops_kernels.compiling import entry
 from femops_kernels.lanes import get, put, word
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.start_table import *
@@ -13,7 +12,7 @@ from femops_kernels.skeletons.start_table import *
 # </defaults>
 
 
-@cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
+@entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def sweep(table, x, y, chunk, work, alpha, beta):
     """One chunk; y is not read, as this is the first term."""
     firsts, starts = word(table, FIRST_ENTRY), word(table, HELD_START)
@@ -25,6 +24,6 @@ def sweep(table, x, y, chunk, work, alpha, beta):
         put(LANE, y, i, alpha * keep * get(LANE, x, i))
 
 
-@cfunc("void(intp, intp, intp, intp, intp, float64, float64)", cache=True)
+@entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def combine(table, x, y, chunk, work, alpha, beta):
     """Nothing: chunks share no entry."""

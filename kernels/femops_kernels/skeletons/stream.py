@@ -3,7 +3,8 @@
 # <defaults>
 from numba import njit, prange
 
-from femops_kernels.lanes import fill, fma, get, inner, load, prefetch, put, store
+from femops_kernels.compiling import inner
+from femops_kernels.lanes import fill, fma, get, load, prefetch, put, store
 from femops_kernels.skeletons.defaults import LANE, LANE_BYTES
 from femops_kernels.skeletons.driver import LOOPS
 

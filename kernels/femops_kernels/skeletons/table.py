@@ -33,6 +33,7 @@ MODES = 23  # address: modes of the geometry, (batch, component, mode, slot)
 ELEMENT = 24  # address: numbers that are constant in an element, (batch, number, slot)
 CONSTANTS = 25  # address: numbers that are the same everywhere
 AHEAD = 26  # whether the next chunk's pieces of the vectors are asked for beforehand
-WORDS = 27
+BATCHES = 27  # address of the kernel that works on a chunk's copies
+WORDS = 28
 
 CACHE_LINE = 64  # bytes

@@ -1,0 +1,150 @@
+"""How kernels are compiled: functions that only compiled code calls, and entry points.
+
+Numba would optimise every function by itself and make machine code of it, then optimise it again in
+each caller.  Here an inner function is put into the module of the entry point as it was written
+down, and optimised with it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, final
+
+from llvmlite import binding
+from numba import cfunc
+from numba.core import typed_passes, untyped_passes
+from numba.core.codegen import CodeLibrary, JITCodeLibrary
+from numba.core.compiler import CompilerBase, Flags, compile_extra
+from numba.core.compiler_machinery import PassManager
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic
+
+_PASSES = (
+    untyped_passes.TranslateByteCode,
+    untyped_passes.FixupArgs,
+    untyped_passes.IRProcessing,
+    untyped_passes.RewriteSemanticConstants,
+    untyped_passes.DeadBranchPrune,
+    untyped_passes.GenericRewrites,
+    untyped_passes.ReconstructSSA,
+    typed_passes.NopythonTypeInference,
+    typed_passes.PreLowerStripPhis,
+    typed_passes.IRLegalization,
+    typed_passes.NativeLowering,
+    typed_passes.NoPythonBackend,
+)
+
+
+@final
+class _Whole(JITCodeLibrary):
+    """The code of an entry point, with all that it calls."""
+
+    def _optimize_final_module(self) -> None:
+        # numba does this once; done twice, small kernels are 1 to 3 % faster
+        passes, builder = self._codegen._module_pass_manager()
+        passes.run(self._final_module, builder)
+        super()._optimize_final_module()
+
+
+@final
+class _Pipeline(CompilerBase):
+    """Of numba's passes those that kernels need: no closures, parallel loops, array expressions."""
+
+    def define_pipelines(self) -> list[Any]:
+        state = self.state
+        if state.library is None:
+            state.library = _Whole(state.targetctx.codegen(), state.func_id.func_qualname)
+            state.library.enable_object_caching()
+        passes = PassManager("kernel")
+        for one in _PASSES:
+            passes.add_pass(one, one._name)
+        passes.finalize()
+        return [passes]
+
+
+@final
+class Part(CodeLibrary):
+    """The code of one inner function, and what it calls: to be linked, never run by itself."""
+
+    def __init__(self, codegen: Any, name: str) -> None:
+        super().__init__(codegen, name)
+        self.calls: dict[CodeLibrary, None] = {}
+        self._module: Any = None
+
+    def add_ir_module(self, ir_module: Any) -> None:
+        for function in ir_module.functions:
+            if not function.is_declaration:
+                function.linkage = "linkonce_odr"  # as numba links a library that is called
+        self._module = binding.parse_assembly(str(ir_module))
+        self._module.verify()
+
+    def add_linking_library(self, library: Any) -> None:
+        library._ensure_finalized()
+        self.calls[library] = None
+
+    def finalize(self) -> None:
+        self._finalized = True
+
+    def link_into(self, library: Any) -> None:
+        for part in (self, *self.calls):
+            library.add_linking_library(part)
+
+    def _get_module_for_linking(self) -> Any:
+        return self._module
+
+    def get_function(self, name: str) -> Any:
+        return self._module.get_function(name)
+
+    def get_llvm_str(self) -> str:
+        return str(self._module)
+
+    def get_asm_str(self) -> str:
+        return ""
+
+
+def inner(function: Callable[..., Any]) -> Any:
+    """Decorator of functions that only compiled code calls."""
+
+    def typer(typingctx: Any, *args: Any) -> Any:
+        context = cpu_target.target_context
+        part = Part(context.codegen(), function.__name__)
+        flags = Flags()
+        flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+        flags.error_model = "numpy"
+        result = compile_extra(typingctx, context, function, args, None, flags, {}, part, _Pipeline)
+        part.finalize()
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            part.link_into(context.active_code_library)
+            # nothing in a kernel raises
+            _, value = context.call_internal_no_propagate(builder, result.fndesc, sig, args)
+            return value
+
+        return result.signature, codegen
+
+    made = as_intrinsic(typer, function)
+    made.inner_function = function
+    return made
+
+
+def as_intrinsic(typer: Callable[..., Any], function: Callable[..., Any]) -> Any:
+    """An intrinsic with the name and the parameters of a function."""
+    parameters = list(inspect.signature(function).parameters.values())
+    first = inspect.Parameter("typingctx", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    typer.__signature__ = inspect.Signature([first, *parameters])
+    typer.__name__ = function.__name__
+    return intrinsic(typer)
+
+
+def inlined(made: Any) -> Any:
+    """The function that an `inner` one was made of; None of anything else."""
+    return getattr(made, "inner_function", None)
+
+
+def entry(signature: str) -> Any:
+    """Decorator of entry points, which are called by their address."""
+    return cfunc(signature, cache=True, error_model="numpy", pipeline_class=_Pipeline)
+
+
+__all__ = ["entry", "inner"]

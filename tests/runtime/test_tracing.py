@@ -1,0 +1,119 @@
+"""Functions that are written into a kernel by running them: as Python, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import njit
+
+from femops_kernels.compiling import inner
+from femops_kernels.errors import KernelError
+from femops_kernels.lanes import Lane, get, put, word
+from femops_kernels.tracing import traced
+
+REAL = Lane(2, "float64")
+SIZE = 64
+OFFSET = 3
+
+
+@inner
+def shifted(pair, k):  # type: ignore[no-untyped-def]
+    """Numbers and tuples of an inner function, traced where it is called from a traced one."""
+    first, second = pair
+    return first + k * OFFSET, (second - k,)
+
+
+def mixed(out, n, pair):  # type: ignore[no-untyped-def]
+    """Loops in loops, ranges of three bounds, division of negative numbers, tuples."""
+    for i in range(n):
+        for j in range(i, n, 2):
+            a, rest = shifted(pair, i)
+            put(REAL, out, i * n + j, 0.5 * get(REAL, out, i * n + j) + (a - 5 * j) // 3 - rest[0])
+    for i in range(2, 2):
+        put(REAL, out, i, -1.0)
+    for i in range(1):
+        put(REAL, out, n * n + i, -2.0)
+
+
+def naive(out: Any, n: int, pair: tuple[int, int]) -> None:
+    """The same on an array."""
+    for i in range(n):
+        for j in range(i, n, 2):
+            a, rest = pair[0] + i * OFFSET, pair[1] - i
+            out[i * n + j] = 0.5 * out[i * n + j] + (a - 5 * j) // 3 - rest
+    out[n * n] = -2.0
+
+
+@traced
+def outer(out, n, pair):  # type: ignore[no-untyped-def]
+    """A traced function that calls another, twice."""
+    written(out, n, pair)
+    written(out, n, (pair[1], 7))
+
+
+written = traced(mixed)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7])
+def test_as_python(n: int) -> None:
+    @njit
+    def run(address, n, first):  # type: ignore[no-untyped-def]
+        outer(address, n, (first, n))
+
+    out = np.arange(SIZE, dtype=np.float64)
+    expected = out.copy()
+    run(out.ctypes.data, n, -11)
+    naive(expected, n, (-11, n))
+    naive(expected, n, (n, 7))
+    assert np.array_equal(out, expected)
+
+
+def leaves(out, n):  # type: ignore[no-untyped-def]
+    """Leaves a loop."""
+    for i in range(n):
+        put(REAL, out, i, 1.0)
+        break
+
+
+def decides(out, n):  # type: ignore[no-untyped-def]
+    """Looks at what is known only when it runs."""
+    if word(out, n):
+        put(REAL, out, 0, 1.0)
+
+
+def compares(out, n):  # type: ignore[no-untyped-def]
+    """The same by a comparison."""
+    for i in range(n):
+        if i == 0:
+            put(REAL, out, i, 1.0)
+
+
+def carries(out, n):  # type: ignore[no-untyped-def]
+    """Adds up in a variable."""
+    total = 0.0
+    for i in range(n):
+        total = total + get(REAL, out, i)
+    put(REAL, out, 0, total)
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "message"),
+    [
+        (leaves, KernelError, "left a loop early"),
+        (decides, KernelError, "can't decide by a number of the kernel"),
+        (compares, KernelError, "can't decide by a number of the kernel"),
+        (carries, RuntimeError, "dominate"),
+    ],
+)
+def test_refused(function: Callable[..., None], error: type[Exception], message: str) -> None:
+    refused = traced(function)
+
+    @njit
+    def run(address, n):  # type: ignore[no-untyped-def]
+        refused(address, n)
+
+    with pytest.raises(error, match=message):
+        run(np.zeros(SIZE).ctypes.data, 3)
