@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -55,19 +56,35 @@ def lane_width(dtype: DTypeLike = np.float64, width: int | None = None) -> int:
     return number
 
 
+_alone: set[int] = set()  # processes that must do with one thread: this one, if any
+
+
+def _stay_alone() -> None:
+    """In a forked child: GNU OpenMP ends one that uses threads which its parent has started."""
+    with suppress(ValueError):  # none was started
+        if _numba().threading_layer() == "omp":
+            _alone.add(os.getpid())
+
+
 @cache
 def _numba() -> Any:
     """Numba, its threading layer chosen before it starts, and FEMOPS_THREADS obeyed.
 
-    GNU OpenMP ends a forked child that uses it, so the layer is one that survives a fork; that it
-    can't take calls from two Python threads at once is mended by a lock (see
-    ``femops_kernels.sweep``).
+    OpenMP's threads wait for work awake, for a while; to wake those of Numba's own work queue takes
+    as long as half a million dofs do.
     """
     import numba
 
     if "NUMBA_THREADING_LAYER" not in os.environ:
         # numba makes its settings attributes when it is imported: types don't show them
-        numba.config.THREADING_LAYER = "forksafe"  # type: ignore[attr-defined]
+        numba.config.THREADING_LAYER = "default"  # type: ignore[attr-defined]
+        numba.config.THREADING_LAYER_PRIORITY = [  # type: ignore[attr-defined]
+            "omp",
+            "tbb",
+            "workqueue",
+        ]
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_stay_alone)
     asked = os.environ.get("FEMOPS_THREADS")
     if asked:
         _set_threads(numba, int(asked) if asked.isdigit() else asked)
@@ -77,9 +94,11 @@ def _numba() -> Any:
 def get_threads() -> int:
     """Threads that the next call of this Python thread uses.
 
-    What ``set_threads`` said, else the environment variable ``FEMOPS_THREADS``, else the cores.
+    What ``set_threads`` said, else the environment variable ``FEMOPS_THREADS``, else the cores; one
+    in a process forked from one that has started OpenMP's threads.
     """
-    return int(_numba().get_num_threads())
+    numba = _numba()
+    return 1 if os.getpid() in _alone else int(numba.get_num_threads())
 
 
 def max_threads() -> int:
@@ -96,9 +115,16 @@ def set_threads(count: int) -> None:
     Raises
     ------
     KernelValueError
-        If the count is not between 1 and ``max_threads()``.
+        If the count is not between 1 and ``max_threads()``; more than one in a process forked from
+        one that has started OpenMP's threads.
     """
-    _set_threads(_numba(), count)
+    numba = _numba()
+    if os.getpid() in _alone and count != 1:
+        raise KernelValueError(
+            f"{count!r} threads in a forked process whose parent has used OpenMP's: take 1, start "
+            'it by "spawn", or set NUMBA_THREADING_LAYER=workqueue'
+        )
+    _set_threads(numba, count)
 
 
 def _set_threads(numba: Any, count: int | str) -> None:

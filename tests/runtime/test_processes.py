@@ -228,18 +228,32 @@ def test_a_pool_of_python_threads_with_operators_and_solves(warm: Path, threads:
     done(run(body, warm, NUMBA_NUM_THREADS="2"))
 
 
-def test_the_threading_layer_survives_a_fork_and_is_reported(warm: Path) -> None:
-    body = """
+@pytest.mark.parametrize("layer", ["", "omp", "workqueue"])
+def test_the_threading_layer_survives_a_fork_and_is_reported(warm: Path, layer: str) -> None:
+    """A child of OpenMP does with one thread, and says so; the bits are the same."""
+    body = f"""
     import multiprocessing
+    from femops_kernels.errors import KernelValueError
     from femops_kernels.machine import describe
+    def child(k):
+        try:
+            set_threads(2)
+        except KernelValueError as error:
+            assert "spawn" in str(error)
+            return describe()["threads"], A @ (k * x)
+        return describe()["threads"], A @ (k * x)
     set_threads(2)
     check()
-    assert describe()["threading_layer"] in ("workqueue", "tbb"), describe()
+    layer = describe()["threading_layer"]
+    assert layer == {layer!r} or not {layer!r} and layer in ("omp", "tbb", "workqueue"), layer
     with multiprocessing.get_context("fork").Pool(2) as pool:
-        answers = pool.map(A.__matmul__, [x, 2 * x])
-    assert np.array_equal(answers[0], A @ x) and np.array_equal(answers[1], A @ (2 * x))
+        answers = pool.map(child, [1, 2])
+    assert all(threads == (1 if layer == "omp" else 2) for threads, _ in answers)
+    assert all(np.array_equal(y, A @ (k * x)) for k, (_, y) in zip((1, 2), answers))
+    assert describe()["threads"] == 2
     """
-    done(run(body, warm, NUMBA_NUM_THREADS="2"))
+    chosen = {"NUMBA_THREADING_LAYER": layer} if layer else {}
+    done(run(body, warm, NUMBA_NUM_THREADS="2", **chosen))
 
 
 @pytest.mark.parametrize(
