@@ -238,6 +238,7 @@ def _operators(
     traffic = least_traffic(problem, V)
     random = np.random.default_rng(order).standard_normal(V.size)
     known: dict[str, Operator] = {}
+    chosen: dict[str, str] = {}
     several = len(memories()) > 1
     for threads in settings.threads:
         with using(threads):
@@ -247,7 +248,9 @@ def _operators(
             x, y = placed(random), np.empty(V.size)
         for level in settings.levels:
             with using(threads):
-                operator = known["none"].at_level(level)
+                # "auto" chooses with the fewest threads, so that more do the same work
+                operator = known["none"].at_level(chosen.get(level, level))
+                chosen[level] = operator.level
                 # what was chosen may be there already, its data computed
                 operator = known.setdefault(operator.level, operator)
                 operator.apply(x, y)

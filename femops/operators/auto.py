@@ -123,8 +123,7 @@ def _sample_size(term: Term) -> int:
 
 def _flusher() -> Callable[[], float]:
     """What empties the caches, and returns its seconds."""
-    memory = np.zeros(_FLUSH // 8)
-    memory += 1.0
+    memory = np.ones(_FLUSH // 8)
 
     def flush() -> float:
         begin = perf_counter()
