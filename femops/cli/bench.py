@@ -164,8 +164,8 @@ def _one_size(given: dict[str, Any]) -> None:
 def _cg(
     orders: list[int], threads: int | None, given: dict[str, Any], common: dict[str, Any]
 ) -> dict[str, Any]:
-    from femops.bench.problems import FOOTPRINTS, check_names
-    from femops.bench.solver import run_cg
+    from femops import bench as benchmarks
+    from femops.bench.problems import check_names
 
     _one_size(given)
     options = dict(common)
@@ -175,7 +175,8 @@ def _cg(
         options["level"] = given["level"]
     footprint = given["footprint"] or "ram"
     check_names((), (), (footprint,))
-    return run_cg(orders, given["dofs"] or FOOTPRINTS[footprint], threads, **options)
+    dofs = given["dofs"] or benchmarks.FOOTPRINTS[footprint]
+    return benchmarks.run_cg(orders, dofs, threads, **options)
 
 
 def _all(

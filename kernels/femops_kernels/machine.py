@@ -137,6 +137,13 @@ def _set_threads(numba: Any, count: int | str) -> None:
     numba.set_num_threads(count)
 
 
+@cache
+def waits_awake() -> bool:
+    """Whether threads that have nothing to do are at hand at once; starts them."""
+    _start_threads()
+    return bool(_numba().threading_layer() == "omp")
+
+
 def thread_ids() -> list[int]:
     """The operating system's number of each thread that the next call uses, in their order.
 
@@ -198,6 +205,7 @@ def describe() -> dict[str, Any]:
 
 def _start_threads() -> None:
     """Make numba start its threads, which is when the layer is known."""
+    _numba()
     from numba.np.ufunc import parallel
 
     parallel._launch_threads()  # type: ignore[no-untyped-call]  # numba has no types

@@ -20,8 +20,10 @@ from femops_kernels.skeletons import table as layout
 from femops_kernels.specialize import specialize
 
 _ALIGNMENT = 64
-# Stored numbers below which waking threads costs more than they save (about 0.1 ms of work).
-PARALLEL_EFFORT = 2**17
+# Stored numbers below which threads cost more than they save (about 0.05 ms of work), and how many
+# times as many where they do not wait awake.
+PARALLEL_EFFORT = 2**15
+_ASLEEP = 16
 # Bytes moved by one application above which caches do not hold them.
 CACHED_BYTES = 16 * 2**20
 # Numba's work queue takes one launch at a time, and a sweep's buffer serves one application at a
@@ -247,7 +249,9 @@ class Terms:
 
         The result has the same bits either way.
         """
-        return machine.get_threads() > 1 and self._effort >= PARALLEL_EFFORT
+        if machine.get_threads() == 1 or self._effort < PARALLEL_EFFORT:
+            return False
+        return machine.waits_awake() or self._effort >= _ASLEEP * PARALLEL_EFFORT
 
     def work(self, parallel: bool) -> int:
         """Address of work space; hold ``LAUNCH`` while it is used.
