@@ -24,8 +24,6 @@ from femops_kernels.start import Start
 # Rows of a part where no chunks are given: as many as the blocks of ``skeletons/cg.py`` have.
 _EVEN = 4096
 _WORD = np.dtype(np.float64)
-# Bytes worth sharing out, for each stored number that is worth more threads than one.
-_LEAST = 32
 _NONE = np.zeros(0, dtype=np.int64)
 
 
@@ -87,7 +85,7 @@ def placed_plan(plan: Plan) -> Plan:
 
 def _shared_out(nbytes: int) -> bool:
     """Whether several threads work on so much."""
-    return nbytes >= _LEAST * sweep.PARALLEL_EFFORT and machine.get_threads() > 1
+    return nbytes >= _WORD.itemsize * sweep.PARALLEL_EFFORT and machine.get_threads() > 1
 
 
 def _untouched(nbytes: int) -> NDArray[np.uint8]:
