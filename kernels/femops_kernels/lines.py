@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic
 
 from femops_kernels.errors import KernelValueError
@@ -26,6 +26,7 @@ from femops_kernels.lanes import (
     vector_ir,
 )
 from femops_kernels.matrix import Matrix1D, Matrix1DType
+from femops_kernels.number_tables import constant_table, variable_table
 
 
 def _length(n: Any) -> Any:
@@ -180,11 +181,28 @@ def scatter_line(
     return sig, codegen
 
 
+# More different coefficients than these are read from memory by the operations themselves: kept in
+# registers over a loop they would be moved to the stack and back.
+_IN_REGISTERS = 20
+
+
 class _Emitter:
     """Emits one contraction: products by compile-time coefficients, accumulated by FMA."""
 
-    def __init__(self, builder: Any, lane: LaneType) -> None:
+    def __init__(self, builder: Any, lane: LaneType, matrix: Matrix1D) -> None:
         self.builder, self.lane = builder, lane
+        halves = np.concatenate([half.ravel() for half in matrix.split()])
+        distinct = np.unique(np.concatenate([np.ravel(matrix.rows), halves]))
+        self.values = distinct if matrix.operations() > 2 * _IN_REGISTERS else distinct[:0]
+
+    def factor(self, c: float) -> Any:
+        """A coefficient in every slot."""
+        if not len(self.values):
+            return splat(self.builder, self.lane, c)
+        place = int(np.searchsorted(self.values, c))
+        table = variable_table(self.builder, self.lane, self.values)
+        pointer = self.builder.gep(table, [ir.IntType(64)(0), ir.IntType(64)(place)])
+        return splat(self.builder, self.lane, self.builder.load(pointer))
 
     def dot(self, coefficients: Any, values: list[Any]) -> Any:
         """``sum_j coefficients[j] values[j]``, exact zeros left out; None for an empty sum."""
@@ -192,7 +210,7 @@ class _Emitter:
         for c, value in zip(coefficients, values, strict=True):
             if c == 0.0:
                 continue
-            factor = splat(self.builder, self.lane, float(c))
+            factor = self.factor(float(c))
             if total is None:
                 total = self.builder.fmul(factor, value)
             else:
@@ -250,8 +268,9 @@ def contract(typingctx: Any, matrix: Any, line: Any) -> Any:
     sig = types.UniTuple(line.dtype, m)(matrix, line)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        emitter = _Emitter(builder, sig.args[1].dtype)
-        values = emitter.contract(sig.args[0].matrix, unpack(builder, args[1], sig.args[1].count))
+        matrix = sig.args[0].matrix
+        emitter = _Emitter(builder, sig.args[1].dtype, matrix)
+        values = emitter.contract(matrix, unpack(builder, args[1], sig.args[1].count))
         return pack(context, builder, sig.return_type, values)
 
     return sig, codegen
@@ -276,7 +295,7 @@ def dot_row(typingctx: Any, matrix: Any, k: Any, line: Any, part: Any) -> Any:
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         lane, rows = sig.args[2].dtype, np.array(sig.args[0].matrix.rows)
-        pointer = _constant_table(builder, lane, rows)
+        pointer = constant_table(builder, lane, rows)
         total = None
         values = unpack(builder, args[2], sig.args[2].count)[first : first + n]
         for j, value in enumerate(values):
@@ -296,15 +315,6 @@ def dot_row(typingctx: Any, matrix: Any, k: Any, line: Any, part: Any) -> Any:
     return sig, codegen
 
 
-def _constant_table(builder: Any, lane: LaneType, rows: Any) -> Any:
-    """Pointer to the entries of a matrix, put into the compiled module."""
-    kind = ir.ArrayType(scalar_ir(lane), rows.size)
-    table = cgutils.global_constant(
-        builder, "matrix", ir.Constant(kind, [float(v) for v in rows.flat])
-    )
-    return builder.bitcast(table, scalar_ir(lane).as_pointer())
-
-
 @intrinsic  # type: ignore[untyped-decorator]
 def fill_entry(typingctx: Any, lane: Any, matrix: Any, k: Any) -> Any:
     """``fill_entry(LANE, B, k)``: lane vector whose slots are all the k-th entry of B, by rows."""
@@ -314,7 +324,7 @@ def fill_entry(typingctx: Any, lane: Any, matrix: Any, k: Any) -> Any:
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         lane, rows = sig.return_type, np.array(sig.args[1].matrix.rows)
-        pointer = _constant_table(builder, lane, rows)
+        pointer = constant_table(builder, lane, rows)
         return splat(builder, lane, builder.load(builder.gep(pointer, [args[2]])))
 
     return sig, codegen
