@@ -36,9 +36,7 @@ def draw(path: str | os.PathLike[str], rows: Rows) -> Path:
     FileError, MissingExtraError
         See `femops.io.curves.curves`.
     """
-    if not rows:
-        raise OperatorError("nothing to draw: nothing was measured")
-    orders = sorted({row["order"] for row in rows})
+    orders = orders_of(rows)
     if len(orders) > 1:
         rows = _lines(rows)
     panels: dict[tuple[str, int, str], None] = {}
@@ -47,6 +45,19 @@ def draw(path: str | os.PathLike[str], rows: Rows) -> Path:
     drawn = [_panel(key, rows, orders) for key in panels]
     problems = len({row["problem"] for row in rows})
     return curves(path, orders, "p", drawn, problems if len(drawn) % problems == 0 else None)
+
+
+def orders_of(rows: Rows) -> list[int]:
+    """Orders that were measured, ascending.
+
+    Raises
+    ------
+    OperatorError
+        There are no rows.
+    """
+    if not rows:
+        raise OperatorError("nothing to draw: nothing was measured")
+    return sorted({row["order"] for row in rows})
 
 
 def _lines(rows: Rows) -> Rows:

@@ -182,13 +182,12 @@ def draw_numa(path: str | os.PathLike[str], rows: Sequence[dict[str, Any]]) -> P
     FileError, MissingExtraError
         See `femops.io.curves.curves`.
     """
+    from femops.bench.drawing import orders_of
     from femops.io.curves import Panel, curves
 
-    if not rows:
-        raise OperatorError("nothing to draw: nothing was measured")
     lines = {
         name: [row["dofs_per_second"] for row in rows if row["placement"] == name]
         for name in PLACEMENTS
     }
-    orders = sorted({row["order"] for row in rows})
+    orders = orders_of(rows)
     return curves(path, orders, "p", [Panel(f"{PROBLEM.name}, {MESH}: dofs/s", lines)])

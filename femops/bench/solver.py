@@ -17,7 +17,6 @@ from femops.bench.machine import Meter, using
 from femops.bench.problems import FOOTPRINTS, MESHES, PROBLEMS, make_space
 from femops.bench.run import Progress, Settings, check_dofs, check_orders
 from femops.bench.timing import median_seconds
-from femops.errors import OperatorError
 from femops.operators import Operator
 from femops_kernels import machine
 from femops_kernels.krylov import ConjugateGradients
@@ -164,11 +163,10 @@ def draw_cg(path: str | os.PathLike[str], rows: Sequence[dict[str, Any]]) -> Pat
     FileError, MissingExtraError
         See `femops.io.curves.curves`.
     """
+    from femops.bench.drawing import orders_of
     from femops.io.curves import Panel, curves
 
-    if not rows:
-        raise OperatorError("nothing to draw: nothing was measured")
-    orders = sorted({row["order"] for row in rows})
+    orders = orders_of(rows)
     panels = []
     for mesh in dict.fromkeys(row["mesh"] for row in rows):
         lines = {name: [nan] * len(orders) for name in ("apart", "merged")}

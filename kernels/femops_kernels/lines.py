@@ -181,9 +181,9 @@ def scatter_line(
     return sig, codegen
 
 
-# More different coefficients than these are read from memory by the operations themselves: kept in
-# registers over a loop they would be moved to the stack and back.
-_IN_REGISTERS = 20
+# The coefficients of lines of more operations than these are read from memory by the operations
+# themselves: kept in registers over a loop they would be moved to the stack and back.
+_SHORT = 40
 
 
 class _Emitter:
@@ -193,7 +193,7 @@ class _Emitter:
         self.builder, self.lane = builder, lane
         halves = np.concatenate([half.ravel() for half in matrix.split()])
         distinct = np.unique(np.concatenate([np.ravel(matrix.rows), halves]))
-        self.values = distinct if matrix.operations() > 2 * _IN_REGISTERS else distinct[:0]
+        self.values = distinct if matrix.operations() > _SHORT else distinct[:0]
 
     def factor(self, c: float) -> Any:
         """A coefficient in every slot."""

@@ -38,12 +38,6 @@ WORK_LANES = 2 * (O3 * SIDE + O2 * P_IN)
 
 
 @inner
-def first(a, line):
-    """The step of the direction that is gathered: p, s."""
-    return contract(MASS, line), scale_line(a, contract(STIFF, line))
-
-
-@inner
 def last(a, p, s):
     """The step of the last direction: the result."""
     if GRAD_IN:
@@ -54,37 +48,25 @@ def last(a, p, s):
 
 
 @inner
-def along_z(a, x, indices, value, flux):
-    """The step of the z-lines."""
-    for j in range(SIDE):
-        line = gather_line(LANE, x, indices, INDEX_IN, j, SIDE, I3)
+def along_first(a, x, indices, value, flux, count, n):
+    """The step of the direction that is gathered, ``count`` lines of ``n`` nodes."""
+    for j in range(count):
+        line = gather_line(LANE, x, indices, INDEX_IN, j, count, n)
+        store_line(LANE, value, j, count, contract(MASS, line))
         if GRAD_IN:
-            p, s = first(a[FACTORS - 1], line)
-            store_line(LANE, flux, j, SIDE, s)
-            store_line(LANE, value, j, SIDE, p)
-        else:
-            store_line(LANE, value, j, SIDE, contract(MASS, line))
+            store_line(LANE, flux, j, count, scale_line(a[FACTORS - 1], contract(STIFF, line)))
 
 
 @inner
-def along_y(a, x, indices, value, flux, slab, slope, k3):
-    """The step of the y-lines of a plane."""
+def along_y(a, value, flux, slab, slope, k3):
+    """The step of the y-lines of a plane, of three directions."""
     for j in range(P_IN):
-        if DIM > 2:
-            line = load_line(LANE, value, k3 * SIDE + j, P_IN, I2)
-            store_line(LANE, slab, j, P_IN, contract(MASS, line))
-            if GRAD_IN:
-                s = contract(MASS, load_line(LANE, flux, k3 * SIDE + j, P_IN, I2))
-                s = scale_and_add(a[A1 + 1], contract(STIFF, line), s)
-                store_line(LANE, slope, j, P_IN, s)
-        else:
-            line = gather_line(LANE, x, indices, INDEX_IN, j, P_IN, I2)
-            if GRAD_IN:
-                p, s = first(a[FACTORS - 1], line)
-                store_line(LANE, slope, j, P_IN, s)
-                store_line(LANE, slab, j, P_IN, p)
-            else:
-                store_line(LANE, slab, j, P_IN, contract(MASS, line))
+        line = load_line(LANE, value, k3 * SIDE + j, P_IN, I2)
+        store_line(LANE, slab, j, P_IN, contract(MASS, line))
+        if GRAD_IN:
+            s = contract(MASS, load_line(LANE, flux, k3 * SIDE + j, P_IN, I2))
+            s = scale_and_add(a[A1 + 1], contract(STIFF, line), s)
+            store_line(LANE, slope, j, P_IN, s)
 
 
 @inner
@@ -104,10 +86,9 @@ def segment(a, x, inputs, y, outputs):
         result = contract(MASS, scale_line(a[0], p))
         if GRAD_IN:
             result = scale_and_add(a[A1], contract(STIFF, p), result)
-        scatter_line(LANE, y, outputs, INDEX_OUT, 0, 1, result)
     else:
         result = scale_line(a[A1], contract(STIFF, p))
-        scatter_line(LANE, y, outputs, INDEX_OUT, 0, 1, result)
+    scatter_line(LANE, y, outputs, INDEX_OUT, 0, 1, result)
 
 
 @traced
@@ -124,9 +105,12 @@ def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work, ahead):
         if DIM == 1:
             segment(a, source, inputs, target, outputs)
         if DIM == 3:
-            along_z(a, source, inputs, value, flux)
+            along_first(a, source, inputs, value, flux, SIDE, I3)
         if DIM > 1:
             for k3 in range(O3):
                 ask_ahead(ahead, c * O3 + k3, NCOMP_IN * O3)
-                along_y(a, source, inputs, value, flux, slab, slope, k3)
+                if DIM == 3:
+                    along_y(a, value, flux, slab, slope, k3)
+                else:
+                    along_first(a, source, inputs, slab, slope, P_IN, I2)
                 along_x(a, target, outputs, slab, slope, k3)
