@@ -51,7 +51,7 @@ class _Placed:
         found = [self.x, self.y]
         for sweep in self.operator.terms.sweeps:
             assert isinstance(sweep, Sweep)  # of the level "partial"
-            found += [sweep.data.points, sweep.source.indices]
+            found += [sweep.data.points, sweep.source.starts]
         return found
 
     def place(self, nodes: Sequence[int]) -> None:

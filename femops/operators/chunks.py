@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.boundary_space import AnySpace, BoundarySpace, touched
+from femops.space import L2
 from femops_kernels.placement import placed_plan
 from femops_kernels.plan import (
     Plan,
@@ -16,6 +17,7 @@ from femops_kernels.plan import (
     make_foreign_plan,
     make_plan,
 )
+from femops_kernels.runs import Runs
 
 _plans: WeakKeyDictionary[AnySpace, dict[tuple[int, int], Plan]] = WeakKeyDictionary()
 
@@ -48,5 +50,6 @@ def _plan(space: AnySpace, width: int, chunk: int) -> Plan:
     kept, key = _plans.setdefault(space, {}), (width, chunk)
     if key not in kept:
         make = make_foreign_plan if isinstance(space, BoundarySpace) else make_plan
-        kept[key] = placed_plan(make(space.restriction.indices, space.ndofs, width, chunk))
+        runs = Runs(space.dim, space.p1d, space.p1d == 1 or isinstance(space, L2))
+        kept[key] = placed_plan(make(space.restriction.indices, space.ndofs, width, chunk, runs))
     return kept[key]

@@ -204,8 +204,8 @@ class Term:
 
     @property
     def index_bytes(self) -> int:
-        """Bytes of local indices that a sweep reads."""
-        return sum({id(plan): plan.indices.nbytes for plan in self.plans()}.values())
+        """Bytes of local numbers that a sweep reads."""
+        return sum({id(plan): plan.starts.nbytes for plan in self.plans()}.values())
 
     @property
     def plan_bytes(self) -> int:
@@ -218,7 +218,12 @@ class Term:
         """What a kernel reads and what it writes."""
         points = self.quadrature.points
         source, target = (
-            Side(space.ncomp, space.basis.interpolation(points), plan.indices.dtype.itemsize)
+            Side(
+                space.ncomp,
+                space.basis.interpolation(points),
+                plan.starts.dtype.itemsize,
+                plan.runs,
+            )
             for space, plan in zip((self.trial, self.test), self.plans(), strict=True)
         )
         return source, target

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from femops_kernels.errors import KernelValueError
 from femops_kernels.lanes import Lane
 from femops_kernels.matrix import Matrix1D
+from femops_kernels.places import PLACE_BYTES
+from femops_kernels.runs import Runs
 from femops_kernels.specialize import specialize
 
 
@@ -106,12 +108,15 @@ class Side:
     b1d : (q1d, p1d) float64
         Interpolation to the quadrature points.
     index_bytes : int
-        2 or 4, the width of the plan's indices.
+        2 or 4, the width of the plan's numbers.
+    runs : Runs
+        The plan's.
     """
 
     ncomp: int
     b1d: NDArray[np.float64]
     index_bytes: int
+    runs: Runs
 
     @property
     def p1d(self) -> int:
@@ -195,12 +200,18 @@ class SweepKernel(ABC):
             "P_OUT": target.p1d,
             "NODES_IN": source.p1d**self.dim,
             "NODES_OUT": target.p1d**self.dim,
+            "RUNS_IN": source.runs,
+            "RUNS_OUT": target.runs,
+            "NRUNS_IN": len(source.runs.nodes),
+            "NRUNS_OUT": len(target.runs.nodes),
         }
 
     def work_bytes(self, size_in: int, size_out: int) -> int:
-        """Bytes of work space that a thread needs, for chunk-local vectors of these sizes."""
+        """Bytes of work space that a thread needs, for copies of chunks of so many dofs."""
         numbers = self.source.ncomp * size_in + self.target.ncomp * size_out
-        return (numbers + int(self.module.WORK_LANES) * self.width) * self.dtype.itemsize
+        numbers += int(self.module.WORK_LANES) * self.width
+        runs = len(self.source.runs.nodes) + len(self.target.runs.nodes)
+        return numbers * self.dtype.itemsize + runs * self.width * PLACE_BYTES
 
 
 def stored_sizes(width: int, data_dtype: np.dtype[Any]) -> dict[str, object]:

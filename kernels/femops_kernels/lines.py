@@ -1,8 +1,8 @@
 """Lines: tuples of lane vectors along one direction, and their contraction by a small matrix.
 
-Five operations make every tensor-product kernel: ``gather_line``, ``load_line``, ``contract``,
-``store_line`` and ``scatter_line``.  All are unrolled when compiled: line lengths and matrices
-are part of the types.
+Five operations make every tensor-product kernel: ``load_line``, ``contract`` and ``store_line``
+here, ``gather_nodes`` and ``scatter_nodes`` in ``places.py``.  All are unrolled when compiled: line
+lengths and matrices are part of the types.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from femops_kernels.matrix import Matrix1D, Matrix1DType
 from femops_kernels.number_tables import constant_table, variable_table
 
 
-def _length(n: Any) -> Any:
+def literal(n: Any) -> Any:
+    """A constant argument of an intrinsic; None if it is not constant."""
     return n.literal_value if isinstance(n, types.IntegerLiteral) else None
 
 
@@ -51,9 +52,9 @@ def load_line(typingctx: Any, lane: Any, base: Any, start: Any, stride: Any, n: 
 
     Lane vectors ``start + i stride`` for i < n (a constant).
     """
-    if _length(n) is None:
+    if literal(n) is None:
         return None
-    sig = types.UniTuple(lane.lane, _length(n))(lane, types.intp, types.intp, types.intp, n)
+    sig = types.UniTuple(lane.lane, literal(n))(lane, types.intp, types.intp, types.intp, n)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         line = sig.return_type
@@ -82,101 +83,25 @@ def store_line(typingctx: Any, lane: Any, base: Any, start: Any, stride: Any, li
     return sig, codegen
 
 
-def _slot_pointers(
-    builder: Any, lane: LaneType, base: Any, index_base: Any, offset: Any, itemsize: int
-) -> list[Any]:
-    """Emit the pointers that a group of unsigned indices names, one for each slot.
+@intrinsic  # type: ignore[untyped-decorator]
+def gather(typingctx: Any, lane: Any, base: Any, indices: Any, k: Any) -> Any:
+    """``gather(LANE, address, index_address, k)``: the numbers that the k-th group of indices names.
 
-    Each index is loaded by itself: taking addresses out of a vector costs more than the loads.
+    Indices are int32, none negative.  Each is loaded by itself: taking addresses out of a vector
+    costs more than the loads.
     """
-    narrow, wide = ir.IntType(8 * itemsize), ir.IntType(64)
-    indices = address_of(builder, index_base, offset, itemsize * lane.width, narrow)
-    target = builder.inttoptr(base, scalar_ir(lane).as_pointer())
-    pointers = []
-    for slot in range(lane.width):
-        index = builder.load(builder.gep(indices, [wide(slot)]), align=itemsize)
-        pointers.append(builder.gep(target, [builder.zext(index, wide)]))
-    return pointers
-
-
-def _gather(
-    builder: Any, lane: LaneType, base: Any, index_base: Any, offset: Any, itemsize: int
-) -> Any:
-    value = ir.Constant(vector_ir(lane), ir.Undefined)
-    pointers = _slot_pointers(builder, lane, base, index_base, offset, itemsize)
-    for slot, pointer in enumerate(pointers):
-        value = builder.insert_element(value, builder.load(pointer), ir.IntType(32)(slot))
-    return value
-
-
-def _scatter_add(
-    builder: Any, lane: LaneType, args: tuple[Any, ...], value: Any, itemsize: int
-) -> None:
-    # one slot after the other: slots of one batch that share a dof lose no update
-    for slot, pointer in enumerate(_slot_pointers(builder, lane, *args, itemsize)):
-        part = builder.extract_element(value, ir.IntType(32)(slot))
-        builder.store(builder.fadd(builder.load(pointer), part), pointer)
-
-
-@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
-def gather_line(
-    typingctx: Any,
-    lane: Any,
-    base: Any,
-    indices: Any,
-    index_bytes: Any,
-    start: Any,
-    stride: Any,
-    n: Any,
-) -> Any:
-    """``gather_line(LANE, address, index_address, index_bytes, start, stride, n)``.
-
-    Lane vector i holds ``address[indices[start + i stride, slot]]``; indices are unsigned,
-    ``index_bytes`` (2 or 4, a constant) wide, one group of ``width`` a lane vector.
-    """
-    if _length(n) is None or _length(index_bytes) is None:
-        return None
-    line = types.UniTuple(lane.lane, _length(n))
-    sig = line(lane, types.intp, types.intp, index_bytes, types.intp, types.intp, n)
-    itemsize = _length(index_bytes)
+    sig = lane.lane(lane, types.intp, types.intp, types.intp)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        line = sig.return_type
-        offsets = _line_offsets(builder, args[4], args[5], line.count)
-        values = [_gather(builder, line.dtype, args[1], args[2], k, itemsize) for k in offsets]
-        return pack(context, builder, line, values)
-
-    return sig, codegen
-
-
-@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
-def scatter_line(
-    typingctx: Any,
-    lane: Any,
-    base: Any,
-    indices: Any,
-    index_bytes: Any,
-    start: Any,
-    stride: Any,
-    line: Any,
-) -> Any:
-    """``scatter_line(LANE, address, index_address, index_bytes, start, stride, line)``.
-
-    Adds a line to where ``gather_line`` takes it from.
-    """
-    if _length(index_bytes) is None:
-        return None
-    sig = types.void(lane, types.intp, types.intp, index_bytes, types.intp, types.intp, line)
-    itemsize = _length(index_bytes)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        line = sig.args[6]
-        values = unpack(builder, args[6], line.count)
-        for k, value in zip(
-            _line_offsets(builder, args[4], args[5], line.count), values, strict=True
-        ):
-            _scatter_add(builder, line.dtype, (args[1], args[2], k), value, itemsize)
-        return context.get_dummy_value()
+        lane, narrow, wide = sig.return_type, ir.IntType(32), ir.IntType(64)
+        group = address_of(builder, args[2], args[3], 4 * lane.width, narrow)
+        numbers = builder.inttoptr(args[1], scalar_ir(lane).as_pointer())
+        value = ir.Constant(vector_ir(lane), ir.Undefined)
+        for slot in range(lane.width):
+            index = builder.zext(builder.load(builder.gep(group, [wide(slot)]), align=4), wide)
+            number = builder.load(builder.gep(numbers, [index]))
+            value = builder.insert_element(value, number, narrow(slot))
+        return value
 
     return sig, codegen
 
@@ -284,10 +209,10 @@ def dot_row(typingctx: Any, matrix: Any, k: Any, line: Any, part: Any) -> Any:
     parts (``part`` is a constant) of as many lane vectors as B has columns.  Columns of zeros or
     ones cost no multiplication.
     """
-    if not isinstance(matrix, Matrix1DType) or _length(part) is None:
+    if not isinstance(matrix, Matrix1DType) or literal(part) is None:
         return None
     m, n = matrix.matrix.shape
-    first = _length(part) * n
+    first = literal(part) * n
     if line.count < first + n:
         which = first // n
         raise KernelValueError(f"part {which} of a line of {line.count} meets a {m} x {n} matrix")
@@ -336,9 +261,9 @@ def fill_line(typingctx: Any, lane: Any, base: Any, start: Any, n: Any) -> Any:
 
     Lane vectors whose slots are all the number ``address[start + i]``, for i < n (a constant).
     """
-    if _length(n) is None:
+    if literal(n) is None:
         return None
-    sig = types.UniTuple(lane.lane, _length(n))(lane, types.intp, types.intp, n)
+    sig = types.UniTuple(lane.lane, literal(n))(lane, types.intp, types.intp, n)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         line = sig.return_type
@@ -384,8 +309,7 @@ __all__ = [
     "dot_row",
     "fill_entry",
     "fill_line",
-    "gather_line",
+    "gather",
     "load_line",
-    "scatter_line",
     "store_line",
 ]

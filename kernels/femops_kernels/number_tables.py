@@ -33,3 +33,10 @@ def constant_table(builder: Any, lane: LaneType, rows: Any) -> Any:
         builder, "matrix", ir.Constant(kind, [float(v) for v in rows.flat])
     )
     return builder.bitcast(table, scalar_ir(lane).as_pointer())
+
+
+def word_table(builder: Any, words: Any) -> Any:
+    """Pointer to integers of 64 bits, put into the compiled module."""
+    kind = ir.ArrayType(ir.IntType(64), len(words))
+    table = cgutils.global_constant(builder, "words", ir.Constant(kind, [int(w) for w in words]))
+    return builder.bitcast(table, ir.IntType(64).as_pointer())

@@ -79,7 +79,7 @@ def placed_plan(plan: Plan) -> Plan:
         foreign_dofs=placed(plan.foreign_dofs, plan.foreign_start),
         combine_dof=placed(plan.combine_dof, plan.combine_start),
         combine_slot=placed(plan.combine_slot, plan.combine_start),
-        indices=placed(plan.indices, plan.first_batch),
+        starts=placed(plan.starts, plan.first_batch),
     )
 
 

@@ -1,4 +1,4 @@
-"""The plan of a sweep: chunks of elements, who owns which dof, chunk-local indices for the lanes.
+"""The plan of a sweep: chunks of elements, who owns which dof, chunk-local numbers for the lanes.
 
 See ``skeletons/chunk.py`` for how a kernel uses it.
 """
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from femops_kernels.errors import KernelValueError
 from femops_kernels.lanes import WIDTHS
+from femops_kernels.runs import Runs
 
 # What a chunk's private copies of x and y may fill: it must stay in a second-level cache beside
 # the work arrays.
@@ -40,32 +41,38 @@ class Plan:
         Batches of chunk c are ``first_batch[c]:first_batch[c + 1]``.
     owned_start : (nchunks + 1,) int64
         Dofs first met by chunk c are ``owned_start[c]:owned_start[c + 1]``.
+    batch_start : (nbatch + 1,) int64
+        The same of each batch.
     foreign_start : (nchunks + 1,) int64
-        Its other dofs are ``foreign_dofs[foreign_start[c]:foreign_start[c + 1]]``, ascending.
+        What it copies are the dofs ``foreign_dofs[foreign_start[c]:foreign_start[c + 1]]``: runs
+        that another chunk owns, and those whose order in an element is not that of their numbers.
     foreign_dofs : (nforeign,) int64
     combine_start, combine_dof, combine_slot : int64 arrays
         Contributions ``combine_slot`` (positions in ``foreign_dofs``) to owned dofs, grouped by
-        owner, by ascending contributing chunk inside.
-    indices : (nbatch, nodes, width) uint16 or uint32
-        Chunk-local dof of a node: owned ones first, then foreign ones, then one slot that padding
-        elements use.
+        owner, for each dof by ascending contributing chunk.
+    starts : (nbatch, nruns, width) uint16 or uint32
+        Chunk-local number of the first dof of a run: owned ones first, then foreign ones, then as
+        many as the longest run has, which padding elements use.
     local_size : int
-        Slots of a chunk-local vector's component.
+        Most dofs that have a chunk-local number, rounded up.
     ndofs : int
         Entries (of one component) of the vectors.
+    runs : Runs
     """
 
     width: int
     first_batch: Int
     owned_start: Int
+    batch_start: Int
     foreign_start: Int
     foreign_dofs: Int
     combine_start: Int
     combine_dof: Int
     combine_slot: Int
-    indices: NDArray[Any]
+    starts: NDArray[Any]
     local_size: int
     ndofs: int
+    runs: Runs
 
     @property
     def nchunks(self) -> int:
@@ -75,11 +82,11 @@ class Plan:
     @property
     def nbytes(self) -> int:
         """Bytes that a sweep reads of the plan itself."""
-        lists = (self.foreign_dofs, self.combine_dof, self.combine_slot, self.indices)
+        lists = (self.foreign_dofs, self.combine_dof, self.combine_slot, self.starts)
         return int(sum(a.nbytes for a in lists))
 
     def local_positions(self, dofs: Int, ncomp: int) -> tuple[Int, Int]:
-        """Where entries of a vector stand in the chunk-local copies.
+        """Where entries of a vector stand among those of the chunks.
 
         Parameters
         ----------
@@ -92,8 +99,8 @@ class Plan:
         -------
         start : (nchunks + 1,) int64
         positions : (m,) int64
-            ``component * local_size + local dof``, grouped by chunk; m >= n because copies are
-            shared.
+            ``local number * ncomp + component``, grouped by chunk; m >= n as a dof may have several
+            local numbers.
         """
         flags = np.zeros((self.ndofs, ncomp), dtype=bool)
         flags.reshape(-1)[dofs] = True
@@ -102,7 +109,7 @@ class Plan:
             owned = slice(self.owned_start[c], self.owned_start[c + 1])
             foreign = self.foreign_dofs[self.foreign_start[c] : self.foreign_start[c + 1]]
             local, component = np.nonzero(np.concatenate([flags[owned], flags[foreign]]))
-            parts.append(component * self.local_size + local)
+            parts.append(local * ncomp + component)
             start[c + 1] = start[c] + len(local)
         return start, np.concatenate(parts)
 
@@ -124,7 +131,7 @@ def first_batches(num_elements: int, width: int, chunk: int) -> Int:
     return -(-_chunks(num_elements, width, chunk) // width)
 
 
-def make_plan(indices: Int, ndofs: int, width: int, chunk: int) -> Plan:
+def make_plan(indices: Int, ndofs: int, width: int, chunk: int, runs: Runs) -> Plan:
     """Plan for a restriction.
 
     Parameters
@@ -137,6 +144,8 @@ def make_plan(indices: Int, ndofs: int, width: int, chunk: int) -> Plan:
         Slots of a lane.
     chunk : int
         Elements of a chunk, a multiple of the width; see ``elements_per_chunk``.
+    runs : Runs
+        Which nodes of an element have consecutive dofs, but for their order.
 
     Raises
     ------
@@ -149,11 +158,15 @@ def make_plan(indices: Int, ndofs: int, width: int, chunk: int) -> Plan:
     owned_start = np.concatenate([[0], met[element_start[1:] - 1]])
     if owned_start[-1] != ndofs:
         raise KernelValueError(f"elements touch {owned_start[-1]} dofs, the vector has {ndofs}")
-    local, foreign = _localise(indices, element_start, owned_start)
-    return _plan(local, foreign, element_start, owned_start, ndofs, width)
+    for c, (first, end) in enumerate(itertools.pairwise(owned_start)):
+        part = indices[element_start[c] : element_start[c + 1]]
+        owned = part[part >= first] - first
+        if part.max() >= end or (end > first and np.bincount(owned).min() == 0):
+            raise KernelValueError("dofs are not numbered by first touch in element order")
+    return _plan(indices, element_start, owned_start, met, ndofs, width, runs)
 
 
-def make_foreign_plan(indices: Int, ndofs: int, width: int, chunk: int) -> Plan:
+def make_foreign_plan(indices: Int, ndofs: int, width: int, chunk: int, runs: Runs) -> Plan:
     """Plan for a restriction to some dofs, numbered in any way: no chunk owns any.
 
     All contributions go to the buffer and are added to y, which another term must have written
@@ -161,7 +174,7 @@ def make_foreign_plan(indices: Int, ndofs: int, width: int, chunk: int) -> Plan:
 
     Parameters
     ----------
-    indices, ndofs, width, chunk
+    indices, ndofs, width, chunk, runs
         See `make_plan`.
 
     Raises
@@ -170,13 +183,8 @@ def make_foreign_plan(indices: Int, ndofs: int, width: int, chunk: int) -> Plan:
         If a chunk is no multiple of the width.
     """
     element_start = _chunks(len(indices), width, chunk)
-    local = np.empty_like(indices)
-    foreign: list[Int] = []
-    for first, end in itertools.pairwise(element_start):
-        dofs, inverse = np.unique(indices[first:end], return_inverse=True)
-        local[first:end] = inverse.reshape(local[first:end].shape)
-        foreign.append(dofs)
-    return _plan(local, foreign, element_start, np.zeros_like(element_start), ndofs, width)
+    none = np.zeros_like(element_start)
+    return _plan(indices, element_start, none, np.zeros(len(indices)), ndofs, width, runs)
 
 
 def _chunks(ne: int, width: int, chunk: int) -> Int:
@@ -187,53 +195,89 @@ def _chunks(ne: int, width: int, chunk: int) -> Int:
 
 
 def _plan(
-    local: Int, foreign: list[Int], element_start: Int, owned_start: Int, ndofs: int, width: int
+    indices: Int,
+    element_start: Int,
+    owned_start: Int,
+    met: NDArray[Any],
+    ndofs: int,
+    width: int,
+    runs: Runs,
 ) -> Plan:
-    """Plan from chunk-local numbers and each chunk's foreign dofs."""
-    ne, nodes = local.shape
+    """Plan for chunks that own some dofs, of which ``met`` are met up to each element."""
+    ne = len(indices)
+    first_batch = -(-element_start // width)
+    nbatch = int(first_batch[-1])
+    local = np.empty((nbatch * width, len(runs.nodes)), dtype=np.int64)
+    foreign: list[Int] = []
+    for c, (begin, end) in enumerate(itertools.pairwise(element_start)):
+        numbers, outside = _localise(indices[begin:end], *owned_start[c : c + 2], runs)
+        local[begin:end] = numbers
+        foreign.append(outside)
     foreign_start = np.concatenate([[0], np.cumsum([len(f) for f in foreign])]).astype(np.int64)
     foreign_dofs = np.concatenate(foreign) if foreign else np.zeros(0, np.int64)
     counts = np.diff(owned_start) + np.diff(foreign_start)
-    first_batch = -(-element_start // width)
-    local_size = -(-(int(counts.max()) + 1) // _ALIGN) * _ALIGN
-    kind = np.uint16 if local_size <= 2**16 else np.uint32
-    table = np.full((int(first_batch[-1]) * width, nodes), counts[-1], dtype=kind)
     # every chunk but the last is full: batches follow the elements without a gap
-    table[:ne] = local
+    local[ne:] = counts[-1]
+    # whole cache lines, so that what lies behind a copy begins with one
+    local_size = -(-(int(counts.max()) + runs.longest) // _ALIGN) * _ALIGN
+    kind = np.uint16 if local_size <= 2**16 else np.uint32
     order = np.argsort(foreign_dofs, kind="stable")
     combine_dof = foreign_dofs[order]
     cuts = owned_start
     if owned_start[-1] == 0:  # none is owned: equal shares, each dof in one
         shares = np.linspace(0, len(combine_dof), len(element_start)).astype(np.int64)
         cuts = np.append(combine_dof, ndofs)[shares]
+    last = np.minimum(np.arange(1, nbatch + 1) * width, ne) - 1
     return Plan(
         width=width,
         first_batch=first_batch.astype(np.int64),
         owned_start=owned_start.astype(np.int64),
+        batch_start=np.append(0, met[last]).astype(np.int64),
         foreign_start=foreign_start,
         foreign_dofs=foreign_dofs.astype(np.int64),
         combine_start=np.searchsorted(combine_dof, cuts).astype(np.int64),
         combine_dof=combine_dof.astype(np.int64),
         combine_slot=order.astype(np.int64),
-        indices=np.ascontiguousarray(table.reshape(-1, width, nodes).swapaxes(1, 2)),
+        starts=np.ascontiguousarray(
+            local.reshape(nbatch, width, -1).swapaxes(1, 2).astype(kind)
+        ),
         local_size=local_size,
         ndofs=ndofs,
+        runs=runs,
     )
 
 
-def _localise(indices: Int, element_start: Int, owned_start: Int) -> tuple[Int, list[Int]]:
-    """Chunk-local number of every node, and each chunk's foreign dofs."""
-    local = np.empty_like(indices)
-    foreign: list[Int] = []
-    for c in range(len(element_start) - 1):
-        part = indices[element_start[c] : element_start[c + 1]]
-        first, end = owned_start[c], owned_start[c + 1]
-        owned = part[part >= first] - first
-        if part.max() >= end or (end > first and np.bincount(owned).min() == 0):
-            raise KernelValueError("dofs are not numbered by first touch in element order")
-        outside, inverse = np.unique(part[part < first], return_inverse=True)
-        here = local[element_start[c] : element_start[c + 1]]
-        here[...] = part - first
-        here[part < first] = end - first + inverse
-        foreign.append(outside)
+def _localise(part: Int, first: int, end: int, runs: Runs) -> tuple[Int, Int]:
+    """Chunk-local number of the first dof of every run, and the dofs that the chunk copies.
+
+    The chunk has the elements ``part`` and owns the dofs ``first`` to ``end``.
+    """
+    local = np.empty((len(part), len(runs.nodes)), dtype=np.int64)
+    sizes = np.array([len(nodes) for nodes in runs.nodes])
+    found = []
+    for size in np.unique(sizes):
+        columns = np.flatnonzero(sizes == size)
+        dofs = part[:, np.array([runs.nodes[k] for k in columns])]
+        direct = (dofs[..., 0] >= first) & (np.diff(dofs, axis=-1) == 1).all(axis=-1)
+        local[:, columns] = dofs[..., 0] - first
+        rows, place = dofs[~direct], np.argwhere(~direct)
+        # its first two dofs tell a run and its order
+        _, at, inverse = np.unique(
+            rows[:, 0] * (rows.max(initial=0) + 1) + rows[:, min(1, size - 1)],
+            return_index=True,
+            return_inverse=True,
+        )
+        found.append((rows[at], inverse, place[:, 0], columns[place[:, 1]]))
+    heads = np.concatenate([rows[:, 0] for rows, *_ in found])
+    lengths = np.concatenate([np.full(len(rows), rows.shape[1]) for rows, *_ in found])
+    order = np.argsort(heads, kind="stable")
+    starts = np.empty_like(heads)
+    starts[order] = np.cumsum(lengths[order]) - lengths[order]
+    foreign = np.empty(int(lengths.sum()), dtype=np.int64)
+    done = 0
+    for rows, inverse, element, run in found:
+        mine = starts[done : done + len(rows)]
+        foreign[mine[:, np.newaxis] + np.arange(rows.shape[1])] = rows
+        local[element, run] = end - first + mine[inverse]
+        done += len(rows)
     return local, foreign

@@ -33,6 +33,8 @@ from femops_kernels.lane_math import *
 from femops_kernels.lanes import *
 from femops_kernels.line_math import *
 from femops_kernels.lines import *
+from femops_kernels.places import *
+from femops_kernels.runs import *
 from femops_kernels.tracing import *
 """
 _loaded: dict[str, ModuleType] = {}

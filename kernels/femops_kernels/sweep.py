@@ -143,7 +143,8 @@ class Sweep(Launch):
         self.kernel, self.source, self.target, self.data = kernel, source, target, data
         cleared_start, cleared_at = source.local_positions(cleared, kernel.source.ncomp)
         start, positions = target.local_positions(constrained, kernel.target.ncomp)
-        buffered = len(target.foreign_dofs) * kernel.target.ncomp
+        # padding elements, which are the last, write behind the last chunk's piece
+        buffered = (len(target.foreign_dofs) + target.runs.longest) * kernel.target.ncomp
         # each chunk writes its piece before any is read: it lies near the chunk's thread
         self._buffer = np.empty(buffered, kernel.dtype)
         entries = _plan_entries(source, target) | {
@@ -193,11 +194,14 @@ def _plan_entries(source: Plan, target: Plan) -> dict[int, Any]:
         layout.IN_OWNED_START: source.owned_start,
         layout.IN_FOREIGN_START: source.foreign_start,
         layout.IN_FOREIGN_DOFS: source.foreign_dofs,
-        layout.IN_INDICES: source.indices,
+        layout.IN_STARTS: source.starts,
+        layout.IN_BATCH_START: source.batch_start,
+        layout.IN_PAD: source.runs.longest,
         layout.OUT_LOCAL_SIZE: target.local_size,
         layout.OUT_OWNED_START: target.owned_start,
         layout.OUT_FOREIGN_START: target.foreign_start,
-        layout.OUT_INDICES: target.indices,
+        layout.OUT_STARTS: target.starts,
+        layout.OUT_BATCH_START: target.batch_start,
         layout.COMBINE_START: target.combine_start,
         layout.COMBINE_DOF: target.combine_dof,
         layout.COMBINE_SLOT: target.combine_slot,

@@ -15,13 +15,8 @@ Work arrays are lexicographic, x fastest, in lane vectors: ``value`` (NCOMP, Q3,
 
 from femops_kernels.lanes import fill, word
 from femops_kernels.line_math import add_lines
-from femops_kernels.lines import (
-    contract,
-    gather_line,
-    load_line,
-    scatter_line,
-    store_line,
-)
+from femops_kernels.lines import contract, load_line, store_line
+from femops_kernels.places import gather_nodes, scatter_nodes
 from femops_kernels.skeletons.ahead import ask_ahead
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.geometry import *
@@ -45,30 +40,30 @@ WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
 
 
 @traced
-def interpolate(x, indices, value, slab):
+def interpolate(x, c, value, slab):
     """Values at the quadrature points of one component."""
     if DIM == 3:
         for j in range(I2 * P_IN):
-            line = gather_line(LANE, x, indices, INDEX_IN, j, I2 * P_IN, I3)
+            line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 2, j, c)
             store_line(LANE, value, j, PLANE, contract(B, line))
     for k3 in range(Q3):
-        for j1 in range(P_IN):
-            if DIM == 3:
-                line = load_line(LANE, value, k3 * PLANE + j1, P_IN, I2)
+        if DIM > 1:
+            for j1 in range(P_IN):
+                if DIM == 3:
+                    line = load_line(LANE, value, k3 * PLANE + j1, P_IN, I2)
+                else:
+                    line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 1, j1, c)
                 store_line(LANE, slab, j1, P_IN, contract(B, line))
-            elif DIM == 2:
-                line = gather_line(LANE, x, indices, INDEX_IN, j1, P_IN, I2)
-                store_line(LANE, slab, j1, P_IN, contract(B, line))
-            else:
-                line = gather_line(LANE, x, indices, INDEX_IN, j1, P_IN, I2)
-                store_line(LANE, slab, j1, P_IN, line)
         for k2 in range(Q2):
-            line = load_line(LANE, slab, k2 * P_IN, 1, P_IN)
+            if DIM == 1:
+                line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 0, 0, c)
+            else:
+                line = load_line(LANE, slab, k2 * P_IN, 1, P_IN)
             store_line(LANE, value, k3 * PLANE + k2 * Q1D, 1, contract(B, line))
 
 
 @traced
-def integrate(y, indices, value, slab):
+def integrate(y, c, value, slab):
     """Transpose of the y and x steps; ``value`` holds (O3, Q2, Q1), z is contracted already."""
     for j3 in range(O3):
         if DIM > 1:
@@ -77,8 +72,8 @@ def integrate(y, indices, value, slab):
                 store_line(LANE, slab, k1, Q1D, contract(BT, line))
         for j2 in range(O2):
             line = load_line(LANE, slab if DIM > 1 else value, j2 * Q1D, 1, Q1D)
-            at = (j3 * O2 + j2) * P_OUT
-            scatter_line(LANE, y, indices, INDEX_OUT, at, 1, contract(BT, line))
+            line = contract(BT, line)
+            scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 0, j3 * O2 + j2, c, line)
 
 
 @traced
@@ -143,12 +138,10 @@ def points_of_plane(source, value, along_x, along_y, along_z, modes, plane, ahea
 
 
 @traced
-def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work, ahead):
+def batch(table, b, x, y, work, ahead):
     """Add A x to y for batch b of elements.
 
-    ``x`` and ``y`` are addresses of chunk-local vectors, component after component ``x_bytes`` and
-    ``y_bytes`` apart, ``inputs`` and ``outputs`` of the batch's indices into them; ``ahead`` see
-    ``ask_ahead``.
+    ``x`` and ``y`` are the places of its runs in the two vectors; ``ahead`` see ``ask_ahead``.
     """
     value = work
     slab = value + NCOMP * VALUE_BYTES
@@ -157,7 +150,7 @@ def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work, ahead):
     along_z = along_y + NCOMP * PLANE * LANE_BYTES
     modes, plane = word(table, MODES) + b * MODE_LANES * LANE_BYTES, work + OWN_LANES * LANE_BYTES
     for c in range(NCOMP_IN):
-        interpolate(x + c * x_bytes, inputs, value + c * VALUE_BYTES, slab)
+        interpolate(x, c, value + c * VALUE_BYTES, slab)
         if GRAD_IN and DIM == 3:
             for k in range(PLANE):
                 line = load_line(LANE, value, c * POINTS + k, PLANE, Q3)
@@ -174,4 +167,4 @@ def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work, ahead):
                     z_line = load_line(LANE, along_z, at, PLANE, Q3)
                     line = add_lines(line, contract(DT, z_line))
                 store_line(LANE, value, at, PLANE, contract(BT, line))
-        integrate(y + c * y_bytes, outputs, value + c * VALUE_BYTES, slab)
+        integrate(y, c, value + c * VALUE_BYTES, slab)

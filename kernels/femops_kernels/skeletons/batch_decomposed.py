@@ -9,7 +9,8 @@ basis costs points times nodes ("decomposed", the second row of Table 1).
 
 from femops_kernels.compiling import inner
 from femops_kernels.lanes import fill, fma, get, load, store, widen, word
-from femops_kernels.lines import gather_line, load_line, scatter_line, store_line
+from femops_kernels.lines import load_line, store_line
+from femops_kernels.places import gather_nodes, scatter_nodes
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.table import *
 
@@ -73,21 +74,21 @@ def points(table, b, ins, outs):
 
 
 @inner
-def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work, ahead):
+def batch(table, b, x, y, work, ahead):
     """Add A x to y for batch b of elements; arguments as in ``batch.py``."""
     nodes = work
     ins = nodes + NODES * LANE_BYTES
     outs = ins + NCOMP_IN * ROWS_IN * LANE_BYTES
     for c in range(NCOMP_IN):
-        for j in range(NODES_IN):
-            line = gather_line(LANE, x + c * x_bytes, inputs, INDEX_IN, j, 1, 1)
-            store_line(LANE, nodes, j, 1, line)
+        for j in range(NODES_IN // P_IN):
+            line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 0, j, c)
+            store_line(LANE, nodes, j * P_IN, 1, line)
         at = ins + c * ROWS_IN * LANE_BYTES
         dense(word(table, DENSE_IN), ROWS_IN, NODES_IN, NODES_IN, 1, nodes, at)
     points(table, b, ins, outs)
     for c in range(NCOMP_OUT):
         at = outs + c * ROWS_OUT * LANE_BYTES
         dense(word(table, DENSE_OUT), NODES_OUT, ROWS_OUT, 1, NODES_OUT, at, nodes)
-        for i in range(NODES_OUT):
-            line = load_line(LANE, nodes, i, 1, 1)
-            scatter_line(LANE, y + c * y_bytes, outputs, INDEX_OUT, i, 1, line)
+        for j in range(NODES_OUT // P_OUT):
+            line = load_line(LANE, nodes, j * P_OUT, 1, P_OUT)
+            scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 0, j, c, line)

@@ -8,8 +8,9 @@ so rows are read one after the other, each once.
 # <defaults>
 
 from femops_kernels.compiling import inner
-from femops_kernels.lanes import fill, fma, load, word
-from femops_kernels.lines import gather_line, scatter_line, store_line
+from femops_kernels.lanes import fill, fma, load, store, word
+from femops_kernels.lines import load_line, store_line
+from femops_kernels.places import gather_nodes, scatter_nodes
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.table import *
 
@@ -17,7 +18,8 @@ from femops_kernels.skeletons.table import *
 
 COLUMNS = NCOMP_IN * NODES_IN
 FOURS = COLUMNS - COLUMNS % 4
-WORK_LANES = COLUMNS
+LINES_IN, LINES_OUT = NODES_IN // P_IN, NODES_OUT // P_OUT  # along x
+WORK_LANES = COLUMNS + P_OUT
 
 
 @inner
@@ -35,15 +37,18 @@ def product(row, values):
 
 
 @inner
-def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work, ahead):
+def batch(table, b, x, y, work, ahead):
     """Add A x to y for batch b of elements; arguments as in ``batch.py``, the data are A."""
-    matrices = word(table, QDATA) + b * NCOMP_OUT * NODES_OUT * COLUMNS * LANE_BYTES
+    row = word(table, QDATA) + b * NCOMP_OUT * NODES_OUT * COLUMNS * LANE_BYTES
+    results = work + COLUMNS * LANE_BYTES
     for c in range(NCOMP_IN):
-        for j in range(NODES_IN):
-            line = gather_line(LANE, x + c * x_bytes, inputs, INDEX_IN, j, 1, 1)
-            store_line(LANE, work, c * NODES_IN + j, 1, line)
+        for j in range(LINES_IN):
+            line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 0, j, c)
+            store_line(LANE, work, c * NODES_IN + j * P_IN, 1, line)
     for c in range(NCOMP_OUT):
-        for i in range(NODES_OUT):
-            row = matrices + (c * NODES_OUT + i) * COLUMNS * LANE_BYTES
-            line = (product(row, work),)
-            scatter_line(LANE, y + c * y_bytes, outputs, INDEX_OUT, i, 1, line)
+        for j in range(LINES_OUT):
+            for i in range(P_OUT):
+                store(LANE, results, i, product(row, work))
+                row += COLUMNS * LANE_BYTES
+            line = load_line(LANE, results, 0, 1, P_OUT)
+            scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 0, j, c, line)

@@ -21,7 +21,8 @@ are ``value`` and ``flux`` (p and s after z), both (O3, I2, P_IN), ``slab`` and 
 from femops_kernels.compiling import inner
 from femops_kernels.lanes import word
 from femops_kernels.line_math import scale_and_add, scale_line
-from femops_kernels.lines import contract, gather_line, load_line, scatter_line, store_line
+from femops_kernels.lines import contract, load_line, store_line
+from femops_kernels.places import gather_nodes, scatter_nodes
 from femops_kernels.skeletons.ahead import ask_ahead
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.table import *
@@ -48,10 +49,11 @@ def last(a, p, s):
 
 
 @inner
-def along_first(a, x, indices, value, flux, count, n):
-    """The step of the direction that is gathered, ``count`` lines of ``n`` nodes."""
+def along_first(a, x, c, value, flux):
+    """The step of the direction that is gathered, of two or three."""
+    count = P_IN ** (DIM - 1)
     for j in range(count):
-        line = gather_line(LANE, x, indices, INDEX_IN, j, count, n)
+        line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, DIM - 1, j, c)
         store_line(LANE, value, j, count, contract(MASS, line))
         if GRAD_IN:
             store_line(LANE, flux, j, count, scale_line(a[FACTORS - 1], contract(STIFF, line)))
@@ -70,29 +72,30 @@ def along_y(a, value, flux, slab, slope, k3):
 
 
 @inner
-def along_x(a, y, indices, slab, slope, k3):
+def along_x(a, y, c, slab, slope, k3):
     """The step of the x-lines of a plane."""
     for k2 in range(O2):
         p = load_line(LANE, slab, k2 * P_IN, 1, P_IN)
         s = load_line(LANE, slope, k2 * P_IN, 1, P_IN)
-        scatter_line(LANE, y, indices, INDEX_OUT, (k3 * O2 + k2) * P_OUT, 1, last(a, p, s))
+        line = last(a, p, s)
+        scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 0, k3 * O2 + k2, c, line)
 
 
 @inner
-def segment(a, x, inputs, y, outputs):
+def segment(a, x, y, c):
     """The only step in one dimension."""
-    p = gather_line(LANE, x, inputs, INDEX_IN, 0, 1, P_IN)
+    p = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 0, 0, c)
     if VALUE_IN:
         result = contract(MASS, scale_line(a[0], p))
         if GRAD_IN:
             result = scale_and_add(a[A1], contract(STIFF, p), result)
     else:
         result = scale_line(a[A1], contract(STIFF, p))
-    scatter_line(LANE, y, outputs, INDEX_OUT, 0, 1, result)
+    scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 0, 0, c, result)
 
 
 @traced
-def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work, ahead):
+def batch(table, b, x, y, work, ahead):
     """Add A x to y for batch b of elements; arguments as in ``batch.py``."""
     value = work
     flux = value + O3 * SIDE * LANE_BYTES
@@ -100,17 +103,16 @@ def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work, ahead):
     slope = slab + O2 * P_IN * LANE_BYTES
     factors = word(table, ELEMENT) + b * NCOMP_IN * FACTORS * LANE_BYTES
     for c in range(NCOMP_IN):
-        source, target = x + c * x_bytes, y + c * y_bytes
         a = load_line(LANE, factors, c * FACTORS, 1, FACTORS)
         if DIM == 1:
-            segment(a, source, inputs, target, outputs)
+            segment(a, x, y, c)
         if DIM == 3:
-            along_first(a, source, inputs, value, flux, SIDE, I3)
+            along_first(a, x, c, value, flux)
         if DIM > 1:
             for k3 in range(O3):
                 ask_ahead(ahead, c * O3 + k3, NCOMP_IN * O3)
                 if DIM == 3:
                     along_y(a, value, flux, slab, slope, k3)
                 else:
-                    along_first(a, source, inputs, slab, slope, P_IN, I2)
-                along_x(a, target, outputs, slab, slope, k3)
+                    along_first(a, x, c, slab, slope)
+                along_x(a, y, c, slab, slope, k3)

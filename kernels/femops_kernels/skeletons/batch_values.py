@@ -13,7 +13,8 @@ then (O2, P_OUT); ``slab`` (NCOMP, Q2, LINE), whose lines hold P_IN and then P_O
 # <defaults>
 
 from femops_kernels.lanes import fill, word
-from femops_kernels.lines import contract, gather_line, load_line, scatter_line, store_line
+from femops_kernels.lines import contract, load_line, store_line
+from femops_kernels.places import gather_nodes, scatter_nodes
 from femops_kernels.skeletons.ahead import ask_ahead
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.geometry import *
@@ -46,7 +47,7 @@ def points_of_line(source, points, modes, plane, k3, k2):
 
 
 @traced
-def plane_of_points(source, x, inputs, x_bytes, value, slab, points, modes, plane, k3):
+def plane_of_points(source, x, value, slab, points, modes, plane, k3):
     """From the nodes of a plane to its points and back, along y and x."""
     if DIM > 1:
         for c in range(NCOMP_IN):
@@ -55,7 +56,7 @@ def plane_of_points(source, x, inputs, x_bytes, value, slab, points, modes, plan
                     line = load_line(LANE, value, (c * Q3 + k3) * SIDE + j1, P_IN, I2)
                     store_line(LANE, slab, c * SLAB + j1, LINE, contract(B, line))
                 else:
-                    line = gather_line(LANE, x + c * x_bytes, inputs, INDEX_IN, j1, P_IN, I2)
+                    line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 1, j1, c)
                     store_line(LANE, slab, c * SLAB + j1, LINE, contract(B, line))
     for k2 in range(Q2):
         for c in range(NCOMP_IN):
@@ -63,7 +64,7 @@ def plane_of_points(source, x, inputs, x_bytes, value, slab, points, modes, plan
                 line = load_line(LANE, slab, c * SLAB + k2 * LINE, 1, P_IN)
                 store_line(LANE, points, c * Q1D, 1, contract(B, line))
             else:
-                line = gather_line(LANE, x + c * x_bytes, inputs, INDEX_IN, 0, 1, P_IN)
+                line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 0, 0, c)
                 store_line(LANE, points, c * Q1D, 1, contract(B, line))
         points_of_line(source, points, modes, plane, k3, k2)
         for c in range(NCOMP_OUT):
@@ -72,7 +73,7 @@ def plane_of_points(source, x, inputs, x_bytes, value, slab, points, modes, plan
 
 
 @traced
-def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work, ahead):
+def batch(table, b, x, y, work, ahead):
     """Add A x to y for batch b of elements; arguments as in ``batch.py``."""
     value = work
     slab = value + NCOMP * Q3 * SIDE * LANE_BYTES
@@ -82,27 +83,27 @@ def batch(table, b, x, x_bytes, inputs, y, y_bytes, outputs, work, ahead):
     if DIM > 2:
         for c in range(NCOMP_IN):
             for j in range(I2 * P_IN):
-                line = gather_line(LANE, x + c * x_bytes, inputs, INDEX_IN, j, I2 * P_IN, I3)
+                line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 2, j, c)
                 store_line(LANE, value, c * Q3 * SIDE + j, SIDE, contract(B, line))
     for k3 in range(Q3):
         if Q1D > 8:  # measured: below, the stream of numbers at the points is enough to ask for
             ask_ahead(ahead, k3, Q3)
         if MAPPED and DIM > 2:
             modes_of_plane(modes, plane, k3)
-        plane_of_points(source, x, inputs, x_bytes, value, slab, points, modes, plane, k3)
+        plane_of_points(source, x, value, slab, points, modes, plane, k3)
         for c in range(NCOMP_OUT):
             if DIM == 1:
                 line = load_line(LANE, slab, c * SLAB, 1, P_OUT)
-                scatter_line(LANE, y + c * y_bytes, outputs, INDEX_OUT, 0, 1, line)
+                scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 0, 0, c, line)
             else:
                 for j1 in range(P_OUT):
                     line = contract(BT, load_line(LANE, slab, c * SLAB + j1, LINE, Q2))
                     if DIM > 2:
                         store_line(LANE, value, (c * Q3 + k3) * SIDE + j1, P_OUT, line)
                     else:
-                        scatter_line(LANE, y + c * y_bytes, outputs, INDEX_OUT, j1, P_OUT, line)
+                        scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 1, j1, c, line)
     if DIM > 2:
         for c in range(NCOMP_OUT):
             for j in range(O2 * P_OUT):
                 line = contract(BT, load_line(LANE, value, c * Q3 * SIDE + j, SIDE, Q3))
-                scatter_line(LANE, y + c * y_bytes, outputs, INDEX_OUT, j, O2 * P_OUT, line)
+                scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 2, j, c, line)

@@ -1,8 +1,9 @@
-"""All batches of one chunk, on its copies: what is compiled for each kernel (see ``chunk.py``)."""
+"""All batches of one chunk: what is compiled for each kernel (see ``chunk.py``)."""
 
 # <defaults>
 from femops_kernels.compiling import entry, inner
-from femops_kernels.lanes import word
+from femops_kernels.lanes import get, put, word
+from femops_kernels.places import locate
 from femops_kernels.skeletons.batch import batch
 from femops_kernels.skeletons.copies import copies, count
 from femops_kernels.skeletons.defaults import *
@@ -10,43 +11,62 @@ from femops_kernels.skeletons.table import *
 
 # </defaults>
 
+DOF_IN, DOF_OUT = NCOMP_IN * REAL_BYTES, NCOMP_OUT * REAL_BYTES
+PLACES = 8 * LANE_WIDTH  # bytes of a run's
+# Batches between one that meets dofs first and that which asks for them, so that memory has time.
+DISTANCE = max(1, 2048 // (LANE_WIDTH * max(P_IN - 1, 1) ** DIM))
+
 
 @inner
-def piece_ahead(table, starts, chunk, vector, ncomp):
-    """The piece of a vector that the next chunk owns: address, and cache lines for each batch."""
-    if word(table, AHEAD) == 0 or chunk + 1 == word(table, NCHUNKS):
+def piece(table, starts, vector, dof_bytes, b):
+    """What batch b meets first of a vector, as ``ask_ahead`` wants it; nothing past the last."""
+    if word(table, AHEAD) == 0 or b >= word(word(table, FIRST_BATCH), word(table, NCHUNKS)):
         return vector, 0
-    begin = vector + word(word(table, starts), chunk + 1) * ncomp * REAL_BYTES
-    lines = count(table, starts, chunk + 1) * ncomp * REAL_BYTES // CACHE_LINE + 1
-    return begin, lines // count(table, FIRST_BATCH, chunk) + 1
+    begin, end = word(word(table, starts), b), word(word(table, starts), b + 1)
+    return vector + begin * dof_bytes, -(-(end - begin) * dof_bytes // CACHE_LINE)
 
 
 @inner
-def share(piece, k):
-    """What the k-th batch asks for of such a piece."""
-    return piece[0] + k * piece[1] * CACHE_LINE, piece[1]
+def clear(table, y, b):
+    """Set to zero what batch b meets first of y."""
+    starts = word(table, OUT_BATCH_START)
+    for k in range(word(starts, b) * NCOMP_OUT, word(starts, b + 1) * NCOMP_OUT):
+        put(LANE, y, k, 0.0)
+
+
+@inner
+def places_in(table, x, chunk, local, b, places):
+    """Addresses of the runs of batch b in x; dofs that the chunk does not own are in ``local``."""
+    owned = count(table, IN_OWNED_START, chunk)
+    here = x + word(word(table, IN_OWNED_START), chunk) * DOF_IN
+    starts = word(table, IN_STARTS) + b * NRUNS_IN * LANE_WIDTH * INDEX_IN
+    for k in range(NRUNS_IN):
+        locate(LANE, starts, INDEX_IN, DOF_IN, k, owned, here, local, places)
+
+
+@inner
+def places_out(table, y, chunk, b, places):
+    """The same in y, where dofs that the chunk does not own are in its piece of the buffer."""
+    owned = count(table, OUT_OWNED_START, chunk)
+    here = y + word(word(table, OUT_OWNED_START), chunk) * DOF_OUT
+    begin = word(word(table, OUT_FOREIGN_START), chunk)
+    elsewhere = word(table, BUFFER) + (begin - owned) * DOF_OUT
+    starts = word(table, OUT_STARTS) + b * NRUNS_OUT * LANE_WIDTH * INDEX_OUT
+    for k in range(NRUNS_OUT):
+        locate(LANE, starts, INDEX_OUT, DOF_OUT, k, owned, here, elsewhere, places)
 
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def batches(table, x, y, chunk, work, alpha, beta):
-    """All batches of one chunk; x and y are the whole vectors, of which nothing is read here."""
-    x_bytes = word(table, IN_LOCAL_SIZE) * REAL_BYTES
-    y_bytes = word(table, OUT_LOCAL_SIZE) * REAL_BYTES
-    x_local, y_local, lanes = copies(table, work)
-    inputs, outputs = word(table, IN_INDICES), word(table, OUT_INDICES)
-    first = word(word(table, FIRST_BATCH), chunk)
-    x_ahead = piece_ahead(table, IN_OWNED_START, chunk, x, NCOMP_IN)
-    y_ahead = piece_ahead(table, OUT_OWNED_START, chunk, y, NCOMP_OUT)
-    for k in range(count(table, FIRST_BATCH, chunk)):
-        batch(
-            table,
-            first + k,
-            x_local,
-            x_bytes,
-            inputs + (first + k) * NODES_IN * LANE_WIDTH * INDEX_IN,
-            y_local,
-            y_bytes,
-            outputs + (first + k) * NODES_OUT * LANE_WIDTH * INDEX_OUT,
-            lanes,
-            (share(x_ahead, k), share(y_ahead, k)),
-        )
+    """Add A x to y for all batches of one chunk, which begins with zeros if beta is zero."""
+    x_local, _, x_places = copies(table, work)
+    y_places = x_places + NRUNS_IN * PLACES
+    lanes = y_places + NRUNS_OUT * PLACES
+    for b in range(word(word(table, FIRST_BATCH), chunk), word(word(table, FIRST_BATCH), chunk + 1)):
+        if beta == 0.0:
+            clear(table, y, b)
+        places_in(table, x, chunk, x_local, b, x_places)
+        places_out(table, y, chunk, b, y_places)
+        x_ahead = piece(table, IN_BATCH_START, x, DOF_IN, b + DISTANCE)
+        y_ahead = piece(table, OUT_BATCH_START, y, DOF_OUT, b + DISTANCE)
+        batch(table, b, x_places, y_places, lanes, (x_ahead, y_ahead))

@@ -1,10 +1,10 @@
-"""One chunk of elements: copy in, sweep over its batches, copy out; then sum what chunks share.
+"""One chunk of elements: fetch what others own, sweep over its batches; then sum what chunks share.
 
 A chunk is a run of batches in element order.  Because dofs are numbered by first touch, the dofs
 that a chunk meets first (its *owned* ones) are a contiguous piece of the vector; the others it
-meets are *foreign*, owned by an earlier chunk.  A chunk works on private copies of both, small
-enough for the cache: owned results overwrite y (nothing is zeroed or read beforehand), foreign
-ones go to the chunk's piece of a buffer.  When all chunks are done, ``combine`` adds the buffer
+meets are *foreign*, owned by an earlier chunk, or stand in another order than the element has
+them.  Owned dofs are read and added to where they are; foreign ones are copied from x, and their
+results go to the chunk's piece of a buffer.  When all chunks are done, ``combine`` adds the buffer
 to the owned dofs in ascending chunk number.  No atomics, and the same bits for any number of
 threads.
 
@@ -12,8 +12,8 @@ The batches are another kernel's, called by its address (``batches.py``): what i
 once for all orders, levels and pointwise steps.
 
 Arguments of both entry points: addresses of the table, of x and of y; the chunk's number; the
-address of the thread's work space; ``y = alpha A x + beta y``, where y is not read if beta is
-zero.
+address of the thread's work space; ``y = alpha A x + beta y``, where beta is zero, and y not read,
+or one.
 """
 
 # <defaults>
@@ -28,74 +28,80 @@ from femops_kernels.skeletons.table import *
 
 
 @inner
-def copy_in(table, x, chunk, local, size, owned, foreign):
-    """Owned piece and foreign entries of x, component after component."""
-    first = word(word(table, IN_OWNED_START), chunk)
-    for c in range(NCOMP_IN):
-        for i in range(owned):
-            put(LANE, local, c * size + i, get(LANE, x, (first + i) * NCOMP_IN + c))
+def copy_foreign(table, x, chunk, local, alpha):
+    """Foreign entries of x behind the place of the owned ones, then zeros for padding elements."""
     at, dofs = word(word(table, IN_FOREIGN_START), chunk), word(table, IN_FOREIGN_DOFS)
+    foreign = count(table, IN_FOREIGN_START, chunk)
+    local += count(table, IN_OWNED_START, chunk) * NCOMP_IN * REAL_BYTES
     for i in range(foreign):
         dof = word(dofs, at + i)
         for c in range(NCOMP_IN):
-            put(LANE, local, c * size + owned + i, get(LANE, x, dof * NCOMP_IN + c))
-    for c in range(NCOMP_IN):  # the slot that padding elements read
-        put(LANE, local, c * size + owned + foreign, 0.0)
+            put(LANE, local, i * NCOMP_IN + c, alpha * get(LANE, x, dof * NCOMP_IN + c))
+    if chunk + 1 == word(table, NCHUNKS):
+        for k in range(foreign * NCOMP_IN, (foreign + word(table, IN_PAD)) * NCOMP_IN):
+            put(LANE, local, k, 0.0)
+
+
+@inner
+def owned_copy(table, x, chunk, local, alpha):
+    """A copy of the owned piece, with zeros where entries are cleared; where x would begin."""
+    first = word(word(table, IN_OWNED_START), chunk) * NCOMP_IN
+    for k in range(count(table, IN_OWNED_START, chunk) * NCOMP_IN):
+        put(LANE, local, k, alpha * get(LANE, x, first + k))
     positions, starts = word(table, CLEARED), word(table, CLEARED_START)
     for k in range(word(starts, chunk), word(starts, chunk + 1)):
         put(LANE, local, word(positions, k), 0.0)
+    return local - first * REAL_BYTES
 
 
 @inner
-def copy_out(table, y, chunk, local, size, owned, foreign, alpha, beta):
-    """Owned results to y, foreign ones to the buffer."""
-    first = word(word(table, OUT_OWNED_START), chunk)
-    for c in range(NCOMP_OUT):
-        if beta == 0.0:
-            for i in range(owned):
-                put(LANE, y, (first + i) * NCOMP_OUT + c, alpha * get(LANE, local, c * size + i))
-        else:
-            for i in range(owned):
-                k = (first + i) * NCOMP_OUT + c
-                put(LANE, y, k, alpha * get(LANE, local, c * size + i) + beta * get(LANE, y, k))
-    at, buffer = word(word(table, OUT_FOREIGN_START), chunk), word(table, BUFFER)
-    for c in range(NCOMP_OUT):
-        for i in range(foreign):
-            value = alpha * get(LANE, local, c * size + owned + i)
-            put(LANE, buffer, (at + i) * NCOMP_OUT + c, value)
+def target(table, y, chunk, position):
+    """Address of an entry of a chunk's OUT."""
+    owned = count(table, OUT_OWNED_START, chunk) * NCOMP_OUT
+    if position < owned:
+        return y + (word(word(table, OUT_OWNED_START), chunk) * NCOMP_OUT + position) * REAL_BYTES
+    begin = word(word(table, OUT_FOREIGN_START), chunk) * NCOMP_OUT
+    return word(table, BUFFER) + (begin + position - owned) * REAL_BYTES
 
 
 @inner
-def constrain(table, x, chunk, local, size, owned):
-    """Set the constrained entries of a local vector.
+def keep_constrained(table, y, chunk, kept, beta):
+    """What the constrained entries hold before; zero if that does not count."""
+    positions, starts = word(table, CONSTRAINED), word(table, CONSTRAINED_START)
+    first = word(starts, chunk)
+    for k in range(first, word(starts, chunk + 1)):
+        at = target(table, y, chunk, word(positions, k))
+        put(LANE, kept, k - first, 0.0 if beta == 0.0 else get(LANE, at, 0))
 
-    To what x holds, times KEEP, where the chunk owns them, else to zero.
-    """
-    first, positions = word(word(table, OUT_OWNED_START), chunk), word(table, CONSTRAINED)
-    starts, keep = word(table, CONSTRAINED_START), get(LANE, word(table, KEEP), 0)
-    for k in range(word(starts, chunk), word(starts, chunk + 1)):
-        at = word(positions, k)
-        c = at // size
-        i = at - c * size
-        if keep != 0.0 and i < owned:
-            put(LANE, local, at, keep * get(LANE, x, (first + i) * NCOMP_OUT + c))
-        else:
-            put(LANE, local, at, 0.0)
+
+@inner
+def constrain(table, x, y, chunk, kept, alpha):
+    """Set the constrained entries: owned ones are added what x holds, times alpha KEEP."""
+    positions, starts = word(table, CONSTRAINED), word(table, CONSTRAINED_START)
+    owned = count(table, OUT_OWNED_START, chunk) * NCOMP_OUT
+    origin = word(word(table, OUT_OWNED_START), chunk) * NCOMP_OUT
+    first, keep = word(starts, chunk), get(LANE, word(table, KEEP), 0)
+    for k in range(first, word(starts, chunk + 1)):
+        position, value = word(positions, k), get(LANE, kept, k - first)
+        if keep != 0.0 and position < owned:
+            value += alpha * keep * get(LANE, x, origin + position)
+        put(LANE, target(table, y, chunk, position), 0, value)
 
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def sweep(table, x, y, chunk, work, alpha, beta):
     """One chunk."""
-    size_in, size_out = word(table, IN_LOCAL_SIZE), word(table, OUT_LOCAL_SIZE)
-    x_local, y_local, _ = copies(table, work)
-    owned, foreign = count(table, IN_OWNED_START, chunk), count(table, IN_FOREIGN_START, chunk)
-    copy_in(table, x, chunk, x_local, size_in, owned, foreign)
-    for k in range(NCOMP_OUT * size_out):
-        put(LANE, y_local, k, 0.0)
-    call_chunk(word(table, BATCHES), table, x, y, chunk, work, alpha, beta)
-    owned, foreign = count(table, OUT_OWNED_START, chunk), count(table, OUT_FOREIGN_START, chunk)
-    constrain(table, x, chunk, y_local, size_out, owned)
-    copy_out(table, y, chunk, y_local, size_out, owned, foreign, alpha, beta)
+    x_local, kept, _ = copies(table, work)
+    copy_foreign(table, x, chunk, x_local, alpha)
+    source = x
+    if alpha != 1.0 or count(table, CLEARED_START, chunk) > 0:
+        source = owned_copy(table, x, chunk, x_local, alpha)
+    begin, buffer = word(table, OUT_FOREIGN_START), word(table, BUFFER)
+    for k in range(word(begin, chunk) * NCOMP_OUT, word(begin, chunk + 1) * NCOMP_OUT):
+        put(LANE, buffer, k, 0.0)
+    keep_constrained(table, y, chunk, kept, beta)
+    call_chunk(word(table, BATCHES), table, source, y, chunk, work, alpha, beta)
+    constrain(table, x, y, chunk, kept, alpha)
 
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")

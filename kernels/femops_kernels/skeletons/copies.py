@@ -1,7 +1,6 @@
-"""A chunk's copies of its pieces of the vectors: where they stand in the work space, how long.
+"""A chunk's copies of dofs that it does not own: where they stand in the work space, how many.
 
-Both the kernel that copies (``chunk.py``) and the one that works on the copies (``batches.py``)
-have this.
+Both the kernel around the batches (``chunk.py``) and theirs (``batches.py``) have this.
 """
 
 # <defaults>
@@ -21,7 +20,7 @@ def count(table, starts, chunk):
 
 @inner
 def copies(table, work):
-    """Addresses of the copies of IN and of OUT, and of the work space behind them."""
+    """Addresses of the copy of IN, of what OUT was, and of the work space behind them."""
     x_local = work
-    y_local = x_local + NCOMP_IN * word(table, IN_LOCAL_SIZE) * REAL_BYTES
-    return x_local, y_local, y_local + NCOMP_OUT * word(table, OUT_LOCAL_SIZE) * REAL_BYTES
+    kept = x_local + NCOMP_IN * word(table, IN_LOCAL_SIZE) * REAL_BYTES
+    return x_local, kept, kept + NCOMP_OUT * word(table, OUT_LOCAL_SIZE) * REAL_BYTES

@@ -7,7 +7,7 @@ thread in one order: the same bits for any number of threads.
 # <defaults>
 from femops_kernels.compiling import entry, inner
 from femops_kernels.lanes import fill, fma, get, half_word, load, put, store, word
-from femops_kernels.lines import gather_line
+from femops_kernels.lines import gather
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.row_table import *
 
@@ -22,12 +22,10 @@ def product(values, columns, count, x, work):
     lanes = count // LANE_WIDTH
     a = b = fill(LANE, 0.0)
     for k in range(0, lanes - 1, 2):
-        pair = gather_line(LANE, x, columns, 4, k, 1, 2)
-        a = fma(load(LANE, values, k), pair[0], a)
-        b = fma(load(LANE, values, k + 1), pair[1], b)
+        a = fma(load(LANE, values, k), gather(LANE, x, columns, k), a)
+        b = fma(load(LANE, values, k + 1), gather(LANE, x, columns, k + 1), b)
     if lanes % 2:
-        one = gather_line(LANE, x, columns, 4, lanes - 1, 1, 1)
-        a = fma(load(LANE, values, lanes - 1), one[0], a)
+        a = fma(load(LANE, values, lanes - 1), gather(LANE, x, columns, lanes - 1), a)
     store(LANE, work, 0, a + b)
     total = get(LANE, work, 0)
     for i in range(1, LANE_WIDTH):

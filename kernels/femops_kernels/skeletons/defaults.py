@@ -7,16 +7,19 @@ and what it was made for.
 from femops_kernels.compiling import inner
 from femops_kernels.lanes import Lane
 from femops_kernels.matrix import Matrix1D
+from femops_kernels.runs import Runs
 
 LANE = Lane(8, "float64")
 LANE_WIDTH = 8
 LANE_BYTES = 64
 REAL_BYTES = 8
-INDEX_IN, INDEX_OUT = 2, 2  # bytes of a chunk-local dof index
+INDEX_IN, INDEX_OUT = 2, 2  # bytes of a chunk-local dof number
 DIM = 3
 NCOMP_IN, NCOMP_OUT = 1, 1  # components of the field and of the test function
 P_IN, P_OUT = 2, 2  # their nodes per direction
 NODES_IN, NODES_OUT = 8, 8  # P_IN ** DIM, P_OUT ** DIM
+RUNS_IN, RUNS_OUT = Runs(3, 2), Runs(3, 2)  # which of them have consecutive numbers
+NRUNS_IN, NRUNS_OUT = 8, 8
 Q1D = 2  # quadrature points per direction
 POINTS = 8  # Q1D ** DIM
 # the numbers that the pointwise step is given, in this order

@@ -1,7 +1,7 @@
 """The int64 table through which a chunk kernel finds its arrays: the meaning of each entry.
 
-Addresses are byte addresses; "per chunk" arrays have one entry a chunk and one more at the end
-(prefix sums).  IN belongs to the vector that is read, OUT to the one that is written.
+Addresses are byte addresses; "per chunk" and "per batch" arrays have one entry each and one more at
+the end (prefix sums).  IN belongs to the vector that is read, OUT to the one that is written.
 """
 
 NCHUNKS = 0  # how many chunks
@@ -9,23 +9,23 @@ FIRST_BATCH = 1  # address, per chunk: first batch
 QDATA = 2  # address: (batch, point, number, slot)
 BUFFER = 3  # address: contributions to foreign dofs of OUT, components together
 
-IN_LOCAL_SIZE = 4  # slots of one component of a chunk-local vector
+IN_LOCAL_SIZE = 4  # dofs of a chunk's copy of a vector
 IN_OWNED_START = 5  # address, per chunk: first owned dof
 IN_FOREIGN_START = 6  # address, per chunk: first entry of IN_FOREIGN_DOFS
-IN_FOREIGN_DOFS = 7  # address: dofs that a chunk touches and an earlier one owns
-IN_INDICES = 8  # address: chunk-local dof of (batch, node, slot)
+IN_FOREIGN_DOFS = 7  # address: dofs that a chunk copies
+IN_STARTS = 8  # address: chunk-local number of the first dof of (batch, run, slot)
 CLEARED_START = 9  # address, per chunk: first entry of CLEARED
-CLEARED = 10  # address: positions of the chunk-local IN vector that are read as zero
+CLEARED = 10  # address: positions in the chunk's copy of IN that are read as zero
 
 OUT_LOCAL_SIZE = 11
 OUT_OWNED_START = 12
 OUT_FOREIGN_START = 13  # and the first entry of the chunk's piece of BUFFER
-OUT_INDICES = 14
+OUT_STARTS = 14
 COMBINE_START = 15  # address, per chunk: first entry of COMBINE_DOF and COMBINE_SLOT
 COMBINE_DOF = 16  # address: owned dof that takes a contribution
 COMBINE_SLOT = 17  # address: where in the buffer it stands; ascending chunk number for each dof
 CONSTRAINED_START = 18  # address, per chunk: first entry of CONSTRAINED
-CONSTRAINED = 19  # address: constrained positions of the chunk-local OUT vector
+CONSTRAINED = 19  # address: constrained positions of OUT, counted as in a copy
 KEEP = 20  # address: what a constrained row multiplies its entry of x by, one number
 DENSE_IN = 21  # address: dense basis (slot, point, node) of the field, where a kernel reads one
 DENSE_OUT = 22  # the same of the test function
@@ -33,7 +33,10 @@ MODES = 23  # address: modes of the geometry, (batch, component, mode, slot)
 ELEMENT = 24  # address: numbers that are constant in an element, (batch, number, slot)
 CONSTANTS = 25  # address: numbers that are the same everywhere
 AHEAD = 26  # whether the next chunk's pieces of the vectors are asked for beforehand
-BATCHES = 27  # address of the kernel that works on a chunk's copies
-WORDS = 28
+BATCHES = 27  # address of the kernel of a chunk's batches
+IN_BATCH_START = 28  # address, per batch: first dof that it meets first
+OUT_BATCH_START = 29
+IN_PAD = 30  # dofs behind those of the last chunk's copy that padding elements read
+WORDS = 31
 
 CACHE_LINE = 64  # bytes

@@ -1,0 +1,114 @@
+"""Runs: the dofs of an element as pieces of consecutive numbers, and lines of nodes made of them.
+
+The dofs inside a vertex, an edge, a face or the interior of an element are numbered one after the
+other.  So an element is given by the first dof of each of these (27 numbers in three dimensions)
+instead of an index for each node; see ``places.py`` for how kernels read them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numba.core import types
+from numba.core.datamodel import models
+from numba.core.datamodel.registry import register_default
+from numba.core.imputils import lower_constant
+from numba.extending import typeof_impl
+from numpy.typing import NDArray
+
+
+@final
+@dataclass(frozen=True)
+class Runs:
+    """Which nodes of an element form a run.
+
+    Attributes
+    ----------
+    dim : int
+        Directions, 1 to 3.
+    p1d : int
+        Nodes per direction.
+    broken : bool
+        Whether all nodes are one run: those of functions that are not continuous.
+    """
+
+    dim: int
+    p1d: int
+    broken: bool = False
+
+    @cached_property
+    def nodes(self) -> list[NDArray[np.int64]]:
+        """Lexicographic numbers (x fastest) of the nodes of each run, lexicographic in it.
+
+        Runs go by ternary code (0 the low end of a direction, 1 inside, 2 the high end; x counts
+        least); those without nodes are left out.
+        """
+        nodes = np.arange(self.p1d**self.dim)
+        if self.broken:
+            return [nodes]
+        digits = np.ones(self.p1d, dtype=np.int64)
+        digits[0], digits[-1] = 0, 2
+        codes = np.zeros((), dtype=np.int64)
+        for d in range(self.dim):
+            codes = np.add.outer(digits * 3**d, codes)
+        return [nodes[codes.ravel() == code] for code in np.unique(codes)]
+
+    @property
+    def longest(self) -> int:
+        """Nodes of the longest run."""
+        return max(len(nodes) for nodes in self.nodes)
+
+    def line(self, along: int, j: int) -> list[tuple[int, int, int, int]]:
+        """Pieces of the j-th line of nodes in a direction: (run, first place in it, stride, count).
+
+        Lines are counted lexicographically by the other directions.
+        """
+        below = self.p1d**along
+        first = j // below * below * self.p1d + j % below
+        return self._pieces(first + below * np.arange(self.p1d))
+
+    def _pieces(self, nodes: NDArray[np.int64]) -> list[tuple[int, int, int, int]]:
+        run, place = self._places
+        pieces = []
+        for number, group in itertools.groupby(nodes, lambda node: int(run[node])):
+            places = [int(place[node]) for node in group]
+            stride = places[1] - places[0] if len(places) > 1 else 0
+            pieces.append((number, places[0], stride, len(places)))
+        return pieces
+
+    @cached_property
+    def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Of each node: its run, and where it stands in it."""
+        run, place = np.empty((2, self.p1d**self.dim), dtype=np.int64)
+        for number, nodes in enumerate(self.nodes):
+            run[nodes], place[nodes] = number, np.arange(len(nodes))
+        return run, place
+
+
+@final
+class RunsType(types.Dummy):  # type: ignore[misc]  # numba has no types
+    """Numba's type of `Runs`: all of it is known when compiling."""
+
+    def __init__(self, runs: Runs) -> None:
+        self.runs = runs
+        super().__init__(name=repr(runs))
+
+
+@typeof_impl.register(Runs)  # type: ignore[untyped-decorator]
+def _typeof_runs(value: Runs, context: Any) -> RunsType:
+    return RunsType(value)
+
+
+register_default(RunsType)(models.OpaqueModel)
+
+
+@lower_constant(RunsType)  # type: ignore[untyped-decorator]
+def _lower_runs(context: Any, builder: Any, ty: Any, pyval: Any) -> Any:
+    return context.get_dummy_value()
+
+
+__all__ = ["Runs"]
