@@ -30,41 +30,47 @@ def _words(builder: Any, width: int, number: Any) -> Any:
     return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), mask)
 
 
+@final
+class _Numbers:
+    """Emits the addresses of a group of runs, of the first dofs that a plan numbers."""
+
+    def __init__(self, builder: Any, width: int, starts: Any, itemsize: int, k: Any) -> None:
+        self.builder, self.width, self.k = builder, width, k
+        narrow = ir.VectorType(ir.IntType(8 * itemsize), width)
+        self.wide = ir.VectorType(_WORD, width)
+        source = address_of(builder, starts, k, width * itemsize, narrow)
+        self.numbers = builder.zext(builder.load(source, align=itemsize), self.wide)
+
+    def write(self, side: Any, dof_bytes: int) -> None:
+        build, width = self.builder, self.width
+        owned, here, elsewhere, places = (build.extract_value(side, i) for i in range(4))
+        inside = build.icmp_unsigned("<", self.numbers, _words(build, width, owned))
+        bases = (_words(build, width, base) for base in (here, elsewhere))
+        moved = build.mul(self.numbers, ir.Constant(self.wide, [_WORD(dof_bytes)] * width))
+        target = address_of(build, places, self.k, width * PLACE_BYTES, self.wide)
+        build.store(build.add(build.select(inside, *bases), moved), target, align=PLACE_BYTES)
+
+
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
 def locate(
-    typingctx: Any,
-    lane: Any,
-    starts: Any,
-    index_bytes: Any,
-    dof_bytes: Any,
-    k: Any,
-    owned: Any,
-    here: Any,
-    elsewhere: Any,
-    places: Any,
+    typingctx: Any, lane: Any, starts: Any, index_bytes: Any, k: Any, sides: Any, dof_bytes: Any
 ) -> Any:
-    """``locate(LANE, starts, index_bytes, dof_bytes, k, owned, here, elsewhere, places)``.
+    """``locate(LANE, starts, index_bytes, k, sides, dof_bytes)``.
 
-    Sets the k-th group of ``places``: for each slot the address of dof ``s = starts[k, slot]``,
-    which is ``here + s dof_bytes`` if ``s < owned``, else ``elsewhere + s dof_bytes``.
-    ``index_bytes`` (of the unsigned starts) and ``dof_bytes`` are constants.
+    ``sides`` are tuples ``(owned, here, elsewhere, places)``.  Of each the k-th group of ``places``
+    is set: for each slot the address of dof ``s = starts[k, slot]``, which is ``here + s
+    dof_bytes`` if ``s < owned``, else ``elsewhere + s dof_bytes``.  ``index_bytes`` (of the
+    unsigned starts) and ``dof_bytes``, one number for each side, are constants.
     """
-    if literal(index_bytes) is None or literal(dof_bytes) is None:
+    if literal(index_bytes) is None or any(literal(n) is None for n in dof_bytes):
         return None
-    sig = types.void(lane, types.intp, index_bytes, dof_bytes, *[types.intp] * 5)
-    width, itemsize, scale = lane.lane.width, literal(index_bytes), literal(dof_bytes)
+    sig = types.void(lane, types.intp, index_bytes, types.intp, sides, dof_bytes)
+    width = lane.lane.width
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        _, starts, _, _, k, owned, here, elsewhere, places = args
-        narrow = ir.VectorType(ir.IntType(8 * itemsize), width)
-        wide = ir.VectorType(_WORD, width)
-        source = address_of(builder, starts, k, width * itemsize, narrow)
-        numbers = builder.zext(builder.load(source, align=itemsize), wide)
-        inside = builder.icmp_unsigned("<", numbers, _words(builder, width, owned))
-        bases = (_words(builder, width, base) for base in (here, elsewhere))
-        moved = builder.mul(numbers, ir.Constant(wide, [_WORD(scale)] * width))
-        target = address_of(builder, places, k, width * PLACE_BYTES, wide)
-        builder.store(builder.add(builder.select(inside, *bases), moved), target, align=PLACE_BYTES)
+        numbers = _Numbers(builder, width, args[1], literal(index_bytes), args[3])
+        for i, nbytes in enumerate(dof_bytes):
+            numbers.write(builder.extract_value(args[4], i), literal(nbytes))
         return context.get_dummy_value()
 
     return sig, codegen

@@ -20,7 +20,7 @@ from femops_kernels.runs import Runs
 # the work arrays.
 CHUNK_BYTES = 256 * 1024
 # Below this many chunks threads would starve, so small meshes are cut finer.
-FEWEST_CHUNKS = 32
+FEWEST_CHUNKS = 16
 _ALIGN = max(WIDTHS)
 
 Int = NDArray[np.int64]
@@ -150,7 +150,8 @@ def make_plan(indices: Int, ndofs: int, width: int, chunk: int, runs: Runs) -> P
     Raises
     ------
     KernelValueError
-        If the dofs are not numbered by first touch, or a chunk is no multiple of the width.
+        If the dofs are not numbered by first touch, a chunk is no multiple of the width, or two
+        dofs do not tell a run and its order.
     """
     element_start = _chunks(len(indices), width, chunk)
     # dofs met so far, after each element
@@ -180,7 +181,7 @@ def make_foreign_plan(indices: Int, ndofs: int, width: int, chunk: int, runs: Ru
     Raises
     ------
     KernelValueError
-        If a chunk is no multiple of the width.
+        If a chunk is no multiple of the width, or two dofs do not tell a run and its order.
     """
     element_start = _chunks(len(indices), width, chunk)
     none = np.zeros_like(element_start)
@@ -258,7 +259,8 @@ def _localise(part: Int, first: int, end: int, runs: Runs) -> tuple[Int, Int]:
     for size in np.unique(sizes):
         columns = np.flatnonzero(sizes == size)
         dofs = part[:, np.array([runs.nodes[k] for k in columns])]
-        direct = (dofs[..., 0] >= first) & (np.diff(dofs, axis=-1) == 1).all(axis=-1)
+        mine = (dofs[..., 0] >= first) & (dofs[..., 0] < end)
+        direct = mine & (np.diff(dofs, axis=-1) == 1).all(axis=-1)
         local[:, columns] = dofs[..., 0] - first
         rows, place = dofs[~direct], np.argwhere(~direct)
         # its first two dofs tell a run and its order
@@ -267,6 +269,8 @@ def _localise(part: Int, first: int, end: int, runs: Runs) -> tuple[Int, Int]:
             return_index=True,
             return_inverse=True,
         )
+        if not np.array_equal(rows[at][inverse], rows):
+            raise KernelValueError("runs of dofs begin alike and go on otherwise: take shorter runs")
         found.append((rows[at], inverse, place[:, 0], columns[place[:, 1]]))
     heads = np.concatenate([rows[:, 0] for rows, *_ in found])
     lengths = np.concatenate([np.full(len(rows), rows.shape[1]) for rows, *_ in found])

@@ -100,7 +100,7 @@ def test_data_have_the_chunks_of_the_sweep(touched):
     stored, *lists = touched
     assert np.array_equal(stored, plan.first_batch * row)
     assert any(
-        np.array_equal(cuts, -(-plan.first_batch * plan.indices[0].nbytes // 8)) for cuts in lists
+        np.array_equal(cuts, -(-plan.first_batch * plan.starts[0].nbytes // 8)) for cuts in lists
     )
     assert all(len(cuts) == plan.nchunks + 1 for cuts in touched)
 
@@ -114,7 +114,7 @@ def test_chunks_are_known_without_their_plans(space):
         edges = chunk_batches(V, V, np.dtype("float32"), width)
         assert source is target
         assert np.array_equal(edges, source.first_batch)
-        assert edges[-1] == len(source.indices)
+        assert edges[-1] == len(source.starts)
 
 
 def test_a_matrix_is_cut_into_its_chunks_of_rows(touched):

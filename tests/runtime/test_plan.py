@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import femops
 from femops_kernels.errors import KernelError
 from femops_kernels.plan import Plan, make_foreign_plan, make_plan
+from femops_kernels.runs import Runs
 from femops_kernels.sweep import element_values, interleave
 
 
@@ -22,13 +24,30 @@ def first_touch(indices: np.ndarray) -> np.ndarray:
     return new[np.searchsorted(numbers, indices)]
 
 
+SEGMENTS = Runs(1, 3)
+MESHES = ("disc.mesh", "ball.mesh")
+SINGLE = Runs(1, 1), Runs(1, 2), Runs(2, 2), Runs(3, 2)  # each node a run of its own
+
+
 @st.composite
-def restrictions(draw: st.DrawFn) -> np.ndarray:
-    ne, nodes = draw(st.integers(1, 150)), draw(st.integers(1, 9))
+def restrictions(draw: st.DrawFn) -> tuple[np.ndarray, Runs]:
+    """Any numbers that neighbours share, as elements do."""
+    ne, runs = draw(st.integers(1, 150)), draw(st.sampled_from(SINGLE))
+    nodes = runs.p1d**runs.dim
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    # neighbours share dofs, as elements do
     base = np.arange(ne)[:, None] * draw(st.integers(1, nodes))
-    return first_touch(base + rng.permuted(np.tile(np.arange(nodes), (ne, 1)), axis=1))
+    return first_touch(base + rng.permuted(np.tile(np.arange(nodes), (ne, 1)), axis=1)), runs
+
+
+@st.composite
+def spaces(draw: st.DrawFn) -> tuple[np.ndarray, Runs]:
+    """Meshes on which faces and edges meet turned in any way."""
+    name, order = draw(st.sampled_from(MESHES)), draw(st.integers(1, 4))
+    mesh = femops.read_mesh(femops.sample(name))
+    if draw(st.booleans()):
+        space = femops.L2(mesh, order)
+        return space.restriction.indices, Runs(mesh.dim, order + 1, broken=True)
+    return femops.H1(mesh, order).restriction.indices, Runs(mesh.dim, order + 1)
 
 
 def replay(plan: Plan, x: np.ndarray, ne: int) -> np.ndarray:
@@ -38,10 +57,16 @@ def replay(plan: Plan, x: np.ndarray, ne: int) -> np.ndarray:
     for c in range(plan.nchunks):
         owned = slice(plan.owned_start[c], plan.owned_start[c + 1])
         foreign = slice(plan.foreign_start[c], plan.foreign_start[c + 1])
-        local = np.concatenate([x[owned], x[plan.foreign_dofs[foreign]], [0.0]])
-        sums = np.zeros(plan.local_size)
+        pad = np.zeros(plan.runs.longest)
+        local = np.concatenate([x[owned], x[plan.foreign_dofs[foreign]], pad])
+        sums = np.full(plan.local_size, np.nan)
+        sums[owned.stop - owned.start :] = 0.0
         for batch in range(plan.first_batch[c], plan.first_batch[c + 1]):
-            np.add.at(sums, plan.indices[batch], local[plan.indices[batch]])
+            met = plan.batch_start[batch : batch + 2] - owned.start
+            sums[met[0] : met[1]] = 0.0  # a kernel clears them here
+            for k, nodes in enumerate(plan.runs.nodes):
+                places = plan.starts[batch, k][:, None] + np.arange(len(nodes))
+                np.add.at(sums, places, local[places])
         count = owned.stop - owned.start
         y[owned] = sums[:count]
         buffer[foreign] = sums[count : count + foreign.stop - foreign.start]
@@ -51,33 +76,41 @@ def replay(plan: Plan, x: np.ndarray, ne: int) -> np.ndarray:
     return y
 
 
-@given(restrictions(), st.sampled_from([2, 4, 8, 16]))
+@given(restrictions() | spaces(), st.sampled_from([2, 4, 8, 16]))
 @settings(max_examples=100, deadline=None)
-def test_replayed(indices: np.ndarray, width: int) -> None:
+def test_replayed(given: tuple[np.ndarray, Runs], width: int) -> None:
+    indices, runs = given
     ndofs = int(indices.max()) + 1
-    plan = make_plan(indices, ndofs, width, 16)
+    plan = make_plan(indices, ndofs, width, 16, runs)
+    for start, first in zip(plan.owned_start, plan.first_batch, strict=True):
+        assert plan.batch_start[first] == start
     x = np.random.default_rng(0).standard_normal(ndofs)
     expected = x * np.bincount(indices.ravel())
     np.testing.assert_allclose(replay(plan, x, len(indices)), expected, rtol=1e-13)
 
 
-@given(restrictions())
+@given(restrictions() | spaces())
 @settings(max_examples=50, deadline=None)
-def test_combined_in_ascending_chunks(indices: np.ndarray) -> None:
-    plan = make_plan(indices, int(indices.max()) + 1, 8, 16)
+def test_combined_in_ascending_chunks(given: tuple[np.ndarray, Runs]) -> None:
+    indices, runs = given
+    plan = make_plan(indices, int(indices.max()) + 1, 8, 16, runs)
     chunk = np.searchsorted(plan.foreign_start, plan.combine_slot, side="right") - 1
     same = plan.combine_dof[1:] == plan.combine_dof[:-1]
-    assert (chunk[1:][same] > chunk[:-1][same]).all()
+    assert (plan.combine_slot[1:][same] > plan.combine_slot[:-1][same]).all()
+    assert (chunk[1:][same] >= chunk[:-1][same]).all()
 
 
 @given(restrictions(), st.sampled_from([2, 8]), st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
-def test_replayed_where_no_chunk_owns(indices: np.ndarray, width: int, seed: int) -> None:
+def test_replayed_where_no_chunk_owns(
+    given: tuple[np.ndarray, Runs], width: int, seed: int
+) -> None:
     """Any numbers, of a vector with others: each dof is added to by one chunk, in order."""
+    indices, runs = given
     rng = np.random.default_rng(seed)
     ndofs = 2 * int(indices.max()) + 5
     indices = rng.permutation(ndofs)[indices]
-    plan = make_foreign_plan(indices, ndofs, width, 16)
+    plan = make_foreign_plan(indices, ndofs, width, 16, runs)
     x = rng.standard_normal(ndofs)
     expected = x * np.bincount(indices.ravel(), minlength=ndofs)
     np.testing.assert_allclose(replay(plan, x, len(indices)), expected, rtol=1e-13)
@@ -92,7 +125,7 @@ def test_replayed_where_no_chunk_owns(indices: np.ndarray, width: int, seed: int
     start, positions = plan.local_positions(dofs, 2)
     for c in range(plan.nchunks):
         mine = plan.foreign_dofs[plan.foreign_start[c] : plan.foreign_start[c + 1]]
-        component, local = np.divmod(positions[start[c] : start[c + 1]], plan.local_size)
+        local, component = np.divmod(positions[start[c] : start[c + 1]], 2)
         touched = dofs[np.isin(dofs // 2, mine)]
         np.testing.assert_array_equal(np.sort(mine[local] * 2 + component), touched)
 
@@ -100,7 +133,7 @@ def test_replayed_where_no_chunk_owns(indices: np.ndarray, width: int, seed: int
 def test_positions_of_constrained_dofs() -> None:
     """Each copy of a dof is found, in every chunk that has one."""
     indices = first_touch(np.arange(40)[:, None] + np.arange(3))
-    plan = make_plan(indices, int(indices.max()) + 1, 8, 16)
+    plan = make_plan(indices, int(indices.max()) + 1, 8, 16, SEGMENTS)
     assert plan.nchunks == 3
     dofs = np.array([0, 33, 63])  # (0, 0), (16, 1), (31, 1)
     start, positions = plan.local_positions(dofs, 2)
@@ -112,7 +145,7 @@ def test_positions_of_constrained_dofs() -> None:
             *plan.foreign_dofs[plan.foreign_start[c] : plan.foreign_start[c + 1]],
         ]
         for at in positions[start[c] : start[c + 1]]:
-            component, local = divmod(at, plan.local_size)
+            local, component = divmod(at, 2)
             found.append((c, int(copies[local]) * 2 + int(component)))
     touched = [set(indices[16 * c : 16 * c + 16].ravel()) for c in range(3)]
     assert sorted(found) == sorted((c, d) for d in dofs for c in range(3) if d // 2 in touched[c])
@@ -121,9 +154,15 @@ def test_positions_of_constrained_dofs() -> None:
 def test_refuses_other_numberings() -> None:
     backwards = first_touch(np.arange(40)[:, None] + np.arange(3))[::-1].copy()
     with pytest.raises(KernelError, match="first touch"):
-        make_plan(backwards, int(backwards.max()) + 1, 8, 16)
+        make_plan(backwards, int(backwards.max()) + 1, 8, 16, SEGMENTS)
     with pytest.raises(KernelError, match="touch 42 dofs, the vector has 50"):
-        make_plan(first_touch(np.arange(40)[:, None] + np.arange(3)), 50, 8, 16)
+        make_plan(first_touch(np.arange(40)[:, None] + np.arange(3)), 50, 8, 16, SEGMENTS)
+
+
+def test_refuses_runs_that_two_dofs_do_not_tell() -> None:
+    indices = np.array([[0, 2, 1, 3], [0, 2, 3, 1]])[[0, 1] * 8]
+    with pytest.raises(KernelError, match="begin alike"):
+        make_plan(indices, 4, 8, 16, Runs(1, 4, broken=True))
 
 
 @pytest.mark.parametrize("ne", [1, 7, 8, 9, 33])

@@ -13,6 +13,8 @@ from femops_kernels.skeletons.table import *
 
 DOF_IN, DOF_OUT = NCOMP_IN * REAL_BYTES, NCOMP_OUT * REAL_BYTES
 PLACES = 8 * LANE_WIDTH  # bytes of a run's
+STARTS_IN = NRUNS_IN * LANE_WIDTH * INDEX_IN  # bytes of a batch's
+STARTS_OUT = NRUNS_OUT * LANE_WIDTH * INDEX_OUT
 # Batches between one that meets dofs first and that which asks for them, so that memory has time.
 DISTANCE = max(1, 2048 // (LANE_WIDTH * max(P_IN - 1, 1) ** DIM))
 
@@ -35,25 +37,31 @@ def clear(table, y, b):
 
 
 @inner
-def places_in(table, x, chunk, local, b, places):
-    """Addresses of the runs of batch b in x; dofs that the chunk does not own are in ``local``."""
-    owned = count(table, IN_OWNED_START, chunk)
-    here = x + word(word(table, IN_OWNED_START), chunk) * DOF_IN
-    starts = word(table, IN_STARTS) + b * NRUNS_IN * LANE_WIDTH * INDEX_IN
-    for k in range(NRUNS_IN):
-        locate(LANE, starts, INDEX_IN, DOF_IN, k, owned, here, local, places)
+def side_in(table, x, chunk, local, places):
+    """Where dofs of x are, as ``locate`` wants it: those not owned in ``local``."""
+    begin = word(word(table, IN_OWNED_START), chunk)
+    return count(table, IN_OWNED_START, chunk), x + begin * DOF_IN, local, places
 
 
 @inner
-def places_out(table, y, chunk, b, places):
-    """The same in y, where dofs that the chunk does not own are in its piece of the buffer."""
-    owned = count(table, OUT_OWNED_START, chunk)
-    here = y + word(word(table, OUT_OWNED_START), chunk) * DOF_OUT
-    begin = word(word(table, OUT_FOREIGN_START), chunk)
-    elsewhere = word(table, BUFFER) + (begin - owned) * DOF_OUT
-    starts = word(table, OUT_STARTS) + b * NRUNS_OUT * LANE_WIDTH * INDEX_OUT
-    for k in range(NRUNS_OUT):
-        locate(LANE, starts, INDEX_OUT, DOF_OUT, k, owned, here, elsewhere, places)
+def side_out(table, y, chunk, places):
+    """The same of y, where dofs that the chunk does not own are in its piece of the buffer."""
+    owned, begin = count(table, OUT_OWNED_START, chunk), word(word(table, OUT_OWNED_START), chunk)
+    foreign = word(word(table, OUT_FOREIGN_START), chunk) - owned
+    return owned, y + begin * DOF_OUT, word(table, BUFFER) + foreign * DOF_OUT, places
+
+
+@inner
+def locate_runs(ins, outs, x_side, y_side):
+    """Addresses of the runs of a batch, whose numbers are at ``ins`` and ``outs``."""
+    if ins == outs and NRUNS_IN == NRUNS_OUT:
+        for k in range(NRUNS_IN):
+            locate(LANE, ins, INDEX_IN, k, (x_side, y_side), (DOF_IN, DOF_OUT))
+    else:
+        for k in range(NRUNS_IN):
+            locate(LANE, ins, INDEX_IN, k, (x_side,), (DOF_IN,))
+        for k in range(NRUNS_OUT):
+            locate(LANE, outs, INDEX_OUT, k, (y_side,), (DOF_OUT,))
 
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
@@ -62,11 +70,13 @@ def batches(table, x, y, chunk, work, alpha, beta):
     x_local, _, x_places = copies(table, work)
     y_places = x_places + NRUNS_IN * PLACES
     lanes = y_places + NRUNS_OUT * PLACES
+    x_side = side_in(table, x, chunk, x_local, x_places)
+    y_side = side_out(table, y, chunk, y_places)
+    ins, outs = word(table, IN_STARTS), word(table, OUT_STARTS)
     for b in range(word(word(table, FIRST_BATCH), chunk), word(word(table, FIRST_BATCH), chunk + 1)):
         if beta == 0.0:
             clear(table, y, b)
-        places_in(table, x, chunk, x_local, b, x_places)
-        places_out(table, y, chunk, b, y_places)
+        locate_runs(ins + b * STARTS_IN, outs + b * STARTS_OUT, x_side, y_side)
         x_ahead = piece(table, IN_BATCH_START, x, DOF_IN, b + DISTANCE)
         y_ahead = piece(table, OUT_BATCH_START, y, DOF_OUT, b + DISTANCE)
         batch(table, b, x_places, y_places, lanes, (x_ahead, y_ahead))

@@ -1,0 +1,124 @@
+"""Runs of dofs: the nodes of an element as pieces, their addresses, lines gathered and scattered."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from femops_kernels.lanes import Lane
+from femops_kernels.lines import store_line
+from femops_kernels.places import gather_nodes, locate, scatter_nodes
+from femops_kernels.runs import Runs
+
+SHAPES = [
+    Runs(dim, p1d, broken)
+    for dim, p1d, broken in itertools.product((1, 2, 3), (1, 2, 3, 5), (False, True))
+    if p1d > 1 or broken
+]
+
+
+def entity(digits: tuple[int, ...], p1d: int) -> list[int]:
+    """Nodes of a vertex, edge, face or interior, x fastest, written out."""
+    grid = itertools.product(range(p1d), repeat=len(digits))  # z first
+    found = []
+    for node in grid:
+        kinds = [0 if i == 0 else 2 if i == p1d - 1 else 1 for i in reversed(node)]
+        if kinds == list(digits):
+            found.append(sum(i * p1d**d for d, i in enumerate(reversed(node))))
+    return found
+
+
+@pytest.mark.parametrize("runs", SHAPES, ids=str)
+def test_every_node_is_in_one_run(runs: Runs) -> None:
+    nodes = np.concatenate(runs.nodes)
+    np.testing.assert_array_equal(np.sort(nodes), np.arange(runs.p1d**runs.dim))
+    assert runs.longest == max(len(n) for n in runs.nodes)
+    if runs.broken:
+        assert len(runs.nodes) == 1
+        return
+    codes = (tuple(reversed(t)) for t in itertools.product(range(3), repeat=runs.dim))
+    expected = [entity(digits, runs.p1d) for digits in codes]
+    assert [n.tolist() for n in runs.nodes] == [n for n in expected if n]
+
+
+@pytest.mark.parametrize("runs", SHAPES, ids=str)
+def test_lines_are_made_of_runs(runs: Runs) -> None:
+    grid = np.arange(runs.p1d**runs.dim).reshape((runs.p1d,) * runs.dim)
+    for along in range(runs.dim):
+        lines = np.moveaxis(grid, runs.dim - 1 - along, -1).reshape(-1, runs.p1d)
+        for j, line in enumerate(lines):
+            pieces = runs.line(along, j)
+            got = [runs.nodes[k][a + np.arange(n) * s] for k, a, s, n in pieces]
+            np.testing.assert_array_equal(np.concatenate(got), line)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("runs", [Runs(3, 4), Runs(3, 2), Runs(2, 3, broken=True)], ids=str)
+@pytest.mark.parametrize("ncomp", [1, 3])
+def test_lines_gathered_and_scattered(runs: Runs, dtype: str, ncomp: int) -> None:
+    """Slots may share runs, and all of their updates count."""
+    from numba import njit
+
+    width = 8
+    lane, rng = Lane(width, dtype), np.random.default_rng(1)
+    x = rng.standard_normal((4 * runs.longest, ncomp)).astype(dtype)
+    first = rng.integers(0, 3 * runs.longest, (len(runs.nodes), width))
+    p1d, lines = runs.p1d, runs.p1d ** (runs.dim - 1)
+    last = runs.dim - 1
+    gathered = np.zeros((ncomp, lines, p1d, width), dtype)
+    y = np.zeros_like(x)
+
+    @njit
+    def run(reads, writes, out):
+        for c in range(ncomp):
+            for j in range(lines):
+                line = gather_nodes(lane, runs, ncomp, reads, last, j, c)
+                store_line(lane, out, (c * lines + j) * p1d, 1, line)
+                line = gather_nodes(lane, runs, ncomp, reads, 0, j, c)
+                scatter_nodes(lane, runs, ncomp, writes, 0, j, c, line)
+
+    dof = ncomp * x.itemsize
+    reads, writes = x.ctypes.data + first * dof, y.ctypes.data + first * dof
+    run(reads.ctypes.data, writes.ctypes.data, gathered.ctypes.data)
+    expected, grid = np.zeros_like(x), np.arange(p1d**runs.dim).reshape(p1d, lines)
+    values = np.empty((p1d**runs.dim, width, ncomp), dtype)
+    for k, nodes in enumerate(runs.nodes):
+        dofs = first[k] + np.arange(len(nodes))[:, None]
+        values[nodes] = x[dofs]
+        np.add.at(expected, dofs, x[dofs])
+    np.testing.assert_array_equal(gathered, np.moveaxis(values[grid.T], -1, 0))
+    np.testing.assert_allclose(y, expected, rtol=1e-14 if dtype == "float64" else 1e-6)
+
+
+@pytest.mark.parametrize("itemsize", [2, 4])
+def test_located(itemsize: int) -> None:
+    from numba import njit
+
+    lane, width, n, owned = Lane(4), 4, 5, 37
+    kind = {2: np.uint16, 4: np.uint32}[itemsize]
+    starts = np.random.default_rng(2).integers(0, 2**15, (n, width)).astype(kind)
+    starts[0] = (owned - 1, owned, owned + 1, 2**16 - 1)
+    one, two = np.zeros((2, n, width), np.int64)
+
+    if itemsize == 2:
+
+        @njit
+        def run(starts, one, two):
+            sides = (owned, 1000, 50000, one), (owned, 7, -90, two)
+            for k in range(n):
+                locate(lane, starts, 2, k, sides, (8, 24))
+
+    else:
+
+        @njit
+        def run(starts, one, two):
+            sides = (owned, 1000, 50000, one), (owned, 7, -90, two)
+            for k in range(n):
+                locate(lane, starts, 4, k, sides, (8, 24))
+
+    run(starts.ctypes.data, one.ctypes.data, two.ctypes.data)
+    wide = starts.astype(np.int64)
+    np.testing.assert_array_equal(one, np.where(wide < owned, 1000, 50000) + 8 * wide)
+    np.testing.assert_array_equal(two, np.where(wide < owned, 7, -90) + 24 * wide)
