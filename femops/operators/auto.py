@@ -28,12 +28,16 @@ from femops.operators.sample import first_terms
 from femops.operators.storage import LEVELS, Launches, Storage
 from femops.operators.term import Term
 from femops_kernels.machine import get_threads
-from femops_kernels.sweep import CACHED_BYTES, Terms
+from femops_kernels.sweep import Terms
 
 _log = logging.getLogger("femops")
 
 # Nodes of a sample, for each thread: enough for a score of chunks.
 _SAMPLE = 40_000
+# At order 1, where matrices may win: what they move must lie in the cache where the whole's would.
+_LOWEST = 160_000
+# Bytes moved by one application above which caches do not hold them.
+CACHED_BYTES = 16 * 2**20
 # What is read between two measurements to empty the caches.
 _FLUSH = 192 * 2**20
 _ROUNDS = 7
@@ -118,7 +122,10 @@ def _sample_size(term: Term) -> int:
     if term.on_boundary:
         return ne
     nodes = max(term.trial.ndofs, term.test.ndofs) / ne
-    return min(ne, max(term.width, int(_SAMPLE * get_threads() / nodes)))
+    wanted = _SAMPLE * get_threads()
+    if max(term.trial.order, term.test.order) == 1:
+        wanted = max(wanted, _LOWEST)
+    return min(ne, max(term.width, int(wanted / nodes)))
 
 
 def _flusher() -> Callable[[], float]:

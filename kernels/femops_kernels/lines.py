@@ -85,7 +85,7 @@ def store_line(typingctx: Any, lane: Any, base: Any, start: Any, stride: Any, li
 
 @intrinsic  # type: ignore[untyped-decorator]
 def gather(typingctx: Any, lane: Any, base: Any, indices: Any, k: Any) -> Any:
-    """``gather(LANE, address, index_address, k)``: the numbers that the k-th group of indices names.
+    """``gather(LANE, address, index_address, k)``: the numbers that a group of indices names.
 
     Indices are int32, none negative.  Each is loaded by itself: taking addresses out of a vector
     costs more than the loads.

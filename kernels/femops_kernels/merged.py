@@ -63,8 +63,6 @@ class MergedPass:
         self._foreign = n // kernel.target.ncomp + np.searchsorted(shared, plan.foreign_dofs)
         self._sweep_table = sweep.table.copy()
         self._sweep_table[sweep_layout.IN_FOREIGN_DOFS] = self._foreign.ctypes.data
-        # asking for the next pieces of two of the vectors costs more here than it gains
-        self._sweep_table[sweep_layout.AHEAD] = 0
         x, r, p, v = vectors
         self._entries = _piece_entries(plan) | {
             layout.KERNEL: int(sweep.row[0]),

@@ -179,9 +179,7 @@ def scatter_nodes(
         of = sig.args[1].runs, literal(sig.args[4]), literal(sig.args[2])
         emitter = _Line(builder, sig.args[0].lane, *of)
         values = unpack(builder, args[7], sig.args[7].count)
-        for value, slots in zip(
-            values, emitter.pointers(args[3], args[5], args[6]), strict=True
-        ):
+        for value, slots in zip(values, emitter.pointers(args[3], args[5], args[6]), strict=True):
             # one slot after the other: slots of one batch that share a dof lose no update
             for slot, pointer in enumerate(slots):
                 part = builder.extract_element(value, ir.IntType(32)(slot))

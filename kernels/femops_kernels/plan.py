@@ -16,9 +16,9 @@ from femops_kernels.errors import KernelValueError
 from femops_kernels.lanes import WIDTHS
 from femops_kernels.runs import Runs
 
-# What a chunk's private copies of x and y may fill: it must stay in a second-level cache beside
-# the work arrays.
-CHUNK_BYTES = 256 * 1024
+# What a chunk's dofs may fill in x and y: they must stay in a second-level cache beside the work
+# arrays.
+CHUNK_BYTES = 512 * 1024
 # Below this many chunks threads would starve, so small meshes are cut finer.
 FEWEST_CHUNKS = 16
 _ALIGN = max(WIDTHS)
@@ -211,7 +211,7 @@ def _plan(
     local = np.empty((nbatch * width, len(runs.nodes)), dtype=np.int64)
     foreign: list[Int] = []
     for c, (begin, end) in enumerate(itertools.pairwise(element_start)):
-        numbers, outside = _localise(indices[begin:end], *owned_start[c : c + 2], runs)
+        numbers, outside = _localise(indices[begin:end], owned_start[c], owned_start[c + 1], runs)
         local[begin:end] = numbers
         foreign.append(outside)
     foreign_start = np.concatenate([[0], np.cumsum([len(f) for f in foreign])]).astype(np.int64)
@@ -239,9 +239,7 @@ def _plan(
         combine_start=np.searchsorted(combine_dof, cuts).astype(np.int64),
         combine_dof=combine_dof.astype(np.int64),
         combine_slot=order.astype(np.int64),
-        starts=np.ascontiguousarray(
-            local.reshape(nbatch, width, -1).swapaxes(1, 2).astype(kind)
-        ),
+        starts=np.ascontiguousarray(local.reshape(nbatch, width, -1).swapaxes(1, 2).astype(kind)),
         local_size=local_size,
         ndofs=ndofs,
         runs=runs,
@@ -270,7 +268,9 @@ def _localise(part: Int, first: int, end: int, runs: Runs) -> tuple[Int, Int]:
             return_inverse=True,
         )
         if not np.array_equal(rows[at][inverse], rows):
-            raise KernelValueError("runs of dofs begin alike and go on otherwise: take shorter runs")
+            raise KernelValueError(
+                "runs of dofs begin alike and go on otherwise: take shorter runs"
+            )
         found.append((rows[at], inverse, place[:, 0], columns[place[:, 1]]))
     heads = np.concatenate([rows[:, 0] for rows, *_ in found])
     lengths = np.concatenate([np.full(len(rows), rows.shape[1]) for rows, *_ in found])

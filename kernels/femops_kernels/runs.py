@@ -90,7 +90,7 @@ class Runs:
 
 
 @final
-class RunsType(types.Dummy):  # type: ignore[misc]  # numba has no types
+class RunsType(types.Dummy):
     """Numba's type of `Runs`: all of it is known when compiling."""
 
     def __init__(self, runs: Runs) -> None:
@@ -98,16 +98,16 @@ class RunsType(types.Dummy):  # type: ignore[misc]  # numba has no types
         super().__init__(name=repr(runs))
 
 
-@typeof_impl.register(Runs)  # type: ignore[untyped-decorator]
-def _typeof_runs(value: Runs, context: Any) -> RunsType:
+@typeof_impl.register(Runs)
+def _typeof_runs(value: Runs, _context: Any) -> RunsType:
     return RunsType(value)
 
 
 register_default(RunsType)(models.OpaqueModel)
 
 
-@lower_constant(RunsType)  # type: ignore[untyped-decorator]
-def _lower_runs(context: Any, builder: Any, ty: Any, pyval: Any) -> Any:
+@lower_constant(RunsType)  # type: ignore[no-untyped-call,untyped-decorator]  # numba has no types
+def _lower_runs(context: Any, _builder: Any, _type: Any, _value: Any) -> Any:
     return context.get_dummy_value()
 
 

@@ -24,8 +24,6 @@ _ALIGNMENT = 64
 # times as many where they do not wait awake.
 PARALLEL_EFFORT = 2**15
 _ASLEEP = 16
-# Bytes moved by one application above which caches do not hold them.
-CACHED_BYTES = 16 * 2**20
 # Numba's work queue takes one launch at a time, and a sweep's buffer serves one application at a
 # time.
 LAUNCH = threading.RLock()
@@ -160,7 +158,6 @@ class Sweep(Launch):
             layout.KEEP: np.array([keep], dtype=kernel.dtype),
             layout.DENSE_IN: dense[0] if dense else 0,
             layout.DENSE_OUT: dense[1] if dense else 0,
-            layout.AHEAD: self._asks_ahead(),
             layout.BATCHES: kernel.module.batches.address,
         }
         self._entries = entries  # keeps the arrays alive
@@ -172,18 +169,6 @@ class Sweep(Launch):
         self.work_bytes = -(-needed // _ALIGNMENT) * _ALIGNMENT
         nbatch, rows, columns, width = data.points.shape
         self.effort = nbatch * rows * max(columns, 1) * width
-
-    def _asks_ahead(self) -> bool:
-        """Whether a chunk's batches ask for the pieces of the vectors that the next one copies.
-
-        Measured to pay where no numbers are read at each point, and where these are few and come
-        from memory; else their stream, which is asked for as well, suffers.
-        """
-        points, source, target = self.data.points.nbytes, self.source, self.target
-        sides = ((source, self.kernel.source), (target, self.kernel.target))
-        vectors = sum(plan.ndofs * side.ncomp for plan, side in sides) * self.kernel.dtype.itemsize
-        few = 2 * points < 3 * vectors
-        return points == 0 or (few and points + vectors > CACHED_BYTES)
 
 
 def _plan_entries(source: Plan, target: Plan) -> dict[int, Any]:

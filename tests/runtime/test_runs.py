@@ -1,4 +1,4 @@
-"""Runs of dofs: the nodes of an element as pieces, their addresses, lines gathered and scattered."""
+"""Runs of dofs: nodes of an element in pieces, their addresses, lines gathered and scattered."""
 
 from __future__ import annotations
 

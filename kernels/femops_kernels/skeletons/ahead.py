@@ -1,4 +1,4 @@
-"""Asking for the pieces of the vectors that the next chunk copies, while one is worked on."""
+"""Asking for the pieces of the vectors that a later batch meets first, while one is worked on."""
 
 # <defaults>
 from femops_kernels.compiling import inner
@@ -10,7 +10,7 @@ from femops_kernels.skeletons.table import *
 
 @inner
 def ask_ahead(ahead, k, asks):
-    """Ask for the k-th of so many shares of what the next chunk copies.
+    """Ask for the k-th of so many shares of them.
 
     ``ahead`` has pieces of memory: address and cache lines of each.
     """

@@ -33,7 +33,7 @@ VALUE_BYTES = POINTS * LANE_BYTES
 NCOMP = max(NCOMP_IN, NCOMP_OUT)
 GRAD_LANES = NCOMP * (POINTS + PLANE + Q1D) if GRAD_IN or GRAD_OUT else 0
 OWN_LANES = NCOMP * POINTS + PLANE + GRAD_LANES
-# What the next chunk copies is asked for line by line, or plane by plane where lines are short.
+# What a later batch meets is asked for line by line, or plane by plane where lines are short.
 ASK_BY_LINE, ASK_BY_PLANE = Q1D > 6, 3 < Q1D <= 6
 ASKS = Q2 * Q3 if ASK_BY_LINE else Q3
 WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES

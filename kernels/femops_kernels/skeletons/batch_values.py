@@ -86,7 +86,7 @@ def batch(table, b, x, y, work, ahead):
                 line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 2, j, c)
                 store_line(LANE, value, c * Q3 * SIDE + j, SIDE, contract(B, line))
     for k3 in range(Q3):
-        if Q1D > 8:  # measured: below, the stream of numbers at the points is enough to ask for
+        if Q1D > 3:  # measured: with fewer it does not pay
             ask_ahead(ahead, k3, Q3)
         if MAPPED and DIM > 2:
             modes_of_plane(modes, plane, k3)

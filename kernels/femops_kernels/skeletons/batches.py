@@ -2,7 +2,7 @@
 
 # <defaults>
 from femops_kernels.compiling import entry, inner
-from femops_kernels.lanes import get, put, word
+from femops_kernels.lanes import put, word
 from femops_kernels.places import locate
 from femops_kernels.skeletons.batch import batch
 from femops_kernels.skeletons.copies import copies, count
@@ -22,7 +22,7 @@ DISTANCE = max(1, 2048 // (LANE_WIDTH * max(P_IN - 1, 1) ** DIM))
 @inner
 def piece(table, starts, vector, dof_bytes, b):
     """What batch b meets first of a vector, as ``ask_ahead`` wants it; nothing past the last."""
-    if word(table, AHEAD) == 0 or b >= word(word(table, FIRST_BATCH), word(table, NCHUNKS)):
+    if b >= word(word(table, FIRST_BATCH), word(table, NCHUNKS)):
         return vector, 0
     begin, end = word(word(table, starts), b), word(word(table, starts), b + 1)
     return vector + begin * dof_bytes, -(-(end - begin) * dof_bytes // CACHE_LINE)
@@ -73,7 +73,9 @@ def batches(table, x, y, chunk, work, alpha, beta):
     x_side = side_in(table, x, chunk, x_local, x_places)
     y_side = side_out(table, y, chunk, y_places)
     ins, outs = word(table, IN_STARTS), word(table, OUT_STARTS)
-    for b in range(word(word(table, FIRST_BATCH), chunk), word(word(table, FIRST_BATCH), chunk + 1)):
+    for b in range(
+        word(word(table, FIRST_BATCH), chunk), word(word(table, FIRST_BATCH), chunk + 1)
+    ):
         if beta == 0.0:
             clear(table, y, b)
         locate_runs(ins + b * STARTS_IN, outs + b * STARTS_OUT, x_side, y_side)

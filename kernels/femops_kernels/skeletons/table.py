@@ -32,11 +32,10 @@ DENSE_OUT = 22  # the same of the test function
 MODES = 23  # address: modes of the geometry, (batch, component, mode, slot)
 ELEMENT = 24  # address: numbers that are constant in an element, (batch, number, slot)
 CONSTANTS = 25  # address: numbers that are the same everywhere
-AHEAD = 26  # whether the next chunk's pieces of the vectors are asked for beforehand
-BATCHES = 27  # address of the kernel of a chunk's batches
-IN_BATCH_START = 28  # address, per batch: first dof that it meets first
-OUT_BATCH_START = 29
-IN_PAD = 30  # dofs behind those of the last chunk's copy that padding elements read
-WORDS = 31
+BATCHES = 26  # address of the kernel of a chunk's batches
+IN_BATCH_START = 27  # address, per batch: first dof that it meets first
+OUT_BATCH_START = 28
+IN_PAD = 29  # dofs behind those of the last chunk's copy that padding elements read
+WORDS = 30
 
 CACHE_LINE = 64  # bytes
