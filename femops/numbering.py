@@ -3,8 +3,9 @@
 The numbering contract, on which the kernels rely: go through the elements in ascending order and
 in each through its entities (vertices, edges, faces, interior; within one dimension by ascending
 ternary code); the dofs of an entity not met before get the next consecutive numbers, in the
-entity's own base order. Hence the dofs first touched by a contiguous range of elements are a
-contiguous range, and an element finds its dofs in at most 3**dim runs.
+element's order. Hence the dofs first touched by a contiguous range of elements are a contiguous
+range, and an element finds its dofs in at most 3**dim runs, ascending where neighbours are turned
+alike.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def h1_numbering(topology: Topology, p: int) -> tuple[Ints, int]:
     """
     dim = topology.dim
     codes = ternary_codes(dim)
-    starts, ndofs = _entity_starts(topology, codes, p)
+    starts, first_seen, ndofs = _entity_starts(topology, codes, p)
     ne = topology.entity.shape[0]
     indices = np.empty((ne, (p + 1) ** dim), dtype=np.int64)
     for column, (code, digits) in enumerate(codes):
@@ -71,8 +72,9 @@ def h1_numbering(topology: Topology, p: int) -> tuple[Ints, int]:
         first = starts[:, column, None]
         kind = digits.count(1)
         if kind in (1, 2) and kind < dim:
-            order = _permutations(kind, p - 1)[topology.orientation[:, code]]
-            indices[:, nodes] = first + order
+            relative = _relative_permutations(kind, p - 1)
+            seen = first_seen[:, column], topology.orientation[:, code]
+            indices[:, nodes] = first + relative[seen]
         else:
             indices[:, nodes] = first + np.arange(nodes.size)
     return indices, ndofs
@@ -80,8 +82,11 @@ def h1_numbering(topology: Topology, p: int) -> tuple[Ints, int]:
 
 def _entity_starts(
     topology: Topology, codes: list[tuple[int, tuple[int, ...]]], p: int
-) -> tuple[Ints, int]:
-    """First dof of each entity, (ne, 3**dim) in the order of `codes`, and the number of dofs."""
+) -> tuple[Ints, NDArray[np.uint8], int]:
+    """First dof of each entity, its orientation in the element that meets it first, how many dofs.
+
+    The former two are (ne, 3**dim), in the order of `codes`.
+    """
     kinds = np.array([digits.count(1) for _, digits in codes])
     offsets = np.concatenate(([0], np.cumsum(topology.num_entities)))
     entities = topology.entity[:, [code for code, _ in codes]] + offsets[kinds]
@@ -92,7 +97,9 @@ def _entity_starts(
     sizes[first[flat] != position] = 0
     ends = np.cumsum(sizes)
     starts = ends - sizes
-    return starts[first[flat]].reshape(entities.shape), int(ends[-1])
+    seen = topology.orientation[:, [code for code, _ in codes]].ravel()[first[flat]]
+    shape = entities.shape
+    return starts[first[flat]].reshape(shape), seen.reshape(shape), int(sizes.sum())
 
 
 def first_positions(numbers: Ints, count: int) -> Ints:
@@ -103,10 +110,15 @@ def first_positions(numbers: Ints, count: int) -> Ints:
     return first
 
 
-def _permutations(kind: int, n: int) -> Ints:
-    """Row o: base-order position of each node of an edge (kind 1) or face (2) of orientation o."""
-    rows = [entity_permutation(o, n, kind) for o in range(2 ** (2 * kind - 1))]
-    return np.array(rows, dtype=np.int64)
+def _relative_permutations(kind: int, n: int) -> Ints:
+    """Where nodes of an edge (kind 1) or face (2) of orientation o stand as orientation i has them.
+
+    Entry [i, o] has a place for each node.
+    """
+    orientations = range(2 ** (2 * kind - 1))
+    rows = np.array([entity_permutation(o, n, kind) for o in orientations], dtype=np.int64)
+    inverse = np.argsort(rows, axis=1)
+    return inverse[:, rows]
 
 
 def boundary_nodes(topology: Topology, p: int, indices: Ints, listed: NDArray[np.bool_]) -> Ints:
