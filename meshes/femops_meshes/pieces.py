@@ -37,8 +37,8 @@ def equal_piece(count: int, size: int, rank: int) -> tuple[int, int]:
 def weighted_pieces(weights: Floats, size: int) -> Ints:
     """Where to cut things of different weight, so that the heaviest piece is as light as can be.
 
-    Of all such cuts each is taken as close as it can be to where equal weights would have it, and
-    no piece is empty unless there are fewer things than pieces.
+    Of such cuts, one after the other, that is taken which gives its piece most nearly an equal
+    share of what is left. No piece is empty unless there are fewer things than pieces.
 
     Parameters
     ----------
@@ -68,7 +68,9 @@ def weighted_pieces(weights: Floats, size: int) -> Ints:
     for piece in range(1, size):
         low = max(earliest[size - piece], cuts[-1] + 1)
         high = min(latest[piece], _reach(sums, cuts[-1], loose))
-        cuts.append(min(max(_nearest(sums, piece * total / size), low), high))
+        done = float(sums[cuts[-1]])
+        wanted = _nearest(sums, done + (total - done) / (size - piece + 1))
+        cuts.append(min(max(wanted, low), high))
     return np.array([*cuts, count], dtype=np.int64)
 
 
