@@ -10,6 +10,7 @@ from femops_meshes.grids import Grid
 from femops_meshes.mesh import Mesh, PointMap
 from femops_meshes.parts import Part, ordered_faces
 from femops_meshes.pieces import check_rank, equal_piece
+from femops_meshes.refinement import check_fits
 from femops_meshes.topology import Topology, exterior_boundary
 
 
@@ -46,11 +47,12 @@ def box(
     Raises
     ------
     MeshArgumentError
-        If counts, corners or order make no sense.
+        If counts, corners or order make no sense, or the mesh does not fit into memory.
     MeshGeometryError
         If the mapping inverts elements.
     """
     grid, degree = Grid.checked(counts, lower, upper, periodic), whole(order, "order")
+    _check_memory(grid.num_cells, degree, grid)
     cells = grid.cells()
     coordinates = grid.coordinates(cells, degree)
     mesh = _with_sides(Mesh.assemble(grid.elements(cells), coordinates, grid.num_vertices))
@@ -84,13 +86,15 @@ def box_part(
     Raises
     ------
     MeshArgumentError
-        If there is no such rank, or counts, corners or order make no sense.
+        If there is no such rank, counts, corners or order make no sense, or the part does not fit
+        into memory.
     MeshGeometryError
         If the mapping inverts elements of the part.
     """
     check_rank(rank, size)
     grid, degree = Grid.checked(counts, lower, upper, periodic), whole(order, "order")
     start, stop = equal_piece(grid.num_cells, size, rank)
+    _check_memory(stop - start, degree, grid)
     cells = grid.cells(start, stop)
     elements, vertices = compress_vertices(grid.elements(cells))
     alone = Topology.build(elements, len(vertices))
@@ -108,6 +112,11 @@ def box_part(
     mesh = _with_sides(mesh) if mapping is None else _with_sides(mesh).mapped(mapping)
     interface = ordered_faces(alone.boundary_faces[~outside])
     return Part(mesh, rank, size, numbers, vertices, interface, grid.num_cells, grid.num_vertices)
+
+
+def _check_memory(count: int, degree: int, grid: Grid) -> None:
+    shape = (count, (degree + 1) ** grid.dim, grid.dim)
+    check_fits(shape, f"making {count} elements", "take fewer, or more ranks with a part each")
 
 
 def _with_sides(mesh: Mesh) -> Mesh:

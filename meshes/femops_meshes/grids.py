@@ -67,6 +67,10 @@ class Grid:
         low, high = _corner(lower, dim, "lower"), _corner(upper, dim, "upper")
         if not all(a < b for a, b in zip(low, high, strict=True)):
             raise MeshArgumentError(f"lower must be below upper, got {list(low)}, {list(high)}")
+        if prod(n + 1 for n in number) >= 2**63:
+            raise MeshArgumentError(
+                f"counts are {number}: vertices could not be numbered, take less"
+            )
         return cls(number, low, high, wraps)
 
     @property

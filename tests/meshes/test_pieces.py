@@ -1,6 +1,6 @@
 """Contiguous pieces, judged by trying all of them."""
 
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, pairwise
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def test_equal_pieces(count, size):
 
 
 def heaviest(weights, cuts):
-    return max(weights[a:b].sum() for a, b in zip(cuts, cuts[1:], strict=False))
+    return max(weights[a:b].sum() for a, b in pairwise(cuts))
 
 
 def least_possible(weights, size):

@@ -215,19 +215,19 @@ def test_parts_of_larger_boxes(counts):
 def test_a_box_is_never_whole():
     """One rank's part of a billion elements takes the memory of a box as large as the part."""
 
-    def peak(make):
-        make()  # what is imported and cached once
+    def peak(make, *arguments):
+        make(*arguments)  # what is imported and cached once
         tracemalloc.start()
         try:
-            made = make()
+            made = make(*arguments)
             return tracemalloc.get_traced_memory()[1], made
         finally:
             tracemalloc.stop()
 
-    alone = peak(lambda: box((16, 16, 16)))[0]
+    alone = peak(box, (16, 16, 16))[0]
     for counts in ((1000, 1000, 1000), (10, 10**4, 10**4), (8 * 10**8, 1, 1)):
         size = int(np.prod(counts)) // 4096
-        used, part = peak(lambda: box_part(size // 3, size, counts))
+        used, part = peak(box_part, size // 3, size, counts)
         assert part.num_elements == np.prod(counts)
         assert 4096 <= len(part.elements) <= 4097
         assert used < 2 * alone
@@ -246,6 +246,8 @@ def test_a_box_is_never_whole():
         ((0, 2, (3, 3), 1.0, 0.0), MeshArgumentError, "lower must be below upper"),
         ((0, 2, (3, 2), 0.0, 1.0, True), MeshArgumentError, "at least 3 elements"),
         ((0, 2, (3, 3), 0.0, 1.0, False, None, 0), MeshArgumentError, "order"),
+        ((0, 2, (10**7,) * 3), MeshArgumentError, "vertices could not be numbered"),
+        ((0, 2, (10**5,) * 3), MeshArgumentError, "making 5.*elements needs at least .* GiB"),
         ((1, 2, 3, 0.0, 1.0, False, np.negative), MeshGeometryError, "inverted"),
     ],
 )
