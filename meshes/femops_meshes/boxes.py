@@ -9,7 +9,7 @@ from femops_meshes.checks import compress_vertices, whole
 from femops_meshes.grids import Grid
 from femops_meshes.mesh import Mesh, PointMap
 from femops_meshes.parts import Part, ordered_faces
-from femops_meshes.pieces import check_rank, equal_piece
+from femops_meshes.pieces import checked_rank, equal_piece
 from femops_meshes.refinement import check_fits
 from femops_meshes.topology import Topology, exterior_boundary
 
@@ -91,7 +91,7 @@ def box_part(
     MeshGeometryError
         If the mapping inverts elements of the part.
     """
-    check_rank(rank, size)
+    rank, size = checked_rank(rank, size)
     grid, degree = Grid.checked(counts, lower, upper, periodic), whole(order, "order")
     start, stop = equal_piece(grid.num_cells, size, rank)
     _check_memory(stop - start, degree, grid)

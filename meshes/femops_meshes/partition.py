@@ -11,7 +11,7 @@ from femops_meshes.entities import entity_codes
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.mesh import Mesh
 from femops_meshes.metis import metis_owner
-from femops_meshes.pieces import equal_piece, weighted_pieces
+from femops_meshes.pieces import equal_pieces, weighted_pieces
 from femops_meshes.topology import Topology, listed
 
 Floats = NDArray[np.float64]
@@ -224,10 +224,8 @@ def partition(
 
 def curve_owner(count: int, size: int, weights: Floats | None = None) -> Ints:
     """Owner (count,) of each element if their order is cut into `size` pieces."""
-    if weights is None:
-        lengths = np.array([b - a for a, b in (equal_piece(count, size, r) for r in range(size))])
-    else:
-        lengths = np.diff(weighted_pieces(weights, size))
+    cuts = equal_pieces(count, size) if weights is None else weighted_pieces(weights, size)
+    lengths = np.diff(cuts)
     return np.repeat(np.arange(size, dtype=np.int64), lengths)
 
 

@@ -10,7 +10,7 @@ from femops_meshes.checks import compress_boundary, compress_vertices
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.mesh import Mesh
 from femops_meshes.partition import Partition, cut_faces
-from femops_meshes.pieces import check_rank
+from femops_meshes.pieces import checked_rank
 
 Ints = NDArray[np.int64]
 
@@ -89,7 +89,7 @@ def part_of(mesh: Mesh, partition: Partition, rank: int) -> Part:
     MeshArgumentError
         If there is no such rank, or the partition is one of another number of elements.
     """
-    check_rank(rank, partition.size)
+    rank, size = checked_rank(rank, partition.size)
     owner, topology = partition.owner, mesh.topology
     if len(owner) != mesh.num_elements:
         raise MeshArgumentError(
@@ -117,8 +117,8 @@ def part_of(mesh: Mesh, partition: Partition, rank: int) -> Part:
     )
     return Part(
         part,
-        int(rank),
-        partition.size,
+        rank,
+        size,
         own,
         vertices,
         ordered_faces(interface),

@@ -12,16 +12,18 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def check_rank(rank: int, size: int) -> None:
-    """Check that there is such a rank.
+def checked_rank(rank: int, size: int) -> tuple[int, int]:
+    """Return rank and size if there is such a rank.
 
     Raises
     ------
     MeshArgumentError
         If `size` is no whole number >= 1, or `rank` none from 0 to size - 1.
     """
-    if whole(rank, "rank", 0) >= whole(size, "size"):
+    part, parts = whole(rank, "rank", 0), whole(size, "size")
+    if part >= parts:
         raise MeshArgumentError(f"rank is {rank}, but there are {size} parts: 0 to {size - 1}")
+    return part, parts
 
 
 def equal_piece(count: int, size: int, rank: int) -> tuple[int, int]:
@@ -32,6 +34,13 @@ def equal_piece(count: int, size: int, rank: int) -> tuple[int, int]:
     length, more = divmod(count, size)
     start = rank * length + min(rank, more)
     return start, start + length + (rank < more)
+
+
+def equal_pieces(count: int, size: int) -> Ints:
+    """Cuts (size + 1,) of all pieces that `equal_piece` names."""
+    length, more = divmod(count, size)
+    ranks = np.arange(size + 1, dtype=np.int64)
+    return ranks * length + np.minimum(ranks, more)
 
 
 def weighted_pieces(weights: Floats, size: int) -> Ints:

@@ -8,13 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from femops_meshes import MeshArgumentError
-from femops_meshes.pieces import check_rank, equal_piece, weighted_pieces
+from femops_meshes.pieces import checked_rank, equal_piece, equal_pieces, weighted_pieces
 
 
+@settings(deadline=None)
 @given(st.integers(0, 200), st.integers(1, 40))
 def test_equal_pieces(count, size):
     expected = [piece.tolist() for piece in np.array_split(np.arange(count), size)]
     assert [list(range(*equal_piece(count, size, rank))) for rank in range(size)] == expected
+    assert [list(range(*cuts)) for cuts in pairwise(equal_pieces(count, size))] == expected
 
 
 def heaviest(weights, cuts):
@@ -82,4 +84,4 @@ def test_many_pieces_of_many_things():
 )
 def test_ranks_that_do_not_exist(rank, size, message):
     with pytest.raises(MeshArgumentError, match=message):
-        check_rank(rank, size)
+        checked_rank(rank, size)
