@@ -85,22 +85,26 @@ if TYPE_CHECKING:
     from femops.space import L2 as L2
     from femops.space import Space as Space
     from femops_meshes import Mesh as Mesh
+    from femops_meshes import Partition as Partition
     from femops_meshes import ball as ball
     from femops_meshes import box as box
     from femops_meshes import cylinder as cylinder
     from femops_meshes import disc as disc
     from femops_meshes import l_shape as l_shape
+    from femops_meshes import partition as partition
     from femops_meshes import sample as sample
     from femops_meshes import shell as shell
 
 _EXPORTS: dict[str, tuple[str, ...]] = {
     "femops_meshes": (
         "Mesh",
+        "Partition",
         "ball",
         "box",
         "cylinder",
         "disc",
         "l_shape",
+        "partition",
         "sample",
         "shell",
     ),

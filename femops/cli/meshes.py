@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, final
 
 import typer
 
-from femops.cli.options import JsonOption, MeshArgument, load_mesh, paragraphs, whole_number
+from femops.cli.options import (
+    JsonOption,
+    MeshArgument,
+    RefineOption,
+    load_mesh,
+    paragraphs,
+    whole_number,
+)
 from femops.cli.output import Output, one_line_warnings
 
 if TYPE_CHECKING:
-    from femops_meshes import Mesh
+    from femops_meshes import Mesh, Partition
 
-app = typer.Typer(help="Look at meshes, refine and convert them.", no_args_is_help=True)
+app = typer.Typer(help="Look at meshes, refine, convert and partition them.", no_args_is_help=True)
 OutArgument = Annotated[
     Path, typer.Argument(metavar="OUT", help="A file ending in .mesh, .vtu or .png.")
 ]
@@ -71,6 +79,98 @@ def convert(mesh: MeshArgument, out: OutArgument) -> None:
       femops mesh convert my.mesh my.png
     """  # noqa: D301  (\b is click's mark for lines to keep)
     _write(mesh, out)
+
+
+@final
+class Method(StrEnum):
+    """Ways to partition a mesh."""
+
+    CURVE = "curve"
+    METIS = "metis"
+
+
+@app.command()
+@paragraphs
+def partition(
+    mesh: MeshArgument,
+    parts: Annotated[
+        int, typer.Option(parser=whole_number(1), metavar="N", help="Number of parts.")
+    ],
+    method: Annotated[
+        Method,
+        typer.Option(help="Cut the order along a Hilbert curve, or let METIS look for small cuts."),
+    ] = Method.CURVE,
+    order: Annotated[
+        int | None,
+        typer.Option(
+            parser=whole_number(1),
+            metavar="N",
+            help="Count the dofs of H1 spaces of this degree too.",
+        ),
+    ] = None,
+    refine: RefineOption = 0,
+    json: JsonOption = False,
+) -> None:
+    """Partition a mesh, and print load balance and surface.
+
+    The balance is the largest number of elements in a part over the mean. The
+    surface of a part are its faces (edges in 2-D) on which it meets others.
+    Shared is what several parts touch; it is owned by the first of them.
+    Totals count once what is shared.
+
+    \b
+    Examples:
+      femops mesh partition ball.mesh --parts 4 --refine 1
+      femops mesh partition 32x32x32 --parts 8 --method metis --order 4
+      femops mesh partition my.mesh --parts 100 --json
+    """  # noqa: D301  (\b is click's mark for lines to keep)
+    import femops
+
+    output = Output(json)
+    with output.working("partitioning"):
+        cut = femops.partition(load_mesh(mesh, refine), parts, method.value)
+    facts = describe_partition(cut, order)
+    output.json({"mesh": mesh, "method": method.value, **facts})
+    output.say(f"{mesh}: {parts} parts by {method.value}, balance {cut.balance:.4g}")
+    headings = ("total", "least", "mean", "most")
+    output.table("", [("", "left"), *((h, "right") for h in headings)], _partition_rows(facts))
+    if order is not None:
+        output.say(f"to exchange dofs: {facts['messages']} messages, {facts['numbers']} numbers")
+    if cut.empty:
+        output.say(f"{cut.empty} parts are empty: the mesh has {facts['elements']} elements")
+
+
+def describe_partition(cut: Partition, order: int | None) -> dict[str, Any]:
+    """Facts about a partition, as JSON has them; of H1 dofs if an order is given."""
+    dim = cut.shared.shape[1]
+    lower = [f"shared_{kind}" for kind in ("vertices", "edges")[: dim - 1]]
+    facts: dict[str, Any] = {
+        "parts": cut.size,
+        "empty": cut.empty,
+        "balance": cut.balance,
+        "elements": int(cut.total[dim]),
+        "surface": int(cut.total_shared[-1]),
+        **{name: int(count) for name, count in zip(lower, cut.total_shared, strict=False)},
+    }
+    per_part = {
+        "elements": cut.elements,
+        "surface": cut.shared[:, -1],
+        **dict(zip(lower, cut.shared.T, strict=False)),
+        "neighbours": cut.neighbours,
+    }
+    if order is not None:
+        per_part |= {"owned_dofs": cut.owned_dofs(order), "shared_dofs": cut.shared_dofs(order)}
+        facts |= {"order": order, "owned_dofs": int(per_part["owned_dofs"].sum())}
+        facts["messages"], facts["numbers"] = cut.exchange(order)
+    return {**facts, "per_part": {name: each.tolist() for name, each in per_part.items()}}
+
+
+def _partition_rows(facts: dict[str, Any]) -> list[list[str]]:
+    rows = []
+    for name, each in facts["per_part"].items():
+        figures = [str(min(each)), f"{sum(each) / len(each):.6g}", str(max(each))]
+        rows.append([name.replace("_", " "), str(facts.get(name, "")), *figures])
+    return rows
 
 
 def describe(mesh: Mesh) -> dict[str, Any]:

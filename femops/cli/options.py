@@ -69,7 +69,11 @@ def level_name(value: Any) -> str:
 
 
 MeshArgument = Annotated[
-    str, typer.Argument(metavar="MESH", help="A mesh file, or the name of a sample (ball.mesh).")
+    str,
+    typer.Argument(
+        metavar="MESH",
+        help="A mesh file, the name of a sample (ball.mesh), or the elements of a box (8x8x8).",
+    ),
 ]
 RefineOption = Annotated[
     int,
@@ -113,22 +117,25 @@ def paragraphs(command: Command) -> Command:
 
 
 def load_mesh(name: str, refine: int = 0) -> Mesh:
-    """Read a mesh file, or the sample of that name where there is no such file.
+    """Read a mesh file; where there is none, take the sample of that name, or make the box.
 
     Raises
     ------
     MeshError
-        No such file or sample, or it cannot be read.
+        No such file or sample, or it cannot be read; a box that does not fit into memory.
     """
     from femops.io import read_mesh
-    from femops_meshes import MeshFileError, sample, samples
+    from femops_meshes import MeshFileError, box, sample, samples
 
     path = Path(name)
     if not path.exists():
+        if re.fullmatch(r"[1-9][0-9]{0,8}(x[1-9][0-9]{0,8}){0,2}", name):
+            return box([int(count) * 2 ** min(refine, 60) for count in name.split("x")])
         if name not in samples():
             known = ", ".join(samples())
             raise MeshFileError(
-                f"'{name}' does not exist: give the path of a mesh file, or a sample: {known}"
+                f"'{name}' does not exist: give the path of a mesh file, the elements of a box "
+                f"(8x8x8), or a sample: {known}"
             )
         path = sample(name)
     return read_mesh(path, refine=refine)

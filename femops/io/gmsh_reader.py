@@ -14,9 +14,9 @@ from femops.io.gmsh_groups import Numbering, attributes_of
 from femops.io.gmsh_nodes import ELEMENTS, POINT, gmsh_order
 from femops_meshes import Mesh, MeshError, MeshFormatError, Topology, checks
 from femops_meshes.checks import compress_boundary, compress_vertices
+from femops_meshes.entities import VTK_CORNERS
 from femops_meshes.interpolation import equispaced, gauss_lobatto, lagrange_matrix, tensor_apply
 from femops_meshes.mapping import determinants, jacobians
-from femops_meshes.mesh import VTK_CORNERS
 from femops_meshes.topology import exterior_boundary
 
 Floats = NDArray[np.float64]

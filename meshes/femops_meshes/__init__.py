@@ -1,22 +1,26 @@
 """Meshes of segments, quadrilaterals and hexahedra.
 
-Topology, coordinates of any degree, readers and writers, generators, refinement, ordering. No
-physics, no kernels: only NumPy is needed.
+Topology, coordinates of any degree, readers and writers, generators, refinement, ordering,
+partition. No physics, no kernels: only NumPy is needed.
 """
 
 from femops_meshes.axes import scrambled
+from femops_meshes.boxes import box, box_part
 from femops_meshes.errors import (
     MeshArgumentError,
     MeshError,
+    MeshExtraError,
     MeshFileError,
     MeshFormatError,
     MeshGeometryError,
     MeshTopologyError,
 )
-from femops_meshes.generators import ball, box, cylinder, disc, l_shape, shell
+from femops_meshes.generators import ball, cylinder, disc, l_shape, shell
 from femops_meshes.mesh import Mesh
 from femops_meshes.mfem import mfem_h1_dofs, read_mfem, write_mfem
 from femops_meshes.ordering import hilbert_order
+from femops_meshes.partition import Partition, partition
+from femops_meshes.parts import Part, part_of
 from femops_meshes.readers import read_mesh
 from femops_meshes.samples import sample, samples
 from femops_meshes.topology import Topology, entity_permutation
@@ -25,19 +29,25 @@ __all__ = [
     "Mesh",
     "MeshArgumentError",
     "MeshError",
+    "MeshExtraError",
     "MeshFileError",
     "MeshFormatError",
     "MeshGeometryError",
     "MeshTopologyError",
+    "Part",
+    "Partition",
     "Topology",
     "ball",
     "box",
+    "box_part",
     "cylinder",
     "disc",
     "entity_permutation",
     "hilbert_order",
     "l_shape",
     "mfem_h1_dofs",
+    "part_of",
+    "partition",
     "read_mesh",
     "read_mfem",
     "sample",

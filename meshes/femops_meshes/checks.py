@@ -39,6 +39,33 @@ def array(values: ArrayLike, name: str, dtype: type | None = None) -> NDArray[An
         ) from error
 
 
+def whole(value: object, name: str, least: int = 1) -> int:
+    """Return a whole number >= least.
+
+    Raises
+    ------
+    MeshArgumentError
+        If it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise MeshArgumentError(f"{name} is a whole number >= {least}, got {value!r}")
+    return int(value)
+
+
+def positive(value: object, name: str) -> float:
+    """Return a positive, finite number.
+
+    Raises
+    ------
+    MeshArgumentError
+        If it is none.
+    """
+    number = value if isinstance(value, int | float | np.integer | np.floating) else -1
+    if isinstance(value, bool) or not 0 < number < np.inf:
+        raise MeshArgumentError(f"{name} is a positive number, got {value!r}")
+    return float(number)
+
+
 def blocks(num_elements: int, points: int) -> Iterator[slice]:
     """Ranges of elements so short that data at `points` points of each stays small."""
     step = max(1, _POINTS // points)
@@ -148,7 +175,7 @@ def shapes(mesh: "Mesh") -> None:
     }
     for name, shape in expected.items():
         got = getattr(mesh, name).shape
-        if got != shape or ne == 0 or not 1 <= dim <= 3:
+        if got != shape or not 1 <= dim <= 3:
             raise MeshTopologyError(
                 f"{name} has shape {got}, it must be {shape} with {ne} elements"
             )
@@ -168,7 +195,7 @@ def compress_vertices(elements: Ints) -> tuple[Ints, Ints]:
         If a number is negative.
     """
     used, compressed = np.unique(elements, return_inverse=True)
-    if used[0] < 0:
+    if used.min(initial=0) < 0:
         check_dangling(elements, int(used[-1]) + 1)
     return compressed.reshape(elements.shape).astype(np.int64, copy=False), used
 
@@ -226,12 +253,9 @@ def geometry(coordinates: Floats) -> None:
     magnitude(coordinates)
     dim = coordinates.shape[2]
     points = gauss_legendre(geometry_degree(coordinates.shape[1], dim) + 2)[0]
-    least = np.concatenate(
-        [
-            determinants(jacobians(coordinates[block], points)).min(axis=1)
-            for block in blocks(len(coordinates), len(points) ** dim)
-        ]
-    )
+    least = np.empty(len(coordinates))
+    for block in blocks(len(coordinates), len(points) ** dim):
+        least[block] = determinants(jacobians(coordinates[block], points)).min(axis=1)
     bad = np.flatnonzero(least <= 0)
     if len(bad):
         raise MeshGeometryError(

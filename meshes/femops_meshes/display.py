@@ -13,6 +13,8 @@ def table(mesh: "Mesh") -> str:
     lower, upper = mesh.bounding_box()
     shape = ("segments", "quadrilaterals", "hexahedra")[mesh.dim - 1]
     spans = " x ".join(f"[{a:.6g}, {b:.6g}]" for a, b in zip(lower, upper, strict=True))
+    if not mesh.num_elements:
+        spans = "nothing"
     inside = listing(mesh.element_attributes, mesh.element_names)
     outside = listing(mesh.boundary_attributes, mesh.boundary_names)
     rows = [

@@ -37,9 +37,15 @@ class MeshArgumentError(MeshError, ValueError):
     """An argument out of range: a count below one, an unknown name, a degree below one."""
 
 
+@final
+class MeshExtraError(MeshError, ImportError):
+    """An optional part is used without the package of its extra."""
+
+
 __all__ = [
     "MeshArgumentError",
     "MeshError",
+    "MeshExtraError",
     "MeshFileError",
     "MeshFormatError",
     "MeshGeometryError",

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from femops_meshes import checks, display, refinement
+from femops_meshes.entities import VTK_CORNERS
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError
 from femops_meshes.interpolation import gauss_legendre, gauss_lobatto, lagrange_matrix, tensor_apply
 from femops_meshes.mapping import determinants, geometry_degree, jacobians, positions
@@ -20,9 +21,6 @@ Ints = NDArray[np.int64]
 Attributes = NDArray[np.int32]
 PointMap = Callable[[Floats], ArrayLike]
 
-VTK_CORNERS = {1: [0, 1], 2: [0, 1, 3, 2], 3: [0, 1, 3, 2, 4, 5, 7, 6]}
-"""Corners in VTK's (and MFEM's) order for each lexicographic one; each list is its own inverse."""
-
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,7 +29,7 @@ class Mesh:
 
     Every vertex number from 0 to num_vertices - 1 is used by an element. The physical dimension is
     that of the elements. Coordinates are kept element by element, so a mesh may be discontinuous in
-    space while its elements are neighbours: that is how a periodic mesh is written down.
+    space while its elements are neighbours: that is how periodic ones are written. It may be empty.
 
     Attributes
     ----------
@@ -73,10 +71,9 @@ class Mesh:
     def __post_init__(self) -> None:
         """Check that the arrays fit each other, and make them read-only."""
         checks.shapes(self)
-        for name in ("elements", "coordinates", "element_attributes", "boundary"):
-            getattr(self, name).setflags(write=False)
-        self.boundary_attributes.setflags(write=False)
-        self.file_elements.setflags(write=False)
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
 
     @classmethod
     def from_arrays(
@@ -148,10 +145,12 @@ class Mesh:
         boundary: Ints | None = None,
         boundary_attributes: ArrayLike | None = None,
         topology: Topology | None = None,
+        file_elements: Ints | None = None,
     ) -> "Mesh":
         """Make a mesh of arrays known to be right, without copy; find its topology and boundary.
 
-        Parameters are as in `from_arrays`; `topology` is that of elements and boundary, if known.
+        Parameters are as in `from_arrays`; `topology` is that of elements and boundary, if known,
+        and `file_elements` the place of each element if that is not its number.
 
         Raises
         ------
@@ -169,7 +168,7 @@ class Mesh:
             boundary,
             checks.attribute_array(boundary_attributes, len(boundary), "boundary_attributes"),
             num_vertices,
-            np.arange(len(elements), dtype=np.int64),
+            np.arange(len(elements), dtype=np.int64) if file_elements is None else file_elements,
         )
         mesh.__dict__["topology"] = topology  # cached_property keeps its value here
         return mesh
@@ -210,9 +209,12 @@ class Mesh:
         return bool(gap <= 1e-10 * np.abs(upper - lower).max(initial=0.0))
 
     def bounding_box(self) -> tuple[Floats, Floats]:
-        """Smallest and largest coordinates (dim,) of the nodes; a curved side may bulge further."""
+        """Smallest and largest coordinates (dim,) of the nodes; a curved side may bulge further.
+
+        Without elements they are inf and -inf.
+        """
         nodes = self.coordinates.reshape(-1, self.dim)
-        return nodes.min(axis=0), nodes.max(axis=0)
+        return nodes.min(axis=0, initial=np.inf), nodes.max(axis=0, initial=-np.inf)
 
     def volume(self) -> float:
         """Length, area or volume, by a quadrature exact for the polynomial geometry."""

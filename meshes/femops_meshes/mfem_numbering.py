@@ -10,8 +10,9 @@ lexicographic.
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_meshes.entities import VTK_CORNERS
 from femops_meshes.errors import MeshArgumentError
-from femops_meshes.mesh import VTK_CORNERS, Mesh
+from femops_meshes.mesh import Mesh
 from femops_meshes.topology import (
     Topology,
     entity_codes,

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_meshes import checks
+from femops_meshes.entities import VTK_CORNERS
 from femops_meshes.errors import MeshError, MeshFormatError
 from femops_meshes.files import read_text
 from femops_meshes.interpolation import tensor_apply
-from femops_meshes.mesh import VTK_CORNERS, Mesh
+from femops_meshes.mesh import Mesh
 from femops_meshes.mfem_nodes import Collection, interior_order, parse_collection
 from femops_meshes.mfem_numbering import h1_numbers
 from femops_meshes.scanner import Scanner, shorten

@@ -7,8 +7,9 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_meshes.entities import VTK_CORNERS
 from femops_meshes.files import write_text
-from femops_meshes.mesh import VTK_CORNERS, Mesh
+from femops_meshes.mesh import Mesh
 from femops_meshes.mfem_numbering import h1_numbers
 
 _GEOMETRY = {0: 0, 1: 1, 2: 3, 3: 5}

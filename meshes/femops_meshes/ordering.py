@@ -1,5 +1,8 @@
 """Orders along a space-filling curve: neighbours in the order are neighbours in space."""
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -86,3 +89,45 @@ def hilbert_order(centers: ArrayLike) -> Ints:
     extent = (points.max(axis=0) - lower).max() or 1.0
     cells = np.minimum(((points - lower) / extent * 2**bits).astype(np.int64), 2**bits - 1)
     return np.argsort(hilbert_index(cells, bits), kind="stable").astype(np.int64, copy=False)
+
+
+def hilbert_cells(counts: Sequence[int], start: int = 0, stop: int | None = None) -> Ints:
+    """Cells of a grid in their order along a Hilbert curve, or a piece of that order.
+
+    The curve's cubes are split level by level, and only those that hold cells of the piece are
+    kept: time and memory go with the piece, whatever the grid.
+
+    Parameters
+    ----------
+    counts
+        Cells of the grid in each direction.
+    start, stop
+        The piece: from the start-th cell to that before the stop-th; None for the last.
+
+    Returns
+    -------
+    cells
+        Shape (stop - start, dim) int64: grid indices.
+    """
+    dim = len(counts)
+    last = math.prod(counts) if stop is None else stop
+    cubes, before = np.zeros((1, dim), dtype=np.int64), 0
+    if start >= last:
+        return cubes[:0]
+    octants = np.indices((2,) * dim, dtype=np.int64).reshape(dim, -1).T
+    levels = max(1, (max(counts) - 1).bit_length())
+    for level in range(1, levels + 1):
+        side = 2 ** (levels - level)
+        children = (2 * cubes[:, None, :] + octants).reshape(-1, dim)
+        held = np.clip(np.array(counts) - children * side, 0, side).prod(axis=1)
+        some = np.flatnonzero(held)
+        # the last digit of a place along the curve is that among the siblings
+        digit = hilbert_index(children[some], level) % 2**dim
+        some = some[np.argsort(some - some % 2**dim + digit, kind="stable")]
+        held = held[some]
+        ends = before + np.cumsum(held)
+        kept = (ends > start) & (ends - held < last)
+        first = int(np.argmax(kept))
+        before = int(ends[first] - held[first])
+        cubes = children[some[kept]]
+    return cubes

@@ -80,14 +80,28 @@ def check_memory(shape: tuple[int, ...], times: int) -> None:
         If it does not fit.
     """
     count, num_nodes, dim = shape
-    # 2**(300 * dim) elements fit nowhere either, and can still be counted
-    elements = count * 2 ** (dim * min(times, 300))
+    if times > 0:
+        # 2**(300 * dim) elements fit nowhere either, and can still be counted
+        elements = count * 2 ** (dim * min(times, 300))
+        what = f"refining {count} elements {times} times"
+        check_fits((elements, num_nodes, dim), what, "refine less")
+
+
+def check_fits(shape: tuple[int, ...], what: str, remedy: str) -> None:
+    """Check that the arrays of a mesh with coordinates of `shape` fit into memory.
+
+    Raises
+    ------
+    MeshArgumentError
+        If they don't: what needs how much, and the remedy.
+    """
+    elements, num_nodes, dim = shape
     needed = elements * (8 * 2**dim + 8 * num_nodes * dim + 4 + 8)
     available = available_memory()
-    if times > 0 and needed > available:
+    if needed > available:
         raise MeshArgumentError(
-            f"refining {count} elements {times} times needs at least {needed / 2**30:.3g} GiB of "
-            f"memory, and {available / 2**30:.3g} GiB are available: refine less"
+            f"{what} needs at least {needed / 2**30:.3g} GiB of memory, and "
+            f"{available / 2**30:.3g} GiB are available: {remedy}"
         )
 
 

@@ -22,6 +22,7 @@ COMMANDS = [
     ["mesh", "info"],
     ["mesh", "refine"],
     ["mesh", "convert"],
+    ["mesh", "partition"],
     ["bench"],
     ["cost"],
     ["info"],

@@ -149,6 +149,8 @@ def test_neighbours_in_the_order_are_neighbours_in_space():
         lambda: box((3, 3), lower=1.0),
         lambda: box((3, 3), upper=(1.0, np.nan)),
         lambda: box((3, 3), order=0),
+        lambda: box((10**5,) * 3),
+        lambda: box((10**7,) * 3),
         lambda: disc(0),
         lambda: disc(radius=-1.0),
         lambda: ball(radius=np.inf),

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_meshes.axes import scrambled
-from femops_meshes.generators import ball, box, disc
+from femops_meshes.boxes import box
+from femops_meshes.generators import ball, disc
 from femops_meshes.mesh import Mesh
 from femops_meshes.mfem import write_mfem
 

@@ -1,0 +1,256 @@
+"""What ranks hold of a mesh: together the whole, and each no more than its own."""
+
+import pickle
+import tracemalloc
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import femops
+from femops_meshes import (
+    MeshArgumentError,
+    MeshGeometryError,
+    Partition,
+    box,
+    box_part,
+    part_of,
+    partition,
+)
+from femops_meshes.entities import entity_corners
+from partition_oracle import MESHES, bend, entities
+
+ARRAYS = "elements coordinates element_attributes boundary boundary_attributes file_elements"
+
+
+def face_vertices(part, faces):
+    """Whole-mesh vertex numbers of faces given as element and code, as frozensets."""
+    dim = part.mesh.dim
+    return [
+        frozenset(part.vertices[part.mesh.elements[e, list(entity_corners(dim, code))]].tolist())
+        for e, code in faces.tolist()
+    ]
+
+
+def check_part(mesh, owner, part, rank):
+    """A part holds its own elements as the whole mesh has them."""
+    own = [e for e in range(mesh.num_elements) if owner[e] == rank]
+    assert part.elements.tolist() == own
+    assert part.vertices.tolist() == sorted(set(mesh.elements[own].ravel().tolist()))
+    assert (part.num_elements, part.num_vertices) == (mesh.num_elements, mesh.num_vertices)
+    np.testing.assert_array_equal(part.vertices[part.mesh.elements], mesh.elements[own])
+    for name in ("coordinates", "element_attributes", "file_elements"):
+        np.testing.assert_array_equal(getattr(part.mesh, name), getattr(mesh, name)[own])
+    assert (part.mesh.dim, part.mesh.order) == (mesh.dim, mesh.order)
+    assert part.mesh.element_names == mesh.element_names
+    assert part.mesh.boundary_names == mesh.boundary_names
+    part.mesh.validate()
+    # entities are directed as in the whole mesh
+    np.testing.assert_array_equal(part.mesh.topology.orientation, mesh.topology.orientation[own])
+    cut = {
+        face
+        for face, elements in entities(mesh, mesh.dim - 1).items()
+        if len(elements) == 2 and len({owner[e] == rank for e in elements}) == 2
+    }
+    interface = face_vertices(part, part.interface)
+    assert Counter(interface) == Counter(cut)
+    assert part.interface.tolist() == sorted(part.interface.tolist())
+    faces = set(map(tuple, part.interface.tolist()))
+    exterior = part.mesh.topology.faces[:, 1] < 0
+    assert faces <= set(
+        zip(
+            part.mesh.topology.faces[exterior, 0].tolist(),
+            part.mesh.topology.face_codes[exterior, 0].tolist(),
+            strict=True,
+        )
+    )
+
+
+def check_boundary(mesh, parts):
+    """Each entry of the boundary is on one part, with its attribute, on the same element."""
+
+    def entries(mesh, vertices, elements):
+        rows = zip(
+            vertices[mesh.boundary].tolist(),
+            mesh.boundary_attributes.tolist(),
+            elements[mesh.topology.boundary_faces[:, 0]].tolist(),
+            mesh.topology.boundary_faces[:, 1].tolist(),
+            strict=True,
+        )
+        return Counter((tuple(corners), *rest) for corners, *rest in rows)
+
+    whole = entries(mesh, np.arange(mesh.num_vertices), np.arange(mesh.num_elements))
+    found = Counter()
+    for part in parts:
+        found += entries(part.mesh, part.vertices, part.elements)
+    assert found == whole
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 60])
+@pytest.mark.parametrize("kind", MESHES)
+def test_parts_are_the_whole(kind, size):
+    mesh = MESHES[kind]()
+    rng = np.random.default_rng(size)
+    for cut in (
+        partition(mesh, size),
+        Partition.of(mesh, rng.integers(size, size=mesh.num_elements), size),
+    ):
+        parts = [part_of(mesh, cut, rank) for rank in range(size)]
+        for rank, part in enumerate(parts):
+            assert (part.rank, part.size) == (rank, size)
+            check_part(mesh, cut.owner, part, rank)
+        check_boundary(mesh, parts)
+        assert sum(part.mesh.volume() for part in parts) == pytest.approx(mesh.volume())
+        surfaces = [len(part.interface) for part in parts]
+        assert surfaces == cut.shared[:, -1].tolist()
+
+
+def test_what_is_cut_is_no_boundary():
+    part = part_of(box((4, 4)), partition(box((4, 4)), 4), 1)
+    assert part.mesh.num_boundary == 4
+    assert len(part.interface) == 4
+    V = femops.H1(part.mesh, order=2)
+    assert len(V.boundary_dofs()) == 9  # two sides; all four have 16
+    assert femops.BoundaryGeometry(part.mesh, femops.gauss(2)).num_elements == 4
+    assert "Part(1 of 4: 4 of 16 elements, cut at 4 faces)" in repr(part)
+
+
+def test_parts_can_be_sent():
+    mesh = MESHES["ball"]()
+    part = part_of(mesh, partition(mesh, 3), 1)
+    again = pickle.loads(pickle.dumps(part))
+    for name in ARRAYS.split():
+        np.testing.assert_array_equal(getattr(again.mesh, name), getattr(part.mesh, name))
+    np.testing.assert_array_equal(again.vertices, part.vertices)
+
+
+def test_a_part_without_elements():
+    mesh = MESHES["cube"]()
+    part = part_of(mesh, partition(mesh, 40), 39)
+    empty = part.mesh
+    assert (empty.num_elements, empty.num_boundary, empty.num_vertices) == (0, 0, 0)
+    assert (empty.dim, empty.order, empty.volume(), empty.continuous) == (3, 2, 0.0, True)
+    lower, upper = empty.bounding_box()
+    assert (lower == np.inf).all()
+    assert (upper == -np.inf).all()
+    assert (empty.refine().num_elements, empty.curved(4).order) == (0, 4)
+    assert empty.mapped(bend).num_elements == 0
+    assert "0 hexahedra" in repr(empty)
+    assert part.interface.shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "rank", "message"),
+    [
+        ((3, 2), 2, "rank is 2, but there are 2 parts: 0 to 1"),
+        ((3, 2), -1, "rank is a whole number >= 0, got -1"),
+        ((3, 3), 0, "the partition is one of 6 elements, the mesh has 9"),
+    ],
+)
+def test_parts_that_do_not_exist(mesh, rank, message):
+    with pytest.raises(MeshArgumentError, match=message):
+        part_of(box(mesh), partition(box((3, 2)), 2), rank)
+
+
+# --- parts of boxes -------------------------------------------------------------------------------
+
+
+def check_same(part, expected):
+    for name in ("elements", "vertices", "interface"):
+        np.testing.assert_array_equal(getattr(part, name), getattr(expected, name), err_msg=name)
+    for name in ARRAYS.split():
+        got, wanted = getattr(part.mesh, name), getattr(expected.mesh, name)
+        assert got.dtype == wanted.dtype
+        np.testing.assert_array_equal(got, wanted, err_msg=name)
+    got, wanted = part.mesh.topology, expected.mesh.topology
+    np.testing.assert_array_equal(got.boundary_faces, wanted.boundary_faces)
+    np.testing.assert_array_equal(got.entity, wanted.entity)
+    for name in ("rank", "size", "num_elements", "num_vertices"):
+        assert getattr(part, name) == getattr(expected, name)
+
+
+def stretch(x):
+    return x * (1 + x)
+
+
+@st.composite
+def boxes(draw):
+    counts = draw(st.lists(st.integers(1, 6), min_size=1, max_size=3))
+    dim = len(counts)
+    periodic = [draw(st.booleans()) and n >= 3 for n in counts]
+    lower = [draw(st.floats(-2, 2)) for _ in counts]
+    upper = [low + draw(st.floats(0.1, 3)) for low in lower]
+    mapping = draw(st.sampled_from([None, lambda x: 2 * x - 1]))
+    order = draw(st.integers(1, 5 - dim))
+    return {
+        "counts": counts,
+        "lower": lower,
+        "upper": upper,
+        "periodic": periodic,
+        "mapping": mapping,
+        "order": order,
+    }
+
+
+@settings(deadline=None, max_examples=60)
+@given(boxes(), st.integers(1, 9), st.data())
+def test_parts_of_boxes_are_those_of_the_whole(arguments, size, data):
+    rank = data.draw(st.integers(0, size - 1))
+    mesh = box(**arguments)
+    check_same(box_part(rank, size, **arguments), part_of(mesh, partition(mesh, size), rank))
+
+
+@pytest.mark.parametrize("counts", [(100,), (40, 7), (3, 33), (9, 8, 7), (17, 2, 3), (1, 1, 50)])
+def test_parts_of_larger_boxes(counts):
+    mesh = box(counts, mapping=stretch, order=2)
+    for size in (3, 8, 1000):
+        cut = partition(mesh, size)
+        for rank in {0, 1, size // 2, size - 1}:
+            part = box_part(rank, size, counts, mapping=stretch, order=2)
+            check_same(part, part_of(mesh, cut, rank))
+
+
+def test_a_box_is_never_whole():
+    """One rank's part of a billion elements takes the memory of a box as large as the part."""
+
+    def peak(make, *arguments):
+        make(*arguments)  # what is imported and cached once
+        tracemalloc.start()
+        try:
+            made = make(*arguments)
+            return tracemalloc.get_traced_memory()[1], made
+        finally:
+            tracemalloc.stop()
+
+    alone = peak(box, (16, 16, 16))[0]
+    for counts in ((1000, 1000, 1000), (10, 10**4, 10**4), (8 * 10**8, 1, 1)):
+        size = int(np.prod(counts)) // 4096
+        used, part = peak(box_part, size // 3, size, counts)
+        assert part.num_elements == np.prod(counts)
+        assert 4096 <= len(part.elements) <= 4097
+        assert used < 2 * alone
+        part.mesh.validate()
+    line = box_part(10**5, 10**6, 10**9).mesh
+    assert line.num_elements == 1000
+    assert line.volume() == pytest.approx(1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((2, 2, (3, 3)), MeshArgumentError, "rank is 2, but there are 2 parts"),
+        ((0, 0, (3, 3)), MeshArgumentError, "size is a whole number >= 1"),
+        ((0, 2, (3, 0)), MeshArgumentError, "each of counts"),
+        ((0, 2, (3, 3), 1.0, 0.0), MeshArgumentError, "lower must be below upper"),
+        ((0, 2, (3, 2), 0.0, 1.0, True), MeshArgumentError, "at least 3 elements"),
+        ((0, 2, (3, 3), 0.0, 1.0, False, None, 0), MeshArgumentError, "order"),
+        ((0, 2, (10**7,) * 3), MeshArgumentError, "vertices could not be numbered"),
+        ((0, 2, (10**5,) * 3), MeshArgumentError, "making 5.*elements needs at least .* GiB"),
+        ((1, 2, 3, 0.0, 1.0, False, np.negative), MeshGeometryError, "inverted"),
+    ],
+)
+def test_bad_arguments_of_boxes(arguments, error, message):
+    with pytest.raises(error, match=message):
+        box_part(*arguments)
