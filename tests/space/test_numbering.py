@@ -31,7 +31,7 @@ def distinct_nodes(space, periods=None):
 
 
 def check_first_touch(space):
-    """Follow the contract by a plain loop: new dofs are the next numbers, in the element's order."""
+    """Follow the contract by a plain loop: new dofs are next, in the order of the element."""
     count = 0
     starts = [0]
     layout = [local_nodes(digits, space.order) for _, digits in ternary_codes(space.dim)]
