@@ -218,12 +218,7 @@ class Term:
         """What a kernel reads and what it writes."""
         points = self.quadrature.points
         source, target = (
-            Side(
-                space.ncomp,
-                space.basis.interpolation(points),
-                plan.starts.dtype.itemsize,
-                plan.runs,
-            )
+            Side(space.ncomp, space.basis.interpolation(points), plan.number_bytes, plan.runs)
             for space, plan in zip((self.trial, self.test), self.plans(), strict=True)
         )
         return source, target

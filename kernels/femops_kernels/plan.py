@@ -80,6 +80,11 @@ class Plan:
         return len(self.first_batch) - 1
 
     @property
+    def number_bytes(self) -> int:
+        """Bytes of a chunk-local number."""
+        return int(self.starts.dtype.itemsize)
+
+    @property
     def nbytes(self) -> int:
         """Bytes that a sweep reads of the plan itself."""
         lists = (self.foreign_dofs, self.combine_dof, self.combine_slot, self.starts)
