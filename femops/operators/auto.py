@@ -34,8 +34,9 @@ _log = logging.getLogger("femops")
 
 # Nodes of a sample, for each thread: enough for a score of chunks.
 _SAMPLE = 40_000
-# At order 1, where matrices may win: what they move must lie in the cache where the whole's would.
-_LOWEST = 160_000
+# Nodes up to which all elements are tried at order 1, where matrices may win and it matters in which
+# cache what they move lies.
+_ALL = 160_000
 # Bytes moved by one application above which caches do not hold them.
 CACHED_BYTES = 16 * 2**20
 # What is read between two measurements to empty the caches.
@@ -121,11 +122,10 @@ def _sample_size(term: Term) -> int:
     ne = term.trial.mesh.num_elements
     if term.on_boundary:
         return ne
-    nodes = max(term.trial.ndofs, term.test.ndofs) / ne
-    wanted = _SAMPLE * get_threads()
-    if max(term.trial.order, term.test.order) == 1:
-        wanted = max(wanted, _LOWEST)
-    return min(ne, max(term.width, int(wanted / nodes)))
+    nodes = max(term.trial.ndofs, term.test.ndofs)
+    if nodes <= _ALL and max(term.trial.order, term.test.order) == 1:
+        return ne
+    return min(ne, max(term.width, int(_SAMPLE * get_threads() * ne / nodes)))
 
 
 def _flusher() -> Callable[[], float]:

@@ -217,11 +217,13 @@ class Term:
     def sides(self) -> tuple[Side, Side]:
         """What a kernel reads and what it writes."""
         points = self.quadrature.points
-        source, target = (
-            Side(space.ncomp, space.basis.interpolation(points), plan.number_bytes, plan.runs)
+        sides = {
+            space: Side(
+                space.ncomp, space.basis.interpolation(points), plan.number_bytes, plan.runs
+            )
             for space, plan in zip((self.trial, self.test), self.plans(), strict=True)
-        )
-        return source, target
+        }
+        return sides[self.trial], sides[self.test]
 
     def factorised_kernel(self) -> Kernel:
         """The kernel that applies this term by sum factorisation."""

@@ -151,7 +151,7 @@ class SweepKernel(ABC):
     ----------
     dim : int
     source, target : Side
-        The field and the test function.
+        The field and the test function; one object if they have one plan.
     dtype : numpy.dtype
         float64 or float32.
     width : int
@@ -204,6 +204,7 @@ class SweepKernel(ABC):
             "RUNS_OUT": target.runs,
             "NRUNS_IN": len(source.runs.nodes),
             "NRUNS_OUT": len(target.runs.nodes),
+            "ALIKE": source is target,
         }
 
     def work_bytes(self, size_in: int, size_out: int) -> int:

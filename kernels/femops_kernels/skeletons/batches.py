@@ -8,6 +8,7 @@ from femops_kernels.skeletons.batch import batch
 from femops_kernels.skeletons.copies import copies, count
 from femops_kernels.skeletons.defaults import *
 from femops_kernels.skeletons.table import *
+from femops_kernels.tracing import traced
 
 # </defaults>
 
@@ -51,10 +52,12 @@ def side_out(table, y, chunk, places):
     return owned, y + begin * DOF_OUT, word(table, BUFFER) + foreign * DOF_OUT, places
 
 
-@inner
-def locate_runs(ins, outs, x_side, y_side):
-    """Addresses of the runs of a batch, whose numbers are at ``ins`` and ``outs``."""
-    if ins == outs and NRUNS_IN == NRUNS_OUT:
+@traced
+def locate_runs(table, b, x_side, y_side):
+    """Addresses of the runs of batch b."""
+    ins = word(table, IN_STARTS) + b * STARTS_IN
+    outs = word(table, OUT_STARTS) + b * STARTS_OUT
+    if ALIKE:
         for k in range(NRUNS_IN):
             locate(LANE, ins, INDEX_IN, k, (x_side, y_side), (DOF_IN, DOF_OUT))
     else:
@@ -72,13 +75,12 @@ def batches(table, x, y, chunk, work, alpha, beta):
     lanes = y_places + NRUNS_OUT * PLACES
     x_side = side_in(table, x, chunk, x_local, x_places)
     y_side = side_out(table, y, chunk, y_places)
-    ins, outs = word(table, IN_STARTS), word(table, OUT_STARTS)
     for b in range(
         word(word(table, FIRST_BATCH), chunk), word(word(table, FIRST_BATCH), chunk + 1)
     ):
         if beta == 0.0:
             clear(table, y, b)
-        locate_runs(ins + b * STARTS_IN, outs + b * STARTS_OUT, x_side, y_side)
         x_ahead = piece(table, IN_BATCH_START, x, DOF_IN, b + DISTANCE)
         y_ahead = piece(table, OUT_BATCH_START, y, DOF_OUT, b + DISTANCE)
+        locate_runs(table, b, x_side, y_side)
         batch(table, b, x_places, y_places, lanes, (x_ahead, y_ahead))

@@ -20,6 +20,7 @@ P_IN, P_OUT = 2, 2  # their nodes per direction
 NODES_IN, NODES_OUT = 8, 8  # P_IN ** DIM, P_OUT ** DIM
 RUNS_IN, RUNS_OUT = Runs(3, 2), Runs(3, 2)  # which of them have consecutive numbers
 NRUNS_IN, NRUNS_OUT = 8, 8
+ALIKE = True  # IN and OUT have one plan
 Q1D = 2  # quadrature points per direction
 POINTS = 8  # Q1D ** DIM
 # the numbers that the pointwise step is given, in this order
