@@ -34,8 +34,8 @@ _log = logging.getLogger("femops")
 
 # Nodes of a sample, for each thread: enough for a score of chunks.
 _SAMPLE = 40_000
-# Nodes up to which all elements are tried at order 1, where matrices may win and it matters in which
-# cache what they move lies.
+# Nodes up to which all elements are tried at order 1, where matrices may win, and it matters in
+# which cache they lie.
 _ALL = 160_000
 # Bytes moved by one application above which caches do not hold them.
 CACHED_BYTES = 16 * 2**20
