@@ -108,7 +108,7 @@ def gather(typingctx: Any, lane: Any, base: Any, indices: Any, k: Any) -> Any:
 
 # The coefficients of lines of more operations than these are read from memory by the operations
 # themselves: kept in registers over a loop they would be moved to the stack and back.
-_SHORT = 40
+_SHORT = 20
 
 
 class _Emitter:
