@@ -9,7 +9,7 @@ entities between these.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,14 +36,14 @@ def shared_vertices(part: Part, comm: Exchanger) -> dict[int, Ints]:
     return {rank: np.searchsorted(part.vertices, found) for rank, found in by_rank.items()}
 
 
-def shared_entities(part: Part, kinds: Iterable[int], comm: Exchanger) -> dict[int, Ints]:
+def shared_entities(part: Part, kinds: Sequence[int], comm: Exchanger) -> dict[int, Ints]:
     """Entities of this part that others have too.
 
     Parameters
     ----------
     part : Part
-    kinds : iterable of int
-        Dimensions, below that of the elements, of the entities to look for; with 0 among them.
+    kinds : sequence of int
+        Dimensions, below that of the elements, of the entities to look for.
     comm : Exchanger
 
     Returns
@@ -91,16 +91,16 @@ def _who_else(told: dict[int, Ints]) -> dict[int, Array]:
 
 
 def _entities_between(
-    part: Part, kinds: Iterable[int], touched: NDArray[np.bool_]
+    part: Part, kinds: Sequence[int], touched: NDArray[np.bool_]
 ) -> tuple[Ints, Ints]:
     """Entities all of whose vertices are ``touched``, counted as by `entity_offsets`.
 
-    With them their vertices (n, 2**(dim - 1)) in the part, ascending, then -1.
+    With them their vertices (n, width) in the part, ascending, then -1.
     """
     mesh = part.mesh
     near = np.flatnonzero(touched[mesh.elements].any(axis=1))
     elements, entity = mesh.elements[near], mesh.topology.entity[near]
-    offsets = entity_offsets(mesh.topology)
+    offsets, width = entity_offsets(mesh.topology), 2 ** max(kinds)
     numbers, rows = [], []
     for kind in kinds:
         codes = list(entity_codes(mesh.dim, kind))
@@ -108,9 +108,9 @@ def _entities_between(
         inside = touched[corners].all(axis=-1)
         number, first = np.unique(entity[:, codes][inside], return_index=True)
         ascending = np.sort(corners[inside][first], axis=1)
-        missing = 2 ** (mesh.dim - 1) - ascending.shape[1]
         numbers.append(offsets[kind] + number)
-        rows.append(np.pad(ascending, [(0, 0), (0, missing)], constant_values=-1))
+        missing = [(0, 0), (0, width - 2**kind)]
+        rows.append(np.pad(ascending, missing, constant_values=-1))
     return np.concatenate(numbers), np.concatenate(rows)
 
 

@@ -1,6 +1,5 @@
 """Ranks number their dofs by themselves, and agree about what they share."""
 
-import itertools
 import re
 
 import numpy as np
@@ -118,24 +117,25 @@ def test_one_rank_numbers_as_a_space_does():
     )
 
 
-def test_a_box_that_is_never_whole():
-    """Parts that ranks make by themselves; nothing on a rank is larger than its part asks for."""
-    counts, p, most = (24, 24, 24), 2, {}
+@pytest.mark.parametrize(("p", "most"), [(1, 10), (2, 25)])
+def test_a_box_that_is_never_whole(p, most):
+    """Parts that ranks make by themselves; messages go with the surface of a part."""
+    counts, touched = (24, 24, 24), {}
     serial = H1(femops.box(counts), p).restriction.indices
+
+    def program(comm):
+        part = box_part(comm.rank, comm.size, counts)
+        numbering = h1_rank_numbering(part, p, comm)
+        np.testing.assert_array_equal(numbering.whole[numbering.indices], serial[part.elements])
+        return numbering.ndofs, len(part.interface)
+
     for size in (8, 64):
-        numberings, comms = on_ranks(
-            size, lambda comm: h1_rank_numbering(box_part(comm.rank, comm.size, counts), p, comm)
-        )
-        starts = np.cumsum([0, *(len(n.indices) for n in numberings)])
-        for numbering, (a, b) in zip(numberings, itertools.pairwise(starts), strict=True):
-            np.testing.assert_array_equal(numbering.whole[numbering.indices], serial[a:b])
-        most[size] = max(comm.largest for comm in comms), max(n.ndofs for n in numberings)
-        for comm, numbering in zip(comms, numberings, strict=True):
-            assert comm.largest < 8 * (numbering.ndofs + 7 * size)
-            assert max(sum(sent.values()) for sent in comm.sent) < 8 * numbering.ndofs
-    # a rank's surface falls by 4 where its volume falls by 8
-    assert most[64][0] < most[8][0] / 3
-    assert most[64][1] < most[8][1] / 5
+        results, comms = on_ranks(size, program)
+        touched[size], surface = np.max(results, axis=0)
+        for comm in comms:
+            assert max(sum(sent.values()) for sent in comm.sent) < 8 * most * surface
+            assert comm.largest < 8 * most * surface
+    assert touched[64] < touched[8] / 5
 
 
 def raised(size, program, message):
