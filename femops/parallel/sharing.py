@@ -23,9 +23,12 @@ Ints = NDArray[np.int64]
 
 
 def shared_vertices(part: Part, comm: Exchanger) -> dict[int, Ints]:
-    """Vertices of this part that others have too: {rank: their numbers in the part, ascending}.
+    """Vertices of this part that others have too. Collective.
 
-    A rank holds no more for others than what is said of the vertices of its block. Collective.
+    Returns
+    -------
+    dict
+        {rank: numbers in the part of the vertices shared with it, ascending}, by ascending rank.
     """
     block = -(-part.num_vertices // comm.size)
     told = comm.exchange(_grouped(part.vertices // block, part.vertices))
@@ -37,7 +40,7 @@ def shared_vertices(part: Part, comm: Exchanger) -> dict[int, Ints]:
 
 
 def shared_entities(part: Part, kinds: Sequence[int], comm: Exchanger) -> dict[int, Ints]:
-    """Entities of this part that others have too.
+    """Entities of this part that others have too. Collective.
 
     Parameters
     ----------
@@ -50,7 +53,7 @@ def shared_entities(part: Part, kinds: Sequence[int], comm: Exchanger) -> dict[i
     -------
     dict
         {rank: entities shared with it}, counted as by `entity_offsets`, in an order that the two
-        ranks have in common. Collective.
+        ranks have in common.
     """
     known = shared_vertices(part, comm)
     between = np.zeros(len(part.vertices) + 1, dtype=bool)
