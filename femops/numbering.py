@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from femops_meshes.topology import Topology, entity_permutation
 
 Ints = NDArray[np.int64]
+Codes = NDArray[np.uint8]
 
 
 def ternary_codes(dim: int) -> list[tuple[int, tuple[int, ...]]]:
@@ -60,46 +61,84 @@ def h1_numbering(topology: Topology, p: int) -> tuple[Ints, int]:
         The dof of every local node (lexicographic, x fastest).
     ndofs : int
     """
-    dim = topology.dim
-    codes = ternary_codes(dim)
-    starts, first_seen, ndofs = _entity_starts(topology, codes, p)
-    ne = topology.entity.shape[0]
-    indices = np.empty((ne, (p + 1) ** dim), dtype=np.int64)
-    for column, (code, digits) in enumerate(codes):
+    starts, seen, ndofs = first_touch(topology, p)
+    return node_dofs(topology, p, starts, seen), ndofs
+
+
+def entity_offsets(topology: Topology) -> Ints:
+    """First (dim + 2,) of each dimension, and the end, if all entities are counted as one list.
+
+    Vertices come first, then edges, faces and cells.
+    """
+    return np.concatenate(([0], np.cumsum(topology.num_entities)))
+
+
+def first_touch(
+    topology: Topology, p: int, foreign: NDArray[np.bool_] | None = None
+) -> tuple[Ints, Codes, int]:
+    """Share out dofs among the entities by the numbering contract.
+
+    Parameters
+    ----------
+    topology : Topology
+    p : int
+        Degree, at least 1.
+    foreign : (n,) bool, optional
+        Entities, counted as by `entity_offsets`, that get no dofs here.
+
+    Returns
+    -------
+    starts : (n,) int64
+        First dof of each entity; 0 for foreign ones.
+    seen : (n,) uint8
+        Its orientation in the element that meets it first, in whose order its dofs stand; 0 for
+        foreign ones.
+    ndofs : int
+    """
+    codes = ternary_codes(topology.dim)
+    columns = [code for code, _ in codes]
+    kinds = np.array([digits.count(1) for _, digits in codes])
+    offsets = entity_offsets(topology)
+    entities = (topology.entity[:, columns] + offsets[kinds]).ravel()
+    first = first_positions(entities, int(offsets[-1]))
+    met = np.flatnonzero(first[entities] == np.arange(entities.size))
+    if foreign is not None:
+        met = met[~foreign[entities[met]]]
+    sizes = ((p - 1) ** kinds)[met % len(codes)]
+    starts = np.zeros(offsets[-1], dtype=np.int64)
+    starts[entities[met]] = np.cumsum(sizes) - sizes
+    seen = np.zeros(offsets[-1], dtype=np.uint8)
+    seen[entities[met]] = topology.orientation[:, columns].ravel()[met]
+    return starts, seen, int(sizes.sum())
+
+
+def node_dofs(topology: Topology, p: int, starts: Ints, seen: Codes) -> Ints:
+    """Dof (ne, (p + 1)**dim) of every local node, where those of an entity are consecutive.
+
+    Parameters
+    ----------
+    topology : Topology
+    p : int
+        Degree, at least 1.
+    starts, seen : (n,)
+        First dof of each entity, and the orientation in whose order its dofs stand; see
+        `first_touch`.
+    """
+    dim, offsets = topology.dim, entity_offsets(topology)
+    indices = np.empty((len(topology.entity), (p + 1) ** dim), dtype=np.int64)
+    for code, digits in ternary_codes(dim):
         nodes = local_nodes(digits, p)
         if nodes.size == 0:
             continue
-        first = starts[:, column, None]
         kind = digits.count(1)
+        entities = topology.entity[:, code] + offsets[kind]
+        first = starts[entities, None]
         if kind in (1, 2) and kind < dim:
             relative = _relative_permutations(kind, p - 1)
-            seen = first_seen[:, column], topology.orientation[:, code]
-            indices[:, nodes] = first + relative[seen]
+            indices[:, nodes] = first + relative[seen[entities], topology.orientation[:, code]]
         else:
             indices[:, nodes] = first + np.arange(nodes.size)
-    return indices, ndofs
-
-
-def _entity_starts(
-    topology: Topology, codes: list[tuple[int, tuple[int, ...]]], p: int
-) -> tuple[Ints, NDArray[np.uint8], int]:
-    """First dof of each entity, its orientation in the element that meets it first, how many dofs.
-
-    The former two are (ne, 3**dim), in the order of `codes`.
-    """
-    kinds = np.array([digits.count(1) for _, digits in codes])
-    offsets = np.concatenate(([0], np.cumsum(topology.num_entities)))
-    entities = topology.entity[:, [code for code, _ in codes]] + offsets[kinds]
-    flat = entities.ravel()
-    first = first_positions(flat, int(offsets[-1]))
-    position = np.arange(flat.size)
-    sizes = np.tile((p - 1) ** kinds, entities.shape[0])
-    sizes[first[flat] != position] = 0
-    ends = np.cumsum(sizes)
-    starts = ends - sizes
-    seen = topology.orientation[:, [code for code, _ in codes]].ravel()[first[flat]]
-    shape = entities.shape
-    return starts[first[flat]].reshape(shape), seen.reshape(shape), int(sizes.sum())
+    return indices
 
 
 def first_positions(numbers: Ints, count: int) -> Ints:

@@ -1,0 +1,1 @@
+"""One program on many ranks: what each holds of a mesh's dofs, and how they exchange it."""

@@ -1,0 +1,124 @@
+"""The exchange of what ranks share: P, from owned dofs to all that a rank touches, and Pᵀ."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import VectorError
+from femops.parallel.numbering import RankNumbering
+from femops.parallel.protocol import Array, Exchanger
+
+Ints = NDArray[np.int64]
+
+
+@final
+class Halo:
+    """Who sends what to whom, so that ranks have the values of all dofs that they touch.
+
+    Values are arrays whose first axis counts dofs, of any type and any further axes. Making one and
+    both maps are collective.
+
+    Parameters
+    ----------
+    numbering : RankNumbering
+        The dofs of this rank.
+    comm : Exchanger
+        Between the ranks of the numbering.
+
+    Attributes
+    ----------
+    owned, ghosts : int
+        Dofs that the rank owns, and others that it touches.
+    receive : dict
+        {owner: (first, end)}, ascending: the ghosts ``first:end`` belong to this rank.
+    send : dict
+        {rank: (n,) int64}, ascending: owned dofs that are ghosts of this rank, in its order, which
+        is ascending.
+    """
+
+    def __init__(self, numbering: RankNumbering, comm: Exchanger) -> None:
+        self._comm = comm
+        self.owned, self.ghosts = numbering.owned, len(numbering.ghosts)
+        cuts = np.searchsorted(numbering.ghosts, numbering.offsets)
+        owners = np.flatnonzero(np.diff(cuts))
+        self.receive = {int(r): (int(cuts[r]), int(cuts[r + 1])) for r in owners}
+        self.send: dict[int, Ints] = comm.exchange(
+            {
+                rank: numbering.ghosts[first:end] - numbering.offsets[rank]
+                for rank, (first, end) in self.receive.items()
+            }
+        )
+        for dofs in self.send.values():
+            dofs.setflags(write=False)
+
+    @property
+    def messages(self) -> int:
+        """Messages that this rank sends when values go forward, and receives when they go back."""
+        return len(self.send)
+
+    @property
+    def numbers(self) -> int:
+        """Dofs in these messages."""
+        return sum(len(dofs) for dofs in self.send.values())
+
+    def forward(self, values: NDArray[Any]) -> Array:
+        """Values (ghosts, ...) of the ghosts, given those (owned, ...) of the owned dofs.
+
+        Raises
+        ------
+        VectorError
+            The first axis has another length.
+        """
+        _check_length(values, self.owned, "owned dofs")
+        arrived = self._comm.exchange({rank: values[dofs] for rank, dofs in self.send.items()})
+        ghosts = np.empty((self.ghosts, *values.shape[1:]), dtype=values.dtype)
+        for rank, (first, end) in self.receive.items():
+            ghosts[first:end] = arrived[rank].reshape(end - first, *values.shape[1:])
+        return ghosts
+
+    def reverse_add(self, ghosts: NDArray[Any], values: NDArray[Any]) -> None:
+        """Add what ranks have for their ghosts to what the owners have; the transpose of `forward`.
+
+        Contributions to a dof are added by ascending rank.
+
+        Parameters
+        ----------
+        ghosts : (ghosts, ...)
+            This rank's contributions to other ranks' dofs.
+        values : (owned, ...)
+            Added to, in place; of the same type and further axes.
+
+        Raises
+        ------
+        VectorError
+            An array has another length, or the two differ in type or further axes.
+        """
+        _check_length(ghosts, self.ghosts, "ghosts")
+        _check_length(values, self.owned, "owned dofs")
+        if (ghosts.dtype, ghosts.shape[1:]) != (values.dtype, values.shape[1:]):
+            raise VectorError(
+                f"ghosts are {ghosts.dtype} of shape {ghosts.shape}, values {values.dtype} of "
+                f"shape {values.shape}: give the same type and all axes but the first alike"
+            )
+        arrived = self._comm.exchange(
+            {rank: ghosts[first:end] for rank, (first, end) in self.receive.items()}
+        )
+        for rank, dofs in self.send.items():
+            values[dofs] += arrived[rank].reshape(len(dofs), *values.shape[1:])
+
+    def __repr__(self) -> str:
+        return (
+            f"Halo({self.owned} dofs and {self.ghosts} ghosts, sends {self.numbers} to "
+            f"{self.messages} ranks, receives from {len(self.receive)})"
+        )
+
+
+def _check_length(values: NDArray[Any], length: int, what: str) -> None:
+    if values.ndim == 0 or len(values) != length:
+        raise VectorError(
+            f"values have shape {values.shape}, there are {length} {what}: the first axis must "
+            "count these"
+        )

@@ -1,0 +1,208 @@
+"""Numbers for the dofs of a mesh of which each rank holds a part.
+
+A vertex, edge or face belongs to the lowest rank that touches it, and its dofs with it. A rank
+numbers the dofs it owns first, by the contract of `femops.numbering`. Then come the others that it
+touches, its *ghosts*: by owner, and within one owner in the order of the owner's own numbers. The
+number of a dof in the whole mesh is that on its owner behind those of all lower ranks. So if parts
+are consecutive pieces of the whole mesh's elements, these numbers are those of the whole mesh.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import SpaceError
+from femops.numbering import entity_offsets, first_touch, node_dofs
+from femops.parallel.protocol import Exchanger
+from femops.parallel.sharing import shared_entities
+from femops_meshes.parts import Part
+from femops_meshes.topology import Topology
+
+Codes = NDArray[np.uint8]
+Ints = NDArray[np.int64]
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class RankNumbering:
+    """The dofs that one rank touches. Made by `h1_rank_numbering` or `l2_rank_numbering`.
+
+    Attributes
+    ----------
+    rank
+        Which rank.
+    indices
+        Shape (ne, (p + 1)**dim) int64: the rank's number of the dof at each local node
+        (lexicographic, x fastest) of its elements. Owned dofs come first, then ghosts.
+    offsets
+        Shape (size + 1,) int64: rank r owns the dofs offsets[r] to offsets[r + 1] - 1 of the whole
+        mesh.
+    ghosts
+        Shape (nghosts,) int64: number in the whole mesh of each ghost, ascending.
+    """
+
+    rank: int
+    indices: Ints
+    offsets: Ints
+    ghosts: Ints
+
+    def __post_init__(self) -> None:
+        """Make the arrays read-only."""
+        for array in (self.indices, self.offsets, self.ghosts):
+            array.setflags(write=False)
+
+    @property
+    def owned(self) -> int:
+        """How many dofs the rank owns; they have the numbers 0 to owned - 1."""
+        return int(self.offsets[self.rank + 1] - self.offsets[self.rank])
+
+    @property
+    def ndofs(self) -> int:
+        """How many dofs the rank touches."""
+        return self.owned + len(self.ghosts)
+
+    @property
+    def whole(self) -> Ints:
+        """Number (ndofs,) in the whole mesh of each dof that the rank touches."""
+        return np.concatenate([self.offsets[self.rank] + np.arange(self.owned), self.ghosts])
+
+    def __repr__(self) -> str:
+        return (
+            f"RankNumbering(rank {self.rank} owns {self.owned} of {self.offsets[-1]} dofs, "
+            f"{len(self.ghosts)} ghosts)"
+        )
+
+
+def h1_rank_numbering(part: Part, p: int, comm: Exchanger) -> RankNumbering:
+    """Number the dofs of an H1 space of degree p on the rank's part. Collective.
+
+    Parameters
+    ----------
+    part : Part
+        What this rank holds of the mesh; it may have no elements.
+    p : int
+        Degree, at least 1.
+    comm : Exchanger
+        Between the ranks that hold the parts.
+
+    Raises
+    ------
+    SpaceError
+        On all ranks: the degree is below 1, or the parts are not those of one mesh, a rank each.
+    """
+    _check_parts(part, p, 1, comm)
+    topology = part.mesh.topology
+    kinds = range(part.mesh.dim) if p > 1 else [0]  # those with nodes inside
+    shared = shared_entities(part, kinds, comm)
+    owner = np.full(entity_offsets(topology)[-1], part.rank, dtype=np.int64)
+    for rank, entities in shared.items():
+        owner[entities] = np.minimum(owner[entities], rank)
+    starts, seen, owned = first_touch(topology, p, owner < part.rank)
+    theirs = _as_owners_have_them(shared, owner, starts, seen, comm)
+    offsets = _offsets(owned, comm)
+    ghosts = _add_ghosts(topology, p, theirs, offsets, (starts, seen), owned)
+    return RankNumbering(part.rank, node_dofs(topology, p, starts, seen), offsets, ghosts)
+
+
+def l2_rank_numbering(part: Part, p: int, comm: Exchanger) -> RankNumbering:
+    """Number the dofs of an L2 space of degree p on the rank's part. Collective.
+
+    No rank shares any.
+
+    Parameters
+    ----------
+    part : Part
+        What this rank holds of the mesh; it may have no elements.
+    p : int
+        Degree, at least 0.
+    comm : Exchanger
+        Between the ranks that hold the parts.
+
+    Raises
+    ------
+    SpaceError
+        On all ranks: the degree is negative, or the parts are not those of one mesh, a rank each.
+    """
+    _check_parts(part, p, 0, comm)
+    shape = part.mesh.num_elements, (p + 1) ** part.mesh.dim
+    indices = np.arange(shape[0] * shape[1], dtype=np.int64).reshape(shape)
+    return RankNumbering(
+        part.rank, indices, _offsets(indices.size, comm), np.empty(0, dtype=np.int64)
+    )
+
+
+def _check_parts(part: Part, p: int, least: int, comm: Exchanger) -> None:
+    """Check the same numbers on all ranks, so that all raise or none does."""
+    row = [part.rank, part.size, p, part.mesh.dim, part.num_elements, part.num_vertices]
+    table = comm.gather_all(np.array([*row, len(part.elements)], dtype=np.int64))
+    wrong = np.flatnonzero((table[:, 0] != np.arange(comm.size)) | (table[:, 1] != comm.size))
+    if len(wrong):
+        rank, (number, size) = int(wrong[0]), table[wrong[0], :2]
+        raise SpaceError(
+            f"rank {rank} of {comm.size} has part {number} of {size}: give each rank the part of "
+            "its own number, of as many as there are ranks"
+        )
+    names = ("order", "dimension of the mesh", "elements of the mesh", "vertices of the mesh")
+    for name, column in zip(names, table[:, 2:6].T, strict=True):
+        differing = np.flatnonzero(column != column[0])
+        if len(differing):
+            raise SpaceError(
+                f"{name}: {column[0]} on rank 0, {column[differing[0]]} on rank {differing[0]}: "
+                "give all ranks the same order, and parts of the same mesh"
+            )
+    if p < least:
+        raise SpaceError(f"order is {p}, it must be at least {least}")
+    if table[:, 6].sum() != part.num_elements:
+        raise SpaceError(
+            f"the ranks' parts have {table[:, 6].sum()} elements together, the mesh has "
+            f"{part.num_elements}: make all parts by one partition"
+        )
+
+
+def _as_owners_have_them(
+    shared: dict[int, Ints], owner: Ints, starts: Ints, seen: Codes, comm: Exchanger
+) -> Ints:
+    """Columns (4, n): an entity that another rank owns, this rank, and its start and seen there.
+
+    By owner, then by start.
+    """
+    offers = {}
+    for rank, entities in shared.items():
+        mine = entities[owner[entities] == comm.rank]
+        if len(mine):
+            offers[rank] = np.stack([starts[mine], seen[mine]])
+    columns = [np.empty((4, 0), dtype=np.int64)]
+    for rank, offer in comm.exchange(offers).items():
+        entities = shared[rank][owner[shared[rank]] == rank]
+        first, order = offer.reshape(2, -1)
+        columns.append(np.stack([entities, np.full_like(entities, rank), first, order]))
+    found = np.concatenate(columns, axis=1)
+    return found[:, np.lexsort((found[2], found[1]))]
+
+
+def _offsets(owned: int, comm: Exchanger) -> Ints:
+    counts = comm.gather_all(np.array([owned], dtype=np.int64))
+    return np.concatenate(([0], np.cumsum(counts)))
+
+
+def _add_ghosts(
+    topology: Topology,
+    p: int,
+    theirs: Ints,
+    offsets: Ints,
+    numbers: tuple[Ints, Codes],
+    owned: int,
+) -> Ints:
+    """Number the entities of other owners behind the owned dofs; their dofs in the whole mesh."""
+    entities, owner, first, order = theirs
+    kinds = np.searchsorted(entity_offsets(topology), entities, side="right") - 1
+    sizes = (p - 1) ** kinds
+    local = np.cumsum(sizes) - sizes
+    starts, seen = numbers
+    starts[entities], seen[entities] = owned + local, order
+    shift = offsets[owner] + first - local
+    return np.asarray(np.repeat(shift, sizes) + np.arange(sizes.sum()))

@@ -1,0 +1,132 @@
+"""What ranks share of a mesh that each holds a part of: vertices, edges and faces.
+
+A vertex is known by its number in the whole mesh, an edge or a face by those of its vertices. The
+numbers of vertices are cut into a block for each rank, and all who touch a vertex tell the rank of
+its block, which tells each of them who else does. Ranks that share vertices then compare the
+entities between these.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.numbering import entity_offsets
+from femops.parallel.protocol import Array, Exchanger
+from femops_meshes.parts import Part
+from femops_meshes.topology import entity_codes, entity_corners
+
+Ints = NDArray[np.int64]
+
+
+def shared_vertices(part: Part, comm: Exchanger) -> dict[int, Ints]:
+    """Vertices of this part that others have too. Collective.
+
+    Returns
+    -------
+    dict
+        {rank: numbers in the part of the vertices shared with it, ascending}, by ascending rank.
+    """
+    block = -(-part.num_vertices // comm.size)
+    told = comm.exchange(_grouped(part.vertices // block, part.vertices))
+    answers = comm.exchange(_who_else(told))
+    none = np.empty((0, 2), dtype=np.int64)
+    pairs = np.concatenate([none, *(answer.reshape(-1, 2) for answer in answers.values())])
+    by_rank = _grouped(pairs[:, 1], pairs[:, 0])
+    return {rank: np.searchsorted(part.vertices, found) for rank, found in by_rank.items()}
+
+
+def shared_entities(part: Part, kinds: Sequence[int], comm: Exchanger) -> dict[int, Ints]:
+    """Entities of this part that others have too. Collective.
+
+    Parameters
+    ----------
+    part : Part
+    kinds : sequence of int
+        Dimensions, below that of the elements, of the entities to look for.
+    comm : Exchanger
+
+    Returns
+    -------
+    dict
+        {rank: entities shared with it}, counted as by `entity_offsets`, in an order that the two
+        ranks have in common.
+    """
+    known = shared_vertices(part, comm)
+    between = np.zeros(len(part.vertices) + 1, dtype=bool)
+    between[-1] = True  # the place of -1, which stands for no vertex
+    touched = between.copy()
+    for vertices in known.values():
+        touched[vertices] = True
+    entities, corners = _entities_between(part, kinds, touched)
+    names, mine = np.append(part.vertices, -1), {}
+    for rank, vertices in known.items():
+        between[vertices] = True
+        mine[rank] = np.flatnonzero(between[corners].all(axis=1))
+        between[vertices] = False
+    named = {rank: names[corners[places]] for rank, places in mine.items()}
+    theirs = comm.exchange(named)
+    return {rank: entities[mine[rank][_common(rows, theirs[rank])]] for rank, rows in named.items()}
+
+
+def _who_else(told: dict[int, Ints]) -> dict[int, Array]:
+    """Who else touches a vertex: {rank: (n, 2) vertices it touches, and another rank that does}.
+
+    ``told`` has the vertices that each rank touches. Rows ascend by vertex.
+    """
+    none = np.empty(0, dtype=np.int64)
+    ranks = np.repeat([*told], [len(vertices) for vertices in told.values()]).astype(np.int64)
+    vertices = np.concatenate([none, *told.values()])
+    order = np.argsort(vertices, kind="stable")
+    vertices, ranks = vertices[order], ranks[order]
+    _, first, run, length = np.unique(
+        vertices, return_index=True, return_inverse=True, return_counts=True
+    )
+    # each entry with all of its run
+    entry = np.repeat(np.arange(len(run)), length[run])
+    place = np.arange(len(entry)) - np.repeat(np.cumsum(length[run]) - length[run], length[run])
+    other = first[run[entry]] + place
+    entry, other = entry[entry != other], other[entry != other]
+    return _grouped(ranks[entry], np.stack([vertices[entry], ranks[other]], axis=1))
+
+
+def _entities_between(
+    part: Part, kinds: Sequence[int], touched: NDArray[np.bool_]
+) -> tuple[Ints, Ints]:
+    """Entities all of whose vertices are ``touched``, counted as by `entity_offsets`.
+
+    With them their vertices (n, width) in the part, ascending, then -1.
+    """
+    mesh = part.mesh
+    near = np.flatnonzero(touched[mesh.elements].any(axis=1))
+    elements, entity = mesh.elements[near], mesh.topology.entity[near]
+    offsets, width = entity_offsets(mesh.topology), 2 ** max(kinds)
+    numbers, rows = [], []
+    for kind in kinds:
+        codes = list(entity_codes(mesh.dim, kind))
+        corners = elements[:, [entity_corners(mesh.dim, code) for code in codes]]
+        inside = touched[corners].all(axis=-1)
+        number, first = np.unique(entity[:, codes][inside], return_index=True)
+        ascending = np.sort(corners[inside][first], axis=1)
+        numbers.append(offsets[kind] + number)
+        missing = [(0, 0), (0, width - 2**kind)]
+        rows.append(np.pad(ascending, missing, constant_values=-1))
+    return np.concatenate(numbers), np.concatenate(rows)
+
+
+def _common(mine: Ints, theirs: Array) -> Ints:
+    """Places in ``mine`` (n, width) of the rows that are in both, by ascending row."""
+    both = np.concatenate([mine, theirs.reshape(-1, mine.shape[1])])
+    _, first, count = np.unique(both, axis=0, return_index=True, return_counts=True)
+    return np.asarray(first[count == 2])
+
+
+def _grouped(keys: Ints, rows: Ints) -> dict[int, Array]:
+    """{key: its rows, in the order they have}, by ascending key."""
+    order = np.argsort(keys, kind="stable")
+    found, first = np.unique(keys[order], return_index=True)
+    cuts = itertools.pairwise([*first.tolist(), len(keys)])
+    return {int(key): rows[order[a:b]] for key, (a, b) in zip(found, cuts, strict=True)}

@@ -1,0 +1,73 @@
+"""Ranks that are threads of one process, with a mailbox for a network."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+TIMEOUT = 60.0
+"""Seconds after which a rank that waits for the others gives up."""
+
+
+class SimulatedRank:
+    """An `Exchanger`; counts what it sends and receives."""
+
+    def __init__(self, rank, size, boxes, barrier):
+        self.rank, self.size = rank, size
+        self._boxes, self._barrier = boxes, barrier
+        self.sent = []  # dicts {rank: bytes}, one an exchange
+        self.largest = 0  # bytes of all that arrived in one exchange, or was gathered
+
+    def exchange(self, messages):
+        copies = {rank: np.array(array) for rank, array in messages.items()}
+        assert all(0 <= rank < self.size for rank in copies)
+        self.sent.append({rank: array.nbytes for rank, array in copies.items()})
+        boxes = self._everybody(("exchange", copies))
+        arrived = {r: box[self.rank] for r, box in enumerate(boxes) if self.rank in box}
+        self.largest = max(self.largest, sum(array.nbytes for array in arrived.values()))
+        return arrived
+
+    def gather_all(self, array):
+        stacked = np.stack(self._everybody(("gather_all", np.array(array))))
+        self.largest = max(self.largest, stacked.nbytes)
+        return stacked
+
+    def _everybody(self, contribution):
+        self._boxes[self.rank] = contribution
+        self._barrier.wait(TIMEOUT)
+        calls, values = zip(*self._boxes, strict=True)
+        assert len(set(calls)) == 1, f"ranks call different things: {calls}"
+        self._barrier.wait(TIMEOUT)
+        return values
+
+
+def on_ranks(size, program):
+    """``program(comm)`` on each of `size` ranks: their results by rank, and their comms.
+
+    What a rank raises ends all; that of the lowest rank is raised here.
+    """
+    boxes, barrier = [None] * size, threading.Barrier(size)
+    comms = [SimulatedRank(rank, size, boxes, barrier) for rank in range(size)]
+    results, errors = [None] * size, [None] * size
+
+    def run(comm):
+        try:
+            results[comm.rank] = program(comm)
+        except threading.BrokenBarrierError as error:
+            errors[comm.rank] = error
+        except BaseException as error:  # noqa: BLE001
+            errors[comm.rank] = error
+            barrier.abort()
+
+    threads = [threading.Thread(target=run, args=(comm,), daemon=True) for comm in comms]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(2 * TIMEOUT)
+        assert not thread.is_alive(), "a rank does not end"
+    raised = [error for error in errors if error is not None]
+    own = [error for error in raised if not isinstance(error, threading.BrokenBarrierError)]
+    if raised:
+        raise (own or raised)[0]
+    return results, comms
