@@ -10,7 +10,6 @@ its timeout, after every rank has said where it was; the tests after it get anot
 from __future__ import annotations
 
 import faulthandler
-import fcntl
 import json
 import os
 import shutil
@@ -175,6 +174,8 @@ def outcome_of(item: pytest.Item) -> tuple[str, str]:
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
     """One process at a time: ranks need the cores for themselves."""
+    import fcntl  # which Windows lacks
+
     with file.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

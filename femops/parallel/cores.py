@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, final
 
-from femops_kernels import machine
-
 
 def own() -> list[int]:
     """Numbers of the cores that this process may use."""
@@ -71,9 +69,11 @@ class Node:
         kind
             ``MPI.COMM_TYPE_SHARED``.
         """
+        from femops_kernels.machine import share_threads
+
         node = comm.Split_type(kind)
         ranks, masks = zip(*node.allgather((comm.rank, own())), strict=True)
         found = cls(min(ranks), len(set().union(*masks)), share(masks, node.rank))
         node.Free()
-        machine.share_threads(found.share)
+        share_threads(found.share)
         return found

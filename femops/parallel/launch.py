@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import sys
 import time
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -26,7 +29,7 @@ It is asked only where none of the others is there: where an ``mpiexec`` starts 
 ``srun`` it counts those. ``SLURM_NTASKS`` will not do: batch scripts, which run once, have it too.
 """
 
-_PRECEDENCE = 0.1, 1.0
+_PRECEDENCE = 0.2, 1.0
 """Seconds that a rank leaves to each rank below it, and in all, to report the same error first."""
 
 _FOLLOWING = 2.0
@@ -77,13 +80,12 @@ def check_world() -> None:
     MPI = mpi()
     count, name = launched()
     if count > 1 and MPI.COMM_WORLD.size == 1:
+        beside = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
         raise CommunicatorError(
             f"the launcher started {count} processes ({name}), but each is alone in COMM_WORLD: "
-            f"it is not the launcher of the MPI that mpi4py uses here, {library()}. Start the "
-            "program by that one's mpiexec (that of pip's mpich lies beside python: "
-            "python -c 'import sys; print(sys.prefix)'), or install "
-            '"femops[mpi-site]" without mpich to use your launcher\'s MPI; with srun, try '
-            "--mpi=pmi2 or --mpi=pmix"
+            f"mpi4py uses another MPI than the launcher's, {library()}. Start the program by the "
+            f"mpiexec of that one{f', {beside}' if beside else ''}; or, to use the launcher's MPI, "
+            'take "femops[mpi-site]" without the package mpich; with srun, try --mpi=pmi2 or pmix'
         )
 
 
@@ -93,8 +95,8 @@ def loaded() -> Any:
 
 
 def library() -> str:
-    """Name and version of the MPI library, in one line."""
-    return " ".join(str(mpi().Get_library_version()).split("\n", maxsplit=1)[0].split())
+    """Name and version of the MPI library."""
+    return " ".join(re.split("[\n,]", str(mpi().Get_library_version()))[0].split())
 
 
 @cache

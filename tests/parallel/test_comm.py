@@ -258,7 +258,7 @@ def test_communicators_of_no_use_are_refused(comm):
     between.Free()
 
 
-@pytest.mark.parametrize("bad", [0, "world", [1], object(), True], ids=repr)
+@pytest.mark.parametrize("bad", [0, "world", [1], True], ids=repr)
 def test_anything_else_is_refused(bad):
     with pytest.raises(femops.CommunicatorError, match="give one of mpi4py"):
         communicator(bad)

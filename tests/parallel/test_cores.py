@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from femops.parallel import cores
+from femops_kernels import machine
 from mpi_runs import launch, why_not
 
 
@@ -36,7 +37,7 @@ def test_ranks_share_the_cores_of_their_node(comm, monkeypatch):
     from mpi4py import MPI
 
     said = []
-    monkeypatch.setattr(cores.machine, "share_threads", said.append)
+    monkeypatch.setattr(machine, "share_threads", said.append)
     for own, share in [(range(6), 6 // comm.size), (range(4 * comm.rank, 4 * comm.rank + 4), 4)]:
         monkeypatch.setattr(cores, "own", lambda own=own: list(own))
         node = cores.Node.of(comm.raw, MPI.COMM_TYPE_SHARED)
