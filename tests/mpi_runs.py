@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,14 +85,21 @@ def launch(
     try:
         text, _ = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGTERM)  # mpiexec ends its ranks
-        try:
-            text, _ = process.communicate(timeout=5)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            text, _ = process.communicate()
-        return -signal.SIGALRM, f"{text}\nstill running after {timeout} seconds"
+        return -signal.SIGALRM, f"{end(process)}\nstill running after {timeout} seconds"
+    except BaseException:  # an interrupt reaches this process alone
+        end(process)
+        raise
     return process.returncode, text
+
+
+def end(process: subprocess.Popen[str]) -> str:
+    """End a launcher and its ranks; what they have printed."""
+    process.send_signal(signal.SIGTERM)  # it ends its ranks
+    try:
+        return process.communicate(timeout=5)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return process.communicate(timeout=5)[0]
 
 
 # --- The process that is asked for the tests ------------------------------------------------------
@@ -269,17 +277,21 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Say where this rank is and end it when a test takes too long."""
-    if FOLDER in os.environ:
-        faulthandler.dump_traceback_later(limit(item), exit=True, file=sys.__stderr__)
+    """Say where this rank is when a test takes too long, and end it when all ranks have."""
+    if FOLDER not in os.environ:
+        return (yield)
+    seconds = limit(item)
+    faulthandler.dump_traceback_later(seconds, file=sys.__stderr__)
+    timer = threading.Timer(seconds + 1, os._exit, [1])
+    timer.daemon = True
+    timer.start()
     try:
         result = yield
-        if FOLDER in os.environ:
-            item.session.stash[ENDS].Barrier()
+        item.session.stash[ENDS].Barrier()
         return result
     finally:
-        if FOLDER in os.environ:
-            faulthandler.cancel_dump_traceback_later()
+        timer.cancel()
+        faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

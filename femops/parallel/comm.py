@@ -217,7 +217,7 @@ class Mpi(Communicator):
     def gather_all(self, array: Array) -> Array:
         """See `Communicator.gather_all`."""
         _check_array(array)
-        mpi, mine = launch.mpi(), f"{array.dtype.str} {array.shape}"
+        mpi, mine = launch.mpi(), f"{array.dtype} {array.shape}"
         number = zlib.crc32(mine.encode())
         extremes = self.max(np.array([number, -number]))
         if extremes[0] != -extremes[1]:
