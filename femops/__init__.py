@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from femops.basis import lobatto as lobatto
     from femops.boundary import BoundaryGeometry as BoundaryGeometry
     from femops.errors import BasisError as BasisError
+    from femops.errors import CommunicatorError as CommunicatorError
     from femops.errors import DeviceError as DeviceError
     from femops.errors import Errors as Errors
     from femops.errors import FemopsError as FemopsError
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from femops.errors import MissingExtraError as MissingExtraError
     from femops.errors import OperatorError as OperatorError
     from femops.errors import ProbeError as ProbeError
+    from femops.errors import RankError as RankError
     from femops.errors import SolverError as SolverError
     from femops.errors import SpaceError as SpaceError
     from femops.errors import VectorError as VectorError
@@ -112,6 +114,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
     "femops.boundary": ("BoundaryGeometry",),
     "femops.errors": (
         "BasisError",
+        "CommunicatorError",
         "DeviceError",
         "Errors",
         "FemopsError",
@@ -122,6 +125,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "MissingExtraError",
         "OperatorError",
         "ProbeError",
+        "RankError",
         "SolverError",
         "SpaceError",
         "VectorError",

@@ -52,6 +52,14 @@ class FileError(FemopsError, OSError):
     """A file that cannot be read or written."""
 
 
+class CommunicatorError(FemopsError, ValueError):
+    """What is given as a communicator is none, its ranks cannot reach each other, or disagree."""
+
+
+class RankError(FemopsError, RuntimeError):
+    """Another rank failed, so this one cannot go on."""
+
+
 class MissingExtraError(FemopsError, ImportError):
     """An optional part is used without the packages of its extra."""
 
@@ -61,6 +69,7 @@ Errors: tuple[type[Exception], ...] = (FemopsError, MeshError, KernelError)
 
 __all__ = [
     "BasisError",
+    "CommunicatorError",
     "DeviceError",
     "Errors",
     "FemopsError",
@@ -71,6 +80,7 @@ __all__ = [
     "MissingExtraError",
     "OperatorError",
     "ProbeError",
+    "RankError",
     "SolverError",
     "SpaceError",
     "VectorError",

@@ -13,6 +13,8 @@ from femops_kernels import sweep
 
 sweep.PARALLEL_EFFORT = 1
 
+pytest_plugins = ["mpi_runs"]
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--share 2/8``: the second of eight shares of the tests.

@@ -63,12 +63,25 @@ def run(arguments: Sequence[str] | None = None) -> None:
         line = explained(error)
         if line is None:
             raise
-        sys.stderr.write(f"femops: {line}\n")
+        _tell(error, line)
         if unwritten(error):
             _drop_output()
         sys.exit(ERROR)
     finally:
         sys.unraisablehook = before
+
+
+def _tell(error: Exception, line: str) -> None:
+    """Write the line; if this is one of several ranks, end the others, which may wait for it."""
+    launch = sys.modules.get("femops.parallel.launch")
+
+    def write() -> None:
+        sys.stderr.write(f"femops: {line}\n")
+
+    if launch is None:
+        write()
+    else:
+        launch.end_all(error, write)
 
 
 def _interrupt_again(lost: Any) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from femops.cli.options import JsonOption, paragraphs
 from femops.cli.output import Output, one_line_warnings
+
+if TYPE_CHECKING:
+    from femops.parallel import Communicator
 
 PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "matplotlib", "pyvista")
 
@@ -16,22 +19,32 @@ PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "matplotlib", "pyvista")
 def info(json: JsonOption = False) -> None:
     """Print machine, lanes, threads and versions.
 
-    And the folder of compiled kernels: what a bug report needs.
+    And the folder of compiled kernels: what a bug report needs. Under mpiexec also ranks, threads
+    and cores, once for all of them.
 
     \b
     Examples:
       femops info
       femops info --json
+      mpiexec -n 4 femops info
     """  # noqa: D301  (\b is click's mark for lines to keep)
-    output = Output(json)
+    from femops.parallel import world
+
+    output, comm = Output(json), world()
     with one_line_warnings():
         facts = describe()
+    if comm.size > 1:
+        facts["parallel"] = describe_ranks(comm)
+    if comm.rank > 0:
+        return
     output.json(facts)
     rows = [(name, str(value)) for name, value in facts["machine"].items()]
     output.facts("Machine", [(name.replace("_", " "), value) for name, value in rows])
     output.facts(
         "Versions", [(name, value or "absent") for name, value in facts["versions"].items()]
     )
+    if comm.size > 1:
+        output.facts("Ranks", _rank_rows(facts["parallel"]))
     output.say(f"Compiled kernels are kept in {facts['cache_folder']}")
 
 
@@ -48,6 +61,45 @@ def describe() -> dict[str, Any]:
     versions |= {name: _version(name) for name in PACKAGES}
     facts = {k: v for k, v in machine.describe().items() if k not in versions}
     return {"machine": facts, "versions": versions, "cache_folder": str(cache_folder())}
+
+
+def describe_ranks(comm: Communicator) -> dict[str, Any]:
+    """Facts about the ranks of a communicator.
+
+    Returns
+    -------
+    dict
+        ``ranks``, ``nodes``, ``threads`` (of each rank), ``cores`` (of all nodes, that ranks may
+        use), ``mpi`` (the library), ``mpi4py``.
+    """
+    import numpy as np
+
+    from femops.parallel import launch
+    from femops_kernels import machine
+
+    mine = np.array([comm.node.first, comm.node.cores, machine.get_threads()])
+    first, cores, threads = comm.gather_all(mine).T
+    leads = np.unique(first)
+    return {
+        "ranks": comm.size,
+        "nodes": len(leads),
+        "threads": threads.tolist(),
+        "cores": int(cores[leads].sum()),
+        "mpi": launch.library(),
+        "mpi4py": _version("mpi4py"),
+    }
+
+
+def _rank_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """The same to read: ranks x threads on cores."""
+    least, most = min(facts["threads"]), max(facts["threads"])
+    threads = str(least) if least == most else f"{least} to {most}"
+    return [
+        ("ranks x threads", f"{facts['ranks']} x {threads} = {sum(facts['threads'])}"),
+        ("cores", f"{facts['cores']} on {facts['nodes']} node{'s' * (facts['nodes'] > 1)}"),
+        ("MPI", facts["mpi"]),
+        ("mpi4py", facts["mpi4py"] or "absent"),
+    ]
 
 
 def _version(package: str) -> str | None:

@@ -1,1 +1,5 @@
-"""One program on many ranks: what each holds of a mesh's dofs, and how they exchange it."""
+"""The same program on many ranks: communicators, and what ends all ranks when one fails."""
+
+from femops.parallel.comm import Communicator, Mpi, Serial, check, communicator, world
+
+__all__ = ["Communicator", "Mpi", "Serial", "check", "communicator", "world"]

@@ -57,6 +57,7 @@ def lane_width(dtype: DTypeLike = np.float64, width: int | None = None) -> int:
 
 
 _alone: set[int] = set()  # processes that must do with one thread: this one, if any
+_wishes: dict[str, int] = {}  # of threads: how many were "asked" for, how many are a "share"
 
 
 def _stay_alone() -> None:
@@ -88,14 +89,16 @@ def _numba() -> Any:
     asked = os.environ.get("FEMOPS_THREADS")
     if asked:
         _set_threads(numba, int(asked) if asked.isdigit() else asked)
+    _keep_to_share(numba)
     return numba
 
 
 def get_threads() -> int:
     """Threads that the next call of this Python thread uses.
 
-    What ``set_threads`` said, else the environment variable ``FEMOPS_THREADS``, else the cores; one
-    in a process forked from one that has started OpenMP's threads.
+    What ``set_threads`` said, else the environment variable ``FEMOPS_THREADS``, else the cores, or
+    the share of them that ``share_threads`` said; one in a process forked from one that has started
+    OpenMP's threads.
     """
     numba = _numba()
     return 1 if os.getpid() in _alone else int(numba.get_num_threads())
@@ -135,6 +138,22 @@ def _set_threads(numba: Any, count: int | str) -> None:
             "(NUMBA_NUM_THREADS, set before Python starts, allows more)"
         )
     numba.set_num_threads(count)
+    _wishes["asked"] = count
+
+
+def share_threads(count: int) -> None:
+    """Take no more threads than a share of the cores, the least share that was ever said.
+
+    Where ``FEMOPS_THREADS`` or ``set_threads``, before or after, ask for a number, they get it.
+    """
+    _wishes["share"] = min(count, _wishes.get("share", count))
+    if _numba.cache_info().currsize:
+        _keep_to_share(_numba())
+
+
+def _keep_to_share(numba: Any) -> None:
+    if "share" in _wishes and "asked" not in _wishes:
+        numba.set_num_threads(min(_wishes["share"], numba.get_num_threads()))
 
 
 @cache

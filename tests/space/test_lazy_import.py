@@ -42,6 +42,17 @@ def test_spaces_load_no_compiler():
     assert run(use)[1] == []
 
 
+@pytest.mark.parametrize("environment", [{}, {"PMI_SIZE": "4", "PMI_RANK": "1"}], ids=["", "ranks"])
+def test_serial_communicators_load_no_mpi(environment, monkeypatch):
+    """Under a launcher too: many processes may be started to work each for itself."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    use = "from femops.parallel import communicator\nassert communicator().sum(1) == 1\n"
+    heavy = [name for name in HEAVY if name not in ("numpy",)]
+    use += f"print(json.dumps([name for name in {heavy!r} if name in sys.modules]))"
+    assert run(use)[1] == []
+
+
 def test_every_name_is_there_and_listed():
     assert set(femops.__all__) <= set(dir(femops))
     for name in femops.__all__:

@@ -1,0 +1,361 @@
+"""Communicators: what ranks tell each other."""
+
+from __future__ import annotations
+
+import io
+import time
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, TypeVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import CommunicatorError, RankError
+from femops.parallel import launch
+from femops.parallel.cores import Node
+
+Array = NDArray[Any]
+Value = TypeVar("Value", int, float, NDArray[Any])
+
+
+class Communicator(ABC):
+    """A group of ranks, numbered from 0, that run the same program.
+
+    All methods are *collective*: all ranks call them, in the same order. A rank that does not
+    leaves the others waiting; `check` sees to it that an error on one rank is raised by all.
+
+    Parameters
+    ----------
+    rank : int
+        This rank's number.
+    size : int
+        How many there are.
+    node : Node
+        The node that this rank runs on, and its share of the cores.
+    """
+
+    def __init__(self, rank: int, size: int, node: Node) -> None:
+        self.rank = rank
+        self.size = size
+        self.node = node
+
+    @abstractmethod
+    def exchange(self, messages: Mapping[int, Array]) -> dict[int, Array]:
+        """Send arrays to some ranks, and receive those that others send to this one.
+
+        Receivers need not know who will send to them, nor how much.
+
+        Parameters
+        ----------
+        messages
+            The array for each rank; this rank may be among them. Any shapes, of numbers.
+
+        Returns
+        -------
+        dict
+            New arrays of the same shapes and types, by the rank that sent them, ascending.
+
+        Raises
+        ------
+        CommunicatorError
+            There is no such rank, or what is sent is no array of numbers.
+        """
+
+    @abstractmethod
+    def gather_all(self, array: Array) -> Array:
+        """Give all ranks the arrays of all ranks.
+
+        Parameters
+        ----------
+        array
+            Shape and type are the same on all ranks.
+
+        Returns
+        -------
+        array, shape (size, ...)
+            That of each rank.
+
+        Raises
+        ------
+        CommunicatorError
+            Shapes or types differ, on all ranks; or it is no array of numbers.
+        """
+
+    @abstractmethod
+    def sum(self, value: Value) -> Value:
+        """The sum over all ranks of a Python number, or of arrays of one shape and type."""
+
+    @abstractmethod
+    def max(self, value: Value) -> Value:
+        """The maximum over all ranks of a Python number, or of arrays of one shape and type."""
+
+    @abstractmethod
+    def broadcast(self, value: Any, root: int = 0) -> Any:
+        """The object that rank `root` has, on all ranks; what others pass does not matter."""
+
+    @abstractmethod
+    def barrier(self) -> None:
+        """Wait until all ranks are here."""
+
+    def _checked(self, messages: Mapping[int, Array]) -> None:
+        for target, array in messages.items():
+            if not (isinstance(target, int | np.integer) and 0 <= target < self.size):
+                raise CommunicatorError(
+                    f"a message is for rank {target!r}: ranks are 0 to {self.size - 1}"
+                )
+            _check_array(array)
+
+
+def _check_array(array: Any) -> None:
+    if not isinstance(array, np.ndarray) or array.dtype.hasobject:
+        got = f"dtype {array.dtype}" if isinstance(array, np.ndarray) else type(array).__name__
+        raise CommunicatorError(f"messages are NumPy arrays of numbers, not {got}")
+
+
+@final
+class Serial(Communicator):
+    """The communicator of a single rank. It needs no MPI."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 1, Node.alone())
+
+    def exchange(self, messages: Mapping[int, Array]) -> dict[int, Array]:
+        """See `Communicator.exchange`."""
+        self._checked(messages)
+        return {int(target): array.copy() for target, array in messages.items()}
+
+    def gather_all(self, array: Array) -> Array:
+        """See `Communicator.gather_all`."""
+        _check_array(array)
+        return array[np.newaxis].copy()
+
+    def sum(self, value: Value) -> Value:
+        """See `Communicator.sum`."""
+        return _copy(value)
+
+    def max(self, value: Value) -> Value:
+        """See `Communicator.max`."""
+        return _copy(value)
+
+    def broadcast(self, value: Any, root: int = 0) -> Any:  # noqa: ARG002  (there is only one)
+        """See `Communicator.broadcast`."""
+        return value
+
+    def barrier(self) -> None:
+        """See `Communicator.barrier`."""
+
+    def __repr__(self) -> str:
+        return "Serial()"
+
+
+def _copy(value: Value) -> Value:
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+@final
+class Mpi(Communicator):
+    """The ranks of an mpi4py communicator.
+
+    The communicator is duplicated, so messages never mix with the user's own. When the first one
+    is made, exceptions that nobody catches begin to end all ranks. Ranks that share the cores of a
+    node take no more threads than their share, unless ``FEMOPS_THREADS`` or a call says how many.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+        All its ranks call this.
+
+    Attributes
+    ----------
+    raw : mpi4py.MPI.Intracomm
+        The duplicate.
+    """
+
+    def __init__(self, comm: Any) -> None:
+        launch.end_all_on_errors()
+        self.raw = comm.Dup()
+        node = Node.of(self.raw, launch.mpi().COMM_TYPE_SHARED)
+        super().__init__(self.raw.rank, self.raw.size, node)
+        self._exchanges = 0
+
+    def exchange(self, messages: Mapping[int, Array]) -> dict[int, Array]:
+        """See `Communicator.exchange`.
+
+        Notes
+        -----
+        T. Hoefler, C. Siebert and A. Lumsdaine, "Scalable communication protocols for dynamic
+        sparse data exchange", PPoPP 2010: when all that a rank has sent has arrived, it enters a
+        barrier, and goes on receiving until all ranks have entered. Two tags take turns: a rank may
+        begin the next exchange before others see that the barrier is complete, not the one after.
+        """
+        self._checked(messages)
+        mpi, status = launch.mpi(), launch.mpi().Status()
+        self._exchanges += 1
+        tag = self._exchanges % 2
+        sent = [
+            self.raw.Issend([_packed(array), mpi.BYTE], int(target), tag)
+            for target, array in messages.items()
+        ]
+        received: dict[int, Array] = {}
+        barrier: Any = None
+        while barrier is None or not barrier.Test():
+            message = self.raw.Improbe(tag=tag, status=status)
+            if message is not None:
+                buffer = bytearray(status.Get_count(mpi.BYTE))
+                message.Recv([buffer, mpi.BYTE])
+                received[status.Get_source()] = _unpacked(buffer)
+            elif barrier is None and mpi.Request.Testall(sent):
+                barrier = self.raw.Ibarrier()
+            else:
+                time.sleep(0)  # ranks may have to share a core
+        return dict(sorted(received.items()))
+
+    def gather_all(self, array: Array) -> Array:
+        """See `Communicator.gather_all`."""
+        _check_array(array)
+        mpi, mine = launch.mpi(), f"{array.dtype} {array.shape}"
+        number = zlib.crc32(mine.encode())
+        extremes = self.max(np.array([number, -number]))
+        if extremes[0] != -extremes[1]:
+            kinds = [str(kind) for kind in self.raw.allgather(mine)]
+            other = next(k for k, kind in enumerate(kinds) if kind != kinds[0])
+            raise CommunicatorError(
+                "gather_all takes arrays of one type and shape: rank 0 has "
+                f"{kinds[0]}, rank {other} {kinds[other]}"
+            )
+        result = np.empty((self.size, *array.shape), dtype=array.dtype)
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        self.raw.Allgather([flat, mpi.BYTE], [result.reshape(-1).view(np.uint8), mpi.BYTE])
+        return result
+
+    def sum(self, value: Value) -> Value:
+        """See `Communicator.sum`."""
+        result: Value = self._reduced(value, launch.mpi().SUM)
+        return result
+
+    def max(self, value: Value) -> Value:
+        """See `Communicator.max`."""
+        result: Value = self._reduced(value, launch.mpi().MAX)
+        return result
+
+    def _reduced(self, value: Any, operation: Any) -> Any:
+        if not isinstance(value, np.ndarray):
+            return self.raw.allreduce(value, operation)  # an int here may be a float elsewhere
+        _check_array(value)
+        result = np.empty_like(value, order="C")
+        self.raw.Allreduce(np.ascontiguousarray(value), result, operation)
+        return result
+
+    def broadcast(self, value: Any, root: int = 0) -> Any:
+        """See `Communicator.broadcast`."""
+        return self.raw.bcast(value, root)
+
+    def barrier(self) -> None:
+        """See `Communicator.barrier`."""
+        self.raw.Barrier()
+
+    def __repr__(self) -> str:
+        return f"Mpi(rank {self.rank} of {self.size})"
+
+
+def _packed(array: Array) -> bytes:
+    """The array with its shape and type, which receivers do not know: as in a file of NumPy."""
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.asarray(array, order="C"), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _unpacked(buffer: bytearray) -> Array:
+    result: Array = np.lib.format.read_array(io.BytesIO(buffer), allow_pickle=False)
+    return result
+
+
+@contextmanager
+def check(comm: Communicator) -> Iterator[None]:
+    """Whatever is raised inside on one rank is raised on all: none goes on to wait for it.
+
+    Collective: all ranks enter and leave it. There must be no collective calls inside.
+
+    Raises
+    ------
+    RankError
+        On the ranks that have not failed themselves: which did, and why. A rank that has failed
+        raises its own error.
+
+    Examples
+    --------
+    >>> from femops.parallel import Serial, check
+    >>> with check(Serial()):
+    ...     order = int("4")
+    """
+    error: Exception | None = None
+    try:
+        yield
+    except Exception as caught:  # noqa: BLE001  (whatever it is)
+        error = caught
+    # The lowest that failed, or `size`
+    first = comm.size - comm.max(0 if error is None else comm.size - comm.rank)
+    if first < comm.size:
+        reason = comm.broadcast(f"{type(error).__name__}: {error}", first)
+        if error is not None:
+            raise error
+        raise RankError(f"rank {first} of {comm.size} failed: {reason}")
+
+
+def communicator(comm: Any = None) -> Communicator:
+    """Return the communicator that stands for what a user gave.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm or Communicator, optional
+        Each mpi4py communicator is duplicated once, the first time. None is this process alone.
+
+    Raises
+    ------
+    CommunicatorError
+        It is something else, or a communicator of no ranks or between two groups; or a launcher
+        started several processes that are each alone in ``COMM_WORLD``.
+    """
+    if comm is None:
+        return Serial()
+    if isinstance(comm, Communicator):
+        return comm
+    mpi = launch.loaded()
+    if mpi is None or not isinstance(comm, mpi.Intracomm) or comm == mpi.COMM_NULL:
+        raise CommunicatorError(
+            f"comm={comm!r} is no communicator: give one of mpi4py, as MPI.COMM_WORLD, "
+            "or None for this process alone"
+        )
+    if comm != mpi.COMM_SELF:
+        launch.check_world()
+    known = comm.Get_attr(_key())
+    if known is None:
+        known = Mpi(comm)
+        comm.Set_attr(_key(), known)
+    result: Communicator = known
+    return result
+
+
+@cache
+def _key() -> int:
+    """Under which a communicator keeps the `Mpi` that stands for it."""
+    return int(launch.mpi().Comm.Create_keyval())
+
+
+def world() -> Communicator:
+    """Return all processes of the launcher that started this one; this one alone if there is none.
+
+    Raises
+    ------
+    MissingExtraError
+        A launcher started several processes, and mpi4py or a library of MPI is missing.
+    CommunicatorError
+        A launcher of another MPI started them, so that each is alone.
+    """
+    if launch.launched()[0] == 1:
+        return Serial()
+    return communicator(launch.mpi().COMM_WORLD)

@@ -1,0 +1,149 @@
+"""The door to mpi4py: how many processes a launcher started, and how one of them ends all."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from femops.errors import CommunicatorError, MissingExtraError, RankError
+
+_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
+"""Where launchers say how many processes they have started.
+
+Those of MPICH and what descends from it (its process manager Hydra, Intel MPI, Cray, ``srun`` by
+PMI-2), Open MPI ("Environment variables set for MPI applications" in its documentation), MVAPICH2.
+"""
+
+_SLURM = "SLURM_STEP_NUM_TASKS"
+"""The same of ``srun`` (its manual, "Output environment variables").
+
+It is asked only where none of the others is there: where an ``mpiexec`` starts its own helpers by
+``srun`` it counts those. ``SLURM_NTASKS`` will not do: batch scripts, which run once, have it too.
+"""
+
+_PRECEDENCE = 0.2, 1.0
+"""Seconds that a rank leaves to each rank below it, and in all, to report the same error first."""
+
+_FOLLOWING = 2.0
+"""Seconds that a rank which failed only because another did leaves to that one."""
+
+
+def launched() -> tuple[int, str]:
+    """How many processes the launcher of this one started, and which variable says so; else 1."""
+    for names in (_SIZES, (_SLURM,)):
+        sizes = [
+            (int(size), name) for name in names if (size := os.environ.get(name, "")).isdigit()
+        ]
+        if sizes:
+            return max(sizes)
+    return 1, ""
+
+
+def mpi() -> Any:
+    """The module ``mpi4py.MPI``; MPI starts when it is first imported.
+
+    Raises
+    ------
+    MissingExtraError
+        If mpi4py, or a library of MPI for it, is missing.
+    """
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:  # RuntimeError: no library of MPI is found
+        count, name = launched()
+        why = (
+            f"{count} processes were started ({name}), but they cannot" if name else "ranks cannot"
+        )
+        raise MissingExtraError(
+            f"{why} exchange messages without mpi4py and an MPI library ({error}): "
+            'pip install "femops[mpi]", or "femops[mpi-site]" for the MPI that is installed here'
+        ) from error
+    return MPI
+
+
+def check_world() -> None:
+    """Complain where a launcher of another MPI started this process.
+
+    Raises
+    ------
+    CommunicatorError
+        The launcher started several processes, and each of them is alone in ``COMM_WORLD``.
+    """
+    MPI = mpi()
+    count, name = launched()
+    if count > 1 and MPI.COMM_WORLD.size == 1:
+        beside = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
+        raise CommunicatorError(
+            f"the launcher started {count} processes ({name}), but each is alone in COMM_WORLD: "
+            f"mpi4py uses another MPI than the launcher's, {library()}. Start the program by the "
+            f"mpiexec of that one{f', {beside}' if beside else ''}; or, to use the launcher's MPI, "
+            'take "femops[mpi-site]" without the package mpich; with srun, try --mpi=pmi2 or pmix'
+        )
+
+
+def loaded() -> Any:
+    """The module ``mpi4py.MPI`` if somebody has imported it, else None."""
+    return sys.modules.get("mpi4py.MPI")
+
+
+def library() -> str:
+    """Name and version of the MPI library."""
+    return " ".join(re.split("[\n,]", str(mpi().Get_library_version()))[0].split())
+
+
+@cache
+def end_all_on_errors() -> None:
+    """From now on an exception that nobody catches on one rank ends all of them.
+
+    Otherwise the others would wait for its messages forever. Nothing changes for a single rank.
+    """
+    if mpi().COMM_WORLD.size == 1:
+        return
+    before = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        end_all(error, lambda: before(kind, error, trace))
+
+    sys.excepthook = hook
+
+
+def end_all(error: BaseException, report: Callable[[], None]) -> None:
+    """Report an error of this rank and end all ranks, if there are others; else only report it.
+
+    Where several ranks fail alike, the lowest reports. A rank that was told of another's error
+    waits for that one to report it.
+
+    Parameters
+    ----------
+    error
+        What went wrong.
+    report
+        Writes it to standard error.
+    """
+    world = _several()
+    if world is None:
+        report()
+        return
+    each, most = _PRECEDENCE
+    time.sleep(_FOLLOWING if isinstance(error, RankError) else min(each * world.rank, most))
+    sys.stderr.write(f"femops: rank {world.rank} of {world.size} failed, which ends all ranks:\n")
+    report()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    world.Abort(1)
+
+
+def _several() -> Any:
+    """``COMM_WORLD``, if ranks of it may wait for this one."""
+    MPI = loaded()
+    if MPI is None or not MPI.Is_initialized() or MPI.Is_finalized():
+        return None
+    return MPI.COMM_WORLD if MPI.COMM_WORLD.size > 1 else None

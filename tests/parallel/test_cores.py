@@ -1,0 +1,93 @@
+"""Threads times ranks: never more than cores, unless asked."""
+
+import subprocess
+import sys
+
+import pytest
+
+from femops.parallel import cores
+from femops_kernels import machine
+from mpi_runs import launch, why_not
+
+
+@pytest.mark.parametrize(
+    ("masks", "shares"),
+    [
+        ([range(8)], [8]),
+        ([range(8)] * 2, [4, 4]),
+        ([range(8)] * 3, [2, 2, 2]),
+        ([range(2)] * 4, [1, 1, 1, 1]),  # more ranks than cores
+        ([range(4), range(4, 8)], [4, 4]),  # bound to cores of their own
+        ([range(4), range(4, 8), range(4, 8)], [4, 2, 2]),
+        ([[0], [0, 1, 2, 3]], [1, 3]),
+        ([range(6), range(3, 9)], [4, 4]),
+    ],
+)
+def test_share(masks, shares):
+    assert [cores.share(masks, rank) for rank in range(len(masks))] == shares
+
+
+def test_a_process_alone_has_all_its_cores():
+    node = cores.Node.alone()
+    assert (node.first, node.cores, node.share) == (0, len(cores.own()), len(cores.own()))
+
+
+@pytest.mark.parallel(1, 2, 3)
+def test_ranks_share_the_cores_of_their_node(comm, monkeypatch):
+    from mpi4py import MPI
+
+    said = []
+    monkeypatch.setattr(machine, "share_threads", said.append)
+    for own, share in [(range(6), 6 // comm.size), (range(4 * comm.rank, 4 * comm.rank + 4), 4)]:
+        monkeypatch.setattr(cores, "own", lambda own=own: list(own))
+        node = cores.Node.of(comm.raw, MPI.COMM_TYPE_SHARED)
+        assert node.share == said.pop() == share
+        assert node.first == 0
+    assert node.cores == 4 * comm.size
+
+
+COUNT = "from femops_kernels import machine\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "threads"),
+    [
+        ("", 4),
+        ("machine.share_threads(2)", 2),
+        ("machine.share_threads(2); machine.share_threads(3)", 2),
+        ("machine.get_threads(); machine.share_threads(3); machine.share_threads(1)", 1),
+        ("machine.share_threads(9)", 4),
+        ("machine.set_threads(3); machine.share_threads(2)", 3),
+        ("machine.share_threads(2); machine.set_threads(4)", 4),
+        ("import os; os.environ['FEMOPS_THREADS'] = '3'; machine.share_threads(1)", 3),
+    ],
+)
+def test_a_share_is_kept_unless_threads_are_asked_for(code, threads, monkeypatch):
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "4")
+    monkeypatch.delenv("FEMOPS_THREADS", raising=False)
+    program = f"{COUNT}{code}\nprint(machine.get_threads())"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert int(done.stdout) == threads
+
+
+@pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+@pytest.mark.parametrize("asked", [None, 3])
+def test_threads_of_ranks(asked):
+    """As `mpiexec` starts them, bound to cores or not."""
+    program = f"""
+from mpi4py import MPI
+from femops.parallel import communicator, cores
+comm = communicator(MPI.COMM_WORLD)
+{COUNT}
+assert comm.node.share <= max(1, len(cores.own()))
+threads = comm.gather_all(__import__("numpy").array([machine.get_threads(), comm.node.cores]))
+if comm.rank == 0: print(threads[:, 0].sum(), threads[0, 1])
+"""
+    environment = {"FEMOPS_THREADS": str(asked), "NUMBA_NUM_THREADS": "3"} if asked else {}
+    unset = {"NUMBA_NUM_THREADS": "unset", "FEMOPS_THREADS": "unset"}
+    code, text = launch(2, [sys.executable, "-c", program], 60, **unset | environment)
+    assert code == 0, text
+    threads, found = map(int, text.split())
+    assert threads == 2 * asked if asked else 2 <= threads <= max(2, found)
