@@ -6,16 +6,19 @@ import threading
 
 import numpy as np
 
+from femops.parallel.comm import Communicator
+from femops.parallel.cores import Node
+
 TIMEOUT = 60.0
 """Seconds after which a rank that waits for the others gives up."""
 
 
-class SimulatedRank:
-    """An `Exchanger`; counts what it sends and receives."""
+class SimulatedRank(Communicator):
+    """Counts what it sends and receives."""
 
     def __init__(self, rank, size, boxes, barrier):
-        self.rank, self.size = rank, size
-        self._boxes, self._barrier = boxes, barrier
+        super().__init__(rank, size, Node.alone())
+        self._boxes, self._wall = boxes, barrier
         self.sent = []  # dicts {rank: bytes}, one an exchange
         self.largest = 0  # bytes of all that arrived in one exchange, or was gathered
 
@@ -33,12 +36,24 @@ class SimulatedRank:
         self.largest = max(self.largest, stacked.nbytes)
         return stacked
 
+    def sum(self, value):
+        return sum(self._everybody(("sum", value)))
+
+    def max(self, value):
+        return np.max(self._everybody(("max", value)), axis=0)
+
+    def broadcast(self, value, root=0):
+        return self._everybody(("broadcast", value))[root]
+
+    def barrier(self):
+        self._everybody(("barrier", None))
+
     def _everybody(self, contribution):
         self._boxes[self.rank] = contribution
-        self._barrier.wait(TIMEOUT)
+        self._wall.wait(TIMEOUT)
         calls, values = zip(*self._boxes, strict=True)
         assert len(set(calls)) == 1, f"ranks call different things: {calls}"
-        self._barrier.wait(TIMEOUT)
+        self._wall.wait(TIMEOUT)
         return values
 
 

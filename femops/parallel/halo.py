@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import VectorError
+from femops.parallel.comm import Array, Communicator
 from femops.parallel.numbering import RankNumbering
-from femops.parallel.protocol import Array, Exchanger
 
 Ints = NDArray[np.int64]
 
@@ -25,7 +25,7 @@ class Halo:
     ----------
     numbering : RankNumbering
         The dofs of this rank.
-    comm : Exchanger
+    comm : Communicator
         Between the ranks of the numbering.
 
     Attributes
@@ -39,7 +39,7 @@ class Halo:
         is ascending.
     """
 
-    def __init__(self, numbering: RankNumbering, comm: Exchanger) -> None:
+    def __init__(self, numbering: RankNumbering, comm: Communicator) -> None:
         self._comm = comm
         self.owned, self.ghosts = numbering.owned, len(numbering.ghosts)
         cuts = np.searchsorted(numbering.ghosts, numbering.offsets)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from femops.errors import SpaceError
 from femops.numbering import entity_offsets, first_touch, node_dofs
-from femops.parallel.protocol import Exchanger
+from femops.parallel.comm import Communicator
 from femops.parallel.sharing import shared_entities
 from femops_meshes.parts import Part
 from femops_meshes.topology import Topology
@@ -77,7 +77,7 @@ class RankNumbering:
         )
 
 
-def h1_rank_numbering(part: Part, p: int, comm: Exchanger) -> RankNumbering:
+def h1_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:
     """Number the dofs of an H1 space of degree p on the rank's part. Collective.
 
     Parameters
@@ -86,7 +86,7 @@ def h1_rank_numbering(part: Part, p: int, comm: Exchanger) -> RankNumbering:
         What this rank holds of the mesh; it may have no elements.
     p : int
         Degree, at least 1.
-    comm : Exchanger
+    comm : Communicator
         Between the ranks that hold the parts.
 
     Raises
@@ -108,7 +108,7 @@ def h1_rank_numbering(part: Part, p: int, comm: Exchanger) -> RankNumbering:
     return RankNumbering(part.rank, node_dofs(topology, p, starts, seen), offsets, ghosts)
 
 
-def l2_rank_numbering(part: Part, p: int, comm: Exchanger) -> RankNumbering:
+def l2_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:
     """Number the dofs of an L2 space of degree p on the rank's part. Collective.
 
     No rank shares any.
@@ -119,7 +119,7 @@ def l2_rank_numbering(part: Part, p: int, comm: Exchanger) -> RankNumbering:
         What this rank holds of the mesh; it may have no elements.
     p : int
         Degree, at least 0.
-    comm : Exchanger
+    comm : Communicator
         Between the ranks that hold the parts.
 
     Raises
@@ -135,7 +135,7 @@ def l2_rank_numbering(part: Part, p: int, comm: Exchanger) -> RankNumbering:
     )
 
 
-def _check_parts(part: Part, p: int, least: int, comm: Exchanger) -> None:
+def _check_parts(part: Part, p: int, least: int, comm: Communicator) -> None:
     """Check the same numbers on all ranks, so that all raise or none does."""
     row = [part.rank, part.size, p, part.mesh.dim, part.num_elements, part.num_vertices]
     table = comm.gather_all(np.array([*row, len(part.elements)], dtype=np.int64))
@@ -164,7 +164,7 @@ def _check_parts(part: Part, p: int, least: int, comm: Exchanger) -> None:
 
 
 def _as_owners_have_them(
-    shared: dict[int, Ints], owner: Ints, starts: Ints, seen: Codes, comm: Exchanger
+    shared: dict[int, Ints], owner: Ints, starts: Ints, seen: Codes, comm: Communicator
 ) -> Ints:
     """Columns (4, n): an entity that another rank owns, this rank, and its start and seen there.
 
@@ -184,7 +184,7 @@ def _as_owners_have_them(
     return found[:, np.lexsort((found[2], found[1]))]
 
 
-def _offsets(owned: int, comm: Exchanger) -> Ints:
+def _offsets(owned: int, comm: Communicator) -> Ints:
     counts = comm.gather_all(np.array([owned], dtype=np.int64))
     return np.concatenate(([0], np.cumsum(counts)))
 

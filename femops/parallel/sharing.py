@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.numbering import entity_offsets
-from femops.parallel.protocol import Array, Exchanger
+from femops.parallel.comm import Array, Communicator
 from femops_meshes.parts import Part
 from femops_meshes.topology import entity_codes, entity_corners
 
 Ints = NDArray[np.int64]
 
 
-def shared_vertices(part: Part, comm: Exchanger) -> dict[int, Ints]:
+def shared_vertices(part: Part, comm: Communicator) -> dict[int, Ints]:
     """Vertices of this part that others have too. Collective.
 
     Returns
@@ -39,7 +39,7 @@ def shared_vertices(part: Part, comm: Exchanger) -> dict[int, Ints]:
     return {rank: np.searchsorted(part.vertices, found) for rank, found in by_rank.items()}
 
 
-def shared_entities(part: Part, kinds: Sequence[int], comm: Exchanger) -> dict[int, Ints]:
+def shared_entities(part: Part, kinds: Sequence[int], comm: Communicator) -> dict[int, Ints]:
     """Entities of this part that others have too. Collective.
 
     Parameters
@@ -47,7 +47,7 @@ def shared_entities(part: Part, kinds: Sequence[int], comm: Exchanger) -> dict[i
     part : Part
     kinds : sequence of int
         Dimensions, below that of the elements, of the entities to look for.
-    comm : Exchanger
+    comm : Communicator
 
     Returns
     -------

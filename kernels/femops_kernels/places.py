@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 from femops_kernels.lanes import LaneType, address_of, scalar_ir, vector_ir
 from femops_kernels.lines import literal, pack, unpack
 from femops_kernels.number_tables import word_table
-from femops_kernels.runs import Runs, RunsType
+from femops_kernels.runs import RunsType
 
 PLACE_BYTES = 8
 _WORD = ir.IntType(64)
@@ -76,47 +76,39 @@ def locate(
     return sig, codegen
 
 
-@final
-class _Line:
-    """Emits the addresses of the nodes of a line: for each node a list, one for each slot.
+def _known(runs: Any, ncomp: Any, along: Any) -> bool:
+    """Whether a line's arguments are constants, as they must be."""
+    return isinstance(runs, RunsType) and None not in (literal(ncomp), literal(along))
 
-    The addresses of the runs are loaded as numbers: taking them out of a vector costs more.
+
+def _line_pointers(builder: Any, lane: LaneType, kinds: Any, args: Any) -> list[list[Any]]:
+    """Emit the addresses of the nodes of a line: for each node a list, one for each slot.
+
+    The line is named by the arguments of ``gather_nodes``.  The addresses of the runs are loaded as
+    numbers: taking them out of a vector costs more.
     """
-
-    def __init__(self, builder: Any, lane: LaneType, runs: Runs, along: int, ncomp: int) -> None:
-        self.builder, self.lane = builder, lane
-        size = lane.scalar.bitwidth // 8
-        lines = range(runs.p1d ** (runs.dim - 1))
-        pieces = np.array([runs.line(along, j) for j in lines])  # (line, piece, what)
-        self.counts = pieces[0, :, 3]
-        self.columns = 3 * len(self.counts)
-        bytes_of = np.array([lane.width * PLACE_BYTES, ncomp * size, ncomp * size])
-        self.table = (pieces[:, :, :3] * bytes_of).reshape(-1)
-        self.size = size
-
-    def pointers(self, places: Any, j: Any, component: Any) -> list[list[Any]]:
-        build, byte = self.builder, ir.IntType(8).as_pointer()
-        table = word_table(build, self.table)
-        row = build.mul(j, _WORD(self.columns))
-        inside = build.mul(component, _WORD(self.size))
-        nodes = []
-        for piece, count in enumerate(self.counts):
-            run, place, stride = (
-                build.load(build.gep(table, [build.add(row, _WORD(3 * piece + what))]))
-                for what in range(3)
-            )
-            at = build.inttoptr(build.add(places, run), _WORD.as_pointer())
-            slots = range(self.lane.width)
-            bases = [build.inttoptr(build.load(build.gep(at, [_WORD(s)])), byte) for s in slots]
-            place = build.add(place, inside)
-            for i in range(count):
-                moved = build.add(place, build.mul(stride, _WORD(i))) if i else place
-                nodes.append([self._pointer(base, moved) for base in bases])
-        return nodes
-
-    def _pointer(self, base: Any, moved: Any) -> Any:
-        pointer = self.builder.gep(base, [moved])
-        return self.builder.bitcast(pointer, scalar_ir(self.lane).as_pointer())
+    runs, ncomp, along = kinds[1].runs, literal(kinds[2]), literal(kinds[4])
+    _, _, _, places, _, j, component = args[:7]
+    size, width, real = lane.scalar.bitwidth // 8, lane.width, scalar_ir(lane).as_pointer()
+    lines = range(runs.p1d ** (runs.dim - 1))
+    pieces = np.array([runs.line(along, k) for k in lines])  # (line, piece, what)
+    bytes_of = np.array([width * PLACE_BYTES, ncomp * size, ncomp * size])
+    table = word_table(builder, (pieces[:, :, :3] * bytes_of).reshape(-1))
+    row = builder.mul(j, _WORD(3 * pieces.shape[1]))
+    inside = builder.mul(component, _WORD(size))
+    nodes = []
+    for piece, count in enumerate(pieces[0, :, 3]):
+        run, place, stride = (
+            builder.load(builder.gep(table, [builder.add(row, _WORD(3 * piece + what))]))
+            for what in range(3)
+        )
+        at = builder.inttoptr(builder.add(places, run), _WORD.as_pointer())
+        starts = [builder.load(builder.gep(at, [_WORD(slot)])) for slot in range(width)]
+        place = builder.add(place, inside)
+        for i in range(count):
+            moved = builder.add(place, builder.mul(stride, _WORD(i))) if i else place
+            nodes.append([builder.inttoptr(builder.add(start, moved), real) for start in starts])
+    return nodes
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
@@ -135,18 +127,16 @@ def gather_nodes(
     Line of the nodes of the j-th line in direction ``along``, of one of ``ncomp`` components that
     stand together; ``ncomp`` and ``along`` are constants.
     """
-    if not isinstance(runs, RunsType) or literal(ncomp) is None or literal(along) is None:
+    if not _known(runs, ncomp, along):
         return None
     intp = types.intp
     line = types.UniTuple(lane.lane, runs.runs.p1d)
     sig = line(lane, runs, ncomp, intp, along, intp, intp)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        of = sig.args[1].runs, literal(sig.args[4]), literal(sig.args[2])
-        emitter = _Line(builder, sig.return_type.dtype, *of)
-        values = []
-        for slots in emitter.pointers(args[3], args[5], args[6]):
-            value = ir.Constant(vector_ir(emitter.lane), ir.Undefined)
+        lane, values = sig.return_type.dtype, []
+        for slots in _line_pointers(builder, lane, sig.args, args):
+            value = ir.Constant(vector_ir(lane), ir.Undefined)
             for slot, pointer in enumerate(slots):
                 value = builder.insert_element(value, builder.load(pointer), ir.IntType(32)(slot))
             values.append(value)
@@ -171,15 +161,14 @@ def scatter_nodes(
 
     Adds a line to where ``gather_nodes`` takes it from.
     """
-    if not isinstance(runs, RunsType) or literal(ncomp) is None or literal(along) is None:
+    if not _known(runs, ncomp, along):
         return None
     sig = types.void(lane, runs, ncomp, types.intp, along, types.intp, types.intp, line)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        of = sig.args[1].runs, literal(sig.args[4]), literal(sig.args[2])
-        emitter = _Line(builder, sig.args[0].lane, *of)
+        nodes = _line_pointers(builder, sig.args[0].lane, sig.args, args)
         values = unpack(builder, args[7], sig.args[7].count)
-        for value, slots in zip(values, emitter.pointers(args[3], args[5], args[6]), strict=True):
+        for value, slots in zip(values, nodes, strict=True):
             # one slot after the other: slots of one batch that share a dof lose no update
             for slot, pointer in enumerate(slots):
                 part = builder.extract_element(value, ir.IntType(32)(slot))
@@ -189,4 +178,4 @@ def scatter_nodes(
     return sig, codegen
 
 
-__all__ = ["gather_nodes", "locate", "scatter_nodes"]
+__all__ = ["PLACE_BYTES", "gather_nodes", "locate", "scatter_nodes"]

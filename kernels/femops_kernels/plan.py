@@ -227,12 +227,7 @@ def _plan(
     # whole cache lines, so that what lies behind a copy begins with one
     local_size = -(-(int(counts.max()) + runs.longest) // _ALIGN) * _ALIGN
     kind = np.uint16 if local_size <= 2**16 else np.uint32
-    order = np.argsort(foreign_dofs, kind="stable")
-    combine_dof = foreign_dofs[order]
-    cuts = owned_start
-    if owned_start[-1] == 0:  # none is owned: equal shares, each dof in one
-        shares = np.linspace(0, len(combine_dof), len(element_start)).astype(np.int64)
-        cuts = np.append(combine_dof, ndofs)[shares]
+    combine_start, combine_dof, combine_slot = _combining(foreign_dofs, owned_start, ndofs)
     last = np.minimum(np.arange(1, nbatch + 1) * width, ne) - 1
     return Plan(
         width=width,
@@ -241,14 +236,25 @@ def _plan(
         batch_start=np.append(0, met[last]).astype(np.int64),
         foreign_start=foreign_start,
         foreign_dofs=foreign_dofs.astype(np.int64),
-        combine_start=np.searchsorted(combine_dof, cuts).astype(np.int64),
-        combine_dof=combine_dof.astype(np.int64),
-        combine_slot=order.astype(np.int64),
+        combine_start=combine_start,
+        combine_dof=combine_dof,
+        combine_slot=combine_slot,
         starts=np.ascontiguousarray(local.reshape(nbatch, width, -1).swapaxes(1, 2).astype(kind)),
         local_size=local_size,
         ndofs=ndofs,
         runs=runs,
     )
+
+
+def _combining(foreign_dofs: Int, owned_start: Int, ndofs: int) -> tuple[Int, Int, Int]:
+    """What each chunk adds of the buffer: where its share begins, to which dofs, from where."""
+    order = np.argsort(foreign_dofs, kind="stable")
+    dofs, cuts = foreign_dofs[order], owned_start
+    if owned_start[-1] == 0:  # none is owned: equal shares, each dof in one
+        shares = np.linspace(0, len(dofs), len(owned_start)).astype(np.int64)
+        cuts = np.append(dofs, ndofs)[shares]
+    start = np.searchsorted(dofs, cuts)
+    return start.astype(np.int64), dofs.astype(np.int64), order.astype(np.int64)
 
 
 def _localise(part: Int, first: int, end: int, runs: Runs) -> tuple[Int, Int]:

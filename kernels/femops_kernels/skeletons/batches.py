@@ -3,7 +3,7 @@
 # <defaults>
 from femops_kernels.compiling import entry, inner
 from femops_kernels.lanes import put, word
-from femops_kernels.places import locate
+from femops_kernels.places import PLACE_BYTES, locate
 from femops_kernels.skeletons.batch import batch
 from femops_kernels.skeletons.copies import copies, count
 from femops_kernels.skeletons.defaults import *
@@ -13,7 +13,7 @@ from femops_kernels.tracing import traced
 # </defaults>
 
 DOF_IN, DOF_OUT = NCOMP_IN * REAL_BYTES, NCOMP_OUT * REAL_BYTES
-PLACES = 8 * LANE_WIDTH  # bytes of a run's
+PLACES = PLACE_BYTES * LANE_WIDTH  # bytes of a run's
 STARTS_IN = NRUNS_IN * LANE_WIDTH * INDEX_IN  # bytes of a batch's
 STARTS_OUT = NRUNS_OUT * LANE_WIDTH * INDEX_OUT
 # Batches between one that meets dofs first and that which asks for them, so that memory has time.
