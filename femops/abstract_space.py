@@ -16,6 +16,11 @@ from femops.evaluation import physical_gradient, reference_gradient, reference_v
 from femops.fields import integrate
 from femops.functions import Function, evaluate
 from femops.geometry import Geometry
+from femops.modes import GeometryModes
+from femops.parallel.comm import communicator
+from femops.parallel.halo import Halo
+from femops.parallel.mesh import DistributedMesh
+from femops.parallel.numbering import RankNumbering
 from femops.restriction import FLOAT_TYPES, ElementRestriction, Vector, check_float_array
 from femops_meshes.interpolation import equispaced, tensor_apply
 from femops_meshes.mapping import positions
@@ -31,6 +36,11 @@ class Space(ABC):
     Attributes
     ----------
     mesh : Mesh
+        The whole, or this rank's part.
+    distributed : DistributedMesh or None
+        The mesh that ranks hold parts of.
+    comm : Communicator
+        The ranks that hold the space; this process alone if its mesh is not distributed.
     order : int
         Polynomial degree p in each direction.
     ncomp : int
@@ -41,18 +51,32 @@ class Space(ABC):
     p1d : int
         Dofs of an element in each direction, p + 1.
     ndofs : int
-        Number of nodes, each with `ncomp` entries in a vector.
+        Number of nodes, each with `ncomp` entries in a vector; of many ranks, those that this one
+        owns.
+    global_ndofs, first_dof : int
+        Number of nodes that all ranks own, and that lower ranks do.
     size : int
         Length of the flat vector, ndofs * ncomp.
     shape : tuple of int
-        Shape of an l_vec: (ndofs,) for one component, else (ndofs, ncomp).
+        Shape of a vector: (ndofs,) for one component, else (ndofs, ncomp).
     restriction : ElementRestriction
         Between l_vec and e_vec, (ne, p1d**dim) or (ne, p1d**dim, ncomp); its `indices` are
-        int64, C-contiguous, lexicographic in an element (x fastest).
+        int64, C-contiguous, lexicographic in an element (x fastest). Numbers from `ndofs` on are
+        ghosts, which other ranks own.
+    halo : Halo or None
+        Who has which ghosts; None if no ranks share dofs.
+    numbering : RankNumbering or None
+        Numbers of this rank's dofs in the whole; None if the mesh is not distributed.
     """
 
-    def __init__(self, mesh: Mesh, order: int, ncomp: int, family: Family) -> None:
+    def __init__(
+        self, mesh: Mesh | DistributedMesh, order: int, ncomp: int, family: Family
+    ) -> None:
         name = type(self).__name__
+        self.distributed = mesh if isinstance(mesh, DistributedMesh) else None
+        self.comm = mesh.comm if isinstance(mesh, DistributedMesh) else communicator()
+        if isinstance(mesh, DistributedMesh):
+            mesh = mesh.mesh
         if not isinstance(mesh, Mesh):
             raise SpaceError(
                 f"{name} was given a {type(mesh).__name__} for a mesh: "
@@ -65,8 +89,14 @@ class Space(ABC):
         self.dim: int = mesh.dim
         self.basis = Basis1D(family, self.order)
         self.p1d = self.basis.p1d
-        self.restriction = self._restriction()
-        self.ndofs = self.restriction.ndofs
+        self.halo: Halo | None = None
+        self.numbering: RankNumbering | None = None
+        if self.distributed is None:
+            self.restriction = self._restriction()
+            self.first_dof, self.global_ndofs = 0, self.restriction.ndofs
+        else:
+            self._share_out(self.distributed)
+        self.ndofs = self.restriction.owned
         self.size = self.ndofs * self.ncomp
         self.shape = (self.ndofs,) if self.ncomp == 1 else (self.ndofs, self.ncomp)
 
@@ -77,6 +107,22 @@ class Space(ABC):
     @abstractmethod
     def _restriction(self) -> ElementRestriction:
         """Number the dofs."""
+
+    @abstractmethod
+    def _rank_numbering(self, mesh: DistributedMesh) -> RankNumbering:
+        """Number the dofs of this rank's part."""
+
+    def _share_out(self, mesh: DistributedMesh) -> None:
+        """Number the dofs of all ranks, and find who shares them."""
+        GeometryModes.agree(mesh.mesh, mesh.comm)
+        self.numbering = numbering = self._rank_numbering(mesh)
+        self.restriction = ElementRestriction(
+            numbering.indices, numbering.ndofs, numbering.owned
+        )
+        self.first_dof = int(numbering.offsets[mesh.comm.rank])
+        self.global_ndofs = int(numbering.offsets[-1])
+        halo = Halo(numbering, mesh.comm)
+        self.halo = halo if mesh.comm.max(halo.ghosts) else None
 
     @abstractmethod
     def file_dofs(self) -> Ints:
@@ -151,6 +197,55 @@ class Space(ABC):
             got, has = f"shape {vector.shape}", f"vectors of shape {self.shape}"
         raise VectorError(f"{what} has {got}, the space has {has}: make one with V.zeros()")
 
+    def l_vec(self, u: Any) -> Vector:
+        """Return what a vector has for all nodes of this rank's elements, its ghosts last.
+
+        Collective, where ranks share dofs; else u itself in the space's `shape`.
+
+        Raises
+        ------
+        VectorError
+            See `check_vector`.
+        """
+        vector = self.check_vector(u)
+        if self.halo is None:
+            return vector
+        return np.concatenate([vector, self.halo.forward(vector)])
+
+    def sum_elements(
+        self, e_vec: Vector, restriction: ElementRestriction | None = None
+    ) -> Vector:
+        """The vector in which each dof is the sum over all elements of all ranks that share it.
+
+        The transpose of `l_vec` and then ``restriction.gather``: (ne, n) -> (ndofs,), (ne, n, ncomp)
+        -> (ndofs, ncomp); sums are formed in float64. Collective, where ranks share dofs.
+
+        Parameters
+        ----------
+        e_vec : array
+        restriction : ElementRestriction, optional
+            Of other elements than the space's, as boundary faces are.
+
+        Raises
+        ------
+        VectorError
+            See `ElementRestriction.scatter_add`.
+        """
+        restriction = self.restriction if restriction is None else restriction
+        if self.halo is None:
+            return restriction.scatter_add(e_vec)
+        wide = e_vec.astype(np.float64, copy=False)
+        l_vec = restriction.scatter_add(wide)
+        vector = l_vec[: self.ndofs].copy()
+        if self.distributed is not None and self.distributed.reproducible:
+            flat = wide.reshape(restriction.indices.size, *wide.shape[2:])
+            nodes = restriction.indices.ravel()
+            theirs = np.flatnonzero(nodes >= self.ndofs)
+            self.halo.reverse_add_each(nodes[theirs] - self.ndofs, flat[theirs], vector)
+        else:
+            self.halo.reverse_add(l_vec[self.ndofs :], vector)
+        return np.asarray(vector.astype(e_vec.dtype, copy=False))
+
     # --- functions -------------------------------------------------------------------------------
 
     def dof_coordinates(self) -> Floats:
@@ -192,7 +287,7 @@ class Space(ABC):
 
     def _from_nodal(self, values: Floats) -> Floats:
         """Coefficients of the function with these values at the nodes, element by element."""
-        result = np.empty_like(values)
+        result, values = np.empty_like(values), self.l_vec(values)
         lines = [self.basis.from_nodal] * self.dim
         n = self.p1d**self.dim
         touched, owner = self.restriction.first_touch, self.restriction.owner
@@ -222,16 +317,16 @@ class Space(ABC):
             )
         return rule
 
-    def element_vector(self, u: Any, start: int, stop: int) -> Floats:
+    def element_vector(self, l_vec: Vector, start: int, stop: int) -> Floats:
         """Dofs of the elements start <= e < stop, (n, p1d**dim[, ncomp]) float64.
 
-        Raises
-        ------
-        VectorError
-            See `check_vector`.
+        Parameters
+        ----------
+        l_vec : array
+            See `l_vec`.
+        start, stop : int
         """
-        u = self.check_vector(u)
-        return np.asarray(u[self.restriction.indices[start:stop]], dtype=np.float64)
+        return np.asarray(l_vec[self.restriction.indices[start:stop]], dtype=np.float64)
 
     def values(self, u: Any, quadrature: int | Quadrature1D | None = None) -> Floats:
         """q_vec of u: its values at the quadrature points, (ne, q1d**dim[, ncomp]).
@@ -255,7 +350,7 @@ class Space(ABC):
             An element is inverted.
         """
         rule = self.quadrature(quadrature)
-        u = self.check_vector(u)
+        u = self.l_vec(u)
         geometry = Geometry(self.mesh, rule)
         result = np.empty((self.mesh.num_elements, geometry.num_points, *u.shape[1:], self.dim))
         for block in geometry:
@@ -288,7 +383,7 @@ class Space(ABC):
         return where, values
 
     def _at_points(self, u: Any, points: Floats) -> Floats:
-        u = self.check_vector(u)
+        u = self.l_vec(u)
         ne, n = self.mesh.num_elements, len(points) ** self.dim
         result = np.empty((ne, n, *u.shape[1:]))
         for start, stop in element_blocks(ne, n):

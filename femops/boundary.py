@@ -20,6 +20,7 @@ from femops.blocks import element_blocks
 from femops.errors import GeometryError, SpaceError
 from femops.geometry import adjugates
 from femops.numbering import ternary_codes
+from femops.parallel.mesh import DistributedMesh
 from femops_meshes.interpolation import tensor_apply
 from femops_meshes.mapping import determinants
 from femops_meshes.mesh import Mesh
@@ -53,8 +54,10 @@ def chosen(wanted: Any, known: list[Any], what: str, owner: str) -> Ints:
     return np.unique(np.array(numbers, dtype=np.int64))
 
 
-def boundary_attributes(mesh: Mesh, attributes: Attributes) -> Ints:
+def boundary_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) -> Ints:
     """Numbers of boundary attributes given by number or name, ascending; all for None.
+
+    Of a distributed mesh those that any rank has.
 
     Raises
     ------
@@ -62,7 +65,8 @@ def boundary_attributes(mesh: Mesh, attributes: Attributes) -> Ints:
         The mesh has no such attribute.
     """
     numbers = with_numbers(attributes, mesh.boundary_names)
-    have = [*mesh.boundary_names, *np.unique(mesh.boundary_attributes).tolist()]
+    found = np.unique(mesh.boundary_attributes) if isinstance(mesh, Mesh) else mesh.whole_boundary_attributes
+    have = [*mesh.boundary_names, *found.tolist()]
     return chosen(numbers, have, "boundary attribute", "mesh")
 
 
@@ -287,17 +291,14 @@ class BoundaryBlock:
         """Surface elements times quadrature weights."""
         return np.asarray(self._lengths * self.geometry.weights)
 
-    def field(self, space: Space, vector: Any) -> Floats:
+    def field(self, space: Space, l_vec: Any) -> Floats:
         """Values of a function of a space on the mesh, (n, nq[, ncomp]), from inside the element.
 
-        Raises
-        ------
-        VectorError
-            A vector that is not one of the space.
+        It is given as `Space.l_vec` does.
         """
         geometry, part = self.geometry, slice(self.start, self.stop)
         elements, codes = geometry.faces.elements[part], geometry.faces.codes[part]
         dofs = space.restriction.indices[elements]
-        e_vec = np.asarray(space.check_vector(vector)[dofs], dtype=np.float64)
+        e_vec = np.asarray(l_vec[dofs], dtype=np.float64)
         points = geometry.quadrature.points
         return values_on_faces(space.basis, points, codes, e_vec, space.dim)

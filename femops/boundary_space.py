@@ -51,7 +51,8 @@ class BoundarySpace:
         self.order, self.dim = volume.order, max(volume.dim - 1, 1)
         self.basis = volume.basis if volume.dim > 1 else Basis1D("gauss", 0)
         self.p1d = self.basis.p1d
-        self.restriction = ElementRestriction(self._indices(), volume.ndofs)
+        whole = volume.restriction
+        self.restriction = ElementRestriction(self._indices(), whole.ndofs, whole.owned)
         self.touched = len(np.unique(self.restriction.indices))
 
     def _indices(self) -> NDArray[np.int64]:
@@ -85,16 +86,16 @@ class BoundarySpace:
         """
         return self.volume.zeros(dtype)
 
-    def element_vector(self, u: Any, start: int, stop: int) -> NDArray[np.float64]:
+    def element_vector(self, l_vec: NDArray[Any], start: int, stop: int) -> NDArray[np.float64]:
         """Dofs of the faces start <= f < stop, (n, p1d**dim[, ncomp]) float64.
 
-        Raises
-        ------
-        VectorError
-            See `Space.check_vector`.
+        See `Space.element_vector`.
         """
-        vector = self.volume.check_vector(u)
-        return np.asarray(vector[self.restriction.indices[start:stop]], dtype=np.float64)
+        return np.asarray(l_vec[self.restriction.indices[start:stop]], dtype=np.float64)
+
+    def sum_elements(self, e_vec: NDArray[Any]) -> NDArray[Any]:
+        """The vector of sums over all faces of all ranks; see `Space.sum_elements`."""
+        return self.volume.sum_elements(e_vec, self.restriction)
 
 
 def boundary_space(space: Any, attributes: Attributes) -> BoundarySpace:
@@ -117,7 +118,7 @@ def boundary_space(space: Any, attributes: Attributes) -> BoundarySpace:
             f"a boundary integral was asked for on {space!r}: its dofs belong to the elements, "
             "none to the boundary: take an H1 space"
         )
-    key = tuple(boundary_attributes(space.mesh, attributes).tolist())
+    key = tuple(boundary_attributes(space.distributed or space.mesh, attributes).tolist())
     of_mesh = _faces.setdefault(space.mesh, WeakValueDictionary())
     faces = of_mesh.get(key)
     if faces is None:

@@ -16,12 +16,16 @@ from femops.basis import Quadrature1D
 from femops.evaluation import physical_gradient, reference_gradient, reference_values
 from femops.functions import Function, evaluate
 from femops.geometry import Geometry, GeometryBlock
+from femops.parallel.comm import Communicator
 
 if TYPE_CHECKING:
     from femops.abstract_space import Space
 
 Floats = NDArray[np.float64]
 Rule = int | Quadrature1D | None
+
+# Numbers of 53 bits into which any sum of float64 that a program meets can be split.
+_PARTS = 8
 
 
 def integrate(space: Space, u: Any, quadrature: Rule = None) -> float | Floats:
@@ -45,16 +49,16 @@ def integrate(space: Space, u: Any, quadrature: Rule = None) -> float | Floats:
         A vector or function that does not fit, too few points, an inverted element.
     """
     rule = _rule(space, quadrature, space.order)
-    vector = isinstance(u, np.ndarray) and u.ndim > 0
-    sums = []
+    l_vec = space.l_vec(u) if isinstance(u, np.ndarray) and u.ndim > 0 else None
+    sums = np.empty((space.mesh.num_elements, space.ncomp))
     for block in Geometry(space.mesh, rule):
         values = (
-            _values(space, space.check_vector(u), rule, block)
-            if vector
-            else _function(space, u, block, _component_shape(space), "the integrand")
+            _function(space, u, block, _component_shape(space), "the integrand")
+            if l_vec is None
+            else _values(space, l_vec, rule, block)
         )
-        sums.append(np.tensordot(block.weighted_det, values, axes=2))
-    totals = np.array([math.fsum(column) for column in np.array(sums).reshape(len(sums), -1).T])
+        sums[block.start : block.stop] = _element_integrals(block, values)
+    totals = np.array([exact_sum(column, space.comm) for column in sums.T])
     return float(totals[0]) if space.ncomp == 1 else totals
 
 
@@ -74,8 +78,8 @@ def l2_norm(space: Space, u: Any, quadrature: Rule = None) -> float:
         See `integrate`.
     """
     rule = _rule(space, quadrature, 2 * space.order)
-    blocks = Geometry(space.mesh, rule)
-    return _root((block, _values(space, u, rule, block)) for block in blocks)
+    blocks, l_vec = Geometry(space.mesh, rule), space.l_vec(u)
+    return _root(space, ((block, _values(space, l_vec, rule, block)) for block in blocks))
 
 
 def l2_error(space: Space, u: Any, exact: Function, quadrature: Rule = None) -> float:
@@ -96,7 +100,7 @@ def l2_error(space: Space, u: Any, exact: Function, quadrature: Rule = None) -> 
         See `integrate`.
     """
     rule = _error_rule(space, quadrature)
-    return _root(_errors(space, u, exact, rule))
+    return _root(space, _errors(space, u, exact, rule))
 
 
 def h1_seminorm_error(
@@ -120,7 +124,7 @@ def h1_seminorm_error(
         See `integrate`.
     """
     rule = _error_rule(space, quadrature)
-    return _root(_gradient_errors(space, u, exact_gradient, rule))
+    return _root(space, _gradient_errors(space, u, exact_gradient, rule))
 
 
 def h1_error(
@@ -172,8 +176,8 @@ def _component_shape(space: Space) -> tuple[int, ...]:
     return () if space.ncomp == 1 else (space.ncomp,)
 
 
-def _values(space: Space, u: Any, rule: Quadrature1D, block: GeometryBlock) -> Floats:
-    e_vec = space.element_vector(u, block.start, block.stop)
+def _values(space: Space, l_vec: Any, rule: Quadrature1D, block: GeometryBlock) -> Floats:
+    e_vec = space.element_vector(l_vec, block.start, block.stop)
     return reference_values(space.basis, rule.points, space.dim, e_vec)
 
 
@@ -188,26 +192,51 @@ def _function(
 def _errors(
     space: Space, u: Any, exact: Function, rule: Quadrature1D
 ) -> Iterator[tuple[GeometryBlock, Floats]]:
+    l_vec = space.l_vec(u)
     for block in Geometry(space.mesh, rule):
         expected = _function(space, exact, block, _component_shape(space), "exact")
-        yield block, _values(space, u, rule, block) - expected
+        yield block, _values(space, l_vec, rule, block) - expected
 
 
 def _gradient_errors(
     space: Space, u: Any, exact_gradient: Function, rule: Quadrature1D
 ) -> Iterator[tuple[GeometryBlock, Floats]]:
-    shape = (*_component_shape(space), space.dim)
+    shape, l_vec = (*_component_shape(space), space.dim), space.l_vec(u)
     for block in Geometry(space.mesh, rule):
-        e_vec = space.element_vector(u, block.start, block.stop)
+        e_vec = space.element_vector(l_vec, block.start, block.stop)
         derivatives = reference_gradient(space.basis, rule.points, space.dim, e_vec)
         expected = _function(space, exact_gradient, block, shape, "exact_gradient")
         yield block, physical_gradient(derivatives, block.inverse) - expected
 
 
-def _root(fields: Iterator[tuple[GeometryBlock, Floats]]) -> float:
+def _root(space: Space, fields: Iterator[tuple[GeometryBlock, Floats]]) -> float:
     """Root of the integral of the squares of a field given block by block."""
-    sums = []
+    sums = np.empty((space.mesh.num_elements, 1))
     for block, field in fields:
         squares = np.square(field).reshape(*field.shape[:2], -1).sum(axis=2)
-        sums.append(float(np.vdot(block.weighted_det, squares)))
-    return math.sqrt(math.fsum(sums))
+        sums[block.start : block.stop] = _element_integrals(block, squares)
+    return math.sqrt(exact_sum(sums, space.comm))
+
+
+def _element_integrals(block: GeometryBlock, values: Floats) -> Floats:
+    """Integrals (n, ncomp) of values (n, q1d**dim[, ncomp]) over each element.
+
+    The same bits whatever other elements are in the block.
+    """
+    products = block.weighted_det[..., None] * values.reshape(*values.shape[:2], -1)
+    return np.asarray(np.ascontiguousarray(np.moveaxis(products, 1, 2)).sum(axis=2))
+
+
+def exact_sum(values: Floats, comm: Communicator) -> float:
+    """Sum of the numbers of all ranks, rounded once: no order has a part in it. Collective.
+
+    A rank's sum is told as numbers that add up to it exactly: the sum, what it was rounded off by,
+    what that was, and so on.
+    """
+    rest, parts = values.reshape(-1).tolist(), np.zeros(_PARTS)
+    for k in range(_PARTS if comm.size > 1 else 1):
+        parts[k] = math.fsum(rest)
+        if parts[k] == 0.0 or not math.isfinite(parts[k]):
+            break
+        rest.append(-parts[k])
+    return math.fsum(comm.gather_all(parts).reshape(-1).tolist())

@@ -17,6 +17,7 @@ from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
 from femops.blocks import element_blocks
+from femops.parallel.comm import Communicator
 from femops_meshes.interpolation import gauss_lobatto, tensor_apply
 from femops_meshes.mesh import Mesh
 
@@ -96,6 +97,13 @@ class GeometryModes:
     def share(mesh: Mesh, part: Mesh) -> None:
         """Let a part of a mesh be treated as the whole is, even if its own maps are simpler."""
         _facts[part] = GeometryModes(mesh)._found
+
+    @staticmethod
+    def agree(mesh: Mesh, comm: Communicator) -> None:
+        """Let the parts of a mesh be treated alike on all ranks. Collective."""
+        affine, degree = GeometryModes(mesh)._found
+        worst = comm.max(np.array([not affine, degree], dtype=np.int64))
+        _facts[mesh] = (not worst[0], int(worst[1]))
 
     @property
     def _found(self) -> tuple[bool, int]:

@@ -63,6 +63,8 @@ class ElementRestriction:
         The dof at each local node of each element; kept as int64, C-contiguous, not writeable.
     ndofs : int
         Number of dofs; all indices lie in 0 <= i < ndofs.
+    owned : int, optional
+        How many of these, the first, this rank owns; the others are ghosts. All if omitted.
 
     Raises
     ------
@@ -70,7 +72,7 @@ class ElementRestriction:
         The indices are not a table of whole numbers in that range.
     """
 
-    def __init__(self, indices: ArrayLike, ndofs: int) -> None:
+    def __init__(self, indices: ArrayLike, ndofs: int, owned: int | None = None) -> None:
         table = np.asarray(indices)
         if table.ndim != 2 or table.dtype.kind not in "iu":
             raise SpaceError(
@@ -86,6 +88,7 @@ class ElementRestriction:
         self.indices: Ints = table.view()
         self.indices.setflags(write=False)
         self.ndofs = int(ndofs)
+        self.owned = self.ndofs if owned is None else int(owned)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -144,9 +147,10 @@ class ElementRestriction:
     def first_touch(self) -> Ints:
         """(ne + 1,): element e is the first to touch the dofs first_touch[e] to [e + 1] - 1.
 
-        Only if the dofs are numbered by first touch, as those of every space are.
+        Only if the owned dofs are numbered by first touch, as those of every space are.
         """
-        highest = np.maximum.accumulate(self.indices.max(axis=1)) + 1
+        own = np.where(self.indices < self.owned, self.indices, -1)
+        highest = np.maximum.accumulate(own.max(axis=1)) + 1
         return _frozen(np.concatenate(([0], highest)))
 
     def __repr__(self) -> str:

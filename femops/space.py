@@ -17,6 +17,8 @@ from femops.basis import Family
 from femops.boundary import boundary_attributes, chosen
 from femops.errors import SpaceError
 from femops.numbering import boundary_nodes, h1_numbering
+from femops.parallel.mesh import DistributedMesh
+from femops.parallel.numbering import RankNumbering, h1_rank_numbering, l2_rank_numbering
 from femops.restriction import ElementRestriction
 from femops_meshes.mesh import Mesh
 from femops_meshes.mfem import mfem_h1_dofs
@@ -32,7 +34,7 @@ class H1(Space):
 
     Parameters
     ----------
-    mesh : Mesh
+    mesh : Mesh or DistributedMesh
     order : int
         p >= 1.
     ncomp : int
@@ -53,7 +55,9 @@ class H1(Space):
     2197
     """
 
-    def __init__(self, mesh: Mesh, order: int, ncomp: int = 1, family: Family = "gll") -> None:
+    def __init__(
+        self, mesh: Mesh | DistributedMesh, order: int, ncomp: int = 1, family: Family = "gll"
+    ) -> None:
         super().__init__(mesh, order, ncomp, family)
 
     def _check_family(self, family: Family) -> int:
@@ -63,6 +67,9 @@ class H1(Space):
 
     def _restriction(self) -> ElementRestriction:
         return ElementRestriction(*h1_numbering(self.mesh.topology, self.order))
+
+    def _rank_numbering(self, mesh: DistributedMesh) -> RankNumbering:
+        return h1_rank_numbering(mesh.part, self.order, mesh.comm)
 
     def file_dofs(self) -> Ints:
         """Number of each node in the file: MFEM's, by vertices, edges, faces, cells."""
@@ -76,10 +83,12 @@ class H1(Space):
         components: int | Iterable[int] | None = None,
     ) -> Ints:
         """Indices of the dofs on the boundary; see `Space.boundary_dofs`."""
-        numbers = boundary_attributes(self.mesh, attributes)
+        numbers = boundary_attributes(self.distributed or self.mesh, attributes)
         picked = chosen(components, list(range(self.ncomp)), "component", "space")
         listed = np.isin(self.mesh.boundary_attributes, numbers)
         nodes = boundary_nodes(self.mesh.topology, self.order, self.restriction.indices, listed)
+        if self.halo is not None:  # a rank may touch the boundary at an edge only
+            nodes = self.halo.marked(nodes)
         return np.asarray(np.add.outer(nodes * self.ncomp, picked).ravel())
 
 
@@ -89,7 +98,7 @@ class L2(Space):
 
     Parameters
     ----------
-    mesh : Mesh
+    mesh : Mesh or DistributedMesh
     order : int
         p >= 0 with family "gauss", else p >= 1.
     ncomp : int
@@ -103,7 +112,9 @@ class L2(Space):
         p or ncomp too low, an unknown family.
     """
 
-    def __init__(self, mesh: Mesh, order: int, ncomp: int = 1, family: Family = "gauss") -> None:
+    def __init__(
+        self, mesh: Mesh | DistributedMesh, order: int, ncomp: int = 1, family: Family = "gauss"
+    ) -> None:
         super().__init__(mesh, order, ncomp, family)
 
     def _check_family(self, family: Family) -> int:
@@ -116,6 +127,9 @@ class L2(Space):
     def _restriction(self) -> ElementRestriction:
         ne, n = self.mesh.num_elements, self.p1d**self.dim
         return ElementRestriction(np.arange(ne * n).reshape(ne, n), ne * n)
+
+    def _rank_numbering(self, mesh: DistributedMesh) -> RankNumbering:
+        return l2_rank_numbering(mesh.part, self.order, mesh.comm)
 
     def file_dofs(self) -> Ints:
         """Number of each node in the file: element by element in the file's order."""

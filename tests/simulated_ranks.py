@@ -6,8 +6,10 @@ import threading
 
 import numpy as np
 
+from femops.parallel.channels import pieces
 from femops.parallel.comm import Communicator
 from femops.parallel.cores import Node
+from femops_kernels.channel import Channel
 
 TIMEOUT = 60.0
 """Seconds after which a rank that waits for the others gives up."""
@@ -30,6 +32,9 @@ class SimulatedRank(Communicator):
         arrived = {r: box[self.rank] for r, box in enumerate(boxes) if self.rank in box}
         self.largest = max(self.largest, sum(array.nbytes for array in arrived.values()))
         return arrived
+
+    def channel(self, send, receive, dtype):
+        return SimulatedChannel(self, send, receive, dtype)
 
     def gather_all(self, array):
         stacked = np.stack(self._everybody(("gather_all", np.array(array))))
@@ -55,6 +60,23 @@ class SimulatedRank(Communicator):
         assert len(set(calls)) == 1, f"ranks call different things: {calls}"
         self._wall.wait(TIMEOUT)
         return values
+
+
+class SimulatedChannel(Channel):
+    """Whose messages are there when all have started."""
+
+    def __init__(self, rank, send, receive, dtype):
+        self.outgoing, self._to = pieces(send, dtype)
+        self.incoming, self._from = pieces(receive, dtype)
+        self._rank, self._arrived = rank, {}
+
+    def start(self):
+        self._arrived = self._rank.exchange(self._to)
+
+    def finish(self):
+        assert self._arrived.keys() == self._from.keys()
+        for rank, piece in self._from.items():
+            piece[:] = self._arrived[rank]
 
 
 def on_ranks(size, program):

@@ -89,7 +89,7 @@ def load_vector(
         if flux is not None and isinstance(block, GeometryBlock):
             for k, along in enumerate(_reference_fluxes(V, flux, block)):
                 here += tensor_apply([slopes if d == k else values for d in range(V.dim)], along)
-    return V.restriction.scatter_add(e_vec).astype(kind, copy=False)
+    return V.sum_elements(e_vec).astype(kind, copy=False)
 
 
 def _components(V: Space | BoundarySpace) -> tuple[int, ...]:

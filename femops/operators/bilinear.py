@@ -87,7 +87,8 @@ class BilinearForm:
     coefficients : dict of Given
     traced : LinearStep, optional
         The pointwise step, where it is known; else the function is traced.
-    state : l_vec of the trial space, optional
+    state : array, optional
+        As `Space.l_vec` of the trial space gives it.
         Where a nonlinear function was differentiated.
     static : dict of arrays of Node, optional
         The static inputs of a trace that has no linear step.

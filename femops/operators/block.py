@@ -17,6 +17,8 @@ from femops.operators.element_matrices import check_method
 from femops.operators.held import FREE, Held
 from femops.operators.matrix_free import MatrixFree
 from femops.operators.operator import Operator
+from femops.operators.ranks import AnyTerms, End, rank_terms
+from femops.operators.storage import Launches
 from femops.pointwise.blocks import Pair
 from femops.product import Product
 from femops.restriction import positions
@@ -104,30 +106,36 @@ class BlockOperator(MatrixFree):
     # --- application -----------------------------------------------------------------------------
 
     @cached_property
-    def terms(self) -> Terms:
+    def terms(self) -> AnyTerms:
         """The compiled work of all blocks; compiled, or read from the cache, at the first use."""
-        offsets, itemsize = self.space.offsets, self.dtype.itemsize
+        offsets, names, itemsize = self.space.offsets, self.space.names, self.dtype.itemsize
         work: list[tuple[float, Launch]] = []
         places: list[tuple[int, int, bool]] = []
-        rows = [(pair, block.terms) for pair, block in self._blocks.items()]
+        pairs: list[tuple[int, int]] = []
+        rows = [(pair, block.launches()) for pair, block in self._blocks.items()]
         rows += [((name, name), self._identity(name)) for name in self._bare()]
         begun: set[str] = set()
-        for (test, field), terms in rows:
-            for alpha, launch in zip(terms.alphas, terms.sweeps, strict=True):
+        for (test, field), launches in rows:
+            for alpha, launch in launches:
                 at = offsets[field] * itemsize, offsets[test] * itemsize
                 work.append((alpha, launch))
                 places.append((*at, test in begun))
+                pairs.append((names.index(field), names.index(test)))
                 begun.add(test)
-        return Terms(work, places)
+        ends = [
+            End(self.space.spaces[name], self._local(name, name).rows, offsets[name])
+            for name in names
+        ]
+        return rank_terms(Terms(work, places), ends, ends, pairs, self.dtype)
 
-    def _identity(self, name: str) -> Terms:
+    def _identity(self, name: str) -> Launches:
         """What stands in a diagonal block that the form does not have."""
         rows = self._local(name, name).rows
         start = np.zeros(self.space.spaces[name].size + 1, dtype=np.int64)
         start[rows + 1] = 1
         values = np.full(len(rows), self.held.identity, self.dtype)
         width = lane_width(self.dtype, None)
-        return Terms([(1.0, RowProduct(np.cumsum(start), rows.astype(np.int32), values, width))])
+        return [(1.0, RowProduct(np.cumsum(start), rows.astype(np.int32), values, width))]
 
     # --- algebra ---------------------------------------------------------------------------------
 

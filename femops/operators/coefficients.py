@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -46,13 +47,19 @@ class GridFunction:
 
     def __post_init__(self) -> None:
         self.space.check_vector(self.vector, "the grid function's vector")
+        _ = self.l_vec  # here, where all ranks are
+
+    @cached_property
+    def l_vec(self) -> NDArray[Any]:
+        """The vector with its ghosts, as `Space.l_vec` gives it."""
+        return self.space.l_vec(self.vector)
 
     def at(self, block: Block) -> NDArray[np.float64]:
         """Values at the quadrature points of a block of elements, (n, nq[, ncomp])."""
         space = self.space
         if isinstance(block, BoundaryBlock):
-            return block.field(space, self.vector)
-        e_vec = space.element_vector(self.vector, block.start, block.stop)
+            return block.field(space, self.l_vec)
+        e_vec = space.element_vector(self.l_vec, block.start, block.stop)
         points = block.geometry.quadrature.points
         return reference_values(space.basis, points, space.dim, e_vec)
 

@@ -10,13 +10,14 @@ from numpy.typing import ArrayLike
 
 from femops.errors import OperatorError
 from femops.operators.coefficients import GridFunction
+from femops.parallel.mesh import DistributedMesh
 from femops.space import L2
 from femops_meshes.mesh import Mesh
 from femops_meshes.names import listing, with_numbers
 
 
 def by_attribute(
-    mesh: Mesh, values: Mapping[int | str, ArrayLike], default: ArrayLike | None = None
+    mesh: Mesh | DistributedMesh, values: Mapping[int | str, ArrayLike], default: ArrayLike | None = None
 ) -> GridFunction:
     """Coefficient that has one value in all elements of an attribute.
 
@@ -24,7 +25,7 @@ def by_attribute(
 
     Parameters
     ----------
-    mesh : Mesh
+    mesh : Mesh or DistributedMesh
     values : dict
         Numbers, or vectors of one length, by attribute or name of ``mesh.element_names``.
     default : number or vector, optional
@@ -49,23 +50,25 @@ def by_attribute(
     >>> V = femops.H1(mesh, order=2)
     >>> A = femops.diffusion(V, femops.by_attribute(mesh, {1: 1.0, 2: 100.0}))
     """
+    whole, local = mesh, mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
+    attributes = local.element_attributes
+    everywhere = attributes if isinstance(whole, Mesh) else whole.whole_element_attributes
     first = next(iter(values.values()), default)
     shape = () if first is None else np.shape(first)
-    result = np.full((mesh.num_elements, *shape), np.nan)
+    result = np.full((local.num_elements, *shape), np.nan)
     if default is not None:
         result[...] = _checked(default, shape, "the default")
-    known = set(np.unique(mesh.element_attributes).tolist())
+    known = set(np.unique(everywhere).tolist())
     used: set[int | str] = set()
     for key, value in values.items():
         for number in with_numbers(key, mesh.element_names) or []:
             if number not in known:
-                has = listing(mesh.element_attributes, mesh.element_names)
+                has = listing(everywhere, mesh.element_names)
                 raise OperatorError(f"no element has the attribute {number!r}: the mesh has {has}")
             if number in used:
                 raise OperatorError(f"attribute {number} has two values: give it one")
             used.add(number)
-            at = mesh.element_attributes == number
-            result[at] = _checked(value, shape, f"the value of {key!r}")
+            result[attributes == number] = _checked(value, shape, f"the value of {key!r}")
     missing = sorted(known - used)
     if missing and default is None:
         raise OperatorError(f"no value for the attribute {missing[0]}: give it one, or a default")

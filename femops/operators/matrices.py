@@ -17,7 +17,7 @@ from femops.operators.storage import Launches, Storage, share
 from femops_kernels.dense import ElementKernel
 from femops_kernels.placement import placed_array
 from femops_kernels.rows import RowProduct, placed_rows
-from femops_kernels.sweep import Data, store_interleaved
+from femops_kernels.sweep import Data, Idle, store_interleaved
 
 
 @final
@@ -56,6 +56,8 @@ class Elements(Storage):
     def launches(self) -> Launches:
         """One sweep for the whole sum."""
         term, held = self.summands[0][1], self.held
+        if not term.trial.mesh.num_elements:
+            return [(1.0, Idle())]
         data = Data(self.matrices)
         return [(1.0, term.sweep(self._kernel(), held, held.identity, data))]
 

@@ -12,9 +12,9 @@ from scipy.sparse.linalg import LinearOperator
 
 from femops.abstract_space import Space
 from femops.errors import OperatorError, VectorError
+from femops.operators.ranks import AnyTerms
 from femops.operators.vectors import check_factor, check_output, check_vector
 from femops.product import Product
-from femops_kernels.sweep import Terms
 
 
 class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no types
@@ -33,7 +33,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     @property
     @abstractmethod
-    def terms(self) -> Terms:
+    def terms(self) -> AnyTerms:
         """The compiled work; compiled, or read from the cache, at the first use."""
 
     @property

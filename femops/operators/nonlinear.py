@@ -17,6 +17,7 @@ from femops.operators.coefficients import Given
 from femops.operators.held import Held
 from femops.operators.number_types import float_type
 from femops.operators.operator import Operator
+from femops.operators.ranks import AnyTerms, End, rank_terms
 from femops.operators.term import Term
 from femops.operators.vectors import check_output, check_vector
 from femops.pointwise.cut import nonlinear_cut
@@ -24,7 +25,7 @@ from femops.pointwise.linear import LinearStep
 from femops.pointwise.trace import FormFunction, Trace, linearised, trace
 from femops.restriction import positions
 from femops_kernels.machine import lane_width
-from femops_kernels.sweep import Terms
+from femops_kernels.sweep import Idle, Launch, Terms
 
 _NOTHING: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
@@ -81,14 +82,18 @@ class NonlinearForm:
         return LinearStep(linearised(self._trace, FIELD, STATE), FIELD, FIELD)
 
     @cached_property
-    def _terms(self) -> Terms:
+    def _terms(self) -> AnyTerms:
         form = replace(self._form, static=self._trace.static)
         cut = nonlinear_cut(self._trace, FIELD, FIELD, form.known)
         kind, width, space, rule = self.dtype, self._width, self.space, self._form.quadrature
         data = form.data(cut, kind, width)
         term = Term(self.name, space, space, rule, cut.program, kind, width, None, given=data)
         held = Held(rows=self._held)
-        return Terms([(1.0, term.sweep(term.factorised_kernel(), held, 0.0, data))])
+        launch: Launch = Idle()
+        if space.mesh.num_elements:
+            launch = term.sweep(term.factorised_kernel(), held, 0.0, data)
+        ends = [End(space, _NOTHING)], [End(space, self._held)]
+        return rank_terms(Terms([(1.0, launch)]), *ends, [(0, 0)], kind)
 
     def residual(self, u: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
         """R(u; v) for all test functions v.
@@ -139,7 +144,7 @@ class NonlinearForm:
             A vector of another length or type.
         """
         self._check(u, "u")
-        form = replace(self._form, traced=self._derivative, state=u.copy())
+        form = replace(self._form, traced=self._derivative, state=self.space.l_vec(u).copy())
         operator = Operator.of_form(form, self.dtype, self._width)
         return operator.constrained(self._held) if len(self._held) else operator
 

@@ -20,11 +20,11 @@ from femops.operators.domains import storage_of
 from femops.operators.element_matrices import check_method
 from femops.operators.held import FREE, Held
 from femops.operators.matrix_free import MatrixFree
-from femops.operators.storage import Storage, base_level, check_level
+from femops.operators.ranks import AnyTerms
+from femops.operators.storage import Launches, Storage, base_level, check_level
 from femops.operators.sums import check_sum
 from femops.operators.term import Term, updated
 from femops.restriction import positions
-from femops_kernels.sweep import Terms
 
 # Cached attributes that hold compiled code and addresses.
 _COMPILED = ("terms", "_transposed")
@@ -122,9 +122,13 @@ class Operator(MatrixFree):
     # --- application -----------------------------------------------------------------------------
 
     @cached_property
-    def terms(self) -> Terms:
+    def terms(self) -> AnyTerms:
         """The compiled work; compiled, or read from the cache, at the first use."""
-        return Terms(self._storage.launches())
+        return self._storage.terms()
+
+    def launches(self) -> Launches:
+        """What the compiled work consists of, with factors."""
+        return self._storage.launches()
 
     # --- algebra ---------------------------------------------------------------------------------
 

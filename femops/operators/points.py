@@ -14,7 +14,7 @@ from femops.operators.storage import Launches, Storage, share
 from femops.operators.term import Term
 from femops_kernels.kernel import SweepKernel
 from femops_kernels.separable import SeparableKernel
-from femops_kernels.sweep import Data
+from femops_kernels.sweep import Data, Idle
 
 
 @final
@@ -59,6 +59,8 @@ class Points(Storage):
 
     def launches(self) -> Launches:
         """One sweep for each quadrature rule."""
+        if not self.summands[0][1].trial.mesh.num_elements:
+            return [(alpha, Idle()) for alpha, _ in self.fused]
         sweeps: Launches = []
         for k, ((alpha, term), (kernel, data)) in enumerate(
             zip(self.fused, self.work, strict=True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from femops.abstract_space import Space
 from femops.boundary_space import volume_space
@@ -51,7 +52,7 @@ def _form(form: BilinearForm, part: Mesh, known: dict[Space, Space]) -> Bilinear
     trial = _space(volume_space(form.trial), part, known)
     state = form.state
     if state is not None:
-        state = np.ascontiguousarray(state.reshape(form.trial.shape)[: trial.ndofs])
+        state = _first(volume_space(form.trial), trial, state.reshape(-1, *trial.shape[1:]))
     given = {name: _given(g, form, part, known) for name, g in form.coefficients.items()}
     return replace(
         form,
@@ -64,18 +65,25 @@ def _form(form: BilinearForm, part: Mesh, known: dict[Space, Space]) -> Bilinear
 
 
 def _space(space: Space, part: Mesh, known: dict[Space, Space]) -> Space:
-    """The space on the part, whose dofs are the first of the whole's."""
+    """The space on the part."""
     if space not in known:
         known[space] = type(space)(part, space.order, space.ncomp, space.basis.family)
     return known[space]
+
+
+def _first(whole: Space, part: Space, l_vec: NDArray[Any]) -> NDArray[Any]:
+    """What a vector has for the first elements, as a vector of the space on them."""
+    found = np.empty(part.shape, l_vec.dtype)
+    indices = part.restriction.indices
+    found[indices] = l_vec[whole.restriction.indices[: len(indices)]]
+    return found
 
 
 def _given(given: Given, form: BilinearForm, part: Mesh, known: dict[Space, Space]) -> Given:
     value: Any = given.value
     if isinstance(value, GridFunction):
         space = _space(value.space, part, known)
-        vector = value.space.check_vector(value.vector)[: space.ndofs]
-        value = GridFunction(space, np.ascontiguousarray(vector))
+        value = GridFunction(space, _first(value.space, space, value.l_vec))
     elif not callable(value) and given.name not in form.known.constants:
         value = np.asarray(value)[: part.num_elements]
     return replace(given, value=value)

@@ -25,6 +25,7 @@ from femops.errors import OperatorError
 from femops.operators.assembly import Summands, assemble_csr, split
 from femops.operators.element_matrices import ElementAssembly
 from femops.operators.held import FREE, Held
+from femops.operators.ranks import AnyTerms, End, rank_terms
 from femops.operators.term import Term
 from femops_kernels.sweep import Launch, Terms
 
@@ -65,6 +66,13 @@ class Storage(ABC):
     def launches(self) -> Launches:
         """The compiled work and its factors; compiled, or read from the cache."""
 
+    def terms(self) -> AnyTerms:
+        """The compiled work, ready to be run; collective where ranks share dofs."""
+        first = self.summands[0][1]
+        terms, (trial, test) = Terms(self.launches()), first.spaces
+        source, target = End(trial, self.held.columns), End(test, self.held.rows)
+        return rank_terms(terms, [source], [target], [(0, 0)] * len(terms.sweeps), first.dtype)
+
     @abstractmethod
     def flops(self) -> int:
         """Floating-point operations of one application."""
@@ -104,7 +112,7 @@ class Storage(ABC):
     def lift(self, g: NDArray[Any]) -> NDArray[Any]:
         """What values at held columns, zero elsewhere, contribute to the other rows."""
         result = np.empty(self.summands[0][1].test.size, g.dtype)
-        Terms(self.holding(FREE).launches()).apply(g, result)
+        self.holding(FREE).terms().apply(g, result)
         return result
 
     def matrix(self, method: str) -> csr_array:

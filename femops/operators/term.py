@@ -130,6 +130,8 @@ class Term:
 
     def ready(self, level: str) -> Term:
         """The term itself, its data computed where the level keeps them, else only checked."""
+        if not self.trial.mesh.num_elements:
+            return self
         if level in DATA_LEVELS:
             _ = self.data
         elif self.source is not None:
@@ -357,7 +359,7 @@ class Term:
                 if np.any(d[i, c, j, c]):
                     products = [(a * b).T for a, b in zip(outs[i], ins[j], strict=True)]
                     e_vec[start:stop, :, c] += tensor_apply(products, d[i, c, j, c])
-        return np.ascontiguousarray(space.restriction.scatter_add(e_vec)).reshape(-1)
+        return np.ascontiguousarray(space.sum_elements(e_vec)).reshape(-1)
 
     def dense_basis(self, space: AnySpace, slots: list[int]) -> list[NDArray[np.float64]]:
         """Matrices (points, nodes) of each slot: Kronecker products, x fastest."""

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from femops.errors import CommunicatorError, RankError
 from femops.parallel import launch
+from femops.parallel.channels import MpiChannel, SilentChannel
 from femops.parallel.cores import Node
+from femops_kernels.channel import Channel
 
 Array = NDArray[Any]
 Value = TypeVar("Value", int, float, NDArray[Any])
@@ -63,6 +65,20 @@ class Communicator(ABC):
         ------
         CommunicatorError
             There is no such rank, or what is sent is no array of numbers.
+        """
+
+    @abstractmethod
+    def channel(
+        self, send: Mapping[int, int], receive: Mapping[int, int], dtype: np.dtype[Any]
+    ) -> Channel:
+        """Make a channel for messages of fixed size, sent again and again.
+
+        Parameters
+        ----------
+        send, receive
+            {rank: numbers for it, or from it}; the two ends of a message agree on its size.
+        dtype
+            Of the numbers.
         """
 
     @abstractmethod
@@ -127,6 +143,12 @@ class Serial(Communicator):
         """See `Communicator.exchange`."""
         self._checked(messages)
         return {int(target): array.copy() for target, array in messages.items()}
+
+    def channel(
+        self, send: Mapping[int, int], receive: Mapping[int, int], dtype: np.dtype[Any]
+    ) -> Channel:
+        """See `Communicator.channel`; there is nobody to send to."""
+        return SilentChannel(send, receive, dtype)
 
     def gather_all(self, array: Array) -> Array:
         """See `Communicator.gather_all`."""
@@ -213,6 +235,12 @@ class Mpi(Communicator):
             else:
                 time.sleep(0)  # ranks may have to share a core
         return dict(sorted(received.items()))
+
+    def channel(
+        self, send: Mapping[int, int], receive: Mapping[int, int], dtype: np.dtype[Any]
+    ) -> Channel:
+        """See `Communicator.channel`."""
+        return MpiChannel(self.raw, send, receive, dtype)
 
     def gather_all(self, array: Array) -> Array:
         """See `Communicator.gather_all`."""

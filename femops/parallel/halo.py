@@ -109,6 +109,47 @@ class Halo:
         for rank, dofs in self.send.items():
             values[dofs] += arrived[rank].reshape(len(dofs), *values.shape[1:])
 
+    def reverse_add_each(
+        self, ghosts: Ints, contributions: NDArray[Any], values: NDArray[Any]
+    ) -> None:
+        """Add contributions to ghosts to what the owners have, each by itself.
+
+        They are added by ascending rank, and of one rank in the order given.
+
+        Parameters
+        ----------
+        ghosts : (n,) int64
+            Which ghost each contribution is for; one may have several.
+        contributions : (n, ...)
+        values : (owned, ...)
+            Added to, in place; of the same type and further axes.
+        """
+        places, parts = {}, {}
+        for rank, (first, end) in self.receive.items():
+            mine = np.flatnonzero((ghosts >= first) & (ghosts < end))
+            places[rank], parts[rank] = ghosts[mine] - first, contributions[mine]
+        where, arrived = self._comm.exchange(places), self._comm.exchange(parts)
+        for rank, dofs in self.send.items():
+            np.add.at(values, dofs[where[rank]], arrived[rank])
+
+    def marked(self, dofs: Ints) -> Ints:
+        """Which of the owned dofs any rank names: the union over ranks. Collective.
+
+        Parameters
+        ----------
+        dofs : (n,) int64
+            Numbers on this rank, owned ones and ghosts.
+
+        Returns
+        -------
+        (k,) int64
+            Ascending numbers of owned dofs.
+        """
+        marks = np.zeros(self.owned + self.ghosts, dtype=np.int64)
+        marks[dofs] = 1
+        self.reverse_add(marks[self.owned :], marks[: self.owned])
+        return np.flatnonzero(marks[: self.owned])
+
     def __repr__(self) -> str:
         return (
             f"Halo({self.owned} dofs and {self.ghosts} ghosts, sends {self.numbers} to "

@@ -63,6 +63,7 @@ class MergedPass:
         self._foreign = n // kernel.target.ncomp + np.searchsorted(shared, plan.foreign_dofs)
         self._sweep_table = sweep.table.copy()
         self._sweep_table[sweep_layout.IN_FOREIGN_DOFS] = self._foreign.ctypes.data
+        self._sweep_table[sweep_layout.IN_GHOSTS_FROM] = n // kernel.target.ncomp + len(shared)
         x, r, p, v = vectors
         self._entries = _piece_entries(plan) | {
             layout.KERNEL: int(sweep.row[0]),

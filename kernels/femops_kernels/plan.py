@@ -50,13 +50,18 @@ class Plan:
     combine_start, combine_dof, combine_slot : int64 arrays
         Contributions ``combine_slot`` (positions in ``foreign_dofs``) to owned dofs, grouped by
         owner, for each dof by ascending contributing chunk.
+    ghost_start : (n + 1,) int64
+    ghost_slot : int64 array
+        Contributions to ghost g are ``ghost_slot[ghost_start[g]:ghost_start[g + 1]]``, by ascending
+        chunk: positions in ``foreign_dofs``.
     starts : (nbatch, nruns, width) uint16 or uint32
         Chunk-local number of the first dof of a run: owned ones first, then foreign ones, then as
         many as the longest run has, which padding elements use.
     local_size : int
         Most dofs that have a chunk-local number, rounded up.
     ndofs : int
-        Entries (of one component) of the vectors.
+        Entries (of one component) of the vectors.  Higher numbers are ghosts: dofs whose values
+        come from elsewhere, and whose results go there.
     runs : Runs
     """
 
@@ -69,6 +74,8 @@ class Plan:
     combine_start: Int
     combine_dof: Int
     combine_slot: Int
+    ghost_start: Int
+    ghost_slot: Int
     starts: NDArray[Any]
     local_size: int
     ndofs: int
@@ -78,6 +85,17 @@ class Plan:
     def nchunks(self) -> int:
         """How many chunks."""
         return len(self.first_batch) - 1
+
+    @property
+    def ghosts(self) -> int:
+        """How many ghosts there are."""
+        return len(self.ghost_start) - 1
+
+    @property
+    def with_ghosts(self) -> NDArray[np.bool_]:
+        """Which chunks touch ghosts."""
+        before = np.concatenate(([0], np.cumsum(self.foreign_dofs >= self.ndofs)))
+        return np.asarray(np.diff(before[self.foreign_start]) > 0)
 
     @property
     def number_bytes(self) -> int:
@@ -107,7 +125,7 @@ class Plan:
             ``local number * ncomp + component``, grouped by chunk; m >= n as a dof may have several
             local numbers.
         """
-        flags = np.zeros((self.ndofs, ncomp), dtype=bool)
+        flags = np.zeros((self.ndofs + self.ghosts, ncomp), dtype=bool)
         flags.reshape(-1)[dofs] = True
         start, parts = np.zeros(self.nchunks + 1, dtype=np.int64), []
         for c in range(self.nchunks):
@@ -131,48 +149,62 @@ def elements_per_chunk(
     return max(_ALIGN, int(min(fit, share)) // _ALIGN * _ALIGN)
 
 
-def first_batches(num_elements: int, width: int, chunk: int) -> Int:
-    """First batch of each chunk of so many elements, and the end."""
-    return -(-_chunks(num_elements, width, chunk) // width)
+def equal_chunks(num_elements: int, chunk: int) -> Int:
+    """First element of each chunk of so many elements, and the end."""
+    return np.append(np.arange(0, num_elements, chunk), num_elements)
 
 
-def make_plan(indices: Int, ndofs: int, width: int, chunk: int, runs: Runs) -> Plan:
+def make_plan(
+    indices: Int, ndofs: int, width: int, element_start: Int, runs: Runs, ghosts: int = 0
+) -> Plan:
     """Plan for a restriction.
 
     Parameters
     ----------
     indices : (ne, nodes) int64
-        Dof of each element's nodes; numbered by first touch, element by element.
+        Dof of each element's nodes; numbered by first touch, element by element, then ghosts.
     ndofs : int
         Entries (of one component) of the vectors.
     width : int
         Slots of a lane.
-    chunk : int
-        Elements of a chunk, a multiple of the width; see ``elements_per_chunk``.
+    element_start : (nchunks + 1,) int64
+        First element of each chunk, a multiple of the width, and the end.
     runs : Runs
         Which nodes of an element have consecutive dofs, but for their order.
+    ghosts : int
+        Dofs beyond ``ndofs``.
 
     Raises
     ------
     KernelValueError
-        If the dofs are not numbered by first touch, a chunk is no multiple of the width, or two
-        dofs do not tell a run and its order.
+        If the dofs are not numbered by first touch, a chunk does not begin at a multiple of the
+        width, or two dofs do not tell a run and its order.
     """
-    element_start = _chunks(len(indices), width, chunk)
+    _check(indices, element_start, width, ndofs + ghosts)
     # dofs met so far, after each element
-    met = np.maximum.accumulate(indices.max(axis=1)) + 1
+    own = np.where(indices < ndofs, indices, -1)
+    met = np.maximum.accumulate(own.max(axis=1)) + 1
     owned_start = np.concatenate([[0], met[element_start[1:] - 1]])
     if owned_start[-1] != ndofs:
         raise KernelValueError(f"elements touch {owned_start[-1]} dofs, the vector has {ndofs}")
     for c, (first, end) in enumerate(itertools.pairwise(owned_start)):
-        part = indices[element_start[c] : element_start[c + 1]]
+        part = own[element_start[c] : element_start[c + 1]]
         owned = part[part >= first] - first
         if part.max() >= end or (end > first and np.bincount(owned).min() == 0):
             raise KernelValueError("dofs are not numbered by first touch in element order")
-    return _plan(indices, element_start, owned_start, met, ndofs, width, runs)
+    return _plan(indices, element_start, owned_start, met, (ndofs, ghosts), width, runs)
 
 
-def make_foreign_plan(indices: Int, ndofs: int, width: int, chunk: int, runs: Runs) -> Plan:
+def make_foreign_plan(
+    indices: Int,
+    ndofs: int,
+    width: int,
+    element_start: Int,
+    runs: Runs,
+    ghosts: int = 0,
+    *,
+    apart: bool = False,
+) -> Plan:
     """Plan for a restriction to some dofs, numbered in any way: no chunk owns any.
 
     All contributions go to the buffer and are added to y, which another term must have written
@@ -180,24 +212,30 @@ def make_foreign_plan(indices: Int, ndofs: int, width: int, chunk: int, runs: Ru
 
     Parameters
     ----------
-    indices, ndofs, width, chunk, runs
+    indices, ndofs, width, element_start, runs, ghosts
         See `make_plan`.
+    apart : bool
+        Whether each element has its own place in the buffer: then the order in which contributions
+        are added does not depend on the chunks.
 
     Raises
     ------
     KernelValueError
-        If a chunk is no multiple of the width, or two dofs do not tell a run and its order.
+        If a chunk does not begin at a multiple of the width, or two dofs do not tell a run and its
+        order.
     """
-    element_start = _chunks(len(indices), width, chunk)
-    none = np.zeros_like(element_start)
-    return _plan(indices, element_start, none, np.zeros(len(indices)), ndofs, width, runs)
+    _check(indices, element_start, width, ndofs + ghosts)
+    none, met = np.zeros_like(element_start), np.zeros(len(indices))
+    return _plan(indices, element_start, none, met, (ndofs, ghosts), width, runs, apart)
 
 
-def _chunks(ne: int, width: int, chunk: int) -> Int:
-    """First element of each chunk, and the end."""
-    if chunk % width:
-        raise KernelValueError(f"chunks of {chunk} elements: take a multiple of {width}")
-    return np.append(np.arange(0, ne, chunk), ne)
+def _check(indices: Int, element_start: Int, width: int, numbers: int) -> None:
+    if indices.max() >= numbers:
+        raise KernelValueError(f"elements touch dof {indices.max()}, there are {numbers}")
+    if np.any(element_start[:-1] % width):
+        raise KernelValueError(
+            f"chunks begin at elements {element_start[:-1].tolist()}: take multiples of {width}"
+        )
 
 
 def _plan(
@@ -205,18 +243,23 @@ def _plan(
     element_start: Int,
     owned_start: Int,
     met: NDArray[Any],
-    ndofs: int,
+    sizes: tuple[int, int],
     width: int,
     runs: Runs,
+    apart: bool = False,
 ) -> Plan:
-    """Plan for chunks that own some dofs, of which ``met`` are met up to each element."""
-    ne = len(indices)
+    """Plan for chunks that own some dofs, of which ``met`` are met up to each element.
+
+    ``sizes`` are how many dofs and ghosts there are.
+    """
+    ne, (ndofs, ghosts) = len(indices), sizes
     first_batch = -(-element_start // width)
     nbatch = int(first_batch[-1])
     local = np.empty((nbatch * width, len(runs.nodes)), dtype=np.int64)
     foreign: list[Int] = []
     for c, (begin, end) in enumerate(itertools.pairwise(element_start)):
-        numbers, outside = _localise(indices[begin:end], owned_start[c], owned_start[c + 1], runs)
+        owned = owned_start[c], owned_start[c + 1]
+        numbers, outside = _localise(indices[begin:end], *owned, runs, apart)
         local[begin:end] = numbers
         foreign.append(outside)
     foreign_start = np.concatenate([[0], np.cumsum([len(f) for f in foreign])]).astype(np.int64)
@@ -227,7 +270,9 @@ def _plan(
     # whole cache lines, so that what lies behind a copy begins with one
     local_size = -(-(int(counts.max()) + runs.longest) // _ALIGN) * _ALIGN
     kind = np.uint16 if local_size <= 2**16 else np.uint32
-    combine_start, combine_dof, combine_slot = _combining(foreign_dofs, owned_start, ndofs)
+    order = np.argsort(foreign_dofs, kind="stable")
+    slots, by_slot = order.astype(np.int64), foreign_dofs[order]
+    own = int(np.searchsorted(by_slot, ndofs))
     last = np.minimum(np.arange(1, nbatch + 1) * width, ne) - 1
     return Plan(
         width=width,
@@ -236,9 +281,11 @@ def _plan(
         batch_start=np.append(0, met[last]).astype(np.int64),
         foreign_start=foreign_start,
         foreign_dofs=foreign_dofs.astype(np.int64),
-        combine_start=combine_start,
-        combine_dof=combine_dof,
-        combine_slot=combine_slot,
+        combine_start=_shares(by_slot[:own], owned_start, ndofs),
+        combine_dof=by_slot[:own].astype(np.int64),
+        combine_slot=slots[:own],
+        ghost_start=np.searchsorted(by_slot[own:], ndofs + np.arange(ghosts + 1)),
+        ghost_slot=slots[own:],
         starts=np.ascontiguousarray(local.reshape(nbatch, width, -1).swapaxes(1, 2).astype(kind)),
         local_size=local_size,
         ndofs=ndofs,
@@ -246,21 +293,20 @@ def _plan(
     )
 
 
-def _combining(foreign_dofs: Int, owned_start: Int, ndofs: int) -> tuple[Int, Int, Int]:
-    """What each chunk adds of the buffer: where its share begins, to which dofs, from where."""
-    order = np.argsort(foreign_dofs, kind="stable")
-    dofs, cuts = foreign_dofs[order], owned_start
+def _shares(dofs: Int, owned_start: Int, ndofs: int) -> Int:
+    """Where in these ascending dofs, to which the buffer is added, the share of a chunk begins."""
+    cuts = owned_start
     if owned_start[-1] == 0:  # none is owned: equal shares, each dof in one
-        shares = np.linspace(0, len(dofs), len(owned_start)).astype(np.int64)
-        cuts = np.append(dofs, ndofs)[shares]
-    start = np.searchsorted(dofs, cuts)
-    return start.astype(np.int64), dofs.astype(np.int64), order.astype(np.int64)
+        even = np.linspace(0, len(dofs), len(owned_start)).astype(np.int64)
+        cuts = np.append(dofs, ndofs)[even]
+    return np.searchsorted(dofs, cuts).astype(np.int64)
 
 
-def _localise(part: Int, first: int, end: int, runs: Runs) -> tuple[Int, Int]:
+def _localise(part: Int, first: int, end: int, runs: Runs, apart: bool) -> tuple[Int, Int]:
     """Chunk-local number of the first dof of every run, and the dofs that the chunk copies.
 
-    The chunk has the elements ``part`` and owns the dofs ``first`` to ``end``.
+    The chunk has the elements ``part`` and owns the dofs ``first`` to ``end``.  Elements that meet
+    the same run have one copy of it, or if ``apart`` one each.
     """
     local = np.empty((len(part), len(runs.nodes)), dtype=np.int64)
     sizes = np.array([len(nodes) for nodes in runs.nodes])
@@ -273,17 +319,16 @@ def _localise(part: Int, first: int, end: int, runs: Runs) -> tuple[Int, Int]:
         local[:, columns] = dofs[..., 0] - first
         rows, place = dofs[~direct], np.argwhere(~direct)
         # its first two dofs tell a run and its order
-        _, at, inverse = np.unique(
-            rows[:, 0] * (rows.max(initial=0) + 1) + rows[:, min(1, size - 1)],
-            return_index=True,
-            return_inverse=True,
-        )
+        names = rows[:, 0] * (rows.max(initial=0) + 1) + rows[:, min(1, size - 1)]
+        if apart:
+            names = np.arange(len(rows))
+        _, at, inverse = np.unique(names, return_index=True, return_inverse=True)
         if not np.array_equal(rows[at][inverse], rows):
             raise KernelValueError(
                 "runs of dofs begin alike and go on otherwise: take shorter runs"
             )
         found.append((rows[at], inverse, place[:, 0], columns[place[:, 1]]))
-    heads = np.concatenate([rows[:, 0] for rows, *_ in found])
+    heads = np.concatenate([place if apart else rows[:, 0] for rows, _, place, _ in found])
     lengths = np.concatenate([np.full(len(rows), rows.shape[1]) for rows, *_ in found])
     order = np.argsort(heads, kind="stable")
     starts = np.empty_like(heads)

@@ -75,6 +75,14 @@ class Launch(ABC):
     effort: int
 
 
+@final
+class Idle(Launch):
+    """No work: what a term is on a rank that has none of its elements."""
+
+    def __init__(self) -> None:
+        self.row, self.work_bytes, self.effort = (0, 0, 0, 0), 0, 0
+
+
 def _nothing() -> NDArray[np.float64]:
     return np.zeros(0)
 
@@ -144,13 +152,13 @@ class Sweep(Launch):
         # padding elements, which are the last, write behind the last chunk's piece
         buffered = (len(target.foreign_dofs) + target.runs.longest) * kernel.target.ncomp
         # each chunk writes its piece before any is read: it lies near the chunk's thread
-        self._buffer = np.empty(buffered, kernel.dtype)
+        self.buffer = np.empty(buffered, kernel.dtype)
         entries = _plan_entries(source, target) | {
             layout.QDATA: data.points,
             layout.MODES: data.modes,
             layout.ELEMENT: data.elements,
             layout.CONSTANTS: data.constants,
-            layout.BUFFER: self._buffer,
+            layout.BUFFER: self.buffer,
             layout.CLEARED_START: cleared_start,
             layout.CLEARED: cleared_at,
             layout.CONSTRAINED_START: start,
@@ -182,6 +190,8 @@ def _plan_entries(source: Plan, target: Plan) -> dict[int, Any]:
         layout.IN_STARTS: source.starts,
         layout.IN_BATCH_START: source.batch_start,
         layout.IN_PAD: source.runs.longest,
+        layout.IN_GHOSTS_FROM: source.ndofs,
+        layout.IN_GHOSTS: 0,
         layout.OUT_LOCAL_SIZE: target.local_size,
         layout.OUT_OWNED_START: target.owned_start,
         layout.OUT_FOREIGN_START: target.foreign_start,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import femops
 from femops_kernels.errors import KernelError
-from femops_kernels.plan import Plan, make_foreign_plan, make_plan
+from femops_kernels.plan import Plan, equal_chunks, make_foreign_plan, make_plan
 from femops_kernels.runs import Runs
 from femops_kernels.sweep import element_values, interleave
 
@@ -81,7 +81,7 @@ def replay(plan: Plan, x: np.ndarray, ne: int) -> np.ndarray:
 def test_replayed(given: tuple[np.ndarray, Runs], width: int) -> None:
     indices, runs = given
     ndofs = int(indices.max()) + 1
-    plan = make_plan(indices, ndofs, width, 16, runs)
+    plan = make_plan(indices, ndofs, width, equal_chunks(len(indices), 16), runs)
     for start, first in zip(plan.owned_start, plan.first_batch, strict=True):
         assert plan.batch_start[first] == start
     x = np.random.default_rng(0).standard_normal(ndofs)
@@ -93,7 +93,7 @@ def test_replayed(given: tuple[np.ndarray, Runs], width: int) -> None:
 @settings(max_examples=50, deadline=None)
 def test_combined_in_ascending_chunks(given: tuple[np.ndarray, Runs]) -> None:
     indices, runs = given
-    plan = make_plan(indices, int(indices.max()) + 1, 8, 16, runs)
+    plan = make_plan(indices, int(indices.max()) + 1, 8, equal_chunks(len(indices), 16), runs)
     chunk = np.searchsorted(plan.foreign_start, plan.combine_slot, side="right") - 1
     same = plan.combine_dof[1:] == plan.combine_dof[:-1]
     assert (plan.combine_slot[1:][same] > plan.combine_slot[:-1][same]).all()
@@ -110,7 +110,7 @@ def test_replayed_where_no_chunk_owns(
     rng = np.random.default_rng(seed)
     ndofs = 2 * int(indices.max()) + 5
     indices = rng.permutation(ndofs)[indices]
-    plan = make_foreign_plan(indices, ndofs, width, 16, runs)
+    plan = make_foreign_plan(indices, ndofs, width, equal_chunks(len(indices), 16), runs)
     x = rng.standard_normal(ndofs)
     expected = x * np.bincount(indices.ravel(), minlength=ndofs)
     np.testing.assert_allclose(replay(plan, x, len(indices)), expected, rtol=1e-13)
@@ -133,7 +133,7 @@ def test_replayed_where_no_chunk_owns(
 def test_positions_of_constrained_dofs() -> None:
     """Each copy of a dof is found, in every chunk that has one."""
     indices = first_touch(np.arange(40)[:, None] + np.arange(3))
-    plan = make_plan(indices, int(indices.max()) + 1, 8, 16, SEGMENTS)
+    plan = make_plan(indices, int(indices.max()) + 1, 8, equal_chunks(len(indices), 16), SEGMENTS)
     assert plan.nchunks == 3
     dofs = np.array([0, 33, 63])  # (0, 0), (16, 1), (31, 1)
     start, positions = plan.local_positions(dofs, 2)
@@ -154,15 +154,16 @@ def test_positions_of_constrained_dofs() -> None:
 def test_refuses_other_numberings() -> None:
     backwards = first_touch(np.arange(40)[:, None] + np.arange(3))[::-1].copy()
     with pytest.raises(KernelError, match="first touch"):
-        make_plan(backwards, int(backwards.max()) + 1, 8, 16, SEGMENTS)
+        make_plan(backwards, int(backwards.max()) + 1, 8, equal_chunks(len(backwards), 16), SEGMENTS)
     with pytest.raises(KernelError, match="touch 42 dofs, the vector has 50"):
-        make_plan(first_touch(np.arange(40)[:, None] + np.arange(3)), 50, 8, 16, SEGMENTS)
+        indices = first_touch(np.arange(40)[:, None] + np.arange(3))
+        make_plan(indices, 50, 8, equal_chunks(40, 16), SEGMENTS)
 
 
 def test_refuses_runs_that_two_dofs_do_not_tell() -> None:
     indices = np.array([[0, 2, 1, 3], [0, 2, 3, 1]])[[0, 1] * 8]
     with pytest.raises(KernelError, match="begin alike"):
-        make_plan(indices, 4, 8, 16, Runs(1, 4, broken=True))
+        make_plan(indices, 4, 8, equal_chunks(len(indices), 16), Runs(1, 4, broken=True))
 
 
 @pytest.mark.parametrize("ne", [1, 7, 8, 9, 33])

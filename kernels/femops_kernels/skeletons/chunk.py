@@ -33,10 +33,13 @@ def copy_foreign(table, x, chunk, local, alpha):
     at, dofs = word(word(table, IN_FOREIGN_START), chunk), word(table, IN_FOREIGN_DOFS)
     foreign = count(table, IN_FOREIGN_START, chunk)
     local += count(table, IN_OWNED_START, chunk) * NCOMP_IN * REAL_BYTES
+    limit = word(table, IN_GHOSTS_FROM)
+    ghosts = word(table, IN_GHOSTS) - limit * NCOMP_IN * REAL_BYTES
     for i in range(foreign):
         dof = word(dofs, at + i)
+        source = x if dof < limit else ghosts
         for c in range(NCOMP_IN):
-            put(LANE, local, i * NCOMP_IN + c, alpha * get(LANE, x, dof * NCOMP_IN + c))
+            put(LANE, local, i * NCOMP_IN + c, alpha * get(LANE, source, dof * NCOMP_IN + c))
     if chunk + 1 == word(table, NCHUNKS):
         for k in range(foreign * NCOMP_IN, (foreign + word(table, IN_PAD)) * NCOMP_IN):
             put(LANE, local, k, 0.0)

@@ -38,3 +38,30 @@ def apply(rows, alphas, count, x, y, work, work_bytes):
             call_chunk(sweep, table, source, target, c, work + thread * work_bytes, alpha, beta)
         for c in prange(chunks):
             call_chunk(combine, table, source, target, c, work, alpha, beta)
+
+
+@njit(
+    "void(intp, float64, intp, intp, intp, intp, intp, intp, intp)",
+    cache=True,
+    nogil=True,
+    parallel=LOOPS,
+)
+def some(row, alpha, x, y, work, work_bytes, order, begin, end):
+    """One term on the chunks ``order[begin:end]``, not yet combined; see ``apply``."""
+    sweep, table = word(row, 0), word(row, 2)
+    source, target = x + word(row, 4), y + word(row, 5)
+    beta = 0.0 if word(row, 6) == 0 else 1.0
+    for k in prange(begin, end):
+        thread = get_thread_id() if PARALLEL else 0
+        c = word(order, k)
+        call_chunk(sweep, table, source, target, c, work + thread * work_bytes, alpha, beta)
+
+
+@njit("void(intp, float64, intp, intp, intp)", cache=True, nogil=True, parallel=LOOPS)
+def combined(row, alpha, x, y, work):
+    """What is left of one term when all its chunks are done; see ``apply``."""
+    combine, table, chunks = word(row, 1), word(row, 2), word(row, 3)
+    source, target = x + word(row, 4), y + word(row, 5)
+    beta = 0.0 if word(row, 6) == 0 else 1.0
+    for c in prange(chunks):
+        call_chunk(combine, table, source, target, c, work, alpha, beta)

@@ -36,6 +36,8 @@ BATCHES = 26  # address of the kernel of a chunk's batches
 IN_BATCH_START = 27  # address, per batch: first dof that it meets first
 OUT_BATCH_START = 28
 IN_PAD = 29  # dofs behind those of the last chunk's copy that padding elements read
-WORDS = 30
+IN_GHOSTS_FROM = 30  # foreign dofs of this number or more are ghosts: dofs of others
+IN_GHOSTS = 31  # address: their values
+WORDS = 32
 
 CACHE_LINE = 64  # bytes

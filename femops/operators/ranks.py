@@ -1,0 +1,155 @@
+"""What is exchanged between ranks when an operator is applied: the maps P and its transpose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.abstract_space import Space
+from femops.parallel.halo import Halo
+from femops_kernels.channel import Channel
+from femops_kernels.exchange import Forward, Reverse
+from femops_kernels.plan import Plan
+from femops_kernels.rank_terms import RankTerms, Route
+from femops_kernels.sweep import Idle, Launch, Sweep, Terms
+
+Ints = NDArray[np.int64]
+AnyTerms = Terms | RankTerms
+
+_channels: WeakKeyDictionary[Space, dict[Any, tuple[Channel, Ints]]] = WeakKeyDictionary()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class End:
+    """A vector of one space, which an operator reads or writes, in the operator's flat vector.
+
+    Attributes
+    ----------
+    space : Space
+    held : (k,) int64
+        Flat positions in it that are not exchanged.
+    first : int
+        Where it begins.
+    """
+
+    space: Space
+    held: Ints
+    first: int = 0
+
+
+def rank_terms(
+    terms: Terms,
+    sources: Sequence[End],
+    targets: Sequence[End],
+    pairs: Sequence[tuple[int, int]],
+    dtype: np.dtype[Any],
+) -> AnyTerms:
+    """Terms with the exchanges that they need; the terms themselves where ranks share no dofs.
+
+    Collective. Messages of two applications never meet: one is done after the other.
+
+    Parameters
+    ----------
+    terms : Terms
+    sources, targets : sequence of End
+        What they read and write.
+    pairs : sequence of (int, int)
+        For each launch, which source and which target.
+    dtype : numpy.dtype
+        Of the vectors.
+    """
+    ends = [*sources, *targets]
+    if all(end.space.halo is None for end in ends):
+        return terms
+    forwards = {
+        k: (_forward(end, k, dtype), end.first * dtype.itemsize)
+        for k, end in enumerate(sources)
+        if end.space.halo is not None
+    }
+    where = {k: i for i, k in enumerate(forwards)}
+    apart = any(end.space.distributed.reproducible for end in ends if end.space.distributed)
+    reverses: list[tuple[Reverse, int]] = []
+    routes, known = [], {}
+    for launch, (source, target) in zip(terms.sweeps, pairs, strict=True):
+        if not isinstance(launch, Sweep | Idle):
+            routes.append(Route())
+            continue
+        end = targets[target]
+        if end.space.halo is not None and (apart or target not in known):
+            known[target] = len(reverses)
+            make = _reverse_apart if apart else _reverse
+            reverses.append((make(end, target, dtype, launch), end.first * dtype.itemsize))
+        routes.append(Route(where.get(source), known.get(target)))
+    return RankTerms(terms, list(forwards.values()), reverses, routes, apart)
+
+
+def _forward(end: End, occurrence: int, dtype: np.dtype[Any]) -> Forward:
+    halo, ncomp = end.space.halo, end.space.ncomp
+    assert halo is not None
+    kept, key = _channels.setdefault(end.space, {}), ("forward", occurrence, dtype)
+    if key not in kept:
+        channel = end.space.comm.channel(_sent(halo, ncomp), _received(halo, ncomp), dtype)
+        kept[key] = channel, _flat([*halo.send.values()], ncomp)
+    channel, positions = kept[key]
+    return Forward(channel, _without(positions, end.held))
+
+
+def _reverse(end: End, occurrence: int, dtype: np.dtype[Any], _: Launch) -> Reverse:
+    halo, ncomp = end.space.halo, end.space.ncomp
+    assert halo is not None
+    kept, key = _channels.setdefault(end.space, {}), ("reverse", occurrence, dtype)
+    if key not in kept:
+        channel = end.space.comm.channel(_received(halo, ncomp), _sent(halo, ncomp), dtype)
+        kept[key] = channel, _flat([*halo.send.values()], ncomp)
+    channel, positions = kept[key]
+    return Reverse(channel, _without(positions, end.held))
+
+
+def _reverse_apart(end: End, _: int, dtype: np.dtype[Any], launch: Launch) -> Reverse:
+    """One number for each contribution of a chunk, not for each ghost."""
+    halo, ncomp, comm = end.space.halo, end.space.ncomp, end.space.comm
+    assert halo is not None
+    plan = launch.target if isinstance(launch, Sweep) else None
+    ghosts = _contributed(plan)
+    places = {
+        rank: ghosts[(ghosts >= first) & (ghosts < stop)] - first
+        for rank, (first, stop) in halo.receive.items()
+    }
+    arriving = comm.exchange(places)
+    sent = {rank: len(at) * ncomp for rank, at in places.items()}
+    received = {rank: len(at) * ncomp for rank, at in arriving.items()}
+    positions = _flat([halo.send[rank][at] for rank, at in arriving.items()], ncomp)
+    channel = comm.channel(sent, received, dtype)
+    return Reverse(channel, _without(positions, end.held), apart=True)
+
+
+def _contributed(plan: Plan | None) -> Ints:
+    """The ghost of each contribution, ascending."""
+    if plan is None:
+        return np.empty(0, dtype=np.int64)
+    return np.repeat(np.arange(plan.ghosts), np.diff(plan.ghost_start))
+
+
+def _sent(halo: Halo, ncomp: int) -> dict[int, int]:
+    return {rank: len(dofs) * ncomp for rank, dofs in halo.send.items()}
+
+
+def _received(halo: Halo, ncomp: int) -> dict[int, int]:
+    return {rank: (stop - first) * ncomp for rank, (first, stop) in halo.receive.items()}
+
+
+def _flat(dofs: list[Ints], ncomp: int) -> Ints:
+    """Flat positions of all components of some dofs."""
+    joined = np.concatenate([np.empty(0, dtype=np.int64), *dofs])
+    return np.add.outer(joined * ncomp, np.arange(ncomp)).reshape(-1)
+
+
+def _without(positions: Ints, held: Ints) -> Ints:
+    """Positions, but -1 for those held."""
+    return np.where(np.isin(positions, held), -1, positions)

@@ -1,0 +1,29 @@
+"""What carries numbers between ranks, as compiled work sees it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from numpy.typing import NDArray
+
+
+class Channel(ABC):
+    """Messages of fixed size to some ranks and from some, again and again.
+
+    Attributes
+    ----------
+    outgoing, incoming : (n,) arrays
+        What is sent and what has arrived: a contiguous piece for each rank, by ascending rank.
+    """
+
+    outgoing: NDArray[Any]
+    incoming: NDArray[Any]
+
+    @abstractmethod
+    def start(self) -> None:
+        """Send what stands in ``outgoing``, which must not be written before `finish`."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Wait until ``incoming`` is there."""
