@@ -8,14 +8,14 @@ import femops
 from femops_meshes import Partition, part_of
 
 IN_PART = ("elements", "vertices", "interface")
-IN_MESH = [
+IN_MESH = (
     "elements",
     "coordinates",
     "element_attributes",
     "boundary",
     "boundary_attributes",
     "file_elements",
-]
+)
 
 
 def striped(mesh):
