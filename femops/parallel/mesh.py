@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from femops.parallel.comm import Communicator, check
-from femops_meshes import Mesh, Part
+from femops.parallel.comm import Communicator, check, communicator
+from femops_meshes import Mesh, MeshArgumentError, Part
 from femops_meshes.checks import blocks as few_at_once
 from femops_meshes.names import Names
 from femops_meshes.pieces import equal_pieces
@@ -54,31 +54,43 @@ class DistributedMesh:
     blocks: Ints | None
 
     @classmethod
-    def of(cls, comm: Communicator, part: Part, blocks: Ints | None = None) -> DistributedMesh:
+    def of(cls, comm: Any, part: Part, blocks: ArrayLike | None = None) -> DistributedMesh:
         """Make the mesh of the ranks' parts. Collective.
 
         Parameters
         ----------
-        comm : Communicator
+        comm : mpi4py.MPI.Intracomm or Communicator
         part : Part
-            This rank's, of one partition of the same mesh on all ranks. It may have no elements.
-        blocks : array, optional
+            This rank's; those of all ranks are of one partition of one mesh. Whether they are is
+            found out when a space is made. It may have no elements.
+        blocks : array_like of int, optional
             Where blocks begin in it, from 0 to its number of elements; given by all ranks or none.
+
+        Raises
+        ------
+        MeshArgumentError
+            If the part is not this rank's, or the blocks are none of its elements.
+        RankError
+            If another rank failed.
 
         Warns
         -----
         UserWarning
             On rank 0: there are ranks without elements.
         """
-        _warn_of_empty(comm, part)
-        sums = comm.sum(np.array([checksum(part.mesh, part.elements, part.vertices)], np.uint64))
+        ranks = communicator(comm)
+        with check(ranks):
+            cuts = None if blocks is None else np.array(blocks, dtype=np.int64)
+            _check_part(ranks, part, cuts)
+        _warn_of_empty(ranks, part)
+        hashes = checksum(part.mesh, part.elements, part.vertices)
         return cls(
-            comm,
+            ranks,
             part,
-            _on_any_rank(comm, part.mesh.element_attributes),
-            _on_any_rank(comm, part.mesh.boundary_attributes),
-            int(sums[0]),
-            None if blocks is None else np.array(blocks, dtype=np.int64),
+            _on_any_rank(ranks, part.mesh.element_attributes),
+            _on_any_rank(ranks, part.mesh.boundary_attributes),
+            int(ranks.sum(np.array([hashes], dtype=np.uint64))[0]),
+            cuts,
         )
 
     def __post_init__(self) -> None:
@@ -192,6 +204,23 @@ def _on_any_rank(comm: Communicator, attributes: NDArray[np.int32]) -> Ints:
     union = np.unique(np.concatenate([*told.values()])) if comm.rank == 0 else None
     result: Ints = comm.broadcast(union)
     return result
+
+
+def _check_part(comm: Communicator, part: object, blocks: Ints | None) -> None:
+    if not isinstance(part, Part):
+        raise MeshArgumentError(f"part is a {type(part).__name__}: give each rank its Part")
+    if (part.rank, part.size) != (comm.rank, comm.size):
+        raise MeshArgumentError(
+            f"rank {comm.rank} of {comm.size} has part {part.rank} of {part.size}: give each rank "
+            "the part of its own number, of as many as there are ranks"
+        )
+    if blocks is not None:
+        ends = [blocks[0], blocks[-1]] if blocks.ndim == 1 and len(blocks) else []
+        if ends != [0, part.mesh.num_elements] or (np.diff(blocks) <= 0).any():
+            raise MeshArgumentError(
+                f"blocks are {blocks.tolist()}: they must ascend from 0 to the part's number of "
+                f"elements, {part.mesh.num_elements}"
+            )
 
 
 def _warn_of_empty(comm: Communicator, part: Part) -> None:
