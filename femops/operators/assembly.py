@@ -112,15 +112,31 @@ def assemble_csr(summands: Summands, method: str = "near-optimal") -> csr_array:
 
 def _assemble_domain(summands: Summands, method: str) -> csr_array:
     first = summands[0][1]
+    rows, columns, values = element_entries(summands, method)
     shape = (first.test.size, first.trial.size)
+    return csr_array(coo_array((values, (rows, columns)), shape=shape).tocsr())
+
+
+def element_entries(
+    summands: Summands, method: str
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
+    """Rows, columns and values of the entries of all element matrices, element by element.
+
+    Parameters
+    ----------
+    summands : sequence of (float, Term)
+        Integrals over the same elements.
+    method : str
+        See `ElementAssembly`.
+    """
+    first = summands[0][1]
     local, ne, kind = _local_shape(first), first.trial.mesh.num_elements, _index_type(first)
     rows, columns = (np.empty((ne, *local), kind) for _ in range(2))
     values = np.zeros((ne, *local))
     rows[...] = _flat_dofs(first.test)[:, :, np.newaxis]
     columns[...] = _flat_dofs(first.trial)[:, np.newaxis, :]
     add_element_matrices(values, summands, method)
-    entries = (rows.reshape(-1), columns.reshape(-1))
-    return csr_array(coo_array((values.reshape(-1), entries), shape=shape).tocsr())
+    return rows.reshape(-1), columns.reshape(-1), values.reshape(-1)
 
 
 def add_element_matrices(out: NDArray[Any], summands: Summands, method: str) -> None:

@@ -13,6 +13,7 @@ from femops.operators.assembly import Summands, domains, level_bytes, require_me
 from femops.operators.held import Held
 from femops.operators.matrices import Elements, Rows
 from femops.operators.points import Points
+from femops.operators.rank_rows import RankRows
 from femops.operators.storage import Launches, Storage
 from femops_kernels.start import Start
 
@@ -40,7 +41,8 @@ def _storage_of(level: str, summands: Summands, held: Held) -> Storage:
     if needed:
         require_memory(needed, f"level={level!r}")
     if level == "full":
-        return Rows(summands, held)
+        alone = summands[0][1].spaces[0].distributed is None
+        return Rows(summands, held) if alone else RankRows(summands, held)
     return Elements(summands, held) if level == "element" else Points(summands, held, level)
 
 

@@ -132,11 +132,11 @@ class Rows(Storage):
 
     def moved_bytes(self) -> int:
         """Of the matrix."""
-        return _csr_bytes(self._parts[0])
+        return csr_nbytes(self._parts[0])
 
     def stored_bytes(self) -> int:
         """Of the matrix and the columns taken out."""
-        return _csr_bytes(self._parts[0]) + bool(self.held) * _csr_bytes(self._parts[1])
+        return csr_nbytes(self._parts[0]) + bool(self.held) * csr_nbytes(self._parts[1])
 
     def shared_bytes(self) -> int:
         """None."""
@@ -160,5 +160,6 @@ class Rows(Storage):
         return csr_array((kept.data.copy(), *indices), shape=kept.shape)
 
 
-def _csr_bytes(matrix: csr_array) -> int:
+def csr_nbytes(matrix: csr_array) -> int:
+    """Bytes of the arrays of a matrix."""
     return int(matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes)

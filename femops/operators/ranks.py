@@ -16,6 +16,7 @@ from femops_kernels.channel import Channel
 from femops_kernels.exchange import Forward, Reverse
 from femops_kernels.plan import Plan
 from femops_kernels.rank_terms import RankTerms, Route
+from femops_kernels.rows import RowProduct
 from femops_kernels.sweep import Idle, Launch, Sweep, Terms
 
 Ints = NDArray[np.int64]
@@ -67,17 +68,22 @@ def rank_terms(
     ends = [*sources, *targets]
     if all(end.space.halo is None for end in ends):
         return terms
-    forwards = {
-        k: (_forward(end, k, dtype), end.first * dtype.itemsize)
-        for k, end in enumerate(sources)
-        if end.space.halo is not None
-    }
-    where = {k: i for i, k in enumerate(forwards)}
+    forwards: list[tuple[Forward, int]] = []
+    where: dict[int, int] = {}
+    swept = {source for s, (source, _) in zip(terms.sweeps, pairs, strict=True) if _sweeps(s)}
+    for k, end in enumerate(sources):
+        if end.space.halo is not None and k in swept:
+            where[k] = len(forwards)
+            forwards.append((_forward(end, k, dtype), end.first * dtype.itemsize))
     apart = any(end.space.distributed.reproducible for end in ends if end.space.distributed)
     reverses: list[tuple[Reverse, int]] = []
     routes, known = [], {}
     for launch, (source, target) in zip(terms.sweeps, pairs, strict=True):
-        if not isinstance(launch, Sweep | Idle):
+        if isinstance(launch, RowProduct) and launch.joined is not None:
+            routes.append(Route(len(forwards)))
+            forwards.append((launch.joined.forward, sources[source].first * dtype.itemsize))
+            continue
+        if not _sweeps(launch):
             routes.append(Route())
             continue
         end = targets[target]
@@ -86,18 +92,29 @@ def rank_terms(
             make = _reverse_apart if apart else _reverse
             reverses.append((make(end, target, dtype, launch), end.first * dtype.itemsize))
         routes.append(Route(where.get(source), known.get(target)))
-    return RankTerms(terms, list(forwards.values()), reverses, routes, apart)
+    return RankTerms(terms, forwards, reverses, routes, apart)
+
+
+def _sweeps(launch: Launch) -> bool:
+    """Whether it reads and writes ghosts, or would if it had elements."""
+    return isinstance(launch, Sweep | Idle)
 
 
 def _forward(end: End, occurrence: int, dtype: np.dtype[Any]) -> Forward:
-    halo, ncomp = end.space.halo, end.space.ncomp
-    assert halo is not None
+    assert end.space.halo is not None
     kept, key = _channels.setdefault(end.space, {}), ("forward", occurrence, dtype)
     if key not in kept:
-        channel = end.space.comm.channel(_sent(halo, ncomp), _received(halo, ncomp), dtype)
-        kept[key] = channel, _flat([*halo.send.values()], ncomp)
+        forward = forward_of(end.space, end.space.halo, dtype)
+        kept[key] = forward.channel, forward.positions
     channel, positions = kept[key]
     return Forward(channel, _without(positions, end.held))
+
+
+def forward_of(space: Space, halo: Halo, dtype: np.dtype[Any]) -> Forward:
+    """Make the exchange that brings the ghosts of a halo on the dofs of a space."""
+    ncomp = space.ncomp
+    channel = space.comm.channel(_sent(halo, ncomp), _received(halo, ncomp), dtype)
+    return Forward(channel, _flat([*halo.send.values()], ncomp))
 
 
 def _reverse(end: End, occurrence: int, dtype: np.dtype[Any], _: Launch) -> Reverse:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.exchange import Forward, Reverse
+from femops_kernels.rows import RowProduct
 from femops_kernels.skeletons import table as layout
 from femops_kernels.sweep import LAUNCH, Launch, Sweep, Terms, driver
 
@@ -96,7 +97,7 @@ class RankTerms:
     def _launch(self, run: _Run, k: int, sweep: Launch) -> None:
         """Launch k: its chunks without ghosts around those with ghosts, for the first."""
         order, plain = self._orders[k]
-        begin = plain // 2 if k == 0 and self.overlap else 0
+        begin = plain // 2 if k == 0 and self.overlap and isinstance(sweep, Sweep) else 0
         behind = plain - begin if self.overlap and self._due[k] else 0
         # order: chunks without ghosts, then those with them
         run.some(k, order, 0, begin)
@@ -104,8 +105,12 @@ class RankTerms:
             for forward, _ in self.forwards:
                 forward.finish()
         route = self.routes[k]
-        if route.forward is not None and isinstance(sweep, Sweep):
-            sweep.table[layout.IN_GHOSTS] = self.forwards[route.forward][0].ghosts
+        if route.forward is not None:
+            forward, place = self.forwards[route.forward]
+            if isinstance(sweep, Sweep):
+                sweep.table[layout.IN_GHOSTS] = forward.ghosts
+            elif isinstance(sweep, RowProduct) and sweep.joined is not None:
+                self.terms.rows[k, 4] = sweep.joined.fill(run.x + place) - run.x
         if not behind:
             run.some(k, order, begin, plain)
         run.some(k, order, plain, len(order))

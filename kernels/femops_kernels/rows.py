@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.exchange import Forward
 from femops_kernels.lanes import Lane
 from femops_kernels.placement import placed
 from femops_kernels.skeletons import row_table as layout
@@ -34,6 +37,34 @@ def placed_rows(
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """A vector of all columns of a rank's rows: those of lower ranks, its own, those of higher ones.
+
+    Attributes
+    ----------
+    forward : Forward
+        Brings the values of the columns of other ranks.
+    low : int
+        How many numbers stand before its own.
+    values : (n,) array
+    """
+
+    forward: Forward
+    low: int
+    values: NDArray[Any]
+
+    def fill(self, x: int) -> int:
+        """Put the ghosts and this rank's own values, from an address; the address of all."""
+        ghosts, width = self.forward.channel.incoming, self.values.itemsize
+        end = len(self.values) - (len(ghosts) - self.low)
+        self.values[: self.low], self.values[end:] = ghosts[: self.low], ghosts[self.low :]
+        start = self.values.ctypes.data
+        ctypes.memmove(start + self.low * width, x, (end - self.low) * width)
+        return start
+
+
+@final
 class RowProduct(Launch):
     """A matrix in compressed rows, applied by ``skeletons/csr.py``.
 
@@ -45,6 +76,8 @@ class RowProduct(Launch):
     values : (n,) float64 or float32
     width : int
         Slots of a lane.
+    joined : Joined, optional
+        What the columns count, if it is not the vector.
     """
 
     def __init__(
@@ -53,7 +86,9 @@ class RowProduct(Launch):
         columns: NDArray[np.int32],
         values: NDArray[Any],
         width: int,
+        joined: Joined | None = None,
     ) -> None:
+        self.joined = joined
         self.start, self.columns, self.values = start, columns, values
         lane = Lane(width, values.dtype)
         constants = {
