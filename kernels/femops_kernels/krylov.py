@@ -49,9 +49,10 @@ class ConjugateGradients:
         self.x[:] = x
         self._state = np.array([-1.0, 0.0, 0.0, 0.0])
         self._parallel = terms.parallel()
-        skeletons = ("driver", "cg", "cg_merged") if merged else ("driver", "cg")
+        skeletons = ("driver", "cg_vectors", "cg", *["cg_merged"][: int(merged)])
         self._module = specialize(skeletons, {"PARALLEL": self._parallel, "REAL": b.dtype.name})
-        self._partial = np.zeros((2, -(-len(b) // self._module.BLOCK)))
+        self._edges = np.append(np.arange(0, len(b), self._module.BLOCK), len(b))
+        self._partial = np.zeros((2, len(self._edges) - 1))
         self._pass = MergedPass(terms, self._vectors, len(b), inverse) if merged else None
 
     def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
@@ -76,6 +77,7 @@ class ConjugateGradients:
             self._b,
             self._inverse,
             self._use_inverse,
+            self._edges,
             self._partial,
             self._state,
             tolerance,
@@ -93,9 +95,9 @@ class ConjugateGradients:
             work,
             self._terms.work_bytes,
             self._vectors,
-            len(self._b),
             self._inverse,
             self._use_inverse,
+            self._edges,
             self._partial,
             self._state,
             one.todo,

@@ -77,16 +77,15 @@ class RankTerms:
             for k, route in enumerate(routes)
         ]
         self._at_once = at_once
-        self._orders = [_order(sweep) for sweep in terms.sweeps]
+        self._orders = [chunk_order(sweep) for sweep in terms.sweeps]
 
     def apply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
         """Overwrite y by the sum of the terms applied to x. All ranks call this.
 
         Both are contiguous and of the kernels' type.
         """
-        parallel = self.terms.parallel()
         with LAUNCH:
-            run = _Run(self.terms, parallel, x.ctypes.data, y.ctypes.data)
+            run = Run(self.terms, x.ctypes.data, y.ctypes.data)
             for forward, place in self.forwards:
                 forward.start(run.x + place)
             for k, sweep in enumerate(self.terms.sweeps):
@@ -94,7 +93,7 @@ class RankTerms:
             if not self._at_once:
                 self._finish(run, range(len(self.reverses)))
 
-    def _launch(self, run: _Run, k: int, sweep: Launch) -> None:
+    def _launch(self, run: Run, k: int, sweep: Launch) -> None:
         """Launch k: its chunks without ghosts around those with ghosts, for the first."""
         order, plain = self._orders[k]
         begin = plain // 2 if k == 0 and self.overlap and isinstance(sweep, Sweep) else 0
@@ -125,13 +124,13 @@ class RankTerms:
         if self._at_once and route.reverse is not None:
             self._finish(run, [route.reverse])
 
-    def _finish(self, run: _Run, which: Any) -> None:
+    def _finish(self, run: Run, which: Any) -> None:
         for k in which:
             reverse, place = self.reverses[k]
             reverse.finish(run.y + place)
 
 
-def _order(launch: Launch) -> tuple[NDArray[np.int64], int]:
+def chunk_order(launch: Launch) -> tuple[NDArray[np.int64], int]:
     """Chunks of a launch, those without ghosts first, and how many these are."""
     if not isinstance(launch, Sweep):
         return np.arange(launch.row[3]), launch.row[3]
@@ -140,16 +139,34 @@ def _order(launch: Launch) -> tuple[NDArray[np.int64], int]:
 
 
 @final
-class _Run:
-    """One application: compiled driver, addresses."""
+class Run:
+    """One application: compiled driver, addresses. Hold ``LAUNCH`` while it is used.
 
-    def __init__(self, terms: Terms, parallel: bool, x: int, y: int) -> None:
+    Parameters
+    ----------
+    terms : Terms
+    x, y : int
+        Addresses of the vectors.
+    rows, alphas : arrays, optional
+        Launches and factors, if they are not those of the terms.
+    """
+
+    def __init__(
+        self,
+        terms: Terms,
+        x: int,
+        y: int,
+        rows: NDArray[np.int64] | None = None,
+        alphas: NDArray[np.float64] | None = None,
+    ) -> None:
+        parallel = terms.parallel()
         self._driver, self.x, self.y = driver(parallel), x, y
         self._terms, self._work = terms, terms.work(parallel)
+        self._rows = terms.rows if rows is None else rows
+        self._alphas = terms.alphas if alphas is None else alphas
 
     def _row(self, k: int) -> tuple[int, float]:
-        rows = self._terms.rows
-        return rows.ctypes.data + k * rows.strides[0], self._terms.alphas[k]
+        return self._rows.ctypes.data + k * self._rows.strides[0], self._alphas[k]
 
     def some(self, k: int, order: NDArray[np.int64], begin: int, end: int) -> None:
         """Launch k on the chunks order[begin:end]."""

@@ -13,7 +13,6 @@ from math import inf, sqrt
 from numba import njit, prange
 
 from femops_kernels.skeletons.cg import (
-    BLOCK,
     BREAKDOWN,
     CONVERGED,
     ITERATIONS,
@@ -21,8 +20,8 @@ from femops_kernels.skeletons.cg import (
     RHO,
     STATUS,
     UNDERFLOW,
-    total,
 )
+from femops_kernels.skeletons.cg_vectors import total
 from femops_kernels.skeletons.driver import LOOPS, apply
 
 REAL = "float64"
@@ -36,23 +35,22 @@ SMALL_BETA = 0.1  # p - z has lost too many digits to be divided by less
 
 
 @njit(nogil=True, parallel=LOOPS)
-def settle(todo, vectors, n, inverse, use_inverse, partial, partial_rr):
+def settle(todo, vectors, inverse, use_inverse, edges, partial):
     """Do the updates of x and r that are due; returns r.M r and r.r."""
     x, r, p, v = vectors[0], vectors[1], vectors[2], vectors[3]
     drop, near, far = todo[DROP], todo[NEAR], todo[FAR]
-    for k in prange(len(partial)):
+    for k in prange(len(edges) - 1):
         s, t = 0.0, 0.0
-        for i in range(k * BLOCK, min(n, (k + 1) * BLOCK)):
+        for i in range(edges[k], edges[k + 1]):
             m = inverse[i] if use_inverse else 1.0
             x[i] += near * p[i] + far * (p[i] - r[i] * m)
             ri = r[i] - drop * v[i]
             r[i] = ri
             s += ri * ri * m
             t += ri * ri
-        partial[k] = s
-        partial_rr[k] = t
+        partial[0, k], partial[1, k] = s, t
     todo[DROP], todo[NEAR], todo[FAR] = 0.0, 0.0, 0.0
-    return total(partial), total(partial_rr)
+    return total(partial[0]), total(partial[1])
 
 
 @njit
@@ -87,7 +85,7 @@ def predict(todo, state, given, use_inverse):
 
 
 @njit(
-    f"void(intp, intp, intp, intp, intp, {REAL}[:, ::1], int64, {REAL}[::1], boolean, "
+    f"void(intp, intp, intp, intp, intp, {REAL}[:, ::1], {REAL}[::1], boolean, int64[::1], "
     "float64[:, ::1], float64[::1], float64[::1], float64[:, ::1], float64, int64, int64, boolean)",
     cache=True,
     nogil=True,
@@ -99,9 +97,9 @@ def iterate_merged(
     work,
     work_bytes,
     vectors,
-    n,
     inverse,
     use_inverse,
+    edges,
     partial,
     state,
     todo,
@@ -113,7 +111,7 @@ def iterate_merged(
 ):
     """Go on as ``iterate`` of ``cg.py`` does; if ``show``, x is up to date at the end.
 
-    ``vectors`` have ``n`` entries, and p its tail behind them; ``todo`` is zero at the beginning.
+    ``vectors`` have entries up to the last edge, and p its tail behind them; ``todo`` is zero at the beginning.
     """
     launch = rows, alphas, count, work, work_bytes
     for k in range(steps):
@@ -124,7 +122,7 @@ def iterate_merged(
             return
         one_pass(launch, todo, sums)
         if not (sums[0, S_PV] > 0.0 and sums[0, S_RHO] > 0.0):
-            rho, rr = settle(todo, vectors, n, inverse, use_inverse, partial[0], partial[1])
+            rho, rr = settle(todo, vectors, inverse, use_inverse, edges, partial)
             state[RHO], state[RESIDUAL], state[STATUS] = rho, sqrt(rr), BREAKDOWN
             return
         known, rr = predict(todo, state, sums[0], use_inverse)
@@ -134,7 +132,7 @@ def iterate_merged(
             state[RESIDUAL] = sqrt(rr)
             continue
         before = state[RHO]
-        rho, rr = settle(todo, vectors, n, inverse, use_inverse, partial[0], partial[1])
+        rho, rr = settle(todo, vectors, inverse, use_inverse, edges, partial)
         todo[BETA], state[RHO], state[RESIDUAL] = rho / before, rho, sqrt(rr)
         if state[RESIDUAL] <= tolerance:
             state[STATUS] = CONVERGED

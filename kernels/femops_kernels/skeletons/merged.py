@@ -163,6 +163,22 @@ def nothing(table, x, y, chunk, work, alpha, beta):
 
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
+def receive(table, values, positions, count, work, alpha, beta):
+    """Add values of other ranks to entries of v, where positions are not negative; correct sums."""
+    r, p, v, m = word(table, R), word(table, P), word(table, V), word(table, M)
+    sums = word(table, SUMS) + 2 * word(table, CHUNKS) * NSUMS * 8
+    for k in range(NSUMS):
+        put(FLOAT64, sums, k, 0.0)
+    for k in range(count):
+        at = word(positions, k)
+        if at >= 0:
+            old = get(LANE, v, at)
+            new = old + get(LANE, values, k)
+            put(LANE, v, at, new)
+            add_products(sums, get(LANE, r, at), get(LANE, p, at), old, new, get(LANE, m, at))
+
+
+@entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def sweep(table, x, y, chunk, work, alpha, beta):
     """One chunk: vector updates, the operator, sums."""
     starts, ncomp = word(table, OWNED_START), word(table, NCOMP)
