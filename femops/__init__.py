@@ -68,6 +68,9 @@ if TYPE_CHECKING:
     from femops.operators import NonlinearForm as NonlinearForm
     from femops.operators import Operator as Operator
     from femops.operators import by_attribute as by_attribute
+    from femops.parallel import DistributedMesh as DistributedMesh
+    from femops.parallel import box as box
+    from femops.parallel import distribute as distribute
     from femops.pointwise.errors import TraceError as TraceError
     from femops.pointwise.tensors import adjugate as adjugate
     from femops.pointwise.tensors import det as det
@@ -89,7 +92,6 @@ if TYPE_CHECKING:
     from femops_meshes import Mesh as Mesh
     from femops_meshes import Partition as Partition
     from femops_meshes import ball as ball
-    from femops_meshes import box as box
     from femops_meshes import cylinder as cylinder
     from femops_meshes import disc as disc
     from femops_meshes import l_shape as l_shape
@@ -102,7 +104,6 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "Mesh",
         "Partition",
         "ball",
-        "box",
         "cylinder",
         "disc",
         "l_shape",
@@ -155,6 +156,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "Operator",
         "by_attribute",
     ),
+    "femops.parallel": ("DistributedMesh", "box", "distribute"),
     "femops.pointwise.errors": ("TraceError",),
     "femops.pointwise.tensors": (
         "adjugate",

@@ -4,14 +4,52 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any, overload
 
 import femops_meshes
 from femops.io.gmsh_file import begins_like_gmsh
+from femops.parallel.comm import check, communicator
+from femops.parallel.distribution import distribute, refuse_without_ranks
+from femops.parallel.mesh import DistributedMesh
 from femops_meshes import Mesh, MeshFormatError
 
 
-def read_mesh(path: str | os.PathLike[str], refine: int = 0, reorder: bool = True) -> Mesh:
+@overload
+def read_mesh(
+    path: str | os.PathLike[str],
+    refine: int = 0,
+    reorder: bool = True,
+    *,
+    comm: None = None,
+    method: str = "curve",
+    reproducible: bool = False,
+) -> Mesh: ...
+
+
+@overload
+def read_mesh(
+    path: str | os.PathLike[str],
+    refine: int = 0,
+    reorder: bool = True,
+    *,
+    comm: Any,
+    method: str = "curve",
+    reproducible: bool = False,
+) -> DistributedMesh: ...
+
+
+def read_mesh(
+    path: str | os.PathLike[str],
+    refine: int = 0,
+    reorder: bool = True,
+    *,
+    comm: Any = None,
+    method: str = "curve",
+    reproducible: bool = False,
+) -> Mesh | DistributedMesh:
     """Read a mesh file, refine it, and order its elements for speed.
+
+    With a communicator rank 0 alone reads it, and sends each rank its part.
 
     The content of the file tells its format:
 
@@ -29,6 +67,10 @@ def read_mesh(path: str | os.PathLike[str], refine: int = 0, reorder: bool = Tru
         How many times to split every element into 2**dim; curved geometry is kept.
     reorder
         Order the elements along a Hilbert curve; `Mesh.file_elements` keeps the file's order.
+    comm : mpi4py.MPI.Intracomm or Communicator, optional
+        The ranks that shall hold a part each; all of them call this.
+    method, reproducible
+        How ranks share the mesh, as in `femops.distribute`.
 
     Raises
     ------
@@ -40,10 +82,23 @@ def read_mesh(path: str | os.PathLike[str], refine: int = 0, reorder: bool = Tru
     MeshTopologyError, MeshGeometryError
         If the elements don't fit together, or are inverted.
     MeshArgumentError
-        If `refine` is no whole number >= 0.
+        If `refine` is no whole number >= 0, `method` and `reproducible` do not go together, or are
+        asked for without `comm`.
     MissingExtraError
         If it is a Gmsh file, and the package ``gmsh`` is missing or does not find its libraries.
+    RankError
+        On the ranks that do not read, if rank 0 failed.
     """
+    if comm is None:
+        refuse_without_ranks(method, reproducible=reproducible)
+        return _read(path, refine, reorder)
+    ranks = communicator(comm)
+    with check(ranks):
+        mesh = _read(path, refine, reorder) if ranks.rank == 0 else None
+    return distribute(mesh, ranks, method=method, reproducible=reproducible)
+
+
+def _read(path: str | os.PathLike[str], refine: int, reorder: bool) -> Mesh:
     if begins_like_gmsh(path):
         from femops.io.gmsh_reader import read_gmsh
 

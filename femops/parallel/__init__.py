@@ -1,5 +1,20 @@
-"""The same program on many ranks: communicators, and what ends all ranks when one fails."""
+"""The same program on many ranks: communicators, meshes of which each holds a part.
+
+And what ends all ranks when one fails.
+"""
 
 from femops.parallel.comm import Communicator, Mpi, Serial, check, communicator, world
+from femops.parallel.distribution import box, distribute
+from femops.parallel.mesh import DistributedMesh
 
-__all__ = ["Communicator", "Mpi", "Serial", "check", "communicator", "world"]
+__all__ = [
+    "Communicator",
+    "DistributedMesh",
+    "Mpi",
+    "Serial",
+    "box",
+    "check",
+    "communicator",
+    "distribute",
+    "world",
+]

@@ -9,7 +9,7 @@ from femops_meshes.checks import compress_vertices, whole
 from femops_meshes.grids import Grid
 from femops_meshes.mesh import Mesh, PointMap
 from femops_meshes.parts import Part, ordered_faces
-from femops_meshes.pieces import checked_rank, equal_piece
+from femops_meshes.pieces import checked_piece, checked_rank, equal_piece
 from femops_meshes.refinement import check_fits
 from femops_meshes.topology import Topology, exterior_boundary
 
@@ -68,11 +68,13 @@ def box_part(
     periodic: bool | Iterable[bool] = False,
     mapping: PointMap | None = None,
     order: int = 1,
+    *,
+    piece: tuple[int, int] | None = None,
 ) -> Part:
     """Part of a box that one of `size` ranks holds, made without the whole.
 
-    It is `part_of` the mesh that `box` makes, partitioned along its curve into equal pieces; time
-    and memory go with the part.
+    It is `part_of` the mesh that `box` makes, partitioned along its curve into equal pieces, or
+    into other ones; time and memory go with the part.
 
     Parameters
     ----------
@@ -82,18 +84,23 @@ def box_part(
         Number of parts; those beyond the number of elements are empty.
     counts, lower, upper, periodic, mapping, order
         As in `box`. The mapping is only given the part's nodes.
+    piece
+        The part's first element along the curve, and the first behind it; None for equal pieces.
 
     Raises
     ------
     MeshArgumentError
-        If there is no such rank, counts, corners or order make no sense, or the part does not fit
-        into memory.
+        If there is no such rank or piece, counts, corners or order make no sense, or the part does
+        not fit into memory.
     MeshGeometryError
         If the mapping inverts elements of the part.
     """
     rank, size = checked_rank(rank, size)
     grid, degree = Grid.checked(counts, lower, upper, periodic), whole(order, "order")
-    start, stop = equal_piece(grid.num_cells, size, rank)
+    if piece is None:
+        start, stop = equal_piece(grid.num_cells, size, rank)
+    else:
+        start, stop = checked_piece(*piece, grid.num_cells)
     _check_memory(stop - start, degree, grid)
     cells = grid.cells(start, stop)
     elements, vertices = compress_vertices(grid.elements(cells))

@@ -26,6 +26,22 @@ def checked_rank(rank: int, size: int) -> tuple[int, int]:
     return part, parts
 
 
+def checked_piece(start: int, stop: int, count: int) -> tuple[int, int]:
+    """Return start and stop if they are those of a piece, which may be empty, of `count` things.
+
+    Raises
+    ------
+    MeshArgumentError
+        If they are no whole numbers, or don't ascend from 0 to `count`.
+    """
+    first, behind = whole(start, "start of the piece", 0), whole(stop, "stop of the piece", 0)
+    if not first <= behind <= count:
+        raise MeshArgumentError(
+            f"the piece is from {first} to {behind}: start and stop ascend from 0 to {count}"
+        )
+    return first, behind
+
+
 def equal_piece(count: int, size: int, rank: int) -> tuple[int, int]:
     """Start and stop of one of `size` pieces of `count` things.
 

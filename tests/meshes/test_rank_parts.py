@@ -254,3 +254,17 @@ def test_a_box_is_never_whole():
 def test_bad_arguments_of_boxes(arguments, error, message):
     with pytest.raises(error, match=message):
         box_part(*arguments)
+
+
+def test_pieces_of_a_box():
+    part = box_part(1, 3, (4, 4), piece=(3, 5))
+    assert part.elements.tolist() == [3, 4]
+    assert (part.rank, part.size) == (1, 3)
+    for piece, message in [
+        ((5, 3), "the piece is from 5 to 3: start and stop ascend from 0 to 16"),
+        ((3, 17), "the piece is from 3 to 17"),
+        ((-1, 3), "start of the piece is a whole number >= 0, got -1"),
+        ((0, 1.5), "stop of the piece is a whole number >= 0, got 1.5"),
+    ]:
+        with pytest.raises(MeshArgumentError, match=message):
+            box_part(1, 3, (4, 4), piece=piece)

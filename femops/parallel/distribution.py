@@ -1,0 +1,338 @@
+"""How ranks come to their parts of a mesh: each makes its own, or one scatters them."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+import femops_meshes
+from femops.parallel.comm import Array, Communicator, check, communicator
+from femops.parallel.mesh import DistributedMesh, block_pieces, checksum, rank_blocks
+from femops_meshes import Mesh, MeshArgumentError, Part, Partition
+from femops_meshes.grids import Grid
+from femops_meshes.mesh import PointMap
+from femops_meshes.partition import METHODS
+
+_ARRAYS: dict[str, Callable[[Part], Array]] = {
+    "own": lambda part: part.elements,
+    "vertices": lambda part: part.vertices,
+    "interface": lambda part: part.interface,
+    "elements": lambda part: part.mesh.elements,
+    "coordinates": lambda part: part.mesh.coordinates,
+    "element_attributes": lambda part: part.mesh.element_attributes,
+    "boundary": lambda part: part.mesh.boundary,
+    "boundary_attributes": lambda part: part.mesh.boundary_attributes,
+    "file_elements": lambda part: part.mesh.file_elements,
+}
+"""What a part is sent as."""
+
+
+@overload
+def box(
+    counts: int | Iterable[int],
+    lower: float | Sequence[float] = 0.0,
+    upper: float | Sequence[float] = 1.0,
+    periodic: bool | Iterable[bool] = False,
+    mapping: PointMap | None = None,
+    order: int = 1,
+    *,
+    comm: None = None,
+    reproducible: bool = False,
+) -> Mesh: ...
+
+
+@overload
+def box(
+    counts: int | Iterable[int],
+    lower: float | Sequence[float] = 0.0,
+    upper: float | Sequence[float] = 1.0,
+    periodic: bool | Iterable[bool] = False,
+    mapping: PointMap | None = None,
+    order: int = 1,
+    *,
+    comm: Any,
+    reproducible: bool = False,
+) -> DistributedMesh: ...
+
+
+def box(
+    counts: int | Iterable[int],
+    lower: float | Sequence[float] = 0.0,
+    upper: float | Sequence[float] = 1.0,
+    periodic: bool | Iterable[bool] = False,
+    mapping: PointMap | None = None,
+    order: int = 1,
+    *,
+    comm: Any = None,
+    reproducible: bool = False,
+) -> Mesh | DistributedMesh:
+    """Mesh of an interval, rectangle or box by a grid of elements.
+
+    With a communicator each rank makes its own part, and the whole is nowhere.
+
+    Parameters
+    ----------
+    counts
+        Elements in each direction; as many as there are dimensions (a number alone: 1-D).
+    lower, upper
+        Corners of the box, a number for all directions or one each; any unit of length.
+    periodic
+        Whether opposite sides are one, for all directions or each. Such a direction needs at least
+        3 elements.
+    mapping
+        Function of positions (dim, n) that returns the ones to use instead, at the nodes. A rank
+        calls it with those of its part.
+    order
+        Degree of the coordinates.
+    comm : mpi4py.MPI.Intracomm or Communicator, optional
+        The ranks that shall hold a part each; all of them call this, with the same arguments.
+    reproducible
+        Whether ranks take whole blocks of elements, so that results can be the same for any number
+        of them.
+
+    Returns
+    -------
+    Mesh or DistributedMesh
+        Boundary attributes are 1 and 2 at the low and high end of x, 3 and 4 of y, 5 and 6 of z;
+        periodic directions have none.
+
+    Raises
+    ------
+    MeshArgumentError
+        If counts, corners or order make no sense, the mesh (a rank's part) does not fit into
+        memory, ranks call this with different arguments, or `reproducible` is asked for without
+        `comm`.
+    MeshGeometryError
+        If the mapping inverts elements.
+    RankError
+        If another rank failed.
+
+    Warns
+    -----
+    UserWarning
+        On rank 0: there are more ranks than elements.
+    """
+    if comm is None:
+        refuse_without_ranks(reproducible=reproducible)
+        return femops_meshes.box(counts, lower, upper, periodic, mapping, order)
+    ranks = communicator(comm)
+    with check(ranks):
+        grid = Grid.checked(counts, lower, upper, periodic)
+    same = {name: getattr(grid, name) for name in ("counts", "lower", "upper")}
+    same |= {"periodic": grid.wraps, "order": order, "reproducible": bool(reproducible)}
+    _check_same(ranks, {**same, "use of a mapping": mapping is not None})
+    piece, blocks = None, None
+    if reproducible:
+        piece, blocks = rank_blocks(grid.num_cells, ranks.size, ranks.rank)
+    with check(ranks):
+        part = femops_meshes.box_part(
+            ranks.rank,
+            ranks.size,
+            grid.counts,
+            grid.lower,
+            grid.upper,
+            grid.wraps,
+            mapping,
+            order,
+            piece=piece,
+        )
+    return DistributedMesh.of(ranks, part, blocks)
+
+
+def distribute(
+    mesh: Mesh | None,
+    comm: Any,
+    *,
+    root: int = 0,
+    method: str = "curve",
+    weights: ArrayLike | None = None,
+    reproducible: bool = False,
+) -> DistributedMesh:
+    """Partition a mesh that one rank holds, and send each rank its part. Collective.
+
+    Parameters
+    ----------
+    mesh
+        The whole mesh on the rank `root`, and None on the others. All may give it, and it must be
+        the same then.
+    comm : mpi4py.MPI.Intracomm or Communicator
+        The ranks that shall hold a part each; None is this process alone.
+    root
+        The rank that partitions.
+    method
+        "curve" or "metis", as in `femops.partition`.
+    weights
+        Shape (ne,), positive, on the rank `root`: work of each element, in any unit; None if all
+        are equal.
+    reproducible
+        Whether ranks take whole blocks of elements, so that results can be the same for any number
+        of them.
+
+    Raises
+    ------
+    MeshArgumentError
+        On all ranks, if `root` or `method` are none, differ between ranks, or do not go with
+        `reproducible`, if the mesh is not given as it should, or differs between ranks. On `root`,
+        if the weights are none.
+    MeshExtraError
+        On `root`, if METIS is asked for, and the package ``pymetis`` is missing.
+    RankError
+        If another rank failed.
+
+    Warns
+    -----
+    UserWarning
+        On rank 0: there are ranks without elements, as there are more than elements.
+
+    Examples
+    --------
+    >>> import femops
+    >>> from femops.parallel import Serial
+    >>> femops.distribute(femops.box((4, 4)), Serial())
+    DistributedMesh(rank 0 of 1: 16 of 16 elements, dim 2)
+    """
+    ranks = communicator(comm)
+    with check(ranks):
+        _check_arguments(mesh, root, ranks.size, method)
+        _check_reproducible(reproducible, method, weights)
+    _check_same(ranks, {"root": root, "method": method, "reproducible": bool(reproducible)})
+    _check_given(mesh, root, ranks)
+    parts: list[Part] = []
+    with check(ranks):
+        if mesh is not None and ranks.rank == root:
+            shares = _shares(mesh, ranks.size, method, weights, reproducible)
+            parts = [femops_meshes.part_of(mesh, shares, rank) for rank in range(ranks.size)]
+    part = _scattered(parts, ranks, root)
+    blocks = rank_blocks(part.num_elements, ranks.size, ranks.rank)[1] if reproducible else None
+    return DistributedMesh.of(ranks, part, blocks)
+
+
+def _check_reproducible(reproducible: bool, method: str, weights: ArrayLike | None = None) -> None:
+    """Check that a partition into whole blocks is not asked to be another as well.
+
+    Raises
+    ------
+    MeshArgumentError
+        If it is.
+    """
+    if reproducible and (method != "curve" or weights is not None):
+        got = f"method={method!r}" if weights is None else "weights"
+        raise MeshArgumentError(
+            f"reproducible=True cuts the curve into equal blocks, so {got} can't be obeyed: "
+            "leave out one of them"
+        )
+
+
+def refuse_without_ranks(method: str = "curve", *, reproducible: bool) -> None:
+    """Check that a mesh which is not distributed is not asked to be so in some way.
+
+    Raises
+    ------
+    MeshArgumentError
+        If it is.
+    """
+    if reproducible or method != "curve":
+        got = "reproducible=True" if reproducible else f"method={method!r}"
+        raise MeshArgumentError(
+            f"{got} says how ranks share a mesh, but comm is None: give a communicator, as "
+            "MPI.COMM_WORLD, or femops.parallel.Serial() for this process alone"
+        )
+
+
+def _check_arguments(mesh: object, root: object, size: int, method: object) -> None:
+    if not (isinstance(mesh, Mesh) or mesh is None):
+        raise MeshArgumentError(
+            f"mesh is a {type(mesh).__name__}: give the root a whole Mesh, and the others None"
+        )
+    if isinstance(root, bool) or not isinstance(root, int | np.integer) or not 0 <= root < size:
+        raise MeshArgumentError(f"root is {root!r}: it must be a rank, 0 to {size - 1}")
+    if method not in METHODS:
+        raise MeshArgumentError(f"method is {' or '.join(map(repr, METHODS))}, got {method!r}")
+
+
+def _check_given(mesh: Mesh | None, root: int, comm: Communicator) -> None:
+    """Check that the mesh is given on the root alone, or the same on all ranks."""
+    given = comm.gather_all(np.array([mesh is not None]))[:, 0]
+    if mesh is not None and given.all() and comm.size > 1:
+        numbers = [np.arange(count) for count in (mesh.num_elements, mesh.num_vertices)]
+        _check_same(
+            comm,
+            {
+                "dimension of the mesh": mesh.dim,
+                "order of the mesh": mesh.order,
+                "number of elements": mesh.num_elements,
+                "number of vertices": mesh.num_vertices,
+                "number of boundary entries": mesh.num_boundary,
+                "names of elements": sorted(mesh.element_names.items()),
+                "names of the boundary": sorted(mesh.boundary_names.items()),
+                "checksum of numbers, coordinates and attributes": checksum(mesh, *numbers),
+            },
+            root,
+        )
+    elif given.sum() != 1 or not given[root]:
+        raise MeshArgumentError(
+            f"the mesh is given on {_listed(np.flatnonzero(given))} of {comm.size} ranks: give it "
+            f"on the root, rank {root}, alone, or the same on all"
+        )
+
+
+def _check_same(comm: Communicator, facts: Mapping[str, object], root: int = 0) -> None:
+    """Raise the same error on all ranks if facts, by name, are not the same on all."""
+    mine = [zlib.crc32(repr(fact).encode()) for fact in facts.values()]
+    table = comm.gather_all(np.array(mine, dtype=np.int64))
+    differs = table != table[root]
+    if differs.any():
+        column = int(np.argmax(differs.any(axis=0)))
+        name, fact = list(facts.items())[column]
+        others = np.flatnonzero(differs[:, column])
+        texts = [comm.broadcast(repr(fact), rank) for rank in (root, int(others[0]))]
+        raise MeshArgumentError(
+            f"ranks disagree about the mesh: {name} is {texts[0]} on rank {root}, but {texts[1]} "
+            f"on {_listed(others[:1])} ({len(others)} of {comm.size} differ from rank {root}: "
+            f"{_listed(others)}): give all the same"
+        )
+
+
+def _listed(ranks: Array) -> str:
+    shown = ", ".join(map(str, ranks[:8].tolist())) + (", ..." if len(ranks) > 8 else "")
+    return f"rank{'s' * (len(ranks) != 1)} {shown}" if len(ranks) else "none"
+
+
+def _shares(
+    mesh: Mesh, size: int, method: str, weights: ArrayLike | None, reproducible: bool
+) -> Partition:
+    if not reproducible:
+        return femops_meshes.partition(mesh, size, method, weights)
+    cuts, pieces = block_pieces(mesh.num_elements, size)
+    owner = np.repeat(np.arange(size), np.diff(cuts[pieces]))
+    return Partition.of(mesh, owner, size)
+
+
+def _scattered(parts: Sequence[Part], comm: Communicator, root: int) -> Part:
+    """The part of this rank, out of all parts, which the root has."""
+    head: Any = None
+    if comm.rank == root:
+        mesh = parts[root].mesh
+        names = dict(mesh.element_names), dict(mesh.boundary_names)
+        head = parts[root].num_elements, parts[root].num_vertices, names
+    num_elements, num_vertices, names = comm.broadcast(head, root)
+    got: dict[str, Array] = {}
+    for name, of in _ARRAYS.items():
+        others = {rank: of(part) for rank, part in enumerate(parts) if rank != root}
+        received = comm.exchange(others)
+        if comm.rank != root:
+            got[name] = received[root]
+    if comm.rank == root:
+        return parts[root]
+    own, vertices, interface = (got.pop(name) for name in ("own", "vertices", "interface"))
+    mesh = Mesh(
+        **got,
+        num_vertices=len(vertices),
+        element_names=names[0],
+        boundary_names=names[1],
+    )
+    return Part(mesh, comm.rank, comm.size, own, vertices, interface, num_elements, num_vertices)

@@ -1,0 +1,234 @@
+"""A mesh of which every rank holds a part."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from femops.parallel.comm import Communicator, check, communicator
+from femops_meshes import Mesh, MeshArgumentError, Part
+from femops_meshes.checks import blocks as few_at_once
+from femops_meshes.names import Names
+from femops_meshes.pieces import equal_pieces
+
+Ints = NDArray[np.int64]
+Numbers = NDArray[np.uint64]
+
+BLOCKS = 840
+"""The least common multiple of 1 to 8, so that up to 8 ranks have equally many blocks each."""
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class DistributedMesh:
+    """What one rank knows of a mesh that all hold parts of.
+
+    Made by `femops.box`, `femops.read_mesh` or `femops.distribute`, or, of parts that the ranks
+    have made by themselves, by `DistributedMesh.of`.
+
+    Attributes
+    ----------
+    comm
+        The ranks that hold the mesh.
+    part
+        This rank's own elements.
+    whole_element_attributes, whole_boundary_attributes
+        Shape (k,) int64, ascending: those that occur on any rank.
+    checksum
+        Of the whole mesh; the same for any number of ranks and any partition.
+    blocks
+        Shape (m + 1,) int64: block k of this rank's elements is from blocks[k] to the one before
+        blocks[k + 1]. The blocks are the same for any number of ranks, so results can be too. None
+        if the mesh was not asked to be `reproducible`.
+    """
+
+    comm: Communicator
+    part: Part
+    whole_element_attributes: Ints
+    whole_boundary_attributes: Ints
+    checksum: int
+    blocks: Ints | None
+
+    @classmethod
+    def of(cls, comm: Any, part: Part, blocks: ArrayLike | None = None) -> DistributedMesh:
+        """Make the mesh of the ranks' parts. Collective.
+
+        Parameters
+        ----------
+        comm : mpi4py.MPI.Intracomm or Communicator
+        part : Part
+            This rank's; those of all ranks are of one partition of one mesh. Whether they are is
+            found out when a space is made. It may have no elements.
+        blocks : array_like of int, optional
+            Where blocks begin in it, from 0 to its number of elements; given by all ranks or none.
+
+        Raises
+        ------
+        MeshArgumentError
+            If the part is not this rank's, or the blocks are none of its elements.
+        RankError
+            If another rank failed.
+
+        Warns
+        -----
+        UserWarning
+            On rank 0: there are ranks without elements.
+        """
+        ranks = communicator(comm)
+        with check(ranks):
+            cuts = None if blocks is None else np.array(blocks, dtype=np.int64)
+            _check_part(ranks, part, cuts)
+            hashes = checksum(part.mesh, part.elements, part.vertices)
+        _warn_of_empty(ranks, part)
+        return cls(
+            ranks,
+            part,
+            _on_any_rank(ranks, part.mesh.element_attributes),
+            _on_any_rank(ranks, part.mesh.boundary_attributes),
+            int(ranks.sum(np.array([hashes], dtype=np.uint64))[0]),
+            cuts,
+        )
+
+    def __post_init__(self) -> None:
+        """Make the arrays read-only."""
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+
+    @property
+    def mesh(self) -> Mesh:
+        """The rank's own elements, as a mesh that has boundary only where the whole has."""
+        return self.part.mesh
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the elements and of space, 1 to 3."""
+        return self.mesh.dim
+
+    @property
+    def num_elements(self) -> int:
+        """Number of elements of the whole mesh."""
+        return self.part.num_elements
+
+    @property
+    def element_names(self) -> Names:
+        """Attributes of elements by name, the same on all ranks."""
+        return self.mesh.element_names
+
+    @property
+    def boundary_names(self) -> Names:
+        """Attributes of the boundary by name, the same on all ranks."""
+        return self.mesh.boundary_names
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether ranks hold whole blocks, so that results can be the same for 1 to 8 ranks."""
+        return self.blocks is not None
+
+    def __repr__(self) -> str:
+        blocks = "" if self.blocks is None else f" in {len(self.blocks) - 1} blocks"
+        return (
+            f"DistributedMesh(rank {self.comm.rank} of {self.comm.size}: {self.mesh.num_elements} "
+            f"of {self.num_elements} elements{blocks}, dim {self.dim})"
+        )
+
+
+def block_pieces(count: int, size: int) -> tuple[Ints, Ints]:
+    """Cut elements into blocks, and blocks into a piece for each rank.
+
+    Returns
+    -------
+    cuts, pieces
+        Where each of min(840, count) blocks begins, and the end; shape (size + 1,): the first block
+        of each rank, and their number.
+    """
+    blocks = min(BLOCKS, count)
+    return equal_pieces(count, max(1, blocks))[: blocks + 1], equal_pieces(blocks, size)
+
+
+def rank_blocks(count: int, size: int, rank: int) -> tuple[tuple[int, int], Ints]:
+    """Start and stop of the elements of a rank that holds whole blocks, and its `blocks`."""
+    cuts, pieces = block_pieces(count, size)
+    own = cuts[pieces[rank] : pieces[rank + 1] + 1]
+    return (int(own[0]), int(own[-1])), own - own[0]
+
+
+def checksum(mesh: Mesh, elements: Ints, vertices: Ints) -> int:
+    """Sum, modulo 2**64, of a hash of each element and each entry of the boundary.
+
+    Parameters
+    ----------
+    mesh : Mesh
+        A mesh, or a part of one.
+    elements, vertices : array
+        Number in the whole mesh of each of its elements and vertices.
+    """
+    width = mesh.coordinates.shape[1] * mesh.dim
+    nodes = np.ascontiguousarray(mesh.coordinates).reshape(-1, width)
+    total = _sum_of_hashes(vertices[mesh.boundary], mesh.boundary_attributes[:, np.newaxis])
+    for some in few_at_once(mesh.num_elements, width):
+        numbers = elements[some, np.newaxis], vertices[mesh.elements[some]]
+        attributes = mesh.element_attributes[some, np.newaxis]
+        total += _sum_of_hashes(*numbers, attributes, nodes[some].view(np.int64))
+    return total % 2**64
+
+
+def _sum_of_hashes(*columns: NDArray[np.signedinteger[Any]]) -> int:
+    """Sum, modulo 2**64, of a hash of each row of whole numbers."""
+    rows = np.concatenate(columns, axis=1, dtype=np.int64).view(np.uint64)
+    places = np.arange(1, rows.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return int(_mixed(_mixed(rows + places).sum(axis=1)).sum())
+
+
+def _mixed(numbers: Numbers) -> Numbers:
+    """Numbers in which each bit depends on all bits of the given ones.
+
+    Notes
+    -----
+    G. Steele, D. Lea and C. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014,
+    with the constants of D. Stafford.
+    """
+    mixed = (numbers ^ numbers >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    result: Numbers = mixed ^ mixed >> np.uint64(31)
+    return result
+
+
+def _on_any_rank(comm: Communicator, attributes: NDArray[np.int32]) -> Ints:
+    """Those that occur on any rank, ascending."""
+    told = comm.exchange({0: np.unique(attributes).astype(np.int64)})
+    union = np.unique(np.concatenate([*told.values()])) if comm.rank == 0 else None
+    result: Ints = comm.broadcast(union)
+    return result
+
+
+def _check_part(comm: Communicator, part: object, blocks: Ints | None) -> None:
+    if not isinstance(part, Part):
+        raise MeshArgumentError(f"part is a {type(part).__name__}: give each rank its Part")
+    if (part.rank, part.size) != (comm.rank, comm.size):
+        raise MeshArgumentError(
+            f"rank {comm.rank} of {comm.size} has part {part.rank} of {part.size}: give each rank "
+            "the part of its own number, of as many as there are ranks"
+        )
+    if blocks is not None:
+        ends = [blocks[0], blocks[-1]] if blocks.ndim == 1 and len(blocks) else []
+        if ends != [0, part.mesh.num_elements] or (np.diff(blocks) <= 0).any():
+            raise MeshArgumentError(
+                f"blocks are {blocks.tolist()}: they must ascend from 0 to the part's number of "
+                f"elements, {part.mesh.num_elements}"
+            )
+
+
+def _warn_of_empty(comm: Communicator, part: Part) -> None:
+    empty = comm.sum(int(part.mesh.num_elements == 0))
+    with check(comm):  # a warning may be an error
+        if empty and comm.rank == 0:
+            warnings.warn(
+                f"{empty} of {comm.size} ranks have no elements: the mesh has "
+                f"{part.num_elements}, take fewer ranks or a finer mesh",
+                stacklevel=4,
+            )

@@ -1,0 +1,260 @@
+"""Every rank holds its part of a mesh: made by itself, or sent by the rank that has the whole."""
+
+import itertools
+import warnings
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+import femops
+from femops.parallel import DistributedMesh, Serial
+from femops_meshes import part_of, partition
+from parallel.mesh_cases import (
+    IN_MESH,
+    IN_PART,
+    SAMPLES,
+    check_blocks,
+    check_mesh,
+    striped,
+    whole_blocks,
+)
+from simulated_ranks import on_ranks
+
+SIZES = (1, 2, 3, 5)
+
+BOXES = {
+    "square": {"counts": (7, 4), "upper": (2.0, 1.0), "order": 2},
+    "ring": {"counts": (5, 3), "periodic": (True, False)},
+    "bent": {"counts": (3, 3, 2), "mapping": lambda x: x + 0.1 * x[::-1] ** 2, "order": 3},
+    "interval": {"counts": 17, "lower": -1.0},
+}
+
+
+def quietly(size, program):
+    """Of each rank, whatever is warned of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return on_ranks(size, program)
+
+
+# --- Boxes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [*SIZES, 40])
+@pytest.mark.parametrize("name", BOXES)
+def test_ranks_make_their_parts_of_a_box(name, size):
+    whole = femops.box(**BOXES[name])
+    assert isinstance(whole, femops.Mesh)
+
+    def program(comm):
+        got = femops.box(**BOXES[name], comm=comm)
+        check_mesh(got, whole, partition(whole, size), comm)
+        assert (got.reproducible, got.blocks) == (False, None)
+        again = femops.box(**BOXES[name], comm=comm, reproducible=True)
+        check_mesh(again, whole, whole_blocks(whole, size), comm)
+        check_blocks(again)
+
+    quietly(size, program)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6, 7, 8])
+def test_blocks_of_several_elements(size):
+    """The same for any number of ranks; 900 elements are 60 blocks of two, and single ones."""
+
+    def program(comm):
+        got = femops.box((30, 30), comm=comm, reproducible=True)
+        check_blocks(got)
+        return (got.part.elements[0] + got.blocks[:-1]).tolist()
+
+    starts, _ = on_ranks(size, program)
+    lengths = np.diff([*itertools.chain(*starts), 900])
+    assert lengths.tolist() == [2] * 60 + [1] * 780
+
+
+def test_counts_that_can_be_read_but_once():
+    def program(comm):
+        return femops.box((n for n in (4, 4)), periodic=(w for w in (True, False)), comm=comm)
+
+    meshes, _ = on_ranks(3, program)
+    assert [mesh.num_elements for mesh in meshes] == [16, 16, 16]
+
+
+def test_of_a_box_no_rank_hears_of_the_others():
+    _, comms = on_ranks(4, lambda comm: femops.box((16, 16, 16), comm=comm))
+    for comm in comms:
+        assert comm.largest <= 512  # bytes
+
+
+# --- Scattering -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [*SIZES, 150])
+@pytest.mark.parametrize("name", SAMPLES)
+def test_one_rank_scatters_a_mesh(name, size):
+    whole, root = SAMPLES[name](), size // 2
+
+    def program(comm):
+        mine = whole if comm.rank == root else None
+        got = femops.distribute(mine, comm, root=root)
+        check_mesh(got, whole, partition(whole, size), comm)
+        assert not got.reproducible
+        if size < 10:
+            again = femops.distribute(mine, comm, root=root, reproducible=True)
+            check_mesh(again, whole, whole_blocks(whole, size), comm)
+            check_blocks(again)
+
+    quietly(size, program)
+
+
+@pytest.mark.parametrize("method", ["curve", "metis"])
+def test_other_partitions(method):
+    if method == "metis":
+        pytest.importorskip("pymetis")
+    whole = SAMPLES["ball"]()
+    weights = 1.0 + np.arange(whole.num_elements)
+
+    def program(comm):
+        mine = (whole, weights) if comm.rank == 0 else (None, None)
+        got = femops.distribute(mine[0], comm, method=method, weights=mine[1])
+        check_mesh(got, whole, partition(whole, 3, method, weights), comm)
+
+    on_ranks(3, program)
+
+
+@pytest.mark.parametrize("options", [{}, {"reproducible": True}])
+def test_a_file_is_read_by_one_rank(options):
+    path = femops.sample("disc.mesh")
+    whole = femops.read_mesh(path, 1, False)
+
+    def program(comm):
+        name = path if comm.rank == 0 else "no.mesh"
+        got = femops.read_mesh(name, 1, False, comm=comm, **options)
+        shares = whole_blocks(whole, 3) if options else partition(whole, 3)
+        check_mesh(got, whole, shares, comm)
+        assert got.reproducible == bool(options)
+
+    on_ranks(3, program)
+
+
+def test_all_ranks_may_give_the_mesh():
+    def program(comm):
+        whole = SAMPLES["square"]()
+        check_mesh(femops.distribute(whole, comm), whole, partition(whole, 3), comm)
+
+    on_ranks(3, program)
+
+
+def test_one_rank_alone():
+    whole, comm = SAMPLES["disc"](), Serial()
+    check_mesh(femops.distribute(whole, comm), whole, partition(whole, 1), comm)
+    assert femops.distribute(whole, None).comm.size == 1
+    got = femops.box((40, 30), comm=comm, reproducible=True)
+    check_mesh(got, femops.box((40, 30)), partition(femops.box((40, 30)), 1), comm)
+    check_blocks(got)
+    assert repr(got) == ("DistributedMesh(rank 0 of 1: 1200 of 1200 elements in 840 blocks, dim 2)")
+
+
+def test_each_part_is_sent_once():
+    """Others receive nothing of what is not theirs, so no coordinates of other elements."""
+    whole, size = SAMPLES["ball"](), 5
+    shares = partition(whole, size)
+    _, comms = on_ranks(
+        size, lambda comm: femops.distribute(whole if comm.rank == 0 else None, comm)
+    )
+    for rank in range(1, size):
+        part = part_of(whole, shares, rank)
+        arrays = [getattr(part, name) for name in IN_PART]
+        arrays += [getattr(part.mesh, name) for name in IN_MESH]
+        received = [messages.get(rank, 0) for messages in comms[0].sent]
+        assert sum(received) == sum(array.nbytes for array in arrays)
+        assert comms[rank].largest == part.mesh.coordinates.nbytes
+        told = {other for messages in comms[rank].sent for other in messages}
+        assert told == {0}  # which attributes there are
+    own = part_of(whole, shares, 0).mesh
+    attributes = len(set(own.boundary_attributes)) + len(set(own.element_attributes))
+    assert sum(messages.get(0, 0) for messages in comms[0].sent) == 8 * attributes
+
+
+def test_parts_of_the_ranks_own_making():
+    whole = SAMPLES["cube"]()
+    owner = np.arange(whole.num_elements) % 3
+    shares = femops.Partition.of(whole, owner, 3)
+
+    def program(comm):
+        got = DistributedMesh.of(comm, part_of(whole, shares, comm.rank))
+        check_mesh(got, whole, shares, comm)
+        return got.checksum
+
+    assert set(on_ranks(3, program)[0]) == {femops.distribute(whole, None).checksum}
+
+
+# --- Identity -------------------------------------------------------------------------------------
+
+
+def checksum(mesh):
+    return femops.distribute(mesh, Serial()).checksum
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_checksum_knows_no_ranks(name):
+    whole = SAMPLES[name]()
+    found = {checksum(whole)}
+    for options in ({}, {"reproducible": True}, {"weights": 1.0 + whole.elements[:, 0]}):
+        program = partial(femops.distribute, whole, **options)
+        for size in (2, 3, 5, 30):
+            meshes, _ = quietly(size, program)
+            found |= {mesh.checksum for mesh in meshes}
+    assert len(found) == 1
+    assert 0 <= found.pop() < 2**64
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_a_checksum_is_that_of_the_whole_box(name):
+    whole = checksum(femops.box(**BOXES[name]))
+    for size in (1, 3, 20):
+        got, _ = quietly(size, lambda comm: femops.box(**BOXES[name], comm=comm).checksum)
+        assert set(got) == {whole}
+
+
+def test_a_checksum_tells_meshes_apart():
+    mesh = striped(femops.box((3, 3)))
+    nudged = mesh.coordinates.copy()
+    nudged[4, 2, 1] = np.nextafter(nudged[4, 2, 1], 2.0)
+    inside, sides = mesh.element_attributes.copy(), mesh.boundary_attributes.copy()
+    inside[5] += 1
+    sides[[0, 2]] = sides[[2, 0]]
+    swap = np.array([1, 0, *range(2, 16)])
+    order = np.array([1, 0, *range(2, 9)])
+    others = [
+        replace(mesh, coordinates=nudged),
+        mesh.with_attributes(elements=inside),
+        mesh.with_attributes(boundary=sides),
+        mesh.with_attributes(elements=mesh.element_attributes[::-1]),
+        replace(mesh, elements=swap[mesh.elements], boundary=swap[mesh.boundary]),
+        replace(mesh, coordinates=mesh.coordinates[order]),
+        replace(mesh, boundary=mesh.boundary[1:], boundary_attributes=sides[1:]),
+        mesh.reordered(order),
+        mesh.curved(2),
+        femops.box((3, 3)),
+    ]
+    assert len({checksum(mesh), *map(checksum, others)}) == 1 + len(others)
+
+
+# --- More ranks than elements ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", ["box", "distribute"])
+def test_more_ranks_than_elements(make):
+    def program(comm):
+        if make == "box":
+            return femops.box((2, 2), comm=comm)
+        return femops.distribute(femops.box((2, 2)) if comm.rank == 0 else None, comm)
+
+    with pytest.warns(UserWarning, match="3 of 7 ranks have no elements: the mesh has 4") as seen:
+        meshes, _ = on_ranks(7, program)
+    assert [one.filename for one in seen] == [__file__]
+    assert [mesh.mesh.num_elements for mesh in meshes] == [1, 1, 1, 1, 0, 0, 0]
+    assert all(mesh.whole_boundary_attributes.tolist() == [1, 2, 3, 4] for mesh in meshes)
+    assert repr(meshes[6]) == "DistributedMesh(rank 6 of 7: 0 of 4 elements, dim 2)"
