@@ -82,8 +82,8 @@ class DistributedMesh:
         with check(ranks):
             cuts = None if blocks is None else np.array(blocks, dtype=np.int64)
             _check_part(ranks, part, cuts)
+            hashes = checksum(part.mesh, part.elements, part.vertices)
         _warn_of_empty(ranks, part)
-        hashes = checksum(part.mesh, part.elements, part.vertices)
         return cls(
             ranks,
             part,
