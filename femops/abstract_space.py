@@ -16,6 +16,7 @@ from femops.evaluation import physical_gradient, reference_gradient, reference_v
 from femops.fields import integrate
 from femops.functions import Function, evaluate
 from femops.geometry import Geometry
+from femops.ghosts import sum_elements, with_ghosts
 from femops.modes import GeometryModes
 from femops.parallel.comm import communicator
 from femops.parallel.halo import Halo
@@ -55,8 +56,8 @@ class Space(ABC):
         owns.
     global_ndofs, first_dof : int
         Number of nodes that all ranks own, and that lower ranks do.
-    size : int
-        Length of the flat vector, ndofs * ncomp.
+    size, global_size : int
+        Length of the flat vector, ndofs * ncomp; and that of all ranks together.
     shape : tuple of int
         Shape of a vector: (ndofs,) for one component, else (ndofs, ncomp).
     restriction : ElementRestriction
@@ -97,7 +98,7 @@ class Space(ABC):
         else:
             self._share_out(self.distributed)
         self.ndofs = self.restriction.owned
-        self.size = self.ndofs * self.ncomp
+        self.size, self.global_size = (n * self.ncomp for n in (self.ndofs, self.global_ndofs))
         self.shape = (self.ndofs,) if self.ncomp == 1 else (self.ndofs, self.ncomp)
 
     @abstractmethod
@@ -207,10 +208,7 @@ class Space(ABC):
         VectorError
             See `check_vector`.
         """
-        vector = self.check_vector(u)
-        if self.halo is None:
-            return vector
-        return np.concatenate([vector, self.halo.forward(vector)])
+        return with_ghosts(self, u)
 
     def sum_elements(
         self, e_vec: Vector, restriction: ElementRestriction | None = None
@@ -231,20 +229,7 @@ class Space(ABC):
         VectorError
             See `ElementRestriction.scatter_add`.
         """
-        restriction = self.restriction if restriction is None else restriction
-        if self.halo is None:
-            return restriction.scatter_add(e_vec)
-        wide = e_vec.astype(np.float64, copy=False)
-        l_vec = restriction.scatter_add(wide)
-        vector = l_vec[: self.ndofs].copy()
-        if self.distributed is not None and self.distributed.reproducible:
-            flat = wide.reshape(restriction.indices.size, *wide.shape[2:])
-            nodes = restriction.indices.ravel()
-            theirs = np.flatnonzero(nodes >= self.ndofs)
-            self.halo.reverse_add_each(nodes[theirs] - self.ndofs, flat[theirs], vector)
-        else:
-            self.halo.reverse_add(l_vec[self.ndofs :], vector)
-        return np.asarray(vector.astype(e_vec.dtype, copy=False))
+        return sum_elements(self, e_vec, self.restriction if restriction is None else restriction)
 
     # --- functions -------------------------------------------------------------------------------
 

@@ -65,6 +65,7 @@ class Product:
         ends = list(accumulate((space.size for space in spaces.values()), initial=0))
         self.offsets = dict(zip(spaces, ends, strict=False))
         self.size = ends[-1]
+        self.global_size = sum(space.global_size for space in spaces.values())
         self.shape = (self.size,)
 
     @property

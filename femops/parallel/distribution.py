@@ -198,11 +198,7 @@ def distribute(
     ranks = communicator(comm)
     with check(ranks):
         _check_arguments(mesh, root, ranks.size, method)
-<<<<<<< HEAD
-        check_reproducible(reproducible, method, weights)
-=======
         _check_reproducible(reproducible, method, weights)
->>>>>>> dmesh
     _check_same(ranks, {"root": root, "method": method, "reproducible": bool(reproducible)})
     _check_given(mesh, root, ranks)
     parts: list[Part] = []
@@ -215,11 +211,7 @@ def distribute(
     return DistributedMesh.of(ranks, part, blocks)
 
 
-<<<<<<< HEAD
-def check_reproducible(reproducible: bool, method: str, weights: ArrayLike | None = None) -> None:
-=======
 def _check_reproducible(reproducible: bool, method: str, weights: ArrayLike | None = None) -> None:
->>>>>>> dmesh
     """Check that a partition into whole blocks is not asked to be another as well.
 
     Raises

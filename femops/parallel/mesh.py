@@ -18,6 +18,9 @@ from femops_meshes.pieces import equal_pieces
 Ints = NDArray[np.int64]
 Numbers = NDArray[np.uint64]
 
+WIDEST = 16
+"""Elements of the widest batch."""
+
 BLOCKS = 840
 """The least common multiple of 1 to 8, so that up to 8 ranks have equally many blocks each."""
 
@@ -143,11 +146,13 @@ def block_pieces(count: int, size: int) -> tuple[Ints, Ints]:
     Returns
     -------
     cuts, pieces
-        Where each of min(840, count) blocks begins, and the end; shape (size + 1,): the first block
-        of each rank, and their number.
+        Where each block begins, and the end; shape (size + 1,): the first block of each rank, and
+        their number. Blocks are of one size, a multiple of 16, so that batches of elements are
+        the same on any number of ranks; there are at most 840.
     """
-    blocks = min(BLOCKS, count)
-    return equal_pieces(count, max(1, blocks))[: blocks + 1], equal_pieces(blocks, size)
+    each = max(1, -(-count // (BLOCKS * WIDEST))) * WIDEST
+    blocks = -(-count // each)
+    return np.minimum(np.arange(blocks + 1) * each, count), equal_pieces(blocks, size)
 
 
 def rank_blocks(count: int, size: int, rank: int) -> tuple[tuple[int, int], Ints]:

@@ -13,9 +13,13 @@ from numpy.typing import NDArray
 from femops.errors import SolverError, VectorError
 from femops.operators import BlockOperator, Operator
 from femops.solvers.jacobi import Jacobi
+from femops.solvers.sums import Sums
 from femops_kernels.krylov import BREAKDOWN, CONVERGED, ConjugateGradients
-from femops_kernels.merged import mergeable
 from femops_kernels.placement import placed
+from femops_kernels.rank_krylov import RankConjugateGradients, mergeable
+from femops_kernels.sweep import Terms
+
+AnySolve = ConjugateGradients | RankConjugateGradients
 
 _ADVICE = (
     "are boundary conditions missing, or is a coefficient negative? "
@@ -109,38 +113,59 @@ def cg(
     _check_arguments(A, M, rtol, atol, maxiter)
     right = _flat(A, b, "b")
     guess = np.zeros_like(right) if x0 is None else _flat(A, x0, "x0")
-    norm = float(np.linalg.norm(right.astype(np.float64, copy=False)))
+    sums = Sums(A.space)
+    norm = sums.norm(right)
     if not np.isfinite(norm):
         raise SolverError(
             "b has entries that are not finite: look at the load vector and the boundary values"
         )
     tolerance = max(rtol * norm, atol)
-    limit = 10 * len(right) if maxiter is None else maxiter
+    limit = 10 * A.space.global_size if maxiter is None else maxiter
     inverse = None if M is None else np.ascontiguousarray(M.inverse, dtype=right.dtype)
-    solve = ConjugateGradients(A.terms, right, guess, inverse, _merged(A, merged))
+    solve = _solve(A, right, guess, inverse, sums, merged)
     view = solve.x.reshape(b.shape)
     view.flags.writeable = False
     # squares of less would underflow in the recursion
     goal = max(tolerance, float(np.finfo(right.dtype).tiny) ** 0.5)
     _run(solve, goal, limit, None if callback is None else lambda: callback(view))
-    x, info = _conclude(solve, A, right, tolerance)
+    x, info = _conclude(solve, A, right, sums, tolerance)
     return x.reshape(b.shape), info
 
 
-def _merged(A: Operator | BlockOperator, wanted: bool | None) -> bool:
-    possible = mergeable(A.terms)
+def _solve(
+    A: Operator | BlockOperator,
+    b: NDArray[Any],
+    x: NDArray[Any],
+    inverse: NDArray[Any] | None,
+    sums: Sums,
+    merged: bool | None,
+) -> AnySolve:
+    terms, merge = A.terms, _merged(A, merged, sums)
+    if sums.many:
+        return RankConjugateGradients(terms, b, x, inverse, merge, sums, sums.edges)
+    assert isinstance(terms, Terms)
+    return ConjugateGradients(terms, b, x, inverse, merge)
+
+
+def _merged(A: Operator | BlockOperator, wanted: bool | None, sums: Sums) -> bool:
+    possible = sums.all(mergeable(A.terms, many=sums.many))
     if wanted and not possible:
         raise SolverError(
-            f"merged = True, but {A!r} is not one sweep over all elements: leave merged out"
+            f"merged = True, but {A!r} is not one sweep over all elements, or its mesh is "
+            "reproducible: leave merged out"
         )
     return possible if wanted is None else wanted
 
 
 def _conclude(
-    solve: ConjugateGradients, A: Operator | BlockOperator, right: NDArray[Any], tolerance: float
+    solve: AnySolve,
+    A: Operator | BlockOperator,
+    right: NDArray[Any],
+    sums: Sums,
+    tolerance: float,
 ) -> tuple[NDArray[Any], Info]:
     """Solution and report, by the residual as it is and not as the recursion has it."""
-    norm = float(np.linalg.norm(right.astype(np.float64, copy=False)))
+    norm = sums.norm(right)
     reducible = solve.residual > _ROUND_OFF * np.finfo(right.dtype).eps * norm
     if not np.isfinite(solve.residual) or (solve.status == BREAKDOWN and reducible):
         raise SolverError(
@@ -148,7 +173,7 @@ def _conclude(
             f"be positive definite: {_ADVICE}"
         )
     x = placed(solve.x.copy())
-    residual = float(np.linalg.norm((right - A.apply(x)).astype(np.float64, copy=False)))
+    residual = sums.norm(right - A.apply(x))
     if solve.status == CONVERGED and not residual <= max(norm, tolerance):
         raise SolverError(
             f"the recursion has converged, but |b - A x| = {residual:.1e} and |b| = {norm:.1e}: "
@@ -159,7 +184,7 @@ def _conclude(
 
 
 def _run(
-    solve: ConjugateGradients, tolerance: float, limit: int, after: Callable[[], Any] | None
+    solve: AnySolve, tolerance: float, limit: int, after: Callable[[], Any] | None
 ) -> None:
     """Iterate to the end, in bursts of compiled iterations.
 

@@ -13,6 +13,12 @@ from femops_kernels.specialize import specialize
 from femops_kernels.sweep import LAUNCH, Terms
 
 CONVERGED, BREAKDOWN = 1, 2
+BLOCK = 4096  # numbers of a block: 32 kB of float64, three vectors of it stay in cache
+
+
+def block_edges(n: int) -> NDArray[np.int64]:
+    """Where the blocks begin in which a vector of ``n`` numbers is summed, and the end."""
+    return np.append(np.arange(0, n, BLOCK), n)
 
 
 @final
@@ -51,7 +57,7 @@ class ConjugateGradients:
         self._parallel = terms.parallel()
         skeletons = ("driver", "cg_vectors", "cg", *["cg_merged"][: int(merged)])
         self._module = specialize(skeletons, {"PARALLEL": self._parallel, "REAL": b.dtype.name})
-        self._edges = np.append(np.arange(0, len(b), self._module.BLOCK), len(b))
+        self._edges = block_edges(len(b))
         self._partial = np.zeros((2, len(self._edges) - 1))
         self._pass = MergedPass(terms, self._vectors, len(b), inverse) if merged else None
 

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from femops_kernels.exchange import Forward
 from femops_kernels.krylov import BREAKDOWN, CONVERGED
+from femops_kernels import merged
 from femops_kernels.merged import MergedPass, owned_pieces, tail_length
 from femops_kernels.placement import placed_array
 from femops_kernels.rank_terms import RankTerms, Run, chunk_order
 from femops_kernels.skeletons import table as layout
 from femops_kernels.specialize import specialize
-from femops_kernels.sweep import LAUNCH, Sweep
+from femops_kernels.sweep import LAUNCH, Sweep, Terms
 
 Reduce = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 _ITERATIONS, _RHO, _RESIDUAL, _STATUS = 0, 1, 2, 3
@@ -28,13 +29,13 @@ class RankConjugateGradients:
 
     Parameters
     ----------
-    terms : RankTerms
+    terms : Terms or RankTerms
         The operator, symmetric and positive definite.
     b, x : (n,) arrays
         Right-hand side and first guess, of the kernels' type.
     inverse : (n,) array or None
         Entries of a diagonal preconditioner.
-    merged : bool
+    merge : bool
         Update vectors inside the operator's sweep: one reduction an iteration, not two.
     reduce : callable
         Given partial sums (k, blocks), the k sums over all blocks of all ranks.
@@ -44,23 +45,24 @@ class RankConjugateGradients:
 
     def __init__(
         self,
-        terms: RankTerms,
+        terms: Terms | RankTerms,
         b: NDArray[Any],
         x: NDArray[Any],
         inverse: NDArray[Any] | None,
-        merged: bool,
+        merge: bool,
         reduce: Reduce,
         edges: NDArray[np.int64],
     ) -> None:
-        self._terms, self._b, self.merged, self._reduce = terms, b, merged, reduce
+        self._terms, self._b, self.merged, self._reduce = terms, b, merge, reduce
         self._inverse = b if inverse is None else inverse
-        sent = _sent(terms) if merged else None
-        tail = 0 if sent is None else tail_length(terms.terms, sent)
-        pieces = owned_pieces(terms.terms) if merged else None
+        inner = terms.terms if isinstance(terms, RankTerms) else terms
+        sent = _sent(terms) if merge else None
+        tail = 0 if sent is None else tail_length(inner, sent)
+        pieces = None if sent is None else owned_pieces(inner)
         self._vectors = placed_array((4, len(b) + tail), b.dtype, pieces, axis=1)
         self.x[:] = x
         self._state = np.array([-1.0, 0.0, 0.0, 0.0])
-        parallel = terms.terms.parallel()
+        parallel = inner.parallel()
         skeletons = ("driver", "cg_vectors", "cg", "cg_merged", "cg_ranks")
         self._module = specialize(skeletons, {"PARALLEL": parallel, "REAL": b.dtype.name})
         self._common = self._inverse, inverse is not None, edges
@@ -164,8 +166,18 @@ class RankConjugateGradients:
         return int(self._state[_STATUS])
 
 
-def _sent(terms: RankTerms) -> NDArray[np.int64]:
+def mergeable(terms: Terms | RankTerms, *, many: bool) -> bool:
+    """Whether it is one sweep over the whole of vectors that are alike; of ``many`` ranks or one."""
+    if isinstance(terms, RankTerms):
+        exchanged = len(terms.forwards) == len(terms.reverses) == 1
+        return exchanged and merged.mergeable(terms.terms)
+    return not many and merged.mergeable(terms)
+
+
+def _sent(terms: Terms | RankTerms) -> NDArray[np.int64]:
     """Dofs whose values other ranks need."""
+    if isinstance(terms, Terms):
+        return np.zeros(0, dtype=np.int64)
     sweep, (forward, _) = terms.terms.sweeps[0], terms.forwards[0]
     assert isinstance(sweep, Sweep)
     at = forward.positions
@@ -178,7 +190,7 @@ class _Pass:
 
     def __init__(
         self,
-        terms: RankTerms,
+        terms: Terms | RankTerms,
         vectors: NDArray[Any],
         n: int,
         inverse: NDArray[Any] | None,

@@ -172,12 +172,9 @@ def test_each_part_is_sent_once():
         assert comms[rank].largest == part.mesh.coordinates.nbytes
         told = {other for messages in comms[rank].sent for other in messages}
         assert told == {0}  # which attributes there are
-<<<<<<< HEAD
-=======
     own = part_of(whole, shares, 0).mesh
     attributes = len(set(own.boundary_attributes)) + len(set(own.element_attributes))
     assert sum(messages.get(0, 0) for messages in comms[0].sent) == 8 * attributes
->>>>>>> dmesh
 
 
 def test_parts_of_the_ranks_own_making():

@@ -12,8 +12,6 @@ from femops_kernels.skeletons.driver import LOOPS
 
 # </defaults>
 
-BLOCK = 4096  # numbers of a block: 32 kB of float64, three vectors of it stay in cache
-
 
 @njit
 def total(partial):

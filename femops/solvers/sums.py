@@ -1,0 +1,83 @@
+"""Inner products of vectors that ranks have pieces of."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.abstract_space import Space
+from femops.product import Product
+from femops_kernels.krylov import block_edges
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@final
+class Sums:
+    """Sums over the entries of a space's vectors, of all ranks that hold it.
+
+    Parameters
+    ----------
+    space : Space or Product
+
+    Attributes
+    ----------
+    edges : (m + 1,) int64
+        Blocks of the flat vector, which are summed by themselves; on a reproducible mesh those of
+        the dofs that its blocks of elements touch first.
+    many : bool
+        Whether there are several ranks, or could be: then results are those of many.
+    """
+
+    def __init__(self, space: Space | Product) -> None:
+        spaces = [space] if isinstance(space, Space) else list(space.spaces.values())
+        mesh = spaces[0].distributed
+        self._comm = spaces[0].comm
+        self._exact = mesh is not None and mesh.reproducible
+        self.many = self._exact or self._comm.size > 1
+        self.edges = _mesh_edges(spaces) if self._exact else block_edges(space.size)
+
+    def __call__(self, partial: Floats) -> Floats:
+        """Totals (k,) of the sums (k, blocks) of the blocks. Collective."""
+        if not self._exact:
+            return self._comm.sum(partial.sum(axis=1))
+        # rounded once, so it does not matter who has which block
+        most = self._comm.max(partial.shape[1])
+        padded = np.zeros((len(partial), most))
+        padded[:, : partial.shape[1]] = partial
+        gathered = self._comm.gather_all(padded)
+        return np.array([math.fsum(row) for row in gathered.swapaxes(0, 1).reshape(len(partial), -1)])
+
+    def all(self, mine: bool) -> bool:
+        """Whether something holds on all ranks; and never on a reproducible mesh. Collective."""
+        return not self._exact and not self._comm.max(int(not mine))
+
+    def dot(self, a: NDArray[Any], b: NDArray[Any]) -> float:
+        """Inner product of two vectors. Collective."""
+        left, right = (v.reshape(-1).astype(np.float64, copy=False) for v in (a, b))
+        if not self.many:
+            return float(left @ right)
+        parts = np.add.reduceat(np.append(left * right, 0.0), self.edges[:-1])
+        return float(self(parts[np.newaxis])[0])
+
+    def norm(self, a: NDArray[Any]) -> float:
+        """Euclidean norm of a vector. Collective."""
+        if not self.many:
+            return float(np.linalg.norm(a.astype(np.float64, copy=False)))
+        return math.sqrt(self.dot(a, a))
+
+
+def _mesh_edges(spaces: list[Space]) -> Ints:
+    """Where the entries begin that each block of elements of a reproducible mesh meets first."""
+    parts, first = [], 0
+    for space in spaces:
+        assert space.distributed is not None
+        assert space.distributed.blocks is not None
+        touched = space.restriction.first_touch[space.distributed.blocks[:-1]]
+        parts.append(first + touched * space.ncomp)
+        first += space.size
+    return np.concatenate([*parts, [first]])
