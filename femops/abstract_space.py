@@ -117,9 +117,7 @@ class Space(ABC):
         """Number the dofs of all ranks, and find who shares them."""
         GeometryModes.agree(mesh.mesh, mesh.comm)
         self.numbering = numbering = self._rank_numbering(mesh)
-        self.restriction = ElementRestriction(
-            numbering.indices, numbering.ndofs, numbering.owned
-        )
+        self.restriction = ElementRestriction(numbering.indices, numbering.ndofs, numbering.owned)
         self.first_dof = int(numbering.offsets[mesh.comm.rank])
         self.global_ndofs = int(numbering.offsets[-1])
         halo = Halo(numbering, mesh.comm)
@@ -210,9 +208,7 @@ class Space(ABC):
         """
         return with_ghosts(self, u)
 
-    def sum_elements(
-        self, e_vec: Vector, restriction: ElementRestriction | None = None
-    ) -> Vector:
+    def sum_elements(self, e_vec: Vector, restriction: ElementRestriction | None = None) -> Vector:
         """The vector in which each dof is the sum over all elements of all ranks that share it.
 
         The transpose of `l_vec` and then ``restriction.gather``: (ne, n) -> (ndofs,), (ne, n, ncomp)

@@ -65,9 +65,32 @@ def boundary_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) ->
         The mesh has no such attribute.
     """
     numbers = with_numbers(attributes, mesh.boundary_names)
-    found = np.unique(mesh.boundary_attributes) if isinstance(mesh, Mesh) else mesh.whole_boundary_attributes
+    found = (
+        np.unique(mesh.boundary_attributes)
+        if isinstance(mesh, Mesh)
+        else mesh.whole_boundary_attributes
+    )
     have = [*mesh.boundary_names, *found.tolist()]
     return chosen(numbers, have, "boundary attribute", "mesh")
+
+
+def integrable_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) -> Ints:
+    """Numbers of boundary attributes to integrate over, of which there is one at least.
+
+    Raises
+    ------
+    SpaceError
+        The mesh has no such attribute, or no boundary; or none was chosen.
+    """
+    numbers = boundary_attributes(mesh, attributes)
+    if not len(numbers):
+        raise SpaceError(
+            "no boundary attribute was chosen: name one, or leave the attributes out"
+            if len(boundary_attributes(mesh, None))
+            else "the mesh has no boundary (it is periodic, or its file lists none): "
+            "there is nothing to integrate over"
+        )
+    return numbers
 
 
 def face_digits(dim: int) -> list[tuple[int, tuple[int, ...]]]:
@@ -116,8 +139,8 @@ class BoundaryFaces:
     Parameters
     ----------
     mesh : Mesh
-    attributes : int, name, or several, optional
-        All faces that the mesh lists if omitted.
+    attributes : (k,) int64
+        Whose faces; a part of a mesh may have none of them. See `integrable_attributes`.
 
     Attributes
     ----------
@@ -129,22 +152,10 @@ class BoundaryFaces:
         nf; to a sweep the faces are elements.
     order : int
         Degree of the mesh.
-
-    Raises
-    ------
-    SpaceError
-        The mesh has no such attribute, or no boundary.
     """
 
-    def __init__(self, mesh: Mesh, attributes: Attributes = None) -> None:
-        listed = np.isin(mesh.boundary_attributes, boundary_attributes(mesh, attributes))
-        if not listed.any():
-            raise SpaceError(
-                "no boundary attribute was chosen: name one, or leave the attributes out"
-                if mesh.num_boundary
-                else "the mesh has no boundary (it is periodic, or its file lists none): "
-                "there is nothing to integrate over"
-            )
+    def __init__(self, mesh: Mesh, attributes: Ints) -> None:
+        listed = np.isin(mesh.boundary_attributes, attributes)
         faces = np.unique(mesh.topology.boundary_faces[listed], axis=0)
         self.mesh, self.order = mesh, mesh.order
         self.elements, self.codes = (np.ascontiguousarray(column) for column in faces.T)
@@ -194,7 +205,9 @@ class BoundaryGeometry:
         attributes: Attributes | BoundaryFaces = None,
     ) -> None:
         given = attributes
-        self.faces = given if isinstance(given, BoundaryFaces) else BoundaryFaces(mesh, given)
+        if not isinstance(given, BoundaryFaces):
+            given = BoundaryFaces(mesh, integrable_attributes(mesh, given))
+        self.faces = given
         self.mesh, self.dim, self.quadrature = mesh, mesh.dim, quadrature
         self.num_elements = self.faces.num_elements
         self.num_points = quadrature.q1d ** (mesh.dim - 1)
@@ -204,8 +217,8 @@ class BoundaryGeometry:
         return (self.block(*block) for block in element_blocks(self.num_elements, self.num_points))
 
     def block(self, start: int, stop: int) -> BoundaryBlock:
-        """The faces start <= f < stop; their arrays are computed when asked for."""
-        return BoundaryBlock(self, start, stop)
+        """The faces start <= f < stop, as far as there are; arrays are computed when asked for."""
+        return BoundaryBlock(self, start, min(stop, self.faces.num_elements))
 
     def points(self, start: int, stop: int) -> Floats:
         """Positions of the quadrature points, (n, nq, dim), in the mesh's unit of length."""

@@ -81,7 +81,7 @@ def evaluate_any(
     values = next((fit for fit in fits if fit is not None), None)
     if values is None:
         raise error(_shape_complaint(result, shapes, n, what))
-    bad = ~np.isfinite(values).reshape(-1, n).all(axis=0)
+    bad = ~np.isfinite(values).all(axis=tuple(range(values.ndim - 1)))
     if bad.any():
         where = ", ".join(f"{c:.6g}" for c in x[:, np.argmax(bad)])
         raise error(

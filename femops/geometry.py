@@ -64,8 +64,11 @@ class Geometry:
         return element_blocks(self.num_elements, self.num_points)
 
     def block(self, start: int, stop: int) -> GeometryBlock:
-        """The elements start <= e < stop; their arrays are computed when asked for."""
-        return GeometryBlock(self, start, stop)
+        """The elements start <= e < stop; their arrays are computed when asked for.
+
+        There may be fewer, on a rank even none.
+        """
+        return GeometryBlock(self, start, min(stop, self.num_elements))
 
     def __iter__(self) -> Iterator[GeometryBlock]:
         return (self.block(start, stop) for start, stop in self.blocks())

@@ -129,7 +129,8 @@ class ElementRestriction:
                 f"e_vec has shape {e_vec.shape}: this restriction takes ({ne}, {n}) or "
                 f"({ne}, {n}, ncomp)"
             )
-        flat, columns = self.indices.ravel(), e_vec.reshape(self.indices.size, -1).T
+        ncomp = int(np.prod(e_vec.shape[2:], dtype=int))
+        flat, columns = self.indices.ravel(), e_vec.reshape(self.indices.size, ncomp).T
         sums = [np.bincount(flat, column, self.ndofs) for column in columns]
         result = np.stack(sums, axis=-1).reshape(self.ndofs, *e_vec.shape[2:])
         return np.asarray(result.astype(e_vec.dtype, copy=False))

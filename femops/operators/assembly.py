@@ -176,4 +176,4 @@ def _flat_dofs(space: AnySpace) -> NDArray[np.int64]:
     """Flat positions of the dofs of elements, (ne, ncomp * nodes), component after component."""
     nodes = space.restriction.indices
     flat = nodes[:, np.newaxis, :] * space.ncomp + np.arange(space.ncomp)[:, np.newaxis]
-    return flat.reshape(len(nodes), -1)
+    return flat.reshape(len(nodes), nodes.shape[1] * space.ncomp)

@@ -52,9 +52,7 @@ def _nodes(space: AnySpace, ne: int) -> float:
     return space.global_ndofs / ne
 
 
-def chunk_batches(
-    trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic], width: int
-) -> Ints:
+def chunk_batches(trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic], width: int) -> Ints:
     """First batch of each chunk of a sweep from one space to the other, and the end."""
     return -(-_element_start(trial, test, dtype) // width)
 

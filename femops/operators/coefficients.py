@@ -207,7 +207,7 @@ def _at_points(
         if given == shape:  # checked at the points of one element
             points = block.geometry.points(block.start, block.start + 1)
             values = _evaluate(coefficient, points, (shape,), name)
-            return np.broadcast_to(values, (n, nq, *shape))
+            return np.broadcast_to(values.reshape(-1, nq, *shape), (n, nq, *shape))
         if given == (ne, nq, *shape):
             return _stored(np.asarray(coefficient)[block.start : block.stop], name)
     if given == (ne,) and not isinstance(block, BoundaryBlock):

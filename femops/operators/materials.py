@@ -17,7 +17,9 @@ from femops_meshes.names import listing, with_numbers
 
 
 def by_attribute(
-    mesh: Mesh | DistributedMesh, values: Mapping[int | str, ArrayLike], default: ArrayLike | None = None
+    mesh: Mesh | DistributedMesh,
+    values: Mapping[int | str, ArrayLike],
+    default: ArrayLike | None = None,
 ) -> GridFunction:
     """Coefficient that has one value in all elements of an attribute.
 

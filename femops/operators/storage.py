@@ -25,6 +25,7 @@ from femops.errors import OperatorError
 from femops.operators.assembly import Summands, assemble_csr, split
 from femops.operators.element_matrices import ElementAssembly
 from femops.operators.held import FREE, Held
+from femops.operators.rank_assembly import rank_matrix
 from femops.operators.ranks import AnyTerms, End, rank_terms
 from femops.operators.term import Term
 from femops_kernels.sweep import Launch, Terms
@@ -116,7 +117,9 @@ class Storage(ABC):
         return result
 
     def matrix(self, method: str) -> csr_array:
-        """The matrix, with the essential conditions in it."""
+        """The matrix, with the essential conditions in it; of many ranks, this one's rows."""
+        if self.summands[0][1].spaces[0].distributed is not None:
+            return rank_matrix(self.summands, self.held, method)
         whole = assemble_csr(self.summands, method)
         return split(whole, self.held, self.summands[0][1].dtype)[0]
 

@@ -183,9 +183,7 @@ def _conclude(
     return x, Info(converged, solve.iterations, residual, tolerance, solve.merged)
 
 
-def _run(
-    solve: AnySolve, tolerance: float, limit: int, after: Callable[[], Any] | None
-) -> None:
+def _run(solve: AnySolve, tolerance: float, limit: int, after: Callable[[], Any] | None) -> None:
     """Iterate to the end, in bursts of compiled iterations.
 
     Between bursts Python can act on an interrupt from the keyboard, which compiled code can't.

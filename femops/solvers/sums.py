@@ -50,7 +50,9 @@ class Sums:
         padded = np.zeros((len(partial), most))
         padded[:, : partial.shape[1]] = partial
         gathered = self._comm.gather_all(padded)
-        return np.array([math.fsum(row) for row in gathered.swapaxes(0, 1).reshape(len(partial), -1)])
+        return np.array(
+            [math.fsum(row) for row in gathered.swapaxes(0, 1).reshape(len(partial), -1)]
+        )
 
     def all(self, mine: bool) -> bool:
         """Whether something holds on all ranks; and never on a reproducible mesh. Collective."""

@@ -9,9 +9,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels import merged
 from femops_kernels.exchange import Forward
 from femops_kernels.krylov import BREAKDOWN, CONVERGED
-from femops_kernels import merged
 from femops_kernels.merged import MergedPass, owned_pieces, tail_length
 from femops_kernels.placement import placed_array
 from femops_kernels.rank_terms import RankTerms, Run, chunk_order

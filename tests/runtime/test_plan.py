@@ -154,7 +154,9 @@ def test_positions_of_constrained_dofs() -> None:
 def test_refuses_other_numberings() -> None:
     backwards = first_touch(np.arange(40)[:, None] + np.arange(3))[::-1].copy()
     with pytest.raises(KernelError, match="first touch"):
-        make_plan(backwards, int(backwards.max()) + 1, 8, equal_chunks(len(backwards), 16), SEGMENTS)
+        make_plan(
+            backwards, int(backwards.max()) + 1, 8, equal_chunks(len(backwards), 16), SEGMENTS
+        )
     with pytest.raises(KernelError, match="touch 42 dofs, the vector has 50"):
         indices = first_touch(np.arange(40)[:, None] + np.arange(3))
         make_plan(indices, 50, 8, equal_chunks(40, 16), SEGMENTS)

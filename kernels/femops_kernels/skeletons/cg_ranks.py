@@ -16,9 +16,7 @@ REAL = "float64"
 COMMON = f"{REAL}[:, ::1], {REAL}[::1], boolean, int64[::1]"
 
 
-@njit(
-    f"void({REAL}[::1], {COMMON}, float64[:, ::1])", cache=True, nogil=True, parallel=LOOPS
-)
+@njit(f"void({REAL}[::1], {COMMON}, float64[:, ::1])", cache=True, nogil=True, parallel=LOOPS)
 def begin(b, vectors, inverse, use_inverse, edges, partial):
     """Set r = b - r (r holds A x) and p = M r; sums r.M r and r.r."""
     start(b, vectors[0], vectors[1], vectors[2], inverse, use_inverse, edges, partial)
