@@ -130,7 +130,8 @@ def save_state(
     with ExitStack() as stack:
         file = _new_file(stack, target, contents.size, comm)
         sums = [
-            _write(file, contents, name, space, vector) for name, (space, vector) in given.items()
+            _write(file, target, contents, name, space, vector)
+            for name, (space, vector) in given.items()
         ]
         with check(comm), refused(target):
             _flush(file)
@@ -266,14 +267,16 @@ def _new_file(stack: ExitStack, target: Path, size: int, comm: Communicator) -> 
             ) from error
 
 
-def _write(file: BinaryIO, contents: Contents, name: str, space: Space, vector: Vector) -> Sums:
+def _write(
+    file: BinaryIO, target: Path, contents: Contents, name: str, space: Space, vector: Vector
+) -> Sums:
     """Write this rank's share of a vector; on rank 0, the checksums of all its blocks."""
     comm, rows, cuts = space.comm, vector, np.array([0, space.ndofs])
     if comm.size > 1:
         order = _order(space)
         cuts = _whole_blocks(order.cuts, contents.fields[name].rows)
         rows = moved(order.forward(vector), order.cuts, cuts, comm)
-    with check(comm), refused(Path(file.name)):
+    with check(comm), refused(target):
         sums = write_rows(file, contents, name, int(cuts[comm.rank]), rows)
     arrived = comm.exchange({0: sums} if len(sums) else {})
     return np.concatenate([np.empty(0, dtype=np.uint32), *arrived.values()])

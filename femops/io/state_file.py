@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -193,7 +194,7 @@ class StateReader:
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
         self._file, self._path = file, path
-        size, prefix = path.stat().st_size, file.read(_FIXED)
+        size, prefix = os.fstat(file.fileno()).st_size, file.read(_FIXED)
         if not prefix or not MAGIC.startswith(prefix[: len(MAGIC)]):
             raise CheckpointError(f"'{path}' is no checkpoint: give one of femops.save_state")
         if len(prefix) < _FIXED:

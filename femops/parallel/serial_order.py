@@ -90,7 +90,8 @@ class SerialOrder:
 
     def _sort(self, names: Ints, firsts: Ints) -> None:
         """Send the names from firsts[r] on to rank r, and find their places among all there."""
-        order = np.argsort(names)
+        # Names ascend but for few, and those of other ranks in runs, which "stable" merges.
+        order = np.argsort(names, kind="stable")
         bounds = np.searchsorted(names, firsts, sorter=order)
         self._send = {
             int(rank): order[bounds[rank] : bounds[rank + 1]]
@@ -99,7 +100,7 @@ class SerialOrder:
         arrived = self._comm.exchange({rank: names[dofs] for rank, dofs in self._send.items()})
         mine = np.concatenate([np.empty(0, dtype=np.int64), *arrived.values()])
         places = np.empty(len(mine), dtype=np.int64)
-        places[np.argsort(mine)] = np.arange(len(mine))
+        places[np.argsort(mine, kind="stable")] = np.arange(len(mine))
         ends = np.cumsum([len(piece) for piece in arrived.values()])
         self._receive = dict(zip(arrived, np.split(places, ends)[:-1], strict=True))
         counts = self._comm.gather_all(np.array([len(mine)], dtype=np.int64))
@@ -153,9 +154,12 @@ def _consecutive(part: Part, comm: Communicator) -> bool:
 
 def _first_touches(numbering: RankNumbering, nodes: Ints, elements: Ints) -> Ints:
     """Where each dof that this rank touches is first touched by elements of its part."""
-    first = first_positions(numbering.indices[:, nodes].ravel(), numbering.ndofs)
-    element, place = np.divmod(first, len(nodes))
-    return np.asarray(elements[element] * len(nodes) + place)
+    count = len(nodes)
+    place = np.empty(count, dtype=np.int64)
+    place[nodes] = np.arange(count)
+    first = first_positions(numbering.indices.ravel(), numbering.ndofs)
+    element = first // count
+    return np.asarray(elements[element] * count + place[first - element * count])
 
 
 def _lowest(names: Ints, owned: int, halo: Halo | None, comm: Communicator) -> Ints:

@@ -225,7 +225,7 @@ def test_a_rank_cannot_write(tmp_path, monkeypatch, when, rank):
     monkeypatch.setattr(module, "_new_file", full)
     found = on_three(lambda comm, V: femops.save_state(path, {"u": (V, V.zeros() + 1)}))
     assert [k for k, _ in found] == [FileError if r == rank else RankError for r in range(3)]
-    assert all("cannot write" in m and "No space left on device" in m for _, m in found)
+    assert all(f"cannot write '{path}'" in m and "No space left on device" in m for _, m in found)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
