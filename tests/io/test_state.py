@@ -199,6 +199,10 @@ def test_where_it_is_damaged(tmp_path, monkeypatch, space):
     with pytest.raises(CheckpointError, match="damaged: bytes 4160 to 4223, of 'u', has another"):
         femops.load_state(path, {"u": space})
     assert femops.load_state(path).values == {}  # nothing wrong with these
+    whole[28 + int.from_bytes(whole[16:24], "little")] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(CheckpointError, match="damaged: the table of checksums has another"):
+        femops.load_state(path)
 
 
 def test_a_file_that_shrinks_while_it_is_read(tmp_path, monkeypatch, space):
