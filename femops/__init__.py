@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from femops.basis import lobatto as lobatto
     from femops.boundary import BoundaryGeometry as BoundaryGeometry
     from femops.errors import BasisError as BasisError
+    from femops.errors import CheckpointError as CheckpointError
     from femops.errors import CommunicatorError as CommunicatorError
     from femops.errors import DeviceError as DeviceError
     from femops.errors import Errors as Errors
@@ -59,10 +60,13 @@ if TYPE_CHECKING:
     from femops.geometry import ElementClass as ElementClass
     from femops.geometry import Geometry as Geometry
     from femops.geometry import classify as classify
+    from femops.io import State as State
     from femops.io import TimeSeries as TimeSeries
+    from femops.io import load_state as load_state
     from femops.io import picture as picture
     from femops.io import read_mesh as read_mesh
     from femops.io import save as save
+    from femops.io import save_state as save_state
     from femops.operators import BlockOperator as BlockOperator
     from femops.operators import GridFunction as GridFunction
     from femops.operators import NonlinearForm as NonlinearForm
@@ -115,6 +119,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
     "femops.boundary": ("BoundaryGeometry",),
     "femops.errors": (
         "BasisError",
+        "CheckpointError",
         "CommunicatorError",
         "DeviceError",
         "Errors",
@@ -148,7 +153,15 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "p_laplacian",
     ),
     "femops.geometry": ("ElementClass", "Geometry", "classify"),
-    "femops.io": ("TimeSeries", "picture", "read_mesh", "save"),
+    "femops.io": (
+        "State",
+        "TimeSeries",
+        "load_state",
+        "picture",
+        "read_mesh",
+        "save",
+        "save_state",
+    ),
     "femops.operators": (
         "BlockOperator",
         "GridFunction",

@@ -52,6 +52,10 @@ class FileError(FemopsError, OSError):
     """A file that cannot be read or written."""
 
 
+class CheckpointError(FemopsError, ValueError):
+    """A checkpoint that is damaged or lacks what is asked for, or whose fields do not fit."""
+
+
 class CommunicatorError(FemopsError, ValueError):
     """What is given as a communicator is none, its ranks cannot reach each other, or disagree."""
 
@@ -69,6 +73,7 @@ Errors: tuple[type[Exception], ...] = (FemopsError, MeshError, KernelError)
 
 __all__ = [
     "BasisError",
+    "CheckpointError",
     "CommunicatorError",
     "DeviceError",
     "Errors",

@@ -45,6 +45,11 @@ def local_nodes(digits: tuple[int, ...], p: int, closed: bool = False) -> Ints:
     return nodes
 
 
+def touch_order(dim: int, p: int) -> Ints:
+    """Local nodes (n,) of an element in the order in which it numbers the dofs of an H1 space."""
+    return np.concatenate([local_nodes(digits, p) for _, digits in ternary_codes(dim)])
+
+
 def h1_numbering(topology: Topology, p: int) -> tuple[Ints, int]:
     """Global dof numbers of the nodes of an H1 space of degree p.
 

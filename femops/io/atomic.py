@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +45,23 @@ def check_writable(target: Path) -> None:
         raise _refused(target, error) from error
 
 
+@contextmanager
+def refused(target: Path) -> Iterator[None]:
+    """Let what the system refuses inside be the error that `target` cannot be written.
+
+    Raises
+    ------
+    FileError
+        It is.
+    """
+    try:
+        yield
+    except FileError:
+        raise
+    except OSError as error:
+        raise _refused(target, error) from error
+
+
 def _refused(target: Path, error: OSError) -> FileError:
     reason = error.strerror or str(error)
     return FileError(f"cannot write '{target}': {reason}; choose another folder or name")
@@ -62,19 +80,47 @@ def replacing(target: Path) -> Iterator[Path]:
     """
     temporary: Path | None = None
     try:
-        handle, name = tempfile.mkstemp(
-            prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent
-        )
-        temporary = Path(name)
-        os.close(handle)
-        yield temporary
-        # mkstemp lets only the owner read; a new file should be as readable as any other.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        os.replace(temporary, target)
-    except OSError as error:
-        raise _refused(target, error) from error
+        with refused(target):
+            handle, name = tempfile.mkstemp(
+                prefix=_prefix(target), suffix=target.suffix, dir=target.parent
+            )
+            temporary = Path(name)
+            os.close(handle)
+            yield temporary
+            # mkstemp lets only the owner read; a new file should be as readable as any other.
+            umask = os.umask(0)
+            os.umask(umask)
+            temporary.chmod(0o666 & ~umask)
+            os.replace(temporary, target)
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(target: Path) -> None:
+    """Remove what writers of `target` have left that were killed: their temporary files.
+
+    Another writer of `target`, if there is one now, will fail.
+    """
+    name = re.compile(re.escape(_prefix(target)) + "[a-z0-9_]{8}" + re.escape(target.suffix))
+    for file in target.parent.iterdir():
+        if name.fullmatch(file.name):
+            file.unlink(missing_ok=True)
+
+
+def to_disk(path: Path) -> None:
+    """Wait until the system has written a file, or the names that a folder has.
+
+    Only POSIX systems can be asked to write names.
+    """
+    if path.is_dir() and os.name != "posix":
+        return
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _prefix(target: Path) -> str:
+    return f".{target.stem}-"

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 from xml.sax.saxutils import quoteattr
 
 from femops.errors import FileError
-from femops.io.atomic import checked_path, replacing
+from femops.io.atomic import checked_path, replacing, to_disk
 from femops.io.vtu import save
 from femops.space import Space
 
@@ -118,7 +118,7 @@ class TimeSeries:
                 f"before, in '{self.path}': save the same at each step"
             )
         target = save(self._file(len(self._times)), space, **fields)
-        _to_disk(target)
+        to_disk(target)
         self._times.append(moment)
         try:
             self._write_index()
@@ -175,7 +175,7 @@ class TimeSeries:
         lines += ["</Collection>", "</VTKFile>", ""]
         with replacing(self.path) as temporary:
             temporary.write_text("\n".join(lines), encoding="utf-8")
-            _to_disk(temporary)
+            to_disk(temporary)
 
     def _check_files(self) -> None:
         for step in range(len(self._times)):
@@ -217,9 +217,3 @@ def _remove(files: Iterable[Path]) -> None:
             file.unlink(missing_ok=True)
         except OSError as error:
             raise FileError(f"cannot remove '{file}': {error.strerror}") from error
-
-
-def _to_disk(file: Path) -> None:
-    """Wait until the system has written the file: the index must not survive what it names."""
-    with file.open("rb+") as handle:
-        os.fsync(handle.fileno())

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 import femops_meshes
+from femops.parallel.agreement import check_same, listed
 from femops.parallel.comm import Array, Communicator, check, communicator
 from femops.parallel.mesh import DistributedMesh, block_pieces, checksum, rank_blocks
 from femops_meshes import Mesh, MeshArgumentError, Part, Partition
@@ -124,7 +124,8 @@ def box(
         grid = Grid.checked(counts, lower, upper, periodic)
     same = {name: getattr(grid, name) for name in ("counts", "lower", "upper")}
     same |= {"periodic": grid.wraps, "order": order, "reproducible": bool(reproducible)}
-    _check_same(ranks, {**same, "use of a mapping": mapping is not None})
+    same |= {"use of a mapping": mapping is not None}
+    check_same(ranks, same, "the mesh", MeshArgumentError)
     piece, blocks = None, None
     if reproducible:
         piece, blocks = rank_blocks(grid.num_cells, ranks.size, ranks.rank)
@@ -199,7 +200,8 @@ def distribute(
     with check(ranks):
         _check_arguments(mesh, root, ranks.size, method)
         _check_reproducible(reproducible, method, weights)
-    _check_same(ranks, {"root": root, "method": method, "reproducible": bool(reproducible)})
+    same = {"root": root, "method": method, "reproducible": bool(reproducible)}
+    check_same(ranks, same, "the mesh", MeshArgumentError)
     _check_given(mesh, root, ranks)
     parts: list[Part] = []
     with check(ranks):
@@ -259,7 +261,7 @@ def _check_given(mesh: Mesh | None, root: int, comm: Communicator) -> None:
     given = comm.gather_all(np.array([mesh is not None]))[:, 0]
     if mesh is not None and given.all() and comm.size > 1:
         numbers = [np.arange(count) for count in (mesh.num_elements, mesh.num_vertices)]
-        _check_same(
+        check_same(
             comm,
             {
                 "dimension of the mesh": mesh.dim,
@@ -271,35 +273,15 @@ def _check_given(mesh: Mesh | None, root: int, comm: Communicator) -> None:
                 "names of the boundary": sorted(mesh.boundary_names.items()),
                 "checksum of numbers, coordinates and attributes": checksum(mesh, *numbers),
             },
+            "the mesh",
+            MeshArgumentError,
             root,
         )
     elif given.sum() != 1 or not given[root]:
         raise MeshArgumentError(
-            f"the mesh is given on {_listed(np.flatnonzero(given))} of {comm.size} ranks: give it "
+            f"the mesh is given on {listed(np.flatnonzero(given))} of {comm.size} ranks: give it "
             f"on the root, rank {root}, alone, or the same on all"
         )
-
-
-def _check_same(comm: Communicator, facts: Mapping[str, object], root: int = 0) -> None:
-    """Raise the same error on all ranks if facts, by name, are not the same on all."""
-    mine = [zlib.crc32(repr(fact).encode()) for fact in facts.values()]
-    table = comm.gather_all(np.array(mine, dtype=np.int64))
-    differs = table != table[root]
-    if differs.any():
-        column = int(np.argmax(differs.any(axis=0)))
-        name, fact = list(facts.items())[column]
-        others = np.flatnonzero(differs[:, column])
-        texts = [comm.broadcast(repr(fact), rank) for rank in (root, int(others[0]))]
-        raise MeshArgumentError(
-            f"ranks disagree about the mesh: {name} is {texts[0]} on rank {root}, but {texts[1]} "
-            f"on {_listed(others[:1])} ({len(others)} of {comm.size} differ from rank {root}: "
-            f"{_listed(others)}): give all the same"
-        )
-
-
-def _listed(ranks: Array) -> str:
-    shown = ", ".join(map(str, ranks[:8].tolist())) + (", ..." if len(ranks) > 8 else "")
-    return f"rank{'s' * (len(ranks) != 1)} {shown}" if len(ranks) else "none"
 
 
 def _shares(

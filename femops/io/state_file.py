@@ -1,0 +1,268 @@
+"""The format of checkpoints, which `docs/checkpoints.md` describes."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import CheckpointError
+
+Array = NDArray[Any]
+Sums = NDArray[np.uint32]
+
+MAGIC, VERSION = b"\x89FEMOPS\n", 1
+_PREFIX = struct.Struct("<8sI")
+"""Magic; checksum of what follows, up to the end of the text."""
+
+_REST = struct.Struct("<IQI")
+"""Version; length of the text; checksum of the table of checksums. Then come text and table."""
+
+_FIXED = _PREFIX.size + _REST.size
+
+BLOCK = 2**20
+"""Bytes of a vector that have a checksum, or a little less: a whole number of rows."""
+
+_PAGE = 4096
+"""Data of each vector begin at a multiple of this many bytes."""
+
+
+@final
+@dataclass(frozen=True)
+class Field:
+    """A vector in the file, with what tells whether a space fits it.
+
+    Attributes
+    ----------
+    space : {"H1", "L2"}
+    order, ncomp : int
+    family : str
+    dtype : {"<f4", "<f8"}
+    dofs : int
+        Nodes of the whole space: the vector has as many rows, of `ncomp` numbers each.
+    elements : int
+        Of the whole mesh.
+    mesh : str
+        Checksum of the whole mesh, in hexadecimal digits.
+    rows : int
+        Rows of a block, which has a checksum; it may differ from file to file.
+    """
+
+    space: str
+    order: int
+    ncomp: int
+    family: str
+    dtype: str
+    dofs: int
+    elements: int
+    mesh: str
+    rows: int = field(compare=False)
+
+    @property
+    def row(self) -> int:
+        """Bytes of a row."""
+        return self.ncomp * np.dtype(self.dtype).itemsize
+
+    @property
+    def blocks(self) -> int:
+        """How many there are; the last may be shorter."""
+        return -(-self.dofs // self.rows)
+
+    @property
+    def kind(self) -> str:
+        """The space, in words."""
+        return f"{self.space}(order={self.order}, ncomp={self.ncomp}, family={self.family!r})"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What is in a file, and where.
+
+    Attributes
+    ----------
+    fields : dict of Field
+        By name, in the order of the file.
+    values : dict
+        What JSON can hold.
+    text : bytes
+        Both in JSON.
+    """
+
+    fields: Mapping[str, Field]
+    values: Mapping[str, Any]
+    text: bytes
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Field], values: Mapping[str, Any]) -> Contents:
+        """Put what is given into JSON, with what readers of the file need to find the data."""
+        offsets = _offsets(fields)
+        rows = {name: asdict(entry) | {"offset": offsets[name]} for name, entry in fields.items()}
+        return cls(fields, values, json.dumps({"vectors": rows, "values": values}).encode())
+
+    @classmethod
+    def parsed(cls, text: bytes) -> Contents:
+        """Find what was put into JSON."""
+        tree, names = json.loads(text), Field.__dataclass_fields__
+        fields = {
+            name: Field(**{key: row[key] for key in names}) for name, row in tree["vectors"].items()
+        }
+        return cls(fields, tree["values"], text)
+
+    @cached_property
+    def offsets(self) -> dict[str, int]:
+        """Where the data of each vector begin in the file."""
+        blocks = sum(entry.blocks for entry in self.fields.values())
+        start = _whole_pages(_FIXED + len(self.text) + 4 * blocks)
+        return {name: start + offset for name, offset in _offsets(self.fields).items()}
+
+    @property
+    def size(self) -> int:
+        """Of the file."""
+        name, entry = list(self.fields.items())[-1]
+        return self.offsets[name] + entry.dofs * entry.row
+
+    def head(self, sums: Sequence[Sums]) -> bytes:
+        """What stands before the data.
+
+        Parameters
+        ----------
+        sums
+            Checksums of the blocks of each vector.
+        """
+        table = b"".join(part.astype("<u4").tobytes() for part in sums)
+        rest = _REST.pack(VERSION, len(self.text), zlib.crc32(table)) + self.text
+        return _PREFIX.pack(MAGIC, zlib.crc32(rest)) + rest + table
+
+
+def _offsets(fields: Mapping[str, Field]) -> dict[str, int]:
+    """Where the data of each vector begin, from the first of them on."""
+    found, end = {}, 0
+    for name, entry in fields.items():
+        found[name], end = end, _whole_pages(end + entry.dofs * entry.row)
+    return found
+
+
+def block_rows(ncomp: int, dtype: np.dtype[Any]) -> int:
+    """Rows of a block, at least one."""
+    return max(1, BLOCK // (ncomp * dtype.itemsize))
+
+
+def write_rows(file: BinaryIO, contents: Contents, name: str, first: int, rows: Array) -> Sums:
+    """Write rows of a vector, from the first one of some block on; the checksums of the blocks."""
+    entry = contents.fields[name]
+    file.seek(contents.offsets[name] + first * entry.row)
+    data = _as_bytes(np.ascontiguousarray(rows, dtype=entry.dtype))
+    sums = []
+    for at in range(0, len(data), entry.rows * entry.row):
+        block = data[at : at + entry.rows * entry.row]
+        file.write(block)
+        sums.append(zlib.crc32(block))
+    return np.array(sums, dtype=np.uint32)
+
+
+@final
+class StateReader:
+    """A checkpoint that is open for reading.
+
+    Parameters
+    ----------
+    file : binary file
+    path : Path
+        Its name.
+
+    Attributes
+    ----------
+    contents : Contents
+    checksum : int
+        Of all: it covers the checksums of the blocks.
+
+    Raises
+    ------
+    CheckpointError
+        It is no checkpoint, is truncated or damaged, or was written by a later version.
+    """
+
+    def __init__(self, file: BinaryIO, path: Path) -> None:
+        self._file, self._path = file, path
+        size, prefix = os.fstat(file.fileno()).st_size, file.read(_FIXED)
+        if not prefix or not MAGIC.startswith(prefix[: len(MAGIC)]):
+            raise CheckpointError(f"'{path}' is no checkpoint: give one of femops.save_state")
+        if len(prefix) < _FIXED:
+            raise self._not_whole(size, f"at least {_FIXED}")
+        _, self.checksum = _PREFIX.unpack(prefix[: _PREFIX.size])
+        version, length, of_table = _REST.unpack(prefix[_PREFIX.size :])
+        if version > VERSION:
+            raise CheckpointError(
+                f"'{path}' has format {version}, unless it is damaged; this femops reads up to "
+                f"{VERSION}: take a newer one"
+            )
+        if length > size - _FIXED:
+            raise self._not_whole(size, f"at least {_FIXED + length}")
+        text = file.read(length)
+        if zlib.crc32(prefix[_PREFIX.size :] + text) != self.checksum:
+            raise self._damaged("its head")
+        self.contents = Contents.parsed(text)
+        if size != self.contents.size:
+            raise self._not_whole(size, f"{self.contents.size}")
+        self._sums = self._read_table(of_table)
+
+    def _read_table(self, checksum: int) -> dict[str, Sums]:
+        """Checksums of the blocks of each vector."""
+        counts = [entry.blocks for entry in self.contents.fields.values()]
+        table = self._file.read(4 * sum(counts))
+        if zlib.crc32(table) != checksum:
+            raise self._damaged("the table of checksums")
+        parts = np.split(np.frombuffer(table, dtype="<u4"), np.cumsum(counts))[:-1]
+        return dict(zip(self.contents.fields, parts, strict=True))
+
+    def rows(self, name: str, first: int, count: int) -> Array:
+        """Rows of a vector, from the first one of some block on, (count, ncomp).
+
+        Raises
+        ------
+        CheckpointError
+            They are damaged.
+        """
+        entry = self.contents.fields[name]
+        start = self.contents.offsets[name] + first * entry.row
+        self._file.seek(start)
+        rows = np.empty((count, entry.ncomp), dtype=entry.dtype)
+        data, length = _as_bytes(rows), entry.rows * entry.row
+        for at in range(0, len(data), length):
+            block, number = data[at : at + length], first // entry.rows + at // length
+            read = self._file.readinto(block)  # type: ignore[attr-defined]
+            if read != len(block) or zlib.crc32(block) != self._sums[name][number]:
+                raise self._damaged(
+                    f"bytes {start + at} to {start + at + len(block) - 1}, of '{name}',"
+                )
+        return rows.astype(rows.dtype.newbyteorder("="), copy=False)
+
+    def _not_whole(self, size: int, due: str) -> CheckpointError:
+        return CheckpointError(
+            f"'{self._path}' is not whole: it has {size} bytes, {due} are due; take another "
+            "checkpoint, and copy files whole"
+        )
+
+    def _damaged(self, what: str) -> CheckpointError:
+        return CheckpointError(
+            f"'{self._path}' is damaged: {what} has another checksum than when it was written; "
+            "take another checkpoint"
+        )
+
+
+def _as_bytes(array: Array) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _whole_pages(size: int) -> int:
+    return -(-size // _PAGE) * _PAGE

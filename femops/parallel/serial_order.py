@@ -1,0 +1,173 @@
+"""The order in which the dofs of all ranks would be numbered on one: that of the whole mesh.
+
+A dof is named by where it is first touched: by the element of lowest number in the whole mesh, and
+there by its place in the order in which an element numbers its nodes. These names ascend as the
+numbers of the whole mesh do (`femops.numbering`). Where parts are consecutive pieces of the whole
+so do the ranks' own numbers. Elsewhere the names are cut, by elements, into a piece for each rank,
+which sorts its own: no rank ever has more than about its share.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.numbering import first_positions
+from femops.parallel.comm import Array, Communicator
+from femops.parallel.halo import Halo
+from femops.parallel.numbering import RankNumbering
+from femops_meshes.parts import Part
+from femops_meshes.pieces import equal_pieces
+
+Ints = NDArray[np.int64]
+
+
+@final
+class SerialOrder:
+    """Takes values from owned dofs to consecutive rows of the whole, and back.
+
+    Values are arrays whose first axis counts dofs, of any type and further axes. Making one and
+    both maps are collective.
+
+    Parameters
+    ----------
+    numbering : RankNumbering
+        The dofs of this rank.
+    nodes : (n,) int64
+        Local nodes of an element in the order in which it numbers their dofs.
+    part : Part
+        What this rank holds of the mesh.
+    halo : Halo or None
+        Who has which ghosts; None if no ranks share dofs.
+    comm : Communicator
+        Between the ranks of the numbering.
+
+    Attributes
+    ----------
+    cuts : (size + 1,) int64
+        Rank r has the rows cuts[r] to cuts[r + 1] - 1.
+    """
+
+    def __init__(
+        self,
+        numbering: RankNumbering,
+        nodes: Ints,
+        part: Part,
+        halo: Halo | None,
+        comm: Communicator,
+    ) -> None:
+        self._comm, self._owned = comm, numbering.owned
+        self.cuts = numbering.offsets
+        self._trivial = _consecutive(part, comm)
+        if not self._trivial:
+            names = _first_touches(numbering, nodes, part.elements)
+            names = _lowest(names, numbering.owned, halo, comm)
+            firsts = equal_pieces(part.num_elements, comm.size) * len(nodes)
+            self._sort(names, firsts)
+
+    def forward(self, values: Array) -> Array:
+        """Rows of the whole, given the values of this rank's owned dofs."""
+        if self._trivial:
+            return values
+        arrived = self._comm.exchange({rank: values[dofs] for rank, dofs in self._send.items()})
+        count = self.cuts[self._comm.rank + 1] - self.cuts[self._comm.rank]
+        rows = np.empty((count, *values.shape[1:]), dtype=values.dtype)
+        for rank, places in self._receive.items():
+            rows[places] = arrived[rank]
+        return rows
+
+    def backward(self, rows: Array) -> Array:
+        """Values of this rank's owned dofs, given its rows of the whole."""
+        if self._trivial:
+            return rows
+        arrived = self._comm.exchange({rank: rows[at] for rank, at in self._receive.items()})
+        values = np.empty((self._owned, *rows.shape[1:]), dtype=rows.dtype)
+        for rank, dofs in self._send.items():
+            values[dofs] = arrived[rank]
+        return values
+
+    def _sort(self, names: Ints, firsts: Ints) -> None:
+        """Send the names from firsts[r] on to rank r, and find their places among all there."""
+        # Names ascend but for few, and those of other ranks in runs, which "stable" merges.
+        order = np.argsort(names, kind="stable")
+        bounds = np.searchsorted(names, firsts, sorter=order)
+        self._send = {
+            int(rank): order[bounds[rank] : bounds[rank + 1]]
+            for rank in np.flatnonzero(np.diff(bounds))
+        }
+        arrived = self._comm.exchange({rank: names[dofs] for rank, dofs in self._send.items()})
+        mine = np.concatenate([np.empty(0, dtype=np.int64), *arrived.values()])
+        places = np.empty(len(mine), dtype=np.int64)
+        places[np.argsort(mine, kind="stable")] = np.arange(len(mine))
+        ends = np.cumsum([len(piece) for piece in arrived.values()])
+        self._receive = dict(zip(arrived, np.split(places, ends)[:-1], strict=True))
+        counts = self._comm.gather_all(np.array([len(mine)], dtype=np.int64))
+        self.cuts = np.concatenate(([0], np.cumsum(counts)))
+
+    def __repr__(self) -> str:
+        how = "as they are" if self._trivial else "sorted"
+        return f"SerialOrder({self._owned} of {self.cuts[-1]} dofs, {how})"
+
+
+def moved(rows: Array, old: Ints, new: Ints, comm: Communicator) -> Array:
+    """Cut rows of the whole in another way. Collective.
+
+    Parameters
+    ----------
+    rows : array
+        Those from old[rank] to old[rank + 1] - 1.
+    old, new : (size + 1,) int64
+        Ascending, with the same ends.
+    comm : Communicator
+
+    Returns
+    -------
+    array
+        Rows new[rank] to new[rank + 1] - 1.
+    """
+    if np.array_equal(old, new):
+        return rows
+    start, stop = old[comm.rank], old[comm.rank + 1]
+    bounds = np.clip(new, start, stop) - start
+    pieces = {
+        int(rank): rows[bounds[rank] : bounds[rank + 1]] for rank in np.flatnonzero(np.diff(bounds))
+    }
+    kept = pieces.pop(comm.rank, None)
+    arrived = comm.exchange(pieces)
+    if kept is not None:
+        arrived[comm.rank] = kept
+    if list(arrived) == [comm.rank]:
+        return arrived[comm.rank]
+    return np.concatenate([rows[:0], *(arrived[rank] for rank in sorted(arrived))])
+
+
+def _consecutive(part: Part, comm: Communicator) -> bool:
+    """Whether the parts, one after the other, have the elements in the order of the whole."""
+    own, count = part.elements, len(part.elements)
+    ends = [own[0], own[-1]] if count else [0, -1]
+    table = comm.gather_all(np.array([*ends, count], dtype=np.int64))
+    first, last, counts = table[table[:, 2] > 0].T
+    return bool((last - first + 1 == counts).all() and (first[1:] > last[:-1]).all())
+
+
+def _first_touches(numbering: RankNumbering, nodes: Ints, elements: Ints) -> Ints:
+    """Where each dof that this rank touches is first touched by elements of its part."""
+    count = len(nodes)
+    place = np.empty(count, dtype=np.int64)
+    place[nodes] = np.arange(count)
+    first = first_positions(numbering.indices.ravel(), numbering.ndofs)
+    element = first // count
+    return np.asarray(elements[element] * count + place[first - element * count])
+
+
+def _lowest(names: Ints, owned: int, halo: Halo | None, comm: Communicator) -> Ints:
+    """Of the names that ranks have for the owned dofs, the lowest."""
+    if halo is None:
+        return names
+    own, ghosts = names[:owned], names[owned:]
+    arrived = comm.exchange({r: ghosts[first:end] for r, (first, end) in halo.receive.items()})
+    for rank, dofs in halo.send.items():
+        own[dofs] = np.minimum(own[dofs], arrived[rank])
+    return own

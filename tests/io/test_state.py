@@ -1,0 +1,431 @@
+"""Checkpoints: what is saved comes back, whatever is damaged is found, no kill leaves a ruin."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import femops
+from femops import CheckpointError, FileError, SpaceError, VectorError
+from femops.io import state as module
+from femops.io import state_file
+from femops.parallel import Serial
+from parallel.state_cases import SPACES, bits, same
+
+
+@pytest.fixture(scope="module")
+def mesh():
+    return femops.read_mesh(femops.sample("disc.mesh"))
+
+
+@pytest.fixture(scope="module")
+def space():
+    return femops.H1(femops.box((3, 2)), 2)
+
+
+def saved(folder, space, **values):
+    """A checkpoint of a vector of any bits."""
+    u = bits(space.shape, "f8")
+    return femops.save_state(folder / "run.state", {"u": (space, u)}, values), u
+
+
+# --- What is saved comes back ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", [1, 1000, 2**20])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", SPACES)
+def test_the_same_bits_come_back(tmp_path, monkeypatch, mesh, name, dtype, block):
+    monkeypatch.setattr(state_file, "BLOCK", block)
+    V = SPACES[name](mesh)
+    u = bits(V.shape, dtype)
+    path = femops.save_state(tmp_path / "run.state", {"u": (V, u.ravel())})
+    monkeypatch.setattr(state_file, "BLOCK", 7000)  # another version may take longer blocks
+    state = femops.load_state(path, {"u": V})
+    same(state.vectors["u"], u)
+    assert state.vectors["u"].flags.writeable
+    assert state.values == {}
+    distributed = femops.distribute(mesh, Serial())
+    same(femops.load_state(path, {"u": SPACES[name](distributed)}).vectors["u"], u)
+
+
+def test_several_vectors_and_some_of_them(tmp_path, mesh, space):
+    spaces = {"b": femops.H1(mesh, 2, ncomp=2), "a": femops.L2(mesh, 1), "other mesh": space}
+    given = {name: (V, bits(V.shape, "f8", k)) for k, (name, V) in enumerate(spaces.items())}
+    path = femops.save_state(tmp_path / "run.state", given)
+    found = femops.load_state(str(path), spaces).vectors
+    for name, (_, u) in given.items():
+        same(found[name], u)
+    some = femops.load_state(path, {"a": spaces["a"]}).vectors
+    assert list(some) == ["a"]
+    same(some["a"], given["a"][1])
+
+
+def test_values_alone(tmp_path, space):
+    path, _ = saved(tmp_path, space, step=12, time=0.3)
+    state = femops.load_state(path)
+    assert state.vectors == {}
+    assert state.values == {"step": 12, "time": 0.3}
+    assert repr(state) == "State(vectors none; values {'step': 12, 'time': 0.3})"
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.dictionaries(st.text(), st.sampled_from(["f4", "f8"]), min_size=1, max_size=4),
+    st.dictionaries(st.text(), plain, max_size=4),
+)
+def test_any_names_and_values(kinds, values):
+    V = femops.H1(femops.box(2), 1)
+    given = {name: (V, bits(V.shape, kind, k)) for k, (name, kind) in enumerate(kinds.items())}
+    with tempfile.TemporaryDirectory() as folder:
+        path = femops.save_state(Path(folder) / "run.state", given, values)
+        state = femops.load_state(path, dict.fromkeys(kinds, V))
+    for name, (_, u) in given.items():
+        same(state.vectors[name], u)
+    assert repr(sorted(state.values.items())) == repr(sorted(values.items()))  # -0.0, True and 1
+
+
+def test_numbers_of_numpy_are_those_of_python(tmp_path, space):
+    given = {
+        "f4": np.float32(0.1),
+        "f8": np.float64(0.1),
+        "i": np.int64(-(2**63)),
+        "u": np.uint64(2**64 - 1),
+        "b": np.bool_(True),
+        "nan": np.nan,
+        "far": [-np.inf, (1, np.float64(2))],
+    }
+    got = femops.load_state(saved(tmp_path, space, **given)[0]).values
+    assert np.isnan(got.pop("nan"))
+    assert got == {
+        "f4": float(np.float32(0.1)),
+        "f8": 0.1,
+        "i": -(2**63),
+        "u": 2**64 - 1,
+        "b": True,
+        "far": [float("-inf"), [1, 2.0]],
+    }
+    assert {name: type(value) for name, value in got.items()} == {
+        "f4": float,
+        "f8": float,
+        "i": int,
+        "u": int,
+        "b": bool,
+        "far": list,
+    }
+
+
+def test_the_file_is_what_the_page_says(tmp_path, space):
+    """Read with nothing but what docs/checkpoints.md tells of the format."""
+    path, u = saved(tmp_path, space, step=12)
+    data = path.read_bytes()
+    assert data[:8] == b"\x89FEMOPS\n"
+    assert int.from_bytes(data[12:16], "little") == 1
+    length = int.from_bytes(data[16:24], "little")
+    head = json.loads(data[28 : 28 + length])
+    assert head["values"] == {"step": 12}
+    about = head["vectors"]["u"]
+    blocks = -(-about["dofs"] // about["rows"])
+    start = -(-(28 + length + 4 * blocks) // 4096) * 4096 + about["offset"]
+    same(np.frombuffer(data, about["dtype"], about["dofs"], start), u)
+    assert len(data) == start + u.nbytes
+    assert (about["space"], about["order"], about["ncomp"]) == ("H1", 2, 1)
+
+
+def test_a_file_can_be_read_by_others_like_any_new_file(tmp_path, space):
+    path, _ = saved(tmp_path, space)
+    (tmp_path / "plain").write_text("")
+    assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+# --- Damage ---------------------------------------------------------------------------------------
+
+
+def test_any_byte_that_is_changed_is_found(tmp_path, monkeypatch, space):
+    monkeypatch.setattr(state_file, "BLOCK", 64)
+    path, _ = saved(tmp_path, space, step=1)
+    whole = path.read_bytes()
+    length = int.from_bytes(whole[16:24], "little")
+    blocks = -(-space.ndofs // 8)
+    bytes_used = [*range(28 + length + 4 * blocks), *range(4096, len(whole))]
+    for at in bytes_used:
+        for bit in (1, 128):
+            damaged = bytearray(whole)
+            damaged[at] ^= bit
+            path.write_bytes(damaged)
+            with pytest.raises(CheckpointError, match=r"damaged|whole|is no checkpoint"):
+                femops.load_state(path, {"u": space})
+    path.write_bytes(whole)
+    femops.load_state(path, {"u": space})
+
+
+def test_any_end_that_is_missing_is_found(tmp_path, space):
+    path, _ = saved(tmp_path, space)
+    whole = path.read_bytes()
+    for size in [0, *range(1, 400, 7), *range(400, len(whole), 97), len(whole) - 1]:
+        path.write_bytes(whole[:size])
+        message = "is no checkpoint" if size == 0 else f"is not whole: it has {size} bytes"
+        with pytest.raises(CheckpointError, match=message):
+            femops.load_state(path, {"u": space})
+    path.write_bytes(whole + b"\0")
+    with pytest.raises(CheckpointError, match=f"has {len(whole) + 1} bytes, {len(whole)} are due"):
+        femops.load_state(path)
+
+
+def test_where_it_is_damaged(tmp_path, monkeypatch, space):
+    monkeypatch.setattr(state_file, "BLOCK", 64)
+    path, _ = saved(tmp_path, space)
+    whole = bytearray(path.read_bytes())
+    whole[4096 + 70] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(CheckpointError, match="damaged: bytes 4160 to 4223, of 'u', has another"):
+        femops.load_state(path, {"u": space})
+    assert femops.load_state(path).values == {}  # nothing wrong with these
+    whole[28 + int.from_bytes(whole[16:24], "little")] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(CheckpointError, match="damaged: the table of checksums has another"):
+        femops.load_state(path)
+
+
+def test_a_file_that_shrinks_while_it_is_read(tmp_path, monkeypatch, space):
+    path, _ = saved(tmp_path, space)
+    fits = module._check_fits
+
+    def shrink(*arguments):
+        os.truncate(path, 4096)
+        fits(*arguments)
+
+    monkeypatch.setattr(module, "_check_fits", shrink)
+    with pytest.raises(CheckpointError, match="is damaged: bytes 4096"):
+        femops.load_state(path, {"u": space})
+
+
+def test_a_later_format(tmp_path, monkeypatch, space):
+    monkeypatch.setattr(state_file, "VERSION", 2)
+    path, _ = saved(tmp_path, space)
+    monkeypatch.undo()
+    with pytest.raises(CheckpointError, match=r"has format 2, .* reads up to 1: take a newer one"):
+        femops.load_state(path)
+
+
+def test_other_files(tmp_path, space):
+    path = tmp_path / "run.state"
+    path.write_text("$MeshFormat")
+    with pytest.raises(CheckpointError, match="is no checkpoint"):
+        femops.load_state(path, {"u": space})
+    with pytest.raises(FileError, match=r"cannot read '.*none.state': No such file"):
+        femops.load_state(tmp_path / "none.state", {"u": space})
+    with pytest.raises(FileError, match="Is a directory"):
+        femops.load_state(tmp_path, {"u": space})
+
+
+# --- What does not fit ----------------------------------------------------------------------------
+
+BOX = femops.box((3, 2))
+
+OTHERS = {
+    "another order": (femops.H1(BOX, 3), r"H1\(order=2, ncomp=1.*the space given is H1\(order=3"),
+    "components": (femops.H1(BOX, 2, 2), "ncomp=1.*ncomp=2"),
+    "family": (femops.H1(BOX, 2, family="bernstein"), "'gll'.*'bernstein'"),
+    "kind": (femops.L2(BOX, 2, family="gll"), r"vector of H1\(.*the space given is L2\("),
+    "finer mesh": (femops.H1(BOX.refine(), 2), "another mesh, of 6 elements .* has 24, and"),
+    "moved mesh": (
+        femops.H1(BOX.mapped(lambda x: 1.001 * x), 2),
+        "another mesh, of 6 elements with the checksum [0-9a-f]{16}; the one given has 6, and",
+    ),
+    "element order": (femops.H1(BOX.reordered(range(5, -1, -1)), 2), "another mesh"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_space(tmp_path, space, name):
+    path, _ = saved(tmp_path, space)
+    other, message = OTHERS[name]
+    with pytest.raises(CheckpointError, match=message):
+        femops.load_state(path, {"u": other})
+
+
+def test_a_name_that_is_missing(tmp_path, space):
+    path, _ = saved(tmp_path, space)
+    with pytest.raises(CheckpointError, match="has no vector 'v': it has 'u'"):
+        femops.load_state(path, {"v": space})
+
+
+def itself():
+    values = []
+    values.append(values)
+    return values
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.zeros(3), "value 'x' has a ndarray in it: .* of an array its .tolist"),
+        (1j, "has a complex in it"),
+        ({"a": [{1: 2}]}, "has a dict in it"),
+        (np.longdouble(1), "has a longdouble in it"),
+        (itself(), "cannot be written as JSON"),
+        (10**5000, "cannot be written as JSON"),
+    ],
+    ids=["array", "complex", "dict", "longdouble", "itself", "digits"],
+)
+def test_values_that_cannot_be_kept(tmp_path, space, value, message):
+    with pytest.raises(CheckpointError, match=message):
+        saved(tmp_path, space, x=value)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "given"),
+    [
+        (CheckpointError, "there are no vectors", lambda V, u: {}),
+        (CheckpointError, "vectors are list: give a dict", lambda V, u: [(V, u)]),
+        (CheckpointError, r"vectors are \[1\]: give a dict, and texts", lambda V, u: {1: (V, u)}),
+        (CheckpointError, "'u' is a ndarray: give its space with it", lambda V, u: {"u": u}),
+        (CheckpointError, "'u' is a tuple: give its space", lambda V, u: {"u": (V, u, u)}),
+        (SpaceError, "the space of 'u' is a ndarray: give an H1", lambda V, u: {"u": (u, V)}),
+        (SpaceError, "is a Product: .* each", lambda V, u: {"u": (femops.Product(a=V, b=V), u)}),
+        (VectorError, "u has 34 entries, the space has 35", lambda V, u: {"u": (V, u[1:])}),
+        (VectorError, "u has type complex128", lambda V, u: {"u": (V, u + 0j)}),
+    ],
+)
+def test_vectors_that_are_none(tmp_path, space, kind, message, given):
+    with pytest.raises(kind, match=message):
+        femops.save_state(tmp_path / "run.state", given(space, space.zeros()))
+    assert not list(tmp_path.iterdir())
+
+
+def test_spaces_that_are_none(tmp_path, space):
+    path, u = saved(tmp_path, space)
+    with pytest.raises(CheckpointError, match="spaces are H1: give a dict"):
+        femops.load_state(path, space)
+    with pytest.raises(SpaceError, match="the space of 'u' is a ndarray"):
+        femops.load_state(path, {"u": u})
+
+
+def test_names_of_files(tmp_path, space):
+    given = {"u": (space, space.zeros())}
+    with pytest.raises(FileError, match=r"does not end in \.state: name it 'run\.state'"):
+        femops.save_state(tmp_path / "run.npz", given)
+    with pytest.raises(FileError, match="no folder"):
+        femops.save_state(tmp_path / "none" / "run.state", given)
+
+
+# --- Kills ----------------------------------------------------------------------------------------
+
+WRITER = """
+import os, signal, sys
+import femops
+from femops.io import atomic, state, state_file
+
+V = femops.H1(femops.box((8, 8)), 4)
+
+def save(n):
+    femops.save_state("run.state", {"u": (V, V.zeros() + n)}, {"n": n})
+
+def die(*arguments):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def writer(folder, body):
+    """A process that saves states of number n = 1, 2, ..., all entries of which are n."""
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER + textwrap.dedent(body)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdout=subprocess.PIPE,
+    )
+
+
+def number(path):
+    """Of a state that is whole."""
+    V = femops.H1(femops.box((8, 8)), 4)
+    state = femops.load_state(path, {"u": V})
+    assert (state.vectors["u"] == state.values["n"]).all()
+    return state.values["n"]
+
+
+KILLS = {
+    "before the data": ("state.write_rows = die", 1),
+    "amid the data": (
+        "state_file.BLOCK, state_file.zlib = 100, type('zlib', (), {'crc32': die})",
+        1,
+    ),
+    "before data are on the disk": ("os.fsync = die", 1),
+    "before the head": ("state_file.Contents.head = die", 1),
+    "before it gets its name": ("os.replace = die", 1),
+    "after it got its name": ("state.to_disk = die", 2),
+}
+
+
+@pytest.mark.parametrize("when", KILLS)
+def test_a_kill_leaves_the_old_or_the_new_state(tmp_path, when):
+    change, expected = KILLS[when]
+    process = writer(tmp_path, f"save(1)\n{change}\nsave(2)")
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    assert number(tmp_path / "run.state") == expected
+    assert len(list(tmp_path.iterdir())) == 3 - expected  # what the killed one has left
+    V = femops.H1(femops.box((8, 8)), 4)
+    femops.save_state(tmp_path / "run.state", {"u": (V, V.zeros() + 3)}, {"n": 3})
+    assert number(tmp_path / "run.state") == 3
+    assert list(tmp_path.iterdir()) == [tmp_path / "run.state"]
+
+
+def test_kills_at_any_time(tmp_path):
+    loop = """
+        for n in range(1, 10**9):
+            save(n)
+            if n == 1:
+                print(flush=True)
+        """
+    delays = np.random.default_rng(0).uniform(0.0, 0.05, 3)
+    for delay in delays:
+        process = writer(tmp_path, loop)
+        process.stdout.readline()
+        time.sleep(delay)
+        process.kill()
+        process.communicate(timeout=60)
+        assert number(tmp_path / "run.state") >= 1
+
+
+def test_only_what_a_killed_writer_left_is_removed(tmp_path, space):
+    keep = [
+        ".run-2024.state",
+        ".run-abcdefgh.vtu",
+        ".other-abcdefgh.state",
+        ".run-x-abcdefgh.state",
+    ]
+    for name in [*keep, ".run-abcdefg_.state"]:
+        (tmp_path / name).write_text("")
+    saved(tmp_path, space)
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted([*keep, "run.state"])
+
+
+def test_a_message_of_the_page_is_what_is_raised(tmp_path, space):
+    page = (Path(__file__).parents[2] / "docs" / "checkpoints.md").read_text()
+    path, _ = saved(tmp_path, space)
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(CheckpointError) as error:
+        femops.load_state(path, {"u": space})
+    shown = re.sub(r"'.*run\.state'", "'heat.state'", re.sub(r"\d+", "N", str(error.value)))
+    assert shown in re.sub(r"\d+", "N", page)
