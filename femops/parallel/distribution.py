@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, overload
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 import femops_meshes
+from femops.parallel.agreement import check_same, listed
 from femops.parallel.comm import Array, Communicator, check, communicator
 from femops.parallel.mesh import DistributedMesh, block_pieces, checksum, rank_blocks
 from femops_meshes import Mesh, MeshArgumentError, Part, Partition
@@ -275,31 +275,13 @@ def _check_given(mesh: Mesh | None, root: int, comm: Communicator) -> None:
         )
     elif given.sum() != 1 or not given[root]:
         raise MeshArgumentError(
-            f"the mesh is given on {_listed(np.flatnonzero(given))} of {comm.size} ranks: give it "
+            f"the mesh is given on {listed(np.flatnonzero(given))} of {comm.size} ranks: give it "
             f"on the root, rank {root}, alone, or the same on all"
         )
 
 
 def _check_same(comm: Communicator, facts: Mapping[str, object], root: int = 0) -> None:
-    """Raise the same error on all ranks if facts, by name, are not the same on all."""
-    mine = [zlib.crc32(repr(fact).encode()) for fact in facts.values()]
-    table = comm.gather_all(np.array(mine, dtype=np.int64))
-    differs = table != table[root]
-    if differs.any():
-        column = int(np.argmax(differs.any(axis=0)))
-        name, fact = list(facts.items())[column]
-        others = np.flatnonzero(differs[:, column])
-        texts = [comm.broadcast(repr(fact), rank) for rank in (root, int(others[0]))]
-        raise MeshArgumentError(
-            f"ranks disagree about the mesh: {name} is {texts[0]} on rank {root}, but {texts[1]} "
-            f"on {_listed(others[:1])} ({len(others)} of {comm.size} differ from rank {root}: "
-            f"{_listed(others)}): give all the same"
-        )
-
-
-def _listed(ranks: Array) -> str:
-    shown = ", ".join(map(str, ranks[:8].tolist())) + (", ..." if len(ranks) > 8 else "")
-    return f"rank{'s' * (len(ranks) != 1)} {shown}" if len(ranks) else "none"
+    check_same(comm, "the mesh", facts, root, MeshArgumentError)
 
 
 def _shares(
