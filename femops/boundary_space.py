@@ -122,7 +122,7 @@ def boundary_space(space: Any, attributes: Attributes) -> BoundarySpace:
     of_mesh = _faces.setdefault(space.mesh, WeakValueDictionary())
     faces = of_mesh.get(key)
     if faces is None:
-        of_mesh[key] = faces = BoundaryFaces(space.mesh, key)
+        of_mesh[key] = faces = BoundaryFaces(space.distributed or space.mesh, key)
     of_space = _spaces.setdefault(space, WeakValueDictionary())
     found = of_space.get(key)
     if found is None:
