@@ -65,32 +65,15 @@ def boundary_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) ->
         The mesh has no such attribute.
     """
     numbers = with_numbers(attributes, mesh.boundary_names)
-    found = (
-        np.unique(mesh.boundary_attributes)
-        if isinstance(mesh, Mesh)
-        else mesh.whole_boundary_attributes
-    )
-    have = [*mesh.boundary_names, *found.tolist()]
+    have = [*mesh.boundary_names, *_everywhere(mesh).tolist()]
     return chosen(numbers, have, "boundary attribute", "mesh")
 
 
-def integrable_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) -> Ints:
-    """Numbers of boundary attributes to integrate over, of which there is one at least.
-
-    Raises
-    ------
-    SpaceError
-        The mesh has no such attribute, or no boundary; or none was chosen.
-    """
-    numbers = boundary_attributes(mesh, attributes)
-    if not len(numbers):
-        raise SpaceError(
-            "no boundary attribute was chosen: name one, or leave the attributes out"
-            if len(boundary_attributes(mesh, None))
-            else "the mesh has no boundary (it is periodic, or its file lists none): "
-            "there is nothing to integrate over"
-        )
-    return numbers
+def _everywhere(mesh: Mesh | DistributedMesh) -> Ints:
+    """The boundary attributes that faces have."""
+    if isinstance(mesh, Mesh):
+        return np.unique(mesh.boundary_attributes).astype(np.int64)
+    return mesh.whole_boundary_attributes
 
 
 def face_digits(dim: int) -> list[tuple[int, tuple[int, ...]]]:
@@ -135,12 +118,13 @@ class BoundaryFaces:
     """The faces of some boundary attributes of a mesh, each once, ordered by element.
 
     Faces that a mesh lists between two elements are taken from the one with the smaller number.
+    Of a mesh that ranks share they are those of this rank's elements, maybe none.
 
     Parameters
     ----------
-    mesh : Mesh
-    attributes : (k,) int64
-        Whose faces; a part of a mesh may have none of them. See `integrable_attributes`.
+    mesh : Mesh or DistributedMesh
+    attributes : int, name, or several, optional
+        All faces that the mesh lists if omitted.
 
     Attributes
     ----------
@@ -152,10 +136,24 @@ class BoundaryFaces:
         nf; to a sweep the faces are elements.
     order : int
         Degree of the mesh.
+
+    Raises
+    ------
+    SpaceError
+        The mesh has no such attribute, or no boundary.
     """
 
-    def __init__(self, mesh: Mesh, attributes: Ints) -> None:
-        listed = np.isin(mesh.boundary_attributes, attributes)
+    def __init__(self, mesh: Mesh | DistributedMesh, attributes: Attributes = None) -> None:
+        numbers = boundary_attributes(mesh, attributes)
+        if not len(numbers):
+            raise SpaceError(
+                "no boundary attribute was chosen: name one, or leave the attributes out"
+                if len(_everywhere(mesh))
+                else "the mesh has no boundary (it is periodic, or its file lists none): "
+                "there is nothing to integrate over"
+            )
+        mesh = mesh if isinstance(mesh, Mesh) else mesh.mesh
+        listed = np.isin(mesh.boundary_attributes, numbers)
         faces = np.unique(mesh.topology.boundary_faces[listed], axis=0)
         self.mesh, self.order = mesh, mesh.order
         self.elements, self.codes = (np.ascontiguousarray(column) for column in faces.T)
@@ -168,11 +166,12 @@ class BoundaryGeometry:
 
     Iterating gives blocks of faces that fit in the cache.  Faces are ordered by element, and
     within one by code; points are lexicographic in the directions along the face.  In 1-D a face
-    is a point, its surface element 1.
+    is a point, its surface element 1. Of a mesh that ranks share each rank has the faces of its own
+    elements, maybe none.
 
     Parameters
     ----------
-    mesh : Mesh
+    mesh : Mesh or DistributedMesh
     quadrature : Quadrature1D
     attributes : int, name, or several, optional
         Boundary attributes or their names; all faces that the mesh lists if omitted.
@@ -200,14 +199,13 @@ class BoundaryGeometry:
 
     def __init__(
         self,
-        mesh: Mesh,
+        mesh: Mesh | DistributedMesh,
         quadrature: Quadrature1D,
         attributes: Attributes | BoundaryFaces = None,
     ) -> None:
         given = attributes
-        if not isinstance(given, BoundaryFaces):
-            given = BoundaryFaces(mesh, integrable_attributes(mesh, given))
-        self.faces = given
+        self.faces = given if isinstance(given, BoundaryFaces) else BoundaryFaces(mesh, given)
+        mesh = self.faces.mesh
         self.mesh, self.dim, self.quadrature = mesh, mesh.dim, quadrature
         self.num_elements = self.faces.num_elements
         self.num_points = quadrature.q1d ** (mesh.dim - 1)
@@ -218,7 +216,7 @@ class BoundaryGeometry:
 
     def block(self, start: int, stop: int) -> BoundaryBlock:
         """The faces start <= f < stop, as far as there are; arrays are computed when asked for."""
-        return BoundaryBlock(self, start, min(stop, self.faces.num_elements))
+        return BoundaryBlock(self, start, min(stop, self.num_elements))
 
     def points(self, start: int, stop: int) -> Floats:
         """Positions of the quadrature points, (n, nq, dim), in the mesh's unit of length."""

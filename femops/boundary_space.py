@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.abstract_space import Space
 from femops.basis import Basis1D, Quadrature1D, gauss
-from femops.boundary import Attributes, BoundaryFaces, face_digits, integrable_attributes
+from femops.boundary import Attributes, BoundaryFaces, boundary_attributes, face_digits
 from femops.errors import SpaceError
 from femops.numbering import local_nodes
 from femops.restriction import ElementRestriction
@@ -118,12 +118,11 @@ def boundary_space(space: Any, attributes: Attributes) -> BoundarySpace:
             f"a boundary integral was asked for on {space!r}: its dofs belong to the elements, "
             "none to the boundary: take an H1 space"
         )
-    numbers = integrable_attributes(space.distributed or space.mesh, attributes)
-    key = tuple(numbers.tolist())
+    key = tuple(boundary_attributes(space.distributed or space.mesh, attributes).tolist())
     of_mesh = _faces.setdefault(space.mesh, WeakValueDictionary())
     faces = of_mesh.get(key)
     if faces is None:
-        of_mesh[key] = faces = BoundaryFaces(space.mesh, numbers)
+        of_mesh[key] = faces = BoundaryFaces(space.distributed or space.mesh, key)
     of_space = _spaces.setdefault(space, WeakValueDictionary())
     found = of_space.get(key)
     if found is None:

@@ -26,8 +26,9 @@ def evaluate(f: Function, x: Floats, shape: tuple[int, ...] = (), what: str = "f
     Parameters
     ----------
     f : callable, number or sequence of numbers
-        Called once as ``f(x)``. What it returns may be an array of shape ``shape + (n,)``, of
-        ``shape`` alone (the same at all points), a sequence that mixes the two, or one number.
+        Called once as ``f(x)``, unless there are no points. What it returns may be an array of
+        shape ``shape + (n,)``, of ``shape`` alone (the same at all points), a sequence that mixes
+        the two, or one number.
     x : (dim, n) float64
         The points.
     shape : tuple of int
@@ -75,7 +76,7 @@ def evaluate_any(
         The result has another shape, is not real, or is not finite everywhere.
     """
     n = x.shape[1]
-    result = _called(f, x, what, error) if callable(f) else f
+    result = _called(f, x, shapes[0], what, error) if callable(f) else f
     # beside other shapes, (1, n) may be meant for a vector of one component: no guess then
     fits = (_fit(result, shape, n, row=len(shapes) == 1) for shape in shapes)
     values = next((fit for fit in fits if fit is not None), None)
@@ -91,7 +92,13 @@ def evaluate_any(
     return np.array(np.moveaxis(values, -1, 0), order="C")  # never the user's own array
 
 
-def _called(f: Callable[[Floats], Any], x: Floats, what: str, error: type[FemopsError]) -> Any:
+def _called(
+    f: Callable[[Floats], Any],
+    x: Floats,
+    shape: tuple[int, ...],
+    what: str,
+    error: type[FemopsError],
+) -> Any:
     try:
         inspect.signature(f).bind(x)
     except TypeError as mismatch:
@@ -101,7 +108,7 @@ def _called(f: Callable[[Floats], Any], x: Floats, what: str, error: type[Femops
         ) from mismatch
     except ValueError:
         pass  # a builtin that does not tell its arguments
-    return f(x)
+    return f(x) if x.shape[1] else np.empty((*shape, 0))
 
 
 def _fit(result: Any, shape: tuple[int, ...], n: int, *, row: bool) -> Floats | None:

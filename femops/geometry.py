@@ -18,6 +18,7 @@ from femops.basis import Quadrature1D
 from femops.blocks import element_blocks
 from femops.errors import GeometryError
 from femops.modes import allowed, element_modes, left_out, mode_degrees
+from femops.parallel.mesh import DistributedMesh
 from femops_meshes.mapping import determinants, jacobians, positions
 from femops_meshes.mesh import Mesh
 
@@ -39,9 +40,11 @@ class ElementClass(IntEnum):
 class Geometry:
     """Positions and Jacobians of a mesh at the points of a quadrature rule.
 
+    Of a mesh that ranks share each rank has its own elements.
+
     Parameters
     ----------
-    mesh : Mesh
+    mesh : Mesh or DistributedMesh
     quadrature : Quadrature1D
 
     Examples
@@ -52,8 +55,8 @@ class Geometry:
     6.0
     """
 
-    def __init__(self, mesh: Mesh, quadrature: Quadrature1D) -> None:
-        self.mesh = mesh
+    def __init__(self, mesh: Mesh | DistributedMesh, quadrature: Quadrature1D) -> None:
+        self.mesh = mesh = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
         self.quadrature = quadrature
         self.dim, self.num_elements = mesh.dim, mesh.num_elements
         self.num_points = quadrature.q1d**mesh.dim
@@ -202,8 +205,10 @@ def _inverted(geometry: Geometry) -> GeometryError:
     )
 
 
-def classify(mesh: Mesh, tol: float = 1e-12) -> NDArray[np.int8]:
+def classify(mesh: Mesh | DistributedMesh, tol: float = 1e-12) -> NDArray[np.int8]:
     """The class of every element: affine, multilinear or curved.
+
+    Of a mesh that ranks share, those of this rank's elements.
 
     An element is multilinear if the multilinear part of its map puts every point where the whole
     map does, and affine if the affine part does; within ``tol`` times the size of the element, plus
@@ -211,7 +216,7 @@ def classify(mesh: Mesh, tol: float = 1e-12) -> NDArray[np.int8]:
 
     Parameters
     ----------
-    mesh : Mesh
+    mesh : Mesh or DistributedMesh
     tol : float
         Relative to the size of the element.
 
@@ -219,6 +224,7 @@ def classify(mesh: Mesh, tol: float = 1e-12) -> NDArray[np.int8]:
     -------
     (ne,) int8, values of `ElementClass`
     """
+    mesh = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
     result = np.empty(mesh.num_elements, dtype=np.int8)
     for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
         result[start:stop] = _classify(mesh.coordinates[start:stop], mesh.order, mesh.dim, tol)

@@ -63,9 +63,11 @@ def locate(mesh: Mesh, points: Floats) -> tuple[Ints, Floats]:
     reference : (n, dim) float64
         In [0, 1]; NaN where no element holds the point.
     """
-    boxes = Boxes(mesh)
     elements = np.full(len(points), -1, dtype=np.int64)
     reference = np.full(points.shape, np.nan)
+    if not mesh.num_elements:
+        return elements, reference
+    boxes = Boxes(mesh)
     for start in range(0, len(points), _POINTS):
         part = slice(start, start + _POINTS)
         _locate(mesh, boxes, points[part], elements[part], reference[part])

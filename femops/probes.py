@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from typing import Any, Literal, final, get_args
 
@@ -15,6 +16,9 @@ from femops.errors import GeometryError, ProbeError, SpaceError
 from femops.evaluation import physical_gradient, point_gradient, point_values
 from femops.geometry import adjugates
 from femops.location import locate
+from femops.parallel.agreement import check_same
+from femops.parallel.comm import check, communicator
+from femops.parallel.mesh import DistributedMesh
 from femops_meshes.mapping import determinants
 from femops_meshes.mesh import Mesh
 
@@ -23,14 +27,19 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Outside = Literal["error", "nan"]
 
+_NOWHERE = np.iinfo(np.int64).max
+
 
 @final
 class Probe:
     """Points in space, each found in its element once, at which functions are then evaluated.
 
+    On a mesh that ranks share all give the same points, and all get the values at all of them; to
+    make a probe and to evaluate by it are then collective.
+
     Parameters
     ----------
-    mesh : Mesh
+    mesh : Mesh or DistributedMesh
         Curved or not, of any dimension; of a periodic one, the points as its elements lie.
     points : (n, dim) or (dim,) numbers
         Positions in the mesh's unit of length; (dim,) is one point, n = 1.
@@ -40,11 +49,14 @@ class Probe:
     Attributes
     ----------
     mesh : Mesh
+        The whole, or this rank's part.
+    distributed : DistributedMesh or None
+        The mesh that ranks hold parts of.
     points : (n, dim) float64
     elements : (n,) int64
-        The element that holds each point. Of several (the point is on their face, within 1e-10
-        of their size) it is the lowest number; functions of an L2 space have its value there.
-        -1 where there is none.
+        The element, by its number in the whole mesh, that holds each point. Of several (the point
+        is on their face, within 1e-10 of their size) it is the lowest number; functions of an L2
+        space have its value there. -1 where there is none.
     reference : (n, dim) float64
         The place in that element, in [0, 1]; NaN where there is none.
 
@@ -52,6 +64,8 @@ class Probe:
     ------
     ProbeError
         Points of another shape, points that are not finite, or points outside the mesh.
+    CommunicatorError
+        Ranks give different points.
 
     Examples
     --------
@@ -63,21 +77,44 @@ class Probe:
     [0.02, -0.25]
     """
 
-    def __init__(self, mesh: Mesh, points: ArrayLike, outside: Outside = "error") -> None:
-        if not isinstance(mesh, Mesh):
-            raise ProbeError(
-                f"a probe was given a {type(mesh).__name__} for a mesh: give that of the space, "
-                "V.mesh"
-            )
-        if outside not in get_args(Outside):
-            raise ProbeError(f"outside is {outside!r}: take 'error' or 'nan'")
-        self.mesh = mesh
-        self.points = _checked(points, mesh.dim)
-        self.elements, self.reference = locate(mesh, self.points)
+    def __init__(
+        self, mesh: Mesh | DistributedMesh, points: ArrayLike, outside: Outside = "error"
+    ) -> None:
+        self.distributed = mesh if isinstance(mesh, DistributedMesh) else None
+        self.mesh = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
+        self._comm = mesh.comm if isinstance(mesh, DistributedMesh) else communicator()
+        with check(self._comm):
+            self.points = _checked(self.mesh, points, outside)
+            self._held, self.reference = locate(self.mesh, self.points)
+        facts = {"number of points": len(self.points), "outside": outside}
+        checksum = zlib.crc32(self.points.tobytes())
+        check_same(self._comm, "a probe", {**facts, "checksum of the points": checksum})
+        self.elements = self._held
+        if self.distributed is not None:
+            self._share_out(self.distributed)
         for array in (self.points, self.elements, self.reference):
             array.setflags(write=False)
         if outside == "error" and not self.found.all():
-            raise _outside(mesh, self.points, self.found)
+            raise self._outside()
+
+    def _share_out(self, mesh: DistributedMesh) -> None:
+        """Leave each point to the rank that holds the lowest element which it is in."""
+        held = np.flatnonzero(self._held >= 0)
+        whole = np.full(len(self.points), _NOWHERE)
+        whole[held] = mesh.part.elements[self._held[held]]
+        lowest = -mesh.comm.max(-whole)
+        self._held[whole != lowest] = -1
+        self.elements = np.where(lowest == _NOWHERE, -1, lowest)
+        self.reference = self._of_all(self.reference)
+
+    def _of_all(self, values: Floats) -> Floats:
+        """Values of all points, given those that this rank has to give; NaN outside the mesh."""
+        if self.distributed is not None:
+            values[self._held < 0] = 0.0
+            # Bits are added, of which all but one rank have none: each number arrives as it is
+            values = self._comm.sum(values.view(np.uint64)).view(np.float64)
+        values[~self.found] = np.nan
+        return values
 
     @property
     def found(self) -> Flags:
@@ -105,12 +142,12 @@ class Probe:
         VectorError
             See `Space.check_vector`.
         """
-        u = self._checked_vector(space, u)
-        result = np.full((len(self.points), *u.shape[1:]), np.nan)
-        for i in self._blocks(u[0].size * space.p1d**space.dim):
-            e_vec = _element_vectors(space, u, self.elements[i])
+        u = self._l_vec(space, u)
+        result = np.zeros((len(self.points), *u.shape[1:]))
+        for i in self._blocks(space.ncomp * space.p1d**space.dim):
+            e_vec = _element_vectors(space, u, self._held[i])
             result[i] = point_values(space.basis, self.reference[i], e_vec)
-        return result
+        return self._of_all(result)
 
     def gradient(self, space: Space, u: Any) -> Floats:
         """Gradients in space of a function at the points.
@@ -135,35 +172,42 @@ class Probe:
         GeometryError
             The Jacobian determinant is not positive at a point.
         """
-        u = self._checked_vector(space, u)
-        result = np.full((len(self.points), *u.shape[1:], space.dim), np.nan)
-        for i in self._blocks((u[0].size + space.dim) * space.p1d**space.dim):
-            e_vec = _element_vectors(space, u, self.elements[i])
-            slopes = point_gradient(space.basis, self.reference[i], e_vec)
-            inverse = self._inverse_jacobians(i)
-            result[i] = physical_gradient([du[:, None] for du in slopes], inverse[:, None])[:, 0]
-        return result
+        u = self._l_vec(space, u)
+        result = np.zeros((len(self.points), *u.shape[1:], space.dim))
+        with check(self._comm):
+            for i in self._blocks((space.ncomp + space.dim) * space.p1d**space.dim):
+                e_vec = _element_vectors(space, u, self._held[i])
+                slopes = point_gradient(space.basis, self.reference[i], e_vec)
+                inverse = self._inverse_jacobians(i)[:, None]
+                result[i] = physical_gradient([du[:, None] for du in slopes], inverse)[:, 0]
+        return self._of_all(result)
 
-    def _checked_vector(self, space: Space, u: Any) -> NDArray[Any]:
+    def _l_vec(self, space: Space, u: Any) -> NDArray[Any]:
+        with check(self._comm):
+            self._check_space(space)
+            space.check_vector(u)
+        return space.l_vec(u)
+
+    def _check_space(self, space: Any) -> None:
         if not isinstance(space, Space):
             raise SpaceError(
                 f"a probe was given a {type(space).__name__} for a space: call probe(V, u)"
             )
-        if space.mesh is not self.mesh:
+        if space.mesh is not self.mesh or space.distributed is not self.distributed:
+            mesh = "V.mesh" if space.distributed is None else "V.distributed"
             raise SpaceError(
-                "the space is on another mesh than the probe: make a femops.Probe(V.mesh, points)"
+                f"the space is on another mesh than the probe: make a femops.Probe({mesh}, points)"
             )
-        return space.check_vector(u)
 
     def _blocks(self, numbers: int) -> Iterator[Ints]:
-        """The points in the mesh, some at a time, where each needs so many numbers."""
-        inside = np.flatnonzero(self.found)
+        """The points that this rank evaluates, some at a time, each needing so many numbers."""
+        inside = np.flatnonzero(self._held >= 0)
         return (inside[start:stop] for start, stop in element_blocks(len(inside), numbers))
 
     def _inverse_jacobians(self, i: Ints) -> Floats:
         """[..., j, k] = dxi_j / dx_k at the points i, (k, dim, dim)."""
         basis = Basis1D("gll", self.mesh.order)
-        nodes = self.mesh.coordinates[self.elements[i]]
+        nodes = self.mesh.coordinates[self._held[i]]
         jacobian = np.stack(point_gradient(basis, self.reference[i], nodes), axis=-1)
         det = determinants(jacobian)
         if not np.all(det > 0.0):
@@ -175,10 +219,21 @@ class Probe:
             )
         return np.asarray(adjugates(jacobian) / det[:, None, None])
 
+    def _outside(self) -> ProbeError:
+        missing = np.flatnonzero(~self.found)
+        lower, upper = self.mesh.bounding_box()
+        lower, upper = -self._comm.max(-lower), self._comm.max(upper)
+        return ProbeError(
+            f"{len(missing)} of {len(self.points)} points are outside the mesh, the first is "
+            f"number {missing[0]}, {_position(self.points[missing[0]])}: the mesh's nodes lie from "
+            f"{_position(lower)} to {_position(upper)}; move the points, or take outside='nan'"
+        )
+
     def __repr__(self) -> str:
         missing = len(self.points) - np.count_nonzero(self.found)
+        ne = self.mesh.num_elements if self.distributed is None else self.distributed.num_elements
         return (
-            f"Probe({len(self.points)} points in {self.mesh.num_elements} elements in "
+            f"Probe({len(self.points)} points in {ne} elements in "
             f"{self.mesh.dim}-D, {missing} outside)"
         )
 
@@ -188,8 +243,15 @@ def _element_vectors(space: Space, u: NDArray[Any], elements: Ints) -> Floats:
     return np.asarray(u[space.restriction.indices[elements]], dtype=np.float64)
 
 
-def _checked(points: ArrayLike, dim: int) -> Floats:
+def _checked(mesh: Any, points: ArrayLike, outside: Any) -> Floats:
     """A copy of the points, (n, dim)."""
+    if not isinstance(mesh, Mesh):
+        raise ProbeError(
+            f"a probe was given a {type(mesh).__name__} for a mesh: give that of the space, V.mesh"
+        )
+    if outside not in get_args(Outside):
+        raise ProbeError(f"outside is {outside!r}: take 'error' or 'nan'")
+    dim = mesh.dim
     try:
         array = np.array(points)
     except ValueError as error:
@@ -207,16 +269,6 @@ def _checked(points: ArrayLike, dim: int) -> Floats:
             f"{_position(result[bad[0]])}: leave them out"
         )
     return result
-
-
-def _outside(mesh: Mesh, points: Floats, found: Flags) -> ProbeError:
-    missing = np.flatnonzero(~found)
-    lower, upper = mesh.bounding_box()
-    return ProbeError(
-        f"{len(missing)} of {len(points)} points are outside the mesh, the first is number "
-        f"{missing[0]}, {_position(points[missing[0]])}: the mesh's nodes lie from "
-        f"{_position(lower)} to {_position(upper)}; move the points, or take outside='nan'"
-    )
 
 
 def _position(x: Floats) -> str:

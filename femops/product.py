@@ -225,7 +225,7 @@ def _check_spaces(spaces: dict[str, Space]) -> None:
             raise SpaceError(
                 f"{name} is a {type(space).__name__}: give a space, as femops.H1(mesh, order)"
             )
-        if space.mesh is not first.mesh:
+        if (space.mesh, space.distributed) != (first.mesh, first.distributed):
             raise SpaceError(f"{name} is on another mesh than the first: make all on one mesh")
     if "x" in spaces:
         raise SpaceError("'x' is the position in a form: call the field something else")

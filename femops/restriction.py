@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import Any, final
 
@@ -129,8 +130,8 @@ class ElementRestriction:
                 f"e_vec has shape {e_vec.shape}: this restriction takes ({ne}, {n}) or "
                 f"({ne}, {n}, ncomp)"
             )
-        ncomp = int(np.prod(e_vec.shape[2:], dtype=int))
-        flat, columns = self.indices.ravel(), e_vec.reshape(self.indices.size, ncomp).T
+        shape = self.indices.size, math.prod(e_vec.shape[2:])
+        flat, columns = self.indices.ravel(), e_vec.reshape(shape).T
         sums = [np.bincount(flat, column, self.ndofs) for column in columns]
         result = np.stack(sums, axis=-1).reshape(self.ndofs, *e_vec.shape[2:])
         return np.asarray(result.astype(e_vec.dtype, copy=False))

@@ -72,7 +72,18 @@ class H1(Space):
         return h1_rank_numbering(mesh.part, self.order, mesh.comm)
 
     def file_dofs(self) -> Ints:
-        """Number of each node in the file: MFEM's, by vertices, edges, faces, cells."""
+        """Number of each node in the file: MFEM's, by vertices, edges, faces, cells.
+
+        Raises
+        ------
+        SpaceError
+            Many ranks share the space: the numbers take the whole mesh.
+        """
+        if self.comm.size > 1:
+            raise SpaceError(
+                "the numbers of nodes in the file count all edges of the mesh, of which this rank "
+                "has but a part: use the space on the whole mesh, in one process"
+            )
         result = np.empty(self.ndofs, dtype=np.int64)
         result[self.restriction.indices] = mfem_h1_dofs(self.mesh, self.order)
         return result
@@ -132,7 +143,10 @@ class L2(Space):
         return l2_rank_numbering(mesh.part, self.order, mesh.comm)
 
     def file_dofs(self) -> Ints:
-        """Number of each node in the file: element by element in the file's order."""
+        """Number of each node in the file: element by element in the file's order.
+
+        Of many ranks, each has the numbers of its own nodes.
+        """
         n = self.p1d**self.dim
         return np.asarray(np.add.outer(self.mesh.file_elements * n, np.arange(n)).ravel())
 

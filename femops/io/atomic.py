@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from femops.errors import FileError
 
 
-def checked_path(path: str | os.PathLike[str], suffix: str) -> Path:
-    """Return `path` as one that can be written: with this suffix, in a folder that exists.
+def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
+    """Return `path` as one that can be written: with such a suffix, in a folder that exists.
 
     Raises
     ------
@@ -21,8 +21,11 @@ def checked_path(path: str | os.PathLike[str], suffix: str) -> Path:
         Another suffix, no such folder, or `path` is a folder.
     """
     target = Path(path)
-    if target.suffix.lower() != suffix:
-        raise FileError(f"'{target}' does not end in {suffix}: name it '{target.stem}{suffix}'")
+    if target.suffix.lower() not in suffixes:
+        raise FileError(
+            f"'{target}' does not end in {' or '.join(suffixes)}: name it "
+            f"'{target.stem}{suffixes[0]}'"
+        )
     if not target.parent.is_dir():
         raise FileError(f"cannot write '{target}': there is no folder '{target.parent}', make it")
     if target.is_dir():
@@ -42,7 +45,7 @@ def check_writable(target: Path) -> None:
         with tempfile.TemporaryFile(dir=target.parent):
             pass
     except OSError as error:
-        raise _refused(target, error) from error
+        raise refusal(target, error) from error
 
 
 @contextmanager
@@ -59,12 +62,48 @@ def refused(target: Path) -> Iterator[None]:
     except FileError:
         raise
     except OSError as error:
-        raise _refused(target, error) from error
+        raise refusal(target, error) from error
 
 
-def _refused(target: Path, error: OSError) -> FileError:
+def refusal(target: Path, error: OSError) -> FileError:
+    """The error for what the system says about writing a file."""
     reason = error.strerror or str(error)
     return FileError(f"cannot write '{target}': {reason}; choose another folder or name")
+
+
+def to_disk(file: Path) -> None:
+    """Wait until the system has written the file: an index must not survive what it names."""
+    with file.open("rb+") as handle:
+        os.fsync(handle.fileno())
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder unless it is there.
+
+    Raises
+    ------
+    FileError
+        The system refuses.
+    """
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot make the folder '{folder}': {error.strerror}") from error
+
+
+def remove(files: Iterable[Path]) -> None:
+    """Remove files, those that are there.
+
+    Raises
+    ------
+    FileError
+        The system refuses.
+    """
+    for file in files:
+        try:
+            file.unlink(missing_ok=True)
+        except OSError as error:
+            raise FileError(f"cannot remove '{file}': {error.strerror}") from error
 
 
 @contextmanager

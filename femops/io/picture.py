@@ -24,6 +24,7 @@ from femops.io.surface import (
     sample_surface,
     view_axes,
 )
+from femops.parallel.mesh import DistributedMesh
 from femops.space import Space
 from femops_meshes import Mesh
 from femops_meshes.interpolation import equispaced
@@ -52,7 +53,7 @@ PLAIN = (0.72, 0.79, 0.88)
 
 def picture(
     path: str | os.PathLike[str],
-    what: Space | Mesh,
+    what: Space | Mesh | DistributedMesh,
     u: Any = None,
     *,
     title: str | None = None,
@@ -64,7 +65,7 @@ def picture(
     Parameters
     ----------
     path : path ending in .png
-    what : Space or Mesh
+    what : Space, Mesh or DistributedMesh
         The space of `u`, or a mesh to draw alone.
     u : l_vec, optional
         The field; of a vector field the Euclidean length is drawn.
@@ -86,7 +87,8 @@ def picture(
     FileError
         The file cannot be written, or does not end in .png.
     SpaceError
-        `what` is neither a space nor a mesh, or a field came without its space.
+        `what` is neither a space nor a mesh, or shared by many ranks; or a field came without its
+        space.
     VectorError
         The field does not fit the space.
     """
@@ -115,7 +117,14 @@ def picture(
     return target
 
 
-def _space_and_mesh(what: Space | Mesh, u: Any) -> tuple[Space | None, Mesh]:
+def _space_and_mesh(what: Any, u: Any) -> tuple[Space | None, Mesh]:
+    if isinstance(what, Space | DistributedMesh) and what.comm.size > 1:
+        raise SpaceError(
+            f"a picture is drawn by one process, the mesh is shared by {what.comm.size}: "
+            "femops.save('u.pvtu', V, u=u) writes what ParaView draws"
+        )
+    if isinstance(what, DistributedMesh):
+        what = what.mesh
     if isinstance(what, Space):
         return (None if u is None else what), what.mesh
     if not isinstance(what, Mesh):

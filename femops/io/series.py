@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, final
@@ -12,8 +12,11 @@ from xml.etree import ElementTree as ET
 from xml.sax.saxutils import quoteattr
 
 from femops.errors import FileError
-from femops.io.atomic import checked_path, replacing, to_disk
+from femops.io.atomic import checked_path, make_folder, remove, replacing, to_disk
+from femops.io.pieces import piece_files
 from femops.io.vtu import save
+from femops.parallel.agreement import check_same
+from femops.parallel.comm import check, communicator
 from femops.space import Space
 
 Existing = Literal["refuse", "continue", "replace"]
@@ -27,6 +30,9 @@ class TimeSeries:
     ``run.pvd`` and ``run/run_000000.vtu``, ``run/run_000001.vtu``, .... The index is replaced in
     one piece after each step, when the step's file is complete and on the disk: whatever stops
     the program, the series can be opened, and continued.
+
+    Many ranks, given as `comm`, write a .pvtu file a step and a .vtu file for each rank; they may
+    continue what another number of ranks has begun. All methods are then collective.
 
     >>> import femops, tempfile
     >>> V = femops.H1(femops.box((2, 2)), order=2)
@@ -43,46 +49,66 @@ class TimeSeries:
     existing : {"refuse", "continue", "replace"}
         What to do where there is such a series: raise an error; append to it; remove its index and
         the files of its steps, and start anew.
+    comm : mpi4py.MPI.Intracomm or Communicator, optional
+        The ranks that hold the spaces; this process alone if omitted.
 
     Raises
     ------
     FileError
         There is such a series and `existing` is "refuse"; it cannot be read, or was not written by
         femops; a file cannot be written; `path` does not end in .pvd.
+    CommunicatorError
+        `comm` is no communicator, or its ranks disagree about the series.
     """
 
-    def __init__(self, path: str | os.PathLike[str], existing: Existing = "refuse") -> None:
-        if existing not in ("refuse", "continue", "replace"):
-            raise FileError(
-                f"existing = {existing!r} is unknown: take 'refuse', 'continue' or 'replace'"
-            )
-        self.path = checked_path(path, ".pvd")
+    def __init__(
+        self, path: str | os.PathLike[str], existing: Existing = "refuse", comm: Any = None
+    ) -> None:
+        self._comm = communicator(comm)
+        with check(self._comm):
+            if existing not in ("refuse", "continue", "replace"):
+                raise FileError(
+                    f"existing = {existing!r} is unknown: take 'refuse', 'continue' or 'replace'"
+                )
+            self.path = checked_path(path, ".pvd")
+        facts = {"the path": str(self.path.absolute()), "existing": existing}
+        check_same(self._comm, "a series", facts)
         self._folder = self.path.with_suffix("")
-        self._times: list[float] = []
+        self._steps: list[tuple[float, Path]] = []
         self._fields: set[str] | None = None
         self._closed = False
+        with check(self._comm):
+            if self._comm.rank == 0:
+                self._begin(existing)
+        self._steps = self._comm.broadcast(self._steps)
+
+    def _begin(self, existing: Existing) -> None:
+        """Read what there is, write an index."""
         if self.path.exists() and existing == "refuse":
             raise FileError(
                 f"'{self.path}' exists: choose another name, or existing='continue' or 'replace'"
             )
         old = self._read_index() if self.path.exists() else []
         if existing == "continue":
-            self._times = old
+            self._steps = old
             self._check_files()
-        elif existing == "refuse" and self._file(0).exists():
-            raise FileError(
-                f"'{self._file(0)}' exists, of a series without index: choose another name, or "
-                "existing='replace'"
-            )
-        _make_folder(self._folder)
+        elif existing == "refuse":
+            for file in self._names(0):
+                if file.exists():
+                    raise FileError(
+                        f"'{file}' exists, of a series without index: choose another name, or "
+                        "existing='replace'"
+                    )
+        make_folder(self._folder)
         self._write_index()
         if existing == "replace":
-            _remove(self._file(step) for step in range(len(old)))
+            for _, file in old:
+                _remove_step(file)
 
     @property
     def times(self) -> tuple[float, ...]:
         """Times of the steps, ascending."""
-        return tuple(self._times)
+        return tuple(time for time, _ in self._steps)
 
     def save(self, time: float, space: Space, /, **fields: Any) -> Path:
         """Add a step.
@@ -99,34 +125,51 @@ class TimeSeries:
         Returns
         -------
         pathlib.Path
-            The step's .vtu file.
+            The step's .vtu or .pvtu file.
 
         Raises
         ------
         FileError
             The time is not finite or not later than the last; fields have other names than before;
-            the series is closed; a file cannot be written. The series is as it was.
+            the series is closed; the space is not of the ranks of the series; a file cannot be
+            written. The series is as it was.
+        CommunicatorError
+            Ranks disagree about the time or the fields.
         SpaceError, VectorError
             See `femops.save`.
         """
-        moment = self._checked_time(time)
+        with check(self._comm):
+            moment = self._checked_time(time)
+            self._check_step(space, set(fields))
+        check_same(self._comm, "a step of a series", {"time": moment})
+        file = self._names(len(self._steps))[self._comm.size > 1]
+        save(file, space, **fields)
+        self._steps.append((moment, file))
+        try:
+            with check(self._comm):
+                if self._comm.rank == 0:
+                    to_disk(file)
+                    self._write_index()
+        except BaseException:
+            self._steps.pop()
+            raise
+        self._fields = set(fields)
+        return file
+
+    def _check_step(self, space: Any, fields: set[str]) -> None:
         if self._closed:
             raise FileError(f"'{self.path}' is closed: open it with existing='continue'")
-        if self._fields is not None and self._fields != set(fields):
+        if self._fields is not None and self._fields != fields:
             raise FileError(
                 f"fields {sorted(fields)} differ from {sorted(self._fields)}, those of the steps "
                 f"before, in '{self.path}': save the same at each step"
             )
-        target = save(self._file(len(self._times)), space, **fields)
-        to_disk(target)
-        self._times.append(moment)
-        try:
-            self._write_index()
-        except BaseException:
-            self._times.pop()
-            raise
-        self._fields = set(fields)
-        return target
+        ours, theirs = self._comm, space.comm if isinstance(space, Space) else self._comm
+        if theirs is not ours and max(ours.size, theirs.size) > 1:
+            raise FileError(
+                f"'{self.path}' is a series of {ours.size} ranks, the space is of {theirs.size}: "
+                "give the series the communicator of the mesh, femops.TimeSeries(path, comm=comm)"
+            )
 
     def close(self) -> None:
         """Take no more steps; nothing is left to be written."""
@@ -144,13 +187,15 @@ class TimeSeries:
         self.close()
 
     def __repr__(self) -> str:
-        steps = f"{len(self._times)} steps"
-        if self._times:
-            steps += f", time {self._times[0]:g} to {self._times[-1]:g}"
+        steps = f"{len(self._steps)} steps"
+        if self._steps:
+            steps += f", time {self.times[0]:g} to {self.times[-1]:g}"
         return f"TimeSeries('{self.path}': {steps})"
 
-    def _file(self, step: int) -> Path:
-        return self._folder / f"{self._folder.name}_{step:06}.vtu"
+    def _names(self, step: int) -> tuple[Path, Path]:
+        """The file of a step that one process writes, and that many ranks write."""
+        file = self._folder / f"{self._folder.name}_{step:06}.vtu"
+        return file, file.with_suffix(".pvtu")
 
     def _checked_time(self, time: Any) -> float:
         try:
@@ -159,9 +204,9 @@ class TimeSeries:
             raise FileError(f"time {time!r} is no number: give one, in any unit") from error
         if not math.isfinite(moment):
             raise FileError(f"time {moment} is not finite: did the computation diverge?")
-        if self._times and moment <= self._times[-1]:
+        if self._steps and moment <= self.times[-1]:
             raise FileError(
-                f"time {moment!r} is not later than {self._times[-1]!r}, the last in "
+                f"time {moment!r} is not later than {self.times[-1]!r}, the last in "
                 f"'{self.path}': save steps in their order"
             )
         return moment
@@ -169,8 +214,8 @@ class TimeSeries:
     def _write_index(self) -> None:
         lines = ['<?xml version="1.0"?>', '<VTKFile type="Collection" version="0.1">']
         lines.append("<Collection>")
-        for step, time in enumerate(self._times):
-            name = quoteattr(f"{self._folder.name}/{self._file(step).name}")
+        for time, file in self._steps:
+            name = quoteattr(f"{self._folder.name}/{file.name}")
             lines.append(f'<DataSet timestep="{time!r}" part="0" file={name}/>')
         lines += ["</Collection>", "</VTKFile>", ""]
         with replacing(self.path) as temporary:
@@ -178,15 +223,15 @@ class TimeSeries:
             to_disk(temporary)
 
     def _check_files(self) -> None:
-        for step in range(len(self._times)):
-            if not self._file(step).is_file():
+        for _, file in self._steps:
+            if not file.is_file():
                 raise FileError(
-                    f"'{self.path}' names '{self._file(step)}', which is missing: bring it back, "
+                    f"'{self.path}' names '{file}', which is missing: bring it back, "
                     "or use existing='replace'"
                 )
 
-    def _read_index(self) -> list[float]:
-        """Times of the series that stands there."""
+    def _read_index(self) -> list[tuple[float, Path]]:
+        """Times and files of the series that stands there."""
         try:
             steps = ET.parse(self.path).getroot().findall("./Collection/DataSet")
             times = [float(step.attrib["timestep"]) for step in steps]
@@ -196,24 +241,17 @@ class TimeSeries:
                 f"'{self.path}' is no series that can be read ({error}): choose another name"
             ) from error
         for step, file in enumerate(files):
-            if file != self._file(step):
+            if file not in self._names(step):
                 raise FileError(
                     f"'{self.path}' was not written by femops (it names '{file.name}' where "
-                    f"'{self._file(step).name}' is due): choose another name"
+                    f"'{self._names(step)[0].name}' is due): choose another name"
                 )
-        return times
+        return list(zip(times, files, strict=True))
 
 
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise FileError(f"cannot make the folder '{folder}': {error.strerror}") from error
-
-
-def _remove(files: Iterable[Path]) -> None:
-    for file in files:
-        try:
-            file.unlink(missing_ok=True)
-        except OSError as error:
-            raise FileError(f"cannot remove '{file}': {error.strerror}") from error
+def _remove_step(file: Path) -> None:
+    remove([file])
+    if file.suffix == ".pvtu":
+        remove(piece_files(file))
+        with suppress(OSError):  # what others have put there stays
+            file.with_suffix("").rmdir()

@@ -97,4 +97,4 @@ def _plain(value: Any, name: str) -> Any:
 def check_agreement(comm: Communicator, path: Path, facts: Mapping[str, object]) -> None:
     """Check that all ranks have the same path, names, and what they stand for."""
     for some in ({"path": str(path), "names": list(facts)}, facts):
-        check_same(comm, some, "the checkpoint", CheckpointError)
+        check_same(comm, "the checkpoint", some, error=CheckpointError)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import os
-import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
-from xml.sax.saxutils import quoteattr
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,20 +15,24 @@ from numpy.typing import NDArray
 from femops.errors import SpaceError
 from femops.io.atomic import checked_path, replacing
 from femops.io.nodes import CELL_TYPES, vtk_order
+from femops.io.pieces import save_joined, save_pieces
+from femops.io.vtu_file import Array, Piece, write_vtu
+from femops.parallel.agreement import check_same
+from femops.parallel.comm import check
 from femops.space import H1, Space
 from femops_meshes.interpolation import equispaced
 from femops_meshes.mapping import positions
 
-Array = NDArray[Any]
-
 MAX_DEGREE = 10
 """Highest degree of a cell that VTK's readers accept."""
-
-_TYPES = {"f4": "Float32", "f8": "Float64", "i4": "Int32", "i8": "Int64", "u1": "UInt8"}
 
 
 def save(path: str | os.PathLike[str], space: Space, /, **fields: Any) -> Path:
     """Write the mesh and fields of a space as a VTU file with Lagrange cells of its degree.
+
+    Collective, where ranks share the mesh: all call it with the same path, and the file has a piece
+    of each. Many ranks had better write a .pvtu file: each writes its own piece, in a folder
+    beside it, and no data passes through rank 0.
 
     Cells have the highest degree of the spaces and the mesh, at least 1, so nothing is lost: not
     the curved geometry, not the polynomials. Nodes are VTK's equispaced ones. With an H1 space on a
@@ -40,7 +41,8 @@ def save(path: str | os.PathLike[str], space: Space, /, **fields: Any) -> Path:
 
     Parameters
     ----------
-    path : path ending in .vtu
+    path : path ending in .vtu or .pvtu
+        In a folder that all ranks see.
     space : Space
         The space of the fields.
     **fields : l_vec or GridFunction
@@ -56,7 +58,9 @@ def save(path: str | os.PathLike[str], space: Space, /, **fields: Any) -> Path:
     Raises
     ------
     FileError
-        The file cannot be written, or does not end in .vtu.
+        The file cannot be written, does not end so, or ranks do not see each other's files.
+    CommunicatorError
+        Ranks disagree about the path or the fields.
     SpaceError
         `space` is no space, or a field lies on another mesh, or in L2 where cells share nodes.
     VectorError
@@ -73,12 +77,24 @@ def save(path: str | os.PathLike[str], space: Space, /, **fields: Any) -> Path:
             f"save was given a {type(space).__name__} for a space: save(path, V, u=u) takes the "
             "space of the fields, for instance V = femops.H1(mesh, order=1)"
         )
-    target = checked_path(path, ".vtu")
-    found = {name: _field(space, name, u) for name, u in fields.items()}
-    grid = _grid(space, _degree([space, *(own for own, _ in found.values())]))
+    comm = space.comm
+    with check(comm):
+        target = checked_path(path, ".vtu", ".pvtu")
+        found = {name: _field(space, name, u) for name, u in fields.items()}
+    kinds = [(name, own.order, own.ncomp, str(u.dtype)) for name, (own, u) in found.items()]
+    facts = {"the path": str(target.absolute()), "names, orders and types of fields": kinds}
+    check_same(comm, "what is saved", facts)
+    degree = _degree([space, *(own for own, _ in found.values())], warn=comm.rank == 0)
+    grid = _grid(space, degree)
     data = {name: _point_data(own, grid, u) for name, (own, u) in found.items()}
-    with replacing(target) as temporary, temporary.open("wb") as file:
-        _write(file, grid, data, space.mesh.element_attributes)
+    piece = _piece(grid, data, space.mesh.element_attributes)
+    if target.suffix.lower() == ".pvtu":
+        save_pieces(target, piece, comm)
+    elif comm.size > 1:
+        save_joined(target, piece, comm)
+    else:
+        with replacing(target) as temporary:
+            write_vtu(temporary, piece)
     return target
 
 
@@ -100,7 +116,7 @@ def _field(space: Space, name: str, given: Any) -> tuple[Space, Array]:
 
     if not isinstance(given, GridFunction):
         return space, space.check_vector(given, name)
-    if given.space.mesh is not space.mesh:
+    if (given.space.mesh, given.space.distributed) != (space.mesh, space.distributed):
         raise SpaceError(f"{name} is a field on another mesh: save it in a file of its own")
     if isinstance(space, H1) and not isinstance(given.space, H1):
         raise SpaceError(
@@ -110,9 +126,9 @@ def _field(space: Space, name: str, given: Any) -> tuple[Space, Array]:
     return given.space, given.vector
 
 
-def _degree(spaces: Sequence[Space]) -> int:
+def _degree(spaces: Sequence[Space], *, warn: bool) -> int:
     degree = max(1, spaces[0].mesh.order, *(space.order for space in spaces))
-    if degree > MAX_DEGREE:
+    if degree > MAX_DEGREE and warn:
         warnings.warn(
             f"degree {degree} is written as degree {MAX_DEGREE}, the highest VTK reads: the file "
             "holds the values at the nodes of that degree",
@@ -144,7 +160,7 @@ def _point_data(space: Space, grid: _Grid, u: Array) -> Array:
     return result if width > 1 else result[:, 0]
 
 
-def _write(file: BinaryIO, grid: _Grid, data: dict[str, Array], attributes: Array) -> None:
+def _piece(grid: _Grid, data: dict[str, Array], attributes: Array) -> Piece:
     ne, per_cell = grid.nodes.shape
     cells = {
         "connectivity": grid.nodes.ravel(),
@@ -157,48 +173,4 @@ def _write(file: BinaryIO, grid: _Grid, data: dict[str, Array], attributes: Arra
         "Points": {"Points": grid.points},
         "Cells": cells,
     }
-    order = "LittleEndian" if sys.byteorder == "little" else "BigEndian"
-    layout = f'byte_order="{order}" header_type="UInt64"'
-    lines = [
-        '<?xml version="1.0"?>',
-        f'<VTKFile type="UnstructuredGrid" version="2.2" {layout}>',
-        "<UnstructuredGrid>",
-        f'<Piece NumberOfPoints="{len(grid.points)}" NumberOfCells="{ne}">',
-    ]
-    offset = 0
-    for section, arrays in sections.items():
-        lines.append(f"<{section}>")
-        for name, array in arrays.items():
-            lines.append(_declaration(name, array, offset))
-            offset += _encoded_size(array)
-        lines.append(f"</{section}>")
-    lines += ["</Piece>", "</UnstructuredGrid>", '<AppendedData encoding="base64">', "_"]
-    file.write("\n".join(lines).encode())
-    for arrays in sections.values():
-        for array in arrays.values():
-            _append(file, array)
-    file.write(b"\n</AppendedData>\n</VTKFile>\n")
-
-
-def _declaration(name: str, array: Array, offset: int) -> str:
-    components = array.shape[1] if array.ndim == 2 else 1
-    return (
-        f'<DataArray type="{_TYPES[array.dtype.str[1:]]}" Name={quoteattr(name)} '
-        f'NumberOfComponents="{components}" format="appended" offset="{offset}"/>'
-    )
-
-
-def _encoded_size(array: Array) -> int:
-    return 4 * ((8 + array.nbytes + 2) // 3)
-
-
-def _append(file: BinaryIO, array: Array) -> None:
-    """An array's block: base64 of its length in bytes (UInt64) and its bytes, as one stream."""
-    content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    header = np.array([content.nbytes], dtype=np.uint64).view(np.uint8)
-    # Three bytes become four characters: pieces of a multiple of three join without padding.
-    first = np.concatenate([header, content[:1]])
-    file.write(base64.b64encode(first.tobytes()))
-    step = 3 << 20
-    for start in range(1, max(content.nbytes, 1), step):
-        file.write(base64.b64encode(content[start : start + step].tobytes()))
+    return Piece(len(grid.points), ne, sections)

@@ -1,4 +1,4 @@
-"""What all ranks must have alike."""
+"""What all ranks must say alike."""
 
 from __future__ import annotations
 
@@ -7,30 +7,38 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from femops.errors import CommunicatorError
 from femops.parallel.comm import Array, Communicator
 
 
 def check_same(
     comm: Communicator,
+    about: str,
     facts: Mapping[str, object],
-    subject: str,
-    error: type[Exception],
     root: int = 0,
+    error: type[Exception] = CommunicatorError,
 ) -> None:
     """Raise the same error on all ranks if facts, by name, are not the same on all. Collective.
 
     Parameters
     ----------
     comm : Communicator
+    about : str
+        What the facts are of, for the message.
     facts : mapping
-        The same names on all ranks, in the same order; facts are compared by how they are printed.
-    subject : str
-        What they are about.
-    error : type
-        What to raise.
+        By the same names on all ranks; they are told apart by their ``repr``.
     root : int
-        The rank with which the others are compared.
+        The rank that others are compared with.
+    error : class
+        What is raised.
+
+    Raises
+    ------
+    error
+        Which fact differs, and on which ranks.
     """
+    if comm.size == 1:
+        return
     mine = [zlib.crc32(repr(fact).encode()) for fact in facts.values()]
     table = comm.gather_all(np.array(mine, dtype=np.int64))
     differs = table != table[root]
@@ -40,13 +48,13 @@ def check_same(
         others = np.flatnonzero(differs[:, column])
         texts = [comm.broadcast(repr(fact), rank) for rank in (root, int(others[0]))]
         raise error(
-            f"ranks disagree about {subject}: {name} is {texts[0]} on rank {root}, but {texts[1]} "
+            f"ranks disagree about {about}: {name} is {texts[0]} on rank {root}, but {texts[1]} "
             f"on {listed(others[:1])} ({len(others)} of {comm.size} differ from rank {root}: "
             f"{listed(others)}): give all the same"
         )
 
 
 def listed(ranks: Array) -> str:
-    """Ranks, the first of them if they are many, for a message."""
+    """Ranks in words, the first eight of them."""
     shown = ", ".join(map(str, ranks[:8].tolist())) + (", ..." if len(ranks) > 8 else "")
     return f"rank{'s' * (len(ranks) != 1)} {shown}" if len(ranks) else "none"

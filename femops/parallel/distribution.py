@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -124,8 +124,7 @@ def box(
         grid = Grid.checked(counts, lower, upper, periodic)
     same = {name: getattr(grid, name) for name in ("counts", "lower", "upper")}
     same |= {"periodic": grid.wraps, "order": order, "reproducible": bool(reproducible)}
-    same |= {"use of a mapping": mapping is not None}
-    check_same(ranks, same, "the mesh", MeshArgumentError)
+    _check_same(ranks, {**same, "use of a mapping": mapping is not None})
     piece, blocks = None, None
     if reproducible:
         piece, blocks = rank_blocks(grid.num_cells, ranks.size, ranks.rank)
@@ -200,8 +199,7 @@ def distribute(
     with check(ranks):
         _check_arguments(mesh, root, ranks.size, method)
         _check_reproducible(reproducible, method, weights)
-    same = {"root": root, "method": method, "reproducible": bool(reproducible)}
-    check_same(ranks, same, "the mesh", MeshArgumentError)
+    _check_same(ranks, {"root": root, "method": method, "reproducible": bool(reproducible)})
     _check_given(mesh, root, ranks)
     parts: list[Part] = []
     with check(ranks):
@@ -261,7 +259,7 @@ def _check_given(mesh: Mesh | None, root: int, comm: Communicator) -> None:
     given = comm.gather_all(np.array([mesh is not None]))[:, 0]
     if mesh is not None and given.all() and comm.size > 1:
         numbers = [np.arange(count) for count in (mesh.num_elements, mesh.num_vertices)]
-        check_same(
+        _check_same(
             comm,
             {
                 "dimension of the mesh": mesh.dim,
@@ -273,8 +271,6 @@ def _check_given(mesh: Mesh | None, root: int, comm: Communicator) -> None:
                 "names of the boundary": sorted(mesh.boundary_names.items()),
                 "checksum of numbers, coordinates and attributes": checksum(mesh, *numbers),
             },
-            "the mesh",
-            MeshArgumentError,
             root,
         )
     elif given.sum() != 1 or not given[root]:
@@ -282,6 +278,10 @@ def _check_given(mesh: Mesh | None, root: int, comm: Communicator) -> None:
             f"the mesh is given on {listed(np.flatnonzero(given))} of {comm.size} ranks: give it "
             f"on the root, rank {root}, alone, or the same on all"
         )
+
+
+def _check_same(comm: Communicator, facts: Mapping[str, object], root: int = 0) -> None:
+    check_same(comm, "the mesh", facts, root, MeshArgumentError)
 
 
 def _shares(

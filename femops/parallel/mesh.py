@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -102,6 +102,13 @@ class DistributedMesh:
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
 
+    if not TYPE_CHECKING:  # which would take it that there is any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Say where to find what a `Mesh` has."""
+            hint = f": of this rank's elements it is mesh.mesh.{name}" if _of_mesh(name) else ""
+            raise AttributeError(f"a DistributedMesh has no attribute {name!r}{hint}")
+
     @property
     def mesh(self) -> Mesh:
         """The rank's own elements, as a mesh that has boundary only where the whole has."""
@@ -138,6 +145,11 @@ class DistributedMesh:
             f"DistributedMesh(rank {self.comm.rank} of {self.comm.size}: {self.mesh.num_elements} "
             f"of {self.num_elements} elements{blocks}, dim {self.dim})"
         )
+
+
+def _of_mesh(name: str) -> bool:
+    """Whether each `Mesh` has this attribute."""
+    return hasattr(Mesh, name) or name in Mesh.__dataclass_fields__
 
 
 def block_pieces(count: int, size: int) -> tuple[Ints, Ints]:

@@ -241,7 +241,7 @@ def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("femops.io.vtu._append", full)
+    monkeypatch.setattr("femops.io.vtu_file._append", full)
     with pytest.raises(FileError, match="No space left on device"):
         femops.save(path, V, u=V.zeros())
     assert path.read_bytes() == before

@@ -1,0 +1,140 @@
+"""The layout of VTU files: cells and what is known at their nodes, in one piece or several."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, final
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Ints = NDArray[np.int64]
+
+_TYPES = {"f4": "Float32", "f8": "Float64", "i4": "Int32", "i8": "Int64", "u1": "UInt8"}
+
+TAIL = b"\n</AppendedData>\n</VTKFile>\n"
+"""What a file ends with, behind the data of its pieces."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Some cells with their nodes.
+
+    Attributes
+    ----------
+    points, cells : int
+        How many.
+    sections : dict of dicts of arrays
+        Arrays (n,) or (n, components) by the name they have in PointData, CellData, Points, Cells.
+    """
+
+    points: int
+    cells: int
+    sections: dict[str, dict[str, Array]]
+
+    @property
+    def arrays(self) -> list[Array]:
+        """All arrays, in the file's order."""
+        return [array for arrays in self.sections.values() for array in arrays.values()]
+
+    @property
+    def sizes(self) -> Ints:
+        """Points, cells, and the bytes of each array."""
+        return np.array([self.points, self.cells, *(array.nbytes for array in self.arrays)])
+
+    def write_data(self, file: BinaryIO) -> None:
+        """Write the arrays, as they stand behind the head of a file."""
+        for array in self.arrays:
+            _append(file, array)
+
+
+def head(piece: Piece, sizes: Sequence[Ints]) -> bytes:
+    """What stands before the data.
+
+    Parameters
+    ----------
+    piece : Piece
+        One of the file's pieces, which all have the same arrays.
+    sizes : sequence of (k,) int64
+        `Piece.sizes` of each.
+    """
+    lines, offset = [*_first_lines("UnstructuredGrid")], 0
+    for points, cells, *nbytes in (row.tolist() for row in sizes):
+        lines.append(f'<Piece NumberOfPoints="{points}" NumberOfCells="{cells}">')
+        left = iter(nbytes)
+        for section, arrays in piece.sections.items():
+            lines.append(f"<{section}>")
+            for name, array in arrays.items():
+                place = f'format="appended" offset="{offset}"'
+                lines.append(f"<DataArray {_kind(name, array)} {place}/>")
+                offset += _encoded_size(next(left))
+            lines.append(f"</{section}>")
+        lines.append("</Piece>")
+    lines += ["</UnstructuredGrid>", '<AppendedData encoding="base64">', "_"]
+    return "\n".join(lines).encode()
+
+
+def write_vtu(path: Path, piece: Piece) -> None:
+    """Write a VTU file of one piece."""
+    with path.open("wb") as file:
+        file.write(head(piece, [piece.sizes]))
+        piece.write_data(file)
+        file.write(TAIL)
+
+
+def index(piece: Piece, files: Sequence[str]) -> str:
+    """Return a PVTU file's text, which names the VTU files of pieces.
+
+    Parameters
+    ----------
+    piece : Piece
+        One of them; all have the same arrays.
+    files : sequence of str
+        Beside the PVTU file.
+    """
+    lines = [*_first_lines("PUnstructuredGrid", ' GhostLevel="0"')]
+    for section, arrays in piece.sections.items():
+        if section != "Cells":  # they are alike in all files
+            lines.append(f"<P{section}>")
+            lines += [f"<PDataArray {_kind(name, array)}/>" for name, array in arrays.items()]
+            lines.append(f"</P{section}>")
+    lines += [f"<Piece Source={quoteattr(file)}/>" for file in files]
+    return "\n".join([*lines, "</PUnstructuredGrid>", "</VTKFile>", ""])
+
+
+def _first_lines(kind: str, more: str = "") -> list[str]:
+    order = "LittleEndian" if sys.byteorder == "little" else "BigEndian"
+    layout = f'byte_order="{order}" header_type="UInt64"'
+    start = f'<VTKFile type="{kind}" version="2.2" {layout}>'
+    return ['<?xml version="1.0"?>', start, f"<{kind}{more}>"]
+
+
+def _kind(name: str, array: Array) -> str:
+    components = array.shape[1] if array.ndim == 2 else 1
+    return (
+        f'type="{_TYPES[array.dtype.str[1:]]}" Name={quoteattr(name)} '
+        f'NumberOfComponents="{components}"'
+    )
+
+
+def _encoded_size(nbytes: int) -> int:
+    return 4 * ((8 + nbytes + 2) // 3)
+
+
+def _append(file: BinaryIO, array: Array) -> None:
+    """An array's block: base64 of its length in bytes (UInt64) and its bytes, as one stream."""
+    content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    header = np.array([content.nbytes], dtype=np.uint64).view(np.uint8)
+    # Three bytes become four characters: pieces of a multiple of three join without padding.
+    first = np.concatenate([header, content[:1]])
+    file.write(base64.b64encode(first.tobytes()))
+    step = 3 << 20
+    for start in range(1, max(content.nbytes, 1), step):
+        file.write(base64.b64encode(content[start : start + step].tobytes()))

@@ -1,0 +1,138 @@
+"""Functions of spaces that ranks share: each has its piece of what one process has."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import femops
+from femops import H1, L2, SpaceError
+from parallel.mesh_cases import SAMPLES
+
+SPACES = [
+    (H1, "gll", 3, 1),
+    (H1, "bernstein", 2, 2),
+    (L2, "gauss", 1, 2),
+    (L2, "bernstein", 2, 1),
+]
+
+
+def smooth(ncomp):
+    return lambda x: np.sin(x[0]) if ncomp == 1 else [np.sin(x[0] + k) for k in range(ncomp)]
+
+
+def spaces(mesh, whole):
+    for kind, family, p, ncomp in SPACES:
+        yield tuple(kind(m, p, ncomp=ncomp, family=family) for m in (mesh, whole))
+
+
+def close(got, expected):
+    np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-12)
+
+
+def check_functions(mesh, whole):
+    mine = mesh.part.elements
+    for V, W in spaces(mesh, whole):
+        own = slice(V.first_dof, V.first_dof + V.ndofs)
+        close(V.dof_coordinates(), W.dof_coordinates()[own])
+        u, w = (S.interpolate(smooth(S.ncomp)) for S in (V, W))
+        close(u, w[own])
+        for got, expected in zip(V.sample(u, 4), W.sample(w, 4), strict=True):
+            close(got, expected[mine])
+        close(V.values(u), W.values(w)[mine])
+        close(V.gradient(u), W.gradient(w)[mine])
+        for S, x in ((V, u), (W, w)):
+            assert S.values(x).shape == S.sample(x, S.p1d + 1)[1].shape
+
+
+@pytest.mark.parallel(1, 2, 4)
+@pytest.mark.parametrize("name", ["ball", "disc", "periodic", "line"])
+def test_each_has_its_piece(comm, name):
+    whole = SAMPLES[name]()
+    check_functions(femops.distribute(whole, comm), whole)
+
+
+def one_element(comm):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that ranks have none
+        return femops.box((1, 1), comm=comm)
+
+
+@pytest.mark.parallel(2, 4)
+def test_ranks_without_elements(comm):
+    mesh, whole = one_element(comm), femops.box((1, 1))
+    check_functions(mesh, whole)
+    V, W = H1(mesh, 2), H1(whole, 2)
+    own = slice(V.first_dof, V.first_dof + V.ndofs)
+    close(V.interpolate(lambda x: x[0] - x.max()), W.interpolate(lambda x: x[0] - x.max())[own])
+    close(femops.load(V, 3.0), femops.load(W, 3.0)[own])
+
+
+@pytest.mark.parallel(1, 2, 4)
+@pytest.mark.parametrize("name", ["ball", "disc", "square", "line"])
+def test_boundaries_of_which_few_ranks_have_a_part(comm, name):
+    whole = SAMPLES[name]()
+    mesh = femops.distribute(whole, comm)
+    V, W = H1(mesh, 2), H1(whole, 2)
+    own = slice(V.first_dof, V.first_dof + V.ndofs)
+    for attributes in (1, "outer", [1, "outer"], None):
+        loads = [femops.boundary_load(S, lambda x: 1 + x[0] ** 2, attributes) for S in (V, W)]
+        close(loads[0], loads[1][own])
+        faces, all_faces = (
+            femops.BoundaryGeometry(m, femops.gauss(3), attributes) for m in (mesh, whole)
+        )
+        assert comm.sum(faces.num_elements) == all_faces.num_elements
+        area = [sum(float(b.weighted_det.sum()) for b in f) for f in (faces, all_faces)]
+        assert comm.sum(area[0]) == pytest.approx(area[1], rel=1e-12)
+    with pytest.raises(SpaceError, match="no boundary attribute 99"):
+        femops.BoundaryGeometry(mesh, femops.gauss(2), 99)
+    with pytest.raises(SpaceError, match="no boundary attribute was chosen"):
+        femops.BoundaryGeometry(mesh, femops.gauss(2), [])
+
+
+@pytest.mark.parallel(2)
+def test_no_boundary_at_all(comm):
+    mesh = femops.box((4, 4), periodic=True, comm=comm)
+    with pytest.raises(SpaceError, match="the mesh has no boundary"):
+        femops.boundary_load(H1(mesh, 1), 1.0)
+
+
+@pytest.mark.parallel(1, 2, 4)
+def test_elements_of_a_rank(comm):
+    """What is known of elements is so of the rank's own."""
+    whole = SAMPLES["disc"]()
+    mesh = femops.distribute(whole, comm)
+    mine = mesh.part.elements
+    np.testing.assert_array_equal(femops.classify(mesh), femops.classify(whole)[mine])
+    volume = sum(float(b.weighted_det.sum()) for b in femops.Geometry(mesh, femops.gauss(4)))
+    assert comm.sum(volume) == pytest.approx(whole.volume(), rel=1e-12)
+    with pytest.raises(AttributeError, match=r"'volume': of this rank's .* mesh\.mesh\.volume"):
+        mesh.volume()
+    with pytest.raises(AttributeError, match=r"no attribute 'coordinates': of this rank's"):
+        mesh.coordinates  # noqa: B018
+    with pytest.raises(AttributeError, match=r"Mesh has no attribute 'colour'$"):
+        mesh.colour  # noqa: B018
+
+
+@pytest.mark.parallel(1, 2)
+def test_numbers_in_the_file(comm):
+    whole = SAMPLES["disc"]()
+    mesh = femops.distribute(whole, comm)
+    V, Q = H1(mesh, 2), L2(mesh, 1)
+    own = slice(Q.first_dof, Q.first_dof + Q.ndofs)
+    np.testing.assert_array_equal(Q.file_dofs(), L2(whole, 1).file_dofs()[own])
+    if comm.size == 1:
+        np.testing.assert_array_equal(V.file_dofs(), H1(whole, 2).file_dofs())
+    else:
+        with pytest.raises(SpaceError, match="of which this rank has but a part"):
+            V.file_dofs()
+
+
+@pytest.mark.parallel(2)
+def test_products_of_what_ranks_share_and_what_they_do_not(comm):
+    mesh = femops.box((4, 4), comm=comm)
+    V = H1(mesh, 2)
+    with pytest.raises(SpaceError, match="q is on another mesh than the first"):
+        femops.Product(u=V, q=L2(V.mesh, 1))
+    W = femops.Product(u=V, q=L2(mesh, 1))
+    assert W.interpolate(u=1.0, q=2.0).sum() == V.ndofs + 2 * W.spaces["q"].ndofs
