@@ -211,8 +211,8 @@ class Space(ABC):
     def sum_elements(self, e_vec: Vector, restriction: ElementRestriction | None = None) -> Vector:
         """The vector in which each dof is the sum over all elements of all ranks that share it.
 
-        The transpose of `l_vec` and then ``restriction.gather``: (ne, n) -> (ndofs,), (ne, n, ncomp)
-        -> (ndofs, ncomp); sums are formed in float64. Collective, where ranks share dofs.
+        The transpose of `l_vec` and then ``restriction.gather``: (ne, n) -> (ndofs,), (ne, n,
+        ncomp) -> (ndofs, ncomp); sums are formed in float64. Collective, where ranks share dofs.
 
         Parameters
         ----------

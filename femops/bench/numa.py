@@ -26,7 +26,7 @@ from femops.operators import Operator
 from femops.space import H1
 from femops_kernels import machine
 from femops_kernels.placement import placed, placed_array
-from femops_kernels.sweep import Sweep
+from femops_kernels.sweep import Sweep, Terms
 
 PLACEMENTS = ("serial", "interleaved", "first touch")
 PROBLEM, MESH = PROBLEMS["bp3"], "multilinear"
@@ -49,7 +49,9 @@ class _Placed:
     def arrays(self) -> list[NDArray[Any]]:
         """What an application reads and writes."""
         found = [self.x, self.y]
-        for sweep in self.operator.terms.sweeps:
+        terms = self.operator.terms
+        assert isinstance(terms, Terms)  # one rank
+        for sweep in terms.sweeps:
             assert isinstance(sweep, Sweep)  # of the level "partial"
             found += [sweep.data.points, sweep.source.starts]
         return found

@@ -71,12 +71,6 @@ def refusal(target: Path, error: OSError) -> FileError:
     return FileError(f"cannot write '{target}': {reason}; choose another folder or name")
 
 
-def to_disk(file: Path) -> None:
-    """Wait until the system has written the file: an index must not survive what it names."""
-    with file.open("rb+") as handle:
-        os.fsync(handle.fileno())
-
-
 def make_folder(folder: Path) -> None:
     """Make a folder unless it is there.
 

@@ -307,16 +307,20 @@ class BilinearForm:
             return given.at(self.geometry.block(0, 1))[:, :1]
         return given.at(block)
 
+    def _element_state(self, block: Block) -> NDArray[np.float64]:
+        assert self.state is not None
+        return self.trial.element_vector(self.state, block.start, block.stop)
+
     def _state_values(self, block: Block) -> NDArray[np.float64]:
         """Values of the state, (n, points, ncomp)."""
         space = self.trial
-        e_vec = space.element_vector(self.state, block.start, block.stop)
+        e_vec = self._element_state(block)
         values = reference_values(space.basis, self.quadrature.points, space.dim, e_vec)
         return values.reshape(*values.shape[:2], space.ncomp)
 
     def _state_derivatives(self, block: Block) -> NDArray[np.float64]:
         """Reference derivatives of the state, (n, points, ncomp, dim)."""
         space = self.trial
-        e_vec = space.element_vector(self.state, block.start, block.stop)
+        e_vec = self._element_state(block)
         parts = reference_gradient(space.basis, self.quadrature.points, space.dim, e_vec)
         return np.stack([p.reshape(*p.shape[:2], space.ncomp) for p in parts], axis=-1)

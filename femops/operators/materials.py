@@ -54,7 +54,9 @@ def by_attribute(
     """
     whole, local = mesh, mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
     attributes = local.element_attributes
-    everywhere = attributes if isinstance(whole, Mesh) else whole.whole_element_attributes
+    everywhere = attributes
+    if isinstance(whole, DistributedMesh):
+        everywhere = whole.whole_element_attributes.astype(attributes.dtype)
     first = next(iter(values.values()), default)
     shape = () if first is None else np.shape(first)
     result = np.full((local.num_elements, *shape), np.nan)

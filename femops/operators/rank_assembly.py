@@ -38,8 +38,8 @@ class Columns:
     Attributes
     ----------
     whole : (m,) int64
-        Flat positions in the whole vector of all columns: those of lower ranks, this rank's own, and
-        those of higher ranks.
+        Flat positions in the whole vector of all columns: those of lower ranks, this rank's own,
+        and those of higher ranks.
     low : int
         How many stand before its own.
     """
@@ -74,9 +74,9 @@ class Columns:
 
 
 def assembled_rows(summands: Summands, method: str) -> tuple[csr_array, Columns]:
-    """This rank's rows of the matrix, without essential conditions, and their columns. Collective.
+    """Rows of the matrix that the rank owns, without essential conditions. Collective.
 
-    Float64; columns are counted as there are.
+    They are float64; what their columns are is returned with them.
     """
     check_method(method)
     whole = functools.reduce(operator.add, [_domain_rows(g, method) for g in domains(summands)])
@@ -111,7 +111,7 @@ def split_rows(
 
 
 def rank_matrix(summands: Summands, held: Held, method: str) -> csr_array:
-    """This rank's rows (size, global size) of the matrix with essential conditions. Collective."""
+    """Rows (size, global size) that the rank owns, with essential conditions. Collective."""
     matrix, columns = assembled_rows(summands, method)
     kept = split_rows(matrix, columns, held, summands[0][1].dtype)[0]
     space = columns.space
@@ -120,7 +120,7 @@ def rank_matrix(summands: Summands, held: Held, method: str) -> csr_array:
 
 
 def _domain_rows(summands: Summands, method: str) -> csr_array:
-    """This rank's rows of integrals over the same elements, with the columns of the whole vector.
+    """Rows of the rank's dofs of integrals over the same elements, with all columns of the whole.
 
     Entries are summed in the order of the elements of the whole mesh, if parts are consecutive.
     """

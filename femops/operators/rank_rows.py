@@ -23,7 +23,7 @@ from femops_kernels.rows import Joined, RowProduct, placed_rows
 @final
 @dataclass(frozen=True, eq=False)
 class RankRows(Storage):
-    """This rank's rows of the matrix, with the essential conditions in them.
+    """Rows of the matrix that the rank owns, with the essential conditions in them.
 
     Attributes
     ----------
@@ -65,11 +65,12 @@ class RankRows(Storage):
     def moved_bytes(self) -> int:
         """Of the matrix, and of the copy of the vector with its ghosts."""
         kept, _, columns = self._parts
-        return csr_nbytes(kept) + 2 * kept.dtype.itemsize * len(columns.whole)
+        return int(csr_nbytes(kept) + 2 * kept.dtype.itemsize * len(columns.whole))
 
     def stored_bytes(self) -> int:
         """Of the matrix and the columns taken out."""
-        return csr_nbytes(self._parts[0]) + bool(self.held) * csr_nbytes(self._parts[1])
+        kept, removed, _ = self._parts
+        return csr_nbytes(kept) + bool(self.held) * csr_nbytes(removed)
 
     def shared_bytes(self) -> int:
         """None."""

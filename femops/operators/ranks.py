@@ -164,9 +164,10 @@ def _received(halo: Halo, ncomp: int) -> dict[int, int]:
 def _flat(dofs: list[Ints], ncomp: int) -> Ints:
     """Flat positions of all components of some dofs."""
     joined = np.concatenate([np.empty(0, dtype=np.int64), *dofs])
-    return np.add.outer(joined * ncomp, np.arange(ncomp)).reshape(-1)
+    return np.asarray(np.add.outer(joined * ncomp, np.arange(ncomp)).reshape(-1))
 
 
 def _without(positions: Ints, held: Ints) -> Ints:
     """Positions, but -1 for those held."""
-    return np.where(np.isin(positions, held), -1, positions)
+    result: Ints = np.where(np.isin(positions, held), -1, positions)
+    return result

@@ -56,9 +56,9 @@ class RankConjugateGradients:
         self._terms, self._b, self.merged, self._reduce = terms, b, merge, reduce
         self._inverse = b if inverse is None else inverse
         inner = terms.terms if isinstance(terms, RankTerms) else terms
-        sent = _sent(terms) if merge else None
-        tail = 0 if sent is None else tail_length(inner, sent)
-        pieces = None if sent is None else owned_pieces(inner)
+        tail, pieces = 0, None
+        if merge and isinstance(terms, RankTerms):
+            tail, pieces = tail_length(inner, _sent(terms)), owned_pieces(inner)
         self._vectors = placed_array((4, len(b) + tail), b.dtype, pieces, axis=1)
         self.x[:] = x
         self._state = np.array([-1.0, 0.0, 0.0, 0.0])
@@ -68,8 +68,8 @@ class RankConjugateGradients:
         self._common = self._inverse, inverse is not None, edges
         self._partial = np.zeros((2, len(edges) - 1))
         self._pass = None
-        if sent is not None:
-            self._pass = _Pass(terms, self._vectors, len(b), inverse, sent)
+        if merge and isinstance(terms, RankTerms):
+            self._pass = _Pass(terms, self._vectors, len(b), inverse)
 
     def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
         """See `ConjugateGradients.advance`. All ranks call it."""
@@ -91,9 +91,11 @@ class RankConjugateGradients:
         self._terms.apply(x, r)
         self._module.begin(self._b, self._vectors, *self._common, self._partial)
         self._state[_ITERATIONS] = 0.0
-        self._known(*self._reduce(self._partial), tolerance)
+        self._known(tolerance)
 
-    def _known(self, rho: float, rr: float, tolerance: float) -> None:
+    def _known(self, tolerance: float) -> None:
+        """Take over what the blocks have summed of r.M r and r.r."""
+        rho, rr = self._reduce(self._partial)
         self._state[_RHO], self._state[_RESIDUAL] = rho, sqrt(rr)
         if self._state[_RESIDUAL] <= tolerance:
             self._state[_STATUS] = CONVERGED
@@ -109,7 +111,7 @@ class RankConjugateGradients:
         before = self._state[_RHO]
         self._module.move(before / curvature, self._vectors, *self._common, self._partial)
         self._state[_ITERATIONS] += 1.0
-        self._known(*self._reduce(self._partial), tolerance)
+        self._known(tolerance)
         if not self.status:
             self._module.turn(self._state[_RHO] / before, self._vectors, *self._common)
 
@@ -142,7 +144,7 @@ class RankConjugateGradients:
     def _settle(self, tolerance: float) -> None:
         assert self._pass is not None
         self._module.catch_up(self._pass.todo, self._vectors, *self._common, self._partial)
-        self._known(*self._reduce(self._partial), tolerance)
+        self._known(tolerance)
 
     @property
     def x(self) -> NDArray[Any]:
@@ -167,17 +169,18 @@ class RankConjugateGradients:
 
 
 def mergeable(terms: Terms | RankTerms, *, many: bool) -> bool:
-    """Whether it is one sweep over the whole of vectors that are alike; of ``many`` ranks or one."""
+    """Whether it is one sweep over the whole of vectors that are alike.
+
+    On ``many`` ranks there must be one exchange before it and one behind it.
+    """
     if isinstance(terms, RankTerms):
         exchanged = len(terms.forwards) == len(terms.reverses) == 1
         return exchanged and merged.mergeable(terms.terms)
     return not many and merged.mergeable(terms)
 
 
-def _sent(terms: Terms | RankTerms) -> NDArray[np.int64]:
+def _sent(terms: RankTerms) -> NDArray[np.int64]:
     """Dofs whose values other ranks need."""
-    if isinstance(terms, Terms):
-        return np.zeros(0, dtype=np.int64)
     sweep, (forward, _) = terms.terms.sweeps[0], terms.forwards[0]
     assert isinstance(sweep, Sweep)
     at = forward.positions
@@ -190,16 +193,15 @@ class _Pass:
 
     def __init__(
         self,
-        terms: Terms | RankTerms,
+        terms: RankTerms,
         vectors: NDArray[Any],
         n: int,
         inverse: NDArray[Any] | None,
-        sent: NDArray[np.int64],
     ) -> None:
         sweep = terms.terms.sweeps[0]
         assert isinstance(sweep, Sweep)
         self._sweep, self._whole = sweep, terms
-        self._merged = MergedPass(terms.terms, vectors, n, inverse, sent)
+        self._merged = MergedPass(terms.terms, vectors, n, inverse, _sent(terms))
         self.todo, self.sums = self._merged.todo, self._merged.sums
         forward, self._reverse = terms.forwards[0][0], terms.reverses[0][0]
         ncomp = sweep.kernel.source.ncomp

@@ -39,7 +39,7 @@ def placed_rows(
 @final
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """A vector of all columns of a rank's rows: those of lower ranks, its own, those of higher ones.
+    """A vector of all columns of a rank's rows: of lower ranks, its own, of higher ranks.
 
     Attributes
     ----------

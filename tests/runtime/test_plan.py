@@ -153,13 +153,11 @@ def test_positions_of_constrained_dofs() -> None:
 
 def test_refuses_other_numberings() -> None:
     backwards = first_touch(np.arange(40)[:, None] + np.arange(3))[::-1].copy()
+    starts = equal_chunks(40, 16)
     with pytest.raises(KernelError, match="first touch"):
-        make_plan(
-            backwards, int(backwards.max()) + 1, 8, equal_chunks(len(backwards), 16), SEGMENTS
-        )
+        make_plan(backwards, int(backwards.max()) + 1, 8, starts, SEGMENTS)
     with pytest.raises(KernelError, match="touch 42 dofs, the vector has 50"):
-        indices = first_touch(np.arange(40)[:, None] + np.arange(3))
-        make_plan(indices, 50, 8, equal_chunks(40, 16), SEGMENTS)
+        make_plan(backwards[::-1], 50, 8, starts, SEGMENTS)
 
 
 def test_refuses_runs_that_two_dofs_do_not_tell() -> None:

@@ -111,7 +111,8 @@ def iterate_merged(
 ):
     """Go on as ``iterate`` of ``cg.py`` does; if ``show``, x is up to date at the end.
 
-    ``vectors`` have entries up to the last edge, and p its tail behind them; ``todo`` is zero at the beginning.
+    ``vectors`` have entries up to the last edge, and p its tail behind them; ``todo`` is zero at
+    the beginning.
     """
     launch = rows, alphas, count, work, work_bytes
     for k in range(steps):
