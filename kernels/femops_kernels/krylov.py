@@ -100,6 +100,7 @@ class ConjugateGradients:
             self._state,
             one.todo,
             one.sums,
+            one.scale,
             tolerance,
             limit,
             steps,

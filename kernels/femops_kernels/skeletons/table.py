@@ -36,6 +36,9 @@ BATCHES = 26  # address of the kernel of a chunk's batches
 IN_BATCH_START = 27  # address, per batch: first dof that it meets first
 OUT_BATCH_START = 28
 IN_PAD = 29  # dofs behind those of the last chunk's copy that padding elements read
-WORDS = 30
+BEFORE = 30  # address of an entry point that is called before batches, or 0 (see ``batches.py``)
+BEFORE_TABLE = 31  # address of its table
+BEFORE_READS = 32  # address of a vector that it reads and these do not, or 0
+WORDS = 33
 
 CACHE_LINE = 64  # bytes
