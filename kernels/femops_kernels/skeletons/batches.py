@@ -26,8 +26,8 @@ STARTS_OUT = NRUNS_OUT * LANE_WIDTH * INDEX_OUT
 # Batches between one that meets dofs first and that which asks for them, so that memory has time.
 BATCH_DOFS = LANE_WIDTH * max(P_IN - 1, 1) ** DIM
 DISTANCE = max(1, 2048 // BATCH_DOFS)
-# Batches between calls of BEFORE: a call is worth some hundreds of dofs.
-GROUP = max(1, 512 // BATCH_DOFS)
+# Batches between calls of BEFORE: some hundreds of dofs, or all of the chunk.
+GROUP = 2**30 if BY_CHUNK else max(1, 512 // BATCH_DOFS)
 
 
 @inner
@@ -85,7 +85,7 @@ def batches(table, x, y, chunk, work, alpha, beta):
     lanes = y_places + NRUNS_OUT * PLACES
     x_side = side_in(table, x, chunk, x_local, x_places)
     y_side = side_out(table, y, chunk, y_places)
-    before, also = word(table, BEFORE), word(table, BEFORE_READS)
+    before, also = word(table, BEFORE), 0 if BY_CHUNK else word(table, BEFORE_READS)
     first, end = word(word(table, FIRST_BATCH), chunk), word(word(table, FIRST_BATCH), chunk + 1)
     for b in range(first, end):
         if before != 0 and (b - first) % GROUP == 0:
