@@ -85,7 +85,7 @@ def batches(table, x, y, chunk, work, alpha, beta):
     lanes = y_places + NRUNS_OUT * PLACES
     x_side = side_in(table, x, chunk, x_local, x_places)
     y_side = side_out(table, y, chunk, y_places)
-    before, also = word(table, BEFORE), 0 if BY_CHUNK else word(table, BEFORE_READS)
+    before, also = word(table, BEFORE), word(table, BEFORE_READS)
     first, end = word(word(table, FIRST_BATCH), chunk), word(word(table, FIRST_BATCH), chunk + 1)
     for b in range(first, end):
         if before != 0 and (b - first) % GROUP == 0:
@@ -95,6 +95,9 @@ def batches(table, x, y, chunk, work, alpha, beta):
             clear(table, y, b)
         x_ahead = piece(table, IN_BATCH_START, x, DOF_IN, b + DISTANCE)
         y_ahead = piece(table, OUT_BATCH_START, y, DOF_OUT, b + DISTANCE)
-        also_ahead = piece(table, IN_BATCH_START, also, DOF_IN, b + DISTANCE)
         locate_runs(table, b, x_side, y_side)
-        batch(table, b, x_places, y_places, lanes, (x_ahead, y_ahead, also_ahead))
+        if BY_CHUNK:
+            batch(table, b, x_places, y_places, lanes, (x_ahead, y_ahead))
+        else:
+            also_ahead = piece(table, IN_BATCH_START, also, DOF_IN, b + DISTANCE)
+            batch(table, b, x_places, y_places, lanes, (x_ahead, y_ahead, also_ahead))
