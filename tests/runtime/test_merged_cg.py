@@ -36,8 +36,10 @@ def problem(case: str) -> tuple[Any, Any, Any]:
     if case == "vector":
         A: Any = femops.elasticity(V).constrained(V.boundary_dofs(components=0))
     elif case == "scaled":
-        A = 3.0 * femops.diffusion(V, smooth)
+        A = 3.0 * femops.diffusion(V, level="none")  # nothing at points: batch by batch
         assert A.terms.alphas[0] == 3.0
+    elif case == "many batches":
+        A = (femops.diffusion(V) + femops.mass(V)).at_level("none")
     else:
         A = femops.diffusion(V, smooth, dtype=dtype) + femops.mass(V, dtype=dtype)
     if case == "inside":
