@@ -108,6 +108,7 @@ class ConjugateGradients:
             self._state,
             one.todo,
             one.sums,
+            one.scale,
             tolerance,
             limit,
             steps,

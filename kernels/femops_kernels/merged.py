@@ -29,6 +29,7 @@ def mergeable(terms: Terms) -> bool:
         and int(sweep.target.owned_start[-1]) == sweep.target.ndofs
         and np.array_equal(sweep.source.owned_start, sweep.target.owned_start)
         and np.array_equal(sweep.source.foreign_dofs, sweep.target.foreign_dofs)
+        and np.array_equal(sweep.cleared, sweep.constrained)
     )
 
 
@@ -52,6 +53,7 @@ class MergedPass:
     Attributes
     ----------
     rows, alphas, todo, sums : arrays
+    scale : float
         See ``skeletons/cg_merged.py``; the last row of the sums is that of ``receive``.
     table : array
         Of the operator's sweep in the pass.
@@ -71,21 +73,15 @@ class MergedPass:
     ) -> None:
         sweep = terms.sweeps[0]
         assert isinstance(sweep, Sweep)
-        plan, kernel = sweep.target, sweep.kernel
-        self.alphas = np.array([1.0, terms.alphas[0]])
+        plan, module = sweep.target, _module(sweep.kernel, use_inverse=inverse is not None)
+        self.alphas, self.scale = np.ones(2), float(terms.alphas[0])
         self.todo = np.zeros(5)
         self.sums = np.zeros((2 * plan.nchunks + 1, layout.NSUMS))
         self.shared = shared_dofs(plan, sent)
-        # a chunk reads foreign dofs from the tail, behind which ghosts are counted
-        tail, behind = n // kernel.target.ncomp, len(self.shared) - plan.ndofs
-        at = np.searchsorted(self.shared, plan.foreign_dofs)
-        is_ghost = plan.foreign_dofs >= plan.ndofs
-        self._foreign = tail + np.where(is_ghost, plan.foreign_dofs + behind, at)
-        self.table = sweep.table.copy()
-        self.table[sweep_layout.IN_FOREIGN_DOFS] = self._foreign.ctypes.data
-        self.table[sweep_layout.IN_GHOSTS_FROM] = tail + len(self.shared)
         x, r, p, v = vectors
-        self._entries = _piece_entries(plan, self.shared) | {
+        self.table, self._kernel_arrays = _kernel_table(sweep, n, self.shared, module, r)
+        self._entries = _piece_entries(plan, self.shared) | _held_entries(sweep, self.shared)
+        self._entries |= {
             layout.KERNEL: int(sweep.row[0]),
             layout.KERNEL_TABLE: self.table,
             layout.BUFFER: int(sweep.table[sweep_layout.BUFFER]),
@@ -96,11 +92,10 @@ class MergedPass:
             layout.V: v,
             layout.M: r if inverse is None else inverse,  # read, but not used without one
             layout.SUMS: self.sums,
-            layout.NCOMP: kernel.target.ncomp,
             layout.TAIL: n,
         }
         self._table = address_table(self._entries)
-        module = _module(kernel, use_inverse=inverse is not None)
+        self.table[sweep_layout.BEFORE_TABLE] = self._table.ctypes.data
         self.rows = _rows(module, self._table.ctypes.data, plan.nchunks)
         self.receive = partial(module.receive.ctypes, self._table.ctypes.data)
 
@@ -110,11 +105,32 @@ def shared_dofs(plan: Plan, sent: NDArray[np.int64] = _NONE) -> NDArray[np.int64
     return np.union1d(plan.combine_dof, sent)
 
 
+def _kernel_table(
+    sweep: Sweep, n: int, shared: NDArray[np.int64], module: ModuleType, r: NDArray[Any]
+) -> tuple[NDArray[np.int64], tuple[NDArray[np.int64], ...]]:
+    """The operator's table as a pass needs it, and arrays that it tells the addresses of."""
+    plan = sweep.target
+    # a chunk reads foreign dofs from the tail, behind which ghosts are counted
+    tail, behind = n // sweep.kernel.target.ncomp, len(shared) - plan.ndofs
+    at = np.searchsorted(shared, plan.foreign_dofs)
+    is_ghost = plan.foreign_dofs >= plan.ndofs
+    foreign = tail + np.where(is_ghost, plan.foreign_dofs + behind, at)
+    nothing = np.zeros(plan.nchunks + 1, dtype=np.int64)
+    table = sweep.table.copy()
+    table[sweep_layout.IN_FOREIGN_DOFS] = foreign.ctypes.data
+    table[sweep_layout.IN_GHOSTS_FROM] = tail + len(shared)
+    table[sweep_layout.CLEARED_START] = nothing.ctypes.data  # they are zero in p and in the tail
+    table[sweep_layout.BEFORE] = module.before.address
+    table[sweep_layout.BEFORE_READS] = r.ctypes.data
+    return table, (foreign, nothing)
+
+
 def _piece_entries(plan: Plan, shared: NDArray[np.int64]) -> dict[int, Any]:
-    """Of the table, which dofs a chunk owns, and which of these are shared."""
+    """Of the table, which dofs batches meet first, and which of these are shared."""
     slots = np.append(np.searchsorted(plan.combine_dof, shared), len(plan.combine_dof))
     return {
-        layout.OWNED_START: plan.owned_start,
+        layout.FIRST_BATCH: plan.first_batch,
+        layout.BATCH_START: plan.batch_start,
         layout.SHARED_START: np.searchsorted(shared, plan.owned_start),
         layout.SHARED_DOF: shared,
         layout.SLOT_START: slots,
@@ -123,7 +139,26 @@ def _piece_entries(plan: Plan, shared: NDArray[np.int64]) -> dict[int, Any]:
     }
 
 
+def _held_entries(sweep: Sweep, shared: NDArray[np.int64]) -> dict[int, Any]:
+    """Of the table, what concerns entries that the operator multiplies by one number."""
+    plan, ncomp, held = sweep.target, sweep.kernel.target.ncomp, sweep.constrained
+    in_tail = np.isin(np.add.outer(shared * ncomp, np.arange(ncomp)), held)
+    positions = np.flatnonzero(in_tail)
+    return {
+        layout.NCOMP: ncomp,
+        layout.HELD_START: np.searchsorted(held, plan.batch_start * ncomp),
+        layout.HELD: held,
+        layout.KEPT: np.zeros(len(held), dtype=sweep.kernel.dtype),
+        layout.KEEP: int(sweep.table[sweep_layout.KEEP]),
+        layout.TAIL_HELD_START: np.searchsorted(
+            positions, np.searchsorted(shared, plan.owned_start) * ncomp
+        ),
+        layout.TAIL_HELD: positions,
+    }
+
+
 def _module(kernel: SweepKernel, *, use_inverse: bool) -> ModuleType:
+    """The compiled pass."""
     constants = {
         "LANE": Lane(kernel.width, kernel.dtype),
         "LANE_WIDTH": kernel.width,

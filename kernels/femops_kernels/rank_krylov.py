@@ -128,11 +128,11 @@ class RankConjugateGradients:
         far = 0.0 if touch or todo[module.NEAR] == 0.0 else todo[module.NEAR] / todo[module.BETA]
         todo[module.FAR], todo[module.DROP], todo[module.NEAR] = far, 0.0, 0.0
         sums = self._reduce(one.sums.T)
-        if not (sums[module.S_PV] > 0.0 and sums[module.S_RHO] > 0.0):
+        if not (one.scale * sums[module.S_PV] > 0.0 and sums[module.S_RHO] > 0.0):
             self._settle(tolerance)
             self._state[_STATUS] = BREAKDOWN
             return
-        known, rr = module.predict.py_func(todo, self._state, sums, self._common[1])
+        known, rr = module.predict.py_func(todo, self._state, sums, self._common[1], one.scale)
         self._state[_ITERATIONS] += 1.0
         if known and rr > module.NEAR_END * tolerance * tolerance and not last:
             self._state[_RESIDUAL] = sqrt(rr)
@@ -203,6 +203,7 @@ class _Pass:
         self._sweep, self._whole = sweep, terms
         self._merged = MergedPass(terms.terms, vectors, n, inverse, _sent(terms))
         self.todo, self.sums = self._merged.todo, self._merged.sums
+        self.scale = self._merged.scale
         forward, self._reverse = terms.forwards[0][0], terms.reverses[0][0]
         ncomp = sweep.kernel.source.ncomp
         dof, component = np.divmod(forward.positions, ncomp)

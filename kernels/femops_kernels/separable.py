@@ -48,6 +48,7 @@ class SeparableKernel(SweepKernel):
             "GRAD_IN": self.gradient,
             "MASS": Matrix1D(self.mass),
             "STIFF": Matrix1D(self.stiffness),
+            "BY_CHUNK": self.source.p1d <= 3,
         }
         return specialize(("table", "copies", "ahead", "batch_separable", "batches"), constants)
 

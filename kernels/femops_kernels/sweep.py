@@ -147,6 +147,7 @@ class Sweep(Launch):
         dense: tuple[NDArray[Any], ...] = (),
     ) -> None:
         self.kernel, self.source, self.target, self.data = kernel, source, target, data
+        self.cleared, self.constrained = cleared, constrained
         cleared_start, cleared_at = source.local_positions(cleared, kernel.source.ncomp)
         start, positions = target.local_positions(constrained, kernel.target.ncomp)
         # padding elements, which are the last, write behind the last chunk's piece
@@ -167,6 +168,9 @@ class Sweep(Launch):
             layout.DENSE_IN: dense[0] if dense else 0,
             layout.DENSE_OUT: dense[1] if dense else 0,
             layout.BATCHES: kernel.module.batches.address,
+            layout.BEFORE: 0,
+            layout.BEFORE_TABLE: 0,
+            layout.BEFORE_READS: 0,
         }
         self._entries = entries  # keeps the arrays alive
         self.table = address_table(entries)

@@ -17,7 +17,7 @@ from femops_kernels.machine import max_threads, set_threads
 from kernel_cases import bend, smooth, turned
 from oracle import Array
 
-CASES = ["bare", "jacobi", "vector", "inside", "float32", "one chunk"]
+CASES = ["bare", "jacobi", "vector", "inside", "float32", "one chunk", "scaled", "many batches"]
 
 
 @pytest.fixture(autouse=True)
@@ -29,12 +29,17 @@ def one_thread() -> Iterator[None]:
 
 def problem(case: str) -> tuple[Any, Any, Any]:
     """Operator, right-hand side and preconditioner."""
-    counts, p = ((2, 2), 2) if case == "one chunk" else ((9, 8), 3)
+    counts, p = {"one chunk": ((2, 2), 2), "many batches": ((100, 90), 1)}.get(case, ((9, 8), 3))
     mesh = turned(femops.box(counts, order=2, mapping=bend))
     V = femops.H1(mesh, p, ncomp=2 if case == "vector" else 1)
     dtype = "float32" if case == "float32" else "float64"
     if case == "vector":
         A: Any = femops.elasticity(V).constrained(V.boundary_dofs(components=0))
+    elif case == "scaled":
+        A = 3.0 * femops.diffusion(V, level="none")  # nothing at points: batch by batch
+        assert A.terms.alphas[0] == 3.0
+    elif case == "many batches":
+        A = (femops.diffusion(V) + femops.mass(V)).at_level("none")
     else:
         A = femops.diffusion(V, smooth, dtype=dtype) + femops.mass(V, dtype=dtype)
     if case == "inside":

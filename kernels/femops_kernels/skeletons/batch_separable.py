@@ -72,9 +72,11 @@ def along_y(a, value, flux, slab, slope, k3):
 
 
 @inner
-def along_x(a, y, c, slab, slope, k3):
+def along_x(a, y, c, slab, slope, k3, ahead):
     """The step of the x-lines of a plane."""
     for k2 in range(O2):
+        if P_IN > 3:
+            ask_ahead(ahead, (c * O3 + k3) * O2 + k2, NCOMP_IN * O3 * O2)
         p = load_line(LANE, slab, k2 * P_IN, 1, P_IN)
         s = load_line(LANE, slope, k2 * P_IN, 1, P_IN)
         line = last(a, p, s)
@@ -110,9 +112,10 @@ def batch(table, b, x, y, work, ahead):
             along_first(a, x, c, value, flux)
         if DIM > 1:
             for k3 in range(O3):
-                ask_ahead(ahead, c * O3 + k3, NCOMP_IN * O3)
+                if P_IN <= 3:  # lines are short
+                    ask_ahead(ahead, c * O3 + k3, NCOMP_IN * O3)
                 if DIM == 3:
                     along_y(a, value, flux, slab, slope, k3)
                 else:
                     along_first(a, x, c, slab, slope)
-                along_x(a, y, c, slab, slope, k3)
+                along_x(a, y, c, slab, slope, k3, ahead)

@@ -30,6 +30,8 @@ NCOMP = max(NCOMP_IN, NCOMP_OUT)
 SIDE, LINE = max(I2 * P_IN, O2 * P_OUT), max(P_IN, P_OUT)
 SLAB = Q2 * LINE
 OWN_LANES = NCOMP * (Q3 * SIDE + SLAB + Q1D)
+# As in ``batch.py``; measured: with fewer points it does not pay.
+ASK_BY_LINE, ASK_BY_PLANE = Q1D > 6, 3 < Q1D <= 6
 WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
 
 
@@ -47,7 +49,7 @@ def points_of_line(source, points, modes, plane, k3, k2):
 
 
 @traced
-def plane_of_points(source, x, value, slab, points, modes, plane, k3):
+def plane_of_points(source, x, value, slab, points, modes, plane, ahead, k3):
     """From the nodes of a plane to its points and back, along y and x."""
     if DIM > 1:
         for c in range(NCOMP_IN):
@@ -59,6 +61,8 @@ def plane_of_points(source, x, value, slab, points, modes, plane, k3):
                     line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 1, j1, c)
                     store_line(LANE, slab, c * SLAB + j1, LINE, contract(B, line))
     for k2 in range(Q2):
+        if ASK_BY_LINE:
+            ask_ahead(ahead, k3 * Q2 + k2, Q3 * Q2)
         for c in range(NCOMP_IN):
             if DIM > 1:
                 line = load_line(LANE, slab, c * SLAB + k2 * LINE, 1, P_IN)
@@ -86,11 +90,11 @@ def batch(table, b, x, y, work, ahead):
                 line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 2, j, c)
                 store_line(LANE, value, c * Q3 * SIDE + j, SIDE, contract(B, line))
     for k3 in range(Q3):
-        if Q1D > 3:  # measured: with fewer it does not pay
+        if ASK_BY_PLANE:
             ask_ahead(ahead, k3, Q3)
         if MAPPED and DIM > 2:
             modes_of_plane(modes, plane, k3)
-        plane_of_points(source, x, value, slab, points, modes, plane, k3)
+        plane_of_points(source, x, value, slab, points, modes, plane, ahead, k3)
         for c in range(NCOMP_OUT):
             if DIM == 1:
                 line = load_line(LANE, slab, c * SLAB, 1, P_OUT)

@@ -1,8 +1,15 @@
-"""All batches of one chunk: what is compiled for each kernel (see ``chunk.py``)."""
+"""All batches of one chunk: what is compiled for each kernel (see ``chunk.py``).
+
+Other work on the vectors can be done on the way (``merged.py``): an entry point that is called
+before every few batches, with the number of the first and of the one after the last of them instead
+of x and y.  These batches are the first in the chunk to read what they meet first of x and to write
+it of y.
+"""
 
 # <defaults>
 from femops_kernels.compiling import entry, inner
 from femops_kernels.lanes import put, word
+from femops_kernels.lines import call_chunk
 from femops_kernels.places import PLACE_BYTES, locate
 from femops_kernels.skeletons.batch import batch
 from femops_kernels.skeletons.copies import copies, count
@@ -17,13 +24,16 @@ PLACES = PLACE_BYTES * LANE_WIDTH  # bytes of a run's
 STARTS_IN = NRUNS_IN * LANE_WIDTH * INDEX_IN  # bytes of a batch's
 STARTS_OUT = NRUNS_OUT * LANE_WIDTH * INDEX_OUT
 # Batches between one that meets dofs first and that which asks for them, so that memory has time.
-DISTANCE = max(1, 2048 // (LANE_WIDTH * max(P_IN - 1, 1) ** DIM))
+BATCH_DOFS = LANE_WIDTH * max(P_IN - 1, 1) ** DIM
+DISTANCE = max(1, 2048 // BATCH_DOFS)
+# Batches between calls of BEFORE: some hundreds of dofs, or all of the chunk.
+GROUP = 2**30 if BY_CHUNK else max(1, 512 // BATCH_DOFS)
 
 
 @inner
 def piece(table, starts, vector, dof_bytes, b):
     """What batch b meets first of a vector, as ``ask_ahead`` wants it; nothing past the last."""
-    if b >= word(word(table, FIRST_BATCH), word(table, NCHUNKS)):
+    if vector == 0 or b >= word(word(table, FIRST_BATCH), word(table, NCHUNKS)):
         return vector, 0
     begin, end = word(word(table, starts), b), word(word(table, starts), b + 1)
     return vector + begin * dof_bytes, -(-(end - begin) * dof_bytes // CACHE_LINE)
@@ -75,12 +85,19 @@ def batches(table, x, y, chunk, work, alpha, beta):
     lanes = y_places + NRUNS_OUT * PLACES
     x_side = side_in(table, x, chunk, x_local, x_places)
     y_side = side_out(table, y, chunk, y_places)
-    for b in range(
-        word(word(table, FIRST_BATCH), chunk), word(word(table, FIRST_BATCH), chunk + 1)
-    ):
+    before, also = word(table, BEFORE), word(table, BEFORE_READS)
+    first, end = word(word(table, FIRST_BATCH), chunk), word(word(table, FIRST_BATCH), chunk + 1)
+    for b in range(first, end):
+        if before != 0 and (b - first) % GROUP == 0:
+            own = word(table, BEFORE_TABLE)
+            call_chunk(before, own, b, min(b + GROUP, end), chunk, lanes, alpha, beta)
         if beta == 0.0:
             clear(table, y, b)
         x_ahead = piece(table, IN_BATCH_START, x, DOF_IN, b + DISTANCE)
         y_ahead = piece(table, OUT_BATCH_START, y, DOF_OUT, b + DISTANCE)
         locate_runs(table, b, x_side, y_side)
-        batch(table, b, x_places, y_places, lanes, (x_ahead, y_ahead))
+        if BY_CHUNK:
+            batch(table, b, x_places, y_places, lanes, (x_ahead, y_ahead))
+        else:
+            also_ahead = piece(table, IN_BATCH_START, also, DOF_IN, b + DISTANCE)
+            batch(table, b, x_places, y_places, lanes, (x_ahead, y_ahead, also_ahead))

@@ -70,14 +70,14 @@ def one_pass(launch, todo, sums):
 
 
 @njit
-def predict(todo, state, given, use_inverse):
+def predict(todo, state, given, use_inverse, scale):
     """Set what the next pass is to do; whether rho and r.r of it are known well enough, and r.r."""
     rho, rr = given[S_RHO], given[S_RR]
-    alpha = rho / given[S_PV]
+    drop = rho / given[S_PV]
     rmv, vmv = (given[S_RMV], given[S_VMV]) if use_inverse else (given[S_RV], given[S_VV])
-    next_rho = rho - 2.0 * alpha * rmv + alpha * alpha * vmv
-    next_rr = rr - 2.0 * alpha * given[S_RV] + alpha * alpha * given[S_VV]
-    todo[DROP], todo[NEAR] = alpha, alpha
+    next_rho = rho - 2.0 * drop * rmv + drop * drop * vmv
+    next_rr = rr - 2.0 * drop * given[S_RV] + drop * drop * given[S_VV]
+    todo[DROP], todo[NEAR] = drop, drop / scale
     todo[BETA] = next_rho / rho
     state[RHO] = rho
     known = CANCELLED * rho < next_rho < inf and CANCELLED * rr < next_rr < inf
@@ -86,7 +86,8 @@ def predict(todo, state, given, use_inverse):
 
 @njit(
     f"void(intp, intp, intp, intp, intp, {REAL}[:, ::1], {REAL}[::1], boolean, int64[::1], "
-    "float64[:, ::1], float64[::1], float64[::1], float64[:, ::1], float64, int64, int64, boolean)",
+    "float64[:, ::1], float64[::1], float64[::1], float64[:, ::1], float64, float64, int64, int64, "
+    "boolean)",
     cache=True,
     nogil=True,
 )
@@ -104,6 +105,7 @@ def iterate_merged(
     state,
     todo,
     sums,
+    scale,
     tolerance,
     limit,
     steps,
@@ -112,7 +114,8 @@ def iterate_merged(
     """Go on as ``iterate`` of ``cg.py`` does; if ``show``, x is up to date at the end.
 
     ``vectors`` have entries up to the last edge, and p its tail behind them; ``todo`` is zero at
-    the beginning.
+    the beginning.  The operator is ``scale`` times what passes apply, so that v is A p over
+    ``scale``.
     """
     launch = rows, alphas, count, work, work_bytes
     for k in range(steps):
@@ -122,11 +125,11 @@ def iterate_merged(
             state[STATUS] = CONVERGED if state[RESIDUAL] < UNDERFLOW else BREAKDOWN
             return
         one_pass(launch, todo, sums)
-        if not (sums[0, S_PV] > 0.0 and sums[0, S_RHO] > 0.0):
+        if not (scale * sums[0, S_PV] > 0.0 and sums[0, S_RHO] > 0.0):
             rho, rr = settle(todo, vectors, inverse, use_inverse, edges, partial)
             state[RHO], state[RESIDUAL], state[STATUS] = rho, sqrt(rr), BREAKDOWN
             return
-        known, rr = predict(todo, state, sums[0], use_inverse)
+        known, rr = predict(todo, state, sums[0], use_inverse, scale)
         state[ITERATIONS] += 1.0
         last = state[ITERATIONS] >= limit or (show and k + 1 == steps)
         if known and rr > NEAR_END * tolerance * tolerance and not last:

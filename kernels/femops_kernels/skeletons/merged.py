@@ -1,13 +1,16 @@
-"""One iteration of conjugate gradients around an operator's sweep, chunk by chunk.
+"""One iteration of conjugate gradients in an operator's sweep.
 
-Before a chunk's elements its owned piece of r, p (and x) is updated, after them its piece of
-v = A p is summed with it, all while these pieces are in cache: after Kronbichler, Sashko and Munch
+Before a few batches of elements what they meet first of r, p (and x) is updated, so that memory
+brings what later ones need while elements are worked on; after a chunk's elements its owned piece
+of v = A p is summed with r and p, while these are in cache.  After Kronbichler, Sashko and Munch
 (2022), Enhancing data locality of the conjugate gradient method for high-order matrix-free
-finite-element implementations.  The entry points are those of ``chunk.py``.
+finite-element implementations, who update a chunk at a time.  The entry points are those of
+``chunk.py``, and what ``batches.py`` calls.
 
 With threads nobody knows whether the owner of a foreign dof has updated it yet.  So the next p of
 the dofs that chunks share is computed before the sweep, by ``tail``, and put behind the end of p,
-its *tail*: that is what a chunk reads as foreign.
+its *tail*: that is what a chunk reads as foreign.  Nobody else reads what a chunk owns of p, so
+entries that count as zero are zero there and in the tail while the chunk is worked on.
 """
 
 # <defaults>
@@ -62,7 +65,7 @@ def add_number(sums, k, value):
 
 
 @inner
-def before(table, begin, length, sums, scratch):
+def update(table, begin, length, sums, scratch):
     """Update a piece of x, r and p; sums of r.M r and r.r."""
     drop, beta, touch = (
         coefficient(table, DROP),
@@ -126,20 +129,52 @@ def after(table, begin, length, sums, scratch):
         add_lane(sums, VV, vv, scratch)
         add_lane(sums, RMV, rmv, scratch)
         add_lane(sums, VMV, vmv, scratch)
+    total = 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(lanes * LANE_WIDTH, length):
-        add_products(sums, get(LANE, r, i), get(LANE, p, i), 0.0, get(LANE, v, i), get(LANE, m, i))
+        ri, pi, vi = get(LANE, r, i), get(LANE, p, i), get(LANE, v, i)
+        total = corrected(total, ri, pi, 0.0, vi, get(LANE, m, i))
+    add_products(sums, total)
 
 
 @inner
-def add_products(sums, r, p, old, new, m):
-    """Correct the sums for an entry of v that was ``old`` and is ``new``."""
+def corrected(total, r, p, old, new, m):
+    """Sums of products for an entry of v that was ``old`` and is ``new``."""
+    pv, rv, vv, rmv, vmv = total
     c = new - old
     square = (new + old) * c
-    add_number(sums, PV, p * c)
-    add_number(sums, RV, r * c)
-    add_number(sums, VV, square)
-    add_number(sums, RMV, r * m * c)
-    add_number(sums, VMV, m * square)
+    return pv + p * c, rv + r * c, vv + square, rmv + r * m * c, vmv + m * square
+
+
+@inner
+def add_products(sums, total):
+    """Add sums of products."""
+    pv, rv, vv, rmv, vmv = total
+    add_number(sums, PV, pv)
+    add_number(sums, RV, rv)
+    add_number(sums, VV, vv)
+    add_number(sums, RMV, rmv)
+    add_number(sums, VMV, vmv)
+
+
+@inner
+def hold(table, first, end):
+    """Zeros for the held entries of p, of the dofs that some batches meet first."""
+    starts, held, kept = word(table, HELD_START), word(table, HELD), word(table, KEPT)
+    for k in range(word(starts, first), word(starts, end)):
+        at = word(table, P) + word(held, k) * REAL_BYTES
+        put(LANE, kept, k, get(LANE, at, 0))
+        put(LANE, at, 0, 0.0)
+
+
+@inner
+def release(table, first, end):
+    """What they held again, and their v."""
+    starts, held, kept = word(table, HELD_START), word(table, HELD), word(table, KEPT)
+    keep = get(LANE, word(table, KEEP), 0)
+    for k in range(word(starts, first), word(starts, end)):
+        at, value = word(held, k), get(LANE, kept, k)
+        put(LANE, word(table, P), at, value)
+        put(LANE, word(table, V), at, keep * value)
 
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
@@ -148,13 +183,17 @@ def tail(table, x, y, chunk, work, alpha, beta):
     drop, factor = coefficient(table, DROP), coefficient(table, BETA)
     r, p, v, m = word(table, R), word(table, P), word(table, V), word(table, M)
     starts, ncomp = word(table, SHARED_START), word(table, NCOMP)
+    begin = p + word(table, TAIL) * REAL_BYTES
     for u in range(word(starts, chunk), word(starts, chunk + 1)):
         dof = word(word(table, SHARED_DOF), u)
         for c in range(ncomp):
             at = dof * ncomp + c
             ri, pi, mi = get(LANE, r, at), get(LANE, p, at), get(LANE, m, at)
             _, pi, _ = updated(ri, pi, get(LANE, v, at), mi, drop, factor)
-            put(LANE, p, word(table, TAIL) + u * ncomp + c, pi)
+            put(LANE, begin, u * ncomp + c, pi)
+    starts = word(table, TAIL_HELD_START)
+    for k in range(word(starts, chunk), word(starts, chunk + 1)):
+        put(LANE, begin, word(word(table, TAIL_HELD), k), 0.0)
 
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
@@ -166,43 +205,52 @@ def nothing(table, x, y, chunk, work, alpha, beta):
 def receive(table, values, positions, count, work, alpha, beta):
     """Add values of other ranks to entries of v, where positions are not negative; correct sums."""
     r, p, v, m = word(table, R), word(table, P), word(table, V), word(table, M)
-    sums = word(table, SUMS) + 2 * word(table, CHUNKS) * NSUMS * 8
-    for k in range(NSUMS):
-        put(FLOAT64, sums, k, 0.0)
+    total = 0.0, 0.0, 0.0, 0.0, 0.0
     for k in range(count):
         at = word(positions, k)
         if at >= 0:
             old = get(LANE, v, at)
             new = old + get(LANE, values, k)
             put(LANE, v, at, new)
-            add_products(sums, get(LANE, r, at), get(LANE, p, at), old, new, get(LANE, m, at))
+            total = corrected(total, get(LANE, r, at), get(LANE, p, at), old, new, get(LANE, m, at))
+    sums = word(table, SUMS) + 2 * word(table, CHUNKS) * NSUMS * 8
+    for k in range(NSUMS):
+        put(FLOAT64, sums, k, 0.0)
+    add_products(sums, total)
+
+
+@entry("void(intp, intp, intp, intp, intp, float64, float64)")
+def before(table, first, end, chunk, work, alpha, beta):
+    """Vector updates of what batches from ``first`` up to ``end`` meet first."""
+    starts, ncomp = word(table, BATCH_START), word(table, NCOMP)
+    begin = word(starts, first) * ncomp
+    length = word(starts, end) * ncomp - begin
+    update(table, begin, length, word(table, SUMS) + chunk * NSUMS * 8, work)
+    hold(table, first, end)
 
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def sweep(table, x, y, chunk, work, alpha, beta):
-    """One chunk: vector updates, the operator, sums."""
-    starts, ncomp = word(table, OWNED_START), word(table, NCOMP)
-    begin = word(starts, chunk) * ncomp
-    length = word(starts, chunk + 1) * ncomp - begin
+    """One chunk: the operator with the vector updates, sums."""
     sums = word(table, SUMS) + chunk * NSUMS * 8
     for k in range(NSUMS):
         put(FLOAT64, sums, k, 0.0)
-    before(table, begin, length, sums, work)
     p, v = word(table, P), word(table, V)
     call_chunk(word(table, KERNEL), word(table, KERNEL_TABLE), p, v, chunk, work, alpha, 0.0)
-    after(table, begin, length, sums, work)
+    first, end = word(word(table, FIRST_BATCH), chunk), word(word(table, FIRST_BATCH), chunk + 1)
+    release(table, first, end)
+    starts, ncomp = word(table, BATCH_START), word(table, NCOMP)
+    begin = word(starts, first) * ncomp
+    after(table, begin, word(starts, end) * ncomp - begin, sums, work)
 
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def combine(table, x, y, chunk, work, alpha, beta):
     """Add what later chunks contributed to the dofs that ``chunk`` owns, and correct the sums."""
     starts, ncomp = word(table, SHARED_START), word(table, NCOMP)
-    chunks = word(table, CHUNKS)
-    sums = word(table, SUMS) + (chunks + chunk) * NSUMS * 8
-    for k in range(NSUMS):
-        put(FLOAT64, sums, k, 0.0)
     r, p, v, m = word(table, R), word(table, P), word(table, V), word(table, M)
     slots, buffer = word(table, SLOT_START), word(table, BUFFER)
+    total = 0.0, 0.0, 0.0, 0.0, 0.0
     for u in range(word(starts, chunk), word(starts, chunk + 1)):
         dof = word(word(table, SHARED_DOF), u)
         for c in range(ncomp):
@@ -212,4 +260,8 @@ def combine(table, x, y, chunk, work, alpha, beta):
             for k in range(word(slots, u), word(slots, u + 1)):
                 new += get(LANE, buffer, word(word(table, SLOT), k) * ncomp + c)
             put(LANE, v, at, new)
-            add_products(sums, get(LANE, r, at), get(LANE, p, at), old, new, get(LANE, m, at))
+            total = corrected(total, get(LANE, r, at), get(LANE, p, at), old, new, get(LANE, m, at))
+    sums = word(table, SUMS) + (word(table, CHUNKS) + chunk) * NSUMS * 8
+    for k in range(NSUMS):
+        put(FLOAT64, sums, k, 0.0)
+    add_products(sums, total)

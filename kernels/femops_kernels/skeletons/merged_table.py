@@ -1,6 +1,6 @@
 """The int64 table of merged conjugate gradients: the meaning of each entry.
 
-"Per chunk" arrays have one entry a chunk and one more at the end, as in ``table.py``.
+"Per chunk" and "per batch" arrays have one entry each and one more at the end, as in ``table.py``.
 """
 
 KERNEL = 0  # address of the operator's entry point ``sweep``
@@ -9,14 +9,21 @@ BUFFER = 2  # address: what that leaves to be combined
 COEFFICIENTS = 3  # address: float64 DROP, BETA, NEAR, FAR, TOUCH
 X, R, P, V, M = 4, 5, 6, 7, 8  # addresses of the vectors, and of the diagonal preconditioner
 SUMS = 9  # address: float64 (2, chunk, sum), of the sweep and of what is combined
-OWNED_START = 10  # address, per chunk: first owned dof
-SHARED_START = 11  # address, per chunk: first of its owned dofs that later chunks touch
-SHARED_DOF = 12  # address: these dofs, ascending; their p is also the tail of p
-SLOT_START = 13  # address, per shared dof: first entry of SLOT
-SLOT = 14  # address: where in BUFFER contributions stand
-NCOMP = 15  # components
-TAIL = 16  # first number of the tail
-CHUNKS = 17  # how many chunks
+FIRST_BATCH = 10  # address, per chunk: first batch
+BATCH_START = 11  # address, per batch: first dof that it meets first
+SHARED_START = 12  # address, per chunk: first of its owned dofs that later chunks touch
+SHARED_DOF = 13  # address: these dofs, ascending; their p is also the tail of p
+SLOT_START = 14  # address, per shared dof: first entry of SLOT
+SLOT = 15  # address: where in BUFFER contributions stand
+NCOMP = 16  # components
+TAIL = 17  # first number of the tail
+CHUNKS = 18  # how many chunks
+HELD_START = 19  # address, per batch: first entry of HELD
+HELD = 20  # address: positions in a vector where the operator is KEEP times the identity, ascending
+KEPT = 21  # address: what p has there, while the operator reads zeros
+KEEP = 22  # address: one number
+TAIL_HELD_START = 23  # address, per chunk: first entry of TAIL_HELD
+TAIL_HELD = 24  # address: such positions in the tail
 
 DROP, BETA, NEAR, FAR, TOUCH = 0, 1, 2, 3, 4  # r -= DROP v; p = z + BETA p;
 # x += NEAR p + FAR (p - z), before that and only if TOUCH

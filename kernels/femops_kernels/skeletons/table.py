@@ -36,8 +36,11 @@ BATCHES = 26  # address of the kernel of a chunk's batches
 IN_BATCH_START = 27  # address, per batch: first dof that it meets first
 OUT_BATCH_START = 28
 IN_PAD = 29  # dofs behind those of the last chunk's copy that padding elements read
-IN_GHOSTS_FROM = 30  # foreign dofs of this number or more are ghosts: dofs of others
-IN_GHOSTS = 31  # address: their values
-WORDS = 32
+BEFORE = 30  # address of an entry point that is called before batches, or 0 (see ``batches.py``)
+BEFORE_TABLE = 31  # address of its table
+BEFORE_READS = 32  # address of a vector that it reads and these do not, or 0
+IN_GHOSTS_FROM = 33  # foreign dofs of this number or more are ghosts: dofs of others
+IN_GHOSTS = 34  # address: their values
+WORDS = 35
 
 CACHE_LINE = 64  # bytes
