@@ -155,6 +155,7 @@ COUNTS = {
     "one": [(1,), (1, 1), (1, 1, 1)],
     "few": [(5,), (3, 3), (3, 1, 1)],
     "many": [(37,), (7, 5), (3, 3, 3)],
+    "blocks": [(150,), (13, 11), (6, 5, 5)],  # several of 16
 }
 
 
@@ -181,8 +182,8 @@ def make_unstructured(dim: int, size: str) -> femops.Mesh:
     if dim == 1:
         return turned(femops.box(COUNTS[size][0], order=2, mapping=bend))
     if dim == 2:
-        return turned(femops.disc({"few": 1, "many": 3}[size]))
-    return turned(femops.ball({"few": 1, "many": 2}[size], order=2))
+        return turned(femops.disc({"few": 1, "many": 3, "blocks": 5}[size]))
+    return turned(femops.ball({"few": 1, "many": 2, "blocks": 3}[size], order=2))
 
 
 def make_space(case: Case) -> Any:

@@ -22,7 +22,7 @@ WIDEST = 16
 """Elements of the widest batch."""
 
 BLOCKS = 840
-"""The least common multiple of 1 to 8, so that up to 8 ranks have equally many blocks each."""
+"""Most blocks; so many that ranks have about equally many each."""
 
 
 @final

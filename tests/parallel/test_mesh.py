@@ -61,16 +61,16 @@ def test_ranks_make_their_parts_of_a_box(name, size):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6, 7, 8])
 def test_blocks_of_several_elements(size):
-    """The same for any number of ranks; 900 elements are 60 blocks of two, and single ones."""
+    """The same for any number of ranks; more than 840 * 16 elements are blocks of 32."""
 
     def program(comm):
-        got = femops.box((30, 30), comm=comm, reproducible=True)
+        got = femops.box((150, 100), comm=comm, reproducible=True)
         check_blocks(got)
         return (got.part.elements[0] + got.blocks[:-1]).tolist()
 
     starts, _ = on_ranks(size, program)
-    lengths = np.diff([*itertools.chain(*starts), 900])
-    assert lengths.tolist() == [2] * 60 + [1] * 780
+    lengths = np.diff([*itertools.chain(*starts), 15000])
+    assert lengths.tolist() == [32] * 468 + [24]
 
 
 def test_counts_that_can_be_read_but_once():
@@ -153,7 +153,7 @@ def test_one_rank_alone():
     got = femops.box((40, 30), comm=comm, reproducible=True)
     check_mesh(got, femops.box((40, 30)), partition(femops.box((40, 30)), 1), comm)
     check_blocks(got)
-    assert repr(got) == ("DistributedMesh(rank 0 of 1: 1200 of 1200 elements in 840 blocks, dim 2)")
+    assert repr(got) == ("DistributedMesh(rank 0 of 1: 1200 of 1200 elements in 75 blocks, dim 2)")
 
 
 def test_each_part_is_sent_once():
