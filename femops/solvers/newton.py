@@ -16,6 +16,7 @@ from femops.operators.nonlinear import NonlinearForm
 from femops.operators.storage import check_level
 from femops.solvers.cg import cg
 from femops.solvers.jacobi import Jacobi, jacobi
+from femops.solvers.sums import Sums
 
 Linear = Literal["auto", "cg", "minres", "gmres"]
 # Eisenstat & Walker (1996), choice 2: how far a step's linear system is solved.
@@ -94,7 +95,8 @@ def newton(
     Raises
     ------
     SolverError
-        A first guess at which the residual is not a number, or arguments that make no sense.
+        A first guess at which the residual is not a number, or arguments that make no sense; minres
+        or gmres on several ranks.
     OperatorError
         An unknown level, or one that would not fit into memory.
     VectorError
@@ -105,8 +107,8 @@ def newton(
     u = u0.copy()
     load = np.zeros_like(u) if b is None else b.reshape(u.shape).copy()
     load.reshape(-1)[F.constrained_dofs] = 0.0
-    residual = F.residual(u) - load
-    norms = [float(np.linalg.norm(residual))]
+    residual, sums = F.residual(u) - load, Sums(F.space)
+    norms = [sums.norm(residual)]
     if not np.isfinite(norms[0]):
         raise SolverError("the residual of the first guess is not a number: begin with another")
     goal, forcing, spent = max(rtol * norms[0], atol), _FORCING, 0
@@ -116,15 +118,15 @@ def newton(
             reason = f"not converged in {maxiter} steps"
             break
         J = F.jacobian(u).at_level(level)
-        step, count, failure = _solve(J, -residual, forcing, linear)
+        step, count, failure = _solve(J, -residual, forcing, linear, sums)
         level = J.level  # "auto" is chosen once
         spent += count
-        found = None if failure else _search(F, u, step, load, residual)
+        found = None if failure else _search(F, u, step, load, residual, sums)
         if found is None:
             reason = failure or "no step along the Newton direction makes progress"
             break
         u, residual = found
-        norms.append(float(np.linalg.norm(residual)))
+        norms.append(sums.norm(residual))
         forcing = min(_FORCING, max(_GAMMA * (norms[-1] / norms[-2]) ** 2, 0.1 * goal / norms[-1]))
         if callback:
             callback(u)
@@ -141,7 +143,7 @@ def _check(F: Any, rtol: float, atol: float, maxiter: int, linear: str) -> None:
 
 
 def _solve(
-    J: Operator, right: NDArray[Any], rtol: float, linear: Linear
+    J: Operator, right: NDArray[Any], rtol: float, linear: Linear, sums: Sums
 ) -> tuple[NDArray[Any], int, str]:
     """Step, Krylov iterations, and what went wrong if anything did."""
     if linear == "cg" or (linear == "auto" and J.symmetric):
@@ -150,6 +152,12 @@ def _solve(
         except SolverError as error:
             return right, 0, f"the linear solver gave up: {error}"
         return step, info.iterations, ""
+    if sums.many:
+        raise SolverError(
+            f"the steps need {'minres' if linear == 'minres' else 'gmres'}, SciPy's, which knows "
+            "nothing of other ranks: take linear='cg' if the Jacobian is symmetric and positive "
+            "definite, or PETSc's solvers with F.jacobian(u)"
+        )
     count = [0]
 
     def counted(_: Any) -> None:
@@ -175,6 +183,7 @@ def _search(
     step: NDArray[Any],
     load: NDArray[Any],
     residual: NDArray[Any],
+    sums: Sums,
 ) -> tuple[NDArray[Any], NDArray[Any]] | None:
     """First of the steps 1, 1/2, 1/4, ... that makes progress; None if none does.
 
@@ -182,14 +191,14 @@ def _search(
     derivative of an energy, that is the energy's slope (Bonet and Wood, section 9.6), and large
     rotations need steps that reduce it while the residual's norm grows.
     """
-    norm, slope = np.linalg.norm(residual), abs(np.vdot(step, residual))
+    norm, slope = sums.norm(residual), abs(sums.dot(step, residual))
     length = 1.0
     while length >= _SHORTEST:
         trial = u + u.dtype.type(length) * step
         found = F.residual(trial) - load
         # what is not a number fails both comparisons
-        smaller = np.linalg.norm(found) <= (1.0 - _DECREASE * length) * norm
-        if smaller or abs(np.vdot(step, found)) <= _FLATTER * slope:
+        smaller = sums.norm(found) <= (1.0 - _DECREASE * length) * norm
+        if smaller or abs(sums.dot(step, found)) <= _FLATTER * slope:
             return trial, found
         length *= 0.5
     return None

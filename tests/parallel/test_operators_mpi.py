@@ -108,7 +108,7 @@ def test_equal_to_serial(comm, case):
 
 
 @pytest.mark.parallel(1, 4, 8)
-@pytest.mark.parametrize("case", cover()[::4], ids=str)
+@pytest.mark.parametrize("case", cover()[::8], ids=str)
 @pytest.mark.filterwarnings("ignore:.*ranks have no elements")
 def test_equal_to_serial_on_more(comm, case):
     check_equal(comm, case)
@@ -130,6 +130,6 @@ def test_reproducible(comm, case):
 
 
 @pytest.mark.parallel(4, 8)
-@pytest.mark.parametrize("case", cover()[1::4], ids=str)
+@pytest.mark.parametrize("case", cover()[1::8], ids=str)
 def test_reproducible_on_more(comm, case):
     check_reproducible(comm, case)

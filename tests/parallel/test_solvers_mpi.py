@@ -1,0 +1,238 @@
+"""Sums of integrals, products of spaces, nonlinear forms and solvers on many ranks."""
+
+import numpy as np
+import pytest
+
+import femops
+from femops.parallel import Serial
+from kernel_cases import bend, smooth
+
+
+def ball():
+    return femops.ball(2, order=2)
+
+
+def piece(space):
+    """Where a rank's vector stands in that of the whole, of a space or of each of a product."""
+    if isinstance(space, femops.Product):
+        pieces, first = [], 0
+        for one in space.spaces.values():
+            own = piece(one)
+            pieces.append(np.arange(first + own.start, first + own.stop))
+            first += one.global_size
+        return np.concatenate(pieces)
+    first = space.first_dof * space.ncomp
+    return slice(first, first + space.size)
+
+
+def close(mine, whole, space, tolerance=1e-12):
+    expected = whole.reshape(-1)[piece(space)]
+    assert np.abs(mine.reshape(-1) - expected).max(initial=0.0) <= tolerance * np.abs(whole).max()
+
+
+def on_both(comm, make, build):
+    """A thing on the mesh of all ranks, and on that of this rank alone."""
+    mesh = make()
+    return build(femops.distribute(mesh, comm)), build(mesh)
+
+
+def random(space, whole):
+    u = np.random.default_rng(3).standard_normal(whole.size)
+    return u[piece(space)].copy(), u
+
+
+# --- sums and products ----------------------------------------------------------------------------
+
+
+def robin(mesh, level="partial"):
+    """Elements and boundary faces, two quadrature rules, a bound attribute."""
+    V = femops.H1(mesh, 3)
+    inside = femops.diffusion(V, smooth, level=level) + femops.mass(V, quadrature=6, level=level)
+    return 2.0 * inside + femops.boundary_mass(V, smooth, level=level)
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("level", ["partial", "none", "element", "full"])
+def test_elements_and_boundary(comm, level):
+    mine, alone = on_both(comm, ball, lambda mesh: robin(mesh, level))
+    for A, B in ((mine, alone), (-mine.T, -alone.T)):
+        u, w = random(A.space, B.space)
+        close(A @ u, B @ w, A.space)
+        close(A.diagonal(), B.diagonal(), A.space)
+
+
+@pytest.mark.parallel(3)
+def test_boundary_alone(comm):
+    def build(mesh):
+        V = femops.H1(mesh, 2)
+        return femops.boundary_mass(V).constrained(V.boundary_dofs())
+
+    A, B = on_both(comm, ball, build)
+    u, w = random(A.space, B.space)
+    close(A @ u, B @ w, A.space)
+
+
+def stokes(u, p, mu):
+    return {"u": {"grad": mu * u.grad - p * np.eye(len(u))}, "p": {"value": -u.div}}
+
+
+def waves(real, imag, k):
+    return {
+        "real": {"grad": real.grad, "value": -k * k * real - k * imag},
+        "imag": {"grad": imag.grad, "value": -k * k * imag + k * real},
+    }
+
+
+def taylor_hood(mesh, level="partial"):
+    W = femops.Product(u=femops.H1(mesh, 2, ncomp=mesh.dim), p=femops.H1(mesh, 1))
+    return femops.form(stokes, W, mu=smooth, level=level)
+
+
+def one_space_twice(mesh, level="partial"):
+    V = femops.H1(mesh, 3)
+    return femops.form(waves, femops.Product(real=V, imag=V), k=1.5, level=level)
+
+
+def held(W):
+    name = W.names[0]
+    return W.slice(name).start + W.spaces[name].boundary_dofs()
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("make", [taylor_hood, one_space_twice])
+@pytest.mark.parametrize("level", ["partial", "full"])
+def test_products(comm, make, level):
+    mine, alone = on_both(comm, ball, lambda mesh: make(mesh, level))
+    for constrained in (False, True):
+        A, B = mine, alone
+        if constrained:
+            A, B = A.constrained(held(A.space)), B.constrained(held(B.space))
+        u, w = random(A.space, B.space)
+        close(A @ u, B @ w, A.space)
+        close(A.diagonal(), B.diagonal(), A.space)
+        close(A.T @ u, B.T @ w, A.space)
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("make", [robin, taylor_hood, one_space_twice])
+def test_products_and_sums_are_reproducible(comm, make):
+    mesh = ball()
+    A = make(femops.distribute(mesh, comm, reproducible=True))
+    B = make(femops.distribute(mesh, Serial(), reproducible=True))
+    u, w = random(A.space, B.space)
+    assert np.array_equal(A @ u, (B @ w)[piece(A.space)])
+
+
+# --- solvers --------------------------------------------------------------------------------------
+
+
+def problem(mesh, dtype="float64"):
+    V = femops.H1(mesh, 3)
+    A = femops.diffusion(V, smooth, dtype=dtype) + femops.mass(V, dtype=dtype)
+    A = A.constrained(V.boundary_dofs())
+    return A, A.rhs(
+        femops.load(V, smooth, dtype=dtype), V.interpolate(lambda x: x[0]).astype(dtype)
+    )
+
+
+@pytest.mark.parallel(2, 4)
+@pytest.mark.parametrize("merged", [True, False])
+@pytest.mark.parametrize("jacobi", [True, False])
+@pytest.mark.parametrize("factor", [1.0, -3.0])
+def test_cg(comm, merged, jacobi, factor):
+    def solve(mesh):
+        A, b = problem(mesh)
+        if factor < 0.0:
+            A, b = -factor * A, -factor * b
+        M = femops.jacobi(A) if jacobi else None
+        return A.space, femops.cg(A, b, M=M, rtol=1e-11, merged=merged)
+
+    (V, (x, info)), (_, (y, expected)) = on_both(comm, ball, solve)
+    assert info.converged
+    assert info.merged == expected.merged == merged
+    assert abs(info.iterations - expected.iterations) <= 1
+    assert abs(info.tolerance - expected.tolerance) < 1e-12 * expected.tolerance
+    close(x, y, V, 1e-10)
+
+
+@pytest.mark.parallel(3)
+def test_cg_shows_each_iterate(comm):
+    def solve(mesh):
+        A, b = problem(mesh)
+        seen = []
+        femops.cg(A, b, maxiter=7, callback=lambda x: seen.append(x.copy()))
+        return A.space, seen
+
+    (V, mine), (_, alone) = on_both(comm, ball, solve)
+    assert len(mine) == len(alone) == 7
+    for x, y in zip(mine, alone, strict=True):
+        close(x, y, V)
+
+
+@pytest.mark.parallel(3)
+def test_cg_in_float32(comm):
+    def solve(mesh):
+        A, b = problem(mesh, "float32")
+        return A.space, femops.cg(A, b, rtol=1e-5)
+
+    (V, (x, info)), (_, (y, _)) = on_both(comm, ball, solve)
+    assert info.converged
+    assert x.dtype == np.float32
+    close(x, y, V, 1e-4)
+
+
+@pytest.mark.parallel(2)
+def test_cg_where_ranks_have_nothing(comm):
+    with pytest.warns(UserWarning, match="no elements") if comm.rank == 0 else no_warning():
+        mesh = femops.box(1, comm=comm)
+    V = femops.H1(mesh, 4)
+    A = femops.mass(V)
+    x, info = femops.cg(A, femops.load(V, 1.0), rtol=1e-13)
+    assert info.converged
+    np.testing.assert_allclose(x, 1.0, rtol=1e-12)
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("jacobi", [True, False])
+def test_cg_is_reproducible(comm, jacobi):
+    def solve(ranks):
+        A, b = problem(femops.distribute(ball(), ranks, reproducible=True))
+        return A.space, *femops.cg(A, b, M=femops.jacobi(A) if jacobi else None, rtol=1e-10)
+
+    V, x, info = solve(comm)
+    _, y, expected = solve(Serial())
+    assert info == expected
+    assert np.array_equal(x, y[piece(V)])
+
+
+@pytest.mark.parallel(2, 3)
+def test_newton(comm):
+    def solve(mesh):
+        V = femops.H1(mesh, 2)
+        F = femops.p_laplacian(V, p=3.0, epsilon=0.1).constrained(V.boundary_dofs())
+        return V, F, *femops.newton(F, V.zeros(), femops.load(V, 1.0))
+
+    (V, F, u, info), (_, G, w, expected) = on_both(comm, ball, solve)
+    assert info.converged
+    assert info.iterations == expected.iterations
+    close(u, w, V, 1e-8)
+    state, whole = random(V, G.space)
+    close(F.residual(state), G.residual(whole), V)
+
+
+@pytest.mark.parallel(2, 3)
+def test_norms_and_integrals_are_the_same_bits(comm):
+    def build(mesh):
+        V = femops.H1(mesh, 3, family="bernstein")
+        u = V.interpolate(smooth)
+        gradient = femops.h1_seminorm_error(V, u, np.zeros_like)
+        return V.integrate(u), V.integrate(1.0), femops.l2_norm(V, u), gradient
+
+    mine, alone = on_both(comm, lambda: femops.box((5, 4, 3), mapping=bend), build)
+    assert mine == alone
+
+
+def no_warning():
+    import warnings
+
+    return warnings.catch_warnings()
