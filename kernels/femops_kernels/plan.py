@@ -46,6 +46,8 @@ class Plan:
     foreign_start : (nchunks + 1,) int64
         What it copies are the dofs ``foreign_dofs[foreign_start[c]:foreign_start[c + 1]]``: runs
         that another chunk owns, and those whose order in an element is not that of their numbers.
+    foreign_end : (nchunks,) int64
+        Where its ghosts begin among them, which are the last.
     foreign_dofs : (nforeign,) int64
     combine_start, combine_dof, combine_slot : int64 arrays
         Contributions ``combine_slot`` (positions in ``foreign_dofs``) to owned dofs, grouped by
@@ -70,6 +72,7 @@ class Plan:
     owned_start: Int
     batch_start: Int
     foreign_start: Int
+    foreign_end: Int
     foreign_dofs: Int
     combine_start: Int
     combine_dof: Int
@@ -94,8 +97,7 @@ class Plan:
     @property
     def with_ghosts(self) -> NDArray[np.bool_]:
         """Which chunks touch ghosts."""
-        before = np.concatenate(([0], np.cumsum(self.foreign_dofs >= self.ndofs)))
-        return np.asarray(np.diff(before[self.foreign_start]) > 0)
+        return np.asarray(self.foreign_end < self.foreign_start[1:])
 
     @property
     def number_bytes(self) -> int:
@@ -259,7 +261,7 @@ def _plan(
     foreign: list[Int] = []
     for c, (begin, end) in enumerate(itertools.pairwise(element_start)):
         owned = owned_start[c], owned_start[c + 1]
-        numbers, outside = _localise(indices[begin:end], *owned, runs, apart)
+        numbers, outside = _localise(indices[begin:end], *owned, runs, ndofs if apart else None)
         local[begin:end] = numbers
         foreign.append(outside)
     foreign_start = np.concatenate([[0], np.cumsum([len(f) for f in foreign])]).astype(np.int64)
@@ -280,6 +282,7 @@ def _plan(
         owned_start=owned_start.astype(np.int64),
         batch_start=np.append(0, met[last]).astype(np.int64),
         foreign_start=foreign_start,
+        foreign_end=foreign_start[:-1] + np.array([np.count_nonzero(f < ndofs) for f in foreign]),
         foreign_dofs=foreign_dofs.astype(np.int64),
         combine_start=_shares(by_slot[:own], owned_start, ndofs),
         combine_dof=by_slot[:own].astype(np.int64),
@@ -302,11 +305,12 @@ def _shares(dofs: Int, owned_start: Int, ndofs: int) -> Int:
     return np.searchsorted(dofs, cuts).astype(np.int64)
 
 
-def _localise(part: Int, first: int, end: int, runs: Runs, apart: bool) -> tuple[Int, Int]:
+def _localise(part: Int, first: int, end: int, runs: Runs, apart: int | None) -> tuple[Int, Int]:
     """Chunk-local number of the first dof of every run, and the dofs that the chunk copies.
 
     The chunk has the elements ``part`` and owns the dofs ``first`` to ``end``.  Elements that meet
-    the same run have one copy of it, or if ``apart`` one each.
+    the same run have one copy of it, by ascending dof; or one each, those of ghosts last, whose
+    numbers begin with ``apart``.
     """
     local = np.empty((len(part), len(runs.nodes)), dtype=np.int64)
     sizes = np.array([len(nodes) for nodes in runs.nodes])
@@ -320,7 +324,7 @@ def _localise(part: Int, first: int, end: int, runs: Runs, apart: bool) -> tuple
         rows, place = dofs[~direct], np.argwhere(~direct)
         # its first two dofs tell a run and its order
         names = rows[:, 0] * (rows.max(initial=0) + 1) + rows[:, min(1, size - 1)]
-        if apart:
+        if apart is not None:
             names = np.arange(len(rows))
         _, at, inverse = np.unique(names, return_index=True, return_inverse=True)
         if not np.array_equal(rows[at][inverse], rows):
@@ -328,7 +332,9 @@ def _localise(part: Int, first: int, end: int, runs: Runs, apart: bool) -> tuple
                 "runs of dofs begin alike and go on otherwise: take shorter runs"
             )
         found.append((rows[at], inverse, place[:, 0], columns[place[:, 1]]))
-    heads = np.concatenate([place if apart else rows[:, 0] for rows, _, place, _ in found])
+    heads = np.concatenate([rows[:, 0] for rows, *_ in found])
+    if apart is not None:
+        heads = np.concatenate([at for _, _, at, _ in found]) + len(part) * (heads >= apart)
     lengths = np.concatenate([np.full(len(rows), rows.shape[1]) for rows, *_ in found])
     order = np.argsort(heads, kind="stable")
     starts = np.empty_like(heads)

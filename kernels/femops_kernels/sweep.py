@@ -194,6 +194,7 @@ def _plan_entries(source: Plan, target: Plan) -> dict[int, Any]:
         layout.IN_STARTS: source.starts,
         layout.IN_BATCH_START: source.batch_start,
         layout.IN_PAD: source.runs.longest,
+        layout.IN_FOREIGN_END: source.foreign_end,
         layout.IN_GHOSTS_FROM: source.ndofs,
         layout.IN_GHOSTS: 0,
         layout.OUT_LOCAL_SIZE: target.local_size,

@@ -26,14 +26,14 @@ STARTS_OUT = NRUNS_OUT * LANE_WIDTH * INDEX_OUT
 # Batches between one that meets dofs first and that which asks for them, so that memory has time.
 BATCH_DOFS = LANE_WIDTH * max(P_IN - 1, 1) ** DIM
 DISTANCE = max(1, 2048 // BATCH_DOFS)
-# Batches between calls of BEFORE: some hundreds of dofs, or all of the chunk.
-GROUP = 2**30 if BY_CHUNK else max(1, 512 // BATCH_DOFS)
+# Batches between calls of BEFORE, unless one is enough for the chunk: some hundreds of dofs.
+GROUP = max(1, 512 // BATCH_DOFS)
 
 
 @inner
 def piece(table, starts, vector, dof_bytes, b):
     """What batch b meets first of a vector, as ``ask_ahead`` wants it; nothing past the last."""
-    if vector == 0 or b >= word(word(table, FIRST_BATCH), word(table, NCHUNKS)):
+    if b >= word(word(table, FIRST_BATCH), word(table, NCHUNKS)):
         return vector, 0
     begin, end = word(word(table, starts), b), word(word(table, starts), b + 1)
     return vector + begin * dof_bytes, -(-(end - begin) * dof_bytes // CACHE_LINE)
@@ -85,11 +85,12 @@ def batches(table, x, y, chunk, work, alpha, beta):
     lanes = y_places + NRUNS_OUT * PLACES
     x_side = side_in(table, x, chunk, x_local, x_places)
     y_side = side_out(table, y, chunk, y_places)
-    before, also = word(table, BEFORE), word(table, BEFORE_READS)
+    before, own, also = word(table, BEFORE), word(table, BEFORE_TABLE), word(table, BEFORE_READS)
     first, end = word(word(table, FIRST_BATCH), chunk), word(word(table, FIRST_BATCH), chunk + 1)
+    if BY_CHUNK and before != 0:
+        call_chunk(before, own, first, end, chunk, lanes, alpha, beta)
     for b in range(first, end):
-        if before != 0 and (b - first) % GROUP == 0:
-            own = word(table, BEFORE_TABLE)
+        if not BY_CHUNK and before != 0 and (b - first) % GROUP == 0:
             call_chunk(before, own, b, min(b + GROUP, end), chunk, lanes, alpha, beta)
         if beta == 0.0:
             clear(table, y, b)
@@ -99,5 +100,7 @@ def batches(table, x, y, chunk, work, alpha, beta):
         if BY_CHUNK:
             batch(table, b, x_places, y_places, lanes, (x_ahead, y_ahead))
         else:
-            also_ahead = piece(table, IN_BATCH_START, also, DOF_IN, b + DISTANCE)
+            also_ahead = also, 0
+            if also != 0:
+                also_ahead = piece(table, IN_BATCH_START, also, DOF_IN, b + DISTANCE)
             batch(table, b, x_places, y_places, lanes, (x_ahead, y_ahead, also_ahead))

@@ -32,14 +32,17 @@ def copy_foreign(table, x, chunk, local, alpha):
     """Foreign entries of x behind the place of the owned ones, then zeros for padding elements."""
     at, dofs = word(word(table, IN_FOREIGN_START), chunk), word(table, IN_FOREIGN_DOFS)
     foreign = count(table, IN_FOREIGN_START, chunk)
+    others = word(word(table, IN_FOREIGN_END), chunk) - at
     local += count(table, IN_OWNED_START, chunk) * NCOMP_IN * REAL_BYTES
-    limit = word(table, IN_GHOSTS_FROM)
-    ghosts = word(table, IN_GHOSTS) - limit * NCOMP_IN * REAL_BYTES
-    for i in range(foreign):
+    for i in range(others):
         dof = word(dofs, at + i)
-        source = x if dof < limit else ghosts
         for c in range(NCOMP_IN):
-            put(LANE, local, i * NCOMP_IN + c, alpha * get(LANE, source, dof * NCOMP_IN + c))
+            put(LANE, local, i * NCOMP_IN + c, alpha * get(LANE, x, dof * NCOMP_IN + c))
+    ghosts = word(table, IN_GHOSTS) - word(table, IN_GHOSTS_FROM) * NCOMP_IN * REAL_BYTES
+    for i in range(others, foreign):
+        dof = word(dofs, at + i)
+        for c in range(NCOMP_IN):
+            put(LANE, local, i * NCOMP_IN + c, alpha * get(LANE, ghosts, dof * NCOMP_IN + c))
     if chunk + 1 == word(table, NCHUNKS):
         for k in range(foreign * NCOMP_IN, (foreign + word(table, IN_PAD)) * NCOMP_IN):
             put(LANE, local, k, 0.0)

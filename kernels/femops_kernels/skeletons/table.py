@@ -39,8 +39,9 @@ IN_PAD = 29  # dofs behind those of the last chunk's copy that padding elements 
 BEFORE = 30  # address of an entry point that is called before batches, or 0 (see ``batches.py``)
 BEFORE_TABLE = 31  # address of its table
 BEFORE_READS = 32  # address of a vector that it reads and these do not, or 0
-IN_GHOSTS_FROM = 33  # foreign dofs of this number or more are ghosts: dofs of others
-IN_GHOSTS = 34  # address: their values
-WORDS = 35
+IN_FOREIGN_END = 33  # address, per chunk: first entry of IN_FOREIGN_DOFS that is a ghost's
+IN_GHOSTS_FROM = 34  # number of the first ghost: these are dofs of others
+IN_GHOSTS = 35  # address: their values
+WORDS = 36
 
 CACHE_LINE = 64  # bytes
