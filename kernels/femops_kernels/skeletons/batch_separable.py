@@ -36,6 +36,8 @@ SIDE = I2 * P_IN
 FACTORS = (1 if VALUE_IN else 0) + (DIM if GRAD_IN else 0)  # of a component
 A1 = 1 if VALUE_IN else 0  # where a_1 stands among them
 WORK_LANES = 2 * (O3 * SIDE + O2 * P_IN)
+# Asked for line by line memory has more time; measured: with shorter lines it does not pay.
+ASK_BY_LINE = P_IN > 5
 
 
 @inner
@@ -75,7 +77,7 @@ def along_y(a, value, flux, slab, slope, k3):
 def along_x(a, y, c, slab, slope, k3, ahead):
     """The step of the x-lines of a plane."""
     for k2 in range(O2):
-        if P_IN > 3:
+        if ASK_BY_LINE:
             ask_ahead(ahead, (c * O3 + k3) * O2 + k2, NCOMP_IN * O3 * O2)
         p = load_line(LANE, slab, k2 * P_IN, 1, P_IN)
         s = load_line(LANE, slope, k2 * P_IN, 1, P_IN)
@@ -112,7 +114,7 @@ def batch(table, b, x, y, work, ahead):
             along_first(a, x, c, value, flux)
         if DIM > 1:
             for k3 in range(O3):
-                if P_IN <= 3:  # lines are short
+                if not ASK_BY_LINE:
                     ask_ahead(ahead, c * O3 + k3, NCOMP_IN * O3)
                 if DIM == 3:
                     along_y(a, value, flux, slab, slope, k3)
