@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from time import perf_counter
 from typing import Any, final
@@ -76,6 +77,7 @@ class MpiChannel(Channel):
             raw.Send_init([piece.view(np.uint8), mpi.BYTE], rank, _TAG)
             for rank, piece in to.items()
         ]
+        weakref.finalize(self, _free, self._requests)
 
     def start(self) -> None:
         """See `Channel.start`."""
@@ -86,6 +88,13 @@ class MpiChannel(Channel):
         begin = perf_counter()
         self._wait(self._requests)
         self.waited += perf_counter() - begin
+
+
+def _free(requests: list[Any]) -> None:
+    """Give back what MPI keeps for a channel that is gone."""
+    if not launch.mpi().Is_finalized():
+        for request in requests:
+            request.Free()
 
 
 # `Mpi.exchange` has 0 and 1

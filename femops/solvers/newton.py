@@ -15,6 +15,7 @@ from femops.operators import Operator
 from femops.operators.nonlinear import NonlinearForm
 from femops.operators.storage import check_level
 from femops.solvers.cg import cg
+from femops.solvers.gmres import gmres as rank_gmres
 from femops.solvers.jacobi import Jacobi, jacobi
 from femops.solvers.sums import Sums
 
@@ -96,7 +97,7 @@ def newton(
     ------
     SolverError
         A first guess at which the residual is not a number, or arguments that make no sense; minres
-        or gmres on several ranks.
+        on several ranks.
     OperatorError
         An unknown level, or one that would not fit into memory.
     VectorError
@@ -104,10 +105,15 @@ def newton(
     """
     _check(F, rtol, atol, maxiter, linear)
     check_level(level)
+    sums = Sums(F.space)
+    if sums.many and linear == "minres":
+        raise SolverError(
+            "minres is SciPy's, which knows nothing of other ranks: take linear='gmres' or 'cg'"
+        )
     u = u0.copy()
     load = np.zeros_like(u) if b is None else b.reshape(u.shape).copy()
     load.reshape(-1)[F.constrained_dofs] = 0.0
-    residual, sums = F.residual(u) - load, Sums(F.space)
+    residual = F.residual(u) - load
     norms = [sums.norm(residual)]
     if not np.isfinite(norms[0]):
         raise SolverError("the residual of the first guess is not a number: begin with another")
@@ -153,11 +159,9 @@ def _solve(
             return right, 0, f"the linear solver gave up: {error}"
         return step, info.iterations, ""
     if sums.many:
-        raise SolverError(
-            f"the steps need {'minres' if linear == 'minres' else 'gmres'}, SciPy's, which knows "
-            "nothing of other ranks: take linear='cg' if the Jacobian is symmetric and positive "
-            "definite, or PETSc's solvers with F.jacobian(u)"
-        )
+        x, spent, converged = rank_gmres(J, right.reshape(-1), jacobi(J), sums, rtol=rtol)
+        failure = "" if converged else f"gmres did not solve a step in {spent} iterations"
+        return x.reshape(right.shape), spent, failure
     count = [0]
 
     def counted(_: Any) -> None:

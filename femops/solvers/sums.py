@@ -66,6 +66,14 @@ class Sums:
         parts = np.add.reduceat(np.append(left * right, 0.0), self.edges[:-1])
         return float(self(parts[np.newaxis])[0])
 
+    def dots(self, rows: NDArray[Any], b: NDArray[Any]) -> Floats:
+        """Inner products of several vectors (k, size) with one. Collective, one reduction."""
+        right = b.astype(np.float64, copy=False)
+        if not self._exact:
+            return self(np.array([[float(row @ right)] for row in rows]))
+        products = np.append(rows * right, np.zeros((len(rows), 1)), axis=1)
+        return self(np.add.reduceat(products, self.edges[:-1], axis=1))
+
     def norm(self, a: NDArray[Any]) -> float:
         """Euclidean norm of a vector. Collective."""
         if not self.many:

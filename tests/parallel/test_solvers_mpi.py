@@ -5,6 +5,8 @@ import pytest
 
 import femops
 from femops.parallel import Serial
+from femops.solvers.gmres import gmres
+from femops.solvers.sums import Sums
 from kernel_cases import bend, smooth
 
 
@@ -218,6 +220,50 @@ def test_newton(comm):
     close(u, w, V, 1e-8)
     state, whole = random(V, G.space)
     close(F.residual(state), G.residual(whole), V)
+
+
+def burgers(u):
+    return {"grad": 0.1 * u.grad, "value": u * u.grad[0]}
+
+
+@pytest.mark.parallel(1, 3)
+@pytest.mark.parametrize("linear", ["auto", "gmres"])
+def test_newton_where_the_jacobian_is_not_symmetric(comm, linear):
+    def solve(mesh):
+        V = femops.H1(mesh, 2)
+        F = femops.nonlinear_form(burgers, V).constrained(V.boundary_dofs())
+        load = femops.load(V, lambda x: np.sin(3 * x[0]) + 0.3)
+        return V, *femops.newton(F, V.zeros(), load, linear=linear, rtol=1e-10)
+
+    (V, u, info), (_, w, expected) = on_both(comm, ball, solve)
+    assert info.converged
+    assert abs(info.iterations - expected.iterations) <= 1
+    close(u, w, V, 1e-8)
+
+
+@pytest.mark.parallel(2)
+def test_newton_without_minres(comm):
+    V = femops.H1(femops.box((4, 4), comm=comm), 2)
+    F = femops.p_laplacian(V, p=3.0, epsilon=0.1)
+    with pytest.raises(femops.SolverError, match="minres is SciPy's"):
+        femops.newton(F, V.zeros(), linear="minres")
+
+
+@pytest.mark.parallel(1, 2)
+def test_gmres_restarts_and_gives_up(comm):
+    mesh = femops.distribute(femops.box((6, 6)), comm, reproducible=True)
+    V = femops.H1(mesh, 3)
+    A = femops.convection(V, lambda x: 5.0 + x) + 0.1 * femops.diffusion(V) + femops.mass(V)
+    b, sums = femops.load(V, lambda x: np.sin(9 * x[0])), Sums(V)
+    M = femops.jacobi(A)
+    x, iterations, converged = gmres(A, b, M, sums, rtol=1e-10, restart=30)
+    assert converged
+    assert iterations > 30
+    assert sums.norm(b - A @ x) <= 1.001e-10 * sums.norm(b)
+    again, *_ = gmres(A, b, M, sums, rtol=1e-10, restart=30)
+    assert np.array_equal(x, again)
+    _, iterations, converged = gmres(A, b, M, sums, rtol=1e-10, restart=30, maxiter=32)
+    assert (iterations, converged) == (32, False)
 
 
 @pytest.mark.parallel(2, 3)
