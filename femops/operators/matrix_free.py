@@ -95,8 +95,15 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         flat = np.ascontiguousarray(x, dtype=self.dtype).reshape(-1)
         return self.apply(flat, np.empty(self.shape[0], self.dtype))
 
+    def _matmat(self, x: NDArray[Any]) -> NDArray[Any]:
+        columns = [self._matvec(column) for column in x.T]
+        return np.stack(columns, axis=1) if columns else np.empty((self.shape[0], 0), self.dtype)
+
     def _rmatvec(self, x: NDArray[Any]) -> NDArray[Any]:
         return self._adjoint()._matvec(x)
+
+    def _rmatmat(self, x: NDArray[Any]) -> NDArray[Any]:
+        return self._adjoint()._matmat(x)
 
     def __matmul__(self, x: Any) -> Any:
         if isinstance(x, LinearOperator):
@@ -104,7 +111,47 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         given = check_factor(self.space, np.asarray(x))
         if given.ndim > 1 and given.shape == self.space.shape:
             return self._matvec(given).reshape(self.test_space.shape)
-        return super().__matmul__(given)
+        # not SciPy's: that calls what solvers call
+        return self._matvec(given) if given.ndim == 1 else self._matmat(given)
+
+    # --- what SciPy's solvers call ----------------------------------------------------------------
+
+    def matvec(self, x: Any) -> Any:
+        """A x, as SciPy's solvers ask for it: x is (n,) or (n, 1).
+
+        Raises
+        ------
+        OperatorError
+            Several ranks hold the space.
+        """
+        self._refuse_ranks()
+        return super().matvec(x)
+
+    def rmatvec(self, x: Any) -> Any:
+        """The transpose times x; see `matvec`."""
+        self._refuse_ranks()
+        return super().rmatvec(x)
+
+    def matmat(self, X: Any) -> Any:
+        """A times the columns of X; see `matvec`."""
+        self._refuse_ranks()
+        return super().matmat(X)
+
+    def rmatmat(self, X: Any) -> Any:
+        """The transpose times the columns of X; see `matvec`."""
+        self._refuse_ranks()
+        return super().rmatmat(X)
+
+    def _refuse_ranks(self) -> None:
+        """SciPy's inner products are of what one rank has: results would be wrong."""
+        space = self.space
+        ranks = (space if isinstance(space, Space) else next(iter(space.spaces.values()))).comm.size
+        if ranks > 1:
+            raise OperatorError(
+                f"{ranks} ranks hold this operator, and matvec is what SciPy's solvers call, which "
+                "know nothing of other ranks: solve by femops.cg, or by PETSc "
+                "(examples/petsc_krylov.py); for products write A @ x or A.apply(x)"
+            )
 
     # --- arithmetic ------------------------------------------------------------------------------
 

@@ -1,0 +1,49 @@
+"""Operators that several ranks hold, in the hands of SciPy."""
+
+import functools
+
+import numpy as np
+import pytest
+from scipy.sparse.linalg import cg
+
+import femops
+
+
+def of_one_space(mesh):
+    return femops.diffusion(femops.H1(mesh, 2, ncomp=2))
+
+
+def of_a_product(mesh):
+    W = femops.Product(u=femops.H1(mesh, 2), p=femops.H1(mesh, 1))
+    return femops.form(lambda u, p: {"u": {"grad": u.grad}, "p": {"value": p.value}}, W)
+
+
+@pytest.mark.parallel(1, 2)
+@pytest.mark.parametrize("make", [of_one_space, of_a_product])
+def test_scipys_solvers_are_refused_where_ranks_share_the_vectors(comm, make):
+    """Their inner products are of what one rank has."""
+    A = make(femops.box((3, 2), comm=comm))
+    x, X = np.ones(A.shape[0]), np.ones((A.shape[0], 2))
+    solve = functools.partial(cg, A, x, maxiter=1)
+    uses = [solve, *(functools.partial(call, x) for call in (A.T.matvec, A.rmatvec, A.dot))]
+    uses += [functools.partial(call, X) for call in (A.matmat, A.rmatmat)]
+    for use in uses:
+        if comm.size == 1:
+            use()
+            continue
+        with pytest.raises(femops.OperatorError, match=r"2 ranks hold .*femops\.cg, or by PETSc"):
+            use()
+
+
+@pytest.mark.parallel(1, 2)
+def test_products_written_out_work(comm):
+    A = of_one_space(femops.box((3, 2), comm=comm))
+    x = A.space.interpolate(lambda x: (x[0] ** 2, x[1]))
+    result = A.apply(x)
+    assert np.array_equal(A @ x, result)
+    assert np.array_equal(A @ x.ravel(), result.ravel())
+    columns = A @ np.stack([x.ravel(), 2 * x.ravel()], axis=1)
+    assert columns.shape == (A.shape[0], 2)
+    assert np.array_equal(columns[:, 0], result.ravel())
+    assert np.allclose(columns[:, 1], 2 * result.ravel(), rtol=0, atol=1e-14)
+    assert (A @ columns[:, :0]).shape == (A.shape[0], 0)
