@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from femops.cli import INTERRUPTED, bench, cost, demo, info, meshes, solve, warmup
+from femops.cli.ranks import one_voice, refuse_ranks
 
 ERROR = 1
 """Exit code of an error that femops explains; usage errors have 2, as everywhere."""
@@ -31,6 +32,7 @@ def build() -> typer.Typer:
 
     @app.callback(invoke_without_command=True)
     def options(
+        context: typer.Context,
         version: bool = typer.Option(False, "--version", help="Print the version.", is_eager=True),
     ) -> None:
         if version:
@@ -38,6 +40,8 @@ def build() -> typer.Typer:
 
             typer.echo(f"femops {femops.__version__}")
             raise typer.Exit
+        if context.invoked_subcommand is not None:
+            refuse_ranks(context.invoked_subcommand)
 
     app.command("demo")(demo.demo)
     app.add_typer(solve.app, name="solve")
@@ -52,9 +56,11 @@ def build() -> typer.Typer:
 def run(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit; see `femops.cli.main`."""
     command = typer.main.get_command(build())
+    given = sys.argv[1:] if arguments is None else list(arguments)
     before, sys.unraisablehook = sys.unraisablehook, _interrupt_again
     try:
-        command.main(args=None if arguments is None else list(arguments), prog_name="femops")
+        with one_voice(given):
+            command.main(args=given, prog_name="femops")
     except SystemExit as stop:
         if stop.code == INTERRUPTED:  # typer turns the interrupt into a silent exit
             raise KeyboardInterrupt from stop

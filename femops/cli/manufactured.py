@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SpaceError
-from femops.space import Space
+from femops.parallel import DistributedMesh
+from femops.space import H1, Space
 from femops_meshes import Mesh
 from femops_meshes.mapping import positions
 
 Floats = NDArray[np.float64]
+AnyMesh = Mesh | DistributedMesh
 
 
 @final
@@ -35,17 +37,15 @@ class Waves:
     corner: Floats
 
     @classmethod
-    def on(cls, mesh: Mesh) -> Waves:
-        """One wave along the longest side of the mesh, or one a period where it is periodic."""
-        lower, upper = mesh.bounding_box()
+    def on(cls, mesh: AnyMesh) -> Waves:
+        """One wave along the longest side of the mesh, or one a period where it is periodic.
+
+        Collective, where ranks share the mesh.
+        """
+        lower, upper = bounding_box(mesh)
         longest = float((upper - lower).max())
-        lengths = np.full(mesh.dim, longest)
-        if not mesh.continuous:
-            jumps = _jumps(mesh)
-            for d in range(mesh.dim):
-                present = jumps[:, d][jumps[:, d] > 1e-8 * longest]
-                lengths[d] = present.min(initial=np.inf) if len(present) else longest
-        return cls(2 * np.pi / lengths, lower)
+        periods = _periods(mesh, 1e-8 * longest)
+        return cls(2 * np.pi / np.where(np.isfinite(periods), periods, longest), lower)
 
     @property
     def square(self) -> float:
@@ -139,30 +139,50 @@ class Field:
         return np.asarray(self.waves.square * self.exact(x))
 
     def check_periodic(self, space: Space) -> None:
-        """Check that the waves have one value wherever the mesh has one node.
+        """Check that the waves have one value wherever the mesh has one node. Collective.
 
         Raises
         ------
         SpaceError
             The mesh is periodic, but its periods do not lie along the axes.
         """
-        if space.mesh.continuous:
+        if space.distributed is None and space.mesh.continuous:
             return
+        wave = Field.scalar(self.waves).exact
         x = positions(space.mesh.coordinates, space.basis.nodes)
-        values = Field.scalar(self.waves).exact(np.moveaxis(x, -1, 0).reshape(space.dim, -1))
-        values = values.reshape(x.shape[:2])
-        shared = np.empty(space.ndofs)
-        shared[space.restriction.indices] = values
-        if np.abs(shared[space.restriction.indices] - values).max() > 1e-8:
+        values = wave(np.moveaxis(x, -1, 0).reshape(space.dim, -1)).reshape(x.shape[:2])
+        shared = _at_elements(space, wave(space.dof_coordinates().T))[..., 0]
+        if space.comm.max(float(np.abs(shared - values).max(initial=0.0))) > 1e-8:
             raise SpaceError(
                 "this mesh is periodic, but its periods do not lie along the axes: no exact "
                 "solution is known here, so its error cannot be reported; take another mesh"
             )
 
 
-def _jumps(mesh: Mesh) -> Floats:
-    """Distances (n, dim) between the positions that elements give to a node they share."""
-    numbers = mesh.topology.lattice(mesh.order)
-    shared = np.empty((mesh.topology.lattice_size(mesh.order), mesh.dim))
-    shared[numbers] = mesh.coordinates
-    return np.abs(shared[numbers] - mesh.coordinates).reshape(-1, mesh.dim)
+def bounding_box(mesh: AnyMesh) -> tuple[Floats, Floats]:
+    """Smallest and largest coordinates (dim,) of the nodes of the whole mesh. Collective."""
+    if isinstance(mesh, Mesh):
+        return mesh.bounding_box()
+    lower, upper = mesh.mesh.bounding_box()
+    return -mesh.comm.max(-lower), mesh.comm.max(upper)
+
+
+def _periods(mesh: AnyMesh, least: float) -> Floats:
+    """Smallest distance (dim,) above `least` between the positions of one node; inf if none."""
+    periods = np.full(mesh.dim, np.inf)
+    if isinstance(mesh, Mesh) and mesh.continuous:
+        return periods
+    own = mesh if isinstance(mesh, Mesh) else mesh.mesh
+    space = H1(mesh, own.order)
+    x = positions(own.coordinates, space.basis.nodes)
+    for d, along in enumerate(space.dof_coordinates().T.copy()):
+        jumps = np.abs(_at_elements(space, along)[..., 0] - x[..., d])
+        periods[d] = jumps[jumps > least].min(initial=np.inf)
+    return -space.comm.max(-periods)
+
+
+def _at_elements(space: Space, values: Floats) -> Floats:
+    """Values (ndofs,) of the owned dofs, at the nodes of the elements, (ne, n, ncomp)."""
+    vector = np.repeat(values[:, np.newaxis], space.ncomp, axis=1).reshape(space.shape)
+    local = np.asarray(space.l_vec(vector)).reshape(-1, space.ncomp)
+    return np.asarray(local[space.restriction.indices])

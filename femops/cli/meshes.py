@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from femops.cli.options import (
     JsonOption,
     MeshArgument,
+    Method,
     RefineOption,
     load_mesh,
     paragraphs,
@@ -79,14 +79,6 @@ def convert(mesh: MeshArgument, out: OutArgument) -> None:
       femops mesh convert my.mesh my.png
     """  # noqa: D301  (\b is click's mark for lines to keep)
     _write(mesh, out)
-
-
-@final
-class Method(StrEnum):
-    """Ways to partition a mesh."""
-
-    CURVE = "curve"
-    METIS = "metis"
 
 
 @app.command()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from enum import StrEnum
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, final
 
 import typer
 
 if TYPE_CHECKING:
+    from femops.parallel import Communicator, DistributedMesh
     from femops_meshes import Mesh
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -68,6 +70,14 @@ def level_name(value: Any) -> str:
     return str(value)
 
 
+@final
+class Method(StrEnum):
+    """Ways to partition a mesh."""
+
+    CURVE = "curve"
+    METIS = "metis"
+
+
 MeshArgument = Annotated[
     str,
     typer.Argument(
@@ -102,6 +112,18 @@ ThreadsOption = Annotated[
         parser=whole_number(1), metavar="N", help="Threads; all cores of this machine if omitted."
     ),
 ]
+PartitionOption = Annotated[
+    Method,
+    typer.Option(
+        help="Under mpiexec, how ranks share the mesh: by the order along a curve, or by METIS."
+    ),
+]
+ReproducibleOption = Annotated[
+    bool,
+    typer.Option(
+        "--reproducible", help="The same bits on 1 to 8 ranks, with or without mpiexec."
+    ),
+]
 
 
 def paragraphs(command: Command) -> Command:
@@ -125,20 +147,69 @@ def load_mesh(name: str, refine: int = 0) -> Mesh:
         No such file or sample, or it cannot be read; a box that does not fit into memory.
     """
     from femops.io import read_mesh
-    from femops_meshes import MeshFileError, box, sample, samples
+    from femops_meshes import box
+
+    source = _source(name, refine)
+    return read_mesh(source, refine=refine) if isinstance(source, Path) else box(source)
+
+
+def share_mesh(
+    name: str, refine: int, comm: Communicator, method: str = "curve", reproducible: bool = False
+) -> Mesh | DistributedMesh:
+    """Do the same where ranks hold a part each; alone, and as usual, it is a mesh. Collective.
+
+    Parameters
+    ----------
+    name : str
+        Of the mesh; rank 0 alone looks for it.
+    refine : int
+        How often it is refined.
+    comm : Communicator
+        The ranks.
+    method, reproducible
+        How they share it; see `femops.distribute`.
+
+    Raises
+    ------
+    MeshError
+        See `load_mesh`; or `method` and `reproducible` do not go together.
+    RankError
+        Another rank failed.
+    """
+    from femops.io import read_mesh
+    from femops.parallel import box, check, distribute
+    from femops_meshes import box as whole_box
+
+    if comm.size == 1 and method == "curve" and not reproducible:
+        return load_mesh(name, refine)
+    with check(comm):
+        found = _source(name, refine) if comm.rank == 0 else None
+    source = comm.broadcast(found)
+    if isinstance(source, Path):
+        return read_mesh(source, refine, comm=comm, method=method, reproducible=reproducible)
+    if method == "curve":
+        return box(source, comm=comm, reproducible=reproducible)
+    with check(comm):
+        mesh = whole_box(source) if comm.rank == 0 else None
+    return distribute(mesh, comm, method=method, reproducible=reproducible)
+
+
+def _source(name: str, refine: int) -> Path | list[int]:
+    """The file of a mesh, or the elements of a box, refined."""
+    from femops_meshes import MeshFileError, sample, samples
 
     path = Path(name)
-    if not path.exists():
-        if re.fullmatch(r"[1-9][0-9]{0,8}(x[1-9][0-9]{0,8}){0,2}", name):
-            return box([int(count) * 2 ** min(refine, 60) for count in name.split("x")])
-        if name not in samples():
-            known = ", ".join(samples())
-            raise MeshFileError(
-                f"'{name}' does not exist: give the path of a mesh file, the elements of a box "
-                f"(8x8x8), or a sample: {known}"
-            )
-        path = sample(name)
-    return read_mesh(path, refine=refine)
+    if path.exists():
+        return path
+    if re.fullmatch(r"[1-9][0-9]{0,8}(x[1-9][0-9]{0,8}){0,2}", name):
+        return [int(count) * 2 ** min(refine, 60) for count in name.split("x")]
+    if name not in samples():
+        known = ", ".join(samples())
+        raise MeshFileError(
+            f"'{name}' does not exist: give the path of a mesh file, the elements of a box "
+            f"(8x8x8), or a sample: {known}"
+        )
+    return sample(name)
 
 
 def set_threads(count: int | None) -> None:

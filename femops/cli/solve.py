@@ -14,20 +14,24 @@ from femops.cli.options import (
     JsonOption,
     LevelOption,
     MeshArgument,
+    Method,
     OrderOption,
+    PartitionOption,
     RefineOption,
+    ReproducibleOption,
     ThreadsOption,
-    load_mesh,
     number,
     paragraphs,
     positive,
     set_threads,
+    share_mesh,
 )
 from femops.cli.output import Output, one_line_warnings
 from femops.cli.problems import Make
 
 if TYPE_CHECKING:
     from femops.cli.problems.base import Result
+    from femops.parallel import Communicator
 
 app = typer.Typer(help="Solve a problem with a known solution.", no_args_is_help=True)
 
@@ -52,8 +56,14 @@ def _solve(
     ] = 1e-10,
     level: LevelOption = "partial",
     threads: ThreadsOption = None,
+    partition: PartitionOption = Method.CURVE,
+    reproducible: ReproducibleOption = False,
     save: Annotated[
-        Path | None, typer.Option(metavar="FILE.vtu", help="Write the solution for ParaView.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the solution for ParaView: one file u.vtu, or u.pvtu with one of each rank.",
+        ),
     ] = None,
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE.png", help="Draw the solution.")
@@ -61,16 +71,19 @@ def _solve(
     json: JsonOption = False,
 ) -> None:
     from femops.cli.problems.base import solve
+    from femops.parallel import world
 
-    output = Output(json)
-    _check_paths(save, picture)
+    output, comm = Output(json), world()
+    _check_paths(save, picture, comm)
     with one_line_warnings():
         set_threads(threads)
         with output.working(f"reading {mesh}"):
-            grid = load_mesh(mesh, refine)
+            grid = share_mesh(mesh, refine, comm, partition.value, reproducible)
         with output.working(f"solving on {grid.num_elements} elements of order {order}"):
             result = solve(make, grid, order, rtol, level)
         facts = {"mesh": mesh, "elements": grid.num_elements, "order": order, **result.facts()}
+        if comm.size > 1:
+            facts["ranks"] = comm.size
         output.json(facts)
         title = result.problem.title
         output.facts(title[0].upper() + title[1:], _shown(facts, result))
@@ -216,16 +229,24 @@ def stokes() -> Make:
     return Stokes
 
 
-def _check_paths(save: Path | None, picture: Path | None) -> None:
-    """Before the work, not after it."""
+def _check_paths(save: Path | None, picture: Path | None, comm: Communicator) -> None:
+    """Before the work, not after it. Collective."""
+    from femops.errors import FileError
     from femops.io.atomic import check_writable, checked_path
     from femops.io.picture import check_matplotlib
+    from femops.parallel import check
 
-    for path, suffix in ((save, ".vtu"), (picture, ".png")):
-        if path is not None:
-            check_writable(checked_path(path, suffix))
-    if picture is not None:
-        check_matplotlib()
+    if picture is not None and comm.size > 1:
+        raise FileError(
+            f"--picture draws in one process, and {comm.size} share the mesh: give "
+            f"--save {picture.with_suffix('.pvtu')}, which ParaView draws"
+        )
+    with check(comm):
+        if save is not None:
+            check_writable(checked_path(save, ".vtu", ".pvtu"))
+        if picture is not None:
+            check_writable(checked_path(picture, ".png"))
+            check_matplotlib()
 
 
 def _shown(facts: dict[str, Any], result: Result) -> list[tuple[str, str]]:

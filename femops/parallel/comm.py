@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import CommunicatorError, RankError
+from femops.launchers import launched
 from femops.parallel import launch
 from femops.parallel.channels import MpiChannel, SilentChannel
 from femops.parallel.cores import Node
@@ -384,6 +385,6 @@ def world() -> Communicator:
     CommunicatorError
         A launcher of another MPI started them, so that each is alone.
     """
-    if launch.launched()[0] == 1:
+    if launched()[0] == 1:
         return Serial()
     return communicator(launch.mpi().COMM_WORLD)

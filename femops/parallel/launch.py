@@ -1,8 +1,7 @@
-"""The door to mpi4py: how many processes a launcher started, and how one of them ends all."""
+"""The door to mpi4py, and how one rank ends all."""
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
@@ -14,37 +13,13 @@ from types import TracebackType
 from typing import Any
 
 from femops.errors import CommunicatorError, MissingExtraError, RankError
-
-_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
-"""Where launchers say how many processes they have started.
-
-Those of MPICH and what descends from it (its process manager Hydra, Intel MPI, Cray, ``srun`` by
-PMI-2), Open MPI ("Environment variables set for MPI applications" in its documentation), MVAPICH2.
-"""
-
-_SLURM = "SLURM_STEP_NUM_TASKS"
-"""The same of ``srun`` (its manual, "Output environment variables").
-
-It is asked only where none of the others is there: where an ``mpiexec`` starts its own helpers by
-``srun`` it counts those. ``SLURM_NTASKS`` will not do: batch scripts, which run once, have it too.
-"""
+from femops.launchers import launched
 
 _PRECEDENCE = 0.2, 1.0
 """Seconds that a rank leaves to each rank below it, and in all, to report the same error first."""
 
 _FOLLOWING = 2.0
 """Seconds that a rank which failed only because another did leaves to that one."""
-
-
-def launched() -> tuple[int, str]:
-    """How many processes the launcher of this one started, and which variable says so; else 1."""
-    for names in (_SIZES, (_SLURM,)):
-        sizes = [
-            (int(size), name) for name in names if (size := os.environ.get(name, "")).isdigit()
-        ]
-        if sizes:
-            return max(sizes)
-    return 1, ""
 
 
 def mpi() -> Any:

@@ -139,7 +139,7 @@ def test_minres_goes_on_until_the_residual_is_small():
     """Where |A| |x| is far more than |b|, SciPy's own test would end it much too early."""
     stiffness = np.diag(np.concatenate([-np.geomspace(1e-4, 1e4, 20), [1.0, 2.0]]))
     b = np.ones(22)
-    x, iterations = minres(lambda z: stiffness @ z, b, np.ones(22), 1e-9)
+    x, iterations = minres(femops.H1(femops.box((21,)), 1), lambda z: stiffness @ z, b, np.ones(22), 1e-9)
     assert np.linalg.norm(b - stiffness @ x) <= 1e-9 * np.linalg.norm(b)
     assert iterations > 22
 
@@ -147,7 +147,7 @@ def test_minres_goes_on_until_the_residual_is_small():
 def test_minres_gives_up_where_there_is_no_solution():
     singular = np.diag([1.0, -1.0, 0.0])
     with pytest.raises(femops.SolverError, match="no convergence"):
-        minres(lambda z: singular @ z, np.ones(3), np.ones(3), 1e-9)
+        minres(femops.H1(femops.box((2,)), 1), lambda z: singular @ z, np.ones(3), np.ones(3), 1e-9)
 
 
 # --- output ---------------------------------------------------------------------------------------

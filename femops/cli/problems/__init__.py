@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from femops.cli.manufactured import AnyMesh
     from femops.cli.problems.base import Problem
-    from femops_meshes import Mesh
 
-Make = Callable[["Mesh", int, str], "Problem"]
+Make = Callable[["AnyMesh", int, str], "Problem"]
 """Of mesh, order and level: a class of problems, its own parameters given."""

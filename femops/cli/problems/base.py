@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import femops
-from femops.cli.manufactured import Field, Waves
+from femops.cli.manufactured import AnyMesh, Field, Waves
 from femops.cli.problems import Make
 from femops.errors import SpaceError
 from femops_meshes import Mesh
@@ -22,11 +22,12 @@ Vector = NDArray[np.float64]
 class Problem(ABC):
     """A problem with a known solution, discretised on a mesh; made anew for each solve.
 
-    Subclasses make spaces and operators, and nothing that compiles them.
+    Subclasses make spaces and operators, and nothing that compiles them. Where ranks share the mesh
+    all methods are collective.
 
     Parameters
     ----------
-    mesh : Mesh
+    mesh : Mesh or DistributedMesh
     order : int
         Polynomial degree of the solution.
     level : str
@@ -34,6 +35,8 @@ class Problem(ABC):
 
     Attributes
     ----------
+    closed : bool
+        Whether the mesh has no boundary.
     waves : Waves
         What exact solutions are made of.
     space : H1
@@ -58,7 +61,7 @@ class Problem(ABC):
     field: Field
     operator: femops.Operator
 
-    def __init__(self, mesh: Mesh, order: int, level: str) -> None:
+    def __init__(self, mesh: AnyMesh, order: int, level: str) -> None:
         if mesh.dim < self.least_dim:
             raise SpaceError(
                 f"the {self.title} needs {self.least_dim} dimensions or more, this mesh has "
@@ -69,7 +72,8 @@ class Problem(ABC):
                 f"the {self.title} needs order {self.least_order} or more, got {order}: "
                 f"give --order {self.least_order}"
             )
-        if self.needs_boundary and mesh.num_boundary == 0:
+        self.closed = not has_boundary(mesh)
+        if self.needs_boundary and self.closed:
             raise SpaceError(
                 f"the {self.title} needs values on a boundary, this mesh has none: take another, "
                 "or solve poisson or helmholtz on it"
@@ -97,8 +101,8 @@ class Problem(ABC):
 
     @property
     def size(self) -> int:
-        """Number of unknowns."""
-        return self.space.size
+        """Number of unknowns, of all ranks."""
+        return self.space.global_size
 
     def parameters(self) -> dict[str, float]:
         """Numbers that the problem depends on, by name."""
@@ -155,14 +159,22 @@ class Result:
         }
 
 
-def solve(make: Make, mesh: Mesh, order: int, rtol: float, level: str = "partial") -> Result:
+def has_boundary(mesh: AnyMesh) -> bool:
+    """Whether the whole mesh has."""
+    whole = mesh.num_boundary if isinstance(mesh, Mesh) else len(mesh.whole_boundary_attributes)
+    return whole > 0
+
+
+def solve(make: Make, mesh: AnyMesh, order: int, rtol: float, level: str = "partial") -> Result:
     """Solve a problem, with the values of the exact solution on the whole boundary.
+
+    Collective, where ranks share the mesh.
 
     Parameters
     ----------
     make : callable
         Of mesh, order and level.
-    mesh : Mesh
+    mesh : Mesh or DistributedMesh
     order : int
     rtol : float
         Relative residual at which the iteration stops.

@@ -7,10 +7,9 @@ from typing import final
 import numpy as np
 
 import femops
-from femops.cli.manufactured import Field, Floats
+from femops.cli.manufactured import AnyMesh, Field, Floats
 from femops.cli.problems.base import Problem, Vector
 from femops.cli.problems.krylov import cg, prepare_cg
-from femops_meshes import Mesh
 
 
 @final
@@ -28,7 +27,7 @@ class Elasticity(Problem):
     title = "elasticity problem"
     least_dim = 2
 
-    def __init__(self, mesh: Mesh, order: int, level: str, lam: float, mu: float) -> None:
+    def __init__(self, mesh: AnyMesh, order: int, level: str, lam: float, mu: float) -> None:
         super().__init__(mesh, order, level)
         self.lam, self.mu = lam, mu
         self.space = V = femops.H1(mesh, order, ncomp=mesh.dim)

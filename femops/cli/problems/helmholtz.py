@@ -7,10 +7,9 @@ from typing import final
 import numpy as np
 
 import femops
-from femops.cli.manufactured import Field, Floats
+from femops.cli.manufactured import AnyMesh, Field, Floats, bounding_box
 from femops.cli.problems.base import Problem, Vector
 from femops.cli.problems.krylov import minres
-from femops_meshes import Mesh
 
 ACROSS = 8.0
 """Wave number times the longest side, if none is given: no resonance of a box, disc or ball."""
@@ -31,9 +30,9 @@ class Helmholtz(Problem):
     title = "Helmholtz problem"
     needs_boundary = False
 
-    def __init__(self, mesh: Mesh, order: int, level: str, k: float | None = None) -> None:
+    def __init__(self, mesh: AnyMesh, order: int, level: str, k: float | None = None) -> None:
         super().__init__(mesh, order, level)
-        lower, upper = mesh.bounding_box()
+        lower, upper = bounding_box(mesh)
         self.k = ACROSS / float((upper - lower).max()) if k is None else k
         self.space = V = femops.H1(mesh, order)
         self.field = Field.scalar(self.waves)
@@ -57,7 +56,7 @@ class Helmholtz(Problem):
         """Solution and iterations."""
         definite = femops.diffusion(self.space) + femops.mass(self.space, self.k**2)
         diagonal = definite.constrained(self.operator.constrained_dofs).diagonal()
-        return minres(self.operator.apply, b, diagonal, rtol)
+        return minres(self.space, self.operator.apply, b, diagonal, rtol)
 
     def parameters(self) -> dict[str, float]:
         """The wave number."""

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from math import hypot, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator
-from scipy.sparse.linalg import minres as scipy_minres
 
 import femops
+from femops.abstract_space import Space
 from femops.errors import SolverError
+from femops.solvers.sums import Sums
 
 Vector = NDArray[np.float64]
 
 # A round must reduce the residual to this part of it, or there is no use in more rounds.
 _PROGRESS = 0.5
+# The preconditioned residual is reduced by that much more than the residual has to be.
+_MARGIN = 0.3
+_ROUND_OFF = 1e-13  # relative
 
 
 def prepare_cg(A: femops.Operator) -> None:
@@ -39,24 +42,30 @@ def cg(A: femops.Operator, b: Vector, rtol: float) -> tuple[Vector, int]:
 
 
 def minres(
-    apply: Callable[[Vector], Vector], b: Vector, diagonal: Vector, rtol: float
+    space: Space | femops.Product,
+    apply: Callable[[Vector], Vector],
+    b: Vector,
+    diagonal: Vector,
+    rtol: float,
 ) -> tuple[Vector, int]:
-    """SciPy's MINRES for a symmetric operator, preconditioned by a positive diagonal.
+    """Minimal residuals for a symmetric operator, preconditioned by a positive diagonal.
 
-    It stops when the residual is small beside |A| |x|, which says little of |b|; so it is called
-    again for what is left, until |b - A x| <= rtol |b|.
+    The preconditioned residual is small before the residual is, or after; so the method is begun
+    again for what is left, until |b - A x| <= rtol |b|. Collective, where ranks share the mesh.
 
     Parameters
     ----------
+    space : Space or Product
+        Of the vectors.
     apply : callable
         Of flat vectors.
-    b : flat vector
-    diagonal : flat vector
+    b : vector
+    diagonal : vector
     rtol : float
 
     Returns
     -------
-    x : flat vector
+    x : vector of the shape of b
     iterations : int
 
     Raises
@@ -64,23 +73,70 @@ def minres(
     SolverError
         No convergence.
     """
-    shape = (len(b), len(b))
-    A = LinearOperator(shape, apply, dtype=float)
-    M = LinearOperator(shape, lambda r: r.reshape(-1) / diagonal, dtype=float)
-    x, residual, count = np.zeros_like(b), b, [0]
-
-    def counted(_: Any) -> None:
-        count[0] += 1
-
-    goal, norm = rtol * float(np.linalg.norm(b)), float(np.linalg.norm(b))
+    sums, limit = Sums(space), 5 * space.global_size
+    x, residual, count = np.zeros_like(b), b, 0
+    norm = sums.norm(b)
+    goal = rtol * norm
     while norm > goal:
-        step, _ = scipy_minres(A, residual, rtol=min(rtol, 1e-3), M=M, callback=counted)
-        x = x + step
+        part = max(_MARGIN * goal / norm, _ROUND_OFF)
+        step, spent = _reduce(apply, residual, diagonal, part, limit, sums)
+        x, count = x + step, count + spent
         residual = b - apply(x)
-        before, norm = norm, float(np.linalg.norm(residual))
+        before, norm = norm, sums.norm(residual)
         if not norm <= max(goal, _PROGRESS * before):
-            raise no_convergence(rtol, count[0])
-    return x, count[0]
+            raise no_convergence(rtol, count)
+    return x, count
+
+
+def _reduce(
+    apply: Callable[[Vector], Vector],
+    b: Vector,
+    diagonal: Vector,
+    part: float,
+    limit: int,
+    sums: Sums,
+) -> tuple[Vector, int]:
+    """Vector whose residual is that part of b in the preconditioner's norm, and iterations.
+
+    Less is reached where there is no solution, or in `limit` iterations.
+
+    Notes
+    -----
+    H. Elman, D. Silvester and A. Wathen, "Finite elements and fast iterative solvers", algorithm
+    6.1. C. Paige and M. Saunders, "Solution of sparse indefinite systems of linear equations",
+    1975: what is left is a least-squares solution's if A takes it to zero.
+    """
+    x, older, old, earlier, v = (np.zeros_like(b) for _ in range(5))
+    new, z = b, b / diagonal
+    gamma, gamma_new = 1.0, sqrt(sums.dot(z, b))
+    c_old, c, s_old, s, size = 1.0, 1.0, 0.0, 0.0, 0.0
+    first = left = gamma_new
+    for count in range(1, limit + 1):
+        earlier, v, gamma_old, gamma = v, new, gamma, gamma_new
+        z = z / gamma
+        product = apply(z)
+        delta = sums.dot(product, z)
+        new = product - (delta / gamma) * v - (gamma / gamma_old) * earlier
+        below = new / diagonal
+        gamma_new = sqrt(max(sums.dot(below, new), 0.0))
+        a0, a2, a3 = c * delta - c_old * s * gamma, s * delta + c_old * c * gamma, s_old * gamma
+        size = max(size, abs(delta), gamma_new)
+        if hypot(a0, c * gamma_new) <= _ROUND_OFF * size:
+            return x, count
+        a1 = hypot(a0, gamma_new)
+        older, old = old, (z - a3 * older - a2 * old) / a1
+        c_old, c, s_old, s = c, a0 / a1, s, gamma_new / a1
+        x += c * left * old
+        left *= -s
+        if abs(left) <= part * first or gamma_new <= _ROUND_OFF * size:
+            return x, count
+        z = below
+    return x, limit
+
+
+def total(space: Space, vector: Vector) -> float:
+    """Sum of all entries of a vector of a space. Collective, where ranks share the mesh."""
+    return Sums(space).dot(vector, np.ones_like(vector))
 
 
 def no_convergence(rtol: float, iterations: int) -> SolverError:

@@ -7,10 +7,9 @@ from typing import Any, final
 import numpy as np
 
 import femops
-from femops.cli.manufactured import Field, Floats
+from femops.cli.manufactured import AnyMesh, Field, Floats
 from femops.cli.problems.base import Problem, Vector
-from femops.cli.problems.krylov import minres
-from femops_meshes import Mesh
+from femops.cli.problems.krylov import minres, total
 
 
 @final
@@ -30,7 +29,7 @@ class Stokes(Problem):
     least_dim = 2
     least_order = 2
 
-    def __init__(self, mesh: Mesh, order: int, level: str) -> None:
+    def __init__(self, mesh: AnyMesh, order: int, level: str) -> None:
         super().__init__(mesh, order, level)
         self.space = V = femops.H1(mesh, order, ncomp=mesh.dim)
         self.pressures = Q = femops.H1(mesh, order - 1)
@@ -59,7 +58,7 @@ class Stokes(Problem):
         """
         Q = self.pressures
         g, ones = self.divergence.rhs(Q.zeros(), values), femops.load(Q, 1.0)
-        return np.asarray(g - ones * (g.sum() / ones.sum()))
+        return np.asarray(g - ones * (total(Q, g) / total(Q, ones)))
 
     def apply(self, z: Vector) -> Vector:
         """Both equations, of velocity and pressure one after the other."""
@@ -69,22 +68,23 @@ class Stokes(Problem):
 
     def prepare(self) -> None:
         """Compile the products."""
-        self.apply(np.zeros(self.size))
+        self.apply(np.zeros(self.space.size + self.pressures.size))
 
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
         """Velocity and iterations; the pressure is kept."""
         Q = self.pressures
         diagonal = np.concatenate([self.operator.diagonal().ravel(), femops.mass(Q).diagonal()])
-        z, iterations = minres(self.apply, b, diagonal, rtol)
+        both = femops.Product(u=self.space, p=Q)
+        z, iterations = minres(both, self.apply, b, diagonal, rtol)
         p = z[self.space.size :]
         exact = femops.integrate(Q, self.pressure.exact, self.space.order + 3)
-        self.p = p - (femops.integrate(Q, p) - exact) / Q.mesh.volume()
+        self.p = p - (femops.integrate(Q, p) - exact) / femops.integrate(Q, 1.0)
         return z[: self.space.size].reshape(self.space.shape), iterations
 
     @property
     def size(self) -> int:
-        """Unknowns of velocity and pressure."""
-        return self.space.size + self.pressures.size
+        """Unknowns of velocity and pressure, of all ranks."""
+        return self.space.global_size + self.pressures.global_size
 
     def fields(self, u: Vector) -> dict[str, Any]:
         """Velocity and pressure."""

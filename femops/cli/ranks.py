@@ -1,0 +1,59 @@
+"""Commands under mpiexec: rank 0 speaks for all, and what is for one process is refused."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+
+from femops.launchers import launched
+
+SHARED = ("solve", "info")
+"""Commands that ranks run together."""
+
+
+@contextmanager
+def one_voice(arguments: Sequence[str]) -> Iterator[None]:
+    """Let rank 0 alone print, if there are several; an error that ends them is told outside.
+
+    Raises
+    ------
+    CommunicatorError
+        Ranks were started with different arguments.
+    MissingExtraError
+        There are several processes, but no MPI.
+    """
+    if launched()[0] == 1:
+        yield
+        return
+    from femops.parallel import world
+    from femops.parallel.agreement import check_same
+
+    comm = world()
+    check_same(comm, "the command", {"its arguments": list(arguments)})
+    with ExitStack() as stack:
+        if comm.rank > 0:
+            nowhere = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
+            stack.enter_context(redirect_stdout(nowhere))
+            stack.enter_context(redirect_stderr(nowhere))
+        yield
+
+
+def refuse_ranks(command: str) -> None:
+    """Refuse a command that is for one process where a launcher has started several.
+
+    Raises
+    ------
+    CommunicatorError
+        It has.
+    """
+    count, name = launched()
+    if count > 1 and command not in SHARED:
+        from femops.errors import CommunicatorError
+
+        several = " and ".join(f"'femops {other}'" for other in SHARED)
+        raise CommunicatorError(
+            f"'femops {command}' is for one process, and {count} were started ({name}): run it "
+            f"without mpiexec; {several} are for several"
+        )
