@@ -63,7 +63,10 @@ class Sums:
         left, right = (v.reshape(-1).astype(np.float64, copy=False) for v in (a, b))
         if not self.many:
             return float(left @ right)
-        parts = np.add.reduceat(np.append(left * right, 0.0), self.edges[:-1])
+        parts, some = np.zeros(len(self.edges) - 1), np.flatnonzero(np.diff(self.edges))
+        # a block without entries would be given the first of the next
+        if len(some):
+            parts[some] = np.add.reduceat(left * right, self.edges[some])
         return float(self(parts[np.newaxis])[0])
 
     def dots(self, rows: NDArray[Any], b: NDArray[Any]) -> Floats:
