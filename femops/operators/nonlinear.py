@@ -86,11 +86,11 @@ class NonlinearForm:
         form = replace(self._form, static=self._trace.static)
         cut = nonlinear_cut(self._trace, FIELD, FIELD, form.known)
         kind, width, space, rule = self.dtype, self._width, self.space, self._form.quadrature
-        data = form.data(cut, kind, width)
-        term = Term(self.name, space, space, rule, cut.program, kind, width, None, given=data)
         held = Held(rows=self._held)
         launch: Launch = Idle()
         if space.mesh.num_elements:
+            data = form.data(cut, kind, width)
+            term = Term(self.name, space, space, rule, cut.program, kind, width, None, given=data)
             launch = term.sweep(term.factorised_kernel(), held, 0.0, data)
         ends = [End(space, _NOTHING)], [End(space, self._held)]
         return rank_terms(Terms([(1.0, launch)]), *ends, [(0, 0)], kind)
