@@ -109,7 +109,9 @@ def main():
         u, iterations = solve(A, b, *options)
         error = femops.l2_error(V, u, exact)
         if MPI.COMM_WORLD.rank == 0:
-            print(f"{V.global_ndofs} dofs, CG {name}: {iterations} iterations, L2 error {error:.2e}")
+            print(
+                f"{V.global_ndofs} dofs, CG {name}: {iterations} iterations, L2 error {error:.2e}"
+            )
         assert error < 2e-5
     assert iterations < 60  # the last: with multigrid
 

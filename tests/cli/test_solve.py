@@ -139,7 +139,9 @@ def test_minres_goes_on_until_the_residual_is_small():
     """Where |A| |x| is far more than |b|, SciPy's own test would end it much too early."""
     stiffness = np.diag(np.concatenate([-np.geomspace(1e-4, 1e4, 20), [1.0, 2.0]]))
     b = np.ones(22)
-    x, iterations = minres(femops.H1(femops.box((21,)), 1), lambda z: stiffness @ z, b, np.ones(22), 1e-9)
+    x, iterations = minres(
+        femops.H1(femops.box((21,)), 1), lambda z: stiffness @ z, b, np.ones(22), 1e-9
+    )
     assert np.linalg.norm(b - stiffness @ x) <= 1e-9 * np.linalg.norm(b)
     assert iterations > 22
 

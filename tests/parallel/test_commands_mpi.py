@@ -70,7 +70,7 @@ def compare(comm, capsys, problem, mesh, order, options):
     ]
 
 
-@pytest.mark.parallel(1, 2, 4)
+@pytest.mark.parallel(2, 4)
 @pytest.mark.parametrize(("problem", "mesh", "order", "options"), CASES)
 @pytest.mark.filterwarnings("ignore:.*ranks have no elements")
 def test_the_answers_are_those_of_one_process(comm, capsys, problem, mesh, order, options):
@@ -84,7 +84,7 @@ def test_partitions_by_metis(comm, capsys, problem, mesh, order, options):
     compare(comm, capsys, problem, mesh, order, options)
 
 
-@pytest.mark.parallel(2, 3)
+@pytest.mark.parallel(3)
 @pytest.mark.parametrize("problem", MAKE)
 @pytest.mark.filterwarnings("ignore:.*ranks have no elements")
 def test_reproducible_answers(comm, problem):
