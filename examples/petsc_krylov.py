@@ -35,7 +35,7 @@ class Shell:
     def __init__(self, operator):
         self.operator = operator
 
-    def mult(self, matrix, x, y):
+    def mult(self, _, x, y):
         """Compute y = A x of the entries that this rank owns; femops exchanges the others."""
         self.operator.apply(x.array_r, y.array)
 
@@ -49,7 +49,7 @@ def shell(A):
 
 
 def cells_of_nodes(V):
-    """This rank's elements cut at the nodes, as a mesh whose vertices are the nodes."""
+    """Elements of this rank cut at the nodes, as a mesh whose vertices are the nodes."""
     steps = [np.array(corner[::-1]) for corner in itertools.product((0, 1), repeat=V.dim)]
     place = np.arange(V.p1d**V.dim).reshape((V.p1d,) * V.dim)  # z, y, x
     inner = itertools.product(range(V.order), repeat=V.dim)

@@ -62,7 +62,7 @@ def _solve(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write the solution for ParaView: one file u.vtu, or u.pvtu with one of each rank.",
+            help="Write the solution for ParaView: u.vtu, or u.pvtu with a file of each rank.",
         ),
     ] = None,
     picture: Annotated[
