@@ -1,0 +1,35 @@
+"""Inner products of vectors that ranks have pieces of."""
+
+import numpy as np
+import pytest
+
+import femops
+from femops.parallel import Serial
+from femops.solvers.sums import Sums
+
+
+def vectors(V):
+    x = V.interpolate(lambda x: np.sin(7 * x[0] + 3 * x[1]))
+    return x, V.interpolate(lambda x: np.cos(x[0] * x[1]))
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("order", [1, 2, 5])
+@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
+def test_the_same_bits_on_any_number_of_ranks(comm, order):
+    """Whatever a rank has behind a block, or if it has nothing."""
+    mesh = femops.read_mesh(femops.sample("disc.mesh"))
+    shared = [femops.distribute(mesh, ranks, reproducible=True) for ranks in (Serial(), comm)]
+    alone, many = (femops.H1(part, order) for part in shared)
+    expected = Sums(alone).dot(*vectors(alone))
+    assert Sums(many).dot(*vectors(many)) == expected
+    assert expected == pytest.approx(float(np.dot(*vectors(alone))), rel=1e-12)
+
+
+def test_blocks_without_entries():
+    V = femops.H1(femops.box((9,), comm=Serial(), reproducible=True), 1)
+    sums = Sums(V)
+    x, y = np.arange(10.0), np.full(10, 2.0)
+    for edges in ([0, 10], [0, 0, 4, 4, 4, 10], [0, 10, 10]):
+        sums.edges = np.array(edges)
+        assert sums.dot(x, y) == 90.0
