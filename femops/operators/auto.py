@@ -219,7 +219,19 @@ class Auto(Storage):
 
     @cached_property
     def chosen(self) -> Storage:
-        """The storage of the level chosen."""
+        """The storage of the level chosen.
+
+        Raises
+        ------
+        OperatorError
+            Several ranks hold the space: each would choose its own.
+        """
+        ranks = self.summands[0][1].spaces[0].comm.size
+        if ranks > 1:
+            raise OperatorError(
+                f"level 'auto' is measured by one process, and {ranks} ranks hold the space: "
+                "measure on a part of the mesh that one process holds, and give its level"
+            )
         level = choose_level(self.summands)
         return storage_of(level, _at(level, self.summands), self.held)
 
