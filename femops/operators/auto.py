@@ -27,6 +27,7 @@ from femops.operators.held import FREE, Held
 from femops.operators.sample import first_terms
 from femops.operators.storage import LEVELS, Launches, Storage
 from femops.operators.term import Term
+from femops.parallel.comm import check
 from femops_kernels.machine import get_threads
 from femops_kernels.sweep import Terms
 
@@ -73,6 +74,25 @@ def choose_level(summands: Summands) -> str:
         ", ".join(f"{level} {seconds * 1e3:.3g}" for level, seconds in times.items()),
     )
     return best
+
+
+def _agreed_level(summands: Summands) -> str:
+    """What the rank with most elements finds fastest on its part. Collective.
+
+    All measure at the same time, as they share what they will share later.
+    """
+    first = domains(summands)[0][0][1]
+    if first.on_boundary:
+        raise OperatorError(
+            "level 'auto' of boundary integrals alone is measured by one rank: name another level"
+        )
+    comm, ne = first.spaces[0].comm, first.trial.mesh.num_elements
+    level = ""
+    with check(comm):
+        if ne:
+            level = choose_level(summands)
+    counts = comm.gather_all(np.array([ne]))
+    return str(comm.broadcast(level, int(np.argmax(counts))))
 
 
 def _fits(level: str, summands: Summands) -> bool:
@@ -224,15 +244,10 @@ class Auto(Storage):
         Raises
         ------
         OperatorError
-            Several ranks hold the space: each would choose its own.
+            Integrals over boundary faces alone, on several ranks.
         """
-        ranks = self.summands[0][1].spaces[0].comm.size
-        if ranks > 1:
-            raise OperatorError(
-                f"level 'auto' is measured by one process, and {ranks} ranks hold the space: "
-                "measure on a part of the mesh that one process holds, and give its level"
-            )
-        level = choose_level(self.summands)
+        alone = self.summands[0][1].spaces[0].comm.size == 1
+        level = choose_level(self.summands) if alone else _agreed_level(self.summands)
         return storage_of(level, _at(level, self.summands), self.held)
 
     @property

@@ -29,11 +29,11 @@ def first_terms(summands: Summands, count: int) -> list[tuple[float, Term]]:
     summands : sequence of (float, Term)
         Terms of forms, on one mesh.
     count : int
-        How many elements.
+        How many elements; of a distributed mesh, of this rank's.
     """
-    mesh = summands[0][1].spaces[0].mesh
-    part = first_elements(mesh, count)
-    if part is mesh:
+    whole = summands[0][1].spaces[0]
+    mesh, part = whole.mesh, first_elements(whole.mesh, count)
+    if part is mesh and whole.distributed is None:
         return list(summands)
     GeometryModes.share(mesh, part)
     known: dict[Space, Space] = {}

@@ -119,7 +119,6 @@ def test_files(comm, capsys, tmp_path, name):
         (["solve", "poisson", "4x4", "--picture", "u.png"], 1, "give --save u.pvtu"),
         (["solve", "poisson", "4x4", "--save", "no/u.vtu"], 1, "there is no folder 'no'"),
         (["solve", "stokes", "4x4", "--order", "1"], 1, "give --order 2"),
-        (["solve", "poisson", "4x4", "--level", "auto"], 1, "level 'auto' is measured by one"),
         (["bench", "bp1"], 1, "'femops bench' is for one process, and 2 were started"),
         (["solve", "poisson", "4x4", "--order", "0"], 2, "give a whole number >= 1"),
         (["--version"], 0, f"femops {femops.__version__}"),

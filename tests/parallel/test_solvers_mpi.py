@@ -63,6 +63,19 @@ def test_elements_and_boundary(comm, level):
         close(A.diagonal(), B.diagonal(), A.space)
 
 
+@pytest.mark.parallel(2, 3)
+def test_all_ranks_take_the_level_that_one_has_found(comm):
+    V = femops.H1(femops.distribute(ball(), comm), 1)
+    A = femops.diffusion(V, level="auto") + femops.boundary_mass(V, level="auto")
+    u = V.interpolate(smooth)
+    levels = [comm.broadcast(A.level, rank) for rank in range(comm.size)]
+    assert set(levels) == {A.level} <= {"full", "element", "decomposed", "partial", "none"}
+    gap = A @ u - A.at_level("partial") @ u
+    assert comm.max(float(np.abs(gap).max(initial=0.0))) < 1e-12
+    with pytest.raises(femops.OperatorError, match="boundary integrals alone"):
+        femops.boundary_mass(V, level="auto") @ u
+
+
 @pytest.mark.parallel(3)
 def test_boundary_alone(comm):
     def build(mesh):
