@@ -143,7 +143,7 @@ def _reverse_apart(end: End, _: int, dtype: np.dtype[Any], launch: Launch) -> Re
     received = {rank: len(at) * ncomp for rank, at in arriving.items()}
     positions = _flat([halo.send[rank][at] for rank, at in arriving.items()], ncomp)
     channel = comm.channel(sent, received, dtype)
-    return Reverse(channel, _without(positions, end.held), apart=True)
+    return Reverse(channel, _without(positions, end.held), np.arange(len(ghosts) + 1))
 
 
 def _contributed(plan: Plan | None) -> Ints:

@@ -60,13 +60,14 @@ class Reverse:
     positions : (n,) int64
         Flat positions in the vector to which what arrives is added, in this order; what has a
         negative one is not.
-    apart : bool
-        Whether the contributions of chunks are sent as they are, not summed for each ghost.
+    starts : (n + 1,) int64, optional
+        Where the contributions begin of which each number sent is the sum; those to each ghost if
+        omitted.
     """
 
     channel: Channel
     positions: NDArray[np.int64]
-    apart: bool = False
+    starts: NDArray[np.int64] | None = None
 
     def collect(self, sweep: Sweep | None, more: bool) -> None:
         """Put in what a sweep has left for ghosts; ``more`` adds it to what others have."""
@@ -76,7 +77,7 @@ class Reverse:
                 out[:] = 0.0
             return
         plan = sweep.target
-        starts = np.arange(len(plan.ghost_slot) + 1) if self.apart else plan.ghost_start
+        starts = plan.ghost_start if self.starts is None else self.starts
         _module(out.dtype).collect(
             sweep.buffer.ctypes.data,
             starts.ctypes.data,
