@@ -50,7 +50,7 @@ class SimulatedRank(Communicator):
     def broadcast(self, value, root=0):
         return self._everybody(("broadcast", value))[root]
 
-    def barrier(self):
+    def barrier(self, nap=None):
         self._everybody(("barrier", None))
 
     def _everybody(self, contribution):

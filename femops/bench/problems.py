@@ -13,6 +13,8 @@ from femops.basis import Quadrature1D, gauss, lobatto
 from femops.errors import OperatorError
 from femops.forms import diffusion, mass
 from femops.operators import Operator
+from femops.parallel import Communicator, DistributedMesh
+from femops.parallel import box as box_of_ranks
 from femops.space import H1
 from femops_meshes import Mesh, box
 
@@ -119,6 +121,21 @@ def make_mesh(kind: str, order: int, nodes: float) -> Mesh:
     """
     check_names((), (kind,))
     return _mesh(kind, per_direction(order, nodes))
+
+
+def shared_mesh(kind: str, counts: tuple[int, int, int], comm: Communicator) -> DistributedMesh:
+    """The same kinds of boxes, of which each rank makes its part. Collective.
+
+    Parameters
+    ----------
+    kind : {"cartesian", "multilinear", "curved"}
+        See `make_mesh`.
+    counts : (int, int, int)
+        Elements in each direction.
+    comm : Communicator
+    """
+    mapping = None if kind == "cartesian" else _deform
+    return box_of_ranks(counts, mapping=mapping, order=2 if kind == "curved" else 1, comm=comm)
 
 
 @lru_cache(maxsize=len(MESHES))

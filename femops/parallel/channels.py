@@ -58,6 +58,8 @@ class MpiChannel(Channel):
     ----------
     waited : float
         Seconds that `finish` has waited, altogether.
+    messages, nbytes : int
+        Messages that `start` has sent, altogether, and the bytes in them.
     """
 
     def __init__(
@@ -66,7 +68,8 @@ class MpiChannel(Channel):
         mpi = launch.mpi()
         self.outgoing, to = pieces(send, dtype)
         self.incoming, source = pieces(receive, dtype)
-        self.waited = 0.0
+        self.waited, self.messages, self.nbytes = 0.0, 0, 0
+        self._to = len(to)
         self._start, self._wait = mpi.Prequest.Startall, mpi.Request.Waitall
         # first what is received: a message then goes where it belongs without a copy
         self._requests = [
@@ -82,6 +85,8 @@ class MpiChannel(Channel):
     def start(self) -> None:
         """See `Channel.start`."""
         self._start(self._requests)
+        self.messages += self._to
+        self.nbytes += self.outgoing.nbytes
 
     def finish(self) -> None:
         """See `Channel.finish`."""

@@ -115,8 +115,15 @@ class Communicator(ABC):
         """The object that rank `root` has, on all ranks; what others pass does not matter."""
 
     @abstractmethod
-    def barrier(self) -> None:
-        """Wait until all ranks are here."""
+    def barrier(self, nap: float | None = None) -> None:
+        """Wait until all ranks are here.
+
+        Parameters
+        ----------
+        nap
+            Seconds to sleep between one look and the next, so that others can have the core; None
+            is to look all the time.
+        """
 
     def _checked(self, messages: Mapping[int, Array]) -> None:
         for target, array in messages.items():
@@ -168,7 +175,7 @@ class Serial(Communicator):
         """See `Communicator.broadcast`."""
         return value
 
-    def barrier(self) -> None:
+    def barrier(self, nap: float | None = None) -> None:
         """See `Communicator.barrier`."""
 
     def __repr__(self) -> str:
@@ -283,9 +290,14 @@ class Mpi(Communicator):
         """See `Communicator.broadcast`."""
         return self.raw.bcast(value, root)
 
-    def barrier(self) -> None:
+    def barrier(self, nap: float | None = None) -> None:
         """See `Communicator.barrier`."""
-        self.raw.Barrier()
+        if nap is None:
+            self.raw.Barrier()
+            return
+        request = self.raw.Ibarrier()
+        while not request.Test():
+            time.sleep(nap)
 
     def __repr__(self) -> str:
         return f"Mpi(rank {self.rank} of {self.size})"

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -55,13 +56,36 @@ def check_world() -> None:
     MPI = mpi()
     count, name = launched()
     if count > 1 and MPI.COMM_WORLD.size == 1:
-        beside = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
+        beside = _mpiexec_beside()
         raise CommunicatorError(
             f"the launcher started {count} processes ({name}), but each is alone in COMM_WORLD: "
             f"mpi4py uses another MPI than the launcher's, {library()}. Start the program by the "
             f"mpiexec of that one{f', {beside}' if beside else ''}; or, to use the launcher's MPI, "
             'take "femops[mpi-site]" without the package mpich; with srun, try --mpi=pmi2 or pmix'
         )
+
+
+def _mpiexec_beside() -> str | None:
+    """The launcher that was installed with this Python."""
+    return shutil.which("mpiexec", path=str(Path(sys.executable).parent))
+
+
+def mpiexec() -> str:
+    """Path of the launcher: the one beside this Python, else the machine's. No MPI is started.
+
+    Raises
+    ------
+    MissingExtraError
+        If mpi4py or a launcher is missing.
+    """
+    found = _mpiexec_beside() or shutil.which("mpiexec")
+    if find_spec("mpi4py") is None or found is None:
+        missing = "mpi4py" if find_spec("mpi4py") is None else "mpiexec"
+        raise MissingExtraError(
+            f"ranks cannot be started without {missing}: "
+            'pip install "femops[mpi]", or "femops[mpi-site]" for the MPI that is installed here'
+        )
+    return found
 
 
 def loaded() -> Any:

@@ -1,0 +1,93 @@
+"""Scaling: operators on one rank and on many, measured and modelled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from femops.bench.run import Progress
+from femops.bench.scaling.prediction import draw_model, draw_speedup, predict
+from femops.bench.scaling.study import Settings, Task, count_only, measure, memory, worlds_of
+from femops.bench.scaling.worlds import check_alone
+from femops.errors import OperatorError
+from femops.parallel import launch
+from femops_kernels import machine
+
+MEMORY_RANKS = (1, 2, 4, 8)
+"""Numbers of ranks whose memory is measured."""
+
+
+def run_scaling(
+    settings: Settings,
+    *,
+    model: bool = False,
+    latency: float | None = None,
+    bandwidth: float | None = None,
+    memory_ranks: Sequence[int] = (),
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Measure how operators scale over ranks, each one thread on its own core.
+
+    Ranks are started by ``mpiexec``. Those numbers of ranks for which there are cores take turns;
+    a row has the medians of the rounds, ``speedup`` and ``efficiency`` the median of the rounds'
+    ratios to the fewest ranks. With more ranks than cores messages are counted and nothing is
+    timed. What is counted is compared with the least that the partition allows.
+
+    Parameters
+    ----------
+    settings : Settings
+    model : bool
+        Whether to predict strong and weak scaling up to 100 000 ranks.
+    latency, bandwidth : float, optional
+        Of the model's messages, s and bytes/s; measured if omitted.
+    memory_ranks : sequence of int
+        Numbers of ranks whose memory is measured.
+    progress : callable, optional
+        Called with a line of text before each step.
+
+    Returns
+    -------
+    dict
+        ``machine``, ``rows``, ``memory``, ``model``: see `docs/parallel.md`.
+
+    Raises
+    ------
+    MissingExtraError
+        mpi4py or mpiexec is missing.
+    OperatorError
+        Settings that make no sense, ranks that failed, or counted messages that differ from the
+        partition's.
+    """
+    settings.check()
+    launch.mpiexec()
+    check_alone()
+    show = progress or (lambda _: None)
+    timed = settings.timed()
+    if model and not timed:
+        raise OperatorError("a model needs times: give a number of ranks for which there are cores")
+    found: dict[str, Any] = {"machine": machine.describe(), "rows": [], "memory": [], "model": []}
+    with ExitStack() as stack:
+        worlds = worlds_of(timed, stack)
+        if worlds:
+            found["rows"] = measure(worlds, settings, show)
+        if model:
+            rows, given = found["rows"], (latency, bandwidth)
+            found["model"] = predict(worlds, settings, rows, given, show)
+    levels = {Task(row["problem"], row["mesh"]): row["level"] for row in found["rows"]}
+    for many in settings.ranks:
+        if many not in timed:
+            show(f"messages of {many} ranks")
+            found["rows"] += count_only(many, settings, levels)
+    if memory_ranks:
+        found["memory"] = memory(settings, memory_ranks, show)
+    return found
+
+
+__all__ = [
+    "MEMORY_RANKS",
+    "Settings",
+    "draw_model",
+    "draw_speedup",
+    "run_scaling",
+]

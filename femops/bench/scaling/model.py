@@ -1,0 +1,186 @@
+"""A model of operators on many ranks: latency, bandwidth, the speed of a rank, halo sizes.
+
+An application on N ranks takes
+
+    T = W + overhead + max(0, M - I / 2) + max(0, M - I / 2),  M = messages latency + bytes / bandwidth,
+
+where W is what a rank takes for its own elements, measured on boxes of many sizes, and I the part
+of it for elements that touch nothing shared. Ghosts are on their way during the first half of
+these, contributions to others' dofs during the second; without overlap I is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, final
+
+import numpy as np
+
+from femops.bench.scaling.halos import Counts, Halo
+from femops.errors import OperatorError
+
+_REAL = 8
+
+
+@final
+@dataclass(frozen=True)
+class Network:
+    """How long messages are on their way.
+
+    Attributes
+    ----------
+    latency : float
+        Seconds of a message without content.
+    bandwidth : float
+        Bytes a second between two ranks.
+    """
+
+    latency: float
+    bandwidth: float
+
+    def seconds(self, messages: float, nbytes: float) -> float:
+        """Seconds of messages, one after the other."""
+        return messages * self.latency + nbytes / self.bandwidth
+
+
+@final
+@dataclass(frozen=True)
+class RankSpeed:
+    """Seconds of an application on one rank, over the number of its elements.
+
+    Between sizes that were measured it is a power; beyond the largest time goes with the elements,
+    below the smallest it stays what it is.
+
+    Attributes
+    ----------
+    elements : sequence of float
+        Ascending.
+    measured : sequence of float
+        Seconds.
+    """
+
+    elements: Sequence[float]
+    measured: Sequence[float]
+
+    def __post_init__(self) -> None:
+        """Check that there is something, in order.
+
+        Raises
+        ------
+        OperatorError
+            If not.
+        """
+        many, times = np.asarray(self.elements), np.asarray(self.measured)
+        if not (0 < len(many) == len(times) and (np.diff(many) > 0).all() and (times > 0).all()):
+            raise OperatorError(
+                f"speeds of a rank: got sizes {list(self.elements)} and seconds "
+                f"{list(self.measured)}: give ascending sizes and a positive time for each"
+            )
+
+    def seconds(self, elements: float) -> float:
+        """Seconds for so many elements."""
+        last = self.elements[-1]
+        if elements > last:
+            return self.measured[-1] * elements / last
+        return float(
+            np.exp(np.interp(np.log(elements), np.log(self.elements), np.log(self.measured)))
+        )
+
+
+@final
+@dataclass(frozen=True)
+class Model:
+    """What an application takes on any number of ranks.
+
+    Attributes
+    ----------
+    network : Network
+    speed : RankSpeed
+        With all cores of the machine at work.
+    overhead : float
+        Seconds that an application on several ranks takes besides.
+    order, ncomp : int
+        Of the space.
+    halo : callable
+        See `femops.bench.scaling.halos.halo`.
+    """
+
+    network: Network
+    speed: RankSpeed
+    overhead: float
+    order: int
+    ncomp: int
+    halo: Callable[[Counts, int, int], Halo]
+
+    def predicted(self, counts: Counts, ranks: int) -> dict[str, Any]:
+        """Seconds on so many ranks, and what they are made of.
+
+        Parameters
+        ----------
+        counts : (int, int, int)
+            Elements of the box in each direction.
+        ranks : int
+        """
+        total = counts[0] * counts[1] * counts[2]
+        each = ceil(total / ranks)
+        halo = self.halo(counts, ranks, self.order)
+        work = self.speed.seconds(each)
+        nbytes = halo.dofs * self.ncomp * _REAL
+        one_way = self.network.seconds(halo.messages, nbytes)
+        wait = 2.0 * max(0.0, one_way - work * (1.0 - halo.near) / 2.0)
+        fixed = work + (self.overhead if ranks > 1 else 0.0)
+        return {
+            "ranks": ranks,
+            "elements": each,
+            "seconds": fixed + wait,
+            "seconds_without_overlap": fixed + 2.0 * one_way,
+            "wait": wait,
+            "wait_without_overlap": 2.0 * one_way,
+            "messages": halo.messages,
+            "bytes": nbytes,
+            "halo": halo.source,
+        }
+
+    def strong(
+        self, counts: Counts, ranks: Sequence[int], one: float | None = None
+    ) -> list[dict[str, Any]]:
+        """The same problem on more and more ranks, with ``speedup`` and ``efficiency``.
+
+        Parameters
+        ----------
+        counts : (int, int, int)
+        ranks : sequence of int
+        one : float, optional
+            Seconds on one rank; predicted too if omitted.
+        """
+        rows = [self.predicted(counts, many) for many in ranks]
+        one = self.predicted(counts, 1)["seconds"] if one is None else one
+        for row in rows:
+            row["speedup"] = one / row["seconds"]
+            row["efficiency"] = row["speedup"] / row["ranks"]
+        return rows
+
+    def weak(
+        self, sized: Callable[[int], Counts], ranks: Sequence[int], one: float | None = None
+    ) -> list[dict[str, Any]]:
+        """As many elements for each rank, with ``efficiency``.
+
+        Parameters
+        ----------
+        sized : callable
+            The box for so many ranks.
+        ranks : sequence of int
+        one : float, optional
+            Seconds an element on one rank; predicted too if omitted.
+        """
+        first = int(np.prod(sized(1)))
+        if one is None:
+            one = self.predicted(sized(1), 1)["seconds"] / first
+        rows = []
+        for many in ranks:
+            row = self.predicted(sized(many), many)
+            row["efficiency"] = one * row["elements"] / row["seconds"]
+            rows.append(row)
+        return rows

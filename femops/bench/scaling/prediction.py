@@ -1,0 +1,195 @@
+"""The model with the figures of this machine, beside what was measured."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from math import nan
+from pathlib import Path
+from typing import Any
+
+from femops.bench.problems import PROBLEMS, per_direction
+from femops.bench.run import Progress
+from femops.bench.scaling.halos import Counts, halo
+from femops.bench.scaling.model import Model, Network, RankSpeed
+from femops.bench.scaling.study import Settings, Task
+from femops.bench.scaling.worlds import World
+from femops.errors import OperatorError
+
+DECADES = tuple(10**k for k in range(6))
+"""Numbers of ranks of the model, those that were measured besides."""
+
+LARGER = 1000
+"""The second problem of the model has so many times the dofs, the third so many times more."""
+
+
+def network(
+    world: World, latency: float | None, bandwidth: float | None, seconds: float
+) -> Network:
+    """What is given, and else what a ping-pong between two ranks says.
+
+    Raises
+    ------
+    OperatorError
+        Something is not given, and there are no two cores to measure it.
+    """
+    if latency is not None and bandwidth is not None:
+        return Network(latency, bandwidth)
+    if world.ranks < 2:
+        raise OperatorError(
+            "messages are timed between two ranks on two cores, and there are none: give "
+            "--latency and --bandwidth, or --ranks 1,2 on more cores"
+        )
+    found = world.ask("pingpong", seconds=seconds)
+    return Network(latency or found["latency"], bandwidth or found["bandwidth"])
+
+
+def fitted(world: World, task: Task, level: str, links: Network, settings: Settings) -> Model:
+    """The model of a task, with speeds of ranks measured while all ranks of a world work."""
+    ncomp = PROBLEMS[task.problem].ncomp
+    same = {"problem": task.problem, "mesh": task.mesh, "order": settings.order, "level": level}
+    n = settings.counts(task, 1)[0]
+    sizes = sorted({min(n, 2**k) for k in range(12)} | {max(1, n // 2)})
+    found = world.ask("alone", **same, sizes=sizes, seconds=settings.seconds / 3)
+    speed = RankSpeed(found["elements"], found["seconds"])
+    overhead = 0.0
+    if world.ranks > 1:  # an element a rank: what is left is no work and hardly messages
+        world.ask("prepare", **same, name="line", counts=[world.ranks, 1, 1])
+        least = world.ask("time", name="line", seconds=settings.seconds / 3, overlap=True)
+        known = speed.seconds(1) + 2 * links.latency
+        overhead = max(0.0, least["seconds"] - known)
+    return Model(links, speed, overhead, settings.order, ncomp, halo)
+
+
+def predict(
+    worlds: Sequence[World],
+    settings: Settings,
+    rows: Sequence[dict[str, Any]],
+    given: tuple[float | None, float | None],
+    progress: Progress,
+) -> list[dict[str, Any]]:
+    """The model of each task: its figures, and tables of strong and weak scaling.
+
+    Parameters
+    ----------
+    worlds : sequence of World
+        Ascending; speeds are measured on the largest.
+    settings : Settings
+    rows : as `measure` returns them
+    given : (float or None, float or None)
+        Latency and bandwidth.
+    progress : callable
+    """
+    links = network(worlds[-1], *given, settings.seconds)
+    ranks = sorted({*DECADES, *settings.ranks})
+    found = []
+    for task in settings.tasks():
+        progress(f"{task.name}: speed of a rank")
+        mine = [row for row in rows if (row["problem"], row["mesh"]) == (task.problem, task.mesh)]
+        model = fitted(worlds[-1], task, mine[0]["level"], links, settings)
+        found.append(_tables(model, task, settings, ranks, mine))
+    return found
+
+
+def _tables(
+    model: Model, task: Task, settings: Settings, ranks: list[int], rows: list[dict[str, Any]]
+) -> dict[str, Any]:
+    one = next((row for row in rows if row["ranks"] == 1 and row["timed"]), None)
+    an_element = one["seconds"] / one["elements"] if one else None
+
+    def sized(times: float) -> Counts:
+        n = per_direction(model.order, settings.dofs * times / model.ncomp)
+        return n, n, n
+
+    strong = []
+    for times in (1, LARGER, LARGER**2):
+        counts = sized(times)
+        elements = counts[0] ** 3
+        first = None if an_element is None else an_element * elements
+        table = model.strong(counts, ranks, first)
+        dofs = model.ncomp * (counts[0] * model.order + 1) ** 3
+        strong.append({"elements": elements, "dofs": dofs, "rows": table})
+    return {
+        "problem": task.problem,
+        "mesh": task.mesh,
+        "latency": model.network.latency,
+        "bandwidth": model.network.bandwidth,
+        "overhead": model.overhead,
+        "speed": {"elements": model.speed.elements, "seconds": model.speed.measured},
+        "strong": strong,
+        "weak": model.weak(sized, ranks, an_element),
+    }
+
+
+def draw_model(
+    path: str | os.PathLike[str],
+    tables: Sequence[dict[str, Any]],
+    rows: Sequence[dict[str, Any]],
+) -> Path:
+    """Draw the model's efficiencies over the ranks, and what was measured; a panel each task.
+
+    Raises
+    ------
+    FileError, MissingExtraError
+        See `femops.io.curves.curves`.
+    """
+    from femops.io.curves import Panel, curves
+
+    x = [row["ranks"] for row in tables[0]["weak"]]
+    panels = []
+    for table in tables:
+        weak = f"weak, {_short(table['strong'][0]['dofs'])} dofs a rank"
+        lines = {
+            f"strong, {_short(each['dofs'])} dofs": [row["efficiency"] for row in each["rows"]]
+            for each in table["strong"]
+        }
+        lines[weak] = [row["efficiency"] for row in table["weak"]]
+        mine = _efficiencies(rows, table)
+        lines[f"measured, {'weak' if _weak(rows) else 'strong'}"] = [mine.get(n, nan) for n in x]
+        panels.append(Panel(f"{table['problem']}, {table['mesh']}: efficiency", lines))
+    return curves(path, x, "ranks", panels)
+
+
+def draw_speedup(path: str | os.PathLike[str], rows: Sequence[dict[str, Any]]) -> Path:
+    """Draw dofs a second over the ranks that were timed, one curve each task.
+
+    Raises
+    ------
+    OperatorError
+        Nothing was timed.
+    FileError, MissingExtraError
+        See `femops.io.curves.curves`.
+    """
+    from femops.io.curves import Panel, curves
+
+    timed = [row for row in rows if row["timed"]]
+    if not timed:
+        raise OperatorError("nothing to draw: nothing was timed")
+    x = sorted({row["ranks"] for row in timed})
+    lines: dict[str, list[float]] = {}
+    ideal: dict[str, list[float]] = {}
+    for row in timed:
+        name = f"{row['problem']}, {row['mesh']}"
+        lines.setdefault(name, [nan] * len(x))[x.index(row["ranks"])] = row["dofs_per_second"]
+    for name, line in lines.items():
+        ideal[name] = [line[0] * many / x[0] for many in x]
+    return curves(path, x, "ranks", [Panel("dofs/s (dashed: ideal)", lines, ideal)])
+
+
+def _efficiencies(rows: Sequence[dict[str, Any]], table: dict[str, Any]) -> dict[int, float]:
+    return {
+        row["ranks"]: row["efficiency"]
+        for row in rows
+        if row["timed"] and (row["problem"], row["mesh"]) == (table["problem"], table["mesh"])
+    }
+
+
+def _weak(rows: Sequence[dict[str, Any]]) -> bool:
+    return any(row["scaling"] == "weak" for row in rows)
+
+
+def _short(value: float) -> str:
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.2g} {letter}"
+    return f"{value:g}"

@@ -1,0 +1,283 @@
+"""Operators timed on one rank and on several, in turns; messages counted; memory a rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+
+from femops.bench.problems import FOOTPRINTS, PROBLEMS, check_names, per_direction
+from femops.bench.run import Progress, check_dofs, check_orders
+from femops.bench.scaling.halos import Counts, least_exchange
+from femops.bench.scaling.worlds import World, started
+from femops.errors import OperatorError
+from femops.operators.storage import check_level
+from femops.parallel import cores
+
+MOST_RANKS = 4096
+"""More processes are no use on the machine that this is started on."""
+
+
+@final
+@dataclass(frozen=True)
+class Task:
+    """One problem on one kind of mesh.
+
+    Attributes
+    ----------
+    problem, mesh : str
+    """
+
+    problem: str
+    mesh: str
+
+    @property
+    def name(self) -> str:
+        """What ranks remember it by."""
+        return f"{self.problem} {self.mesh}"
+
+
+@final
+@dataclass(frozen=True)
+class Settings:
+    """What is measured, and for how long.
+
+    Attributes
+    ----------
+    ranks : sequence of int
+        Ascending.
+    order : int
+    dofs : float
+        About how many; of each rank if weak.
+    problems, meshes : sequence of str
+    level : str
+    weak : bool
+        Whether the problem grows with the ranks.
+    rounds : int
+    seconds : float
+        Of a round for one problem.
+    """
+
+    ranks: Sequence[int] = (1, 2)
+    order: int = 4
+    dofs: float = FOOTPRINTS["ram"]
+    problems: Sequence[str] = ("bp1", "bp3")
+    meshes: Sequence[str] = ("cartesian", "multilinear")
+    level: str = "auto"
+    weak: bool = False
+    rounds: int = 5
+    seconds: float = 0.3
+
+    def check(self) -> None:
+        """Check all of it, before anything is started.
+
+        Raises
+        ------
+        OperatorError
+            An unknown name, nothing to measure, or too much.
+        """
+        check_names(self.problems, self.meshes)
+        check_level(self.level)
+        check_orders((self.order,))
+        check_dofs(self.dofs)
+        if not self.ranks or not 1 <= min(self.ranks) <= max(self.ranks) <= MOST_RANKS:
+            raise OperatorError(
+                f"ranks are {list(self.ranks)}: give at least one, all from 1 to {MOST_RANKS}"
+            )
+        if not (self.problems and self.meshes and self.rounds >= 1):
+            raise OperatorError("nothing to measure: give at least one problem, mesh and round")
+
+    def tasks(self) -> list[Task]:
+        """All problems on all meshes."""
+        return [Task(problem, mesh) for mesh in self.meshes for problem in self.problems]
+
+    def counts(self, task: Task, ranks: int) -> Counts:
+        """Elements of the box in each direction."""
+        dofs = self.dofs * (ranks if self.weak else 1)
+        n = per_direction(self.order, dofs / PROBLEMS[task.problem].ncomp)
+        return n, n, n
+
+    def timed(self) -> list[int]:
+        """The numbers of ranks for which there are cores."""
+        return [many for many in self.ranks if many <= len(cores.own())]
+
+
+@final
+@dataclass
+class Timing:
+    """One task on one number of ranks.
+
+    Attributes
+    ----------
+    task : Task
+    ranks : int
+    facts : dict
+        What the ranks say of it: ``dofs``, ``elements``, ``level``.
+    rounds : list of dict
+        ``seconds``, ``wait``, ``wait_mean`` of each round, and the same ``_without_overlap``.
+    """
+
+    task: Task
+    ranks: int
+    facts: dict[str, Any]
+    rounds: list[dict[str, float]] = field(default_factory=list)
+
+    def median(self, name: str) -> float:
+        """Of the rounds."""
+        return float(np.median([each[name] for each in self.rounds]))
+
+
+def prepare(world: World, task: Task, settings: Settings, level: str) -> dict[str, Any]:
+    """Let ranks make the operator of a task."""
+    return world.ask(
+        "prepare",
+        name=task.name,
+        problem=task.problem,
+        mesh=task.mesh,
+        order=settings.order,
+        counts=settings.counts(task, world.ranks),
+        level=level,
+    )
+
+
+def measure(
+    worlds: Sequence[World], settings: Settings, progress: Progress
+) -> list[dict[str, Any]]:
+    """Rows of all tasks on all worlds, which take turns, and what their messages are."""
+    timings: list[Timing] = []
+    for task in settings.tasks():
+        level = settings.level
+        for world in worlds:
+            progress(f"{task.name}, {world.ranks} ranks: set up")
+            facts = prepare(world, task, settings, level)
+            level = facts["level"]  # "auto" chooses with the fewest ranks: more do the same work
+            timings.append(Timing(task, world.ranks, facts))
+    by_ranks = {world.ranks: world for world in worlds}
+    for k in range(settings.rounds):
+        progress(f"round {k + 1} of {settings.rounds}")
+        for timing in timings:
+            timing.rounds.append(_round(by_ranks[timing.ranks], timing.task, settings.seconds))
+    fewest = {timing.task: timing for timing in reversed(timings)}
+    rows = []
+    for timing in timings:
+        sent = messages(by_ranks[timing.ranks], timing.task, settings, timing.facts["level"])
+        rows.append(
+            _facts(timing, settings) | _speeds(timing, fewest[timing.task], settings) | sent
+        )
+    return rows
+
+
+def _round(world: World, task: Task, seconds: float) -> dict[str, float]:
+    found = world.ask("time", name=task.name, seconds=seconds, overlap=True)
+    if world.ranks > 1:
+        other = world.ask("time", name=task.name, seconds=seconds, overlap=False)
+        found |= {f"{name}_without_overlap": value for name, value in other.items()}
+    return found
+
+
+def _facts(timing: Timing, settings: Settings) -> dict[str, Any]:
+    return {
+        "problem": timing.task.problem,
+        "mesh": timing.task.mesh,
+        "order": settings.order,
+        "scaling": "weak" if settings.weak else "strong",
+        "ranks": timing.ranks,
+        **timing.facts,
+    }
+
+
+def _speeds(timing: Timing, base: Timing, settings: Settings) -> dict[str, Any]:
+    """Times, and their ratio to those on the fewest ranks, the median of the rounds' ratios."""
+    pairs = zip(base.rounds, timing.rounds, strict=True)
+    ratio = float(np.median([one["seconds"] / many["seconds"] for one, many in pairs]))
+    speedup = ratio * timing.facts["dofs"] / base.facts["dofs"]
+    several = timing.ranks > 1
+    waits = ("wait", "wait_without_overlap", "seconds_without_overlap")
+    return {
+        "timed": True,
+        "seconds": timing.median("seconds"),
+        "seconds_min": min(each["seconds"] for each in timing.rounds),
+        "dofs_per_second": timing.facts["dofs"] / timing.median("seconds"),
+        "speedup": speedup,
+        "efficiency": speedup * base.ranks / timing.ranks,
+        **{name: timing.median(name) if several else None for name in waits},
+    }
+
+
+UNTIMED = dict.fromkeys(
+    (
+        *("seconds", "seconds_min", "dofs_per_second", "speedup", "efficiency"),
+        *("wait", "wait_without_overlap", "seconds_without_overlap"),
+    )
+)
+"""Of rows on more ranks than cores."""
+
+
+def messages(world: World, task: Task, settings: Settings, level: str) -> dict[str, Any]:
+    """Messages and bytes of an application, counted, beside the least that the partition allows.
+
+    Raises
+    ------
+    OperatorError
+        They differ.
+    """
+    sent = world.ask("count", name=task.name, applications=3)
+    if level == "full":  # a matrix needs columns that its rows' elements do not have
+        return sent | {"least_messages": None, "least_bytes": None}
+    ncomp = PROBLEMS[task.problem].ncomp
+    counts = settings.counts(task, world.ranks)
+    least = least_exchange(counts, world.ranks, settings.order, ncomp)
+    if (sent["messages"], sent["bytes"]) != least:
+        raise OperatorError(
+            f"{task.name} on {world.ranks} ranks sends {sent['messages']:g} messages of "
+            f"{sent['bytes']:g} bytes, the partition asks for {least[0]} of {least[1]}: a defect "
+            "of femops, please report it"
+        )
+    return sent | {"least_messages": least[0], "least_bytes": least[1]}
+
+
+def count_only(ranks: int, settings: Settings, levels: dict[Task, str]) -> list[dict[str, Any]]:
+    """Rows of more ranks than cores: messages, nothing timed."""
+    rows = []
+    with started(ranks) as world:
+        for task in settings.tasks():
+            level = levels.get(task, "partial")
+            facts = prepare(world, task, settings, level)
+            row = _facts(Timing(task, ranks, facts), settings) | {"timed": False} | UNTIMED
+            rows.append(row | messages(world, task, settings, facts["level"]))
+    return rows
+
+
+def worlds_of(ranks: Sequence[int], stack: ExitStack) -> list[World]:
+    """Worlds of these numbers of ranks, ascending, that end with the stack."""
+    return [stack.enter_context(started(many)) for many in ranks]
+
+
+def memory(settings: Settings, ranks: Sequence[int], progress: Progress) -> list[dict[str, Any]]:
+    """Memory that mesh, space and operator take on a rank at most while they are made.
+
+    For each number of ranks, of the first problem and mesh: ``bytes`` on the rank with most,
+    ``sum`` over ranks, and ``times_share``: bytes over those on the fewest ranks, times ranks over
+    fewest ranks (1 if it falls as 1/ranks).
+    """
+    task, rows = settings.tasks()[0], []
+    level = "partial" if settings.level == "auto" else settings.level
+    for many in ranks:
+        progress(f"memory of {many} ranks")
+        with started(many) as world:
+            facts = world.ask(
+                "memory",
+                problem=task.problem,
+                mesh=task.mesh,
+                order=settings.order,
+                counts=settings.counts(task, 1),
+                level=level,
+            )
+        rows.append({"problem": task.problem, "mesh": task.mesh, "ranks": many} | facts)
+    for row in rows:
+        more = row["ranks"] / rows[0]["ranks"]
+        row["times_share"] = row["bytes"] * more / rows[0]["bytes"]
+    return rows

@@ -1,0 +1,233 @@
+"""The program that runs on ranks: does what it is told, a line of JSON at a time.
+
+Started by `femops.bench.scaling.worlds.World`. Rank 0 reads what to do from standard input and
+writes the answer to standard output. While there is nothing to do, all ranks sleep.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from math import ceil
+from time import perf_counter
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.bench.problems import PROBLEMS, make_space, shared_mesh
+from femops.bench.scaling.memory import peak_of
+from femops.operators import Operator
+from femops.parallel import Communicator, DistributedMesh, cores, world
+from femops.parallel.channels import MpiChannel
+from femops.space import H1
+from femops_kernels import machine
+from femops_kernels.rank_terms import RankTerms
+
+NAP = 0.005
+"""Seconds between two looks whether there is something to do."""
+
+_LEAST = 3  # applications of which a median is taken
+_MESSAGES = 8, 2**20  # bytes of those that tell latency and bandwidth
+
+
+@final
+@dataclass
+class Case:
+    """An operator on this rank's part, and vectors for it.
+
+    Attributes
+    ----------
+    operator : Operator
+    x, y : (owned,) float64
+    """
+
+    operator: Operator
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+
+    def channels(self) -> list[MpiChannel]:
+        """What its messages go through; none on a single rank."""
+        terms = self.operator.terms
+        if not isinstance(terms, RankTerms):
+            return []
+        exchanges = [exchange for exchange, _ in (*terms.forwards, *terms.reverses)]
+        found = {id(e.channel): e.channel for e in exchanges}
+        return [channel for channel in found.values() if isinstance(channel, MpiChannel)]
+
+    def waited(self) -> float:
+        """Seconds spent waiting for messages until now."""
+        return sum(channel.waited for channel in self.channels())
+
+
+@final
+@dataclass
+class Worker:
+    """What a rank remembers from one order to the next; its methods are the orders. Collective.
+
+    Attributes
+    ----------
+    comm : Communicator
+    """
+
+    comm: Communicator
+    _meshes: dict[Any, DistributedMesh] = field(default_factory=dict)
+    _cases: dict[str, Case] = field(default_factory=dict)
+
+    def prepare(
+        self, name: str, problem: str, mesh: str, order: int, counts: list[int], level: str
+    ) -> dict[str, Any]:
+        """Make an operator, remembered under a name."""
+        key = (mesh, tuple(counts))
+        if key not in self._meshes:
+            self._meshes[key] = shared_mesh(mesh, (counts[0], counts[1], counts[2]), self.comm)
+        chosen = PROBLEMS[problem]
+        V = H1(self._meshes[key], order, chosen.ncomp)
+        operator = chosen.operator(V, level)
+        random = np.random.default_rng(self.comm.rank).standard_normal(V.size)
+        case = self._cases[name] = Case(operator, random, np.empty(V.size))
+        case.operator.apply(case.x, case.y)
+        dofs = V.global_ndofs * V.ncomp
+        elements = self._meshes[key].num_elements
+        return {"dofs": dofs, "elements": elements, "level": operator.level}
+
+    def time(self, name: str, seconds: float, overlap: bool) -> dict[str, float]:
+        """Seconds of an application on the slowest rank, medians; and of the wait in it."""
+        case = self._cases[name]
+        terms = case.operator.terms
+        if isinstance(terms, RankTerms):
+            terms.overlap = overlap
+        times, waits = self._timed(lambda: case.operator.apply(case.x, case.y), seconds, case)
+        return {
+            "seconds": float(np.median(self.comm.max(times))),
+            "wait": float(np.median(self.comm.max(waits))),
+            "wait_mean": float(np.median(self.comm.sum(waits)) / self.comm.size),
+        }
+
+    def _timed(
+        self, call: Callable[[], object], seconds: float, case: Case | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Seconds of each of some calls, and waited in it; all ranks begin each together."""
+        call()
+        self.comm.barrier()
+        begin = perf_counter()
+        call()
+        once = self.comm.max(perf_counter() - begin)
+        count = max(_LEAST, ceil(seconds / max(once, 1e-6)))
+        times, waits = np.zeros(count), np.zeros(count)
+        for k in range(count):
+            before = case.waited() if case else 0.0
+            self.comm.barrier()
+            begin = perf_counter()
+            call()
+            times[k] = perf_counter() - begin
+            waits[k] = case.waited() - before if case else 0.0
+        return times, waits
+
+    def count(self, name: str, applications: int) -> dict[str, float]:
+        """Messages and bytes of one application, of all ranks together."""
+        case = self._cases[name]
+        before = _sent(case)
+        for _ in range(applications):
+            case.operator.apply(case.x, case.y)
+        messages, nbytes = self.comm.sum((_sent(case) - before) / applications).tolist()
+        return {"messages": messages, "bytes": nbytes}
+
+    def alone(
+        self, problem: str, mesh: str, order: int, sizes: list[int], level: str, seconds: float
+    ) -> dict[str, Any]:
+        """Seconds on boxes of so many elements a direction that each rank has to itself."""
+        found: dict[str, Any] = {"elements": [], "seconds": []}
+        chosen = PROBLEMS[problem]
+        for n in sizes:
+            nodes = (n * order + 1.0) ** 3
+            V = make_space(chosen, mesh, order, nodes * chosen.ncomp)
+            operator = chosen.operator(V, level)
+            x, y = np.random.default_rng(n).standard_normal(V.size), np.empty(V.size)
+            times, _ = self._timed(lambda: operator.apply(x, y), seconds)  # noqa: B023  (called now)
+            found["elements"].append(V.mesh.num_elements)
+            found["seconds"].append(float(np.median(self.comm.max(times))))
+        return found
+
+    def pingpong(self, seconds: float) -> dict[str, float]:
+        """Latency (s) and bandwidth (bytes/s) of messages between the first two ranks."""
+        small, large = (self._one_way(nbytes, seconds) for nbytes in _MESSAGES)
+        more = _MESSAGES[1] - _MESSAGES[0]
+        return {"latency": small, "bandwidth": more / max(large - small, 1e-12)}
+
+    def _one_way(self, nbytes: int, seconds: float) -> float:
+        """Seconds of a message of so many bytes: half of those there and back."""
+        other = {0: 1, 1: 0}.get(self.comm.rank)
+        sizes = {} if other is None else {other: nbytes // 8}
+        there, back = (
+            self.comm.channel(sizes if self.comm.rank == a else {}, sizes if b else {}, _REAL)
+            for a, b in ((0, self.comm.rank == 1), (1, self.comm.rank == 0))
+        )
+
+        def round_trip() -> None:
+            for channel in (there, back):
+                channel.start()
+                channel.finish()
+
+        times, _ = self._timed(round_trip, seconds)
+        return float(np.median(self.comm.broadcast(times))) / 2.0
+
+    def memory(
+        self, problem: str, mesh: str, order: int, counts: list[int], level: str
+    ) -> dict[str, Any]:
+        """Peak of the memory (bytes) that mesh, space and operator take, on the rank with most."""
+        arguments = "memory", problem, mesh, order
+        self.prepare(*arguments, [2, 2, 2], level)  # code is loaded, and compiled
+        self._cases.clear()
+        self._meshes.clear()
+        with peak_of() as peak:
+            facts = self.prepare(*arguments, counts, level)
+        return facts | {"bytes": self.comm.max(peak.nbytes), "sum": self.comm.sum(peak.nbytes)}
+
+
+_REAL = np.dtype(np.float64)
+
+
+def _sent(case: Case) -> NDArray[np.float64]:
+    channels = case.channels()
+    return np.array([sum(c.messages for c in channels), sum(c.nbytes for c in channels)], float)
+
+
+def pin(comm: Communicator) -> None:
+    """Keep this process to one core, no other rank's unless there are more ranks than cores."""
+    firsts = comm.gather_all(np.array([comm.node.first]))[:, 0]
+    before = int(np.count_nonzero(firsts[: comm.rank] == comm.node.first))
+    mine = cores.own()
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {mine[before % len(mine)]})
+
+
+def orders(comm: Communicator) -> Iterator[dict[str, Any]]:
+    """What rank 0 reads, on all ranks, until there is no more."""
+    while True:
+        line = sys.stdin.readline() if comm.rank == 0 else ""
+        comm.barrier(NAP)
+        line = comm.broadcast(line)
+        if not line.strip():
+            return
+        yield json.loads(line)
+
+
+def main() -> None:
+    """Obey until standard input ends."""
+    comm = world()
+    machine.set_threads(1)
+    pin(comm)
+    worker = Worker(comm)
+    for order in orders(comm):
+        answer = getattr(worker, order.pop("do"))(**order)
+        if comm.rank == 0:
+            sys.stdout.write(json.dumps(answer) + "\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
