@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from femops.cli import scaling
 from femops.cli.options import (
     JsonOption,
     ThreadsOption,
@@ -18,6 +19,15 @@ from femops.cli.options import (
     whole_number,
 )
 from femops.cli.output import Output, one_line_warnings
+from femops.cli.scaling import (
+    BandwidthOption,
+    LatencyOption,
+    MemoryOption,
+    ModelOption,
+    ProblemsOption,
+    RanksOption,
+    WeakOption,
+)
 
 
 class Problem(StrEnum):
@@ -32,6 +42,7 @@ class Problem(StrEnum):
     all = "all"
     cg = "cg"
     numa = "numa"
+    scaling = "scaling"
 
 
 @paragraphs
@@ -41,10 +52,14 @@ def bench(
         typer.Argument(
             help="bp1, bp2: mass, scalar and vector; bp3, bp4: diffusion; bp5, bp6: diffusion, "
             "collocated; all of them; cg: conjugate gradients on bp1, vector updates in the "
-            "operator's sweep or apart; numa: placement of data."
+            "operator's sweep or apart; numa: placement of data; "
+            "scaling: one rank of MPI and several."
         ),
     ],
-    order: Annotated[str, typer.Option(help="Polynomial degrees: 4, 1-8 or 2,4,6.")] = "1-8",
+    order: Annotated[
+        str | None,
+        typer.Option(help="Polynomial degrees: 4, 1-8 (default; scaling has 4) or 2,4,6."),
+    ] = None,
     footprint: Annotated[
         str | None, typer.Option(metavar="NAME", help="ram: 1.8 M dofs (default); cache: 0.12 M.")
     ] = None,
@@ -66,6 +81,13 @@ def bench(
         bool, typer.Option("--peers", help="Run libceed and mfem beside, if installed.")
     ] = False,
     plot: Annotated[str | None, typer.Option(help="Draw it into this PNG file.")] = None,
+    ranks: RanksOption = None,
+    problems: ProblemsOption = None,
+    weak: WeakOption = False,
+    memory: MemoryOption = False,
+    model: ModelOption = False,
+    latency: LatencyOption = None,
+    bandwidth: BandwidthOption = None,
     json: JsonOption = False,
 ) -> None:
     """Measure how fast operators are applied.
@@ -84,10 +106,22 @@ def bench(
       femops bench all --json --plot all.png
       femops bench cg --order 3,6 --threads 1 --mesh cartesian,multilinear
       femops bench numa --plot numa.png
+      femops bench scaling --ranks 1,2 --json --plot scaling.png
+      femops bench scaling --ranks 1,2,4,8 --problem bp1 --mesh multilinear --memory
+      femops bench scaling --model --latency 1.5e-6 --bandwidth 1e10 --plot model.png
     """  # noqa: D301  (\b is click's mark for lines to keep)
-    orders = numbers(order)
+    orders = numbers(order or ("4" if problem is Problem.scaling else "1-8"))
     given = {"footprint": footprint, "dofs": dofs, "mesh": mesh, "level": level}
     _check_plot(plot)
+    study: dict[str, Any] = {
+        "ranks": ranks,
+        "problem": problems,
+        "weak": weak or None,
+        "memory": memory or None,
+    }
+    study |= {"model": model or None, "latency": latency, "bandwidth": bandwidth}
+    if problem is not Problem.scaling:
+        _refuse(problem, study)
     output = Output(json)
     with one_line_warnings(), output.working(f"measuring {problem.value}") as show:
         common: dict[str, Any] = {"progress": show} | ({"rounds": rounds} if rounds else {})
@@ -95,6 +129,9 @@ def bench(
             rest = {key: given[key] for key in ("footprint", "mesh", "level")}
             _refuse(problem, rest | {"threads": threads, "peers": peers or None})
             result = _numa(orders, dofs, common)
+        elif problem is Problem.scaling:
+            _refuse(problem, {"threads": threads, "peers": peers or None})
+            result = scaling.measured(orders, given | study, common)
         elif problem is Problem.cg:
             _refuse(problem, {"peers": peers or None})
             result = _cg(orders, threads, given, common)
@@ -107,7 +144,9 @@ def bench(
             )
     output.json(result)
     _print(output, problem, result)
-    if plot is not None and result["rows"]:
+    if plot is not None and problem is Problem.scaling:
+        scaling.draw(plot, result)
+    elif plot is not None and result["rows"]:
         _draw(problem, plot, result["rows"])
 
 
@@ -226,6 +265,9 @@ NUMA_HEADINGS = ("placement", "p", "dofs", "threads", "ms", "Mdofs/s", "GB/s")
 
 def _print(output: Output, problem: Problem, result: dict[str, Any]) -> None:
     output.say(f"{problem.value} on {result['machine']['processor']}")
+    if problem is Problem.scaling:
+        scaling.show(output, result)
+        return
     for limits in result.get("limits", ()):
         output.say(
             f"threads {limits['threads']}: "

@@ -229,8 +229,14 @@ def names(text: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in text.split(",")))
 
 
-def numbers(text: str) -> list[int]:
+def numbers(text: str, what: str = "orders") -> list[int]:
     """Whole numbers of '3', '1-8' or '2,4,6-8', ascending, each once.
+
+    Parameters
+    ----------
+    text : str
+    what : str
+        What they are.
 
     Raises
     ------
@@ -242,6 +248,6 @@ def numbers(text: str) -> list[int]:
         match = re.fullmatch(r"\s*(\d{1,3})\s*(?:-\s*(\d{1,3})\s*)?", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if not 1 <= first <= last:
-            raise typer.BadParameter(f"'{text}' is no list of orders: write 4, 1-8 or 2,4,6")
+            raise typer.BadParameter(f"'{text}' is no list of {what}: write 4, 1-8 or 2,4,6")
         result += range(first, last + 1)
     return sorted(set(result))

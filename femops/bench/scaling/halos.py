@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ MANY = 64
 """Parts from which on their shapes depend on their number of elements alone."""
 
 Counts = tuple[int, int, int]
+Floats = NDArray[np.float64]
 
 
 @final
@@ -76,10 +77,9 @@ def counted(counts: Counts, ranks: int, order: int) -> Halo:
     return Halo(float(most[1]), float(most[0]), float(near.mean()), "partition")
 
 
-def _sums(
-    of: NDArray[np.int64], what: NDArray[np.generic], parts: Partition
-) -> NDArray[np.float64]:
-    return np.bincount(of, weights=what.astype(np.float64), minlength=parts.size)
+def _sums(of: NDArray[np.int64], what: NDArray[Any], parts: Partition) -> Floats:
+    sums = np.bincount(of, weights=what.astype(np.float64), minlength=parts.size)
+    return sums.astype(np.float64)
 
 
 def _near(mesh: Mesh, parts: Partition) -> NDArray[np.bool_]:
@@ -89,8 +89,7 @@ def _near(mesh: Mesh, parts: Partition) -> NDArray[np.bool_]:
     owner = np.broadcast_to(parts.owner[:, None], mesh.elements.shape)
     np.minimum.at(low, mesh.elements, owner)
     np.maximum.at(high, mesh.elements, owner)
-    found: NDArray[np.bool_] = (low < high)[mesh.elements].any(axis=1)
-    return found
+    return np.asarray((low < high)[mesh.elements].any(axis=1))
 
 
 def halo(counts: Counts, ranks: int, order: int) -> Halo:

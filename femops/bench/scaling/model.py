@@ -2,7 +2,7 @@
 
 An application on N ranks takes
 
-    T = W + overhead + max(0, M - I / 2) + max(0, M - I / 2),  M = messages latency + bytes / bandwidth,
+    T = W + overhead + 2 max(0, M - I / 2),  M = messages latency + bytes / bandwidth,
 
 where W is what a rank takes for its own elements, measured on boxes of many sizes, and I the part
 of it for elements that touch nothing shared. Ghosts are on their way during the first half of
@@ -153,11 +153,13 @@ class Model:
         counts : (int, int, int)
         ranks : sequence of int
         one : float, optional
-            Seconds on one rank; predicted too if omitted.
+            Seconds on one rank, where other cores are idle; predicted too if omitted.
         """
         rows = [self.predicted(counts, many) for many in ranks]
         one = self.predicted(counts, 1)["seconds"] if one is None else one
         for row in rows:
+            if row["ranks"] == 1:
+                row["seconds"] = row["seconds_without_overlap"] = one
             row["speedup"] = one / row["seconds"]
             row["efficiency"] = row["speedup"] / row["ranks"]
         return rows
@@ -173,7 +175,7 @@ class Model:
             The box for so many ranks.
         ranks : sequence of int
         one : float, optional
-            Seconds an element on one rank; predicted too if omitted.
+            Seconds an element on one rank, where other cores are idle; predicted too if omitted.
         """
         first = int(np.prod(sized(1)))
         if one is None:
@@ -181,6 +183,8 @@ class Model:
         rows = []
         for many in ranks:
             row = self.predicted(sized(many), many)
+            if many == 1:
+                row["seconds"] = row["seconds_without_overlap"] = one * row["elements"]
             row["efficiency"] = one * row["elements"] / row["seconds"]
             rows.append(row)
         return rows

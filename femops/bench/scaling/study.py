@@ -164,9 +164,7 @@ def measure(
     rows = []
     for timing in timings:
         sent = messages(by_ranks[timing.ranks], timing.task, settings, timing.facts["level"])
-        rows.append(
-            _facts(timing, settings) | _speeds(timing, fewest[timing.task], settings) | sent
-        )
+        rows.append(_facts(timing, settings) | _speeds(timing, fewest[timing.task]) | sent)
     return rows
 
 
@@ -189,7 +187,7 @@ def _facts(timing: Timing, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _speeds(timing: Timing, base: Timing, settings: Settings) -> dict[str, Any]:
+def _speeds(timing: Timing, base: Timing) -> dict[str, Any]:
     """Times, and their ratio to those on the fewest ranks, the median of the rounds' ratios."""
     pairs = zip(base.rounds, timing.rounds, strict=True)
     ratio = float(np.median([one["seconds"] / many["seconds"] for one, many in pairs]))
@@ -263,7 +261,8 @@ def memory(settings: Settings, ranks: Sequence[int], progress: Progress) -> list
     ``sum`` over ranks, and ``times_share``: bytes over those on the fewest ranks, times ranks over
     fewest ranks (1 if it falls as 1/ranks).
     """
-    task, rows = settings.tasks()[0], []
+    task = settings.tasks()[0]
+    rows: list[dict[str, Any]] = []
     level = "partial" if settings.level == "auto" else settings.level
     for many in ranks:
         progress(f"memory of {many} ranks")

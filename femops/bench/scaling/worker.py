@@ -54,8 +54,9 @@ class Case:
         terms = self.operator.terms
         if not isinstance(terms, RankTerms):
             return []
-        exchanges = [exchange for exchange, _ in (*terms.forwards, *terms.reverses)]
-        found = {id(e.channel): e.channel for e in exchanges}
+        both = [forward.channel for forward, _ in terms.forwards]
+        both += [reverse.channel for reverse, _ in terms.reverses]
+        found = {id(channel): channel for channel in both}
         return [channel for channel in found.values() if isinstance(channel, MpiChannel)]
 
     def waited(self) -> float:

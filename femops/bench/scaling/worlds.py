@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, final
 
 from femops.errors import OperatorError
@@ -46,7 +46,8 @@ class World:
         self.ranks = ranks
         command = [launch.mpiexec(), "-n", str(ranks), sys.executable, "-m", _PROGRAM]
         check_alone()
-        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+        # a file: a pipe that nobody reads would stop the ranks when it is full
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
         self._process = subprocess.Popen(
             command,
             env=os.environ | _MORE_RANKS_THAN_CORES | {"FEMOPS_THREADS": "1"},
@@ -86,10 +87,8 @@ class World:
     def close(self) -> None:
         """End the ranks: those that wait end by themselves."""
         assert self._process.stdin is not None
-        try:
+        with suppress(BrokenPipeError):
             self._process.stdin.close()
-        except BrokenPipeError:
-            pass
         for last in (None, signal.SIGTERM, signal.SIGKILL):
             if last is not None:
                 os.killpg(self._process.pid, last)
