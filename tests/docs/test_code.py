@@ -8,6 +8,7 @@ import io
 import re
 import runpy
 import shlex
+import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -85,6 +86,7 @@ def test_example(example, tmp_path, monkeypatch):
     if example.name == "petsc_krylov.py":
         pytest.importorskip("petsc4py", reason=NO_PETSC)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(example)])
     with redirect_stdout(io.StringIO()):
         runpy.run_path(str(example), run_name="__main__")
 

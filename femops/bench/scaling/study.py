@@ -12,6 +12,7 @@ import numpy as np
 from femops.bench.problems import FOOTPRINTS, PROBLEMS, check_names, per_direction
 from femops.bench.run import Progress, check_dofs, check_orders
 from femops.bench.scaling.halos import Counts, least_exchange
+from femops.bench.scaling.worker import LEAST
 from femops.bench.scaling.worlds import World, started
 from femops.errors import OperatorError
 from femops.operators.storage import check_level
@@ -117,7 +118,7 @@ class Timing:
     facts : dict
         What the ranks say of it: ``dofs``, ``elements``, ``level``.
     rounds : list of dict
-        ``seconds``, ``wait``, ``wait_mean`` of each round, and the same ``_without_overlap``.
+        ``seconds``, ``wait``, ``calm`` of each round, and the same ``_without_overlap``.
     """
 
     task: Task
@@ -125,9 +126,10 @@ class Timing:
     facts: dict[str, Any]
     rounds: list[dict[str, float]] = field(default_factory=list)
 
-    def median(self, name: str) -> float:
-        """Of the rounds."""
-        return float(np.median([each[name] for each in self.rounds]))
+    def calm(self) -> list[bool]:
+        """Whether there were enough undisturbed applications in a round."""
+        names = [name for name in self.rounds[0] if name.startswith("calm")]
+        return [min(each[name] for name in names) >= LEAST for each in self.rounds]
 
 
 def prepare(world: World, task: Task, settings: Settings, level: str) -> dict[str, Any]:
@@ -188,26 +190,36 @@ def _facts(timing: Timing, settings: Settings) -> dict[str, Any]:
 
 
 def _speeds(timing: Timing, base: Timing) -> dict[str, Any]:
-    """Times, and their ratio to those on the fewest ranks, the median of the rounds' ratios."""
-    pairs = zip(base.rounds, timing.rounds, strict=True)
-    ratio = float(np.median([one["seconds"] / many["seconds"] for one, many in pairs]))
-    speedup = ratio * timing.facts["dofs"] / base.facts["dofs"]
+    """Times, and their ratio to those on the fewest ranks, the median of the rounds' ratios.
+
+    Of the rounds in which neither was disturbed; of all, if there is none.
+    """
+    both = [one and many for one, many in zip(base.calm(), timing.calm(), strict=True)]
+    calm = [k for k, quiet in enumerate(both) if quiet]
+    chosen = calm or list(range(len(both)))
+
+    def median(name: str) -> float:
+        return float(np.median([timing.rounds[k][name] for k in chosen]))
+
+    ratios = [base.rounds[k]["seconds"] / timing.rounds[k]["seconds"] for k in chosen]
+    speedup = float(np.median(ratios)) * timing.facts["dofs"] / base.facts["dofs"]
     several = timing.ranks > 1
     waits = ("wait", "wait_without_overlap", "seconds_without_overlap")
     return {
         "timed": True,
-        "seconds": timing.median("seconds"),
+        "calm_rounds": len(calm),
+        "seconds": median("seconds"),
         "seconds_min": min(each["seconds"] for each in timing.rounds),
-        "dofs_per_second": timing.facts["dofs"] / timing.median("seconds"),
+        "dofs_per_second": timing.facts["dofs"] / median("seconds"),
         "speedup": speedup,
         "efficiency": speedup * base.ranks / timing.ranks,
-        **{name: timing.median(name) if several else None for name in waits},
+        **{name: median(name) if several else None for name in waits},
     }
 
 
 UNTIMED = dict.fromkeys(
     (
-        *("seconds", "seconds_min", "dofs_per_second", "speedup", "efficiency"),
+        *("calm_rounds", "seconds", "seconds_min", "dofs_per_second", "speedup", "efficiency"),
         *("wait", "wait_without_overlap", "seconds_without_overlap"),
     )
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -30,7 +31,11 @@ from femops_kernels.rank_terms import RankTerms
 NAP = 0.005
 """Seconds between two looks whether there is something to do."""
 
-_LEAST = 3  # applications of which a median is taken
+LEAST = 3
+"""Applications of which a median is taken, at least."""
+
+Measured = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+
 _MESSAGES = 8, 2**20  # bytes of those that tell latency and bandwidth
 
 
@@ -96,37 +101,47 @@ class Worker:
         return {"dofs": dofs, "elements": elements, "level": operator.level}
 
     def time(self, name: str, seconds: float, overlap: bool) -> dict[str, float]:
-        """Seconds of an application on the slowest rank, medians; and of the wait in it."""
+        """Seconds of an application on the slowest rank, medians; and of the wait in it.
+
+        Those that a rank had to share its core in are left out, if at least three are left:
+        ``calm`` says how many.
+        """
         case = self._cases[name]
         terms = case.operator.terms
         if isinstance(terms, RankTerms):
             terms.overlap = overlap
-        times, waits = self._timed(lambda: case.operator.apply(case.x, case.y), seconds, case)
+        times, waits, lost = self._timed(lambda: case.operator.apply(case.x, case.y), seconds, case)
+        chosen = _calm(lost)
         return {
-            "seconds": float(np.median(self.comm.max(times))),
-            "wait": float(np.median(self.comm.max(waits))),
-            "wait_mean": float(np.median(self.comm.sum(waits)) / self.comm.size),
+            "seconds": float(np.median(times[chosen])),
+            "wait": float(np.median(waits[chosen])),
+            "calm": int(np.count_nonzero(lost == 0)),
         }
 
     def _timed(
         self, call: Callable[[], object], seconds: float, case: Case | None = None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Seconds of each of some calls, and waited in it; all ranks begin each together."""
+    ) -> Measured:
+        """Seconds of each of some calls, waited in it, and how often a core was taken away.
+
+        All ranks begin each together; of all of them the most.
+        """
         call()
         self.comm.barrier()
         begin = perf_counter()
         call()
         once = self.comm.max(perf_counter() - begin)
-        count = max(_LEAST, ceil(seconds / max(once, 1e-6)))
-        times, waits = np.zeros(count), np.zeros(count)
+        count = max(LEAST, ceil(seconds / max(once, 1e-6)))
+        times, waits, lost = np.zeros((3, count))
         for k in range(count):
-            before = case.waited() if case else 0.0
+            before, losses = case.waited() if case else 0.0, _losses()
             self.comm.barrier()
             begin = perf_counter()
             call()
             times[k] = perf_counter() - begin
+            lost[k] = _losses() - losses
             waits[k] = case.waited() - before if case else 0.0
-        return times, waits
+        most = self.comm.max(np.stack([times, waits, lost]))
+        return most[0], most[1], most[2]
 
     def count(self, name: str, applications: int) -> dict[str, float]:
         """Messages and bytes of one application, of all ranks together."""
@@ -148,9 +163,9 @@ class Worker:
             V = make_space(chosen, mesh, order, nodes * chosen.ncomp)
             operator = chosen.operator(V, level)
             x, y = np.random.default_rng(n).standard_normal(V.size), np.empty(V.size)
-            times, _ = self._timed(lambda: operator.apply(x, y), seconds)  # noqa: B023  (called now)
+            times, _, lost = self._timed(lambda: operator.apply(x, y), seconds)  # noqa: B023
             found["elements"].append(V.mesh.num_elements)
-            found["seconds"].append(float(np.median(self.comm.max(times))))
+            found["seconds"].append(float(np.median(times[_calm(lost)])))
         return found
 
     def pingpong(self, seconds: float) -> dict[str, float]:
@@ -173,8 +188,8 @@ class Worker:
                 channel.start()
                 channel.finish()
 
-        times, _ = self._timed(round_trip, seconds)
-        return float(np.median(self.comm.broadcast(times))) / 2.0
+        times, _, _ = self._timed(round_trip, seconds)
+        return float(np.median(times)) / 2.0
 
     def memory(
         self, problem: str, mesh: str, order: int, counts: list[int], level: str
@@ -190,6 +205,17 @@ class Worker:
 
 
 _REAL = np.dtype(np.float64)
+
+
+def _losses() -> int:
+    """How often the system has given this process' core to another until now."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
+def _calm(lost: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Those in which all ranks kept their cores; all, if these are too few for a median."""
+    calm = lost == 0
+    return calm if np.count_nonzero(calm) >= LEAST else np.ones_like(calm)
 
 
 def _sent(case: Case) -> NDArray[np.float64]:
