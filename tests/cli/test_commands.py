@@ -11,6 +11,7 @@ import pytest
 
 import femops
 import femops.bench
+import mpi_runs
 from femops.cli.app import explained
 from femops.cli.options import numbers
 from femops.cli.output import Output, quantity
@@ -188,6 +189,28 @@ def test_bench_cg_prints_and_draws(run, tmp_path):
     assert json.loads(run(*arguments, "--json")[1])["rows"][0]["level"] == "partial"
 
 
+@pytest.mark.skipif(mpi_runs.why_not() is not None, reason=str(mpi_runs.why_not()))
+def test_bench_scaling_prints_and_draws(run, tmp_path):
+    arguments = ["bench", "scaling", "--problem", "bp1", "--mesh", "cartesian", "--order", 2]
+    arguments += ["--dofs", 500, "--rounds", 1, "--level", "partial"]
+    model = ["--model", "--latency", "1e-6", "--bandwidth", "1e10", "--plot", "model.png"]
+    code, out, _ = run(*arguments, "--ranks", 1, "--memory", *model)
+    assert code == 0
+    assert out.count("bp1") == 1 + 4 + 4  # measured; memory; strong thrice, weak
+    assert "100000" in out
+    assert (tmp_path / "model.png").read_bytes().startswith(b"\x89PNG")
+    code, out, _ = run(*arguments, "--ranks", 1, "--json", "--plot", "speed.png")
+    result = json.loads(out)
+    assert list(result) == ["machine", "rows", "memory", "model"]
+    keys = (
+        "problem mesh order scaling ranks dofs elements level timed calm_rounds seconds "
+        "seconds_min dofs_per_second speedup efficiency wait wait_without_overlap "
+        "seconds_without_overlap messages bytes least_messages least_bytes"
+    )
+    assert [list(row) for row in result["rows"]] == [keys.split()]
+    assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_cost_prints_its_contract(run, tmp_path):
     arguments = ["cost", "mass", "--dim", 1, "--order", "2-3", "--q1d", "p1d+1"]
     code, out, _ = run(*arguments, "--json", "--plot", "cost.png")
@@ -263,6 +286,17 @@ BAD = [
     (["bench", "numa", "--level", "full"], 2, "takes no --level"),
     (["bench", "cg", "--peers"], 2, "takes no --peers"),
     (["bench", "cg", "--footprint", "huge"], 1, "footprint"),
+    (["bench", "bp1", "--ranks", "2"], 2, "takes no --ranks"),
+    (["bench", "cg", "--model"], 2, "takes no --model"),
+    (["bench", "scaling", "--threads", "2"], 2, "takes no --threads"),
+    (["bench", "scaling", "--ranks", "1,x"], 2, "'1,x' is no list of numbers of ranks"),
+    (["bench", "scaling", "--order", "2,4"], 2, "takes one --order"),
+    (["bench", "scaling", "--latency", "1e-6"], 2, "add --model"),
+    (["bench", "scaling", "--model", "--bandwidth", "0"], 2, "got '0': give a number > 0"),
+    (["bench", "scaling", "--dofs", "100", "--footprint", "ram"], 2, "not both"),
+    (["bench", "scaling", "--footprint", "huge"], 1, "footprint"),
+    (["bench", "scaling", "--problem", "bp9"], 1, "choose one of bp1"),
+    (["bench", "scaling", "--plot", "no/x.png"], 1, "there is no folder"),
     (["bench", "cg", "--level", "high"], 1, "level 'high'"),
     (["bench", "cg", "--dofs", "100", "--footprint", "ram"], 2, "not both"),
     (["cost", "stokes"], 2, "stokes"),

@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 
 from femops_meshes import Mesh, Partition, box, partition
 
-FITS = 48
-"""Elements in each direction of boxes that are partitioned for the model."""
+FITS = 47
+"""Elements in each direction of boxes that are partitioned for the model.
+
+Odd, so that parts are no cubes: those of powers of two have the least surface of all.
+"""
 
 MANY = 64
 """Parts from which on their shapes depend on their number of elements alone."""

@@ -79,13 +79,20 @@ class World:
         return answer
 
     def _failure(self, line: str) -> str:
-        self.close()
+        self._end()
         self._errors.seek(0)
         said = " ".join((line + self._errors.read()).split())[-_SHOWN:]
         return f"{self.ranks} ranks failed, mpiexec ended with {self._process.returncode}: {said}"
 
     def close(self) -> None:
-        """End the ranks: those that wait end by themselves."""
+        """End the ranks, and forget what they said."""
+        self._end()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._errors.close()
+
+    def _end(self) -> None:
+        """Ranks that wait for something to do end by themselves, others do not."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.close()
