@@ -77,7 +77,7 @@ def test_the_model_is_drawn_with_what_was_measured(result, tmp_path):
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     for table in result["model"]:
         assert (table["latency"], table["bandwidth"]) == (1e-6, 1e9)
-        assert [each["rows"][-1]["ranks"] for each in table["strong"]] == [100_000] * 3
+        assert [each["rows"][-1]["ranks"] for each in table["strong"]] == [100_000] * 2
         assert table["strong"][0]["rows"][0]["efficiency"] == pytest.approx(1.0)
         assert table["weak"][0]["efficiency"] == pytest.approx(1.0)
         assert {row["halo"] for row in table["weak"]} == {"partition", "law"}

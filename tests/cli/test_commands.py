@@ -196,7 +196,7 @@ def test_bench_scaling_prints_and_draws(run, tmp_path):
     model = ["--model", "--latency", "1e-6", "--bandwidth", "1e10", "--plot", "model.png"]
     code, out, _ = run(*arguments, "--ranks", 1, "--memory", *model)
     assert code == 0
-    assert out.count("bp1") == 1 + 4 + 4  # measured; memory; strong thrice, weak
+    assert out.count("bp1") == 1 + 4 + 3  # measured; memory; strong twice, weak
     assert "100000" in out
     assert (tmp_path / "model.png").read_bytes().startswith(b"\x89PNG")
     code, out, _ = run(*arguments, "--ranks", 1, "--json", "--plot", "speed.png")

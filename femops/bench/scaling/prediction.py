@@ -20,7 +20,7 @@ DECADES = tuple(10**k for k in range(6))
 """Numbers of ranks of the model, those that were measured besides."""
 
 LARGER = 1000
-"""The second problem of the model has so many times the dofs, the third so many times more."""
+"""The second problem of the model has so many times the dofs."""
 
 
 def network(
@@ -102,7 +102,7 @@ def _tables(
         return n, n, n
 
     strong = []
-    for times in (1, LARGER, LARGER**2):
+    for times in (1, LARGER):
         counts = sized(times)
         elements = counts[0] ** 3
         first = None if an_element is None else an_element * elements
