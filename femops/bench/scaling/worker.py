@@ -37,7 +37,7 @@ LEAST = 3
 Measured = NDArray[np.float64]
 """(3, n): seconds, waited, how often a core was taken away."""
 
-_AGAIN = 7  # times at most that disturbed ones are measured again
+_AGAIN = 3  # times at most that disturbed ones are measured again
 _MESSAGES = 8, 2**20  # bytes of those that tell latency and bandwidth
 
 
