@@ -125,6 +125,14 @@ def test_memory_of_each_rank():
 
 
 @mpi
+def test_ranks_choose_one_level():
+    what = {"problem": "bp1", "mesh": "cartesian", "order": 1, "counts": [3, 3, 3]}
+    with started(3) as world:
+        level = world.ask("prepare", name="a", level="auto", **what)["level"]
+    assert level in {"full", "element", "decomposed", "partial", "none"}
+
+
+@mpi
 def test_ranks_that_fail_say_why():
     with started(1) as world, pytest.raises(OperatorError, match=r"1 ranks failed.*KeyError: 'x'"):
         world.ask("time", name="x", seconds=0.0, overlap=True)

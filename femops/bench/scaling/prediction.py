@@ -49,7 +49,7 @@ def fitted(world: World, task: Task, level: str, links: Network, settings: Setti
     ncomp = PROBLEMS[task.problem].ncomp
     same = {"problem": task.problem, "mesh": task.mesh, "order": settings.order, "level": level}
     n = settings.counts(task, 1)[0]
-    # the last octave by halves: there caches end
+    # half the elements of the largest too: there caches end
     sizes = sorted({min(n, 2**k) for k in range(12)} | {max(1, round(n * 0.5 ** (1.0 / 3.0)))})
     found = world.ask("alone", **same, sizes=sizes, seconds=settings.seconds / 3)
     speed = RankSpeed(found["elements"], found["seconds"])

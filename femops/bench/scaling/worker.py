@@ -94,6 +94,8 @@ class Worker:
             self._meshes[key] = shared_mesh(mesh, (counts[0], counts[1], counts[2]), self.comm)
         chosen = PROBLEMS[problem]
         V = H1(self._meshes[key], order, chosen.ncomp)
+        if level == "auto" and self.comm.size > 1:
+            level = self._chosen(V, problem)
         operator = chosen.operator(V, level)
         random = np.random.default_rng(self.comm.rank).standard_normal(V.size)
         case = self._cases[name] = Case(operator, random, np.empty(V.size))
@@ -101,6 +103,14 @@ class Worker:
         dofs = V.global_ndofs * V.ncomp
         elements = self._meshes[key].num_elements
         return {"dofs": dofs, "elements": elements, "level": operator.level}
+
+    def _chosen(self, V: H1, problem: str) -> str:
+        """The level that is fastest on the first rank's part."""
+        level = ""
+        if self.comm.rank == 0:
+            part = H1(V.mesh, V.order, V.ncomp)
+            level = PROBLEMS[problem].operator(part, "auto").level
+        return str(self.comm.broadcast(level))
 
     def time(self, name: str, seconds: float, overlap: bool) -> dict[str, float]:
         """Seconds of an application on the slowest rank, medians; and of the wait in it.
