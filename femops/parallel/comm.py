@@ -118,11 +118,7 @@ class Communicator(ABC):
     def barrier(self, nap: float | None = None) -> None:
         """Wait until all ranks are here.
 
-        Parameters
-        ----------
-        nap
-            Seconds to sleep between one look and the next, so that others can have the core; None
-            is to look all the time.
+        With ``nap`` seconds of sleep between two looks, others can have the core meanwhile.
         """
 
     def _checked(self, messages: Mapping[int, Array]) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import mpi_runs
+from femops import launchers
 from femops.bench.scaling import Settings, draw_model, draw_speedup, halos, run_scaling, study
 from femops.bench.scaling.halos import Halo, halo, least_exchange
 from femops.bench.scaling.memory import peak_of
@@ -186,7 +187,7 @@ def test_without_mpi_it_says_what_to_install(monkeypatch):
 
 @mpi
 def test_under_mpiexec_it_says_so(monkeypatch):
-    monkeypatch.setattr(launch, "launched", lambda: (4, "PMI_SIZE"))
+    monkeypatch.setattr(launchers, "launched", lambda: (4, "PMI_SIZE"))
     with pytest.raises(OperatorError, match=r"is one of 4 \(PMI_SIZE\): run it without mpiexec"):
         run_scaling(Settings())
 

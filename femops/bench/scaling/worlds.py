@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, final
 
+from femops import launchers
 from femops.errors import OperatorError
 from femops.parallel import launch
 
@@ -114,7 +115,7 @@ def check_alone() -> None:
     OperatorError
         It is one of several.
     """
-    count, name = launch.launched()
+    count, name = launchers.launched()
     if count > 1:
         raise OperatorError(
             f"'bench scaling' starts its ranks itself, but is one of {count} ({name}): "
