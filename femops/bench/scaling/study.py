@@ -12,8 +12,8 @@ import numpy as np
 from femops.bench.problems import FOOTPRINTS, PROBLEMS, check_names, per_direction
 from femops.bench.run import Progress, check_dofs, check_orders
 from femops.bench.scaling.halos import Counts, least_exchange
-from femops.bench.scaling.worker import LEAST
 from femops.bench.scaling.worlds import World, started
+from femops.bench.timing import LEAST
 from femops.errors import OperatorError
 from femops.operators.storage import check_level
 from femops.parallel import cores

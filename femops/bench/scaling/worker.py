@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from femops.bench.problems import PROBLEMS, make_space, shared_mesh
 from femops.bench.scaling.memory import peak_of
+from femops.bench.timing import LEAST
 from femops.operators import Operator
 from femops.parallel import Communicator, DistributedMesh, cores, world
 from femops.parallel.channels import MpiChannel
@@ -30,9 +31,6 @@ from femops_kernels.rank_terms import RankTerms
 
 NAP = 0.005
 """Seconds between two looks whether there is something to do."""
-
-LEAST = 3
-"""Applications of which a median is taken, at least."""
 
 Measured = NDArray[np.float64]
 """(3, n): seconds, waited, how often a core was taken away."""
