@@ -102,4 +102,4 @@ class Reverse:
 @cache
 def _module(dtype: np.dtype[Any]) -> ModuleType:
     """What is compiled for the vectors' type."""
-    return specialize(("messages",), {"LANE": Lane(2, dtype)})
+    return specialize(("messages",), {"LANE": Lane(2, dtype), "REAL_BYTES": dtype.itemsize})
