@@ -89,7 +89,7 @@ def helmholtz_error(mesh: femops.Mesh, p: int) -> float:
     operator = femops.helmholtz(space, k).constrained(space.boundary_dofs())
     load = femops.load(space, lambda x: (slope(x) @ slope(x) - k**2) * exact(x))
     b = operator.rhs(load, space.interpolate(exact))
-    u, _ = minres(operator.apply, b, abs(operator.diagonal()), 1e-12)
+    u, _ = minres(space, operator.apply, b, abs(operator.diagonal()), 1e-12)
     return femops.l2_error(space, u, exact)
 
 
@@ -161,7 +161,7 @@ def stokes_errors(mesh: femops.Mesh, p: int) -> Array:
         return np.concatenate([A.apply(z[: V.size]) + B.T.apply(z[V.size :]), B.apply(z[: V.size])])
 
     diagonal = np.concatenate([A.diagonal().ravel(), femops.mass(Q).diagonal()])
-    z, _ = minres(apply, b, diagonal, 1e-11)
+    z, _ = minres(femops.Product(u=V, p=Q), apply, b, diagonal, 1e-11)
     u, q = z[: V.size].reshape(V.shape), z[V.size :]
     off = femops.integrate(Q, q) - femops.integrate(Q, pressure, p + 3)
     pressures = q - off / mesh.volume()

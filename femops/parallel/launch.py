@@ -21,6 +21,8 @@ _PRECEDENCE = 0.2, 1.0
 
 _FOLLOWING = 2.0
 """Seconds that a rank which failed only because another did leaves to that one."""
+# Seconds in which the launcher takes what was written, before it hears that all is over.
+_DELIVERY = 0.2
 
 
 def mpi() -> Any:
@@ -137,6 +139,7 @@ def end_all(error: BaseException, report: Callable[[], None]) -> None:
     report()
     sys.stdout.flush()
     sys.stderr.flush()
+    time.sleep(_DELIVERY)
     world.Abort(1)
 
 

@@ -116,7 +116,7 @@ def test_ranks_have_their_cores_and_wait_asleep():
 @linux
 def test_memory_of_each_rank():
     settings = Settings(problems=("bp1",), meshes=("cartesian",), order=4, dofs=60_000)
-    one, two = study.memory(settings, (1, 2), lambda _: None)
+    one, two = study.rank_memory(settings, (1, 2), lambda _: None)
     assert one["dofs"] == two["dofs"]
     assert one["times_share"] == 1
     # vectors and numbers of nodes alone

@@ -8,7 +8,7 @@ from typing import Any
 
 from femops.bench.run import Progress
 from femops.bench.scaling.prediction import draw_model, draw_speedup, predict
-from femops.bench.scaling.study import Settings, Task, count_only, measure, memory, worlds_of
+from femops.bench.scaling.study import Settings, Task, count_only, measure, rank_memory, worlds_of
 from femops.bench.scaling.worlds import check_alone
 from femops.errors import OperatorError
 from femops.parallel import launch
@@ -80,7 +80,7 @@ def run_scaling(
             show(f"messages of {many} ranks")
             found["rows"] += count_only(many, settings, levels)
     if memory_ranks:
-        found["memory"] = memory(settings, memory_ranks, show)
+        found["memory"] = rank_memory(settings, memory_ranks, show)
     return found
 
 

@@ -266,7 +266,9 @@ def worlds_of(ranks: Sequence[int], stack: ExitStack) -> list[World]:
     return [stack.enter_context(started(many)) for many in ranks]
 
 
-def memory(settings: Settings, ranks: Sequence[int], progress: Progress) -> list[dict[str, Any]]:
+def rank_memory(
+    settings: Settings, ranks: Sequence[int], progress: Progress
+) -> list[dict[str, Any]]:
     """Memory that mesh, space and operator take on a rank at most while they are made.
 
     For each number of ranks, of the first problem and mesh: ``bytes`` on the rank with most,
