@@ -16,13 +16,13 @@ from typing import Any
 from femops.errors import CommunicatorError, MissingExtraError, RankError
 from femops.launchers import launched
 
-_PRECEDENCE = 0.2, 1.0
+_PRECEDENCE = 0.4, 2.0
 """Seconds that a rank leaves to each rank below it, and in all, to report the same error first."""
 
-_FOLLOWING = 2.0
+_FOLLOWING = 3.0
 """Seconds that a rank which failed only because another did leaves to that one."""
 # Seconds in which the launcher takes what was written, before it hears that all is over.
-_DELIVERY = 0.2
+_DELIVERY = 0.05
 
 
 def mpi() -> Any:
