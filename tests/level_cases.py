@@ -255,9 +255,9 @@ def product(form: str, level: str, dim: int, p: int) -> Iterator[Case]:
 # --- both sides -----------------------------------------------------------------------------------
 
 
-def make_spaces(case: Case) -> tuple[Any, Any]:
-    """Trial and test space; one and the same but for the divergence."""
-    mesh = make_mesh(case.mesh, case.dim, case.size)
+def make_spaces(case: Case, mesh: Any = None) -> tuple[Any, Any]:
+    """Trial and test space; one and the same but for the divergence. On another mesh if given."""
+    mesh = make_mesh(case.mesh, case.dim, case.size) if mesh is None else mesh
     ncomp = FORMS[case.form].components(case.dim)
     if case.space == "l2":
         trial: Any = femops.L2(mesh, case.p, ncomp=ncomp)

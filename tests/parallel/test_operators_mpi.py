@@ -6,23 +6,11 @@ import pytest
 import femops
 from femops.parallel import Serial
 from kernel_cases import make_mesh, random_vector
-from level_cases import FORMS, bulge, cover
+from level_cases import FORMS, bulge, cover, make_spaces
 
 
 def whole_mesh(case):
     return make_mesh(case.mesh, case.dim, "many" if case.mesh == "unstructured" else case.size)
-
-
-def make_spaces(case, mesh):
-    ncomp = FORMS[case.form].components(case.dim)
-    if case.space == "l2":
-        trial = femops.L2(mesh, case.p, ncomp=ncomp)
-    else:
-        family = "bernstein" if case.space.endswith("bernstein") else "gll"
-        trial = femops.H1(mesh, case.p, ncomp=ncomp, family=family)
-    if case.form != "divergence":
-        return trial, trial
-    return trial, femops.H1(mesh, case.p) if case.space == "l2" else femops.L2(mesh, case.p - 1)
 
 
 def coefficient(case, mesh):
