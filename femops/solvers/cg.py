@@ -14,12 +14,10 @@ from femops.errors import SolverError, VectorError
 from femops.operators import BlockOperator, Operator
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.sums import Sums
-from femops_kernels.krylov import BREAKDOWN, CONVERGED, ConjugateGradients
+from femops_kernels.krylov import BREAKDOWN, CONVERGED, ConjugateGradients, Solve
 from femops_kernels.placement import placed
 from femops_kernels.rank_krylov import RankConjugateGradients, mergeable
 from femops_kernels.sweep import Terms
-
-AnySolve = ConjugateGradients | RankConjugateGradients
 
 _ADVICE = (
     "are boundary conditions missing, or is a coefficient negative? "
@@ -139,7 +137,7 @@ def _solve(
     inverse: NDArray[Any] | None,
     sums: Sums,
     merged: bool | None,
-) -> AnySolve:
+) -> Solve:
     terms, merge = A.terms, _merged(A, merged, sums)
     if sums.many:
         return RankConjugateGradients(terms, b, x, inverse, merge, sums, sums.edges)
@@ -158,7 +156,7 @@ def _merged(A: Operator | BlockOperator, wanted: bool | None, sums: Sums) -> boo
 
 
 def _conclude(
-    solve: AnySolve,
+    solve: Solve,
     A: Operator | BlockOperator,
     right: NDArray[Any],
     sums: Sums,
@@ -183,7 +181,7 @@ def _conclude(
     return x, Info(converged, solve.iterations, residual, tolerance, solve.merged)
 
 
-def _run(solve: AnySolve, tolerance: float, limit: int, after: Callable[[], Any] | None) -> None:
+def _run(solve: Solve, tolerance: float, limit: int, after: Callable[[], Any] | None) -> None:
     """Iterate to the end, in bursts of compiled iterations.
 
     Between bursts Python can act on an interrupt from the keyboard, which compiled code can't.

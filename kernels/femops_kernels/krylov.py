@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, final
 
 import numpy as np
@@ -21,8 +22,52 @@ def block_edges(n: int) -> NDArray[np.int64]:
     return np.append(np.arange(0, n, BLOCK), n)
 
 
+class Solve(ABC):
+    """State of one solve by conjugate gradients.
+
+    Attributes
+    ----------
+    merged : bool
+        Whether vectors are updated inside the operator's sweep.
+    """
+
+    merged: bool
+    _b: NDArray[Any]
+    _vectors: NDArray[Any]
+    _state: NDArray[np.float64]
+
+    @abstractmethod
+    def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
+        """Iterate until the residual's norm is at most ``tolerance``.
+
+        At most ``steps`` iterations are added, and ``limit`` done in all.  Without ``show`` x may
+        be some updates behind, if that is faster, until the iteration has come to its end.
+        """
+
+    @property
+    def x(self) -> NDArray[Any]:
+        """The iterate, a view."""
+        iterate: NDArray[Any] = self._vectors[0, : len(self._b)]
+        return iterate
+
+    @property
+    def iterations(self) -> int:
+        """Iterations done."""
+        return max(0, int(self._state[0]))
+
+    @property
+    def residual(self) -> float:
+        """Euclidean norm of the (recursive) residual."""
+        return float(self._state[2])
+
+    @property
+    def status(self) -> int:
+        """0 while running, else ``CONVERGED`` or ``BREAKDOWN``."""
+        return int(self._state[3])
+
+
 @final
-class ConjugateGradients:
+class ConjugateGradients(Solve):
     """State of one solve; see ``skeletons/cg.py``.
 
     Parameters
@@ -62,11 +107,7 @@ class ConjugateGradients:
         self._pass = MergedPass(terms, self._vectors, len(b), inverse) if merged else None
 
     def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
-        """Iterate until the residual's norm is at most ``tolerance``.
-
-        At most ``steps`` iterations are added, and ``limit`` done in all.  Without ``show`` x may
-        be some updates behind, if that is faster, until the iteration has come to its end.
-        """
+        """See `Solve.advance`."""
         with LAUNCH:
             work = self._terms.work(self._parallel)
             if self._state[0] < 0.0 or not self._pass:
@@ -114,24 +155,3 @@ class ConjugateGradients:
             steps,
             show,
         )
-
-    @property
-    def x(self) -> NDArray[Any]:
-        """The iterate, a view."""
-        iterate: NDArray[Any] = self._vectors[0, : len(self._b)]
-        return iterate
-
-    @property
-    def iterations(self) -> int:
-        """Iterations done."""
-        return max(0, int(self._state[0]))
-
-    @property
-    def residual(self) -> float:
-        """Euclidean norm of the (recursive) residual."""
-        return float(self._state[2])
-
-    @property
-    def status(self) -> int:
-        """0 while running, else ``CONVERGED`` or ``BREAKDOWN``."""
-        return int(self._state[3])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from femops_kernels import merged
 from femops_kernels.exchange import Forward
-from femops_kernels.krylov import BREAKDOWN, CONVERGED
+from femops_kernels.krylov import BREAKDOWN, CONVERGED, Solve
 from femops_kernels.merged import MergedPass, owned_pieces, tail_length
 from femops_kernels.placement import placed_array
 from femops_kernels.rank_terms import RankTerms, Run, chunk_order
@@ -24,7 +24,7 @@ _ITERATIONS, _RHO, _RESIDUAL, _STATUS = 0, 1, 2, 3
 
 
 @final
-class RankConjugateGradients:
+class RankConjugateGradients(Solve):
     """State of one solve, as `ConjugateGradients`, on one of many ranks.
 
     Parameters
@@ -72,7 +72,7 @@ class RankConjugateGradients:
             self._pass = _Pass(terms, self._vectors, len(b), inverse)
 
     def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
-        """See `ConjugateGradients.advance`. All ranks call it."""
+        """See `Solve.advance`. All ranks call it."""
         if self._state[_ITERATIONS] < 0.0:
             self._begin(tolerance)
         step = self._step_merged if self._pass else self._step
@@ -145,27 +145,6 @@ class RankConjugateGradients:
         assert self._pass is not None
         self._module.catch_up(self._pass.todo, self._vectors, *self._common, self._partial)
         self._known(tolerance)
-
-    @property
-    def x(self) -> NDArray[Any]:
-        """The iterate, a view."""
-        iterate: NDArray[Any] = self._vectors[0, : len(self._b)]
-        return iterate
-
-    @property
-    def iterations(self) -> int:
-        """Iterations done."""
-        return max(0, int(self._state[_ITERATIONS]))
-
-    @property
-    def residual(self) -> float:
-        """Euclidean norm of the (recursive) residual, of all ranks."""
-        return float(self._state[_RESIDUAL])
-
-    @property
-    def status(self) -> int:
-        """0 while running, else ``CONVERGED`` or ``BREAKDOWN``."""
-        return int(self._state[_STATUS])
 
 
 def mergeable(terms: Terms | RankTerms, *, many: bool) -> bool:
