@@ -46,7 +46,7 @@ def build() -> typer.Typer:
     app.command("demo")(demo.demo)
     app.add_typer(solve.app, name="solve")
     app.add_typer(meshes.app, name="mesh")
-    app.command("bench")(bench.bench)
+    app.command("bench", cls=bench.Bench)(bench.bench)
     app.command("cost")(cost.cost)
     app.command("info")(info.info)
     app.command("warmup")(warmup.warmup)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from itertools import pairwise
 from math import inf
-from typing import Annotated, Any
+from typing import Annotated, Any, final
 
 import typer
+from typer.core import TyperCommand
 
 from femops.cli import scaling
 from femops.cli.options import (
@@ -28,6 +30,22 @@ from femops.cli.scaling import (
     RanksOption,
     WeakOption,
 )
+
+
+PICTURE = "bench.png"
+"""What ``--plot`` draws into where no file is named."""
+
+
+@final
+class Bench(TyperCommand):
+    """The command, whose ``--plot`` may stand alone; typer has no options of that kind."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Name the file of a ``--plot`` that names none."""
+        given = []
+        for word, following in pairwise([*args, "--"]):
+            given += [word, PICTURE] if word == "--plot" and following[:1] == "-" else [word]
+        return super().parse_args(ctx, given)
 
 
 class Problem(StrEnum):
@@ -80,7 +98,10 @@ def bench(
     peers: Annotated[
         bool, typer.Option("--peers", help="Run libceed and mfem beside, if installed.")
     ] = False,
-    plot: Annotated[str | None, typer.Option(help="Draw it into this PNG file.")] = None,
+    plot: Annotated[
+        str | None,
+        typer.Option(metavar="[FILE]", help=f"Draw it into this PNG file (default: {PICTURE})."),
+    ] = None,
     ranks: RanksOption = None,
     problems: ProblemsOption = None,
     weak: WeakOption = False,
@@ -103,7 +124,7 @@ def bench(
       femops bench bp3 --order 2,4,6 --threads 1 --footprint cache
       femops bench bp1 --order 1 --level all --mesh multilinear
       femops bench bp1 --order 1-8 --threads 1 --peers --plot bp1.png
-      femops bench all --json --plot all.png
+      femops bench all --json --plot
       femops bench cg --order 3,6 --threads 1 --mesh cartesian,multilinear
       femops bench numa --plot numa.png
       femops bench scaling --ranks 1,2 --json --plot scaling.png

@@ -157,7 +157,7 @@ def test_bench_numa_says_where_there_is_one_memory(run, tmp_path, monkeypatch):
     code, out, _ = run("bench", "numa", "--plot", "numa.png")
     assert code == 0
     assert "there is one memory (NUMA node)" in out
-    assert json.loads(run("bench", "numa", "--json")[1])["rows"] == []
+    assert json.loads(run("bench", "numa", "--plot", "--json")[1])["rows"] == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -172,10 +172,10 @@ def test_bench_numa_prints_and_draws(run, tmp_path, monkeypatch):
     ]
     result = {"machine": {"processor": "Abacus"}, "nodes": {0: [0], 1: [1]}, "rows": rows}
     monkeypatch.setattr("femops.bench.numa.run_numa", lambda *_, **__: result | {"notes": []})
-    code, out, _ = run("bench", "numa", "--plot", "numa.png")
+    code, out, _ = run("bench", "numa", "--plot")  # no name: its own
     assert code == 0
     assert out.count("first touch") == 2
-    assert (tmp_path / "numa.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_bench_cg_prints_and_draws(run, tmp_path):
