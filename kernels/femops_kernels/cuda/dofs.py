@@ -1,0 +1,63 @@
+"""The dofs of elements as a GPU kernel reads them: where their runs begin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.errors import KernelValueError
+from femops_kernels.runs import Runs
+
+_LARGEST = np.iinfo(np.int32).max
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DofTable:
+    """Where the runs of each element begin; see ``dofs.cuh``.
+
+    Attributes
+    ----------
+    starts : (ne, runs) int32
+        First dof of a run, or ``~place`` in ``turned`` where the element has its dofs in another
+        order than they are numbered.
+    turned : (n,) int32
+        Never empty.
+    """
+
+    starts: NDArray[np.int32]
+    turned: NDArray[np.int32]
+
+    @staticmethod
+    def of(indices: NDArray[np.int64], runs: Runs) -> DofTable:
+        """Table of the dofs of elements, (ne, nodes).
+
+        Raises
+        ------
+        KernelValueError
+            More dofs than numbers of 32 bits can count.
+        """
+        if indices.size and indices.max() > _LARGEST:
+            raise KernelValueError(
+                f"dofs are numbered up to {indices.max()}, a GPU kernel counts to {_LARGEST}: "
+                "use more GPUs, a part of the mesh each"
+            )
+        starts = np.empty((len(indices), len(runs.nodes)), dtype=np.int32)
+        turned: list[NDArray[Any]] = [np.zeros(1, dtype=np.int32)]
+        count = 1
+        for run, nodes in enumerate(runs.nodes):
+            dofs = indices[:, nodes]
+            starts[:, run] = dofs[:, 0]
+            other = np.flatnonzero((dofs != dofs[:, :1] + np.arange(len(nodes))).any(axis=1))
+            starts[other, run] = ~(count + len(nodes) * np.arange(len(other)))
+            turned.append(dofs[other].ravel().astype(np.int32))
+            count += len(nodes) * len(other)
+        return DofTable(starts, np.concatenate(turned))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that a kernel reads of it."""
+        return int(self.starts.nbytes + self.turned.nbytes)

@@ -1,0 +1,264 @@
+"""The kernel of one term of an operator, in CUDA C++: sizes, matrices and pointwise step joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.cuda.arguments import Layout
+from femops_kernels.errors import KernelValueError
+from femops_kernels.kernel import Map1D, PointStep
+from femops_kernels.matrix import Matrix1D
+
+_FOLDER = Path(__file__).parent
+_TYPES = {"float64": "double", "float32": "float"}
+_ARGUMENTS = {
+    "x": "const T*",
+    "y": "T*",
+    "starts_in": "const int*",
+    "turned_in": "const int*",
+    "starts_out": "const int*",
+    "turned_out": "const int*",
+    "flags_in": "const unsigned char*",
+    "marks_in": "const unsigned char*",
+    "flags_out": "const unsigned char*",
+    "marks_out": "const unsigned char*",
+    "touched": "const int*",
+    "points": "const S*",
+    "elements": "const T*",
+    "modes": "const T*",
+    "constants": "const T*",
+    "alpha": "T",
+    "keep": "T",
+    "add": "int",
+    "count": "int",
+}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Side:
+    """What a kernel reads, or what it writes.
+
+    Attributes
+    ----------
+    ncomp : int
+    b1d : (q1d, p1d) float64
+        Interpolation to the quadrature points.
+    broken : bool
+        Whether functions are not continuous: all dofs of an element are one run.
+    """
+
+    ncomp: int
+    b1d: NDArray[np.float64]
+    broken: bool
+
+    @property
+    def p1d(self) -> int:
+        """Nodes per direction."""
+        return int(self.b1d.shape[1])
+
+
+@final
+@dataclass(frozen=True)
+class Shape:
+    """How a kernel is launched.
+
+    Attributes
+    ----------
+    elements : int
+        Of a block.
+    blocks : int
+        That a multiprocessor should hold at least; bounds the registers.
+    """
+
+    elements: int
+    blocks: int = 1
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CudaKernel:
+    """Kernel of ``y += alpha sum_e B_out^T D B_in x``; see ``operator.cuh``.
+
+    Attributes
+    ----------
+    dim : int
+    source, target : Side
+        The field and the test function.
+    d1d : (q1d, q1d) float64
+        Derivative at the quadrature points of the polynomial through them.
+    step : PointStep
+    dtype : numpy.dtype
+        float64 or float32.
+    weights : (q1d,) float64
+        Of the quadrature rule in one direction.
+    shape : Shape
+    geometry : Map1D, optional
+        Needed if the step is given Jacobians or positions.
+    data_dtype : numpy.dtype, optional
+        Of the numbers stored at points; ``dtype`` if omitted.
+
+    Raises
+    ------
+    KernelValueError
+        If there are fewer quadrature points than nodes: collocated derivatives would not be exact.
+    """
+
+    dim: int
+    source: Side
+    target: Side
+    d1d: NDArray[np.float64]
+    step: PointStep
+    dtype: np.dtype[Any]
+    weights: NDArray[np.float64]
+    shape: Shape
+    geometry: Map1D | None = None
+    data_dtype: np.dtype[Any] | None = None
+
+    def __post_init__(self) -> None:
+        most = max(self.source.p1d, self.target.p1d)
+        if self.q1d < most:
+            raise KernelValueError(
+                f"q1d = {self.q1d} is less than p1d = {most}: take more quadrature points"
+            )
+
+    @property
+    def q1d(self) -> int:
+        """Quadrature points per direction."""
+        return int(self.d1d.shape[0])
+
+    @property
+    def lines(self) -> int:
+        """Threads of an element, each with a line of points."""
+        return self.q1d ** (self.dim - 1)
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.shape.elements * self.lines
+
+    @property
+    def stored(self) -> np.dtype[Any]:
+        """Type of the numbers stored at points."""
+        return self.data_dtype or self.dtype
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block."""
+        return self.shape.elements * slab_numbers(self) * self.dtype.itemsize
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Of the arguments."""
+        stored = _TYPES[self.stored.name]
+        fields = {name: kind.replace("S", stored) for name, kind in _ARGUMENTS.items()}
+        return Layout(fields, self.dtype)
+
+    @cached_property
+    def text(self) -> str:
+        """The whole in CUDA C++, but for what a device puts before it."""
+        step = self.step.cuda(self.dim, self.source.ncomp)
+        parts = [self._sizes(), self.layout.text, self._matrices(), _file("contraction")]
+        parts += [step, _file("dofs"), _file("numbers"), _file("operator")]
+        return "\n".join(parts)
+
+    def _sizes(self) -> str:
+        source, target, step, given = self.source, self.target, self.step, self.step.numbers
+        numbers = {
+            "DIM": self.dim,
+            "P_IN": source.p1d,
+            "P_OUT": target.p1d,
+            "Q": self.q1d,
+            "G1D": 1 if self.geometry is None else self.geometry.g1d,
+            "NCOMP_IN": source.ncomp,
+            "NCOMP_OUT": target.ncomp,
+            "NELEMENT": given.element,
+            "NJACOBIAN": given.jacobian,
+            "NPOSITION": given.position,
+            "NWEIGHT": given.weight,
+            "NCONSTANT": given.constant,
+            "NQDATA": given.point,
+            "ELEMENTS": self.shape.elements,
+            "BLOCKS": self.shape.blocks,
+            "LINES": self.lines,
+            "THREADS": self.threads,
+        }
+        switches = {
+            "BROKEN_IN": source.broken,
+            "BROKEN_OUT": target.broken,
+            "VALUE_IN": step.value_in,
+            "VALUE_OUT": step.value_out,
+            "GRAD_IN": step.gradient_in,
+            "GRAD_OUT": step.gradient_out,
+        }
+        types = f"using T = {_TYPES[self.dtype.name]};\nusing S = {_TYPES[self.stored.name]};"
+        lines = [f"constexpr int {name} = {n};" for name, n in numbers.items()]
+        lines += [f"constexpr bool {name} = {str(b).lower()};" for name, b in switches.items()]
+        return "\n".join([types, *lines, ""])
+
+    def _matrices(self) -> str:
+        b_in, b_out = Matrix1D(self.source.b1d), Matrix1D(self.target.b1d)
+        parts = [_matrix("BIn", b_in)]
+        same = b_in.rows == b_out.rows
+        parts.append("using BOut = BIn;\n" if same else _matrix("BOut", b_out))
+        parts.append(_matrix("D", Matrix1D(self.d1d)))
+        if self.step.numbers.weight:
+            parts.append(_table("WEIGHTS", self.weights))
+        else:
+            parts.append(_table("WEIGHTS", np.zeros(1)))
+        value, slope = np.zeros((1, 1)), np.zeros((1, 1))
+        if self.geometry is not None:
+            value, slope = self.geometry.value, self.geometry.slope
+        return "".join([*parts, _table("MODE", value), _table("SLOPE", slope)])
+
+
+def slab_numbers(kernel: CudaKernel) -> int:
+    """Numbers in shared memory for an element: ``SLAB`` of ``operator.cuh``."""
+    dim, q, step = kernel.dim, kernel.q1d, kernel.step
+    plane = q * (q | 1)
+    volume = q * plane if dim == 3 else plane
+    gradient = step.gradient_in or step.gradient_out
+    buffers = 0 if dim == 1 else 2 if dim == 3 and gradient else 1
+    return buffers * max(kernel.source.ncomp, kernel.target.ncomp) * volume
+
+
+def _file(name: str) -> str:
+    return (_FOLDER / f"{name}.cuh").read_text(encoding="utf-8")
+
+
+def _table(name: str, values: NDArray[np.float64] | Sequence[float]) -> str:
+    numbers = ", ".join(f"T({float(v)!r})" for v in np.asarray(values).ravel())
+    return f"__constant__ T {name}[] = {{{numbers}}};\n"
+
+
+def _matrix(name: str, matrix: Matrix1D) -> str:
+    """The type of a matrix that ``contraction.cuh`` takes."""
+    rows, cols = matrix.shape
+    split = bool(matrix.symmetry)
+    even, odd = matrix.split() if split else (np.array(matrix.rows), np.zeros((1, 1)))
+    entries = {"even": even, "odd": odd} if split else {"entry": even}
+    tables, functions = "", ""
+    for part, values in entries.items():
+        if values.size:
+            tables += _table(f"{name}_{part}", values)
+            functions += _entry(part, f"{name}_{part}[r * {values.shape[1]} + c]")
+    for part in [p for p in ("even", "odd", "entry") if p not in entries or not entries[p].size]:
+        functions += _entry(part, "T(0)")
+    return (
+        f"{tables}struct {name} {{\n"
+        f"    static constexpr int rows = {rows}, cols = {cols}, sign = {matrix.symmetry};\n"
+        f"    static constexpr bool identity = {str(matrix.is_identity).lower()};\n"
+        f"{functions}}};\n"
+    )
+
+
+def _entry(part: str, value: str) -> str:
+    head = f"    static __device__ __forceinline__ T {part}(int r, int c)"
+    return f"{head} {{ (void)r; (void)c; return {value}; }}\n"

@@ -1,0 +1,288 @@
+// One launch applies an operator: each element's dofs gathered, interpolated, the pointwise step,
+// transposed interpolation, results added. (3a)-(4f) of the tensor report; derivatives are taken by
+// the collocated matrix D at the quadrature points.
+//
+// An element has LINES threads, a plane of them in 3-D. In each phase a thread has one line of the
+// element in registers, along z, y or x; between phases the lines go through shared memory, so that
+// a number is read and written once a direction, not once a product. Thread (first, second) has
+// the x-line j = first, k = second; the y-line i = first, k = second; the z-line i = first,
+// j = second. In fewer dimensions the missing directions have length one.
+//
+// Work arrays are lexicographic, x fastest; rows have an odd length, so that neither lines along x
+// nor along y meet in a bank. A block has ELEMENTS of them one after the other.
+
+constexpr int ROW = Q | 1, PLANE = Q * ROW;
+constexpr int VOLUME = DIM == 3 ? Q * PLANE : PLANE;
+constexpr int NCOMP = NCOMP_IN > NCOMP_OUT ? NCOMP_IN : NCOMP_OUT;
+constexpr int BUFFERS = DIM == 1 ? 0 : DIM == 3 && (GRAD_IN || GRAD_OUT) ? 2 : 1;
+constexpr int SLAB = BUFFERS * NCOMP * VOLUME;
+constexpr int PENCIL = DIM == 3 ? PLANE : ROW;  // stride of a line along the last direction
+constexpr int CLEARED = 1, HELD = 2;            // bits of what is held
+
+using Fields = T[NCOMP][Q];  // the thread's line of points, by component
+
+// Marks of what is held: only elements that meet any look them up.
+struct Marks {
+    const unsigned char* marks;
+    bool any;
+
+    __device__ __forceinline__ Marks(const unsigned char* flags, const unsigned char* marks_,
+                                     long long e, int bit)
+        : marks(marks_), any(flags != nullptr && (flags[e] & bit)) {}
+    __device__ __forceinline__ bool has(long long at, int bit) const {
+        return any && (marks[at] & bit);
+    }
+};
+
+__device__ __forceinline__ void gather(const Arguments& a, long long e, const int (&dofs)[P_IN],
+                                       int c, T (&line)[P_IN]) {
+    const Marks marks(a.flags_in, a.marks_in, e, CLEARED);
+#pragma unroll
+    for (int n = 0; n < P_IN; ++n) {
+        const long long at = (long long)dofs[n] * NCOMP_IN + c;
+        line[n] = marks.has(at, CLEARED) ? T(0) : __ldg(a.x + at);
+    }
+}
+
+__device__ __forceinline__ void scatter(const Arguments& a, long long e, const int (&dofs)[P_OUT],
+                                        bool pencil_inside, int c, const T (&line)[P_OUT]) {
+    const Marks marks(a.flags_out, a.marks_out, e, HELD);
+#pragma unroll
+    for (int n = 0; n < P_OUT; ++n) {
+        const long long at = (long long)dofs[n] * NCOMP_OUT + c;
+        const T value = a.alpha * line[n];
+        if (marks.has(at, HELD)) {
+            // the element that meets a dof first tells what its row holds
+            if (a.keep != T(0) && dofs[n] >= a.touched[e] && dofs[n] < a.touched[e + 1]) {
+                a.y[at] = a.alpha * a.keep * a.x[at];
+            }
+        } else if (pencil_inside && Dofs<P_OUT, BROKEN_OUT>::is_inside(n)) {
+            a.y[at] = a.add ? a.y[at] + value : value;  // no other element has it
+        } else {
+            atomicAdd(a.y + at, value);
+        }
+    }
+}
+
+// Where a thread's lines begin, and whether it has some where there are fewer nodes than points.
+struct Place {
+    int slot, first, second;
+    T* work;
+
+    __device__ __forceinline__ Place(T* shared) {
+        slot = threadIdx.x / LINES;
+        const int t = threadIdx.x - slot * LINES;
+        first = DIM > 1 ? t % Q : 0;
+        second = DIM > 2 ? t / Q : 0;
+        work = shared + slot * SLAB;
+    }
+    __device__ __forceinline__ T* buffer(int k, int c) const {
+        return work + (k * NCOMP + c) * VOLUME;
+    }
+    __device__ __forceinline__ int x_line() const { return second * PLANE + first * ROW; }
+    __device__ __forceinline__ int y_line() const { return second * PLANE + first; }
+    __device__ __forceinline__ int pencil() const { return DIM == 3 ? second * ROW + first : first; }
+    template <int P>
+    __device__ __forceinline__ bool has_pencil() const {
+        return DIM == 1 || (first < P && (DIM == 2 || second < P));
+    }
+};
+
+// Values at the thread's line of points, from the nodes.
+__device__ __forceinline__ void interpolate(const Arguments& a, const Place& at, long long e,
+                                            Fields& u) {
+    if (at.template has_pencil<P_IN>()) {
+        int dofs[P_IN];
+        const Dofs<P_IN, BROKEN_IN> nodes(at.first, at.second);
+        nodes.find(a.starts_in + e * nodes.RUNS, a.turned_in, dofs);
+#pragma unroll
+        for (int c = 0; c < NCOMP_IN; ++c) {
+            T line[P_IN], points[Q];
+            gather(a, e, dofs, c, line);
+            contract<BIn>(line, points);
+            if constexpr (DIM == 1) {
+#pragma unroll
+                for (int i = 0; i < Q; ++i) u[c][i] = points[i];
+            } else {
+                store_line<PENCIL>(at.buffer(0, c) + at.pencil(), points);
+            }
+        }
+    }
+    if constexpr (DIM > 1) __syncthreads();
+    if constexpr (DIM == 3) {
+        if (at.first < P_IN && !BIn::identity) {
+#pragma unroll
+            for (int c = 0; c < NCOMP_IN; ++c) {
+                T line[P_IN], points[Q];
+                load_line<ROW>(at.buffer(0, c) + at.y_line(), line);
+                contract<BIn>(line, points);
+                store_line<ROW>(at.buffer(0, c) + at.y_line(), points);
+            }
+        }
+        if constexpr (!BIn::identity) __syncthreads();
+    }
+    if constexpr (DIM > 1) {
+#pragma unroll
+        for (int c = 0; c < NCOMP_IN; ++c) {
+            T line[P_IN];
+            load_line<1>(at.buffer(0, c) + at.x_line(), line);
+            contract<BIn>(line, u[c]);
+        }
+    }
+}
+
+// A direction's contraction of lines that lie in shared memory, in place or from one to another.
+template <class M, int STRIDE>
+__device__ __forceinline__ void along(const T* from, T* to) {
+    T line[Q], result[Q];
+    load_line<STRIDE>(from, line);
+    contract<M>(line, result);
+    store_line<STRIDE>(to, result);
+}
+
+// Reference derivatives: of x in registers, of y and z in shared memory at the line's points.
+__device__ __forceinline__ void differentiate(const Place& at, const Fields& u, Fields& ux) {
+#pragma unroll
+    for (int c = 0; c < NCOMP_IN; ++c) {
+        contract<D>(u[c], ux[c]);
+        if constexpr (DIM > 1) {
+            if constexpr (!BIn::identity) store_line<1>(at.buffer(0, c) + at.x_line(), u[c]);
+        }
+    }
+    if constexpr (DIM > 1) __syncthreads();
+    if constexpr (DIM == 2) {
+#pragma unroll
+        for (int c = 0; c < NCOMP_IN; ++c) {
+            along<D, ROW>(at.buffer(0, c) + at.y_line(), at.buffer(0, c) + at.y_line());
+        }
+        __syncthreads();
+    }
+    if constexpr (DIM == 3) {
+#pragma unroll
+        for (int c = 0; c < NCOMP_IN; ++c) {
+            along<D, ROW>(at.buffer(0, c) + at.y_line(), at.buffer(1, c) + at.y_line());
+        }
+        __syncthreads();  // all have read u
+#pragma unroll
+        for (int c = 0; c < NCOMP_IN; ++c) {
+            along<D, PLANE>(at.buffer(0, c) + at.pencil(), at.buffer(0, c) + at.pencil());
+        }
+        __syncthreads();
+    }
+}
+
+constexpr int OF_Y = DIM == 3 ? 1 : 0;  // buffer of y-derivatives; those of z have the other
+
+__device__ __forceinline__ void step(const Place& at, Numbers& numbers, Fields& u, Fields& ux) {
+#pragma unroll
+    for (int i = 0; i < Q; ++i) {
+        T q[NUMBERS > 0 ? NUMBERS : 1];
+        numbers.at(i, q);
+        T in[NCOMP_IN], in_x[NCOMP_IN], in_y[NCOMP_IN], in_z[NCOMP_IN];
+        T out[NCOMP_OUT], out_x[NCOMP_OUT], out_y[NCOMP_OUT], out_z[NCOMP_OUT];
+#pragma unroll
+        for (int c = 0; c < NCOMP_IN; ++c) {
+            if constexpr (VALUE_IN) in[c] = u[c][i];
+            if constexpr (GRAD_IN) {
+                in_x[c] = ux[c][i];
+                if constexpr (DIM > 1) in_y[c] = at.buffer(OF_Y, c)[at.x_line() + i];
+                if constexpr (DIM > 2) in_z[c] = at.buffer(0, c)[at.x_line() + i];
+            }
+        }
+        pointwise(in, in_x, in_y, in_z, q, out, out_x, out_y, out_z);
+#pragma unroll
+        for (int c = 0; c < NCOMP_OUT; ++c) {
+            if constexpr (VALUE_OUT) u[c][i] = out[c];
+            if constexpr (GRAD_OUT) {
+                ux[c][i] = out_x[c];
+                if constexpr (DIM > 1) at.buffer(OF_Y, c)[at.x_line() + i] = out_y[c];
+                if constexpr (DIM > 2) at.buffer(0, c)[at.x_line() + i] = out_z[c];
+            }
+        }
+    }
+}
+
+// Transposed derivatives: their sum is added to the values of the test function's factors.
+__device__ __forceinline__ void differentiate_transposed(const Place& at, Fields& v, Fields& vx) {
+    using DT = Transposed<D>;
+    if constexpr (DIM > 1) {
+        __syncthreads();
+#pragma unroll
+        for (int c = 0; c < NCOMP_OUT; ++c) {
+            T* y = at.buffer(OF_Y, c) + at.y_line();
+            along<DT, ROW>(y, y);
+            if constexpr (DIM == 3) {
+                T* z = at.buffer(0, c) + at.pencil();
+                along<DT, PLANE>(z, z);
+            }
+        }
+        __syncthreads();
+    }
+#pragma unroll
+    for (int c = 0; c < NCOMP_OUT; ++c) {
+        T sum[Q];
+        contract<DT>(vx[c], sum);
+        if constexpr (DIM > 1) add_line<1>(at.buffer(OF_Y, c) + at.x_line(), sum);
+        if constexpr (DIM > 2) add_line<1>(at.buffer(0, c) + at.x_line(), sum);
+#pragma unroll
+        for (int i = 0; i < Q; ++i) v[c][i] = VALUE_OUT ? v[c][i] + sum[i] : sum[i];
+    }
+}
+
+// From the thread's line of points back to the nodes.
+__device__ __forceinline__ void integrate(const Arguments& a, const Place& at, long long e,
+                                          bool there, const Fields& v) {
+    using BT = Transposed<BOut>;
+    if constexpr (DIM > 1) {
+#pragma unroll
+        for (int c = 0; c < NCOMP_OUT; ++c) {
+            T nodes[P_OUT];
+            contract<BT>(v[c], nodes);
+            store_line<1>(at.buffer(0, c) + at.x_line(), nodes);
+        }
+        __syncthreads();
+    }
+    if constexpr (DIM == 3 && !BT::identity) {
+        if (at.first < P_OUT) {
+#pragma unroll
+            for (int c = 0; c < NCOMP_OUT; ++c) {
+                T line[Q], nodes[P_OUT];
+                load_line<ROW>(at.buffer(0, c) + at.y_line(), line);
+                contract<BT>(line, nodes);
+                store_line<ROW>(at.buffer(0, c) + at.y_line(), nodes);
+            }
+        }
+        __syncthreads();
+    }
+    if (there && at.template has_pencil<P_OUT>()) {
+        int dofs[P_OUT];
+        const Dofs<P_OUT, BROKEN_OUT> found(at.first, at.second);
+        found.find(a.starts_out + e * found.RUNS, a.turned_out, dofs);
+#pragma unroll
+        for (int c = 0; c < NCOMP_OUT; ++c) {
+            T line[Q], nodes[P_OUT];
+            if constexpr (DIM == 1) {
+#pragma unroll
+                for (int i = 0; i < Q; ++i) line[i] = v[c][i];
+            } else {
+                load_line<PENCIL>(at.buffer(0, c) + at.pencil(), line);
+            }
+            contract<BT>(line, nodes);
+            scatter(a, e, dofs, found.inside, c, nodes);
+        }
+    }
+}
+
+ENTRY(THREADS, BLOCKS, Arguments) {
+    const Place at(reinterpret_cast<T*>(dynamic_shared()));
+    long long e = (long long)blockIdx.x * ELEMENTS + at.slot;
+    const bool there = e < a.count;
+    if (!there) e = a.count - 1;  // works along, but adds nothing
+    Numbers numbers(a, e, at.first, at.second);
+    Fields u, ux;
+    interpolate(a, at, e, u);
+    if constexpr (GRAD_IN) differentiate(at, u, ux);
+    step(at, numbers, u, ux);
+    if constexpr (GRAD_OUT) differentiate_transposed(at, u, ux);
+    integrate(a, at, e, there, u);
+}

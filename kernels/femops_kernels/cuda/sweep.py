@@ -1,0 +1,218 @@
+"""Running kernels on a device: their data there, and the launches of an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.cuda.device import Device, Function
+from femops_kernels.cuda.kernel import CudaKernel
+from femops_kernels.sweep import Data, element_values
+
+# Bytes of host memory for the blocks in which data are brought into the order of a kernel.
+_BLOCK = 2**26
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DeviceDofs:
+    """The dofs of elements, on a device.
+
+    Attributes
+    ----------
+    starts, turned
+        See `DofTable`.
+    touched : (ne + 1,) int32 array
+        Element e is the first to meet the dofs ``touched[e]`` to ``touched[e + 1] - 1``.
+    indices : (ne, nodes) int64
+        The same dofs one by one, on the host.
+    """
+
+    starts: Any
+    turned: Any
+    touched: Any
+    indices: NDArray[np.int64]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Marked:
+    """Entries of a vector that are held, on a device; two null pointers if there are none.
+
+    Attributes
+    ----------
+    flags : (ne,) uint8 array or None
+        The bit, for elements that meet any.
+    marks : (size,) uint8 array or None
+        The bit, for entries.
+    """
+
+    flags: Any
+    marks: Any
+
+    @staticmethod
+    def of(
+        device: Device, positions: NDArray[np.int64], dofs: DeviceDofs, ncomp: int, bit: int
+    ) -> Marked:
+        """Mark flat positions of a vector."""
+        if not len(positions):
+            return Marked(None, None)
+        size = max(int(dofs.indices.max()) + 1, int(positions.max()) // ncomp + 1)
+        marks = np.zeros(size * ncomp, dtype=np.uint8)
+        marks[positions] = bit
+        met = marks.reshape(size, ncomp).any(axis=1)[dofs.indices].any(axis=1)
+        return Marked(device.upload((met * bit).astype(np.uint8)), device.upload(marks))
+
+
+CLEARED, HELD = 1, 2
+"""Bits of what is held, as in ``operator.cuh``."""
+
+
+@final
+class DeviceSweep:
+    """A kernel bound to dofs and data on a device: one term of an operator.
+
+    Parameters
+    ----------
+    device : Device
+    kernel : CudaKernel
+    source, target : DeviceDofs
+        Of the vector that is read and of the one that is written.
+    data : Data
+        As kernels of the CPU take them.
+    cleared : (n,) int64
+        Flat positions of the vector read that count as zero.
+    held : (n,) int64
+        Flat positions of the vector written where the result is ``keep`` times the entry read.
+    keep : float
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        kernel: CudaKernel,
+        source: DeviceDofs,
+        target: DeviceDofs,
+        data: Data,
+        cleared: NDArray[np.int64],
+        held: NDArray[np.int64],
+        keep: float,
+    ) -> None:
+        self.device, self.kernel, self.count = device, kernel, len(source.indices)
+        inside = Marked.of(device, cleared, source, kernel.source.ncomp, CLEARED)
+        outside = Marked.of(device, held, target, kernel.target.ncomp, HELD)
+        self._arrays = {
+            "starts_in": source.starts,
+            "turned_in": source.turned,
+            "starts_out": target.starts,
+            "turned_out": target.turned,
+            "flags_in": inside.flags,
+            "marks_in": inside.marks,
+            "flags_out": outside.flags,
+            "marks_out": outside.marks,
+            "touched": target.touched,
+            **_uploaded(device, kernel, data, self.count),
+        }
+        self._keep = keep
+        self._packed: Any = None
+        self._function: Function | None = None
+
+    def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
+        """Add alpha times the term applied to x to y, both given by address.
+
+        ``add`` tells that entries which one element alone has hold something already; all others
+        must have been set.
+        """
+        if self._function is None:
+            numbers = {"alpha": 0.0, "keep": self._keep, "add": 0, "count": self.count}
+            self._packed = self.kernel.layout.pack(
+                self.device, x=None, y=None, **numbers, **self._arrays
+            )
+            self._function = self.device.function(self.kernel.text)
+        packed = self._packed.copy()
+        packed["x"], packed["y"], packed["alpha"], packed["add"] = x, y, alpha, add
+        kernel = self.kernel
+        blocks = -(-self.count // kernel.shape.elements)
+        self._function.launch(blocks, kernel.threads, kernel.shared_bytes, packed)
+
+
+def _uploaded(device: Device, kernel: CudaKernel, data: Data, count: int) -> dict[str, Any]:
+    """The numbers that the pointwise step is given, in the order in which the kernel reads them."""
+    given, kind = kernel.step.numbers, kernel.dtype
+    arrays: dict[str, Any] = dict.fromkeys(("points", "elements", "modes", "constants"))
+    if given.point:
+        arrays["points"] = _streams(device, kernel, data.points, count)
+    if given.element:
+        elements = element_values(data.elements[:, np.newaxis], count)[:, 0]
+        arrays["elements"] = device.upload(np.ascontiguousarray(elements, dtype=kind))
+    if given.mapped:
+        modes = element_values(data.modes, count)
+        arrays["modes"] = device.upload(np.ascontiguousarray(modes, dtype=kind))
+    if given.constant:
+        arrays["constants"] = device.upload(data.constants.astype(kind))
+    return arrays
+
+
+def _streams(device: Device, kernel: CudaKernel, points: NDArray[Any], count: int) -> Any:
+    """Numbers stored at points: for each block the streams of its threads, by pieces of 16 bytes.
+
+    Returns
+    -------
+    (blocks, pieces, threads, 16 // itemsize) array
+    """
+    group, lines, q1d = kernel.shape.elements, kernel.lines, kernel.q1d
+    width, numbers, piece = points.shape[-1], points.shape[2], 16 // kernel.stored.itemsize
+    blocks, pieces = -(-count // group), -(-q1d * numbers // piece)
+    out = device.xp.zeros((blocks, pieces, kernel.threads, piece), kernel.stored)
+    each = max(1, _BLOCK // (group * lines * pieces * 16))
+    for begin in range(0, blocks, each):
+        end = min(begin + each, blocks)
+        start, stop = begin * group, min(end * group, count)
+        first = start // width
+        part = points[first : -(-stop // width)]
+        values = element_values(part, stop - first * width)[start - first * width :]
+        padded = np.zeros(((end - begin) * group, lines, pieces * piece), kernel.stored)
+        padded[: stop - start, :, : q1d * numbers] = values.reshape(-1, lines, q1d * numbers)
+        streams = padded.reshape(end - begin, group * lines, pieces, piece).swapaxes(1, 2)
+        out[begin:end] = device.upload(np.ascontiguousarray(streams))
+    return out
+
+
+@final
+class DeviceTerms:
+    """A sum of launches with factors, ready to be run: ``y = sum_i alpha_i A_i x``.
+
+    Parameters
+    ----------
+    sweeps : sequence of (float, DeviceSweep)
+    places : sequence of (int, int, bool), optional
+        See `femops_kernels.sweep.Terms`.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        sweeps: Sequence[tuple[float, DeviceSweep]],
+        places: Sequence[tuple[int, int, bool]] | None = None,
+    ) -> None:
+        self.device = device
+        self.sweeps = tuple(sweep for _, sweep in sweeps)
+        self.alphas = tuple(alpha for alpha, _ in sweeps)
+        if places is None:
+            places = [(0, 0, k > 0) for k in range(len(sweeps))]
+        self.places = tuple(places)
+
+    def apply(self, x: Any, y: Any) -> None:
+        """Overwrite y by the sum of the terms applied to x; does not wait for the end.
+
+        Both are contiguous arrays of the device, of the kernels' type.
+        """
+        y.fill(0)
+        source, target = self.device.address(x), self.device.address(y)
+        for alpha, sweep, place in zip(self.alphas, self.sweeps, self.places, strict=True):
+            begin_in, begin_out, add = place
+            sweep.launch(source + begin_in, target + begin_out, alpha, add=add)
