@@ -1,9 +1,9 @@
-"""Printing expression graphs: lane Python for the CPU (and NumPy), CUDA C++ for the GPU."""
+"""Printing expression graphs in lane Python, and evaluating them on NumPy arrays."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,28 +11,15 @@ import numpy as np
 from femops.pointwise.graph import Node, ancestors
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-_COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
-_CUDA_NAMES = {
-    "minimum": "fmin",
-    "maximum": "fmax",
-    "arctan": "atan",
-    "arctan2": "atan2",
-    "fabs": "fabs",
-}
 
 Names = dict[int, str]
 
 
-def _operand(node: Node, names: Names, number: Callable[[float], str]) -> str:
-    return number(node.value) if node.op == "const" else names[node.number]
+def _operand(node: Node, names: Names) -> str:
+    return repr(node.value) if node.op == "const" else names[node.number]
 
 
-def python_number(value: float) -> str:
-    """A constant with all its digits."""
-    return repr(value)
-
-
-def _python(node: Node, a: list[str]) -> str:
+def _operation(node: Node, a: list[str]) -> str:
     if node.op in _INFIX:
         return f"{a[0]} {_INFIX[node.op]} {a[1]}"
     if node.op == "neg":
@@ -42,33 +29,14 @@ def _python(node: Node, a: list[str]) -> str:
     return f"lane_{node.op}({', '.join(a)})"
 
 
-def _cuda(node: Node, a: list[str]) -> str:
-    if node.op in _INFIX:
-        return f"{a[0]} {_INFIX[node.op]} {a[1]}"
-    if node.op in _COMPARE:
-        return f"{a[0]} {_COMPARE[node.op]} {a[1]}"
-    if node.op == "neg":
-        return f"-{a[0]}"
-    if node.op == "where":
-        return f"{a[0]} ? {a[1]} : {a[2]}"
-    return f"{_CUDA_NAMES.get(node.op, node.op)}({', '.join(a)})"
-
-
-def assignments(
-    outputs: Sequence[Node],
-    inputs: Names,
-    *,
-    language: str = "python",
-) -> tuple[list[str], list[str]]:
-    """Statements that compute nodes.
+def assignments(outputs: Sequence[Node], inputs: Names) -> tuple[list[str], list[str]]:
+    """Statements that compute nodes: operations are infix or functions ``lane_*``.
 
     Parameters
     ----------
     outputs : sequence of Node
     inputs : dict
         What input nodes are called in the program, by their ``number``.
-    language : {"python", "cuda"}
-        Lane Python: operations are infix or functions ``lane_*``; or CUDA C++ with a type ``T``.
 
     Returns
     -------
@@ -76,9 +44,6 @@ def assignments(
     results : list of str
         The expression of each output: a name or a constant.
     """
-    python = language == "python"
-    emit = _python if python else _cuda
-    number: Callable[[float], str] = python_number if python else (lambda v: f"T({v!r})")
     names: Names = dict(inputs)
     statements: list[str] = []
     for node in ancestors(outputs, inputs):
@@ -87,11 +52,9 @@ def assignments(
         if node.op == "input":
             raise KeyError(f"the program has no name for the input {node.data}")
         name = f"t{len(statements)}"
-        text = emit(node, [_operand(a, names, number) for a in node.args])
-        kind = "" if python else ("const bool " if node.op in _COMPARE else "const T ")
-        statements.append(f"{kind}{name} = {text}" + ("" if python else ";"))
+        statements.append(f"{name} = {_operation(node, [_operand(a, names) for a in node.args])}")
         names[node.number] = name
-    return statements, [_operand(node, names, number) for node in outputs]
+    return statements, [_operand(node, names) for node in outputs]
 
 
 _NUMPY: dict[str, Any] = {

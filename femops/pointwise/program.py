@@ -1,25 +1,22 @@
 """Pointwise programs: the text that a kernel runs at each quadrature point.
 
-A program is linear in the field.  It is text in the few operations that lane vectors, NumPy arrays
-and counting numbers share, so the kernel, the diagonal, the assembled matrix and the operation
-count can't disagree.
+It is text in the few operations that lane vectors, NumPy arrays and recording numbers share, so
+the kernels, the diagonal, the assembled matrix and the operation count can't disagree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.pointwise.printer import NUMPY_FUNCTIONS
-from femops_kernels.kernel import Numbers, PointStep
-
-SLOTS = ("u", "ux", "uy", "uz")
-_RESULTS = ("v", "vx", "vy", "vz")
+from femops_kernels.kernel import Numbers, PointStep, used_slots
+from femops_kernels.recording import RESULTS, SLOTS, Recording
 
 
 @final
@@ -89,12 +86,12 @@ class Program:
     @property
     def slots_in(self) -> list[int]:
         """Numbers of the slots read: 0 for the value, 1 to dim for derivatives."""
-        return [0] * self.value_in + list(range(1, self.dim + 1)) * self.gradient_in
+        return used_slots(self.dim, self.value_in, self.gradient_in)
 
     @property
     def slots_out(self) -> list[int]:
         """Numbers of the slots written."""
-        return [0] * self.value_out + list(range(1, self.dim + 1)) * self.gradient_out
+        return used_slots(self.dim, self.value_out, self.gradient_out)
 
     def evaluate(self, inputs: dict[int, Sequence[Any]], q: Sequence[Any]) -> list[Any]:
         """Run the program on anything that adds and multiplies.
@@ -145,59 +142,8 @@ class Program:
 
         An operation that is written twice counts once, as the compiler sees to it.
         """
-        known: dict[tuple[Any, ...], _Counter] = {}
-        inputs = {
-            s: tuple(_Counter(known, (s, c)) for c in range(self.ncomp_in)) for s in self.slots_in
-        }
-        names = {name: partial(_count, known, name) for name in NUMPY_FUNCTIONS}
-        counting = {**self._function.__globals__, **names}
-        exec(self.text, counting)
-        zero = (0.0,) * self.ncomp_in
-        arguments = (inputs.get(slot, zero) for slot in range(4))
-        q = tuple(_Counter(known, ("q", k)) for k in range(self.numbers.total))
-        counting["pointwise"](*arguments, q)
-        return len(known)
-
-
-def _count(known: dict[tuple[Any, ...], _Counter], name: str, *values: Any) -> _Counter:
-    """Result of an operation, noted among those that are known."""
-    key = (name, *(v.name if isinstance(v, _Counter) else v for v in values))
-    return known.setdefault(key, _Counter(known, ("result", len(known))))
-
-
-@final
-class _Counter:
-    """A number that notes the operations done with it."""
-
-    def __init__(self, known: dict[tuple[Any, ...], _Counter], name: tuple[Any, ...]) -> None:
-        self._known, self.name = known, name
-
-    def __add__(self, other: Any) -> _Counter:
-        return _count(self._known, "+", self, other)
-
-    def __radd__(self, other: Any) -> _Counter:
-        return _count(self._known, "+", other, self)
-
-    def __sub__(self, other: Any) -> _Counter:
-        return _count(self._known, "-", self, other)
-
-    def __rsub__(self, other: Any) -> _Counter:
-        return _count(self._known, "-", other, self)
-
-    def __mul__(self, other: Any) -> _Counter:
-        return _count(self._known, "*", self, other)
-
-    def __rmul__(self, other: Any) -> _Counter:
-        return _count(self._known, "*", other, self)
-
-    def __truediv__(self, other: Any) -> _Counter:
-        return _count(self._known, "/", self, other)
-
-    def __rtruediv__(self, other: Any) -> _Counter:
-        return _count(self._known, "/", other, self)
-
-    def __neg__(self) -> _Counter:
-        return _count(self._known, "neg", self)
+        recording = Recording(self.text, self.slots_in, self.ncomp_in, self.numbers.total)
+        return len(recording.operations)
 
 
 def _tuple(entries: Sequence[str]) -> str:
@@ -218,12 +164,12 @@ def fuse(programs: Sequence[Program]) -> Program:
     sums: list[list[str]] = [[], [], [], []]
     for k, (program, place) in enumerate(zip(programs, places, strict=True)):
         parts.append(program.text.replace("def pointwise(", f"def part{k}("))
-        results = [f"{name}_{k}" for name in _RESULTS]
+        results = [f"{name}_{k}" for name in RESULTS]
         calls.append(f"    {', '.join(results)} = part{k}(u, ux, uy, uz, {_pick(place)})")
         for slot in program.slots_out:
             sums[slot].append(results[slot])
     lines = []
-    for name, unused, summands in zip(_RESULTS, SLOTS, sums, strict=True):
+    for name, unused, summands in zip(RESULTS, SLOTS, sums, strict=True):
         entries = [" + ".join(f"{s}[{c}]" for s in summands) for c in range(first.ncomp_out)]
         lines.append(f"    {name} = {_tuple(entries) if summands else unused}")
     head = ["@inner", "def pointwise(u, ux, uy, uz, q):"]

@@ -7,8 +7,9 @@ from typing import Any
 
 from femops.pointwise.graph import Node, ancestors
 from femops.pointwise.printer import assignments
-from femops.pointwise.program import SLOTS, Program
+from femops.pointwise.program import Program
 from femops_kernels.kernel import Numbers
+from femops_kernels.recording import SLOTS
 
 
 def make_program(

@@ -16,6 +16,7 @@ from femops_kernels.errors import KernelValueError
 from femops_kernels.lanes import Lane
 from femops_kernels.matrix import Matrix1D
 from femops_kernels.places import PLACE_BYTES
+from femops_kernels.recording import Recording
 from femops_kernels.runs import Runs
 from femops_kernels.specialize import specialize
 
@@ -95,6 +96,24 @@ class PointStep:
     gradient_in: bool
     value_out: bool
     gradient_out: bool
+
+    def cuda(self, dim: int, ncomp: int) -> str:
+        """The step in CUDA C++; see `femops_kernels.recording.Recording.cuda`.
+
+        Parameters
+        ----------
+        dim : int
+        ncomp : int
+            Components of the field.
+        """
+        read = used_slots(dim, self.value_in, self.gradient_in)
+        recording = Recording(self.text, read, ncomp, self.numbers.total)
+        return recording.cuda(used_slots(dim, self.value_out, self.gradient_out))
+
+
+def used_slots(dim: int, value: bool, gradient: bool) -> list[int]:
+    """Numbers of the slots of a field or test function: 0 for the value, 1 to dim for derivatives."""
+    return [0] * value + list(range(1, dim + 1)) * gradient
 
 
 @final

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
-import shutil
-import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +20,7 @@ from femops.forms.helmholtz import _helmholtz
 from femops.forms.mass import _mass
 from femops.pointwise import CoefficientShape, Cut, Known, LinearStep, fuse, linear_cut, trace
 from femops.pointwise.errors import TraceError
-from femops.pointwise.graph import BINARY, COMPARE, UNARY, Graph, Node, ancestors
+from femops.pointwise.graph import Graph
 from femops.pointwise.printer import assignments, evaluate
 from femops_kernels.kernel import Numbers
 
@@ -330,80 +326,6 @@ def test_functions_are_flops() -> None:
     )
     assert program.flops == 2
     np.testing.assert_allclose(program.matrix(np.array([[2.0]])), np.full((1,) * 5, np.exp(2.0)))
-
-
-# --- CUDA text ------------------------------------------------------------------------------------
-
-
-def every_operation(seed: int) -> tuple[list[Node], list[Node]]:
-    """Inputs, and nodes that use every operation of the graph on random others."""
-    rng = np.random.default_rng(seed)
-    graph = Graph()
-    inputs = [graph.input(f"in[{k}]") for k in range(4)]
-    pool = list(inputs)
-
-    def some() -> Node:
-        return pool[rng.integers(len(pool))]
-
-    operations = [*UNARY, *BINARY, *COMPARE]
-    for k in rng.permutation(len(operations)):
-        op = operations[k]
-        if op in UNARY:
-            node = graph.unary(op, some())
-        elif op in BINARY:
-            node = graph.binary(op, some(), some())
-        else:
-            left = some()
-            right = left if op in ("eq", "le", "ge") else some()
-            node = graph.where(graph.binary(op, left, right), some(), graph.constant(0.75))
-        pool.append(1.0 + 0.5 * np.tanh(node))  # logarithms and powers need moderate numbers
-    outputs = [*pool, -graph.constant(2.5) * pool[-1], graph.constant(0.1)]
-    missing = {*operations, "where"} - {node.op for node in ancestors(outputs)}
-    assert not missing
-    return inputs, outputs
-
-
-def cuda_source(kind: str, outputs: list[Node], names: dict[int, str]) -> str:
-    statements, results = assignments(outputs, names, language="cuda")
-    stores = [f"out[{k}] = {result};" for k, result in enumerate(results)]
-    body = "\n".join(f"    {line}" for line in [*statements, *stores])
-    head = f"#include <math.h>\ntypedef {kind} T;\n"
-    return f'{head}extern "C" void step(const T* in, T* out) {{\n{body}\n}}\n'
-
-
-def compiler() -> str:
-    found = shutil.which("g++") or shutil.which("c++")
-    if found is None:
-        pytest.skip("no C++ compiler (g++, c++): the printed CUDA text was not compiled")
-    return found
-
-
-def run_compiler(*arguments: str | Path) -> None:
-    command = [compiler(), "-Wall", "-Werror", "-Wno-unused-variable", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("kind", ["double", "float"])
-def test_cuda_text_is_cpp(kind: str, tmp_path: Path) -> None:
-    inputs, outputs = every_operation(1)
-    file = tmp_path / "step.cpp"
-    file.write_text(cuda_source(kind, outputs, {n.number: n.data for n in inputs}))
-    run_compiler("-fsyntax-only", file)
-
-
-def test_cuda_text_computes_what_numpy_does(tmp_path: Path) -> None:
-    inputs, outputs = every_operation(2)
-    file, library = tmp_path / "step.cpp", tmp_path / "step.so"
-    file.write_text(cuda_source("double", outputs, {n.number: n.data for n in inputs}))
-    run_compiler("-shared", "-fPIC", "-O1", "-ffp-contract=off", file, "-o", library)
-    step = ctypes.CDLL(str(library)).step
-    rng = np.random.default_rng(7)
-    for _ in range(20):
-        values, results = rng.uniform(0.3, 1.7, len(inputs)), np.full(len(outputs), np.nan)
-        step(ctypes.c_void_p(values.ctypes.data), ctypes.c_void_p(results.ctypes.data))
-        expected = evaluate(outputs, {n.number: v for n, v in zip(inputs, values, strict=True)})
-        np.testing.assert_allclose(results, expected, rtol=1e-12)
 
 
 def test_a_name_is_needed_for_every_input() -> None:

@@ -1,0 +1,318 @@
+"""Pointwise steps in CUDA C++, compiled for the host: they compute what the programs do on NumPy."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from femops.forms.convection import _convection
+from femops.forms.diffusion import _diffusion
+from femops.forms.divergence import _divergence
+from femops.forms.elasticity import _elasticity
+from femops.forms.helmholtz import _helmholtz
+from femops.forms.mass import _mass
+from femops.forms.neo_hookean import _neo_hookean
+from femops.forms.p_laplacian import _p_laplacian
+from femops.pointwise import (
+    CoefficientShape,
+    Known,
+    LinearStep,
+    Program,
+    fuse,
+    linear_cut,
+    nonlinear_cut,
+    trace,
+)
+from femops.pointwise.graph import BINARY, COMPARE, UNARY, Graph, Node, ancestors
+from femops.pointwise.printer import NUMPY_FUNCTIONS
+from femops.pointwise.trace import linearised
+from femops.pointwise.writing import make_program
+from femops_kernels.kernel import Numbers
+from femops_kernels.recording import FUNCTIONS
+
+POINTS = 8
+SCALAR = CoefficientShape(())
+
+
+def reaction(u: Any, x: Any, c: Any, d: Any) -> Any:
+    rate = np.exp(-c) + np.sqrt(d + x[0] ** 2) + femops.minimum(c, d) - femops.maximum(x[1], c)
+    return {"value": femops.where(c > d, rate, 2.0 + rate) * u, "grad": d**2.5 * u.grad / c**3}
+
+
+def gradient(u: Any, c: Any) -> Any:
+    """From one component to as many as dimensions."""
+    return {"value": c * u.grad}
+
+
+def zero_flux(u: Any, c: Any) -> Any:
+    return {"value": c * u, "grad": np.zeros(2)}
+
+
+def cubic(u: Any, x: Any, k: Any) -> Any:
+    v = u.value
+    slow = femops.where(v > 1.0, 5.0, 0.0) + 1 / 3 * v**3 - np.arctan2(v, k) * abs(v - 1.0) ** 1.5
+    return {"value": k * slow + np.sin(x[0]) * v, "grad": (1.0 + v * v) * u.grad}
+
+
+Form = tuple[Callable[..., Any], int, tuple[int, int], dict[str, CoefficientShape]]
+
+
+def linear_forms(dim: int) -> dict[str, Form]:
+    """By name: function, dimension, components of field and test function, coefficients."""
+    general, vector = CoefficientShape((dim, dim)), CoefficientShape((dim,))
+    symmetric = CoefficientShape((dim, dim), symmetric=True)
+    lame, two = {"lam": SCALAR, "mu": SCALAR}, {"c": SCALAR, "d": SCALAR}
+    found: dict[str, Form] = {
+        "mass": (_mass, dim, (1, 1), {"rho": SCALAR}),
+        "vector-mass": (_mass, dim, (2, 2), {"rho": SCALAR}),
+        "diffusion": (_diffusion, dim, (1, 1), {"kappa": SCALAR}),
+        "symmetric": (_diffusion, dim, (1, 1), {"kappa": symmetric}),
+        "general": (_diffusion, dim, (1, 1), {"kappa": general}),
+        "vector-diffusion": (_diffusion, dim, (3, 3), {"kappa": SCALAR}),
+        "convection": (_convection, dim, (1, 1), {"beta": vector}),
+        "helmholtz": (_helmholtz, dim, (1, 1), {"k": SCALAR, "kappa": SCALAR}),
+        "divergence": (_divergence, dim, (dim, 1), {}),
+    }
+    if dim > 1:
+        found["elasticity"] = (_elasticity, dim, (dim, dim), lame)
+        found["gradient"] = (gradient, dim, (1, dim), {"c": SCALAR})
+        found["reaction"] = (reaction, dim, (1, 1), two)
+    if dim == 2:
+        found["zero-flux"] = (zero_flux, dim, (1, 1), {"c": SCALAR})
+    return {f"{name}-{dim}d": form for name, form in found.items()}
+
+
+NONLINEAR: dict[str, Form] = {
+    "p-laplacian": (_p_laplacian, 3, (1, 1), {"p": SCALAR, "epsilon": SCALAR}),
+    "neo-hookean-2d": (_neo_hookean, 2, (2, 2), {"lam": SCALAR, "mu": SCALAR}),
+    "neo-hookean-3d": (_neo_hookean, 3, (3, 3), {"lam": SCALAR, "mu": SCALAR}),
+    "cubic": (cubic, 2, (1, 1), {"k": SCALAR}),
+}
+LINEAR = {name: form for dim in (1, 2, 3) for name, form in linear_forms(dim).items()}
+
+
+def every_known(names: frozenset[str]) -> list[Known]:
+    """Of meshes that are affine and not, with coefficients of every kind."""
+    kinds = [(frozenset[str](), frozenset[str]()), (names, frozenset()), (frozenset(), names)]
+    return [Known(a, c, 8, not a, e) for a in (False, True) for c, e in kinds]
+
+
+def programs_of_step(step: LinearStep, names: frozenset[str]) -> Iterator[Program]:
+    """For every level and direction."""
+    for known in every_known(names):
+        for level in ("points", "partial", "none"):
+            for transpose in (False, True):
+                yield linear_cut(step, level, known, transpose=transpose).program
+
+
+def traced(form: Form, name: str = "u") -> Any:
+    function, dim, (n_in, n_out), shapes = form
+    return trace(function, dim, {name: n_in}, {name: n_out}, shapes)
+
+
+def fused_programs() -> Iterator[Program]:
+    """Sums of two and of four."""
+    for level in ("partial", "none"):
+        for dim in (2, 3):
+            parts = [
+                linear_cut(LinearStep(traced(LINEAR[f"{name}-{dim}d"]), "u", "u"), level).program
+                for name in ("mass", "general", "convection", "diffusion")
+            ]
+            yield fuse(parts[:2])
+            yield fuse(parts)
+
+
+def of_every_operation() -> Program:
+    """A program whose value results use every operation of the graph on random others."""
+    rng = np.random.default_rng(2)
+    graph = Graph()
+    field, given = [graph.input(f"in[{k}]") for k in range(8)], graph.input("q[0]")
+    pool = [*field[:2], given]
+
+    def some() -> Node:
+        return pool[rng.integers(len(pool))]
+
+    operations = [*UNARY, *BINARY, *COMPARE]
+    for k in rng.permutation(len(operations)):
+        op = operations[k]
+        if op in UNARY:
+            node = graph.unary(op, some())
+        elif op in BINARY:
+            node = graph.binary(op, some(), some())
+        else:
+            left = some()
+            right = left if op in ("eq", "le", "ge") else some()
+            node = graph.where(graph.binary(op, left, right), some(), graph.constant(0.75))
+        pool.append(1.0 + 0.5 * np.tanh(node))  # logarithms and powers need moderate numbers
+    outputs = [*pool[3:], graph.constant(-2.5) * pool[-1], graph.constant(0.1)]
+    assert not {*operations, "where"} - {node.op for node in ancestors(outputs)}
+    zeros = [graph.constant(0.0)] * (3 * len(outputs))
+    numbers = Numbers(point=1)
+    return make_program(
+        1, field, [*outputs, *zeros], (2, len(outputs)), {given.number: "q[0]"}, numbers,
+        symmetric=False, scaled=(),
+    )  # fmt: skip
+
+
+@functools.cache
+def programs() -> dict[str, list[Program]]:
+    """All that are tried, by the name of their form; each once."""
+    found: dict[str, Iterator[Program]] = {}
+    for name, form in LINEAR.items():
+        step = LinearStep(traced(form), "u", "u")
+        found[name] = programs_of_step(step, frozenset(form[3]))
+    for name, form in NONLINEAR.items():
+        names = frozenset(form[3])
+        cuts = [nonlinear_cut(traced(form), "u", "u", known) for known in every_known(names)]
+        found[name] = (cut.program for cut in cuts)
+        derivative = LinearStep(linearised(traced(form), "u", "state"), "u", "u")
+        found[f"{name}-derivative"] = programs_of_step(derivative, names)
+    found["fused"] = fused_programs()
+    found["every-operation"] = iter([of_every_operation()])
+    return {name: list(dict.fromkeys(some)) for name, some in found.items()}
+
+
+FORMS = [*LINEAR, *NONLINEAR, *(f"{n}-derivative" for n in NONLINEAR), "fused", "every-operation"]
+
+# --- the C++ compiler -----------------------------------------------------------------------------
+
+HEAD = """\
+#include <cmath>
+#define __device__
+#define __forceinline__ inline
+using namespace std;
+"""
+ENTRY = """\
+extern "C" void step_{k}(const T* in, T* out) {{
+    using namespace step_{k}_;
+    const auto& u = *reinterpret_cast<const T (*)[4][NCOMP_IN]>(in);
+    auto& v = *reinterpret_cast<T (*)[4][NCOMP_OUT]>(out);
+    pointwise(u[0], u[1], u[2], u[3], in + 4 * NCOMP_IN, v[0], v[1], v[2], v[3]);
+}}
+"""
+
+
+def source(kind: str, some: list[Program]) -> str:
+    """C++ with a function ``step_k`` of field and numbers for each program."""
+    parts = [HEAD, f"using T = {kind};\n"]
+    for k, program in enumerate(some):
+        sizes = f"constexpr int NCOMP_IN = {program.ncomp_in}, NCOMP_OUT = {program.ncomp_out};\n"
+        text = program.step.cuda(program.dim, program.ncomp_in)
+        parts += [f"namespace step_{k}_ {{\n{sizes}{text}}}\n", ENTRY.format(k=k)]
+    return "".join(parts)
+
+
+def compiled(text: str, folder: Path) -> Any:
+    """The library that a C++ compiler makes of a text."""
+    compiler = shutil.which("g++") or shutil.which("c++")
+    if compiler is None:
+        pytest.skip("no C++ compiler (g++, c++): the CUDA text of programs was not compiled")
+    file, library = folder / "steps.cpp", folder / "steps.so"
+    file.write_text(text)
+    strict = ["-Wall", "-Werror", "-Wno-unused-variable", "-Wno-parentheses"]
+    options = ["-std=c++17", "-O0", "-shared", "-fPIC", "-ffp-contract=off", *strict]
+    command = [compiler, *options, str(file), "-o", str(library)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return ctypes.CDLL(str(library))
+
+
+def run(step: Any, program: Program, fields: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Results (4, ncomp_out, points) of compiled text; what it does not set stays unset."""
+    out = np.full((4, program.ncomp_out, fields.shape[-1]), np.nan, fields.dtype)
+    for k in range(fields.shape[-1]):
+        given = np.concatenate([fields[..., k].ravel(), q[:, k]])
+        result = np.full((4, program.ncomp_out), np.nan, fields.dtype)
+        step(ctypes.c_void_p(given.ctypes.data), ctypes.c_void_p(result.ctypes.data))
+        out[..., k] = result
+    return out
+
+
+@pytest.fixture(scope="module", params=["double", "float"])
+def steps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Type, and compiled steps by program."""
+    every = list(dict.fromkeys(p for some in programs().values() for p in some))
+    library = compiled(source(request.param, every), tmp_path_factory.mktemp("steps"))
+    dtype = np.dtype(np.float64 if request.param == "double" else np.float32)
+    return dtype, {program: getattr(library, f"step_{k}") for k, program in enumerate(every)}
+
+
+def numbers_for(program: Program, rng: np.random.Generator) -> np.ndarray:
+    """What a program is given, (numbers, points): a Jacobian is not far from the identity."""
+    q = rng.uniform(0.5, 1.5, (program.numbers.total, POINTS))
+    jacobian = program.numbers.slices()[1]
+    if program.numbers.jacobian:
+        near = 0.2 * rng.standard_normal((program.numbers.jacobian, POINTS))
+        q[jacobian] = np.eye(program.dim).reshape(-1, 1) + near
+    return q
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_compiled_text_computes_what_the_program_does(steps: Any, name: str) -> None:
+    dtype, functions = steps
+    assert programs()[name]
+    for k, program in enumerate(programs()[name]):
+        rng = np.random.default_rng(k)
+        q = numbers_for(program, rng).astype(dtype)
+        fields = rng.uniform(0.01, 0.3, (4, program.ncomp_in, POINTS)).astype(dtype)
+        fields[0] *= 6.0  # values on either side of one
+        out = run(functions[program], program, fields, q)
+        given = {slot: tuple(fields[slot]) for slot in program.slots_in}
+        expected = np.full_like(out, np.nan)
+        for slot, values in zip(program.slots_out, program.evaluate(given, tuple(q)), strict=True):
+            expected[slot] = np.stack([np.broadcast_to(v, POINTS) for v in values])
+        set_ = expected[program.slots_out]
+        assert np.isfinite(set_).all()
+        tolerance = 1e-14 if dtype == np.float64 else 5e-6
+        np.testing.assert_allclose(out, expected, rtol=tolerance, atol=tolerance * abs(set_).max())
+
+
+def test_what_is_written_twice_stands_once() -> None:
+    for some in programs().values():
+        for program in some:
+            text = program.step.cuda(program.dim, program.ncomp_in)
+            right = re.findall(r"const (?:T|bool) t\d+ = (.*);", text)
+            assert len(right) == len(set(right)) == program.flops
+
+
+def by_hand(results: list[str]) -> Program:
+    text = f"def pointwise(u, ux, uy, uz, q):\n    return ({', '.join(results)},), ux, uy, uz\n"
+    flags = (True, False, True, False)
+    return Program(text, 1, 2, len(results), Numbers(), *flags, symmetric=False, scaled=())
+
+
+def test_numbers_that_are_not_ordinary(tmp_path: Path) -> None:
+    results = [
+        *("u[0] * 0.0", "u[0] * -0.0", "as_lane(LANE, -0.0)"),
+        *("as_lane(LANE, 1e999)", "as_lane(LANE, -1e999)", "as_lane(LANE, 1e999 - 1e999)"),
+        *("u[0] * 1e999", "u[0] + 5e-324", "u[0] - 1.7976931348623157e308", "3 - u[0]"),
+        *("lane_minimum(u[0], u[1])", "lane_minimum(u[1], u[0])", "lane_minimum(u[0], 2.0)"),
+        *("lane_maximum(u[0], u[1])", "lane_maximum(u[1], u[0])", "lane_maximum(2.0, u[0])"),
+        *(f"lane_where(lane_{op}(u[0], u[1]), 1.0, 2.0)" for op in COMPARE),
+    ]
+    program = by_hand(results)
+    step = compiled(source("double", [program]), tmp_path).step_0
+    pairs = np.array([[1.0, 2.0, np.nan, 1.0, np.inf], [2.0, 2.0, 1.0, np.nan, -np.inf]])
+    fields = np.zeros((4, *pairs.shape))
+    fields[0] = pairs
+    out = run(step, program, fields, np.zeros((0, pairs.shape[1])))[0]
+    with np.errstate(invalid="ignore"):
+        (values,) = program.evaluate({0: tuple(pairs)}, ())
+    for row, value, result in zip(out, values, results, strict=True):
+        np.testing.assert_array_equal(row, value, err_msg=result)
+        same = np.isnan(row) | (np.signbit(row) == np.signbit(value))
+        assert same.all(), result
+
+
+def test_every_function_of_lanes_has_a_text() -> None:
+    assert set(FUNCTIONS) == set(NUMPY_FUNCTIONS)
