@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from functools import cached_property
 from typing import final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,9 @@ from femops_meshes.mapping import determinants, jacobians, positions
 from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]
+
+# Of meshes, the points at which all determinants were found positive.
+_checked: WeakKeyDictionary[Mesh, set[bytes]] = WeakKeyDictionary()
 
 
 class ElementClass(IntEnum):
@@ -77,15 +81,18 @@ class Geometry:
         return (self.block(start, stop) for start, stop in self.blocks())
 
     def check(self) -> None:
-        """Look at all determinants.
+        """Look at all determinants; once for a mesh and its points.
 
         Raises
         ------
         GeometryError
             If one is not positive.
         """
-        for block in self:
-            _ = block.det
+        known, points = _checked.setdefault(self.mesh, set()), self.quadrature.points.tobytes()
+        if points not in known:
+            for block in self:
+                _ = block.det
+            known.add(points)
 
     def points(self, start: int, stop: int) -> Floats:
         """Positions of the quadrature points, (n, q1d**dim, dim), in the mesh's unit of length."""

@@ -9,6 +9,7 @@ from typing import Any
 from femops.bench.machine import Meter
 from femops.bench.problems import FOOTPRINTS, PROBLEMS, check_names
 from femops.bench.run import Progress, Settings, check_dofs, check_orders, document, measure
+from femops.operators.auto import flush_memory
 from femops.operators.storage import LEVELS
 from femops_kernels import machine
 
@@ -67,7 +68,7 @@ def run_all(
         check_names((), (), dofs)
         for many in dofs.values():
             check_dofs(many)
-    meter = Meter(settings.threads)
+    meter, _held = Meter(settings.threads), flush_memory()  # made once for all that is chosen
     rows: list[dict[str, Any]] = []
     notes: dict[str, None] = {}
     for footprint in FOOTPRINTS if dofs is None else dofs:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from time import perf_counter
 from typing import Any, final
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,7 @@ _TRIES, _CLOSE = 2, 1.5
 # Optimistic limits of one thread, for bounds: bytes and operations a second.
 _CACHE_BANDWIDTH = 1e11
 _RATE = 1.5e11
+_flushed: WeakValueDictionary[str, NDArray[np.float64]] = WeakValueDictionary()
 # Above the bandwidth measured by one sum over an array.
 _OPTIMISM = 2.0
 
@@ -150,9 +152,17 @@ def _sample_size(term: Term) -> int:
     return min(ne, max(term.width, int(_SAMPLE * get_threads() * ne / nodes)))
 
 
+def flush_memory() -> NDArray[np.float64]:
+    """What is read to empty the caches; the same while somebody holds it."""
+    memory = _flushed.get("memory")
+    if memory is None:
+        memory = _flushed["memory"] = np.ones(_FLUSH // 8)
+    return memory
+
+
 def _flusher() -> Callable[[], float]:
     """What empties the caches, and returns its seconds."""
-    memory = np.ones(_FLUSH // 8)
+    memory = flush_memory()
 
     def flush() -> float:
         begin = perf_counter()
