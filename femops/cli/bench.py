@@ -31,7 +31,6 @@ from femops.cli.scaling import (
     WeakOption,
 )
 
-
 PICTURE = "bench.png"
 """What ``--plot`` draws into where no file is named."""
 
