@@ -8,7 +8,7 @@ packages below femops know nothing of it and have bases of their own, `MeshError
 A message says what is wrong, what was got, and how to mend it.
 """
 
-from femops_kernels.errors import KernelError
+from femops_kernels.errors import DeviceError, KernelError
 from femops_meshes.errors import MeshError
 
 
@@ -42,10 +42,6 @@ class OperatorError(FemopsError, ValueError):
 
 class SolverError(FemopsError, RuntimeError):
     """A solver was called with something it cannot solve."""
-
-
-class DeviceError(FemopsError, RuntimeError):
-    """A device was asked for that this machine lacks."""
 
 
 class FileError(FemopsError, OSError):

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from femops.cli.options import JsonOption, paragraphs
-from femops.cli.output import Output, one_line_warnings
+from femops.cli.output import Output, one_line_warnings, quantity
 
 if TYPE_CHECKING:
     from femops.parallel import Communicator
@@ -17,7 +17,7 @@ PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "matplotlib", "pyvista")
 
 @paragraphs
 def info(json: JsonOption = False) -> None:
-    """Print machine, lanes, threads and versions.
+    """Print machine, lanes, threads, GPUs and versions.
 
     And the folder of compiled kernels: what a bug report needs. Under mpiexec also ranks, threads
     and cores, once for all of them.
@@ -40,6 +40,7 @@ def info(json: JsonOption = False) -> None:
     output.json(facts)
     rows = [(name, str(value)) for name, value in facts["machine"].items()]
     output.facts("Machine", [(name.replace("_", " "), value) for name, value in rows])
+    output.facts("GPUs", _gpu_rows(facts["gpu"]))
     output.facts(
         "Versions", [(name, value or "absent") for name, value in facts["versions"].items()]
     )
@@ -52,6 +53,7 @@ def describe() -> dict[str, Any]:
     """Facts about machine and installation."""
     import femops
     from femops_kernels import machine
+    from femops_kernels.cuda import cupy_device
     from femops_kernels.storage import cache_folder
 
     versions: dict[str, str | None] = {
@@ -60,7 +62,26 @@ def describe() -> dict[str, Any]:
     }
     versions |= {name: _version(name) for name in PACKAGES}
     facts = {k: v for k, v in machine.describe().items() if k not in versions}
-    return {"machine": facts, "versions": versions, "cache_folder": str(cache_folder())}
+    return {
+        "machine": facts,
+        "gpu": cupy_device.describe(),
+        "versions": versions,
+        "cache_folder": str(cache_folder()),
+    }
+
+
+def _gpu_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """The same to read: a line for each, or why there is none, and the compiler."""
+    rows = [
+        (
+            f"cuda:{number}",
+            f"{gpu['name']}, {gpu['arch']}, {gpu['processors']} multiprocessors, "
+            f"{quantity(gpu['memory_bytes'], 'B')}",
+        )
+        for number, gpu in enumerate(facts["devices"])
+    ]
+    missing = [("none", facts["missing"])] if facts["missing"] else []
+    return [*rows, *missing, ("NVRTC", facts["nvrtc"] or "absent")]
 
 
 def describe_ranks(comm: Communicator) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import hashlib
 import importlib.util
 import sys
 import threading
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -20,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 
 from femops_kernels import storage
-from femops_kernels.errors import CacheWarning, KernelError
+from femops_kernels.errors import KernelError
 
 _PACKAGE = Path(__file__).parent
 _HEADER = """\
@@ -50,7 +49,7 @@ def skeleton_text(name: str) -> str:
 
 @cache
 def _toolchain() -> str:
-    """Hash of this package's sources and of what compiles them."""
+    """Hash of this package's sources for Numba and of what compiles them."""
     import llvmlite.binding as llvm
     import numba
 
@@ -60,7 +59,8 @@ def _toolchain() -> str:
         llvm.get_host_cpu_name(),
         llvm.get_host_cpu_features().flatten(),
     ]
-    parts += [path.read_text(encoding="utf-8") for path in sorted(_PACKAGE.rglob("*.py"))]
+    sources = [path for path in sorted(_PACKAGE.rglob("*.py")) if path.parent.name != "cuda"]
+    parts += [path.read_text(encoding="utf-8") for path in sources]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -118,15 +118,7 @@ def _load(name: str, text: str) -> ModuleType:
     path = folder / f"{name}.py"
     with storage.locked(folder / f"{name}.lock"):
         storage.write_once(path, text)
-        if not storage.sealed(path):  # compiled files are missing, or unfinished: no damage
-            storage.discard(path)
-        elif not storage.intact(path):
-            warnings.warn(
-                f"compiled kernel {name} in {folder} was damaged: compiled again",
-                CacheWarning,
-                stacklevel=4,
-            )
-            storage.discard(path)
+        storage.usable(path)  # what is not is removed
         with _no_collection():
             module = _import(name, path)
         storage.seal(path)

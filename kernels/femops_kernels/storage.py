@@ -86,15 +86,23 @@ def write_once(path: Path, text: str) -> None:
             return
     except (OSError, UnicodeDecodeError):
         pass
+    write_whole(path, text.encode())
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file that appears whole or not at all."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
     os.replace(temporary, path)
 
 
 def _compiled(path: Path) -> list[Path]:
-    folder = path.parent / "__pycache__"
-    return sorted(p for p in folder.glob(f"{path.stem}.*") if p.suffix in (".nbi", ".nbc", ".pyc"))
+    """Files of Numba for a kernel in Python, of the CUDA compiler for one in C++."""
+    files = (path.parent / "__pycache__").glob(f"{path.stem}.*")
+    ours = [p for p in files if p.suffix in (".nbi", ".nbc", ".pyc")]
+    ours += [p for p in map(path.with_suffix, (".cubin", ".log")) if p.exists()]
+    return sorted(ours)
 
 
 def _digest(path: Path) -> str:
@@ -108,23 +116,24 @@ def seal(path: Path) -> None:
     """Record the checksum of a kernel's compiled files."""
     value, record = _digest(path), path.with_suffix(".sha256")
     if not record.exists() or record.read_text(errors="replace") != value:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-        with os.fdopen(handle, "w") as file:
-            file.write(value)
-        os.replace(temporary, record)
+        write_whole(record, value.encode())
 
 
-def sealed(path: Path) -> bool:
-    """Whether there is a checksum of the kernel's compiled files.
+def usable(path: Path) -> bool:
+    """Whether the compiled files of a kernel are whole, those that `seal` has seen.
 
-    Without one they are unfinished: the process that compiled them was stopped before `seal`.
+    Others are removed; if they were damaged, a ``CacheWarning`` says so.
     """
-    return path.with_suffix(".sha256").exists()
-
-
-def intact(path: Path) -> bool:
-    """Whether the compiled files of a kernel are those that were sealed."""
-    return path.with_suffix(".sha256").read_text(errors="replace") == _digest(path)
+    record = path.with_suffix(".sha256")
+    # without a checksum they are missing, or their compiler was stopped before `seal`: no damage
+    finished = record.exists()
+    if finished and record.read_text(errors="replace") == _digest(path):
+        return True
+    if finished:
+        message = f"compiled kernel {path.stem} in {path.parent} was damaged: compiled again"
+        warnings.warn(message, CacheWarning, stacklevel=5)
+    discard(path)
+    return False
 
 
 def discard(path: Path) -> None:

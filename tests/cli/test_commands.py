@@ -113,7 +113,9 @@ def test_info(run):
     code, out, _ = run("info", "--json")
     facts = json.loads(out)
     assert code == 0
-    assert set(facts) == {"machine", "versions", "cache_folder"}
+    assert set(facts) == {"machine", "gpu", "versions", "cache_folder"}
+    assert set(facts["gpu"]) == {"devices", "missing", "nvrtc"}
+    assert bool(facts["gpu"]["devices"]) == (facts["gpu"]["missing"] is None)
     assert facts["versions"]["numpy"] == np.__version__
     assert {"cores", "threads", "lanes_float64"} <= set(facts["machine"])
     assert facts["cache_folder"] in run("info")[1]

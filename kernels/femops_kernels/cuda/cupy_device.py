@@ -1,0 +1,259 @@
+"""Devices by CuPy, which allocates, copies, loads and launches; it compiles nothing of ours."""
+
+from __future__ import annotations
+
+import re
+import threading
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, final
+
+from numpy.typing import NDArray
+
+from femops_kernels.cuda import nvrtc
+from femops_kernels.cuda.cubins import Cubin, cubin
+from femops_kernels.cuda.device import Device, Function
+from femops_kernels.cuda.report import ENTRY
+from femops_kernels.errors import DeviceError, KernelValueError
+
+_FREE_SHARED_BYTES = 48 * 1024  # dynamic shared memory of a block that need not be asked for
+_NO_DRIVER, _NO_DEVICE = 35, 100  # cudaErrorInsufficientDriver, cudaErrorNoDevice
+_ON_DEVICE = (2, 13)  # DLPack's kDLCUDA, kDLCUDAManaged
+_MOST_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+
+_devices: dict[int, Device] = {}
+_lock = threading.RLock()
+
+
+def open_device(name: str) -> Device:
+    """GPU of a name; always the same object in a process.
+
+    Parameters
+    ----------
+    name : str
+        ``"cuda"``, CuPy's current device (at first the first one), or ``"cuda:1"``, the second.
+
+    Raises
+    ------
+    DeviceError
+        If there is no CuPy, no driver, no GPU, or no device of this name.
+    """
+    match = re.fullmatch(r"cuda(?::(\d+))?", name)
+    if match is None:
+        raise DeviceError(f'no device is called {name!r}: choose "cuda", or of several "cuda:1"')
+    cupy = _cupy()
+    count = _count(cupy)
+    ordinal = int(cupy.cuda.runtime.getDevice() if match[1] is None else match[1])
+    if ordinal >= count:
+        there = ", ".join(f'"cuda:{k}"' for k in range(count))
+        raise DeviceError(f"there is no GPU {name!r} here: choose {there}")
+    with _lock:
+        if ordinal not in _devices:
+            _devices[ordinal] = CudaDevice(cupy, ordinal)
+        return _devices[ordinal]
+
+
+def describe() -> dict[str, Any]:
+    """Facts about the GPUs.
+
+    Returns
+    -------
+    dict
+        ``devices`` (a list of ``name``, ``arch``, ``processors``, ``memory_bytes``), ``missing``
+        (why there is none, or None), ``nvrtc`` (version of the compiler, or None).
+    """
+    try:
+        version: str | None = ".".join(map(str, nvrtc.version()))
+    except DeviceError:
+        version = None
+    facts: dict[str, Any] = {"devices": [], "missing": None, "nvrtc": version}
+    try:
+        cupy = _cupy()
+        facts["devices"] = [_facts(cupy, ordinal) for ordinal in range(_count(cupy))]
+    except DeviceError as error:
+        facts["missing"] = str(error)
+    return facts
+
+
+def _facts(cupy: Any, ordinal: int) -> dict[str, Any]:
+    found = cupy.cuda.runtime.getDeviceProperties(ordinal)
+    return {
+        "name": found["name"].decode(),
+        "arch": f"sm_{found['major']}{found['minor']}",
+        "processors": found["multiProcessorCount"],
+        "memory_bytes": found["totalGlobalMem"],
+    }
+
+
+def _cupy() -> Any:
+    try:
+        import cupy
+    except ModuleNotFoundError as error:
+        if error.name != "cupy":
+            raise DeviceError(f"CuPy can't be imported ({error}): {nvrtc.INSTALL}") from error
+        raise DeviceError(f"GPUs need CuPy, which is not installed: {nvrtc.INSTALL}") from error
+    except ImportError as error:
+        raise DeviceError(f"CuPy can't be imported ({error}): {nvrtc.INSTALL}") from error
+    return cupy
+
+
+def _count(cupy: Any) -> int:
+    try:
+        return int(cupy.cuda.runtime.getDeviceCount())
+    except (RuntimeError, ImportError, OSError) as error:
+        raise DeviceError(_why(getattr(error, "status", None), str(error))) from error
+
+
+def _why(status: int | None, message: str) -> str:
+    if status == _NO_DEVICE:
+        return (
+            "there is no GPU that CUDA can use: see what nvidia-smi lists, "
+            "and whether CUDA_VISIBLE_DEVICES hides it"
+        )
+    driver = nvrtc.driver_version()
+    if status == _NO_DRIVER and driver is None:
+        return "there is no NVIDIA driver on this machine, GPUs need one: install it"
+    if status == _NO_DRIVER and driver is not None:
+        return f"CuPy is too new: {nvrtc.for_driver(driver)}"
+    return f"CUDA can't be started: {' '.join(message.split())}"
+
+
+@cache
+def _prelude() -> str:
+    return (Path(__file__).parent / "device.cuh").read_text(encoding="utf-8")
+
+
+@final
+class CudaDevice(Device):
+    """NVIDIA's GPU; see `open_device`.
+
+    Parameters
+    ----------
+    cupy : module
+    ordinal : int
+        CUDA's number of the device.
+    """
+
+    def __init__(self, cupy: Any, ordinal: int) -> None:
+        found, facts = cupy.cuda.runtime.getDeviceProperties(ordinal), _facts(cupy, ordinal)
+        self.xp: ModuleType = cupy
+        self.name: str = facts["name"]
+        self.arch: str = facts["arch"]
+        self.processors: int = facts["processors"]
+        self.shared_bytes: int = found["sharedMemPerBlockOptin"]
+        self.current: Any = cupy.cuda.Device(ordinal)
+        """Context manager in which CuPy uses this device."""
+        self._functions: dict[str, Function] = {}
+
+    def __repr__(self) -> str:
+        return f"CudaDevice({self.name}, cuda:{self.current.id}, {self.arch})"
+
+    def function(self, source: str) -> Function:
+        """Compile a kernel, or take it from memory or disk."""
+        with _lock:
+            if source not in self._functions:
+                self._functions[source] = CudaFunction(self, cubin(_prelude() + source, self.arch))
+            return self._functions[source]
+
+    def upload(self, array: NDArray[Any]) -> Any:
+        """Copy of a host's array in a new array of the device."""
+        with self.current:
+            return self.xp.array(array, order="C")
+
+    def download(self, array: Any) -> NDArray[Any]:
+        """Copy of an array on the host, when CuPy's current stream has done its work."""
+        with self.current:
+            copy: NDArray[Any] = array.get()
+        return copy
+
+    def owns(self, array: Any) -> bool:
+        """Whether something is a CuPy array of this device."""
+        return isinstance(array, self.xp.ndarray) and array.device.id == self.current.id
+
+    def adopt(self, array: Any) -> Any:
+        """CuPy array on the memory of another library's array; no copy."""
+        try:
+            with self.current:
+                adopted = self._view(array)
+        except (RuntimeError, BufferError, TypeError, ValueError) as error:
+            kind = type(array).__name__
+            raise KernelValueError(f"a {kind} can't be used on {self.name}: {error}") from error
+        if not self.owns(adopted):
+            raise KernelValueError(
+                f"a {type(array).__name__} lies on cuda:{adopted.device.id}, "
+                f"it is needed on cuda:{self.current.id}: copy it there"
+            )
+        return adopted
+
+    def _view(self, array: Any) -> Any:
+        if isinstance(array, self.xp.ndarray):
+            return array
+        if getattr(array, "__cuda_array_interface__", None) is not None:
+            return self.xp.asarray(array)
+        place = getattr(array, "__dlpack_device__", None)
+        if place is None:
+            raise TypeError("it has neither __cuda_array_interface__ nor DLPack; give a CuPy array")
+        if int(place()[0]) not in _ON_DEVICE:
+            raise ValueError("it lies in the host's memory; cupy.asarray copies it")
+        return self.xp.from_dlpack(array)
+
+    def address(self, array: Any) -> int:
+        """Address of the first entry of an array."""
+        return int(array.data.ptr)
+
+    def synchronize(self) -> None:
+        """Wait until all streams of the device have done their work."""
+        self.current.synchronize()
+
+
+@final
+class CudaFunction(Function):
+    """A kernel that a GPU has loaded.
+
+    Parameters
+    ----------
+    device : CudaDevice
+    compiled : Cubin
+
+    Raises
+    ------
+    DeviceError
+        If the driver can't load it.
+    """
+
+    def __init__(self, device: CudaDevice, compiled: Cubin) -> None:
+        self.registers = compiled.report.registers
+        self.local_bytes = compiled.report.local_bytes
+        self._device, self._path = device, compiled.path
+        self._allowed = _FREE_SHARED_BYTES
+        self._driver = device.xp.cuda.driver
+        module = device.xp.cuda.function.Module()
+        try:
+            with device.current:
+                module.load(compiled.code)
+                self._kernel = module.get_function(ENTRY)
+        except self._driver.CUDADriverError as error:
+            raise DeviceError(
+                f"{device.name} can't load {self._path}: {error}; is the driver older than the "
+                f"compiler? {nvrtc.INSTALL}"
+            ) from error
+
+    def launch(
+        self, blocks: int, threads: int, shared_bytes: int, arguments: NDArray[Any]
+    ) -> None:
+        """Run the kernel on CuPy's current stream."""
+        if blocks == 0:
+            return  # CuPy would run one
+        try:
+            with self._device.current:
+                if shared_bytes > self._allowed:
+                    self._driver.funcSetAttribute(self._kernel.ptr, _MOST_SHARED, shared_bytes)
+                    self._allowed = shared_bytes
+                self._kernel((blocks,), (threads,), (arguments,), shared_mem=shared_bytes)
+        except self._driver.CUDADriverError as error:
+            raise DeviceError(
+                f"{self._device.name} can't run {self._path} ({self.registers} registers) in "
+                f"{blocks} blocks of {threads} threads with {shared_bytes} bytes of shared memory, "
+                f"of which a block can have {self._device.shared_bytes}: {error}"
+            ) from error

@@ -1,0 +1,222 @@
+"""The compiler of CUDA C++, NVRTC, called directly: that needs no driver and no GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from femops_kernels.errors import CompileError, DeviceError
+
+OPTIONS = ("--std=c++17", "--ptxas-options=-v")
+"""What every kernel is compiled with; the second makes the log tell registers and spills."""
+
+_MAJORS = (13, 12)
+_WINDOWS = sys.platform == "win32"
+INSTALL = 'pip install "femops[cuda13]", or "femops[cuda12]" for drivers before 580'
+"""What brings CuPy and the compiler."""
+
+
+class _Library(NamedTuple):
+    handle: Any
+    version: tuple[int, int]
+
+
+def version() -> tuple[int, int]:
+    """Version of NVRTC.
+
+    Raises
+    ------
+    DeviceError
+        If there is none, or none that the driver here would take kernels of.
+    """
+    return _library().version
+
+
+@cache
+def archs() -> tuple[str, ...]:
+    """Architectures that NVRTC compiles for, as ``"sm_90"``; raises as `version`."""
+    handle, count = _library().handle, ctypes.c_int()
+    _check(handle.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
+    numbers = (ctypes.c_int * count.value)()
+    _check(handle.nvrtcGetSupportedArchs(numbers))
+    return tuple(f"sm_{number}" for number in numbers)
+
+
+def default_archs() -> tuple[str, ...]:
+    """Architectures to compile for where there is no device; raises as `version`."""
+    return tuple(arch for arch in ("sm_70", "sm_75", "sm_80", "sm_90") if arch in archs())
+
+
+def compile_cubin(
+    source: str, arch: str, options: Sequence[str] = (), name: str = "kernel.cu"
+) -> tuple[bytes, str]:
+    """Compile CUDA C++ for an architecture.
+
+    Parameters
+    ----------
+    source : str
+    arch : str
+        One of `archs`.
+    options : sequence of str
+        Beside `OPTIONS`.
+    name : str
+        What the log calls the source.
+
+    Returns
+    -------
+    cubin : bytes
+        What a driver loads.
+    log : str
+        Of the compiler.
+
+    Raises
+    ------
+    CompileError
+        If the compiler refuses the source; its log is a note of the error.
+    DeviceError
+        If it does not know the architecture, or there is no compiler.
+    """
+    if arch not in archs():
+        raise DeviceError(
+            f"NVRTC {_dotted(version())} does not compile for {arch}, only for "
+            f"{', '.join(archs())}: install another ({INSTALL})"
+        )
+    handle, program = _library().handle, ctypes.c_void_p()
+    text = (source.encode(), name.encode())
+    _check(handle.nvrtcCreateProgram(ctypes.byref(program), *text, 0, None, None))
+    try:
+        flags = [f"--gpu-architecture={arch}", *OPTIONS, *options]
+        array = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
+        failure = handle.nvrtcCompileProgram(program, len(flags), array)
+        log = _output(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
+        if failure:
+            raise _compile_error(failure, log, arch)
+        return _output(program, "CUBIN"), log
+    finally:
+        handle.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _compile_error(failure: int, log: str, arch: str) -> CompileError:
+    lines = [line.strip() for line in log.splitlines() if "error" in line.lower()]
+    reason = lines[0] if lines else _reason(failure)
+    error = CompileError(f"NVRTC {_dotted(version())} refuses a kernel for {arch}: {reason}")
+    error.add_note(log)
+    return error
+
+
+def _output(program: ctypes.c_void_p, what: str) -> bytes:
+    handle, size = _library().handle, ctypes.c_size_t()
+    _check(handle[f"nvrtcGet{what}Size"](program, ctypes.byref(size)))
+    buffer = ctypes.create_string_buffer(size.value)
+    _check(handle[f"nvrtcGet{what}"](program, buffer))
+    return buffer.raw
+
+
+def _reason(failure: int) -> str:
+    text = _library().handle.nvrtcGetErrorString
+    text.restype = ctypes.c_char_p
+    return str(text(failure).decode())
+
+
+def _check(failure: int) -> None:
+    if failure:
+        raise CompileError(f"NVRTC {_dotted(version())} failed: {_reason(failure)}")
+
+
+def _dotted(numbers: tuple[int, int]) -> str:
+    return f"{numbers[0]}.{numbers[1]}"
+
+
+@cache
+def _library() -> _Library:
+    """The newest that the driver takes kernels of, or the newest if there is no driver."""
+    newest, refused = driver_version(), ""
+    for path in _paths():
+        handle = _opened(path)
+        if handle is None:
+            continue
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        handle.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+        found = (major.value, minor.value)
+        if newest is None or found[0] <= newest[0]:
+            return _Library(handle, found)
+        refused = refused or _dotted(found)
+    if refused and newest:
+        raise DeviceError(f"NVRTC {refused} is too new: {for_driver(newest)}")
+    raise DeviceError(f"NVRTC, the compiler of GPU kernels, is not installed: {INSTALL}")
+
+
+def driver_version() -> tuple[int, int] | None:
+    """Newest CUDA that the driver takes; None without a driver."""
+    number = ctypes.c_int()
+    try:
+        driver = ctypes.CDLL("nvcuda.dll" if _WINDOWS else "libcuda.so.1")
+    except OSError:
+        return None
+    if driver.cuDriverGetVersion(ctypes.byref(number)) or not number.value:
+        return None
+    return number.value // 1000, number.value % 1000 // 10
+
+
+def for_driver(newest: tuple[int, int]) -> str:
+    """What to do where all that is installed is newer than what the driver takes."""
+    extra = f' or pip install "femops[cuda{newest[0]}]"' if newest[0] in _MAJORS else ""
+    return f"the NVIDIA driver takes CUDA {_dotted(newest)} and older: update it{extra}"
+
+
+def _name(major: int) -> str:
+    return f"nvrtc64_{major}0_0.dll" if _WINDOWS else f"libnvrtc.so.{major}"
+
+
+def _paths() -> Iterator[Path]:
+    """Where the library may be: first in wheels, then in the machine's CUDA."""
+    for major in _MAJORS:
+        for folder in _wheel_folders(major):
+            yield folder / _name(major)
+    with suppress(ImportError):
+        yield from _pathfinder()
+    roots = [os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME")]
+    for root in [*filter(None, roots), "/usr/local/cuda"]:
+        for major in _MAJORS:
+            for folder in ("bin/x64", "bin") if _WINDOWS else ("lib64", "lib"):
+                yield Path(root) / folder / _name(major)
+    for major in _MAJORS:
+        yield Path(_name(major))  # wherever the system looks
+
+
+def _wheel_folders(major: int) -> Iterator[Path]:
+    spec = importlib.util.find_spec("nvidia")
+    for root in (spec and spec.submodule_search_locations) or []:
+        package = Path(root) / ("cuda_nvrtc" if major < 13 else f"cu{major}")
+        yield from (package / "bin" / "x86_64", package / "bin") if _WINDOWS else (package / "lib",)
+
+
+def _pathfinder() -> Iterator[Path]:
+    """What NVIDIA's own search finds, in conda's folders for instance."""
+    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
+
+    with suppress(DynamicLibNotFoundError):
+        path = load_nvidia_dynamic_lib("nvrtc").abs_path
+        if path is not None:
+            yield Path(path)
+
+
+def _opened(path: Path) -> Any:
+    """The library, or None; with the builtins beside it, which it looks for by name alone."""
+    if path.is_absolute():
+        if not path.exists():
+            return None
+        for builtins in sorted(path.parent.glob("*nvrtc-builtins*")):
+            with suppress(OSError):
+                ctypes.CDLL(str(builtins))
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError:
+        return None

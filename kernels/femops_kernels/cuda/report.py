@@ -1,0 +1,64 @@
+"""What the assembler tells of a kernel: registers, spills and memory."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from femops_kernels.errors import CompileError
+
+ENTRY = "entry"
+"""Name of every kernel's entry point."""
+
+
+class Report(NamedTuple):
+    """Needs of a thread, and of a block.
+
+    Attributes
+    ----------
+    registers : int
+        Of a thread.
+    local_bytes : int
+        Memory of a thread beside its registers: what is spilled, and arrays that are indexed by
+        numbers known only when it runs.
+    spill_bytes : int
+        Bytes stored and loaded again because registers were too few.
+    shared_bytes : int
+        Static shared memory of a block; what a launch asks for is not in it.
+    constant_bytes : int
+        Constant memory, arguments included; 0 for architectures for which it is not told.
+    """
+
+    registers: int
+    local_bytes: int
+    spill_bytes: int
+    shared_bytes: int
+    constant_bytes: int
+
+
+def report(log: str) -> Report:
+    """Read the log of a compilation with ``--ptxas-options=-v``.
+
+    Raises
+    ------
+    CompileError
+        If it tells of no entry point.
+    """
+    frame = re.search(
+        rf"Function properties for {ENTRY}\n\D*(\d+) bytes stack frame, "
+        r"(\d+) bytes spill stores, (\d+) bytes spill loads",
+        log,
+    )
+    used = re.search(
+        rf"Compiling entry function '{ENTRY}'(?:(?!Compiling).)*?Used (\d+) registers([^\n]*)",
+        log,
+        re.DOTALL,
+    )
+    if frame is None or used is None:
+        raise CompileError(f"the kernel has no entry point {ENTRY!r}: open one by ENTRY")
+    local, stores, loads = map(int, frame.groups())
+    shared = re.findall(r"(\d+)(?:\+\d+)? bytes smem", used[2])
+    constant = re.findall(r"(\d+) bytes cmem", used[2])
+    return Report(
+        int(used[1]), local, stores + loads, sum(map(int, shared)), sum(map(int, constant))
+    )

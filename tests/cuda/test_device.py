@@ -1,0 +1,385 @@
+"""The door to GPUs, as far as it goes without one, and the arguments of kernels."""
+
+import ctypes
+import json
+import subprocess
+import sys
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+from femops_kernels.cuda import cupy_device, nvrtc
+from femops_kernels.cuda.arguments import Layout
+from femops_kernels.cuda.cubins import Cubin
+from femops_kernels.cuda.cupy_device import CudaFunction, open_device
+from femops_kernels.cuda.report import Report
+from femops_kernels.errors import DeviceError, KernelError, KernelValueError
+
+import femops
+
+FACTS = {
+    "name": b"NVIDIA H200",
+    "major": 9,
+    "minor": 0,
+    "multiProcessorCount": 132,
+    "totalGlobalMem": 150 * 10**9,
+    "sharedMemPerBlockOptin": 232448,
+}
+
+
+class CUDARuntimeError(RuntimeError):
+    def __init__(self, status):
+        super().__init__(f"cudaError {status}")
+        self.status = status
+
+
+class CUDADriverError(RuntimeError):
+    pass
+
+
+class FakeArray(np.ndarray):
+    """An array "on a GPU": NumPy's, with CuPy's attributes."""
+
+    device = SimpleNamespace(id=0)
+    data = SimpleNamespace(ptr=4096)
+
+    def get(self):
+        return np.array(self)
+
+
+class FakeDevice:
+    """CuPy's Device: a context manager; `entered` is which it uses."""
+
+    entered = []
+
+    def __init__(self, ordinal):
+        self.id = ordinal
+
+    def __enter__(self):
+        FakeDevice.entered.append(self.id)
+
+    def __exit__(self, *_):
+        FakeDevice.entered.pop()
+
+    def synchronize(self):
+        self.waited = True
+
+
+class FakeModule:
+    """CuPy's Module: loads no cubin of another architecture; its function notes its launches."""
+
+    ptr = 99
+
+    def load(self, code):
+        if code == b"other":
+            raise CUDADriverError("CUDA_ERROR_NO_BINARY_FOR_GPU")
+
+    def get_function(self, name):
+        assert name == "entry"
+        self.launches = []
+        return self
+
+    def __call__(self, grid, block, args, shared_mem):
+        if block[0] > 1024:
+            raise CUDADriverError("CUDA_ERROR_INVALID_VALUE")
+        self.launches.append((grid, block, args, shared_mem, list(FakeDevice.entered)))
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    """A module that stands for CuPy on a machine with two GPUs."""
+    fake = ModuleType("cupy")
+    fake.ndarray = FakeArray
+    fake.array = lambda array, order: np.array(array, order=order).view(FakeArray)
+    fake.asarray = lambda array: array.memory
+    fake.from_dlpack = lambda array: array.memory
+    fake.attributes = []
+    fake.cuda = SimpleNamespace(
+        Device=FakeDevice,
+        runtime=SimpleNamespace(
+            getDeviceCount=lambda: 2,
+            getDevice=lambda: 0,
+            getDeviceProperties=lambda ordinal: FACTS,
+        ),
+        driver=SimpleNamespace(
+            CUDADriverError=CUDADriverError,
+            funcSetAttribute=lambda *asked: fake.attributes.append(asked),
+        ),
+        function=SimpleNamespace(Module=FakeModule),
+    )
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    monkeypatch.setattr(cupy_device, "_devices", {})
+    return fake
+
+
+def failing(status):
+    def count():
+        raise CUDARuntimeError(status)
+
+    return count
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:-1", "cuda:one", "CUDA", ""])
+def test_unknown_names_are_refused(name):
+    with pytest.raises(DeviceError, match=rf'called {name!r}: choose "cuda"'):
+        open_device(name)
+
+
+def test_without_cupy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(DeviceError, match=r'not installed: pip install "femops\[cuda13\]"'):
+        open_device("cuda")
+    with pytest.raises(femops.DeviceError):
+        open_device("cuda")
+    assert issubclass(femops.DeviceError, KernelError)
+    assert issubclass(femops.DeviceError, RuntimeError)
+
+
+def test_with_a_cupy_that_is_broken(tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    (tmp_path / "cupy.py").write_text("import fastrlock_that_is_absent")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(DeviceError, match="can't be imported .*fastrlock_that_is_absent.*pip"):
+        open_device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("status", "driver", "message"),
+    [
+        (35, None, "no NVIDIA driver on this machine"),
+        (35, (12, 4), r'CuPy is too new: .* CUDA 12.4 and older: .*"femops\[cuda12\]"'),
+        (100, (13, 0), "no GPU that CUDA can use: .*CUDA_VISIBLE_DEVICES"),
+        (999, (13, 0), "CUDA can't be started: cudaError 999"),
+    ],
+)
+def test_without_a_gpu(cupy, monkeypatch, status, driver, message):
+    cupy.cuda.runtime.getDeviceCount = failing(status)
+    monkeypatch.setattr(nvrtc, "driver_version", lambda: driver)
+    with pytest.raises(DeviceError, match=message) as caught:
+        open_device("cuda:1")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_real_cupy_says_what_is_missing():
+    """Also where CuPy is installed and there is no driver, as in CI."""
+    found = cupy_device.describe()
+    if found["devices"]:
+        pytest.skip("there is a GPU")
+    with pytest.raises(DeviceError) as caught:
+        open_device("cuda")
+    assert str(caught.value) == found["missing"]
+    assert "install" in found["missing"] or "GPU" in found["missing"]
+
+
+def test_one_object_a_device(cupy):
+    first = open_device("cuda")
+    assert open_device("cuda:0") is first
+    assert open_device("cuda:1") is not first
+    assert (first.name, first.arch, first.processors) == ("NVIDIA H200", "sm_90", 132)
+    assert (first.shared_bytes, first.xp) == (232448, cupy)
+    assert repr(first) == "CudaDevice(NVIDIA H200, cuda:0, sm_90)"
+    with pytest.raises(DeviceError, match='no GPU \'cuda:2\' here: choose "cuda:0", "cuda:1"'):
+        open_device("cuda:2")
+
+
+def test_arrays_go_to_the_device_and_back(cupy):
+    device = open_device("cuda")
+    host = np.arange(6.0).reshape(2, 3)
+    there = device.upload(host)
+    assert device.owns(there)
+    assert not device.owns(host)
+    assert not open_device("cuda:1").owns(there)
+    assert device.address(there) == 4096
+    host[0, 0] = 7
+    assert device.download(there)[0, 0] == 0
+    device.synchronize()
+    assert device.current.waited
+
+
+def of_others(**attributes):
+    return SimpleNamespace(memory=np.zeros(3).view(FakeArray), **attributes)
+
+
+def test_arrays_of_other_libraries_are_adopted(cupy):
+    device = open_device("cuda")
+    own = device.upload(np.zeros(3))
+    assert device.adopt(own) is own
+    by_interface = of_others(__cuda_array_interface__={"version": 3})
+    assert device.adopt(by_interface) is by_interface.memory
+    by_dlpack = of_others(__dlpack_device__=lambda: (2, 0))
+    assert device.adopt(by_dlpack) is by_dlpack.memory
+
+
+def test_arrays_elsewhere_are_not_adopted(cupy):
+    device = open_device("cuda:1")
+    with pytest.raises(KernelValueError, match="lies on cuda:0, it is needed on cuda:1"):
+        device.adopt(of_others(__cuda_array_interface__={"version": 3}))
+    with pytest.raises(KernelValueError, match="ndarray can't be used .* the host's memory"):
+        device.adopt(np.zeros(3))
+    with pytest.raises(KernelValueError, match="a list can't be used .* neither"):
+        device.adopt([1.0])
+
+
+def loaded(device, code=b"cubin"):
+    return CudaFunction(device, Cubin(code, Report(40, 8, 0, 0, 360), "kernel.cu"))
+
+
+def test_launches(cupy):
+    device = open_device("cuda:1")
+    function, packed = loaded(device), np.zeros((), "f8,i4")
+    assert (function.registers, function.local_bytes) == (40, 8)
+    function.launch(0, 128, 0, packed)
+    for shared in (1024, 48 * 1024, 60_000, 50_000, 70_000):
+        function.launch(3, 128, shared, packed)
+    launches = function._kernel.launches
+    assert [launch[3] for launch in launches] == [1024, 49152, 60_000, 50_000, 70_000]
+    assert all(launch[:2] == ((3,), (128,)) for launch in launches)
+    assert all(launch[2][0] is packed and launch[4] == [1] for launch in launches)
+    assert cupy.attributes == [(99, 8, 60_000), (99, 8, 70_000)]  # asked for only when it grows
+
+
+def test_launches_that_fail_say_what_was_asked_for(cupy):
+    device = open_device("cuda")
+    with pytest.raises(DeviceError, match="can't load kernel.cu: .*NO_BINARY.*pip install"):
+        loaded(device, b"other")
+    with pytest.raises(DeviceError, match="40 registers.* 2 blocks of 2048 threads with 64 bytes"):
+        loaded(device).launch(2, 2048, 64, np.zeros((), "f8,i4"))
+
+
+class HostDevice:
+    """As much of a Device as arguments need, on NumPy's arrays."""
+
+    name = "host"
+
+    def owns(self, array):
+        return isinstance(array, np.ndarray)
+
+    def address(self, array):
+        return array.ctypes.data
+
+
+FIELDS = {"count": "int", "x": "const T*", "factor": "T", "first": "const  int *", "y": "T*"}
+
+
+def test_the_layout_is_that_of_c():
+    """As ctypes, which knows the platform's rules, lays it out."""
+    layout = Layout(FIELDS | {"much": "long long", "few": "unsigned", "f": "float"}, np.float32)
+
+    class Arguments(ctypes.Structure):
+        _fields_ = (
+            ("count", ctypes.c_int),
+            ("x", ctypes.c_void_p),
+            ("factor", ctypes.c_float),
+            ("first", ctypes.c_void_p),
+            ("y", ctypes.c_void_p),
+            ("much", ctypes.c_longlong),
+            ("few", ctypes.c_uint),
+            ("f", ctypes.c_float),
+        )
+
+    x, y, first = np.zeros(2, np.float32), np.ones(3, np.float32), np.arange(4, dtype=np.int32)
+    values = {"count": -5, "x": x, "factor": 0.1, "first": first, "y": None}
+    packed = layout.pack(HostDevice(), **values, much=2**40, few=2**32 - 1, f=2.5)
+    assert (packed.shape, packed.nbytes) == ((), ctypes.sizeof(Arguments))
+    read = Arguments.from_buffer_copy(packed.tobytes())
+    assert (read.count, read.x, read.first, read.y) == (-5, x.ctypes.data, first.ctypes.data, None)
+    assert (read.factor, read.much, read.few, read.f) == (np.float32(0.1), 2**40, 2**32 - 1, 2.5)
+    layout.set(packed, HostDevice(), y=y, count=6)
+    read = Arguments.from_buffer_copy(packed.tobytes())
+    assert (read.count, read.x, read.y) == (6, x.ctypes.data, y.ctypes.data)
+
+
+@pytest.mark.parametrize("real", [np.float32, np.float64])
+def test_the_compiler_agrees_with_the_layout(real):
+    try:
+        arch = nvrtc.archs()[-1]
+    except DeviceError as error:
+        pytest.skip(str(error))
+    name = np.dtype(real).name.replace("float32", "float").replace("float64", "double")
+    text = f"using T = {name};\n{Layout(FIELDS, real).text}"
+    assert "const T* x;" in text
+    nvrtc.compile_cubin(text, arch)
+    with pytest.raises(KernelError, match="static assertion failed"):
+        nvrtc.compile_cubin(text.replace("    int count;\n", "    double count[2];\n"), arch)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"x": "half*"}, "argument x is of type 'half\\*': choose one of int, "),
+        ({"x": "T**"}, "argument x is of type"),
+        ({"x": "const T"}, "argument x is of type"),
+        ({}, "a kernel without arguments"),
+    ],
+)
+def test_bad_layouts_are_refused(fields, message):
+    with pytest.raises(KernelValueError, match=message):
+        Layout(fields, np.float64)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"z": 1}, "no argument z: choose one of count, x"),
+        ({"x": [1.0]}, "argument x is a list: give an array of host"),
+        ({"x": np.zeros(3, np.float32)}, "numbers of type float32, the kernel takes float64"),
+        ({"x": np.zeros((3, 4))[:, ::2]}, "argument x is not contiguous"),
+        ({"count": 2**31}, "argument count is 2147483648: give a whole number from"),
+        ({"count": 1.5}, "argument count is 1.5"),
+    ],
+)
+def test_bad_arguments_are_refused(values, message):
+    layout = Layout(FIELDS, np.float64)
+    with pytest.raises(KernelValueError, match=message):
+        layout.set(np.zeros((), layout.dtype), HostDevice(), **values)
+
+
+def test_missing_arguments_are_refused():
+    with pytest.raises(KernelValueError, match="arguments factor, y are missing"):
+        Layout(FIELDS, np.float64).pack(HostDevice(), count=1, x=None, first=None)
+
+
+def test_info_tells_of_gpus(cupy, capsys):
+    from femops.cli import info
+
+    info.info(json=True)
+    facts = json.loads(capsys.readouterr().out)["gpu"]
+    assert facts["missing"] is None
+    assert facts["devices"][1] == {
+        "name": "NVIDIA H200",
+        "arch": "sm_90",
+        "processors": 132,
+        "memory_bytes": 150_000_000_000,
+    }
+    info.info(json=False)
+    out = capsys.readouterr().out
+    assert "cuda:1  NVIDIA H200, sm_90, 132 multiprocessors, 150 GB" in out
+
+
+def test_importing_femops_loads_nothing_of_it():
+    code = "import sys, femops, femops_kernels.plan; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    assert not [name for name in loaded if name.startswith("femops_kernels.cuda")]
+    assert not {name.split(".")[0] for name in loaded} & {"cupy", "cuda", "nvidia"}
+
+
+def test_kernels_run_on_a_gpu():
+    """Where there is one: a whole way through the door."""
+    if not cupy_device.describe()["devices"]:
+        pytest.skip("there is no GPU")
+    device = open_device("cuda")
+    layout = Layout({"x": "const T*", "y": "T*", "count": "int"}, np.float64)
+    body = """
+    ENTRY(128, 1, Arguments) {
+        double* shared = reinterpret_cast<double*>(dynamic_shared());
+        const int i = blockIdx.x * blockDim.x + threadIdx.x;
+        shared[threadIdx.x + 8000] = i < a.count ? a.x[i] : 0.0;
+        __syncthreads();
+        if (i < a.count) atomicAdd(a.y + i, 2.0 * shared[threadIdx.x + 8000]);
+    }
+    """
+    function = device.function("using T = double;\n" + layout.text + body)
+    x, y = device.upload(np.arange(1000.0)), device.upload(np.ones(1000))
+    function.launch(8, 128, 8 * 8200, layout.pack(device, x=x, y=y, count=1000))
+    assert np.array_equal(device.download(y), 1 + 2 * np.arange(1000.0))

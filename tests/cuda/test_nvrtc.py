@@ -1,0 +1,273 @@
+"""The compiler of GPU kernels and its cache: all of it without a GPU."""
+
+import hashlib
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from femops_kernels import storage
+from femops_kernels.cuda import cubins, nvrtc
+from femops_kernels.cuda.cubins import cubin
+from femops_kernels.cuda.report import report
+from femops_kernels.errors import CacheWarning, CompileError, DeviceError, KernelError
+
+PRELUDE = (Path(cubins.__file__).parent / "device.cuh").read_text()
+SCALE = """
+struct Arguments {{ const {T}* x; {T}* y; {T} factor; int count; }};
+ENTRY(128, 2, Arguments) {{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < a.count) a.y[i] = a.factor * __ldg(a.x + i);
+}}
+"""
+DOUBLE = PRELUDE + SCALE.format(T="double")
+
+
+def missing():
+    try:
+        nvrtc.version()
+    except DeviceError as error:
+        return str(error)
+    return ""
+
+
+needs_nvrtc = pytest.mark.skipif(bool(missing()), reason=missing())
+ARCHS = () if missing() else nvrtc.default_archs()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty cache folder."""
+    monkeypatch.setattr(storage, "cache_folder", lambda: tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def search(monkeypatch):
+    """The compiler is looked for anew, in the test and after it."""
+    nvrtc._library.cache_clear()
+    yield monkeypatch
+    nvrtc._library.cache_clear()
+
+
+def machine_of(code):
+    """The architecture in the header of an ELF file for CUDA."""
+    assert code[:4] == b"\x7fELF"
+    return int.from_bytes(code[18:20], "little")
+
+
+@needs_nvrtc
+def test_architectures():
+    known = {"sm_75", "sm_80", "sm_90"}
+    assert known <= set(nvrtc.archs())
+    volta = nvrtc.version()[0] == 12
+    assert set(ARCHS) == known | ({"sm_70"} if volta else set())
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", ARCHS)
+def test_a_kernel_compiles(arch):
+    code, log = nvrtc.compile_cubin(DOUBLE, arch)
+    assert machine_of(code) == 190  # EM_CUDA
+    assert f"'entry' for '{arch}'" in log
+    needs = report(log)
+    assert 4 <= needs.registers <= 32
+    assert (needs.local_bytes, needs.spill_bytes, needs.shared_bytes) == (0, 0, 0)
+
+
+MATHS = "sqrt exp log sin cos tan tanh sinh cosh atan fabs".split()
+PAIRS = "pow atan2 fmin fmax".split()
+PROMISES = """
+template <typename A, typename B> struct Same { static constexpr bool value = false; };
+template <typename A> struct Same<A, A> { static constexpr bool value = true; };
+struct Arguments { T* x; const int* index; unsigned* count; };
+ENTRY(64, 1, Arguments) {
+    T* shared = reinterpret_cast<T*>(dynamic_shared());
+    const Pack<T> pack = load_pack(static_cast<const T*>(a.x));
+    const Pack<int> indices = load_pack(a.index);
+    static_assert(sizeof(pack) == 16 && alignof(Pack<T>) == 16, "");
+    shared[threadIdx.x] = pack.v[0] + __ldcs(a.x + blockIdx.x) + __ldg(a.x + gridDim.x);
+    __syncthreads();
+    atomicAdd(a.x, shared[blockDim.x - threadIdx.x] + indices.v[3]);
+    atomicAdd(a.count, 1u);
+    const T z = a.x[7];
+    const double2 two = {1.0, 2.0};
+    %s
+}
+"""
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("real", ["float", "double"])
+def test_what_the_prelude_promises(real):
+    """Functions of float give float: none is computed in double by mistake."""
+    calls = [f"{name}(z)" for name in MATHS] + [f"{name}(z, z)" for name in PAIRS]
+    uses = [f'static_assert(Same<decltype({call}), T>::value, "{call}");' for call in calls]
+    uses += [f"a.x[{k}] = {call};" for k, call in enumerate(calls)]
+    uses.append(f"a.x[{len(calls)}] = two.y;")
+    source = f"{PRELUDE}using T = {real};" + PROMISES % "\n".join(uses)
+    assert report(nvrtc.compile_cubin(source, "sm_90")[1]).registers > 8
+
+
+SPILL = """
+struct Arguments { double* x; };
+ENTRY(1024, 2, Arguments) {
+    double v[64];
+    #pragma unroll
+    for (int i = 0; i < 64; ++i) v[i] = a.x[i * 1024 + threadIdx.x];
+    #pragma unroll
+    for (int r = 0; r < 3; ++r) {
+        __syncthreads();
+        #pragma unroll
+        for (int i = 0; i < 64; ++i) v[i] = v[(7 * i + 3) % 64] * v[i] + v[63 - i];
+    }
+    #pragma unroll
+    for (int i = 0; i < 64; ++i) a.x[i * 1024 + threadIdx.x] = v[i];
+}
+"""
+
+
+@needs_nvrtc
+def test_the_report_tells_of_spills_and_memory():
+    needs = report(nvrtc.compile_cubin(PRELUDE + SPILL, "sm_80")[1])
+    assert needs.registers == 32  # 65536 of a multiprocessor for 2 x 1024 threads
+    assert needs.spill_bytes > 0
+    assert needs.local_bytes > 0
+    static = "struct A { double* x; };\nENTRY(64, 1, A) { __shared__ double s[64]; s[threadIdx.x] = 1;"
+    static += " __syncthreads(); a.x[threadIdx.x] = s[63 - threadIdx.x]; }"
+    needs = report(nvrtc.compile_cubin(PRELUDE + static, "sm_80")[1])
+    assert needs.shared_bytes == 512
+    assert needs.constant_bytes >= 8
+
+
+def test_the_report_reads_what_assemblers_write():
+    log = """ptxas info    : 24 bytes gmem
+ptxas info    : Compiling entry function 'entry' for 'sm_90'
+ptxas info    : Function properties for entry
+ptxas         .     24 bytes stack frame, 20 bytes spill stores, 36 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers, 24 bytes cumulative stack size, 512 bytes smem, 560 bytes cmem[0], 8 bytes cmem[2]
+ptxas info    : Function properties for helper
+    8 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+"""
+    assert report(log) == (255, 24, 56, 512, 568)
+    with pytest.raises(CompileError, match="no entry point 'entry'"):
+        report(log.replace("entry", "main"))
+
+
+@needs_nvrtc
+def test_a_refused_source_names_its_first_error_and_stays(folder):
+    with pytest.raises(CompileError, match="unknown_name") as caught:
+        cubin(DOUBLE.replace("a.factor", "unknown_name"), "sm_90")
+    (path,) = folder.glob("*.cu")
+    line = next(k for k, text in enumerate(path.read_text().splitlines(), 1) if "unknown_" in text)
+    assert f"{path}({line}): error" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert isinstance(caught.value, KernelError)
+    assert not list(folder.glob("*.cubin"))
+    with pytest.raises(CompileError, match="no entry point"):
+        cubin("__global__ void other() {}", "sm_90")
+    assert not list(folder.glob("*.sha256"))
+
+
+@needs_nvrtc
+def test_an_unknown_architecture_is_refused():
+    with pytest.raises(DeviceError, match=r"does not compile for sm_20, only for sm_.*cuda12"):
+        nvrtc.compile_cubin(DOUBLE, "sm_20")
+
+
+@needs_nvrtc
+def test_options_reach_the_compiler(folder):
+    source = PRELUDE + "struct A { int* x; }; ENTRY(1, 1, A) { a.x[0] = VALUE; }"
+    ones = [cubin(source, "sm_90", [f"-DVALUE={k}"]) for k in (1, 2)]
+    assert ones[0].path != ones[1].path
+    assert ones[0].code != ones[1].code
+
+
+@needs_nvrtc
+def test_the_second_time_nothing_is_compiled(folder, monkeypatch):
+    first = cubin(DOUBLE, "sm_90")
+    assert first.path.read_text() == DOUBLE
+    monkeypatch.setattr(nvrtc, "compile_cubin", None)
+    assert cubin(DOUBLE, "sm_90") == first
+    with pytest.raises(TypeError):
+        cubin(DOUBLE, "sm_80")
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("damage", ["truncated", "log", "no cubin", "unsealed", "source"])
+def test_damage_is_mended(folder, damage):
+    first = cubin(DOUBLE, "sm_90")
+    compiled, record = first.path.with_suffix(".cubin"), first.path.with_suffix(".sha256")
+    if damage == "truncated":
+        compiled.write_bytes(first.code[:-100])
+    elif damage == "log":
+        first.path.with_suffix(".log").write_text("ptxas")
+    elif damage == "no cubin":
+        compiled.unlink()
+    elif damage == "unsealed":  # its compiler was stopped: nothing to warn of
+        record.unlink()
+        compiled.write_bytes(b"")
+    elif damage == "source":
+        first.path.write_bytes(b"\xff")
+    if damage in ("unsealed", "source"):
+        again = cubin(DOUBLE, "sm_90")
+    else:
+        with pytest.warns(CacheWarning, match=r"cuda_sm_90_.* was damaged: compiled again"):
+            again = cubin(DOUBLE, "sm_90")
+    assert again == first
+    assert first.path.read_text() == DOUBLE
+    assert not list(folder.glob("*.tmp"))
+
+
+@needs_nvrtc
+def test_a_kernel_is_compiled_by_one_at_a_time(folder, monkeypatch):
+    compile_cubin, calls = nvrtc.compile_cubin, []
+
+    def slow(*arguments):
+        calls.append(arguments)
+        time.sleep(0.2)
+        return compile_cubin(*arguments)
+
+    monkeypatch.setattr(nvrtc, "compile_cubin", slow)
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(cubin(DOUBLE, "sm_90"))) for _ in "123"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(calls) == 1
+    assert len(results) == 3
+    assert len({hashlib.sha256(result.code).digest() for result in results}) == 1
+
+
+@needs_nvrtc
+def test_the_builtins_are_found_wherever_the_process_stands(tmp_path):
+    code = (
+        "from femops_kernels.cuda import nvrtc\n"
+        f"print(len(nvrtc.compile_cubin({DOUBLE!r}, 'sm_80')[0]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) > 1000
+
+
+def test_without_a_compiler_it_says_what_to_install(search):
+    search.setattr(nvrtc, "_paths", lambda: iter([Path("/nowhere/libnvrtc.so.13")]))
+    with pytest.raises(DeviceError, match=r'not installed: pip install "femops\[cuda13\]"'):
+        nvrtc.version()
+
+
+@needs_nvrtc
+def test_a_compiler_too_new_for_the_driver_is_refused(search):
+    search.setattr(nvrtc, "driver_version", lambda: (11, 8))
+    with pytest.raises(DeviceError, match=r"NVRTC .* is too new: .* CUDA 11.8 .*: update it$"):
+        nvrtc.version()
+    search.setattr(nvrtc, "driver_version", lambda: (99, 0))
+    assert nvrtc.version() >= (12, 0)
+
+
+def test_what_fits_an_older_driver():
+    assert nvrtc.for_driver((12, 4)).endswith('update it or pip install "femops[cuda12]"')
