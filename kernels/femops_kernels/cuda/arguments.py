@@ -13,6 +13,7 @@ from femops_kernels.errors import KernelValueError
 
 _NUMBERS: dict[str, type[np.generic]] = {
     "int": np.int32,
+    "unsigned char": np.uint8,
     "unsigned": np.uint32,
     "long long": np.int64,
     "float": np.float32,
@@ -27,7 +28,7 @@ class Layout:
     Parameters
     ----------
     fields : mapping
-        Name of each argument, and its type in C++: a number (``T``, ``int``, ``unsigned``,
+        Name of each argument, and its type in C++: a number (``T``, ``int``, ``unsigned``, ``unsigned char``,
         ``long long``, ``float``, ``double``) or a pointer to such (``const T*``, ``int*``).
     real : dtype
         What ``T`` is: float64 or float32.

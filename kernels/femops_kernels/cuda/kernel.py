@@ -158,7 +158,7 @@ class CudaKernel:
     def layout(self) -> Layout:
         """Of the arguments."""
         stored = _TYPES[self.stored.name]
-        fields = {name: kind.replace("S", stored) for name, kind in _ARGUMENTS.items()}
+        fields = {name: kind.replace("const S", f"const {stored}") for name, kind in _ARGUMENTS.items()}
         return Layout(fields, self.dtype)
 
     @cached_property
