@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.basis import Basis1D, Family, Quadrature1D, gauss, whole_number
 from femops.blocks import element_blocks
+from femops.devices import Place, find_device, put, zeros
 from femops.errors import SpaceError, VectorError
 from femops.evaluation import physical_gradient, reference_gradient, reference_values
 from femops.fields import integrate
@@ -22,13 +23,14 @@ from femops.parallel.comm import communicator
 from femops.parallel.halo import Halo
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering
-from femops.restriction import FLOAT_TYPES, ElementRestriction, Vector, check_float_array
+from femops.restriction import ElementRestriction, Vector, check_float_array
 from femops_meshes.interpolation import equispaced, tensor_apply
 from femops_meshes.mapping import positions
 from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+AnyMesh = Mesh | DistributedMesh
 
 
 class Space(ABC):
@@ -38,6 +40,8 @@ class Space(ABC):
     ----------
     mesh : Mesh
         The whole, or this rank's part.
+    device : Device or None
+        Where its vectors are; None for the host.
     distributed : DistributedMesh or None
         The mesh that ranks hold parts of.
     comm : Communicator
@@ -71,9 +75,10 @@ class Space(ABC):
     """
 
     def __init__(
-        self, mesh: Mesh | DistributedMesh, order: int, ncomp: int, family: Family
+        self, mesh: AnyMesh, order: int, ncomp: int, family: Family, device: Place = None
     ) -> None:
         name = type(self).__name__
+        self.device = find_device(device)
         self.distributed = mesh if isinstance(mesh, DistributedMesh) else None
         self.comm = mesh.comm if isinstance(mesh, DistributedMesh) else communicator()
         if isinstance(mesh, DistributedMesh):
@@ -170,10 +175,7 @@ class Space(ABC):
         VectorError
             Another type.
         """
-        kind = np.dtype(dtype)
-        if kind not in FLOAT_TYPES:
-            raise VectorError(f"a vector of type {kind} was asked for: take float64 or float32")
-        return np.zeros(self.shape, dtype=kind)
+        return zeros(self, dtype)
 
     def check_vector(self, u: Any, what: str = "l_vec") -> Vector:
         """Return u in the shape of an l_vec, without a copy.
@@ -264,7 +266,7 @@ class Space(ABC):
         """
         x = np.ascontiguousarray(self.dof_coordinates().T)
         values = evaluate(f, x, () if self.ncomp == 1 else (self.ncomp,))
-        return values if self.basis.is_nodal else self._from_nodal(values)
+        return put(self, values if self.basis.is_nodal else self._from_nodal(values))
 
     def _from_nodal(self, values: Floats) -> Floats:
         """Coefficients of the function with these values at the nodes, element by element."""

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from femops.abstract_space import Space
+from femops.devices import device_of, vector_of, zeros
 from femops.errors import SpaceError, VectorError
 from femops.functions import Function
-from femops.restriction import FLOAT_TYPES, Vector, check_float_array, positions
+from femops.restriction import Vector, check_float_array, positions
 
 
 @final
@@ -33,6 +34,8 @@ class Product:
     mesh : Mesh
     dim : int
         Dimension of the mesh.
+    device : Device or None
+        Where vectors are; None for the host.
     size : int
         Length of a vector.
     shape : (size,)
@@ -62,6 +65,7 @@ class Product:
         self.spaces = dict(spaces)
         first = next(iter(spaces.values()))
         self.mesh, self.dim = first.mesh, first.dim
+        self.device = device_of(list(spaces.values()))
         ends = list(accumulate((space.size for space in spaces.values()), initial=0))
         self.offsets = dict(zip(spaces, ends, strict=False))
         self.size = ends[-1]
@@ -96,10 +100,7 @@ class Product:
         VectorError
             Another type.
         """
-        kind = np.dtype(dtype)
-        if kind not in FLOAT_TYPES:
-            raise VectorError(f"a vector of type {kind} was asked for: take float64 or float32")
-        return np.zeros(self.size, kind)
+        return zeros(self, dtype)
 
     def check_vector(self, x: Any, what: str = "vector") -> Vector:
         """Return x if it is a vector of the product.
@@ -125,7 +126,7 @@ class Product:
         VectorError
             See `check_vector`.
         """
-        vector = self.check_vector(x)
+        vector = vector_of(self, x, "vector")
         return tuple(vector[self.slice(n)].reshape(s.shape) for n, s in self.spaces.items())
 
     def join(self, /, **parts: Vector) -> Vector:
@@ -148,10 +149,12 @@ class Product:
         VectorError
             A part that is no vector of its space.
         """
-        given = {name: check_float_array(part, name) for name, part in self._known(parts)}
-        result = self.zeros(np.result_type(*given.values()))
+        given = {
+            name: vector_of(self.spaces[name], part, name) for name, part in self._known(parts)
+        }
+        result = self.zeros(np.result_type(*(part.dtype for part in given.values())))
         for name, part in given.items():
-            result[self.slice(name)] = self.spaces[name].check_vector(part, name).reshape(-1)
+            result[self.slice(name)] = part.reshape(-1)
         return result
 
     def interpolate(self, /, **functions: Function) -> NDArray[np.float64]:

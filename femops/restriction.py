@@ -21,6 +21,8 @@ FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 def check_float_array(array: object, what: str) -> Vector:
     """Return `array` if it is a NumPy array of float32 or float64, else raise `VectorError`."""
+    if hasattr(array, "__cuda_array_interface__"):
+        raise VectorError(f"{what} is on a GPU: this is done on the host, give {what}.get()")
     if not isinstance(array, np.ndarray):
         raise VectorError(
             f"{what} is a {type(array).__name__}: give a NumPy array of float64 or float32"

@@ -12,15 +12,15 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.abstract_space import Space
+from femops.abstract_space import AnyMesh, Space
 from femops.basis import Family
 from femops.boundary import boundary_attributes, chosen
+from femops.devices import Place
 from femops.errors import SpaceError
 from femops.numbering import boundary_nodes, h1_numbering
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering, h1_rank_numbering, l2_rank_numbering
 from femops.restriction import ElementRestriction
-from femops_meshes.mesh import Mesh
 from femops_meshes.mfem import mfem_h1_dofs
 
 __all__ = ["H1", "L2", "Space"]
@@ -41,6 +41,9 @@ class H1(Space):
         Number of components.
     family : {"gll", "bernstein"}
         Basis; see `Basis1D`.
+    device : str, optional
+        Where vectors are and operators work: ``"cuda"``, a GPU; ``"cuda:1"``, the second one. The
+        host if omitted.
 
     Raises
     ------
@@ -56,9 +59,15 @@ class H1(Space):
     """
 
     def __init__(
-        self, mesh: Mesh | DistributedMesh, order: int, ncomp: int = 1, family: Family = "gll"
+        self,
+        mesh: AnyMesh,
+        order: int,
+        ncomp: int = 1,
+        family: Family = "gll",
+        *,
+        device: Place = None,
     ) -> None:
-        super().__init__(mesh, order, ncomp, family)
+        super().__init__(mesh, order, ncomp, family, device)
 
     def _check_family(self, family: Family) -> int:
         if family not in ("gll", "bernstein"):
@@ -116,6 +125,9 @@ class L2(Space):
         Number of components.
     family : {"gauss", "gll", "bernstein"}
         Basis; see `Basis1D`.
+    device : str, optional
+        Where vectors are and operators work: ``"cuda"``, a GPU; ``"cuda:1"``, the second one. The
+        host if omitted.
 
     Raises
     ------
@@ -124,9 +136,15 @@ class L2(Space):
     """
 
     def __init__(
-        self, mesh: Mesh | DistributedMesh, order: int, ncomp: int = 1, family: Family = "gauss"
+        self,
+        mesh: AnyMesh,
+        order: int,
+        ncomp: int = 1,
+        family: Family = "gauss",
+        *,
+        device: Place = None,
     ) -> None:
-        super().__init__(mesh, order, ncomp, family)
+        super().__init__(mesh, order, ncomp, family, device)
 
     def _check_family(self, family: Family) -> int:
         if family not in ("gauss", "gll", "bernstein"):

@@ -10,7 +10,8 @@ from numpy.typing import DTypeLike
 
 from femops.abstract_space import Space
 from femops.basis import Quadrature1D
-from femops.boundary_space import BoundarySpace, boundary_space
+from femops.boundary_space import BoundarySpace, boundary_space, volume_space
+from femops.devices import device_of
 from femops.errors import OperatorError
 from femops.operators.bilinear import BilinearForm
 from femops.operators.block import BlockOperator
@@ -198,6 +199,7 @@ def build(
                 f"a form was given a {type(space).__name__} for a space: make one with "
                 "femops.H1(mesh, order)"
             )
+    device_of([volume_space(trial), volume_space(test)])
     if not callable(function):
         raise OperatorError(f"a form is a function of the field, got {function!r}")
     if test.mesh is not trial.mesh:

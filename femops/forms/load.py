@@ -11,6 +11,7 @@ from femops.abstract_space import Space
 from femops.basis import Quadrature1D
 from femops.boundary import BoundaryGeometry
 from femops.boundary_space import BoundarySpace
+from femops.devices import put
 from femops.errors import OperatorError
 from femops.geometry import Geometry, GeometryBlock
 from femops.operators.coefficients import Block, Coefficient, Given
@@ -89,7 +90,7 @@ def load_vector(
         if flux is not None and isinstance(block, GeometryBlock):
             for k, along in enumerate(_reference_fluxes(V, flux, block)):
                 here += tensor_apply([slopes if d == k else values for d in range(V.dim)], along)
-    return V.sum_elements(e_vec).astype(kind, copy=False)
+    return put(V, V.sum_elements(e_vec).astype(kind, copy=False))
 
 
 def _components(V: Space | BoundarySpace) -> tuple[int, ...]:

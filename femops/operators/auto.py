@@ -25,12 +25,13 @@ from femops.errors import OperatorError
 from femops.operators.assembly import Summands, domains, element_bytes
 from femops.operators.domains import storage_of
 from femops.operators.held import FREE, Held
+from femops.operators.on_device import LEVELS as DEVICE_LEVELS
+from femops.operators.on_device import terms_of
 from femops.operators.sample import first_terms
 from femops.operators.storage import LEVELS, Launches, Storage
 from femops.operators.term import Term
 from femops.parallel.comm import check
 from femops_kernels.machine import get_threads
-from femops_kernels.sweep import Terms
 
 _log = logging.getLogger("femops")
 
@@ -76,6 +77,15 @@ def choose_level(summands: Summands) -> str:
         ", ".join(f"{level} {seconds * 1e3:.3g}" for level, seconds in times.items()),
     )
     return best
+
+
+def _least_bytes(summands: Summands) -> str:
+    """The level of a device that moves the fewest bytes: kernels there wait for memory."""
+    bytes_moved = {
+        level: storage_of(level, _at(level, summands), FREE).moved_bytes()
+        for level in DEVICE_LEVELS
+    }
+    return min(DEVICE_LEVELS, key=lambda level: bytes_moved[level])
 
 
 def _agreed_level(summands: Summands) -> str:
@@ -204,7 +214,7 @@ def _at(level: str, sample: Summands) -> list[tuple[float, Term]]:
 def _runner(level: str, sample: Summands, flush: Callable[[], float] | None) -> Callable[[], float]:
     """What applies the sample once at a level, from empty caches or with its data in them."""
     storage: Storage = storage_of(level, _at(level, sample), FREE)
-    work = Terms(storage.launches())
+    work = terms_of(None, storage.launches())
     term = sample[0][1]
     x: NDArray[Any] = np.ones(term.trial.size, term.dtype)
     y: NDArray[Any] = np.empty(term.test.size, term.dtype)
@@ -256,6 +266,9 @@ class Auto(Storage):
         OperatorError
             Integrals over boundary faces alone, on several ranks.
         """
+        if self.summands[0][1].spaces[0].device is not None:
+            level = _least_bytes(self.summands)
+            return storage_of(level, _at(level, self.summands), self.held)
         alone = self.summands[0][1].spaces[0].comm.size == 1
         level = choose_level(self.summands) if alone else _agreed_level(self.summands)
         return storage_of(level, _at(level, self.summands), self.held)

@@ -11,20 +11,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import block_array, csr_array
 
+from femops.devices import put
 from femops.errors import OperatorError
 from femops.operators.cost import Cost
 from femops.operators.element_matrices import check_method
 from femops.operators.held import FREE, Held
 from femops.operators.matrix_free import MatrixFree
+from femops.operators.on_device import AnyLaunch, terms_of
 from femops.operators.operator import Operator
 from femops.operators.ranks import AnyTerms, End, rank_terms
 from femops.operators.storage import Launches
 from femops.pointwise.blocks import Pair
 from femops.product import Product
 from femops.restriction import positions
+from femops_kernels.cuda.sweep import DeviceHold
 from femops_kernels.machine import lane_width
 from femops_kernels.rows import RowProduct
-from femops_kernels.sweep import Launch, Terms
+from femops_kernels.sweep import Terms
 
 
 @final
@@ -109,9 +112,9 @@ class BlockOperator(MatrixFree):
     def terms(self) -> AnyTerms:
         """The compiled work of all blocks; compiled, or read from the cache, at the first use."""
         offsets, names, itemsize = self.space.offsets, self.space.names, self.dtype.itemsize
-        work: list[tuple[float, Launch]] = []
         places: list[tuple[int, int, bool]] = []
         pairs: list[tuple[int, int]] = []
+        work: list[tuple[float, AnyLaunch]] = []
         rows = [(pair, block.launches()) for pair, block in self._blocks.items()]
         rows += [((name, name), self._identity(name)) for name in self._bare()]
         begun: set[str] = set()
@@ -122,15 +125,20 @@ class BlockOperator(MatrixFree):
                 places.append((*at, test in begun))
                 pairs.append((names.index(field), names.index(test)))
                 begun.add(test)
+        terms = terms_of(self.space.device, work, places)
+        if not isinstance(terms, Terms):
+            return terms
         ends = [
             End(self.space.spaces[name], self._local(name, name).rows, offsets[name])
             for name in names
         ]
-        return rank_terms(Terms(work, places), ends, ends, pairs, self.dtype)
+        return rank_terms(terms, ends, ends, pairs, self.dtype)
 
     def _identity(self, name: str) -> Launches:
         """What stands in a diagonal block that the form does not have."""
-        rows = self._local(name, name).rows
+        rows, device = self._local(name, name).rows, self.space.device
+        if device is not None:
+            return [(1.0, DeviceHold(device, rows, self.held.identity, self.dtype))]
         start = np.zeros(self.space.spaces[name].size + 1, dtype=np.int64)
         start[rows + 1] = 1
         values = np.full(len(rows), self.held.identity, self.dtype)
@@ -232,17 +240,18 @@ class BlockOperator(MatrixFree):
         VectorError
             See `apply`.
         """
-        self._check(b, "b", self.space)
+        b = self._check(b, "b", self.space)
         given: dict[str, Any] = dict.fromkeys(self.space.names, values)
         if not isinstance(values, int | float | np.number):
-            self._check(values, "values", self.space)
+            values = self._check(values, "values", self.space)
             given = dict(zip(self.space.names, self.space.split(values), strict=True))
         result = b.copy()
         for (test, field), block in self._blocks.items():
             part = result[self.space.slice(test)]
             part[:] = block.rhs(part, given[field])
-        rows = self.held.rows
-        result[rows] = self.held.identity * np.broadcast_to(values, self.space.shape)[rows]
+        rows = put(self.space, self.held.rows)
+        imposed = self._arrays.broadcast_to(self._arrays.asarray(values), self.space.shape)
+        result[rows] = self.held.identity * imposed[rows]
         return result
 
     # --- coefficients, levels --------------------------------------------------------------------
@@ -296,7 +305,7 @@ class BlockOperator(MatrixFree):
             block = self._blocks.get((name, name))
             if block is not None:
                 result[self.space.slice(name)] = block.diagonal().reshape(-1)
-        result[self.held.rows] = self.held.identity
+        result[put(self.space, self.held.rows)] = self.held.identity
         return result
 
     def assemble(self, method: str = "near-optimal") -> csr_array:

@@ -12,9 +12,12 @@ from typing import final
 from femops.operators.assembly import Summands, domains, level_bytes, require_memory
 from femops.operators.held import Held
 from femops.operators.matrices import Elements, Rows
+from femops.operators.on_device import AnyLaunch, check_device_level
 from femops.operators.points import Points
 from femops.operators.rank_rows import RankRows
 from femops.operators.storage import Launches, Storage
+from femops.operators.term import Term
+from femops_kernels.cuda.sweep import DeviceHold
 from femops_kernels.start import Start
 
 
@@ -26,6 +29,8 @@ def storage_of(level: str, summands: Summands, held: Held) -> Storage:
     OperatorError
         A level that would not fit into memory.
     """
+    if summands[0][1].spaces[0].device is not None:
+        check_device_level(level)
     groups = domains(summands)
     if level == "full" or (len(groups) == 1 and not summands[0][1].on_boundary):
         return _storage_of(level, summands, held)
@@ -75,9 +80,15 @@ class Domains(Storage):
         first = parts[0].summands[0][1]
         if first.on_boundary:
             parts = (parts[0].holding(_share_of(self.held, first=False)), *parts[1:])
-            rows, keep = self.held.rows, self.held.identity
-            begin = [(1.0, Start(first.test.size, rows, keep, first.width, first.dtype))]
+            begin = [(1.0, self._start(first))]
         return [*begin, *(launch for part in parts for launch in part.launches())]
+
+    def _start(self, first: Term) -> AnyLaunch:
+        """What sets the result to zero, but for what constrained rows hold."""
+        device, rows, keep = first.spaces[0].device, self.held.rows, self.held.identity
+        if device is None:
+            return Start(first.test.size, rows, keep, first.width, first.dtype)
+        return DeviceHold(device, rows if keep else rows[:0], keep, first.dtype)
 
     def flops(self) -> int:
         """Of all parts."""

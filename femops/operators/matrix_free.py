@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from numbers import Real
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from femops.abstract_space import Space
+from femops.devices import arrays, device_array
 from femops.errors import OperatorError, VectorError
 from femops.operators.ranks import AnyTerms
-from femops.operators.vectors import check_factor, check_output, check_vector
+from femops.operators.vectors import check_factor, check_output, checked_vector
 from femops.product import Product
 
 
@@ -74,30 +76,39 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         VectorError
             A vector of another length, type or memory layout, or an ``out`` that overlaps x.
         """
-        self._check(x, "x", self.space)
+        x = self._check(x, "x", self.space)
         if out is None:
             test = self.test_space
-            out = np.empty(test.size if x.ndim == 1 else test.shape, self.dtype)
+            shape = test.size if x.ndim == 1 else test.shape
+            result: NDArray[Any] = self._arrays.empty(shape, self.dtype)
         else:
-            self._check(out, "out", self.test_space)
-            check_output(x, out)
-        self.terms.apply(x, out)
-        return out
+            result = self._check(out, "out", self.test_space)
+            check_output(self.space, x, result)
+        self.terms.apply(x, result)
+        return result
 
-    def _check(self, vector: Any, what: str, space: Space | Product) -> None:
-        check_vector(space, self.dtype, vector, what)
+    def _check(self, vector: Any, what: str, space: Space | Product) -> NDArray[Any]:
+        checked: NDArray[Any] = checked_vector(space, self.dtype, vector, what)
+        return checked
+
+    @property
+    def _arrays(self) -> ModuleType:
+        """NumPy's functions for the operator's vectors."""
+        return arrays(self.space)
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         if not np.can_cast(x.dtype, self.dtype, "same_kind"):
             raise VectorError(
                 f"x has type {x.dtype}, the operator {self.dtype}: give a real vector"
             )
-        flat = np.ascontiguousarray(x, dtype=self.dtype).reshape(-1)
-        return self.apply(flat, np.empty(self.shape[0], self.dtype))
+        flat = self._arrays.ascontiguousarray(x, dtype=self.dtype).reshape(-1)
+        return self.apply(flat)
 
     def _matmat(self, x: NDArray[Any]) -> NDArray[Any]:
-        columns = [self._matvec(column) for column in x.T]
-        return np.stack(columns, axis=1) if columns else np.empty((self.shape[0], 0), self.dtype)
+        result: NDArray[Any] = self._arrays.empty((self.shape[0], x.shape[1]), self.dtype)
+        for k in range(x.shape[1]):
+            result[:, k] = self._matvec(x[:, k])
+        return result
 
     def _rmatvec(self, x: NDArray[Any]) -> NDArray[Any]:
         return self._adjoint()._matvec(x)
@@ -108,11 +119,17 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     def __matmul__(self, x: Any) -> Any:
         if isinstance(x, LinearOperator):
             return super().__matmul__(x)
-        given = check_factor(self.space, np.asarray(x))
+        given = check_factor(self.space, self._array(x))
         if given.ndim > 1 and given.shape == self.space.shape:
             return self._matvec(given).reshape(self.test_space.shape)
         # not SciPy's: that calls what solvers call
         return self._matvec(given) if given.ndim == 1 else self._matmat(given)
+
+    def _array(self, x: Any) -> NDArray[Any]:
+        """What is to be multiplied, as an array where the operator's vectors are."""
+        device = self.space.device
+        array: NDArray[Any] = np.asarray(x) if device is None else device_array(device, x, "x")
+        return array
 
     # --- what SciPy's solvers call ----------------------------------------------------------------
 
@@ -125,20 +142,29 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
             Several ranks hold the space.
         """
         self._refuse_ranks()
+        if self.space.device is not None:  # SciPy makes arrays of the host
+            given = self._array(x)
+            return self._matvec(given.reshape(-1)).reshape(-1, *given.shape[1:])
         return super().matvec(x)
 
     def rmatvec(self, x: Any) -> Any:
         """The transpose times x; see `matvec`."""
+        if self.space.device is not None:
+            return self._adjoint().matvec(x)
         self._refuse_ranks()
         return super().rmatvec(x)
 
     def matmat(self, X: Any) -> Any:
         """A times the columns of X; see `matvec`."""
         self._refuse_ranks()
+        if self.space.device is not None:
+            return self._matmat(self._array(X))
         return super().matmat(X)
 
     def rmatmat(self, X: Any) -> Any:
         """The transpose times the columns of X; see `matvec`."""
+        if self.space.device is not None:
+            return self._adjoint().matmat(X)
         self._refuse_ranks()
         return super().rmatmat(X)
 

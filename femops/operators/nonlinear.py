@@ -12,20 +12,22 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from femops.abstract_space import Space
 from femops.basis import Quadrature1D
+from femops.devices import arrays
 from femops.operators.bilinear import FIELD, STATE, BilinearForm
 from femops.operators.coefficients import Given
 from femops.operators.held import Held
 from femops.operators.number_types import float_type
+from femops.operators.on_device import AnyLaunch, device_sweep, terms_of
 from femops.operators.operator import Operator
 from femops.operators.ranks import AnyTerms, End, rank_terms
 from femops.operators.term import Term
-from femops.operators.vectors import check_output, check_vector
+from femops.operators.vectors import check_output, checked_vector
 from femops.pointwise.cut import nonlinear_cut
 from femops.pointwise.linear import LinearStep
 from femops.pointwise.trace import FormFunction, Trace, linearised, trace
 from femops.restriction import positions
 from femops_kernels.machine import lane_width
-from femops_kernels.sweep import Idle, Launch, Terms
+from femops_kernels.sweep import Idle, Terms
 
 _NOTHING: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
@@ -87,13 +89,20 @@ class NonlinearForm:
         cut = nonlinear_cut(self._trace, FIELD, FIELD, form.known)
         kind, width, space, rule = self.dtype, self._width, self.space, self._form.quadrature
         held = Held(rows=self._held)
-        launch: Launch = Idle()
+        launch: AnyLaunch = Idle()
         if space.mesh.num_elements:
             data = form.data(cut, kind, width)
             term = Term(self.name, space, space, rule, cut.program, kind, width, None, given=data)
-            launch = term.sweep(term.factorised_kernel(), held, 0.0, data)
+            launch = (
+                term.sweep(term.factorised_kernel(), held, 0.0, data)
+                if space.device is None
+                else device_sweep(space.device, term, held, 0.0, data)
+            )
+        terms = terms_of(space.device, [(1.0, launch)])
+        if not isinstance(terms, Terms):
+            return terms
         ends = [End(space, _NOTHING)], [End(space, self._held)]
-        return rank_terms(Terms([(1.0, launch)]), *ends, [(0, 0)], kind)
+        return rank_terms(terms, *ends, [(0, 0)], kind)
 
     def residual(self, u: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
         """R(u; v) for all test functions v.
@@ -115,13 +124,11 @@ class NonlinearForm:
         VectorError
             A vector of another length, type or memory layout, or an ``out`` that overlaps u.
         """
-        self._check(u, "u")
-        if out is None:
-            out = np.empty_like(u)
-        self._check(out, "out")
-        check_output(u, out)
-        self._terms.apply(u, out)
-        return out
+        u = self._check(u, "u")
+        result = arrays(self.space).empty_like(u) if out is None else self._check(out, "out")
+        check_output(self.space, u, result)
+        self._terms.apply(u, result)
+        return result
 
     def jacobian(self, u: NDArray[Any]) -> Operator:
         """Derivative of the residual at u, an operator.
@@ -143,7 +150,9 @@ class NonlinearForm:
         VectorError
             A vector of another length or type.
         """
-        self._check(u, "u")
+        u = self._check(u, "u")
+        if self.space.device is not None:
+            u = self.space.device.download(u)  # its data are computed on the host
         form = replace(self._form, traced=self._derivative, state=self.space.l_vec(u).copy())
         operator = Operator.of_form(form, self.dtype, self._width)
         return operator.constrained(self._held) if len(self._held) else operator
@@ -172,8 +181,9 @@ class NonlinearForm:
         twin._held = np.union1d(self._held, positions(dofs, self.space.size))
         return twin
 
-    def _check(self, vector: Any, what: str) -> None:
-        check_vector(self.space, self.dtype, vector, what)
+    def _check(self, vector: Any, what: str) -> NDArray[Any]:
+        checked: NDArray[Any] = checked_vector(self.space, self.dtype, vector, what)
+        return checked
 
     def __repr__(self) -> str:
         held = f", {len(self._held)} constrained" if len(self._held) else ""

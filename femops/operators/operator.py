@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.sparse import csr_array
 
 from femops.abstract_space import Space
+from femops.devices import put
 from femops.errors import OperatorError, VectorError
 from femops.operators.auto import Auto
 from femops.operators.bilinear import BilinearForm
@@ -280,15 +281,15 @@ class Operator(MatrixFree):
         VectorError
             See `apply`; or numbers that are not finite.
         """
-        self._check(b, "b", self.test_space)
-        g = np.zeros(self.space.size, dtype=self.dtype)
-        rows, columns = self.held.rows, self.held.columns
+        b, xp = self._check(b, "b", self.test_space), self._arrays
+        g = xp.zeros(self.space.size, dtype=self.dtype)
+        rows, columns = (put(self.space, dofs) for dofs in (self.held.rows, self.held.columns))
         if not isinstance(values, int | float | np.number):
-            self._check(values, "values", self.space)
+            values = self._check(values, "values", self.space)
             g[columns] = values.reshape(-1)[columns]
         else:
             g[columns] = values
-        if not (np.isfinite(g).all() and np.isfinite(b).all()):
+        if not (xp.isfinite(g).all() and xp.isfinite(b).all()):
             raise VectorError(
                 "the load or an imposed value is not finite: look where it comes from"
             )
@@ -305,7 +306,8 @@ class Operator(MatrixFree):
         total = sum(factor * term.diagonal() for factor, term in self._summands)
         values = np.asarray(total)
         values[self.held.rows] = self.held.identity
-        return values.reshape(self.space.shape).astype(self.dtype, copy=False)
+        values = values.reshape(self.space.shape).astype(self.dtype, copy=False)
+        return put(self.space, values)
 
     def assemble(self, method: str = "near-optimal") -> csr_array:
         """The matrix, in compressed rows, with the essential conditions in it.

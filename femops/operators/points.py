@@ -9,6 +9,7 @@ from typing import final
 from femops.operators.assembly import Summands
 from femops.operators.fusion import fused
 from femops.operators.held import Held
+from femops.operators.on_device import device_sweep
 from femops.operators.separable import separated
 from femops.operators.storage import Launches, Storage, share
 from femops.operators.term import Term
@@ -59,17 +60,26 @@ class Points(Storage):
 
     def launches(self) -> Launches:
         """One sweep for each quadrature rule."""
+        device = self.summands[0][1].spaces[0].device
+        if device is not None:
+            return [
+                (alpha, device_sweep(device, term, self.held, self._keep(k, alpha), term.data))
+                for k, (alpha, term) in enumerate(self.fused)
+            ]
         if not self.summands[0][1].trial.mesh.num_elements:
             return [(alpha, Idle()) for alpha, _ in self.fused]
         sweeps: Launches = []
         for k, ((alpha, term), (kernel, data)) in enumerate(
             zip(self.fused, self.work, strict=True)
         ):
-            # the sum has one identity on its constrained rows, which the first sweep writes
-            keep = self.held.identity / alpha if k == 0 else 0.0
             bases = term.dense_bases() if self.dense else ()
+            keep = self._keep(k, alpha)
             sweeps.append((alpha, term.sweep(kernel, self.held, keep, data, bases)))
         return sweeps
+
+    def _keep(self, k: int, alpha: float) -> float:
+        """What the constrained rows of a sweep hold: the first writes the sum's identity."""
+        return self.held.identity / alpha if k == 0 else 0.0
 
     def flops(self) -> int:
         """Of contractions as emitted and pointwise steps as counted."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from femops.abstract_space import Space
 from femops.parallel.halo import Halo
 from femops_kernels.channel import Channel
+from femops_kernels.cuda.sweep import DeviceTerms
 from femops_kernels.exchange import Forward, Reverse
 from femops_kernels.plan import Plan
 from femops_kernels.rank_terms import RankTerms, Route
@@ -20,7 +21,7 @@ from femops_kernels.rows import RowProduct
 from femops_kernels.sweep import Idle, Launch, Sweep, Terms
 
 Ints = NDArray[np.int64]
-AnyTerms = Terms | RankTerms
+AnyTerms = Terms | RankTerms | DeviceTerms
 
 _channels: WeakKeyDictionary[Space, dict[Any, tuple[Channel, Ints]]] = WeakKeyDictionary()
 

@@ -17,18 +17,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from femops.devices import arrays
 from femops.errors import OperatorError
 from femops.operators.assembly import Summands, assemble_csr, split
 from femops.operators.element_matrices import ElementAssembly
 from femops.operators.held import FREE, Held
+from femops.operators.on_device import AnyLaunch, terms_of
 from femops.operators.rank_assembly import rank_matrix
 from femops.operators.ranks import AnyTerms, End, rank_terms
 from femops.operators.term import Term
-from femops_kernels.sweep import Launch, Terms
+from femops_kernels.sweep import Terms
 
 LEVELS = ("full", "element", "decomposed", "partial", "none")
 CHOICES = (*LEVELS, "auto")
@@ -36,7 +37,7 @@ CHOICES = (*LEVELS, "auto")
 
 _CACHED = ("fused", "work", "matrices", "_parts")
 
-Launches = list[tuple[float, Launch]]
+Launches = list[tuple[float, AnyLaunch]]
 
 
 class Storage(ABC):
@@ -70,7 +71,10 @@ class Storage(ABC):
     def terms(self) -> AnyTerms:
         """The compiled work, ready to be run; collective where ranks share dofs."""
         first = self.summands[0][1]
-        terms, (trial, test) = Terms(self.launches()), first.spaces
+        trial, test = first.spaces
+        terms = terms_of(trial.device, self.launches())
+        if not isinstance(terms, Terms):
+            return terms
         source, target = End(trial, self.held.columns), End(test, self.held.rows)
         return rank_terms(terms, [source], [target], [(0, 0)] * len(terms.sweeps), first.dtype)
 
@@ -112,7 +116,8 @@ class Storage(ABC):
 
     def lift(self, g: NDArray[Any]) -> NDArray[Any]:
         """What values at held columns, zero elsewhere, contribute to the other rows."""
-        result = np.empty(self.summands[0][1].test.size, g.dtype)
+        first = self.summands[0][1]
+        result: NDArray[Any] = arrays(first.spaces[1]).empty(first.test.size, g.dtype)
         self.holding(FREE).terms().apply(g, result)
         return result
 

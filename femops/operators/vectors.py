@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.abstract_space import Space
+from femops.devices import arrays, vector_of
 from femops.errors import VectorError
 from femops.product import Product
 
 
-def check_vector(space: Space | Product, dtype: np.dtype[Any], vector: Any, what: str) -> None:
-    """Refuse a vector that compiled code could not take as it is.
+def checked_vector(space: Space | Product, dtype: np.dtype[Any], vector: Any, what: str) -> Any:
+    """The vector, if compiled code can take it as it is.
 
     Parameters
     ----------
@@ -25,18 +26,24 @@ def check_vector(space: Space | Product, dtype: np.dtype[Any], vector: Any, what
     what : str
         What it is called in messages.
 
+    Returns
+    -------
+    array
+        The vector itself; on a device its own array on the memory of what was given.
+
     Raises
     ------
     VectorError
         Another length, type or memory layout.
     """
-    space.check_vector(vector, what)
+    vector = vector_of(space, vector, what)
     if vector.dtype != dtype:
         raise VectorError(
             f"{what} has type {vector.dtype}, {dtype} is needed: convert it by .astype({dtype})"
         )
-    if not (vector.flags.c_contiguous and vector.flags.aligned):
+    if not (vector.flags.c_contiguous and getattr(vector.flags, "aligned", True)):
         raise VectorError(f"{what} is not contiguous in memory: pass {what}.copy()")
+    return vector
 
 
 def check_factor(space: Space | Product, x: NDArray[Any]) -> NDArray[Any]:
@@ -63,18 +70,19 @@ def check_factor(space: Space | Product, x: NDArray[Any]) -> NDArray[Any]:
     )
 
 
-def check_output(x: NDArray[Any], out: NDArray[Any]) -> None:
+def check_output(space: Space | Product, x: NDArray[Any], out: NDArray[Any]) -> None:
     """Refuse an output that overlaps the input or can't be written.
 
     Parameters
     ----------
+    space : Space or Product
     x, out : arrays
 
     Raises
     ------
     VectorError
     """
-    if np.may_share_memory(x, out):
+    if arrays(space).may_share_memory(x, out):
         raise VectorError("out overlaps the vector that is read: give another array")
-    if not out.flags.writeable:
+    if not getattr(out.flags, "writeable", True):
         raise VectorError("out is read-only: give an array that can be written")

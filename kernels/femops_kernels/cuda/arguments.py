@@ -28,8 +28,8 @@ class Layout:
     Parameters
     ----------
     fields : mapping
-        Name of each argument, and its type in C++: a number (``T``, ``int``, ``unsigned``, ``unsigned char``,
-        ``long long``, ``float``, ``double``) or a pointer to such (``const T*``, ``int*``).
+        Name of each argument, and its type in C++: a number (``T``, ``int``, ``unsigned``,
+        ``unsigned char``, ``long long``, ``float``, ``double``) or a pointer to such (``const T*``, ``int*``).
     real : dtype
         What ``T`` is: float64 or float32.
 
@@ -83,8 +83,7 @@ class Layout:
         lines = [f"    {kind} {name};" for name, kind in self._types.items()]
         offsets = {name: field[1] for name, field in (self.dtype.fields or {}).items()}
         places = " && ".join(
-            f"__builtin_offsetof(Arguments, {name}) == {offset}"
-            for name, offset in offsets.items()
+            f"__builtin_offsetof(Arguments, {name}) == {offset}" for name, offset in offsets.items()
         )
         check = f"sizeof(Arguments) == {self.dtype.itemsize} && {places}"
         checked = f'static_assert({check}, "the layout that Python fills in");'

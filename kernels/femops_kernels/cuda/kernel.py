@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, final
@@ -12,12 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.cuda.arguments import Layout
+from femops_kernels.cuda.device import Device
 from femops_kernels.errors import KernelValueError
 from femops_kernels.kernel import Map1D, PointStep
 from femops_kernels.matrix import Matrix1D
 
 _FOLDER = Path(__file__).parent
 _TYPES = {"float64": "double", "float32": "float"}
+# See `shape_for`.
+_THREADS, _RESIDENT = 128, 384
 _ARGUMENTS = {
     "x": "const T*",
     "y": "T*",
@@ -30,7 +33,7 @@ _ARGUMENTS = {
     "flags_out": "const unsigned char*",
     "marks_out": "const unsigned char*",
     "touched": "const int*",
-    "points": "const S*",
+    "points": "",  # of their own type
     "elements": "const T*",
     "modes": "const T*",
     "constants": "const T*",
@@ -129,6 +132,24 @@ class CudaKernel:
                 f"q1d = {self.q1d} is less than p1d = {most}: take more quadrature points"
             )
 
+    @staticmethod
+    def fitting(device: Device, **parts: Any) -> CudaKernel:
+        """Kernel in the shape that suits a device.
+
+        Parameters
+        ----------
+        device : Device
+        **parts
+            All but the shape.
+
+        Raises
+        ------
+        KernelValueError
+            If an element alone needs more shared memory than a block can have.
+        """
+        single = CudaKernel(**parts, shape=Shape(1))
+        return replace(single, shape=shape_for(single, device))
+
     @property
     def q1d(self) -> int:
         """Quadrature points per direction."""
@@ -137,7 +158,7 @@ class CudaKernel:
     @property
     def lines(self) -> int:
         """Threads of an element, each with a line of points."""
-        return self.q1d ** (self.dim - 1)
+        return int(self.q1d ** (self.dim - 1))
 
     @property
     def threads(self) -> int:
@@ -157,9 +178,8 @@ class CudaKernel:
     @cached_property
     def layout(self) -> Layout:
         """Of the arguments."""
-        stored = _TYPES[self.stored.name]
-        fields = {name: kind.replace("const S", f"const {stored}") for name, kind in _ARGUMENTS.items()}
-        return Layout(fields, self.dtype)
+        points = f"const {_TYPES[self.stored.name]}*"
+        return Layout(_ARGUMENTS | {"points": points}, self.dtype)
 
     @cached_property
     def text(self) -> str:
@@ -219,6 +239,26 @@ class CudaKernel:
         return "".join([*parts, _table("MODE", value), _table("SLOPE", slope)])
 
 
+def shape_for(kernel: CudaKernel, device: Device) -> Shape:
+    """The shape that a model takes for the fastest.
+
+    About `_THREADS` threads a block: fewer leave warps half empty where elements are small, more
+    wait longer at barriers. Registers for `_RESIDENT` threads a multiprocessor, that it has
+    something to do while memory answers.
+    """
+    each = kernel.shared_bytes
+    if each > device.shared_bytes:
+        raise KernelValueError(
+            f"an element needs {each} bytes of shared memory, a block of {device.name} has "
+            f"{device.shared_bytes}: take a lower order or fewer components"
+        )
+    elements = max(1, _THREADS // kernel.lines)
+    if each:
+        elements = min(elements, device.shared_bytes // each)
+    warps = -(-elements * kernel.lines // 32)
+    return Shape(elements, max(1, _RESIDENT // (32 * warps)))
+
+
 def slab_numbers(kernel: CudaKernel) -> int:
     """Numbers in shared memory for an element: ``SLAB`` of ``operator.cuh``."""
     dim, q, step = kernel.dim, kernel.q1d, kernel.step
@@ -227,6 +267,16 @@ def slab_numbers(kernel: CudaKernel) -> int:
     gradient = step.gradient_in or step.gradient_out
     buffers = 0 if dim == 1 else 2 if dim == 3 and gradient else 1
     return buffers * max(kernel.source.ncomp, kernel.target.ncomp) * volume
+
+
+SIMPLE_THREADS = 256
+"""Of a block of kernels with one entry a thread."""
+
+
+def simple_text(name: str, layout: Layout, dtype: np.dtype[Any]) -> str:
+    """A kernel with one entry a thread, from the file of its name."""
+    types = f"using T = {_TYPES[dtype.name]};\nconstexpr int THREADS = {SIMPLE_THREADS};\n"
+    return "\n".join([types, layout.text, _file(name)])
 
 
 def _file(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -9,8 +10,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.cuda.arguments import Layout
 from femops_kernels.cuda.device import Device, Function
-from femops_kernels.cuda.kernel import CudaKernel
+from femops_kernels.cuda.kernel import SIMPLE_THREADS, CudaKernel, simple_text
 from femops_kernels.sweep import Data, element_values
 
 # Bytes of host memory for the blocks in which data are brought into the order of a kernel.
@@ -64,16 +66,29 @@ class Marked:
         size = max(int(dofs.indices.max()) + 1, int(positions.max()) // ncomp + 1)
         marks = np.zeros(size * ncomp, dtype=np.uint8)
         marks[positions] = bit
-        met = marks.reshape(size, ncomp).any(axis=1)[dofs.indices].any(axis=1)
-        return Marked(device.upload((met * bit).astype(np.uint8)), device.upload(marks))
+        held: NDArray[np.bool_] = np.asarray(marks.reshape(size, ncomp).any(axis=1))
+        met = np.asarray(held[dofs.indices].any(axis=1) * np.uint8(bit))
+        return Marked(device.upload(met), device.upload(marks))
 
 
 CLEARED, HELD = 1, 2
 """Bits of what is held, as in ``operator.cuh``."""
 
 
+class DeviceLaunch(ABC):
+    """Work that `DeviceTerms` runs."""
+
+    @abstractmethod
+    def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
+        """Add alpha times the term applied to x to y, both given by address.
+
+        ``add`` tells that entries which one element alone has hold something already; all others
+        must have been set.
+        """
+
+
 @final
-class DeviceSweep:
+class DeviceSweep(DeviceLaunch):
     """A kernel bound to dofs and data on a device: one term of an operator.
 
     Parameters
@@ -122,11 +137,7 @@ class DeviceSweep:
         self._function: Function | None = None
 
     def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
-        """Add alpha times the term applied to x to y, both given by address.
-
-        ``add`` tells that entries which one element alone has hold something already; all others
-        must have been set.
-        """
+        """See `DeviceLaunch.launch`."""
         if self._function is None:
             numbers = {"alpha": 0.0, "keep": self._keep, "add": 0, "count": self.count}
             self._packed = self.kernel.layout.pack(
@@ -183,12 +194,47 @@ def _streams(device: Device, kernel: CudaKernel, points: NDArray[Any], count: in
 
 
 @final
+class DeviceHold(DeviceLaunch):
+    """``y[i] = keep x[i]`` at some entries, which hold zero before; nothing elsewhere.
+
+    Parameters
+    ----------
+    device : Device
+    positions : (n,) int64
+        Flat positions.
+    keep : float
+    dtype : numpy.dtype
+        Of the vectors.
+    """
+
+    def __init__(
+        self, device: Device, positions: NDArray[np.int64], keep: float, dtype: np.dtype[Any]
+    ) -> None:
+        fields = {"x": "const T*", "y": "T*", "positions": "const long long*"}
+        layout = Layout(fields | {"factor": "T", "count": "int"}, dtype)
+        self._device, self._count, self._keep = device, len(positions), keep
+        self._positions = device.upload(positions)
+        self._text = simple_text("hold", layout, dtype)
+        self._packed = layout.pack(
+            device, x=None, y=None, positions=self._positions, factor=0.0, count=self._count
+        )
+
+    def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:  # noqa: ARG002
+        """See `DeviceLaunch.launch`."""
+        packed = self._packed.copy()
+        packed["x"], packed["y"], packed["factor"] = x, y, alpha * self._keep
+        blocks = -(-self._count // SIMPLE_THREADS)
+        self._device.function(self._text).launch(blocks, SIMPLE_THREADS, 0, packed)
+
+
+@final
 class DeviceTerms:
     """A sum of launches with factors, ready to be run: ``y = sum_i alpha_i A_i x``.
 
     Parameters
     ----------
-    sweeps : sequence of (float, DeviceSweep)
+    device : Device
+    sweeps : sequence of (float, DeviceLaunch)
     places : sequence of (int, int, bool), optional
         See `femops_kernels.sweep.Terms`.
     """
@@ -196,7 +242,7 @@ class DeviceTerms:
     def __init__(
         self,
         device: Device,
-        sweeps: Sequence[tuple[float, DeviceSweep]],
+        sweeps: Sequence[tuple[float, DeviceLaunch]],
         places: Sequence[tuple[int, int, bool]] | None = None,
     ) -> None:
         self.device = device

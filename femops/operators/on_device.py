@@ -1,0 +1,122 @@
+"""Operators on a device: the kernels of their terms, bound to what lies there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.abstract_space import Space
+from femops.boundary_space import AnySpace, BoundarySpace
+from femops.errors import OperatorError
+from femops.modes import GeometryModes, mode_values
+from femops.operators.held import Held
+from femops.operators.term import Term
+from femops.space import L2
+from femops_kernels.cuda.device import Device
+from femops_kernels.cuda.dofs import DofTable
+from femops_kernels.cuda.kernel import CudaKernel, Side
+from femops_kernels.cuda.sweep import DeviceDofs, DeviceLaunch, DeviceSweep, DeviceTerms
+from femops_kernels.kernel import Map1D
+from femops_kernels.runs import Runs
+from femops_kernels.sweep import Data, Launch, Terms
+from femops_meshes.interpolation import lagrange_derivative_matrix
+
+LEVELS = ("partial", "none")
+"""Levels that a device has kernels of."""
+
+AnyLaunch = Launch | DeviceLaunch
+
+_dofs: WeakKeyDictionary[AnySpace, DeviceDofs] = WeakKeyDictionary()
+
+
+def terms_of(
+    device: Device | None,
+    launches: Sequence[tuple[float, Any]],
+    places: Sequence[tuple[int, int, bool]] | None = None,
+) -> Terms | DeviceTerms:
+    """Launches made ready to be run, on a device or on the host; see `Terms`."""
+    if device is None:
+        return Terms(launches, places)
+    return DeviceTerms(device, launches, places)
+
+
+def check_device_level(level: str) -> None:
+    """Refuse levels that a device has no kernels of.
+
+    Raises
+    ------
+    OperatorError
+    """
+    if level not in LEVELS:
+        raise OperatorError(
+            f"level {level!r} on a GPU: choose one of {', '.join(LEVELS)} or auto; a matrix for "
+            "cupyx.scipy.sparse comes from assemble()"
+        )
+
+
+def device_sweep(device: Device, term: Term, held: Held, keep: float, data: Data) -> DeviceSweep:
+    """The kernel of a term, bound to dofs and data on a device.
+
+    Parameters
+    ----------
+    device : Device
+    term : Term
+    held, keep, data
+        See `Term.sweep`.
+    """
+    kernel = _kernel(device, term)
+    source, target = (_device_dofs(device, space) for space in (term.trial, term.test))
+    return DeviceSweep(device, kernel, source, target, data, held.columns, held.rows, keep)
+
+
+def _kernel(device: Device, term: Term) -> CudaKernel:
+    points, step = term.quadrature.points, term.program.step
+    geometry = None
+    if step.numbers.mapped:
+        assert isinstance(term.trial, Space)  # a face's position is kept
+        geometry = Map1D(*mode_values(GeometryModes(term.trial.mesh).degree + 1, points))
+    sides = [
+        Side(space.ncomp, space.basis.interpolation(points), _broken(space))
+        for space in (term.trial, term.test)
+    ]
+    return CudaKernel.fitting(
+        device,
+        dim=term.trial.dim,
+        source=sides[0],
+        target=sides[1],
+        d1d=lagrange_derivative_matrix(points, points),
+        step=step,
+        dtype=term.dtype,
+        weights=term.quadrature.weights,
+        geometry=geometry,
+        data_dtype=term.data_dtype,
+    )
+
+
+def _broken(space: AnySpace) -> bool:
+    return space.p1d == 1 or isinstance(space, L2)
+
+
+def _device_dofs(device: Device, space: AnySpace) -> DeviceDofs:
+    """The dofs of the elements of a space, copied once."""
+    if space not in _dofs:
+        restriction = space.restriction
+        table = DofTable.of(restriction.indices, Runs(space.dim, space.p1d, _broken(space)))
+        _dofs[space] = DeviceDofs(
+            device.upload(table.starts),
+            device.upload(table.turned),
+            device.upload(_touched(space)),
+            restriction.indices,
+        )
+    return _dofs[space]
+
+
+def _touched(space: AnySpace) -> NDArray[np.int32]:
+    """Which dofs each element meets first; no face meets any."""
+    if isinstance(space, BoundarySpace):
+        return np.zeros(space.mesh.num_elements + 1, dtype=np.int32)
+    return space.restriction.first_touch.astype(np.int32)

@@ -1,0 +1,6 @@
+// Entries that are held: each thread sets one.
+
+ENTRY(THREADS, 1, Arguments) {
+    const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
+    if (i < a.count) a.y[a.positions[i]] = a.factor * a.x[a.positions[i]];
+}
