@@ -15,5 +15,13 @@ class CacheError(KernelError, OSError):
     """No folder for compiled kernels can be written."""
 
 
+class CompileError(KernelError, RuntimeError):
+    """A kernel that the compiler refuses."""
+
+
+class DeviceError(KernelError, RuntimeError):
+    """A device was asked for that is not there, or whose software is not, or that failed."""
+
+
 class CacheWarning(UserWarning):
     """A damaged cache entry was thrown away, or the cache folder had to be replaced."""

@@ -1,4 +1,4 @@
-"""Pointwise steps in CUDA C++, compiled for the host: they compute what the programs do on NumPy."""
+"""Pointwise steps in CUDA C++, compiled for the host: they compute what programs do on NumPy."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""GPU kernels: CUDA C++, its compiler, and the devices that run it."""

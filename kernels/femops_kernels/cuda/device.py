@@ -1,0 +1,119 @@
+"""What kernels of CUDA C++ run on: a device, and a function that it has compiled."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import ModuleType
+from typing import Any
+
+from numpy.typing import NDArray
+
+
+class Function(ABC):
+    """A compiled kernel.
+
+    Attributes
+    ----------
+    registers : int
+        Of a thread.
+    local_bytes : int
+        Memory of a thread beside its registers; more than 0 means that these were too few.
+    """
+
+    registers: int
+    local_bytes: int
+
+    @abstractmethod
+    def launch(self, blocks: int, threads: int, shared_bytes: int, arguments: NDArray[Any]) -> None:
+        """Run the kernel, after all that was launched before it; does not wait for its end.
+
+        Parameters
+        ----------
+        blocks : int
+            With 0 nothing is run.
+        threads : int
+            Of a block.
+        shared_bytes : int
+            Dynamic shared memory of a block.
+        arguments : array, shape ()
+            Structure that the entry point takes by value; see `Layout`.
+
+        Raises
+        ------
+        DeviceError
+            If the device can't run it in this shape.
+        """
+
+
+class Device(ABC):
+    """Where kernels of CUDA C++ run.
+
+    Attributes
+    ----------
+    xp : module
+        NumPy's functions for arrays of the device.
+    name : str
+        "NVIDIA H200".
+    arch : str
+        "sm_90".
+    processors : int
+        Multiprocessors.
+    shared_bytes : int
+        Most dynamic shared memory that a block can have.
+    """
+
+    xp: ModuleType
+    name: str
+    arch: str
+    processors: int
+    shared_bytes: int
+
+    @abstractmethod
+    def function(self, source: str) -> Function:
+        """Compile a kernel, or take it from the cache.
+
+        Parameters
+        ----------
+        source : str
+            CUDA C++ without includes; its entry point is opened by ``ENTRY``.
+
+        Raises
+        ------
+        CompileError
+            If the compiler refuses it.
+        """
+
+    @abstractmethod
+    def upload(self, array: NDArray[Any]) -> Any:
+        """Copy of a host's array in a new array of the device."""
+
+    @abstractmethod
+    def download(self, array: Any) -> NDArray[Any]:
+        """Copy of an array of the device on the host, when all launched before is done."""
+
+    @abstractmethod
+    def owns(self, array: Any) -> bool:
+        """Whether something is an array of this device, as it is."""
+
+    @abstractmethod
+    def adopt(self, array: Any) -> Any:
+        """Array of the device on the memory of another library's array there; no copy.
+
+        Parameters
+        ----------
+        array : object
+            With ``__cuda_array_interface__`` or DLPack.
+
+        Raises
+        ------
+        KernelValueError
+            If it is no such object, or its memory is not this device's.
+        """
+
+    @abstractmethod
+    def address(self, array: Any) -> int:
+        """Address of the first entry of an array of the device."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait until all that was launched is done."""
