@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from functools import cache
@@ -22,7 +23,9 @@ _UNSET = "-ftrivial-auto-var-init=pattern"
 
 @cache
 def compiler() -> str | None:
-    """The host's C++ compiler; None if there is none."""
+    """The host's C++ compiler; None if there is none, or if this is not Linux."""
+    if not sys.platform.startswith("linux"):
+        return None
     return shutil.which("g++") or shutil.which("c++")
 
 

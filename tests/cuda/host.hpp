@@ -7,7 +7,6 @@
 // failure and no deadlock, and shared memory has no numbers in it when a block begins.
 #pragma once
 
-#include <atomic>
 #include <cmath>
 #include <cstdarg>
 #include <cstdint>
@@ -17,13 +16,13 @@
 
 #ifdef HOST_THREADS
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 #else
-#include <memory>
 #include <setjmp.h>
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -55,25 +54,6 @@ struct Launch {
 
 constexpr int END = 0;  // in place of a barrier's line: the end of the kernel
 
-// The first thing that went wrong.
-class Failure {
-public:
-    void set(const char* format, va_list values) {
-        if (!taken_.exchange(true)) vsnprintf(text_, sizeof text_, format, values);
-        failed_.store(true);
-    }
-    void clear() {
-        taken_ = failed_ = false;
-        text_[0] = 0;
-    }
-    bool failed() const { return failed_; }
-    const char* text() const { return text_; }
-
-private:
-    std::atomic<bool> taken_{false}, failed_{false};
-    char text_[400] = "";
-};
-
 // A block's dynamic shared memory: filled with what is no number, between guards where no
 // sanitizer looks after its ends.
 class SharedMemory {
@@ -82,14 +62,18 @@ public:
         void* found = nullptr;
         const size_t all = bytes + 2 * GUARD;
         if (posix_memalign(&found, 16, all > 0 ? all : 1) != 0) abort();
-        whole_.reset(static_cast<char*>(found));
-        for (size_t k = 0; k < all; ++k) whole_.get()[k] = poison(k);
+        whole_ = static_cast<char*>(found);
+        for (size_t k = 0; k < all; ++k) whole_[k] = poison(k);
     }
-    char* begin() const { return whole_.get() + GUARD; }
+    ~SharedMemory() { free(whole_); }
+    SharedMemory(const SharedMemory&) = delete;
+    SharedMemory& operator=(const SharedMemory&) = delete;
+
+    char* begin() const { return whole_ + GUARD; }
     bool intact() const {
         for (size_t k = 0; k < GUARD; ++k) {
             const size_t after = GUARD + bytes_ + k;
-            if (whole_.get()[k] != poison(k) || whole_.get()[after] != poison(after)) return false;
+            if (whole_[k] != poison(k) || whole_[after] != poison(after)) return false;
         }
         return true;
     }
@@ -105,11 +89,8 @@ private:
         constexpr uint64_t PATTERN = 0x7FF4BEEF7FA4BEEF;
         return static_cast<char>(PATTERN >> 8 * (k % 8));
     }
-    struct Free {
-        void operator()(char* memory) const { free(memory); }
-    };
     size_t bytes_;
-    std::unique_ptr<char, Free> whole_;
+    char* whole_;
 };
 
 void barrier(int line);
@@ -121,12 +102,19 @@ static thread_local host::Index threadIdx, blockIdx, blockDim, gridDim;
 
 namespace host {
 
-static Failure failure;
+// The first thing that went wrong; empty if nothing did.
+static char failure[400];
+#ifdef HOST_THREADS
+static std::mutex failing;
+#endif
 
 inline void report(const char* format, ...) {
+#ifdef HOST_THREADS
+    const std::lock_guard<std::mutex> lock(failing);
+#endif
     va_list values;
     va_start(values, format);
-    failure.set(format, values);
+    if (failure[0] == 0) vsnprintf(failure, sizeof failure, format, values);
     va_end(values);
 }
 
@@ -246,24 +234,28 @@ struct Fiber {
 // One block after the other, all threads of a block by turns.
 class Scheduler {
 public:
-    explicit Scheduler(const Launch& launch) : launch_(launch), fibers_(new Fiber[launch.threads]) {
+    explicit Scheduler(const Launch& launch) : launch_(launch) {
         void* stacks = mmap(nullptr, STACK * launch.threads, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (stacks == MAP_FAILED) abort();
+        fibers_ = static_cast<Fiber*>(calloc(launch.threads, sizeof(Fiber)));
+        if (stacks == MAP_FAILED || fibers_ == nullptr) abort();
         stacks_ = static_cast<char*>(stacks);
-        for (unsigned t = 0; t < launch.threads; ++t) fibers_[t].begun = false;
     }
-    ~Scheduler() { munmap(stacks_, STACK * launch_.threads); }
+    ~Scheduler() {
+        munmap(stacks_, STACK * launch_.threads);
+        free(fibers_);
+    }
     Scheduler(const Scheduler&) = delete;
     Scheduler& operator=(const Scheduler&) = delete;
 
     void run() {
-        for (unsigned block = 0; block < launch_.blocks && !failure.failed(); ++block) {
+        for (unsigned block = 0; block < launch_.blocks && failure[0] == 0; ++block) {
             blockIdx = {block};
-            memory_ = std::make_unique<SharedMemory>(launch_.shared_bytes);
+            const SharedMemory memory(launch_.shared_bytes);
+            shared_ = memory.begin();
             for (unsigned turn = block; run_to_barrier(turn % 2 == 0) != END; ++turn) {
             }
-            if (!memory_->intact()) {
+            if (!memory.intact()) {
                 report("block %u writes beside its %zu bytes of shared memory", block,
                        launch_.shared_bytes);
             }
@@ -278,7 +270,7 @@ public:
     }
     [[noreturn]] void leave() { _longjmp(home_, 1); }
 
-    char* shared() const { return memory_->begin(); }
+    char* shared() const { return shared_; }
 
 private:
     static constexpr size_t STACK = size_t(1) << 19;
@@ -289,7 +281,7 @@ private:
         for (unsigned k = 0; k < launch_.threads; ++k) {
             const unsigned t = ascending ? k : launch_.threads - 1 - k;
             resume(t);
-            if (failure.failed()) return END;
+            if (failure[0] != 0) return END;
             if (k > 0 && fibers_[t].line != line) {
                 report_divergence(fibers_[t].line, line);
                 return END;
@@ -317,9 +309,9 @@ private:
     static void live();
 
     const Launch& launch_;
-    std::unique_ptr<Fiber[]> fibers_;
-    std::unique_ptr<SharedMemory> memory_;
+    Fiber* fibers_;
     char* stacks_;
+    char* shared_ = nullptr;
     jmp_buf home_;
 };
 
@@ -351,7 +343,7 @@ inline void run(const Launch& launch) {
 
 // Run a kernel; 0, or 1 with a text that says what went wrong.
 inline int launch(const Launch& what, size_t argument_bytes, char* text, size_t room) {
-    failure.clear();
+    failure[0] = 0;
     if (argument_bytes != what.kernel.argument_bytes) {
         report("arguments of %zu bytes, the kernel takes %zu", argument_bytes,
                what.kernel.argument_bytes);
@@ -361,8 +353,8 @@ inline int launch(const Launch& what, size_t argument_bytes, char* text, size_t 
     } else if (what.blocks > 0) {
         run(what);
     }
-    snprintf(text, room, "%s", failure.text());
-    return failure.failed();
+    snprintf(text, room, "%s", failure);
+    return failure[0] != 0;
 }
 
 }  // namespace host
@@ -385,7 +377,13 @@ inline char* dynamic_shared() { return host::shared_memory(); }
 
 template <typename T>
 T atomicAdd(T* to, T value) {
+#ifdef HOST_THREADS
     return std::atomic_ref<T>(*to).fetch_add(value, std::memory_order_relaxed);
+#else
+    const T before = *to;
+    *to += value;
+    return before;
+#endif
 }
 
 template <typename T>

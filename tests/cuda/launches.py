@@ -33,6 +33,8 @@ _SETTINGS = {
     "TSAN_OPTIONS": "halt_on_error=1",
 }
 
+_RANDOMISED = "unexpected memory mapping"
+
 
 class SanitizerError(AssertionError):
     """What a sanitizer found."""
@@ -120,9 +122,14 @@ def missing(sanitizer: str) -> str | None:
     launch = Launch(source, (1, 32, 0), bytes(8), [numbers], [(0, 0, 0)])
     try:
         (result,) = replay(launch, sanitizer)
-    except (CompileError, SanitizerError) as error:
-        return f"no sanitizer for {sanitizer}: {error}"
-    return None if result.all() else f"the sanitizer for {sanitizer} runs nothing"
+    except CompileError as error:
+        return f"the compiler has no sanitizer for {sanitizer}: {error}"
+    except SanitizerError as error:
+        if _RANDOMISED in str(error):
+            return f"no sanitizer for {sanitizer} in this address space: {error}"
+        raise
+    assert result.all()
+    return None
 
 
 def replay(launch: Launch, sanitizer: str) -> list[NDArray[Any]]:
@@ -164,8 +171,13 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, **_SETTINGS}
     for prefix in ([], ["setarch", platform.machine(), "-R"]):
         done = subprocess.run(
-            [*prefix, *command], capture_output=True, text=True, env=environment, check=False
+            [*prefix, *command],
+            capture_output=True,
+            text=True,
+            env=environment,
+            check=False,
+            timeout=300,
         )
-        if "unexpected memory mapping" not in done.stderr:  # of a randomised address space
+        if _RANDOMISED not in done.stderr:
             break
     return done
