@@ -112,7 +112,7 @@ class PointStep:
 
 
 def used_slots(dim: int, value: bool, gradient: bool) -> list[int]:
-    """Numbers of the slots in use: 0 for the value, 1 to dim for derivatives."""
+    """Numbers of the slots of a field or test function: 0 its value, 1 to dim its derivatives."""
     return [0] * value + list(range(1, dim + 1)) * gradient
 
 

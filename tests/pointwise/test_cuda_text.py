@@ -1,4 +1,4 @@
-"""Pointwise steps in CUDA C++, compiled for the host: they compute what the programs do on NumPy."""
+"""Pointwise steps in CUDA C++, compiled for the host: they compute what programs do on NumPy."""
 
 from __future__ import annotations
 
@@ -74,7 +74,6 @@ def linear_forms(dim: int) -> dict[str, Form]:
     lame, two = {"lam": SCALAR, "mu": SCALAR}, {"c": SCALAR, "d": SCALAR}
     found: dict[str, Form] = {
         "mass": (_mass, dim, (1, 1), {"rho": SCALAR}),
-        "vector-mass": (_mass, dim, (2, 2), {"rho": SCALAR}),
         "diffusion": (_diffusion, dim, (1, 1), {"kappa": SCALAR}),
         "symmetric": (_diffusion, dim, (1, 1), {"kappa": symmetric}),
         "general": (_diffusion, dim, (1, 1), {"kappa": general}),
@@ -84,6 +83,7 @@ def linear_forms(dim: int) -> dict[str, Form]:
         "divergence": (_divergence, dim, (dim, 1), {}),
     }
     if dim > 1:
+        found["vector-mass"] = (_mass, dim, (2, 2), {"rho": SCALAR})
         found["elasticity"] = (_elasticity, dim, (dim, dim), lame)
         found["gradient"] = (gradient, dim, (1, dim), {"c": SCALAR})
         found["reaction"] = (reaction, dim, (1, 1), two)
@@ -103,16 +103,16 @@ LINEAR = {name: form for dim in (1, 2, 3) for name, form in linear_forms(dim).it
 
 def every_known(names: frozenset[str]) -> list[Known]:
     """Of meshes that are affine and not, with coefficients of every kind."""
-    kinds = [(frozenset[str](), frozenset[str]()), (names, frozenset()), (frozenset(), names)]
-    return [Known(a, c, 8, not a, e) for a in (False, True) for c, e in kinds]
+    vary, nothing = Known(points=8, mapped=True), frozenset[str]()
+    return [vary, Known(False, names, 8, True), Known(True, nothing, 8, False, names)]
 
 
 def programs_of_step(step: LinearStep, names: frozenset[str]) -> Iterator[Program]:
-    """For every level and direction."""
+    """For every level that differs; those of one also transposed."""
     for known in every_known(names):
-        for level in ("points", "partial", "none"):
-            for transpose in (False, True):
-                yield linear_cut(step, level, known, transpose=transpose).program
+        for level in ("partial", "none"):
+            yield linear_cut(step, level, known).program
+    yield linear_cut(step, "none", known, transpose=True).program
 
 
 def traced(form: Form, name: str = "u") -> Any:
@@ -249,7 +249,7 @@ def steps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def numbers_for(program: Program, rng: np.random.Generator) -> np.ndarray:
     """What a program is given, (numbers, points): a Jacobian is not far from the identity."""
-    q = rng.uniform(0.5, 1.5, (program.numbers.total, POINTS))
+    q = rng.uniform(0.1, 0.4, (program.numbers.total, POINTS))
     jacobian = program.numbers.slices()[1]
     if program.numbers.jacobian:
         near = 0.2 * rng.standard_normal((program.numbers.jacobian, POINTS))

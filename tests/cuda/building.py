@@ -1,0 +1,91 @@
+"""Kernels built by the host's C++ compiler: once for all processes, kept beside the CPU's."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from femops_kernels import storage
+from femops_kernels.errors import CompileError
+
+HERE = Path(__file__).parent
+OPTIONS = ("-std=c++20", "-O1", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused", "-pthread")
+# What is not set is a huge number, not whatever there was; compilers of before 2022 can't.
+_UNSET = "-ftrivial-auto-var-init=pattern"
+
+
+@cache
+def compiler() -> str | None:
+    """The host's C++ compiler; None if there is none, or if this is not Linux."""
+    if not sys.platform.startswith("linux"):
+        return None
+    return shutil.which("g++") or shutil.which("c++")
+
+
+@cache
+def _options() -> tuple[str, ...]:
+    return (*OPTIONS, _UNSET) if _accepts(_UNSET) else OPTIONS
+
+
+def _accepts(option: str) -> bool:
+    command = [compiler() or "", option, "-x", "c++", "-fsyntax-only", os.devnull]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@cache
+def _toolchain() -> str:
+    command = [compiler() or "", "--version"]
+    version = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    headers = [path.read_text(encoding="utf-8") for path in sorted(HERE.glob("*.hpp"))]
+    return "\0".join([version, *headers])
+
+
+def build(source: str, *options: str, tail: str = "") -> Path:
+    """The file that a kernel is compiled to.
+
+    Parameters
+    ----------
+    source : str
+        CUDA C++; what kernels find is put before it, and it stands in a namespace, so that its
+        names can't be those of the C library.
+    *options : str
+        To the compiler.
+    tail : str
+        What comes after it.
+
+    Raises
+    ------
+    CompileError
+        With what the compiler says.
+    """
+    if compiler() is None:
+        raise CompileError("no C++ compiler (g++, c++): kernels can't be built for the host")
+    head = '#include "host.hpp"\nnamespace kernel {\n#line 1 "kernel.cu"\n'
+    text = f"{head}{source}\n}}  // namespace kernel\n{tail}"
+    every = [*_options(), f"-I{HERE}", *options]
+    key = hashlib.sha256("\0".join([text, *every, _toolchain()]).encode()).hexdigest()[:24]
+    folder = storage.cache_folder() / "host"
+    folder.mkdir(exist_ok=True)
+    built = folder / key
+    with storage.locked(folder / f"{key}.lock"):
+        if not built.exists():
+            storage.write_once(folder / f"{key}.cpp", text)
+            _compile(folder / f"{key}.cpp", built, every)
+    return built
+
+
+def _compile(file: Path, target: Path, options: Sequence[str]) -> None:
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        made = Path(folder) / "made"
+        command = [compiler() or "", *options, str(file), "-o", str(made)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise CompileError(f"{' '.join(command)}\n{done.stderr}")
+        os.replace(made, target)

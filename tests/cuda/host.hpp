@@ -1,0 +1,430 @@
+// What kernels find when the host's C++ compiler builds them; put before each of them.
+//
+// The threads of a block take turns, each on a stack of its own: one runs to the next barrier, then
+// another does, in ascending order and in descending order by turns, so that what is read before
+// it is written shows. With HOST_THREADS they are threads of the host, as sanitizers want, and
+// several blocks run at a time. Either way a barrier that some threads of a block do not reach is a
+// failure and no deadlock, and shared memory has no numbers in it when a block begins.
+#pragma once
+
+#include <cmath>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#ifdef HOST_THREADS
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+#else
+#include <setjmp.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#endif
+
+#define __device__
+#define __constant__
+#define __forceinline__ inline
+#define __syncthreads() host::barrier(__LINE__)
+
+namespace host {
+
+struct Index {
+    unsigned x;
+};
+
+struct Kernel {
+    void (*run)(const void* arguments);
+    unsigned most_threads;
+    size_t argument_bytes;
+};
+
+struct Launch {
+    Kernel kernel;
+    const void* arguments;
+    unsigned blocks, threads;
+    size_t shared_bytes;
+};
+
+constexpr int END = 0;  // in place of a barrier's line: the end of the kernel
+
+// A block's dynamic shared memory: filled with what is no number, between guards where no
+// sanitizer looks after its ends.
+class SharedMemory {
+public:
+    explicit SharedMemory(size_t bytes) : bytes_(bytes) {
+        void* found = nullptr;
+        const size_t all = bytes + 2 * GUARD;
+        if (posix_memalign(&found, 16, all > 0 ? all : 1) != 0) abort();
+        whole_ = static_cast<char*>(found);
+        for (size_t k = 0; k < all; ++k) whole_[k] = poison(k);
+    }
+    ~SharedMemory() { free(whole_); }
+    SharedMemory(const SharedMemory&) = delete;
+    SharedMemory& operator=(const SharedMemory&) = delete;
+
+    char* begin() const { return whole_ + GUARD; }
+    bool intact() const {
+        for (size_t k = 0; k < GUARD; ++k) {
+            const size_t after = GUARD + bytes_ + k;
+            if (whole_[k] != poison(k) || whole_[after] != poison(after)) return false;
+        }
+        return true;
+    }
+
+private:
+#ifdef HOST_THREADS
+    static constexpr size_t GUARD = 0;
+#else
+    static constexpr size_t GUARD = 256;
+#endif
+    // signalling NaN in double, and in one float of two; the other is a quiet one
+    static char poison(size_t k) {
+        constexpr uint64_t PATTERN = 0x7FF4BEEF7FA4BEEF;
+        return static_cast<char>(PATTERN >> 8 * (k % 8));
+    }
+    size_t bytes_;
+    char* whole_;
+};
+
+void barrier(int line);
+[[noreturn]] void leave();  // of a thread that can't go on
+
+}  // namespace host
+
+static thread_local host::Index threadIdx, blockIdx, blockDim, gridDim;
+
+namespace host {
+
+// The first thing that went wrong; empty if nothing did.
+static char failure[400];
+#ifdef HOST_THREADS
+static std::mutex failing;
+#endif
+
+inline void report(const char* format, ...) {
+#ifdef HOST_THREADS
+    const std::lock_guard<std::mutex> lock(failing);
+#endif
+    va_list values;
+    va_start(values, format);
+    if (failure[0] == 0) vsnprintf(failure, sizeof failure, format, values);
+    va_end(values);
+}
+
+// A thread arrives somewhere else than those of its block before it.
+inline void report_divergence(int line, int other) {
+    const bool ended = line == END || other == END;
+    report("barrier in line %d not reached by all threads of block %u: %s",
+           line == END ? other : line, blockIdx.x,
+           ended ? "some have ended" : "some are at another one");
+}
+
+#ifdef HOST_THREADS
+
+struct Stop {};
+
+[[noreturn]] inline void leave() { throw Stop(); }
+
+// Threads that run one block after the other.
+class Team {
+public:
+    explicit Team(const Launch& launch) : launch_(launch) { refresh(); }
+
+    char* shared() const { return memory_->begin(); }
+
+    // Wait for the others at a barrier, or at the end of the kernel.
+    void arrive(int line) {
+        std::unique_lock<std::mutex> lock(mutex_);
+        if (stopped_) throw Stop();
+        if (waiting_ == 0) line_ = line;
+        if (line != line_) {
+            report_divergence(line, line_);
+            halt();
+            throw Stop();
+        }
+        if (++waiting_ == launch_.threads) {
+            waiting_ = 0;
+            ++generation_;
+            if (line == END) refresh();
+            changed_.notify_all();
+            return;
+        }
+        const unsigned long mine = generation_;
+        changed_.wait(lock, [&] { return stopped_ || generation_ != mine; });
+        if (generation_ == mine) throw Stop();
+    }
+
+    void stop() {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        halt();
+    }
+
+private:
+    void refresh() { memory_ = std::make_unique<SharedMemory>(launch_.shared_bytes); }
+
+    void halt() {
+        stopped_ = true;
+        changed_.notify_all();
+    }
+
+    const Launch& launch_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::unique_ptr<SharedMemory> memory_;
+    unsigned waiting_ = 0;
+    unsigned long generation_ = 0;
+    int line_ = END;
+    bool stopped_ = false;
+};
+
+static thread_local Team* team;
+
+inline void barrier(int line) { team->arrive(line); }
+
+inline char* shared_memory() { return team->shared(); }
+
+inline void run_blocks(const Launch& launch, Team& mine, unsigned first, unsigned step,
+                       unsigned thread) {
+    team = &mine;
+    threadIdx = {thread};
+    blockDim = {launch.threads};
+    gridDim = {launch.blocks};
+    try {
+        for (unsigned block = first; block < launch.blocks; block += step) {
+            blockIdx = {block};
+            launch.kernel.run(launch.arguments);
+            mine.arrive(END);
+        }
+    } catch (Stop) {
+        mine.stop();
+    }
+}
+
+// Nothing orders the blocks of one team and those of another: so races between blocks show.
+inline void run(const Launch& launch) {
+    const unsigned room = std::max(2u, 1024u / launch.threads);
+    const unsigned count = std::min(launch.blocks, room);
+    std::vector<std::unique_ptr<Team>> teams;
+    std::vector<std::thread> threads;
+    for (unsigned k = 0; k < count; ++k) teams.push_back(std::make_unique<Team>(launch));
+    for (unsigned k = 0; k < count; ++k) {
+        for (unsigned t = 0; t < launch.threads; ++t) {
+            threads.emplace_back([&, k, t] { run_blocks(launch, *teams[k], k, count, t); });
+        }
+    }
+    for (std::thread& thread : threads) thread.join();
+}
+
+#else
+
+// A thread of a block: a stack, and where it waits.
+struct Fiber {
+    jmp_buf at;
+    bool begun;
+    int line;
+};
+
+// One block after the other, all threads of a block by turns.
+class Scheduler {
+public:
+    explicit Scheduler(const Launch& launch) : launch_(launch) {
+        void* stacks = mmap(nullptr, STACK * launch.threads, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        fibers_ = static_cast<Fiber*>(calloc(launch.threads, sizeof(Fiber)));
+        if (stacks == MAP_FAILED || fibers_ == nullptr) abort();
+        stacks_ = static_cast<char*>(stacks);
+    }
+    ~Scheduler() {
+        munmap(stacks_, STACK * launch_.threads);
+        free(fibers_);
+    }
+    Scheduler(const Scheduler&) = delete;
+    Scheduler& operator=(const Scheduler&) = delete;
+
+    void run() {
+        for (unsigned block = 0; block < launch_.blocks && failure[0] == 0; ++block) {
+            blockIdx = {block};
+            const SharedMemory memory(launch_.shared_bytes);
+            shared_ = memory.begin();
+            for (unsigned turn = block; run_to_barrier(turn % 2 == 0) != END; ++turn) {
+            }
+            if (!memory.intact()) {
+                report("block %u writes beside its %zu bytes of shared memory", block,
+                       launch_.shared_bytes);
+            }
+        }
+    }
+
+    // Of the running thread: let others run.
+    void arrive(int line) {
+        Fiber& self = fibers_[threadIdx.x];
+        self.line = line;
+        if (_setjmp(self.at) == 0) leave();
+    }
+    [[noreturn]] void leave() { _longjmp(home_, 1); }
+
+    char* shared() const { return shared_; }
+
+private:
+    static constexpr size_t STACK = size_t(1) << 19;
+
+    // Each thread in turn; the line of the barrier where they are then.
+    int run_to_barrier(bool ascending) {
+        int line = END;
+        for (unsigned k = 0; k < launch_.threads; ++k) {
+            const unsigned t = ascending ? k : launch_.threads - 1 - k;
+            resume(t);
+            if (failure[0] != 0) return END;
+            if (k > 0 && fibers_[t].line != line) {
+                report_divergence(fibers_[t].line, line);
+                return END;
+            }
+            line = fibers_[t].line;
+        }
+        return line;
+    }
+
+    void resume(unsigned t) {
+        Fiber& fiber = fibers_[t];
+        threadIdx = {t};
+        if (_setjmp(home_) != 0) return;
+        if (fiber.begun) _longjmp(fiber.at, 1);
+        fiber.begun = true;
+        ucontext_t context;
+        if (getcontext(&context) != 0) abort();
+        context.uc_link = nullptr;
+        context.uc_stack.ss_sp = stacks_ + STACK * t;
+        context.uc_stack.ss_size = STACK;
+        makecontext(&context, live, 0);
+        setcontext(&context);
+    }
+
+    static void live();
+
+    const Launch& launch_;
+    Fiber* fibers_;
+    char* stacks_;
+    char* shared_ = nullptr;
+    jmp_buf home_;
+};
+
+static thread_local Scheduler* scheduler;
+
+// What a stack runs: the kernel, block after block.
+inline void Scheduler::live() {
+    for (;;) {
+        scheduler->launch_.kernel.run(scheduler->launch_.arguments);
+        scheduler->arrive(END);
+    }
+}
+
+[[noreturn]] inline void leave() { scheduler->leave(); }
+
+inline void barrier(int line) { scheduler->arrive(line); }
+
+inline char* shared_memory() { return scheduler->shared(); }
+
+inline void run(const Launch& launch) {
+    Scheduler mine(launch);
+    scheduler = &mine;
+    blockDim = {launch.threads};
+    gridDim = {launch.blocks};
+    mine.run();
+}
+
+#endif
+
+// Run a kernel; 0, or 1 with a text that says what went wrong.
+inline int launch(const Launch& what, size_t argument_bytes, char* text, size_t room) {
+    failure[0] = 0;
+    if (argument_bytes != what.kernel.argument_bytes) {
+        report("arguments of %zu bytes, the kernel takes %zu", argument_bytes,
+               what.kernel.argument_bytes);
+    } else if (what.threads == 0 || what.threads > what.kernel.most_threads) {
+        report("%u threads a block, the kernel is made for at most %u", what.threads,
+               what.kernel.most_threads);
+    } else if (what.blocks > 0) {
+        run(what);
+    }
+    snprintf(text, room, "%s", failure);
+    return failure[0] != 0;
+}
+
+}  // namespace host
+
+// Opens the entry point, whose body follows; `a` are its arguments.
+#define ENTRY(MOST_THREADS, LEAST_BLOCKS, Arguments)                                              \
+    static_assert((MOST_THREADS) > 0 && (MOST_THREADS) <= 1024, "threads of a block");            \
+    static_assert((LEAST_BLOCKS) > 0, "blocks of a multiprocessor");                              \
+    static void entry(const Arguments& a);                                                        \
+    extern "C" int host_launch(const void* arguments, size_t argument_bytes, unsigned blocks,     \
+                               unsigned threads, size_t shared_bytes, char* text, size_t room) {  \
+        const auto run = [](const void* given) { entry(*static_cast<const Arguments*>(given)); }; \
+        const host::Kernel kernel = {run, MOST_THREADS, sizeof(Arguments)};                       \
+        return host::launch({kernel, arguments, blocks, threads, shared_bytes}, argument_bytes,   \
+                            text, room);                                                          \
+    }                                                                                             \
+    static void entry(const Arguments& a)
+
+inline char* dynamic_shared() { return host::shared_memory(); }
+
+template <typename T>
+T atomicAdd(T* to, T value) {
+#ifdef HOST_THREADS
+    return std::atomic_ref<T>(*to).fetch_add(value, std::memory_order_relaxed);
+#else
+    const T before = *to;
+    *to += value;
+    return before;
+#endif
+}
+
+template <typename T>
+T __ldg(const T* from) {
+    return *from;
+}
+
+template <typename T>
+T __ldcs(const T* from) {
+    return *from;
+}
+
+template <typename T>
+struct alignas(16) Pack {
+    T v[16 / sizeof(T)];
+};
+
+template <typename T>
+Pack<T> load_pack(const T* from) {
+    if (reinterpret_cast<uintptr_t>(from) % 16 != 0) {
+        host::report("load_pack of %p, which is no multiple of 16 (thread %u of block %u)",
+                     static_cast<const void*>(from), threadIdx.x, blockIdx.x);
+        host::leave();
+    }
+    Pack<T> pack;
+    memcpy(&pack, from, sizeof pack);
+    return pack;
+}
+
+using std::atan;
+using std::atan2;
+using std::cos;
+using std::cosh;
+using std::exp;
+using std::fabs;
+using std::fmax;
+using std::fmin;
+using std::log;
+using std::pow;
+using std::sin;
+using std::sinh;
+using std::sqrt;
+using std::tan;
+using std::tanh;

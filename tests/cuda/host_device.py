@@ -1,0 +1,170 @@
+"""A device that there is everywhere: kernels built by the host's C++ compiler, on NumPy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, final
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from cuda.building import build, compiler
+from cuda.launches import Launch, pointers_of
+from femops_kernels.cuda.device import Device, Function
+from femops_kernels.errors import DeviceError, KernelValueError
+
+
+@final
+class HostFunction(Function):
+    """A kernel in a shared library; see ``host.hpp`` for how it is run.
+
+    Parameters
+    ----------
+    device : HostDevice
+    source : str
+    """
+
+    registers = local_bytes = 0
+
+    def __init__(self, device: HostDevice, source: str) -> None:
+        self._device, self.source = device, source
+        library = ctypes.CDLL(str(build(source, "-shared", "-fPIC")))
+        self._launch = library.host_launch
+        self._lock = threading.Lock()  # a library says in one place what went wrong
+
+    def launch(self, blocks: int, threads: int, shared_bytes: int, arguments: NDArray[Any]) -> None:
+        """Run the kernel to its end.
+
+        Raises
+        ------
+        DeviceError
+            More threads or shared memory than there can be, a barrier that not all threads reach,
+            shared memory written beside its ends, arguments of another size, or with an address
+            that is in no array of the device that still lives.
+        """
+        device = self._device
+        if shared_bytes > device.shared_bytes:
+            raise DeviceError(f"{shared_bytes} bytes shared, a block has {device.shared_bytes}")
+        if arguments.shape != () or not arguments.dtype.fields:
+            raise DeviceError(f"arguments are {arguments.dtype} {arguments.shape}: no structure")
+        pointers = pointers_of(arguments, device.arrays)
+        device.launches += 1
+        if device.recorded is not None:
+            shape = (blocks, threads, shared_bytes)
+            device.recorded.append(Launch.of(self.source, shape, arguments, pointers))
+        text = ctypes.create_string_buffer(400)
+        given = ctypes.c_void_p(arguments.ctypes.data), ctypes.c_size_t(arguments.nbytes)
+        sizes = ctypes.c_uint(blocks), ctypes.c_uint(threads), ctypes.c_size_t(shared_bytes)
+        with self._lock:
+            failed = self._launch(*given, *sizes, text, ctypes.c_size_t(len(text)))
+        if failed:
+            raise DeviceError(text.value.decode())
+
+
+@final
+class HostDevice(Device):
+    """A device whose memory is the host's.
+
+    Parameters
+    ----------
+    shared_bytes : int
+        Most dynamic shared memory of a block.
+
+    Attributes
+    ----------
+    uploads, downloads, synchronizations, launches : int
+        How often it was asked for these.
+    arrays : mapping
+        Those whose address was asked for, while they live, by where they begin.
+    recorded : list of Launch or None
+        See `recording`.
+    """
+
+    xp: ModuleType = np
+    name = "the host, as a GPU"
+    arch = "host"
+    processors = 4
+
+    def __init__(self, shared_bytes: int = 48 * 1024) -> None:
+        self.shared_bytes = shared_bytes
+        self.uploads = self.downloads = self.synchronizations = self.launches = 0
+        self.arrays: weakref.WeakValueDictionary[int, NDArray[Any]] = weakref.WeakValueDictionary()
+        self.recorded: list[Launch] | None = None
+        self._functions: dict[str, HostFunction] = {}
+
+    def function(self, source: str) -> HostFunction:
+        """See `Device.function`."""
+        if source not in self._functions:
+            self._functions[source] = HostFunction(self, source)
+        return self._functions[source]
+
+    def upload(self, array: NDArray[Any]) -> NDArray[Any]:
+        """See `Device.upload`."""
+        self.uploads += 1
+        return np.array(array)
+
+    def download(self, array: NDArray[Any]) -> NDArray[Any]:
+        """See `Device.download`."""
+        self.downloads += 1
+        return np.array(array)
+
+    def owns(self, array: Any) -> bool:
+        """See `Device.owns`."""
+        return isinstance(array, np.ndarray)
+
+    def adopt(self, array: Any) -> NDArray[Any]:
+        """See `Device.adopt`."""
+        if isinstance(array, np.ndarray):
+            return array
+        if hasattr(array, "__cuda_array_interface__"):
+            return np.asarray(_Memory(array))
+        if hasattr(array, "__dlpack__"):
+            return np.from_dlpack(array)
+        raise KernelValueError(
+            f"a {type(array).__name__} has neither __cuda_array_interface__ nor DLPack"
+        )
+
+    def address(self, array: NDArray[Any]) -> int:
+        """See `Device.address`."""
+        owner = array
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        self.arrays[owner.ctypes.data] = owner
+        return array.ctypes.data
+
+    def synchronize(self) -> None:
+        """Nothing is under way."""
+        self.synchronizations += 1
+
+    @contextmanager
+    def recording(self) -> Iterator[list[Launch]]:
+        """Launches of the block are noted, with their arrays as they are before.
+
+        They run as ever, and can be run again under sanitizers: `launches.replay`.
+        """
+        before, self.recorded = self.recorded, []
+        try:
+            yield self.recorded
+        finally:
+            self.recorded = before
+
+
+def host_device(**options: Any) -> HostDevice:
+    """A device for a test, which is skipped where there is no compiler."""
+    if compiler() is None:
+        pytest.skip("no C++ compiler (g++, c++): kernels were not run on the host")
+    return HostDevice(**options)
+
+
+class _Memory:
+    """Memory of another library, in NumPy's words."""
+
+    def __init__(self, array: Any) -> None:
+        self.__array_interface__ = array.__cuda_array_interface__
+        self._alive = array

@@ -1,0 +1,201 @@
+"""The host as a device: kernels compute what they should, and what is wrong with them shows."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuda.building import build
+from cuda.host_device import HostDevice, host_device
+from cuda.toys import THREADS, expected, neighbours
+from femops_kernels.errors import CompileError, DeviceError, KernelValueError
+
+
+@pytest.fixture
+def device() -> HostDevice:
+    return host_device()
+
+
+def entries(count: int) -> np.ndarray:
+    return np.random.default_rng(count).standard_normal(count)
+
+
+@pytest.mark.parametrize("count", [1, THREADS, 3 * THREADS - 5, 700])
+def test_blocks_and_barriers(device: HostDevice, count: int) -> None:
+    x = entries(count)
+    y, total = neighbours(device, x)
+    np.testing.assert_array_equal(y, expected(x))
+    whole = np.zeros(-(-count // THREADS) * THREADS)
+    whole[:count] = x
+    assert total == pytest.approx(2 * whole.sum(), abs=1e-12 * abs(x).sum())
+
+
+@pytest.mark.parametrize("fault", ["barrier", "unset"])
+def test_numbers_that_are_not_set_yet_show(device: HostDevice, fault: str) -> None:
+    """Without any sanitizer: there are none in shared memory, and threads change their order."""
+    x = entries(2 * THREADS)
+    y, _ = neighbours(device, x, fault)
+    unset = np.isnan(y.reshape(2, THREADS))
+    if fault == "unset":
+        assert [np.flatnonzero(row).tolist() for row in unset] == [[6, 8], [6, 8]]
+    else:  # every thread reads too early but the last one: in the next block that is the first
+        assert [np.flatnonzero(~row).tolist() for row in unset] == [[THREADS - 1], [0]]
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("early", "barrier in line 15 not reached by all threads of block 0: some have ended"),
+        ("lines", "not reached by all threads of block 0: some are at another one"),
+        ("shared", "block 0 writes beside its 256 bytes of shared memory"),
+    ],
+)
+def test_what_is_found(device: HostDevice, fault: str, message: str) -> None:
+    with pytest.raises(DeviceError, match=message):
+        neighbours(device, entries(100), fault)
+    x = entries(100)
+    np.testing.assert_array_equal(neighbours(device, x)[0], expected(x))  # and nothing is left
+
+
+def arguments_of(device: HostDevice, **arrays: Any) -> np.ndarray:
+    kinds = [(name, np.uint64) for name in arrays]
+    packed = np.zeros((), np.dtype(kinds, align=True))
+    for name, array in arrays.items():
+        packed[name] = device.address(array)
+    return packed
+
+
+ATOMIC = """\
+struct Arguments { double* d; float* f; int* i; unsigned* u; };
+ENTRY(64, 1, Arguments) {
+    atomicAdd(a.d, 0.5);
+    atomicAdd(a.f, 2.0f);
+    atomicAdd(a.i, -1);
+    if (atomicAdd(a.u, 1u) == 0) atomicAdd(a.u + 1, gridDim.x);
+}
+"""
+
+
+def test_atomics(device: HostDevice) -> None:
+    kinds = {"d": np.float64, "f": np.float32, "i": np.int32, "u": np.uint32}
+    arrays = {name: np.zeros(2, kind) for name, kind in kinds.items()}
+    device.function(ATOMIC).launch(5, 64, 0, arguments_of(device, **arrays))
+    assert {name: a.tolist() for name, a in arrays.items()} == {
+        "d": [160.0, 0.0],
+        "f": [640.0, 0.0],
+        "i": [-320, 0],
+        "u": [320, 5],
+    }
+
+
+MATHS = """\
+struct Arguments { const T* x; T* y; };
+template <typename R> R only(R value) { static_assert(sizeof(R) == sizeof(T)); return value; }
+__constant__ T table[2] = {T(2), T(0.5)};
+__device__ __forceinline__ T half(T x) { return x * table[1]; }
+ENTRY(1, 1, Arguments) {
+    const T x = __ldg(a.x), z = __ldcs(a.x + 1);
+    T* __restrict__ y = a.y;
+    *y++ = only(sqrt(x)); *y++ = only(exp(x)); *y++ = only(log(x)); *y++ = only(sin(x));
+    *y++ = only(cos(x)); *y++ = only(tan(x)); *y++ = only(tanh(x)); *y++ = only(sinh(x));
+    *y++ = only(cosh(x)); *y++ = only(atan(x)); *y++ = only(fabs(z)); *y++ = only(pow(x, z));
+    *y++ = only(atan2(z, x)); *y++ = only(fmin(x, z)); *y++ = only(fmax(x, z)); *y++ = half(x);
+    const Pack<T> pack = load_pack(a.x);
+    for (T value : pack.v) *y++ = value;
+}
+"""
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("double", np.float64), ("float", np.float32)])
+def test_functions(device: HostDevice, kind: str, dtype: Any) -> None:
+    x, y = np.array([0.7, -1.3, 4.0, 5.0], dtype), np.zeros(20, dtype)
+    function = device.function(f"using T = {kind};\n{MATHS}")
+    function.launch(1, 1, 0, arguments_of(device, x=x, y=y))
+    a, b = x[:2]
+    ones = (np.sqrt, np.exp, np.log, np.sin, np.cos, np.tan, np.tanh, np.sinh, np.cosh, np.arctan)
+    values = [*(f(a) for f in ones), -b, a**b, np.arctan2(b, a), b, a, a / 2]
+    values += list(x[: 16 // x.itemsize])
+    np.testing.assert_allclose(y[: len(values)], values, rtol=4 * np.finfo(dtype).eps)
+    assert not y[len(values) :].any()
+    with pytest.raises(DeviceError, match=r"load_pack of 0x.*, which is no multiple of 16"):
+        function.launch(1, 1, 0, arguments_of(device, x=x[1:], y=y))
+
+
+def test_what_a_launch_refuses(device: HostDevice) -> None:
+    kept, source = np.zeros(1), "struct Arguments { double* x; };\nENTRY(32, 1, Arguments) {}\n"
+    run, good = device.function(source).launch, arguments_of(device, x=kept)
+    run(0, 32, 0, good)
+    for shape, message in (
+        ((1, 64, 0), "64 threads a block, the kernel is made for at most 32"),
+        ((1, 0, 0), "0 threads a block"),
+        ((1, 32, 48 * 1024 + 1), "49153 bytes shared, a block has 49152"),
+    ):
+        with pytest.raises(DeviceError, match=message):
+            run(*shape, good)
+    with pytest.raises(DeviceError, match="arguments of 16 bytes, the kernel takes 8"):
+        run(1, 32, 0, arguments_of(device, x=kept, y=kept))
+    with pytest.raises(DeviceError, match="no structure"):
+        run(1, 32, 0, np.zeros(1))
+    gone = arguments_of(device, x=np.zeros(1000))
+    gc.collect()
+    with pytest.raises(DeviceError, match="argument x is no address of an array that still lives"):
+        run(1, 32, 0, gone)
+    assert host_device(shared_bytes=100).shared_bytes == 100
+
+
+def test_what_the_compiler_says(device: HostDevice) -> None:
+    with pytest.raises(CompileError, match=r"kernel\.cu:2:.*nonsense"):
+        device.function("struct Arguments { int n; };\nENTRY(32, 1, Arguments) { nonsense; }\n")
+
+
+def test_kernels_are_built_once(device: HostDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    neighbours(device, entries(1))
+    monkeypatch.setattr("cuda.building._compile", lambda *_: pytest.fail("compiled again"))
+    neighbours(host_device(), entries(1))
+
+
+def test_a_missing_compiler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cuda.building.compiler", lambda: None)
+    with pytest.raises(CompileError, match=r"no C\+\+ compiler"):
+        build("")
+
+
+class Foreign:
+    """An array of another library."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.__cuda_array_interface__ = array.__array_interface__
+
+
+def test_arrays(device: HostDevice) -> None:
+    x = entries(5)
+    copy = device.upload(x)
+    assert (copy is not x, device.owns(copy), device.owns([1.0])) == (True, True, False)
+    np.testing.assert_array_equal(device.download(copy), x)
+    device.synchronize()
+    assert (device.uploads, device.downloads, device.synchronizations) == (1, 1, 1)
+    assert device.adopt(x) is x
+    for other in (Foreign(x), memoryview(x)):
+        if isinstance(other, Foreign):
+            assert device.address(device.adopt(other)) == x.ctypes.data
+        else:
+            with pytest.raises(KernelValueError, match="a memoryview has neither"):
+                device.adopt(other)
+    assert (device.uploads, device.downloads, device.launches) == (1, 1, 0)
+
+
+def test_launches_are_recorded(device: HostDevice) -> None:
+    x = entries(40)
+    with device.recording() as launches:
+        y, total = neighbours(device, x)
+    neighbours(device, x)
+    assert device.launches == 2
+    (launch,) = launches
+    assert launch.shape == (2, THREADS, 8 * THREADS)
+    np.testing.assert_array_equal(launch.arrays[0], x)
+    assert np.isnan(launch.arrays[1]).all()  # as it was before
+    assert launch.arrays[2].tolist() == [0.0] != [total]
+    assert not np.isnan(y).any()
