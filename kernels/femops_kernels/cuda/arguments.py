@@ -82,8 +82,7 @@ class Layout:
         lines = [f"    {kind} {name};" for name, kind in self._types.items()]
         offsets = {name: field[1] for name, field in (self.dtype.fields or {}).items()}
         places = " && ".join(
-            f"__builtin_offsetof(Arguments, {name}) == {offset}"
-            for name, offset in offsets.items()
+            f"__builtin_offsetof(Arguments, {name}) == {offset}" for name, offset in offsets.items()
         )
         check = f"sizeof(Arguments) == {self.dtype.itemsize} && {places}"
         checked = f'static_assert({check}, "the layout that Python fills in");'

@@ -239,9 +239,7 @@ class CudaFunction(Function):
                 f"compiler? {nvrtc.INSTALL}"
             ) from error
 
-    def launch(
-        self, blocks: int, threads: int, shared_bytes: int, arguments: NDArray[Any]
-    ) -> None:
+    def launch(self, blocks: int, threads: int, shared_bytes: int, arguments: NDArray[Any]) -> None:
         """Run the kernel on CuPy's current stream."""
         if blocks == 0:
             return  # CuPy would run one

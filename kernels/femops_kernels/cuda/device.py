@@ -24,9 +24,7 @@ class Function(ABC):
     local_bytes: int
 
     @abstractmethod
-    def launch(
-        self, blocks: int, threads: int, shared_bytes: int, arguments: NDArray[Any]
-    ) -> None:
+    def launch(self, blocks: int, threads: int, shared_bytes: int, arguments: NDArray[Any]) -> None:
         """Run the kernel, after all that was launched before it; does not wait for its end.
 
         Parameters
