@@ -98,6 +98,7 @@ def cupy(monkeypatch):
     fake.cuda = SimpleNamespace(
         Device=FakeDevice,
         runtime=SimpleNamespace(
+            CUDARuntimeError=CUDARuntimeError,
             getDeviceCount=lambda: 2,
             getDevice=lambda: 0,
             getDeviceProperties=lambda ordinal: FACTS,
@@ -170,6 +171,29 @@ def test_the_real_cupy_says_what_is_missing():
         open_device("cuda")
     assert str(caught.value) == found["missing"]
     assert "install" in found["missing"] or "GPU" in found["missing"]
+
+
+def names(thing, above=""):
+    """Names of a namespace, those below it included."""
+    for name, value in vars(thing).items():
+        yield above + name
+        if isinstance(value, SimpleNamespace):
+            yield from names(value, f"{above}{name}.")
+
+
+def test_the_real_cupy_has_what_the_fake_one_has(cupy, monkeypatch):
+    fake = [name for name in names(cupy) if not name.startswith("_") and name != "attributes"]
+    assert "cuda.driver.funcSetAttribute" in fake
+    monkeypatch.undo()
+    real = pytest.importorskip("cupy")
+    assert [name for name in fake if not hasattr_at(real, name)] == []
+    assert real.cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES == 8
+
+
+def hasattr_at(thing, path):
+    for name in path.split("."):
+        thing = getattr(thing, name, None)
+    return thing is not None
 
 
 def test_one_object_a_device(cupy):
