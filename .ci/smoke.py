@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import femops
+from femops_kernels.cuda import cupy_device
 
 
 def run(*arguments: str) -> str:
@@ -18,6 +19,8 @@ if "site-packages" not in home.parts:
     sys.exit(f"femops was imported from {home}, not from the wheel")
 print("femops", femops.__version__, "in", home)
 print(run("info"))
+if not (Path(cupy_device.__file__).parent / "device.cuh").exists():
+    sys.exit("the wheel lacks the sources of GPU kernels")
 mesh = str(femops.sample("ball.mesh"))
 result = json.loads(run("solve", "poisson", mesh, "--order", "3", "--refine", "1", "--json"))
 print(result)

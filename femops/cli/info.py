@@ -72,16 +72,14 @@ def describe() -> dict[str, Any]:
 
 def _gpu_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """The same to read: a line for each, or why there is none, and the compiler."""
-    rows = [
-        (
-            f"cuda:{number}",
-            f"{gpu['name']}, {gpu['arch']}, {gpu['processors']} multiprocessors, "
-            f"{quantity(gpu['memory_bytes'], 'B')}",
-        )
-        for number, gpu in enumerate(facts["devices"])
-    ]
+    rows = [(f"cuda:{number}", _gpu(gpu)) for number, gpu in enumerate(facts["devices"])]
     missing = [("none", facts["missing"])] if facts["missing"] else []
     return [*rows, *missing, ("NVRTC", facts["nvrtc"] or "absent")]
+
+
+def _gpu(facts: dict[str, Any]) -> str:
+    memory = quantity(facts["memory_bytes"], "B")
+    return f"{facts['name']}, {facts['arch']}, {facts['processors']} multiprocessors, {memory}"
 
 
 def describe_ranks(comm: Communicator) -> dict[str, Any]:

@@ -5,17 +5,18 @@ import json
 import subprocess
 import sys
 from types import ModuleType, SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
+
+import femops
 from femops_kernels.cuda import cupy_device, nvrtc
 from femops_kernels.cuda.arguments import Layout
 from femops_kernels.cuda.cubins import Cubin
 from femops_kernels.cuda.cupy_device import CudaFunction, open_device
 from femops_kernels.cuda.report import Report
 from femops_kernels.errors import DeviceError, KernelError, KernelValueError
-
-import femops
 
 FACTS = {
     "name": b"NVIDIA H200",
@@ -50,7 +51,7 @@ class FakeArray(np.ndarray):
 class FakeDevice:
     """CuPy's Device: a context manager; `entered` is which it uses."""
 
-    entered = []
+    entered: ClassVar[list[int]] = []
 
     def __init__(self, ordinal):
         self.id = ordinal
@@ -97,6 +98,7 @@ def cupy(monkeypatch):
     fake.cuda = SimpleNamespace(
         Device=FakeDevice,
         runtime=SimpleNamespace(
+            CUDARuntimeError=CUDARuntimeError,
             getDeviceCount=lambda: 2,
             getDevice=lambda: 0,
             getDeviceProperties=lambda ordinal: FACTS,
@@ -139,7 +141,7 @@ def test_with_a_cupy_that_is_broken(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "cupy", raising=False)
     (tmp_path / "cupy.py").write_text("import fastrlock_that_is_absent")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(DeviceError, match="can't be imported .*fastrlock_that_is_absent.*pip"):
+    with pytest.raises(DeviceError, match=r"can't be imported .*fastrlock_that_is_absent.*pip"):
         open_device("cuda")
 
 
@@ -169,6 +171,29 @@ def test_the_real_cupy_says_what_is_missing():
         open_device("cuda")
     assert str(caught.value) == found["missing"]
     assert "install" in found["missing"] or "GPU" in found["missing"]
+
+
+def names(thing, above=""):
+    """Names of a namespace, those below it included."""
+    for name, value in vars(thing).items():
+        yield above + name
+        if isinstance(value, SimpleNamespace):
+            yield from names(value, f"{above}{name}.")
+
+
+def test_the_real_cupy_has_what_the_fake_one_has(cupy, monkeypatch):
+    fake = [name for name in names(cupy) if not name.startswith("_") and name != "attributes"]
+    assert "cuda.driver.funcSetAttribute" in fake
+    monkeypatch.undo()
+    real = pytest.importorskip("cupy")
+    assert [name for name in fake if not hasattr_at(real, name)] == []
+    assert real.cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES == 8
+
+
+def hasattr_at(thing, path):
+    for name in path.split("."):
+        thing = getattr(thing, name, None)
+    return thing is not None
 
 
 def test_one_object_a_device(cupy):
@@ -214,9 +239,9 @@ def test_arrays_elsewhere_are_not_adopted(cupy):
     device = open_device("cuda:1")
     with pytest.raises(KernelValueError, match="lies on cuda:0, it is needed on cuda:1"):
         device.adopt(of_others(__cuda_array_interface__={"version": 3}))
-    with pytest.raises(KernelValueError, match="ndarray can't be used .* the host's memory"):
+    with pytest.raises(KernelValueError, match=r"ndarray can't be used .* the host's memory"):
         device.adopt(np.zeros(3))
-    with pytest.raises(KernelValueError, match="a list can't be used .* neither"):
+    with pytest.raises(KernelValueError, match=r"a list can't be used .* neither"):
         device.adopt([1.0])
 
 
@@ -240,9 +265,9 @@ def test_launches(cupy):
 
 def test_launches_that_fail_say_what_was_asked_for(cupy):
     device = open_device("cuda")
-    with pytest.raises(DeviceError, match="can't load kernel.cu: .*NO_BINARY.*pip install"):
+    with pytest.raises(DeviceError, match=r"can't load kernel.cu: .*NO_BINARY.*pip install"):
         loaded(device, b"other")
-    with pytest.raises(DeviceError, match="40 registers.* 2 blocks of 2048 threads with 64 bytes"):
+    with pytest.raises(DeviceError, match=r"40 registers.* 2 blocks of 2048 threads with 64 bytes"):
         loaded(device).launch(2, 2048, 64, np.zeros((), "f8,i4"))
 
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from femops_kernels import storage
 from femops_kernels.cuda import cubins, nvrtc
 from femops_kernels.cuda.cubins import cubin
@@ -77,8 +78,8 @@ def test_a_kernel_compiles(arch):
     assert (needs.local_bytes, needs.spill_bytes, needs.shared_bytes) == (0, 0, 0)
 
 
-MATHS = "sqrt exp log sin cos tan tanh sinh cosh atan fabs".split()
-PAIRS = "pow atan2 fmin fmax".split()
+MATHS = ["sqrt", "exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "atan", "fabs"]
+PAIRS = ["pow", "atan2", "fmin", "fmax"]
 PROMISES = """
 template <typename A, typename B> struct Same { static constexpr bool value = false; };
 template <typename A> struct Same<A, A> { static constexpr bool value = true; };
@@ -127,6 +128,15 @@ ENTRY(1024, 2, Arguments) {
     for (int i = 0; i < 64; ++i) a.x[i * 1024 + threadIdx.x] = v[i];
 }
 """
+STATIC = """
+struct Arguments { double* x; };
+ENTRY(64, 1, Arguments) {
+    __shared__ double s[64];
+    s[threadIdx.x] = 1;
+    __syncthreads();
+    a.x[threadIdx.x] = s[63 - threadIdx.x];
+}
+"""
 
 
 @needs_nvrtc
@@ -135,9 +145,7 @@ def test_the_report_tells_of_spills_and_memory():
     assert needs.registers == 32  # 65536 of a multiprocessor for 2 x 1024 threads
     assert needs.spill_bytes > 0
     assert needs.local_bytes > 0
-    static = "struct A { double* x; };\nENTRY(64, 1, A) { __shared__ double s[64]; s[threadIdx.x] = 1;"
-    static += " __syncthreads(); a.x[threadIdx.x] = s[63 - threadIdx.x]; }"
-    needs = report(nvrtc.compile_cubin(PRELUDE + static, "sm_80")[1])
+    needs = report(nvrtc.compile_cubin(PRELUDE + STATIC, "sm_80")[1])
     assert needs.shared_bytes == 512
     assert needs.constant_bytes >= 8
 
@@ -147,7 +155,7 @@ def test_the_report_reads_what_assemblers_write():
 ptxas info    : Compiling entry function 'entry' for 'sm_90'
 ptxas info    : Function properties for entry
 ptxas         .     24 bytes stack frame, 20 bytes spill stores, 36 bytes spill loads
-ptxas info    : Used 255 registers, used 1 barriers, 24 bytes cumulative stack size, 512 bytes smem, 560 bytes cmem[0], 8 bytes cmem[2]
+ptxas info    : Used 255 registers, 512 bytes smem, 560 bytes cmem[0], 8 bytes cmem[2]
 ptxas info    : Function properties for helper
     8 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 """
@@ -232,7 +240,11 @@ def test_a_kernel_is_compiled_by_one_at_a_time(folder, monkeypatch):
 
     monkeypatch.setattr(nvrtc, "compile_cubin", slow)
     results = []
-    threads = [threading.Thread(target=lambda: results.append(cubin(DOUBLE, "sm_90"))) for _ in "123"]
+
+    def ask():
+        results.append(cubin(DOUBLE, "sm_90"))
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -271,3 +283,23 @@ def test_a_compiler_too_new_for_the_driver_is_refused(search):
 
 def test_what_fits_an_older_driver():
     assert nvrtc.for_driver((12, 4)).endswith('update it or pip install "femops[cuda12]"')
+
+
+def test_where_it_is_looked_for(tmp_path, monkeypatch):
+    """In the wheels of CUDA 13 and 12, then where the machine's own may be."""
+    if sys.platform == "win32":
+        pytest.skip("the names are those of Linux")
+    (tmp_path / "wheels" / "nvidia").mkdir(parents=True)
+    monkeypatch.delitem(sys.modules, "nvidia", raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "wheels")])
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
+    monkeypatch.delenv("CUDA_PATH", raising=False)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "own"))
+    looked = list(nvrtc._paths())
+    expected = [
+        "wheels/nvidia/cu13/lib/libnvrtc.so.13",
+        "wheels/nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
+        "own/lib64/libnvrtc.so.13",
+    ]
+    assert looked[:3] == [tmp_path / path for path in expected]
+    assert looked[-2:] == [Path("libnvrtc.so.13"), Path("libnvrtc.so.12")]

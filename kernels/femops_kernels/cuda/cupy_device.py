@@ -227,13 +227,14 @@ class CudaFunction(Function):
         self.local_bytes = compiled.report.local_bytes
         self._device, self._path = device, compiled.path
         self._allowed = _FREE_SHARED_BYTES
-        self._driver = device.xp.cuda.driver
-        module = device.xp.cuda.function.Module()
+        cuda = device.xp.cuda
+        self._driver, module = cuda.driver, cuda.function.Module()
+        self._errors = (cuda.driver.CUDADriverError, cuda.runtime.CUDARuntimeError)
         try:
             with device.current:
                 module.load(compiled.code)
                 self._kernel = module.get_function(ENTRY)
-        except self._driver.CUDADriverError as error:
+        except self._errors as error:
             raise DeviceError(
                 f"{device.name} can't load {self._path}: {error}; is the driver older than the "
                 f"compiler? {nvrtc.INSTALL}"
@@ -249,7 +250,7 @@ class CudaFunction(Function):
                     self._driver.funcSetAttribute(self._kernel.ptr, _MOST_SHARED, shared_bytes)
                     self._allowed = shared_bytes
                 self._kernel((blocks,), (threads,), (arguments,), shared_mem=shared_bytes)
-        except self._driver.CUDADriverError as error:
+        except self._errors as error:
             raise DeviceError(
                 f"{self._device.name} can't run {self._path} ({self.registers} registers) in "
                 f"{blocks} blocks of {threads} threads with {shared_bytes} bytes of shared memory, "

@@ -19,6 +19,7 @@ OPTIONS = ("--std=c++17", "--ptxas-options=-v")
 
 _MAJORS = (13, 12)
 _WINDOWS = sys.platform == "win32"
+_BUILTINS = "nvrtc-builtins64_*.dll" if _WINDOWS else "libnvrtc-builtins.so.*"
 INSTALL = 'pip install "femops[cuda13]", or "femops[cuda12]" for drivers before 580'
 """What brings CuPy and the compiler."""
 
@@ -185,8 +186,8 @@ def _paths() -> Iterator[Path]:
     roots = [os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME")]
     for root in [*filter(None, roots), "/usr/local/cuda"]:
         for major in _MAJORS:
-            for folder in ("bin/x64", "bin") if _WINDOWS else ("lib64", "lib"):
-                yield Path(root) / folder / _name(major)
+            for place in ("bin/x64", "bin") if _WINDOWS else ("lib64", "lib"):
+                yield Path(root) / place / _name(major)
     for major in _MAJORS:
         yield Path(_name(major))  # wherever the system looks
 
@@ -213,7 +214,7 @@ def _opened(path: Path) -> Any:
     if path.is_absolute():
         if not path.exists():
             return None
-        for builtins in sorted(path.parent.glob("*nvrtc-builtins*")):
+        for builtins in path.parent.glob(_BUILTINS):
             with suppress(OSError):
                 ctypes.CDLL(str(builtins))
     try:
