@@ -42,6 +42,8 @@ class Space(ABC):
         The whole, or this rank's part.
     device : Device or None
         Where its vectors are; None for the host.
+    reproducible : bool
+        Whether a device adds in the order of the elements, as the host always does.
     distributed : DistributedMesh or None
         The mesh that ranks hold parts of.
     comm : Communicator
@@ -74,25 +76,24 @@ class Space(ABC):
         Numbers of this rank's dofs in the whole; None if the mesh is not distributed.
     """
 
+    reproducible: bool = False
+
     def __init__(
         self, mesh: AnyMesh, order: int, ncomp: int, family: Family, device: Place = None
     ) -> None:
-        name = type(self).__name__
-        self.device = find_device(device)
-        self.distributed = mesh if isinstance(mesh, DistributedMesh) else None
-        self.comm = mesh.comm if isinstance(mesh, DistributedMesh) else communicator()
+        name, self.device = type(self).__name__, find_device(device)
+        self.distributed, self.comm = None, communicator()
         if isinstance(mesh, DistributedMesh):
-            mesh = mesh.mesh
+            self.distributed, self.comm, mesh = mesh, mesh.comm, mesh.mesh
         if not isinstance(mesh, Mesh):
             raise SpaceError(
                 f"{name} was given a {type(mesh).__name__} for a mesh: "
                 "make one with femops.read_mesh(path) or femops.box(counts)"
             )
         smallest = self._check_family(family)
-        self.mesh = mesh
+        self.mesh, self.dim = mesh, int(mesh.dim)
         self.order = whole_number(order, smallest, f"the order of an {name} space", SpaceError)
         self.ncomp = whole_number(ncomp, 1, "the number of components", SpaceError)
-        self.dim: int = mesh.dim
         self.basis = Basis1D(family, self.order)
         self.p1d = self.basis.p1d
         self.halo: Halo | None = None
@@ -264,8 +265,7 @@ class Space(ABC):
         SpaceError
             f gives another shape, or values that are not finite.
         """
-        x = np.ascontiguousarray(self.dof_coordinates().T)
-        values = evaluate(f, x, () if self.ncomp == 1 else (self.ncomp,))
+        values = evaluate(f, np.ascontiguousarray(self.dof_coordinates().T), self.shape[1:])
         return put(self, values if self.basis.is_nodal else self._from_nodal(values))
 
     def _from_nodal(self, values: Floats) -> Floats:

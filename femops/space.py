@@ -44,6 +44,9 @@ class H1(Space):
     device : str, optional
         Where vectors are and operators work: ``"cuda"``, a GPU; ``"cuda:1"``, the second one. The
         host if omitted.
+    reproducible : bool
+        Of a device: results have the same bits at each run, because what elements add to a dof
+        is summed in their order, which takes a second launch. The host always does so.
 
     Raises
     ------
@@ -66,8 +69,10 @@ class H1(Space):
         family: Family = "gll",
         *,
         device: Place = None,
+        reproducible: bool = False,
     ) -> None:
         super().__init__(mesh, order, ncomp, family, device)
+        self.reproducible = reproducible
 
     def _check_family(self, family: Family) -> int:
         if family not in ("gll", "bernstein"):

@@ -10,16 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.abstract_space import Space
-from femops.boundary_space import AnySpace, BoundarySpace
+from femops.boundary_space import AnySpace, BoundarySpace, volume_space
 from femops.errors import OperatorError
 from femops.modes import GeometryModes, mode_values
 from femops.operators.held import Held
 from femops.operators.term import Term
 from femops.space import L2
 from femops_kernels.cuda.device import Device
-from femops_kernels.cuda.dofs import DofTable
+from femops_kernels.cuda.dofs import DofTable, Shared
 from femops_kernels.cuda.kernel import CudaKernel, Side
-from femops_kernels.cuda.sweep import DeviceDofs, DeviceLaunch, DeviceSweep, DeviceTerms
+from femops_kernels.cuda.sweep import (
+    DeviceDofs,
+    DeviceLaunch,
+    DeviceShared,
+    DeviceSweep,
+    DeviceTerms,
+)
 from femops_kernels.kernel import Map1D
 from femops_kernels.runs import Runs
 from femops_kernels.sweep import Data, Launch, Terms
@@ -94,6 +100,7 @@ def _kernel(device: Device, term: Term) -> CudaKernel:
         weights=term.quadrature.weights,
         geometry=geometry,
         data_dtype=term.data_dtype,
+        reproducible=volume_space(term.test).reproducible,
     )
 
 
@@ -104,14 +111,15 @@ def _broken(space: AnySpace) -> bool:
 def _device_dofs(device: Device, space: AnySpace) -> DeviceDofs:
     """The dofs of the elements of a space, copied once."""
     if space not in _dofs:
-        restriction = space.restriction
-        table = DofTable.of(restriction.indices, Runs(space.dim, space.p1d, _broken(space)))
-        _dofs[space] = DeviceDofs(
-            device.upload(table.starts),
-            device.upload(table.turned),
-            device.upload(_touched(space)),
-            restriction.indices,
+        indices, runs = space.restriction.indices, Runs(space.dim, space.p1d, _broken(space))
+        table = DofTable.of(indices, runs)
+        shared = None
+        if volume_space(space).reproducible:
+            shared = DeviceShared.of(device, Shared.of(indices, runs))
+        starts, turned, touched = (
+            device.upload(array) for array in (table.starts, table.turned, _touched(space))
         )
+        _dofs[space] = DeviceDofs(starts, turned, touched, indices, shared)
     return _dofs[space]
 
 

@@ -58,6 +58,14 @@ class Runs:
         return [nodes[codes.ravel() == code] for code in np.unique(codes)]
 
     @property
+    def inside(self) -> NDArray[np.int64]:
+        """Lexicographic numbers of the nodes that no other element has."""
+        if self.broken:
+            return np.arange(self.p1d**self.dim)
+        grid = np.arange(self.p1d**self.dim).reshape((self.p1d,) * self.dim)
+        return np.asarray(grid[(slice(1, -1),) * self.dim].ravel())
+
+    @property
     def longest(self) -> int:
         """Nodes of the longest run."""
         return max(len(nodes) for nodes in self.nodes)

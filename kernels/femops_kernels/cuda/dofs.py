@@ -61,3 +61,44 @@ class DofTable:
     def nbytes(self) -> int:
         """Bytes that a kernel reads of it."""
         return int(self.starts.nbytes + self.turned.nbytes)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """The dofs that several elements have, or one several times.
+
+    Attributes
+    ----------
+    dofs : (n,) int32
+    starts : (n + 1,) int32
+        Where in ``slots`` those of a dof begin.
+    slots : int64 array
+        Numbers of nodes, element by element, ascending for each dof.
+    """
+
+    dofs: NDArray[np.int32]
+    starts: NDArray[np.int32]
+    slots: NDArray[np.int64]
+
+    @staticmethod
+    def of(indices: NDArray[np.int64], runs: Runs) -> Shared:
+        """Of all dofs that are not inside an element, (ne, nodes).
+
+        Raises
+        ------
+        KernelValueError
+            More nodes than numbers of 32 bits can count.
+        """
+        outside = np.setdiff1d(np.arange(indices.shape[1]), runs.inside)
+        slots = np.add.outer(np.arange(len(indices)) * indices.shape[1], outside).ravel()
+        if len(slots) > _LARGEST:
+            raise KernelValueError(
+                f"{len(slots)} nodes are shared by elements, a GPU kernel counts to {_LARGEST}: "
+                "use more GPUs, a part of the mesh each"
+            )
+        dofs = indices[:, outside].ravel()
+        order = np.argsort(dofs, kind="stable")
+        found, first = np.unique(dofs[order], return_index=True)
+        starts = np.append(first, len(slots)).astype(np.int32)
+        return Shared(found.astype(np.int32), starts, slots[order])

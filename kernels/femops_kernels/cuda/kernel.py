@@ -33,6 +33,7 @@ _ARGUMENTS = {
     "flags_out": "const unsigned char*",
     "marks_out": "const unsigned char*",
     "touched": "const int*",
+    "parts": "T*",
     "points": "",  # of their own type
     "elements": "const T*",
     "modes": "const T*",
@@ -107,6 +108,9 @@ class CudaKernel:
         Needed if the step is given Jacobians or positions.
     data_dtype : numpy.dtype, optional
         Of the numbers stored at points; ``dtype`` if omitted.
+    reproducible : bool
+        Whether what elements add to dofs that they share is left in the order of the elements, to
+        be summed by ``combine.cuh``, instead of added at once.
 
     Raises
     ------
@@ -124,6 +128,7 @@ class CudaKernel:
     shape: Shape
     geometry: Map1D | None = None
     data_dtype: np.dtype[Any] | None = None
+    reproducible: bool = False
 
     def __post_init__(self) -> None:
         most = max(self.source.p1d, self.target.p1d)
@@ -211,6 +216,7 @@ class CudaKernel:
             "THREADS": self.threads,
         }
         switches = {
+            "REPRODUCIBLE": self.reproducible,
             "BROKEN_IN": source.broken,
             "BROKEN_OUT": target.broken,
             "VALUE_IN": step.value_in,

@@ -17,6 +17,7 @@ constexpr int NCOMP = NCOMP_IN > NCOMP_OUT ? NCOMP_IN : NCOMP_OUT;
 constexpr int BUFFERS = DIM == 1 ? 0 : DIM == 3 && (GRAD_IN || GRAD_OUT) ? 2 : 1;
 constexpr int SLAB = BUFFERS * NCOMP * VOLUME;
 constexpr int PENCIL = DIM == 3 ? PLANE : ROW;  // stride of a line along the last direction
+constexpr int NODES_BELOW = DIM == 3 ? P_OUT * P_OUT : DIM == 2 ? P_OUT : 1;  // of a pencil's steps
 constexpr int CLEARED = 1, HELD = 2;            // bits of what is held
 
 using Fields = T[NCOMP][Q];  // the thread's line of points, by component
@@ -44,22 +45,36 @@ __device__ __forceinline__ void gather(const Arguments& a, long long e, const in
     }
 }
 
+// What an element adds to a dof that others have too: at once, or later in the elements' order.
+__device__ __forceinline__ void share(const Arguments& a, long long at, long long part, T value) {
+    if constexpr (REPRODUCIBLE) {
+        a.parts[part] = value;
+    } else {
+        atomicAdd(a.y + at, value);
+    }
+}
+
+// `first` is the number of the pencil's first node among all nodes of all elements.
 __device__ __forceinline__ void scatter(const Arguments& a, long long e, const int (&dofs)[P_OUT],
-                                        bool pencil_inside, int c, const T (&line)[P_OUT]) {
+                                        long long first, bool pencil_inside, int c,
+                                        const T (&line)[P_OUT]) {
     const Marks marks(a.flags_out, a.marks_out, e, HELD);
 #pragma unroll
     for (int n = 0; n < P_OUT; ++n) {
         const long long at = (long long)dofs[n] * NCOMP_OUT + c;
+        const long long part = (first + n * NODES_BELOW) * NCOMP_OUT + c;
+        const bool alone = pencil_inside && Dofs<P_OUT, BROKEN_OUT>::is_inside(n);
         const T value = a.alpha * line[n];
         if (marks.has(at, HELD)) {
+            if (REPRODUCIBLE && !alone) a.parts[part] = T(0);
             // the element that meets a dof first tells what its row holds
             if (a.keep != T(0) && dofs[n] >= a.touched[e] && dofs[n] < a.touched[e + 1]) {
                 a.y[at] = a.alpha * a.keep * a.x[at];
             }
-        } else if (pencil_inside && Dofs<P_OUT, BROKEN_OUT>::is_inside(n)) {
-            a.y[at] = a.add ? a.y[at] + value : value;  // no other element has it
+        } else if (alone) {
+            a.y[at] = a.add ? a.y[at] + value : value;
         } else {
-            atomicAdd(a.y + at, value);
+            share(a, at, part, value);
         }
     }
 }
@@ -258,6 +273,7 @@ __device__ __forceinline__ void integrate(const Arguments& a, const Place& at, l
         int dofs[P_OUT];
         const Dofs<P_OUT, BROKEN_OUT> found(at.first, at.second);
         found.find(a.starts_out + e * found.RUNS, a.turned_out, dofs);
+        const long long first = e * NODES_BELOW * P_OUT + at.second * P_OUT + at.first;
 #pragma unroll
         for (int c = 0; c < NCOMP_OUT; ++c) {
             T line[Q], nodes[P_OUT];
@@ -268,7 +284,7 @@ __device__ __forceinline__ void integrate(const Arguments& a, const Place& at, l
                 load_line<PENCIL>(at.buffer(0, c) + at.pencil(), line);
             }
             contract<BT>(line, nodes);
-            scatter(a, e, dofs, found.inside, c, nodes);
+            scatter(a, e, dofs, first, found.inside, c, nodes);
         }
     }
 }

@@ -12,11 +12,33 @@ from numpy.typing import NDArray
 
 from femops_kernels.cuda.arguments import Layout
 from femops_kernels.cuda.device import Device, Function
+from femops_kernels.cuda.dofs import Shared
 from femops_kernels.cuda.kernel import SIMPLE_THREADS, CudaKernel, simple_text
 from femops_kernels.sweep import Data, element_values
 
 # Bytes of host memory for the blocks in which data are brought into the order of a kernel.
 _BLOCK = 2**26
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DeviceShared:
+    """The dofs that elements share, on a device.
+
+    Attributes
+    ----------
+    dofs, starts, slots
+        See `Shared`.
+    """
+
+    dofs: Any
+    starts: Any
+    slots: Any
+
+    @staticmethod
+    def of(device: Device, shared: Shared) -> DeviceShared:
+        """Copy them there."""
+        return DeviceShared(*(device.upload(a) for a in (shared.dofs, shared.starts, shared.slots)))
 
 
 @final
@@ -32,12 +54,15 @@ class DeviceDofs:
         Element e is the first to meet the dofs ``touched[e]`` to ``touched[e + 1] - 1``.
     indices : (ne, nodes) int64
         The same dofs one by one, on the host.
+    shared : DeviceShared, optional
+        Where sums over elements are to be formed in their order.
     """
 
     starts: Any
     turned: Any
     touched: Any
     indices: NDArray[np.int64]
+    shared: DeviceShared | None = None
 
 
 @final
@@ -130,9 +155,16 @@ class DeviceSweep(DeviceLaunch):
             "flags_out": outside.flags,
             "marks_out": outside.marks,
             "touched": target.touched,
+            "parts": None,
             **_uploaded(device, kernel, data, self.count),
         }
         self._keep = keep
+        self._combine = None
+        if kernel.reproducible:
+            assert target.shared is not None
+            numbers = target.indices.size * kernel.target.ncomp
+            self._arrays["parts"] = device.xp.empty(numbers, kernel.dtype)
+            self._combine = Combine(device, kernel, target.shared, self._arrays["parts"])
         self._packed: Any = None
         self._function: Function | None = None
 
@@ -149,6 +181,40 @@ class DeviceSweep(DeviceLaunch):
         kernel = self.kernel
         blocks = -(-self.count // kernel.shape.elements)
         self._function.launch(blocks, kernel.threads, kernel.shared_bytes, packed)
+        if self._combine is not None:
+            self._combine.launch(y)
+
+
+@final
+class Combine:
+    """What the elements left for the dofs that they share, added in their order.
+
+    Parameters
+    ----------
+    device : Device
+    kernel : CudaKernel
+    shared : DeviceShared
+    parts : array
+        What they left.
+    """
+
+    def __init__(
+        self, device: Device, kernel: CudaKernel, shared: DeviceShared, parts: Any
+    ) -> None:
+        pointers = {"y": "T*", "parts": "const T*", "dofs": "const int*", "starts": "const int*"}
+        numbers = {"slots": "const long long*", "count": "int", "ncomp": "int"}
+        layout = Layout(pointers | numbers, kernel.dtype)
+        self._device, self._text = device, simple_text("combine", layout, kernel.dtype)
+        ncomp, count = kernel.target.ncomp, len(shared.dofs)
+        self._blocks = -(-count * ncomp // SIMPLE_THREADS)
+        self._arrays = {"parts": parts, **vars(shared)}
+        self._packed = layout.pack(device, y=None, count=count, ncomp=ncomp, **self._arrays)
+
+    def launch(self, y: int) -> None:
+        """Add to y, given by address."""
+        packed = self._packed.copy()
+        packed["y"] = y
+        self._device.function(self._text).launch(self._blocks, SIMPLE_THREADS, 0, packed)
 
 
 def _uploaded(device: Device, kernel: CudaKernel, data: Data, count: int) -> dict[str, Any]:
