@@ -29,7 +29,8 @@ class Layout:
     ----------
     fields : mapping
         Name of each argument, and its type in C++: a number (``T``, ``int``, ``unsigned``,
-        ``unsigned char``, ``long long``, ``float``, ``double``) or a pointer to such (``const T*``, ``int*``).
+        ``unsigned char``, ``long long``, ``float``, ``double``) or a pointer to such (``const T*``,
+        ``int*``).
     real : dtype
         What ``T`` is: float64 or float32.
 
