@@ -17,7 +17,6 @@
 #ifdef HOST_THREADS
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -141,24 +140,9 @@ public:
 
     // Wait for the others at a barrier, or at the end of the kernel.
     void arrive(int line) {
-        std::unique_lock<std::mutex> lock(mutex_);
+        const int mine = count(line);
+        if (mine >= 0) generation_.wait(mine);
         if (stopped_) throw Stop();
-        if (waiting_ == 0) line_ = line;
-        if (line != line_) {
-            report_divergence(line, line_);
-            halt();
-            throw Stop();
-        }
-        if (++waiting_ == launch_.threads) {
-            waiting_ = 0;
-            ++generation_;
-            if (line == END) refresh();
-            changed_.notify_all();
-            return;
-        }
-        const unsigned long mine = generation_;
-        changed_.wait(lock, [&] { return stopped_ || generation_ != mine; });
-        if (generation_ == mine) throw Stop();
     }
 
     void stop() {
@@ -169,19 +153,41 @@ public:
 private:
     void refresh() { memory_ = std::make_unique<SharedMemory>(launch_.shared_bytes); }
 
+    // The generation to wait for the end of; -1 if all have come.
+    int count(int line) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        const int mine = generation_;
+        if (stopped_) return -1;
+        if (waiting_ == 0) line_ = line;
+        if (line != line_) {
+            report_divergence(line, line_);
+            halt();
+            return -1;
+        }
+        if (++waiting_ < launch_.threads) return mine;
+        if (line == END) refresh();
+        begin_next();
+        return -1;
+    }
+
+    void begin_next() {
+        waiting_ = 0;
+        generation_ = (generation_ + 1) & 0xFFFFFF;
+        generation_.notify_all();
+    }
+
     void halt() {
         stopped_ = true;
-        changed_.notify_all();
+        begin_next();
     }
 
     const Launch& launch_;
     std::mutex mutex_;
-    std::condition_variable changed_;
     std::unique_ptr<SharedMemory> memory_;
+    std::atomic<int> generation_{0};
+    std::atomic<bool> stopped_{false};
     unsigned waiting_ = 0;
-    unsigned long generation_ = 0;
     int line_ = END;
-    bool stopped_ = false;
 };
 
 static thread_local Team* team;

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
-from cuda.building import build
+from cuda.building import build, compiler
 from femops_kernels.errors import CompileError, DeviceError
 
 ADDRESS, THREAD = "address,undefined", "thread"
@@ -130,6 +131,15 @@ def missing(sanitizer: str) -> str | None:
         raise
     assert result.all()
     return None
+
+
+def require(sanitizer: str) -> None:
+    """Skip a test where there is no compiler, or no such sanitizer."""
+    if compiler() is None:
+        pytest.skip("no C++ compiler (g++, c++): kernels were not run under sanitizers")
+    reason = missing(sanitizer)
+    if reason is not None:
+        pytest.skip(reason)
 
 
 def replay(launch: Launch, sanitizer: str) -> list[NDArray[Any]]:

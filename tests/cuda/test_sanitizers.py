@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cuda.host_device import HostDevice, host_device
-from cuda.launches import ADDRESS, THREAD, Launch, SanitizerError, missing, replay
+from cuda.launches import ADDRESS, THREAD, Launch, SanitizerError, replay, require
 from cuda.toys import FAULTS, expected, neighbours
 from femops_kernels.errors import DeviceError
 
@@ -25,16 +25,9 @@ def recorded(fault: str) -> Launch:
     return launches[0]
 
 
-def check(sanitizer: str) -> None:
-    host_device()
-    reason = missing(sanitizer)
-    if reason is not None:
-        pytest.skip(reason)
-
-
 @pytest.mark.parametrize("sanitizer", [ADDRESS, THREAD])
 def test_a_kernel_without_faults_passes(sanitizer: str) -> None:
-    check(sanitizer)
+    require(sanitizer)
     launch = recorded("none")
     x, y, total = replay(launch, sanitizer)
     np.testing.assert_array_equal(x, launch.arrays[0])
@@ -55,7 +48,7 @@ FOUND = [
 
 @pytest.mark.parametrize(("fault", "sanitizer", "message"), FOUND)
 def test_planted_faults_are_found(fault: str, sanitizer: str, message: str) -> None:
-    check(sanitizer)
+    require(sanitizer)
     with pytest.raises(SanitizerError, match=message):
         replay(recorded(fault), sanitizer)
 

@@ -1,0 +1,94 @@
+"""Operators' own launches, run again under sanitizers: no races, nothing outside of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from cuda.host_device import HostDevice, host_device
+from cuda.launches import ADDRESS, THREAD, Launch, SanitizerError, replay, require
+from kernel_cases import bend, smooth, turned
+
+
+def make_mass(device: HostDevice | None) -> Any:
+    """Values alone, in single precision."""
+    V = femops.H1(turned(femops.box((9, 8), order=2, mapping=bend)), 4, device=device)
+    return femops.mass(V, smooth, dtype="float32")
+
+
+def make_constrained(device: HostDevice | None) -> Any:
+    """A sum in one kernel; runs of nodes that elements see turned."""
+    V = femops.H1(turned(femops.disc(4)), 3, device=device)
+    A = femops.diffusion(V, smooth) + femops.mass(V)
+    return A.constrained(V.boundary_dofs())
+
+
+def make_elasticity(device: HostDevice | None) -> Any:
+    """Components, and the geometry from the elements' nodes."""
+    mesh = turned(femops.box((3, 2, 2), order=2, mapping=bend))
+    V = femops.H1(mesh, 2, ncomp=3, device=device)
+    return femops.elasticity(V, 1.3, smooth).at_level("none")
+
+
+def make_divergence(device: HostDevice | None) -> Any:
+    """Between two spaces, one of them not continuous."""
+    mesh = turned(femops.box((3, 2, 2), order=2, mapping=bend))
+    V, W = femops.H1(mesh, 2, ncomp=3, device=device), femops.L2(mesh, 1, device=device)
+    return femops.divergence(V, W)
+
+
+@pytest.mark.parametrize("sanitizer", [ADDRESS, THREAD])
+@pytest.mark.parametrize("make", [make_mass, make_constrained, make_elasticity, make_divergence])
+def test_nothing_is_found(make: Callable[[HostDevice | None], Any], sanitizer: str) -> None:
+    require(sanitizer)
+    device, reference = host_device(shared_bytes=12 * 1024), make(None)
+    operator = make(device)
+    u = np.random.default_rng(1).standard_normal(reference.shape[1]).astype(reference.dtype)
+    with device.recording() as launches:
+        result = operator @ u
+    assert any(launch.shape[0] > 1 for launch in launches)  # so that blocks can be in a race
+    tolerance = 1e-12 if reference.dtype == np.float64 else 1e-5
+    expected = reference @ u
+    np.testing.assert_allclose(result, expected, rtol=0, atol=tolerance * abs(expected).max())
+    for launch in launches:
+        arrays = replay(launch, sanitizer)
+        assert len(arrays) == len(launch.arrays)
+    assert any(a.size == result.size and np.allclose(a, result, atol=1e-5) for a in arrays)
+
+
+# --- planted in an operator's kernel --------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def launch() -> Launch:
+    device = host_device(shared_bytes=12 * 1024)
+    operator = make_elasticity(device)
+    with device.recording() as launches:
+        _ = operator @ np.random.default_rng(1).standard_normal(operator.shape[1])
+    return max(launches, key=lambda launch: len(launch.source))
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_an_array_that_is_too_short_is_found(launch: Launch, which: int) -> None:
+    """Of the vectors, and of where runs begin."""
+    require(ADDRESS)
+    arrays = list(launch.arrays)
+    arrays[which] = arrays[which].reshape(-1)[:-1]
+    with pytest.raises(SanitizerError, match="heap-buffer-overflow"):
+        replay(replace(launch, arrays=arrays), ADDRESS)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("__syncthreads()", "(void)0"), ("atomicAdd(a.y + at, value)", "a.y[at] += value")],
+)
+def test_what_keeps_threads_apart_is_missed(launch: Launch, before: str, after: str) -> None:
+    require(THREAD)
+    assert before in launch.source
+    with pytest.raises(SanitizerError, match="data race"):
+        replay(replace(launch, source=launch.source.replace(before, after)), THREAD)
