@@ -402,6 +402,9 @@ T __ldcs(const T* from) {
     return *from;
 }
 
+// The host's memory needs no asking.
+inline void prefetch_line(const void*) {}
+
 template <typename T>
 struct alignas(16) Pack {
     T v[16 / sizeof(T)];

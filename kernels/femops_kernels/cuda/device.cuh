@@ -24,6 +24,11 @@ __device__ __forceinline__ Pack<int> load_pack(const int* from) {
     return {{four.x, four.y, four.z, four.w}};
 }
 
+// Asks for a line of the second-level cache.
+__device__ __forceinline__ void prefetch_line(const void* at) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+}
+
 // The block's dynamic shared memory, at a multiple of 16 bytes.
 __device__ __forceinline__ char* dynamic_shared() {
     extern __shared__ __align__(16) char dynamic_shared_memory[];

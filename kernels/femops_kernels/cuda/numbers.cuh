@@ -30,8 +30,13 @@ struct Numbers {
             if constexpr (DIM > 2) across *= WEIGHTS[k];
         }
         if constexpr (NQDATA > 0) {
-            const long long first = (long long)blockIdx.x * PIECES * THREADS + threadIdx.x;
-            stream = a.points + first * PIECE;
+            // what the block will read at the points is on its way while it interpolates
+            constexpr int BYTES = 16 * PIECES * THREADS, LINE = 128;
+            const char* block = reinterpret_cast<const char*>(a.points) + blockIdx.x * (long long)BYTES;
+            for (int at = threadIdx.x * LINE; at < BYTES; at += THREADS * LINE) {
+                prefetch_line(block + at);
+            }
+            stream = reinterpret_cast<const S*>(block) + threadIdx.x * PIECE;
         }
         if constexpr (MAPPED) set_modes(a.modes + e * DIM * MODES, j, k);
     }
