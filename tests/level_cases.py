@@ -255,18 +255,24 @@ def product(form: str, level: str, dim: int, p: int) -> Iterator[Case]:
 # --- both sides -----------------------------------------------------------------------------------
 
 
-def make_spaces(case: Case, mesh: Any = None) -> tuple[Any, Any]:
-    """Trial and test space; one and the same but for the divergence. On another mesh if given."""
+def make_spaces(case: Case, mesh: Any = None, **where: Any) -> tuple[Any, Any]:
+    """Trial and test space; one and the same but for the divergence.
+
+    On another mesh if given; ``where`` is the device, and whether it is ``reproducible``.
+    """
     mesh = make_mesh(case.mesh, case.dim, case.size) if mesh is None else mesh
     ncomp = FORMS[case.form].components(case.dim)
+    broken = {name: value for name, value in where.items() if name != "reproducible"}
     if case.space == "l2":
-        trial: Any = femops.L2(mesh, case.p, ncomp=ncomp)
+        trial: Any = femops.L2(mesh, case.p, ncomp=ncomp, **broken)
     else:
         family = "bernstein" if case.space.endswith("bernstein") else "gll"
-        trial = femops.H1(mesh, case.p, ncomp=ncomp, family=family)
+        trial = femops.H1(mesh, case.p, ncomp=ncomp, family=family, **where)
     if case.form != "divergence":
         return trial, trial
-    return trial, femops.H1(mesh, case.p) if case.space == "l2" else femops.L2(mesh, case.p - 1)
+    if case.space == "l2":
+        return trial, femops.H1(mesh, case.p, **where)
+    return trial, femops.L2(mesh, case.p - 1, **broken)
 
 
 def given(case: Case, oracle: FormOracle, mesh: Any) -> tuple[Any, Any]:
@@ -291,20 +297,22 @@ def given(case: Case, oracle: FormOracle, mesh: Any) -> tuple[Any, Any]:
     return femops.GridFunction(space, vector), at
 
 
-def build(case: Case) -> tuple[Any, Dense]:
-    """The operator of a case and the oracle's matrix."""
-    form, (trial, test) = FORMS[case.form], make_spaces(case)
+def build(case: Case, data_dtype: str | None = None, **where: Any) -> tuple[Any, Dense]:
+    """The operator of a case and the oracle's matrix; for ``where`` see `make_spaces`."""
+    form, (trial, test) = FORMS[case.form], make_spaces(case, **where)
     oracle = FormOracle.of(trial, test, "gauss", case.p + case.more)
     mine, plain = dict(form.rest), dict(form.rest)
     if form.shape is not None:
         mine[form.name], plain["c"] = given(case, oracle, trial.mesh)
-    options = {"quadrature": case.p + case.more, "dtype": case.dtype}
+    options: dict[str, Any] = {"quadrature": case.p + case.more, "dtype": case.dtype}
     if form.nonlinear:
         state = trial.interpolate(bulge(trial.ncomp)).astype(case.dtype)
         operator = form.make(trial, **mine, **options).jacobian(state).at_level(case.level)
+        state = state if trial.device is None else trial.device.download(state)
         dense = oracle.matrix(form.plain, state, **plain)
     else:
         spaces = (trial,) if trial is test else (trial, test)
+        options |= {} if data_dtype is None else {"data_dtype": data_dtype}
         operator = form.make(*spaces, **mine, **options, level=case.level)
         if case.form == "boundary-mass":
             dense = Dense(boundary_oracle.matrix(trial, trial, None, at_faces(case, plain["c"])))

@@ -2,9 +2,10 @@
 //
 // The threads of a block take turns, each on a stack of its own: one runs to the next barrier, then
 // another does, in ascending order and in descending order by turns, so that what is read before
-// it is written shows. With HOST_THREADS they are threads of the host, as sanitizers want, and
-// several blocks run at a time. Either way a barrier that some threads of a block do not reach is a
-// failure and no deadlock, and shared memory has no numbers in it when a block begins.
+// it is written shows; a launch may be run the other way around, its last block first. With
+// HOST_THREADS they are threads of the host, as sanitizers want, and several blocks run at a time.
+// Either way a barrier that some threads of a block do not reach is a failure and no deadlock, and
+// shared memory has no numbers in it when a block begins.
 #pragma once
 
 #include <cmath>
@@ -49,6 +50,7 @@ struct Launch {
     const void* arguments;
     unsigned blocks, threads;
     size_t shared_bytes;
+    bool backwards;  // blocks and threads the other way around
 };
 
 constexpr int END = 0;  // in place of a barrier's line: the end of the kernel
@@ -255,11 +257,13 @@ public:
     Scheduler& operator=(const Scheduler&) = delete;
 
     void run() {
-        for (unsigned block = 0; block < launch_.blocks && failure[0] == 0; ++block) {
+        const bool backwards = launch_.backwards;
+        for (unsigned k = 0; k < launch_.blocks && failure[0] == 0; ++k) {
+            const unsigned block = backwards ? launch_.blocks - 1 - k : k;
             blockIdx = {block};
             const SharedMemory memory(launch_.shared_bytes);
             shared_ = memory.begin();
-            for (unsigned turn = block; run_to_barrier(turn % 2 == 0) != END; ++turn) {
+            for (unsigned turn = block + backwards; run_to_barrier(turn % 2 == 0) != END; ++turn) {
             }
             if (!memory.intact()) {
                 report("block %u writes beside its %zu bytes of shared memory", block,
@@ -371,11 +375,12 @@ inline int launch(const Launch& what, size_t argument_bytes, char* text, size_t 
     static_assert((LEAST_BLOCKS) > 0, "blocks of a multiprocessor");                              \
     static void entry(const Arguments& a);                                                        \
     extern "C" int host_launch(const void* arguments, size_t argument_bytes, unsigned blocks,     \
-                               unsigned threads, size_t shared_bytes, char* text, size_t room) {  \
+                               unsigned threads, size_t shared_bytes, int backwards, char* text,  \
+                               size_t room) {                                                     \
         const auto run = [](const void* given) { entry(*static_cast<const Arguments*>(given)); }; \
         const host::Kernel kernel = {run, MOST_THREADS, sizeof(Arguments)};                       \
-        return host::launch({kernel, arguments, blocks, threads, shared_bytes}, argument_bytes,   \
-                            text, room);                                                          \
+        return host::launch({kernel, arguments, blocks, threads, shared_bytes, backwards != 0},   \
+                            argument_bytes, text, room);                                          \
     }                                                                                             \
     static void entry(const Arguments& a)
 

@@ -1,0 +1,167 @@
+"""The host as a device whose arrays are no NumPy arrays: what moves to the host or back shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, final
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import NDArray
+
+from cuda.host_device import HostDevice, host_device
+from femops_kernels.cuda.device import Device, Function
+from femops_kernels.errors import KernelValueError
+
+
+@final
+class GuardedArray(NDArrayOperatorsMixin):
+    """An array of a `GuardedDevice`, as CuPy's are: NumPy can't have its numbers unasked."""
+
+    def __init__(self, device: GuardedDevice, host: NDArray[Any]) -> None:
+        self.device, self.host = device, host
+
+    def get(self) -> NDArray[Any]:
+        """A copy on the host."""
+        return self.device.download(self)
+
+    # --- what NumPy asks ----------------------------------------------------------------------
+
+    def __array__(self, *_: Any, **__: Any) -> NDArray[Any]:
+        raise TypeError("an array of the device became one of the host unasked: call get()")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **options: Any) -> Any:
+        return self.device.call(getattr(ufunc, method), *given, **options)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return dict(self.host.__array_interface__)
+
+    # --- what arrays have ---------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.host, name)
+        if name in ("shape", "dtype", "ndim", "size", "nbytes", "itemsize", "flags", "strides"):
+            return found
+        if callable(found):
+            return lambda *given, **options: self.device.call(found, *given, **options)
+        return self.device.call(lambda: found)
+
+    def __len__(self) -> int:
+        return len(self.host)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.device.call(self.host.__getitem__, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.device.call(self.host.__setitem__, key, value)
+
+    def __bool__(self) -> bool:
+        self.device.looks += 1
+        return bool(self.host)
+
+    def __float__(self) -> float:
+        self.device.looks += 1
+        return float(self.host)
+
+
+@final
+class _Functions(ModuleType):
+    """NumPy's functions for the arrays of a device."""
+
+    def __init__(self, device: GuardedDevice) -> None:
+        super().__init__("guarded")
+        self._device = device
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(np, name)
+        if not callable(found) or isinstance(found, type):
+            return found
+        return lambda *given, **options: self._device.call(found, *given, **options)
+
+    def asarray(self, array: Any, dtype: Any = None) -> Any:
+        """As CuPy's, which copies what is on the host."""
+        if not self._device.owns(array):
+            array = self._device.upload(np.asarray(array))
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+
+@final
+class GuardedDevice(Device):
+    """A `HostDevice` with arrays of its own.
+
+    Parameters
+    ----------
+    host : HostDevice
+
+    Attributes
+    ----------
+    looks : int
+        How often a number was looked at from the host, as ``if`` does.
+    made : int
+        How many arrays were made there.
+    """
+
+    def __init__(self, host: HostDevice) -> None:
+        self.host, self.looks, self.made = host, 0, 0
+        self.name, self.arch, self.processors = "the guarded host", host.arch, host.processors
+        self.shared_bytes: int = host.shared_bytes
+        self.xp: ModuleType = _Functions(self)
+
+    def call(self, function: Callable[..., Any], *given: Any, **options: Any) -> Any:
+        """A function of NumPy on arrays of the device; no array of the host may be among them."""
+        inside = [self._inside(value) for value in given]
+        result = function(*inside, **{name: self._inside(v) for name, v in options.items()})
+        if not isinstance(result, np.ndarray | np.generic) or isinstance(result, np.dtype):
+            return result
+        for value, array in zip((*given, *options.values()), inside, strict=False):
+            if result is array:
+                return value
+        self.made += isinstance(result, np.ndarray) and result.base is None
+        return GuardedArray(self, np.asarray(result))
+
+    def _inside(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(self._inside(part) for part in value)
+        if isinstance(value, GuardedArray):
+            assert value.device is self, "an array of another device"
+            return value.host
+        assert not isinstance(value, np.ndarray), "an array of the host among those of the device"
+        return value
+
+    def function(self, source: str) -> Function:
+        """See `Device.function`."""
+        return self.host.function(source)
+
+    def upload(self, array: NDArray[Any]) -> GuardedArray:
+        """See `Device.upload`."""
+        assert isinstance(array, np.ndarray)
+        return GuardedArray(self, self.host.upload(array))
+
+    def download(self, array: GuardedArray) -> NDArray[Any]:
+        """See `Device.download`."""
+        return self.host.download(array.host)
+
+    def owns(self, array: Any) -> bool:
+        """See `Device.owns`."""
+        return isinstance(array, GuardedArray) and array.device is self
+
+    def adopt(self, array: Any) -> GuardedArray:
+        """See `Device.adopt`."""
+        if isinstance(array, GuardedArray):
+            raise KernelValueError("the array lies on another device")
+        return GuardedArray(self, self.host.adopt(array))
+
+    def address(self, array: GuardedArray) -> int:
+        """See `Device.address`."""
+        return self.host.address(array.host)
+
+    def synchronize(self) -> None:
+        """See `Device.synchronize`."""
+        self.host.synchronize()
+
+
+def guarded_device(**options: Any) -> GuardedDevice:
+    """A device for a test; see `host_device`."""
+    return GuardedDevice(host_device(**options))
