@@ -118,6 +118,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     def __matmul__(self, x: Any) -> Any:
         if isinstance(x, LinearOperator):
+            self._refuse_composed(x)
             return super().__matmul__(x)
         given = check_factor(self.space, self._array(x))
         if given.ndim > 1 and given.shape == self.space.shape:
@@ -181,6 +182,22 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     # --- arithmetic ------------------------------------------------------------------------------
 
+    def _refuse_composed(self, other: Any) -> None:
+        """SciPy's sums, products and powers of operators make arrays of the host."""
+        if self.space.device is not None and isinstance(other, LinearOperator):
+            raise OperatorError(
+                f"SciPy composes operators on the host, {self!r} is on {self.space.device.name}: "
+                "apply them one after the other, as A @ (B @ x), or in a function"
+            )
+
+    def __add__(self, other: Any) -> Any:
+        self._refuse_composed(other)
+        return super().__add__(other)
+
+    def __pow__(self, power: Any) -> Any:
+        self._refuse_composed(self)
+        return super().__pow__(power)
+
     def __mul__(self, factor: Any) -> Any:
         if not isinstance(factor, bool) and isinstance(factor, Real):
             scale = float(factor)
@@ -189,6 +206,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
                     f"an operator times {scale}: give a finite number other than zero"
                 )
             return self._scaled(scale)
+        self._refuse_composed(factor)
         return super().__mul__(factor)
 
     def __truediv__(self, factor: Any) -> Any:

@@ -41,6 +41,8 @@ class GuardedArray(NDArrayOperatorsMixin):
     # --- what arrays have ---------------------------------------------------------------------
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # as __array_interface__, by which NumPy would take the numbers
+            raise AttributeError(name)
         found = getattr(self.host, name)
         if name in ("shape", "dtype", "ndim", "size", "nbytes", "itemsize", "flags", "strides"):
             return found

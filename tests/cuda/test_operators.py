@@ -6,19 +6,25 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, final
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import femops
+import nonlinear_cases
+import product_cases
 from cuda.device_cases import FACTORS, PAIRWISE, DeviceCase, cover, product
 from cuda.guarded import GuardedDevice, guarded_device
 from femops.operators.on_device import LEVELS
 from kernel_cases import bend, random_vector, smooth, turned
 from level_cases import FORMS
 from oracle import Oracle
+from product_cases import CASES as PRODUCTS
+from product_cases import Case as ProductCase
+from product_cases import error, held, vector
 
 
 @pytest.fixture(scope="module")
@@ -132,3 +138,200 @@ def test_any_number_of_elements(dim: int, p: int, device: GuardedDevice) -> None
 @pytest.mark.parametrize(("dim", "p"), HIGH)
 def test_any_number_of_elements_of_high_order(dim: int, p: int) -> None:
     check_sizes(guarded_device(shared_bytes=64 * 1024), dim, p, "gll")
+
+
+# --- several fields, nonlinear forms --------------------------------------------------------------
+
+NAMES = ["stokes-2d", "thermo-elasticity-3d-single", "one-space-twice-1d", "an-empty-row-2d"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_products(name: str, device: GuardedDevice) -> None:
+    check_product(next(case for case in PRODUCTS if case.name == name), device)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("case", [c for c in PRODUCTS if c.name not in NAMES], ids=str)
+def test_other_products(case: ProductCase, device: GuardedDevice) -> None:
+    check_product(case, device)
+
+
+def check_product(case: ProductCase, device: GuardedDevice) -> None:
+    W, A, matrix = case.build(device)
+    tolerance = product_cases.TOLERANCE[case.dtype]
+    x = vector(W.size, case.dtype)
+    there = device.upload(x)
+    assert error(matrix, (A @ there).get(), x) < tolerance
+    assert error(matrix.T, (A.T @ there).get(), x) < tolerance
+    a, b = W.names[:2]
+    dofs = W.positions(**{a: W.spaces[a].boundary_dofs(), b: [0, 2]})
+    C = A.constrained(dofs)
+    assert error(held(matrix, dofs), C.apply(there).get(), x) < tolerance
+    gap = C.diagonal().get() - held(matrix, dofs).diagonal()
+    assert abs(gap).max() < tolerance * abs(matrix).max()
+    g = vector(W.size, case.dtype, 1)
+    lifted = x - matrix[:, dofs] @ g[dofs]
+    lifted[dofs] = g[dofs]
+    result = C.rhs(there, device.upload(g)).get()
+    assert np.linalg.norm(result - lifted) < tolerance * np.linalg.norm(abs(matrix) @ abs(g))
+
+
+def test_vectors_of_products(device: GuardedDevice) -> None:
+    W = product_cases.STOKES.product(device=device)
+    there = W.interpolate(u=[1.0, 2.0], p=lambda x: x[0])
+    u, p = W.split(there)
+    assert device.owns(u)
+    assert np.shares_memory(u.host, there.host)
+    np.testing.assert_array_equal(u.get(), np.tile([1.0, 2.0], (W.spaces["u"].ndofs, 1)))
+    np.testing.assert_array_equal(p.get(), W.spaces["p"].dof_coordinates()[:, 0])
+    np.testing.assert_array_equal(W.join(u=u, p=p).get(), there.get())
+    np.testing.assert_array_equal(W.split(W.join(p=p))[0].get(), 0.0)
+    assert device.owns(W.zeros("float32"))
+
+
+@pytest.mark.parametrize(("name", "dim"), [("cubic", 1), ("p_laplacian", 3), ("neo_hookean", 2)])
+def test_residuals_and_jacobians(name: str, dim: int, device: GuardedDevice) -> None:
+    here, there = (nonlinear_cases.make_space(name, dim, device=d) for d in (None, device))
+    rng = np.random.default_rng(dim)
+    u, d, v = (scale * rng.standard_normal(here.size) for scale in (0.01, 1.0, 1.0))
+    form = nonlinear_cases.FORMS[name][0](there)
+    x = device.upload(u)
+    residual, product = form.residual(x).get(), (form.jacobian(x) @ device.upload(d)).get()
+    expected = nonlinear_cases.naive(name, here, u + 0j, v + 0j).real
+    assert abs(residual @ v - expected) < 1e-12 * (abs(residual) @ abs(v))
+    slope = nonlinear_cases.naive(name, here, u + 1e-30j * d, v + 0j).imag / 1e-30
+    assert abs(product @ v - slope) < 1e-11 * (abs(product) @ abs(v))
+    dofs, out = here.boundary_dofs(), there.zeros().reshape(-1)
+    assert form.constrained(dofs).residual(x, out) is out
+    residual[dofs] = 0.0
+    np.testing.assert_allclose(out.get(), residual, rtol=0, atol=1e-12 * abs(residual).max())
+
+
+# --- what operators are asked for -----------------------------------------------------------------
+
+
+@final
+class Both:
+    """A constrained operator between vectors of two components, on the host and on a device."""
+
+    def __init__(self, device: GuardedDevice) -> None:
+        self.device = device
+        self.spaces = [femops.H1(femops.disc(2), 2, ncomp=2, device=d) for d in (None, device)]
+        self.here, self.there = (
+            femops.elasticity(V, smooth, 1.0).constrained(V.boundary_dofs()) for V in self.spaces
+        )
+
+    def agree(self, expected: Any, result: Any) -> None:
+        assert self.device.owns(result)
+        assert result.shape == expected.shape
+        largest = abs(expected).max()
+        np.testing.assert_allclose(result.get(), expected, rtol=0, atol=1e-13 * largest)
+
+
+@pytest.fixture(scope="module")
+def both(device: GuardedDevice) -> Both:
+    return Both(device)
+
+
+def test_products_with_vectors_and_columns(both: Both) -> None:
+    A, B, V = both.here, both.there, both.spaces[0]
+    x = random_vector(V, "float64")
+    columns = np.random.default_rng(3).standard_normal((V.size, 3))
+    for given in (x, x.ravel(), columns, columns.astype("float32"), columns[:, ::2]):
+        there = both.device.upload(given)
+        both.agree(A @ given, B @ there)
+        both.agree(A.T @ given, B.T @ there)
+    flat, some = both.device.upload(x.ravel()), both.device.upload(columns)
+    for name in ("matvec", "rmatvec"):
+        both.agree(getattr(A, name)(x.ravel()), getattr(B, name)(flat))
+        both.agree(getattr(A, name)(columns[:, :1]), getattr(B, name)(some[:, :1]))
+    for name in ("matmat", "rmatmat"):
+        both.agree(getattr(A, name)(columns), getattr(B, name)(some))
+
+
+def test_results_in_an_array_that_is_given(both: Both) -> None:
+    x = random_vector(both.spaces[0], "float64")
+    there, out = both.device.upload(x), both.spaces[1].zeros()
+    out[:] = np.nan
+    assert both.there.apply(there, out) is out
+    both.agree(both.here.apply(x), out)
+    other = (2 * both.there).apply(there.reshape(-1), out.reshape(-1))
+    both.agree(2 * both.here.apply(x.ravel()), other)
+
+
+def test_sums_products_and_updates_of_operators(both: Both) -> None:
+    A, B = (C.unconstrained for C in (both.here, both.there))
+    x = random_vector(both.spaces[0], "float64")
+    there = both.device.upload(x)
+    M, N = (femops.mass(V, smooth, quadrature=5) for V in both.spaces)
+    both.agree((A - 0.5 * M) @ x, (B - 0.5 * N) @ there)
+    both.agree(A @ (M @ x), B @ (N @ there))
+    both.agree(A.update(mu=3.0) @ x, B.update(mu=3.0) @ there)
+    both.agree(A.at_level("none") @ x, B.at_level("none") @ there)
+    assert femops.diffusion(both.spaces[1], level="auto").level in LEVELS
+
+
+def test_right_hand_sides_loads_and_functions(both: Both) -> None:
+    (V, W), d = both.spaces, both.device
+
+    def function(x: Any) -> Any:
+        return [np.sin(x[0]), x[1] ** 2]
+
+    both.agree(V.interpolate(function), W.interpolate(function))
+    assert W.interpolate(function).dtype == np.float64
+    b, there = femops.load(V, function), femops.load(W, function)
+    both.agree(b, there)
+    both.agree(femops.boundary_load(V, function), femops.boundary_load(W, function))
+    both.agree(V.zeros("float32") + 1, W.zeros("float32") + 1)
+    both.agree(both.here.diagonal(), both.there.diagonal())
+    both.agree(both.here.rhs(b, 1.5), both.there.rhs(there, 1.5))
+    g = V.interpolate(function)
+    both.agree(both.here.rhs(b, g), both.there.rhs(there, d.upload(g)))
+    assert abs(both.there.assemble() - both.here.assemble()).max() == 0
+
+
+@final
+class Other:
+    """An array of another library on the device."""
+
+    def __init__(self, array: Any) -> None:
+        self.__cuda_array_interface__ = array.__cuda_array_interface__
+        self.array = array
+
+
+def test_arrays_of_other_libraries(both: Both) -> None:
+    x = random_vector(both.spaces[0], "float64")
+    there, out = Other(both.device.upload(x)), both.spaces[1].zeros()
+    both.agree(both.here @ x, both.there @ there)
+    result = both.there.apply(there, Other(out))
+    both.agree(both.here.apply(x), result)
+    both.agree(both.here.apply(x), out)  # the memory itself was written
+    W = femops.Product(u=both.spaces[1], p=both.spaces[1])
+    both.agree(np.r_[x.ravel(), x.ravel()], W.join(u=there, p=there))
+
+
+# --- the same bits --------------------------------------------------------------------------------
+
+
+def test_sums_in_another_order_have_other_bits(device: GuardedDevice) -> None:
+    """Unless they are asked to be reproducible; so that other tests of that can fail."""
+    mesh = turned(femops.disc(3))
+    results = []
+    for reproducible in (False, True):
+        V = femops.H1(mesh, 3, device=device, reproducible=reproducible)
+        A, x = femops.mass(V, smooth), V.interpolate(smooth)
+        results.append((A @ x).get())
+        same = backwards(device, A, x).get().tobytes() == results[-1].tobytes()
+        assert same == reproducible
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["boundary", "product"])
+def test_reproducible_sums_of_several_launches(name: str, device: GuardedDevice) -> None:
+    V = femops.H1(turned(femops.disc(2)), 2, device=device, reproducible=True)
+    if name == "boundary":
+        A: Any = femops.diffusion(V) + femops.boundary_mass(V, smooth) + femops.mass(V, quadrature=5)
+    else:
+        A = femops.form(product_cases.waves, femops.Product(real=V, imag=V), k=1.0, loss=smooth)
+    x = device.upload(np.random.default_rng(0).standard_normal(A.shape[1]))
+    assert backwards(device, A, x).get().tobytes() == (A @ x).get().tobytes()
