@@ -1,0 +1,107 @@
+"""A GPU that is not there: kernels are compiled for it, and not run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.cuda import cubins
+from femops_kernels.cuda.cubins import cubin
+from femops_kernels.cuda.device import Device, Function
+from femops_kernels.cuda.report import Report
+
+SHARED_BYTES = {"sm_70": 98304, "sm_75": 65536, "sm_80": 166912, "sm_90": 232448}
+"""Of a block, at most; from the programming guide."""
+
+REGISTERS, MOST = 65536, 255
+"""Of a multiprocessor, all of these architectures; of a thread, at most."""
+
+
+@final
+class PaperFunction(Function):
+    """A compiled kernel.
+
+    Parameters
+    ----------
+    source : str
+    report : Report
+
+    Attributes
+    ----------
+    shapes : set of (int, int)
+        Threads and shared memory of the blocks that were asked for.
+    """
+
+    def __init__(self, source: str, report: Report) -> None:
+        self.source, self.report = source, report
+        self.registers, self.local_bytes = report.registers, report.local_bytes
+        self.shapes: set[tuple[int, int]] = set()
+
+    def launch(self, blocks: int, threads: int, shared_bytes: int, arguments: NDArray[Any]) -> None:
+        """Note how it is launched."""
+        self.shapes.add((threads, shared_bytes))
+
+    @property
+    def bound(self) -> int:
+        """Registers that a thread can have if as many blocks are to be there as it was told."""
+        (threads, _), = self.shapes
+        told = re.search(r"constexpr int BLOCKS = (\d+);", self.source)
+        return min(MOST, REGISTERS // (-(-threads // 32) * 32 * int(told[1] if told else 1)))
+
+
+@final
+class PaperDevice(Device):
+    """A device of an architecture.
+
+    Parameters
+    ----------
+    arch : str
+
+    Attributes
+    ----------
+    functions : dict
+        What was compiled, by source.
+    """
+
+    xp: ModuleType = np
+    processors = 100
+
+    def __init__(self, arch: str) -> None:
+        self.arch, self.name, self.shared_bytes = arch, f"{arch} on paper", SHARED_BYTES[arch]
+        self.functions: dict[str, PaperFunction] = {}
+        self._prelude = (Path(cubins.__file__).parent / "device.cuh").read_text(encoding="utf-8")
+
+    def function(self, source: str) -> PaperFunction:
+        """See `Device.function`."""
+        if source not in self.functions:
+            report = cubin(self._prelude + source, self.arch).report
+            self.functions[source] = PaperFunction(source, report)
+        return self.functions[source]
+
+    def upload(self, array: NDArray[Any]) -> NDArray[Any]:
+        """See `Device.upload`."""
+        return np.array(array)
+
+    def download(self, array: NDArray[Any]) -> NDArray[Any]:
+        """See `Device.download`."""
+        return np.array(array)
+
+    def owns(self, array: Any) -> bool:
+        """See `Device.owns`."""
+        return isinstance(array, np.ndarray)
+
+    def adopt(self, array: Any) -> NDArray[Any]:
+        """See `Device.adopt`."""
+        return np.asarray(array)
+
+    def address(self, array: NDArray[Any]) -> int:
+        """See `Device.address`."""
+        return array.ctypes.data
+
+    def synchronize(self) -> None:
+        """Nothing is run."""

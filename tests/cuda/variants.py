@@ -1,0 +1,143 @@
+"""The kernels that are compiled for every architecture where there is no GPU, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import femops
+from femops_kernels.cuda.device import Device
+from kernel_cases import bend, smooth
+from level_cases import own, skewed, wind
+
+Run = Callable[[Device], Any]
+"""Has a device compile a kernel, by using it."""
+
+VARIANTS: dict[str, Run] = {}
+"""By names that say form, dimension, order (p10 is p = 10) and what else there is to a kernel."""
+
+
+@cache
+def mesh(dim: int, kind: str) -> femops.Mesh:
+    """Two elements: boxes, multilinear ones or curved ones."""
+    counts = (2, 1, 1)[:dim]
+    if kind == "affine":
+        return femops.box(counts)
+    return femops.box(counts, order=1 if kind == "multilinear" else 3, mapping=bend)
+
+
+def space(device: Device, dim: int, p: int, **options: Any) -> Any:
+    """Continuous, on multilinear elements if not told otherwise."""
+    kind = options.pop("kind", "multilinear")
+    return femops.H1(mesh(dim, kind), p, device=device, **options)
+
+
+def add(name: str, make: Callable[..., Any], *sizes: tuple[int, int], **options: Any) -> None:
+    """List the operators that ``make`` gives on spaces of these dimensions and orders."""
+    for dim, p in sizes:
+        VARIANTS[f"{name}-{dim}d-p{p}"] = _applied(make, dim, p, options)
+
+
+def _applied(make: Callable[..., Any], dim: int, p: int, options: dict[str, Any]) -> Run:
+    def run(device: Device) -> None:
+        V = space(device, dim, p, **options)
+        operator = make(V)
+        operator.apply(np.zeros(operator.shape[1], operator.dtype))
+
+    return run
+
+
+def residual(make: Callable[..., Any], dim: int, p: int, **options: Any) -> Run:
+    """The residual of a nonlinear form."""
+
+    def run(device: Device) -> None:
+        V = space(device, dim, p, **options)
+        make(V).residual(V.zeros())
+
+    return run
+
+
+def collocated(V: Any) -> Any:
+    """At the nodes, as BP5 and BP6: nothing is interpolated."""
+    return femops.diffusion(V, quadrature=femops.lobatto(V.p1d))
+
+
+def helmholtz(V: Any) -> Any:
+    """A sum in one kernel."""
+    return (femops.diffusion(V, smooth) + femops.mass(V)).constrained(V.boundary_dofs())
+
+
+def divergence(V: Any) -> Any:
+    """To discontinuous functions of lower order."""
+    return femops.divergence(V, femops.L2(V.mesh, V.order - 1, device=V.device))
+
+
+def jacobian(V: Any) -> Any:
+    """Of a hyperelastic solid."""
+    return femops.neo_hookean(V, 1.3, smooth).jacobian(V.zeros())
+
+
+def elastic(V: Any, **options: Any) -> Any:
+    return femops.elasticity(V, 1.3, smooth, **options)
+
+
+def hyperelastic(V: Any) -> Any:
+    return femops.neo_hookean(V, 1.3, 0.7)
+
+
+def in_3d(*orders: int) -> list[tuple[int, int]]:
+    return [(3, p) for p in orders]
+
+
+def in_2d(*orders: int) -> list[tuple[int, int]]:
+    return [(2, p) for p in orders]
+
+
+# --- volume, data kept at points ------------------------------------------------------------------
+
+add("diffusion", femops.diffusion, *in_3d(*range(1, 11)), *in_2d(1, 4, 8), (1, 1), (1, 10))
+add("mass", femops.mass, *in_3d(1, 4, 7, 10), *in_2d(6), (1, 5))
+add("collocated", collocated, *in_3d(7))
+add("helmholtz", helmholtz, *in_3d(6))
+add("diffusion-tensor", lambda V: femops.diffusion(V, skewed), *in_3d(4))
+add("diffusion-affine", femops.diffusion, *in_3d(5), kind="affine")
+add("convection", lambda V: femops.convection(V, wind), *in_3d(3), *in_2d(5))
+add("vector-mass", femops.mass, *in_3d(2, 8), ncomp=3)
+add("vector-diffusion", femops.diffusion, *in_3d(2, 5, 8), ncomp=3)
+add("elasticity", elastic, *in_3d(2, 4, 6), ncomp=3)
+add("elasticity", elastic, *in_2d(3, 8), ncomp=2)
+add("divergence", divergence, *in_3d(2, 4), ncomp=3)
+add("divergence-transposed", lambda V: divergence(V).T, *in_3d(3), ncomp=3)
+add("boundary-mass", lambda V: femops.boundary_mass(V, smooth), *in_3d(4))
+add("neo-hookean-jacobian", jacobian, *in_3d(3), ncomp=3)
+
+# --- geometry on the way --------------------------------------------------------------------------
+
+for _kind, _orders in {"affine": (4,), "multilinear": (2, 6), "curved": (7,)}.items():
+    add(
+        f"diffusion-none-{_kind}",
+        lambda V: femops.diffusion(V, level="none"),
+        *in_3d(*_orders),
+        kind=_kind,
+    )
+add("mass-none-curved", lambda V: femops.mass(V, level="none"), *in_3d(5), kind="curved")
+add("elasticity-none", lambda V: elastic(V, level="none"), *in_3d(3), ncomp=3)
+add("own-none", lambda V: femops.form(own, V, c=smooth, level="none"), *in_3d(3), *in_2d(4))
+
+# --- nonlinear ------------------------------------------------------------------------------------
+
+VARIANTS["neo-hookean-residual-3d-p2"] = residual(hyperelastic, 3, 2, ncomp=3)
+VARIANTS["neo-hookean-residual-2d-p4"] = residual(hyperelastic, 2, 4, ncomp=2)
+VARIANTS["p-laplacian-residual-3d-p5"] = residual(lambda V: femops.p_laplacian(V, 3.5, 0.2), 3, 5)
+
+# --- single precision, the same bits --------------------------------------------------------------
+
+add("diffusion-single", lambda V: femops.diffusion(V, dtype="float32"), *in_3d(2, 5, 8))
+add("elasticity-single", lambda V: elastic(V, dtype="float32"), *in_3d(4), ncomp=3)
+add("mass-single-data", lambda V: femops.mass(V, data_dtype="float32"), *in_3d(4))
+add("diffusion-single-data", lambda V: femops.diffusion(V, data_dtype="float32"), *in_3d(3, 7))
+add("diffusion-reproducible", femops.diffusion, *in_3d(2, 6), reproducible=True)
+add("mass-reproducible", femops.mass, (1, 4), reproducible=True)
