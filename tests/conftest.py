@@ -13,7 +13,7 @@ from femops_kernels import sweep
 
 sweep.PARALLEL_EFFORT = 1
 
-pytest_plugins = ["mpi_runs"]
+pytest_plugins = ["mpi_runs", "cuda.compiled"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

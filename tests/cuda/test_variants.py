@@ -1,0 +1,78 @@
+"""Kernels compile for every architecture; none needs more registers than there are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from cuda.paper import PaperDevice
+from cuda.variants import VARIANTS
+from femops_kernels.cuda import nvrtc
+from femops_kernels.errors import DeviceError
+
+try:
+    ARCHS = nvrtc.default_archs()
+except DeviceError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+SPILLING = {
+    "sm_75": {"elasticity-3d-p6", "vector-diffusion-3d-p8"},
+    "sm_80": {"elasticity-3d-p6", "vector-diffusion-3d-p8"},
+    "sm_90": {
+        "diffusion-3d-p8",
+        "diffusion-single-data-3d-p7",
+        "elasticity-3d-p6",
+        "vector-diffusion-3d-p8",
+    },
+}
+"""Those for which a multiprocessor is asked to hold more blocks than it has registers for."""
+
+
+def order(name: str) -> int:
+    """The polynomial degree in a variant's name."""
+    return int(re.findall(r"-p(\d+)$", name)[0])
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_variant_compiles(
+    name: str, arch: str, record_property: Callable[[str, object], None]
+) -> None:
+    device = PaperDevice(arch)
+    VARIANTS[name](device)
+    launched = [function for function in device.functions.values() if function.shapes]
+    assert launched
+    for function in launched:
+        assert function.registers <= function.bound
+        assert all(shared <= device.shared_bytes for _, shared in function.shapes)
+        if order(name) <= 8 and name not in SPILLING.get(arch, ()):
+            assert (function.local_bytes, function.report.spill_bytes) == (0, 0)
+    most = max(launched, key=lambda function: function.registers)
+    spilled = max(function.report.spill_bytes for function in launched)
+    record_property("compiled", (arch, name, most.registers, spilled))
+
+
+def test_the_list_has_what_there_is() -> None:
+    """Every dimension, order and level, both types, all kinds of forms."""
+    assert 55 <= len(VARIANTS) <= 70
+    sizes = {tuple(re.findall(r"(\d)d-p(\d+)$", name)[0]) for name in VARIANTS}
+    assert {dim for dim, _ in sizes} == {"1", "2", "3"}
+    assert {int(p) for dim, p in sizes if dim == "3"} == set(range(1, 11))
+    wanted = "mass diffusion vector elasticity convection divergence residual jacobian own none"
+    for word in [*wanted.split(), "affine", "curved", "single", "single-data", "reproducible"]:
+        assert any(word in name for name in VARIANTS), word
+
+
+def test_a_kernel_that_spills_is_seen() -> None:
+    """What must not be: so many blocks that registers don't last."""
+    device = PaperDevice(ARCHS[-1])
+    VARIANTS["diffusion-3d-p7"](device)
+    (function,) = [function for function in device.functions.values() if function.shapes]
+    tight = re.sub(r"constexpr int BLOCKS = \d+;", "constexpr int BLOCKS = 8;", function.source)
+    spilling = device.function(tight)
+    spilling.launch(1, *next(iter(function.shapes)), None)
+    assert spilling.registers <= spilling.bound < function.registers
+    assert spilling.local_bytes > 0
+    assert spilling.report.spill_bytes > 0
