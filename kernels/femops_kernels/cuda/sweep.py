@@ -168,6 +168,13 @@ class DeviceSweep(DeviceLaunch):
         self._packed: Any = None
         self._function: Function | None = None
 
+    @property
+    def data_bytes(self) -> int:
+        """Bytes that a launch reads besides vectors: data, geometry, and where dofs are."""
+        unread = ("touched", "parts")  # but by few elements, and what is written before
+        read = {id(a): a for name, a in self._arrays.items() if name not in unread}
+        return sum(int(array.nbytes) for array in read.values() if array is not None)
+
     def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
         """See `DeviceLaunch.launch`."""
         if self._function is None:
