@@ -10,7 +10,8 @@ from typing import Annotated, Any, final
 import typer
 from typer.core import TyperCommand
 
-from femops.cli import scaling
+from femops.cli import gpu, scaling
+from femops.cli.gpu import SweepOption
 from femops.cli.options import (
     JsonOption,
     ThreadsOption,
@@ -60,6 +61,7 @@ class Problem(StrEnum):
     cg = "cg"
     numa = "numa"
     scaling = "scaling"
+    gpu = "gpu"
 
 
 @paragraphs
@@ -70,7 +72,8 @@ def bench(
             help="bp1, bp2: mass, scalar and vector; bp3, bp4: diffusion; bp5, bp6: diffusion, "
             "collocated; all of them; cg: conjugate gradients on bp1, vector updates in the "
             "operator's sweep or apart; numa: placement of data; "
-            "scaling: one rank of MPI and several."
+            "scaling: one rank of MPI and several; gpu: kernels of a GPU, compared with the CPU's "
+            "and measured."
         ),
     ],
     order: Annotated[
@@ -108,6 +111,7 @@ def bench(
     model: ModelOption = False,
     latency: LatencyOption = None,
     bandwidth: BandwidthOption = None,
+    sweep: SweepOption = False,
     json: JsonOption = False,
 ) -> None:
     """Measure how fast operators are applied.
@@ -126,6 +130,8 @@ def bench(
       femops bench all --json --plot
       femops bench cg --order 3,6 --threads 1 --mesh cartesian,multilinear
       femops bench numa --plot numa.png
+      femops bench gpu --json --plot
+      femops bench gpu --sweep --order 3,6 --problem bp3
       femops bench scaling --ranks 1,2 --json --plot scaling.png
       femops bench scaling --ranks 1,2,4,8 --problem bp1 --mesh multilinear --memory
       femops bench scaling --model --latency 1.5e-6 --bandwidth 1e10 --plot model.png
@@ -140,8 +146,13 @@ def bench(
         "memory": memory or None,
     }
     study |= {"model": model or None, "latency": latency, "bandwidth": bandwidth}
+    if problem is not Problem.gpu:
+        _refuse(problem, {"sweep": sweep or None})
+    elif sweep and plot is not None:
+        raise typer.BadParameter("give --sweep or --plot, not both")
     if problem is not Problem.scaling:
-        _refuse(problem, study)
+        taken = ("problem",) if problem is Problem.gpu else ()
+        _refuse(problem, {name: value for name, value in study.items() if name not in taken})
     output = Output(json)
     with one_line_warnings(), output.working(f"measuring {problem.value}") as show:
         common: dict[str, Any] = {"progress": show} | ({"rounds": rounds} if rounds else {})
@@ -152,6 +163,10 @@ def bench(
         elif problem is Problem.scaling:
             _refuse(problem, {"threads": threads, "peers": peers or None})
             result = scaling.measured(orders, given | study, common)
+        elif problem is Problem.gpu:
+            unused = {"footprint": footprint, "threads": threads, "rounds": rounds}
+            _refuse(problem, unused | {"peers": peers or None})
+            result = gpu.measured(orders, given | {"problem": problems}, show, sweep=sweep)
         elif problem is Problem.cg:
             _refuse(problem, {"peers": peers or None})
             result = _cg(orders, threads, given, common)
@@ -168,6 +183,8 @@ def bench(
         scaling.draw(plot, result)
     elif plot is not None and result["rows"]:
         _draw(problem, plot, result["rows"])
+    if not result.get("agrees", True):
+        raise typer.Exit(1)
 
 
 def _refuse(problem: Problem, given: dict[str, Any]) -> None:
@@ -259,6 +276,10 @@ def _draw(problem: Problem, plot: str, rows: list[dict[str, Any]]) -> None:
         from femops.bench.numa import draw_numa
 
         draw_numa(plot, rows)
+    elif problem is Problem.gpu:
+        from femops.bench.gpu import draw_gpu
+
+        draw_gpu(plot, rows)
     elif problem is Problem.cg:
         from femops.bench.solver import draw_cg
 
@@ -287,6 +308,9 @@ def _print(output: Output, problem: Problem, result: dict[str, Any]) -> None:
     output.say(f"{problem.value} on {result['machine']['processor']}")
     if problem is Problem.scaling:
         scaling.show(output, result)
+        return
+    if problem is Problem.gpu:
+        gpu.show(output, result)
         return
     for limits in result.get("limits", ()):
         output.say(
