@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from itertools import pairwise
 from math import inf
@@ -137,46 +138,17 @@ def bench(
       femops bench scaling --model --latency 1.5e-6 --bandwidth 1e10 --plot model.png
     """  # noqa: D301  (\b is click's mark for lines to keep)
     orders = numbers(order or ("4" if problem is Problem.scaling else "1-8"))
-    given = {"footprint": footprint, "dofs": dofs, "mesh": mesh, "level": level}
-    _check_plot(plot)
-    study: dict[str, Any] = {
-        "ranks": ranks,
-        "problem": problems,
-        "weak": weak or None,
-        "memory": memory or None,
-    }
-    study |= {"model": model or None, "latency": latency, "bandwidth": bandwidth}
-    if problem is not Problem.gpu:
-        _refuse(problem, {"sweep": sweep or None})
-    elif sweep and plot is not None:
-        raise typer.BadParameter("give --sweep or --plot, not both")
-    if problem is not Problem.scaling:
-        taken = ("problem",) if problem is Problem.gpu else ()
-        _refuse(problem, {name: value for name, value in study.items() if name not in taken})
+    given = {"footprint": footprint, "dofs": dofs, "mesh": mesh, "level": level, "threads": threads}
+    given |= {"rounds": rounds, "peers": peers or None, "sweep": sweep or None}
+    given |= {"ranks": ranks, "problem": problems, "weak": weak or None, "memory": memory or None}
+    given |= {"model": model or None, "latency": latency, "bandwidth": bandwidth}
+    _check_plot(plot, sweep=sweep)
+    for name in _UNUSED.get(problem, _OF_OTHERS):
+        if given[name] is not None:
+            raise typer.BadParameter(f"'bench {problem.value}' takes no --{name}")
     output = Output(json)
     with one_line_warnings(), output.working(f"measuring {problem.value}") as show:
-        common: dict[str, Any] = {"progress": show} | ({"rounds": rounds} if rounds else {})
-        if problem is Problem.numa:
-            rest = {key: given[key] for key in ("footprint", "mesh", "level")}
-            _refuse(problem, rest | {"threads": threads, "peers": peers or None})
-            result = _numa(orders, dofs, common)
-        elif problem is Problem.scaling:
-            _refuse(problem, {"threads": threads, "peers": peers or None})
-            result = scaling.measured(orders, given | study, common)
-        elif problem is Problem.gpu:
-            unused = {"footprint": footprint, "threads": threads, "rounds": rounds}
-            _refuse(problem, unused | {"peers": peers or None})
-            result = gpu.measured(orders, given | {"problem": problems}, show, sweep=sweep)
-        elif problem is Problem.cg:
-            _refuse(problem, {"peers": peers or None})
-            result = _cg(orders, threads, given, common)
-        else:
-            common["peers"] = _peers(peers)
-            result = (
-                _all(orders, threads, given, common)
-                if problem is Problem.all
-                else _one(problem, orders, threads, given, common)
-            )
+        result = _measured(problem, orders, given, show)
     output.json(result)
     _print(output, problem, result)
     if plot is not None and problem is Problem.scaling:
@@ -187,15 +159,42 @@ def bench(
         raise typer.Exit(1)
 
 
-def _refuse(problem: Problem, given: dict[str, Any]) -> None:
-    """Refuse options that a benchmark has no use for."""
-    for name, value in given.items():
-        if value is not None:
-            raise typer.BadParameter(f"'bench {problem.value}' takes no --{name}")
+_STUDY = ("ranks", "weak", "memory", "model", "latency", "bandwidth")
+_OF_OTHERS = (*_STUDY, "problem", "sweep")
+_UNUSED = {
+    Problem.all: (*_OF_OTHERS, "footprint", "dofs", "mesh", "level"),
+    Problem.cg: (*_OF_OTHERS, "peers"),
+    Problem.gpu: (*_STUDY, "footprint", "threads", "rounds", "peers"),
+    Problem.numa: (*_OF_OTHERS, "footprint", "mesh", "level", "threads", "peers"),
+    Problem.scaling: ("sweep", "threads", "peers"),
+}
+"""Options that a benchmark has no use for."""
 
 
-def _check_plot(plot: str | None) -> None:
+def _measured(
+    problem: Problem, orders: list[int], given: dict[str, Any], show: Callable[[str], None]
+) -> dict[str, Any]:
+    common: dict[str, Any] = {"progress": show}
+    if given["rounds"]:
+        common["rounds"] = given["rounds"]
+    if problem is Problem.numa:
+        return _numa(orders, given["dofs"], common)
+    if problem is Problem.scaling:
+        return scaling.measured(orders, given, common)
+    if problem is Problem.gpu:
+        return gpu.measured(orders, given, show)
+    if problem is Problem.cg:
+        return _cg(orders, given["threads"], given, common)
+    common["peers"] = _peers(bool(given["peers"]))
+    if problem is Problem.all:
+        return _all(orders, given["threads"], common)
+    return _one(problem, orders, given["threads"], given, common)
+
+
+def _check_plot(plot: str | None, *, sweep: bool) -> None:
     """Refuse a path before anything is measured, not after."""
+    if sweep and plot is not None:
+        raise typer.BadParameter("give --sweep or --plot, not both")
     if plot is not None:
         from femops.io.atomic import check_writable, checked_path
         from femops.io.picture import check_matplotlib
@@ -255,12 +254,9 @@ def _cg(
     return benchmarks.run_cg(orders, dofs, threads, **options)
 
 
-def _all(
-    orders: list[int], threads: int | None, given: dict[str, Any], common: dict[str, Any]
-) -> dict[str, Any]:
+def _all(orders: list[int], threads: int | None, common: dict[str, Any]) -> dict[str, Any]:
     from femops import bench as benchmarks
 
-    _refuse(Problem.all, given)
     return benchmarks.run_all(orders, threads, **common)
 
 

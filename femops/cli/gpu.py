@@ -27,7 +27,7 @@ SHAPE_HEADINGS = ("problem", "mesh", "level", "p", "elements", "blocks", "us", "
 
 
 def measured(
-    orders: list[int], given: dict[str, Any], progress: Callable[[str], None], *, sweep: bool
+    orders: list[int], given: dict[str, Any], progress: Callable[[str], None]
 ) -> dict[str, Any]:
     """Run the benchmark, or try launch shapes.
 
@@ -37,7 +37,6 @@ def measured(
     given : dict
         What options say; None where they do not.
     progress : callable
-    sweep : bool
     """
     from femops.bench.gpu import GpuSettings, run_gpu, run_tuning
 
@@ -45,7 +44,7 @@ def measured(
     for option, name in (("problem", "problems"), ("mesh", "meshes"), ("level", "levels")):
         if given[option] is not None:
             asked[name] = names(given[option])
-    return (run_tuning if sweep else run_gpu)(GpuSettings(**asked), progress)
+    return (run_tuning if given["sweep"] else run_gpu)(GpuSettings(**asked), progress)
 
 
 def show(output: Output, result: dict[str, Any]) -> None:

@@ -113,7 +113,9 @@ FORMS: dict[str, _Case] = {
     "form": _own,
     "form of two fields": _stokes,
     "load, boundary_load": _loads,
-    "neo_hookean": lambda m, d: _nonlinear(forms.neo_hookean(V := _vector(m, d), mu=1.0, lam=2.0), V),
+    "neo_hookean": lambda m, d: _nonlinear(
+        forms.neo_hookean(V := _vector(m, d), mu=1.0, lam=2.0), V
+    ),
     "p_laplacian": lambda m, d: _nonlinear(forms.p_laplacian(V := _scalar(m, d), p=3.0), V),
 }
 """Forms of the library and of a user, each in a setting that reaches other parts of a kernel."""

@@ -143,9 +143,10 @@ def run_gpu(settings: GpuSettings, progress: Progress | None = None) -> dict[str
     -------
     dict
         ``machine``: `femops_kernels.machine.describe`; ``device``; ``agrees``: whether forms are
-        the CPU's and levels each other's to round-off; ``agreement``: see `agreement`; ``rates``: see `Rates`; ``rows``: for each problem, mesh, order and level the keys
-        `rows.KEYS`; ``cg``: conjugate gradients by the iteration; ``seconds`` of the whole;
-        ``notes``: lines on what is not measured.
+        the CPU's and levels each other's to round-off; ``agreement``: see `agreement`; ``rates``:
+        see `Rates`; ``rows``: for each problem, mesh, order and level the keys `rows.KEYS`;
+        ``cg``: conjugate gradients by the iteration; ``seconds`` of the whole; ``notes``: lines on
+        what is not measured.
 
     Raises
     ------

@@ -119,9 +119,7 @@ def set_up(device: Device, sizes: Sizes, notes: dict[str, None]) -> list[GpuCase
     return [case for case in cases if case is not None]
 
 
-def _with_room(
-    make: Callable[[], Result], what: str, notes: dict[str, None]
-) -> Result | None:
+def _with_room(make: Callable[[], Result], what: str, notes: dict[str, None]) -> Result | None:
     try:
         return make()
     except MemoryError as error:

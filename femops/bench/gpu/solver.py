@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,6 @@ def _iteration(device: Device, operator: Operator, b: Any) -> float:
         taken.append(cg(operator, b, rtol=0.0, maxiter=iterations)[1].iterations)
 
     run(_FEW)
-    few, many = (device.seconds(lambda n=n: run(n)) for n in (_FEW, _MANY))
+    few, many = (device.seconds(partial(run, n)) for n in (_FEW, _MANY))
     more = taken[-1] - taken[-2]
     return (many - few) / max(more, 1)

@@ -81,9 +81,7 @@ def tune(device: Device, cases: Sequence[GpuCase], seconds: float) -> list[dict[
     return rows
 
 
-def _times(
-    device: Device, case: GpuCase, sweep: DeviceSweep, seconds: float
-) -> dict[Shape, float]:
+def _times(device: Device, case: GpuCase, sweep: DeviceSweep, seconds: float) -> dict[Shape, float]:
     """Median seconds of each shape."""
     source, target = device.address(case.x), device.address(case.y)
     times: dict[Shape, float] = {}

@@ -63,7 +63,7 @@ class Rates:
     atomics: float
 
     @staticmethod
-    def of(device: Device, amounts: Amounts = Amounts()) -> Rates:  # noqa: B008  (frozen)
+    def of(device: Device, amounts: Amounts = Amounts()) -> Rates:
         """Measure them.
 
         Raises
@@ -105,7 +105,7 @@ def _flops(device: Device, amounts: Amounts) -> float:
     values = {"y": y, "factor": 0.999, "term": 1e-3, "rounds": amounts.rounds}
     launch = _launcher(device, "multiply_add", fields, values)
     seconds = _fastest(device, amounts, lambda: launch(blocks, 0))
-    return 2 * _CHAINS * y.size * amounts.rounds / seconds
+    return 2 * _CHAINS * blocks * SIMPLE_THREADS * amounts.rounds / seconds
 
 
 def _atomics(device: Device, amounts: Amounts) -> float:
