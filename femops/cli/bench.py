@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from itertools import pairwise
 from math import inf
@@ -10,7 +11,8 @@ from typing import Annotated, Any, final
 import typer
 from typer.core import TyperCommand
 
-from femops.cli import scaling
+from femops.cli import gpu, scaling
+from femops.cli.gpu import SweepOption
 from femops.cli.options import (
     JsonOption,
     ThreadsOption,
@@ -60,6 +62,7 @@ class Problem(StrEnum):
     cg = "cg"
     numa = "numa"
     scaling = "scaling"
+    gpu = "gpu"
 
 
 @paragraphs
@@ -70,7 +73,8 @@ def bench(
             help="bp1, bp2: mass, scalar and vector; bp3, bp4: diffusion; bp5, bp6: diffusion, "
             "collocated; all of them; cg: conjugate gradients on bp1, vector updates in the "
             "operator's sweep or apart; numa: placement of data; "
-            "scaling: one rank of MPI and several."
+            "scaling: one rank of MPI and several; gpu: kernels of a GPU, compared with the CPU's "
+            "and measured."
         ),
     ],
     order: Annotated[
@@ -108,6 +112,7 @@ def bench(
     model: ModelOption = False,
     latency: LatencyOption = None,
     bandwidth: BandwidthOption = None,
+    sweep: SweepOption = False,
     json: JsonOption = False,
 ) -> None:
     """Measure how fast operators are applied.
@@ -126,59 +131,70 @@ def bench(
       femops bench all --json --plot
       femops bench cg --order 3,6 --threads 1 --mesh cartesian,multilinear
       femops bench numa --plot numa.png
+      femops bench gpu --json --plot
+      femops bench gpu --sweep --order 3,6 --problem bp3
       femops bench scaling --ranks 1,2 --json --plot scaling.png
       femops bench scaling --ranks 1,2,4,8 --problem bp1 --mesh multilinear --memory
       femops bench scaling --model --latency 1.5e-6 --bandwidth 1e10 --plot model.png
     """  # noqa: D301  (\b is click's mark for lines to keep)
     orders = numbers(order or ("4" if problem is Problem.scaling else "1-8"))
-    given = {"footprint": footprint, "dofs": dofs, "mesh": mesh, "level": level}
-    _check_plot(plot)
-    study: dict[str, Any] = {
-        "ranks": ranks,
-        "problem": problems,
-        "weak": weak or None,
-        "memory": memory or None,
-    }
-    study |= {"model": model or None, "latency": latency, "bandwidth": bandwidth}
-    if problem is not Problem.scaling:
-        _refuse(problem, study)
+    given = {"footprint": footprint, "dofs": dofs, "mesh": mesh, "level": level, "threads": threads}
+    given |= {"rounds": rounds, "peers": peers or None, "sweep": sweep or None}
+    given |= {"ranks": ranks, "problem": problems, "weak": weak or None, "memory": memory or None}
+    given |= {"model": model or None, "latency": latency, "bandwidth": bandwidth}
+    _check_plot(plot, sweep=sweep)
+    for name in _UNUSED.get(problem, _OF_OTHERS):
+        if given[name] is not None:
+            raise typer.BadParameter(f"'bench {problem.value}' takes no --{name}")
     output = Output(json)
     with one_line_warnings(), output.working(f"measuring {problem.value}") as show:
-        common: dict[str, Any] = {"progress": show} | ({"rounds": rounds} if rounds else {})
-        if problem is Problem.numa:
-            rest = {key: given[key] for key in ("footprint", "mesh", "level")}
-            _refuse(problem, rest | {"threads": threads, "peers": peers or None})
-            result = _numa(orders, dofs, common)
-        elif problem is Problem.scaling:
-            _refuse(problem, {"threads": threads, "peers": peers or None})
-            result = scaling.measured(orders, given | study, common)
-        elif problem is Problem.cg:
-            _refuse(problem, {"peers": peers or None})
-            result = _cg(orders, threads, given, common)
-        else:
-            common["peers"] = _peers(peers)
-            result = (
-                _all(orders, threads, given, common)
-                if problem is Problem.all
-                else _one(problem, orders, threads, given, common)
-            )
+        result = _measured(problem, orders, given, show)
     output.json(result)
     _print(output, problem, result)
     if plot is not None and problem is Problem.scaling:
         scaling.draw(plot, result)
     elif plot is not None and result["rows"]:
         _draw(problem, plot, result["rows"])
+    if not result.get("agrees", True):
+        raise typer.Exit(1)
 
 
-def _refuse(problem: Problem, given: dict[str, Any]) -> None:
-    """Refuse options that a benchmark has no use for."""
-    for name, value in given.items():
-        if value is not None:
-            raise typer.BadParameter(f"'bench {problem.value}' takes no --{name}")
+_STUDY = ("ranks", "weak", "memory", "model", "latency", "bandwidth")
+_OF_OTHERS = (*_STUDY, "problem", "sweep")
+_UNUSED = {
+    Problem.all: (*_OF_OTHERS, "footprint", "dofs", "mesh", "level"),
+    Problem.cg: (*_OF_OTHERS, "peers"),
+    Problem.gpu: (*_STUDY, "footprint", "threads", "rounds", "peers"),
+    Problem.numa: (*_OF_OTHERS, "footprint", "mesh", "level", "threads", "peers"),
+    Problem.scaling: ("sweep", "threads", "peers"),
+}
+"""Options that a benchmark has no use for."""
 
 
-def _check_plot(plot: str | None) -> None:
+def _measured(
+    problem: Problem, orders: list[int], given: dict[str, Any], show: Callable[[str], None]
+) -> dict[str, Any]:
+    common: dict[str, Any] = {"progress": show}
+    if given["rounds"]:
+        common["rounds"] = given["rounds"]
+    if problem is Problem.numa:
+        return _numa(orders, given["dofs"], common)
+    if problem is Problem.scaling:
+        return scaling.measured(orders, given, common)
+    if problem is Problem.gpu:
+        return gpu.measured(orders, given, show)
+    if problem is Problem.cg:
+        return _cg(orders, given["threads"], given, common)
+    common["peers"] = _peers(bool(given["peers"]))
+    if problem is Problem.all:
+        return _all(orders, given["threads"], common)
+    return _one(problem, orders, given["threads"], given, common)
+
+
+def _check_plot(plot: str | None, *, sweep: bool) -> None:
     """Refuse a path before anything is measured, not after."""
+    if sweep and plot is not None:
+        raise typer.BadParameter("give --sweep or --plot, not both")
     if plot is not None:
         from femops.io.atomic import check_writable, checked_path
         from femops.io.picture import check_matplotlib
@@ -238,12 +254,9 @@ def _cg(
     return benchmarks.run_cg(orders, dofs, threads, **options)
 
 
-def _all(
-    orders: list[int], threads: int | None, given: dict[str, Any], common: dict[str, Any]
-) -> dict[str, Any]:
+def _all(orders: list[int], threads: int | None, common: dict[str, Any]) -> dict[str, Any]:
     from femops import bench as benchmarks
 
-    _refuse(Problem.all, given)
     return benchmarks.run_all(orders, threads, **common)
 
 
@@ -259,6 +272,10 @@ def _draw(problem: Problem, plot: str, rows: list[dict[str, Any]]) -> None:
         from femops.bench.numa import draw_numa
 
         draw_numa(plot, rows)
+    elif problem is Problem.gpu:
+        from femops.bench.gpu import draw_gpu
+
+        draw_gpu(plot, rows)
     elif problem is Problem.cg:
         from femops.bench.solver import draw_cg
 
@@ -287,6 +304,9 @@ def _print(output: Output, problem: Problem, result: dict[str, Any]) -> None:
     output.say(f"{problem.value} on {result['machine']['processor']}")
     if problem is Problem.scaling:
         scaling.show(output, result)
+        return
+    if problem is Problem.gpu:
+        gpu.show(output, result)
         return
     for limits in result.get("limits", ()):
         output.say(

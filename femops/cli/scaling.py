@@ -19,7 +19,9 @@ RanksOption = Annotated[
 ]
 ProblemsOption = Annotated[
     str | None,
-    typer.Option("--problem", metavar="NAMES", help="scaling: of bp1 to bp6 (default: bp1,bp3)."),
+    typer.Option(
+        "--problem", metavar="NAMES", help="scaling, gpu: of bp1 to bp6 (default: bp1,bp3; all)."
+    ),
 ]
 WeakOption = Annotated[bool, typer.Option("--weak", help="scaling: --dofs are of each rank.")]
 MemoryOption = Annotated[

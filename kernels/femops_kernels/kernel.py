@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.errors import KernelValueError
+from femops_kernels.flops import contraction_flops
 from femops_kernels.lanes import Lane
 from femops_kernels.matrix import Matrix1D
 from femops_kernels.places import PLACE_BYTES
@@ -348,44 +349,4 @@ class Kernel(SweepKernel):
 
     def contraction_flops(self) -> int:
         """Floating-point operations of all contractions of one element, as emitted."""
-        q, dim, step = self.q1d, self.dim, self.step
-        flops = 0
-        for side, matrix in (
-            (self.source, Matrix1D(self.source.b1d)),
-            (self.target, Matrix1D(self.target.b1d.T)),
-        ):
-            lines = sum(side.p1d ** (dim - 1 - k) * q**k for k in range(dim))
-            flops += side.ncomp * lines * matrix.flops()
-        lines = dim * q ** (dim - 1)
-        if step.gradient_in:
-            flops += self.source.ncomp * lines * Matrix1D(self.d1d).flops()
-        if step.gradient_out:
-            # the sum of the directions' results: one addition a point and direction, less where
-            # nothing stands there yet
-            adds = q**dim * (dim if step.value_out else dim - 1)
-            flops += self.target.ncomp * (lines * Matrix1D(self.d1d.T).flops() + adds)
-        weights = bool(step.numbers.weight) * (q**dim + (q ** (dim - 1) if dim > 2 else 0))
-        return int(flops + weights + self._geometry_flops())
-
-    def _geometry_flops(self) -> int:
-        """Of Jacobians and positions from the modes of the geometry."""
-        given, dim, q = self.step.numbers, self.dim, self.q1d
-        if not given.mapped:
-            return 0
-        assert self.geometry is not None
-        value, slope = _row_flops(self.geometry.value), _row_flops(self.geometry.slope)
-        g1d, flops = self.geometry.g1d, 0
-        if dim > 2:
-            flops += q * dim * g1d**2 * (value + slope)
-        if dim > 1:
-            flops += q ** (dim - 1) * dim * g1d * ((dim - 1) * value + slope)
-        per_point = bool(given.jacobian) * ((dim - 1) * value + slope)
-        per_point += bool(given.position) * value
-        return int(flops + q**dim * dim * per_point)
-
-
-def _row_flops(matrix: NDArray[np.float64]) -> int:
-    """Of one row as ``dot_row`` emits it: columns of zeros or ones are not multiplied by."""
-    used = [column for column in matrix.T if np.any(column != 0.0)]
-    products = sum(bool(np.any(column != 1.0)) for column in used)
-    return products + max(len(used) - 1, 0)
+        return contraction_flops(self)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from time import perf_counter
 from types import ModuleType
 from typing import Any, final
 
@@ -146,6 +147,12 @@ class HostDevice(Device):
     def synchronize(self) -> None:
         """Nothing is under way."""
         self.synchronizations += 1
+
+    def seconds(self, call: Callable[[], object]) -> float:
+        """See `Device.seconds`."""
+        begin = perf_counter()
+        call()
+        return perf_counter() - begin
 
     @contextmanager
     def recording(self) -> Iterator[list[Launch]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -151,10 +152,12 @@ class CudaDevice(Device):
 
     def function(self, source: str) -> Function:
         """Compile a kernel, or take it from memory or disk."""
-        with _lock:
-            if source not in self._functions:
-                self._functions[source] = CudaFunction(self, cubin(_prelude() + source, self.arch))
-            return self._functions[source]
+        if source not in self._functions:
+            compiled = cubin(_prelude() + source, self.arch)  # several threads, several kernels
+            with _lock:
+                if source not in self._functions:
+                    self._functions[source] = CudaFunction(self, compiled)
+        return self._functions[source]
 
     def upload(self, array: NDArray[Any]) -> Any:
         """Copy of a host's array in a new array of the device."""
@@ -205,6 +208,16 @@ class CudaDevice(Device):
     def synchronize(self) -> None:
         """Wait until all streams of the device have done their work."""
         self.current.synchronize()
+
+    def seconds(self, call: Callable[[], object]) -> float:
+        """Seconds between two events in CuPy's current stream, before and after a call."""
+        with self.current:
+            begin, end = self.xp.cuda.Event(), self.xp.cuda.Event()
+            begin.record()
+            call()
+            end.record()
+            end.synchronize()
+            return float(self.xp.cuda.get_elapsed_time(begin, end)) * 1e-3
 
 
 @final

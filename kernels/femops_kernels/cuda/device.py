@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -117,3 +118,7 @@ class Device(ABC):
     @abstractmethod
     def synchronize(self) -> None:
         """Wait until all that was launched is done."""
+
+    @abstractmethod
+    def seconds(self, call: Callable[[], object]) -> float:
+        """Seconds that the device takes for what a call launches; waits for its end."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from femops_kernels.cuda.arguments import Layout
 from femops_kernels.cuda.device import Device
+from femops_kernels.cuda.shapes import MOST_THREADS, Shape, measured_shape
 from femops_kernels.errors import KernelValueError
 from femops_kernels.kernel import Map1D, PointStep
 from femops_kernels.matrix import Matrix1D
@@ -70,23 +71,6 @@ class Side:
 
 
 @final
-@dataclass(frozen=True)
-class Shape:
-    """How a kernel is launched.
-
-    Attributes
-    ----------
-    elements : int
-        Of a block.
-    blocks : int
-        That a multiprocessor should hold at least; bounds the registers.
-    """
-
-    elements: int
-    blocks: int = 1
-
-
-@final
 @dataclass(frozen=True, eq=False)
 class CudaKernel:
     """Kernel of ``y += alpha sum_e B_out^T D B_in x``; see ``operator.cuh``.
@@ -139,7 +123,10 @@ class CudaKernel:
 
     @staticmethod
     def fitting(device: Device, **parts: Any) -> CudaKernel:
-        """Kernel in the shape that suits a device.
+        """Kernel in the shape that suits a device, which compiles it; see `shape_for`.
+
+        Of its blocks no more share a multiprocessor than registers last for: nothing is spilled
+        for their sake.
 
         Parameters
         ----------
@@ -150,15 +137,23 @@ class CudaKernel:
         Raises
         ------
         KernelValueError
-            If an element alone needs more shared memory than a block can have.
+            If an element alone needs more than a block can have.
+        CacheError
+            If a table of measured shapes is damaged.
         """
         single = CudaKernel(**parts, shape=Shape(1))
-        return replace(single, shape=shape_for(single, device))
+        return unspilled(replace(single, shape=shape_for(single, device)), device)
 
     @property
     def q1d(self) -> int:
         """Quadrature points per direction."""
         return int(self.d1d.shape[0])
+
+    @property
+    def identity(self) -> tuple[bool, bool]:
+        """Whether the points are the nodes, of the field and of the test function."""
+        source, target = Matrix1D(self.source.b1d), Matrix1D(self.target.b1d)
+        return source.is_identity, target.is_identity
 
     @property
     def lines(self) -> int:
@@ -246,23 +241,60 @@ class CudaKernel:
 
 
 def shape_for(kernel: CudaKernel, device: Device) -> Shape:
-    """The shape that a model takes for the fastest.
+    """The shape that was measured to be the fastest, else the one that a model takes for it.
 
     About `_THREADS` threads a block: fewer leave warps half empty where elements are small, more
     wait longer at barriers. Registers for `_RESIDENT` threads a multiprocessor, that it has
     something to do while memory answers.
+
+    Raises
+    ------
+    KernelValueError
+        If an element alone needs more than a block can have, or a table has a shape that does.
     """
-    each = kernel.shared_bytes
-    if each > device.shared_bytes:
+    model = shape_of(kernel, device, _THREADS, _RESIDENT)
+    measured = measured_shape(kernel, device.name)
+    if measured is not None and measured.elements > most_elements(kernel, device):
         raise KernelValueError(
-            f"an element needs {each} bytes of shared memory, a block of {device.name} has "
-            f"{device.shared_bytes}: take a lower order or fewer components"
+            f"a table of launch shapes has {measured.elements} elements a block for a kernel that "
+            f"{device.name} can't run so: measure again by femops bench gpu --sweep"
         )
-    elements = max(1, _THREADS // kernel.lines)
-    if each:
-        elements = min(elements, device.shared_bytes // each)
+    return measured or model
+
+
+def shape_of(kernel: CudaKernel, device: Device, threads: int, resident: int) -> Shape:
+    """Shape of about so many threads a block, and registers for so many a multiprocessor.
+
+    Raises
+    ------
+    KernelValueError
+        If an element alone needs more than a block can have.
+    """
+    most = most_elements(kernel, device)
+    if most < 1:
+        shared = slab_numbers(kernel) * kernel.dtype.itemsize
+        raise KernelValueError(
+            f"an element needs {shared} bytes of shared memory and {kernel.lines} threads, a block "
+            f"of {device.name} has {device.shared_bytes} and {MOST_THREADS}: take a lower order or "
+            "fewer components"
+        )
+    elements = min(max(1, threads // kernel.lines), most)
     warps = -(-elements * kernel.lines // 32)
-    return Shape(elements, max(1, _RESIDENT // (32 * warps)))
+    return Shape(elements, max(1, resident // (32 * warps)))
+
+
+def most_elements(kernel: CudaKernel, device: Device) -> int:
+    """Elements that a block can have, by its threads and its shared memory."""
+    shared = slab_numbers(kernel) * kernel.dtype.itemsize
+    by_memory = device.shared_bytes // shared if shared else MOST_THREADS
+    return min(MOST_THREADS // kernel.lines, by_memory)
+
+
+def unspilled(kernel: CudaKernel, device: Device) -> CudaKernel:
+    """The kernel, of whose blocks no more share a multiprocessor than registers last for."""
+    while kernel.shape.blocks > 1 and device.function(kernel.text).local_bytes:
+        kernel = replace(kernel, shape=replace(kernel.shape, blocks=kernel.shape.blocks - 1))
+    return kernel
 
 
 def slab_numbers(kernel: CudaKernel) -> int:

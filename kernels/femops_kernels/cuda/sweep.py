@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -14,6 +15,7 @@ from femops_kernels.cuda.arguments import Layout
 from femops_kernels.cuda.device import Device, Function
 from femops_kernels.cuda.dofs import Shared
 from femops_kernels.cuda.kernel import SIMPLE_THREADS, CudaKernel, simple_text
+from femops_kernels.cuda.shapes import Shape
 from femops_kernels.sweep import Data, element_values
 
 # Bytes of host memory for the blocks in which data are brought into the order of a kernel.
@@ -143,6 +145,7 @@ class DeviceSweep(DeviceLaunch):
         keep: float,
     ) -> None:
         self.device, self.kernel, self.count = device, kernel, len(source.indices)
+        self._given = source, target, data, cleared, held, keep
         inside = Marked.of(device, cleared, source, kernel.source.ncomp, CLEARED)
         outside = Marked.of(device, held, target, kernel.target.ncomp, HELD)
         self._arrays = {
@@ -167,6 +170,22 @@ class DeviceSweep(DeviceLaunch):
             self._combine = Combine(device, kernel, target.shared, self._arrays["parts"])
         self._packed: Any = None
         self._function: Function | None = None
+
+    def reshaped(self, shape: Shape) -> DeviceSweep:
+        """The same work, launched in another shape: data lie in the order of its blocks."""
+        kernel = replace(self.kernel, shape=shape)
+        if shape.elements != self.kernel.shape.elements:
+            return DeviceSweep(self.device, kernel, *self._given)
+        same = copy(self)
+        same.kernel, same._packed, same._function = kernel, None, None
+        return same
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes that a launch reads besides vectors: data, geometry, and where dofs are."""
+        unread = ("touched", "parts")  # but by few elements, and what is written before
+        read = {id(a): a for name, a in self._arrays.items() if name not in unread}
+        return sum(int(array.nbytes) for array in read.values() if array is not None)
 
     def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
         """See `DeviceLaunch.launch`."""

@@ -1,0 +1,188 @@
+"""Forms on a GPU beside the same on the CPU, on small meshes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops import forms
+from femops.errors import OperatorError
+from femops.operators import Operator
+from femops.product import Product
+from femops.space import H1, L2
+from femops_kernels.cuda.device import Device
+from femops_kernels.errors import KernelError
+from femops_meshes import Mesh, box
+from femops_meshes.generators import ball, disc
+
+ROUND_OFF = {"float64": 1e-12, "float32": 1e-4}
+"""By how much results may differ, relative to the largest entry."""
+
+Place = Device | None
+_Case = Callable[[Mesh, Place], list[Any]]
+
+
+def _rough(x: NDArray[np.float64]) -> NDArray[Any]:
+    return np.asarray(1.0 + x[0] ** 2 + 0.1 * np.sin(3.0 * x[-1]))
+
+
+def _scalar(mesh: Mesh, place: Place, order: int = 2) -> H1:
+    return H1(mesh, order, device=place)
+
+
+def _vector(mesh: Mesh, place: Place) -> H1:
+    return H1(mesh, 2, mesh.dim, device=place)
+
+
+def _on(place: Place, vector: NDArray[Any]) -> Any:
+    return vector if place is None else place.upload(vector)
+
+
+def _results(*operators: Any) -> list[Any]:
+    """Each applied to a random vector."""
+    results = []
+    for A in operators:
+        x = np.random.default_rng(A.shape[1]).standard_normal(A.shape[1]).astype(A.dtype)
+        results.append(A.apply(_on(A.space.device, x)))
+    return results
+
+
+def _constrained(mesh: Mesh, place: Place) -> list[Any]:
+    V = _scalar(mesh, place)
+    A = forms.diffusion(V).constrained(V.boundary_dofs())
+    b = _on(place, np.random.default_rng(1).standard_normal(V.size))
+    return [*_results(A), A.rhs(b, 1.5)]
+
+
+def _own(mesh: Mesh, place: Place) -> list[Any]:
+    def function(u: Any, a: Any) -> dict[str, Any]:
+        return {"value": np.exp(-a) * u, "grad": np.sqrt(a) * u.grad}
+
+    return _results(forms.form(function, _scalar(mesh, place), a=_rough))
+
+
+def _stokes(mesh: Mesh, place: Place) -> list[Any]:
+    def function(u: Any, p: Any, mu: Any) -> dict[str, Any]:
+        pressure = p * np.eye(mesh.dim)
+        return {"u": {"grad": mu * u.grad - pressure}, "p": {"value": -u.div}}
+
+    pair = Product(u=_vector(mesh, place), p=_scalar(mesh, place, 1))
+    return _results(forms.form(function, pair, mu=0.1))
+
+
+def _nonlinear(form: Any, space: H1) -> list[Any]:
+    u = np.random.default_rng(7).standard_normal(space.shape) * 0.02
+    at = _on(space.device, u)
+    return [form.residual(at), *_results(form.jacobian(at))]
+
+
+def _loads(mesh: Mesh, place: Place) -> list[Any]:
+    V = _scalar(mesh, place)
+    return [forms.load(V, _rough), forms.boundary_load(V, _rough)]
+
+
+def _divergence(mesh: Mesh, place: Place) -> Operator:
+    return forms.divergence(_vector(mesh, place), _scalar(mesh, place, 1))
+
+
+FORMS: dict[str, _Case] = {
+    "mass": lambda m, d: _results(forms.mass(_scalar(m, d))),
+    "mass, none": lambda m, d: _results(forms.mass(_scalar(m, d), level="none")),
+    "mass, L2": lambda m, d: _results(forms.mass(L2(m, 1, device=d))),
+    "diffusion": lambda m, d: _results(forms.diffusion(_scalar(m, d), _rough)),
+    "diffusion, none": lambda m, d: _results(forms.diffusion(_scalar(m, d), level="none")),
+    "diffusion, constrained": _constrained,
+    "diffusion, float32": lambda m, d: _results(forms.diffusion(_scalar(m, d), dtype="float32")),
+    "diffusion, reproducible": lambda m, d: _results(
+        forms.diffusion(H1(m, 2, device=d, reproducible=d is not None))
+    ),
+    "helmholtz": lambda m, d: _results(forms.helmholtz(_scalar(m, d), 2.0)),
+    "convection": lambda m, d: _results(forms.convection(_scalar(m, d), np.arange(1.0, m.dim + 1))),
+    "convection, transposed": lambda m, d: _results(
+        forms.convection(_scalar(m, d), np.arange(1.0, m.dim + 1)).T
+    ),
+    "elasticity": lambda m, d: _results(forms.elasticity(_vector(m, d), 1.0, 2.0)),
+    "divergence": lambda m, d: _results(_divergence(m, d)),
+    "divergence, transposed": lambda m, d: _results(_divergence(m, d).T),
+    "boundary_mass": lambda m, d: _results(forms.boundary_mass(_scalar(m, d), _rough)),
+    "form": _own,
+    "form of two fields": _stokes,
+    "load, boundary_load": _loads,
+    "neo_hookean": lambda m, d: _nonlinear(
+        forms.neo_hookean(V := _vector(m, d), mu=1.0, lam=2.0), V
+    ),
+    "p_laplacian": lambda m, d: _nonlinear(forms.p_laplacian(V := _scalar(m, d), p=3.0), V),
+}
+"""Forms of the library and of a user, each in a setting that reaches other parts of a kernel."""
+
+_OF_VECTORS = ("elasticity", "divergence", "divergence, transposed", "form of two fields")
+"""Of fields that have no components in 1-D."""
+
+MESHES = {
+    1: lambda: box((5,), mapping=lambda x: x + 0.1 * x**2),
+    2: lambda: disc(2),
+    3: lambda: ball(1),
+}
+"""Curved, with elements that see each other turned; of each dimension one."""
+
+
+def agreement(
+    device: Device, names: Sequence[str] = tuple(FORMS), dims: Sequence[int] = (1, 2, 3)
+) -> list[dict[str, Any]]:
+    """How far results of the device are from the CPU's.
+
+    Parameters
+    ----------
+    device : Device
+    names : sequence of str
+        Of `FORMS`.
+    dims : sequence of int
+
+    Returns
+    -------
+    list of dict
+        For each form and dimension ``error``, relative to the largest entry (None where the
+        device failed: ``message`` says how), the ``limit``, and whether it ``agrees``.
+
+    Raises
+    ------
+    OperatorError
+        An unknown form.
+    """
+    for name in names:
+        if name not in FORMS:
+            raise OperatorError(f"form {name!r}: choose one of {', '.join(FORMS)}")
+    meshes = {dim: MESHES[dim]() for dim in dims}
+    cases = [(name, dim) for dim in dims for name in names if dim > 1 or name not in _OF_VECTORS]
+    rows = []
+    # kernels of the device are compiled side by side, meanwhile the CPU's here
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        there = [pool.submit(FORMS[name], meshes[dim], device) for name, dim in cases]
+        for (name, dim), future in zip(cases, there, strict=True):
+            here = FORMS[name](meshes[dim], None)
+            error, message = _error(device, here, future)
+            limit = ROUND_OFF[here[0].dtype.name]
+            agrees = error is not None and error <= limit
+            found = {"form": name, "dim": dim, "error": error, "limit": limit}
+            rows.append(found | {"agrees": agrees, "message": message})
+    return rows
+
+
+def _error(
+    device: Device, here: Sequence[NDArray[Any]], future: Future[list[Any]]
+) -> tuple[float | None, str]:
+    """The largest difference of results; None and why, if there is no number."""
+    errors = []
+    try:
+        for mine, other in zip(here, future.result(), strict=True):
+            errors.append(np.abs(mine - device.download(other)).max() / np.abs(mine).max())
+    except KernelError as fault:
+        return None, str(fault)
+    if not np.isfinite(errors).all():
+        return None, "results of the device are not finite"
+    return float(max(errors)), ""

@@ -1,0 +1,127 @@
+"""Operators on a device, of all problems of an order, made by several threads at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, TypeVar, final
+
+import numpy as np
+
+from femops.bench.problems import Problem, make_mesh
+from femops.operators import Operator
+from femops.space import H1
+from femops_kernels.cuda.device import Device
+
+Result = TypeVar("Result")
+
+# What works side by side: NumPy's copies, and the compiler.
+_WORKERS = 8
+
+
+@final
+@dataclass(eq=False)
+class GpuCase:
+    """An operator that is to be measured, with vectors on its device.
+
+    Attributes
+    ----------
+    problem : Problem
+    mesh, level : str
+    operator : Operator
+    x, y : arrays of the device
+    """
+
+    problem: Problem
+    mesh: str
+    level: str
+    operator: Operator
+    x: Any
+    y: Any
+
+    @staticmethod
+    def make(problem: Problem, mesh: str, level: str, space: H1) -> GpuCase:
+        """Make the operator, its kernel and its data; nothing is run."""
+        device = space.device
+        assert device is not None
+        operator = problem.operator(space, level)
+        _ = operator.terms
+        random = np.random.default_rng(space.order).standard_normal(space.shape)
+        return GpuCase(problem, mesh, level, operator, device.upload(random), space.zeros())
+
+    def apply(self) -> None:
+        """Launch it."""
+        self.operator.apply(self.x, self.y)
+
+
+@final
+@dataclass(frozen=True)
+class Sizes:
+    """What is measured for one order.
+
+    Attributes
+    ----------
+    problems : sequence of Problem
+    meshes, levels : sequence of str
+    order : int
+    dofs : float
+        About how many.
+    """
+
+    problems: Sequence[Problem]
+    meshes: Sequence[str]
+    levels: Sequence[str]
+    order: int
+    dofs: float
+
+    @property
+    def work(self) -> float:
+        """How long it takes to set up, but for a factor: by elements, and by points."""
+        points, elements = (self.order + 2) ** 3, self.dofs / self.order**3
+        shares = sum(1.0 / problem.ncomp for problem in self.problems)
+        return len(self.meshes) * shares * elements * (40.0 + points)
+
+
+def set_up(device: Device, sizes: Sizes, notes: dict[str, None]) -> list[GpuCase]:
+    """All cases of an order; notes say which of them have no room."""
+    groups: dict[tuple[str, int], list[tuple[Problem, str]]] = {}
+    for kind, problem, level in product(sizes.meshes, sizes.problems, sizes.levels):
+        groups.setdefault((kind, problem.ncomp), []).append((problem, level))
+
+    def begin(key: tuple[str, int]) -> tuple[H1 | None, GpuCase | None]:
+        kind, ncomp = key
+
+        def first() -> tuple[H1, GpuCase]:
+            mesh = make_mesh(kind, sizes.order, sizes.dofs / ncomp)
+            space = H1(mesh, sizes.order, ncomp, device=device)
+            # what all operators on the space have in common is made with the first
+            return space, GpuCase.make(groups[key][0][0], kind, groups[key][0][1], space)
+
+        return _with_room(first, f"{kind}, order {sizes.order}", notes) or (None, None)
+
+    def rest(task: tuple[str, H1, Problem, str]) -> GpuCase | None:
+        kind, space, problem, level = task
+        what = f"{problem.name}, {kind}, order {sizes.order}, {level}"
+        return _with_room(lambda: GpuCase.make(problem, kind, level, space), what, notes)
+
+    with ThreadPoolExecutor(min(_WORKERS, os.cpu_count() or 1)) as pool:
+        begun = dict(zip(groups, pool.map(begin, groups), strict=True))
+        tasks = [
+            (kind, space, problem, level)
+            for (kind, ncomp), (space, _) in begun.items()
+            if space is not None
+            for problem, level in groups[kind, ncomp][1:]
+        ]
+        cases = [*(case for _, case in begun.values()), *pool.map(rest, tasks)]
+    return [case for case in cases if case is not None]
+
+
+def _with_room(make: Callable[[], Result], what: str, notes: dict[str, None]) -> Result | None:
+    try:
+        return make()
+    except MemoryError as error:
+        notes[f"{what}: not measured, there is no room for it ({error})"] = None
+        return None

@@ -1,0 +1,107 @@
+"""Launch shapes, tried out: the fastest go into the user's table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from femops.bench.gpu.rows import kernel_sweep
+from femops.bench.gpu.setup import GpuCase
+from femops.bench.gpu.timing import batch_seconds
+from femops_kernels.cuda.device import Device
+from femops_kernels.cuda.kernel import CudaKernel, shape_of
+from femops_kernels.cuda.shapes import Shape, ShapeKey, record
+from femops_kernels.cuda.sweep import DeviceSweep
+
+_THREADS = (64, 128, 192, 256)
+_RESIDENT = (256, 384, 512, 768)
+
+
+def candidates(kernel: CudaKernel, device: Device) -> list[Shape]:
+    """Shapes that are worth a try: 64 to 256 threads a block, more registers or more blocks."""
+    shapes = {
+        shape_of(kernel, device, threads, resident): None
+        for threads in _THREADS
+        for resident in _RESIDENT
+    }
+    return list(dict.fromkeys([kernel.shape, *shapes]))
+
+
+def tune(device: Device, cases: Sequence[GpuCase], seconds: float) -> list[dict[str, Any]]:
+    """Try shapes for the kernels of cases, and record the fastest in the user's table.
+
+    Parameters
+    ----------
+    device : Device
+    cases : sequence of GpuCase
+    seconds : float
+        For how long each shape is timed.
+
+    Returns
+    -------
+    list of dict
+        For each kernel the shape it had (``elements_before``, ``blocks_before``) and the fastest
+        one, with their times, and how many were ``tried``.  Shapes for which the compiler spills
+        registers are not tried, but for the one there was.
+
+    Raises
+    ------
+    CacheError
+        A damaged table.
+    """
+    rows: list[dict[str, Any]] = []
+    best: dict[ShapeKey, Shape] = {}
+    for case in cases:
+        sweep = kernel_sweep(case)
+        key, before = ShapeKey.of(sweep.kernel, device.name), sweep.kernel.shape
+        if key in best:
+            continue
+        times = _times(device, case, sweep, seconds)
+        fastest = best[key] = min(times, key=lambda shape: times[shape])
+        rows.append(
+            {
+                "problem": case.problem.name,
+                "mesh": case.mesh,
+                "order": case.operator.space.order,
+                "level": case.level,
+                "elements_before": before.elements,
+                "blocks_before": before.blocks,
+                "seconds_before": times[before],
+                "elements": fastest.elements,
+                "blocks": fastest.blocks,
+                "seconds": times[fastest],
+                "tried": len(times),
+            }
+        )
+    record(best)
+    return rows
+
+
+def _times(device: Device, case: GpuCase, sweep: DeviceSweep, seconds: float) -> dict[Shape, float]:
+    """Median seconds of each shape."""
+    source, target = device.address(case.x), device.address(case.y)
+    times: dict[Shape, float] = {}
+    for shape in _unspilled(sweep, candidates(sweep.kernel, device)):
+        tried = sweep if shape == sweep.kernel.shape else sweep.reshaped(shape)
+
+        def launch(tried: DeviceSweep = tried) -> None:
+            tried.launch(source, target, 1.0, add=True)
+
+        times[shape] = float(np.median(batch_seconds(device, launch, seconds)))
+    return times
+
+
+def _unspilled(sweep: DeviceSweep, shapes: Sequence[Shape]) -> list[Shape]:
+    """Those that spill nothing, and the one there is; compiled side by side."""
+    device, kernel = sweep.device, sweep.kernel
+
+    def spilt(shape: Shape) -> int:
+        return device.function(replace(kernel, shape=shape).text).local_bytes
+
+    with ThreadPoolExecutor() as pool:
+        found = pool.map(spilt, shapes)
+        return [s for s, local in zip(shapes, found, strict=True) if not local or s == shapes[0]]

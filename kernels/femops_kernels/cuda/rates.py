@@ -1,0 +1,133 @@
+"""Measured limits of a device: bandwidths, arithmetic and atomics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from femops_kernels.cuda.arguments import Layout
+from femops_kernels.cuda.device import Device
+from femops_kernels.cuda.kernel import SIMPLE_THREADS, simple_text
+
+_FLOAT64 = np.dtype(np.float64)
+_EACH, _ROWS, _CHAINS = 4, 8, 8  # as in copy.cuh, shared.cuh and multiply_add.cuh
+_FULL = 2048  # threads of a multiprocessor
+
+
+@final
+@dataclass(frozen=True)
+class Amounts:
+    """How much is done in one launch.
+
+    Attributes
+    ----------
+    copied : int
+        Numbers copied: many times what caches hold.
+    added : int
+        Entries that atomics add to: what caches hold.
+    rounds : int
+        Of the loops of the other kernels.
+    repeats : int
+        Launches, of which the fastest counts.
+    """
+
+    copied: int = 2**26
+    added: int = 2**20
+    rounds: int = 2048
+    repeats: int = 12
+
+
+@final
+@dataclass(frozen=True)
+class Rates:
+    """What a device does in a second, in float64.
+
+    Attributes
+    ----------
+    copied_bytes : float
+        Bytes of its memory, read and written in equal parts.
+    shared_bytes : float
+        Bytes of shared memory, read and written, of all multiprocessors.
+    flops : float
+        Operations, two a multiply-add.
+    atomics : float
+        Numbers added.
+    """
+
+    copied_bytes: float
+    shared_bytes: float
+    flops: float
+    atomics: float
+
+    @staticmethod
+    def of(device: Device, amounts: Amounts = Amounts()) -> Rates:
+        """Measure them.
+
+        Raises
+        ------
+        MemoryError
+            If what is copied has no room on the device.
+        """
+        return Rates(
+            _copied(device, amounts),
+            _shared(device, amounts),
+            _flops(device, amounts),
+            _atomics(device, amounts),
+        )
+
+
+def _copied(device: Device, amounts: Amounts) -> float:
+    x, y = device.xp.ones(amounts.copied), device.xp.empty(amounts.copied)
+    fields = {"x": "const T*", "y": "T*", "count": "long long"}
+    launch = _launcher(device, "copy", fields, {"x": x, "y": y, "count": amounts.copied})
+    blocks = -(-amounts.copied // (SIMPLE_THREADS * _EACH * 2))
+    seconds = _fastest(device, amounts, lambda: launch(blocks, 0))
+    return 2 * amounts.copied * _FLOAT64.itemsize / seconds
+
+
+def _shared(device: Device, amounts: Amounts) -> float:
+    # four blocks at once: a multiprocessor's whole time goes into them
+    blocks, shared = 4 * device.processors, SIMPLE_THREADS * _ROWS * 8
+    y = device.xp.empty(blocks * SIMPLE_THREADS, np.int64)
+    fields = {"y": "long long*", "rounds": "int"}
+    launch = _launcher(device, "shared", fields, {"y": y, "rounds": amounts.rounds})
+    seconds = _fastest(device, amounts, lambda: launch(blocks, shared))
+    return 2 * shared * blocks * amounts.rounds / seconds
+
+
+def _flops(device: Device, amounts: Amounts) -> float:
+    blocks = device.processors * _FULL // SIMPLE_THREADS
+    y = device.xp.empty(blocks * SIMPLE_THREADS)
+    fields = {"y": "T*", "factor": "T", "term": "T", "rounds": "int"}
+    values = {"y": y, "factor": 0.999, "term": 1e-3, "rounds": amounts.rounds}
+    launch = _launcher(device, "multiply_add", fields, values)
+    seconds = _fastest(device, amounts, lambda: launch(blocks, 0))
+    return 2 * _CHAINS * blocks * SIMPLE_THREADS * amounts.rounds / seconds
+
+
+def _atomics(device: Device, amounts: Amounts) -> float:
+    blocks, rounds = device.processors * _FULL // SIMPLE_THREADS, -(-amounts.rounds // 16)
+    y = device.xp.zeros(amounts.added)
+    fields = {"y": "T*", "count": "long long", "rounds": "int"}
+    values = {"y": y, "count": amounts.added, "rounds": rounds}
+    launch = _launcher(device, "atomics", fields, values)
+    seconds = _fastest(device, amounts, lambda: launch(blocks, 0))
+    return blocks * SIMPLE_THREADS * rounds / seconds
+
+
+def _launcher(
+    device: Device, name: str, fields: Mapping[str, str], values: Mapping[str, Any]
+) -> Callable[[int, int], None]:
+    """Launches a kernel in so many blocks, with so many bytes of shared memory each."""
+    layout = Layout(fields, _FLOAT64)
+    function = device.function(simple_text(name, layout, _FLOAT64))
+    packed = layout.pack(device, **values)
+    return lambda blocks, shared: function.launch(blocks, SIMPLE_THREADS, shared, packed)
+
+
+def _fastest(device: Device, amounts: Amounts, launch: Callable[[], None]) -> float:
+    launch()
+    return min(device.seconds(launch) for _ in range(amounts.repeats))

@@ -1,0 +1,158 @@
+"""What a kernel's work is counted to be, beside counts by hand and counts while it runs."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from cuda.building import build
+from cuda.host_device import HostDevice, host_device
+from femops.bench.gpu.bounds import Bound, Demand
+from femops.bench.problems import PROBLEMS, make_mesh
+from femops_kernels.cuda.counts import Work, shared_numbers
+from femops_kernels.cuda.rates import Amounts, Rates
+from femops_kernels.cuda.sweep import DeviceSweep
+
+ACCESSES = (
+    "line[i] = from[i * STRIDE]",
+    "to[i * STRIDE] = line[i]",
+    "line[i] += from[i * STRIDE]",
+    "in_y[c] = at.buffer(OF_Y, c)[at.x_line() + i]",
+    "in_z[c] = at.buffer(0, c)[at.x_line() + i]",
+    "at.buffer(OF_Y, c)[at.x_line() + i] = out_y[c]",
+    "at.buffer(0, c)[at.x_line() + i] = out_z[c]",
+)
+"""Where ``contraction.cuh`` and ``operator.cuh`` read from shared memory, or write to it."""
+
+ATOMIC = "atomicAdd(a.y + at, value)"
+
+
+@pytest.fixture
+def device() -> HostDevice:
+    return host_device()
+
+
+def sweep_of(A: Any) -> DeviceSweep:
+    (sweep,) = A.terms.sweeps
+    return sweep
+
+
+def counted(text: str) -> str:
+    """The kernel, counting what it does."""
+    for access in ACCESSES:
+        assert text.count(access) == 1, access
+        text = text.replace(access, f"touches++, {access}")
+    assert text.count(ATOMIC) == 1
+    text = text.replace(ATOMIC, f"additions++, {ATOMIC}")
+    return f'extern "C" {{ long long touches = 0, additions = 0; }}\n{text}'
+
+
+def mass(dim: int, order: int, more: int, ncomp: int, **options: Any) -> Any:
+    V = femops.H1(femops.box((2,) * dim), order, ncomp, **options)
+    return femops.mass(V, quadrature=order + 1 + more)
+
+
+def laplacian(dim: int, order: int, more: int, ncomp: int, **options: Any) -> Any:
+    V = femops.H1(femops.box((2,) * dim), order, ncomp, **options)
+    rule = femops.lobatto(order + 1) if more == 0 else order + 1 + more
+    return femops.diffusion(V, quadrature=rule)
+
+
+def convection(dim: int, order: int, more: int, ncomp: int, **options: Any) -> Any:
+    V = femops.H1(femops.box((2,) * dim), order, ncomp, **options)
+    return femops.convection(V, np.ones(dim), quadrature=order + 1 + more)
+
+
+def divergence(dim: int, order: int, more: int, ncomp: int, **options: Any) -> Any:
+    mesh = femops.box((2,) * dim)
+    W, Q = femops.H1(mesh, order, ncomp, **options), femops.H1(mesh, order - 1, **options)
+    return femops.divergence(W, Q, quadrature=order + 1 + more)
+
+
+@pytest.mark.parametrize(
+    ("make", "case"),
+    [
+        (mass, (1, 3, 1, 1)),
+        (mass, (2, 2, 1, 2)),
+        (mass, (3, 1, 1, 1)),
+        (laplacian, (3, 2, 1, 1)),
+        (laplacian, (3, 2, 0, 1)),
+        (laplacian, (2, 3, 0, 1)),
+        (convection, (3, 1, 1, 1)),
+        (divergence, (2, 2, 1, 2)),
+    ],
+)
+def test_the_kernel_does_what_is_counted(device: HostDevice, make: Any, case: Any) -> None:
+    A = make(*case, device=device)
+    sweep = sweep_of(A)
+    sweep.kernel.__dict__["text"] = text = counted(sweep.kernel.text)
+    x = np.ones(A.shape[1])
+    A.apply(x)
+    library = ctypes.CDLL(str(build(text, "-shared", "-fPIC")))
+    touches = ctypes.c_longlong.in_dll(library, "touches").value
+    additions = ctypes.c_longlong.in_dll(library, "additions").value
+    kernel, each = sweep.kernel, shared_numbers(sweep.kernel)
+    # in the last block others work along, but for the last lines, whose results none asks for
+    beyond = -sweep.count % kernel.shape.elements
+    lines = kernel.target.ncomp * kernel.target.p1d ** (kernel.dim - 1) * (kernel.dim > 1)
+    assert touches == sweep.count * each + beyond * (each - lines * kernel.q1d)
+    assert additions == sweep.count * Work.of(sweep.kernel).atomics > 0
+
+
+def bp(name: str, order: int, level: str, device: HostDevice) -> Any:
+    mesh = make_mesh("multilinear", order, (3 * order + 1) ** 3)
+    return PROBLEMS[name].operator(femops.H1(mesh, order, device=device), level)
+
+
+def test_counts_by_hand(device: HostDevice) -> None:
+    # 2 nodes and 3 points a direction, 27 elements, 14 of them in a block of 126 threads
+    demand = Demand.of(bp("bp3", 1, "partial", device))
+    between = 2 * (2 * 2 * 3 + 2 * 3 * (2 + 3) + 3 * 3 * 2)
+    assert demand.shared == 27 * 8 * (between + (7 + 8) * 27)
+    assert demand.atomics == 27 * 8
+    vectors, starts, turned = 2 * 8 * 64, 27 * 8 * 4, 4
+    points = 2 * 126 * 9 * 16  # 18 numbers a line
+    assert demand.memory == vectors + starts + turned + points
+
+
+def test_geometry_instead_of_data(device: HostDevice) -> None:
+    none = Demand.of(bp("bp1", 2, "none", device))
+    # 343 dofs; of 27 elements the starts of 27 runs and the modes of 3 components; two constants
+    assert none.memory == 2 * 8 * 343 + 27 * 27 * 4 + 4 + 27 * 3 * 8 * 8 + 2 * 8
+    assert none.flops > Demand.of(bp("bp1", 2, "partial", device)).flops
+
+
+def test_flops_are_the_cpus(device: HostDevice) -> None:
+    """Of a kernel by sum factorisation, which a mesh that is not affine makes of a mass."""
+    host, there = bp("bp1", 2, "none", None), Demand.of(bp("bp1", 2, "none", device))
+    assert there.flops == host.cost().flops
+
+
+def test_the_longest_binds() -> None:
+    demand = Demand(memory=8e3, shared=6e3, flops=5e3, atomics=4e3)
+    rates = Rates(copied_bytes=4e3, shared_bytes=2e3, flops=5e3, atomics=4e3)
+    bound = demand.bound(rates)
+    assert bound == Bound(2.0, 3.0, 1.0, 1.0)
+    assert (bound.seconds, bound.name) == (3.0, "shared")
+    longer = demand.with_vectors(5, 1000).bound(rates)
+    assert (longer.seconds, longer.name) == (12.0, "memory")
+
+
+def test_rates_by_hand(device: HostDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second for each launch: rates are what is counted of one."""
+
+    def second(_: HostDevice, call: Any) -> float:
+        call()
+        return 1.0
+
+    monkeypatch.setattr(HostDevice, "seconds", second)
+    rates = Rates.of(device, Amounts(copied=5000, added=300, rounds=20, repeats=2))
+    assert rates.copied_bytes == 2 * 8 * 5000
+    processors = 4
+    assert rates.shared_bytes == 4 * processors * 256 * 20 * (8 + 8) * 8
+    assert rates.flops == processors * 2048 * 20 * 8 * 2
+    assert rates.atomics == processors * 2048 * 2

@@ -1,0 +1,141 @@
+"""Launch shapes: tables, the model, and kernels that would spill registers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import femops
+from cuda.host_device import HostDevice, host_device
+from femops_kernels.cuda import shapes
+from femops_kernels.cuda.kernel import CudaKernel, shape_for, shape_of, unspilled
+from femops_kernels.cuda.shapes import PACKAGED, Shape, ShapeKey, measured_shape, record
+from femops_kernels.errors import CacheError, KernelValueError
+
+
+@pytest.fixture(autouse=True)
+def table(tmp_path, monkeypatch):
+    """A user's table in a folder of its own."""
+    path = tmp_path / "cuda_shapes.json"
+    monkeypatch.setattr(shapes, "users_table", lambda: path)
+    return path
+
+
+@pytest.fixture
+def device() -> HostDevice:
+    return host_device()
+
+
+def operator(device: HostDevice, order: int = 1, **options: Any) -> Any:
+    return femops.mass(femops.H1(femops.box((3, 3)), order, device=device), **options)
+
+
+def kernel_of(A: Any) -> CudaKernel:
+    return A.terms.sweeps[0].kernel
+
+
+def test_a_recorded_shape_is_taken(device: HostDevice) -> None:
+    A = operator(device)
+    kernel = kernel_of(A)
+    x = device.xp.arange(16.0)
+    y = A.apply(x)
+    assert measured_shape(kernel, device.name) is None
+    shape = Shape(2, 5)
+    assert kernel.shape != shape
+    record({ShapeKey.of(kernel, device.name): shape})
+    assert shape_for(kernel, device) == measured_shape(kernel, device.name) == shape
+    assert measured_shape(kernel, "another") is None
+    again = operator(device)
+    assert kernel_of(again).shape == shape
+    assert again.apply(x) == pytest.approx(y, rel=1e-14)
+
+
+def test_shapes_are_of_one_kernel(device: HostDevice) -> None:
+    kernels = [kernel_of(operator(device, *given)) for given in ((), (2,))]
+    kernels.append(kernel_of(operator(device, dtype="float32")))
+    V = femops.H1(femops.box((3, 3)), 1, device=device)
+    kernels += [kernel_of(femops.diffusion(V)), kernel_of(femops.helmholtz(V))]
+    assert len({ShapeKey.of(kernel, device.name) for kernel in kernels}) == len(kernels)
+
+
+def test_the_users_table_goes_first(device, tmp_path, monkeypatch, table) -> None:
+    kernel = kernel_of(operator(device))
+    key = ShapeKey.of(kernel, device.name)
+    packaged = tmp_path / "shapes.json"
+    row = {"device": key.device, "kernel": key.kernel, "elements": 4, "blocks": 1}
+    packaged.write_text(json.dumps([row]))
+    monkeypatch.setattr(shapes, "PACKAGED", packaged)
+    assert shape_for(kernel, device) == Shape(4, 1)
+    record({key: Shape(3, 2)})
+    assert shape_for(kernel, device) == Shape(3, 2)
+    record({replace(key, device="another"): Shape(1, 1)})  # the others stay
+    assert len(json.loads(table.read_text())) == 2
+    assert shape_for(kernel, device) == Shape(3, 2)
+
+
+def test_the_packaged_table_can_be_read(table) -> None:
+    assert isinstance(json.loads(PACKAGED.read_text()), list)
+    assert shapes._table(PACKAGED) is not None
+    assert shapes._table(table) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[", "{}x", '[{"device": "a"}]', "[3]", '[{"device": "a", "kernel": "b", "elements": 0}]']
+    + [f'[{{"device": "a", "kernel": "b", "elements": {n}, "blocks": 1}}]' for n in ("0", "1.5")],
+)
+def test_a_damaged_table(device: HostDevice, table, text: str) -> None:
+    table.write_text(text)
+    with pytest.raises(CacheError, match=r"cuda_shapes.json can't be read \(.*: remove it"):
+        kernel_of(operator(device))
+
+
+def test_a_shape_that_cannot_be_run(device: HostDevice) -> None:
+    kernel = kernel_of(operator(device))
+    record({ShapeKey.of(kernel, device.name): Shape(1000)})
+    with pytest.raises(KernelValueError, match="1000 elements a block for a kernel that the host"):
+        kernel_of(operator(device))
+
+
+def test_too_large_an_element(device: HostDevice) -> None:
+    kernel = kernel_of(operator(device, 2))
+    small = SimpleNamespace(shared_bytes=100, name="a small GPU")
+    with pytest.raises(KernelValueError, match="bytes of shared memory and 4 threads, a block of"):
+        shape_of(kernel, small, 128, 384)  # type: ignore[arg-type]
+
+
+class Spilling:
+    """A device whose compiler spills if more than `most` blocks are to share a multiprocessor."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.compiled = most, 0
+
+    def function(self, source: str) -> Any:
+        self.compiled += 1
+        blocks = int(source.split("constexpr int BLOCKS = ")[1].split(";", maxsplit=1)[0])
+        return SimpleNamespace(local_bytes=8 * (blocks > self.most))
+
+
+@pytest.mark.parametrize(("most", "blocks", "compiled"), [(9, 4, 1), (2, 2, 3), (0, 1, 3)])
+def test_nothing_is_spilled_for_more_blocks(device, most, blocks, compiled) -> None:
+    kernel = replace(kernel_of(operator(device)), shape=Shape(3, 4))
+    spilling = Spilling(most)
+    assert unspilled(kernel, spilling).shape == Shape(3, blocks)  # type: ignore[arg-type]
+    assert spilling.compiled == compiled  # the last one is taken as it is
+
+
+def test_a_sweep_in_another_shape(device: HostDevice) -> None:
+    """Data at the points are brought into the order of its blocks."""
+    A = femops.diffusion(femops.H1(femops.disc(1), 2, device=device))
+    (sweep,) = A.terms.sweeps
+    x = device.xp.arange(float(A.shape[0]))
+    y = A.apply(x)
+    for shape in (Shape(2, 3), Shape(sweep.kernel.shape.elements, 7)):
+        other, z = sweep.reshaped(shape), device.xp.zeros(len(x))
+        assert other.kernel.shape == shape != sweep.kernel.shape
+        other.launch(device.address(x), device.address(z), 1.0, add=False)
+        assert z == pytest.approx(y, rel=1e-13)
