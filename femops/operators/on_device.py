@@ -116,10 +116,9 @@ def _device_dofs(device: Device, space: AnySpace) -> DeviceDofs:
         shared = None
         if volume_space(space).reproducible:
             shared = DeviceShared.of(device, Shared.of(indices, runs))
-        starts, turned, touched = (
-            device.upload(array) for array in (table.starts, table.turned, _touched(space))
-        )
-        _dofs[space] = DeviceDofs(starts, turned, touched, indices, shared)
+        touched = _touched(space)
+        places = [device.upload(array) for array in (table.starts, table.turned, touched)]
+        _dofs[space] = DeviceDofs(*places, indices, int(touched[-1]), shared)
     return _dofs[space]
 
 

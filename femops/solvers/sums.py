@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.abstract_space import Space
+from femops.devices import arrays
 from femops.product import Product
 from femops_kernels.krylov import block_edges
 
@@ -36,7 +37,7 @@ class Sums:
     def __init__(self, space: Space | Product) -> None:
         spaces = [space] if isinstance(space, Space) else list(space.spaces.values())
         mesh = spaces[0].distributed
-        self._comm = spaces[0].comm
+        self._comm, self._arrays = spaces[0].comm, arrays(space)
         self._exact = mesh is not None and mesh.reproducible
         self.many = self._exact or self._comm.size > 1
         self.edges = _mesh_edges(spaces) if self._exact else block_edges(space.size)
@@ -80,7 +81,7 @@ class Sums:
     def norm(self, a: NDArray[Any]) -> float:
         """Euclidean norm of a vector. Collective."""
         if not self.many:
-            return float(np.linalg.norm(a.astype(np.float64, copy=False)))
+            return float(self._arrays.linalg.norm(a.astype(np.float64, copy=False)))
         return math.sqrt(self.dot(a, a))
 
 
