@@ -1,6 +1,6 @@
 // Vector updates of conjugate gradients, each thread some entries; which of them is PART.
 
-ENTRY(THREADS, 1, Arguments) {
+ENTRY(THREADS, BLOCKS, Arguments) {
     if (a.state[STOPPED] != 0) return;
     const T alpha = T(a.state[ALPHA]), beta = T(a.state[BETA]);
     double sums[2] = {0, 0};

@@ -188,7 +188,7 @@ class CudaKernel:
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
         slabs = self.shape.elements * slab_numbers(self) * self.dtype.itemsize
-        return max(slabs, self.threads * 8) if self.merged else slabs
+        return slabs + self.threads * 8 if self.merged else slabs
 
     @cached_property
     def layout(self) -> Layout:

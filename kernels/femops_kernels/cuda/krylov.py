@@ -18,7 +18,7 @@ from femops_kernels.krylov import Solve
 _PARTS = {"BEGIN": 0, "PRODUCT": 1, "STEP": 2, "TURN": 3}
 _VECTORS = {"x": "T*", "r": "T*", "p": "T*", "q": "T*", "b": "const T*", "inverse": "const T*"}
 _STATE_NUMBERS, _GOAL, _LIMIT = 9, 7, 8  # as in ``cg_state.cuh``
-_RESIDENT = 8  # blocks of a multiprocessor: threads for all that it can hold
+_RESIDENT = 6  # blocks of a multiprocessor: more would have too few registers
 _ROW = 32  # numbers: rows of vectors begin where lines of the cache do
 
 
@@ -133,6 +133,7 @@ class _Parts:
         names = [name for name in _PARTS if not merged or name in ("BEGIN", "STEP")]
         for name in names:
             constants = {**_PARTS, "PART": _PARTS[name], "MERGED": int(merged)}
+            constants["BLOCKS"] = _RESIDENT
             text = simple_text(layout, b.dtype, "reduce", "cg_state", "cg", **constants)
             self._functions[name] = self.device.function(text)
         x, r, q = (row[:n] for row in vectors[:3])

@@ -3,17 +3,20 @@
 // both are in registers. Of kernels that are not MERGED all this is nothing but a read of x.
 
 struct Merge {
+    static constexpr int BYTES = MERGED ? THREADS * sizeof(double) : 0;  // of shared memory
+
     bool there;
     T beta;
     int first, behind;  // dofs that the element is the first to meet
-    double curvature;
+    double* curvature;  // in shared memory
 
     __device__ __forceinline__ Merge(const Arguments& a, long long e, bool there_) : there(there_) {
         if constexpr (MERGED) {
             beta = T(a.state[BETA]);
             first = there ? __ldg(a.touched + e) : 0;
             behind = there ? __ldg(a.touched + e + 1) : 0;
-            curvature = 0;
+            curvature = reinterpret_cast<double*>(dynamic_shared()) + threadIdx.x;
+            *curvature = 0;
         }
     }
 
@@ -37,11 +40,12 @@ struct Merge {
     // The same of a held row, which the element is the first to meet.
     __device__ __forceinline__ T read_held(const Arguments& a, long long at) {
         const T entry = MERGED ? a.p[at] : a.x[at];  // this thread has written p
-        if constexpr (MERGED) curvature += double(a.keep) * entry * entry;
+        if constexpr (MERGED) *curvature += double(a.keep) * entry * entry;
         return entry;
     }
 
-    // At a point: factors of p, and what they are multiplied with.
+    // At a point: factors of p times what they are multiplied with. Summed in shared memory at once,
+    // which keeps the compiler from having several points under way in more registers than there are.
     __device__ __forceinline__ void add(const T (&u)[NCOMP_IN], const T (&ux)[NCOMP_IN],
                                         const T (&uy)[NCOMP_IN], const T (&uz)[NCOMP_IN],
                                         const T (&v)[NCOMP_OUT], const T (&vx)[NCOMP_OUT],
@@ -57,13 +61,13 @@ struct Merge {
                     if constexpr (DIM > 2) sum += uz[c] * vz[c];
                 }
             }
-            curvature += sum;
+            *curvature += sum;
         }
     }
 
     __device__ __forceinline__ void finish(const Arguments& a) const {
         if constexpr (MERGED) {
-            double sums[1] = {there ? a.alpha * curvature : 0};
+            double sums[1] = {there ? a.alpha * *curvature : 0};
             if (all_sums(sums, a.partial, a.counters)) set_curvature(a.state, sums[0]);
         }
     }

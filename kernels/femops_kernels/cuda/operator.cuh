@@ -295,7 +295,7 @@ __device__ __forceinline__ void integrate(const Arguments& a, Merge& merge, cons
 
 ENTRY(THREADS, BLOCKS, Arguments) {
     if (Merge::stopped(a)) return;
-    const Place at(reinterpret_cast<T*>(dynamic_shared()));
+    const Place at(reinterpret_cast<T*>(dynamic_shared() + Merge::BYTES));
     long long e = (long long)blockIdx.x * ELEMENTS + at.slot;
     const bool there = e < a.count;
     if (!there) e = a.count - 1;  // works along, but adds nothing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -178,9 +178,10 @@ class DeviceSweep(DeviceLaunch):
         Rows that are held must be columns that count as zero, every dof must be met by elements,
         and what is computed at a point be what was interpolated there.
         """
-        step = self.kernel.step
+        step, merged = self.kernel.step, replace(self.kernel, merged=True)
         factors = (step.value_in, step.gradient_in) == (step.value_out, step.gradient_out)
-        return self._alike and self._met == size and factors
+        room = merged.shared_bytes <= self.device.shared_bytes
+        return self._alike and self._met == size and factors and room
 
     @property
     def blocks(self) -> int:
