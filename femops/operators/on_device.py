@@ -117,8 +117,9 @@ def _device_dofs(device: Device, space: AnySpace) -> DeviceDofs:
         if volume_space(space).reproducible:
             shared = DeviceShared.of(device, Shared.of(indices, runs))
         touched = _touched(space)
-        places = [device.upload(array) for array in (table.starts, table.turned, touched)]
-        _dofs[space] = DeviceDofs(*places, indices, int(touched[-1]), shared)
+        starts, turned = device.upload(table.starts), device.upload(table.turned)
+        there, met = device.upload(touched), int(touched[-1])
+        _dofs[space] = DeviceDofs(starts, turned, there, indices, met, shared)
     return _dofs[space]
 
 

@@ -65,7 +65,7 @@ class DeviceConjugateGradients(Solve):
         _, _, self._q, *self._p = (row[: len(b)] for row in self._vectors)
 
     def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
-        """See `Solve.advance`. The state is that of an earlier call, unless ``show`` or no steps."""
+        """See `Solve.advance`; the state is of the call before, unless ``show`` or no steps."""
         if self._there is None:
             self._begin(tolerance, limit)
         if steps == self.every and not show:
@@ -137,11 +137,13 @@ class _Parts:
             text = simple_text(layout, b.dtype, "reduce", "cg_state", "cg", **constants)
             self._functions[name] = self.device.function(text)
         x, r, q = (row[:n] for row in vectors[:3])
-        self._kept = (b, *partial_sums(self.device, self.blocks, SIMPLE_THREADS, 2))
+        self._kept = {"x": x, "r": r, "q": q, "b": b, "inverse": inverse, "state": state}
+        self._kept |= memory_of_sums(self.device, self.blocks, SIMPLE_THREADS, 2)
         self._packed = layout.pack(
             self.device,
-            **{"x": x, "r": r, "q": q, "p": None, "b": b, "inverse": inverse, "count": n},
-            **{"state": state, "partial": self._kept[1], "counters": self._kept[2]},
+            **self._kept,
+            p=None,
+            count=n,
         )
 
     def launch(self, part: str, p: Any) -> None:
@@ -161,11 +163,14 @@ class _Pass:
         assert isinstance(sweep, DeviceSweep)
         self._device, self._sweep = terms.device, sweep
         self._kernel = replace(sweep.kernel, merged=True)
-        self._sums = partial_sums(self._device, sweep.blocks, sweep.kernel.threads, 1)
+        self._sums = memory_of_sums(self._device, sweep.blocks, sweep.kernel.threads, 1)
         self._function, self._packed = sweep.bind(
             self._kernel,
-            **{"r": parts.vectors[1], "y": parts.vectors[2], "inverse": parts.inverse},
-            **{"state": parts.state, "partial": self._sums[0], "counters": self._sums[1]},
+            r=parts.vectors[1],
+            y=parts.vectors[2],
+            inverse=parts.inverse,
+            state=parts.state,
+            **self._sums,
         )
         self._packed["alpha"] = terms.alphas[0]
 
@@ -177,11 +182,14 @@ class _Pass:
         self._sweep.combine(int(packed["y"]))
 
 
-def partial_sums(device: Device, blocks: int, threads: int, count: int) -> tuple[Any, Any]:
-    """Memory for so many sums over a launch: partial ones, and counters; see ``reduce.cuh``."""
+def memory_of_sums(device: Device, blocks: int, threads: int, count: int) -> dict[str, Any]:
+    """What a launch that forms so many sums works on; see ``reduce.cuh``."""
     partials, counters = 0, 0
     while blocks > 1:
         groups = -(-blocks // threads)
         partials, counters, blocks = partials + blocks * count, counters + groups, groups
     xp = device.xp
-    return xp.zeros(max(partials, 1), np.float64), xp.zeros(max(counters, 1), np.uint32)
+    return {
+        "partial": xp.zeros(max(partials, 1), np.float64),
+        "counters": xp.zeros(max(counters, 1), np.uint32),
+    }
