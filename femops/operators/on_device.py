@@ -116,10 +116,10 @@ def _device_dofs(device: Device, space: AnySpace) -> DeviceDofs:
         shared = None
         if volume_space(space).reproducible:
             shared = DeviceShared.of(device, Shared.of(indices, runs))
-        starts, turned, touched = (
-            device.upload(array) for array in (table.starts, table.turned, _touched(space))
-        )
-        _dofs[space] = DeviceDofs(starts, turned, touched, indices, shared)
+        touched = _touched(space)
+        starts, turned = device.upload(table.starts), device.upload(table.turned)
+        there, met = device.upload(touched), int(touched[-1])
+        _dofs[space] = DeviceDofs(starts, turned, there, indices, met, shared)
     return _dofs[space]
 
 

@@ -10,10 +10,13 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.devices import arrays, vector_of
 from femops.errors import SolverError, VectorError
 from femops.operators import BlockOperator, Operator
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.sums import Sums
+from femops_kernels.cuda import krylov as on_device
+from femops_kernels.cuda.sweep import DeviceTerms
 from femops_kernels.krylov import BREAKDOWN, CONVERGED, ConjugateGradients, Solve
 from femops_kernels.placement import placed
 from femops_kernels.rank_krylov import RankConjugateGradients, mergeable
@@ -110,7 +113,8 @@ def cg(
     """
     _check_arguments(A, M, rtol, atol, maxiter)
     right = _flat(A, b, "b")
-    guess = np.zeros_like(right) if x0 is None else _flat(A, x0, "x0")
+    xp = arrays(A.space)
+    guess = xp.zeros_like(right) if x0 is None else _flat(A, x0, "x0")
     sums = Sums(A.space)
     norm = sums.norm(right)
     if not np.isfinite(norm):
@@ -119,10 +123,11 @@ def cg(
         )
     tolerance = max(rtol * norm, atol)
     limit = 10 * A.space.global_size if maxiter is None else maxiter
-    inverse = None if M is None else np.ascontiguousarray(M.inverse, dtype=right.dtype)
+    inverse = None if M is None else xp.ascontiguousarray(M.inverse, dtype=right.dtype)
     solve = _solve(A, right, guess, inverse, sums, merged)
     view = solve.x.reshape(b.shape)
-    view.flags.writeable = False
+    if A.space.device is None:
+        view.flags.writeable = False
     # squares of less would underflow in the recursion
     goal = max(tolerance, float(np.finfo(right.dtype).tiny) ** 0.5)
     _run(solve, goal, limit, None if callback is None else lambda: callback(view))
@@ -139,6 +144,8 @@ def _solve(
     merged: bool | None,
 ) -> Solve:
     terms, merge = A.terms, _merged(A, merged, sums)
+    if isinstance(terms, DeviceTerms):
+        return on_device.DeviceConjugateGradients(terms, b, x, inverse, merge)
     if sums.many:
         return RankConjugateGradients(terms, b, x, inverse, merge, sums, sums.edges)
     assert isinstance(terms, Terms)
@@ -146,7 +153,11 @@ def _solve(
 
 
 def _merged(A: Operator | BlockOperator, wanted: bool | None, sums: Sums) -> bool:
-    possible = sums.all(mergeable(A.terms, many=sums.many))
+    terms = A.terms
+    if isinstance(terms, DeviceTerms):
+        possible = on_device.mergeable(terms, A.space.size)
+    else:
+        possible = sums.all(mergeable(terms, many=sums.many))
     if wanted and not possible:
         raise SolverError(
             f"merged = True, but {A!r} is not one sweep over all elements, or its mesh is "
@@ -170,7 +181,7 @@ def _conclude(
             f"after {solve.iterations} iterations the operator (or preconditioner) is found not to "
             f"be positive definite: {_ADVICE}"
         )
-    x = placed(solve.x.copy())
+    x = solve.x.copy() if A.space.device else placed(solve.x.copy())
     residual = sums.norm(right - A.apply(x))
     if solve.status == CONVERGED and not residual <= max(norm, tolerance):
         raise SolverError(
@@ -186,15 +197,15 @@ def _run(solve: Solve, tolerance: float, limit: int, after: Callable[[], Any] | 
 
     Between bursts Python can act on an interrupt from the keyboard, which compiled code can't.
     """
-    burst = 1 if after else _FIRST_BURST
+    burst = 1 if after else solve.every or _FIRST_BURST
     solve.advance(tolerance, limit, 0)
     while solve.status == 0 and solve.iterations < limit:
         begin = perf_counter()
         solve.advance(tolerance, limit, burst, show=after is not None)
-        if after is None:
+        if after is None and solve.every is None:
             pace = _BURST_SECONDS / max(perf_counter() - begin, 1e-9)
             burst = max(1, int(burst * min(pace, 4.0)))
-        elif solve.status != BREAKDOWN:
+        elif after and solve.status != BREAKDOWN:
             after()
 
 
@@ -216,6 +227,8 @@ def _check_arguments(A: Any, M: Any, rtol: float, atol: float, maxiter: int | No
             f"M is {M.shape[0]} x {M.shape[1]}, A {A.shape[0]} x {A.shape[1]}: "
             "make it with jacobi(A)"
         )
+    if M is not None and M.device is not A.space.device:
+        raise SolverError("A and M are not on the same device: make M with jacobi(A)")
     if not (rtol >= 0.0 and atol >= 0.0 and np.isfinite(max(rtol, atol))):
         raise SolverError(f"rtol = {rtol}, atol = {atol}: give numbers >= 0")
     if maxiter is not None and (not isinstance(maxiter, int | np.integer) or maxiter < 0):
@@ -223,10 +236,11 @@ def _check_arguments(A: Any, M: Any, rtol: float, atol: float, maxiter: int | No
 
 
 def _flat(A: Operator | BlockOperator, vector: Any, what: str) -> NDArray[Any]:
-    A.space.check_vector(vector, what)
+    vector = vector_of(A.space, vector, what)
     if vector.dtype != A.dtype:
         raise VectorError(
             f"{what} has type {vector.dtype}, the operator {A.dtype}: "
             f"convert it by .astype({A.dtype})"
         )
-    return np.ascontiguousarray(vector).reshape(-1)
+    flat: NDArray[Any] = arrays(A.space).ascontiguousarray(vector).reshape(-1)
+    return flat

@@ -1,4 +1,4 @@
-"""GMRES for vectors that ranks have pieces of; SciPy's knows nothing of other ranks."""
+"""GMRES for vectors of ranks or devices, which SciPy's knows nothing of."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.devices import arrays, put
 from femops.operators import Operator
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.sums import Sums
@@ -53,7 +54,7 @@ def gmres(
     nonsymmetric linear systems", SIAM J. Sci. Stat. Comput. 7 (1986). Directions are made
     orthogonal twice, each time with one reduction.
     """
-    x, goal, spent = np.zeros_like(b), rtol * sums.norm(b), 0
+    x, goal, spent = arrays(A.space).zeros_like(b), rtol * sums.norm(b), 0
     while True:
         residual = b - A.apply(x)
         norm = sums.norm(residual)
@@ -75,7 +76,7 @@ def _cycle(
     steps: int,
 ) -> tuple[NDArray[Any], int]:
     """The update of up to so many steps, and how many were done."""
-    basis = np.empty((steps + 1, len(first)), first.dtype)
+    basis = arrays(A.space).empty((steps + 1, len(first)), first.dtype)
     basis[0] = first
     upper, right = np.zeros((steps + 1, steps)), np.zeros(steps + 1)
     right[0] = norm
@@ -85,7 +86,7 @@ def _cycle(
         column = np.zeros(steps + 1)
         for _ in range(2):
             h = sums.dots(basis[: k + 1], w)
-            w -= (h @ basis[: k + 1]).astype(w.dtype)
+            w -= put(A.space, h.astype(w.dtype)) @ basis[: k + 1]
             column[: k + 1] += h
         column[k + 1] = length = sums.norm(w)
         _turn(column, right, turns, k)
@@ -95,7 +96,7 @@ def _cycle(
         basis[k + 1] = w / length
     count = len(turns)
     weights = np.linalg.solve(upper[:count, :count], right[:count])
-    return M.inverse * (weights @ basis[:count]).astype(first.dtype), count
+    return M.inverse * (put(A.space, weights.astype(first.dtype)) @ basis[:count]), count
 
 
 def _turn(column: Floats, right: Floats, turns: list[tuple[float, float]], k: int) -> None:

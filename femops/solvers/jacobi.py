@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, final
 
-import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from femops.devices import arrays, device_array
 from femops.errors import SolverError, VectorError
 from femops.operators import BlockOperator, Operator
+from femops_kernels.cuda.device import Device
 from femops_kernels.placement import placed
 
 
@@ -20,11 +21,25 @@ class Jacobi(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     Attributes
     ----------
     inverse : (size,) array
+        On the device, if the operator is on one.
+    device : Device or None
     """
 
-    def __init__(self, inverse: NDArray[Any]) -> None:
-        self.inverse = inverse
+    def __init__(self, inverse: NDArray[Any], device: Device | None = None) -> None:
+        self.inverse, self.device = inverse, device
         super().__init__(inverse.dtype, (len(inverse), len(inverse)))
+
+    def matvec(self, x: Any) -> Any:
+        """The product with x, (n,) or (n, 1)."""
+        if self.device is None:
+            return super().matvec(x)
+        given = device_array(self.device, x, "x")  # SciPy makes arrays of the host
+        return self._matvec(given).reshape(given.shape)
+
+    rmatvec = matvec
+
+    def __matmul__(self, x: Any) -> Any:
+        return super().__matmul__(x) if self.device is None else self.matvec(x)
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         if x.size != len(self.inverse):
@@ -59,11 +74,13 @@ def jacobi(A: Operator | BlockOperator) -> Jacobi:
     """
     if not isinstance(A, Operator | BlockOperator):
         raise SolverError(f"A is a {type(A).__name__}: jacobi takes a femops operator")
-    diagonal = A.diagonal().reshape(-1)
-    bad = np.flatnonzero((diagonal == 0.0) | ~np.isfinite(diagonal))
-    if len(bad):
+    diagonal, device = A.diagonal().reshape(-1), A.space.device
+    bad = (diagonal == 0.0) | ~arrays(A.space).isfinite(diagonal)
+    count = int(bad.sum())
+    if count:
         raise SolverError(
-            f"{len(bad)} diagonal entries are zero or not finite, first number {bad[0]}: "
+            f"{count} diagonal entries are zero or not finite, first number {int(bad.argmax())}: "
             "is a coefficient zero, or a dof without elements?"
         )
-    return Jacobi(placed(1.0 / diagonal))
+    inverse = 1.0 / diagonal
+    return Jacobi(inverse if device else placed(inverse), device)

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import gmres, minres
 
+from femops.devices import arrays, device_array, put
 from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.nonlinear import NonlinearForm
 from femops.operators.storage import check_level
 from femops.solvers.cg import cg
-from femops.solvers.gmres import gmres as rank_gmres
+from femops.solvers.gmres import gmres as own_gmres
 from femops.solvers.jacobi import Jacobi, jacobi
 from femops.solvers.sums import Sums
 
@@ -106,13 +107,14 @@ def newton(
     _check(F, rtol, atol, maxiter, linear)
     check_level(level)
     sums = Sums(F.space)
-    if sums.many and linear == "minres":
+    if linear == "minres" and (sums.many or F.space.device):
+        what = "vectors of a device" if F.space.device else "other ranks"
         raise SolverError(
-            "minres is SciPy's, which knows nothing of other ranks: take linear='gmres' or 'cg'"
+            f"minres is SciPy's, which knows nothing of {what}: take linear='gmres' or 'cg'"
         )
-    u = u0.copy()
-    load = np.zeros_like(u) if b is None else b.reshape(u.shape).copy()
-    load.reshape(-1)[F.constrained_dofs] = 0.0
+    u = _own(F, u0, "u0")
+    load = arrays(F.space).zeros_like(u) if b is None else _own(F, b, "b").reshape(u.shape)
+    load.reshape(-1)[put(F.space, F.constrained_dofs)] = 0.0
     residual = F.residual(u) - load
     norms = [sums.norm(residual)]
     if not np.isfinite(norms[0]):
@@ -139,6 +141,13 @@ def newton(
     return u, NewtonInfo(norms[-1] <= goal, reason, len(norms) - 1, spent, tuple(norms))
 
 
+def _own(F: NonlinearForm, vector: Any, what: str) -> NDArray[Any]:
+    """A copy, where the vectors of the form are."""
+    device = F.space.device
+    copy: NDArray[Any] = (device_array(device, vector, what) if device else vector).copy()
+    return copy
+
+
 def _check(F: Any, rtol: float, atol: float, maxiter: int, linear: str) -> None:
     if not isinstance(F, NonlinearForm):
         raise SolverError(f"F is a {type(F).__name__}: newton takes a femops.NonlinearForm")
@@ -158,8 +167,8 @@ def _solve(
         except SolverError as error:
             return right, 0, f"the linear solver gave up: {error}"
         return step, info.iterations, ""
-    if sums.many:
-        x, spent, converged = rank_gmres(J, right.reshape(-1), jacobi(J), sums, rtol=rtol)
+    if sums.many or J.space.device:
+        x, spent, converged = own_gmres(J, right.reshape(-1), jacobi(J), sums, rtol=rtol)
         failure = "" if converged else f"gmres did not solve a step in {spent} iterations"
         return x.reshape(right.shape), spent, failure
     count = [0]

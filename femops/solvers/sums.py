@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.abstract_space import Space
+from femops.devices import arrays
 from femops.product import Product
 from femops_kernels.krylov import block_edges
 
@@ -36,7 +37,7 @@ class Sums:
     def __init__(self, space: Space | Product) -> None:
         spaces = [space] if isinstance(space, Space) else list(space.spaces.values())
         mesh = spaces[0].distributed
-        self._comm = spaces[0].comm
+        self._comm, self._device, self._arrays = spaces[0].comm, space.device, arrays(space)
         self._exact = mesh is not None and mesh.reproducible
         self.many = self._exact or self._comm.size > 1
         self.edges = _mesh_edges(spaces) if self._exact else block_edges(space.size)
@@ -62,7 +63,7 @@ class Sums:
         """Inner product of two vectors. Collective."""
         left, right = (v.reshape(-1).astype(np.float64, copy=False) for v in (a, b))
         if not self.many:
-            return float(left @ right)
+            return float(left @ right)  # of a device, one number comes here
         parts, some = np.zeros(len(self.edges) - 1), np.flatnonzero(np.diff(self.edges))
         # a block without entries would be given the first of the next
         if len(some):
@@ -72,6 +73,8 @@ class Sums:
     def dots(self, rows: NDArray[Any], b: NDArray[Any]) -> Floats:
         """Inner products of several vectors (k, size) with one. Collective, one reduction."""
         right = b.astype(np.float64, copy=False)
+        if self._device is not None:
+            return self._device.download(rows.astype(np.float64, copy=False) @ right)
         if not self._exact:
             return self(np.array([[float(row @ right)] for row in rows]))
         products = np.append(rows * right, np.zeros((len(rows), 1)), axis=1)
@@ -80,7 +83,7 @@ class Sums:
     def norm(self, a: NDArray[Any]) -> float:
         """Euclidean norm of a vector. Collective."""
         if not self.many:
-            return float(np.linalg.norm(a.astype(np.float64, copy=False)))
+            return float(self._arrays.linalg.norm(a.astype(np.float64, copy=False)))
         return math.sqrt(self.dot(a, a))
 
 

@@ -29,9 +29,12 @@ class Solve(ABC):
     ----------
     merged : bool
         Whether vectors are updated inside the operator's sweep.
+    every : int or None
+        Steps of a call of `advance` that suit it best; None if as many as take a while.
     """
 
     merged: bool
+    every: int | None = None
     _b: NDArray[Any]
     _vectors: NDArray[Any]
     _state: NDArray[np.float64]

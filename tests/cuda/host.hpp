@@ -397,6 +397,14 @@ T atomicAdd(T* to, T value) {
 #endif
 }
 
+// What a thread has read and written before comes before what another does after its own.
+inline void __threadfence() {
+#ifdef HOST_THREADS
+    static std::atomic<int> order;  // sanitizers do not know fences
+    order.fetch_add(1, std::memory_order_acq_rel);
+#endif
+}
+
 template <typename T>
 T __ldg(const T* from) {
     return *from;

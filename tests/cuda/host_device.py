@@ -84,7 +84,7 @@ class HostDevice(Device):
     ----------
     backwards : bool
         Whether blocks and threads are run the other way around.
-    uploads, downloads, synchronizations, launches : int
+    uploads, downloads, late_downloads, synchronizations, launches : int
         How often it was asked for these.
     arrays : mapping
         Those whose address was asked for, while they live, by where they begin.
@@ -99,7 +99,8 @@ class HostDevice(Device):
 
     def __init__(self, shared_bytes: int = 48 * 1024, options: Sequence[str] = ()) -> None:
         self.shared_bytes, self.options, self.backwards = shared_bytes, tuple(options), False
-        self.uploads = self.downloads = self.synchronizations = self.launches = 0
+        self.uploads = self.downloads = self.late_downloads = 0
+        self.synchronizations = self.launches = 0
         self.arrays: weakref.WeakValueDictionary[int, NDArray[Any]] = weakref.WeakValueDictionary()
         self.recorded: list[Launch] | None = None
         self._functions: dict[str, HostFunction] = {}
@@ -119,6 +120,16 @@ class HostDevice(Device):
         """See `Device.download`."""
         self.downloads += 1
         return np.array(array)
+
+    def download_later(self, array: NDArray[Any]) -> Callable[[], NDArray[Any]]:
+        """See `Device.download_later`."""
+        self.late_downloads += 1
+        copy = np.array(array)
+        return lambda: copy
+
+    def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
+        """See `Device.repeatable`."""
+        return work
 
     def owns(self, array: Any) -> bool:
         """See `Device.owns`."""

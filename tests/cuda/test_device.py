@@ -44,8 +44,11 @@ class FakeArray(np.ndarray):
     device = SimpleNamespace(id=0)
     data = SimpleNamespace(ptr=4096)
 
-    def get(self):
-        return np.array(self)
+    def get(self, out=None, blocking=True):
+        if blocking:
+            return np.array(self)
+        FakeEvent.pending.append((out, np.array(self)))
+        return out
 
 
 class FakeDevice:
@@ -64,6 +67,48 @@ class FakeDevice:
 
     def synchronize(self):
         self.waited = True
+
+
+class FakeStream:
+    """CuPy's Stream: what is done while one captures is a graph; `launched` is on which device."""
+
+    launched: ClassVar[list[list[int]]] = []
+
+    def __init__(self, non_blocking):
+        assert non_blocking  # others can't capture beside the default stream
+        self.within = self.capturing = False
+
+    def __enter__(self):
+        self.within = True
+
+    def __exit__(self, *_):
+        assert not self.capturing
+        self.within = False
+
+    def begin_capture(self):
+        assert self.within
+        self.capturing = True
+
+    def end_capture(self):
+        self.capturing = False
+        return SimpleNamespace(launch=lambda: FakeStream.launched.append(FakeDevice.entered[:]))
+
+
+class FakeEvent:
+    """CuPy's Event: what is copied before it is there when it has been waited for."""
+
+    pending: ClassVar[list[tuple[np.ndarray, np.ndarray]]] = []
+
+    def __init__(self, disable_timing):
+        assert disable_timing
+
+    def record(self):
+        self.copies = FakeEvent.pending[:]
+        FakeEvent.pending.clear()
+
+    def synchronize(self):
+        for out, values in self.copies:
+            out[:] = values
 
 
 class FakeModule:
@@ -108,6 +153,9 @@ def cupy(monkeypatch):
             funcSetAttribute=lambda *asked: fake.attributes.append(asked),
         ),
         function=SimpleNamespace(Module=FakeModule),
+        Stream=FakeStream,
+        Event=FakeEvent,
+        alloc_pinned_memory=bytearray,
     )
     monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.setattr(cupy_device, "_devices", {})
@@ -219,6 +267,32 @@ def test_arrays_go_to_the_device_and_back(cupy):
     assert device.download(there)[0, 0] == 0
     device.synchronize()
     assert device.current.waited
+
+
+def test_a_download_does_not_wait(cupy):
+    device = open_device("cuda")
+    there = device.upload(np.arange(6.0).reshape(2, 3))
+    first = device.download_later(there)
+    there += 1.0
+    second = device.download_later(there)
+    np.testing.assert_array_equal(second(), np.arange(1.0, 7.0).reshape(2, 3))
+    np.testing.assert_array_equal(first(), np.arange(6.0).reshape(2, 3))
+
+
+def test_work_is_captured_once_and_replayed(cupy):
+    device, done = open_device("cuda:1"), []
+    again = device.repeatable(lambda: done.append(list(FakeDevice.entered)))
+    assert done == [[1]]
+    for _ in range(3):
+        again()
+    assert done == [[1]]
+    assert FakeStream.launched == [[1], [1], [1]]
+
+    def failing():
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        device.repeatable(failing)
 
 
 def of_others(**attributes):

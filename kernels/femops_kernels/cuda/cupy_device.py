@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, final
 
+import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.cuda import nvrtc
@@ -169,6 +170,41 @@ class CudaDevice(Device):
         with self.current:
             copy: NDArray[Any] = array.get()
         return copy
+
+    def download_later(self, array: Any) -> Callable[[], NDArray[Any]]:
+        """Begin a copy to the host on CuPy's current stream."""
+        cuda = self.xp.cuda
+        with self.current:
+            # memory that the GPU writes by itself
+            memory = cuda.alloc_pinned_memory(array.nbytes)
+            copy: NDArray[Any] = np.frombuffer(memory, array.dtype, array.size)
+            copy = copy.reshape(array.shape)
+            array.get(out=copy, blocking=False)
+            done = cuda.Event(disable_timing=True)
+            done.record()
+
+        def wait() -> NDArray[Any]:
+            done.synchronize()
+            return copy
+
+        return wait
+
+    def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
+        """The work as a CUDA graph, for CuPy's current stream."""
+        with self.current:
+            stream = self.xp.cuda.Stream(non_blocking=True)
+            with stream:
+                stream.begin_capture()
+                try:
+                    work()
+                finally:
+                    graph = stream.end_capture()
+
+        def replay() -> None:
+            with self.current:
+                graph.launch()
+
+        return replay
 
     def owns(self, array: Any) -> bool:
         """Whether something is a CuPy array of this device."""

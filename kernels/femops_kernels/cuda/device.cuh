@@ -1,5 +1,5 @@
 // What kernels find on a GPU; put before each of them. The compiler needs no header: it knows
-// threadIdx and the like, atomicAdd, __ldg, __ldcs, double2, float4 and the functions of <cmath>,
+// threadIdx and the like, atomicAdd, __threadfence, __ldg, __ldcs, double2, float4 and the functions of <cmath>,
 // those for float and double overloaded, by itself.
 
 // 16 bytes of numbers that lie one after the other: what a thread loads at once.

@@ -93,6 +93,32 @@ class Device(ABC):
         """Copy of an array of the device on the host, when all launched before is done."""
 
     @abstractmethod
+    def download_later(self, array: Any) -> Callable[[], NDArray[Any]]:
+        """Begin to copy a small array to the host.
+
+        Returns
+        -------
+        callable
+            Waits until all that was launched before is done, and gives the array as it was then.
+        """
+
+    @abstractmethod
+    def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
+        """Work that is going to be done often, in a form that takes the host less time.
+
+        Parameters
+        ----------
+        work : callable
+            Launches kernels that have been launched before, with the same arguments each time, and
+            sets arrays to zero; nothing else. It may be called at once, to see what it launches.
+
+        Returns
+        -------
+        callable
+            Does the work.
+        """
+
+    @abstractmethod
     def owns(self, array: Any) -> bool:
         """Whether something is an array of this device, as it is."""
 

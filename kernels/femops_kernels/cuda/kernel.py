@@ -22,6 +22,8 @@ _FOLDER = Path(__file__).parent
 _TYPES = {"float64": "double", "float32": "float"}
 # See `shape_for`.
 _THREADS, _RESIDENT = 128, 384
+STATE = {"state": "double*", "partial": "double*", "counters": "unsigned*"}
+"""Arguments of kernels that sum over all their threads and change a solver's state."""
 _ARGUMENTS = {
     "x": "const T*",
     "y": "T*",
@@ -43,6 +45,10 @@ _ARGUMENTS = {
     "keep": "T",
     "add": "int",
     "count": "int",
+    "r": "const T*",
+    "inverse": "const T*",
+    "p": "T*",
+    **STATE,
 }
 
 
@@ -95,6 +101,8 @@ class CudaKernel:
     reproducible : bool
         Whether what elements add to dofs that they share is left in the order of the elements, to
         be summed by ``combine.cuh``, instead of added at once.
+    merged : bool
+        Whether it updates vectors of conjugate gradients, see ``merged.cuh``.
 
     Raises
     ------
@@ -113,6 +121,7 @@ class CudaKernel:
     geometry: Map1D | None = None
     data_dtype: np.dtype[Any] | None = None
     reproducible: bool = False
+    merged: bool = False
 
     def __post_init__(self) -> None:
         most = max(self.source.p1d, self.target.p1d)
@@ -173,7 +182,8 @@ class CudaKernel:
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
-        return self.shape.elements * slab_numbers(self) * self.dtype.itemsize
+        slabs = self.shape.elements * slab_numbers(self) * self.dtype.itemsize
+        return slabs + self.threads * 8 if self.merged else slabs
 
     @cached_property
     def layout(self) -> Layout:
@@ -186,8 +196,8 @@ class CudaKernel:
         """The whole in CUDA C++, but for what a device puts before it."""
         step = self.step.cuda(self.dim, self.source.ncomp)
         parts = [self._sizes(), self.layout.text, self._matrices(), _file("contraction")]
-        parts += [step, _file("dofs"), _file("numbers"), _file("operator")]
-        return "\n".join(parts)
+        files = ("dofs", "numbers", "reduce", "cg_state", "merged", "operator")
+        return "\n".join([*parts, step, *map(_file, files)])
 
     def _sizes(self) -> str:
         source, target, step, given = self.source, self.target, self.step, self.step.numbers
@@ -218,6 +228,7 @@ class CudaKernel:
             "VALUE_OUT": step.value_out,
             "GRAD_IN": step.gradient_in,
             "GRAD_OUT": step.gradient_out,
+            "MERGED": self.merged,
         }
         types = f"using T = {_TYPES[self.dtype.name]};\nusing S = {_TYPES[self.stored.name]};"
         lines = [f"constexpr int {name} = {n};" for name, n in numbers.items()]
@@ -308,13 +319,18 @@ def slab_numbers(kernel: CudaKernel) -> int:
 
 
 SIMPLE_THREADS = 256
-"""Of a block of kernels with one entry a thread."""
+"""Of a block of kernels whose threads work on entries."""
 
 
-def simple_text(name: str, layout: Layout, dtype: np.dtype[Any]) -> str:
-    """A kernel with one entry a thread, from the file of its name."""
-    types = f"using T = {_TYPES[dtype.name]};\nconstexpr int THREADS = {SIMPLE_THREADS};\n"
-    return "\n".join([types, layout.text, _file(name)])
+def simple_text(layout: Layout, dtype: np.dtype[Any], *names: str, **numbers: int) -> str:
+    """A kernel whose threads work on entries, from files of these names.
+
+    ``numbers`` are constants of C++.
+    """
+    types = f"using T = {_TYPES[dtype.name]};"
+    constants = {"THREADS": SIMPLE_THREADS, **numbers}
+    lines = [f"constexpr int {name} = {n};" for name, n in constants.items()]
+    return "\n".join([types, *lines, layout.text, *map(_file, names)])
 
 
 def _file(name: str) -> str:

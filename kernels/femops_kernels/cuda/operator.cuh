@@ -35,13 +35,14 @@ struct Marks {
     }
 };
 
-__device__ __forceinline__ void gather(const Arguments& a, long long e, const int (&dofs)[P_IN],
-                                       int c, T (&line)[P_IN]) {
+__device__ __forceinline__ void gather(const Arguments& a, const Merge& merge, long long e,
+                                       const int (&dofs)[P_IN], int c, T (&line)[P_IN]) {
     const Marks marks(a.flags_in, a.marks_in, e, CLEARED);
 #pragma unroll
     for (int n = 0; n < P_IN; ++n) {
         const long long at = (long long)dofs[n] * NCOMP_IN + c;
-        line[n] = marks.has(at, CLEARED) ? T(0) : __ldg(a.x + at);
+        const T entry = merge.read(a, dofs[n], at);
+        line[n] = marks.has(at, CLEARED) ? T(0) : entry;
     }
 }
 
@@ -55,8 +56,9 @@ __device__ __forceinline__ void share(const Arguments& a, long long at, long lon
 }
 
 // `first` is the number of the pencil's first node among all nodes of all elements.
-__device__ __forceinline__ void scatter(const Arguments& a, long long e, const int (&dofs)[P_OUT],
-                                        long long first, bool pencil_inside, int c,
+__device__ __forceinline__ void scatter(const Arguments& a, Merge& merge, long long e,
+                                        const int (&dofs)[P_OUT], long long first,
+                                        bool pencil_inside, int c,
                                         const T (&line)[P_OUT]) {
     const Marks marks(a.flags_out, a.marks_out, e, HELD);
 #pragma unroll
@@ -69,7 +71,7 @@ __device__ __forceinline__ void scatter(const Arguments& a, long long e, const i
             if (REPRODUCIBLE && !alone) a.parts[part] = T(0);
             // the element that meets a dof first tells what its row holds
             if (a.keep != T(0) && dofs[n] >= a.touched[e] && dofs[n] < a.touched[e + 1]) {
-                a.y[at] = a.alpha * a.keep * a.x[at];
+                a.y[at] = a.alpha * a.keep * merge.read_held(a, at);
             }
         } else if (alone) {
             a.y[at] = a.add ? a.y[at] + value : value;
@@ -104,8 +106,8 @@ struct Place {
 };
 
 // Values at the thread's line of points, from the nodes.
-__device__ __forceinline__ void interpolate(const Arguments& a, const Place& at, long long e,
-                                            Fields& u) {
+__device__ __forceinline__ void interpolate(const Arguments& a, const Merge& merge, const Place& at,
+                                            long long e, Fields& u) {
     if (at.template has_pencil<P_IN>()) {
         int dofs[P_IN];
         const Dofs<P_IN, BROKEN_IN> nodes(at.first, at.second);
@@ -113,7 +115,7 @@ __device__ __forceinline__ void interpolate(const Arguments& a, const Place& at,
 #pragma unroll
         for (int c = 0; c < NCOMP_IN; ++c) {
             T line[P_IN], points[Q];
-            gather(a, e, dofs, c, line);
+            gather(a, merge, e, dofs, c, line);
             contract<BIn>(line, points);
             if constexpr (DIM == 1) {
 #pragma unroll
@@ -188,7 +190,8 @@ __device__ __forceinline__ void differentiate(const Place& at, const Fields& u, 
 
 constexpr int OF_Y = DIM == 3 ? 1 : 0;  // buffer of y-derivatives; those of z have the other
 
-__device__ __forceinline__ void step(const Place& at, Numbers& numbers, Fields& u, Fields& ux) {
+__device__ __forceinline__ void step(Merge& merge, const Place& at, Numbers& numbers, Fields& u,
+                                     Fields& ux) {
 #pragma unroll
     for (int i = 0; i < Q; ++i) {
         T q[NUMBERS > 0 ? NUMBERS : 1];
@@ -205,6 +208,7 @@ __device__ __forceinline__ void step(const Place& at, Numbers& numbers, Fields& 
             }
         }
         pointwise(in, in_x, in_y, in_z, q, out, out_x, out_y, out_z);
+        merge.add(in, in_x, in_y, in_z, out, out_x, out_y, out_z);
 #pragma unroll
         for (int c = 0; c < NCOMP_OUT; ++c) {
             if constexpr (VALUE_OUT) u[c][i] = out[c];
@@ -245,8 +249,8 @@ __device__ __forceinline__ void differentiate_transposed(const Place& at, Fields
 }
 
 // From the thread's line of points back to the nodes.
-__device__ __forceinline__ void integrate(const Arguments& a, const Place& at, long long e,
-                                          bool there, const Fields& v) {
+__device__ __forceinline__ void integrate(const Arguments& a, Merge& merge, const Place& at,
+                                          long long e, const Fields& v) {
     using BT = Transposed<BOut>;
     if constexpr (DIM > 1) {
 #pragma unroll
@@ -269,7 +273,7 @@ __device__ __forceinline__ void integrate(const Arguments& a, const Place& at, l
         }
         __syncthreads();
     }
-    if (there && at.template has_pencil<P_OUT>()) {
+    if (merge.there && at.template has_pencil<P_OUT>()) {
         int dofs[P_OUT];
         const Dofs<P_OUT, BROKEN_OUT> found(at.first, at.second);
         found.find(a.starts_out + e * found.RUNS, a.turned_out, dofs);
@@ -284,21 +288,24 @@ __device__ __forceinline__ void integrate(const Arguments& a, const Place& at, l
                 load_line<PENCIL>(at.buffer(0, c) + at.pencil(), line);
             }
             contract<BT>(line, nodes);
-            scatter(a, e, dofs, first, found.inside, c, nodes);
+            scatter(a, merge, e, dofs, first, found.inside, c, nodes);
         }
     }
 }
 
 ENTRY(THREADS, BLOCKS, Arguments) {
-    const Place at(reinterpret_cast<T*>(dynamic_shared()));
+    if (Merge::stopped(a)) return;
+    const Place at(reinterpret_cast<T*>(dynamic_shared() + Merge::BYTES));
     long long e = (long long)blockIdx.x * ELEMENTS + at.slot;
     const bool there = e < a.count;
     if (!there) e = a.count - 1;  // works along, but adds nothing
+    Merge merge(a, e, there);
     Numbers numbers(a, e, at.first, at.second);
     Fields u, ux;
-    interpolate(a, at, e, u);
+    interpolate(a, merge, at, e, u);
     if constexpr (GRAD_IN) differentiate(at, u, ux);
-    step(at, numbers, u, ux);
+    step(merge, at, numbers, u, ux);
     if constexpr (GRAD_OUT) differentiate_transposed(at, u, ux);
-    integrate(a, at, e, there, u);
+    integrate(a, merge, at, e, u);
+    merge.finish(a);
 }

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from femops_kernels.cuda.arguments import Layout
 from femops_kernels.cuda.device import Device, Function
 from femops_kernels.cuda.dofs import Shared
-from femops_kernels.cuda.kernel import SIMPLE_THREADS, CudaKernel, simple_text
+from femops_kernels.cuda.kernel import SIMPLE_THREADS, STATE, CudaKernel, simple_text
 from femops_kernels.cuda.shapes import Shape
 from femops_kernels.sweep import Data, element_values
 
@@ -56,6 +56,8 @@ class DeviceDofs:
         Element e is the first to meet the dofs ``touched[e]`` to ``touched[e + 1] - 1``.
     indices : (ne, nodes) int64
         The same dofs one by one, on the host.
+    met : int
+        How many dofs are met first by one of these elements.
     shared : DeviceShared, optional
         Where sums over elements are to be formed in their order.
     """
@@ -64,6 +66,7 @@ class DeviceDofs:
     turned: Any
     touched: Any
     indices: NDArray[np.int64]
+    met: int
     shared: DeviceShared | None = None
 
 
@@ -168,8 +171,32 @@ class DeviceSweep(DeviceLaunch):
             numbers = target.indices.size * kernel.target.ncomp
             self._arrays["parts"] = device.xp.empty(numbers, kernel.dtype)
             self._combine = Combine(device, kernel, target.shared, self._arrays["parts"])
-        self._packed: Any = None
-        self._function: Function | None = None
+        self._bound: tuple[Function, NDArray[Any]] | None = None
+        self._alike = source is target and np.array_equal(cleared, held)
+        self._met = target.met * kernel.target.ncomp
+
+    def mergeable(self, size: int) -> bool:
+        """Whether vectors of so many entries can be updated on the way.
+
+        Rows that are held must be columns that count as zero, every dof must be met by elements,
+        and what is computed at a point be what was interpolated there.
+        """
+        step, merged = self.kernel.step, replace(self.kernel, merged=True)
+        factors = (step.value_in, step.gradient_in) == (step.value_out, step.gradient_out)
+        room = merged.shared_bytes <= self.device.shared_bytes
+        return self._alike and self._met == size and factors and room
+
+    @property
+    def blocks(self) -> int:
+        """Of a launch."""
+        return -(-self.count // self.kernel.shape.elements)
+
+    def bind(self, kernel: CudaKernel, **arrays: Any) -> tuple[Function, NDArray[Any]]:
+        """A variant of the kernel in the same shape, and its arguments, of which some are given."""
+        none = dict.fromkeys(("x", "y", "r", "inverse", "p", *STATE))
+        numbers = {"alpha": 0.0, "keep": self._keep, "add": 0, "count": self.count}
+        values = {**none, **numbers, **self._arrays, **arrays}
+        return self.device.function(kernel.text), kernel.layout.pack(self.device, **values)
 
     def reshaped(self, shape: Shape) -> DeviceSweep:
         """The same work, launched in another shape: data lie in the order of its blocks."""
@@ -177,7 +204,7 @@ class DeviceSweep(DeviceLaunch):
         if shape.elements != self.kernel.shape.elements:
             return DeviceSweep(self.device, kernel, *self._given)
         same = copy(self)
-        same.kernel, same._packed, same._function = kernel, None, None
+        same.kernel, same._bound = kernel, None
         return same
 
     @property
@@ -189,17 +216,15 @@ class DeviceSweep(DeviceLaunch):
 
     def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
         """See `DeviceLaunch.launch`."""
-        if self._function is None:
-            numbers = {"alpha": 0.0, "keep": self._keep, "add": 0, "count": self.count}
-            self._packed = self.kernel.layout.pack(
-                self.device, x=None, y=None, **numbers, **self._arrays
-            )
-            self._function = self.device.function(self.kernel.text)
-        packed = self._packed.copy()
+        if self._bound is None:
+            self._bound = self.bind(self.kernel)
+        function, packed = self._bound[0], self._bound[1].copy()
         packed["x"], packed["y"], packed["alpha"], packed["add"] = x, y, alpha, add
-        kernel = self.kernel
-        blocks = -(-self.count // kernel.shape.elements)
-        self._function.launch(blocks, kernel.threads, kernel.shared_bytes, packed)
+        function.launch(self.blocks, self.kernel.threads, self.kernel.shared_bytes, packed)
+        self.combine(y)
+
+    def combine(self, y: int) -> None:
+        """What a launch leaves to be added, if sums are formed in the elements' order."""
         if self._combine is not None:
             self._combine.launch(y)
 
@@ -223,7 +248,7 @@ class Combine:
         pointers = {"y": "T*", "parts": "const T*", "dofs": "const int*", "starts": "const int*"}
         numbers = {"slots": "const long long*", "count": "int", "ncomp": "int"}
         layout = Layout(pointers | numbers, kernel.dtype)
-        self._device, self._text = device, simple_text("combine", layout, kernel.dtype)
+        self._device, self._text = device, simple_text(layout, kernel.dtype, "combine")
         ncomp, count = kernel.target.ncomp, len(shared.dofs)
         self._blocks = -(-count * ncomp // SIMPLE_THREADS)
         self._arrays = {"parts": parts, **vars(shared)}
@@ -299,7 +324,7 @@ class DeviceHold(DeviceLaunch):
         layout = Layout(fields | {"factor": "T", "count": "int"}, dtype)
         self._device, self._count, self._keep = device, len(positions), keep
         self._positions = device.upload(positions)
-        self._text = simple_text("hold", layout, dtype)
+        self._text = simple_text(layout, dtype, "hold")
         self._packed = layout.pack(
             device, x=None, y=None, positions=self._positions, factor=0.0, count=self._count
         )

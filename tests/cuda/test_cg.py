@@ -1,0 +1,233 @@
+"""Conjugate gradients on a device, beside those of the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from cuda.host_device import HostDevice, host_device
+from femops_kernels.cuda.krylov import DeviceConjugateGradients
+from femops_kernels.krylov import CONVERGED
+from kernel_cases import bend, smooth, turned
+
+CASES = [
+    *("bare", "jacobi", "vector", "float32", "scaled", "eliminated", "segment", "l2"),
+    "reordered",
+]
+
+
+@pytest.fixture(scope="module")
+def device() -> HostDevice:
+    return host_device()
+
+
+def problem(case: str, device: HostDevice | None) -> tuple[Any, Any, Any]:
+    """Operator, right-hand side and preconditioner."""
+    mesh, dtype = turned(femops.box((7, 6), order=2, mapping=bend)), "float64"
+    V: Any = femops.H1(mesh, 3, device=device, reproducible=case == "reordered")
+    if case == "vector":
+        V = femops.H1(turned(femops.box((3, 2, 2))), 2, ncomp=3, device=device)
+        held = np.union1d(V.boundary_dofs(1), V.boundary_dofs(components=0))
+        A: Any = femops.elasticity(V, 1.3, smooth).constrained(held)
+    elif case == "scaled":
+        A = 3.0 * femops.diffusion(V, level="none").constrained(V.boundary_dofs())
+    elif case == "segment":
+        V = femops.H1(femops.box((50,)), 2, device=device)
+        A = femops.diffusion(V).constrained(V.boundary_dofs())
+    elif case == "l2":
+        V = femops.L2(mesh, 2, device=device)
+        A = femops.mass(V, smooth)
+    else:
+        dtype = "float32" if case == "float32" else dtype
+        A = femops.diffusion(V, smooth, dtype=dtype) + femops.mass(V, dtype=dtype)
+        if case != "bare":
+            A = A.constrained(V.boundary_dofs())
+    b = np.random.default_rng(3).standard_normal(V.shape).astype(dtype)
+    if case == "eliminated":
+        A = A.unconstrained.eliminated(V.boundary_dofs(), V.boundary_dofs())
+        b.reshape(-1)[V.boundary_dofs()] = 0.0
+        return A, b, None
+    return A, b, None if case in ("bare", "l2") else femops.jacobi(A)
+
+
+@pytest.mark.parametrize("merged", [True, False])
+@pytest.mark.parametrize("case", CASES)
+def test_iterates_are_those_of_the_cpu(case: str, merged: bool, device: HostDevice) -> None:
+    results, seen = [], []
+    for where in (None, device):
+        A, b, M = problem(case, where)
+        single = A.dtype == np.float32
+        options = {"M": M, "rtol": 1e-4 if single else 1e-10, "merged": merged if where else None}
+        results.append(femops.cg(A, b, **options))
+        iterates: list[Any] = []
+        some, info = femops.cg(A, b, **options, callback=lambda x: iterates.append(x.copy()))  # noqa: B023
+        assert len(iterates) == info.iterations
+        np.testing.assert_array_equal(iterates[-1], some)
+        seen.append(iterates)
+    (expected, cpu), (x, gpu) = results
+    scale = abs(expected).max()
+    assert x.shape == b.shape
+    assert gpu.merged == merged
+    assert gpu.converged
+    assert abs(gpu.iterations - cpu.iterations) <= 1
+    assert abs(x - expected).max() < (1e-4 if single else 1e-8) * scale
+    for one, other in zip(seen[0][:8], seen[1][:8], strict=False):
+        assert abs(one - other).max() < (1e-5 if single else 1e-11) * scale
+
+
+def test_updates_are_merged_where_that_is_possible(device: HostDevice) -> None:
+    for case, possible in (("jacobi", True), ("sum", False), ("small", False)):
+        where = device if case != "small" else host_device(shared_bytes=4 * 1024)
+        A, b, M = problem("jacobi" if case == "sum" else case.replace("small", "jacobi"), where)
+        if case == "sum":
+            A = A.unconstrained + femops.form(lambda u: {"value": u}, A.space, boundary=[1])
+        _, info = femops.cg(A, b, M=M)
+        assert info.merged == possible
+        if not possible:
+            with pytest.raises(femops.SolverError, match=r"merged = True, but .* is not one sweep"):
+                femops.cg(A, b, merged=True)
+
+
+def test_blocks_stay_on_the_device(device: HostDevice) -> None:
+    solutions = []
+    for where in (None, device):
+        mesh = turned(femops.box((4, 3)))
+        P = femops.Product(
+            u=femops.H1(mesh, 2, ncomp=2, device=where), p=femops.H1(mesh, 1, device=where)
+        )
+        A = femops.form(
+            lambda u, p: {"u": {"value": 3.0 * u, "grad": u.grad}, "p": {"value": 2.0 * p}}, P
+        ).constrained(P.positions(p=[0]))
+        b = np.random.default_rng(3).standard_normal(P.size)
+        solutions.append(femops.cg(A, b, M=femops.jacobi(A), rtol=1e-10))
+    (expected, cpu), (x, gpu) = solutions
+    assert not gpu.merged
+    assert abs(gpu.iterations - cpu.iterations) <= 1
+    np.testing.assert_allclose(x, expected, rtol=0, atol=1e-9 * abs(expected).max())
+
+
+# --- beginnings and ends --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("merged", [True, False])
+@pytest.mark.parametrize("maxiter", [0, 1, 7, 8, 9, 20])
+def test_so_many_iterations_and_no_more(maxiter: int, merged: bool, device: HostDevice) -> None:
+    A, b, M = problem("jacobi", device)
+    first = np.random.default_rng(4).standard_normal(b.shape)
+    given = first.copy()
+    x, info = femops.cg(A, b, first, M=M, rtol=1e-14, maxiter=maxiter, merged=merged)
+    assert not info.converged
+    assert info.iterations == maxiter
+    np.testing.assert_array_equal(first, given)
+    A, b, M = problem("jacobi", None)
+    expected, cpu = femops.cg(A, b, first, M=M, rtol=1e-14, maxiter=maxiter)
+    np.testing.assert_allclose(x, expected, rtol=0, atol=1e-11 * abs(expected).max())
+    assert info.residual == pytest.approx(cpu.residual, rel=1e-6)
+
+
+@pytest.mark.parametrize("merged", [True, False])
+def test_nothing_is_done_after_the_end(merged: bool, device: HostDevice) -> None:
+    A, b, _ = problem("bare", device)
+    solve = DeviceConjugateGradients(A.terms, b.reshape(-1), 0.0 * b.reshape(-1), None, merged)
+    solve.advance(1e-3, 1000, 0)
+    while solve.status == 0:
+        solve.advance(1e-3, 1000, solve.every, show=False)
+    assert solve.status == CONVERGED
+    before, count, residual = solve.x.copy(), solve.iterations, solve.residual
+    for steps in (1, solve.every, solve.every):
+        solve.advance(1e-3, 1000, steps, show=False)
+    assert (solve.iterations, solve.residual) == (count, residual)
+    np.testing.assert_array_equal(solve.x, before)
+
+
+@pytest.mark.parametrize("merged", [True, False])
+def test_a_right_hand_side_of_zeros(merged: bool, device: HostDevice) -> None:
+    A, b, M = problem("jacobi", device)
+    x, info = femops.cg(A, 0.0 * b, M=M, merged=merged)
+    assert info.converged
+    assert info.iterations == 0
+    assert not x.any()
+
+
+@pytest.mark.parametrize("merged", [True, False])
+def test_operators_that_are_not_positive_definite(merged: bool, device: HostDevice) -> None:
+    messages = []
+    for where in (None, device):
+        A, b, _ = problem("jacobi", where)
+        V = A.space
+        indefinite = (femops.diffusion(V) - 40.0 * femops.mass(V)).constrained(V.boundary_dofs())
+        with pytest.raises(femops.SolverError, match="not to be positive definite") as caught:
+            femops.cg(indefinite, b, merged=merged)
+        messages.append(str(caught.value))
+        negative = femops.jacobi(A * -1.0)
+        with pytest.raises(femops.SolverError, match=r"after 0 iterations .* preconditioner"):
+            femops.cg(A, b, M=negative, merged=merged)
+    assert messages[0] == messages[1]  # found in the same iteration
+
+
+def test_bad_arguments(device: HostDevice) -> None:
+    A, b, M = problem("jacobi", device)
+    host, _, _ = problem("jacobi", None)
+    with pytest.raises(femops.SolverError, match="not on the same device: make M with jacobi"):
+        femops.cg(A, b, M=femops.jacobi(host))
+    with pytest.raises(femops.SolverError, match="not on the same device"):
+        femops.cg(host, b, M=M)
+    with pytest.raises(femops.SolverError, match="not finite"):
+        femops.cg(A, b * np.nan)
+    with pytest.raises(femops.VectorError, match="b has type float32"):
+        femops.cg(A, b.astype(np.float32))
+    with pytest.raises(femops.VectorError, match="x0 has shape"):
+        femops.cg(A, b, b[:-1])
+
+
+# --- what moves -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("merged", [True, False])
+def test_nothing_but_the_state_is_copied(merged: bool, device: HostDevice) -> None:
+    A, b, M = problem("jacobi", device)
+    femops.cg(A, b, M=M, maxiter=1, merged=merged)
+    counts = []
+    for rtol in (1e-1, 1e-10):
+        before = device.uploads, device.downloads, device.late_downloads, device.launches
+        _, info = femops.cg(A, b, M=M, rtol=rtol, merged=merged)
+        after = device.uploads, device.downloads, device.late_downloads, device.launches
+        up, down, late, launches = np.subtract(after, before)
+        assert (up, down) == (1, 0)  # the state, once
+        bursts = -(-info.iterations // DeviceConjugateGradients.every)
+        # the one that tells of the end comes while another burst is on its way
+        assert late <= bursts + 2
+        each = 2 if merged else 4
+        assert launches <= each * 8 * (bursts + 1) + 3
+        counts.append(info.iterations)
+    assert counts[1] > 3 * counts[0] > 0
+
+
+# --- Jacobi ---------------------------------------------------------------------------------------
+
+
+def test_jacobi_stays_on_the_device(device: HostDevice) -> None:
+    A, b, M = problem("vector", device)
+    before = device.uploads, device.downloads
+    x = b.reshape(-1)
+    expected = x / A.diagonal().reshape(-1)
+    assert M.device is device
+    assert device.downloads == before[1]
+    np.testing.assert_allclose(M @ x, expected, rtol=1e-14)
+    np.testing.assert_allclose(M.rmatvec(x), expected, rtol=1e-14)
+    column = M.matvec(x[:, np.newaxis])
+    assert column.shape == (len(x), 1)
+    np.testing.assert_allclose(column[:, 0], expected, rtol=1e-14)
+    with pytest.raises(femops.VectorError, match=r"x is an array of the host|a list"):
+        M.matvec([1.0])
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_a_diagonal_with_zeros(on: bool, device: HostDevice) -> None:
+    V = femops.H1(femops.box((4,)), 1, device=device if on else None)
+    A = femops.mass(V).eliminated([2, 3], [2, 3])
+    with pytest.raises(femops.SolverError, match=r"2 diagonal entries are zero .* first number 2"):
+        femops.jacobi(A)
