@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
 NAME = "compiled"
 """Of the property in which a test notes (architecture, variant, registers, bytes spilled)."""
 

@@ -49,7 +49,7 @@ class PaperFunction(Function):
     @property
     def bound(self) -> int:
         """Registers that a thread can have if as many blocks are to be there as it was told."""
-        (threads, _), = self.shapes
+        ((threads, _),) = self.shapes
         told = re.search(r"constexpr int BLOCKS = (\d+);", self.source)
         return min(MOST, REGISTERS // (-(-threads // 32) * 32 * int(told[1] if told else 1)))
 

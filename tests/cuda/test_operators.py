@@ -330,7 +330,9 @@ def test_sums_in_another_order_have_other_bits(device: GuardedDevice) -> None:
 def test_reproducible_sums_of_several_launches(name: str, device: GuardedDevice) -> None:
     V = femops.H1(turned(femops.disc(2)), 2, device=device, reproducible=True)
     if name == "boundary":
-        A: Any = femops.diffusion(V) + femops.boundary_mass(V, smooth) + femops.mass(V, quadrature=5)
+        A: Any = (
+            femops.diffusion(V) + femops.boundary_mass(V, smooth) + femops.mass(V, quadrature=5)
+        )
     else:
         A = femops.form(product_cases.waves, femops.Product(real=V, imag=V), k=1.0, loss=smooth)
     x = device.upload(np.random.default_rng(0).standard_normal(A.shape[1]))

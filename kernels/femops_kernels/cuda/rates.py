@@ -123,7 +123,7 @@ def _launcher(
 ) -> Callable[[int, int], None]:
     """Launches a kernel in so many blocks, with so many bytes of shared memory each."""
     layout = Layout(fields, _FLOAT64)
-    function = device.function(simple_text(name, layout, _FLOAT64))
+    function = device.function(simple_text(layout, _FLOAT64, name))
     packed = layout.pack(device, **values)
     return lambda blocks, shared: function.launch(blocks, SIMPLE_THREADS, shared, packed)
 
