@@ -33,6 +33,8 @@ class Product:
     mesh : Mesh
     dim : int
         Dimension of the mesh.
+    comm : Communicator
+        The ranks that hold the spaces.
     size : int
         Length of a vector.
     shape : (size,)
@@ -61,7 +63,7 @@ class Product:
         _check_spaces(spaces)
         self.spaces = dict(spaces)
         first = next(iter(spaces.values()))
-        self.mesh, self.dim = first.mesh, first.dim
+        self.mesh, self.dim, self.comm = first.mesh, first.dim, first.comm
         ends = list(accumulate((space.size for space in spaces.values()), initial=0))
         self.offsets = dict(zip(spaces, ends, strict=False))
         self.size = ends[-1]

@@ -28,7 +28,7 @@ from femops.operators.held import FREE, Held
 from femops.operators.sample import first_terms
 from femops.operators.storage import LEVELS, Launches, Storage
 from femops.operators.term import Term
-from femops.parallel.comm import check
+from femops.parallel.agreement import check
 from femops_kernels.machine import get_threads
 from femops_kernels.sweep import Terms
 

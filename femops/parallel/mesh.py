@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from femops.parallel.comm import Communicator, check, communicator
+from femops.parallel.agreement import check
+from femops.parallel.comm import Communicator, communicator
 from femops_meshes import Mesh, MeshArgumentError, Part
 from femops_meshes.checks import blocks as few_at_once
 from femops_meshes.names import Names
@@ -101,6 +102,12 @@ class DistributedMesh:
         for value in vars(self).values():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over what was pickled, if it is of this rank."""
+        _check_part(state["comm"], state["part"], state["blocks"])
+        vars(self).update(state)
+        self.__post_init__()
 
     if not TYPE_CHECKING:  # which would take it that there is any attribute
 

@@ -61,9 +61,11 @@ def jacobi(A: Operator | BlockOperator) -> Jacobi:
         raise SolverError(f"A is a {type(A).__name__}: jacobi takes a femops operator")
     diagonal = A.diagonal().reshape(-1)
     bad = np.flatnonzero((diagonal == 0.0) | ~np.isfinite(diagonal))
-    if len(bad):
+    count = A.space.comm.sum(len(bad))  # all ranks raise, or none
+    if count:
+        first = f"first number {bad[0]}" if len(bad) else "none on this rank"
         raise SolverError(
-            f"{len(bad)} diagonal entries are zero or not finite, first number {bad[0]}: "
+            f"{count} diagonal entries are zero or not finite, {first}: "
             "is a coefficient zero, or a dof without elements?"
         )
     return Jacobi(placed(1.0 / diagonal))

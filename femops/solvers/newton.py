@@ -8,15 +8,15 @@ from typing import Any, Literal, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import gmres, minres
 
 from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.nonlinear import NonlinearForm
 from femops.operators.storage import check_level
 from femops.solvers.cg import cg
-from femops.solvers.gmres import gmres as rank_gmres
-from femops.solvers.jacobi import Jacobi, jacobi
+from femops.solvers.gmres import gmres
+from femops.solvers.jacobi import jacobi
+from femops.solvers.minres import minres
 from femops.solvers.sums import Sums
 
 Linear = Literal["auto", "cg", "minres", "gmres"]
@@ -96,8 +96,7 @@ def newton(
     Raises
     ------
     SolverError
-        A first guess at which the residual is not a number, or arguments that make no sense; minres
-        on several ranks.
+        A first guess at which the residual is not a number, or arguments that make no sense.
     OperatorError
         An unknown level, or one that would not fit into memory.
     VectorError
@@ -106,10 +105,6 @@ def newton(
     _check(F, rtol, atol, maxiter, linear)
     check_level(level)
     sums = Sums(F.space)
-    if sums.many and linear == "minres":
-        raise SolverError(
-            "minres is SciPy's, which knows nothing of other ranks: take linear='gmres' or 'cg'"
-        )
     u = u0.copy()
     load = np.zeros_like(u) if b is None else b.reshape(u.shape).copy()
     load.reshape(-1)[F.constrained_dofs] = 0.0
@@ -152,33 +147,20 @@ def _solve(
     J: Operator, right: NDArray[Any], rtol: float, linear: Linear, sums: Sums
 ) -> tuple[NDArray[Any], int, str]:
     """Step, Krylov iterations, and what went wrong if anything did."""
-    if linear == "cg" or (linear == "auto" and J.symmetric):
-        try:
-            step, info = cg(J, right, rtol=rtol, M=jacobi(J))
-        except SolverError as error:
-            return right, 0, f"the linear solver gave up: {error}"
-        return step, info.iterations, ""
-    if sums.many:
-        x, spent, converged = rank_gmres(J, right.reshape(-1), jacobi(J), sums, rtol=rtol)
-        failure = "" if converged else f"gmres did not solve a step in {spent} iterations"
-        return x.reshape(right.shape), spent, failure
-    count = [0]
-
-    def counted(_: Any) -> None:
-        count[0] += 1
-
+    try:
+        M = jacobi(J)
+        if linear == "cg" or (linear == "auto" and J.symmetric):
+            step, info = cg(J, right, rtol=rtol, M=M)
+            return step, info.iterations, ""
+    except SolverError as error:
+        return right, 0, f"the linear solver gave up: {error}"
     flat = right.reshape(-1)
-    if linear == "minres":
-        # minres takes a positive definite preconditioner, whatever the Jacobian is
-        # and measures the residual against |J| |x|, which is far more than |b|
-        diagonal = Jacobi(np.abs(jacobi(J).inverse))
-        step, failed = minres(J, flat, rtol=1e-3 * rtol, M=diagonal, callback=counted)
+    if linear == "minres":  # takes a positive definite preconditioner, whatever the Jacobian is
+        step, spent, converged = minres(J.apply, flat, np.abs(M.inverse), sums, rtol=rtol)
     else:
-        options = {"callback": counted, "callback_type": "pr_norm", "restart": 60}
-        step, failed = gmres(J, flat, rtol=rtol, M=jacobi(J), **options)
-    name = "minres" if linear == "minres" else "gmres"
-    failure = f"{name} did not solve a step in {count[0]} iterations" if failed else ""
-    return step.reshape(right.shape), count[0], failure
+        step, spent, converged = gmres(J.apply, flat, M.inverse, sums, rtol=rtol)
+    failure = "" if converged else f"a step's linear problem is not solved in {spent} iterations"
+    return step.reshape(right.shape), spent, failure
 
 
 def _search(
