@@ -220,8 +220,9 @@ class BilinearForm:
             assert isinstance(self.geometry, Geometry)
             self.geometry.check()
             modes = mode_lanes(self.geometry.mesh, dtype, width, edges)
-        # one element tells what is the same everywhere
-        constants = self.values(cut.constant, self._center.block(0, 1))[0, 0].astype(dtype)
+        constants = np.zeros(len(cut.constant), dtype)
+        if ne:  # one element tells what is the same everywhere
+            constants[:] = self.values(cut.constant, self._center.block(0, 1))[0, 0]
         return Data(stored, elements[:, 0], modes, constants)
 
     @cached_property
