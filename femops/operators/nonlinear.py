@@ -86,7 +86,7 @@ class NonlinearForm:
         form = replace(self._form, static=self._trace.static)
         cut = nonlinear_cut(self._trace, FIELD, FIELD, form.known)
         kind, width, space, rule = self.dtype, self._width, self.space, self._form.quadrature
-        held = Held(rows=self._held)
+        held = Held(rows=self._held, symmetric=False)
         launch: Launch = Idle()
         if space.mesh.num_elements:
             data = form.data(cut, kind, width)
