@@ -59,11 +59,14 @@ class Points(Storage):
 
     def launches(self) -> Launches:
         """One sweep for each quadrature rule."""
-        work = self.work  # which ranks without elements agree on too
         if not self.summands[0][1].trial.mesh.num_elements:
+            for _, term in () if self.dense else self.fused:
+                separated(term)  # with the other ranks
             return [(alpha, Idle()) for alpha, _ in self.fused]
         sweeps: Launches = []
-        for k, ((alpha, term), (kernel, data)) in enumerate(zip(self.fused, work, strict=True)):
+        for k, ((alpha, term), (kernel, data)) in enumerate(
+            zip(self.fused, self.work, strict=True)
+        ):
             # the sum has one identity on its constrained rows, which the first sweep writes
             keep = self.held.identity / alpha if k == 0 else 0.0
             bases = term.dense_bases() if self.dense else ()

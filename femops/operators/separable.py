@@ -32,6 +32,9 @@ def separated(term: Term) -> tuple[SeparableKernel, Data] | None:
     if program.ncomp_in != program.ncomp_out:
         return None
     width, ne = term.width, term.trial.mesh.num_elements
+    if not ne:
+        _on_any_rank(term, False)
+        return None
     ncomp = program.ncomp_in
     shape = (-(-ne // width), 1, ncomp * len(slots), width)
     factors = placed_array(shape, term.dtype, term.chunk_batches)
@@ -41,7 +44,7 @@ def separated(term: Term) -> tuple[SeparableKernel, Data] | None:
         if diagonal is None:
             break
         store_interleaved(factors, diagonal[:, np.newaxis], start)
-    if _on_any_rank(term, ne > 0 and diagonal is None):
+    if _on_any_rank(term, diagonal is None):
         return None
     kernel = _kernel(term)
     points = np.zeros((len(factors), kernel.target.p1d**kernel.dim, 0, width), term.dtype)

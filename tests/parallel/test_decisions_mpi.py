@@ -66,7 +66,9 @@ def test_boundary_on_some_ranks(comm, level, reproducible):
         A, u = femops.mass(V, level=level), V.interpolate(smooth)
         held = V.boundary_dofs()
         rows, both = A.eliminated(rows=held), A.eliminated(held, held)
-        found = [B @ u for B in (A, rows, rows.T, both, both.T, A.constrained(held))]
+        ends = femops.boundary_mass(V, smooth) + femops.boundary_mass(V, 2.0)
+        several = [A, rows, rows.T, both, both.T, A.constrained(held), ends.at_level(level)]
+        found = [B @ u for B in several]
         return V, [rows.symmetric, both.symmetric], found
 
     (V, symmetric, mine), (_, expected, whole) = products(comm), products(Serial())
