@@ -26,17 +26,8 @@ def minres(
 
     Parameters
     ----------
-    apply : callable
-        A, of flat vectors.
-    b : (size,) array
-    inverse : (size,) array
-        Of the diagonal.
-    sums : Sums
-        Of the vectors' space.
-    rtol : float
-        Done when |b - A x| <= rtol |b|.
-    maxiter : int
-        Most iterations, of all rounds together.
+    apply, b, inverse, sums, rtol, maxiter
+        As of `gmres`.
 
     Returns
     -------
