@@ -146,7 +146,8 @@ class NonlinearForm:
         self._check(u, "u")
         form = replace(self._form, traced=self._derivative, state=self.space.l_vec(u).copy())
         operator = Operator.of_form(form, self.dtype, self._width)
-        return operator.constrained(self._held) if len(self._held) else operator
+        # of ranks that share the conditions some may hold nothing
+        return operator if self._held is _NOTHING else operator.constrained(self._held)
 
     def constrained(self, dofs: ArrayLike) -> NonlinearForm:
         """The form with some dofs held: their residual is zero, their Jacobian the identity.
