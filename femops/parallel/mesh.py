@@ -87,7 +87,7 @@ class DistributedMesh:
             cuts = None if blocks is None else np.array(blocks, dtype=np.int64)
             _check_part(ranks, part, cuts)
             hashes = checksum(part.mesh, part.elements, part.vertices)
-        _warn_of_empty(ranks, part)
+        _warn_of_empty(ranks, part, whole_blocks=cuts is not None)
         return cls(
             ranks,
             part,
@@ -247,12 +247,13 @@ def _check_part(comm: Communicator, part: object, blocks: Ints | None) -> None:
             )
 
 
-def _warn_of_empty(comm: Communicator, part: Part) -> None:
+def _warn_of_empty(comm: Communicator, part: Part, *, whole_blocks: bool) -> None:
     empty = comm.sum(int(part.mesh.num_elements == 0))
     with check(comm):  # a warning may be an error
         if empty and comm.rank == 0:
             warnings.warn(
-                f"{empty} of {comm.size} ranks have no elements: the mesh has "
-                f"{part.num_elements}, take fewer ranks or a finer mesh",
+                f"{empty} of {comm.size} ranks have no elements: the mesh has {part.num_elements}"
+                f"{f', shared out in blocks of {WIDEST} or more' * whole_blocks}: take fewer "
+                "ranks or a finer mesh",
                 stacklevel=4,
             )
