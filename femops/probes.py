@@ -16,8 +16,8 @@ from femops.errors import GeometryError, ProbeError, SpaceError
 from femops.evaluation import physical_gradient, point_gradient, point_values
 from femops.geometry import adjugates
 from femops.location import locate
-from femops.parallel.agreement import check_same
-from femops.parallel.comm import check, communicator
+from femops.parallel.agreement import check, check_same
+from femops.parallel.comm import communicator
 from femops.parallel.mesh import DistributedMesh
 from femops_meshes.mapping import determinants
 from femops_meshes.mesh import Mesh

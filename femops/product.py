@@ -34,6 +34,8 @@ class Product:
     mesh : Mesh
     dim : int
         Dimension of the mesh.
+    comm : Communicator
+        The ranks that hold the spaces.
     device : Device or None
         Where vectors are; None for the host.
     size : int
@@ -64,7 +66,7 @@ class Product:
         _check_spaces(spaces)
         self.spaces = dict(spaces)
         first = next(iter(spaces.values()))
-        self.mesh, self.dim = first.mesh, first.dim
+        self.mesh, self.dim, self.comm = first.mesh, first.dim, first.comm
         self.device = device_of(list(spaces.values()))
         ends = list(accumulate((space.size for space in spaces.values()), initial=0))
         self.offsets = dict(zip(spaces, ends, strict=False))

@@ -105,8 +105,14 @@ def end(process: subprocess.Popen[str]) -> str:
 # --- The process that is asked for the tests ------------------------------------------------------
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "parallel(*sizes, timeout=30): run on ranks")
+    if FOLDER in os.environ:
+        from mpi4py import MPI
+
+        # Ranks that make numbered folders beside each other's disturb each other.
+        config.option.basetemp = Path(os.environ[FOLDER]) / f"tmp-{MPI.COMM_WORLD.rank}"
     if RUNS not in os.environ and RANKS not in os.environ:
         os.environ[RUNS] = folder = tempfile.mkdtemp(
             prefix="femops-ranks-"

@@ -36,7 +36,7 @@ class SimulatedRank(Communicator):
     def channel(self, send, receive, dtype):
         return SimulatedChannel(self, send, receive, dtype)
 
-    def gather_all(self, array):
+    def gather_all(self, array, *, alike=False):
         stacked = np.stack(self._everybody(("gather_all", np.array(array))))
         self.largest = max(self.largest, stacked.nbytes)
         return stacked

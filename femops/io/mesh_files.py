@@ -8,7 +8,8 @@ from typing import Any, overload
 
 import femops_meshes
 from femops.io.gmsh_file import begins_like_gmsh
-from femops.parallel.comm import check, communicator
+from femops.parallel.agreement import check
+from femops.parallel.comm import communicator
 from femops.parallel.distribution import distribute, refuse_without_ranks
 from femops.parallel.mesh import DistributedMesh
 from femops_meshes import Mesh, MeshFormatError

@@ -13,8 +13,8 @@ import numpy as np
 from femops.errors import FileError
 from femops.io.atomic import make_folder, refusal, remove, replacing, to_disk
 from femops.io.vtu_file import TAIL, Ints, Piece, head, index, write_vtu
-from femops.parallel.agreement import listed
-from femops.parallel.comm import Communicator, check
+from femops.parallel.agreement import check, listed
+from femops.parallel.comm import Communicator
 
 
 def save_joined(target: Path, piece: Piece, comm: Communicator) -> None:

@@ -15,8 +15,8 @@ from femops.errors import FileError
 from femops.io.atomic import checked_path, make_folder, remove, replacing, to_disk
 from femops.io.pieces import piece_files
 from femops.io.vtu import save
-from femops.parallel.agreement import check_same
-from femops.parallel.comm import check, communicator
+from femops.parallel.agreement import check, check_same
+from femops.parallel.comm import communicator
 from femops.space import Space
 
 Existing = Literal["refuse", "continue", "replace"]

@@ -27,7 +27,8 @@ from femops.io.state_checks import (
 )
 from femops.io.state_file import Contents, Field, StateReader, Sums, block_rows, write_rows
 from femops.numbering import touch_order
-from femops.parallel.comm import Communicator, check
+from femops.parallel.agreement import check
+from femops.parallel.comm import Communicator
 from femops.parallel.mesh import checksum
 from femops.parallel.serial_order import SerialOrder, moved
 from femops.restriction import Vector

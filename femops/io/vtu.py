@@ -17,8 +17,7 @@ from femops.io.atomic import checked_path, replacing
 from femops.io.nodes import CELL_TYPES, vtk_order
 from femops.io.pieces import save_joined, save_pieces
 from femops.io.vtu_file import Array, Piece, write_vtu
-from femops.parallel.agreement import check_same
-from femops.parallel.comm import check
+from femops.parallel.agreement import check, check_same
 from femops.space import H1, Space
 from femops_meshes.interpolation import equispaced
 from femops_meshes.mapping import positions

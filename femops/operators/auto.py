@@ -30,7 +30,7 @@ from femops.operators.on_device import terms_of
 from femops.operators.sample import first_terms
 from femops.operators.storage import LEVELS, Launches, Storage
 from femops.operators.term import Term
-from femops.parallel.comm import check
+from femops.parallel.agreement import check
 from femops_kernels.machine import get_threads
 
 _log = logging.getLogger("femops")

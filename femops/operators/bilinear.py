@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from femops.abstract_space import Space
 from femops.basis import Quadrature1D, gauss
 from femops.boundary import BoundaryBlock, BoundaryFaces, BoundaryGeometry
-from femops.boundary_space import BoundarySpace
+from femops.boundary_space import BoundarySpace, volume_space
 from femops.errors import OperatorError
 from femops.evaluation import reference_gradient, reference_values
 from femops.geometry import Geometry
@@ -137,9 +137,16 @@ class BilinearForm:
         return LinearStep(traced, FIELD, FIELD)
 
     def coefficient_shapes(self) -> dict[str, CoefficientShape]:
-        """What tracing must know of the coefficients."""
+        """What tracing must know of the coefficients. Collective."""
         first = self.geometry.block(0, 1)
-        return {name: given.shape(first) for name, given in self.coefficients.items()}
+        shapes = {name: given.shape(first) for name, given in self.coefficients.items()}
+        skew = np.array([not shape.symmetric for shape in shapes.values()], dtype=np.int64)
+        if len(skew):  # somewhere: the step is the same on all ranks
+            skew = volume_space(self.trial).comm.max(skew)
+        return {
+            name: replace(shape, symmetric=not any_skew)
+            for (name, shape), any_skew in zip(shapes.items(), skew, strict=True)
+        }
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or another process needs: the function is traced again there."""
@@ -220,8 +227,9 @@ class BilinearForm:
             assert isinstance(self.geometry, Geometry)
             self.geometry.check()
             modes = mode_lanes(self.geometry.mesh, dtype, width, edges)
-        # one element tells what is the same everywhere
-        constants = self.values(cut.constant, self._center.block(0, 1))[0, 0].astype(dtype)
+        constants = np.zeros(len(cut.constant), dtype)
+        if ne:  # one element tells what is the same everywhere
+            constants[:] = self.values(cut.constant, self._center.block(0, 1))[0, 0]
         return Data(stored, elements[:, 0], modes, constants)
 
     @cached_property

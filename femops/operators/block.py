@@ -88,7 +88,9 @@ class BlockOperator(MatrixFree):
     def _local(self, test: str, field: str) -> Held:
         """The essential conditions of a block."""
         rows, columns = (_within(self.held.rows, self.space.slice(n)) for n in (test, field))
-        return Held(rows, columns, self.held.identity if test == field else 0.0)
+        if test == field:
+            return Held(rows, columns, self.held.identity)
+        return Held(rows, columns, symmetric=not self.held.identity)
 
     def _bare(self) -> list[str]:
         """Names of the spaces whose rows need what no block gives them: an identity, or zeros."""
@@ -361,7 +363,8 @@ class BlockOperator(MatrixFree):
 def _holding(block: Operator, held: Held) -> Operator:
     """A block under essential conditions; itself, with what it has computed, if it has them."""
     same = block.held.same(held) and block.held.identity == held.identity
-    return block if same else block._holding(held)
+    # all ranks compute anew, or none
+    return block._holding(held) if block.space.comm.max(int(not same)) else block
 
 
 def _within(dofs: NDArray[np.int64], part: slice) -> NDArray[np.int64]:

@@ -28,6 +28,8 @@ _plans: WeakKeyDictionary[AnySpace, dict[tuple[int, bytes], Plan]] = WeakKeyDict
 def _element_start(trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic]) -> Ints:
     """First element of each chunk of a sweep from one space to the other, and the end."""
     ne = trial.mesh.num_elements
+    if not ne:
+        return np.zeros(1, dtype=np.int64)
     mesh = volume_space(trial).distributed
     if mesh is None or mesh.blocks is None or isinstance(trial, BoundarySpace):
         return equal_chunks(ne, _chunk(trial, test, dtype, ne))

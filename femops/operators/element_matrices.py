@@ -138,8 +138,12 @@ class ElementAssembly:
         parts = {self._kinds(i, j): d[i, j] for i, j in np.argwhere(structure)}
         weights = self._pair_matrices()
         for c in self._contractions(structure):
-            shape = (n * q ** (dim - 1 - c.direction), q, -1)
-            product = _contract(weights[c.taken[0]], parts.pop(c.taken).reshape(shape))
+            matrix, data = weights[c.taken[0]], parts.pop(c.taken)
+            if c.direction == 0:
+                # element by element: of one large product BLAS would round rows by their number
+                product = np.matmul(data.reshape(n, -1, q), matrix.T)
+            else:
+                product = np.matmul(matrix, data.reshape(n * q ** (dim - 1 - c.direction), q, -1))
             if c.first:
                 parts[c.left] = product
             else:
@@ -195,12 +199,6 @@ class ElementAssembly:
         each = points * columns + rows * columns * 2 * points
         pairs = int(structure.sum())
         return int(pairs * each - rows * columns * (pairs > 0))
-
-
-def _contract(weights: Floats, c: Floats) -> Floats:
-    """``sum_s weights[ij, s] c[k, s, l]``, (k, ij, l): the kernel of (9)."""
-    product: Floats = c[:, :, 0] @ weights.T if c.shape[2] == 1 else np.matmul(weights, c)
-    return product
 
 
 def check_method(method: str) -> None:

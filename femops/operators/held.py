@@ -26,20 +26,18 @@ class Held:
         Flat positions in test and trial vector, ascending.
     identity : float
         What stands on the diagonal of the rows.
+    symmetric : bool
+        Whether rows and columns are the same, on all ranks.
     """
 
     rows: NDArray[np.int64] = field(default_factory=_none)
     columns: NDArray[np.int64] = field(default_factory=_none)
     identity: float = 0.0
+    symmetric: bool = True
 
     def same(self, other: Held) -> bool:
         """Whether the same rows and columns are held."""
         return np.array_equal(self.rows, other.rows) and np.array_equal(self.columns, other.columns)
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether rows and columns are the same."""
-        return np.array_equal(self.rows, self.columns)
 
     def constrained(self, dofs: NDArray[np.int64]) -> Held:
         """More rows and columns replaced by those of the identity.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,9 +89,8 @@ class Elements(Storage):
         return new
 
 
-@final
 @dataclass(frozen=True, eq=False)
-class Rows(Storage):
+class CompressedRows(Storage, ABC):
     """The matrix in compressed rows, with the essential conditions in it.
 
     Attributes
@@ -103,19 +103,10 @@ class Rows(Storage):
     held: Held
     level: str = "full"
 
-    @cached_property
+    @property
+    @abstractmethod
     def _parts(self) -> tuple[csr_array, csr_array]:
         """The matrix, and the columns that were taken out of it."""
-        kept, removed = split(assemble_csr(self.summands), self.held, self.summands[0][1].dtype)
-        # what the compiled product takes; SciPy wants one type for both, see `matrix`
-        start, columns = kept.indptr.astype(np.int64), kept.indices.astype(np.int32, copy=False)
-        kept.indptr, kept.indices, kept.data = placed_rows(start, columns, kept.data)
-        return kept, removed
-
-    def launches(self) -> Launches:
-        """One product by rows."""
-        kept, width = self._parts[0], self.summands[0][1].width
-        return [(1.0, RowProduct(kept.indptr, kept.indices, kept.data, width))]
 
     def flops(self) -> int:
         """Of the products; the matrix has no zeros stored."""
@@ -130,10 +121,6 @@ class Rows(Storage):
             sums += first.trial.mesh.num_elements * rows * columns
         return self.matrix_flops(method) + sums
 
-    def moved_bytes(self) -> int:
-        """Of the matrix."""
-        return csr_nbytes(self._parts[0])
-
     def stored_bytes(self) -> int:
         """Of the matrix and the columns taken out."""
         return csr_nbytes(self._parts[0]) + bool(self.held) * csr_nbytes(self._parts[1])
@@ -142,9 +129,35 @@ class Rows(Storage):
         """None."""
         return 0
 
-    def holding(self, held: Held) -> Rows:
+    def holding(self, held: Held) -> Self:
         """With another matrix."""
         return replace(self, held=held)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Rows(CompressedRows):
+    """All rows of the matrix.
+
+    Attributes
+    ----------
+    summands, held
+        See `Storage`.
+    """
+
+    @cached_property
+    def _parts(self) -> tuple[csr_array, csr_array]:
+        kept, removed = split(assemble_csr(self.summands), self.held, self.summands[0][1].dtype)
+        return placed_csr(kept), removed
+
+    def launches(self) -> Launches:
+        """One product by rows."""
+        kept, width = self._parts[0], self.summands[0][1].width
+        return [(1.0, RowProduct(kept.indptr, kept.indices, kept.data, width))]
+
+    def moved_bytes(self) -> int:
+        """Of the matrix."""
+        return csr_nbytes(self._parts[0])
 
     def lift(self, g: NDArray[Any]) -> NDArray[Any]:
         """By the columns taken out."""
@@ -158,6 +171,16 @@ class Rows(Storage):
         kind = np.int32 if kept.nnz < 2**31 else np.int64
         indices = kept.indices.astype(kind), kept.indptr.astype(kind)
         return csr_array((kept.data.copy(), *indices), shape=kept.shape)
+
+
+def placed_csr(matrix: csr_array) -> csr_array:
+    """The matrix with arrays of the types and at the places that the compiled product takes.
+
+    SciPy wants one type for both kinds of indices; see `Rows.matrix`.
+    """
+    start, columns = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
+    matrix.indptr, matrix.indices, matrix.data = placed_rows(start, columns, matrix.data)
+    return matrix
 
 
 def csr_nbytes(matrix: csr_array) -> int:

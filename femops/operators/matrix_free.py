@@ -171,8 +171,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     def _refuse_ranks(self) -> None:
         """SciPy's inner products are of what one rank has: results would be wrong."""
-        space = self.space
-        ranks = (space if isinstance(space, Space) else next(iter(space.spaces.values()))).comm.size
+        ranks = self.space.comm.size
         if ranks > 1:
             raise OperatorError(
                 f"{ranks} ranks hold this operator, and matvec is what SciPy's solvers call, which "

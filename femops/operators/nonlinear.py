@@ -88,7 +88,7 @@ class NonlinearForm:
         form = replace(self._form, static=self._trace.static)
         cut = nonlinear_cut(self._trace, FIELD, FIELD, form.known)
         kind, width, space, rule = self.dtype, self._width, self.space, self._form.quadrature
-        held = Held(rows=self._held)
+        held = Held(rows=self._held, symmetric=False)
         launch: AnyLaunch = Idle()
         if space.mesh.num_elements:
             data = form.data(cut, kind, width)
@@ -155,7 +155,8 @@ class NonlinearForm:
             u = self.space.device.download(u)  # its data are computed on the host
         form = replace(self._form, traced=self._derivative, state=self.space.l_vec(u).copy())
         operator = Operator.of_form(form, self.dtype, self._width)
-        return operator.constrained(self._held) if len(self._held) else operator
+        # of ranks that share the conditions some may hold nothing
+        return operator if self._held is _NOTHING else operator.constrained(self._held)
 
     def constrained(self, dofs: ArrayLike) -> NonlinearForm:
         """The form with some dofs held: their residual is zero, their Jacobian the identity.

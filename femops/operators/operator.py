@@ -146,7 +146,8 @@ class Operator(MatrixFree):
         same = all(t is s for (_, t), (_, s) in zip(terms, summands, strict=True))
         if same and held.symmetric:
             return self
-        return Operator(terms, Held(held.columns, held.rows, held.identity), self.level)
+        turned = replace(held, rows=held.columns, columns=held.rows)
+        return Operator(terms, turned, self.level)
 
     def _adjoint(self) -> Operator:
         return self._transposed
@@ -211,11 +212,10 @@ class Operator(MatrixFree):
         """
         if self.held.identity:
             raise OperatorError("the operator is constrained: eliminate first, or not at all")
-        held = Held(
-            np.union1d(self.held.rows, positions(rows, self.test_space.size)),
-            np.union1d(self.held.columns, positions(columns, self.space.size)),
-        )
-        return self._holding(held)
+        out = np.union1d(self.held.rows, positions(rows, self.test_space.size))
+        into = np.union1d(self.held.columns, positions(columns, self.space.size))
+        differ = self.space.comm.max(int(not np.array_equal(out, into)))
+        return self._holding(Held(out, into, symmetric=not differ))
 
     @property
     def unconstrained(self) -> Operator:

@@ -67,6 +67,8 @@ class Points(Storage):
                 for k, (alpha, term) in enumerate(self.fused)
             ]
         if not self.summands[0][1].trial.mesh.num_elements:
+            for _, term in () if self.dense else self.fused:
+                separated(term)  # with the other ranks
             return [(alpha, Idle()) for alpha, _ in self.fused]
         sweeps: Launches = []
         for k, ((alpha, term), (kernel, data)) in enumerate(

@@ -23,6 +23,7 @@ def separated(term: Term) -> tuple[SeparableKernel, Data] | None:
 
     Constant but for the weights, and diagonal in slots and components: constant coefficients on
     boxes along the reference axes, products of values and of equal derivatives.  None for others.
+    Collective on a reproducible mesh.
     """
     program = term.program
     slots, numbers = program.slots_in, program.numbers
@@ -31,17 +32,31 @@ def separated(term: Term) -> tuple[SeparableKernel, Data] | None:
     if program.ncomp_in != program.ncomp_out:
         return None
     width, ne = term.width, term.trial.mesh.num_elements
+    if not ne:
+        _on_any_rank(term, False)
+        return None
     ncomp = program.ncomp_in
     shape = (-(-ne // width), 1, ncomp * len(slots), width)
     factors = placed_array(shape, term.dtype, term.chunk_batches)
+    diagonal: NDArray[np.float64] | None = None
     for start, stop in term.element_blocks((ncomp * len(slots)) ** 2):
         diagonal = _diagonal(program.matrix(_numbers(term, start, stop)))
         if diagonal is None:
-            return None
+            break
         store_interleaved(factors, diagonal[:, np.newaxis], start)
+    if _on_any_rank(term, diagonal is None):
+        return None
     kernel = _kernel(term)
     points = np.zeros((len(factors), kernel.target.p1d**kernel.dim, 0, width), term.dtype)
     return kernel, replace(term.data, points=points, elements=factors[:, 0])
+
+
+def _on_any_rank(term: Term, bent: bool) -> bool:
+    """Whether it is so here, or, of a reproducible mesh, on any rank: all take the same kernel."""
+    space = term.spaces[0]
+    if space.distributed is None or not space.distributed.reproducible:
+        return bent
+    return bool(space.comm.max(int(bent)))
 
 
 def _numbers(term: Term, start: int, stop: int) -> NDArray[np.float64]:

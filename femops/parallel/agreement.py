@@ -1,14 +1,47 @@
-"""What all ranks must say alike."""
+"""What all ranks must say alike, and errors that all raise together."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 
-from femops.errors import CommunicatorError
+from femops.errors import CommunicatorError, RankError
 from femops.parallel.comm import Array, Communicator
+
+
+@contextmanager
+def check(comm: Communicator) -> Iterator[None]:
+    """Whatever is raised inside on one rank is raised on all: none goes on to wait for it.
+
+    Collective: all ranks enter and leave it. There must be no collective calls inside.
+
+    Raises
+    ------
+    RankError
+        On the ranks that have not failed themselves: which did, and why. A rank that has failed
+        raises its own error.
+
+    Examples
+    --------
+    >>> from femops.parallel import Serial, check
+    >>> with check(Serial()):
+    ...     order = int("4")
+    """
+    error: Exception | None = None
+    try:
+        yield
+    except Exception as caught:  # noqa: BLE001  (whatever it is)
+        error = caught
+    # The lowest that failed, or `size`
+    first = comm.size - comm.max(0 if error is None else comm.size - comm.rank)
+    if first < comm.size:
+        reason = comm.broadcast(f"{type(error).__name__}: {error}", first)
+        if error is not None:
+            raise error
+        raise RankError(f"rank {first} of {comm.size} failed: {reason}")
 
 
 def check_same(

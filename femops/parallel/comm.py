@@ -6,15 +6,14 @@ import io
 import time
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import CommunicatorError, RankError
+from femops.errors import CommunicatorError
 from femops.launchers import launched
 from femops.parallel import launch
 from femops.parallel.channels import MpiChannel, SilentChannel
@@ -83,13 +82,15 @@ class Communicator(ABC):
         """
 
     @abstractmethod
-    def gather_all(self, array: Array) -> Array:
+    def gather_all(self, array: Array, *, alike: bool = False) -> Array:
         """Give all ranks the arrays of all ranks.
 
         Parameters
         ----------
         array
             Shape and type are the same on all ranks.
+        alike
+            Whether that is known to be so: it is not checked then, which saves a message.
 
         Returns
         -------
@@ -154,7 +155,7 @@ class Serial(Communicator):
         """See `Communicator.channel`; there is nobody to send to."""
         return SilentChannel(send, receive, dtype)
 
-    def gather_all(self, array: Array) -> Array:
+    def gather_all(self, array: Array, *, alike: bool = False) -> Array:  # noqa: ARG002  (there is only one)
         """See `Communicator.gather_all`."""
         _check_array(array)
         return array[np.newaxis].copy()
@@ -203,9 +204,10 @@ class Mpi(Communicator):
 
     def __init__(self, comm: Any) -> None:
         launch.end_all_on_errors()
-        self.raw = comm.Dup()
-        node = Node.of(self.raw, launch.mpi().COMM_TYPE_SHARED)
+        mpi, self.raw = launch.mpi(), comm.Dup()
+        node = Node.of(self.raw, mpi.COMM_TYPE_SHARED)
         super().__init__(self.raw.rank, self.raw.size, node)
+        self._everywhere = comm if comm in (mpi.COMM_WORLD, mpi.COMM_SELF) else None
         self._exchanges = 0
 
     def exchange(self, messages: Mapping[int, Array]) -> dict[int, Array]:
@@ -246,10 +248,17 @@ class Mpi(Communicator):
         """See `Communicator.channel`."""
         return MpiChannel(self.raw, send, receive, dtype)
 
-    def gather_all(self, array: Array) -> Array:
+    def gather_all(self, array: Array, *, alike: bool = False) -> Array:
         """See `Communicator.gather_all`."""
         _check_array(array)
-        mpi, mine = launch.mpi(), f"{array.dtype} {array.shape}"
+        if not alike:
+            self._check_alike(f"{array.dtype} {array.shape}")
+        mpi, result = launch.mpi(), np.empty((self.size, *array.shape), dtype=array.dtype)
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        self.raw.Allgather([flat, mpi.BYTE], [result.reshape(-1).view(np.uint8), mpi.BYTE])
+        return result
+
+    def _check_alike(self, mine: str) -> None:
         number = zlib.crc32(mine.encode())
         extremes = self.max(np.array([number, -number]))
         if extremes[0] != -extremes[1]:
@@ -259,10 +268,6 @@ class Mpi(Communicator):
                 "gather_all takes arrays of one type and shape: rank 0 has "
                 f"{kinds[0]}, rank {other} {kinds[other]}"
             )
-        result = np.empty((self.size, *array.shape), dtype=array.dtype)
-        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        self.raw.Allgather([flat, mpi.BYTE], [result.reshape(-1).view(np.uint8), mpi.BYTE])
-        return result
 
     def sum(self, value: Value) -> Value:
         """See `Communicator.sum`."""
@@ -295,6 +300,22 @@ class Mpi(Communicator):
         while not request.Test():
             time.sleep(nap)
 
+    def __copy__(self) -> Mpi:
+        return self
+
+    def __deepcopy__(self, _: Any) -> Mpi:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What another process needs: the communicator of the same name there."""
+        if self._everywhere is None:
+            raise CommunicatorError(
+                f"{self!r} stands for a communicator of this program's own, which no other process "
+                "can have: only what is made with MPI.COMM_WORLD (or MPI.COMM_SELF) can be "
+                "pickled; for vectors there is femops.save_state"
+            )
+        return communicator, (self._everywhere,)
+
     def __repr__(self) -> str:
         return f"Mpi(rank {self.rank} of {self.size})"
 
@@ -309,38 +330,6 @@ def _packed(array: Array) -> bytes:
 def _unpacked(buffer: bytearray) -> Array:
     result: Array = np.lib.format.read_array(io.BytesIO(buffer), allow_pickle=False)
     return result
-
-
-@contextmanager
-def check(comm: Communicator) -> Iterator[None]:
-    """Whatever is raised inside on one rank is raised on all: none goes on to wait for it.
-
-    Collective: all ranks enter and leave it. There must be no collective calls inside.
-
-    Raises
-    ------
-    RankError
-        On the ranks that have not failed themselves: which did, and why. A rank that has failed
-        raises its own error.
-
-    Examples
-    --------
-    >>> from femops.parallel import Serial, check
-    >>> with check(Serial()):
-    ...     order = int("4")
-    """
-    error: Exception | None = None
-    try:
-        yield
-    except Exception as caught:  # noqa: BLE001  (whatever it is)
-        error = caught
-    # The lowest that failed, or `size`
-    first = comm.size - comm.max(0 if error is None else comm.size - comm.rank)
-    if first < comm.size:
-        reason = comm.broadcast(f"{type(error).__name__}: {error}", first)
-        if error is not None:
-            raise error
-        raise RankError(f"rank {first} of {comm.size} failed: {reason}")
 
 
 def communicator(comm: Any = None) -> Communicator:

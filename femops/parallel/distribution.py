@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 import femops_meshes
-from femops.parallel.agreement import check_same, listed
-from femops.parallel.comm import Array, Communicator, check, communicator
+from femops.parallel.agreement import check, check_same, listed
+from femops.parallel.comm import Array, Communicator, communicator
 from femops.parallel.mesh import DistributedMesh, block_pieces, checksum, rank_blocks
 from femops_meshes import Mesh, MeshArgumentError, Part, Partition
 from femops_meshes.grids import Grid

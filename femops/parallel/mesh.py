@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from femops.parallel.comm import Communicator, check, communicator
+from femops.parallel.agreement import check
+from femops.parallel.comm import Communicator, communicator
 from femops_meshes import Mesh, MeshArgumentError, Part
 from femops_meshes.checks import blocks as few_at_once
 from femops_meshes.names import Names
@@ -86,7 +87,7 @@ class DistributedMesh:
             cuts = None if blocks is None else np.array(blocks, dtype=np.int64)
             _check_part(ranks, part, cuts)
             hashes = checksum(part.mesh, part.elements, part.vertices)
-        _warn_of_empty(ranks, part)
+        _warn_of_empty(ranks, part, whole_blocks=cuts is not None)
         return cls(
             ranks,
             part,
@@ -101,6 +102,12 @@ class DistributedMesh:
         for value in vars(self).values():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over what was pickled, if it is of this rank."""
+        _check_part(state["comm"], state["part"], state["blocks"])
+        vars(self).update(state)
+        self.__post_init__()
 
     if not TYPE_CHECKING:  # which would take it that there is any attribute
 
@@ -240,12 +247,13 @@ def _check_part(comm: Communicator, part: object, blocks: Ints | None) -> None:
             )
 
 
-def _warn_of_empty(comm: Communicator, part: Part) -> None:
+def _warn_of_empty(comm: Communicator, part: Part, *, whole_blocks: bool) -> None:
     empty = comm.sum(int(part.mesh.num_elements == 0))
     with check(comm):  # a warning may be an error
         if empty and comm.rank == 0:
             warnings.warn(
-                f"{empty} of {comm.size} ranks have no elements: the mesh has "
-                f"{part.num_elements}, take fewer ranks or a finer mesh",
+                f"{empty} of {comm.size} ranks have no elements: the mesh has {part.num_elements}"
+                f"{f', shared out in blocks of {WIDEST} or more' * whole_blocks}: take fewer "
+                "ranks or a finer mesh",
                 stacklevel=4,
             )

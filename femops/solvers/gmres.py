@@ -3,38 +3,37 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.devices import arrays, put
-from femops.operators import Operator
-from femops.solvers.jacobi import Jacobi
+from femops.solvers.rounds import Apply, Vector, solve_in_rounds
 from femops.solvers.sums import Sums
 
 Floats = NDArray[np.float64]
 
 
 def gmres(
-    A: Operator,
-    b: NDArray[Any],
-    M: Jacobi,
+    apply: Apply,
+    b: Vector,
+    inverse: Vector,
     sums: Sums,
     *,
     rtol: float,
     restart: int = 60,
     maxiter: int = 3000,
-) -> tuple[NDArray[Any], int, bool]:
+) -> tuple[Vector, int, bool]:
     """Solve A x = b by restarted GMRES, preconditioned from the right. Collective.
 
     Parameters
     ----------
-    A : Operator
+    apply : callable
+        A, of flat vectors.
     b : (size,) array
-    M : Jacobi
+    inverse : (size,) array
+        Of a diagonal.
     sums : Sums
-        Of the operator's space.
+        Of the vectors' space.
     rtol : float
         Done when |b - A x| <= rtol |b|.
     restart : int
@@ -54,39 +53,34 @@ def gmres(
     nonsymmetric linear systems", SIAM J. Sci. Stat. Comput. 7 (1986). Directions are made
     orthogonal twice, each time with one reduction.
     """
-    x, goal, spent = arrays(A.space).zeros_like(b), rtol * sums.norm(b), 0
-    while True:
-        residual = b - A.apply(x)
-        norm = sums.norm(residual)
-        if norm <= goal or spent >= maxiter:
-            return x, spent, norm <= goal
-        steps = min(restart, maxiter - spent)
-        update, count = _cycle(A, M, sums, residual / norm, norm, goal, steps)
-        x += update
-        spent += count
+
+    def one_round(residual: Vector, norm: float, goal: float, steps: int) -> tuple[Vector, int]:
+        return _cycle(apply, inverse, sums, residual / norm, norm, goal, min(restart, steps))
+
+    return solve_in_rounds(apply, b, sums, one_round, rtol=rtol, maxiter=maxiter)
 
 
 def _cycle(
-    A: Operator,
-    M: Jacobi,
+    apply: Apply,
+    inverse: Vector,
     sums: Sums,
-    first: NDArray[Any],
+    first: Vector,
     norm: float,
     goal: float,
     steps: int,
-) -> tuple[NDArray[Any], int]:
+) -> tuple[Vector, int]:
     """The update of up to so many steps, and how many were done."""
-    basis = arrays(A.space).empty((steps + 1, len(first)), first.dtype)
+    basis = sums.arrays.empty((steps + 1, len(first)), first.dtype)
     basis[0] = first
     upper, right = np.zeros((steps + 1, steps)), np.zeros(steps + 1)
     right[0] = norm
     turns: list[tuple[float, float]] = []
     for k in range(steps):
-        w = A.apply(M.inverse * basis[k])
+        w = apply(inverse * basis[k])
         column = np.zeros(steps + 1)
         for _ in range(2):
             h = sums.dots(basis[: k + 1], w)
-            w -= put(A.space, h.astype(w.dtype)) @ basis[: k + 1]
+            w -= sums.combined(h, basis[: k + 1])
             column[: k + 1] += h
         column[k + 1] = length = sums.norm(w)
         _turn(column, right, turns, k)
@@ -96,7 +90,7 @@ def _cycle(
         basis[k + 1] = w / length
     count = len(turns)
     weights = np.linalg.solve(upper[:count, :count], right[:count])
-    return M.inverse * (put(A.space, weights.astype(first.dtype)) @ basis[:count]), count
+    return inverse * sums.combined(weights, basis[:count]), count
 
 
 def _turn(column: Floats, right: Floats, turns: list[tuple[float, float]], k: int) -> None:

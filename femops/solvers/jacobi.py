@@ -76,10 +76,12 @@ def jacobi(A: Operator | BlockOperator) -> Jacobi:
         raise SolverError(f"A is a {type(A).__name__}: jacobi takes a femops operator")
     diagonal, device = A.diagonal().reshape(-1), A.space.device
     bad = (diagonal == 0.0) | ~arrays(A.space).isfinite(diagonal)
-    count = int(bad.sum())
+    mine = int(bad.sum())
+    count = A.space.comm.sum(mine)  # all ranks raise, or none
     if count:
+        first = f"first number {int(bad.argmax())}" if mine else "none on this rank"
         raise SolverError(
-            f"{count} diagonal entries are zero or not finite, first number {int(bad.argmax())}: "
+            f"{count} diagonal entries are zero or not finite, {first}: "
             "is a coefficient zero, or a dof without elements?"
         )
     inverse = 1.0 / diagonal

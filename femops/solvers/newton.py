@@ -8,16 +8,16 @@ from typing import Any, Literal, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import gmres, minres
 
-from femops.devices import arrays, device_array, put
+from femops.devices import device_array, put
 from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.nonlinear import NonlinearForm
 from femops.operators.storage import check_level
 from femops.solvers.cg import cg
-from femops.solvers.gmres import gmres as own_gmres
-from femops.solvers.jacobi import Jacobi, jacobi
+from femops.solvers.gmres import gmres
+from femops.solvers.jacobi import jacobi
+from femops.solvers.minres import minres
 from femops.solvers.sums import Sums
 
 Linear = Literal["auto", "cg", "minres", "gmres"]
@@ -97,8 +97,7 @@ def newton(
     Raises
     ------
     SolverError
-        A first guess at which the residual is not a number, or arguments that make no sense; minres
-        on several ranks.
+        A first guess at which the residual is not a number, or arguments that make no sense.
     OperatorError
         An unknown level, or one that would not fit into memory.
     VectorError
@@ -107,13 +106,8 @@ def newton(
     _check(F, rtol, atol, maxiter, linear)
     check_level(level)
     sums = Sums(F.space)
-    if linear == "minres" and (sums.many or F.space.device):
-        what = "vectors of a device" if F.space.device else "other ranks"
-        raise SolverError(
-            f"minres is SciPy's, which knows nothing of {what}: take linear='gmres' or 'cg'"
-        )
     u = _own(F, u0, "u0")
-    load = arrays(F.space).zeros_like(u) if b is None else _own(F, b, "b").reshape(u.shape)
+    load = sums.arrays.zeros_like(u) if b is None else _own(F, b, "b").reshape(u.shape)
     load.reshape(-1)[put(F.space, F.constrained_dofs)] = 0.0
     residual = F.residual(u) - load
     norms = [sums.norm(residual)]
@@ -161,33 +155,20 @@ def _solve(
     J: Operator, right: NDArray[Any], rtol: float, linear: Linear, sums: Sums
 ) -> tuple[NDArray[Any], int, str]:
     """Step, Krylov iterations, and what went wrong if anything did."""
-    if linear == "cg" or (linear == "auto" and J.symmetric):
-        try:
-            step, info = cg(J, right, rtol=rtol, M=jacobi(J))
-        except SolverError as error:
-            return right, 0, f"the linear solver gave up: {error}"
-        return step, info.iterations, ""
-    if sums.many or J.space.device:
-        x, spent, converged = own_gmres(J, right.reshape(-1), jacobi(J), sums, rtol=rtol)
-        failure = "" if converged else f"gmres did not solve a step in {spent} iterations"
-        return x.reshape(right.shape), spent, failure
-    count = [0]
-
-    def counted(_: Any) -> None:
-        count[0] += 1
-
+    try:
+        M = jacobi(J)
+        if linear == "cg" or (linear == "auto" and J.symmetric):
+            step, info = cg(J, right, rtol=rtol, M=M)
+            return step, info.iterations, ""
+    except SolverError as error:
+        return right, 0, f"the linear solver gave up: {error}"
     flat = right.reshape(-1)
-    if linear == "minres":
-        # minres takes a positive definite preconditioner, whatever the Jacobian is
-        # and measures the residual against |J| |x|, which is far more than |b|
-        diagonal = Jacobi(np.abs(jacobi(J).inverse))
-        step, failed = minres(J, flat, rtol=1e-3 * rtol, M=diagonal, callback=counted)
+    if linear == "minres":  # takes a positive definite preconditioner, whatever the Jacobian is
+        step, spent, converged = minres(J.apply, flat, abs(M.inverse), sums, rtol=rtol)
     else:
-        options = {"callback": counted, "callback_type": "pr_norm", "restart": 60}
-        step, failed = gmres(J, flat, rtol=rtol, M=jacobi(J), **options)
-    name = "minres" if linear == "minres" else "gmres"
-    failure = f"{name} did not solve a step in {count[0]} iterations" if failed else ""
-    return step.reshape(right.shape), count[0], failure
+        step, spent, converged = gmres(J.apply, flat, M.inverse, sums, rtol=rtol)
+    failure = "" if converged else f"a step's linear problem is not solved in {spent} iterations"
+    return step.reshape(right.shape), spent, failure
 
 
 def _search(

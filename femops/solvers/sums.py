@@ -32,25 +32,27 @@ class Sums:
         the dofs that its blocks of elements touch first.
     many : bool
         Whether there are several ranks, or could be: then results are those of many.
+    arrays : module
+        NumPy's functions for the vectors.
     """
 
     def __init__(self, space: Space | Product) -> None:
         spaces = [space] if isinstance(space, Space) else list(space.spaces.values())
         mesh = spaces[0].distributed
-        self._comm, self._device, self._arrays = spaces[0].comm, space.device, arrays(space)
+        self._comm, self._device, self.arrays = space.comm, space.device, arrays(space)
         self._exact = mesh is not None and mesh.reproducible
         self.many = self._exact or self._comm.size > 1
         self.edges = _mesh_edges(spaces) if self._exact else block_edges(space.size)
+        self._most = self._comm.max(len(self.edges) - 1) if self._exact else 0
 
     def __call__(self, partial: Floats) -> Floats:
-        """Totals (k,) of the sums (k, blocks) of the blocks. Collective."""
+        """Totals (k,) of the sums (k, blocks) of the blocks. Collective, one message."""
         if not self._exact:
             return self._comm.sum(partial.sum(axis=1))
         # rounded once, so it does not matter who has which block
-        most = self._comm.max(partial.shape[1])
-        padded = np.zeros((len(partial), most))
+        padded = np.zeros((len(partial), self._most))
         padded[:, : partial.shape[1]] = partial
-        gathered = self._comm.gather_all(padded)
+        gathered = self._comm.gather_all(padded, alike=True)
         return np.array(
             [math.fsum(row) for row in gathered.swapaxes(0, 1).reshape(len(partial), -1)]
         )
@@ -80,10 +82,23 @@ class Sums:
         products = np.append(rows * right, np.zeros((len(rows), 1)), axis=1)
         return self(np.add.reduceat(products, self.edges[:-1], axis=1))
 
+    def combined(self, weights: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
+        """The sum (size,) of the vectors (k, size), each times its weight."""
+        if self._device is not None:
+            product: NDArray[Any] = self._device.upload(weights.astype(rows.dtype)) @ rows
+            return product
+        if not self._exact:
+            return np.asarray(weights @ rows, dtype=rows.dtype)
+        # how a product of matrices rounds may depend on where an entry stands
+        total: NDArray[Any] = np.zeros_like(rows[0])
+        for weight, row in zip(weights.tolist(), rows, strict=True):
+            total += weight * row
+        return total
+
     def norm(self, a: NDArray[Any]) -> float:
         """Euclidean norm of a vector. Collective."""
         if not self.many:
-            return float(self._arrays.linalg.norm(a.astype(np.float64, copy=False)))
+            return float(self.arrays.linalg.norm(a.astype(np.float64, copy=False)))
         return math.sqrt(self.dot(a, a))
 
 

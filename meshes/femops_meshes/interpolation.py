@@ -220,9 +220,9 @@ def tensor_apply(matrices: Sequence[ArrayLike], values: ArrayLike) -> Floats:
         rows, columns = step.shape
         outer = int(np.prod([later.shape[1] for later in steps[direction + 1 :]]))
         if direction == 0:
-            # one large product: many tiny ones would be ruled by the overhead of calls
+            # element by element: of one large product BLAS would round rows by their number
             wide = np.kron(step, np.eye(ncomp))
-            data = data.reshape(count * outer, columns * ncomp) @ wide.T
+            data = np.matmul(data.reshape(count, outer, columns * ncomp), wide.T)
         else:
             data = np.matmul(step, data.reshape(count * outer, columns, inner))
         inner *= rows

@@ -7,22 +7,12 @@ import pytest
 
 import femops
 from femops.io import series as module
+from series_cases import field, saved
 
 
 @pytest.fixture(scope="module")
 def space():
     return femops.H1(femops.disc(order=2), order=3)
-
-
-def field(space, time):
-    return space.interpolate(lambda x: x[0] + time)
-
-
-def saved(path, space, times, **options):
-    with femops.TimeSeries(path, **options) as series:
-        for time in times:
-            series.save(time, space, u=field(space, time))
-    return series
 
 
 def test_vtk_reads_it(tmp_path, space):

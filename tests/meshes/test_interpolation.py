@@ -74,6 +74,18 @@ def test_tensor_apply_is_the_kronecker_product(dim, trailing):
     np.testing.assert_allclose(got, expected, rtol=1e-13)
 
 
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("trailing", [(), (3,)])
+@pytest.mark.parametrize("shape", [(3, 2), (1, 5), (14, 12)])
+def test_tensor_apply_rounds_an_element_alone_as_among_others(dim, trailing, shape):
+    rng = np.random.default_rng(2)
+    matrices = [rng.standard_normal(shape)] * dim
+    values = rng.standard_normal((40 if dim < 3 else 7, shape[1] ** dim, *trailing))
+    whole = tensor_apply(matrices, values)
+    for some in (slice(0, 1), slice(3, 5), slice(2, 7)):
+        np.testing.assert_array_equal(tensor_apply(matrices, values[some]), whole[some])
+
+
 def test_bad_arguments_are_refused():
     for call in (
         lambda: gauss_legendre(0),

@@ -3,6 +3,7 @@
 import json
 import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from femops.cli.problems.neo_hookean import NeoHookean
 from femops.cli.problems.poisson import Poisson
 from femops.cli.problems.stokes import Stokes
 from femops.cli.ranks import refuse_ranks
+from femops.cli.solve import _check_paths
 from femops.parallel import Serial
 from mpi_runs import launch, why_not
 
@@ -31,7 +33,7 @@ MAKE = {
 CASES = [
     ("poisson", "disc.mesh", 3, []),
     ("poisson", "periodic.mesh", 2, []),
-    ("poisson", "3x1", 2, []),  # fewer elements than ranks
+    ("poisson", "2x1", 2, []),  # fewer elements than ranks
     ("helmholtz", "5x4", 3, []),
     ("elasticity", "3x2x2", 2, ["--level", "full"]),
     ("neohookean", "disc.mesh", 2, []),
@@ -70,7 +72,7 @@ def compare(comm, capsys, problem, mesh, order, options):
     ]
 
 
-@pytest.mark.parallel(2, 4)
+@pytest.mark.parallel(3)
 @pytest.mark.parametrize(("problem", "mesh", "order", "options"), CASES)
 @pytest.mark.filterwarnings("ignore:.*ranks have no elements")
 def test_the_answers_are_those_of_one_process(comm, capsys, problem, mesh, order, options):
@@ -95,7 +97,7 @@ def test_reproducible_answers(comm, problem):
     assert found == alone
 
 
-@pytest.mark.parallel(2)
+@pytest.mark.parallel(3)
 @pytest.mark.parametrize("name", ["u.vtu", "u.pvtu"])
 def test_files(comm, capsys, tmp_path, name):
     folder = comm.broadcast(str(tmp_path))
@@ -105,7 +107,7 @@ def test_files(comm, capsys, tmp_path, name):
         assert f"wrote {path}" in out
         assert out.count("iterations") == 1
         text = (tmp_path / name).read_bytes()
-        assert text.count(b"<Piece") == 2
+        assert text.count(b"<Piece") == comm.size
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -116,8 +118,6 @@ def test_files(comm, capsys, tmp_path, name):
     ("arguments", "code", "text"),
     [
         (["solve", "poisson", "nothing.mesh"], 1, "femops: 'nothing.mesh' does not exist"),
-        (["solve", "poisson", "4x4", "--picture", "u.png"], 1, "give --save u.pvtu"),
-        (["solve", "poisson", "4x4", "--save", "no/u.vtu"], 1, "there is no folder 'no'"),
         (["solve", "stokes", "4x4", "--order", "1"], 1, "give --order 2"),
         (["bench", "bp1"], 1, "'femops bench' is for one process, and 2 were started"),
         (["solve", "poisson", "4x4", "--order", "0"], 2, "give a whole number >= 1"),
@@ -131,6 +131,17 @@ def test_one_error_ends_all(tmp_path, arguments, code, text):
     assert "Traceback" not in printed
     assert "still running" not in printed
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parallel(3)
+def test_paths_are_checked_before_the_work(comm):
+    for save, picture, text in [
+        (None, Path("u.png"), "give --save u.pvtu"),
+        (Path("no/u.vtu"), None, "there is no folder 'no'"),
+        (Path("u.txt"), None, "does not end in .vtu or .pvtu"),
+    ]:
+        with pytest.raises(femops.FileError, match=text):
+            _check_paths(save, picture, comm)
 
 
 @needs_ranks

@@ -8,6 +8,7 @@ import pytest
 import femops
 from femops import CommunicatorError, FileError, RankError
 from femops.io import series as module
+from series_cases import field, saved
 
 needs_vtk = pytest.mark.skipif(find_spec("pyvista") is None, reason="needs the extra femops[viz]")
 
@@ -21,17 +22,6 @@ def folder(tmp_path, comm):
 @pytest.fixture
 def space(comm):
     return femops.H1(femops.box((4, 3), comm=comm), 2)
-
-
-def field(space, time):
-    return space.interpolate(lambda x: x[0] + time)
-
-
-def saved(path, space, times, **options):
-    with femops.TimeSeries(path, **options) as series:
-        for time in times:
-            series.save(time, space, u=field(space, time))
-    return series
 
 
 @needs_vtk

@@ -6,6 +6,7 @@ import pytest
 import femops
 from femops.parallel import Serial
 from femops.solvers.gmres import gmres
+from femops.solvers.minres import minres
 from femops.solvers.sums import Sums
 from kernel_cases import bend, smooth
 
@@ -254,12 +255,50 @@ def test_newton_where_the_jacobian_is_not_symmetric(comm, linear):
     close(u, w, V, 1e-8)
 
 
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("linear", ["cg", "minres", "gmres"])
+def test_newton_is_reproducible(comm, linear):
+    def solve(ranks):
+        V = femops.H1(femops.distribute(ball(), ranks, reproducible=True), 2)
+        F = femops.p_laplacian(V, p=3.0, epsilon=0.1).constrained(V.boundary_dofs())
+        return V, *femops.newton(F, V.zeros(), femops.load(V, 1.0), linear=linear, rtol=1e-6)
+
+    V, u, info = solve(comm)
+    _, w, expected = solve(Serial())
+    assert info == expected
+    assert info.converged
+    assert np.array_equal(u, w[piece(V)])
+
+
 @pytest.mark.parallel(2)
-def test_newton_without_minres(comm):
-    V = femops.H1(femops.box((4, 4), comm=comm), 2)
-    F = femops.p_laplacian(V, p=3.0, epsilon=0.1)
-    with pytest.raises(femops.SolverError, match="minres is SciPy's"):
-        femops.newton(F, V.zeros(), linear="minres")
+def test_newton_ends_alike_where_one_rank_sees_why(comm):
+    """A zero on the diagonal of one rank ends the steps of all, and nobody waits for it."""
+    V = femops.H1(femops.box((4, 4), comm=comm), 1)
+    F = femops.nonlinear_form(lambda u: {"value": u * u}, V)
+    held = np.arange(V.size) if comm.rank == 0 else np.arange(V.size - 1)
+    with pytest.raises(femops.SolverError, match="1 diagonal entries are zero"):
+        femops.jacobi(F.constrained(held).jacobian(V.zeros()))
+    _, info = femops.newton(F.constrained(held), V.zeros(), femops.load(V, 1.0))
+    assert not info.converged
+    assert "1 diagonal entries are zero" in info.reason
+
+
+@pytest.mark.parallel(1, 2, 3)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_minres(comm, dtype):
+    """Where the operator is indefinite; the residual is what was asked for."""
+    V = femops.H1(femops.distribute(ball(), comm), 2)
+    A = femops.helmholtz(V, 4.0, dtype=dtype).constrained(V.boundary_dofs())
+    b, sums = femops.load(V, smooth, dtype=dtype), Sums(V)
+    b[V.boundary_dofs()] = 0.0
+    inverse = np.abs(femops.jacobi(A).inverse)
+    rtol = 1e-10 if dtype == "float64" else 1e-4
+    x, iterations, converged = minres(A.apply, b, inverse, sums, rtol=rtol)
+    assert converged
+    assert x.dtype == dtype
+    assert sums.norm(b - A @ x) <= 1.001 * rtol * sums.norm(b)
+    few = iterations // 2
+    assert minres(A.apply, b, inverse, sums, rtol=rtol, maxiter=few)[1:] == (few, False)
 
 
 @pytest.mark.parallel(1, 2)
@@ -268,14 +307,14 @@ def test_gmres_restarts_and_gives_up(comm):
     V = femops.H1(mesh, 3)
     A = femops.convection(V, lambda x: 5.0 + x) + 0.1 * femops.diffusion(V) + femops.mass(V)
     b, sums = femops.load(V, lambda x: np.sin(9 * x[0])), Sums(V)
-    M = femops.jacobi(A)
-    x, iterations, converged = gmres(A, b, M, sums, rtol=1e-10, restart=30)
+    given = A.apply, b, femops.jacobi(A).inverse, sums
+    x, iterations, converged = gmres(*given, rtol=1e-10, restart=30)
     assert converged
     assert iterations > 30
     assert sums.norm(b - A @ x) <= 1.001e-10 * sums.norm(b)
-    again, *_ = gmres(A, b, M, sums, rtol=1e-10, restart=30)
+    again, *_ = gmres(*given, rtol=1e-10, restart=30)
     assert np.array_equal(x, again)
-    _, iterations, converged = gmres(A, b, M, sums, rtol=1e-10, restart=30, maxiter=32)
+    _, iterations, converged = gmres(*given, rtol=1e-10, restart=30, maxiter=32)
     assert (iterations, converged) == (32, False)
 
 
