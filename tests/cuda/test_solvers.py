@@ -28,7 +28,7 @@ def p_laplacian(device: HostDevice | None) -> tuple[Any, Any, Any]:
     return F, start, femops.load(V, 1.0)
 
 
-@pytest.mark.parametrize("linear", ["cg", "gmres"])
+@pytest.mark.parametrize("linear", ["cg", "minres", "gmres"])
 def test_newton_finds_what_it_finds_on_the_cpu(linear: Any, device: HostDevice) -> None:
     results = []
     for where in (None, device):
