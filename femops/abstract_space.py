@@ -81,10 +81,10 @@ class Space(ABC):
     def __init__(
         self, mesh: AnyMesh, order: int, ncomp: int, family: Family, device: Place = None
     ) -> None:
-        name, self.device = type(self).__name__, find_device(device)
-        self.distributed, self.comm = None, communicator()
+        name, self.distributed, self.comm = type(self).__name__, None, communicator()
         if isinstance(mesh, DistributedMesh):
             self.distributed, self.comm, mesh = mesh, mesh.comm, mesh.mesh
+        self.device = find_device(device, self.comm)
         if not isinstance(mesh, Mesh):
             raise SpaceError(
                 f"{name} was given a {type(mesh).__name__} for a mesh: "

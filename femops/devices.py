@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from femops.errors import SpaceError, VectorError
+from femops.parallel.comm import Communicator
+from femops.parallel.gpus import rank_device
 from femops.restriction import FLOAT_TYPES, Vector
 from femops_kernels.cuda.device import Device
 from femops_kernels.errors import KernelError
@@ -25,8 +27,14 @@ Place = str | Device | None
 """What names a device; None the host."""
 
 
-def find_device(device: Place) -> Device | None:
-    """The device that a user names, None for the host.
+def find_device(device: Place, comm: Communicator) -> Device | None:
+    """The device that a user names, None for the host. Collective, unless it is the host.
+
+    Parameters
+    ----------
+    device : str, Device or None
+    comm : Communicator
+        Of the ranks that share the vectors; each has a GPU of its own if they are on "cuda".
 
     Raises
     ------
@@ -39,10 +47,24 @@ def find_device(device: Place) -> Device | None:
         return device
     if not isinstance(device, str):
         raise SpaceError(f"device is {device!r}: give 'cuda', or 'cuda:1' for the second GPU")
-    # CuPy, which it needs, is slow to import
-    from femops_kernels.cuda.cupy_device import open_device
+    return rank_device(device, comm)
 
-    return open_device(device)
+
+def check_order(space: Space) -> None:
+    """Refuse the same bits at each run where devices of many ranks add in any order.
+
+    Raises
+    ------
+    SpaceError
+    """
+    mesh = space.distributed
+    if space.device is None or mesh is None:
+        return
+    if mesh.reproducible or (space.reproducible and space.halo is not None):
+        raise SpaceError(
+            "reproducible=True is not for ranks with a GPU each, which add results of other ranks "
+            "in any order: leave it out, or leave out the device"
+        )
 
 
 def arrays(space: Space | Product) -> ModuleType:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from femops.abstract_space import AnyMesh, Space
 from femops.basis import Family
 from femops.boundary import boundary_attributes, chosen
-from femops.devices import Place
+from femops.devices import Place, check_order
 from femops.errors import SpaceError
 from femops.numbering import boundary_nodes, h1_numbering
 from femops.parallel.mesh import DistributedMesh
@@ -73,6 +73,7 @@ class H1(Space):
     ) -> None:
         super().__init__(mesh, order, ncomp, family, device)
         self.reproducible = reproducible
+        check_order(self)
 
     def _check_family(self, family: Family) -> int:
         if family not in ("gll", "bernstein"):
@@ -150,6 +151,7 @@ class L2(Space):
         device: Place = None,
     ) -> None:
         super().__init__(mesh, order, ncomp, family, device)
+        check_order(self)
 
     def _check_family(self, family: Family) -> int:
         if family not in ("gauss", "gll", "bernstein"):

@@ -33,8 +33,8 @@ class SimulatedRank(Communicator):
         self.largest = max(self.largest, sum(array.nbytes for array in arrived.values()))
         return arrived
 
-    def channel(self, send, receive, dtype):
-        return SimulatedChannel(self, send, receive, dtype)
+    def channel(self, send, receive, dtype, memory=(None, None)):
+        return SimulatedChannel(self, send, receive, dtype, memory)
 
     def gather_all(self, array, *, alike=False):
         stacked = np.stack(self._everybody(("gather_all", np.array(array))))
@@ -65,9 +65,9 @@ class SimulatedRank(Communicator):
 class SimulatedChannel(Channel):
     """Whose messages are there when all have started."""
 
-    def __init__(self, rank, send, receive, dtype):
-        self.outgoing, self._to = pieces(send, dtype)
-        self.incoming, self._from = pieces(receive, dtype)
+    def __init__(self, rank, send, receive, dtype, memory):
+        self.outgoing, self._to = pieces(send, dtype, memory[0])
+        self.incoming, self._from = pieces(receive, dtype, memory[1])
         self._rank, self._arrived = rank, {}
 
     def start(self):

@@ -88,8 +88,8 @@ def _least_bytes(summands: Summands) -> str:
     return min(DEVICE_LEVELS, key=lambda level: bytes_moved[level])
 
 
-def _agreed_level(summands: Summands) -> str:
-    """What the rank with most elements finds fastest on its part. Collective.
+def _agreed_level(summands: Summands, choose: Callable[[Summands], str]) -> str:
+    """What the rank with most elements chooses for its part. Collective.
 
     All measure at the same time, as they share what they will share later.
     """
@@ -102,7 +102,7 @@ def _agreed_level(summands: Summands) -> str:
     level = ""
     with check(comm):
         if ne:
-            level = choose_level(summands)
+            level = choose(summands)
     counts = comm.gather_all(np.array([ne]))
     return str(comm.broadcast(level, int(np.argmax(counts))))
 
@@ -266,11 +266,10 @@ class Auto(Storage):
         OperatorError
             Integrals over boundary faces alone, on several ranks.
         """
-        if self.summands[0][1].spaces[0].device is not None:
-            level = _least_bytes(self.summands)
-            return storage_of(level, _at(level, self.summands), self.held)
-        alone = self.summands[0][1].spaces[0].comm.size == 1
-        level = choose_level(self.summands) if alone else _agreed_level(self.summands)
+        space = self.summands[0][1].spaces[0]
+        choose = choose_level if space.device is None else _least_bytes
+        alone = space.comm.size == 1
+        level = choose(self.summands) if alone else _agreed_level(self.summands, choose)
         return storage_of(level, _at(level, self.summands), self.held)
 
     @property

@@ -27,7 +27,6 @@ from femops.restriction import positions
 from femops_kernels.cuda.sweep import DeviceHold
 from femops_kernels.machine import lane_width
 from femops_kernels.rows import RowProduct
-from femops_kernels.sweep import Terms
 
 
 @final
@@ -128,8 +127,6 @@ class BlockOperator(MatrixFree):
                 pairs.append((names.index(field), names.index(test)))
                 begun.add(test)
         terms = terms_of(self.space.device, work, places)
-        if not isinstance(terms, Terms):
-            return terms
         ends = [
             End(self.space.spaces[name], self._local(name, name).rows, offsets[name])
             for name in names

@@ -17,7 +17,7 @@ from femops.operators.bilinear import FIELD, STATE, BilinearForm
 from femops.operators.coefficients import Given
 from femops.operators.held import Held
 from femops.operators.number_types import float_type
-from femops.operators.on_device import AnyLaunch, device_sweep, terms_of
+from femops.operators.on_device import device_sweep, idle, terms_of
 from femops.operators.operator import Operator
 from femops.operators.ranks import AnyTerms, End, rank_terms
 from femops.operators.term import Term
@@ -27,7 +27,6 @@ from femops.pointwise.linear import LinearStep
 from femops.pointwise.trace import FormFunction, Trace, linearised, trace
 from femops.restriction import positions
 from femops_kernels.machine import lane_width
-from femops_kernels.sweep import Idle, Terms
 
 _NOTHING: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
@@ -89,7 +88,7 @@ class NonlinearForm:
         cut = nonlinear_cut(self._trace, FIELD, FIELD, form.known)
         kind, width, space, rule = self.dtype, self._width, self.space, self._form.quadrature
         held = Held(rows=self._held, symmetric=False)
-        launch: AnyLaunch = Idle()
+        launch = idle(space.device)
         if space.mesh.num_elements:
             data = form.data(cut, kind, width)
             term = Term(self.name, space, space, rule, cut.program, kind, width, None, given=data)
@@ -99,8 +98,6 @@ class NonlinearForm:
                 else device_sweep(space.device, term, held, 0.0, data)
             )
         terms = terms_of(space.device, [(1.0, launch)])
-        if not isinstance(terms, Terms):
-            return terms
         ends = [End(space, _NOTHING)], [End(space, self._held)]
         return rank_terms(terms, *ends, [(0, 0)], kind)
 

@@ -21,6 +21,7 @@ from femops_kernels.cuda.dofs import DofTable, Shared
 from femops_kernels.cuda.kernel import CudaKernel, Side
 from femops_kernels.cuda.sweep import (
     DeviceDofs,
+    DeviceIdle,
     DeviceLaunch,
     DeviceShared,
     DeviceSweep,
@@ -28,7 +29,7 @@ from femops_kernels.cuda.sweep import (
 )
 from femops_kernels.kernel import Map1D
 from femops_kernels.runs import Runs
-from femops_kernels.sweep import Data, Launch, Terms
+from femops_kernels.sweep import Data, Idle, Launch, Terms
 from femops_meshes.interpolation import lagrange_derivative_matrix
 
 LEVELS = ("partial", "none")
@@ -48,6 +49,11 @@ def terms_of(
     if device is None:
         return Terms(launches, places)
     return DeviceTerms(device, launches, places)
+
+
+def idle(device: Device | None) -> AnyLaunch:
+    """What a term is on a rank that has none of its elements."""
+    return Idle() if device is None else DeviceIdle()
 
 
 def check_device_level(level: str) -> None:
@@ -86,7 +92,12 @@ def _kernel(device: Device, term: Term) -> CudaKernel:
         assert isinstance(term.trial, Space)  # a face's position is kept
         geometry = Map1D(*mode_values(GeometryModes(term.trial.mesh).degree + 1, points))
     sides = [
-        Side(space.ncomp, space.basis.interpolation(points), _broken(space))
+        Side(
+            space.ncomp,
+            space.basis.interpolation(points),
+            _broken(space),
+            volume_space(space).halo is not None,
+        )
         for space in (term.trial, term.test)
     ]
     return CudaKernel.fitting(
@@ -119,7 +130,8 @@ def _device_dofs(device: Device, space: AnySpace) -> DeviceDofs:
         touched = _touched(space)
         starts, turned = device.upload(table.starts), device.upload(table.turned)
         there, met = device.upload(touched), int(touched[-1])
-        _dofs[space] = DeviceDofs(starts, turned, there, indices, met, shared)
+        owned = None if volume_space(space).halo is None else volume_space(space).ndofs
+        _dofs[space] = DeviceDofs(starts, turned, there, indices, met, shared, owned)
     return _dofs[space]
 
 

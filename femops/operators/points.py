@@ -9,13 +9,13 @@ from typing import final
 from femops.operators.assembly import Summands
 from femops.operators.fusion import fused
 from femops.operators.held import Held
-from femops.operators.on_device import device_sweep
+from femops.operators.on_device import device_sweep, idle
 from femops.operators.separable import separated
 from femops.operators.storage import Launches, Storage, share
 from femops.operators.term import Term
 from femops_kernels.kernel import SweepKernel
 from femops_kernels.separable import SeparableKernel
-from femops_kernels.sweep import Data, Idle
+from femops_kernels.sweep import Data
 
 
 @final
@@ -61,15 +61,15 @@ class Points(Storage):
     def launches(self) -> Launches:
         """One sweep for each quadrature rule."""
         device = self.summands[0][1].spaces[0].device
+        if not self.summands[0][1].trial.mesh.num_elements:
+            for _, term in () if self.dense or device else self.fused:
+                separated(term)  # with the other ranks
+            return [(alpha, idle(device)) for alpha, _ in self.fused]
         if device is not None:
             return [
                 (alpha, device_sweep(device, term, self.held, self._keep(k, alpha), term.data))
                 for k, (alpha, term) in enumerate(self.fused)
             ]
-        if not self.summands[0][1].trial.mesh.num_elements:
-            for _, term in () if self.dense else self.fused:
-                separated(term)  # with the other ranks
-            return [(alpha, Idle()) for alpha, _ in self.fused]
         sweeps: Launches = []
         for k, ((alpha, term), (kernel, data)) in enumerate(
             zip(self.fused, self.work, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 from weakref import WeakKeyDictionary
@@ -11,9 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.abstract_space import Space
+from femops.parallel.gpus import takes_device_memory
 from femops.parallel.halo import Halo
 from femops_kernels.channel import Channel
-from femops_kernels.cuda.sweep import DeviceTerms
+from femops_kernels.cuda.messages import DeviceForward, DeviceReverse, Post
+from femops_kernels.cuda.rank_terms import DeviceRankTerms
+from femops_kernels.cuda.sweep import DeviceIdle, DeviceLaunch, DeviceSweep, DeviceTerms
 from femops_kernels.exchange import Forward, Reverse
 from femops_kernels.plan import Plan
 from femops_kernels.rank_terms import RankTerms, Route
@@ -21,9 +24,9 @@ from femops_kernels.rows import RowProduct
 from femops_kernels.sweep import Idle, Launch, Sweep, Terms
 
 Ints = NDArray[np.int64]
-AnyTerms = Terms | RankTerms | DeviceTerms
+AnyTerms = Terms | RankTerms | DeviceTerms | DeviceRankTerms
 
-_channels: WeakKeyDictionary[Space, dict[Any, tuple[Channel, Ints]]] = WeakKeyDictionary()
+_channels: WeakKeyDictionary[Space, dict[Any, tuple[Any, Ints]]] = WeakKeyDictionary()
 
 
 @final
@@ -46,7 +49,7 @@ class End:
 
 
 def rank_terms(
-    terms: Terms,
+    terms: Terms | DeviceTerms,
     sources: Sequence[End],
     targets: Sequence[End],
     pairs: Sequence[tuple[int, int]],
@@ -58,7 +61,7 @@ def rank_terms(
 
     Parameters
     ----------
-    terms : Terms
+    terms : Terms or DeviceTerms
     sources, targets : sequence of End
         What they read and write.
     pairs : sequence of (int, int)
@@ -69,17 +72,18 @@ def rank_terms(
     ends = [*sources, *targets]
     if all(end.space.halo is None for end in ends):
         return terms
-    forwards: list[tuple[Forward, int]] = []
+    launches: Sequence[Launch | DeviceLaunch] = terms.sweeps
+    forwards: list[tuple[Any, int]] = []
     where: dict[int, int] = {}
-    swept = {source for s, (source, _) in zip(terms.sweeps, pairs, strict=True) if _sweeps(s)}
+    swept = {source for s, (source, _) in zip(launches, pairs, strict=True) if _sweeps(s)}
     for k, end in enumerate(sources):
         if end.space.halo is not None and k in swept:
             where[k] = len(forwards)
             forwards.append((_forward(end, k, dtype), end.first * dtype.itemsize))
     apart = any(end.space.distributed.reproducible for end in ends if end.space.distributed)
-    reverses: list[tuple[Reverse, int]] = []
+    reverses: list[tuple[Any, int]] = []
     routes, known = [], {}
-    for launch, (source, target) in zip(terms.sweeps, pairs, strict=True):
+    for launch, (source, target) in zip(launches, pairs, strict=True):
         if isinstance(launch, RowProduct) and launch.joined is not None:
             routes.append(Route(len(forwards)))
             forwards.append((launch.joined.forward, sources[source].first * dtype.itemsize))
@@ -93,22 +97,47 @@ def rank_terms(
             make = _reverse_apart if apart else _reverse
             reverses.append((make(end, target, dtype, launch), end.first * dtype.itemsize))
         routes.append(Route(where.get(source), known.get(target)))
+    if isinstance(terms, DeviceTerms):
+        return DeviceRankTerms(terms, forwards, reverses, routes)
     return RankTerms(terms, forwards, reverses, routes, apart)
 
 
-def _sweeps(launch: Launch) -> bool:
+def _sweeps(launch: Launch | DeviceLaunch) -> bool:
     """Whether it reads and writes ghosts, or would if it had elements."""
-    return isinstance(launch, Sweep | Idle)
+    return isinstance(launch, Sweep | Idle | DeviceSweep | DeviceIdle)
 
 
-def _forward(end: End, occurrence: int, dtype: np.dtype[Any]) -> Forward:
-    assert end.space.halo is not None
-    kept, key = _channels.setdefault(end.space, {}), ("forward", occurrence, dtype)
+def _forward(end: End, occurrence: int, dtype: np.dtype[Any]) -> Forward | DeviceForward:
+    channel, positions = _way(end, "forward", occurrence, dtype)
+    if end.space.device is None:
+        return Forward(channel, positions)
+    return DeviceForward(end.space.device, channel, positions)
+
+
+def _way(end: End, kind: str, occurrence: int, dtype: np.dtype[Any]) -> tuple[Any, Ints]:
+    """Channel or post, kept for all operators on the space, and positions of the owned dofs."""
+    halo, ncomp = end.space.halo, end.space.ncomp
+    assert halo is not None
+    kept, key = _channels.setdefault(end.space, {}), (kind, occurrence, dtype)
     if key not in kept:
-        forward = forward_of(end.space, end.space.halo, dtype)
-        kept[key] = forward.channel, forward.positions
-    channel, positions = kept[key]
-    return Forward(channel, _without(positions, end.held))
+        sizes = _sent(halo, ncomp), _received(halo, ncomp)
+        way = _carrier(end.space, *(sizes if kind == "forward" else sizes[::-1]), dtype)
+        kept[key] = way, _flat([*halo.send.values()], ncomp)
+    way, positions = kept[key]
+    return way, _without(positions, end.held)
+
+
+def _carrier(
+    space: Space, send: Mapping[int, int], receive: Mapping[int, int], dtype: np.dtype[Any]
+) -> Channel | Post:
+    """What carries messages from where the space's vectors are to there."""
+    if space.device is None:
+        return space.comm.channel(send, receive, dtype)
+    direct = takes_device_memory(space.comm)
+    out, into = (
+        space.device.passage(sum(sizes.values()), dtype, direct=direct) for sizes in (send, receive)
+    )
+    return Post(space.comm.channel(send, receive, dtype, (out.here, into.here)), out, into)
 
 
 def forward_of(space: Space, halo: Halo, dtype: np.dtype[Any]) -> Forward:
@@ -118,18 +147,18 @@ def forward_of(space: Space, halo: Halo, dtype: np.dtype[Any]) -> Forward:
     return Forward(channel, _flat([*halo.send.values()], ncomp))
 
 
-def _reverse(end: End, occurrence: int, dtype: np.dtype[Any], _: Launch) -> Reverse:
-    halo, ncomp = end.space.halo, end.space.ncomp
-    assert halo is not None
-    kept, key = _channels.setdefault(end.space, {}), ("reverse", occurrence, dtype)
-    if key not in kept:
-        channel = end.space.comm.channel(_received(halo, ncomp), _sent(halo, ncomp), dtype)
-        kept[key] = channel, _flat([*halo.send.values()], ncomp)
-    channel, positions = kept[key]
-    return Reverse(channel, _without(positions, end.held))
+def _reverse(
+    end: End, occurrence: int, dtype: np.dtype[Any], _: Launch | DeviceLaunch
+) -> Reverse | DeviceReverse:
+    channel, positions = _way(end, "reverse", occurrence, dtype)
+    if end.space.device is None:
+        return Reverse(channel, positions)
+    return DeviceReverse(end.space.device, channel, positions)
 
 
-def _reverse_apart(end: End, _: int, dtype: np.dtype[Any], launch: Launch) -> Reverse:
+def _reverse_apart(
+    end: End, _: int, dtype: np.dtype[Any], launch: Launch | DeviceLaunch
+) -> Reverse:
     """One number for each contribution of a chunk, not for each ghost."""
     halo, ncomp, comm = end.space.halo, end.space.ncomp, end.space.comm
     assert halo is not None

@@ -29,7 +29,6 @@ from femops.operators.on_device import AnyLaunch, terms_of
 from femops.operators.rank_assembly import rank_matrix
 from femops.operators.ranks import AnyTerms, End, rank_terms
 from femops.operators.term import Term
-from femops_kernels.sweep import Terms
 
 LEVELS = ("full", "element", "decomposed", "partial", "none")
 CHOICES = (*LEVELS, "auto")
@@ -73,8 +72,6 @@ class Storage(ABC):
         first = self.summands[0][1]
         trial, test = first.spaces
         terms = terms_of(trial.device, self.launches())
-        if not isinstance(terms, Terms):
-            return terms
         source, target = End(trial, self.held.columns), End(test, self.held.rows)
         return rank_terms(terms, [source], [target], [(0, 0)] * len(terms.sweeps), first.dtype)
 

@@ -8,31 +8,45 @@ from time import perf_counter
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from femops.parallel import launch
 from femops_kernels.channel import Channel
 
-Array = NDArray[Any]
+Sizes = Mapping[int, int]
+"""{rank: numbers for it, or from it}."""
+Kind = np.dtype[Any]
+Memory = tuple[Any, Any]
+"""Flat arrays for what is sent and for what is received; None for a new one of the host."""
+NEW: Memory = (None, None)
 
 
-def pieces(sizes: Mapping[int, int], dtype: np.dtype[Any]) -> tuple[Array, dict[int, Array]]:
-    """An array for the messages of some ranks, and the piece (a view) of each, by rank."""
-    ranks = sorted(rank for rank, size in sizes.items() if size)
-    ends = np.cumsum([sizes[rank] for rank in ranks], dtype=np.int64)
-    whole = np.zeros(int(ends[-1]) if ranks else 0, dtype)
-    return whole, dict(zip(ranks, np.split(whole, ends[:-1]), strict=True)) if ranks else {}
+def pieces(sizes: Sizes, dtype: Kind, whole: Any = None) -> tuple[Any, dict[int, Any]]:
+    """An array for the messages of some ranks, and the piece (a view) of each, by rank.
+
+    Parameters
+    ----------
+    sizes : mapping
+        Numbers of each rank.
+    dtype : numpy.dtype
+    whole : array, optional
+        Of as many numbers as all of them; a new one if omitted.
+    """
+    if whole is None:
+        whole = np.zeros(sum(sizes.values()), dtype)
+    found, begin = {}, 0
+    for rank in sorted(rank for rank, size in sizes.items() if size):
+        found[rank] = whole[begin : begin + sizes[rank]]
+        begin += sizes[rank]
+    return whole, found
 
 
 @final
 class SilentChannel(Channel):
     """A channel to nobody."""
 
-    def __init__(
-        self, send: Mapping[int, int], receive: Mapping[int, int], dtype: np.dtype[Any]
-    ) -> None:
-        self.outgoing, _ = pieces(send, dtype)
-        self.incoming, _ = pieces(receive, dtype)
+    def __init__(self, send: Sizes, receive: Sizes, dtype: Kind, memory: Memory = NEW) -> None:
+        self.outgoing, _ = pieces(send, dtype, memory[0])
+        self.incoming, _ = pieces(receive, dtype, memory[1])
 
     def start(self) -> None:
         """Nothing."""
@@ -53,6 +67,8 @@ class MpiChannel(Channel):
     send, receive : mapping
         {rank: numbers}.
     dtype : numpy.dtype
+    memory : (array, array), optional
+        Of what is sent, and of what is received; of a GPU, if MPI takes that.
 
     Attributes
     ----------
@@ -63,11 +79,11 @@ class MpiChannel(Channel):
     """
 
     def __init__(
-        self, raw: Any, send: Mapping[int, int], receive: Mapping[int, int], dtype: np.dtype[Any]
+        self, raw: Any, send: Sizes, receive: Sizes, dtype: Kind, memory: Memory = NEW
     ) -> None:
         mpi = launch.mpi()
-        self.outgoing, to = pieces(send, dtype)
-        self.incoming, source = pieces(receive, dtype)
+        self.outgoing, to = pieces(send, dtype, memory[0])
+        self.incoming, source = pieces(receive, dtype, memory[1])
         self.waited, self.messages, self.nbytes = 0.0, 0, 0
         self._to = len(to)
         self._start, self._wait = mpi.Prequest.Startall, mpi.Request.Waitall

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from femops.errors import CommunicatorError
 from femops.launchers import launched
 from femops.parallel import launch
-from femops.parallel.channels import MpiChannel, SilentChannel
+from femops.parallel.channels import NEW, Kind, Memory, MpiChannel, SilentChannel, Sizes
 from femops.parallel.cores import Node
 from femops_kernels.channel import Channel
 
@@ -68,9 +68,7 @@ class Communicator(ABC):
         """
 
     @abstractmethod
-    def channel(
-        self, send: Mapping[int, int], receive: Mapping[int, int], dtype: np.dtype[Any]
-    ) -> Channel:
+    def channel(self, send: Sizes, receive: Sizes, dtype: Kind, memory: Memory = NEW) -> Channel:
         """Make a channel for messages of fixed size, sent again and again.
 
         Parameters
@@ -79,6 +77,8 @@ class Communicator(ABC):
             {rank: numbers for it, or from it}; the two ends of a message agree on its size.
         dtype
             Of the numbers.
+        memory
+            Flat arrays for what is sent and what is received; new ones if omitted.
         """
 
     @abstractmethod
@@ -149,11 +149,9 @@ class Serial(Communicator):
         self._checked(messages)
         return {int(target): array.copy() for target, array in messages.items()}
 
-    def channel(
-        self, send: Mapping[int, int], receive: Mapping[int, int], dtype: np.dtype[Any]
-    ) -> Channel:
+    def channel(self, send: Sizes, receive: Sizes, dtype: Kind, memory: Memory = NEW) -> Channel:
         """See `Communicator.channel`; there is nobody to send to."""
-        return SilentChannel(send, receive, dtype)
+        return SilentChannel(send, receive, dtype, memory)
 
     def gather_all(self, array: Array, *, alike: bool = False) -> Array:  # noqa: ARG002  (there is only one)
         """See `Communicator.gather_all`."""
@@ -242,11 +240,9 @@ class Mpi(Communicator):
                 time.sleep(0)  # ranks may have to share a core
         return dict(sorted(received.items()))
 
-    def channel(
-        self, send: Mapping[int, int], receive: Mapping[int, int], dtype: np.dtype[Any]
-    ) -> Channel:
+    def channel(self, send: Sizes, receive: Sizes, dtype: Kind, memory: Memory = NEW) -> Channel:
         """See `Communicator.channel`."""
-        return MpiChannel(self.raw, send, receive, dtype)
+        return MpiChannel(self.raw, send, receive, dtype, memory)
 
     def gather_all(self, array: Array, *, alike: bool = False) -> Array:
         """See `Communicator.gather_all`."""

@@ -47,11 +47,14 @@ class Node:
         Cores that the ranks there may use.
     share : int
         How many of them are this rank's share.
+    place : int
+        How many of the ranks there are lower.
     """
 
     first: int
     cores: int
     share: int
+    place: int = 0
 
     @classmethod
     def alone(cls) -> Node:
@@ -73,7 +76,7 @@ class Node:
 
         node = comm.Split_type(kind)
         ranks, masks = zip(*node.allgather((comm.rank, own())), strict=True)
-        found = cls(min(ranks), len(set().union(*masks)), share(masks, node.rank))
+        found = cls(min(ranks), len(set().union(*masks)), share(masks, node.rank), node.rank)
         node.Free()
         share_threads(found.share)
         return found

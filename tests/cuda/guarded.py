@@ -11,7 +11,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from cuda.host_device import HostDevice, host_device
-from femops_kernels.cuda.device import Device, Function
+from femops_kernels.cuda.device import Device, Function, Passage
 from femops_kernels.errors import KernelValueError
 
 
@@ -159,9 +159,35 @@ class GuardedDevice(Device):
         """See `Device.address`."""
         return self.host.address(array.host)
 
+    def passage(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> GuardedPassage:
+        """See `Device.passage`."""
+        return GuardedPassage(self, self.host.passage(size, dtype, direct=direct), direct=direct)
+
     def synchronize(self) -> None:
         """See `Device.synchronize`."""
         self.host.synchronize()
+
+
+@final
+class GuardedPassage(Passage):
+    """That of the host, with an array of the device at one end, or at both."""
+
+    def __init__(self, device: GuardedDevice, way: Passage, *, direct: bool) -> None:
+        self.there = GuardedArray(device, way.there)
+        self.here = self.there if direct else way.here
+        self._way = way
+
+    def depart(self) -> None:
+        """See `Passage.depart`."""
+        self._way.depart()
+
+    def wait(self) -> None:
+        """See `Passage.wait`."""
+        self._way.wait()
+
+    def enter(self) -> None:
+        """See `Passage.enter`."""
+        self._way.enter()
 
 
 def guarded_device(**options: Any) -> GuardedDevice:

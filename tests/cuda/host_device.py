@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from cuda.building import build, compiler
 from cuda.launches import Launch, pointers_of
-from femops_kernels.cuda.device import Device, Function
+from femops_kernels.cuda.device import Device, Function, Passage
 from femops_kernels.errors import DeviceError, KernelValueError
 
 
@@ -155,6 +155,10 @@ class HostDevice(Device):
         self.arrays[owner.ctypes.data] = owner
         return array.ctypes.data
 
+    def passage(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> HostPassage:
+        """See `Device.passage`."""
+        return HostPassage(size, dtype, direct=direct)
+
     def synchronize(self) -> None:
         """Nothing is under way."""
         self.synchronizations += 1
@@ -176,6 +180,35 @@ class HostDevice(Device):
             yield self.recorded
         finally:
             self.recorded = before
+
+
+@final
+class HostPassage(Passage):
+    """Copies are made at the last moment: what is written too early is seen.
+
+    Attributes
+    ----------
+    departures, entries : int
+        How often numbers were copied.
+    """
+
+    def __init__(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> None:
+        self.there: NDArray[Any] = np.zeros(size, dtype)
+        self.here: NDArray[Any] = self.there if direct else np.zeros(size, dtype)
+        self.departures = self.entries = 0
+
+    def depart(self) -> None:
+        """See `Passage.depart`."""
+        self.departures += 1
+
+    def wait(self) -> None:
+        """See `Passage.wait`."""
+        self.here[:] = self.there
+
+    def enter(self) -> None:
+        """See `Passage.enter`."""
+        self.entries += 1
+        self.there[:] = self.here
 
 
 def host_device(**options: Any) -> HostDevice:

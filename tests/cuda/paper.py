@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from cuda.host_device import HostPassage
 from femops_kernels.cuda import cubins
 from femops_kernels.cuda.cubins import cubin
 from femops_kernels.cuda.device import Device, Function
@@ -102,6 +103,10 @@ class PaperDevice(Device):
     def address(self, array: NDArray[Any]) -> int:
         """See `Device.address`."""
         return array.ctypes.data
+
+    def passage(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> HostPassage:
+        """See `Device.passage`."""
+        return HostPassage(size, dtype, direct=direct)
 
     def synchronize(self) -> None:
         """Nothing is run."""

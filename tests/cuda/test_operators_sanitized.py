@@ -107,7 +107,10 @@ def test_an_array_that_is_too_short_is_found(launch: Launch, which: int) -> None
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [("__syncthreads()", "(void)0"), ("atomicAdd(a.y + at, value)", "a.y[at] += value")],
+    [
+        ("__syncthreads()", "(void)0"),
+        ("atomicAdd(add_at(a, at), value)", "*add_at(a, at) += value"),
+    ],
 )
 def test_what_keeps_threads_apart_is_missed(launch: Launch, before: str, after: str) -> None:
     require(THREAD)

@@ -61,7 +61,15 @@ def test_the_list_has_what_there_is() -> None:
     assert {dim for dim, _ in sizes} == {"1", "2", "3"}
     assert {int(p) for dim, p in sizes if dim == "3"} == set(range(1, 11))
     wanted = "mass diffusion vector elasticity convection divergence residual jacobian own none"
-    for word in [*wanted.split(), "affine", "curved", "single", "single-data", "reproducible"]:
+    for word in [
+        *wanted.split(),
+        "affine",
+        "curved",
+        "single",
+        "single-data",
+        "reproducible",
+        "ranks",
+    ]:
         assert any(word in name for name in VARIANTS), word
 
 

@@ -12,6 +12,7 @@ import femops
 from femops_kernels.cuda.device import Device
 from kernel_cases import bend, smooth
 from level_cases import own, skewed, wind
+from simulated_ranks import on_ranks
 
 Run = Callable[[Device], Any]
 """Has a device compile a kernel, by using it."""
@@ -141,3 +142,23 @@ add("mass-single-data", lambda V: femops.mass(V, data_dtype="float32"), *in_3d(4
 add("diffusion-single-data", lambda V: femops.diffusion(V, data_dtype="float32"), *in_3d(3, 7))
 add("diffusion-reproducible", femops.diffusion, *in_3d(2, 6), reproducible=True)
 add("mass-reproducible", femops.mass, (1, 4), reproducible=True)
+
+# --- many ranks -----------------------------------------------------------------------------------
+
+
+def of_ranks(dim: int, p: int, **options: Any) -> Run:
+    """Diffusion where another rank has some of the dofs."""
+
+    def run(device: Device) -> None:
+        def apply(comm: Any) -> None:
+            box = femops.box((4, 1, 1)[:dim], mapping=bend, comm=comm)
+            V = femops.H1(box, p, device=device, **options)
+            femops.diffusion(V).apply(V.zeros())
+
+        on_ranks(2, apply)
+
+    return run
+
+
+VARIANTS["diffusion-ranks-3d-p4"] = of_ranks(3, 4)
+VARIANTS["vector-diffusion-ranks-3d-p2"] = of_ranks(3, 2, ncomp=3)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from femops_kernels.cuda import nvrtc
 from femops_kernels.cuda.cubins import Cubin, cubin
-from femops_kernels.cuda.device import Device, Function
+from femops_kernels.cuda.device import Device, Function, Passage
 from femops_kernels.cuda.report import ENTRY
 from femops_kernels.errors import DeviceError, KernelValueError
 
@@ -54,6 +54,31 @@ def open_device(name: str) -> Device:
         if ordinal not in _devices:
             _devices[ordinal] = CudaDevice(cupy, ordinal)
         return _devices[ordinal]
+
+
+def take_device(place: int) -> tuple[Device, str]:
+    """GPU of one of several processes that share a machine, CuPy's current one from now on.
+
+    Parameters
+    ----------
+    place : int
+        Which of the processes; there may be more than GPUs.
+
+    Returns
+    -------
+    device : Device
+    bus : str
+        Where it is in the machine, the same for all processes.
+
+    Raises
+    ------
+    DeviceError
+        See `open_device`.
+    """
+    cupy = _cupy()
+    ordinal = place % _count(cupy)
+    cupy.cuda.Device(ordinal).use()
+    return open_device(f"cuda:{ordinal}"), str(cupy.cuda.runtime.deviceGetPCIBusId(ordinal))
 
 
 def describe() -> dict[str, Any]:
@@ -241,6 +266,10 @@ class CudaDevice(Device):
         """Address of the first entry of an array."""
         return int(array.data.ptr)
 
+    def passage(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> Passage:
+        """Make a passage; memory of the host is pinned, so that copies need not be waited for."""
+        return CudaPassage(self, size, dtype, direct=direct)
+
     def synchronize(self) -> None:
         """Wait until all streams of the device have done their work."""
         self.current.synchronize()
@@ -254,6 +283,57 @@ class CudaDevice(Device):
             end.record()
             end.synchronize()
             return float(self.xp.cuda.get_elapsed_time(begin, end)) * 1e-3
+
+
+@final
+class CudaPassage(Passage):
+    """Copies in a stream of their own, or none.
+
+    Parameters
+    ----------
+    device : CudaDevice
+    size, dtype, direct
+        See `Device.passage`.
+    """
+
+    def __init__(
+        self, device: CudaDevice, size: int, dtype: np.dtype[Any], *, direct: bool
+    ) -> None:
+        self._device, self._cuda, self._direct = device, device.xp.cuda, direct
+        with device.current:
+            self.there: Any = device.xp.zeros(size, dtype)
+            self.here: Any = self.there
+            self._stream = self._cuda.Stream(non_blocking=True)
+            # of the stream in which kernels run, and of that of the copies
+            self._launched, self._copied = (self._cuda.Event(disable_timing=True) for _ in range(2))
+            if not direct:
+                memory = self._cuda.alloc_pinned_memory(max(1, size * dtype.itemsize))
+                self.here = np.frombuffer(memory, dtype, size)
+                self.here[:] = 0
+
+    def depart(self) -> None:
+        """See `Passage.depart`."""
+        with self._device.current:
+            self._launched.record(self._cuda.get_current_stream())
+            self._stream.wait_event(self._launched)
+            if not self._direct and self.here.size:
+                to = self.here.ctypes.data, self.here.nbytes
+                self.there.data.copy_to_host_async(*to, self._stream)
+            self._copied.record(self._stream)
+
+    def wait(self) -> None:
+        """See `Passage.wait`."""
+        self._copied.synchronize()
+
+    def enter(self) -> None:
+        """See `Passage.enter`."""
+        if self._direct or not self.here.size:
+            return
+        with self._device.current:
+            source = self.here.ctypes.data, self.here.nbytes
+            self.there.data.copy_from_host_async(*source, self._stream)
+            self._copied.record(self._stream)
+            self._cuda.get_current_stream().wait_event(self._copied)
 
 
 @final

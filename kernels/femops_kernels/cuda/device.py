@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 
@@ -44,6 +45,35 @@ class Function(ABC):
         DeviceError
             If the device can't run it in this shape.
         """
+
+
+class Passage(ABC):
+    """A way for numbers between a device and what sends and receives messages.
+
+    Copies are made beside kernels that run. Nothing is under way when `depart` is called again.
+
+    Attributes
+    ----------
+    there : array
+        Of the device.
+    here : array
+        The same numbers in memory of the host; or `there` itself, if messages go from the device.
+    """
+
+    there: Any
+    here: Any
+
+    @abstractmethod
+    def depart(self) -> None:
+        """Begin to copy `there` to `here`, as it is when all launched before is done."""
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Wait until `here` is as `there` was when `depart` was called."""
+
+    @abstractmethod
+    def enter(self) -> None:
+        """Copy `here` to `there`, for all that is launched later. Does not wait."""
 
 
 class Device(ABC):
@@ -140,6 +170,18 @@ class Device(ABC):
     @abstractmethod
     def address(self, array: Any) -> int:
         """Address of the first entry of an array of the device."""
+
+    @abstractmethod
+    def passage(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> Passage:
+        """Make a passage for some numbers, which are zero.
+
+        Parameters
+        ----------
+        size : int
+        dtype : numpy.dtype
+        direct : bool
+            Whether `Passage.here` is the device's own array.
+        """
 
     @abstractmethod
     def synchronize(self) -> None:

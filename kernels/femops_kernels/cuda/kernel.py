@@ -37,6 +37,9 @@ _ARGUMENTS = {
     "marks_out": "const unsigned char*",
     "touched": "const int*",
     "parts": "T*",
+    "ghosts_in": "const T*",
+    "ghosts_out": "T*",
+    "order": "const int*",
     "points": "",  # of their own type
     "elements": "const T*",
     "modes": "const T*",
@@ -45,6 +48,9 @@ _ARGUMENTS = {
     "keep": "T",
     "add": "int",
     "count": "int",
+    "first_block": "int",
+    "owned_in": "long long",
+    "owned_out": "long long",
     "r": "const T*",
     "inverse": "const T*",
     "p": "T*",
@@ -64,11 +70,14 @@ class Side:
         Interpolation to the quadrature points.
     broken : bool
         Whether functions are not continuous: all dofs of an element are one run.
+    ghosts : bool
+        Whether some dofs may be other ranks'.
     """
 
     ncomp: int
     b1d: NDArray[np.float64]
     broken: bool
+    ghosts: bool = False
 
     @property
     def p1d(self) -> int:
@@ -175,6 +184,11 @@ class CudaKernel:
         return self.shape.elements * self.lines
 
     @property
+    def ordered(self) -> bool:
+        """Whether elements are worked on in another order than they are numbered."""
+        return self.source.ghosts or self.target.ghosts
+
+    @property
     def stored(self) -> np.dtype[Any]:
         """Type of the numbers stored at points."""
         return self.data_dtype or self.dtype
@@ -196,7 +210,7 @@ class CudaKernel:
         """The whole in CUDA C++, but for what a device puts before it."""
         step = self.step.cuda(self.dim, self.source.ncomp)
         parts = [self._sizes(), self.layout.text, self._matrices(), _file("contraction")]
-        files = ("dofs", "numbers", "reduce", "cg_state", "merged", "operator")
+        files = ("dofs", "ghosts", "numbers", "reduce", "cg_state", "merged", "operator")
         return "\n".join([*parts, step, *map(_file, files)])
 
     def _sizes(self) -> str:
@@ -222,6 +236,8 @@ class CudaKernel:
         }
         switches = {
             "REPRODUCIBLE": self.reproducible,
+            "GHOSTS_IN": source.ghosts,
+            "GHOSTS_OUT": target.ghosts,
             "BROKEN_IN": source.broken,
             "BROKEN_OUT": target.broken,
             "VALUE_IN": step.value_in,

@@ -27,7 +27,7 @@ struct Merge {
 
     // The entry that the operator is applied to.
     __device__ __forceinline__ T read(const Arguments& a, int dof, long long at) const {
-        T entry = __ldg(a.x + at);
+        T entry = __ldg(read_at(a, at));
         if constexpr (MERGED) {
             T r = __ldg(a.r + at);
             if (a.inverse != nullptr) r *= __ldg(a.inverse + at);

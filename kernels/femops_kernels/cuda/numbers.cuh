@@ -32,7 +32,7 @@ struct Numbers {
         if constexpr (NQDATA > 0) {
             // what the block will read at the points is on its way while it interpolates
             constexpr int BYTES = 16 * PIECES * THREADS, LINE = 128;
-            const char* block = reinterpret_cast<const char*>(a.points) + blockIdx.x * (long long)BYTES;
+            const char* block = reinterpret_cast<const char*>(a.points) + block_of(a) * BYTES;
             for (int at = threadIdx.x * LINE; at < BYTES; at += THREADS * LINE) {
                 prefetch_line(block + at);
             }

@@ -51,7 +51,7 @@ __device__ __forceinline__ void share(const Arguments& a, long long at, long lon
     if constexpr (REPRODUCIBLE) {
         a.parts[part] = value;
     } else {
-        atomicAdd(a.y + at, value);
+        atomicAdd(add_at(a, at), value);
     }
 }
 
@@ -296,9 +296,8 @@ __device__ __forceinline__ void integrate(const Arguments& a, Merge& merge, cons
 ENTRY(THREADS, BLOCKS, Arguments) {
     if (Merge::stopped(a)) return;
     const Place at(reinterpret_cast<T*>(dynamic_shared() + Merge::BYTES));
-    long long e = (long long)blockIdx.x * ELEMENTS + at.slot;
-    const bool there = e < a.count;
-    if (!there) e = a.count - 1;  // works along, but adds nothing
+    bool there;
+    const long long e = element_of(a, at.slot, there);
     Merge merge(a, e, there);
     Numbers numbers(a, e, at.first, at.second);
     Fields u, ux;

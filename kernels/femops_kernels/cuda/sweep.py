@@ -15,6 +15,7 @@ from femops_kernels.cuda.arguments import Layout
 from femops_kernels.cuda.device import Device, Function
 from femops_kernels.cuda.dofs import Shared
 from femops_kernels.cuda.kernel import SIMPLE_THREADS, STATE, CudaKernel, simple_text
+from femops_kernels.cuda.order import Order
 from femops_kernels.cuda.shapes import Shape
 from femops_kernels.sweep import Data, element_values
 
@@ -60,6 +61,8 @@ class DeviceDofs:
         How many dofs are met first by one of these elements.
     shared : DeviceShared, optional
         Where sums over elements are to be formed in their order.
+    owned : int, optional
+        Dofs from this number on are other ranks'; none are if omitted.
     """
 
     starts: Any
@@ -68,6 +71,14 @@ class DeviceDofs:
     indices: NDArray[np.int64]
     met: int
     shared: DeviceShared | None = None
+    owned: int | None = None
+
+    @property
+    def with_ghosts(self) -> NDArray[np.bool_]:
+        """Elements that meet dofs of other ranks, (ne,)."""
+        if self.owned is None:
+            return np.zeros(len(self.indices), dtype=np.bool_)
+        return np.asarray((self.indices >= self.owned).any(axis=1))
 
 
 @final
@@ -151,7 +162,9 @@ class DeviceSweep(DeviceLaunch):
         self._given = source, target, data, cleared, held, keep
         inside = Marked.of(device, cleared, source, kernel.source.ncomp, CLEARED)
         outside = Marked.of(device, held, target, kernel.target.ncomp, HELD)
+        self.order = Order.of(source.with_ghosts | target.with_ghosts, kernel.shape.elements)
         self._arrays = {
+            "order": device.upload(self.order.elements) if kernel.ordered else None,
             "starts_in": source.starts,
             "turned_in": source.turned,
             "starts_out": target.starts,
@@ -162,7 +175,7 @@ class DeviceSweep(DeviceLaunch):
             "marks_out": outside.marks,
             "touched": target.touched,
             "parts": None,
-            **_uploaded(device, kernel, data, self.count),
+            **_uploaded(device, kernel, data, self.count, self.order),
         }
         self._keep = keep
         self._combine = None
@@ -189,12 +202,15 @@ class DeviceSweep(DeviceLaunch):
     @property
     def blocks(self) -> int:
         """Of a launch."""
-        return -(-self.count // self.kernel.shape.elements)
+        return self.order.blocks
 
     def bind(self, kernel: CudaKernel, **arrays: Any) -> tuple[Function, NDArray[Any]]:
         """A variant of the kernel in the same shape, and its arguments, of which some are given."""
-        none = dict.fromkeys(("x", "y", "r", "inverse", "p", *STATE))
+        source, target, *_ = self._given
+        none = dict.fromkeys(("x", "y", "r", "inverse", "p", "ghosts_in", "ghosts_out", *STATE))
         numbers = {"alpha": 0.0, "keep": self._keep, "add": 0, "count": self.count}
+        numbers |= {"first_block": 0, "owned_in": (source.owned or 0) * kernel.source.ncomp}
+        numbers |= {"owned_out": (target.owned or 0) * kernel.target.ncomp}
         values = {**none, **numbers, **self._arrays, **arrays}
         return self.device.function(kernel.text), kernel.layout.pack(self.device, **values)
 
@@ -216,17 +232,41 @@ class DeviceSweep(DeviceLaunch):
 
     def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
         """See `DeviceLaunch.launch`."""
+        self.some(0, self.blocks, x=x, y=y, alpha=alpha, add=add)
+        self.combine(y)
+
+    def some(self, begin: int, end: int, **arguments: Any) -> None:
+        """Launch the blocks begin to end - 1.
+
+        Parameters
+        ----------
+        begin, end : int
+        **arguments
+            As the kernel takes them, pointers by address: x, y, alpha, add, and where ranks share
+            dofs ghosts_in, ghosts_out.
+        """
+        if begin == end:
+            return
         if self._bound is None:
             self._bound = self.bind(self.kernel)
         function, packed = self._bound[0], self._bound[1].copy()
-        packed["x"], packed["y"], packed["alpha"], packed["add"] = x, y, alpha, add
-        function.launch(self.blocks, self.kernel.threads, self.kernel.shared_bytes, packed)
-        self.combine(y)
+        for name, value in arguments.items():
+            packed[name] = value
+        packed["first_block"] = begin
+        function.launch(end - begin, self.kernel.threads, self.kernel.shared_bytes, packed)
 
     def combine(self, y: int) -> None:
         """What a launch leaves to be added, if sums are formed in the elements' order."""
         if self._combine is not None:
             self._combine.launch(y)
+
+
+@final
+class DeviceIdle(DeviceLaunch):
+    """No work: what a term is on a rank that has none of its elements."""
+
+    def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
+        """See `DeviceLaunch.launch`."""
 
 
 @final
@@ -261,12 +301,14 @@ class Combine:
         self._device.function(self._text).launch(self._blocks, SIMPLE_THREADS, 0, packed)
 
 
-def _uploaded(device: Device, kernel: CudaKernel, data: Data, count: int) -> dict[str, Any]:
+def _uploaded(
+    device: Device, kernel: CudaKernel, data: Data, count: int, order: Order
+) -> dict[str, Any]:
     """The numbers that the pointwise step is given, in the order in which the kernel reads them."""
     given, kind = kernel.step.numbers, kernel.dtype
     arrays: dict[str, Any] = dict.fromkeys(("points", "elements", "modes", "constants"))
     if given.point:
-        arrays["points"] = _streams(device, kernel, data.points, count)
+        arrays["points"] = _streams(device, kernel, data.points, order)
     if given.element:
         elements = element_values(data.elements[:, np.newaxis], count)[:, 0]
         arrays["elements"] = device.upload(np.ascontiguousarray(elements, dtype=kind))
@@ -278,7 +320,7 @@ def _uploaded(device: Device, kernel: CudaKernel, data: Data, count: int) -> dic
     return arrays
 
 
-def _streams(device: Device, kernel: CudaKernel, points: NDArray[Any], count: int) -> Any:
+def _streams(device: Device, kernel: CudaKernel, points: NDArray[Any], order: Order) -> Any:
     """Numbers stored at points: for each block the streams of its threads, by pieces of 16 bytes.
 
     Returns
@@ -286,18 +328,15 @@ def _streams(device: Device, kernel: CudaKernel, points: NDArray[Any], count: in
     (blocks, pieces, threads, 16 // itemsize) array
     """
     group, lines, q1d = kernel.shape.elements, kernel.lines, kernel.q1d
-    width, numbers, piece = points.shape[-1], points.shape[2], 16 // kernel.stored.itemsize
-    blocks, pieces = -(-count // group), -(-q1d * numbers // piece)
+    numbers, piece = points.shape[2], 16 // kernel.stored.itemsize
+    blocks, pieces = order.blocks, -(-q1d * numbers // piece)
     out = device.xp.zeros((blocks, pieces, kernel.threads, piece), kernel.stored)
     each = max(1, _BLOCK // (group * lines * pieces * 16))
     for begin in range(0, blocks, each):
         end = min(begin + each, blocks)
-        start, stop = begin * group, min(end * group, count)
-        first = start // width
-        part = points[first : -(-stop // width)]
-        values = element_values(part, stop - first * width)[start - first * width :]
-        padded = np.zeros(((end - begin) * group, lines, pieces * piece), kernel.stored)
-        padded[: stop - start, :, : q1d * numbers] = values.reshape(-1, lines, q1d * numbers)
+        values = order.taken(points, begin * group, end * group)
+        padded = np.zeros((len(values), lines, pieces * piece), kernel.stored)
+        padded[:, :, : q1d * numbers] = values.reshape(-1, lines, q1d * numbers)
         streams = padded.reshape(end - begin, group * lines, pieces, piece).swapaxes(1, 2)
         out[begin:end] = device.upload(np.ascontiguousarray(streams))
     return out

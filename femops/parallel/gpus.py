@@ -1,0 +1,120 @@
+"""The GPUs of ranks: which is whose, and whether MPI takes their memory."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import warnings
+import zlib
+from functools import cache
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from femops.errors import CommunicatorError
+from femops.parallel import launch
+from femops.parallel.comm import Communicator, check
+from femops_kernels.cuda.device import Device
+
+CUDA_AWARE = "FEMOPS_CUDA_AWARE_MPI"
+"""Environment: 1 if MPI takes memory of GPUs, 0 if it must not be given any; found out if unset."""
+
+_devices: WeakKeyDictionary[Communicator, Device] = WeakKeyDictionary()
+
+
+def rank_device(name: str, comm: Communicator) -> Device:
+    """The GPU of a rank. Collective.
+
+    Parameters
+    ----------
+    name : str
+        ``"cuda"``: of several ranks on a node each takes another of its GPUs, in turn if there are
+        fewer, and it becomes CuPy's current device; ``"cuda:1"``, the second one, as it is.
+    comm : Communicator
+        All ranks that share the vectors.
+
+    Raises
+    ------
+    DeviceError
+        There is none; the message says what to install.
+    RankError
+        There is none on another rank.
+    """
+    # CuPy, which it needs, is slow to import
+    from femops_kernels.cuda.cupy_device import open_device
+
+    if comm.size == 1:
+        return open_device(name)
+    if name != "cuda":
+        with check(comm):
+            return open_device(name)
+    if comm not in _devices:
+        _devices[comm] = _own_device(comm)
+    return _devices[comm]
+
+
+def _own_device(comm: Communicator) -> Device:
+    """One GPU a rank, as far as there are; those that share one are told of once."""
+    from femops_kernels.cuda.cupy_device import take_device
+
+    with check(comm):
+        device, bus = take_device(comm.node.place)
+    users = comm.gather_all(np.array([comm.node.first, zlib.crc32(bus.encode())]))
+    gpus, counts = np.unique(users, axis=0, return_counts=True)
+    if len(gpus) < comm.size and comm.rank == 0:
+        warnings.warn(
+            f"{comm.size} ranks have {len(gpus)} GPUs, up to {counts.max()} ranks share one: it "
+            "works, but one rank a GPU is faster",
+            stacklevel=2,
+        )
+    return device
+
+
+def takes_device_memory(comm: Communicator) -> bool:
+    """Whether messages may be sent from a GPU's memory and received there.
+
+    Raises
+    ------
+    CommunicatorError
+        The environment variable is neither 0 nor 1.
+    """
+    asked = os.environ.get(CUDA_AWARE)
+    if asked not in (None, "", "0", "1"):
+        raise CommunicatorError(
+            f"{CUDA_AWARE} is {asked!r}: give 1 if MPI takes memory of GPUs, else 0"
+        )
+    if asked:
+        return asked == "1"
+    return comm.size > 1 and _is_cuda_aware()
+
+
+@cache
+def _is_cuda_aware() -> bool:
+    """What MPI says of itself: by MPI 4.1's list of kinds of memory, or by its extension."""
+    mpi = launch.mpi()
+    info = mpi.COMM_WORLD.Get_info()
+    kinds = info.Get("mpi_memory_alloc_kinds") or ""
+    info.Free()
+    if any(kind.split(":")[0] == "cuda" for kind in kinds.split(",")):
+        return True
+    return any(_says_so(path) for path in _libraries())
+
+
+def _libraries() -> list[str]:
+    """Files of libraries of MPI that this process has loaded."""
+    maps = Path("/proc/self/maps")
+    if not maps.exists():
+        return []
+    lines = (line.split(maxsplit=5) for line in maps.read_text().splitlines())
+    paths = {words[5] for words in lines if len(words) == 6}
+    return sorted(path for path in paths if Path(path).name.startswith("libmpi"))
+
+
+def _says_so(path: str) -> bool:
+    try:
+        query: Any = ctypes.CDLL(path).MPIX_Query_cuda_support
+    except (OSError, AttributeError):
+        return False
+    return bool(query())

@@ -1,0 +1,39 @@
+// Where many ranks hold a vector: entries from `owned` on are ghosts, which other ranks own. They lie
+// in buffers of their own: those that are read have come from their owners, what is added to the
+// others goes there. Elements are worked on in an order in which those that meet ghosts are last, so
+// that some blocks can be launched while messages are on their way. On one rank all this is nothing.
+
+constexpr bool ORDERED = GHOSTS_IN || GHOSTS_OUT;
+
+__device__ __forceinline__ const T* read_at(const Arguments& a, long long at) {
+    if constexpr (GHOSTS_IN) {
+        if (at >= a.owned_in) return a.ghosts_in + (at - a.owned_in);
+    }
+    return a.x + at;
+}
+
+__device__ __forceinline__ T* add_at(const Arguments& a, long long at) {
+    if constexpr (GHOSTS_OUT) {
+        if (at >= a.owned_out) return a.ghosts_out + (at - a.owned_out);
+    }
+    return a.y + at;
+}
+
+// Number of the block among those of the whole launch.
+__device__ __forceinline__ long long block_of(const Arguments& a) {
+    if constexpr (ORDERED) return (long long)a.first_block + blockIdx.x;
+    return blockIdx.x;
+}
+
+// The element of a slot of the block; one that is not `there` is worked along, but adds nothing.
+__device__ __forceinline__ long long element_of(const Arguments& a, int slot, bool& there) {
+    const long long at = block_of(a) * ELEMENTS + slot;
+    if constexpr (ORDERED) {
+        const int e = __ldg(a.order + at);
+        there = e >= 0;
+        return there ? e : ~e;
+    } else {
+        there = at < a.count;
+        return there ? at : a.count - 1;
+    }
+}

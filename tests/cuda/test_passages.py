@@ -1,0 +1,170 @@
+"""Copies between a GPU and memory that MPI takes, as CuPy is asked for them; and their stand-in."""
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from cuda.host_device import HostPassage
+from femops_kernels.cuda import cupy_device
+from femops_kernels.cuda.cupy_device import CudaPassage
+
+
+class FakeCuda:
+    """What CuPy's streams, events and copies are asked for, in order."""
+
+    def __init__(self):
+        self.log = []
+        self.current = self.stream("kernels")
+
+    def stream(self, name):
+        return SimpleNamespace(
+            name=name, wait_event=lambda event: self.log.append((name, "waits for", event.name))
+        )
+
+    def Stream(self, *, non_blocking):
+        assert non_blocking
+        return self.stream("copies")
+
+    def Event(self, *, disable_timing):
+        assert disable_timing
+        event = SimpleNamespace(name=None)
+
+        def record(stream):
+            event.name = f"{stream.name} {len(self.log)}"
+            self.log.append((stream.name, "records", event.name))
+
+        event.record = record
+        event.synchronize = lambda: self.log.append(("the host", "waits for", event.name))
+        return event
+
+    def get_current_stream(self):
+        return self.current
+
+    def alloc_pinned_memory(self, size):
+        self.log.append(("the host", "pins", size))
+        return bytearray(b"\1" * size)
+
+    def zeros(self, size, dtype):
+        def copied(way):
+            return lambda place, nbytes, stream: self.log.append((stream.name, way, nbytes))
+
+        data = SimpleNamespace(copy_to_host_async=copied("down"), copy_from_host_async=copied("up"))
+        return SimpleNamespace(size=size, dtype=dtype, data=data)
+
+
+def passage(size, *, direct):
+    """One on a device that stands for a GPU, and its log."""
+    cuda = FakeCuda()
+    device = SimpleNamespace(xp=SimpleNamespace(cuda=cuda, zeros=cuda.zeros), current=nullcontext())
+    return CudaPassage(device, size, np.dtype(np.float32), direct=direct), cuda.log
+
+
+def test_copies_are_beside_kernels_and_behind_those_that_they_need():
+    way, log = passage(5, direct=False)
+    assert (way.here.dtype, way.here.tolist()) == (np.float32, [0.0] * 5)
+    assert log == [("the host", "pins", 20)]
+    log.clear()
+    way.depart()
+    way.wait()
+    way.enter()
+    assert log == [
+        ("kernels", "records", "kernels 0"),
+        ("copies", "waits for", "kernels 0"),
+        ("copies", "down", 20),
+        ("copies", "records", "copies 3"),
+        ("the host", "waits for", "copies 3"),
+        ("copies", "up", 20),
+        ("copies", "records", "copies 6"),
+        ("kernels", "waits for", "copies 6"),
+    ]
+
+
+@pytest.mark.parametrize(("size", "direct"), [(5, True), (0, False)])
+def test_without_a_copy_the_host_still_waits(size, direct):
+    way, log = passage(size, direct=direct)
+    assert (way.here is way.there) == direct
+    log.clear()
+    way.depart()
+    way.wait()
+    way.enter()
+    assert log == [
+        ("kernels", "records", "kernels 0"),
+        ("copies", "waits for", "kernels 0"),
+        ("copies", "records", "copies 2"),
+        ("the host", "waits for", "copies 2"),
+    ]
+
+
+def test_the_real_cupy_has_what_is_asked_for():
+    cupy = pytest.importorskip("cupy")
+    for name in ("Stream", "Event", "get_current_stream", "alloc_pinned_memory", "Device"):
+        assert hasattr(cupy.cuda, name)
+    assert hasattr(cupy.cuda.Stream, "wait_event")
+    assert hasattr(cupy.cuda.Device, "use")
+    assert hasattr(cupy.cuda.runtime, "deviceGetPCIBusId")
+    for name in ("copy_to_host_async", "copy_from_host_async"):
+        assert hasattr(cupy.cuda.MemoryPointer, name)
+
+
+def test_numbers_come_back_from_a_gpu():
+    """Where there is one: out, and in again."""
+    if not cupy_device.describe()["devices"]:
+        pytest.skip("there is no GPU")
+    device = cupy_device.open_device("cuda")
+    way = device.passage(1000, np.dtype(np.float64), direct=False)
+    way.there[:] = device.upload(np.arange(1000.0))
+    way.depart()
+    way.wait()
+    assert np.array_equal(way.here, np.arange(1000.0))
+    way.here[:] += 1.0
+    way.enter()
+    assert np.array_equal(device.download(way.there), np.arange(1.0, 1001.0))
+
+
+def test_the_stand_in_copies_as_late_as_can_be():
+    way = HostPassage(3, np.dtype(np.float64), direct=False)
+    way.there[:] = 1.0
+    way.depart()
+    assert way.here.tolist() == [0.0] * 3
+    way.wait()
+    assert way.here.tolist() == [1.0] * 3
+    way.here[:] = 2.0
+    way.enter()
+    assert way.there.tolist() == [2.0] * 3
+    assert (way.departures, way.entries) == (1, 1)
+    both = HostPassage(3, np.dtype(np.float64), direct=True)
+    assert both.here is both.there
+
+
+def test_a_process_takes_its_gpu(monkeypatch):
+    used = []
+    runtime = SimpleNamespace(
+        getDeviceCount=lambda: 2,
+        deviceGetPCIBusId=lambda ordinal: f"0000:0{ordinal}:00.0",
+        getDeviceProperties=lambda _: {
+            "name": b"GPU",
+            "major": 9,
+            "minor": 0,
+            "multiProcessorCount": 1,
+            "totalGlobalMem": 1,
+            "sharedMemPerBlockOptin": 1,
+        },
+    )
+
+    class FakeDevice:
+        def __init__(self, ordinal):
+            self.id = ordinal
+
+        def use(self):
+            used.append(self.id)
+
+    fake = SimpleNamespace(cuda=SimpleNamespace(Device=FakeDevice, runtime=runtime))
+    monkeypatch.setattr(cupy_device, "_cupy", lambda: fake)
+    monkeypatch.setattr(cupy_device, "_devices", {})
+    devices = [cupy_device.take_device(place) for place in range(3)]
+    assert used == [0, 1, 0]
+    assert devices[0] == devices[2]
+    assert [bus for _, bus in devices] == ["0000:00:00.0", "0000:01:00.0", "0000:00:00.0"]
+    assert [device.current.id for device, _ in devices] == [0, 1, 0]

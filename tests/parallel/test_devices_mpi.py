@@ -1,0 +1,308 @@
+"""Operators on many ranks with a device each, as one rank on the host has them."""
+
+import numpy as np
+import pytest
+
+import femops
+from cuda.guarded import guarded_device
+from cuda.host_device import HostDevice
+from femops.devices import put
+from femops.parallel import gpus
+from femops_kernels.cuda.rank_terms import DeviceRankTerms
+from kernel_cases import bend, smooth
+from level_cases import FORMS, cover
+from parallel.operator_cases import compare, here, own_piece, whole_mesh
+
+WAYS = ["staged", "direct"]
+
+
+def first_of_each_form():
+    """At the levels that a device has kernels of."""
+    cases = [case for case in cover() if case.level in ("partial", "none")]
+    return [next(case for case in cases if case.form == form) for form in FORMS]
+
+
+@pytest.fixture(scope="module")
+def device():
+    """A rank's own, with little shared memory: small parts take several blocks."""
+    return guarded_device(shared_bytes=12 * 1024, options=["-O0"])
+
+
+@pytest.fixture
+def way(request, monkeypatch):
+    """How messages get from a device to MPI."""
+    monkeypatch.setenv(gpus.CUDA_AWARE, str(WAYS.index(request.param)))
+    return request.param
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize(
+    ("case", "way"),
+    [(case, WAYS[k % 2]) for k, case in enumerate(first_of_each_form())],
+    ids=str,
+    indirect=["way"],
+)
+@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
+def test_equal_to_serial(comm, device, case, way):
+    mesh = whole_mesh(case)
+    ranks = femops.distribute(mesh, comm)
+    mine, _ = compare(case, comm, mesh, ranks, 10 * case.tolerance, device=device)
+    assert (mine.level, mine.space.device) == (case.level, device)
+
+
+@pytest.mark.parallel(1)
+@pytest.mark.parametrize("case", first_of_each_form()[1:3], ids=str)
+def test_equal_to_serial_on_one_rank(comm, device, case):
+    mesh = whole_mesh(case)
+    ranks = femops.distribute(mesh, comm)
+    mine, _ = compare(case, comm, mesh, ranks, 10 * case.tolerance, device=device)
+    assert not isinstance(mine.terms, DeviceRankTerms)
+
+
+# --- sums, products, nonlinear forms --------------------------------------------------------------
+
+
+def on_both(comm, build, device):
+    """A thing on the devices of all ranks, and on the host of this rank alone."""
+    mesh = femops.ball(2, order=2)
+    return build(femops.distribute(mesh, comm), device), build(mesh, None)
+
+
+def piece(space):
+    """Where a rank's vector stands in that of the whole, of a space or of each of a product."""
+    if isinstance(space, femops.Product):
+        first = np.cumsum([0, *(one.global_size for one in space.spaces.values())])
+        ends = zip(first, map(own_piece, space.spaces.values()), strict=False)
+        return np.concatenate([np.arange(k + at.start, k + at.stop) for k, at in ends])
+    return own_piece(space)
+
+
+def close(mine, whole, space, tolerance=1e-12):
+    gap = np.abs(here(mine).reshape(-1) - whole.reshape(-1)[piece(space)]).max(initial=0.0)
+    assert gap <= tolerance * np.abs(whole).max()
+
+
+def check(A, B):
+    """Applied twice: what the first application leaves behind does not matter."""
+    w = np.random.default_rng(3).standard_normal(B.space.size)
+    u = put(A.space, w[piece(A.space)].copy())
+    for _ in range(2):
+        close(A @ u, B @ w, A.test_space)
+    if A.space is A.test_space:
+        close(A.diagonal(), B.diagonal(), A.space)
+        close(A.rhs(0.3 * u, u), B.rhs(0.3 * w, w), A.space)
+
+
+def robin(mesh, device):
+    """Elements and boundary faces, two quadrature rules."""
+    V = femops.H1(mesh, 3, device=device)
+    A = femops.diffusion(V, smooth) + femops.mass(V, quadrature=6)
+    return (2.0 * A + femops.boundary_mass(V, smooth)).constrained(V.boundary_dofs([1]))
+
+
+def faces_alone(mesh, device):
+    V = femops.H1(mesh, 2, device=device)
+    return femops.boundary_mass(V).constrained(V.boundary_dofs())
+
+
+def stokes(u, p, mu):
+    return {"u": {"grad": mu * u.grad - p * np.eye(len(u))}, "p": {"value": -u.div}}
+
+
+def taylor_hood(mesh, device):
+    W = femops.Product(
+        u=femops.H1(mesh, 2, ncomp=mesh.dim, device=device), p=femops.H1(mesh, 1, device=device)
+    )
+    A = femops.form(stokes, W, mu=smooth)
+    return A.constrained(W.positions(u=W.spaces["u"].boundary_dofs()))
+
+
+def waves(real, imag, k):
+    return {
+        "real": {"grad": real.grad, "value": -k * k * real - k * imag},
+        "imag": {"grad": imag.grad, "value": -k * k * imag + k * real},
+    }
+
+
+def one_space_twice(mesh, device):
+    V = femops.H1(mesh, 3, device=device)
+    return femops.form(waves, femops.Product(real=V, imag=V), k=1.5).T
+
+
+def of_two_spaces(mesh, device):
+    return femops.divergence(
+        femops.H1(mesh, 2, ncomp=mesh.dim, device=device), femops.L2(mesh, 1, device=device)
+    )
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize(
+    ("make", "way"),
+    [
+        (robin, "staged"),
+        (faces_alone, "direct"),
+        (taylor_hood, "staged"),
+        (one_space_twice, "direct"),
+        (of_two_spaces, "staged"),
+    ],
+    indirect=["way"],
+)
+def test_sums_and_products(comm, device, make, way):
+    check(*on_both(comm, make, device))
+
+
+@pytest.mark.parallel(3)
+def test_nonlinear_forms(comm, device):
+    def build(mesh, device):
+        V = femops.H1(mesh, 2, ncomp=mesh.dim, device=device)
+        return femops.neo_hookean(V, mu=1.0, lam=2.0).constrained(V.boundary_dofs([1]))
+
+    F, G = on_both(comm, build, device)
+    w = 0.01 * np.random.default_rng(2).standard_normal(G.space.size)
+    u = put(F.space, w[piece(F.space)].copy())
+    close(F.residual(u), G.residual(w), F.space)
+    check(F.jacobian(u), G.jacobian(w))
+
+
+@pytest.mark.parallel(3)
+def test_ranks_without_elements(comm, device):
+    with pytest.warns(UserWarning, match="no elements") if comm.rank == 0 else no_warning():
+        mesh = femops.box((2, 1), comm=comm)
+    A, B = robin(mesh, device), robin(femops.box((2, 1)), None)
+    assert comm.sum(int(A.space.size == 0)) == 1
+    check(A, B)
+
+
+def no_warning():
+    import warnings
+
+    return warnings.catch_warnings()
+
+
+@pytest.mark.parallel(2, 3)
+def test_vectors(comm, device):
+    def build(mesh, device):
+        V = femops.H1(mesh, 3, family="bernstein", device=device)
+        return V, V.interpolate(smooth), femops.load(V, smooth, flux=np.arange(3.0))
+
+    (V, *mine), (W, *alone) = on_both(comm, build, device)
+    for found, whole in zip(mine, alone, strict=True):
+        close(found, whole, V)
+    held = comm.sum(len(V.boundary_dofs()))
+    assert held == len(W.boundary_dofs())
+
+
+@pytest.mark.parallel(2, 3)
+def test_all_ranks_take_one_level(comm, device):
+    def build(mesh, device):
+        V = femops.H1(mesh, 2, device=device)
+        return femops.diffusion(V, level="auto") + femops.boundary_mass(V, level="auto")
+
+    A, B = on_both(comm, build, device)
+    assert {comm.broadcast(A.level, rank) for rank in range(comm.size)} == {A.level}
+    check(A, B.at_level("partial"))
+
+
+# --- how it is done -------------------------------------------------------------------------------
+
+
+def one_sweep(comm, device):
+    V = femops.H1(femops.box((12, 12), mapping=bend, comm=comm), 2, device=device)
+    return femops.diffusion(V, smooth)
+
+
+@pytest.mark.parallel(2)
+@pytest.mark.parametrize("way", WAYS, indirect=True)
+def test_the_device_works_while_messages_are_on_their_way(comm, device, way):
+    A = one_sweep(comm, device)
+    u = A.space.interpolate(smooth)
+    apart = A.apply(u)
+    sweep = A.terms.terms.sweeps[0]
+    order, ghosts = sweep.order, A.space.restriction.indices >= A.space.ndofs
+    elements = np.maximum(order.elements, ~order.elements)
+    assert set(elements) == set(range(len(ghosts)))
+    assert not ghosts[elements[: order.plain * order.group]].any()
+    # the lower rank owns what both have
+    assert 1 < order.plain < order.blocks + (comm.rank == 0)
+    log = follow(A.terms, sweep, device)
+    again = A.apply(u)
+    half = order.plain // 2
+    assert log == [
+        ("departs", 0),
+        ("blocks", 0, half),
+        ("sent", 0),
+        ("arrived", 0),
+        *([("blocks", order.plain, order.blocks)] if comm.rank else []),
+        ("departs", 1),
+        ("blocks", half, order.plain),
+        ("sent", 1),
+        ("arrived", 1),
+    ]
+    A.terms.overlap = False
+    log.clear()
+    gaps = again - apart, A.apply(u) - apart
+    assert [entry for entry in log if entry[0] == "blocks"] == [("blocks", 0, order.blocks)]
+    assert max(np.abs(here(gap)).max() for gap in gaps) < 1e-13
+
+
+def follow(terms, sweep, device):
+    """What happens when terms are applied; only what is said to is copied."""
+    assert isinstance(terms, DeviceRankTerms)
+    log, some = [], sweep.some
+    host = device.host
+    moved = host.uploads, host.downloads, host.synchronizations
+
+    def noted(begin, end, **arguments):
+        if begin < end:
+            log.append(("blocks", begin, end))
+        assert (host.uploads, host.downloads, host.synchronizations) == moved
+        some(begin, end, **arguments)
+
+    sweep.some = noted
+    posts = [terms.forwards[0][0].post, terms.reverses[0][0].post]
+    for k, post in enumerate(posts):
+        for name, method in (("departs", "ready"), ("sent", "start"), ("arrived", "finish")):
+            before = getattr(post, method)
+            setattr(post, method, lambda k=k, name=name, b=before: (log.append((name, k)), b()))
+    return log
+
+
+@pytest.mark.parallel(2)
+@pytest.mark.parametrize("way", WAYS, indirect=True)
+def test_messages_are_staged_where_mpi_takes_no_memory_of_a_device(comm, device, way):
+    A = one_sweep(comm, device)
+    for post in (A.terms.forwards[0][0].post, A.terms.reverses[0][0].post):
+        staged = post.channel.outgoing is not post.outgoing
+        assert staged == (post.channel.incoming is not post.incoming) == (way == "staged")
+        assert post.outgoing.size + post.incoming.size > 0
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parallel(2)
+def test_reproducible_is_refused(comm, device):
+    exact = femops.distribute(femops.box((8, 8)), comm, reproducible=True)
+    for make in (
+        lambda: femops.H1(exact, 2, device=device),
+        lambda: femops.L2(exact, 2, device=device),
+        lambda: femops.H1(femops.box((4, 4), comm=comm), 2, device=device, reproducible=True),
+    ):
+        with pytest.raises(femops.SpaceError, match="reproducible=True is not for ranks with a"):
+            make()
+
+
+@pytest.mark.parallel(2)
+def test_a_device_that_one_rank_lacks_is_an_error_on_all(comm, monkeypatch):
+    from femops_kernels.cuda import cupy_device
+    from femops_kernels.errors import DeviceError
+
+    def take(place):
+        if comm.rank == 1:
+            raise DeviceError("there is no GPU that CUDA can use")
+        return HostDevice(), "bus"
+
+    monkeypatch.setattr(cupy_device, "take_device", take)
+    expected = DeviceError if comm.rank == 1 else femops.RankError
+    with pytest.raises(expected, match="there is no GPU that CUDA can use"):
+        femops.H1(femops.box((4, 4), comm=comm), 2, device="cuda")

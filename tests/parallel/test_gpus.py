@@ -1,0 +1,155 @@
+"""Which GPU is whose, and whether MPI takes memory of GPUs: without either."""
+
+import ctypes.util
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import femops
+from femops.parallel import Serial, gpus, launch
+from femops.parallel.cores import Node
+from femops_kernels.cuda import cupy_device
+from femops_kernels.cuda.device import Device
+from simulated_ranks import on_ranks
+
+
+class Named(Device):
+    """A device that is only told from others."""
+
+    xp, arch, processors, shared_bytes = np, "none", 1, 0
+
+    def __init__(self, name):
+        self.name = name
+
+    function = upload = download = owns = adopt = address = passage = synchronize = None
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """Where processes are that take a device, of which the machine has two."""
+    places = []
+
+    def take(place):
+        places.append(place)
+        return Named(f"cuda:{place % 2}"), f"0000:0{place % 2}:00.0"
+
+    Named.__abstractmethods__ = frozenset()
+    monkeypatch.setattr(cupy_device, "take_device", take)
+    monkeypatch.setattr(cupy_device, "open_device", Named)
+    return places
+
+
+def on_nodes(each):
+    """A program on four ranks, as many of them on a node; the name of each one's device."""
+
+    def program(comm):
+        first = comm.rank // each * each
+        comm.node = Node(first, 1, 1, comm.rank - first)
+        device = gpus.rank_device("cuda", comm)
+        assert gpus.rank_device("cuda", comm) is device
+        return device.name
+
+    return on_ranks(4, program)[0]
+
+
+def test_each_rank_of_a_node_has_a_gpu(taken, recwarn):
+    assert on_nodes(2) == ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
+    assert sorted(taken) == [0, 0, 1, 1]
+    assert not recwarn.list
+
+
+def test_ranks_that_share_a_gpu_are_told_of_once(taken, recwarn):
+    assert on_nodes(4) == ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
+    assert sorted(taken) == [0, 1, 2, 3]
+    (warning,) = recwarn.list
+    assert "4 ranks have 2 GPUs, up to 2 ranks share one" in str(warning.message)
+
+
+def test_a_device_that_is_named_is_taken_as_it_is(taken):
+    names, _ = on_ranks(2, lambda comm: gpus.rank_device("cuda:1", comm).name)
+    assert names == ["cuda:1", "cuda:1"]
+    assert gpus.rank_device("cuda", Serial()).name == "cuda"
+    assert taken == []
+
+
+# --- memory of GPUs -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mpi(monkeypatch):
+    """An MPI that says of itself what a test has it say."""
+
+    class Info(dict):
+        Get = dict.get
+        Free = dict.clear
+
+    said = {}
+    world = SimpleNamespace(Get_info=lambda: Info(said))
+    monkeypatch.setattr(launch, "mpi", lambda: SimpleNamespace(COMM_WORLD=world))
+    monkeypatch.setattr(gpus, "_libraries", list)
+    monkeypatch.delenv(gpus.CUDA_AWARE, raising=False)
+    gpus._is_cuda_aware.cache_clear()
+    yield said
+    gpus._is_cuda_aware.cache_clear()
+
+
+MANY = SimpleNamespace(size=2)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "takes"),
+    [
+        (None, False),
+        ("mpi,system", False),
+        ("mpi,system,cuda", True),
+        ("system,cuda:device,mpi", True),
+        ("rocm,cudalike", False),
+    ],
+)
+def test_mpi_says_which_memory_it_takes(mpi, kinds, takes):
+    if kinds is not None:
+        mpi["mpi_memory_alloc_kinds"] = kinds
+    assert gpus.takes_device_memory(MANY) == takes
+
+
+@pytest.mark.parametrize("answer", [0, 1])
+def test_the_library_is_asked(mpi, monkeypatch, answer):
+    monkeypatch.setattr(gpus, "_libraries", lambda: ["/lib/libmpi.so.40"])
+    asked = []
+
+    def library(path):
+        asked.append(path)
+        return SimpleNamespace(MPIX_Query_cuda_support=lambda: answer)
+
+    monkeypatch.setattr(gpus.ctypes, "CDLL", library)
+    assert gpus.takes_device_memory(MANY) == bool(answer)
+    assert asked == ["/lib/libmpi.so.40"]
+
+
+def test_a_library_that_knows_nothing_of_it(mpi, monkeypatch):
+    monkeypatch.setattr(gpus, "_libraries", lambda: [ctypes.util.find_library("c"), "/no/lib"])
+    assert not gpus.takes_device_memory(MANY)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="no /proc")
+@pytest.mark.parallel(2)
+def test_the_library_that_is_loaded_is_found(comm):
+    assert comm.size == 2
+    assert all(Path(path).is_file() for path in gpus._libraries())
+    assert gpus._libraries()
+
+
+@pytest.mark.parametrize(("value", "takes"), [("0", False), ("1", True)])
+def test_the_environment_overrides_it(mpi, monkeypatch, value, takes):
+    mpi["mpi_memory_alloc_kinds"] = "cuda" if value == "0" else "system"
+    monkeypatch.setenv(gpus.CUDA_AWARE, value)
+    assert gpus.takes_device_memory(MANY) == takes
+
+
+def test_other_values_are_refused(mpi, monkeypatch):
+    monkeypatch.setenv(gpus.CUDA_AWARE, "yes")
+    with pytest.raises(femops.CommunicatorError, match="FEMOPS_CUDA_AWARE_MPI is 'yes': give 1 if"):
+        gpus.takes_device_memory(MANY)
