@@ -15,7 +15,8 @@ import numpy as np
 
 from femops.errors import CommunicatorError
 from femops.parallel import launch
-from femops.parallel.comm import Communicator, check
+from femops.parallel.agreement import check
+from femops.parallel.comm import Communicator
 from femops_kernels.cuda.device import Device
 
 CUDA_AWARE = "FEMOPS_CUDA_AWARE_MPI"

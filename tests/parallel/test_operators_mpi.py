@@ -1,5 +1,6 @@
 """Operators on many ranks: what all ranks compute is what one does, every form at every level."""
 
+import numpy as np
 import pytest
 
 import femops

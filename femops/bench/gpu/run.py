@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from time import perf_counter
 from typing import Any, final
 
@@ -19,6 +18,7 @@ from femops.bench.run import Progress, check_dofs, check_orders
 from femops.devices import find_device
 from femops.errors import OperatorError
 from femops.operators.on_device import LEVELS
+from femops.parallel.comm import communicator
 from femops_kernels import machine
 from femops_kernels.cuda.device import Device
 from femops_kernels.cuda.rates import Amounts, Rates
@@ -174,7 +174,7 @@ def run_gpu(settings: GpuSettings, progress: Progress | None = None) -> dict[str
         cases = set_up(device, sizes, notes)
         show(f"order {order}: measuring")
         rows += measured(device, cases, rates, settings.seconds)
-        if order in _SOLVED_ORDERS and _has_solver(notes):
+        if order in _SOLVED_ORDERS:
             solves += solved(device, cases, rates)
         del cases  # before the next take their room
         clock.note(sizes)
@@ -226,15 +226,8 @@ def run_tuning(settings: GpuSettings, progress: Progress | None = None) -> dict[
     }
 
 
-def _has_solver(notes: dict[str, None]) -> bool:
-    if find_spec("femops_kernels.cuda.krylov") is None:
-        notes["cg: not measured, conjugate gradients have no kernels for a GPU yet"] = None
-        return False
-    return True
-
-
 def _opened(place: str | Device) -> Device:
-    device = find_device(place)
+    device = find_device(place, communicator())
     assert device is not None  # no name is no device
     return device
 

@@ -119,7 +119,7 @@ class _Entries:
     ) -> None:
         numbers = {"positions": "const long long*", "count": "int"}
         layout = Layout(fields | numbers, values.dtype)
-        self._device, self._text = device, simple_text(name, layout, values.dtype)
+        self._device, self._text = device, simple_text(layout, values.dtype, name)
         self._blocks = -(-len(positions) // SIMPLE_THREADS)
         # they must outlive the launches
         self._arrays = {"values": values, "positions": device.upload(positions)}
