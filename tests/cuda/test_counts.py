@@ -28,7 +28,7 @@ ACCESSES = (
 )
 """Where ``contraction.cuh`` and ``operator.cuh`` read from shared memory, or write to it."""
 
-ATOMIC = "atomicAdd(a.y + at, value)"
+ATOMIC = "atomicAdd(add_at(a, at), value)"
 
 
 @pytest.fixture
