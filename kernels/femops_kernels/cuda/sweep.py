@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -261,7 +262,19 @@ class Combine:
         self._device.function(self._text).launch(self._blocks, SIMPLE_THREADS, 0, packed)
 
 
+_there: WeakKeyDictionary[Data, dict[tuple[Any, ...], dict[str, Any]]] = WeakKeyDictionary()
+
+
 def _uploaded(device: Device, kernel: CudaKernel, data: Data, count: int) -> dict[str, Any]:
+    """The same numbers, copied once for all kernels that read them in one order."""
+    copies = _there.setdefault(data, {})
+    order = device, kernel.shape.elements, kernel.step.numbers, kernel.dtype, kernel.stored
+    if order not in copies:
+        copies[order] = _copied(device, kernel, data, count)
+    return copies[order]
+
+
+def _copied(device: Device, kernel: CudaKernel, data: Data, count: int) -> dict[str, Any]:
     """The numbers that the pointwise step is given, in the order in which the kernel reads them."""
     given, kind = kernel.step.numbers, kernel.dtype
     arrays: dict[str, Any] = dict.fromkeys(("points", "elements", "modes", "constants"))
