@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, final
@@ -91,6 +92,20 @@ class PaperDevice(Device):
     def download(self, array: NDArray[Any]) -> NDArray[Any]:
         """See `Device.download`."""
         return np.array(array)
+
+    def download_later(self, array: NDArray[Any]) -> Callable[[], NDArray[Any]]:
+        """See `Device.download_later`."""
+        copy = np.array(array)
+        return lambda: copy
+
+    def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
+        """See `Device.repeatable`."""
+        return work
+
+    def seconds(self, work: Callable[[], object]) -> float:
+        """See `Device.seconds`; no time passes."""
+        work()
+        return 0.0
 
     def owns(self, array: Any) -> bool:
         """See `Device.owns`."""
