@@ -73,13 +73,14 @@ def cg(
 
     The method of Hestenes and Stiefel (1952) with SciPy's names for tolerances; operator,
     preconditioner and vector updates run in one compiled loop.  The result has the same bits for
-    any number of threads.
+    any number of threads of the host.
 
     Parameters
     ----------
     A : Operator or BlockOperator
     b : l_vec or flat vector
-        Right-hand side, of the operator's type; see `Operator.rhs` for essential conditions.
+        Right-hand side, of the operator's type; see `Operator.rhs` for essential conditions. On a
+        device, if the operator is, as are x0 and x; nothing moves but a few numbers.
     x0 : array like b, optional
         First guess, zero if omitted.
     rtol, atol : float
@@ -90,7 +91,7 @@ def cg(
         Preconditioner, from `femops.jacobi`.
     callback : callable, optional
         Called as ``callback(x)`` after each iteration with a read-only view of the iterate, in
-        the shape of b.
+        the shape of b. A device waits for it each time.
     merged : bool, optional
         Whether vectors are updated inside the operator's sweep, so that they are read and written
         less often; iterates agree to round-off. If omitted, where that is possible: for operators

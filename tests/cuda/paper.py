@@ -95,7 +95,17 @@ class PaperDevice(Device):
 
     def download_later(self, array: NDArray[Any]) -> Callable[[], NDArray[Any]]:
         """See `Device.download_later`."""
-        return lambda: np.array(array)
+        copy = np.array(array)
+        return lambda: copy
+
+    def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
+        """See `Device.repeatable`."""
+        return work
+
+    def seconds(self, work: Callable[[], object]) -> float:
+        """See `Device.seconds`; no time passes."""
+        work()
+        return 0.0
 
     def owns(self, array: Any) -> bool:
         """See `Device.owns`."""

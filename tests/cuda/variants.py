@@ -10,6 +10,7 @@ import numpy as np
 
 import femops
 from femops_kernels.cuda.device import Device
+from femops_kernels.cuda.krylov import DeviceConjugateGradients
 from kernel_cases import bend, smooth
 from level_cases import own, skewed, wind
 from simulated_ranks import on_ranks
@@ -133,6 +134,26 @@ add("own-none", lambda V: femops.form(own, V, c=smooth, level="none"), *in_3d(3)
 VARIANTS["neo-hookean-residual-3d-p2"] = residual(hyperelastic, 3, 2, ncomp=3)
 VARIANTS["neo-hookean-residual-2d-p4"] = residual(hyperelastic, 2, 4, ncomp=2)
 VARIANTS["p-laplacian-residual-3d-p5"] = residual(lambda V: femops.p_laplacian(V, 3.5, 0.2), 3, 5)
+
+# --- conjugate gradients --------------------------------------------------------------------------
+
+
+def merged(make: Callable[..., Any], p: int, **options: Any) -> Run:
+    """The operator's kernel with updates of vectors in it, and the other one of an iteration."""
+
+    def run(device: Device) -> None:
+        V = space(device, 3, p, **options)
+        A = make(V)
+        vectors = [np.ones(V.size, A.dtype) for _ in range(3)]
+        DeviceConjugateGradients(A.terms, *vectors, merged=True).advance(0.0, 1, 1)
+
+    return run
+
+
+for _p in (2, 6, 8):
+    VARIANTS[f"diffusion-merged-3d-p{_p}"] = merged(femops.diffusion, _p)
+VARIANTS["diffusion-none-merged-3d-p6"] = merged(lambda V: femops.diffusion(V, level="none"), 6)
+VARIANTS["mass-single-merged-3d-p3"] = merged(lambda V: femops.mass(V, dtype="float32"), 3)
 
 # --- single precision, the same bits --------------------------------------------------------------
 

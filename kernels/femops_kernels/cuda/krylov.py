@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from femops_kernels.cuda.arguments import Layout
 from femops_kernels.cuda.device import Device, Function
-from femops_kernels.cuda.kernel import SIMPLE_THREADS, STATE, simple_text
+from femops_kernels.cuda.kernel import SIMPLE_THREADS, STATE, simple_text, unspilled
 from femops_kernels.cuda.sweep import DeviceSweep, DeviceTerms
 from femops_kernels.krylov import Solve
 
 _PARTS = {"BEGIN": 0, "PRODUCT": 1, "STEP": 2, "TURN": 3}
 _VECTORS = {"x": "T*", "r": "T*", "p": "T*", "q": "T*", "b": "const T*", "inverse": "const T*"}
 _STATE_NUMBERS, _GOAL, _LIMIT = 9, 7, 8  # as in ``cg_state.cuh``
-_RESIDENT = 6  # blocks of a multiprocessor: more would have too few registers
+_RESIDENT = 5  # blocks of a multiprocessor: more would have too few registers
 _ROW = 32  # numbers: rows of vectors begin where lines of the cache do
 
 
@@ -162,7 +162,7 @@ class _Pass:
         (sweep,) = terms.sweeps
         assert isinstance(sweep, DeviceSweep)
         self._device, self._sweep = terms.device, sweep
-        self._kernel = replace(sweep.kernel, merged=True)
+        self._kernel = unspilled(replace(sweep.kernel, merged=True), self._device)
         self._sums = memory_of_sums(self._device, sweep.blocks, sweep.kernel.threads, 1)
         self._function, self._packed = sweep.bind(
             self._kernel,
