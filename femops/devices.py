@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from femops.errors import SpaceError, VectorError
-from femops.parallel.comm import Communicator
+from femops.parallel.comm import Communicator, communicator
 from femops.parallel.gpus import rank_device
 from femops.restriction import FLOAT_TYPES, Vector
 from femops_kernels.cuda.device import Device
@@ -27,14 +27,15 @@ Place = str | Device | None
 """What names a device; None the host."""
 
 
-def find_device(device: Place, comm: Communicator) -> Device | None:
+def find_device(device: Place, comm: Communicator | None = None) -> Device | None:
     """The device that a user names, None for the host. Collective, unless it is the host.
 
     Parameters
     ----------
     device : str, Device or None
-    comm : Communicator
-        Of the ranks that share the vectors; each has a GPU of its own if they are on "cuda".
+    comm : Communicator, optional
+        Of the ranks that share the vectors, each of which has a GPU of its own if they are on
+        "cuda"; this process alone if omitted.
 
     Raises
     ------
@@ -47,7 +48,7 @@ def find_device(device: Place, comm: Communicator) -> Device | None:
         return device
     if not isinstance(device, str):
         raise SpaceError(f"device is {device!r}: give 'cuda', or 'cuda:1' for the second GPU")
-    return rank_device(device, comm)
+    return rank_device(device, communicator(comm))
 
 
 def check_order(space: Space) -> None:

@@ -16,6 +16,8 @@ from femops.operators import BlockOperator, Operator
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.sums import Sums
 from femops_kernels.cuda import krylov as on_device
+from femops_kernels.cuda.rank_krylov import DeviceRankConjugateGradients
+from femops_kernels.cuda.rank_terms import DeviceRankTerms
 from femops_kernels.cuda.sweep import DeviceTerms
 from femops_kernels.krylov import BREAKDOWN, CONVERGED, ConjugateGradients, Solve
 from femops_kernels.placement import placed
@@ -145,6 +147,8 @@ def _solve(
     merged: bool | None,
 ) -> Solve:
     terms, merge = A.terms, _merged(A, merged, sums)
+    if isinstance(terms, DeviceRankTerms) or (isinstance(terms, DeviceTerms) and sums.many):
+        return DeviceRankConjugateGradients(terms, b, x, inverse, sums)
     if isinstance(terms, DeviceTerms):
         return on_device.DeviceConjugateGradients(terms, b, x, inverse, merge)
     if sums.many:
@@ -155,14 +159,16 @@ def _solve(
 
 def _merged(A: Operator | BlockOperator, wanted: bool | None, sums: Sums) -> bool:
     terms = A.terms
-    if isinstance(terms, DeviceTerms):
-        possible = on_device.mergeable(terms, A.space.size)
+    if isinstance(terms, DeviceRankTerms):
+        possible = False
+    elif isinstance(terms, DeviceTerms):
+        possible = not sums.many and on_device.mergeable(terms, A.space.size)
     else:
         possible = sums.all(mergeable(terms, many=sums.many))
     if wanted and not possible:
         raise SolverError(
             f"merged = True, but {A!r} is not one sweep over all elements, or its mesh is "
-            "reproducible: leave merged out"
+            "reproducible, or ranks have a GPU each: leave merged out"
         )
     return possible if wanted is None else wanted
 

@@ -66,6 +66,8 @@ class Sums:
         left, right = (v.reshape(-1).astype(np.float64, copy=False) for v in (a, b))
         if not self.many:
             return float(left @ right)  # of a device, one number comes here
+        if self._device is not None:
+            return float(self(np.array([[float(left @ right)]]))[0])
         parts, some = np.zeros(len(self.edges) - 1), np.flatnonzero(np.diff(self.edges))
         # a block without entries would be given the first of the next
         if len(some):
@@ -76,7 +78,8 @@ class Sums:
         """Inner products of several vectors (k, size) with one. Collective, one reduction."""
         right = b.astype(np.float64, copy=False)
         if self._device is not None:
-            return self._device.download(rows.astype(np.float64, copy=False) @ right)
+            mine = self._device.download(rows.astype(np.float64, copy=False) @ right)
+            return self(mine[:, np.newaxis]) if self.many else mine
         if not self._exact:
             return self(np.array([[float(row @ right)] for row in rows]))
         products = np.append(rows * right, np.zeros((len(rows), 1)), axis=1)

@@ -98,15 +98,6 @@ class PaperDevice(Device):
         copy = np.array(array)
         return lambda: copy
 
-    def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
-        """See `Device.repeatable`."""
-        return work
-
-    def seconds(self, work: Callable[[], object]) -> float:
-        """See `Device.seconds`; no time passes."""
-        work()
-        return 0.0
-
     def owns(self, array: Any) -> bool:
         """See `Device.owns`."""
         return isinstance(array, np.ndarray)
@@ -118,10 +109,6 @@ class PaperDevice(Device):
     def address(self, array: NDArray[Any]) -> int:
         """See `Device.address`."""
         return array.ctypes.data
-
-    def passage(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> HostPassage:
-        """See `Device.passage`."""
-        return HostPassage(size, dtype, direct=direct)
 
     def synchronize(self) -> None:
         """Nothing is run."""

@@ -203,6 +203,89 @@ def test_all_ranks_take_one_level(comm, device):
     check(A, B.at_level("partial"))
 
 
+# --- solvers --------------------------------------------------------------------------------------
+
+
+def poisson(mesh, device, dtype="float64"):
+    V = femops.H1(mesh, 3, device=device)
+    A = femops.diffusion(V, smooth, dtype=dtype) + femops.mass(V, dtype=dtype)
+    A = A.constrained(V.boundary_dofs())
+    return A, A.rhs(femops.load(V, smooth, dtype=dtype), 0.5)
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("jacobi", [True, False])
+def test_cg(comm, device, jacobi):
+    def solve(mesh, device):
+        A, b = poisson(mesh, device)
+        M = femops.jacobi(A) if jacobi else None
+        return A.space, *femops.cg(A, b, M=M, rtol=1e-11, merged=False)
+
+    (V, x, info), (_, y, expected) = on_both(comm, solve, device)
+    assert info.converged
+    assert not info.merged
+    assert abs(info.iterations - expected.iterations) <= 1
+    assert abs(info.tolerance - expected.tolerance) < 1e-12 * expected.tolerance
+    close(x, y, V, 1e-10)
+
+
+@pytest.mark.parallel(3)
+def test_cg_shows_each_iterate(comm, device):
+    def solve(mesh, device):
+        A, b = poisson(mesh, device)
+        seen = []
+        femops.cg(A, b, maxiter=4, callback=lambda x: seen.append(here(x).copy()))
+        return A.space, seen
+
+    (V, mine), (_, alone) = on_both(comm, solve, device)
+    assert len(mine) == len(alone) == 4
+    for x, y in zip(mine, alone, strict=True):
+        close(x, y, V)
+
+
+@pytest.mark.parallel(3)
+def test_cg_in_float32(comm, device):
+    (A, b), (B, c) = on_both(comm, lambda mesh, device: poisson(mesh, device, "float32"), device)
+    (x, info), (y, _) = femops.cg(A, b, rtol=1e-5), femops.cg(B, c, rtol=1e-5)
+    assert info.converged
+    assert x.dtype == np.float32
+    close(x, y, A.space, 1e-4)
+
+
+@pytest.mark.parallel(3)
+@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
+@pytest.mark.parametrize("make", [femops.H1, femops.L2])
+def test_cg_where_ranks_have_nothing(comm, device, make):
+    """Functions that are not continuous are nobody's ghosts, but of all ranks too."""
+    V = make(femops.box((2, 1), comm=comm), 3, device=device)
+    x, info = femops.cg(femops.mass(V), femops.load(V, 1.0), rtol=1e-13)
+    assert info.converged
+    np.testing.assert_allclose(here(x), here(V.interpolate(1.0)), rtol=1e-12)
+
+
+@pytest.mark.parallel(2)
+def test_cg_says_what_is_wrong(comm, device):
+    A, b = poisson(femops.box((4, 4), comm=comm), device)
+    with pytest.raises(femops.SolverError, match="ranks have a GPU each: leave merged out"):
+        femops.cg(A, b, merged=True)
+    with pytest.raises(femops.SolverError, match="not to be positive definite"):
+        femops.cg(-A, -b)
+
+
+@pytest.mark.parallel(3)
+@pytest.mark.parametrize("linear", ["cg", "gmres"])
+def test_newton(comm, device, linear):
+    def solve(mesh, device):
+        V = femops.H1(mesh, 2, device=device)
+        F = femops.p_laplacian(V, p=3.0, epsilon=0.1).constrained(V.boundary_dofs())
+        return V, *femops.newton(F, V.zeros(), femops.load(V, 1.0), linear=linear)
+
+    (V, u, info), (_, w, expected) = on_both(comm, solve, device)
+    assert info.converged
+    assert info.iterations == expected.iterations
+    close(u, w, V, 1e-8)
+
+
 # --- how it is done -------------------------------------------------------------------------------
 
 

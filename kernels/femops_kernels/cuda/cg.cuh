@@ -29,12 +29,18 @@ ENTRY(THREADS, BLOCKS, Arguments) {
     }
     if constexpr (PART != TURN) {
         if (all_sums(sums, a.partial, a.counters)) {
-            if constexpr (PART == PRODUCT) set_curvature(a.state, sums[0]);
-            if constexpr (PART == STEP) {
-                a.state[BETA] = sums[0] / a.state[RHO];
-                a.state[ITERATIONS] += 1;
+            if constexpr (RANKS) {
+                a.state[SUMS] = sums[0];
+                a.state[SUMS + 1] = sums[1];
+            } else if constexpr (PART == PRODUCT) {
+                set_curvature(a.state, sums[0]);
+            } else {
+                if constexpr (PART == STEP) {
+                    a.state[BETA] = sums[0] / a.state[RHO];
+                    a.state[ITERATIONS] += 1;
+                }
+                set_residual(a.state, sums[0], sums[1]);
             }
-            if constexpr (PART != PRODUCT) set_residual(a.state, sums[0], sums[1]);
         }
     }
 }

@@ -1,8 +1,9 @@
 // State of a solve by conjugate gradients, which stays on the device. The last thread of a launch
-// changes it when its sums are known; the next launch reads it.
+// changes it when its sums are known; the next launch reads it. Of many ranks it only has the sums of
+// its own entries: the host adds those of all, and changes it.
 
 constexpr int ITERATIONS = 0, RHO = 1, RESIDUAL = 2, STATUS = 3;  // as the host looks at them
-constexpr int STOPPED = 4, ALPHA = 5, BETA = 6, GOAL = 7, LIMIT = 8;
+constexpr int STOPPED = 4, ALPHA = 5, BETA = 6, GOAL = 7, LIMIT = 8, SUMS = 9;
 constexpr double CONVERGED = 1, BREAKDOWN = 2;
 constexpr double TINY = 1e-18;  // the square root of the smallest float32, and more
 

@@ -82,7 +82,8 @@ class DeviceConjugateGradients(Solve):
     def _begin(self, tolerance: float, limit: int) -> None:
         self._state[[_GOAL, _LIMIT]] = tolerance, limit
         self._there = self._device.upload(self._state)
-        parts = _Parts(self._terms, self._vectors, self._b, self._inverse, self._there, self.merged)
+        given = self._vectors, self._b, self._inverse, self._there
+        parts = Parts(self._device, *given, merged=self.merged)
         self._parts = parts
         self._pass = _Pass(self._terms, parts) if self.merged else None
         self._terms.apply(self.x, self._q)
@@ -113,19 +114,36 @@ class DeviceConjugateGradients(Solve):
 
 
 @final
-class _Parts:
-    """The vector updates, and what sums need."""
+class Parts:
+    """The vector updates of conjugate gradients, and what sums need.
+
+    Parameters
+    ----------
+    device : Device
+    vectors : (4, m) array
+        x, r, q = A p, and p.
+    b, inverse
+        See `DeviceConjugateGradients`.
+    state : float64 array
+        See ``cg_state.cuh``.
+    merged : bool
+        Whether the operator's kernel does some of them.
+    ranks : bool
+        Whether sums are left in the state, for the host to add those of all ranks.
+    """
 
     def __init__(
         self,
-        terms: DeviceTerms,
+        device: Device,
         vectors: Any,
         b: Any,
         inverse: Any | None,
         state: Any,
-        merged: bool,
+        *,
+        merged: bool = False,
+        ranks: bool = False,
     ) -> None:
-        self.device: Device = terms.device
+        self.device = device
         self.vectors, self.inverse, self.state, n = vectors, inverse, state, len(b)
         self.blocks = min(-(-n // SIMPLE_THREADS), _RESIDENT * self.device.processors)
         layout = Layout(_VECTORS | {"count": "long long"} | STATE, b.dtype)
@@ -133,7 +151,7 @@ class _Parts:
         names = [name for name in _PARTS if not merged or name in ("BEGIN", "STEP")]
         for name in names:
             constants = {**_PARTS, "PART": _PARTS[name], "MERGED": int(merged)}
-            constants["BLOCKS"] = _RESIDENT
+            constants |= {"RANKS": int(ranks), "BLOCKS": _RESIDENT}
             text = simple_text(layout, b.dtype, "reduce", "cg_state", "cg", **constants)
             self._functions[name] = self.device.function(text)
         x, r, q = (row[:n] for row in vectors[:3])
@@ -158,7 +176,7 @@ class _Parts:
 class _Pass:
     """The operator's kernel with updates in it."""
 
-    def __init__(self, terms: DeviceTerms, parts: _Parts) -> None:
+    def __init__(self, terms: DeviceTerms, parts: Parts) -> None:
         (sweep,) = terms.sweeps
         assert isinstance(sweep, DeviceSweep)
         self._device, self._sweep = terms.device, sweep

@@ -44,7 +44,7 @@ class DeviceRankTerms:
         routes: Sequence[Route],
     ) -> None:
         self.terms, self.forwards, self.reverses = terms, tuple(forwards), tuple(reverses)
-        self.routes, self.overlap = tuple(routes), True
+        self.routes, self.overlap, self.device = tuple(routes), True, terms.device
         self._last = {route.reverse: k for k, route in enumerate(routes)}
 
     def apply(self, x: Any, y: Any) -> None:
