@@ -11,7 +11,6 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from cuda.host_device import HostPassage
 from femops_kernels.cuda import cubins
 from femops_kernels.cuda.cubins import cubin
 from femops_kernels.cuda.device import Device, Function
