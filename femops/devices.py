@@ -80,11 +80,22 @@ def zeros(space: Space | Product, dtype: DTypeLike) -> Vector:
     VectorError
         Another type than float64 or float32.
     """
+    vector: Vector = arrays(space).zeros(space.shape, vector_type(dtype))
+    return vector
+
+
+def vector_type(dtype: DTypeLike) -> np.dtype[Any]:
+    """Check the type of a vector that is asked for.
+
+    Raises
+    ------
+    VectorError
+        Another type than float64 or float32.
+    """
     kind = np.dtype(dtype)
     if kind not in FLOAT_TYPES:
         raise VectorError(f"a vector of type {kind} was asked for: take float64 or float32")
-    vector: Vector = arrays(space).zeros(space.shape, kind)
-    return vector
+    return kind
 
 
 def put(space: Space | BoundarySpace | Product, values: NDArray[Kind]) -> NDArray[Kind]:

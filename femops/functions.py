@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from femops.errors import FemopsError, SpaceError
+from femops.restriction import refuse_device_array
 
 Floats = NDArray[np.float64]
 Function = Callable[[Floats], Any] | ArrayLike
@@ -74,9 +75,12 @@ def evaluate_any(
     ------
     error
         The result has another shape, is not real, or is not finite everywhere.
+    VectorError
+        The result is on a GPU.
     """
     n = x.shape[1]
     result = _called(f, x, shapes[0], what, error) if callable(f) else f
+    refuse_device_array(result, what)
     # beside other shapes, (1, n) may be meant for a vector of one component: no guess then
     fits = (_fit(result, shape, n, row=len(shapes) == 1) for shape in shapes)
     values = next((fit for fit in fits if fit is not None), None)

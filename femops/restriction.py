@@ -21,8 +21,7 @@ FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 def check_float_array(array: object, what: str) -> Vector:
     """Return `array` if it is a NumPy array of float32 or float64, else raise `VectorError`."""
-    if hasattr(array, "__cuda_array_interface__"):
-        raise VectorError(f"{what} is on a GPU: this is done on the host, give {what}.get()")
+    refuse_device_array(array, what)
     if not isinstance(array, np.ndarray):
         raise VectorError(
             f"{what} is a {type(array).__name__}: give a NumPy array of float64 or float32"
@@ -33,6 +32,12 @@ def check_float_array(array: object, what: str) -> Vector:
             "convert it by .astype(numpy.float64)"
         )
     return array
+
+
+def refuse_device_array(array: object, what: str) -> None:
+    """Raise `VectorError` for an array on a GPU, where one of the host is needed."""
+    if hasattr(array, "__cuda_array_interface__"):
+        raise VectorError(f"{what} is on a GPU: this is done on the host, give {what}.get()")
 
 
 def positions(dofs: ArrayLike, size: int) -> NDArray[np.int64]:

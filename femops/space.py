@@ -51,7 +51,9 @@ class H1(Space):
     Raises
     ------
     SpaceError
-        p < 1, ncomp < 1, or a family that cannot be made continuous.
+        p < 1, ncomp < 1, a family that cannot be made continuous, or what names no device.
+    DeviceError
+        No such device; the message says what to install.
 
     Examples
     --------
@@ -72,6 +74,8 @@ class H1(Space):
         reproducible: bool = False,
     ) -> None:
         super().__init__(mesh, order, ncomp, family, device)
+        if reproducible not in (True, False):
+            raise SpaceError(f"reproducible is {reproducible!r}: give True or False")
         self.reproducible = reproducible
         check_order(self)
 
@@ -138,7 +142,9 @@ class L2(Space):
     Raises
     ------
     SpaceError
-        p or ncomp too low, an unknown family.
+        p or ncomp too low, an unknown family, or what names no device.
+    DeviceError
+        No such device; the message says what to install.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from femops.abstract_space import Space
 from femops.basis import Quadrature1D
 from femops.boundary import BoundaryGeometry
 from femops.boundary_space import BoundarySpace
-from femops.devices import put
+from femops.devices import put, vector_type
 from femops.errors import OperatorError
 from femops.geometry import Geometry, GeometryBlock
 from femops.operators.coefficients import Block, Coefficient, Given
@@ -80,7 +80,7 @@ def load_vector(
     name : str
         Of f, for messages.
     """
-    kind, points = V.zeros(dtype).dtype, geometry.quadrature.points
+    kind, points = vector_type(dtype), geometry.quadrature.points
     values, slopes = V.basis.interpolation(points).T, V.basis.gradient(points).T
     e_vec = np.zeros((geometry.num_elements, V.p1d**V.dim, *_components(V)))
     for block in geometry:

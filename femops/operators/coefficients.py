@@ -18,6 +18,7 @@ from femops.evaluation import reference_values
 from femops.functions import evaluate_any
 from femops.geometry import Geometry, GeometryBlock
 from femops.pointwise.trace import CoefficientShape
+from femops.restriction import refuse_device_array
 
 Block = GeometryBlock | BoundaryBlock
 
@@ -82,12 +83,20 @@ class Given:
         Those that the form takes; any if None.
     positive : bool
         Whether it must be greater than zero (a matrix is not looked at).
+
+    Raises
+    ------
+    VectorError
+        An array on a GPU.
     """
 
     name: str
     value: Any
     shapes: tuple[tuple[int, ...], ...] | None = None
     positive: bool = False
+
+    def __post_init__(self) -> None:
+        refuse_device_array(self.value, self.name)
 
     @property
     def is_elementwise(self) -> bool:

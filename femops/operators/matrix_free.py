@@ -17,6 +17,7 @@ from femops.errors import OperatorError, VectorError
 from femops.operators.ranks import AnyTerms
 from femops.operators.vectors import check_factor, check_output, checked_vector
 from femops.product import Product
+from femops.restriction import refuse_device_array
 
 
 class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no types
@@ -118,7 +119,6 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     def __matmul__(self, x: Any) -> Any:
         if isinstance(x, LinearOperator):
-            self._refuse_composed(x)
             return super().__matmul__(x)
         given = check_factor(self.space, self._array(x))
         if given.ndim > 1 and given.shape == self.space.shape:
@@ -129,8 +129,18 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     def _array(self, x: Any) -> NDArray[Any]:
         """What is to be multiplied, as an array where the operator's vectors are."""
         device = self.space.device
+        if device is None:
+            refuse_device_array(x, "x")
         array: NDArray[Any] = np.asarray(x) if device is None else device_array(device, x, "x")
         return array
+
+    def dot(self, x: Any) -> Any:
+        """A @ x, or times a number; what SciPy calls for both, and for operators."""
+        on_device = self.space.device is not None
+        if on_device and not isinstance(x, LinearOperator) and not isinstance(x, Real):
+            return self @ x
+        self._refuse_composed(x)
+        return super().dot(x)
 
     # --- what SciPy's solvers call ----------------------------------------------------------------
 
@@ -141,33 +151,43 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         ------
         OperatorError
             Several ranks hold the space.
+        VectorError
+            x is not where the operator's vectors are.
         """
         self._refuse_ranks()
-        if self.space.device is not None:  # SciPy makes arrays of the host
-            given = self._array(x)
-            return self._matvec(given.reshape(-1)).reshape(-1, *given.shape[1:])
-        return super().matvec(x)
+        given = self._given(x)
+        if self.space.device is None:
+            return super().matvec(x)
+        return self._matvec(given.reshape(-1)).reshape(-1, *given.shape[1:])
 
     def rmatvec(self, x: Any) -> Any:
         """The transpose times x; see `matvec`."""
-        if self.space.device is not None:
-            return self._adjoint().matvec(x)
         self._refuse_ranks()
-        return super().rmatvec(x)
+        given = self._given(x)
+        return super().rmatvec(x) if self.space.device is None else self._adjoint().matvec(given)
 
     def matmat(self, X: Any) -> Any:
         """A times the columns of X; see `matvec`."""
         self._refuse_ranks()
-        if self.space.device is not None:
-            return self._matmat(self._array(X))
-        return super().matmat(X)
+        given = self._given(X)
+        return super().matmat(X) if self.space.device is None else self._matmat(given)
 
     def rmatmat(self, X: Any) -> Any:
         """The transpose times the columns of X; see `matvec`."""
-        if self.space.device is not None:
-            return self._adjoint().matmat(X)
         self._refuse_ranks()
-        return super().rmatmat(X)
+        given = self._given(X)
+        return super().rmatmat(X) if self.space.device is None else self._rmatmat(given)
+
+    def _given(self, x: Any) -> NDArray[Any]:
+        """What a solver asks to be multiplied; SciPy's own make arrays of the host of all."""
+        device = self.space.device
+        if device is not None and isinstance(x, np.ndarray):
+            raise VectorError(
+                f"an array of the host was given to an operator on {device.name}, as SciPy's "
+                "solvers do: solve by femops.cg or cupyx.scipy.sparse.linalg, or give "
+                "cupy.asarray(x)"
+            )
+        return self._array(x)
 
     def _refuse_ranks(self) -> None:
         """SciPy's inner products are of what one rank has: results would be wrong."""
@@ -205,7 +225,6 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
                     f"an operator times {scale}: give a finite number other than zero"
                 )
             return self._scaled(scale)
-        self._refuse_composed(factor)
         return super().__mul__(factor)
 
     def __truediv__(self, factor: Any) -> Any:

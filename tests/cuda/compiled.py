@@ -1,4 +1,4 @@
-"""What kernels compiled without a GPU need: a line at the end of a test run, for each architecture."""
+"""What kernels compiled without a GPU need: lines at the end of a test run."""
 
 from __future__ import annotations
 

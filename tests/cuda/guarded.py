@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, final
@@ -166,6 +167,18 @@ class GuardedDevice(Device):
     def synchronize(self) -> None:
         """See `Device.synchronize`."""
         self.host.synchronize()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As of a GPU: a copy is the object itself."""
+        _guarded[id(self)] = self
+        return _same, (id(self),)
+
+
+def _same(key: int) -> GuardedDevice:
+    return _guarded[key]
+
+
+_guarded: weakref.WeakValueDictionary[int, GuardedDevice] = weakref.WeakValueDictionary()
 
 
 @final

@@ -1,7 +1,9 @@
 """The door to GPUs, as far as it goes without one, and the arguments of kernels."""
 
+import copy
 import ctypes
 import json
+import pickle
 import subprocess
 import sys
 from types import ModuleType, SimpleNamespace
@@ -253,6 +255,12 @@ def test_one_object_a_device(cupy):
     assert repr(first) == "CudaDevice(NVIDIA H200, cuda:0, sm_90)"
     with pytest.raises(DeviceError, match='no GPU \'cuda:2\' here: choose "cuda:0", "cuda:1"'):
         open_device("cuda:2")
+
+
+def test_copies_and_pickles_are_the_device_itself(cupy):
+    device = open_device("cuda:1")
+    assert pickle.loads(pickle.dumps(device)) is device
+    assert copy.deepcopy(device) is device
 
 
 def test_arrays_go_to_the_device_and_back(cupy):

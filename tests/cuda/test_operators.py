@@ -237,10 +237,10 @@ def test_products_with_vectors_and_columns(both: Both) -> None:
     A, B, V = both.here, both.there, both.spaces[0]
     x = random_vector(V, "float64")
     columns = np.random.default_rng(3).standard_normal((V.size, 3))
-    for given in (x, x.ravel(), columns, columns.astype("float32"), columns[:, ::2]):
-        there = both.device.upload(given)
-        both.agree(A @ given, B @ there)
-        both.agree(A.T @ given, B.T @ there)
+    for each in (x, x.ravel(), columns, columns.astype("float32"), columns[:, ::2]):
+        there = both.device.upload(each)
+        both.agree(A @ each, B @ there)
+        both.agree(A.T @ each, B.T @ there)
     flat, some = both.device.upload(x.ravel()), both.device.upload(columns)
     for name in ("matvec", "rmatvec"):
         both.agree(getattr(A, name)(x.ravel()), getattr(B, name)(flat))

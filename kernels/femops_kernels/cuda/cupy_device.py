@@ -176,6 +176,10 @@ class CudaDevice(Device):
     def __repr__(self) -> str:
         return f"CudaDevice({self.name}, cuda:{self.current.id}, {self.arch})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is the object itself; in another process, the device of that number there."""
+        return open_device, (f"cuda:{self.current.id}",)
+
     def function(self, source: str) -> Function:
         """Compile a kernel, or take it from memory or disk."""
         if source not in self._functions:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -301,7 +302,24 @@ class Combine:
         self._device.function(self._text).launch(self._blocks, SIMPLE_THREADS, 0, packed)
 
 
+_there: WeakKeyDictionary[Data, dict[tuple[Any, ...], dict[str, Any]]] = WeakKeyDictionary()
+
+
 def _uploaded(
+    device: Device, kernel: CudaKernel, data: Data, count: int, order: Order
+) -> dict[str, Any]:
+    """The numbers of `_copied`, copied once for all kernels that read them in the same way.
+
+    Data are of one space, or of one pair: what their elements meet does not change.
+    """
+    copies = _there.setdefault(data, {})
+    way = device, kernel.step.numbers, kernel.dtype, kernel.stored, order.group, order.plain
+    if way not in copies:
+        copies[way] = _copied(device, kernel, data, count, order)
+    return copies[way]
+
+
+def _copied(
     device: Device, kernel: CudaKernel, data: Data, count: int, order: Order
 ) -> dict[str, Any]:
     """The numbers that the pointwise step is given, in the order in which the kernel reads them."""

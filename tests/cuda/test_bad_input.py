@@ -1,0 +1,296 @@
+"""Operators on a device: what is wrong is one clear error, that says how to mend it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import pytest
+import scipy.sparse.linalg
+
+import femops
+from cuda.guarded import guarded_device
+from femops_kernels.cuda.dofs import DofTable, Shared
+from femops_kernels.runs import Runs
+
+MESH = femops.box((3, 3))
+
+
+# --- devices --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", [3, True, b"cuda", ["cuda"]])
+def test_what_names_no_device(device: Any) -> None:
+    message = f"device is {device!r}: give 'cuda', or 'cuda:1' for the second GPU"
+    with pytest.raises(femops.SpaceError, match=re.escape(message)):
+        femops.H1(MESH, 1, device=device)
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(femops.DeviceError, match=r"no device is called 'gpu': choose \"cuda\""):
+        femops.L2(MESH, 1, device="gpu")
+
+
+@pytest.mark.parametrize("make", [femops.H1, femops.L2])
+def test_what_to_install(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(
+        femops.DeviceError, match=r'CuPy, .* pip install "femops\[cuda13\]"'
+    ) as caught:
+        make(MESH, 1, device="cuda")
+    assert "\n" not in str(caught.value)
+
+
+def test_reproducible_is_yes_or_no() -> None:
+    with pytest.raises(femops.SpaceError, match="reproducible is 'yes': give True or False"):
+        femops.H1(MESH, 1, reproducible="yes")  # type: ignore[arg-type]
+
+
+# --- vectors --------------------------------------------------------------------------------------
+
+
+def cubic(u: Any) -> Any:
+    return {"value": u**3, "grad": u.grad}
+
+
+@final
+class There:
+    """Spaces, operators and vectors on a device, and what is beside them on the host."""
+
+    def __init__(self) -> None:
+        self.device = guarded_device(options=["-O0"])
+        self.V, self.home = femops.H1(MESH, 2, device=self.device), femops.H1(MESH, 2)
+        self.W = femops.Product(u=self.V, p=self.V)
+        self.A, self.at_home = femops.mass(self.V), femops.mass(self.home)
+        self.F = femops.nonlinear_form(cubic, self.V)
+        self.C = self.A.constrained([0])
+        self.x = self.V.interpolate(1.0)
+        self.host = np.ones(self.V.size)
+        self.probe = femops.Probe(MESH, [[0.4, 0.6]])
+
+
+@pytest.fixture(scope="module")
+def there() -> There:
+    return There()
+
+
+Use = Callable[[There], Any]
+HOST_ARRAYS: dict[str, tuple[str, Use]] = {
+    "apply": ("x", lambda t: t.A.apply(t.host)),
+    "out": ("out", lambda t: t.A.apply(t.x, t.host)),
+    "product": ("x", lambda t: t.A @ t.host),
+    "columns": ("x", lambda t: t.A @ np.ones((t.V.size, 2))),
+    "dot": ("x", lambda t: t.A.dot(t.host)),
+    "rhs": ("b", lambda t: t.A.rhs(t.host)),
+    "values": ("values", lambda t: t.C.rhs(t.x, t.host)),
+    "residual": ("u", lambda t: t.F.residual(t.host)),
+    "jacobian": ("u", lambda t: t.F.jacobian(t.host)),
+    "split": ("vector", lambda t: t.W.split(np.ones(t.W.size))),
+    "join": ("p", lambda t: t.W.join(u=t.x, p=t.host)),
+}
+
+
+@pytest.mark.parametrize("name", HOST_ARRAYS)
+def test_arrays_of_the_host_to_a_device(name: str, there: There) -> None:
+    what, use = HOST_ARRAYS[name]
+    message = rf"^{what} is an array of the host, .* by cupy.asarray\({what}\)$"
+    with pytest.raises(femops.VectorError, match=message):
+        use(there)
+
+
+SCIPY: dict[str, Use] = {
+    "cg": lambda t: scipy.sparse.linalg.cg(t.A, t.host),
+    "gmres": lambda t: scipy.sparse.linalg.gmres(t.A, t.host),
+    "bicg": lambda t: scipy.sparse.linalg.bicg(t.A, t.host),
+    "lsqr": lambda t: scipy.sparse.linalg.lsqr(t.A, t.host),
+    "eigsh": lambda t: scipy.sparse.linalg.eigsh(t.A, 1),
+    "matvec": lambda t: t.A.matvec(t.host),
+    "rmatvec": lambda t: t.A.rmatvec(t.host),
+    "matmat": lambda t: t.A.matmat(t.host[:, None]),
+    "rmatmat": lambda t: t.A.rmatmat(t.host[:, None]),
+}
+
+
+@pytest.mark.parametrize("name", SCIPY)
+def test_the_solvers_of_scipy(name: str, there: There) -> None:
+    message = "SciPy's solvers do: solve by femops.cg or cupyx.scipy.sparse.linalg"
+    with pytest.raises(femops.VectorError, match=message):
+        SCIPY[name](there)
+
+
+COMPOSED: dict[str, Use] = {
+    "product": lambda t: t.A @ t.A,
+    "times": lambda t: t.A * t.A,
+    "dot": lambda t: t.A.dot(t.A),
+    "power": lambda t: t.A**2,
+    "sum": lambda t: t.A + scipy.sparse.linalg.aslinearoperator(np.eye(t.V.size)),
+    "difference": lambda t: t.A - scipy.sparse.linalg.aslinearoperator(np.eye(t.V.size)),
+}
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_what_scipy_composes(name: str, there: There) -> None:
+    with pytest.raises(femops.OperatorError, match=r"SciPy composes .* as A @ \(B @ x\)"):
+        COMPOSED[name](there)
+
+
+DEVICE_ARRAYS: dict[str, Use] = {
+    "operator": lambda t: t.at_home.apply(t.x),
+    "product": lambda t: t.at_home @ t.x,
+    "matvec": lambda t: t.at_home.matvec(t.x),
+    "rmatvec": lambda t: t.at_home.rmatvec(t.x),
+    "matmat": lambda t: t.at_home.matmat(t.x),
+    "rmatmat": lambda t: t.at_home.rmatmat(t.x),
+    "rhs": lambda t: t.at_home.rhs(t.x),
+    "norm": lambda t: femops.l2_norm(t.V, t.x),
+    "error": lambda t: femops.l2_error(t.V, t.x, 1.0),
+    "h1 error": lambda t: femops.h1_error(t.V, t.x, 1.0, [0.0, 0.0]),
+    "seminorm": lambda t: femops.h1_seminorm_error(t.V, t.x, [0.0, 0.0]),
+    "integral": lambda t: femops.integrate(t.V, t.x),
+    "check_vector": lambda t: t.V.check_vector(t.x, "x"),
+    "values": lambda t: t.V.values(t.x),
+    "gradient": lambda t: t.V.gradient(t.x),
+    "sample": lambda t: t.V.sample(t.x, 3),
+    "ghosts": lambda t: t.V.l_vec(t.x),
+    "elements": lambda t: t.V.restriction.gather(t.x),
+    "product of spaces": lambda t: t.W.check_vector(t.W.zeros()),
+    "save": lambda t: femops.save("there.vtu", t.V, x=t.x),
+    "picture": lambda t: femops.picture("there.png", t.V, t.x),
+    "probe": lambda t: t.probe(t.V, t.x),
+    "state": lambda t: femops.save_state("there.state", {"x": (t.V, t.x)}),
+    "field": lambda t: femops.GridFunction(t.V, t.x),
+    "coefficient": lambda t: femops.mass(t.V, t.device.upload(np.ones((9, 16)))),
+    "other coefficient": lambda t: t.A.update(rho=t.x),
+    "load": lambda t: femops.load(t.V, t.x),
+    "flux": lambda t: femops.load(t.V, flux=t.x),
+    "function": lambda t: t.V.interpolate(t.x),
+    "a function's values": lambda t: t.V.interpolate(lambda x: t.x),
+}
+
+
+@pytest.mark.parametrize("name", DEVICE_ARRAYS)
+def test_arrays_of_a_device_to_the_host(
+    name: str, there: There, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = there.device.host.downloads
+    with pytest.raises(femops.VectorError, match=r" is on a GPU: .* give .*\.get\(\)$"):
+        DEVICE_ARRAYS[name](there)
+    assert there.device.host.downloads == before
+
+
+def test_fields_take_copies_from_a_device(there: There) -> None:
+    """As the message says."""
+    field = femops.GridFunction(there.V, there.x.get())
+    result = femops.mass(there.V, field) @ there.x
+    np.testing.assert_allclose(result.get(), (there.A @ there.x).get(), rtol=1e-12)
+    assert femops.l2_norm(there.V, there.x.get()) == pytest.approx(1.0)
+
+
+def beside(t: There) -> Any:
+    """Two vectors, half of each in the other."""
+    both = t.W.zeros()
+    return t.A.apply(both[: t.V.size], both[t.V.size // 2 :][: t.V.size])
+
+
+WRONG: dict[str, tuple[str, Use]] = {
+    "type": (
+        r"x has type float32, float64 is needed: convert it by .astype\(float64\)",
+        lambda t: t.A.apply(t.V.zeros("float32")),
+    ),
+    "whole numbers": (
+        "x has shape .* and type int64, .* float64 or float32",
+        lambda t: t.A.apply(t.device.upload(np.ones(t.V.size, int))),
+    ),
+    "complex": ("takes real vectors", lambda t: t.A @ (t.x + 1j)),
+    "strided": (
+        r"x is not contiguous in memory: pass x.copy\(\)",
+        lambda t: t.A.apply(t.W.zeros()[::2]),
+    ),
+    "short": (r"x has shape \(48,\)", lambda t: t.A.apply(t.x[1:])),
+    "short product": (r"x has shape \(48,\)", lambda t: t.A @ t.x[1:]),
+    "long out": (r"out has shape \(98,\)", lambda t: t.A.apply(t.x, t.W.zeros())),
+    "out in place": ("out overlaps the vector", lambda t: t.A.apply(t.x, t.x)),
+    "out beside": ("out overlaps the vector", beside),
+    "state in place": ("out overlaps the vector", lambda t: t.F.residual(t.x, t.x)),
+    "no array": ("x: .*neither __cuda_array_interface__ nor DLPack", lambda t: t.A @ [1.0, 2.0]),
+    "another device": (
+        "x: .*lies on another device",
+        lambda t: t.A @ femops.H1(MESH, 2, device=guarded_device()).zeros(),
+    ),
+    "not finite": ("not finite", lambda t: t.A.rhs(t.x + np.nan)),
+    "vector type": ("take float64 or float32", lambda t: t.V.zeros(int)),
+    "product's part": (r"u has shape \(3,\)", lambda t: t.W.join(u=t.x[:3])),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_vectors_that_are_wrong(name: str, there: There) -> None:
+    message, use = WRONG[name]
+    with pytest.raises(femops.VectorError, match=message):
+        use(there)
+
+
+# --- spaces, levels, sizes ------------------------------------------------------------------------
+
+MIXED: dict[str, Use] = {
+    "form": lambda t: femops.form(lambda u: {"value": u}, t.V, t.home),
+    "divergence": lambda t: femops.divergence(
+        femops.H1(MESH, 2, 2, device=t.device), femops.L2(MESH, 1)
+    ),
+    "product": lambda t: femops.Product(u=t.V, p=t.home),
+    "two devices": lambda t: femops.Product(u=t.V, p=femops.H1(MESH, 1, device=guarded_device())),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_spaces_that_are_not_on_one_device(name: str, there: There) -> None:
+    with pytest.raises(femops.SpaceError, match=r"^spaces on the guarded host, the .* one device$"):
+        MIXED[name](there)
+
+
+@pytest.mark.parametrize("level", ["full", "element", "decomposed"])
+def test_levels_that_are_of_the_host(level: str, there: There) -> None:
+    message = f"level '{level}' on a GPU: choose one of partial, none or auto; .*assemble"
+    for use in (
+        lambda: femops.mass(there.V, level=level),
+        lambda: there.A.at_level(level),
+        lambda: there.F.jacobian(there.x).at_level(level),
+        lambda: femops.boundary_mass(there.V, level=level),
+    ):
+        with pytest.raises(femops.OperatorError, match=message):
+            use()
+
+
+def test_elements_that_need_too_much_shared_memory() -> None:
+    device = guarded_device()
+    V = femops.H1(femops.box((1, 1, 1)), 9, ncomp=3, device=device)
+    message = (
+        r"an element needs 63888 bytes of shared memory.* has 49152.*: "
+        "take a lower order or fewer components"
+    )
+    with pytest.raises(femops.KernelError, match=message):
+        femops.elasticity(V, 1.0, 1.0).apply(V.zeros())
+    assert device.host.launches == 0
+
+
+def test_more_dofs_than_a_kernel_counts() -> None:
+    nodes = np.array([[2**31 - 2, 2**31 - 1]])
+    table = DofTable.of(nodes, Runs(1, 2, broken=True))
+    assert table.starts.tolist() == [[2**31 - 2]]
+    message = "numbered up to 2147483648, a GPU kernel counts to 2147483647: use more GPUs"
+    with pytest.raises(femops.KernelError, match=message):
+        DofTable.of(nodes + 1, Runs(1, 2, broken=True))
+
+
+def test_more_shared_nodes_than_a_kernel_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted in the order of the elements; the limit is lowered, to need no memory."""
+    monkeypatch.setattr("femops_kernels.cuda.dofs._LARGEST", 7)
+    three, four = np.arange(6).reshape(3, 2), np.arange(8).reshape(4, 2)
+    assert len(Shared.of(three, Runs(1, 2, broken=False)).slots) == 6
+    with pytest.raises(femops.KernelError, match=r"8 nodes are shared by elements, a GPU .* to 7"):
+        Shared.of(four, Runs(1, 2, broken=False))

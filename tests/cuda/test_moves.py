@@ -1,0 +1,194 @@
+"""Nothing moves between host and device unasked, nothing is allocated twice, launches are few."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import pytest
+
+import femops
+import product_cases
+from cuda.guarded import GuardedDevice, guarded_device
+from kernel_cases import smooth, turned
+
+
+@final
+@dataclass(frozen=True)
+class Moves:
+    """What a device did: copies to it and back, numbers looked at, arrays made, launches."""
+
+    uploads: int = 0
+    downloads: int = 0
+    looks: int = 0
+    made: int = 0
+    launches: int = 0
+
+    @staticmethod
+    def of(device: GuardedDevice) -> Moves:
+        """All until now."""
+        host = device.host
+        return Moves(host.uploads, host.downloads, device.looks, device.made, host.launches)
+
+
+@contextmanager
+def moves(device: GuardedDevice, **expected: int) -> Iterator[None]:
+    """What the block does; all that is not named is nothing."""
+    before = Moves.of(device)
+    yield
+    after = Moves.of(device)
+    found = {name: n - getattr(before, name) for name, n in vars(after).items()}
+    assert {name: n for name, n in found.items() if n} == expected
+
+
+@pytest.fixture(scope="module")
+def device() -> GuardedDevice:
+    return guarded_device(options=["-O0"])
+
+
+Make = Callable[[Any], Any]
+"""An operator, of a space."""
+
+OPERATORS: dict[str, tuple[int, Make]] = {
+    "mass": (1, femops.mass),
+    "constrained": (1, lambda V: femops.diffusion(V).constrained(V.boundary_dofs())),
+    "sum": (1, lambda V: femops.diffusion(V, smooth) + 2 * femops.mass(V)),
+    "two rules": (2, lambda V: femops.diffusion(V) + femops.mass(V, quadrature=5)),
+    "boundary": (2, lambda V: femops.diffusion(V) + femops.boundary_mass(V)),
+    "none": (1, lambda V: femops.diffusion(V, level="none")),
+    "fields": (4, lambda V: femops.form(product_cases.waves, of_two(V), k=1.0, loss=2.0)),
+}
+"""How many launches each takes."""
+
+
+def of_two(V: Any) -> Any:
+    return femops.Product(real=V, imag=V)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("reproducible", [False, True])
+def test_applications(name: str, reproducible: bool, device: GuardedDevice) -> None:
+    launches, make = OPERATORS[name]
+    V = femops.H1(turned(femops.disc(1)), 2, device=device, reproducible=reproducible)
+    A = make(V)
+    x = A.space.zeros()
+    out = A.test_space.zeros()
+    before = Moves.of(device)
+    A.apply(x, out)  # what it needs is copied there
+    assert Moves.of(device).uploads > before.uploads
+    assert Moves.of(device).downloads == before.downloads
+    launches *= 1 + reproducible
+    for _ in range(3):
+        with moves(device, launches=launches):
+            A.apply(x, out)
+        with moves(device, launches=launches, made=1):
+            A @ x
+        with moves(device, launches=launches, made=1):
+            A.matvec(x)
+    if A.T is not A:
+        A.T.apply(x, out)
+        with moves(device, launches=launches):
+            A.T.apply(x, out)
+
+
+def test_dofs_are_copied_once_for_a_space(device: GuardedDevice) -> None:
+    """For a second operator only its data, here those of the elements of a box."""
+    V = femops.H1(femops.box((4, 3)), 3, device=device)
+    x = V.zeros()
+    _ = femops.mass(V) @ x
+    with moves(device, uploads=1, launches=1, made=1):
+        _ = femops.diffusion(V) @ x
+
+
+def test_right_hand_sides(device: GuardedDevice) -> None:
+    """Which dofs are held is copied there; two numbers say whether the load is finite."""
+    V = femops.H1(turned(femops.disc(1)), 2, device=device)
+    A = femops.diffusion(V).constrained(V.boundary_dofs())
+    b, g = femops.load(V, 1.0), V.interpolate(smooth)
+    A.rhs(b, g)
+    before = Moves.of(device)
+    A.rhs(b, g)
+    after = Moves.of(device)
+    assert (after.uploads - before.uploads, after.looks - before.looks) == (2, 2)
+    assert (after.downloads - before.downloads, after.launches - before.launches) == (0, 1)
+
+
+def test_conditions_share_the_data(device: GuardedDevice) -> None:
+    """Operators that differ in what is held: of the second, only the marks are copied there."""
+    V = femops.H1(turned(femops.disc(1)), 2, device=device)
+    A, x = femops.diffusion(V), V.zeros()
+    _ = A @ x
+    C, both = A.constrained(V.boundary_dofs()), A.eliminated([1], [2])
+    with moves(device, uploads=4, launches=1, made=1):
+        _ = C @ x
+    with moves(device, uploads=4, launches=1, made=1):
+        _ = both @ x
+    with moves(device, launches=1, made=1):
+        _ = A.unconstrained @ x
+
+
+def test_nonlinear_forms(device: GuardedDevice) -> None:
+    """Residuals move nothing; the data of a Jacobian are computed on the host, from the state."""
+    V = femops.H1(turned(femops.disc(1)), 2, device=device)
+    F = femops.p_laplacian(V, 3.5, 0.2).constrained(V.boundary_dofs())
+    u = V.interpolate(smooth)
+    out = F.residual(u)
+    with moves(device, launches=1):
+        F.residual(u, out)
+    with moves(device, downloads=1):
+        J = F.jacobian(u)
+    J.apply(u, out)
+    with moves(device, launches=1):
+        J.apply(u, out)
+
+
+def test_spaces_and_vectors(device: GuardedDevice) -> None:
+    V = femops.H1(femops.box((3, 2)), 2, device=device)
+    W = femops.Product(u=V, p=V)
+    with moves(device, made=1):
+        x = W.zeros()
+    with moves(device):
+        u, p = W.split(x)
+    with moves(device, made=1):
+        W.join(u=u, p=p)
+    with moves(device, uploads=1):
+        V.interpolate(1.0)
+    with moves(device, uploads=1):
+        femops.load(V, 1.0)
+    with moves(device, uploads=1):
+        femops.mass(V).diagonal()
+    with moves(device):
+        femops.diffusion(V).assemble()
+
+
+def test_copies_of_operators(device: GuardedDevice) -> None:
+    """Stay on the device; what is there is not copied with them."""
+    V = femops.H1(femops.box((3, 2)), 2, device=device)
+    A = femops.diffusion(V)
+    x = V.interpolate(smooth)
+    expected = (A @ x).get()
+    for B in (copy.copy(A), copy.deepcopy(A), pickle.loads(pickle.dumps(A))):
+        assert B.space.device is device
+        np.testing.assert_array_equal((B @ x).get(), expected)
+
+
+def test_the_guard_holds(device: GuardedDevice) -> None:
+    """What the tests of this folder stand on."""
+    x = device.upload(np.arange(3.0))
+    with moves(device):
+        for use in (np.asarray, np.linalg.norm, lambda x: np.concatenate([x, x]), memoryview):
+            with pytest.raises(TypeError):
+                use(x)
+    with pytest.raises(AssertionError, match="array of the host among"):
+        x + np.ones(3)
+    with pytest.raises(AssertionError, match="another device"):
+        x + guarded_device().upload(np.ones(3))
+    with moves(device, made=2, looks=1):
+        assert (x + x > 1.0).all() == (x[0] > 0.0)
+    with moves(device, made=1, downloads=1):
+        assert (2 * x[1:]).get().tolist() == [2.0, 4.0]
