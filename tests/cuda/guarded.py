@@ -68,17 +68,23 @@ class GuardedArray(NDArrayOperatorsMixin):
         self.device.looks += 1
         return float(self.host)
 
+    def __int__(self) -> int:
+        self.device.looks += 1
+        return int(self.host)
+
 
 @final
 class _Functions(ModuleType):
     """NumPy's functions for the arrays of a device."""
 
-    def __init__(self, device: GuardedDevice) -> None:
+    def __init__(self, device: GuardedDevice, module: ModuleType = np) -> None:
         super().__init__("guarded")
-        self._device = device
+        self._device, self._module = device, module
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(np, name)
+        found = getattr(self._module, name)
+        if isinstance(found, ModuleType):
+            return _Functions(self._device, found)
         if not callable(found) or isinstance(found, type):
             return found
         return lambda *given, **options: self._device.call(found, *given, **options)
@@ -146,6 +152,10 @@ class GuardedDevice(Device):
         """See `Device.download`."""
         return self.host.download(array.host)
 
+    def download_later(self, array: GuardedArray) -> Callable[[], NDArray[Any]]:
+        """See `Device.download_later`."""
+        return self.host.download_later(array.host)
+
     def owns(self, array: Any) -> bool:
         """See `Device.owns`."""
         return isinstance(array, GuardedArray) and array.device is self
@@ -167,6 +177,18 @@ class GuardedDevice(Device):
     def synchronize(self) -> None:
         """See `Device.synchronize`."""
         self.host.synchronize()
+
+    def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
+        """See `Device.repeatable`."""
+        return self.host.repeatable(work)
+
+    def seconds(self, call: Callable[[], object]) -> float:
+        """See `Device.seconds`."""
+        return self.host.seconds(call)
+
+    def passage(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> Any:
+        """No messages of other ranks come here."""
+        raise AssertionError("a guarded device is one process's")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """As of a GPU: a copy is the object itself."""

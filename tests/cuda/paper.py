@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, final
@@ -92,6 +93,10 @@ class PaperDevice(Device):
         """See `Device.download`."""
         return np.array(array)
 
+    def download_later(self, array: NDArray[Any]) -> Callable[[], NDArray[Any]]:
+        """See `Device.download_later`."""
+        return lambda: np.array(array)
+
     def owns(self, array: Any) -> bool:
         """See `Device.owns`."""
         return isinstance(array, np.ndarray)
@@ -110,3 +115,15 @@ class PaperDevice(Device):
 
     def synchronize(self) -> None:
         """Nothing is run."""
+
+    def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
+        """See `Device.repeatable`."""
+        return work
+
+    def seconds(self, call: Callable[[], object]) -> float:
+        """No time passes."""
+        return 0.0
+
+    def passage(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> Any:
+        """No messages of other ranks come here."""
+        raise AssertionError("a device on paper is one process's")

@@ -147,6 +147,26 @@ def test_nonlinear_forms(device: GuardedDevice) -> None:
         J.apply(u, out)
 
 
+@pytest.mark.parametrize("preconditioned", [False, True])
+def test_conjugate_gradients(preconditioned: bool, device: GuardedDevice) -> None:
+    """However many iterations: as many copies, arrays and looks."""
+    V = femops.H1(turned(femops.disc(4)), 2, device=device)
+    A = femops.diffusion(V).constrained(V.boundary_dofs())
+    b = A.rhs(femops.load(V, smooth))
+    M = femops.jacobi(A) if preconditioned else None
+    found = []
+    for iterations in (0, 4, 24):
+        before = Moves.of(device)
+        u, info = femops.cg(A, b, rtol=1e-14, maxiter=iterations, M=M)
+        after = Moves.of(device)
+        assert device.owns(u)
+        assert info.iterations == iterations
+        found.append({name: n - getattr(before, name) for name, n in vars(after).items()})
+    assert found[1]["launches"] < found[2]["launches"]
+    assert found[1] | {"launches": 0} == found[2] | {"launches": 0}
+    assert found[2]["downloads"] == 0
+
+
 def test_spaces_and_vectors(device: GuardedDevice) -> None:
     V = femops.H1(femops.box((3, 2)), 2, device=device)
     W = femops.Product(u=V, p=V)
