@@ -12,7 +12,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from cuda.host_device import HostDevice, host_device
-from femops_kernels.cuda.device import Device, Function, Passage
+from femops_kernels.cuda.device import Device, Function, Passage, Passage
 from femops_kernels.errors import KernelValueError
 
 
@@ -174,14 +174,63 @@ class GuardedDevice(Device):
         """See `Device.passage`."""
         return GuardedPassage(self, self.host.passage(size, dtype, direct=direct), direct=direct)
 
-    def synchronize(self) -> None:
-        """See `Device.synchronize`."""
-        self.host.synchronize()
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As of a GPU: a copy is the object itself."""
+        _guarded[id(self)] = self
+        return _same, (id(self),)
 
-    def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
-        """See `Device.repeatable`."""
-        return self.host.repeatable(work)
 
-    def seconds(self, call: Callable[[], object]) -> float:
-        """See `Device.seconds`."""
-        return self.host.seconds(call)
+@final
+class GuardedPassage(Passage):
+    """That of the host, with an array of the device at one end, or at both."""
+
+    def __init__(self, device: GuardedDevice, way: Passage, *, direct: bool) -> None:
+        self.there = GuardedArray(device, way.there)
+        self.here = self.there if direct else way.here
+        self._way = way
+
+    def depart(self) -> None:
+        """See `Passage.depart`."""
+        self._way.depart()
+
+    def wait(self) -> None:
+        """See `Passage.wait`."""
+        self._way.wait()
+
+    def enter(self) -> None:
+        """See `Passage.enter`."""
+        self._way.enter()
+
+
+def _same(key: int) -> GuardedDevice:
+    return _guarded[key]
+
+
+_guarded: weakref.WeakValueDictionary[int, GuardedDevice] = weakref.WeakValueDictionary()
+
+
+@final
+class GuardedPassage(Passage):
+    """That of the host, with an array of the device at one end, or at both."""
+
+    def __init__(self, device: GuardedDevice, way: Passage, *, direct: bool) -> None:
+        self.there = GuardedArray(device, way.there)
+        self.here = self.there if direct else way.here
+        self._way = way
+
+    def depart(self) -> None:
+        """See `Passage.depart`."""
+        self._way.depart()
+
+    def wait(self) -> None:
+        """See `Passage.wait`."""
+        self._way.wait()
+
+    def enter(self) -> None:
+        """See `Passage.enter`."""
+        self._way.enter()
+
+
+def guarded_device(**options: Any) -> GuardedDevice:
+    """A device for a test; see `host_device`."""
+    return GuardedDevice(host_device(**options))
