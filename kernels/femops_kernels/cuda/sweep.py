@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
