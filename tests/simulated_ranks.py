@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 import threading
 
 import numpy as np
@@ -10,6 +12,21 @@ from femops.parallel.channels import pieces
 from femops.parallel.comm import Communicator
 from femops.parallel.cores import Node
 from femops_kernels.channel import Channel
+
+
+def _unlocked(self, instance, owner=None):
+    if instance is None:
+        return self
+    if self.attrname not in instance.__dict__:
+        instance.__dict__[self.attrname] = self.func(instance)
+    return instance.__dict__[self.attrname]
+
+
+if sys.version_info < (3, 12):
+    # One lock for all instances until then: a rank that holds it, and waits for the others, waits
+    # forever where ranks are threads.
+    functools.cached_property.__get__ = _unlocked
+
 
 TIMEOUT = 60.0
 """Seconds after which a rank that waits for the others gives up."""
