@@ -13,7 +13,7 @@ from femops_kernels.cuda.kernel import CudaKernel
 from femops_kernels.cuda.order import Order
 from femops_kernels.sweep import Data, element_values
 
-# Bytes of host memory for the blocks in which data are brought into the order of a kernel.
+# Bytes of the blocks in which data are copied, and there brought into the order of a kernel.
 _BLOCK = 2**26
 
 _there: WeakKeyDictionary[Data, dict[tuple[Any, ...], dict[str, Any]]] = WeakKeyDictionary()
@@ -81,9 +81,9 @@ def _streams(device: Device, kernel: CudaKernel, points: NDArray[Any], order: Or
     each = max(1, _BLOCK // (group * lines * pieces * 16))
     for begin in range(0, blocks, each):
         end = min(begin + each, blocks)
-        values = order.taken(points, begin * group, end * group)
-        padded = np.zeros((len(values), lines, pieces * piece), kernel.stored)
+        values = order.taken(device, points, begin * group, end * group)
+        padded = device.xp.zeros((len(values), lines, pieces * piece), kernel.stored)
         padded[:, :, : q1d * numbers] = values.reshape(-1, lines, q1d * numbers)
-        streams = padded.reshape(end - begin, group * lines, pieces, piece).swapaxes(1, 2)
-        out[begin:end] = device.upload(np.ascontiguousarray(streams))
+        streams = padded.reshape(end - begin, group * lines, pieces, piece)
+        out[begin:end] = streams.swapaxes(1, 2)
     return out

@@ -8,6 +8,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.cuda.device import Device
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -39,23 +41,30 @@ class Order:
         """Of the whole launch."""
         return len(self.elements) // self.group
 
-    def taken(self, points: NDArray[Any], begin: int, end: int) -> NDArray[Any]:
+    def taken(self, device: Device, points: NDArray[Any], begin: int, end: int) -> Any:
         """What some places are given at points; zeros where there is no element.
+
+        Whole batches are copied to the device, and their elements put in order there.
 
         Parameters
         ----------
+        device : Device
         points : (nbatch, points, n, width) array
             See `Data.points`.
         begin, end : int
 
         Returns
         -------
-        (end - begin, points, n) array
+        (end - begin, points, n) array of the device
         """
         elements, width = self.elements[begin:end], points.shape[-1]
-        batch, lane = np.divmod(np.maximum(elements, 0), width)
-        values: NDArray[Any] = points[batch, :, :, lane]
-        values[elements < 0] = 0
+        batches, found = np.unique(np.maximum(elements, 0) // width, return_inverse=True)
+        there = device.upload(points[batches])
+        flat = there.transpose(0, 3, 1, 2).reshape(-1, *points.shape[1:3])
+        places = found.reshape(-1) * width + np.maximum(elements, 0) % width
+        values = flat[device.upload(places)]
+        if (elements < 0).any():
+            values[device.upload(np.flatnonzero(elements < 0))] = 0
         return values
 
 
