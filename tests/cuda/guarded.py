@@ -186,22 +186,32 @@ class GuardedDevice(Device):
         """See `Device.passage`."""
         return GuardedPassage(self, self.host.passage(size, dtype, direct=direct), direct=direct)
 
-    def synchronize(self) -> None:
-        """See `Device.synchronize`."""
-        self.host.synchronize()
-
-    def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
-        """See `Device.repeatable`."""
-        return self.host.repeatable(work)
-
-    def seconds(self, call: Callable[[], object]) -> float:
-        """See `Device.seconds`."""
-        return self.host.seconds(call)
-
     def __reduce__(self) -> tuple[Any, ...]:
         """As of a GPU: a copy is the object itself."""
         _guarded[id(self)] = self
         return _same, (id(self),)
+
+
+@final
+class GuardedPassage(Passage):
+    """That of the host, with an array of the device at one end, or at both."""
+
+    def __init__(self, device: GuardedDevice, way: Passage, *, direct: bool) -> None:
+        self.there = GuardedArray(device, way.there)
+        self.here = self.there if direct else way.here
+        self._way = way
+
+    def depart(self) -> None:
+        """See `Passage.depart`."""
+        self._way.depart()
+
+    def wait(self) -> None:
+        """See `Passage.wait`."""
+        self._way.wait()
+
+    def enter(self) -> None:
+        """See `Passage.enter`."""
+        self._way.enter()
 
 
 def _same(key: int) -> GuardedDevice:
