@@ -174,18 +174,6 @@ class GuardedDevice(Device):
         """See `Device.passage`."""
         return GuardedPassage(self, self.host.passage(size, dtype, direct=direct), direct=direct)
 
-    def synchronize(self) -> None:
-        """See `Device.synchronize`."""
-        self.host.synchronize()
-
-    def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
-        """See `Device.repeatable`."""
-        return self.host.repeatable(work)
-
-    def seconds(self, call: Callable[[], object]) -> float:
-        """See `Device.seconds`."""
-        return self.host.seconds(call)
-
     def __reduce__(self) -> tuple[Any, ...]:
         """As of a GPU: a copy is the object itself."""
         _guarded[id(self)] = self
