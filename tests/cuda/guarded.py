@@ -170,6 +170,18 @@ class GuardedDevice(Device):
         """See `Device.address`."""
         return self.host.address(array.host)
 
+    def synchronize(self) -> None:
+        """See `Device.synchronize`."""
+        self.host.synchronize()
+
+    def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
+        """See `Device.repeatable`."""
+        return self.host.repeatable(work)
+
+    def seconds(self, call: Callable[[], object]) -> float:
+        """See `Device.seconds`."""
+        return self.host.seconds(call)
+
     def passage(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> GuardedPassage:
         """See `Device.passage`."""
         return GuardedPassage(self, self.host.passage(size, dtype, direct=direct), direct=direct)
