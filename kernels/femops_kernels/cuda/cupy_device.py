@@ -29,7 +29,7 @@ _lock = threading.RLock()
 
 
 def open_device(name: str) -> Device:
-    """GPU of a name; always the same object in a process.
+    """GPU of a name, CuPy's current device from now on; always the same object in a process.
 
     Parameters
     ----------
@@ -50,6 +50,7 @@ def open_device(name: str) -> Device:
     if ordinal >= count:
         there = ", ".join(f'"cuda:{k}"' for k in range(count))
         raise DeviceError(f"there is no GPU {name!r} here: choose {there}")
+    cupy.cuda.Device(ordinal).use()  # arrays that are made, or computed with, must be there
     with _lock:
         if ordinal not in _devices:
             _devices[ordinal] = CudaDevice(cupy, ordinal)
@@ -77,7 +78,6 @@ def take_device(place: int) -> tuple[Device, str]:
     """
     cupy = _cupy()
     ordinal = place % _count(cupy)
-    cupy.cuda.Device(ordinal).use()
     return open_device(f"cuda:{ordinal}"), str(cupy.cuda.runtime.deviceGetPCIBusId(ordinal))
 
 
