@@ -54,9 +54,10 @@ class FakeArray(np.ndarray):
 
 
 class FakeDevice:
-    """CuPy's Device: a context manager; `entered` is which it uses."""
+    """CuPy's Device: a context manager; `entered` is which it uses, else the last to be `used`."""
 
     entered: ClassVar[list[int]] = []
+    used: ClassVar[list[int]] = []
 
     def __init__(self, ordinal):
         self.id = ordinal
@@ -66,6 +67,9 @@ class FakeDevice:
 
     def __exit__(self, *_):
         FakeDevice.entered.pop()
+
+    def use(self):
+        FakeDevice.used.append(self.id)
 
     def synchronize(self):
         self.waited = True
@@ -250,6 +254,7 @@ def test_one_object_a_device(cupy):
     first = open_device("cuda")
     assert open_device("cuda:0") is first
     assert open_device("cuda:1") is not first
+    assert FakeDevice.used[-2:] == [0, 1]  # CuPy's current one
     assert (first.name, first.arch, first.processors) == ("NVIDIA H200", "sm_90", 132)
     assert (first.shared_bytes, first.xp) == (232448, cupy)
     assert repr(first) == "CudaDevice(NVIDIA H200, cuda:0, sm_90)"
