@@ -77,16 +77,7 @@ def run_all(
             for problem in sorted(PROBLEMS.values(), key=lambda p: p.ncomp):
                 if progress:
                     progress(f"{problem.name}, order {order}, {footprint}")
-                for part in _parts(settings, order):
-                    rows += measure(problem, order, (count, footprint), part, meter, notes)
+                given = replace(settings, beside=LEVELS) if order == 1 else settings
+                rows += measure(problem, order, (count, footprint), given, meter, notes)
     rows.sort(key=lambda row: (row["footprint"] != "ram", row["threads"], row["problem"]))
     return document(meter, rows, notes)
-
-
-def _parts(settings: Settings, order: int) -> list[Settings]:
-    """What takes turns: at p = 1 on the fewest threads all levels do."""
-    if order > 1:
-        return [settings]
-    few, many = settings.threads[:1], settings.threads[1:]
-    parts = [replace(settings, threads=few, levels=("auto", *LEVELS))]
-    return parts + ([replace(settings, threads=many, peers=())] if many else [])

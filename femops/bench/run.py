@@ -53,6 +53,8 @@ class Settings:
     rounds : int
     seconds : float
         Time of a round for one case.
+    beside : sequence of str
+        More levels, on the fewest threads alone.
     """
 
     threads: tuple[int, ...]
@@ -61,6 +63,11 @@ class Settings:
     peers: Sequence[str] = ()
     rounds: int = 5
     seconds: float = 0.3
+    beside: Sequence[str] = ()
+
+    def levels_of(self, threads: int) -> Sequence[str]:
+        """What is measured on so many threads."""
+        return (*self.levels, *(self.beside if threads == min(self.threads) else ()))
 
     def check(self) -> None:
         """Check all but the threads.
@@ -246,7 +253,7 @@ def _operators(
                 V = H1(V.mesh, V.order, V.ncomp) if several else V
                 known = {"none": problem.operator(V, "none")}
             x, y = placed(random), np.empty(V.size)
-        for level in settings.levels:
+        for level in settings.levels_of(threads):
             with using(threads):
                 # "auto" chooses with the fewest threads, so that more do the same work
                 operator = known["none"].at_level(chosen.get(level, level))
