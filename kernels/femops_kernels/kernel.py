@@ -64,6 +64,11 @@ class Numbers:
         """In order."""
         return tuple(getattr(self, field.name) for field in fields(self))
 
+    def named(self) -> dict[str, int]:
+        """By the names that they have in kernels, in order."""
+        names = "NELEMENT", "NJACOBIAN", "NPOSITION", "NWEIGHT", "NCONSTANT", "NQDATA"
+        return dict(zip(names, self.counts(), strict=True))
+
     def slices(self) -> list[slice]:
         """Where each kind stands, in order."""
         ends = list(accumulate(self.counts(), initial=0))
@@ -236,6 +241,20 @@ class SweepKernel(ABC):
         return numbers * self.dtype.itemsize + runs * self.width * PLACE_BYTES
 
 
+def check_points(q1d: int, *p1d: int) -> None:
+    """Refuse fewer quadrature points than nodes per direction, of field or test function.
+
+    Raises
+    ------
+    KernelValueError
+        Collocated derivatives would not be exact.
+    """
+    if q1d < max(p1d):
+        raise KernelValueError(
+            f"q1d = {q1d} is less than p1d = {max(p1d)}: take more quadrature points"
+        )
+
+
 def stored_sizes(width: int, data_dtype: np.dtype[Any]) -> dict[str, object]:
     """Names of ``skeletons/defaults.py`` that concern the type of the numbers at points."""
     stored = Lane(width, data_dtype)
@@ -285,11 +304,7 @@ class Kernel(SweepKernel):
     data_dtype: np.dtype[Any] | None = None
 
     def __post_init__(self) -> None:
-        most = max(self.source.p1d, self.target.p1d)
-        if self.q1d < most:
-            raise KernelValueError(
-                f"q1d = {self.q1d} is less than p1d = {most}: take more quadrature points"
-            )
+        check_points(self.q1d, self.source.p1d, self.target.p1d)
 
     @property
     def q1d(self) -> int:
@@ -330,12 +345,7 @@ class Kernel(SweepKernel):
         """Of them, what concerns the numbers that the pointwise step is given."""
         given = self.step.numbers
         named: dict[str, object] = {
-            "NELEMENT": given.element,
-            "NJACOBIAN": given.jacobian,
-            "NPOSITION": given.position,
-            "NWEIGHT": given.weight,
-            "NCONSTANT": given.constant,
-            "NQDATA": given.point,
+            **given.named(),
             "G1D": 1,
             "WEIGHTS": Matrix1D([[1.0]]),
             **stored_sizes(self.width, self.data_dtype or self.dtype),

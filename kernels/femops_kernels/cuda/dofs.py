@@ -57,11 +57,6 @@ class DofTable:
             count += len(nodes) * len(other)
         return DofTable(starts, np.concatenate(turned))
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes that a kernel reads of it."""
-        return int(self.starts.nbytes + self.turned.nbytes)
-
 
 @final
 @dataclass(frozen=True, eq=False)

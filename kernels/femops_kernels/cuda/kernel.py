@@ -15,7 +15,7 @@ from femops_kernels.cuda.arguments import Layout
 from femops_kernels.cuda.device import Device
 from femops_kernels.cuda.shapes import MOST_THREADS, Shape, measured_shape
 from femops_kernels.errors import KernelValueError
-from femops_kernels.kernel import Map1D, PointStep
+from femops_kernels.kernel import Map1D, PointStep, check_points
 from femops_kernels.matrix import Matrix1D
 
 _FOLDER = Path(__file__).parent
@@ -133,11 +133,7 @@ class CudaKernel:
     merged: bool = False
 
     def __post_init__(self) -> None:
-        most = max(self.source.p1d, self.target.p1d)
-        if self.q1d < most:
-            raise KernelValueError(
-                f"q1d = {self.q1d} is less than p1d = {most}: take more quadrature points"
-            )
+        check_points(self.q1d, self.source.p1d, self.target.p1d)
 
     @staticmethod
     def fitting(device: Device, **parts: Any) -> CudaKernel:
@@ -214,7 +210,7 @@ class CudaKernel:
         return "\n".join([*parts, step, *map(_file, files)])
 
     def _sizes(self) -> str:
-        source, target, step, given = self.source, self.target, self.step, self.step.numbers
+        source, target, step = self.source, self.target, self.step
         numbers = {
             "DIM": self.dim,
             "P_IN": source.p1d,
@@ -223,12 +219,7 @@ class CudaKernel:
             "G1D": 1 if self.geometry is None else self.geometry.g1d,
             "NCOMP_IN": source.ncomp,
             "NCOMP_OUT": target.ncomp,
-            "NELEMENT": given.element,
-            "NJACOBIAN": given.jacobian,
-            "NPOSITION": given.position,
-            "NWEIGHT": given.weight,
-            "NCONSTANT": given.constant,
-            "NQDATA": given.point,
+            **step.numbers.named(),
             "ELEMENTS": self.shape.elements,
             "BLOCKS": self.shape.blocks,
             "LINES": self.lines,
