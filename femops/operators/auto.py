@@ -203,7 +203,7 @@ def _work(level: str, sample: Summands) -> tuple[float, float]:
 def _least_entries(term: Term) -> float:
     """Entries of the matrix, as of a large Cartesian mesh of as many dofs."""
     columns = (term.trial.order + 1.0) ** term.trial.dim
-    coupled = np.count_nonzero(term.structure.any(axis=(0, 2)))  # components, one by one
+    coupled = np.count_nonzero(term.entries.any(axis=(0, 2)))  # components, one by one
     return touched(term.test) * columns * coupled
 
 

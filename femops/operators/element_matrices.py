@@ -1,15 +1,18 @@
-"""Element matrices A = B^T D B: near-optimally, by sum factorisation, and naively.
+"""Element matrices A = B^T D B, near-optimally, by sum factorisation, and naively; their diagonals.
 
 Near-optimal assembly contracts one direction after the other, (1a)-(2c) of the tensor report, each
 by the kernel of (9), ``A[k,i,l,j] = sum_s B[s,i] B[s,j] C[k,s,l]``; here the two matrices may
 differ (derivatives, two spaces).  Contributions of D whose remaining directions agree are summed
-before they are contracted further: of the nine of a diffusion, four reach the last direction.
+before they are contracted further: of the nine of a diffusion, four reach the last direction; of
+the six of a diagonal, ``A[k,i,l] = sum_s B[s,i]^2 C[k,s,l]``, three.  What several components have
+in common is formed once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -60,7 +63,7 @@ class ElementAssembly:
     """
 
     def __init__(self, term: Term) -> None:
-        self.term, self.structure = term, term.structure
+        self.term, self.entries = term, term.entries
         self.dim, self.q1d = term.trial.dim, term.quadrature.q1d
         self.n_in, self.n_out = term.trial.p1d, term.test.p1d
 
@@ -74,12 +77,20 @@ class ElementAssembly:
     def step(self) -> int:
         """Elements of a block."""
         rows, columns = self.shape
-        numbers = 3 * rows * columns + self.structure.size * self.q1d**self.dim
+        numbers = 3 * rows * columns + self.entries.size * self.q1d**self.dim
         return int(max(1, _BLOCK // numbers))
 
     def blocks(self) -> Iterator[tuple[int, int]]:
         """Ranges of elements whose matrices are formed at once."""
-        ne, step = self.term.trial.mesh.num_elements, self.step
+        return self._blocks(self.step)
+
+    def diagonal_blocks(self) -> Iterator[tuple[int, int]]:
+        """Ranges of elements whose diagonals are formed at once."""
+        fields = len(np.unique(np.abs(self.entries))) + 2 * (1 + self.dim) ** 2
+        return self._blocks(max(1, _BLOCK // (fields * self.q1d**self.dim)))
+
+    def _blocks(self, step: int) -> Iterator[tuple[int, int]]:
+        ne = self.term.trial.mesh.num_elements
         return ((start, min(start + step, ne)) for start in range(0, ne, step))
 
     def matrices(self, start: int, stop: int, method: str = "near-optimal") -> Floats:
@@ -101,17 +112,38 @@ class ElementAssembly:
         rows, columns = self.n_out**self.dim, self.n_in**self.dim
         out = np.zeros((stop - start, term.test.ncomp, rows, term.trial.ncomp, columns))
         form = self._near_optimal if method == "near-optimal" else self._naive
+        known: dict[bytes, Floats] = {}
         for a, b in np.ndindex(term.test.ncomp, term.trial.ncomp):
-            if np.any(self.structure[:, a, :, b]):
-                out[:, a, :, b] = form(d[:, a, :, b], self.structure[:, a, :, b])
+            entries = self.entries[:, a, :, b]
+            if np.any(entries):
+                key = entries.tobytes()
+                if key not in known:
+                    known[key] = form(d[:, a, :, b], entries != 0)
+                out[:, a, :, b] = known[key]
         return out.reshape(stop - start, *self.shape)
+
+    def diagonals(self, start: int, stop: int) -> Floats:
+        """Diagonals of the matrices of some elements of a square term, (n, nodes, ncomp)."""
+        ncomp, nodes = self.term.trial.ncomp, self.n_in**self.dim
+        values = self.term.distinct_values(start, stop)
+        out = np.zeros((stop - start, nodes, ncomp))
+        known: dict[bytes, Floats] = {}
+        for c in range(ncomp):
+            entries = self.entries[:, c, :, c]
+            if np.any(entries):
+                key = entries.tobytes()
+                if key not in known:
+                    known[key] = self._diagonals(values, entries)
+                out[:, :, c] = known[key]
+        return out
 
     def flops(self, method: str = "near-optimal") -> int:
         """Floating-point operations for one element matrix, those for D left out."""
         check_method(method)
-        pairs = np.ndindex(self.structure.shape[1], self.structure.shape[3])
+        structure = self.entries != 0
+        pairs = np.ndindex(structure.shape[1], structure.shape[3])
         count = self._near_optimal_flops if method == "near-optimal" else self._naive_flops
-        return sum(count(self.structure[:, a, :, b]) for a, b in pairs)
+        return sum(count(structure[:, a, :, b]) for a, b in pairs)
 
     # --- near-optimal ----------------------------------------------------------------------------
 
@@ -121,8 +153,8 @@ class ElementAssembly:
         out, into = program.slots_out[i], program.slots_in[j]
         return tuple((out == d + 1, into == d + 1) for d in range(self.dim))
 
-    def _contractions(self, structure: NDArray[np.bool_]) -> list[Contraction]:
-        left = {self._kinds(i, j): None for i, j in np.argwhere(structure)}
+    def _contractions(self, kinds: Iterable[Kinds]) -> list[Contraction]:
+        left = dict.fromkeys(kinds)
         todo: list[Contraction] = []
         for direction in range(self.dim):
             met: dict[Kinds, None] = {}
@@ -134,10 +166,32 @@ class ElementAssembly:
 
     def _near_optimal(self, d: Floats, structure: NDArray[np.bool_]) -> Floats:
         """Element matrices (n, rows, columns) of one pair of components."""
-        n, q, dim = d.shape[2], self.q1d, self.dim
+        n, dim = d.shape[2], self.dim
         parts = {self._kinds(i, j): d[i, j] for i, j in np.argwhere(structure)}
-        weights = self._pair_matrices()
-        for c in self._contractions(structure):
+        result = self._contracted(parts, self._pairs)
+        # (n, i3, j3, i2, j2, i1, j1): rows first
+        grid = result.reshape(n, *(self.n_out, self.n_in) * dim)
+        order = [0, *range(1, 2 * dim, 2), *range(2, 2 * dim + 1, 2)]
+        matrices: Floats = grid.transpose(order).reshape(n, self.n_out**dim, self.n_in**dim)
+        return matrices
+
+    def _diagonals(self, values: Floats, entries: NDArray[np.int64]) -> Floats:
+        """Diagonals (n, nodes) of one component, of the distinct values (n, points, number)."""
+        parts: dict[Kinds, Floats] = {}
+        for i, j in np.argwhere(entries):
+            # the two bases are one, and which of them is the derivative makes no difference
+            kinds = tuple((a and b, a or b) for a, b in self._kinds(i, j))
+            part = np.sign(entries[i, j]) * values[..., abs(entries[i, j]) - 1]
+            parts[kinds] = parts[kinds] + part if kinds in parts else part
+        return self._contracted(parts, self._squares).reshape(len(values), -1)
+
+    def _contracted(
+        self, parts: dict[Kinds, Floats], weights: dict[tuple[bool, bool], Floats]
+    ) -> Floats:
+        """Numbers at points (n, points) contracted in all directions and summed."""
+        q, dim = self.q1d, self.dim
+        n = len(next(iter(parts.values())))
+        for c in self._contractions(parts):
             matrix, data = weights[c.taken[0]], parts.pop(c.taken)
             if c.direction == 0:
                 # element by element: of one large product BLAS would round rows by their number
@@ -149,13 +203,10 @@ class ElementAssembly:
             else:
                 parts[c.left] += product
         (result,) = parts.values()
-        # (n, i3, j3, i2, j2, i1, j1): rows first
-        grid = result.reshape(n, *(self.n_out, self.n_in) * dim)
-        order = [0, *range(1, 2 * dim, 2), *range(2, 2 * dim + 1, 2)]
-        matrices: Floats = grid.transpose(order).reshape(n, self.n_out**dim, self.n_in**dim)
-        return matrices
+        return result
 
-    def _pair_matrices(self) -> dict[tuple[bool, bool], Floats]:
+    @cached_property
+    def _pairs(self) -> dict[tuple[bool, bool], Floats]:
         """The product ``test[s, i] * trial[s, j]`` as ((i, j), s), for all kinds of bases."""
         points = self.term.quadrature.points
         bases = [
@@ -172,10 +223,19 @@ class ElementAssembly:
             for b in (False, True)
         }
 
+    @cached_property
+    def _squares(self) -> dict[tuple[bool, bool], Floats]:
+        """The same for i = j, as (i, s)."""
+        n = self.n_in
+        return {
+            kind: np.ascontiguousarray(matrix.reshape(n, n, -1).diagonal().T)
+            for kind, matrix in self._pairs.items()
+        }
+
     def _near_optimal_flops(self, structure: NDArray[np.bool_]) -> int:
         pair: int = self.n_out * self.n_in
         total = 0
-        for c in self._contractions(structure):
+        for c in self._contractions(self._kinds(i, j) for i, j in np.argwhere(structure)):
             result = pair ** (c.direction + 1) * self.q1d ** (self.dim - 1 - c.direction)
             total += result * (2 * self.q1d - 1 + (not c.first))
         return total

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from femops.abstract_space import Space
 from femops.devices import put
 from femops.errors import OperatorError, VectorError
+from femops.operators.assembly import assemble_diagonal
 from femops.operators.auto import Auto
 from femops.operators.bilinear import BilinearForm
 from femops.operators.cost import Cost, cost_of
@@ -303,8 +304,7 @@ class Operator(MatrixFree):
         """Diagonal, in the shape of an l_vec, by sum factorisation (squared 1-D matrices)."""
         if self.space is not self.test_space:
             raise OperatorError("an operator between two spaces has no diagonal")
-        total = sum(factor * term.diagonal() for factor, term in self._summands)
-        values = np.asarray(total)
+        values = assemble_diagonal(self._summands)
         values[self.held.rows] = self.held.identity
         values = values.reshape(self.space.shape).astype(self.dtype, copy=False)
         return put(self.space, values)

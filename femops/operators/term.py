@@ -26,7 +26,7 @@ from femops_kernels.kernel import Kernel, Map1D, Side, SweepKernel
 from femops_kernels.machine import lane_width
 from femops_kernels.plan import Plan
 from femops_kernels.sweep import Data, Sweep, element_values
-from femops_meshes.interpolation import lagrange_derivative_matrix, tensor_apply
+from femops_meshes.interpolation import lagrange_derivative_matrix
 
 DATA_LEVELS = ("decomposed", "partial", "none")
 """Levels whose kernels take the pointwise step."""
@@ -302,21 +302,15 @@ class Term:
 
     def dense_d(self, start: int, stop: int) -> NDArray[np.float64]:
         """D of some elements, (slots_out, ncomp, slots_in, ncomp, n, points)."""
-        assert self.source is not None
-        values = self._entries(start, stop)
-        flat = self.source.step.structure
-        entries = flat if self.original is None else flat.T
-        program, slots = self.program, 1 + self.program.dim
-        grid = entries.reshape(slots, program.ncomp_out, slots, program.ncomp_in)
-        out = np.zeros((*self.structure.shape, *values.shape[:2]))
-        for (i, a, j, b), number in np.ndenumerate(grid):
+        values = self.distinct_values(start, stop)
+        out = np.zeros((*self.entries.shape, *values.shape[:2]))
+        for at, number in np.ndenumerate(self.entries):
             if number:
-                at = program.slots_out.index(i), a, program.slots_in.index(j), b
                 out[at] = np.sign(number) * values[..., abs(number) - 1]
         return out
 
-    def _entries(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Distinct entries of D, (n, points, entries): as they are kept, or computed."""
+    def distinct_values(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Distinct entries of D, (n, points, number): as they are kept, or computed."""
         assert self.source is not None
         step, width, first = self.source.step, self.width, start // self.width * self.width
         if "data" not in self.__dict__ or self.cut.point != step.distinct:
@@ -325,14 +319,17 @@ class Term:
         return element_values(part, stop - first)[start - first :].astype(np.float64)
 
     @property
-    def structure(self) -> NDArray[np.bool_]:
-        """Which entries of D may differ from zero, (slots_out, ncomp, slots_in, ncomp)."""
+    def entries(self) -> NDArray[np.int64]:
+        """Which distinct entry each one of D is, (slots_out, ncomp, slots_in, ncomp).
+
+        0 for none, else plus or minus its number, counted from one.
+        """
         assert self.source is not None
         program, entries = self.program, self.source.step.structure
         entries = entries if self.original is None else entries.T
         slots, n_out, n_in = 1 + program.dim, program.ncomp_out, program.ncomp_in
-        grid = (entries != 0).reshape(slots, n_out, slots, n_in)
-        taken: NDArray[np.bool_] = grid[
+        grid = entries.reshape(slots, n_out, slots, n_in)
+        taken: NDArray[np.int64] = grid[
             np.ix_(program.slots_out, range(n_out), program.slots_in, range(n_in))
         ]
         return taken
@@ -344,22 +341,6 @@ class Term:
         points, dim = self.quadrature.points, space.dim
         b, g = space.basis.interpolation(points), space.basis.gradient(points)
         return [[g if d == slot - 1 else b for d in range(dim)] for slot in slots]
-
-    def diagonal(self) -> NDArray[np.float64]:
-        """Diagonal of a square term, (size,), by squared (multiplied) 1-D matrices."""
-        space, program = self.trial, self.program
-        ins = self._one_dimensional(space, program.slots_in)
-        outs = self._one_dimensional(space, program.slots_out)
-        e_vec = np.zeros((space.mesh.num_elements, space.p1d**space.dim, space.ncomp))
-        for start, stop in self.element_blocks(
-            self.quadrature.q1d**space.dim * self.structure.size
-        ):
-            d = self.dense_d(start, stop)
-            for c, i, j in np.ndindex(space.ncomp, len(outs), len(ins)):
-                if np.any(d[i, c, j, c]):
-                    products = [(a * b).T for a, b in zip(outs[i], ins[j], strict=True)]
-                    e_vec[start:stop, :, c] += tensor_apply(products, d[i, c, j, c])
-        return np.ascontiguousarray(space.sum_elements(e_vec)).reshape(-1)
 
     def dense_basis(self, space: AnySpace, slots: list[int]) -> list[NDArray[np.float64]]:
         """Matrices (points, nodes) of each slot: Kronecker products, x fastest."""

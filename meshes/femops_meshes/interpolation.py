@@ -4,6 +4,7 @@ All is float64 and stable to degree 20 and beyond: the barycentric formulas of J
 L. N. Trefethen, "Barycentric Lagrange interpolation", SIAM Review 46 (2004), (3.2), (4.2), (9.4).
 """
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from math import pi
@@ -208,7 +209,7 @@ def tensor_apply(matrices: Sequence[ArrayLike], values: ArrayLike) -> Floats:
     """
     steps = [np.asarray(matrix, dtype=np.float64) for matrix in matrices]
     data: Floats = np.asarray(values, dtype=np.float64)
-    points = int(np.prod([step.shape[1] for step in steps]))
+    points = math.prod(step.shape[1] for step in steps)
     if data.ndim not in (2, 3) or data.shape[1] != points:
         raise MeshArgumentError(
             f"values have shape {data.shape}, the matrices need (n, {points}) or "
@@ -218,13 +219,13 @@ def tensor_apply(matrices: Sequence[ArrayLike], values: ArrayLike) -> Floats:
     ncomp = inner = trailing[0] if trailing else 1
     for direction, step in enumerate(steps):
         rows, columns = step.shape
-        outer = int(np.prod([later.shape[1] for later in steps[direction + 1 :]]))
+        outer = math.prod(later.shape[1] for later in steps[direction + 1 :])
         if direction == 0:
             # element by element: of one large product BLAS would round rows by their number
-            wide = np.kron(step, np.eye(ncomp))
+            wide = step if ncomp == 1 else np.kron(step, np.eye(ncomp))
             data = np.matmul(data.reshape(count, outer, columns * ncomp), wide.T)
         else:
             data = np.matmul(step, data.reshape(count * outer, columns, inner))
         inner *= rows
-    rows = int(np.prod([step.shape[0] for step in steps]))
+    rows = math.prod(step.shape[0] for step in steps)
     return data.reshape(count, rows, *trailing)
