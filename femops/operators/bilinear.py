@@ -238,9 +238,17 @@ class BilinearForm:
         return self._geometry(gauss(1))
 
     def check(self, stored: list[Node]) -> None:
-        """Evaluate what a cut stores and drop it, for the errors this may raise."""
+        """Evaluate what a cut stores and drop it, for the errors this may raise.
+
+        At a state only what it is made of may raise any: a bad state shows in its residual.
+        """
+        used = {node.number for node in ancestors(stored)}
+        used &= {n.number for name in self.coefficients for n in self._static[name].flat}
         for block in self.geometry:
-            self.values(stored, block)
+            if self.state is None:
+                self.values(stored, block)
+            else:
+                self._inputs(block, used)
 
     def values(self, stored: list[Node], block: Block) -> NDArray[np.float64]:
         """Static nodes at the points of a block of elements, (n, points, nodes)."""
@@ -285,6 +293,10 @@ class BilinearForm:
         jacobian = dim * dim * lines * (2 * g1d - 1)
         return int(jacobian + math.prod(rows) * (_INVERSE_FLOPS[dim] + operations))
 
+    @property
+    def _static(self) -> Mapping[str, Objects]:
+        return self.step.trace.static if self.static is None else self.static
+
     def _inputs(self, block: Block, used: set[int]) -> dict[int, Any]:
         """Arrays of the static inputs that are used, (n, points) each."""
         inputs: dict[int, Any] = {}
@@ -300,8 +312,7 @@ class BilinearForm:
             STATE: lambda: self._state_values(block),
             f"d{STATE}": lambda: self._state_derivatives(block),
         }
-        static = self.step.trace.static if self.static is None else self.static
-        for name, nodes in static.items():
+        for name, nodes in self._static.items():
             wanted = [(i, n) for i, n in np.ndenumerate(nodes) if n.number in used]
             if wanted or name == WEIGHT:
                 given = self.coefficients.get(name)

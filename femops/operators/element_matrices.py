@@ -86,7 +86,7 @@ class ElementAssembly:
 
     def diagonal_blocks(self) -> Iterator[tuple[int, int]]:
         """Ranges of elements whose diagonals are formed at once."""
-        fields = len(np.unique(np.abs(self.entries))) + 2 * (1 + self.dim) ** 2
+        fields = len(self._on_diagonal) + 2 * (1 + self.dim) ** 2
         return self._blocks(max(1, _BLOCK // (fields * self.q1d**self.dim)))
 
     def _blocks(self, step: int) -> Iterator[tuple[int, int]]:
@@ -125,7 +125,7 @@ class ElementAssembly:
     def diagonals(self, start: int, stop: int) -> Floats:
         """Diagonals of the matrices of some elements of a square term, (n, nodes, ncomp)."""
         ncomp, nodes = self.term.trial.ncomp, self.n_in**self.dim
-        values = self.term.distinct_values(start, stop)
+        values = self.term.distinct_values(start, stop, self._on_diagonal)
         out = np.zeros((stop - start, nodes, ncomp))
         known: dict[bytes, Floats] = {}
         for c in range(ncomp):
@@ -176,12 +176,13 @@ class ElementAssembly:
         return matrices
 
     def _diagonals(self, values: Floats, entries: NDArray[np.int64]) -> Floats:
-        """Diagonals (n, nodes) of one component, of the distinct values (n, points, number)."""
+        """Diagonals (n, nodes) of one component, of the values (n, points, `_on_diagonal`)."""
         parts: dict[Kinds, Floats] = {}
         for i, j in np.argwhere(entries):
             # the two bases are one, and which of them is the derivative makes no difference
             kinds = tuple((a and b, a or b) for a, b in self._kinds(i, j))
-            part = np.sign(entries[i, j]) * values[..., abs(entries[i, j]) - 1]
+            at = self._on_diagonal.index(abs(entries[i, j]))
+            part = np.sign(entries[i, j]) * values[..., at]
             parts[kinds] = parts[kinds] + part if kinds in parts else part
         return self._contracted(parts, self._squares).reshape(len(values), -1)
 
@@ -204,6 +205,12 @@ class ElementAssembly:
                 parts[c.left] += product
         (result,) = parts.values()
         return result
+
+    @cached_property
+    def _on_diagonal(self) -> list[int]:
+        """Numbers of the distinct entries of D that couple a component with itself."""
+        numbers = np.unique(np.abs(np.diagonal(self.entries, axis1=1, axis2=3)))
+        return [int(number) for number in numbers if number]
 
     @cached_property
     def _pairs(self) -> dict[tuple[bool, bool], Floats]:

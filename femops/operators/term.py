@@ -309,14 +309,28 @@ class Term:
                 out[at] = np.sign(number) * values[..., abs(number) - 1]
         return out
 
-    def distinct_values(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Distinct entries of D, (n, points, number): as they are kept, or computed."""
+    def distinct_values(
+        self, start: int, stop: int, numbers: Sequence[int] | None = None
+    ) -> NDArray[np.float64]:
+        """Distinct entries of D, (n, points, entries): as they are kept, or computed.
+
+        Parameters
+        ----------
+        start, stop : int
+            The elements.
+        numbers : sequence of int, optional
+            Which, counted from one; all if omitted.
+        """
         assert self.source is not None
-        step, width, first = self.source.step, self.width, start // self.width * self.width
-        if "data" not in self.__dict__ or self.cut.point != step.distinct:
-            return self.source.values(step.distinct, self.source.geometry.block(start, stop))
+        distinct, width = self.source.step.distinct, self.width
+        first = start // width * width
+        wanted = range(len(distinct)) if numbers is None else [k - 1 for k in numbers]
+        if "data" not in self.__dict__ or self.cut.point != distinct:
+            nodes, block = [distinct[k] for k in wanted], self.source.geometry.block(start, stop)
+            return self.source.values(nodes, block)
         part = self.data.points[start // width : -(-stop // width)]
-        return element_values(part, stop - first)[start - first :].astype(np.float64)
+        values = element_values(part, stop - first)[start - first :].astype(np.float64)
+        return values if numbers is None else values[..., wanted]
 
     @property
     def entries(self) -> NDArray[np.int64]:

@@ -168,3 +168,14 @@ def test_bad_arguments() -> None:
         femops.neo_hookean(V, mu=-1.0).residual(V.zeros())
     with pytest.raises(femops.OperatorError, match="must be positive"):
         femops.p_laplacian(femops.H1(V.mesh, 1), 3.0, 0.0).residual(np.zeros(9))
+
+
+@pytest.mark.parametrize("level", ["full", "element", "decomposed", "partial", "none"])
+def test_a_jacobian_refuses_bad_coefficients(level: str) -> None:
+    """At every level, also where what is kept has none of the coefficient in it."""
+    V = make_space("neo_hookean", 2)
+    J = FORMS["neo_hookean"][0](V).jacobian(V.zeros()).at_level(level)
+    with pytest.raises(femops.OperatorError, match="mu is not finite at"):
+        J.update(mu=lambda x: np.where(x[0] > 0.5, np.nan, 1.0))
+    with pytest.raises(femops.OperatorError, match="mu is -.* must be positive"):
+        J.update(mu=lambda x: 0.5 - x[0])
