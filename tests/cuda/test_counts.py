@@ -150,7 +150,7 @@ def test_rates_by_hand(device: HostDevice, monkeypatch: pytest.MonkeyPatch) -> N
         return 1.0
 
     monkeypatch.setattr(HostDevice, "seconds", second)
-    rates = Rates.of(device, Amounts(copied=5000, added=300, rounds=20, repeats=2))
+    rates = Rates.of(device, Amounts(copied=5000, added=300, rounds=20, seconds=0.0))
     assert rates.copied_bytes == 2 * 8 * 5000
     processors = 4
     assert rates.shared_bytes == 4 * processors * 256 * 20 * (8 + 8) * 8

@@ -15,6 +15,7 @@ from femops_kernels.cuda.kernel import SIMPLE_THREADS, simple_text
 _FLOAT64 = np.dtype(np.float64)
 _EACH, _ROWS, _CHAINS = 4, 8, 8  # as in copy.cuh, shared.cuh and multiply_add.cuh
 _FULL = 2048  # threads of a multiprocessor
+_LEAST = 3  # launches, after one that warms up
 
 
 @final
@@ -30,14 +31,14 @@ class Amounts:
         Entries that atomics add to: what caches hold.
     rounds : int
         Of the loops of the other kernels.
-    repeats : int
-        Launches, of which the fastest counts.
+    seconds : float
+        For how long each is measured; the fastest launch counts.
     """
 
-    copied: int = 2**26
+    copied: int = 2**27
     added: int = 2**20
-    rounds: int = 2048
-    repeats: int = 12
+    rounds: int = 8192
+    seconds: float = 0.25
 
 
 @final
@@ -129,5 +130,8 @@ def _launcher(
 
 
 def _fastest(device: Device, amounts: Amounts, launch: Callable[[], None]) -> float:
-    launch()
-    return min(device.seconds(launch) for _ in range(amounts.repeats))
+    # not a few launches alone: a device that had nothing to do takes time to come to its clock
+    times = [device.seconds(launch)]
+    while len(times) <= _LEAST or sum(times) < amounts.seconds:
+        times.append(device.seconds(launch))
+    return min(times[1:])
