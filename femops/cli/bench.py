@@ -147,15 +147,17 @@ def bench(
         if given[name] is not None:
             raise typer.BadParameter(f"'bench {problem.value}' takes no --{name}")
     output = Output(json)
-    with one_line_warnings(), output.working(f"measuring {problem.value}") as show:
-        result = _measured(problem, orders, given, show)
+    on_gpu = problem is Problem.gpu  # where what is measured so far must not be lost
+    working = output.telling() if on_gpu else output.working(f"measuring {problem.value}")
+    with one_line_warnings(), working as show:
+        result = _measured(problem, orders, given | {"plot": plot}, show)
     output.json(result)
     _print(output, problem, result)
     if plot is not None and problem is Problem.scaling:
         scaling.draw(plot, result)
     elif plot is not None and result["rows"]:
         _draw(problem, plot, result["rows"])
-    if not result.get("agrees", True):
+    if result.get("failures") or not result.get("agrees", True):
         raise typer.Exit(1)
 
 
@@ -316,26 +318,17 @@ def _print(output: Output, problem: Problem, result: dict[str, Any]) -> None:
         )
     rows = result["rows"]
     if problem is Problem.numa:
-        _table(output, "", NUMA_HEADINGS, [_numa_row(row) for row in rows])
+        output.rows("", NUMA_HEADINGS, [_numa_row(row) for row in rows], 1)
     elif problem is Problem.cg:
         title = "An iteration in ns a dof: vector updates apart, and in the operator's sweep"
-        _table(output, title, CG_HEADINGS, [_cg_row(row) for row in rows], left=2)
+        output.rows(title, CG_HEADINGS, [_cg_row(row) for row in rows], 2)
     else:
-        _table(output, "", HEADINGS, [_row(row) for row in rows], left=3)
+        output.rows("", HEADINGS, [_row(row) for row in rows], 3)
     if result.get("auto"):
         title = "Level auto beside the best of all levels"
-        _table(output, title, AUTO_HEADINGS, [_auto_row(row) for row in result["auto"]], left=4)
+        output.rows(title, AUTO_HEADINGS, [_auto_row(row) for row in result["auto"]], 4)
     for note in result["notes"]:
         output.say(note)
-
-
-def _table(
-    output: Output, title: str, headings: tuple[str, ...], rows: list[list[str]], left: int = 1
-) -> None:
-    """A table whose first columns hold words, if it has rows."""
-    columns = [(name, "left" if k < left else "right") for k, name in enumerate(headings)]
-    if rows:
-        output.table(title, columns, rows)
 
 
 def _row(row: dict[str, Any]) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -44,44 +46,60 @@ def measured(
     for option, name in (("problem", "problems"), ("mesh", "meshes"), ("level", "levels")):
         if given[option] is not None:
             asked[name] = names(given[option])
-    return (run_tuning if given["sweep"] else run_gpu)(GpuSettings(**asked), progress)
+    settings = GpuSettings(**asked)
+    if given["sweep"]:
+        return run_tuning(settings, progress)
+    return run_gpu(settings, progress, _keeper(given["plot"]))
+
+
+def _keeper(plot: str | None) -> Callable[[dict[str, Any]], None] | None:
+    """What writes results beside the picture that is asked for, if one is."""
+    if plot is None:
+        return None
+    from femops.io.atomic import replacing
+
+    path = Path(plot).with_suffix(".json")
+
+    def keep(result: dict[str, Any]) -> None:
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps(result, indent=2, allow_nan=False), encoding="utf-8")
+
+    return keep
 
 
 def show(output: Output, result: dict[str, Any]) -> None:
-    """Print tables."""
+    """Print tables, then what is missing, then what was to be reached."""
     device, rows = result["device"], result["rows"]
     output.say(f"{device['name']} ({device['arch']}), {device['processors']} multiprocessors")
     if "table" in result:
-        _table(output, "Launch shapes", SHAPE_HEADINGS, [_shape_row(row) for row in rows], 3)
+        output.rows("Launch shapes", SHAPE_HEADINGS, [_shape_row(row) for row in rows], 3)
         output.say(f"written to {result['table']}")
     else:
         _show_measured(output, result)
     for note in result["notes"]:
         output.say(note)
+    for failure in result["failures"]:
+        output.say(f"failed: {failure['what']}: {failure['message']}")
+    for aim in result.get("targets", ()):
+        output.say(": ".join(filter(None, (aim["target"], aim["verdict"], aim["measured"]))))
 
 
 def _show_measured(output: Output, result: dict[str, Any]) -> None:
-    rates, title = result["rates"], "Results beside the CPU's, relative to the largest entry"
-    _table(output, title, FORM_HEADINGS, [_form_row(row) for row in result["agreement"]], 1)
-    output.say(
-        f"copy {quantity(rates['copied_bytes'], 'B/s')}, "
-        f"shared memory {quantity(rates['shared_bytes'], 'B/s')}, "
-        f"multiply-adds {quantity(rates['flops'], 'Flop/s')}, "
-        f"atomics {quantity(rates['atomics'], '/s')}"
-    )
-    title = "One application; * the better level"
-    _table(output, title, HEADINGS, [_row(row) for row in result["rows"]], 3)
-    _table(output, "One iteration", CG_HEADINGS, [_cg_row(row) for row in result["cg"]], 3)
+    title = "Results beside the CPU's, relative to the largest entry"
+    output.rows(title, FORM_HEADINGS, [_form_row(row) for row in result["agreement"]], 1)
     if not result["agrees"]:
         output.say("results differ by more than round-off: see above")
-
-
-def _table(
-    output: Output, title: str, headings: tuple[str, ...], rows: list[list[str]], words: int
-) -> None:
-    columns = [(name, "left" if k < words else "right") for k, name in enumerate(headings)]
-    if rows:
-        output.table(title, columns, rows)
+    for when, rates in (("", result["rates"]), ("at the end ", result["rates_after"])):
+        if rates is not None:
+            output.say(
+                f"{when}copy {quantity(rates['copied_bytes'], 'B/s')}, "
+                f"shared memory {quantity(rates['shared_bytes'], 'B/s')}, "
+                f"multiply-adds {quantity(rates['flops'], 'Flop/s')}, "
+                f"atomics {quantity(rates['atomics'], '/s')}"
+            )
+    title = "One application; * the better level"
+    output.rows(title, HEADINGS, [_row(row) for row in result["rows"]], 3)
+    output.rows("One iteration", CG_HEADINGS, [_cg_row(row) for row in result["cg"]], 3)
 
 
 def _form_row(row: dict[str, Any]) -> list[str]:

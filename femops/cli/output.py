@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from time import perf_counter
 from typing import Any, final
 
 
@@ -56,6 +57,12 @@ class Output:
         else:
             _plain_table(title, columns, rows)
 
+    def rows(self, title: str, headings: Sequence[str], rows: list[list[str]], words: int) -> None:
+        """Print a table whose first columns hold words and the others numbers, if it has rows."""
+        columns = [(name, "left" if k < words else "right") for k, name in enumerate(headings)]
+        if rows:
+            self.table(title, columns, rows)
+
     @contextmanager
     def working(self, what: str) -> Iterator[Callable[[str], None]]:
         """Show on a terminal that something is under way; print nothing elsewhere.
@@ -72,6 +79,23 @@ class Output:
 
         with Console(stderr=True).status(what) as status:
             yield status.update
+
+    @contextmanager
+    def telling(self) -> Iterator[Callable[[str], None]]:
+        """Tell on standard error what has been done, each with the seconds since the beginning.
+
+        Yields
+        ------
+        callable
+            Takes a line.
+        """
+        begin = perf_counter()
+
+        def tell(line: str) -> None:
+            sys.stderr.write(f"{perf_counter() - begin:6.1f} s  {line}\n")
+            sys.stderr.flush()
+
+        yield tell
 
 
 def _print(text: str) -> None:

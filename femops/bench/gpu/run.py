@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any, final
 
 from femops.bench.everything import default_dofs
 from femops.bench.gpu.agreement import FORMS, ROUND_OFF, agreement
+from femops.bench.gpu.attempts import Attempts
 from femops.bench.gpu.rows import measured
-from femops.bench.gpu.setup import GpuCase, Sizes, set_up
+from femops.bench.gpu.setup import Sizes, set_up
 from femops.bench.gpu.solver import solved
+from femops.bench.gpu.targets import verdicts
 from femops.bench.gpu.tuning import tune
 from femops.bench.problems import FOOTPRINTS, PROBLEMS, check_names
 from femops.bench.run import Progress, check_dofs, check_orders
@@ -130,23 +133,33 @@ class _Clock:
         return perf_counter() - self._begin
 
 
-def run_gpu(settings: GpuSettings, progress: Progress | None = None) -> dict[str, Any]:
+Keep = Callable[[dict[str, Any]], None]
+
+
+def run_gpu(
+    settings: GpuSettings, progress: Progress | None = None, keep: Keep | None = None
+) -> dict[str, Any]:
     """Check a GPU's kernels against the CPU, then measure them, high orders first.
+
+    What fails is told among the ``failures``, and the rest goes on, as long as the GPU answers.
 
     Parameters
     ----------
     settings : GpuSettings
     progress : callable, optional
-        Called with a line of text before each step.
+        Called with a line of text before each step, and with what was measured.
+    keep : callable, optional
+        Called with the result so far, after each part.
 
     Returns
     -------
     dict
         ``machine``: `femops_kernels.machine.describe`; ``device``; ``agrees``: whether forms are
         the CPU's and levels each other's to round-off; ``agreement``: see `agreement`; ``rates``:
-        see `Rates`; ``rows``: for each problem, mesh, order and level the keys `rows.KEYS`;
-        ``cg``: conjugate gradients by the iteration; ``seconds`` of the whole; ``notes``: lines on
-        what is not measured.
+        see `Rates`, and ``rates_after`` all; ``rows``: for each problem, mesh, order and level the
+        keys `rows.KEYS`; ``cg``: conjugate gradients by the iteration; ``targets``: see `verdicts`;
+        ``failures``: see `Attempts`; ``seconds`` of the whole; ``notes``: lines on what is not
+        measured.
 
     Raises
     ------
@@ -156,40 +169,107 @@ def run_gpu(settings: GpuSettings, progress: Progress | None = None) -> dict[str
         There is no GPU, or something that it needs is not installed.
     """
     settings.check()
-    device, show = _opened(settings.device), progress or (lambda _: None)
-    clock = _Clock(settings.budget)
-    show("forms, compared with the CPU")
-    compared = agreement(device, settings.forms, settings.dims)
-    show("limits of the device")
-    rates = Rates.of(device, settings.amounts)
-    rows: list[dict[str, Any]] = []
-    solves: list[dict[str, Any]] = []
-    notes: dict[str, None] = {}
-    for order in sorted(set(settings.orders), reverse=True):
-        sizes = settings.sizes(order)
-        if not clock.allows(sizes):
-            notes[f"order {order}: not measured, {settings.budget:g} s are too few"] = None
-            continue
-        show(f"order {order}: setting up")
-        cases = set_up(device, sizes, notes)
-        show(f"order {order}: measuring")
-        rows += measured(device, cases, rates, settings.seconds)
-        if order in _SOLVED_ORDERS:
-            solves += solved(device, cases, rates)
-        del cases  # before the next take their room
-        clock.note(sizes)
-    agrees = all(row["agrees"] for row in compared) and all(
-        (row["off_other_level"] or 0.0) <= ROUND_OFF["float64"] for row in rows
-    )
-    return _described(device) | {
-        "agrees": agrees,
-        "agreement": compared,
-        "rates": vars(rates),
-        "rows": sorted(rows, key=_place),
-        "cg": sorted(solves, key=_place),
-        "seconds": clock.seconds,
-        "notes": list(notes),
-    }
+    run = _Run(settings, progress or (lambda _: None), keep or (lambda _: None))
+    run.compare()
+    if run.measure_rates():
+        run.measure_orders()
+    return run.result()
+
+
+@final
+class _Run:
+    """A benchmark on its way.
+
+    Parameters
+    ----------
+    settings : GpuSettings
+    show, keep : callable
+        ``progress`` and ``keep`` of `run_gpu`.
+    """
+
+    def __init__(self, settings: GpuSettings, show: Progress, keep: Keep) -> None:
+        self._settings, self._show, self._keep = settings, show, keep
+        self._device = _opened(settings.device)
+        self._clock, self._attempts = _Clock(settings.budget), Attempts()
+        self._agreement: list[dict[str, Any]] = []
+        self._rates: list[Rates] = []
+        self._rows: list[dict[str, Any]] = []
+        self._cg: list[dict[str, Any]] = []
+        self._notes: list[str] = []
+
+    def compare(self) -> None:
+        """Forms with the CPU's."""
+        self._show("forms, compared with the CPU")
+        given = self._settings.forms, self._settings.dims
+        self._agreement = agreement(self._device, *given)
+        agreeing = sum(row["agrees"] for row in self._agreement)
+        self._show(f"{agreeing} of {len(self._agreement)} agree")
+        self._keep(self.result())
+
+    def measure_rates(self) -> bool:
+        """Limits of the device; whether there are any."""
+        self._show("limits of the device")
+        measure = partial(Rates.of, self._device, self._settings.amounts)
+        found = self._attempts("limits of the device", measure)
+        self._rates += [] if found is None else [found]
+        self._keep(self.result())
+        return found is not None
+
+    def measure_orders(self) -> None:
+        """All orders, as far as there is time, and the limits once more."""
+        for order in sorted(set(self._settings.orders), reverse=True):
+            sizes = self._settings.sizes(order)
+            if not self._clock.allows(sizes):
+                few = f"{self._settings.budget:g} s are too few"
+                self._notes.append(f"order {order}: not measured, {few}")
+                continue
+            self._measure(sizes)
+            self._clock.note(sizes)
+            self._keep(self.result())
+            if not self._answers():
+                return
+        self.measure_rates()
+
+    def _measure(self, sizes: Sizes) -> None:
+        device, attempts, show = self._device, self._attempts, self._show
+        show(f"order {sizes.order}: setting up")
+        cases = set_up(device, sizes, attempts)
+        show(f"order {sizes.order}: measuring {len(cases)} operators")
+        given = self._rates[0], self._settings.seconds, attempts, show
+        self._rows += measured(device, cases, *given)
+        if sizes.order in _SOLVED_ORDERS:
+            self._cg += solved(device, cases, self._rates[0], attempts, show)
+
+    def _answers(self) -> bool:
+        """Whether the GPU still works: after a kernel that reads where nothing is, it does not."""
+        failed = len(self._attempts.failures)
+        self._attempts("all that follows", self._device.synchronize)
+        return len(self._attempts.failures) == failed
+
+    def result(self) -> dict[str, Any]:
+        """What is there so far."""
+        agrees = all(row["agrees"] for row in self._agreement) and all(
+            (row["off_other_level"] or 0.0) <= ROUND_OFF["float64"] for row in self._rows
+        )
+        rates = [vars(rates) for rates in self._rates]
+        found = {
+            "agrees": agrees,
+            "agreement": self._agreement,
+            "rates": rates[0] if rates else None,
+            "rates_after": rates[1] if len(rates) > 1 else None,
+            "rows": sorted(self._rows, key=_place),
+            "cg": sorted(self._cg, key=_place),
+        }
+        return (
+            _described(self._device)
+            | found
+            | {
+                "targets": verdicts(found),
+                "failures": self._attempts.failures,
+                "seconds": self._clock.seconds,
+                "notes": self._notes,
+            }
+        )
 
 
 def run_tuning(settings: GpuSettings, progress: Progress | None = None) -> dict[str, Any]:
@@ -203,8 +283,8 @@ def run_tuning(settings: GpuSettings, progress: Progress | None = None) -> dict[
     Returns
     -------
     dict
-        ``machine`` and ``device`` as `run_gpu` has them, ``rows`` as `tune` has them, the
-        ``table``, ``notes``.
+        ``machine``, ``device``, ``failures`` and ``notes`` as `run_gpu` has them, ``rows`` as
+        `tune` has them, the ``table``.
 
     Raises
     ------
@@ -214,15 +294,16 @@ def run_tuning(settings: GpuSettings, progress: Progress | None = None) -> dict[
     settings.check()
     device, show = _opened(settings.device), progress or (lambda _: None)
     rows: list[dict[str, Any]] = []
-    notes: dict[str, None] = {}
+    attempts = Attempts()
     for order in dict.fromkeys(settings.orders):
         show(f"order {order}: trying shapes")
-        cases: list[GpuCase] = set_up(device, settings.sizes(order, _SWEPT_DOFS), notes)
-        rows += tune(device, cases, min(settings.seconds, _TUNING))
+        cases = set_up(device, settings.sizes(order, _SWEPT_DOFS), attempts)
+        rows += tune(device, cases, min(settings.seconds, _TUNING), attempts, show)
     return _described(device) | {
         "rows": sorted(rows, key=_place),
         "table": str(users_table()),
-        "notes": list(notes),
+        "failures": attempts.failures,
+        "notes": [],
     }
 
 

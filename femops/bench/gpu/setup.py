@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
-from typing import Any, TypeVar, final
+from typing import Any, final
 
 import numpy as np
 
+from femops.bench.gpu.attempts import Attempts
 from femops.bench.problems import Problem, make_mesh
 from femops.operators import Operator
 from femops.space import H1
 from femops_kernels.cuda.device import Device
-
-Result = TypeVar("Result")
+from femops_kernels.cuda.sweep import DeviceSweep, DeviceTerms
 
 # What works side by side: NumPy's copies, and the compiler.
 _WORKERS = 8
@@ -52,6 +53,20 @@ class GpuCase:
         random = np.random.default_rng(space.order).standard_normal(space.shape)
         return GpuCase(problem, mesh, level, operator, device.upload(random), space.zeros())
 
+    @property
+    def name(self) -> str:
+        """What it is, in words."""
+        return _name(self.problem, self.mesh, self.operator.space.order, self.level)
+
+    @property
+    def sweep(self) -> DeviceSweep:
+        """The one kernel that applies the operator."""
+        terms = self.operator.terms
+        assert isinstance(terms, DeviceTerms)
+        (sweep,) = terms.sweeps
+        assert isinstance(sweep, DeviceSweep)
+        return sweep
+
     def apply(self) -> None:
         """Launch it."""
         self.operator.apply(self.x, self.y)
@@ -85,8 +100,8 @@ class Sizes:
         return len(self.meshes) * shares * elements * (40.0 + points)
 
 
-def set_up(device: Device, sizes: Sizes, notes: dict[str, None]) -> list[GpuCase]:
-    """All cases of an order; notes say which of them have no room."""
+def set_up(device: Device, sizes: Sizes, attempts: Attempts) -> list[GpuCase]:
+    """All cases of an order, of levels that are the same kernel one; `attempts` has what failed."""
     groups: dict[tuple[str, int], list[tuple[Problem, str]]] = {}
     for kind, problem, level in product(sizes.meshes, sizes.problems, sizes.levels):
         groups.setdefault((kind, problem.ncomp), []).append((problem, level))
@@ -100,12 +115,12 @@ def set_up(device: Device, sizes: Sizes, notes: dict[str, None]) -> list[GpuCase
             # what all operators on the space have in common is made with the first
             return space, GpuCase.make(groups[key][0][0], kind, groups[key][0][1], space)
 
-        return _with_room(first, f"{kind}, order {sizes.order}", notes) or (None, None)
+        return attempts(f"{kind}, order {sizes.order}", first) or (None, None)
 
     def rest(task: tuple[str, H1, Problem, str]) -> GpuCase | None:
         kind, space, problem, level = task
-        what = f"{problem.name}, {kind}, order {sizes.order}, {level}"
-        return _with_room(lambda: GpuCase.make(problem, kind, level, space), what, notes)
+        name = _name(problem, kind, sizes.order, level)
+        return attempts(name, partial(GpuCase.make, problem, kind, level, space))
 
     with ThreadPoolExecutor(min(_WORKERS, os.cpu_count() or 1)) as pool:
         begun = dict(zip(groups, pool.map(begin, groups), strict=True))
@@ -116,12 +131,14 @@ def set_up(device: Device, sizes: Sizes, notes: dict[str, None]) -> list[GpuCase
             for problem, level in groups[kind, ncomp][1:]
         ]
         cases = [*(case for _, case in begun.values()), *pool.map(rest, tasks)]
-    return [case for case in cases if case is not None]
+    return _distinct([case for case in cases if case is not None])
 
 
-def _with_room(make: Callable[[], Result], what: str, notes: dict[str, None]) -> Result | None:
-    try:
-        return make()
-    except MemoryError as error:
-        notes[f"{what}: not measured, there is no room for it ({error})"] = None
-        return None
+def _distinct(cases: Sequence[GpuCase]) -> list[GpuCase]:
+    """Of levels that are the same kernel, as on affine elements, the last."""
+    kernels = {(case.problem.name, case.mesh, case.sweep.kernel.text): case for case in cases}
+    return list(kernels.values())
+
+
+def _name(problem: Problem, mesh: str, order: int, level: str) -> str:
+    return f"{problem.name}, {mesh}, order {order}, {level}"

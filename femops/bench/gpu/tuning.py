@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-import numpy as np
-
-from femops.bench.gpu.rows import kernel_sweep
+from femops.bench.gpu.attempts import Attempts
 from femops.bench.gpu.setup import GpuCase
-from femops.bench.gpu.timing import batch_seconds
+from femops.bench.gpu.timing import batch_times
+from femops.bench.run import Progress
 from femops_kernels.cuda.device import Device
 from femops_kernels.cuda.kernel import CudaKernel, shape_of
 from femops_kernels.cuda.shapes import Shape, ShapeKey, record
@@ -31,7 +31,13 @@ def candidates(kernel: CudaKernel, device: Device) -> list[Shape]:
     return list(dict.fromkeys([kernel.shape, *shapes]))
 
 
-def tune(device: Device, cases: Sequence[GpuCase], seconds: float) -> list[dict[str, Any]]:
+def tune(
+    device: Device,
+    cases: Sequence[GpuCase],
+    seconds: float,
+    attempts: Attempts,
+    progress: Progress,
+) -> list[dict[str, Any]]:
     """Try shapes for the kernels of cases, and record the fastest in the user's table.
 
     Parameters
@@ -40,6 +46,10 @@ def tune(device: Device, cases: Sequence[GpuCase], seconds: float) -> list[dict[
     cases : sequence of GpuCase
     seconds : float
         For how long each shape is timed.
+    attempts : Attempts
+        Is told of cases that fail.
+    progress : callable
+        Called with a line on each kernel, when it is in the table.
 
     Returns
     -------
@@ -47,43 +57,42 @@ def tune(device: Device, cases: Sequence[GpuCase], seconds: float) -> list[dict[
         For each kernel the shape it had (``elements_before``, ``blocks_before``) and the fastest
         one, with their times, and how many were ``tried``.  Shapes for which the compiler spills
         registers are not tried, but for the one there was.
-
-    Raises
-    ------
-    CacheError
-        A damaged table.
     """
     rows: list[dict[str, Any]] = []
-    best: dict[ShapeKey, Shape] = {}
+    known: set[ShapeKey] = set()
     for case in cases:
-        sweep = kernel_sweep(case)
-        key, before = ShapeKey.of(sweep.kernel, device.name), sweep.kernel.shape
-        if key in best:
-            continue
-        times = _times(device, case, sweep, seconds)
-        fastest = best[key] = min(times, key=lambda shape: times[shape])
-        rows.append(
-            {
-                "problem": case.problem.name,
-                "mesh": case.mesh,
-                "order": case.operator.space.order,
-                "level": case.level,
-                "elements_before": before.elements,
-                "blocks_before": before.blocks,
-                "seconds_before": times[before],
-                "elements": fastest.elements,
-                "blocks": fastest.blocks,
-                "seconds": times[fastest],
-                "tried": len(times),
-            }
-        )
-    record(best)
+        key = ShapeKey.of(case.sweep.kernel, device.name)
+        row = None if key in known else attempts(case.name, partial(_tuned, device, case, seconds))
+        if row is not None:
+            progress(f"{case.name}: {row['seconds_before'] / row['seconds']:.2f} times as fast")
+            known.add(key)
+            rows.append(row)
     return rows
 
 
-def _times(device: Device, case: GpuCase, sweep: DeviceSweep, seconds: float) -> dict[Shape, float]:
+def _tuned(device: Device, case: GpuCase, seconds: float) -> dict[str, Any]:
+    kernel = case.sweep.kernel
+    times, before = _times(device, case, seconds), kernel.shape
+    fastest = min(times, key=lambda shape: times[shape])
+    record({ShapeKey.of(kernel, device.name): fastest})
+    return {
+        "problem": case.problem.name,
+        "mesh": case.mesh,
+        "order": case.operator.space.order,
+        "level": case.level,
+        "elements_before": before.elements,
+        "blocks_before": before.blocks,
+        "seconds_before": times[before],
+        "elements": fastest.elements,
+        "blocks": fastest.blocks,
+        "seconds": times[fastest],
+        "tried": len(times),
+    }
+
+
+def _times(device: Device, case: GpuCase, seconds: float) -> dict[Shape, float]:
     """Median seconds of each shape."""
-    source, target = device.address(case.x), device.address(case.y)
+    source, target, sweep = device.address(case.x), device.address(case.y), case.sweep
     times: dict[Shape, float] = {}
     for shape in _unspilled(sweep, candidates(sweep.kernel, device)):
         tried = sweep if shape == sweep.kernel.shape else sweep.reshaped(shape)
@@ -91,7 +100,7 @@ def _times(device: Device, case: GpuCase, sweep: DeviceSweep, seconds: float) ->
         def launch(tried: DeviceSweep = tried) -> None:
             tried.launch(source, target, 1.0, add=True)
 
-        times[shape] = float(np.median(batch_seconds(device, launch, seconds)))
+        times[shape] = batch_times(device, launch, seconds).median
     return times
 
 
