@@ -14,7 +14,7 @@ import pytest
 
 import femops
 from femops_kernels.cuda import cupy_device, nvrtc
-from femops_kernels.cuda.arguments import Layout
+from femops_kernels.cuda.arguments import Layout, copied
 from femops_kernels.cuda.cubins import Cubin
 from femops_kernels.cuda.cupy_device import CudaFunction, open_device
 from femops_kernels.cuda.report import Report
@@ -399,6 +399,16 @@ def test_the_layout_is_that_of_c():
     layout.set(packed, HostDevice(), y=y, count=6)
     read = Arguments.from_buffer_copy(packed.tobytes())
     assert (read.count, read.x, read.y) == (6, x.ctypes.data, y.ctypes.data)
+
+
+def test_copies_of_arguments_are_their_own():
+    layout = Layout(FIELDS, np.float64)
+    packed = layout.pack(HostDevice(), count=1, x=None, factor=0.5, first=None, y=None)
+    copy = copied(packed)
+    copy["count"], copy["factor"] = 2, 0.25
+    assert (packed["count"], packed["factor"]) == (1, 0.5)
+    assert (copy["count"], copy["factor"], copy.shape) == (2, 0.25, ())
+    assert copy.tobytes()[8:16] == packed.tobytes()[8:16]
 
 
 @pytest.mark.parametrize("real", [np.float32, np.float64])

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cuda.arguments import Layout
+from femops_kernels.cuda.arguments import Layout, copied
 from femops_kernels.cuda.device import Device, Function
 from femops_kernels.cuda.kernel import SIMPLE_THREADS, STATE, simple_text, unspilled
 from femops_kernels.cuda.sweep import DeviceSweep, DeviceTerms
@@ -166,7 +166,7 @@ class Parts:
 
     def launch(self, part: str, p: Any) -> None:
         """Do one of the updates."""
-        packed = self._packed.copy()
+        packed = copied(self._packed)
         packed["p"] = self.device.address(p)
         shared = 0 if part == "TURN" else 2 * SIMPLE_THREADS * 8
         self._functions[part].launch(self.blocks, SIMPLE_THREADS, shared, packed)
@@ -194,7 +194,7 @@ class _Pass:
 
     def launch(self, old: Any, new: Any) -> None:
         """Compute the next p, and q = A p."""
-        packed, kernel = self._packed.copy(), self._kernel
+        packed, kernel = copied(self._packed), self._kernel
         packed["x"], packed["p"] = self._device.address(old), self._device.address(new)
         self._function.launch(self._sweep.blocks, kernel.threads, kernel.shared_bytes, packed)
         self._sweep.combine(int(packed["y"]))

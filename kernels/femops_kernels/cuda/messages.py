@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.channel import Channel
-from femops_kernels.cuda.arguments import Layout
+from femops_kernels.cuda.arguments import Layout, copied
 from femops_kernels.cuda.device import Device, Passage
 from femops_kernels.cuda.kernel import SIMPLE_THREADS, simple_text
 
@@ -130,7 +130,7 @@ class _Entries:
         """Run it on a vector, given by address."""
         if self._blocks == 0:
             return
-        packed = self._packed.copy()
+        packed = copied(self._packed)
         for name, address in vector.items():
             packed[name] = address
         self._device.function(self._text).launch(self._blocks, SIMPLE_THREADS, 0, packed)

@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cuda.arguments import Layout
+from femops_kernels.cuda.arguments import Layout, copied
 from femops_kernels.cuda.data import uploaded
 from femops_kernels.cuda.device import Device, Function
 from femops_kernels.cuda.dofs import Shared
@@ -247,7 +247,7 @@ class DeviceSweep(DeviceLaunch):
             return
         if self._bound is None:
             self._bound = self.bind(self.kernel)
-        function, packed = self._bound[0], self._bound[1].copy()
+        function, packed = self._bound[0], copied(self._bound[1])
         for name, value in arguments.items():
             packed[name] = value
         packed["first_block"] = begin
@@ -294,7 +294,7 @@ class Combine:
 
     def launch(self, y: int) -> None:
         """Add to y, given by address."""
-        packed = self._packed.copy()
+        packed = copied(self._packed)
         packed["y"] = y
         self._device.function(self._text).launch(self._blocks, SIMPLE_THREADS, 0, packed)
 
@@ -327,7 +327,7 @@ class DeviceHold(DeviceLaunch):
 
     def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:  # noqa: ARG002
         """See `DeviceLaunch.launch`."""
-        packed = self._packed.copy()
+        packed = copied(self._packed)
         packed["x"], packed["y"], packed["factor"] = x, y, alpha * self._keep
         blocks = -(-self._count // SIMPLE_THREADS)
         self._device.function(self._text).launch(blocks, SIMPLE_THREADS, 0, packed)
