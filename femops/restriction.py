@@ -47,7 +47,10 @@ def positions(dofs: ArrayLike, size: int) -> NDArray[np.int64]:
     ------
     OperatorError
         Positions that are no whole numbers or outside the vector.
+    VectorError
+        They are on a GPU.
     """
+    refuse_device_array(dofs, "dofs")
     given: NDArray[Any] = np.asarray(dofs)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         raise OperatorError(

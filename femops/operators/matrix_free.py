@@ -137,6 +137,8 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     def dot(self, x: Any) -> Any:
         """A @ x, or times a number; what SciPy calls for both, and for operators."""
         on_device = self.space.device is not None
+        if not on_device:
+            refuse_device_array(x, "x")
         if on_device and not isinstance(x, LinearOperator) and not isinstance(x, Real):
             return self @ x
         self._refuse_composed(x)

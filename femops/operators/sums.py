@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from femops.devices import device_of
 from femops.errors import OperatorError
 
 if TYPE_CHECKING:
@@ -16,7 +17,10 @@ def check_sum(a: Operator, b: Operator) -> None:
     Raises
     ------
     OperatorError
+    SpaceError
+        They are not on one device.
     """
+    device_of((a.space, b.space))
     same = a.space is b.space and a.test_space is b.test_space
     if not same or a.dtype != b.dtype:
         raise OperatorError(

@@ -33,6 +33,8 @@ def test_what_names_no_device(device: Any) -> None:
 def test_unknown_names() -> None:
     with pytest.raises(femops.DeviceError, match=r"no device is called 'gpu': choose \"cuda\""):
         femops.L2(MESH, 1, device="gpu")
+    with pytest.raises(femops.DeviceError, match=r"called 'cpu': .*; leave it out for the host$"):
+        femops.H1(MESH, 1, device="cpu")
 
 
 @pytest.mark.parametrize("make", [femops.H1, femops.L2])
@@ -141,6 +143,10 @@ def test_what_scipy_composes(name: str, there: There) -> None:
 DEVICE_ARRAYS: dict[str, Use] = {
     "operator": lambda t: t.at_home.apply(t.x),
     "product": lambda t: t.at_home @ t.x,
+    "times": lambda t: t.at_home * t.x,
+    "dot": lambda t: t.at_home.dot(t.x),
+    "constraints": lambda t: t.A.constrained(t.x),
+    "rows": lambda t: t.A.eliminated(rows=t.x),
     "matvec": lambda t: t.at_home.matvec(t.x),
     "rmatvec": lambda t: t.at_home.rmatvec(t.x),
     "matmat": lambda t: t.at_home.matmat(t.x),
@@ -244,6 +250,8 @@ MIXED: dict[str, Use] = {
     ),
     "product": lambda t: femops.Product(u=t.V, p=t.home),
     "two devices": lambda t: femops.Product(u=t.V, p=femops.H1(MESH, 1, device=guarded_device())),
+    "sum": lambda t: t.A + t.at_home,
+    "difference of operators": lambda t: t.A - t.at_home,
 }
 
 

@@ -43,7 +43,10 @@ def open_device(name: str) -> Device:
     """
     match = re.fullmatch(r"cuda(?::(\d+))?", name)
     if match is None:
-        raise DeviceError(f'no device is called {name!r}: choose "cuda", or of several "cuda:1"')
+        raise DeviceError(
+            f'no device is called {name!r}: choose "cuda", or of several "cuda:1"; '
+            "leave it out for the host"
+        )
     cupy = _cupy()
     count = _count(cupy)
     ordinal = int(cupy.cuda.runtime.getDevice() if match[1] is None else match[1])
