@@ -103,7 +103,11 @@ def bench(
     ] = False,
     plot: Annotated[
         str | None,
-        typer.Option(metavar="[FILE]", help=f"Draw it into this PNG file (default: {PICTURE})."),
+        typer.Option(
+            metavar="[FILE]",
+            help=f"Draw it into this PNG file (default: {PICTURE}); gpu keeps all results in a "
+            ".json file beside it, from the first on.",
+        ),
     ] = None,
     ranks: RanksOption = None,
     problems: ProblemsOption = None,

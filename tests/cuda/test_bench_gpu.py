@@ -15,13 +15,14 @@ from cuda.host_device import HostDevice, HostFunction, host_device
 from femops.bench import gpu
 from femops.bench.gpu import GpuSettings, run_gpu, run_tuning, tuning
 from femops.bench.gpu import run as running
-from femops.bench.gpu.agreement import FORMS, agreement
+from femops.bench.gpu.agreement import agreement
 from femops.bench.gpu.rows import KEYS
 from femops.bench.gpu.setup import GpuCase
 from femops.cli import main
 from femops.errors import OperatorError
 from femops_kernels.cuda import cupy_device, shapes
 from femops_kernels.cuda.rates import Amounts, Rates
+from femops_kernels.errors import KernelError
 
 TINY = Amounts(copied=1024, added=64, rounds=16, seconds=0.0)
 QUICK: dict[str, Any] = {"forms": ("mass",), "dims": (2,), "seconds": 0.0, "amounts": TINY}
@@ -87,14 +88,6 @@ def test_the_better_level_is_marked(result: dict[str, Any]) -> None:
         assert [row["best"] for row in pair] == [row is faster for row in pair]
         assert all(0 <= row["off_other_level"] < 1e-13 for row in pair)
     assert result["agrees"]
-
-
-def test_every_form_of_the_library_is_compared() -> None:
-    from femops import forms
-
-    names = " ".join(FORMS).replace("form of two fields", "")
-    public = set(forms.__all__) - {"nonlinear_form"}  # which neo_hookean and p_laplacian are
-    assert all(name in names for name in public)
 
 
 def test_forms_agree(shared: HostDevice) -> None:
@@ -262,6 +255,13 @@ def test_levels_that_are_one_kernel_are_timed_once(shared: HostDevice) -> None:
 def test_wrong_settings(given: dict[str, Any], message: str) -> None:
     with pytest.raises(OperatorError, match=message):
         run_gpu(GpuSettings(**given))
+
+
+def test_a_damaged_table_is_one_error(shared: HostDevice, table) -> None:
+    table.write_text("[")
+    for start in (run_gpu, run_tuning):
+        with pytest.raises(KernelError, match=r"the table of launch shapes .* can't be read"):
+            start(GpuSettings((1,), dofs=60, device=shared, **QUICK))
 
 
 @pytest.fixture

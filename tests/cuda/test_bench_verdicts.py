@@ -1,4 +1,4 @@
-"""How much a GPU's benchmark measures, how it takes times, and what it makes of them."""
+"""What a GPU's benchmark compares and measures, how it takes times, and what it makes of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from femops.bench.gpu import GpuSettings, timing
+from femops.bench.gpu.agreement import FORMS
 from femops.bench.gpu.targets import verdicts
 
 
@@ -80,3 +81,11 @@ def test_sizes_shrink_where_meshes_are_large() -> None:
     assert GpuSettings(dofs=3e6).sizes(1).dofs == 3e6
     works = [settings.sizes(order).work for order in (3, 8)]
     assert works[0] > works[1]
+
+
+def test_every_form_of_the_library_is_compared() -> None:
+    from femops import forms
+
+    names = " ".join(FORMS).replace("form of two fields", "")
+    public = set(forms.__all__) - {"nonlinear_form"}  # which neo_hookean and p_laplacian are
+    assert all(name in names for name in public)

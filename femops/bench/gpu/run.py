@@ -25,7 +25,7 @@ from femops.parallel.comm import communicator
 from femops_kernels import machine
 from femops_kernels.cuda.device import Device
 from femops_kernels.cuda.rates import Amounts, Rates
-from femops_kernels.cuda.shapes import users_table
+from femops_kernels.cuda.shapes import check_tables, users_table
 
 GPU_DOFS = 1e7
 """About how many dofs fill a GPU, and none of its caches."""
@@ -167,6 +167,8 @@ def run_gpu(
         Settings with unknown names, or nothing to measure.
     DeviceError
         There is no GPU, or something that it needs is not installed.
+    CacheError
+        A damaged table of launch shapes.
     """
     settings.check()
     run = _Run(settings, progress or (lambda _: None), keep or (lambda _: None))
@@ -289,7 +291,7 @@ def run_tuning(settings: GpuSettings, progress: Progress | None = None) -> dict[
     Raises
     ------
     OperatorError, DeviceError, CacheError
-        See `run_gpu` and `tune`.
+        See `run_gpu`.
     """
     settings.check()
     device, show = _opened(settings.device), progress or (lambda _: None)
@@ -308,6 +310,7 @@ def run_tuning(settings: GpuSettings, progress: Progress | None = None) -> dict[
 
 
 def _opened(place: str | Device) -> Device:
+    check_tables()
     device = find_device(place, communicator())
     assert device is not None  # no name is no device
     return device

@@ -98,6 +98,18 @@ def measured_shape(kernel: CudaKernel, device: str) -> Shape | None:
     return None
 
 
+def check_tables() -> None:
+    """Read the tables, before work that would meet a damaged one again and again.
+
+    Raises
+    ------
+    CacheError
+        A table that is damaged.
+    """
+    for path in (users_table(), PACKAGED):
+        _table(path)
+
+
 def record(shapes: Mapping[ShapeKey, Shape]) -> Path:
     """Add measured shapes to the user's table.
 
