@@ -62,7 +62,7 @@ def test_a_row_for_each_level(result: dict[str, Any]) -> None:
         for level in ("none", "partial")
     ]
     assert {row["q1d"] - row["order"] for row in rows if row["problem"] == "bp5"} == {1}
-    assert [note for note in result["notes"] if not note.startswith("cg")] == []
+    assert result["notes"] == result["failures"] == []
     assert result["device"]["name"] == HostDevice.name
     assert result["seconds"] > 0
 
@@ -87,11 +87,12 @@ def test_the_better_level_is_marked(result: dict[str, Any]) -> None:
         faster = min(pair, key=lambda row: row["seconds_median"])
         assert [row["best"] for row in pair] == [row is faster for row in pair]
         assert all(0 <= row["off_other_level"] < 1e-13 for row in pair)
+        assert all(0 < row["off_cpu"] < 1e-13 for row in pair)
     assert result["agrees"]
 
 
 def test_forms_agree(shared: HostDevice) -> None:
-    names = ("diffusion, constrained", "load, boundary_load", "divergence")
+    names = ("diffusion, constrained", "conjugate gradients", "divergence")
     rows = agreement(shared, names, (1, 2))
     assert [(row["form"], row["dim"]) for row in rows] == [
         *((name, 1) for name in names[:2]),  # the divergence is of a vector
@@ -122,6 +123,22 @@ def test_a_wrong_kernel_is_found(monkeypatch, planted: str, error: Any, message:
     assert not row["agrees"]
     assert row["error"] == (error if error is None else pytest.approx(error, rel=1e-3))
     assert message in row["message"]
+
+
+def test_a_wrong_kernel_that_is_measured_is_found(monkeypatch) -> None:
+    """Though both levels are wrong alike."""
+    device, sound = host_device(), HostDevice.function
+
+    def function(self: HostDevice, source: str) -> HostFunction:
+        return sound(self, source.replace("a.alpha * line[n]", "a.alpha * line[n] * T(1.000001)"))
+
+    monkeypatch.setattr(HostDevice, "function", function)
+    given = QUICK | {"forms": (), "device": device}
+    result = run_gpu(GpuSettings((2,), ("bp4",), ("multilinear",), dofs=60, **given))
+    assert [row["off_cpu"] for row in result["rows"]] == [pytest.approx(1e-6, rel=1e-3)] * 2
+    assert all(row["off_other_level"] < 1e-13 for row in result["rows"])
+    assert not result["agrees"]
+    assert result["targets"][0]["verdict"] == "missed"
 
 
 def test_conjugate_gradients_by_the_iteration(shared: HostDevice) -> None:
@@ -237,8 +254,11 @@ def test_results_so_far_are_kept_after_each_part(shared: HostDevice) -> None:
 
 def test_levels_that_are_one_kernel_are_timed_once(shared: HostDevice) -> None:
     settings = GpuSettings((2,), ("bp3",), ("cartesian",), dofs=60, device=shared, **QUICK)
-    (row,) = run_gpu(settings)["rows"]
+    result = run_gpu(settings)
+    (row,) = result["rows"]
     assert (row["level"], row["best"], row["off_other_level"]) == ("partial", True, None)
+    assert row["off_cpu"] < 1e-13
+    assert result["failures"] == []
 
 
 @pytest.mark.parametrize(
@@ -360,7 +380,7 @@ def test_command_fails_where_a_part_fails(bench, tmp_path, monkeypatch) -> None:
 def test_command_ends_with_what_was_to_be_reached(bench) -> None:
     _, out, _ = bench("--problem", "bp1")
     last = out.splitlines()[-5:]
-    assert last[0].startswith("forms are the CPU's to 1e-12: met: 1 of 1 compared")
+    assert last[0].startswith("results are the CPU's to 1e-12: met: 2 of 2 compared")
     assert last[1] == "bp3 at p = 2 to 8: at least 60% of the limit: not measured"
     assert last[2].startswith("bp1 at p = 2 to 8: at least 45% of the limit: ")
     assert last[4] == "CG on bp3 at p = 6: more than 4.4 GDoF/s: not measured"

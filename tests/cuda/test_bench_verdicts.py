@@ -37,7 +37,7 @@ def test_launches_that_take_long_become_one(monkeypatch, launching: float, captu
 
 def row(order: int, fraction: float, **more: Any) -> dict[str, Any]:
     same = {"problem": "bp3", "mesh": "multilinear", "best": True, "order": order}
-    speed = {"dofs_per_second": 4.1e9, "limit_of_levels": 8.2e9}
+    speed = {"dofs_per_second": 4.1e9, "limit_of_levels": 8.2e9, "off_cpu": 2e-15}
     return same | {"fraction_of_limit": fraction} | speed | more
 
 
@@ -57,6 +57,9 @@ ALL = [row(order, 0.61) for order in range(1, 9)]
         (0, {"agreement": [FORM, FORM | {"error": 2e-12}]}, "missed", "2 of 2 .* 2.0e-12"),
         (0, {"agreement": [FORM, FORM | {"error": None}]}, "missed", "1 of 2"),
         (0, {}, "not measured", ""),
+        (0, {"agreement": [FORM], "rows": ALL}, "met", "9 of 9 .* 2.0e-15"),
+        (0, {"agreement": [FORM], "rows": [row(2, 0.5, off_cpu=1e-6)]}, "missed", "1.0e-06"),
+        (0, {"agreement": [FORM], "rows": [row(2, 0.5, off_cpu=None)]}, "missed", "1 of 2"),
         (1, {"rows": ALL}, "met", "^p = 2 61%, .* p = 8 61%; 50% to 50% of"),
         (1, {"rows": ALL[2:]}, "not measured", "p = 3 61%"),
         (1, {"rows": [*ALL[2:], row(2, 0.59)]}, "missed", "p = 2 59%"),

@@ -15,6 +15,7 @@ from femops.bench.gpu.attempts import one_line
 from femops.errors import OperatorError
 from femops.operators import Operator
 from femops.product import Product
+from femops.solvers import cg, jacobi
 from femops.space import H1, L2
 from femops_kernels.cuda.device import Device
 from femops_meshes import Mesh, box
@@ -86,6 +87,14 @@ def _loads(mesh: Mesh, place: Place) -> list[Any]:
     return [forms.load(V, _rough), forms.boundary_load(V, _rough)]
 
 
+def _solved(mesh: Mesh, place: Place) -> list[Any]:
+    """A few iterations, of which none is the last."""
+    V = _scalar(mesh, place)
+    A = forms.diffusion(V, _rough).constrained(V.boundary_dofs())
+    b = _on(place, np.random.default_rng(3).standard_normal(V.size))
+    return [cg(A, b, rtol=0.0, maxiter=5, M=M)[0] for M in (None, jacobi(A))]
+
+
 def _divergence(mesh: Mesh, place: Place) -> Operator:
     return forms.divergence(_vector(mesh, place), _scalar(mesh, place, 1))
 
@@ -113,6 +122,7 @@ FORMS: dict[str, _Case] = {
     "form": _own,
     "form of two fields": _stokes,
     "load, boundary_load": _loads,
+    "conjugate gradients": _solved,
     "neo_hookean": lambda m, d: _nonlinear(
         forms.neo_hookean(V := _vector(m, d), mu=1.0, lam=2.0), V
     ),

@@ -9,6 +9,7 @@ from typing import Any
 
 from femops.bench.gpu.attempts import Attempts
 from femops.bench.gpu.bounds import Demand
+from femops.bench.gpu.checks import off_cpu
 from femops.bench.gpu.setup import GpuCase
 from femops.bench.gpu.timing import batch_times
 from femops.bench.run import Progress
@@ -46,6 +47,7 @@ KEYS = (
     "best",
     "limit_of_levels",
     "off_other_level",
+    "off_cpu",
 )
 """Keys of a row, in order."""
 
@@ -81,7 +83,7 @@ def measured(
             groups.setdefault((case.problem.name, case.mesh), []).append((case, row))
             progress(f"{case.name}: {speed(row)}")
     for group in groups.values():
-        _compare(group, attempts)
+        _compare(device, group, attempts)
     return [row for group in groups.values() for _, row in group]
 
 
@@ -127,14 +129,15 @@ def _row(device: Device, case: GpuCase, rates: Rates, seconds: float) -> dict[st
     }
 
 
-def _compare(group: Sequence[Measured], attempts: Attempts) -> None:
-    """Say of levels which is the best, and how far results of each are from the others'."""
+def _compare(device: Device, group: Sequence[Measured], attempts: Attempts) -> None:
+    """Say of levels which is the best, and how far each is from the others and from the CPU."""
     fastest = min((row for _, row in group), key=lambda row: row["seconds_median"])
     most = max(row["limit"] for _, row in group)
     for case, row in group:
         others = [other for other, _ in group if other is not case]
         off = attempts(f"{case.name}, compared", partial(_off, case, others))
         row |= {"best": row is fastest, "limit_of_levels": most, "off_other_level": off}
+        row["off_cpu"] = attempts(f"{case.name}, on the CPU", partial(off_cpu, device, case))
 
 
 def _off(case: GpuCase, others: Iterable[GpuCase]) -> float | None:

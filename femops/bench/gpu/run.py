@@ -154,12 +154,12 @@ def run_gpu(
     Returns
     -------
     dict
-        ``machine``: `femops_kernels.machine.describe`; ``device``; ``agrees``: whether forms are
-        the CPU's and levels each other's to round-off; ``agreement``: see `agreement`; ``rates``:
-        see `Rates`, and ``rates_after`` all; ``rows``: for each problem, mesh, order and level the
-        keys `rows.KEYS`; ``cg``: conjugate gradients by the iteration; ``targets``: see `verdicts`;
-        ``failures``: see `Attempts`; ``seconds`` of the whole; ``notes``: lines on what is not
-        measured.
+        ``machine``: `femops_kernels.machine.describe`; ``device``; ``agrees``: whether forms and
+        the kernels of rows are the CPU's, and levels each other's, to round-off; ``agreement``:
+        see `agreement`; ``rates``: see `Rates`, and ``rates_after`` all; ``rows``: for each
+        problem, mesh, order and level the keys `rows.KEYS`; ``cg``: conjugate gradients by the
+        iteration; ``targets``: see `verdicts`; ``failures``: see `Attempts`; ``seconds`` of the
+        whole; ``notes``: lines on what is not measured.
 
     Raises
     ------
@@ -251,7 +251,9 @@ class _Run:
     def result(self) -> dict[str, Any]:
         """What is there so far."""
         agrees = all(row["agrees"] for row in self._agreement) and all(
-            (row["off_other_level"] or 0.0) <= ROUND_OFF["float64"] for row in self._rows
+            (row[off] or 0.0) <= ROUND_OFF["float64"]
+            for row in self._rows
+            for off in ("off_other_level", "off_cpu")
         )
         rates = [vars(rates) for rates in self._rates]
         found = {
