@@ -6,6 +6,7 @@ import json
 import pickle
 import subprocess
 import sys
+import threading
 from types import ModuleType, SimpleNamespace
 from typing import ClassVar
 
@@ -54,22 +55,27 @@ class FakeArray(np.ndarray):
 
 
 class FakeDevice:
-    """CuPy's Device: a context manager; `entered` is which it uses, else the last to be `used`."""
+    """CuPy's Device, a context manager: each thread has a current one of its own, at first 0."""
 
-    entered: ClassVar[list[int]] = []
-    used: ClassVar[list[int]] = []
+    threads = threading.local()
 
     def __init__(self, ordinal):
         self.id = ordinal
 
-    def __enter__(self):
-        FakeDevice.entered.append(self.id)
-
-    def __exit__(self, *_):
-        FakeDevice.entered.pop()
+    @staticmethod
+    def current():
+        return getattr(FakeDevice.threads, "ordinal", 0)
 
     def use(self):
-        FakeDevice.used.append(self.id)
+        FakeDevice.threads.ordinal = self.id
+
+    def __enter__(self):
+        before = getattr(FakeDevice.threads, "before", [])
+        FakeDevice.threads.before = [*before, FakeDevice.current()]
+        self.use()
+
+    def __exit__(self, *_):
+        FakeDevice.threads.ordinal = FakeDevice.threads.before.pop()
 
     def synchronize(self):
         self.waited = True
@@ -78,13 +84,15 @@ class FakeDevice:
 class FakeStream:
     """CuPy's Stream: what is done while one captures is a graph; `launched` is on which device."""
 
-    launched: ClassVar[list[list[int]]] = []
+    launched: ClassVar[list[int]] = []
 
     def __init__(self, non_blocking):
         assert non_blocking  # others can't capture beside the default stream
         self.within = self.capturing = False
+        self.device_id = FakeDevice.current()
 
     def __enter__(self):
+        assert self.device_id == FakeDevice.current()
         self.within = True
 
     def __exit__(self, *_):
@@ -97,7 +105,7 @@ class FakeStream:
 
     def end_capture(self):
         self.capturing = False
-        return SimpleNamespace(launch=lambda: FakeStream.launched.append(FakeDevice.entered[:]))
+        return SimpleNamespace(launch=lambda: FakeStream.launched.append(FakeDevice.current()))
 
 
 class FakeEvent:
@@ -134,7 +142,24 @@ class FakeModule:
     def __call__(self, grid, block, args, shared_mem):
         if block[0] > 1024:
             raise CUDADriverError("CUDA_ERROR_INVALID_VALUE")
-        self.launches.append((grid, block, args, shared_mem, list(FakeDevice.entered)))
+        self.launches.append((grid, block, args, shared_mem, FakeDevice.current()))
+
+
+PLACES = {0x100: 0, 0x200: 1, 0x300: -2}
+"""Of addresses the device; CUDA says so of memory that it does not know."""
+
+
+def on(ordinal, array):
+    """An array on a device."""
+    there = array.view(FakeArray)
+    there.device = SimpleNamespace(id=ordinal)
+    return there
+
+
+def asarray(array):
+    """As CuPy's, which copies what lies on another device than the current one."""
+    memory, here = array.memory, FakeDevice.current()
+    return memory if memory.device.id == here else on(here, memory.copy())
 
 
 @pytest.fixture
@@ -142,8 +167,8 @@ def cupy(monkeypatch):
     """A module that stands for CuPy on a machine with two GPUs."""
     fake = ModuleType("cupy")
     fake.ndarray = FakeArray
-    fake.array = lambda array, order: np.array(array, order=order).view(FakeArray)
-    fake.asarray = lambda array: array.memory
+    fake.array = lambda array, order: on(FakeDevice.current(), np.array(array, order=order))
+    fake.asarray = asarray
     fake.from_dlpack = lambda array: array.memory
     fake.attributes = []
     fake.cuda = SimpleNamespace(
@@ -151,8 +176,9 @@ def cupy(monkeypatch):
         runtime=SimpleNamespace(
             CUDARuntimeError=CUDARuntimeError,
             getDeviceCount=lambda: 2,
-            getDevice=lambda: 0,
+            getDevice=FakeDevice.current,
             getDeviceProperties=lambda ordinal: FACTS,
+            pointerGetAttributes=lambda address: SimpleNamespace(device=PLACES[address]),
         ),
         driver=SimpleNamespace(
             CUDADriverError=CUDADriverError,
@@ -165,6 +191,7 @@ def cupy(monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.setattr(cupy_device, "_devices", {})
+    monkeypatch.setattr(FakeDevice, "threads", threading.local())
     return fake
 
 
@@ -254,7 +281,7 @@ def test_one_object_a_device(cupy):
     first = open_device("cuda")
     assert open_device("cuda:0") is first
     assert open_device("cuda:1") is not first
-    assert FakeDevice.used[-2:] == [0, 1]  # CuPy's current one
+    assert FakeDevice.current() == 1  # CuPy's
     assert (first.name, first.arch, first.processors) == ("NVIDIA H200", "sm_90", 132)
     assert (first.shared_bytes, first.xp) == (232448, cupy)
     assert repr(first) == "CudaDevice(NVIDIA H200, cuda:0, sm_90)"
@@ -294,12 +321,13 @@ def test_a_download_does_not_wait(cupy):
 
 def test_work_is_captured_once_and_replayed(cupy):
     device, done = open_device("cuda:1"), []
-    again = device.repeatable(lambda: done.append(list(FakeDevice.entered)))
-    assert done == [[1]]
+    again = device.repeatable(lambda: done.append(FakeDevice.current()))
+    assert done == [1]
+    open_device("cuda:0")
     for _ in range(3):
         again()
-    assert done == [[1]]
-    assert FakeStream.launched == [[1], [1], [1]]
+    assert done == [1]
+    assert FakeStream.launched == [1, 1, 1]
 
     def failing():
         raise KeyError
@@ -308,24 +336,45 @@ def test_work_is_captured_once_and_replayed(cupy):
         device.repeatable(failing)
 
 
-def of_others(**attributes):
-    return SimpleNamespace(memory=np.zeros(3).view(FakeArray), **attributes)
+def of_others(address, **attributes):
+    """An array of another library, at an address."""
+    memory = on(PLACES.get(address, 0), np.zeros(3))
+    return SimpleNamespace(memory=memory, **attributes)
+
+
+def by_interface(address):
+    return of_others(address, __cuda_array_interface__={"data": (address, False)})
 
 
 def test_arrays_of_other_libraries_are_adopted(cupy):
     device = open_device("cuda")
     own = device.upload(np.zeros(3))
     assert device.adopt(own) is own
-    by_interface = of_others(__cuda_array_interface__={"version": 3})
-    assert device.adopt(by_interface) is by_interface.memory
-    by_dlpack = of_others(__dlpack_device__=lambda: (2, 0))
+    for other in (by_interface(0x100), by_interface(0)):  # the latter has no entries
+        assert device.adopt(other) is other.memory
+    by_dlpack = of_others(0x100, __dlpack_device__=lambda: (2, 0))
     assert device.adopt(by_dlpack) is by_dlpack.memory
 
 
-def test_arrays_elsewhere_are_not_adopted(cupy):
-    device = open_device("cuda:1")
-    with pytest.raises(KernelValueError, match="lies on cuda:0, it is needed on cuda:1"):
-        device.adopt(of_others(__cuda_array_interface__={"version": 3}))
+def test_of_two_ways_the_one_is_taken_that_waits(cupy):
+    """DLPack orders streams; PyTorch's other interface says nothing of what is under way."""
+    other = by_interface(0x100)
+    other.__dlpack_device__ = lambda: (2, 0)
+    cupy.asarray = None
+    assert open_device("cuda").adopt(other) is other.memory
+
+
+@pytest.mark.parametrize(("name", "there"), [("cuda:1", 0), ("cuda:0", 1)])
+def test_arrays_elsewhere_are_not_adopted(cupy, name, there):
+    device = open_device(name)
+    elsewhere = f"lies on cuda:{there}, it is needed on {name}"
+    address = {place: address for address, place in PLACES.items()}[there]
+    with pytest.raises(KernelValueError, match=elsewhere):
+        device.adopt(by_interface(address))  # and not copied
+    with pytest.raises(KernelValueError, match=elsewhere):
+        device.adopt(of_others(address, __dlpack_device__=lambda: (2, there)))
+    with pytest.raises(KernelValueError, match=r"Namespace can't be used .* the host's memory"):
+        device.adopt(by_interface(0x300))
     with pytest.raises(KernelValueError, match=r"ndarray can't be used .* the host's memory"):
         device.adopt(np.zeros(3))
     with pytest.raises(KernelValueError, match=r"a list can't be used .* neither"):
@@ -346,7 +395,7 @@ def test_launches(cupy):
     launches = function._kernel.launches
     assert [launch[3] for launch in launches] == [1024, 49152, 60_000, 50_000, 70_000]
     assert all(launch[:2] == ((3,), (128,)) for launch in launches)
-    assert all(launch[2][0] is packed and launch[4] == [1] for launch in launches)
+    assert all(launch[2][0] is packed and launch[4] == 1 for launch in launches)
     assert cupy.attributes == [(99, 8, 60_000), (99, 8, 70_000)]  # asked for only when it grows
 
 

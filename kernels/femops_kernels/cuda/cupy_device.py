@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from femops_kernels.cuda import nvrtc
 from femops_kernels.cuda.cubins import Cubin, cubin
 from femops_kernels.cuda.device import Device, Function, Passage
+from femops_kernels.cuda.foreign import view
 from femops_kernels.cuda.report import ENTRY
 from femops_kernels.errors import DeviceError, KernelValueError
 
 _FREE_SHARED_BYTES = 48 * 1024  # dynamic shared memory of a block that need not be asked for
 _NO_DRIVER, _NO_DEVICE = 35, 100  # cudaErrorInsufficientDriver, cudaErrorNoDevice
-_ON_DEVICE = (2, 13)  # DLPack's kDLCUDA, kDLCUDAManaged
 _MOST_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 _devices: dict[int, Device] = {}
@@ -246,7 +246,7 @@ class CudaDevice(Device):
         """CuPy array on the memory of another library's array; no copy."""
         try:
             with self.current:
-                adopted = self._view(array)
+                adopted = view(self.xp, array)
         except (RuntimeError, BufferError, TypeError, ValueError) as error:
             kind = type(array).__name__
             raise KernelValueError(f"a {kind} can't be used on {self.name}: {error}") from error
@@ -256,18 +256,6 @@ class CudaDevice(Device):
                 f"it is needed on cuda:{self.current.id}: copy it there"
             )
         return adopted
-
-    def _view(self, array: Any) -> Any:
-        if isinstance(array, self.xp.ndarray):
-            return array
-        if getattr(array, "__cuda_array_interface__", None) is not None:
-            return self.xp.asarray(array)
-        place = getattr(array, "__dlpack_device__", None)
-        if place is None:
-            raise TypeError("it has neither __cuda_array_interface__ nor DLPack; give a CuPy array")
-        if int(place()[0]) not in _ON_DEVICE:
-            raise ValueError("it lies in the host's memory; cupy.asarray copies it")
-        return self.xp.from_dlpack(array)
 
     def address(self, array: Any) -> int:
         """Address of the first entry of an array."""
