@@ -116,7 +116,12 @@ class GuardedDevice(Device):
         self.host, self.looks, self.made = host, 0, 0
         self.name, self.arch, self.processors = "the guarded host", host.arch, host.processors
         self.shared_bytes: int = host.shared_bytes
-        self.xp: ModuleType = _Functions(self)
+        self._functions = _Functions(self)
+
+    @property
+    def xp(self) -> ModuleType:
+        """See `Device.xp`."""
+        return self._functions
 
     def call(self, function: Callable[..., Any], *given: Any, **options: Any) -> Any:
         """A function of NumPy on arrays of the device; no array of the host may be among them."""

@@ -289,6 +289,21 @@ def test_one_object_a_device(cupy):
         open_device("cuda:2")
 
 
+def test_each_thread_that_asks_for_functions_uses_the_device(cupy):
+    """What they make, and what they work on, is there; threads begin on the first GPU."""
+    device, seen = open_device("cuda:1"), []
+
+    def work():
+        seen.append(FakeDevice.current())
+        assert device.xp is cupy
+        seen.append(FakeDevice.current())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [0, 1]
+
+
 def test_copies_and_pickles_are_the_device_itself(cupy):
     device = open_device("cuda:1")
     assert pickle.loads(pickle.dumps(device)) is device

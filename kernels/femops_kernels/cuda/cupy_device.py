@@ -167,7 +167,7 @@ class CudaDevice(Device):
 
     def __init__(self, cupy: Any, ordinal: int) -> None:
         found, facts = cupy.cuda.runtime.getDeviceProperties(ordinal), _facts(cupy, ordinal)
-        self.xp: ModuleType = cupy
+        self._cupy: ModuleType = cupy
         self.name: str = facts["name"]
         self.arch: str = facts["arch"]
         self.processors: int = facts["processors"]
@@ -175,6 +175,15 @@ class CudaDevice(Device):
         self.current: Any = cupy.cuda.Device(ordinal)
         """Context manager in which CuPy uses this device."""
         self._functions: dict[str, Function] = {}
+
+    @property
+    def xp(self) -> ModuleType:
+        """CuPy, which uses this device from now on in the thread that asks.
+
+        Each thread has a current device of its own, which is the first one to begin with.
+        """
+        self.current.use()
+        return self._cupy
 
     def __repr__(self) -> str:
         return f"CudaDevice({self.name}, cuda:{self.current.id}, {self.arch})"
@@ -195,7 +204,7 @@ class CudaDevice(Device):
     def upload(self, array: NDArray[Any]) -> Any:
         """Copy of a host's array in a new array of the device."""
         with self.current:
-            return self.xp.array(array, order="C")
+            return self._cupy.array(array, order="C")
 
     def download(self, array: Any) -> NDArray[Any]:
         """Copy of an array on the host, when CuPy's current stream has done its work."""
@@ -205,7 +214,7 @@ class CudaDevice(Device):
 
     def download_later(self, array: Any) -> Callable[[], NDArray[Any]]:
         """Begin a copy to the host on CuPy's current stream."""
-        cuda = self.xp.cuda
+        cuda = self._cupy.cuda
         with self.current:
             # memory that the GPU writes by itself
             memory = cuda.alloc_pinned_memory(array.nbytes)
@@ -224,7 +233,7 @@ class CudaDevice(Device):
     def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
         """The work as a CUDA graph, for CuPy's current stream."""
         with self.current:
-            stream = self.xp.cuda.Stream(non_blocking=True)
+            stream = self._cupy.cuda.Stream(non_blocking=True)
             with stream:
                 stream.begin_capture()
                 try:
@@ -240,13 +249,13 @@ class CudaDevice(Device):
 
     def owns(self, array: Any) -> bool:
         """Whether something is a CuPy array of this device."""
-        return isinstance(array, self.xp.ndarray) and array.device.id == self.current.id
+        return isinstance(array, self._cupy.ndarray) and array.device.id == self.current.id
 
     def adopt(self, array: Any) -> Any:
         """CuPy array on the memory of another library's array; no copy."""
         try:
             with self.current:
-                adopted = view(self.xp, array)
+                adopted = view(self._cupy, array)
         except (RuntimeError, BufferError, TypeError, ValueError) as error:
             kind = type(array).__name__
             raise KernelValueError(f"a {kind} can't be used on {self.name}: {error}") from error
@@ -272,12 +281,12 @@ class CudaDevice(Device):
     def seconds(self, call: Callable[[], object]) -> float:
         """Seconds between two events in CuPy's current stream, before and after a call."""
         with self.current:
-            begin, end = self.xp.cuda.Event(), self.xp.cuda.Event()
+            begin, end = self._cupy.cuda.Event(), self._cupy.cuda.Event()
             begin.record()
             call()
             end.record()
             end.synchronize()
-            return float(self.xp.cuda.get_elapsed_time(begin, end)) * 1e-3
+            return float(self._cupy.cuda.get_elapsed_time(begin, end)) * 1e-3
 
 
 @final

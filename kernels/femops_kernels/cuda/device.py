@@ -81,8 +81,6 @@ class Device(ABC):
 
     Attributes
     ----------
-    xp : module
-        NumPy's functions for arrays of the device.
     name : str
         "NVIDIA H200".
     arch : str
@@ -93,11 +91,15 @@ class Device(ABC):
         Most dynamic shared memory that a block can have.
     """
 
-    xp: ModuleType
     name: str
     arch: str
     processors: int
     shared_bytes: int
+
+    @property
+    @abstractmethod
+    def xp(self) -> ModuleType:
+        """NumPy's functions for arrays of the device, to be called by the thread that asks."""
 
     @abstractmethod
     def function(self, source: str) -> Function:
