@@ -382,7 +382,9 @@ class CudaFunction(Function):
                 if shared_bytes > self._allowed:
                     self._driver.funcSetAttribute(self._kernel.ptr, _MOST_SHARED, shared_bytes)
                     self._allowed = shared_bytes
-                self._kernel((blocks,), (threads,), (arguments,), shared_mem=shared_bytes)
+                # CuPy takes the address; of a structure NumPy would list the fields for that
+                whole = arguments.view(f"V{arguments.nbytes}")
+                self._kernel((blocks,), (threads,), (whole,), shared_mem=shared_bytes)
         except self._errors as error:
             raise DeviceError(
                 f"{self._device.name} can't run {self._path} ({self.registers} registers) in "
