@@ -148,6 +148,10 @@ class GuardedDevice(Device):
         """See `Device.function`."""
         return self.host.function(source)
 
+    def clear(self, array: GuardedArray) -> None:
+        """See `Device.clear`."""
+        self.host.clear(array.host)
+
     def upload(self, array: NDArray[Any]) -> GuardedArray:
         """See `Device.upload`."""
         assert isinstance(array, np.ndarray)

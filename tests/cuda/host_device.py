@@ -56,6 +56,7 @@ class HostFunction(Function):
             raise DeviceError(f"arguments are {arguments.dtype} {arguments.shape}: no structure")
         pointers = pointers_of(arguments, device.arrays)
         device.launches += 1
+        device.note(self.source, blocks, threads, shared_bytes, arguments.tobytes())
         if device.recorded is not None:
             shape = (blocks, threads, shared_bytes)
             device.recorded.append(Launch.of(self.source, shape, arguments, pointers))
@@ -103,6 +104,7 @@ class HostDevice(Device):
         self.synchronizations = self.launches = 0
         self.arrays: weakref.WeakValueDictionary[int, NDArray[Any]] = weakref.WeakValueDictionary()
         self.recorded: list[Launch] | None = None
+        self._noted: list[tuple[Any, ...]] | None = None
         self._functions: dict[str, HostFunction] = {}
 
     def function(self, source: str) -> HostFunction:
@@ -110,6 +112,11 @@ class HostDevice(Device):
         if source not in self._functions:
             self._functions[source] = HostFunction(self, source)
         return self._functions[source]
+
+    def clear(self, array: NDArray[Any]) -> None:
+        """See `Device.clear`."""
+        self.note("clear", array.ctypes.data)
+        array.fill(0)
 
     def upload(self, array: NDArray[Any]) -> NDArray[Any]:
         """See `Device.upload`."""
@@ -128,8 +135,26 @@ class HostDevice(Device):
         return lambda: copy
 
     def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
-        """See `Device.repeatable`."""
-        return work
+        """See `Device.repeatable`; refuses what a CUDA graph would not do again."""
+        first: list[tuple[Any, ...]] = []
+
+        def repeat() -> None:
+            moved, self._noted = self._moved(), []
+            work()
+            done, self._noted = self._noted, None
+            assert self._moved() == moved, "work to be repeated copies arrays, or waits"
+            assert done == (first or done), "work to be repeated is not the same each time"
+            first[:] = done
+
+        return repeat
+
+    def note(self, *done: Any) -> None:
+        """What is done, to be compared when it is repeated."""
+        if self._noted is not None:
+            self._noted.append(done)
+
+    def _moved(self) -> tuple[int, ...]:
+        return self.uploads, self.downloads, self.late_downloads, self.synchronizations
 
     def owns(self, array: Any) -> bool:
         """See `Device.owns`."""

@@ -85,6 +85,10 @@ class PaperDevice(Device):
             self.functions[source] = PaperFunction(source, report)
         return self.functions[source]
 
+    def clear(self, array: NDArray[Any]) -> None:
+        """See `Device.clear`."""
+        array.fill(0)
+
     def upload(self, array: NDArray[Any]) -> NDArray[Any]:
         """See `Device.upload`."""
         return np.array(array)

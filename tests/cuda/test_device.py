@@ -53,6 +53,10 @@ class FakeArray(np.ndarray):
         FakeEvent.pending.append((out, np.array(self)))
         return out
 
+    def fill(self, value):
+        assert FakeDevice.current() == self.device.id  # by a stream of the current device
+        super().fill(value)
+
 
 class FakeDevice:
     """CuPy's Device, a context manager: each thread has a current one of its own, at first 0."""
@@ -322,6 +326,14 @@ def test_arrays_go_to_the_device_and_back(cupy):
     assert device.download(there)[0, 0] == 0
     device.synchronize()
     assert device.current.waited
+
+
+def test_arrays_are_cleared_by_their_own_device(cupy):
+    device = open_device("cuda:1")
+    there = device.upload(np.ones(3))
+    open_device("cuda:0")
+    device.clear(there)
+    assert device.download(there).tolist() == [0.0] * 3
 
 
 def test_a_download_does_not_wait(cupy):

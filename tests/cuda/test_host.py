@@ -199,3 +199,18 @@ def test_launches_are_recorded(device: HostDevice) -> None:
     assert np.isnan(launch.arrays[1]).all()  # as it was before
     assert launch.arrays[2].tolist() == [0.0] != [total]
     assert not np.isnan(y).any()
+
+
+def test_only_work_that_is_the_same_is_repeated(device: HostDevice) -> None:
+    x, turns = entries(40), [entries(3), entries(3)]
+    again = device.repeatable(lambda: device.clear(x))
+    again()
+    again()
+    assert not x.any()
+    other = device.repeatable(lambda: device.clear(turns.pop()))
+    other()
+    with pytest.raises(AssertionError, match="not the same each time"):
+        other()
+    copying = device.repeatable(lambda: np.copyto(x, device.download(x)))
+    with pytest.raises(AssertionError, match="copies arrays"):
+        copying()

@@ -201,6 +201,11 @@ class CudaDevice(Device):
                     self._functions[source] = CudaFunction(self, compiled)
         return self._functions[source]
 
+    def clear(self, array: Any) -> None:
+        """Set an array to zero on CuPy's current stream."""
+        with self.current:  # CuPy takes the current device's stream, wherever the array is
+            array.fill(0)
+
     def upload(self, array: NDArray[Any]) -> Any:
         """Copy of a host's array in a new array of the device."""
         with self.current:

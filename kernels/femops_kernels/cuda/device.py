@@ -117,6 +117,10 @@ class Device(ABC):
         """
 
     @abstractmethod
+    def clear(self, array: Any) -> None:
+        """Set an array of the device to zero, for all that is launched later. Does not wait."""
+
+    @abstractmethod
     def upload(self, array: NDArray[Any]) -> Any:
         """Copy of a host's array in a new array of the device."""
 
@@ -142,7 +146,7 @@ class Device(ABC):
         ----------
         work : callable
             Launches kernels that have been launched before, with the same arguments each time, and
-            sets arrays to zero; nothing else. It may be called at once, to see what it launches.
+            clears arrays; nothing else. It may be called at once, to see what it launches.
 
         Returns
         -------

@@ -90,14 +90,14 @@ class DeviceReverse:
     """
 
     def __init__(self, device: Device, post: Post, positions: NDArray[np.int64]) -> None:
-        self.post = post
+        self._device, self.post = device, post
         fields = {"y": "T*", "values": "const T*"}
         self._add = _Entries(device, "add", fields, post.incoming, positions)
         self.ghosts: int = _address(device, post.outgoing)
 
     def clear(self) -> None:
         """Set the contributions to zero."""
-        self.post.outgoing.fill(0)
+        self._device.clear(self.post.outgoing)
 
     def add(self, y: int) -> None:
         """Wait for the others' contributions and add them to the vector at an address."""

@@ -56,7 +56,7 @@ class DeviceRankTerms:
         source, target = (self.terms.device.address(vector) for vector in (x, y))
         for forward, place in self.forwards:
             forward.pack(source + place)
-        y.fill(0)
+        self.device.clear(y)
         for reverse, _ in self.reverses:
             reverse.clear()
         for k in range(len(self.terms.sweeps)):

@@ -363,7 +363,7 @@ class DeviceTerms:
 
         Both are contiguous arrays of the device, of the kernels' type.
         """
-        y.fill(0)
+        self.device.clear(y)
         source, target = self.device.address(x), self.device.address(y)
         for alpha, sweep, place in zip(self.alphas, self.sweeps, self.places, strict=True):
             begin_in, begin_out, add = place
