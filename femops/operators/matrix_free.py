@@ -84,7 +84,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
             result: NDArray[Any] = self._arrays.empty(shape, self.dtype)
         else:
             result = self._check(out, "out", self.test_space)
-            check_output(self.space, x, result)
+            check_output(self.space, x, result, out)
         self.terms.apply(x, result)
         return result
 

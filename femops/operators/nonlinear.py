@@ -123,7 +123,7 @@ class NonlinearForm:
         """
         u = self._check(u, "u")
         result = arrays(self.space).empty_like(u) if out is None else self._check(out, "out")
-        check_output(self.space, u, result)
+        check_output(self.space, u, result, out)
         self._terms.apply(u, result)
         return result
 

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.abstract_space import Space
-from femops.devices import arrays, vector_of
+from femops.devices import vector_of
 from femops.errors import VectorError
 from femops.product import Product
+from femops_kernels.cuda.device import Device
 
 
 def checked_vector(space: Space | Product, dtype: np.dtype[Any], vector: Any, what: str) -> Any:
@@ -70,19 +71,38 @@ def check_factor(space: Space | Product, x: NDArray[Any]) -> NDArray[Any]:
     )
 
 
-def check_output(space: Space | Product, x: NDArray[Any], out: NDArray[Any]) -> None:
+def check_output(
+    space: Space | Product, x: NDArray[Any], out: NDArray[Any], given: Any = None
+) -> None:
     """Refuse an output that overlaps the input or can't be written.
 
     Parameters
     ----------
     space : Space or Product
     x, out : arrays
+        Contiguous.
+    given : object, optional
+        What was given for out, if out is on the memory of another library's array.
 
     Raises
     ------
     VectorError
     """
-    if arrays(space).may_share_memory(x, out):
+    if _overlap(space.device, x, out):
         raise VectorError("out overlaps the vector that is read: give another array")
-    if not getattr(out.flags, "writeable", True):
+    if not getattr(out.flags, "writeable", True) or (given is not out and _read_only(given)):
         raise VectorError("out is read-only: give an array that can be written")
+
+
+def _overlap(device: Device | None, x: NDArray[Any], out: NDArray[Any]) -> bool:
+    if device is None:
+        return np.may_share_memory(x, out)
+    # CuPy's function knows nothing of memory that other libraries lend
+    first, second = device.address(x), device.address(out)
+    return first < second + out.nbytes and second < first + x.nbytes
+
+
+def _read_only(array: Any) -> bool:
+    """Whether another library says so, as JAX does: CuPy does not ask."""
+    interface = getattr(array, "__cuda_array_interface__", None)
+    return interface is not None and bool(interface["data"][1])

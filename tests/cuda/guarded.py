@@ -89,6 +89,10 @@ class _Functions(ModuleType):
             return found
         return lambda *given, **options: self._device.call(found, *given, **options)
 
+    def may_share_memory(self, a: Any, b: Any) -> Any:
+        """CuPy's says no if the arrays' memory was not allocated, or lent, as one."""
+        raise AssertionError("CuPy knows nothing of memory that other libraries lend")
+
     def asarray(self, array: Any, dtype: Any = None) -> Any:
         """As CuPy's, which copies what is on the host."""
         if not self._device.owns(array):

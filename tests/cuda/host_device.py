@@ -247,5 +247,7 @@ class _Memory:
     """Memory of another library, in NumPy's words."""
 
     def __init__(self, array: Any) -> None:
-        self.__array_interface__ = array.__cuda_array_interface__
+        interface = array.__cuda_array_interface__
+        # CuPy does not ask whether it may be written
+        self.__array_interface__ = dict(interface) | {"data": (interface["data"][0], False)}
         self._alive = array

@@ -197,10 +197,20 @@ def test_fields_take_copies_from_a_device(there: There) -> None:
     assert femops.l2_norm(there.V, there.x.get()) == pytest.approx(1.0)
 
 
-def beside(t: There) -> Any:
+@final
+class Other:
+    """An array of another library on the device."""
+
+    def __init__(self, array: Any, read_only: bool = False) -> None:
+        interface = dict(array.__cuda_array_interface__)
+        self.__cuda_array_interface__ = interface | {"data": (interface["data"][0], read_only)}
+        self.array = array
+
+
+def beside(t: There, lent: Callable[[Any], Any] = lambda array: array) -> Any:
     """Two vectors, half of each in the other."""
     both = t.W.zeros()
-    return t.A.apply(both[: t.V.size], both[t.V.size // 2 :][: t.V.size])
+    return t.A.apply(both[: t.V.size], lent(both[t.V.size // 2 :][: t.V.size]))
 
 
 WRONG: dict[str, tuple[str, Use]] = {
@@ -222,6 +232,11 @@ WRONG: dict[str, tuple[str, Use]] = {
     "long out": (r"out has shape \(98,\)", lambda t: t.A.apply(t.x, t.W.zeros())),
     "out in place": ("out overlaps the vector", lambda t: t.A.apply(t.x, t.x)),
     "out beside": ("out overlaps the vector", beside),
+    "out of another library beside": ("out overlaps the vector", lambda t: beside(t, Other)),
+    "out of another library": (
+        "out is read-only: give an array that can be written",
+        lambda t: t.A.apply(t.x, Other(t.V.zeros(), read_only=True)),
+    ),
     "state in place": ("out overlaps the vector", lambda t: t.F.residual(t.x, t.x)),
     "no array": ("x: .*neither __cuda_array_interface__ nor DLPack", lambda t: t.A @ [1.0, 2.0]),
     "another device": (
