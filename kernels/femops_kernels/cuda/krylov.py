@@ -68,7 +68,7 @@ class DeviceConjugateGradients(Solve):
         """See `Solve.advance`; the state is of the call before, unless ``show`` or no steps."""
         if self._there is None:
             self._begin(tolerance, limit)
-        if steps == self.every and not show:
+        if steps == self.every and not show and self._old == 0:
             self._burst()
         else:
             for _ in range(steps):
@@ -102,7 +102,10 @@ class DeviceConjugateGradients(Solve):
             self._parts.launch(part, p)
 
     def _burst(self) -> None:
-        """As many iterations as `every`, an even number: both vectors p are where they were."""
+        """As many iterations as `every`, an even number: both vectors p are where they were.
+
+        They are where they began, so that it is the same work each time.
+        """
         if self._bursts == 1:  # all kernels have been launched
             self._repeat = self._device.repeatable(self._all)
         (self._repeat or self._all)()
