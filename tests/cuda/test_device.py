@@ -230,6 +230,22 @@ def test_with_a_cupy_that_is_broken(tmp_path, monkeypatch):
         open_device("cuda")
 
 
+def test_with_a_cupy_that_lacks_libraries(tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    said = "\n=====\nFailed to import CuPy.\n\nOriginal error:\n  ImportError: libnone.so\n=====\n"
+    (tmp_path / "cupy.py").write_text(f"raise ImportError({said!r})")
+    monkeypatch.syspath_prepend(tmp_path)
+    message = r"imported \(Failed to import CuPy. Original error: ImportError: libnone.so\): pip"
+    with pytest.raises(DeviceError, match=message):
+        open_device("cuda")
+
+
+def test_a_gpu_that_another_process_has_for_itself(cupy, monkeypatch):
+    monkeypatch.setattr(FakeDevice, "use", lambda _: failing(46)())
+    with pytest.raises(DeviceError, match="CUDA can't be started: cudaError 46"):
+        open_device("cuda:1")
+
+
 @pytest.mark.parametrize(
     ("status", "driver", "message"),
     [

@@ -39,7 +39,7 @@ def open_device(name: str) -> Device:
     Raises
     ------
     DeviceError
-        If there is no CuPy, no driver, no GPU, or no device of this name.
+        If there is no CuPy, no driver, no GPU, or no device of this name; or it is taken.
     """
     match = re.fullmatch(r"cuda(?::(\d+))?", name)
     if match is None:
@@ -53,7 +53,7 @@ def open_device(name: str) -> Device:
     if ordinal >= count:
         there = ", ".join(f'"cuda:{k}"' for k in range(count))
         raise DeviceError(f"there is no GPU {name!r} here: choose {there}")
-    cupy.cuda.Device(ordinal).use()  # arrays that are made, or computed with, must be there
+    _asked(cupy.cuda.Device(ordinal).use)  # arrays that are made, or computed with, must be there
     with _lock:
         if ordinal not in _devices:
             _devices[ordinal] = CudaDevice(cupy, ordinal)
@@ -119,18 +119,22 @@ def _facts(cupy: Any, ordinal: int) -> dict[str, Any]:
 def _cupy() -> Any:
     try:
         import cupy
-    except ModuleNotFoundError as error:
-        if error.name != "cupy":
-            raise DeviceError(f"CuPy can't be imported ({error}): {nvrtc.INSTALL}") from error
-        raise DeviceError(f"GPUs need CuPy, which is not installed: {nvrtc.INSTALL}") from error
     except ImportError as error:
-        raise DeviceError(f"CuPy can't be imported ({error}): {nvrtc.INSTALL}") from error
+        if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
+            raise DeviceError(f"GPUs need CuPy, which is not installed: {nvrtc.INSTALL}") from error
+        why = re.sub(r"[=\s]+", " ", str(error)).strip()  # CuPy frames what it says
+        raise DeviceError(f"CuPy can't be imported ({why}): {nvrtc.INSTALL}") from error
     return cupy
 
 
 def _count(cupy: Any) -> int:
+    return int(_asked(cupy.cuda.runtime.getDeviceCount))
+
+
+def _asked(call: Callable[[], Any]) -> Any:
+    """What CUDA answers, which begins to work with that."""
     try:
-        return int(cupy.cuda.runtime.getDeviceCount())
+        return call()
     except (RuntimeError, ImportError, OSError) as error:
         raise DeviceError(_why(getattr(error, "status", None), str(error))) from error
 
