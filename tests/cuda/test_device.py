@@ -2,11 +2,13 @@
 
 import copy
 import ctypes
+import gc
 import json
 import pickle
 import subprocess
 import sys
 import threading
+import weakref
 from types import ModuleType, SimpleNamespace
 from typing import ClassVar
 
@@ -121,10 +123,11 @@ class FakeEvent:
         assert disable_timing
 
     def record(self):
-        self.copies = FakeEvent.pending[:]
+        self.copies, self.done = FakeEvent.pending[:], False
         FakeEvent.pending.clear()
 
     def synchronize(self):
+        self.done = True
         for out, values in self.copies:
             out[:] = values
 
@@ -360,6 +363,31 @@ def test_a_download_does_not_wait(cupy):
     second = device.download_later(there)
     np.testing.assert_array_equal(second(), np.arange(1.0, 7.0).reshape(2, 3))
     np.testing.assert_array_equal(first(), np.arange(6.0).reshape(2, 3))
+
+
+def test_memory_is_kept_until_its_copy_is_done(cupy, monkeypatch):
+    """CuPy gives it to others as soon as nobody has it."""
+
+    class Memory(bytearray):
+        """What can be seen to be gone."""
+
+    given = []
+
+    def pinned(size):
+        memory = Memory(size)
+        given.append(weakref.ref(memory))
+        return memory
+
+    monkeypatch.setattr(cupy.cuda, "alloc_pinned_memory", pinned)
+    device = open_device("cuda")
+    there = device.upload(np.arange(3.0))
+    device.download_later(there)  # and nobody waits
+    gc.collect()
+    assert given[0]() is not None
+    device._flying[0][0].synchronize()
+    device.download_later(there)()
+    gc.collect()
+    assert given[0]() is None
 
 
 def test_work_is_captured_once_and_replayed(cupy):

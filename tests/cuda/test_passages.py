@@ -8,7 +8,7 @@ import pytest
 
 from cuda.host_device import HostPassage
 from femops_kernels.cuda import cupy_device
-from femops_kernels.cuda.cupy_device import CudaPassage
+from femops_kernels.cuda.cupy_passage import CudaPassage
 
 
 class FakeCuda:
