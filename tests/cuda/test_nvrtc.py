@@ -282,7 +282,9 @@ def test_a_compiler_too_new_for_the_driver_is_refused(search):
 
 
 def test_what_fits_an_older_driver():
-    assert nvrtc.for_driver((12, 4)).endswith('update it or pip install "femops[cuda12]"')
+    assert nvrtc.for_driver((12, 4)).endswith(
+        'update it, or pip uninstall cupy-cuda13x and pip install "femops[cuda12]"'
+    )
 
 
 def test_where_it_is_looked_for(tmp_path, monkeypatch):

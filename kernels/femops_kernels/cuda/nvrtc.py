@@ -168,8 +168,13 @@ def driver_version() -> tuple[int, int] | None:
 
 def for_driver(newest: tuple[int, int]) -> str:
     """What to do where all that is installed is newer than what the driver takes."""
-    extra = f' or pip install "femops[cuda{newest[0]}]"' if newest[0] in _MAJORS else ""
-    return f"the NVIDIA driver takes CUDA {_dotted(newest)} and older: update it{extra}"
+    driver = f"the NVIDIA driver takes CUDA {_dotted(newest)} and older: update it"
+    newer = [f"cupy-cuda{major}x" for major in _MAJORS if major > newest[0]]
+    if newest[0] not in _MAJORS or not newer:
+        return driver
+    # CuPy's packages for several versions spoil each other
+    extra = f'pip install "femops[cuda{newest[0]}]"'
+    return f"{driver}, or pip uninstall {' '.join(newer)} and {extra}"
 
 
 def _name(major: int) -> str:
