@@ -13,6 +13,7 @@ import pytest
 import femops
 from cuda.host_device import host_device
 from cuda.launches import ADDRESS, THREAD, Launch, SanitizerError, replay, require
+from femops_kernels.cuda.arguments import Layout
 from kernel_cases import smooth, turned
 from simulated_ranks import on_ranks
 
@@ -65,7 +66,9 @@ def operators_launch() -> Launch:
 def test_a_buffer_of_ghosts_that_is_too_short_is_found(name: str) -> None:
     require(ADDRESS)
     launch = operators_launch()
-    place = int(re.findall(rf"Arguments, {name}\) == (\d+)", launch.source)[0])
+    (fields,) = re.findall(r"struct Arguments \{\n(.*?)\};", launch.source, re.DOTALL)
+    kinds = {name: kind for kind, name in re.findall(r" *(.+) (\w+);\n", fields)}
+    place = (Layout(kinds, np.float64).dtype.fields or {})[name][1]
     (which,) = [number for offset, number, _ in launch.places if offset == place]
     arrays = list(launch.arrays)
     arrays[which] = arrays[which][:-1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -16,6 +16,37 @@ try:
     ARCHS = nvrtc.default_archs()
 except DeviceError as error:
     pytest.skip(str(error), allow_module_level=True)
+
+
+WITH_CUDA_12 = (
+    "boundary-mass-3d-p4",
+    "diffusion-3d-p2",
+    "diffusion-merged-3d-p2",
+    "diffusion-none-curved-3d-p7",
+    "diffusion-ranks-3d-p4",
+    "diffusion-reproducible-3d-p2",
+    "divergence-3d-p2",
+    "mass-1d-p5",
+    "mass-single-data-3d-p4",
+    "neo-hookean-residual-2d-p4",
+)
+"""Variants that the older compiler is tried with: each source, and each kind of kernel."""
+
+
+@pytest.fixture
+def cuda_12(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The compiler is that of CUDA 12, as where the driver takes no newer one."""
+    monkeypatch.setattr(nvrtc, "driver_version", lambda: (12, 9))
+    found = nvrtc._library, nvrtc.archs
+    for cached in found:
+        cached.cache_clear()
+    try:
+        nvrtc.version()
+    except DeviceError as error:
+        pytest.skip(str(error))
+    yield
+    for cached in found:
+        cached.cache_clear()
 
 
 def order(name: str) -> int:
@@ -40,6 +71,14 @@ def test_a_variant_compiles(
     most = max(launched, key=lambda function: function.registers)
     spilled = max(function.report.spill_bytes for function in launched)
     record_property("compiled", (arch, name, most.registers, spilled))
+
+
+@pytest.mark.usefixtures("cuda_12")
+@pytest.mark.parametrize("name", WITH_CUDA_12)
+def test_a_variant_compiles_with_cuda_12(name: str) -> None:
+    device = PaperDevice("sm_70")  # which no newer compiler knows
+    VARIANTS[name](device)
+    assert any(function.shapes for function in device.functions.values())
 
 
 def test_the_list_has_what_there_is() -> None:

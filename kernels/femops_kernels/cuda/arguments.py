@@ -82,12 +82,13 @@ class Layout:
 
     def _definition(self) -> str:
         lines = [f"    {kind} {name};" for name, kind in self._types.items()]
-        offsets = {name: field[1] for name, field in (self.dtype.fields or {}).items()}
-        places = " && ".join(
-            f"__builtin_offsetof(Arguments, {name}) == {offset}" for name, offset in offsets.items()
-        )
-        check = f"sizeof(Arguments) == {self.dtype.itemsize} && {places}"
-        checked = f'static_assert({check}, "the layout that Python fills in");'
+        # these tell where fields are; CUDA 12 has no offsetof without headers
+        kinds = {kind: self.dtype[name] for name, kind in self._types.items()}
+        check = [f"sizeof(Arguments) == {self.dtype.itemsize}"]
+        for kind, number in kinds.items():
+            check.append(f"sizeof({kind}) == {number.itemsize}")
+            check.append(f"alignof({kind}) == {number.alignment}")
+        checked = f'static_assert({" && ".join(check)}, "the layout that Python fills in");'
         return "\n".join(["struct Arguments {", *lines, "};", checked, ""])
 
     def pack(self, device: Device, **values: Any) -> NDArray[Any]:
