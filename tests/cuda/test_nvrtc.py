@@ -180,9 +180,16 @@ def test_a_refused_source_names_its_first_error_and_stays(folder):
 
 
 @needs_nvrtc
-def test_an_unknown_architecture_is_refused():
-    with pytest.raises(DeviceError, match=r"does not compile for sm_20, only for sm_.*cuda12"):
-        nvrtc.compile_cubin(DOUBLE, "sm_20")
+@pytest.mark.parametrize(
+    ("arch", "advice"),
+    [
+        ("sm_20", r'older, .*: pip uninstall cupy-cuda13x .* pip install "femops\[cuda12\]"$'),
+        ("sm_990", r'newer, pip install --upgrade "femops\[cuda13\]"$'),
+    ],
+)
+def test_an_unknown_architecture_is_refused(arch, advice):
+    with pytest.raises(DeviceError, match=rf"does not compile for {arch}, only for sm_.*{advice}"):
+        nvrtc.compile_cubin(DOUBLE, arch)
 
 
 @needs_nvrtc

@@ -87,7 +87,7 @@ def compile_cubin(
     if arch not in archs():
         raise DeviceError(
             f"NVRTC {_dotted(version())} does not compile for {arch}, only for "
-            f"{', '.join(archs())}: install another ({INSTALL})"
+            f"{', '.join(archs())}: {_for_arch(arch)}"
         )
     handle, program = _library().handle, ctypes.c_void_p()
     text = (source.encode(), name.encode())
@@ -102,6 +102,20 @@ def compile_cubin(
         return _output(program, "CUBIN"), log
     finally:
         handle.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _for_arch(arch: str) -> str:
+    """What to do where the compiler does not know an architecture."""
+    if _number(arch) > _number(archs()[0]):
+        return 'the GPU is newer, pip install --upgrade "femops[cuda13]"'
+    return (
+        "the GPU is older, CUDA 12 knows it: pip uninstall cupy-cuda13x nvidia-cuda-nvrtc and "
+        'pip install "femops[cuda12]"'
+    )
+
+
+def _number(arch: str) -> int:
+    return int(arch.removeprefix("sm_"))
 
 
 def _compile_error(failure: int, log: str, arch: str) -> CompileError:
