@@ -1,0 +1,116 @@
+"""What CuPy does on a GPU, where there is one: graphs, late copies, lent memory, threads."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from femops_kernels.cuda import cupy_device
+from femops_kernels.cuda.arguments import Layout
+from femops_kernels.cuda.cupy_device import open_device
+from femops_kernels.cuda.device import Device
+
+LAYOUT = Layout({"y": "double*", "term": "double", "count": "int"}, np.float64)
+PLUS = f"""
+using T = double;
+{LAYOUT.text}
+ENTRY(128, 1, Arguments) {{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < a.count) a.y[i] += a.term;
+}}
+"""
+COUNT = 1000
+
+
+@pytest.fixture(scope="module")
+def device() -> Device:
+    if not cupy_device.describe()["devices"]:
+        pytest.skip("there is no GPU")
+    return open_device("cuda")
+
+
+def add(device: Device, y: Any, term: float) -> None:
+    packed = LAYOUT.pack(device, y=y, term=term, count=COUNT)
+    device.function(PLUS).launch(-(-COUNT // 128), 128, 0, packed)
+
+
+def test_work_is_repeated_by_a_graph(device: Device) -> None:
+    y, sums = device.xp.ones(COUNT), device.xp.zeros(COUNT)
+    add(device, y, 1.0)  # a kernel that has been launched before
+
+    def work() -> None:
+        device.clear(y)
+        for term in (1.0, 2.0):
+            add(device, y, term)
+            add(device, sums, term)
+
+    again = device.repeatable(work)
+    assert device.download(sums).tolist() == [0.0] * COUNT  # only noted
+    for _ in range(4):
+        again()
+    assert device.download(y).tolist() == [3.0] * COUNT
+    assert device.download(sums).tolist() == [12.0] * COUNT
+
+
+def test_late_copies_are_of_when_they_began(device: Device) -> None:
+    y = device.xp.zeros(COUNT)
+    waits = []
+    for _ in range(3):
+        waits.append(device.download_later(y))
+        add(device, y, 1.0)
+    assert [wait()[-1] for wait in reversed(waits)] == [2.0, 1.0, 0.0]
+
+
+def test_memory_of_others_is_taken_as_it_lies(device: Device) -> None:
+    own = device.upload(np.arange(6.0).reshape(2, 3))
+    by_interface = SimpleNamespace(__cuda_array_interface__=own.__cuda_array_interface__, own=own)
+    by_dlpack = SimpleNamespace(__dlpack__=own.__dlpack__, __dlpack_device__=own.__dlpack_device__)
+    for lent in (by_interface, by_dlpack):
+        taken = device.adopt(lent)
+        assert (taken.shape, device.address(taken)) == (own.shape, device.address(own))
+    for host in (np.ones(3), SimpleNamespace(__cuda_array_interface__=on_host(np.ones(3)))):
+        with pytest.raises(femops.KernelError, match="can't be used"):
+            device.adopt(host)
+
+
+def on_host(array: np.ndarray) -> dict[str, Any]:
+    return {**array.__array_interface__, "array": array}
+
+
+def test_operators_in_threads(device: Device) -> None:
+    """Each thread has a current device and streams of its own."""
+    V = femops.H1(femops.box((8, 8)), 3, device=device)
+    A, results = femops.diffusion(V) + femops.mass(V), []
+
+    def work() -> None:
+        x, out = V.interpolate(lambda x: x[0] * x[1]), V.zeros()
+        A.apply(x, out)
+        results.append(out.get())
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+        thread.join()
+    assert len(results) == 3
+    W = femops.H1(femops.box((8, 8)), 3)
+    expected = (femops.diffusion(W) + femops.mass(W)) @ W.interpolate(lambda x: x[0] * x[1])
+    for result in results:
+        np.testing.assert_allclose(result, expected, rtol=0, atol=1e-12 * abs(expected).max())
+
+
+def test_solvers(device: Device) -> None:
+    """femops' own, with and without merged updates, and CuPy's."""
+    linalg = pytest.importorskip("cupyx.scipy.sparse.linalg")
+    V = femops.H1(femops.box((6, 6)), 3, device=device)
+    A = femops.diffusion(V).constrained(V.boundary_dofs())
+    b, M = A.rhs(femops.load(V, 1.0)), femops.jacobi(A)
+    found = [femops.cg(A, b, M=M, rtol=1e-12, merged=merged)[0].get() for merged in (True, False)]
+    x, failed = linalg.cg(A, b, M=M, rtol=1e-12, atol=0.0)
+    assert not failed
+    for other in (found[1], x.get()):
+        np.testing.assert_allclose(other, found[0], rtol=0, atol=1e-9 * abs(found[0]).max())
