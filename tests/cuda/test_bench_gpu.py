@@ -115,7 +115,7 @@ def test_a_wrong_kernel_is_found(monkeypatch, planted: str, error: Any, message:
     device, sound = host_device(), HostDevice.function
 
     def function(self: HostDevice, source: str) -> HostFunction:
-        assert "T value = a.alpha * line[n]" in source
+        assert "a.alpha * line[n]" in source
         return sound(self, source.replace("a.alpha * line[n]", planted))
 
     monkeypatch.setattr(HostDevice, "function", function)

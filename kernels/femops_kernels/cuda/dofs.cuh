@@ -47,10 +47,16 @@ struct Dofs {
     __device__ __forceinline__ void find(const int* starts, const int* turned, int (&dofs)[P]) const {
         constexpr int BELOW = DIM == 3 ? RADIX * RADIX : DIM == 2 ? RADIX : 1;
 #pragma unroll
-        for (int k = 0; k < P; ++k) {
-            const int start = __ldg(starts + run + BELOW * digit(k));
-            const int at = place + (is_inside(k) ? stride * step(k) : 0);
-            dofs[k] = start >= 0 ? start + at : __ldg(turned + (~start + at));
+        for (int r = 0; r < RADIX; ++r) {
+            const int start = __ldg(starts + run + BELOW * r);
+            const bool listed = start < 0;
+            const int first = (listed ? ~start : start) + place;
+#pragma unroll
+            for (int k = 0; k < P; ++k) {
+                if (digit(k) != r) continue;
+                dofs[k] = first + (is_inside(k) ? stride * step(k) : 0);
+                if (listed) dofs[k] = __ldg(turned + dofs[k]);
+            }
         }
     }
 };

@@ -30,9 +30,7 @@ struct Marks {
     __device__ __forceinline__ Marks(const unsigned char* flags, const unsigned char* marks_,
                                      long long e, int bit)
         : marks(marks_), any(flags != nullptr && (flags[e] & bit)) {}
-    __device__ __forceinline__ bool has(long long at, int bit) const {
-        return any && (marks[at] & bit);
-    }
+    __device__ __forceinline__ bool has(long long at, int bit) const { return marks[at] & bit; }
 };
 
 __device__ __forceinline__ void gather(const Arguments& a, const Merge& merge, long long e,
@@ -40,43 +38,77 @@ __device__ __forceinline__ void gather(const Arguments& a, const Merge& merge, l
     const Marks marks(a.flags_in, a.marks_in, e, CLEARED);
 #pragma unroll
     for (int n = 0; n < P_IN; ++n) {
-        const long long at = (long long)dofs[n] * NCOMP_IN + c;
-        const T entry = merge.read(a, dofs[n], at);
-        line[n] = marks.has(at, CLEARED) ? T(0) : entry;
+        line[n] = merge.read(a, dofs[n], (long long)dofs[n] * NCOMP_IN + c);
+    }
+    if (marks.any) {
+#pragma unroll
+        for (int n = 0; n < P_IN; ++n) {
+            if (marks.has((long long)dofs[n] * NCOMP_IN + c, CLEARED)) line[n] = 0;
+        }
     }
 }
 
-// What an element adds to a dof that others have too: at once, or later in the elements' order.
-__device__ __forceinline__ void share(const Arguments& a, long long at, long long part, T value) {
-    if constexpr (REPRODUCIBLE) {
+// What an element adds to an entry of the result: stored if no other element has the dof, else
+// added at once, or left for later in the elements' order.
+__device__ __forceinline__ void put(const Arguments& a, long long at, long long part, bool alone,
+                                    T value) {
+    if (alone) {
+        if (a.add) value += a.y[at];
+        a.y[at] = value;
+    } else if constexpr (REPRODUCIBLE) {
         a.parts[part] = value;
     } else {
         atomicAdd(add_at(a, at), value);
     }
 }
 
-// `first` is the number of the pencil's first node among all nodes of all elements.
+// The nodes of a pencil, on their way to the result.
+struct Pencil {
+    const int (&dofs)[P_OUT];
+    long long first;  // number of its first node among all nodes of all elements
+    bool inside;      // whether no other element has it, but for its ends
+
+    __device__ __forceinline__ long long at(int n, int c) const {
+        return (long long)dofs[n] * NCOMP_OUT + c;
+    }
+    __device__ __forceinline__ long long part(int n, int c) const {
+        return (first + n * NODES_BELOW) * NCOMP_OUT + c;
+    }
+    template <bool INSIDE>
+    __device__ __forceinline__ void put_all(const Arguments& a, int c,
+                                            const T (&line)[P_OUT]) const {
+#pragma unroll
+        for (int n = 0; n < P_OUT; ++n) {
+            const bool alone = INSIDE && Dofs<P_OUT, BROKEN_OUT>::is_inside(n);
+            put(a, at(n, c), part(n, c), alone, a.alpha * line[n]);
+        }
+    }
+};
+
 __device__ __forceinline__ void scatter(const Arguments& a, Merge& merge, long long e,
-                                        const int (&dofs)[P_OUT], long long first,
-                                        bool pencil_inside, int c,
-                                        const T (&line)[P_OUT]) {
+                                        const Pencil& nodes, int c, const T (&line)[P_OUT]) {
     const Marks marks(a.flags_out, a.marks_out, e, HELD);
+    if (!marks.any) {
+        if (nodes.inside) {
+            nodes.put_all<true>(a, c, line);
+        } else {
+            nodes.put_all<false>(a, c, line);
+        }
+        return;
+    }
 #pragma unroll
     for (int n = 0; n < P_OUT; ++n) {
-        const long long at = (long long)dofs[n] * NCOMP_OUT + c;
-        const long long part = (first + n * NODES_BELOW) * NCOMP_OUT + c;
-        const bool alone = pencil_inside && Dofs<P_OUT, BROKEN_OUT>::is_inside(n);
-        const T value = a.alpha * line[n];
-        if (marks.has(at, HELD)) {
-            if (REPRODUCIBLE && !alone) a.parts[part] = T(0);
-            // the element that meets a dof first tells what its row holds
-            if (a.keep != T(0) && dofs[n] >= a.touched[e] && dofs[n] < a.touched[e + 1]) {
-                a.y[at] = a.alpha * a.keep * merge.read_held(a, at);
-            }
-        } else if (alone) {
-            a.y[at] = a.add ? a.y[at] + value : value;
-        } else {
-            share(a, at, part, value);
+        const int dof = nodes.dofs[n];
+        const long long at = nodes.at(n, c), part = nodes.part(n, c);
+        const bool alone = nodes.inside && Dofs<P_OUT, BROKEN_OUT>::is_inside(n);
+        if (!marks.has(at, HELD)) {
+            put(a, at, part, alone, a.alpha * line[n]);
+            continue;
+        }
+        if (REPRODUCIBLE && !alone) a.parts[part] = T(0);
+        // the element that meets a dof first tells what its row holds
+        if (a.keep != T(0) && dof >= a.touched[e] && dof < a.touched[e + 1]) {
+            a.y[at] = a.alpha * a.keep * merge.read_held(a, at);
         }
     }
 }
@@ -278,6 +310,7 @@ __device__ __forceinline__ void integrate(const Arguments& a, Merge& merge, cons
         const Dofs<P_OUT, BROKEN_OUT> found(at.first, at.second);
         found.find(a.starts_out + e * found.RUNS, a.turned_out, dofs);
         const long long first = e * NODES_BELOW * P_OUT + at.second * P_OUT + at.first;
+        const Pencil pencil{dofs, first, found.inside};
 #pragma unroll
         for (int c = 0; c < NCOMP_OUT; ++c) {
             T line[Q], nodes[P_OUT];
@@ -288,7 +321,7 @@ __device__ __forceinline__ void integrate(const Arguments& a, Merge& merge, cons
                 load_line<PENCIL>(at.buffer(0, c) + at.pencil(), line);
             }
             contract<BT>(line, nodes);
-            scatter(a, merge, e, dofs, first, found.inside, c, nodes);
+            scatter(a, merge, e, pencil, c, nodes);
         }
     }
 }
