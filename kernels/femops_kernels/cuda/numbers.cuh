@@ -31,10 +31,12 @@ struct Numbers {
         }
         if constexpr (NQDATA > 0) {
             // what the block will read at the points is on its way while it interpolates
-            constexpr int BYTES = 16 * PIECES * THREADS, LINE = 128;
+            constexpr int BYTES = 16 * PIECES * THREADS, LINE = 128, COUNT = (BYTES + LINE - 1) / LINE;
             const char* block = reinterpret_cast<const char*>(a.points) + block_of(a) * BYTES;
-            for (int at = threadIdx.x * LINE; at < BYTES; at += THREADS * LINE) {
-                prefetch_line(block + at);
+#pragma unroll
+            for (int n = 0; n < COUNT; n += THREADS) {
+                const int line = n + threadIdx.x;
+                if (n + THREADS <= COUNT || line < COUNT) prefetch_line(block + line * LINE);
             }
             stream = reinterpret_cast<const S*>(block) + threadIdx.x * PIECE;
         }
