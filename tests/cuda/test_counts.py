@@ -103,6 +103,25 @@ def test_the_kernel_does_what_is_counted(device: HostDevice, make: Any, case: An
     assert additions == sweep.count * Work.of(sweep.kernel).atomics > 0
 
 
+def test_geometry_is_not_multiplied_by_ones(device: HostDevice) -> None:
+    """The first modes are 1 and of slope 1: a product for each other one, none for slopes."""
+    A = bp("bp3", 2, "none", device)
+    (sweep,) = A.terms.sweeps
+    product = "factors[m] * modes[m]"
+    text = sweep.kernel.text
+    assert text.count(product) == 1
+    text = text.replace(product, f"(products++, {product})")
+    text = f'extern "C" {{ long long products = 0; }}\n{text}'
+    sweep.kernel.__dict__["text"] = text
+    A.apply(np.ones(A.shape[1]))
+    library = ctypes.CDLL(str(build(text, "-shared", "-fPIC")))
+    products = ctypes.c_longlong.in_dll(library, "products").value
+    # of 3 components: for 2 modes in x those in z of 2 in y, twice those in y; at 4 points of a
+    # line the derivatives by y and z
+    line = 3 * (2 * (2 + 2) + 4 * 2)
+    assert products == sweep.blocks * sweep.kernel.threads * line
+
+
 def bp(name: str, order: int, level: str, device: HostDevice) -> Any:
     mesh = make_mesh("multilinear", order, (3 * order + 1) ** 3)
     return PROBLEMS[name].operator(femops.H1(mesh, order, device=device), level)

@@ -255,7 +255,7 @@ class CudaKernel:
         value, slope = np.zeros((1, 1)), np.zeros((1, 1))
         if self.geometry is not None:
             value, slope = self.geometry.value, self.geometry.slope
-        return "".join([*parts, _table("MODE", value), _table("SLOPE", slope)])
+        return "".join([*parts, _columns("MODE", value), _columns("SLOPE", slope)])
 
 
 def shape_for(kernel: CudaKernel, device: Device) -> Shape:
@@ -347,6 +347,15 @@ def _file(name: str) -> str:
 def _table(name: str, values: NDArray[np.float64] | Sequence[float]) -> str:
     numbers = ", ".join(f"T({float(v)!r})" for v in np.asarray(values).ravel())
     return f"__constant__ T {name}[] = {{{numbers}}};\n"
+
+
+def _columns(name: str, values: NDArray[np.float64]) -> str:
+    """A table, and a bit for each of its columns that has zeros or ones alone."""
+    lines = [_table(name, values)]
+    for what, number in (("ZEROS", 0), ("ONES", 1)):
+        bits = sum(1 << int(m) for m in np.flatnonzero((values == number).all(axis=0)))
+        lines.append(f"constexpr unsigned {name}_{what} = {bits};\n")
+    return "".join(lines)
 
 
 def _matrix(name: str, matrix: Matrix1D) -> str:

@@ -31,7 +31,8 @@ struct Numbers {
         }
         if constexpr (NQDATA > 0) {
             // what the block will read at the points is on its way while it interpolates
-            constexpr int BYTES = 16 * PIECES * THREADS, LINE = 128, COUNT = (BYTES + LINE - 1) / LINE;
+            constexpr int BYTES = 16 * PIECES * THREADS, LINE = 128;
+            constexpr int COUNT = (BYTES + LINE - 1) / LINE;
             const char* block = reinterpret_cast<const char*>(a.points) + block_of(a) * BYTES;
 #pragma unroll
             for (int n = 0; n < COUNT; n += THREADS) {
@@ -48,31 +49,44 @@ struct Numbers {
         for (int d = 0; d < DIM; ++d) {
 #pragma unroll
             for (int m = 0; m < G1D; ++m) {
-                T sums[3] = {0, 0, 0};
-                if constexpr (DIM == 1) sums[0] = __ldg(all + d * MODES + m);
-                if constexpr (DIM > 1) {
+                T values[G1D], slopes[G1D];  // by mode in y: value and z-derivative
 #pragma unroll
-                    for (int n = 0; n < MODES / G1D; ++n) {
-                        const int y = n % G1D, z = n / G1D;
-                        const T mode = __ldg(all + d * MODES + n * G1D + m);
-                        const T above = DIM > 2 ? MODE[k * G1D + z] : T(1);
-                        sums[0] += mode * (above * MODE[j * G1D + y]);
-                        sums[1] += mode * (above * SLOPE[j * G1D + y]);
-                        if constexpr (DIM > 2) {
-                            sums[2] += mode * (SLOPE[k * G1D + z] * MODE[j * G1D + y]);
-                        }
+                for (int y = 0; y < (DIM > 1 ? G1D : 1); ++y) {
+                    T line[G1D];
+#pragma unroll
+                    for (int z = 0; z < (DIM > 2 ? G1D : 1); ++z) {
+                        line[z] = __ldg(all + d * MODES + (z * G1D + y) * G1D + m);
                     }
+                    values[y] = DIM > 2 ? value(k, line) : line[0];
+                    if constexpr (DIM > 2) slopes[y] = slope(k, line);
                 }
-#pragma unroll
-                for (int i = 0; i < DIM; ++i) modes[i][d][m] = sums[i];
+                modes[0][d][m] = DIM > 1 ? value(j, values) : values[0];
+                if constexpr (DIM > 1) modes[1][d][m] = slope(j, values);
+                if constexpr (DIM > 2) modes[2][d][m] = value(j, slopes);
             }
         }
     }
 
-    static __device__ __forceinline__ T row(const T* table, int i, const T (&modes)[G1D]) {
-        T sum = table[i * G1D] * modes[0];
+    // Sums of modes, and of their slopes, at a point of a direction.
+    static __device__ __forceinline__ T value(int i, const T (&modes)[G1D]) {
+        return row<MODE_ZEROS, MODE_ONES>(MODE + i * G1D, modes);
+    }
+    static __device__ __forceinline__ T slope(int i, const T (&modes)[G1D]) {
+        return row<SLOPE_ZEROS, SLOPE_ONES>(SLOPE + i * G1D, modes);
+    }
+
+    // Where bits of ZEROS and ONES are set, nothing is multiplied.
+    template <unsigned ZEROS, unsigned ONES>
+    static __device__ __forceinline__ T row(const T* factors, const T (&modes)[G1D]) {
+        T sum = 0;
+        bool begun = false;
 #pragma unroll
-        for (int m = 1; m < G1D; ++m) sum += table[i * G1D + m] * modes[m];
+        for (int m = 0; m < G1D; ++m) {
+            if (ZEROS >> m & 1) continue;
+            const T product = ONES >> m & 1 ? modes[m] : factors[m] * modes[m];
+            sum = begun ? sum + product : product;
+            begun = true;
+        }
         return sum;
     }
 
@@ -86,13 +100,13 @@ struct Numbers {
             for (int d = 0; d < DIM; ++d) {
 #pragma unroll
                 for (int along = 0; along < DIM; ++along) {
-                    q[n++] = row(along == 0 ? SLOPE : MODE, i, modes[along][d]);
+                    q[n++] = along == 0 ? slope(i, modes[0][d]) : value(i, modes[along][d]);
                 }
             }
         }
         if constexpr (NPOSITION > 0) {
 #pragma unroll
-            for (int d = 0; d < DIM; ++d) q[n++] = row(MODE, i, modes[0][d]);
+            for (int d = 0; d < DIM; ++d) q[n++] = value(i, modes[0][d]);
         }
         if constexpr (NWEIGHT > 0) q[n++] = DIM > 1 ? across * WEIGHTS[i] : WEIGHTS[i];
 #pragma unroll
