@@ -46,8 +46,10 @@ __device__ __forceinline__ bool all_sums(double (&sums)[COUNT], double* partial,
             for (int k = 0; k < COUNT; ++k) partial[place * COUNT + k] = sums[k];
             __threadfence();
             const bool last = atomicAdd(counters + group, 1u) + 1 == members;
-            if (last) atomicAdd(counters + group, 0u - members);
-            __threadfence();
+            if (last) {
+                atomicAdd(counters + group, 0u - members);
+                __threadfence();  // for the others' sums; who is not the last reads none
+            }
             shared[0] = last;
         }
         __syncthreads();
