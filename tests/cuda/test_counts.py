@@ -21,10 +21,10 @@ ACCESSES = (
     "line[i] = from[i * STRIDE]",
     "to[i * STRIDE] = line[i]",
     "line[i] += from[i * STRIDE]",
-    "in_y[c] = at.buffer(OF_Y, c)[at.x_line() + i]",
-    "in_z[c] = at.buffer(0, c)[at.x_line() + i]",
-    "at.buffer(OF_Y, c)[at.x_line() + i] = out_y[c]",
-    "at.buffer(0, c)[at.x_line() + i] = out_z[c]",
+    "in_y[c] = at.buffer(OF_Y, c)[at.x_line() + i * STRIDE_X]",
+    "in_z[c] = at.buffer(0, c)[at.x_line() + i * STRIDE_X]",
+    "at.buffer(OF_Y, c)[at.x_line() + i * STRIDE_X] = out_y[c]",
+    "at.buffer(0, c)[at.x_line() + i * STRIDE_X] = out_z[c]",
 )
 """Where ``contraction.cuh`` and ``operator.cuh`` read from shared memory, or write to it."""
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.cuda.arguments import Layout
+from femops_kernels.cuda.banks import Lines, Strides, strides_for, work_arrays
 from femops_kernels.cuda.device import Device
 from femops_kernels.cuda.shapes import MOST_THREADS, Shape, measured_shape
 from femops_kernels.errors import KernelValueError
@@ -189,10 +190,20 @@ class CudaKernel:
         """Type of the numbers stored at points."""
         return self.data_dtype or self.dtype
 
+    @cached_property
+    def strides(self) -> Strides:
+        """Of work arrays in shared memory."""
+        return strides_for(Lines.of(self))
+
+    @property
+    def slab(self) -> int:
+        """Numbers from an element's work arrays to the next one's."""
+        return work_arrays(self) * self.q1d * self.strides.x + self.strides.more
+
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
-        slabs = self.shape.elements * slab_numbers(self) * self.dtype.itemsize
+        slabs = self.shape.elements * self.slab * self.dtype.itemsize
         return slabs + self.threads * 8 if self.merged else slabs
 
     @cached_property
@@ -224,6 +235,10 @@ class CudaKernel:
             "BLOCKS": self.shape.blocks,
             "LINES": self.lines,
             "THREADS": self.threads,
+            "STRIDE_X": self.strides.x,
+            "STRIDE_Y": self.strides.y,
+            "STRIDE_Z": self.strides.z,
+            "SLAB": self.slab,
         }
         switches = {
             "REPRODUCIBLE": self.reproducible,
@@ -290,7 +305,7 @@ def shape_of(kernel: CudaKernel, device: Device, threads: int, resident: int) ->
     """
     most = most_elements(kernel, device)
     if most < 1:
-        shared = slab_numbers(kernel) * kernel.dtype.itemsize
+        shared = replace(kernel, shape=Shape(1)).slab * kernel.dtype.itemsize
         raise KernelValueError(
             f"an element needs {shared} bytes of shared memory and {kernel.lines} threads, a block "
             f"of {device.name} has {device.shared_bytes} and {MOST_THREADS}: take a lower order or "
@@ -303,9 +318,12 @@ def shape_of(kernel: CudaKernel, device: Device, threads: int, resident: int) ->
 
 def most_elements(kernel: CudaKernel, device: Device) -> int:
     """Elements that a block can have, by its threads and its shared memory."""
-    shared = slab_numbers(kernel) * kernel.dtype.itemsize
-    by_memory = device.shared_bytes // shared if shared else MOST_THREADS
-    return min(MOST_THREADS // kernel.lines, by_memory)
+    if kernel.dim == 1:
+        return MOST_THREADS
+    room = device.shared_bytes // kernel.dtype.itemsize
+    if replace(kernel, shape=Shape(1)).slab > room:
+        return 0
+    return min(MOST_THREADS // kernel.lines, max(1, room // Lines.of(kernel).most))
 
 
 def unspilled(kernel: CudaKernel, device: Device) -> CudaKernel:
@@ -313,16 +331,6 @@ def unspilled(kernel: CudaKernel, device: Device) -> CudaKernel:
     while kernel.shape.blocks > 1 and device.function(kernel.text).local_bytes:
         kernel = replace(kernel, shape=replace(kernel.shape, blocks=kernel.shape.blocks - 1))
     return kernel
-
-
-def slab_numbers(kernel: CudaKernel) -> int:
-    """Numbers in shared memory for an element: ``SLAB`` of ``operator.cuh``."""
-    dim, q, step = kernel.dim, kernel.q1d, kernel.step
-    plane = q * (q | 1)
-    volume = q * plane if dim == 3 else plane
-    gradient = step.gradient_in or step.gradient_out
-    buffers = 0 if dim == 1 else 2 if dim == 3 and gradient else 1
-    return buffers * max(kernel.source.ncomp, kernel.target.ncomp) * volume
 
 
 SIMPLE_THREADS = 256

@@ -8,15 +8,14 @@
 // the x-line j = first, k = second; the y-line i = first, k = second; the z-line i = first,
 // j = second. In fewer dimensions the missing directions have length one.
 //
-// Work arrays are lexicographic, x fastest; rows have an odd length, so that neither lines along x
-// nor along y meet in a bank. A block has ELEMENTS of them one after the other.
+// Strides of work arrays are chosen so that few lines meet in a bank (`banks.py`). A block has
+// ELEMENTS of them one after the other.
 
-constexpr int ROW = Q | 1, PLANE = Q * ROW;
-constexpr int VOLUME = DIM == 3 ? Q * PLANE : PLANE;
+constexpr int VOLUME = Q * STRIDE_X;
 constexpr int NCOMP = NCOMP_IN > NCOMP_OUT ? NCOMP_IN : NCOMP_OUT;
 constexpr int BUFFERS = DIM == 1 ? 0 : DIM == 3 && (GRAD_IN || GRAD_OUT) ? 2 : 1;
-constexpr int SLAB = BUFFERS * NCOMP * VOLUME;
-constexpr int PENCIL = DIM == 3 ? PLANE : ROW;  // stride of a line along the last direction
+static_assert(SLAB >= BUFFERS * NCOMP * VOLUME, "elements in shared memory");
+constexpr int PENCIL = DIM == 3 ? STRIDE_Z : STRIDE_Y;  // along the last direction
 constexpr int NODES_BELOW = DIM == 3 ? P_OUT * P_OUT : DIM == 2 ? P_OUT : 1;  // of a pencil's steps
 constexpr int CLEARED = 1, HELD = 2;            // bits of what is held
 
@@ -128,9 +127,11 @@ struct Place {
     __device__ __forceinline__ T* buffer(int k, int c) const {
         return work + (k * NCOMP + c) * VOLUME;
     }
-    __device__ __forceinline__ int x_line() const { return second * PLANE + first * ROW; }
-    __device__ __forceinline__ int y_line() const { return second * PLANE + first; }
-    __device__ __forceinline__ int pencil() const { return DIM == 3 ? second * ROW + first : first; }
+    __device__ __forceinline__ int x_line() const { return second * STRIDE_Z + first * STRIDE_Y; }
+    __device__ __forceinline__ int y_line() const { return second * STRIDE_Z + first * STRIDE_X; }
+    __device__ __forceinline__ int pencil() const {
+        return (DIM == 3 ? second * STRIDE_Y : 0) + first * STRIDE_X;
+    }
     template <int P>
     __device__ __forceinline__ bool has_pencil() const {
         return DIM == 1 || (first < P && (DIM == 2 || second < P));
@@ -163,9 +164,9 @@ __device__ __forceinline__ void interpolate(const Arguments& a, const Merge& mer
 #pragma unroll
             for (int c = 0; c < NCOMP_IN; ++c) {
                 T line[P_IN], points[Q];
-                load_line<ROW>(at.buffer(0, c) + at.y_line(), line);
+                load_line<STRIDE_Y>(at.buffer(0, c) + at.y_line(), line);
                 contract<BIn>(line, points);
-                store_line<ROW>(at.buffer(0, c) + at.y_line(), points);
+                store_line<STRIDE_Y>(at.buffer(0, c) + at.y_line(), points);
             }
         }
         if constexpr (!BIn::identity) __syncthreads();
@@ -174,7 +175,7 @@ __device__ __forceinline__ void interpolate(const Arguments& a, const Merge& mer
 #pragma unroll
         for (int c = 0; c < NCOMP_IN; ++c) {
             T line[P_IN];
-            load_line<1>(at.buffer(0, c) + at.x_line(), line);
+            load_line<STRIDE_X>(at.buffer(0, c) + at.x_line(), line);
             contract<BIn>(line, u[c]);
         }
     }
@@ -195,26 +196,26 @@ __device__ __forceinline__ void differentiate(const Place& at, const Fields& u, 
     for (int c = 0; c < NCOMP_IN; ++c) {
         contract<D>(u[c], ux[c]);
         if constexpr (DIM > 1) {
-            if constexpr (!BIn::identity) store_line<1>(at.buffer(0, c) + at.x_line(), u[c]);
+            if constexpr (!BIn::identity) store_line<STRIDE_X>(at.buffer(0, c) + at.x_line(), u[c]);
         }
     }
     if constexpr (DIM > 1) __syncthreads();
     if constexpr (DIM == 2) {
 #pragma unroll
         for (int c = 0; c < NCOMP_IN; ++c) {
-            along<D, ROW>(at.buffer(0, c) + at.y_line(), at.buffer(0, c) + at.y_line());
+            along<D, STRIDE_Y>(at.buffer(0, c) + at.y_line(), at.buffer(0, c) + at.y_line());
         }
         __syncthreads();
     }
     if constexpr (DIM == 3) {
 #pragma unroll
         for (int c = 0; c < NCOMP_IN; ++c) {
-            along<D, ROW>(at.buffer(0, c) + at.y_line(), at.buffer(1, c) + at.y_line());
+            along<D, STRIDE_Y>(at.buffer(0, c) + at.y_line(), at.buffer(1, c) + at.y_line());
         }
         __syncthreads();  // all have read u
 #pragma unroll
         for (int c = 0; c < NCOMP_IN; ++c) {
-            along<D, PLANE>(at.buffer(0, c) + at.pencil(), at.buffer(0, c) + at.pencil());
+            along<D, STRIDE_Z>(at.buffer(0, c) + at.pencil(), at.buffer(0, c) + at.pencil());
         }
         __syncthreads();
     }
@@ -235,8 +236,8 @@ __device__ __forceinline__ void step(Merge& merge, const Place& at, Numbers& num
             if constexpr (VALUE_IN) in[c] = u[c][i];
             if constexpr (GRAD_IN) {
                 in_x[c] = ux[c][i];
-                if constexpr (DIM > 1) in_y[c] = at.buffer(OF_Y, c)[at.x_line() + i];
-                if constexpr (DIM > 2) in_z[c] = at.buffer(0, c)[at.x_line() + i];
+                if constexpr (DIM > 1) in_y[c] = at.buffer(OF_Y, c)[at.x_line() + i * STRIDE_X];
+                if constexpr (DIM > 2) in_z[c] = at.buffer(0, c)[at.x_line() + i * STRIDE_X];
             }
         }
         pointwise(in, in_x, in_y, in_z, q, out, out_x, out_y, out_z);
@@ -246,8 +247,8 @@ __device__ __forceinline__ void step(Merge& merge, const Place& at, Numbers& num
             if constexpr (VALUE_OUT) u[c][i] = out[c];
             if constexpr (GRAD_OUT) {
                 ux[c][i] = out_x[c];
-                if constexpr (DIM > 1) at.buffer(OF_Y, c)[at.x_line() + i] = out_y[c];
-                if constexpr (DIM > 2) at.buffer(0, c)[at.x_line() + i] = out_z[c];
+                if constexpr (DIM > 1) at.buffer(OF_Y, c)[at.x_line() + i * STRIDE_X] = out_y[c];
+                if constexpr (DIM > 2) at.buffer(0, c)[at.x_line() + i * STRIDE_X] = out_z[c];
             }
         }
     }
@@ -261,10 +262,10 @@ __device__ __forceinline__ void differentiate_transposed(const Place& at, Fields
 #pragma unroll
         for (int c = 0; c < NCOMP_OUT; ++c) {
             T* y = at.buffer(OF_Y, c) + at.y_line();
-            along<DT, ROW>(y, y);
+            along<DT, STRIDE_Y>(y, y);
             if constexpr (DIM == 3) {
                 T* z = at.buffer(0, c) + at.pencil();
-                along<DT, PLANE>(z, z);
+                along<DT, STRIDE_Z>(z, z);
             }
         }
         __syncthreads();
@@ -273,8 +274,8 @@ __device__ __forceinline__ void differentiate_transposed(const Place& at, Fields
     for (int c = 0; c < NCOMP_OUT; ++c) {
         T sum[Q];
         contract<DT>(vx[c], sum);
-        if constexpr (DIM > 1) add_line<1>(at.buffer(OF_Y, c) + at.x_line(), sum);
-        if constexpr (DIM > 2) add_line<1>(at.buffer(0, c) + at.x_line(), sum);
+        if constexpr (DIM > 1) add_line<STRIDE_X>(at.buffer(OF_Y, c) + at.x_line(), sum);
+        if constexpr (DIM > 2) add_line<STRIDE_X>(at.buffer(0, c) + at.x_line(), sum);
 #pragma unroll
         for (int i = 0; i < Q; ++i) v[c][i] = VALUE_OUT ? v[c][i] + sum[i] : sum[i];
     }
@@ -289,7 +290,7 @@ __device__ __forceinline__ void integrate(const Arguments& a, Merge& merge, cons
         for (int c = 0; c < NCOMP_OUT; ++c) {
             T nodes[P_OUT];
             contract<BT>(v[c], nodes);
-            store_line<1>(at.buffer(0, c) + at.x_line(), nodes);
+            store_line<STRIDE_X>(at.buffer(0, c) + at.x_line(), nodes);
         }
         __syncthreads();
     }
@@ -298,9 +299,9 @@ __device__ __forceinline__ void integrate(const Arguments& a, Merge& merge, cons
 #pragma unroll
             for (int c = 0; c < NCOMP_OUT; ++c) {
                 T line[Q], nodes[P_OUT];
-                load_line<ROW>(at.buffer(0, c) + at.y_line(), line);
+                load_line<STRIDE_Y>(at.buffer(0, c) + at.y_line(), line);
                 contract<BT>(line, nodes);
-                store_line<ROW>(at.buffer(0, c) + at.y_line(), nodes);
+                store_line<STRIDE_Y>(at.buffer(0, c) + at.y_line(), nodes);
             }
         }
         __syncthreads();
