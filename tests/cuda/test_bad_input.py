@@ -310,6 +310,15 @@ def test_more_dofs_than_a_kernel_counts() -> None:
         DofTable.of(nodes + 1, Runs(1, 2, broken=True))
 
 
+def test_more_turned_dofs_than_can_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each element sees the same inner dofs the other way around."""
+    monkeypatch.setattr("femops_kernels.cuda.dofs._LARGEST", 7)
+    indices = np.tile([0, 2, 1, 3], (4, 1))
+    assert len(DofTable.of(indices[:3], Runs(1, 4)).turned) == 7
+    with pytest.raises(femops.KernelError, match=r"8 dofs stand in another .* counts to 7: use"):
+        DofTable.of(indices, Runs(1, 4))
+
+
 def test_more_shared_nodes_than_a_kernel_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted in the order of the elements; the limit is lowered, to need no memory."""
     monkeypatch.setattr("femops_kernels.cuda.dofs._LARGEST", 7)

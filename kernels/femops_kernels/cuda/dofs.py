@@ -38,7 +38,7 @@ class DofTable:
         Raises
         ------
         KernelValueError
-            More dofs than numbers of 32 bits can count.
+            More dofs, or more in another order, than numbers of 32 bits can count.
         """
         if indices.size and indices.max() > _LARGEST:
             raise KernelValueError(
@@ -55,6 +55,11 @@ class DofTable:
             starts[other, run] = ~(count + len(nodes) * np.arange(len(other)))
             turned.append(dofs[other].ravel().astype(np.int32))
             count += len(nodes) * len(other)
+        if count - 1 > _LARGEST:
+            raise KernelValueError(
+                f"{count - 1} dofs stand in another order in elements than they are numbered, a "
+                f"GPU kernel counts to {_LARGEST}: use more GPUs, a part of the mesh each"
+            )
         return DofTable(starts, np.concatenate(turned))
 
 
