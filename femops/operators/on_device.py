@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -13,12 +14,12 @@ from femops.abstract_space import Space
 from femops.boundary_space import AnySpace, BoundarySpace, volume_space
 from femops.errors import OperatorError
 from femops.modes import GeometryModes, mode_values
-from femops.operators.held import Held
+from femops.operators.held import FREE, Held
 from femops.operators.term import Term
 from femops.space import L2
 from femops_kernels.cuda.device import Device
 from femops_kernels.cuda.dofs import DofTable, Shared
-from femops_kernels.cuda.kernel import CudaKernel, Side
+from femops_kernels.cuda.kernel import CudaKernel, Side, unspilled
 from femops_kernels.cuda.sweep import (
     DeviceDofs,
     DeviceIdle,
@@ -83,6 +84,21 @@ def device_sweep(device: Device, term: Term, held: Held, keep: float, data: Data
     kernel = _kernel(device, term)
     source, target = (_device_dofs(device, space) for space in (term.trial, term.test))
     return DeviceSweep(device, kernel, source, target, data, held.columns, held.rows, keep)
+
+
+def device_diagonal(device: Device, term: Term, data: Data) -> DeviceSweep:
+    """What adds the diagonal of a square term to a vector, whatever it is applied to.
+
+    Parameters
+    ----------
+    device : Device
+    term : Term
+    data : Data
+        Which the term's own kernel has there too, in the same order.
+    """
+    kernel = unspilled(replace(_kernel(device, term), diagonal=True), device)
+    dofs, free = _device_dofs(device, term.trial), FREE.rows
+    return DeviceSweep(device, kernel, dofs, dofs, data, free, free, 0.0)
 
 
 def _kernel(device: Device, term: Term) -> CudaKernel:

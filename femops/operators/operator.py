@@ -301,13 +301,19 @@ class Operator(MatrixFree):
     # --- what it holds ---------------------------------------------------------------------------
 
     def diagonal(self) -> NDArray[Any]:
-        """Diagonal, in the shape of an l_vec, by sum factorisation (squared 1-D matrices)."""
+        """Diagonal, in the shape of an l_vec, by sum factorisation (squared 1-D matrices).
+
+        Of a space on a device it is computed there, in the operator's type.
+        """
         if self.space is not self.test_space:
             raise OperatorError("an operator between two spaces has no diagonal")
-        values = assemble_diagonal(self._summands)
-        values[self.held.rows] = self.held.identity
-        values = values.reshape(self.space.shape).astype(self.dtype, copy=False)
-        return put(self.space, values)
+        if self.space.device is None:
+            values = assemble_diagonal(self._summands).astype(self.dtype, copy=False)
+        else:
+            values = self._storage.device_diagonal()
+        if len(self.held.rows):
+            values[put(self.space, self.held.rows)] = self.held.identity
+        return values.reshape(self.space.shape)
 
     def assemble(self, method: str = "near-optimal") -> csr_array:
         """The matrix, in compressed rows, with the essential conditions in it.

@@ -180,8 +180,10 @@ def test_spaces_and_vectors(device: GuardedDevice) -> None:
         V.interpolate(1.0)
     with moves(device, uploads=1):
         femops.load(V, 1.0)
-    with moves(device, uploads=1):
-        femops.mass(V).diagonal()
+    A = femops.mass(V)
+    A.diagonal()
+    with moves(device, launches=1, made=2):
+        A.diagonal()
     with moves(device):
         femops.diffusion(V).assemble()
 

@@ -98,6 +98,15 @@ def in_2d(*orders: int) -> list[tuple[int, int]]:
     return [(2, p) for p in orders]
 
 
+def diagonal(make: Callable[..., Any], dim: int, p: int, **options: Any) -> Run:
+    """The diagonal of an operator."""
+
+    def run(device: Device) -> None:
+        make(space(device, dim, p, **options)).diagonal()
+
+    return run
+
+
 # --- volume, data kept at points ------------------------------------------------------------------
 
 add("diffusion", femops.diffusion, *in_3d(*range(1, 11)), *in_2d(1, 4, 8), (1, 1), (1, 10))
@@ -128,6 +137,15 @@ for _kind, _orders in {"affine": (4,), "multilinear": (2, 6), "curved": (7,)}.it
 add("mass-none-curved", lambda V: femops.mass(V, level="none"), *in_3d(5), kind="curved")
 add("elasticity-none", lambda V: elastic(V, level="none"), *in_3d(3), ncomp=3)
 add("own-none", lambda V: femops.form(own, V, c=smooth, level="none"), *in_3d(3), *in_2d(4))
+
+# --- diagonals ------------------------------------------------------------------------------------
+
+for _p in (1, 4, 8):
+    VARIANTS[f"diffusion-diagonal-3d-p{_p}"] = diagonal(femops.diffusion, 3, _p)
+VARIANTS["helmholtz-diagonal-2d-p5"] = diagonal(helmholtz, 2, 5)
+VARIANTS["mass-diagonal-1d-p3"] = diagonal(femops.mass, 1, 3)
+VARIANTS["elasticity-diagonal-3d-p4"] = diagonal(elastic, 3, 4, ncomp=3)
+VARIANTS["jacobian-diagonal-3d-p3"] = diagonal(jacobian, 3, 3, ncomp=3)
 
 # --- nonlinear ------------------------------------------------------------------------------------
 

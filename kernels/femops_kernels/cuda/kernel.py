@@ -113,6 +113,8 @@ class CudaKernel:
         be summed by ``combine.cuh``, instead of added at once.
     merged : bool
         Whether it updates vectors of conjugate gradients, see ``merged.cuh``.
+    diagonal : bool
+        Whether it is the diagonal that is added to y, see ``diagonal.cuh``; x is not read.
 
     Raises
     ------
@@ -132,6 +134,7 @@ class CudaKernel:
     data_dtype: np.dtype[Any] | None = None
     reproducible: bool = False
     merged: bool = False
+    diagonal: bool = False
 
     def __post_init__(self) -> None:
         check_points(self.q1d, self.source.p1d, self.target.p1d)
@@ -218,7 +221,8 @@ class CudaKernel:
         step = self.step.cuda(self.dim, self.source.ncomp)
         parts = [self._sizes(), self.layout.text, self._matrices(), _file("contraction")]
         files = ("dofs", "ghosts", "numbers", "reduce", "cg_state", "merged", "operator")
-        return "\n".join([*parts, step, *map(_file, files)])
+        entry = "diagonal" if self.diagonal else "apply"
+        return "\n".join([*parts, step, *map(_file, (*files, entry))])
 
     def _sizes(self) -> str:
         source, target, step = self.source, self.target, self.step
@@ -267,6 +271,10 @@ class CudaKernel:
             parts.append(_table("WEIGHTS", self.weights))
         else:
             parts.append(_table("WEIGHTS", np.zeros(1)))
+        if self.diagonal:
+            value = self.target.b1d
+            slope = self.d1d @ value
+            parts.append(_table("SQUARES", np.array([value**2, value * slope, slope**2])))
         value, slope = np.zeros((1, 1)), np.zeros((1, 1))
         if self.geometry is not None:
             value, slope = self.geometry.value, self.geometry.slope
