@@ -22,8 +22,9 @@ from femops.geometry import Geometry
 from femops.modes import GeometryModes
 from femops.operators.chunks import chunk_batches
 from femops.operators.coefficients import Block, Given
+from femops.operators.device_state import DeviceState
 from femops.operators.number_types import check_range
-from femops.pointwise.cut import Cut, Known, linear_cut
+from femops.pointwise.cut import Cut, Known, linear_cut, nonlinear_cut
 from femops.pointwise.graph import Node, ancestors
 from femops.pointwise.linear import LinearStep
 from femops.pointwise.printer import evaluate
@@ -32,6 +33,7 @@ from femops.pointwise.trace import (
     NORMAL,
     POSITION,
     WEIGHT,
+    Argument,
     CoefficientShape,
     FormFunction,
     Objects,
@@ -87,9 +89,9 @@ class BilinearForm:
     coefficients : dict of Given
     traced : LinearStep, optional
         The pointwise step, where it is known; else the function is traced.
-    state : array, optional
-        As `Space.l_vec` of the trial space gives it.
-        Where a nonlinear function was differentiated.
+    state : array or DeviceState, optional
+        Where a nonlinear function was differentiated; an array as `Space.l_vec` of the trial space
+        gives it.
     static : dict of arrays of Node, optional
         The static inputs of a trace that has no linear step.
     """
@@ -100,7 +102,7 @@ class BilinearForm:
     quadrature: Quadrature1D
     coefficients: Mapping[str, Given]
     traced: LinearStep | None = None
-    state: NDArray[Any] | None = None
+    state: NDArray[Any] | DeviceState | None = None
     static: Mapping[str, Objects] | None = None
 
     @property
@@ -170,6 +172,8 @@ class BilinearForm:
         if self.state is None:
             same = new.coefficient_shapes() == self.coefficient_shapes()
             new = replace(new, traced=self.step if same else None)
+        elif isinstance(self.state, DeviceState):  # not what was computed of other coefficients
+            new = replace(new, state=DeviceState(self.state.space, self.state.vector))
         return new
 
     @cached_property
@@ -201,15 +205,21 @@ class BilinearForm:
         dtype: np.dtype[Any],
         width: int,
         data_dtype: np.dtype[Any] | None = None,
+        *,
+        at_points: bool = True,
     ) -> Data:
-        """Compute what a kernel reads, block by block of elements; ``data_dtype`` at points."""
+        """Compute what a kernel reads, block by block of elements; ``data_dtype`` at points.
+
+        Without ``at_points`` what is stored there is left out.
+        """
         ne, points = self.trial.mesh.num_elements, self.geometry.num_points
         nbatch, numbers = -(-ne // width), cut.program.numbers
         edges = chunk_batches(self.trial, self.test, dtype, width)
-        stored = placed_array((nbatch, points, numbers.point, width), data_dtype or dtype, edges)
+        stores = numbers.point if at_points else 0
+        stored = placed_array((nbatch, points, stores, width), data_dtype or dtype, edges)
         elements = placed_array((nbatch, 1, numbers.element, width), dtype, edges)
         largest = 0.0
-        for block in self.geometry if numbers.point else ():
+        for block in self.geometry if stores else ():
             values = self.values(cut.point, block)
             if data_dtype is not None:
                 largest = max(largest, float(np.abs(values).max()))
@@ -221,7 +231,7 @@ class BilinearForm:
             for block in self._center:
                 store_interleaved(elements, self.values(cut.element, block), block.start)
         modes: NDArray[Any] = np.zeros(0, dtype)
-        if cut.computed:
+        if cut.computed and at_points:
             self.check(cut.computed)
         if numbers.mapped:
             assert isinstance(self.geometry, Geometry)
@@ -236,6 +246,27 @@ class BilinearForm:
     def _center(self) -> Geometry | BoundaryGeometry:
         """The geometry at one point of each element, with the weight 1."""
         return self._geometry(gauss(1))
+
+    @property
+    def at_device_state(self) -> bool:
+        """Whether what is stored at points is computed on a device, of a state that is there."""
+        return isinstance(self.state, DeviceState)
+
+    def setup(self, cut: Cut, dtype: np.dtype[Any], width: int) -> tuple[Cut, Data]:
+        """The program that computes what a cut keeps at points from a state on a device, its data.
+
+        Both do not depend on the state, and are made once.
+        """
+        assert isinstance(self.state, DeviceState)
+        key = dtype, tuple(node.number for node in cut.point)
+        if key not in self.state.setups:
+            static = dict(self.step.trace.static)
+            point = Argument(static.pop(STATE), static.pop(f"d{STATE}"))
+            trace = replace(self.step.trace, static=static)
+            found = nonlinear_cut(trace, point, cut.point, len(cut.point), self.known)
+            plain = replace(self, state=None, static=static)
+            self.state.setups[key] = found, plain.data(found, dtype, width)
+        return self.state.setups[key]
 
     def check(self, stored: list[Node]) -> None:
         """Evaluate what a cut stores and drop it, for the errors this may raise.
@@ -328,7 +359,8 @@ class BilinearForm:
 
     def _element_state(self, block: Block) -> NDArray[np.float64]:
         assert self.state is not None
-        return self.trial.element_vector(self.state, block.start, block.stop)
+        l_vec = self.state.l_vec if isinstance(self.state, DeviceState) else self.state
+        return self.trial.element_vector(l_vec, block.start, block.stop)
 
     def _state_values(self, block: Block) -> NDArray[np.float64]:
         """Values of the state, (n, points, ncomp)."""

@@ -15,6 +15,7 @@ from femops.basis import Quadrature1D
 from femops.devices import arrays
 from femops.operators.bilinear import FIELD, STATE, BilinearForm
 from femops.operators.coefficients import Given
+from femops.operators.device_state import DeviceState
 from femops.operators.held import Held
 from femops.operators.number_types import float_type
 from femops.operators.on_device import device_sweep, idle, terms_of
@@ -22,11 +23,12 @@ from femops.operators.operator import Operator
 from femops.operators.ranks import AnyTerms, End, rank_terms
 from femops.operators.term import Term
 from femops.operators.vectors import check_output, checked_vector
-from femops.pointwise.cut import nonlinear_cut
+from femops.pointwise.cut import Cut, nonlinear_cut
 from femops.pointwise.linear import LinearStep
 from femops.pointwise.trace import FormFunction, Trace, linearised, trace
 from femops.restriction import positions
 from femops_kernels.machine import lane_width
+from femops_kernels.sweep import Data
 
 _NOTHING: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
@@ -61,6 +63,7 @@ class NonlinearForm:
         self._form = BilinearForm(function, space, space, quadrature, coefficients)
         self._width = lane_width(self.dtype, lanes)
         self._held = _NOTHING
+        self._setups: dict[Any, tuple[Cut, Data]] = {}  # of Jacobians at states on a device
 
     @property
     def name(self) -> str:
@@ -85,7 +88,8 @@ class NonlinearForm:
     @cached_property
     def _terms(self) -> AnyTerms:
         form = replace(self._form, static=self._trace.static)
-        cut = nonlinear_cut(self._trace, FIELD, FIELD, form.known)
+        point, test = self._trace.fields[FIELD], self._trace.tests[FIELD]
+        cut = nonlinear_cut(self._trace, point, test.flat(), self.space.ncomp, form.known)
         kind, width, space, rule = self.dtype, self._width, self.space, self._form.quadrature
         held = Held(rows=self._held, symmetric=False)
         launch = idle(space.device)
@@ -95,7 +99,7 @@ class NonlinearForm:
             launch = (
                 term.sweep(term.factorised_kernel(), held, 0.0, data)
                 if space.device is None
-                else device_sweep(space.device, term, held, 0.0, data)
+                else device_sweep(space.device, term, held, 0.0)
             )
         terms = terms_of(space.device, [(1.0, launch)])
         ends = [End(space, _NOTHING)], [End(space, self._held)]
@@ -148,12 +152,19 @@ class NonlinearForm:
             A vector of another length or type.
         """
         u = self._check(u, "u")
-        if self.space.device is not None:
-            u = self.space.device.download(u)  # its data are computed on the host
-        form = replace(self._form, traced=self._derivative, state=self.space.l_vec(u).copy())
+        form = replace(self._form, traced=self._derivative, state=self._state(u))
         operator = Operator.of_form(form, self.dtype, self._width)
         # of ranks that share the conditions some may hold nothing
         return operator if self._held is _NOTHING else operator.constrained(self._held)
+
+    def _state(self, u: NDArray[Any]) -> NDArray[Any] | DeviceState:
+        """A copy of a state, where Jacobians are computed from it: on the device of one rank."""
+        space = self.space
+        if space.device is None:
+            return space.l_vec(u).copy()
+        if space.halo is None:
+            return DeviceState(space, u.copy(), self._setups)
+        return space.l_vec(space.device.download(u)).copy()
 
     def constrained(self, dofs: ArrayLike) -> NonlinearForm:
         """The form with some dofs held: their residual is zero, their Jacobian the identity.

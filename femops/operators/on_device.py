@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,12 +15,15 @@ from femops.abstract_space import Space
 from femops.boundary_space import AnySpace, BoundarySpace, volume_space
 from femops.errors import OperatorError
 from femops.modes import GeometryModes, mode_values
+from femops.operators.device_state import DeviceState
 from femops.operators.held import FREE, Held
 from femops.operators.term import Term
 from femops.space import L2
+from femops_kernels.cuda.data import FilledData, streams
 from femops_kernels.cuda.device import Device
 from femops_kernels.cuda.dofs import DofTable, Shared
 from femops_kernels.cuda.kernel import CudaKernel, Side, unspilled
+from femops_kernels.cuda.order import Order
 from femops_kernels.cuda.sweep import (
     DeviceDofs,
     DeviceIdle,
@@ -28,7 +32,7 @@ from femops_kernels.cuda.sweep import (
     DeviceSweep,
     DeviceTerms,
 )
-from femops_kernels.kernel import Map1D
+from femops_kernels.kernel import Map1D, PointStep
 from femops_kernels.runs import Runs
 from femops_kernels.sweep import Data, Idle, Launch, Terms
 from femops_meshes.interpolation import lagrange_derivative_matrix
@@ -39,6 +43,7 @@ LEVELS = ("partial", "none")
 AnyLaunch = Launch | DeviceLaunch
 
 _dofs: WeakKeyDictionary[AnySpace, DeviceDofs] = WeakKeyDictionary()
+_filled: WeakKeyDictionary[Term, FilledData] = WeakKeyDictionary()
 
 
 def terms_of(
@@ -71,42 +76,76 @@ def check_device_level(level: str) -> None:
         )
 
 
-def device_sweep(device: Device, term: Term, held: Held, keep: float, data: Data) -> DeviceSweep:
+def device_sweep(device: Device, term: Term, held: Held, keep: float) -> DeviceSweep:
     """The kernel of a term, bound to dofs and data on a device.
 
     Parameters
     ----------
     device : Device
     term : Term
-    held, keep, data
+    held, keep
         See `Term.sweep`.
     """
     kernel = _kernel(device, term)
     source, target = (_device_dofs(device, space) for space in (term.trial, term.test))
-    return DeviceSweep(device, kernel, source, target, data, held.columns, held.rows, keep)
+    return DeviceSweep(device, kernel, source, target, _data(term), held.columns, held.rows, keep)
 
 
-def device_diagonal(device: Device, term: Term, data: Data) -> DeviceSweep:
+def device_diagonal(device: Device, term: Term) -> DeviceSweep:
     """What adds the diagonal of a square term to a vector, whatever it is applied to.
 
-    Parameters
-    ----------
-    device : Device
-    term : Term
-    data : Data
-        Which the term's own kernel has there too, in the same order.
+    Its data are those that the term's own kernel reads, in the same order.
     """
-    kernel = unspilled(replace(_kernel(device, term), diagonal=True), device)
+    kernel = unspilled(replace(_kernel(device, term), entry="diagonal"), device)
     dofs, free = _device_dofs(device, term.trial), FREE.rows
-    return DeviceSweep(device, kernel, dofs, dofs, data, free, free, 0.0)
+    return DeviceSweep(device, kernel, dofs, dofs, _data(term), free, free, 0.0)
+
+
+def _data(term: Term) -> Data | FilledData:
+    """What a kernel of the term reads, made once: computed on the host, or of a state there."""
+    source = term.source
+    if source is None or not isinstance(source.state, DeviceState):
+        return term.data
+    if term not in _filled:
+        cut, program_data = source.setup(term.cut, term.dtype, term.width)
+        data = source.data(term.cut, term.dtype, term.width, at_points=False)
+        step = cut.program.step
+        numbers, geometry = cut.program.ncomp_out, _geometry(term, step)
+        fill = partial(_fill, source.state, step, numbers, geometry, program_data)
+        _filled[term] = FilledData(data, fill)
+    return _filled[term]
+
+
+def _fill(
+    state: DeviceState,
+    step: PointStep,
+    numbers: int,
+    geometry: Map1D | None,
+    data: Data,
+    kernel: CudaKernel,
+    order: Order,
+) -> Any:
+    """The streams of a kernel, so many numbers a point, computed of a state by a step."""
+    device, free = state.space.device, FREE.rows
+    assert device is not None
+    out, dofs = streams(device, kernel, numbers, order), _device_dofs(device, state.space)
+    filling = replace(
+        kernel,
+        target=replace(kernel.source, ncomp=numbers),
+        step=step,
+        geometry=geometry,
+        reproducible=False,
+        merged=False,
+        entry="fill",
+    )
+    filling = unspilled(filling, device)
+    sweep = DeviceSweep(device, filling, dofs, dofs, data, free, free, 0.0, out)
+    sweep.launch(device.address(state.vector), 0, 1.0, add=False)
+    return out
 
 
 def _kernel(device: Device, term: Term) -> CudaKernel:
     points, step = term.quadrature.points, term.program.step
-    geometry = None
-    if step.numbers.mapped:
-        assert isinstance(term.trial, Space)  # a face's position is kept
-        geometry = Map1D(*mode_values(GeometryModes(term.trial.mesh).degree + 1, points))
     sides = [
         Side(
             space.ncomp,
@@ -125,10 +164,19 @@ def _kernel(device: Device, term: Term) -> CudaKernel:
         step=step,
         dtype=term.dtype,
         weights=term.quadrature.weights,
-        geometry=geometry,
+        geometry=_geometry(term, step),
         data_dtype=term.data_dtype,
         reproducible=volume_space(term.test).reproducible,
     )
+
+
+def _geometry(term: Term, step: PointStep) -> Map1D | None:
+    """What a step needs that is given Jacobians or positions."""
+    if not step.numbers.mapped:
+        return None
+    assert isinstance(term.trial, Space)  # a face's position is kept
+    points = term.quadrature.points
+    return Map1D(*mode_values(GeometryModes(term.trial.mesh).degree + 1, points))
 
 
 def _broken(space: AnySpace) -> bool:

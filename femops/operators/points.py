@@ -67,7 +67,10 @@ class Points(Storage):
             return [(alpha, idle(device)) for alpha, _ in self.fused]
         if device is not None:
             return [
-                (alpha, device_sweep(device, term, self.held, self._keep(k, alpha), term.data))
+                (
+                    alpha,
+                    device_sweep(device, term, self.held, self._keep(k, alpha)),
+                )
                 for k, (alpha, term) in enumerate(self.fused)
             ]
         sweeps: Launches = []
@@ -84,7 +87,7 @@ class Points(Storage):
         device = self.summands[0][1].spaces[0].device
         if device is None or not self.summands[0][1].trial.mesh.num_elements:
             return [(alpha, idle(device)) for alpha, _ in self.fused]
-        return [(alpha, device_diagonal(device, term, term.data)) for alpha, term in self.fused]
+        return [(alpha, device_diagonal(device, term)) for alpha, term in self.fused]
 
     def _keep(self, k: int, alpha: float) -> float:
         """What the constrained rows of a sweep hold: the first writes the sum's identity."""

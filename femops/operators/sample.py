@@ -14,6 +14,7 @@ from femops.boundary_space import volume_space
 from femops.modes import GeometryModes
 from femops.operators.bilinear import BilinearForm
 from femops.operators.coefficients import Given, GridFunction
+from femops.operators.device_state import DeviceState
 from femops.operators.term import Term
 from femops_meshes.mesh import Mesh
 from femops_meshes.parts import first_elements
@@ -51,6 +52,7 @@ def _term(term: Term, part: Mesh, known: dict[Space, Space]) -> Term:
 def _form(form: BilinearForm, part: Mesh, known: dict[Space, Space]) -> BilinearForm:
     trial = _space(volume_space(form.trial), part, known)
     state = form.state
+    assert not isinstance(state, DeviceState)  # on a device nothing is measured
     if state is not None:
         state = _first(volume_space(form.trial), trial, state.reshape(-1, *trial.shape[1:]))
     given = {name: _given(g, form, part, known) for name, g in form.coefficients.items()}

@@ -132,7 +132,9 @@ class Term:
         """The term itself, its data computed where the level keeps them, else only checked."""
         if not self.trial.mesh.num_elements:
             return self
-        if level in DATA_LEVELS:
+        if self.source is not None and self.source.at_device_state:
+            self.source.setup(self.cut, self.dtype, self.width)
+        elif level in DATA_LEVELS:
             _ = self.data
         elif self.source is not None:
             self.source.check([*self.cut.kept, *self.cut.computed])

@@ -21,7 +21,15 @@ from femops.pointwise.graph import COMPARE, FAILING, Graph, Node, ancestors, sub
 from femops.pointwise.linear import LinearStep
 from femops.pointwise.program import Program
 from femops.pointwise.tensors import adjugate
-from femops.pointwise.trace import INVERSE, POSITION, WEIGHT, Objects, Trace, symbols
+from femops.pointwise.trace import (
+    INVERSE,
+    POSITION,
+    WEIGHT,
+    Argument,
+    Objects,
+    Trace,
+    symbols,
+)
 from femops.pointwise.writing import make_program
 from femops_kernels.kernel import Numbers
 
@@ -225,19 +233,24 @@ def linear_cut(
     return min(found, key=lambda cut: len(cut.point) * known.points + len(cut.element))
 
 
-def nonlinear_cut(trace: Trace, field: str, test: str, known: Known | None = None) -> Cut:
-    """Cut of a form that is not linear: what its pointwise step uses of geometry and coefficients.
+def nonlinear_cut(
+    trace: Trace, point: Argument, outputs: list[Node], ncomp: int, known: Known | None = None
+) -> Cut:
+    """Cut of a step that is not linear: what it uses of geometry and coefficients.
 
     Parameters
     ----------
     trace : Trace
-    field, test : str
+    point : Argument
+        The field that it depends on.
+    outputs : list of Node
+        By slot, then by component, of which there are ``ncomp``.
+    ncomp : int
     known : Known, optional
     """
     known = Known() if known is None else known
-    inputs, outputs = trace.fields[field].flat(), trace.tests[test].flat()
+    inputs, components = point.flat(), (len(point.values), ncomp)
     moving = {node.number for node in inputs}
-    components = (len(trace.fields[field].values), len(trace.tests[test].values))
     choices = (frontier(outputs, moving), frontier(outputs, moving, deep=True))
     work = _Step(trace, inputs, outputs, components, False, choices[0])
     cuts = [_by_nodes(work, stored, known, scalable=False) for stored in choices]

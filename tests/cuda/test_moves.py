@@ -133,18 +133,39 @@ def test_conditions_share_the_data(device: GuardedDevice) -> None:
 
 
 def test_nonlinear_forms(device: GuardedDevice) -> None:
-    """Residuals move nothing; the data of a Jacobian are computed on the host, from the state."""
+    """Nothing of a state, a residual or a Jacobian goes to the host."""
     V = femops.H1(turned(femops.disc(1)), 2, device=device)
     F = femops.p_laplacian(V, 3.5, 0.2).constrained(V.boundary_dofs())
     u = V.interpolate(smooth)
     out = F.residual(u)
     with moves(device, launches=1):
         F.residual(u, out)
-    with moves(device, downloads=1):
+    before = Moves.of(device)
+    for _ in range(2):
         J = F.jacobian(u)
-    J.apply(u, out)
+        J.apply(u, out)
+        J.diagonal()
+    assert Moves.of(device).downloads == before.downloads
+    with moves(device, made=1):  # a copy of the state
+        J = F.jacobian(u)
+    before = Moves.of(device)
+    J.apply(u, out)  # after its data are computed by a launch
+    after = Moves.of(device)
+    assert (after.launches - before.launches, after.downloads - before.downloads) == (2, 0)
     with moves(device, launches=1):
         J.apply(u, out)
+
+
+def test_newton(device: GuardedDevice) -> None:
+    """However many steps: no vector goes to the host."""
+    V = femops.H1(turned(femops.disc(1)), 2, device=device)
+    F = femops.p_laplacian(V, 3.5, 0.2).constrained(V.boundary_dofs())
+    b = femops.load(V, 1.0)
+    before = Moves.of(device)
+    _, info = femops.newton(F, V.zeros(), b)
+    assert info.converged
+    assert info.iterations > 2
+    assert Moves.of(device).downloads == before.downloads
 
 
 @pytest.mark.parametrize("preconditioned", [False, True])

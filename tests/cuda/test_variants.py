@@ -87,7 +87,9 @@ def test_the_list_has_what_there_is() -> None:
     sizes = {tuple(re.findall(r"(\d)d-p(\d+)$", name)[0]) for name in VARIANTS}
     assert {dim for dim, _ in sizes} == {"1", "2", "3"}
     assert {int(p) for dim, p in sizes if dim == "3"} == set(range(1, 11))
-    wanted = "mass diffusion vector elasticity convection divergence residual jacobian diagonal own none"
+    wanted = (
+        "mass diffusion vector elasticity convection divergence residual jacobian diagonal own none"
+    )
     for word in [
         *wanted.split(),
         "affine",

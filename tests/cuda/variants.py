@@ -123,7 +123,7 @@ add("elasticity", elastic, *in_2d(3, 8), ncomp=2)
 add("divergence", divergence, *in_3d(2, 4), ncomp=3)
 add("divergence-transposed", lambda V: divergence(V).T, *in_3d(3), ncomp=3)
 add("boundary-mass", lambda V: femops.boundary_mass(V, smooth), *in_3d(4))
-add("neo-hookean-jacobian", jacobian, *in_3d(3), ncomp=3)
+add("neo-hookean-jacobian", jacobian, *in_3d(3, 6), ncomp=3)  # and what computes its data
 
 # --- geometry on the way --------------------------------------------------------------------------
 

@@ -145,4 +145,4 @@ def work_arrays(kernel: CudaKernel) -> int:
     step, dim = kernel.step, kernel.dim
     gradient = step.gradient_in or step.gradient_out
     buffers = 0 if dim == 1 else 2 if dim == 3 and gradient else 1
-    return buffers * max(kernel.source.ncomp, kernel.target.ncomp)
+    return buffers * kernel.ncomp

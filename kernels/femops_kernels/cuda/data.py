@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -16,11 +18,30 @@ from femops_kernels.sweep import Data, element_values
 # Bytes of the blocks in which data are copied, and there brought into the order of a kernel.
 _BLOCK = 2**26
 
-_there: WeakKeyDictionary[Data, dict[tuple[Any, ...], dict[str, Any]]] = WeakKeyDictionary()
+_there: WeakKeyDictionary[Data | FilledData, dict[tuple[Any, ...], dict[str, Any]]] = (
+    WeakKeyDictionary()
+)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FilledData:
+    """Data of which those at points are computed on the device.
+
+    Attributes
+    ----------
+    data : Data
+        The others.
+    fill : callable
+        Gives the streams that a kernel reads, as `streams` makes them, for an order of elements.
+    """
+
+    data: Data
+    fill: Callable[[CudaKernel, Order], Any]
 
 
 def uploaded(
-    device: Device, kernel: CudaKernel, data: Data, count: int, order: Order
+    device: Device, kernel: CudaKernel, data: Data | FilledData, count: int, order: Order
 ) -> dict[str, Any]:
     """The numbers that the pointwise step is given, in the order in which the kernel reads them.
 
@@ -30,7 +51,7 @@ def uploaded(
     ----------
     device : Device
     kernel : CudaKernel
-    data : Data
+    data : Data or FilledData
         As kernels of the CPU take them.
     count : int
         Elements.
@@ -50,12 +71,17 @@ def uploaded(
 
 
 def _copied(
-    device: Device, kernel: CudaKernel, data: Data, count: int, order: Order
+    device: Device, kernel: CudaKernel, source: Data | FilledData, count: int, order: Order
 ) -> dict[str, Any]:
     given, kind = kernel.step.numbers, kernel.dtype
     arrays: dict[str, Any] = dict.fromkeys(("points", "elements", "modes", "constants"))
+    data = source.data if isinstance(source, FilledData) else source
     if given.point:
-        arrays["points"] = _streams(device, kernel, data.points, order)
+        arrays["points"] = (
+            source.fill(kernel, order)
+            if isinstance(source, FilledData)
+            else _filled(device, kernel, data.points, order)
+        )
     if given.element:
         elements = element_values(data.elements[:, np.newaxis], count)[:, 0]
         arrays["elements"] = device.upload(np.ascontiguousarray(elements, dtype=kind))
@@ -67,23 +93,31 @@ def _copied(
     return arrays
 
 
-def _streams(device: Device, kernel: CudaKernel, points: NDArray[Any], order: Order) -> Any:
-    """Numbers stored at points: for each block the streams of its threads, by pieces of 16 bytes.
+def streams(device: Device, kernel: CudaKernel, numbers: int, order: Order) -> Any:
+    """Zeros for so many numbers at each point.
+
+    For each block the streams of its threads, by pieces of 16 bytes.
 
     Returns
     -------
     (blocks, pieces, threads, 16 // itemsize) array
     """
-    group, lines, q1d = kernel.shape.elements, kernel.lines, kernel.q1d
-    numbers, piece = points.shape[2], 16 // kernel.stored.itemsize
-    blocks, pieces = order.blocks, -(-q1d * numbers // piece)
-    out = device.xp.zeros((blocks, pieces, kernel.threads, piece), kernel.stored)
+    piece = 16 // kernel.stored.itemsize
+    shape = order.blocks, -(-kernel.q1d * numbers // piece), kernel.threads, piece
+    return device.xp.zeros(shape, kernel.stored)
+
+
+def _filled(device: Device, kernel: CudaKernel, points: NDArray[Any], order: Order) -> Any:
+    """Streams of numbers that were computed on the host."""
+    group, lines, numbers = kernel.shape.elements, kernel.lines, kernel.q1d * points.shape[2]
+    out = streams(device, kernel, points.shape[2], order)
+    blocks, pieces, _, piece = out.shape
     each = max(1, _BLOCK // (group * lines * pieces * 16))
     for begin in range(0, blocks, each):
         end = min(begin + each, blocks)
         values = order.taken(device, points, begin * group, end * group)
         padded = device.xp.zeros((len(values), lines, pieces * piece), kernel.stored)
-        padded[:, :, : q1d * numbers] = values.reshape(-1, lines, q1d * numbers)
-        streams = padded.reshape(end - begin, group * lines, pieces, piece)
-        out[begin:end] = streams.swapaxes(1, 2)
+        padded[:, :, :numbers] = values.reshape(-1, lines, numbers)
+        part = padded.reshape(end - begin, group * lines, pieces, piece)
+        out[begin:end] = part.swapaxes(1, 2)
     return out

@@ -53,13 +53,13 @@ __device__ __forceinline__ void add_way(const Place& at, int way, const T (&line
     T points[Q], nodes[P_OUT];
     T* work = at.buffer(0, 0);
     __syncthreads();  // it may still be read
-    store_line<1>(work + at.x_line(), line);
+    store_line<STRIDE_X>(work + at.x_line(), line);
     __syncthreads();
     if constexpr (DIM == 3) {
         if (at.first < P_OUT) {
-            load_line<ROW>(work + at.y_line(), points);
+            load_line<STRIDE_Y>(work + at.y_line(), points);
             to_nodes(along_y(way), points, nodes);
-            store_line<ROW>(work + at.y_line(), nodes);
+            store_line<STRIDE_Y>(work + at.y_line(), nodes);
         }
         __syncthreads();
     }

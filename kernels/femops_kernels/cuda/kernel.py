@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +14,7 @@ from femops_kernels.cuda.arguments import Layout
 from femops_kernels.cuda.banks import Lines, Strides, strides_for, work_arrays
 from femops_kernels.cuda.device import Device
 from femops_kernels.cuda.shapes import MOST_THREADS, Shape, measured_shape
+from femops_kernels.cuda.tables import columns, matrix_type, table
 from femops_kernels.errors import KernelValueError
 from femops_kernels.kernel import Map1D, PointStep, check_points
 from femops_kernels.matrix import Matrix1D
@@ -113,8 +113,10 @@ class CudaKernel:
         be summed by ``combine.cuh``, instead of added at once.
     merged : bool
         Whether it updates vectors of conjugate gradients, see ``merged.cuh``.
-    diagonal : bool
-        Whether it is the diagonal that is added to y, see ``diagonal.cuh``; x is not read.
+    entry : {"apply", "diagonal", "fill"}
+        What it does: applies the operator to x; adds its diagonal to y, see ``diagonal.cuh``;
+        stores the step's results at points, as many as the target has components, see
+        ``fill.cuh``.
 
     Raises
     ------
@@ -134,7 +136,7 @@ class CudaKernel:
     data_dtype: np.dtype[Any] | None = None
     reproducible: bool = False
     merged: bool = False
-    diagonal: bool = False
+    entry: str = "apply"
 
     def __post_init__(self) -> None:
         check_points(self.q1d, self.source.p1d, self.target.p1d)
@@ -184,6 +186,12 @@ class CudaKernel:
         return self.shape.elements * self.lines
 
     @property
+    def ncomp(self) -> int:
+        """Components of what goes through shared memory."""
+        source, target = self.source.ncomp, self.target.ncomp
+        return source if self.entry == "fill" else max(source, target)
+
+    @property
     def ordered(self) -> bool:
         """Whether elements are worked on in another order than they are numbered."""
         return self.source.ghosts or self.target.ghosts
@@ -221,8 +229,7 @@ class CudaKernel:
         step = self.step.cuda(self.dim, self.source.ncomp)
         parts = [self._sizes(), self.layout.text, self._matrices(), _file("contraction")]
         files = ("dofs", "ghosts", "numbers", "reduce", "cg_state", "merged", "operator")
-        entry = "diagonal" if self.diagonal else "apply"
-        return "\n".join([*parts, step, *map(_file, (*files, entry))])
+        return "\n".join([*parts, step, *map(_file, (*files, self.entry))])
 
     def _sizes(self) -> str:
         source, target, step = self.source, self.target, self.step
@@ -234,6 +241,7 @@ class CudaKernel:
             "G1D": 1 if self.geometry is None else self.geometry.g1d,
             "NCOMP_IN": source.ncomp,
             "NCOMP_OUT": target.ncomp,
+            "NCOMP": self.ncomp,
             **step.numbers.named(),
             "ELEMENTS": self.shape.elements,
             "BLOCKS": self.shape.blocks,
@@ -263,22 +271,22 @@ class CudaKernel:
 
     def _matrices(self) -> str:
         b_in, b_out = Matrix1D(self.source.b1d), Matrix1D(self.target.b1d)
-        parts = [_matrix("BIn", b_in)]
+        parts = [matrix_type("BIn", b_in)]
         same = b_in.rows == b_out.rows
-        parts.append("using BOut = BIn;\n" if same else _matrix("BOut", b_out))
-        parts.append(_matrix("D", Matrix1D(self.d1d)))
+        parts.append("using BOut = BIn;\n" if same else matrix_type("BOut", b_out))
+        parts.append(matrix_type("D", Matrix1D(self.d1d)))
         if self.step.numbers.weight:
-            parts.append(_table("WEIGHTS", self.weights))
+            parts.append(table("WEIGHTS", self.weights))
         else:
-            parts.append(_table("WEIGHTS", np.zeros(1)))
-        if self.diagonal:
+            parts.append(table("WEIGHTS", np.zeros(1)))
+        if self.entry == "diagonal":
             value = self.target.b1d
             slope = self.d1d @ value
-            parts.append(_table("SQUARES", np.array([value**2, value * slope, slope**2])))
+            parts.append(table("SQUARES", np.array([value**2, value * slope, slope**2])))
         value, slope = np.zeros((1, 1)), np.zeros((1, 1))
         if self.geometry is not None:
             value, slope = self.geometry.value, self.geometry.slope
-        return "".join([*parts, _columns("MODE", value), _columns("SLOPE", slope)])
+        return "".join([*parts, columns("MODE", value), columns("SLOPE", slope)])
 
 
 def shape_for(kernel: CudaKernel, device: Device) -> Shape:
@@ -358,43 +366,3 @@ def simple_text(layout: Layout, dtype: np.dtype[Any], *names: str, **numbers: in
 
 def _file(name: str) -> str:
     return (_FOLDER / f"{name}.cuh").read_text(encoding="utf-8")
-
-
-def _table(name: str, values: NDArray[np.float64] | Sequence[float]) -> str:
-    numbers = ", ".join(f"T({float(v)!r})" for v in np.asarray(values).ravel())
-    return f"__constant__ T {name}[] = {{{numbers}}};\n"
-
-
-def _columns(name: str, values: NDArray[np.float64]) -> str:
-    """A table, and a bit for each of its columns that has zeros or ones alone."""
-    lines = [_table(name, values)]
-    for what, number in (("ZEROS", 0), ("ONES", 1)):
-        bits = sum(1 << int(m) for m in np.flatnonzero((values == number).all(axis=0)))
-        lines.append(f"constexpr unsigned {name}_{what} = {bits};\n")
-    return "".join(lines)
-
-
-def _matrix(name: str, matrix: Matrix1D) -> str:
-    """The type of a matrix that ``contraction.cuh`` takes."""
-    rows, cols = matrix.shape
-    split = bool(matrix.symmetry)
-    even, odd = matrix.split() if split else (np.array(matrix.rows), np.zeros((1, 1)))
-    entries = {"even": even, "odd": odd} if split else {"entry": even}
-    tables, functions = "", ""
-    for part, values in entries.items():
-        if values.size:
-            tables += _table(f"{name}_{part}", values)
-            functions += _entry(part, f"{name}_{part}[r * {values.shape[1]} + c]")
-    for part in [p for p in ("even", "odd", "entry") if p not in entries or not entries[p].size]:
-        functions += _entry(part, "T(0)")
-    return (
-        f"{tables}struct {name} {{\n"
-        f"    static constexpr int rows = {rows}, cols = {cols}, sign = {matrix.symmetry};\n"
-        f"    static constexpr bool identity = {str(matrix.is_identity).lower()};\n"
-        f"{functions}}};\n"
-    )
-
-
-def _entry(part: str, value: str) -> str:
-    head = f"    static __device__ __forceinline__ T {part}(int r, int c)"
-    return f"{head} {{ (void)r; (void)c; return {value}; }}\n"

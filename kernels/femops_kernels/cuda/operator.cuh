@@ -12,7 +12,6 @@
 // ELEMENTS of them one after the other.
 
 constexpr int VOLUME = Q * STRIDE_X;
-constexpr int NCOMP = NCOMP_IN > NCOMP_OUT ? NCOMP_IN : NCOMP_OUT;
 constexpr int BUFFERS = DIM == 1 ? 0 : DIM == 3 && (GRAD_IN || GRAD_OUT) ? 2 : 1;
 static_assert(SLAB >= BUFFERS * NCOMP * VOLUME, "elements in shared memory");
 constexpr int PENCIL = DIM == 3 ? STRIDE_Z : STRIDE_Y;  // along the last direction
@@ -223,6 +222,21 @@ __device__ __forceinline__ void differentiate(const Place& at, const Fields& u, 
 
 constexpr int OF_Y = DIM == 3 ? 1 : 0;  // buffer of y-derivatives; those of z have the other
 
+// The field's factors at the i-th point of the thread's line.
+__device__ __forceinline__ void read_point(const Place& at, const Fields& u, const Fields& ux, int i,
+                                           T (&in)[NCOMP_IN], T (&in_x)[NCOMP_IN],
+                                           T (&in_y)[NCOMP_IN], T (&in_z)[NCOMP_IN]) {
+#pragma unroll
+    for (int c = 0; c < NCOMP_IN; ++c) {
+        if constexpr (VALUE_IN) in[c] = u[c][i];
+        if constexpr (GRAD_IN) {
+            in_x[c] = ux[c][i];
+            if constexpr (DIM > 1) in_y[c] = at.buffer(OF_Y, c)[at.x_line() + i * STRIDE_X];
+            if constexpr (DIM > 2) in_z[c] = at.buffer(0, c)[at.x_line() + i * STRIDE_X];
+        }
+    }
+}
+
 __device__ __forceinline__ void step(Merge& merge, const Place& at, Numbers& numbers, Fields& u,
                                      Fields& ux) {
 #pragma unroll
@@ -231,15 +245,7 @@ __device__ __forceinline__ void step(Merge& merge, const Place& at, Numbers& num
         numbers.at(i, q);
         T in[NCOMP_IN], in_x[NCOMP_IN], in_y[NCOMP_IN], in_z[NCOMP_IN];
         T out[NCOMP_OUT], out_x[NCOMP_OUT], out_y[NCOMP_OUT], out_z[NCOMP_OUT];
-#pragma unroll
-        for (int c = 0; c < NCOMP_IN; ++c) {
-            if constexpr (VALUE_IN) in[c] = u[c][i];
-            if constexpr (GRAD_IN) {
-                in_x[c] = ux[c][i];
-                if constexpr (DIM > 1) in_y[c] = at.buffer(OF_Y, c)[at.x_line() + i * STRIDE_X];
-                if constexpr (DIM > 2) in_z[c] = at.buffer(0, c)[at.x_line() + i * STRIDE_X];
-            }
-        }
+        read_point(at, u, ux, i, in, in_x, in_y, in_z);
         pointwise(in, in_x, in_y, in_z, q, out, out_x, out_y, out_z);
         merge.add(in, in_x, in_y, in_z, out, out_x, out_y, out_z);
 #pragma unroll

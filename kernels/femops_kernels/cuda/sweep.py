@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.cuda.arguments import Layout, copied
-from femops_kernels.cuda.data import uploaded
+from femops_kernels.cuda.data import FilledData, uploaded
 from femops_kernels.cuda.device import Device, Function
 from femops_kernels.cuda.dofs import Shared
 from femops_kernels.cuda.kernel import SIMPLE_THREADS, STATE, CudaKernel, simple_text
@@ -136,13 +136,14 @@ class DeviceSweep(DeviceLaunch):
     kernel : CudaKernel
     source, target : DeviceDofs
         Of the vector that is read and of the one that is written.
-    data : Data
-        As kernels of the CPU take them.
+    data : Data or FilledData
     cleared : (n,) int64
         Flat positions of the vector read that count as zero.
     held : (n,) int64
         Flat positions of the vector written where the result is ``keep`` times the entry read.
     keep : float
+    parts : array, optional
+        What a kernel that fills stores in.
     """
 
     def __init__(
@@ -151,10 +152,11 @@ class DeviceSweep(DeviceLaunch):
         kernel: CudaKernel,
         source: DeviceDofs,
         target: DeviceDofs,
-        data: Data,
+        data: Data | FilledData,
         cleared: NDArray[np.int64],
         held: NDArray[np.int64],
         keep: float,
+        parts: Any = None,
     ) -> None:
         self.device, self.kernel, self.count = device, kernel, len(source.indices)
         self._given = source, target, data, cleared, held, keep
@@ -172,7 +174,7 @@ class DeviceSweep(DeviceLaunch):
             "flags_out": outside.flags,
             "marks_out": outside.marks,
             "touched": target.touched,
-            "parts": None,
+            "parts": parts,
             **uploaded(device, kernel, data, self.count, self.order),
         }
         self._keep = keep

@@ -1,0 +1,36 @@
+// Stores what the pointwise step computes of a field, as numbers.cuh reads it: for each thread a
+// stream in pieces of 16 bytes, which the threads of a block have side by side.
+
+constexpr int FILLED_PIECE = 16 / sizeof(T);
+constexpr int FILLED_PIECES = (Q * NCOMP_OUT + FILLED_PIECE - 1) / FILLED_PIECE;
+
+ENTRY(THREADS, BLOCKS, Arguments) {
+    const Place at(reinterpret_cast<T*>(dynamic_shared()));
+    bool there;
+    const long long e = element_of(a, at.slot, there);
+    Merge merge(a, e, there);
+    Numbers numbers(a, e, at.first, at.second);
+    Fields u, ux;
+    interpolate(a, merge, at, e, u);
+    if constexpr (GRAD_IN) differentiate(at, u, ux);
+    Pack<T>* stream =
+        reinterpret_cast<Pack<T>*>(a.parts) + block_of(a) * FILLED_PIECES * THREADS + threadIdx.x;
+    Pack<T> piece = {};
+#pragma unroll
+    for (int i = 0; i < Q; ++i) {
+        T q[NUMBERS > 0 ? NUMBERS : 1];
+        numbers.at(i, q);
+        T in[NCOMP_IN], in_x[NCOMP_IN], in_y[NCOMP_IN], in_z[NCOMP_IN];
+        T out[NCOMP_OUT], unused[NCOMP_OUT];
+        read_point(at, u, ux, i, in, in_x, in_y, in_z);
+        pointwise(in, in_x, in_y, in_z, q, out, unused, unused, unused);
+#pragma unroll
+        for (int c = 0; c < NCOMP_OUT; ++c) {
+            const int number = i * NCOMP_OUT + c;
+            piece.v[number % FILLED_PIECE] = out[c];
+            if (there && (number % FILLED_PIECE == FILLED_PIECE - 1 || number == Q * NCOMP_OUT - 1)) {
+                stream[number / FILLED_PIECE * THREADS] = piece;
+            }
+        }
+    }
+}
