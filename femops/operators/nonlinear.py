@@ -163,7 +163,7 @@ class NonlinearForm:
         if space.device is None:
             return space.l_vec(u).copy()
         if space.halo is None:
-            return DeviceState(space, u.copy(), self._setups)
+            return DeviceState(space, arrays(space).copy(u), self._setups)
         return space.l_vec(space.device.download(u)).copy()
 
     def constrained(self, dofs: ArrayLike) -> NonlinearForm:
