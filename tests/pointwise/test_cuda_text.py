@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from femops.pointwise import (
 )
 from femops.pointwise.graph import BINARY, COMPARE, UNARY, Graph, Node, ancestors
 from femops.pointwise.printer import NUMPY_FUNCTIONS
-from femops.pointwise.trace import linearised
+from femops.pointwise.trace import Argument, linearised
 from femops.pointwise.writing import make_program
 from femops_kernels.kernel import Numbers
 from femops_kernels.recording import FUNCTIONS
@@ -115,6 +116,16 @@ def programs_of_step(step: LinearStep, names: frozenset[str]) -> Iterator[Progra
     yield linear_cut(step, "none", known, transpose=True).program
 
 
+def kept_programs(step: LinearStep, names: frozenset[str]) -> Iterator[Program]:
+    """What a derivative keeps at points, from its state."""
+    static = dict(step.trace.static)
+    point = Argument(static.pop("state"), static.pop("dstate"))
+    for known in every_known(names):
+        kept = linear_cut(step, "partial", known).point
+        still = replace(step.trace, static=static)
+        yield nonlinear_cut(still, point, kept, len(kept), known).program
+
+
 def traced(form: Form, name: str = "u") -> Any:
     function, dim, (n_in, n_out), shapes = form
     return trace(function, dim, {name: n_in}, {name: n_out}, shapes)
@@ -173,16 +184,22 @@ def programs() -> dict[str, list[Program]]:
         found[name] = programs_of_step(step, frozenset(form[3]))
     for name, form in NONLINEAR.items():
         names = frozenset(form[3])
-        cuts = [nonlinear_cut(traced(form), "u", "u", known) for known in every_known(names)]
+        form_trace, ncomp = traced(form), form[2][1]
+        point, outputs = form_trace.fields["u"], form_trace.tests["u"].flat()
+        cuts = [
+            nonlinear_cut(form_trace, point, outputs, ncomp, known) for known in every_known(names)
+        ]
         found[name] = (cut.program for cut in cuts)
         derivative = LinearStep(linearised(traced(form), "u", "state"), "u", "u")
         found[f"{name}-derivative"] = programs_of_step(derivative, names)
+        found[f"{name}-kept"] = kept_programs(derivative, names)
     found["fused"] = fused_programs()
     found["every-operation"] = iter([of_every_operation()])
     return {name: list(dict.fromkeys(some)) for name, some in found.items()}
 
 
-FORMS = [*LINEAR, *NONLINEAR, *(f"{n}-derivative" for n in NONLINEAR), "fused", "every-operation"]
+DERIVED = [f"{name}-{what}" for name in NONLINEAR for what in ("derivative", "kept")]
+FORMS = [*LINEAR, *NONLINEAR, *DERIVED, "fused", "every-operation"]
 
 # --- the C++ compiler -----------------------------------------------------------------------------
 
