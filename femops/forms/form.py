@@ -17,6 +17,7 @@ from femops.operators.bilinear import BilinearForm
 from femops.operators.block import BlockOperator
 from femops.operators.block_form import block_operator
 from femops.operators.coefficients import Given
+from femops.operators.on_device import check_lanes
 from femops.operators.operator import Operator
 from femops.pointwise.trace import FormFunction
 from femops.product import Product
@@ -101,7 +102,7 @@ def form(
         Type of the numbers stored at quadrature points (levels partial, decomposed and none, where
         they store such): float32 in an operator of float64 halves them; see `Operator.at_level`.
     lanes : int, optional
-        SIMD slots; what the machine has if omitted.
+        SIMD slots; what the machine has if omitted. A GPU has none.
     level : {"full", "element", "decomposed", "partial", "none", "auto"}
         What is kept; see `Operator.at_level`.
     **coefficients
@@ -175,6 +176,7 @@ def build_blocks(
     """Operator on a product whose coefficients are known to be checked; see `form`."""
     if not callable(function):
         raise OperatorError(f"a form is a function of the fields, got {function!r}")
+    check_lanes(product.device, lanes)
     largest = max(product.spaces.values(), key=lambda space: space.order)
     rule = largest.quadrature(quadrature)
     return block_operator(function, product, rule, coefficients, dtype, lanes, level, data_dtype)
@@ -199,7 +201,7 @@ def build(
                 f"a form was given a {type(space).__name__} for a space: make one with "
                 "femops.H1(mesh, order)"
             )
-    device_of([volume_space(trial), volume_space(test)])
+    check_lanes(device_of([volume_space(trial), volume_space(test)]), lanes)
     if not callable(function):
         raise OperatorError(f"a form is a function of the field, got {function!r}")
     if test.mesh is not trial.mesh:

@@ -13,6 +13,7 @@ from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.operators.coefficients import Given
 from femops.operators.nonlinear import NonlinearForm
+from femops.operators.on_device import check_lanes
 from femops.pointwise.trace import FormFunction
 
 
@@ -91,5 +92,6 @@ def build_nonlinear(
             f"a nonlinear form was given a {type(space).__name__} for a space: it has one field, "
             "make its space with femops.H1(mesh, order)"
         )
+    check_lanes(space.device, lanes)
     rule = space.quadrature(quadrature)
     return NonlinearForm(function, space, rule, coefficients, dtype, lanes)

@@ -76,6 +76,17 @@ def check_device_level(level: str) -> None:
         )
 
 
+def check_lanes(device: Device | None, lanes: int | None) -> None:
+    """Refuse lanes where kernels have none.
+
+    Raises
+    ------
+    OperatorError
+    """
+    if device is not None and lanes is not None:
+        raise OperatorError(f"lanes = {lanes!r} on a GPU: they are the CPU's, leave them out")
+
+
 def device_sweep(device: Device, term: Term, held: Held, keep: float) -> DeviceSweep:
     """The kernel of a term, bound to dofs and data on a device.
 

@@ -92,8 +92,9 @@ def cg(
     M : Jacobi, optional
         Preconditioner, from `femops.jacobi`.
     callback : callable, optional
-        Called as ``callback(x)`` after each iteration with a read-only view of the iterate, in
-        the shape of b. A device waits for it each time.
+        Called as ``callback(x)`` after each iteration with a view of the iterate, in the shape of
+        b; it must not be written to, and can't where arrays are the host's. A device waits for it
+        each time.
     merged : bool, optional
         Whether vectors are updated inside the operator's sweep, so that they are read and written
         less often; iterates agree to round-off. If omitted, where that is possible: for operators

@@ -55,6 +55,10 @@ def test_reproducible_is_yes_or_no() -> None:
 # --- vectors --------------------------------------------------------------------------------------
 
 
+def uncoupled(u: Any, p: Any) -> Any:
+    return {"u": u, "p": p}
+
+
 def cubic(u: Any) -> Any:
     return {"value": u**3, "grad": u.grad}
 
@@ -326,3 +330,14 @@ def test_more_shared_nodes_than_a_kernel_counts(monkeypatch: pytest.MonkeyPatch)
     assert len(Shared.of(three, Runs(1, 2, broken=False)).slots) == 6
     with pytest.raises(femops.KernelError, match=r"8 nodes are shared by elements, a GPU .* to 7"):
         Shared.of(four, Runs(1, 2, broken=False))
+
+
+def test_lanes_are_the_cpus(there: There) -> None:
+    makers = {
+        "linear": lambda: femops.mass(there.V, lanes=4),
+        "of fields": lambda: femops.form(uncoupled, there.W, lanes=4),
+        "nonlinear": lambda: femops.nonlinear_form(cubic, there.V, lanes=4),
+    }
+    for make in makers.values():
+        with pytest.raises(femops.OperatorError, match=r"lanes = 4 on a GPU: .* leave them out"):
+            make()
