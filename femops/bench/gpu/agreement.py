@@ -57,7 +57,7 @@ def _constrained(mesh: Mesh, place: Place) -> list[Any]:
     V = _scalar(mesh, place)
     A = forms.diffusion(V).constrained(V.boundary_dofs())
     b = _on(place, np.random.default_rng(1).standard_normal(V.size))
-    return [*_results(A), A.rhs(b, 1.5)]
+    return [*_results(A), A.rhs(b, 1.5), A.diagonal()]
 
 
 def _own(mesh: Mesh, place: Place) -> list[Any]:
@@ -79,7 +79,8 @@ def _stokes(mesh: Mesh, place: Place) -> list[Any]:
 def _nonlinear(form: Any, space: H1) -> list[Any]:
     u = np.random.default_rng(7).standard_normal(space.shape) * 0.02
     at = _on(space.device, u)
-    return [form.residual(at), *_results(form.jacobian(at))]
+    J = form.jacobian(at)
+    return [form.residual(at), *_results(J), J.diagonal()]
 
 
 def _loads(mesh: Mesh, place: Place) -> list[Any]:
