@@ -70,6 +70,9 @@ class HostFunction(Function):
             raise DeviceError(text.value.decode())
 
 
+_MOVE = "a copy between host and device, or a wait"
+
+
 @final
 class HostDevice(Device):
     """A device whose memory is the host's.
@@ -104,7 +107,7 @@ class HostDevice(Device):
         self.synchronizations = self.launches = 0
         self.arrays: weakref.WeakValueDictionary[int, NDArray[Any]] = weakref.WeakValueDictionary()
         self.recorded: list[Launch] | None = None
-        self._noted: list[tuple[Any, ...]] | None = None
+        self._notes = threading.local()  # `work` of each thread that is to be repeated
         self._functions: dict[str, HostFunction] = {}
 
     def function(self, source: str) -> HostFunction:
@@ -121,16 +124,19 @@ class HostDevice(Device):
     def upload(self, array: NDArray[Any]) -> NDArray[Any]:
         """See `Device.upload`."""
         self.uploads += 1
+        self.note(_MOVE)
         return np.array(array)
 
     def download(self, array: NDArray[Any]) -> NDArray[Any]:
         """See `Device.download`."""
         self.downloads += 1
+        self.note(_MOVE)
         return np.array(array)
 
     def download_later(self, array: NDArray[Any]) -> Callable[[], NDArray[Any]]:
         """See `Device.download_later`."""
         self.late_downloads += 1
+        self.note(_MOVE)
         copy = np.array(array)
         return lambda: copy
 
@@ -139,10 +145,12 @@ class HostDevice(Device):
         first: list[tuple[Any, ...]] = []
 
         def repeat() -> None:
-            moved, self._noted = self._moved(), []
-            work()
-            done, self._noted = self._noted, None
-            assert self._moved() == moved, "work to be repeated copies arrays, or waits"
+            self._notes.work = done = []
+            try:
+                work()
+            finally:
+                del self._notes.work
+            assert (_MOVE,) not in done, "work to be repeated copies arrays, or waits"
             assert done == (first or done), "work to be repeated is not the same each time"
             first[:] = done
 
@@ -150,11 +158,8 @@ class HostDevice(Device):
 
     def note(self, *done: Any) -> None:
         """What is done, to be compared when it is repeated."""
-        if self._noted is not None:
-            self._noted.append(done)
-
-    def _moved(self) -> tuple[int, ...]:
-        return self.uploads, self.downloads, self.late_downloads, self.synchronizations
+        if hasattr(self._notes, "work"):
+            self._notes.work.append(done)
 
     def owns(self, array: Any) -> bool:
         """See `Device.owns`."""
@@ -187,6 +192,7 @@ class HostDevice(Device):
     def synchronize(self) -> None:
         """Nothing is under way."""
         self.synchronizations += 1
+        self.note(_MOVE)
 
     def seconds(self, call: Callable[[], object]) -> float:
         """See `Device.seconds`."""
