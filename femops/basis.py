@@ -27,6 +27,9 @@ from femops_meshes.interpolation import (
 Family = Literal["gll", "gauss", "bernstein"]
 Floats = NDArray[np.float64]
 
+MOST_DEGREE = 64
+"""Of a basis: kernels are unrolled, and take minutes to compile beyond."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -136,7 +139,7 @@ class Basis1D:
     Raises
     ------
     BasisError
-        An unknown family, a degree that is not a whole number or too low.
+        An unknown family, a degree that is not a whole number, too low, or above `MOST_DEGREE`.
     """
 
     def __init__(self, family: Family, p: int) -> None:
@@ -146,6 +149,8 @@ class Basis1D:
         smallest = 0 if family == "gauss" else 1
         self.family: Family = family
         self.p = whole_number(p, smallest, f"the degree of a {family!r} basis")
+        if self.p > MOST_DEGREE:
+            raise BasisError(f"the degree of a basis is {self.p}: it must be at most {MOST_DEGREE}")
         self.p1d = self.p + 1
         rule = gauss(self.p1d) if family == "gauss" else lobatto(self.p1d)
         self.nodes: Floats = rule.points

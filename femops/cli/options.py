@@ -201,6 +201,11 @@ def _source(name: str, refine: int) -> Path | list[int]:
         return path
     if re.fullmatch(r"[1-9][0-9]{0,8}(x[1-9][0-9]{0,8}){0,2}", name):
         return [int(count) * 2 ** min(refine, 60) for count in name.split("x")]
+    if re.fullmatch(r"[0-9x]*x[0-9x]*", name):
+        raise MeshFileError(
+            f"'{name}' is no box: give its elements, 1 or more in each of one to three directions, "
+            "as 8x8x8"
+        )
     if name not in samples():
         known = ", ".join(samples())
         raise MeshFileError(

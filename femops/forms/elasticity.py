@@ -74,7 +74,7 @@ def elasticity(
     """
     if V.ncomp != V.dim:
         raise OperatorError(
-            f"elasticity on a space of {V.ncomp} components: make it with ncomp={V.dim}"
+            f"elasticity takes a space with ncomp={V.dim}, this one has ncomp={V.ncomp}"
         )
     coefficients = {
         "lam": Given("lam", lam, ((),)),

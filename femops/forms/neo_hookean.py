@@ -72,7 +72,7 @@ def neo_hookean(
     """
     if V.ncomp != V.dim:
         raise OperatorError(
-            f"elasticity on a space of {V.ncomp} components: make it with ncomp={V.dim}"
+            f"neo_hookean takes a space with ncomp={V.dim}, this one has ncomp={V.ncomp}"
         )
     coefficients = {
         "lam": Given("lam", lam, ((),)),

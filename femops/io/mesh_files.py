@@ -6,13 +6,15 @@ import os
 from pathlib import Path
 from typing import Any, overload
 
+import numpy as np
+
 import femops_meshes
 from femops.io.gmsh_file import begins_like_gmsh
 from femops.parallel.agreement import check
 from femops.parallel.comm import communicator
 from femops.parallel.distribution import distribute, refuse_without_ranks
 from femops.parallel.mesh import DistributedMesh
-from femops_meshes import Mesh, MeshFormatError
+from femops_meshes import Mesh, MeshArgumentError, MeshFormatError
 
 
 @overload
@@ -83,8 +85,8 @@ def read_mesh(
     MeshTopologyError, MeshGeometryError
         If the elements don't fit together, or are inverted.
     MeshArgumentError
-        If `refine` is no whole number >= 0, `method` and `reproducible` do not go together, or are
-        asked for without `comm`.
+        If `path` is no path or `refine` no whole number >= 0; if `method` and `reproducible` do not
+        go together, or are asked for without `comm`.
     MissingExtraError
         If it is a Gmsh file, and the package ``gmsh`` is missing or does not find its libraries.
     RankError
@@ -100,6 +102,10 @@ def read_mesh(
 
 
 def _read(path: str | os.PathLike[str], refine: int, reorder: bool) -> Mesh:
+    if not isinstance(path, str | os.PathLike):
+        raise MeshArgumentError(f"path is {path!r}: give the path of a mesh file")
+    if not isinstance(refine, int | np.integer) or refine < 0:
+        raise MeshArgumentError(f"refine is {refine!r}: give a whole number >= 0")
     if begins_like_gmsh(path):
         from femops.io.gmsh_reader import read_gmsh
 

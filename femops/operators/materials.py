@@ -41,8 +41,8 @@ def by_attribute(
     Raises
     ------
     OperatorError
-        An attribute that the mesh does not have, or is named twice; elements without a value;
-        values of different shapes, or not real and finite.
+        Values that are no dict; an attribute that the mesh does not have, or is named twice;
+        elements without a value; values of different shapes, or not real and finite.
 
     Examples
     --------
@@ -57,6 +57,10 @@ def by_attribute(
     everywhere = attributes
     if isinstance(whole, DistributedMesh):
         everywhere = whole.whole_element_attributes.astype(attributes.dtype)
+    if not isinstance(values, Mapping):
+        raise OperatorError(
+            f"values are a {type(values).__name__}: give a dict of them by attribute or name"
+        )
     first = next(iter(values.values()), default)
     shape = () if first is None else np.shape(first)
     result = np.full((local.num_elements, *shape), np.nan)

@@ -14,7 +14,7 @@ from femops.devices import arrays, vector_of
 from femops.errors import SolverError, VectorError
 from femops.operators import BlockOperator, Operator
 from femops.solvers.jacobi import Jacobi
-from femops.solvers.sums import Sums
+from femops.solvers.sums import Sums, is_tolerance
 from femops_kernels.cuda import krylov as on_device
 from femops_kernels.cuda.rank_krylov import DeviceRankConjugateGradients
 from femops_kernels.cuda.rank_terms import DeviceRankTerms
@@ -237,8 +237,8 @@ def _check_arguments(A: Any, M: Any, rtol: float, atol: float, maxiter: int | No
         )
     if M is not None and M.device is not A.space.device:
         raise SolverError("A and M are not on the same device: make M with jacobi(A)")
-    if not (rtol >= 0.0 and atol >= 0.0 and np.isfinite(max(rtol, atol))):
-        raise SolverError(f"rtol = {rtol}, atol = {atol}: give numbers >= 0")
+    if not (is_tolerance(rtol) and is_tolerance(atol)):
+        raise SolverError(f"rtol = {rtol!r}, atol = {atol!r}: give numbers >= 0")
     if maxiter is not None and (not isinstance(maxiter, int | np.integer) or maxiter < 0):
         raise SolverError(f"maxiter = {maxiter}: give a whole number >= 0")
 

@@ -18,7 +18,7 @@ from femops.solvers.cg import cg
 from femops.solvers.gmres import gmres
 from femops.solvers.jacobi import jacobi
 from femops.solvers.minres import minres
-from femops.solvers.sums import Sums
+from femops.solvers.sums import Sums, is_tolerance
 
 Linear = Literal["auto", "cg", "minres", "gmres"]
 # Eisenstat & Walker (1996), choice 2: how far a step's linear system is solved.
@@ -147,8 +147,9 @@ def _check(F: Any, rtol: float, atol: float, maxiter: int, linear: str) -> None:
         raise SolverError(f"F is a {type(F).__name__}: newton takes a femops.NonlinearForm")
     if linear not in get_args(Linear):
         raise SolverError(f"linear = {linear!r}: choose one of {', '.join(get_args(Linear))}")
-    if not (rtol >= 0.0 and atol >= 0.0 and maxiter >= 0):
-        raise SolverError(f"rtol = {rtol}, atol = {atol}, maxiter = {maxiter}: give numbers >= 0")
+    if not (is_tolerance(rtol) and is_tolerance(atol) and is_tolerance(maxiter)):
+        given = f"rtol = {rtol!r}, atol = {atol!r}, maxiter = {maxiter!r}"
+        raise SolverError(f"{given}: give numbers >= 0")
 
 
 def _solve(

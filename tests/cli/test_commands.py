@@ -413,3 +413,10 @@ def test_progress_shows_on_a_terminal_only(capsys, monkeypatch):
     out, err = capsys.readouterr()
     assert out == ""
     assert "at work" in err
+
+
+@pytest.mark.parametrize("name", ["0x4", "4x4x", "2x2x2x2"])
+def test_no_box(run, name):
+    code, _, err = run("mesh", "info", name)
+    assert code == 1
+    assert err.startswith(f"femops: '{name}' is no box: give its elements")
