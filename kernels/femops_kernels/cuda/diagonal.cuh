@@ -100,11 +100,7 @@ ENTRY(THREADS, BLOCKS, Arguments) {
             }
         }
         if (there && at.template has_pencil<P_OUT>()) {
-            int dofs[P_OUT];
-            const Dofs<P_OUT, BROKEN_OUT> found(at.first, at.second);
-            found.find(a.starts_out + e * found.RUNS, a.turned_out, dofs);
-            const long long first = e * NODES_BELOW * P_OUT + at.second * P_OUT + at.first;
-            scatter(a, merge, e, Pencil{dofs, first, found.inside}, c, sum);
+            scatter(a, merge, e, Pencil(a, at, e), c, sum);
         }
     }
 }

@@ -60,12 +60,44 @@ __device__ __forceinline__ void put(const Arguments& a, long long at, long long 
     }
 }
 
+// Where a thread's lines begin, and whether it has some where there are fewer nodes than points.
+struct Place {
+    int slot, first, second;
+    T* work;
+
+    __device__ __forceinline__ Place(T* shared) {
+        slot = threadIdx.x / LINES;
+        const int t = threadIdx.x - slot * LINES;
+        first = DIM > 1 ? t % Q : 0;
+        second = DIM > 2 ? t / Q : 0;
+        work = shared + slot * SLAB;
+    }
+    __device__ __forceinline__ T* buffer(int k, int c) const {
+        return work + (k * NCOMP + c) * VOLUME;
+    }
+    __device__ __forceinline__ int x_line() const { return second * STRIDE_Z + first * STRIDE_Y; }
+    __device__ __forceinline__ int y_line() const { return second * STRIDE_Z + first * STRIDE_X; }
+    __device__ __forceinline__ int pencil() const {
+        return (DIM == 3 ? second * STRIDE_Y : 0) + first * STRIDE_X;
+    }
+    template <int P>
+    __device__ __forceinline__ bool has_pencil() const {
+        return DIM == 1 || (first < P && (DIM == 2 || second < P));
+    }
+};
+
 // The nodes of a pencil, on their way to the result.
 struct Pencil {
-    const int (&dofs)[P_OUT];
+    int dofs[P_OUT];
     long long first;  // number of its first node among all nodes of all elements
     bool inside;      // whether no other element has it, but for its ends
 
+    __device__ __forceinline__ Pencil(const Arguments& a, const Place& place, long long e)
+        : first(e * NODES_BELOW * P_OUT + place.second * P_OUT + place.first) {
+        const Dofs<P_OUT, BROKEN_OUT> found(place.first, place.second);
+        found.find(a.starts_out + e * found.RUNS, a.turned_out, dofs);
+        inside = found.inside;
+    }
     __device__ __forceinline__ long long at(int n, int c) const {
         return (long long)dofs[n] * NCOMP_OUT + c;
     }
@@ -110,32 +142,6 @@ __device__ __forceinline__ void scatter(const Arguments& a, Merge& merge, long l
         }
     }
 }
-
-// Where a thread's lines begin, and whether it has some where there are fewer nodes than points.
-struct Place {
-    int slot, first, second;
-    T* work;
-
-    __device__ __forceinline__ Place(T* shared) {
-        slot = threadIdx.x / LINES;
-        const int t = threadIdx.x - slot * LINES;
-        first = DIM > 1 ? t % Q : 0;
-        second = DIM > 2 ? t / Q : 0;
-        work = shared + slot * SLAB;
-    }
-    __device__ __forceinline__ T* buffer(int k, int c) const {
-        return work + (k * NCOMP + c) * VOLUME;
-    }
-    __device__ __forceinline__ int x_line() const { return second * STRIDE_Z + first * STRIDE_Y; }
-    __device__ __forceinline__ int y_line() const { return second * STRIDE_Z + first * STRIDE_X; }
-    __device__ __forceinline__ int pencil() const {
-        return (DIM == 3 ? second * STRIDE_Y : 0) + first * STRIDE_X;
-    }
-    template <int P>
-    __device__ __forceinline__ bool has_pencil() const {
-        return DIM == 1 || (first < P && (DIM == 2 || second < P));
-    }
-};
 
 // Values at the thread's line of points, from the nodes.
 __device__ __forceinline__ void interpolate(const Arguments& a, const Merge& merge, const Place& at,
@@ -313,11 +319,7 @@ __device__ __forceinline__ void integrate(const Arguments& a, Merge& merge, cons
         __syncthreads();
     }
     if (merge.there && at.template has_pencil<P_OUT>()) {
-        int dofs[P_OUT];
-        const Dofs<P_OUT, BROKEN_OUT> found(at.first, at.second);
-        found.find(a.starts_out + e * found.RUNS, a.turned_out, dofs);
-        const long long first = e * NODES_BELOW * P_OUT + at.second * P_OUT + at.first;
-        const Pencil pencil{dofs, first, found.inside};
+        const Pencil pencil(a, at, e);
 #pragma unroll
         for (int c = 0; c < NCOMP_OUT; ++c) {
             T line[Q], nodes[P_OUT];
