@@ -147,18 +147,6 @@ def add_element_matrices(out: NDArray[Any], summands: Summands, method: str) -> 
             out[start:stop] += factor * assembly.matrices(start, stop, method)
 
 
-def assemble_diagonal(summands: Summands) -> NDArray[np.float64]:
-    """Diagonal of a sum of square terms, (size,), without essential conditions."""
-    total = np.zeros(summands[0][1].spaces[0].size)
-    for factor, term in summands:
-        assembly, space = ElementAssembly(term), term.trial
-        e_vec = np.zeros((space.mesh.num_elements, space.p1d**space.dim, space.ncomp))
-        for start, stop in assembly.diagonal_blocks():
-            e_vec[start:stop] = assembly.diagonals(start, stop)
-        total += factor * space.sum_elements(e_vec).reshape(-1)
-    return total
-
-
 def split(matrix: csr_array, held: Held, dtype: np.dtype[Any]) -> tuple[csr_array, csr_array]:
     """Take rows and columns out of a matrix.
 

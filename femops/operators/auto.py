@@ -286,10 +286,6 @@ class Auto(Storage):
         """Of the level chosen."""
         return self.chosen.launches()
 
-    def diagonals(self) -> Launches:
-        """Of the level chosen."""
-        return self.chosen.diagonals()
-
     def flops(self) -> int:
         """Of the level chosen."""
         return self.chosen.flops()

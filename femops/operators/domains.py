@@ -83,10 +83,6 @@ class Domains(Storage):
             begin = [(1.0, self._start(first))]
         return [*begin, *(launch for part in parts for launch in part.launches())]
 
-    def diagonals(self) -> Launches:
-        """Those of the parts."""
-        return [launch for part in self.parts for launch in part.diagonals()]
-
     def _start(self, first: Term) -> AnyLaunch:
         """What sets the result to zero, but for what constrained rows hold."""
         device, rows, keep = first.spaces[0].device, self.held.rows, self.held.identity

@@ -102,16 +102,6 @@ def device_sweep(device: Device, term: Term, held: Held, keep: float) -> DeviceS
     return DeviceSweep(device, kernel, source, target, _data(term), held.columns, held.rows, keep)
 
 
-def device_diagonal(device: Device, term: Term) -> DeviceSweep:
-    """What adds the diagonal of a square term to a vector, whatever it is applied to.
-
-    Its data are those that the term's own kernel reads, in the same order.
-    """
-    kernel = unspilled(replace(_kernel(device, term), entry="diagonal"), device)
-    dofs, free = _device_dofs(device, term.trial), FREE.rows
-    return DeviceSweep(device, kernel, dofs, dofs, _data(term), free, free, 0.0)
-
-
 def _data(term: Term) -> Data | FilledData:
     """What a kernel of the term reads, made once: computed on the host, or of a state there."""
     source = term.source

@@ -14,10 +14,10 @@ from scipy.sparse import csr_array
 from femops.abstract_space import Space
 from femops.devices import put
 from femops.errors import OperatorError, VectorError
-from femops.operators.assembly import assemble_diagonal
 from femops.operators.auto import Auto
 from femops.operators.bilinear import BilinearForm
 from femops.operators.cost import Cost, cost_of
+from femops.operators.diagonals import assemble_diagonal, device_diagonal
 from femops.operators.domains import storage_of
 from femops.operators.element_matrices import check_method
 from femops.operators.held import FREE, Held
@@ -310,7 +310,7 @@ class Operator(MatrixFree):
         if self.space.device is None:
             values = assemble_diagonal(self._summands).astype(self.dtype, copy=False)
         else:
-            values = self._storage.device_diagonal()
+            values = device_diagonal(self.terms, self.space, self.dtype)
         if len(self.held.rows):
             values[put(self.space, self.held.rows)] = self.held.identity
         return values.reshape(self.space.shape)

@@ -9,7 +9,7 @@ from typing import final
 from femops.operators.assembly import Summands
 from femops.operators.fusion import fused
 from femops.operators.held import Held
-from femops.operators.on_device import device_diagonal, device_sweep, idle
+from femops.operators.on_device import device_sweep, idle
 from femops.operators.separable import separated
 from femops.operators.storage import Launches, Storage, share
 from femops.operators.term import Term
@@ -81,13 +81,6 @@ class Points(Storage):
             keep = self._keep(k, alpha)
             sweeps.append((alpha, term.sweep(kernel, self.held, keep, data, bases)))
         return sweeps
-
-    def diagonals(self) -> Launches:
-        """On a device: what adds the diagonals of the sweeps to a vector."""
-        device = self.summands[0][1].spaces[0].device
-        if device is None or not self.summands[0][1].trial.mesh.num_elements:
-            return [(alpha, idle(device)) for alpha, _ in self.fused]
-        return [(alpha, device_diagonal(device, term)) for alpha, term in self.fused]
 
     def _keep(self, k: int, alpha: float) -> float:
         """What the constrained rows of a sweep hold: the first writes the sum's identity."""

@@ -75,26 +75,6 @@ class Storage(ABC):
         source, target = End(trial, self.held.columns), End(test, self.held.rows)
         return rank_terms(terms, [source], [target], [(0, 0)] * len(terms.sweeps), first.dtype)
 
-    def diagonals(self) -> Launches:
-        """What adds the diagonals of the terms to a vector of a device.
-
-        Raises
-        ------
-        NotImplementedError
-            At levels that no device has.
-        """
-        raise NotImplementedError
-
-    def device_diagonal(self) -> Any:
-        """Diagonal without essential conditions, (size,), computed where a device has the data."""
-        first = self.summands[0][1]
-        space, launches, end = first.spaces[0], self.diagonals(), End(first.spaces[0], FREE.rows)
-        terms = terms_of(space.device, launches)
-        ranked = rank_terms(terms, [end], [end], [(0, 0)] * len(launches), first.dtype)
-        nothing, out = (arrays(space).zeros(space.size, first.dtype) for _ in range(2))
-        ranked.apply(nothing, out)
-        return out
-
     @abstractmethod
     def flops(self) -> int:
         """Floating-point operations of one application."""

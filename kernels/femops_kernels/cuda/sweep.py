@@ -15,7 +15,13 @@ from femops_kernels.cuda.arguments import Layout, copied
 from femops_kernels.cuda.data import FilledData, uploaded
 from femops_kernels.cuda.device import Device, Function
 from femops_kernels.cuda.dofs import Shared
-from femops_kernels.cuda.kernel import SIMPLE_THREADS, STATE, CudaKernel, simple_text
+from femops_kernels.cuda.kernel import (
+    SIMPLE_THREADS,
+    STATE,
+    CudaKernel,
+    simple_text,
+    unspilled,
+)
 from femops_kernels.cuda.order import Order
 from femops_kernels.cuda.shapes import Shape
 from femops_kernels.sweep import Data
@@ -177,7 +183,6 @@ class DeviceSweep(DeviceLaunch):
             "parts": parts,
             **uploaded(device, kernel, data, self.count, self.order),
         }
-        self._keep = keep
         self._combine = None
         if kernel.reproducible:
             assert target.shared is not None
@@ -206,13 +211,20 @@ class DeviceSweep(DeviceLaunch):
 
     def bind(self, kernel: CudaKernel, **arrays: Any) -> tuple[Function, NDArray[Any]]:
         """A variant of the kernel in the same shape, and its arguments, of which some are given."""
-        source, target, *_ = self._given
+        source, target, *_, keep = self._given
         none = dict.fromkeys(("x", "y", "r", "inverse", "p", "ghosts_in", "ghosts_out", *STATE))
-        numbers = {"alpha": 0.0, "keep": self._keep, "add": 0, "count": self.count}
+        numbers = {"alpha": 0.0, "keep": keep, "add": 0, "count": self.count}
         numbers |= {"first_block": 0, "owned_in": (source.owned or 0) * kernel.source.ncomp}
         numbers |= {"owned_out": (target.owned or 0) * kernel.target.ncomp}
         values = {**none, **numbers, **self._arrays, **arrays}
         return self.device.function(kernel.text), kernel.layout.pack(self.device, **values)
+
+    def diagonal(self) -> DeviceSweep:
+        """What adds the diagonal of a square term to y, whatever x is; nothing is held."""
+        kernel = unspilled(replace(self.kernel, entry="diagonal"), self.device)
+        source, target, data, *_ = self._given
+        none = np.zeros(0, dtype=np.int64)
+        return DeviceSweep(self.device, kernel, source, target, data, none, none, 0.0)
 
     def reshaped(self, shape: Shape) -> DeviceSweep:
         """The same work, launched in another shape: data lie in the order of its blocks."""
