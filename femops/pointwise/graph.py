@@ -8,7 +8,8 @@ is simplified (x + 0, 1 x, 0 x, -(-x), the order of two summands or factors).
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable
+import operator
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -21,7 +22,9 @@ BINARY = ("add", "sub", "mul", "div", "pow", "minimum", "maximum", "arctan2")
 LIBRARY = ("exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "arctan", "arctan2", "pow")
 # Those that may give infinity or no number for arguments that are numbers of a common size.
 FAILING = ("div", "sqrt", "exp", "log", "tan", "sinh", "cosh", "pow")
+# Conditions: true or false, and as numbers 1 or 0.
 COMPARE = ("lt", "le", "gt", "ge", "eq", "ne")
+_LOGICAL = ("and", "or", "xor", "not")
 # Powers up to this are written as multiplications.
 _MOST_FACTORS = 16
 
@@ -56,6 +59,26 @@ _UFUNCS = {
     np.sinh: "sinh",
     np.cosh: "cosh",
     np.arctan: "arctan",
+    np.positive: "pos",
+    np.square: "square",
+    np.sign: "sign",
+    np.logical_and: "and",
+    np.logical_or: "or",
+    np.logical_xor: "xor",
+    np.logical_not: "not",
+    np.bitwise_and: "&",
+    np.bitwise_or: "|",
+    np.bitwise_xor: "^",
+    np.invert: "~",
+}
+_BITWISE = {"&": "and", "|": "or", "^": "xor", "~": "not"}
+_NUMBERS: dict[str, Callable[[float, float], bool]] = {
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "eq": operator.eq,
+    "ne": operator.ne,
 }
 
 
@@ -116,6 +139,19 @@ class Graph:
 
     def unary(self, op: str, a: Node) -> Node:
         """Node of an operation on one node, simplified where that is exact."""
+        if op in ("neg", "pos") and a.is_condition:
+            raise TraceError(f"a condition has no sign: write {'~' if op == 'neg' else ''}(a > b)")
+        if op == "not":
+            return self.binary("eq", self.number(a), self.constant(0.0))
+        a = self.number(a)
+        if op == "pos":
+            return a
+        if op == "square":
+            return self.binary("mul", a, a)
+        if op == "sign":
+            zero = self.constant(0.0)
+            below = self.where(self.binary("lt", a, zero), self.constant(-1.0), zero)
+            return self.where(self.binary("gt", a, zero), self.constant(1.0), below)
         if op == "neg":
             if a.op == "neg":
                 return a.args[0]
@@ -124,7 +160,19 @@ class Graph:
         return self.make(op, (a,), None)
 
     def binary(self, op: str, a: Node, b: Node) -> Node:
-        """Node of an operation on two nodes, simplified where that is exact."""
+        """Node of an operation on two nodes, simplified where that is exact.
+
+        What conditions are in arithmetic is what NumPy makes of booleans.
+        """
+        if a.is_condition and b.is_condition and op in ("add", "sub"):
+            if op == "sub":
+                raise TraceError("two conditions are subtracted: write (a > b) ^ (c > d)")
+            op = "or"
+        if op in _LOGICAL:
+            return self._joined(op, self.condition(a), self.condition(b))
+        a, b = self.number(a), self.number(b)
+        if op in COMPARE and a.op == b.op == "const":
+            return self.constant(float(_NUMBERS[op](a.value, b.value)))
         simple = _simplify(self, op, a, b)
         if simple is not None:
             return simple
@@ -132,9 +180,35 @@ class Graph:
             a, b = b, a
         return self.make(op, (a, b), None)
 
+    def _joined(self, op: str, a: Node, b: Node) -> Node:
+        """The condition that two conditions make."""
+        first, second = self.number(a), self.number(b)
+        if op == "xor":
+            return self.binary("ne", first, second)
+        zero, one = self.constant(0.0), self.constant(1.0)
+        both = self.where(a, second, zero) if op == "and" else self.where(a, one, second)
+        return self.condition(both)
+
     def where(self, condition: Node, a: Node, b: Node) -> Node:
         """Node that is ``a`` where the condition holds, else ``b``."""
+        condition, a, b = self.condition(condition), self.number(a), self.number(b)
+        if condition.op == "const":
+            return a if condition.value else b
         return a if a is b else self.make("where", (condition, a, b), None)
+
+    def number(self, node: Node) -> Node:
+        """A node as a number: a condition is 1 where it holds, else 0."""
+        if not node.is_condition:
+            return node
+        return self.make("where", (node, self.constant(1.0), self.constant(0.0)), None)
+
+    def condition(self, node: Node) -> Node:
+        """A node as a condition: a number holds where it is not zero; a constant stays one."""
+        if node.is_condition or node.op == "const":
+            return node
+        if node.op == "where" and node is self.number(node.args[0]):
+            return node.args[0]
+        return self.make("ne", (node, self.constant(0.0)), None)
 
 
 def _simplify(graph: Graph, op: str, a: Node, b: Node) -> Node | None:
@@ -199,19 +273,24 @@ class Node:
         """The number of a constant."""
         return float(self.data[0])
 
+    @property
+    def is_condition(self) -> bool:
+        """Whether the node is true or false, not a number."""
+        return self.op in COMPARE
+
     def is_constant(self, value: float) -> bool:
         """Whether the node is this number."""
         return self.op == "const" and self.data[0] == value
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        if not all(isinstance(v, Node | int | float | np.number | np.ndarray) for v in inputs):
+        if not all(isinstance(value, _OPERANDS) for value in inputs):
             return NotImplemented  # a field: it puts its value in its place and asks again
         op = _UFUNCS.get(ufunc)
         if op is None or method != "__call__" or options:
             raise TraceError(
                 f"numpy.{ufunc.__name__} has no meaning for symbols here: "
                 "use + - * / **, sqrt, exp, log, sin, cos, tan, tanh, sinh, cosh, arctan, arctan2, "
-                "abs, minimum, maximum"
+                "abs, sign, square, minimum, maximum, comparisons, & | ^ ~ of these"
             )
         if any(isinstance(value, np.ndarray) and value.ndim for value in inputs):
             arrays = np.broadcast_arrays(*[np.asarray(value, dtype=object) for value in inputs])
@@ -221,8 +300,17 @@ class Node:
             return out
         return self._apply(op, inputs)
 
-    def _apply(self, op: str, values: Iterable[Any]) -> Node:
-        nodes = [self.graph.node(value) for value in values]
+    def _apply(self, op: str, values: Sequence[Any]) -> Node:
+        logical = op in _LOGICAL or op in _BITWISE
+        nodes = [self.graph.node(float(v) if logical and _is_bool(v) else v) for v in values]
+        if op in _BITWISE:
+            for node, value in zip(nodes, values, strict=True):
+                if not (node.is_condition or _is_bool(value)):
+                    raise TraceError(
+                        f"`{op}` takes conditions, not numbers: put each comparison in "
+                        "parentheses, (a > b) & (c > d)"
+                    )
+            op = _BITWISE[op]
         return self.graph.unary(op, *nodes) if len(nodes) == 1 else self.graph.binary(op, *nodes)
 
     def _binary(self, op: str, other: Any, swap: bool = False) -> Any:
@@ -231,10 +319,9 @@ class Node:
             for index in np.ndindex(out.shape):
                 out[index] = self._binary(op, other[index], swap)
             return out
-        if not isinstance(other, Node | int | float | np.number | np.ndarray):
+        if not isinstance(other, _OPERANDS):
             return NotImplemented
-        node = self.graph.node(other)
-        return self.graph.binary(op, node, self) if swap else self.graph.binary(op, self, node)
+        return self._apply(op, (other, self) if swap else (self, other))
 
     def __add__(self, other: Any) -> Any:
         return self._binary("add", other)
@@ -278,11 +365,41 @@ class Node:
     def __ge__(self, other: Any) -> Any:
         return self._binary("ge", other)
 
+    # equal in the form's sense; Python's own is `is`
+    def __eq__(self, other: object) -> Any:
+        return self._binary("eq", other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._binary("ne", other)
+
+    __hash__ = object.__hash__
+
+    def __and__(self, other: Any) -> Any:
+        return self._binary("&", other)
+
+    def __rand__(self, other: Any) -> Any:
+        return self._binary("&", other, swap=True)
+
+    def __or__(self, other: Any) -> Any:
+        return self._binary("|", other)
+
+    def __ror__(self, other: Any) -> Any:
+        return self._binary("|", other, swap=True)
+
+    def __xor__(self, other: Any) -> Any:
+        return self._binary("^", other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return self._binary("^", other, swap=True)
+
+    def __invert__(self) -> Node:
+        return self._apply("~", [self])
+
     def __neg__(self) -> Node:
         return self.graph.unary("neg", self)
 
     def __pos__(self) -> Node:
-        return self
+        return self.graph.unary("pos", self)
 
     def __abs__(self) -> Node:
         return self.graph.unary("fabs", self)
@@ -336,7 +453,7 @@ class Node:
         raise TraceError(
             "a Python `if`, `and`, `or`, `not`, `min` or `max` asks whether a symbol is true: "
             "the answer differs from point to point; write femops.where(condition, a, b), "
-            "femops.minimum or femops.maximum"
+            "femops.minimum or femops.maximum, and compare entries of an array one by one"
         )
 
     def __float__(self) -> float:
@@ -352,8 +469,20 @@ class Node:
         return (
             str(self.data)
             if self.op == "input"
-            else f"{self.op}({', '.join(map(repr, self.args))})"
+            else f"{self.op}({', '.join('...' if a.args else repr(a) for a in self.args)})"
         )
+
+
+_OPERANDS = (Node, int, float, np.number, np.bool_, np.ndarray)
+
+
+def same(a: Sequence[Node], b: Sequence[Node]) -> bool:
+    """Whether two sequences hold the same nodes of one graph."""
+    return [node.number for node in a] == [node.number for node in b]
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_)
 
 
 def ancestors(outputs: Iterable[Node], known: Container[int] = ()) -> list[Node]:
