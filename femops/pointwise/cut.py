@@ -17,8 +17,9 @@ from typing import Any, final
 import numpy as np
 
 from femops.pointwise.frontier import dependent, frontier, opened
-from femops.pointwise.graph import FAILING, Graph, Node, ancestors, same, substitute
+from femops.pointwise.graph import Graph, Node, ancestors, same, substitute
 from femops.pointwise.linear import LinearStep
+from femops.pointwise.operations import FAILING
 from femops.pointwise.program import Program
 from femops.pointwise.tensors import adjugate
 from femops.pointwise.trace import (

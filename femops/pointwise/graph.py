@@ -8,78 +8,17 @@ is simplified (x + 0, 1 x, 0 x, -(-x), the order of two summands or factors).
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Container, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, final
 
 import numpy as np
 
 from femops.pointwise.errors import TraceError
+from femops.pointwise.operations import BITWISE, COMPARE, COMPARISONS, LOGICAL, UFUNCS
 
-UNARY = ("neg", "sqrt", "exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "arctan", "fabs")
-BINARY = ("add", "sub", "mul", "div", "pow", "minimum", "maximum", "arctan2")
-# Those that call the C library for every slot of a lane.
-LIBRARY = ("exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "arctan", "arctan2", "pow")
-# Those that may give infinity or no number for arguments that are numbers of a common size.
-FAILING = ("div", "sqrt", "exp", "log", "tan", "sinh", "cosh", "pow")
-# Conditions: true or false, and as numbers 1 or 0.
-COMPARE = ("lt", "le", "gt", "ge", "eq", "ne")
-_LOGICAL = ("and", "or", "xor", "not")
 # Powers up to this are written as multiplications.
 _MOST_FACTORS = 16
-
-_UFUNCS = {
-    np.add: "add",
-    np.subtract: "sub",
-    np.multiply: "mul",
-    np.true_divide: "div",
-    np.power: "pow",
-    np.float_power: "pow",
-    np.minimum: "minimum",
-    np.maximum: "maximum",
-    np.fmin: "minimum",
-    np.fmax: "maximum",
-    np.arctan2: "arctan2",
-    np.less: "lt",
-    np.less_equal: "le",
-    np.greater: "gt",
-    np.greater_equal: "ge",
-    np.equal: "eq",
-    np.not_equal: "ne",
-    np.negative: "neg",
-    np.absolute: "fabs",
-    np.fabs: "fabs",
-    np.sqrt: "sqrt",
-    np.exp: "exp",
-    np.log: "log",
-    np.sin: "sin",
-    np.cos: "cos",
-    np.tan: "tan",
-    np.tanh: "tanh",
-    np.sinh: "sinh",
-    np.cosh: "cosh",
-    np.arctan: "arctan",
-    np.positive: "pos",
-    np.square: "square",
-    np.sign: "sign",
-    np.logical_and: "and",
-    np.logical_or: "or",
-    np.logical_xor: "xor",
-    np.logical_not: "not",
-    np.bitwise_and: "&",
-    np.bitwise_or: "|",
-    np.bitwise_xor: "^",
-    np.invert: "~",
-}
-_BITWISE = {"&": "and", "|": "or", "^": "xor", "~": "not"}
-_NUMBERS: dict[str, Callable[[float, float], bool]] = {
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-    "eq": operator.eq,
-    "ne": operator.ne,
-}
 
 
 @final
@@ -168,11 +107,11 @@ class Graph:
             if op == "sub":
                 raise TraceError("two conditions are subtracted: write (a > b) ^ (c > d)")
             op = "or"
-        if op in _LOGICAL:
+        if op in LOGICAL:
             return self._joined(op, self.condition(a), self.condition(b))
         a, b = self.number(a), self.number(b)
         if op in COMPARE and a.op == b.op == "const":
-            return self.constant(float(_NUMBERS[op](a.value, b.value)))
+            return self.constant(float(COMPARISONS[op](a.value, b.value)))
         simple = _simplify(self, op, a, b)
         if simple is not None:
             return simple
@@ -254,8 +193,30 @@ def _power(graph: Graph, a: Node, b: Node) -> Node | None:
     return graph.binary("mul", square, a) if half is not None and exponent % 2 else square
 
 
+def _method(ufunc: Any) -> Any:
+    def method(self: Node) -> Any:
+        return ufunc(self)
+
+    return method
+
+
+class Symbolic(np.lib.mixins.NDArrayOperatorsMixin, ABC):
+    """A value that is fixed: arithmetic goes through ``__array_ufunc__``, ``a += b`` is a + b."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any: ...
+
+    def _not_in_place(self, *_: Any) -> Any:
+        return NotImplemented
+
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = __ipow__ = _not_in_place
+    __iand__ = __ior__ = __ixor__ = __imatmul__ = __ifloordiv__ = __imod__ = _not_in_place
+
+
 @final
-class Node:
+class Node(Symbolic):
     """A symbol: a number that is known when a kernel runs.
 
     It takes part in arithmetic with numbers, symbols and arrays of them, and in NumPy's functions.
@@ -285,7 +246,7 @@ class Node:
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if not all(isinstance(value, _OPERANDS) for value in inputs):
             return NotImplemented  # a field: it puts its value in its place and asks again
-        op = _UFUNCS.get(ufunc)
+        op = UFUNCS.get(ufunc)
         if op is None or method != "__call__" or options:
             raise TraceError(
                 f"numpy.{ufunc.__name__} has no meaning for symbols here: "
@@ -301,149 +262,26 @@ class Node:
         return self._apply(op, inputs)
 
     def _apply(self, op: str, values: Sequence[Any]) -> Node:
-        logical = op in _LOGICAL or op in _BITWISE
+        logical = op in LOGICAL or op in BITWISE
         nodes = [self.graph.node(float(v) if logical and _is_bool(v) else v) for v in values]
-        if op in _BITWISE:
+        if op in BITWISE:
             for node, value in zip(nodes, values, strict=True):
                 if not (node.is_condition or _is_bool(value)):
                     raise TraceError(
                         f"`{op}` takes conditions, not numbers: put each comparison in "
                         "parentheses, (a > b) & (c > d)"
                     )
-            op = _BITWISE[op]
+            op = BITWISE[op]
         return self.graph.unary(op, *nodes) if len(nodes) == 1 else self.graph.binary(op, *nodes)
 
-    def _binary(self, op: str, other: Any, swap: bool = False) -> Any:
-        if isinstance(other, np.ndarray) and other.ndim:
-            out = np.empty(other.shape, dtype=object)
-            for index in np.ndindex(out.shape):
-                out[index] = self._binary(op, other[index], swap)
-            return out
-        if not isinstance(other, _OPERANDS):
-            return NotImplemented
-        return self._apply(op, (other, self) if swap else (self, other))
-
-    def __add__(self, other: Any) -> Any:
-        return self._binary("add", other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._binary("add", other, swap=True)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._binary("sub", other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._binary("sub", other, swap=True)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._binary("mul", other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._binary("mul", other, swap=True)
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._binary("div", other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self._binary("div", other, swap=True)
-
-    def __pow__(self, other: Any) -> Any:
-        return self._binary("pow", other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return self._binary("pow", other, swap=True)
-
-    def __lt__(self, other: Any) -> Any:
-        return self._binary("lt", other)
-
-    def __le__(self, other: Any) -> Any:
-        return self._binary("le", other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._binary("gt", other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._binary("ge", other)
-
-    # equal in the form's sense; Python's own is `is`
-    def __eq__(self, other: object) -> Any:
-        return self._binary("eq", other)
-
-    def __ne__(self, other: object) -> Any:
-        return self._binary("ne", other)
-
-    __hash__ = object.__hash__
-
-    def __and__(self, other: Any) -> Any:
-        return self._binary("&", other)
-
-    def __rand__(self, other: Any) -> Any:
-        return self._binary("&", other, swap=True)
-
-    def __or__(self, other: Any) -> Any:
-        return self._binary("|", other)
-
-    def __ror__(self, other: Any) -> Any:
-        return self._binary("|", other, swap=True)
-
-    def __xor__(self, other: Any) -> Any:
-        return self._binary("^", other)
-
-    def __rxor__(self, other: Any) -> Any:
-        return self._binary("^", other, swap=True)
-
-    def __invert__(self) -> Node:
-        return self._apply("~", [self])
-
-    def __neg__(self) -> Node:
-        return self.graph.unary("neg", self)
-
-    def __pos__(self) -> Node:
-        return self.graph.unary("pos", self)
-
-    def __abs__(self) -> Node:
-        return self.graph.unary("fabs", self)
-
     # NumPy's functions call these on the entries of an array of symbols.
-    def sqrt(self) -> Node:
-        """Square root."""
-        return self.graph.unary("sqrt", self)
+    sqrt, exp, log = _method(np.sqrt), _method(np.exp), _method(np.log)
+    sin, cos, tan = _method(np.sin), _method(np.cos), _method(np.tan)
+    sinh, cosh, tanh = _method(np.sinh), _method(np.cosh), _method(np.tanh)
+    arctan = _method(np.arctan)
 
-    def exp(self) -> Node:
-        """Exponential."""
-        return self.graph.unary("exp", self)
-
-    def log(self) -> Node:
-        """Natural logarithm."""
-        return self.graph.unary("log", self)
-
-    def sin(self) -> Node:
-        """Sine."""
-        return self.graph.unary("sin", self)
-
-    def cos(self) -> Node:
-        """Cosine."""
-        return self.graph.unary("cos", self)
-
-    def tan(self) -> Node:
-        """Tangent."""
-        return self.graph.unary("tan", self)
-
-    def tanh(self) -> Node:
-        """Hyperbolic tangent."""
-        return self.graph.unary("tanh", self)
-
-    def sinh(self) -> Node:
-        """Hyperbolic sine."""
-        return self.graph.unary("sinh", self)
-
-    def cosh(self) -> Node:
-        """Hyperbolic cosine."""
-        return self.graph.unary("cosh", self)
-
-    def arctan(self) -> Node:
-        """Arc tangent."""
-        return self.graph.unary("arctan", self)
+    # by `is`, as `==` is a condition
+    __hash__ = object.__hash__
 
     def conjugate(self) -> Node:
         """The node itself: symbols are real."""
@@ -473,7 +311,7 @@ class Node:
         )
 
 
-_OPERANDS = (Node, int, float, np.number, np.bool_, np.ndarray)
+_OPERANDS = (Node, bool, int, float, np.number, np.bool_, np.ndarray)
 
 
 def same(a: Sequence[Node], b: Sequence[Node]) -> bool:

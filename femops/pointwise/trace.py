@@ -13,7 +13,7 @@ from femops.errors import FemopsError
 from femops.pointwise.blame import definition, explain, line_of
 from femops.pointwise.derivative import derivatives
 from femops.pointwise.errors import TraceError
-from femops.pointwise.graph import Graph, Node
+from femops.pointwise.graph import Graph, Node, Symbolic
 
 FormFunction = Callable[..., Any]
 Objects = np.ndarray[Any, np.dtype[Any]]
@@ -39,7 +39,7 @@ class CoefficientShape:
 
 
 @final
-class FieldSymbol(np.lib.mixins.NDArrayOperatorsMixin):
+class FieldSymbol(Symbolic):
     """A field at a point: itself where arithmetic is done with it, and its derivatives.
 
     Attributes

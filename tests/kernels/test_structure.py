@@ -124,6 +124,15 @@ def test_what_is_the_same_is_found(scalar: Any) -> None:
 # --- conditions -----------------------------------------------------------------------------------
 
 
+def added(a: Any, b: Any) -> Any:
+    """In place where that is possible: symbols are not changed."""
+    c = a
+    c += b
+    c *= 2.0
+    c /= 1.0 + a
+    return c - a
+
+
 CONDITIONS = {
     "times a field": lambda x: x[0] > 0.5,
     "one minus": lambda x: 1 - (x[0] > 0.5),
@@ -148,6 +157,7 @@ CONDITIONS = {
     "where booleans": lambda x: femops.where(x[0] > 0.5, x[1] > 0.5, x[1] < 0.5) * 1.0,
     "where a sum": lambda x: femops.where((x[0] > 0.5) + (x[1] > 0.5), 3.0, x[0]),
     "where constants": lambda x: femops.where(0.0 * x[0] > 1.0, 1.0, 2.0),
+    "in place": lambda x: added(x[0], x[1]),
     "cross": lambda x: np.cross(np.array([x[0], x[1], 0.0]), np.array([1.0, 2.0, 0.0]))[2],
 }
 
