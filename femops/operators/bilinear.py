@@ -21,9 +21,10 @@ from femops.evaluation import reference_gradient, reference_values
 from femops.geometry import Geometry
 from femops.modes import GeometryModes
 from femops.operators.chunks import chunk_batches
-from femops.operators.coefficients import Block, Given
+from femops.operators.coefficients import Given
 from femops.operators.device_state import DeviceState
 from femops.operators.number_types import check_range
+from femops.operators.snapshots import Block
 from femops.pointwise.cut import Cut, Known, linear_cut, nonlinear_cut
 from femops.pointwise.graph import Node, ancestors
 from femops.pointwise.linear import LinearStep
@@ -87,6 +88,8 @@ class BilinearForm:
         On one mesh, or on the same faces of its boundary.
     quadrature : Quadrature1D
     coefficients : dict of Given
+        Read when the form is made, see `Given.keep`: what parts of an operator compute of them
+        later is of the same values. Collective, if there is a field that ranks share.
     traced : LinearStep, optional
         The pointwise step, where it is known; else the function is traced.
     state : array or DeviceState, optional
@@ -104,6 +107,10 @@ class BilinearForm:
     traced: LinearStep | None = None
     state: NDArray[Any] | DeviceState | None = None
     static: Mapping[str, Objects] | None = None
+
+    def __post_init__(self) -> None:
+        kept = {n: g if g.kept else g.keep(self.geometry) for n, g in self.coefficients.items()}
+        object.__setattr__(self, "coefficients", kept)
 
     @property
     def name(self) -> str:
@@ -154,8 +161,16 @@ class BilinearForm:
         """What a copy or another process needs: the function is traced again there."""
         return {k: v for k, v in self.__dict__.items() if k not in _CACHED}
 
-    def with_coefficients(self, values: Mapping[str, Any]) -> BilinearForm:
+    def with_coefficients(
+        self, values: Mapping[str, Any], made: dict[Given, Given] | None = None
+    ) -> BilinearForm:
         """The same form with other coefficients.
+
+        Parameters
+        ----------
+        values : dict
+        made : dict of Given, optional
+            What replaces the coefficients of forms that share them, read once for all; added to.
 
         Raises
         ------
@@ -166,7 +181,13 @@ class BilinearForm:
         if unknown:
             has = ", ".join(self.coefficients) or "none"
             raise OperatorError(f"{self.name} has no coefficient {unknown[0]!r}: it has {has}")
-        changed = {name: replace(self.coefficients[name], value=v) for name, v in values.items()}
+        made = {} if made is None else made
+        changed = {}
+        for name, value in values.items():
+            old = self.coefficients[name]
+            if old not in made:
+                made[old] = old.of(value).keep(self.geometry)
+            changed[name] = made[old]
         new = replace(self, coefficients={**self.coefficients, **changed})
         # another shape is another trace; a derivative keeps its own
         if self.state is None:

@@ -13,6 +13,7 @@ from scipy.sparse import block_array, csr_array
 
 from femops.devices import put
 from femops.errors import OperatorError
+from femops.operators.coefficients import Given
 from femops.operators.cost import Cost
 from femops.operators.element_matrices import check_method
 from femops.operators.held import FREE, Held
@@ -280,9 +281,11 @@ class BlockOperator(MatrixFree):
                 f"they have {', '.join(sorted(has)) or 'none'}"
             )
 
+        made: dict[Given, Given] = {}
+
         def updated(block: Operator) -> Operator:
             mine = {n: v for n, v in coefficients.items() if n in block.coefficients}
-            return block.update(**mine) if mine else block
+            return block._updated(mine, made) if mine else block
 
         return self._with(updated)
 

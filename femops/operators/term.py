@@ -18,6 +18,7 @@ from femops.errors import OperatorError
 from femops.modes import GeometryModes, mode_values
 from femops.operators.bilinear import BilinearForm
 from femops.operators.chunks import chunk_batches, plans
+from femops.operators.coefficients import Given
 from femops.operators.held import Held
 from femops.operators.number_types import data_type, float_type
 from femops.pointwise import Cut, Program
@@ -370,9 +371,14 @@ class Term:
 
 
 def updated(
-    summands: Sequence[tuple[float, Term]], values: Mapping[str, Any], level: str
+    summands: Sequence[tuple[float, Term]],
+    values: Mapping[str, Any],
+    level: str,
+    made: dict[Given, Given],
 ) -> list[tuple[float, Term]]:
     """Terms with other values of the coefficients that they have.
+
+    ``made`` is that of `BilinearForm.with_coefficients`, for all of them.
 
     Raises
     ------
@@ -385,7 +391,7 @@ def updated(
         term, form = old, old.source
         mine = {n: v for n, v in values.items() if form is not None and n in form.coefficients}
         if form is not None and mine:
-            term = old.updated(form.with_coefficients(mine)).ready(level)
+            term = old.updated(form.with_coefficients(mine, made)).ready(level)
         used |= mine.keys()
         terms.append((factor, term))
     unknown = sorted(values.keys() - used)
