@@ -45,6 +45,7 @@ from femops_kernels.placement import placed_array
 from femops_kernels.sweep import Data, store_interleaved
 from femops_meshes.mesh import Mesh
 
+Made = dict[Given, Given]
 FIELD = "u"
 STATE = "@state"
 _CACHED = ("step", "geometry", "known", "_center", "_cuts")
@@ -161,15 +162,13 @@ class BilinearForm:
         """What a copy or another process needs: the function is traced again there."""
         return {k: v for k, v in self.__dict__.items() if k not in _CACHED}
 
-    def with_coefficients(
-        self, values: Mapping[str, Any], made: dict[Given, Given] | None = None
-    ) -> BilinearForm:
+    def with_coefficients(self, values: Mapping[str, Any], made: Made) -> BilinearForm:
         """The same form with other coefficients.
 
         Parameters
         ----------
         values : dict
-        made : dict of Given, optional
+        made : dict of Given
             What replaces the coefficients of forms that share them, read once for all; added to.
 
         Raises
@@ -181,7 +180,6 @@ class BilinearForm:
         if unknown:
             has = ", ".join(self.coefficients) or "none"
             raise OperatorError(f"{self.name} has no coefficient {unknown[0]!r}: it has {has}")
-        made = {} if made is None else made
         changed = {}
         for name, value in values.items():
             old = self.coefficients[name]

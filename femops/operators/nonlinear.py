@@ -17,7 +17,7 @@ from femops.devices import arrays
 from femops.operators.bilinear import FIELD, STATE, BilinearForm
 from femops.operators.coefficients import Given
 from femops.operators.device_state import DeviceState
-from femops.operators.held import Held
+from femops.operators.held import Held, read_only
 from femops.operators.number_types import float_type
 from femops.operators.on_device import device_sweep, idle, terms_of
 from femops.operators.operator import Operator
@@ -74,8 +74,8 @@ class NonlinearForm:
 
     @property
     def constrained_dofs(self) -> NDArray[np.int64]:
-        """Flat positions of the constrained dofs, ascending."""
-        return self._held
+        """Flat positions of the constrained dofs, ascending; read-only."""
+        return read_only(self._held)
 
     def _traced(self) -> Trace:
         shapes = self._form.coefficient_shapes()

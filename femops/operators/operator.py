@@ -15,13 +15,12 @@ from femops.abstract_space import Space
 from femops.devices import put
 from femops.errors import OperatorError, VectorError
 from femops.operators.auto import Auto
-from femops.operators.bilinear import BilinearForm
-from femops.operators.coefficients import Given
+from femops.operators.bilinear import BilinearForm, Made
 from femops.operators.cost import Cost, cost_of
 from femops.operators.diagonals import assemble_diagonal, device_diagonal
 from femops.operators.domains import storage_of
 from femops.operators.element_matrices import check_method
-from femops.operators.held import FREE, Held
+from femops.operators.held import FREE, Held, read_only
 from femops.operators.matrix_free import MatrixFree
 from femops.operators.ranks import AnyTerms
 from femops.operators.storage import Launches, Storage, base_level, check_level
@@ -229,8 +228,8 @@ class Operator(MatrixFree):
 
     @property
     def constrained_dofs(self) -> NDArray[np.int64]:
-        """Flat positions of the constrained rows, ascending."""
-        return self.held.rows
+        """Flat positions of the constrained rows, ascending; read-only."""
+        return read_only(self.held.rows)
 
     @property
     def coefficients(self) -> frozenset[str]:
@@ -263,7 +262,7 @@ class Operator(MatrixFree):
         """
         return self._updated(coefficients, {})
 
-    def _updated(self, coefficients: Mapping[str, Any], made: dict[Given, Given]) -> Operator:
+    def _updated(self, coefficients: Mapping[str, Any], made: Made) -> Operator:
         """See `update`, and `BilinearForm.with_coefficients` for ``made``."""
         level = self.level
         return Operator(updated(self._storage.kept, coefficients, level, made), self.held, level)

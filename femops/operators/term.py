@@ -16,9 +16,8 @@ from femops.blocks import element_blocks
 from femops.boundary_space import AnySpace, BoundarySpace, volume_space
 from femops.errors import OperatorError
 from femops.modes import GeometryModes, mode_values
-from femops.operators.bilinear import BilinearForm
+from femops.operators.bilinear import BilinearForm, Made
 from femops.operators.chunks import chunk_batches, plans
-from femops.operators.coefficients import Given
 from femops.operators.held import Held
 from femops.operators.number_types import data_type, float_type
 from femops.pointwise import Cut, Program
@@ -371,10 +370,7 @@ class Term:
 
 
 def updated(
-    summands: Sequence[tuple[float, Term]],
-    values: Mapping[str, Any],
-    level: str,
-    made: dict[Given, Given],
+    summands: Sequence[tuple[float, Term]], values: Mapping[str, Any], level: str, made: Made
 ) -> list[tuple[float, Term]]:
     """Terms with other values of the coefficients that they have.
 
