@@ -159,8 +159,9 @@ class BilinearForm:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy or another process needs: the function is traced again there."""
-        return {k: v for k, v in self.__dict__.items() if k not in _CACHED}
+        """What a copy or another process needs; what the function reads may be another there."""
+        state = {k: v for k, v in self.__dict__.items() if k not in _CACHED}
+        return state | ({"traced": self.step} if "step" in self.__dict__ else {})
 
     def with_coefficients(self, values: Mapping[str, Any], made: Made) -> BilinearForm:
         """The same form with other coefficients.

@@ -99,7 +99,7 @@ class Sampled:
         parts = [_Part(whole, dtype) for _ in range(math.prod(shape))]
         twins = _opposite(shape)
         for start, values in blocks:
-            columns = values.reshape(*values.shape[:2], -1)
+            columns = values.reshape(*values.shape[:2], len(parts))
             for k in range(len(parts)):
                 column = columns[..., k]
                 if k in twins:

@@ -125,7 +125,7 @@ class Term:
         return self.source.data(self.cut, self.dtype, self.width, self.data_dtype)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy or another process needs: the source is traced again there."""
+        """What a copy or another process needs: the source is cut again there."""
         return {k: v for k, v in self.__dict__.items() if k != "cut"}
 
     def ready(self, level: str) -> Term:

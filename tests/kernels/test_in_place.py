@@ -377,13 +377,17 @@ def test_a_nonlinear_form_reads_when_it_is_made() -> None:
 
 
 def test_copies_keep_what_was_read() -> None:
-    c = np.array([1.0, 0.5])
-    A = femops.mass(V, linear(c))
-    expected = A.assemble().toarray()
-    twin = copy.deepcopy(A)
-    c[:] = 9.0
-    for level in LEVELS:
-        np.testing.assert_allclose(twin.at_level(level).assemble().toarray(), expected, rtol=1e-14)
+    """Of coefficients, and of variables of the form's own function."""
+    c, s = np.array([1.0, 0.5]), np.array([2.0])
+    A = femops.form(lambda u, k: {"value": s[0] * k * u}, V, k=linear(c))
+    one, expected = V.interpolate(1.0), A.assemble().toarray()
+    twins = copy.deepcopy(A), copy.copy(A)
+    c[:], s[:] = 9.0, 7.0
+    for twin in twins:
+        for level in LEVELS:
+            np.testing.assert_allclose(twin.at_level(level) @ one, expected @ one, rtol=1e-12)
+        np.testing.assert_allclose(twin.assemble().toarray(), expected, rtol=1e-14)
+    np.testing.assert_allclose(twins[0].update(k=0.5) @ one, femops.mass(V) @ one, rtol=1e-12)
 
 
 def test_held_dofs_are_no_ones_else() -> None:
