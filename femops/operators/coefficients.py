@@ -145,6 +145,8 @@ class Given:
         """Whether the coefficient is one number or array, the same everywhere."""
         if isinstance(self.value, Field | Sampled) or callable(self.value):
             return False
+        if self.kept:  # what are numbers at points is a Sampled now
+            return True
         shape = _shape(self.value, self.name)
         if self.shapes is not None:
             return shape in self.shapes
@@ -195,7 +197,7 @@ class Given:
             shape = _mixed_shape(of_place(self.value, first)(x))
             return shape[:-1] if shape and shape[-1] == x.shape[1] else shape
         shape = _shape(self.value, self.name)
-        return shape[2:] if shape[:2] == (ne, nq) else shape
+        return shape[2:] if not self.kept and shape[:2] == (ne, nq) else shape
 
     def shape(self, first: Block) -> CoefficientShape:
         """What tracing must know.
