@@ -154,7 +154,8 @@ def test_constants_of_a_sample() -> None:
     (_, term), (_, piece) = whole._summands[0], first_terms(whole._summands, 2)[0]
     expected = ElementAssembly(term).matrices(0, 2)
     np.testing.assert_allclose(ElementAssembly(piece).matrices(0, 2), expected, rtol=1e-14)
-    assert piece.source and term.source
+    assert piece.source is not None
+    assert term.source is not None
     assert piece.source.known == term.source.known
 
 

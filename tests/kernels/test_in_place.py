@@ -7,6 +7,8 @@ diagonal, transposes, sums and multiples, whenever these are asked for.
 from __future__ import annotations
 
 import copy
+import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, final
@@ -17,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femops
+from femops.operators.snapshots import Sampled
 from level_cases import LEVELS
 from oracle import Array
 
@@ -388,6 +391,48 @@ def test_copies_keep_what_was_read() -> None:
             np.testing.assert_allclose(twin.at_level(level) @ one, expected @ one, rtol=1e-12)
         np.testing.assert_allclose(twin.assemble().toarray(), expected, rtol=1e-14)
     np.testing.assert_allclose(twins[0].update(k=0.5) @ one, femops.mass(V) @ one, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("coefficient", "numbers"),
+    [
+        (lambda x: 1 + x[0], 1),
+        (lambda _: 2.0, 0),
+        (lambda x: (1 + x[0], 3.0), 1),
+        (lambda x: [[2 + x[0], 0.1 * x[1]], [0.1 * x[1], 2.0]], 2),
+        (lambda x: [[2 + x[0], 0.1 * x[1]], [0.2 * x[1], 2.0]], 3),
+        (np.ones((*POINTS, 2, 2)) * np.eye(2) * np.arange(1, POINTS[1] + 1)[:, None, None], 2),
+    ],
+)
+def test_what_is_kept_is_bounded(coefficient: Any, numbers: int) -> None:
+    """One number a point for each component that varies, shared by all made of an operator."""
+    A = femops.diffusion(V, coefficient, quadrature=V.quadrature())
+    others = (A.at_level("full"), A.T, (2 * A).constrained([0]), A + A)
+    sources = {id(term.source) for B in (A, *others) for _, term in B._summands}
+    kept = A._summands[0][1].source.coefficients["kappa"].value  # type: ignore[union-attr]
+    assert len(sources) == 1
+    sizes = {id(part): part.nbytes for part in kept.parts if part.ndim}
+    assert sum(sizes.values()) == numbers * 8 * math.prod(POINTS)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_values_are_put_together_block_by_block(data: st.DataObject) -> None:
+    """Components that begin to vary, or to differ from the opposite one, in any block."""
+    geometry = femops.Geometry(femops.box((6,)), femops.gauss(2))
+    shape = data.draw(st.sampled_from([(), (2,), (2, 2), (2, 3)]))
+    few = st.sampled_from([0.0, -0.0, 1.0])
+    size = 12 * math.prod(shape)
+    values = np.array(data.draw(st.lists(few, min_size=size, max_size=size))).reshape(6, 2, *shape)
+    flat = data.draw(st.integers(0, 6))
+    values[:flat] = 1.0
+    cuts = [0, *sorted(data.draw(st.sets(st.integers(1, 5)))), 6]
+    blocks = [(a, values[a:b]) for a, b in itertools.pairwise(cuts)]
+    kept = Sampled.of(geometry, shape, blocks, np.float32)
+    for a, b in itertools.pairwise(cuts):
+        found = kept.at(geometry.block(a, b))
+        assert found.dtype == np.float64
+        assert found.tobytes() == values[a:b].tobytes()
 
 
 def test_held_dofs_are_no_ones_else() -> None:
