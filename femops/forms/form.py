@@ -107,7 +107,8 @@ def form(
         What is kept; see `Operator.at_level`.
     **coefficients
         Numbers or arrays (constants), functions of x (shape (dim, n)) that return (*shape, n),
-        arrays at the quadrature points (ne, nq, *shape), or a `GridFunction`.
+        arrays at the quadrature points (ne, nq, *shape), or a `GridFunction`.  They are read now,
+        and by `Operator.update`: arrays and vectors are copied, functions evaluated.
 
     Returns
     -------

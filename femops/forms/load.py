@@ -14,7 +14,8 @@ from femops.boundary_space import BoundarySpace
 from femops.devices import put, vector_type
 from femops.errors import OperatorError
 from femops.geometry import Geometry, GeometryBlock
-from femops.operators.coefficients import Block, Coefficient, Given
+from femops.operators.coefficients import Coefficient, Given
+from femops.operators.snapshots import Block
 from femops_meshes.interpolation import tensor_apply
 
 Floats = NDArray[np.float64]
@@ -81,15 +82,19 @@ def load_vector(
         Of f, for messages.
     """
     kind, points = vector_type(dtype), geometry.quadrature.points
+    shape = _components(V)
+    # vectors are read here, where all ranks are
+    source = None if f is None else Given(name, f, (shape, ()) if shape else ((),)).read()
+    along = None if flux is None else Given("flux", flux, ((*shape, V.dim),)).read()
     values, slopes = V.basis.interpolation(points).T, V.basis.gradient(points).T
-    e_vec = np.zeros((geometry.num_elements, V.p1d**V.dim, *_components(V)))
+    e_vec = np.zeros((geometry.num_elements, V.p1d**V.dim, *shape))
     for block in geometry:
         here = e_vec[block.start : block.stop]
-        if f is not None:
-            here += tensor_apply([values] * V.dim, _sources(V, f, name, block))
-        if flux is not None and isinstance(block, GeometryBlock):
-            for k, along in enumerate(_reference_fluxes(V, flux, block)):
-                here += tensor_apply([slopes if d == k else values for d in range(V.dim)], along)
+        if source is not None:
+            here += tensor_apply([values] * V.dim, _sources(V, source, block))
+        if along is not None and isinstance(block, GeometryBlock):
+            for k, part in enumerate(_reference_fluxes(along, block)):
+                here += tensor_apply([slopes if d == k else values for d in range(V.dim)], part)
     return put(V, V.sum_elements(e_vec).astype(kind, copy=False))
 
 
@@ -97,22 +102,18 @@ def _components(V: Space | BoundarySpace) -> tuple[int, ...]:
     return () if V.ncomp == 1 else (V.ncomp,)
 
 
-def _sources(V: Space | BoundarySpace, f: Coefficient, name: str, block: Block) -> Floats:
+def _sources(V: Space | BoundarySpace, f: Given, block: Block) -> Floats:
     """F times the weight, (n, nq[, ncomp]); one value will do for all components."""
-    shape = _components(V)
-    values = Given(name, f, (shape, ()) if shape else ((),)).at(block)
+    shape, values = _components(V), f.at(block)
     if values.ndim == 2 and shape:
         values = values[..., np.newaxis]
     weights = block.weighted_det.reshape(*block.weighted_det.shape, *(1,) * len(shape))
     return np.asarray(weights * np.broadcast_to(values, (*weights.shape[:2], *shape)))
 
 
-def _reference_fluxes(
-    V: Space | BoundarySpace, flux: Coefficient, block: GeometryBlock
-) -> list[Floats]:
+def _reference_fluxes(flux: Given, block: GeometryBlock) -> list[Floats]:
     """W det(J) F J^-T: what multiplies each reference derivative, (n, nq[, ncomp]) each."""
-    shape = (*_components(V), V.dim)
-    values = Given("flux", flux, (shape,)).at(block)
+    values = flux.at(block)
     factors = block.weighted_det[..., np.newaxis, np.newaxis] * block.inverse
     pulled = np.einsum("eq...i,eqji->jeq...", values, factors)
     return list(pulled)

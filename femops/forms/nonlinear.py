@@ -43,7 +43,7 @@ def nonlinear_form(
     lanes : int, optional
         SIMD slots; what the machine has if omitted.
     **coefficients
-        As for `femops.form`.
+        As for `femops.form`; they are read when the form is made.
 
     Returns
     -------

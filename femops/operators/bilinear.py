@@ -21,9 +21,10 @@ from femops.evaluation import reference_gradient, reference_values
 from femops.geometry import Geometry
 from femops.modes import GeometryModes
 from femops.operators.chunks import chunk_batches
-from femops.operators.coefficients import Block, Given
+from femops.operators.coefficients import Given
 from femops.operators.device_state import DeviceState
 from femops.operators.number_types import check_range
+from femops.operators.snapshots import Block
 from femops.pointwise.cut import Cut, Known, linear_cut, nonlinear_cut
 from femops.pointwise.graph import Node, ancestors
 from femops.pointwise.linear import LinearStep
@@ -44,6 +45,7 @@ from femops_kernels.placement import placed_array
 from femops_kernels.sweep import Data, store_interleaved
 from femops_meshes.mesh import Mesh
 
+Made = dict[Given, Given]
 FIELD = "u"
 STATE = "@state"
 _CACHED = ("step", "geometry", "known", "_center", "_cuts")
@@ -87,6 +89,8 @@ class BilinearForm:
         On one mesh, or on the same faces of its boundary.
     quadrature : Quadrature1D
     coefficients : dict of Given
+        Read when the form is made, see `Given.keep`: what parts of an operator compute of them
+        later is of the same values. Collective, if there is a field that ranks share.
     traced : LinearStep, optional
         The pointwise step, where it is known; else the function is traced.
     state : array or DeviceState, optional
@@ -104,6 +108,10 @@ class BilinearForm:
     traced: LinearStep | None = None
     state: NDArray[Any] | DeviceState | None = None
     static: Mapping[str, Objects] | None = None
+
+    def __post_init__(self) -> None:
+        kept = {n: g if g.kept else g.keep(self.geometry) for n, g in self.coefficients.items()}
+        object.__setattr__(self, "coefficients", kept)
 
     @property
     def name(self) -> str:
@@ -151,11 +159,18 @@ class BilinearForm:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy or another process needs: the function is traced again there."""
-        return {k: v for k, v in self.__dict__.items() if k not in _CACHED}
+        """What a copy or another process needs; what the function reads may be another there."""
+        state = {k: v for k, v in self.__dict__.items() if k not in _CACHED}
+        return state | ({"traced": self.step} if "step" in self.__dict__ else {})
 
-    def with_coefficients(self, values: Mapping[str, Any]) -> BilinearForm:
+    def with_coefficients(self, values: Mapping[str, Any], made: Made) -> BilinearForm:
         """The same form with other coefficients.
+
+        Parameters
+        ----------
+        values : dict
+        made : dict of Given
+            What replaces the coefficients of forms that share them, read once for all; added to.
 
         Raises
         ------
@@ -166,7 +181,12 @@ class BilinearForm:
         if unknown:
             has = ", ".join(self.coefficients) or "none"
             raise OperatorError(f"{self.name} has no coefficient {unknown[0]!r}: it has {has}")
-        changed = {name: replace(self.coefficients[name], value=v) for name, v in values.items()}
+        changed = {}
+        for name, value in values.items():
+            old = self.coefficients[name]
+            if old not in made:
+                made[old] = old.of(value).keep(self.geometry)
+            changed[name] = made[old]
         new = replace(self, coefficients={**self.coefficients, **changed})
         # another shape is another trace; a derivative keeps its own
         if self.state is None:

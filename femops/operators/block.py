@@ -13,9 +13,10 @@ from scipy.sparse import block_array, csr_array
 
 from femops.devices import put
 from femops.errors import OperatorError
+from femops.operators.bilinear import Made
 from femops.operators.cost import Cost
 from femops.operators.element_matrices import check_method
-from femops.operators.held import FREE, Held
+from femops.operators.held import FREE, Held, read_only
 from femops.operators.matrix_free import MatrixFree
 from femops.operators.on_device import AnyLaunch, terms_of
 from femops.operators.operator import Operator
@@ -216,8 +217,8 @@ class BlockOperator(MatrixFree):
 
     @property
     def constrained_dofs(self) -> NDArray[np.int64]:
-        """Positions of the constrained rows, ascending."""
-        return self.held.rows
+        """Positions of the constrained rows, ascending; read-only."""
+        return read_only(self.held.rows)
 
     def rhs(self, b: NDArray[Any], values: NDArray[Any] | float = 0.0) -> NDArray[Any]:
         """Right-hand side that belongs to given values at the constrained dofs.
@@ -280,9 +281,11 @@ class BlockOperator(MatrixFree):
                 f"they have {', '.join(sorted(has)) or 'none'}"
             )
 
+        made: Made = {}
+
         def updated(block: Operator) -> Operator:
             mine = {n: v for n, v in coefficients.items() if n in block.coefficients}
-            return block.update(**mine) if mine else block
+            return block._updated(mine, made) if mine else block
 
         return self._with(updated)
 

@@ -52,7 +52,8 @@ def block_operator(
     kind = float_type(dtype)
     _check_names(function, product, coefficients)
     first = product.spaces[product.names[0]]
-    shapes = BilinearForm(function, first, first, quadrature, coefficients).coefficient_shapes()
+    whole = BilinearForm(function, first, first, quadrature, coefficients)
+    shapes, coefficients = whole.coefficient_shapes(), whole.coefficients  # read once for all
     components = {name: space.ncomp for name, space in product.spaces.items()}
     split = linear_blocks(trace(function, product.dim, components, components, shapes))
     blocks = {}

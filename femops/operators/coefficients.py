@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from femops.abstract_space import Space
 from femops.boundary import BoundaryBlock, BoundaryGeometry
 from femops.errors import OperatorError
-from femops.evaluation import reference_values
 from femops.functions import evaluate_any
-from femops.geometry import Geometry, GeometryBlock
+from femops.geometry import Geometry
+from femops.operators.snapshots import Block, Field, Sampled, frozen
 from femops.pointwise.trace import CoefficientShape
 from femops.restriction import refuse_device_array
-
-Block = GeometryBlock | BoundaryBlock
 
 
 @final
@@ -33,6 +30,8 @@ class GridFunction:
     space : Space
         On the mesh of the form, of any order.
     vector : l_vec of it
+        Not copied here: an operator copies it when it is made or updated, so that the same
+        GridFunction can be given again after the vector has changed.
 
     Raises
     ------
@@ -45,21 +44,6 @@ class GridFunction:
 
     def __post_init__(self) -> None:
         self.space.check_vector(self.vector, "the grid function's vector")
-        _ = self.l_vec  # here, where all ranks are
-
-    @cached_property
-    def l_vec(self) -> NDArray[Any]:
-        """The vector with its ghosts, as `Space.l_vec` gives it."""
-        return self.space.l_vec(self.vector)
-
-    def at(self, block: Block) -> NDArray[np.float64]:
-        """Values at the quadrature points of a block of elements, (n, nq[, ncomp])."""
-        space = self.space
-        if isinstance(block, BoundaryBlock):
-            return block.field(space, self.l_vec)
-        e_vec = space.element_vector(self.l_vec, block.start, block.stop)
-        points = block.geometry.quadrature.points
-        return reference_values(space.basis, points, space.dim, e_vec)
 
 
 Function = Callable[..., Any]
@@ -70,16 +54,18 @@ Coefficient = PlainCoefficient | GridFunction
 @final
 @dataclass(frozen=True, eq=False)
 class Given:
-    """A coefficient of a form, as the user gave it.
+    """A coefficient of a form: as the user gave it, or what a form keeps of it.
 
     Attributes
     ----------
     name : str
-    value : number, array, callable or GridFunction
+    value : number, array, callable or GridFunction; number, array, Field or Sampled
     shapes : tuple of shapes, optional
         Those that the form takes; any if None.
     positive : bool
         Whether it must be greater than zero (a matrix is not looked at).
+    kept : bool
+        Whether the value is a form's own: later changes of what the user gave do not reach it.
 
     Raises
     ------
@@ -91,19 +77,73 @@ class Given:
     value: Any
     shapes: tuple[tuple[int, ...], ...] | None = None
     positive: bool = False
+    kept: bool = False
 
     def __post_init__(self) -> None:
         refuse_device_array(self.value, self.name)
 
+    def of(self, value: Any) -> Given:
+        """The same coefficient with another value, as a user gives it."""
+        return replace(self, value=value, kept=False)
+
+    def read(self) -> Given:
+        """The coefficient, a vector of it read. Collective, where ranks share its dofs."""
+        if not isinstance(self.value, GridFunction):
+            return self
+        return replace(self, value=Field.of(self.value.space, self.value.vector))
+
+    def keep(self, geometry: Geometry | BoundaryGeometry) -> Given:
+        """The coefficient as it is now, for the points of a form. Collective as `read`.
+
+        A constant, an array or a vector is copied; a function of x is evaluated at all points.
+
+        Raises
+        ------
+        OperatorError
+            See `at`.
+        """
+        if self.kept:
+            return self
+        given = self.read()
+        value = given.value
+        if callable(value):
+            value = given._sampled(geometry, np.float64)
+        elif not isinstance(value, Field | Mapping):
+            constant, array = given.is_constant(geometry), np.asarray(value)
+            short = np.float32 if array.dtype == np.float32 else np.float64
+            given = replace(given, value=array)
+            value = frozen(array) if constant else given._sampled(geometry, short)
+        return replace(given, value=value, kept=True)
+
+    def _sampled(self, geometry: Geometry | BoundaryGeometry, dtype: DTypeLike) -> Sampled:
+        """The values at all points, where they are not one constant."""
+        first = geometry.block(0, 1)
+        once = replace(self, shapes=self._shapes(first))
+        shape = once.at(first).shape[2:]
+
+        def values(block: Block) -> NDArray[np.float64]:
+            found = once.at(block)
+            if found.shape[2:] != shape:
+                raise OperatorError(
+                    f"{self.name} has shape {shape} in one element and {found.shape[2:]} in "
+                    "another: give it the same everywhere"
+                )
+            return found
+
+        blocks = ((block.start, values(block)) for block in geometry)
+        return Sampled.of(geometry, shape, blocks, dtype)
+
     @property
     def is_elementwise(self) -> bool:
         """Whether the coefficient is a field that is constant in each element."""
-        return isinstance(self.value, GridFunction) and self.value.space.order == 0
+        return isinstance(self.value, Field) and self.value.space.order == 0
 
     def is_constant(self, geometry: Geometry | BoundaryGeometry) -> bool:
         """Whether the coefficient is one number or array, the same everywhere."""
-        if isinstance(self.value, GridFunction) or callable(self.value):
+        if isinstance(self.value, Field | Sampled) or callable(self.value):
             return False
+        if self.kept:  # what are numbers at points is a Sampled now
+            return True
         shape = _shape(self.value, self.name)
         if self.shapes is not None:
             return shape in self.shapes
@@ -117,11 +157,12 @@ class Given:
         OperatorError
             Another shape, values that are not finite, or not positive where they must be.
         """
-        if isinstance(self.value, GridFunction):
+        if isinstance(self.value, Sampled):  # looked at when it was made
+            return self.value.at(block)
+        if isinstance(self.value, Field):
             values = self._of_field(block)
         else:
-            shapes = (self._any_shape(block),) if self.shapes is None else self.shapes
-            values = _at_points(self.value, block, self.name, shapes)
+            values = _at_points(self.value, block, self.name, self._shapes(block))
         if self.positive and values.ndim < 4 and not np.all(values > 0.0):
             raise OperatorError(
                 f"{self.name} is {values.min():g} somewhere: it must be positive everywhere"
@@ -141,8 +182,11 @@ class Given:
             raise OperatorError(f"{self.name} is a field with values that are not finite")
         return values
 
+    def _shapes(self, block: Block) -> tuple[tuple[int, ...], ...]:
+        """Shapes at a point that will do; of a user's own form the one that there is."""
+        return (self._any_shape(block),) if self.shapes is None else self.shapes
+
     def _any_shape(self, block: Block) -> tuple[int, ...]:
-        """Shape at a point of a coefficient of a user's own form."""
         nq, ne = block.geometry.num_points, block.geometry.num_elements
         if callable(self.value):
             first = block.geometry.block(0, 1)
@@ -150,7 +194,7 @@ class Given:
             shape = _mixed_shape(of_place(self.value, first)(x))
             return shape[:-1] if shape and shape[-1] == x.shape[1] else shape
         shape = _shape(self.value, self.name)
-        return shape[2:] if shape[:2] == (ne, nq) else shape
+        return shape[2:] if not self.kept and shape[:2] == (ne, nq) else shape
 
     def shape(self, first: Block) -> CoefficientShape:
         """What tracing must know.

@@ -21,7 +21,8 @@ class Cost:
     bytes_moved : int
         Least traffic with memory, bytes: stored data and indices read once, x read, y written.
     stored_bytes : int
-        Bytes that the operator keeps between applications.
+        Bytes that the operator keeps for its applications; its copies of coefficients, which these
+        do not read, are not among them.
     shared_bytes : int
         Bytes that all operators on its spaces share: the indices of the element restriction, and
         the mesh's geometry as kernels read it.

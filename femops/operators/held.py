@@ -15,6 +15,13 @@ def _none() -> NDArray[np.int64]:
     return np.zeros(0, dtype=np.int64)
 
 
+def read_only(dofs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What is shown of positions that an operator holds."""
+    shown = dofs.view()
+    shown.setflags(write=False)
+    return shown
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Held:

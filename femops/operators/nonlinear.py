@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, final
@@ -16,7 +17,7 @@ from femops.devices import arrays
 from femops.operators.bilinear import FIELD, STATE, BilinearForm
 from femops.operators.coefficients import Given
 from femops.operators.device_state import DeviceState
-from femops.operators.held import Held
+from femops.operators.held import Held, read_only
 from femops.operators.number_types import float_type
 from femops.operators.on_device import device_sweep, idle, terms_of
 from femops.operators.operator import Operator
@@ -62,6 +63,7 @@ class NonlinearForm:
         self.dtype = float_type(dtype)
         self._form = BilinearForm(function, space, space, quadrature, coefficients)
         self._width = lane_width(self.dtype, lanes)
+        self._trace = self._traced()  # now: what the function reads may change later
         self._held = _NOTHING
         self._setups: dict[Any, tuple[Cut, Data]] = {}  # of Jacobians at states on a device
 
@@ -72,11 +74,10 @@ class NonlinearForm:
 
     @property
     def constrained_dofs(self) -> NDArray[np.int64]:
-        """Flat positions of the constrained dofs, ascending."""
-        return self._held
+        """Flat positions of the constrained dofs, ascending; read-only."""
+        return read_only(self._held)
 
-    @cached_property
-    def _trace(self) -> Trace:
+    def _traced(self) -> Trace:
         shapes = self._form.coefficient_shapes()
         components = {FIELD: self.space.ncomp}
         return trace(self._form.function, self.space.dim, components, components, shapes)
@@ -183,10 +184,8 @@ class NonlinearForm:
         OperatorError
             Positions that are no whole numbers or outside the vector.
         """
-        form = self._form
-        twin = NonlinearForm(
-            form.function, self.space, form.quadrature, form.coefficients, self.dtype, self._width
-        )
+        twin = copy(self)
+        twin.__dict__.pop("_terms", None)
         twin._held = np.union1d(self._held, positions(dofs, self.space.size))
         return twin
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, final
@@ -15,12 +15,12 @@ from femops.abstract_space import Space
 from femops.devices import put
 from femops.errors import OperatorError, VectorError
 from femops.operators.auto import Auto
-from femops.operators.bilinear import BilinearForm
+from femops.operators.bilinear import BilinearForm, Made
 from femops.operators.cost import Cost, cost_of
 from femops.operators.diagonals import assemble_diagonal, device_diagonal
 from femops.operators.domains import storage_of
 from femops.operators.element_matrices import check_method
-from femops.operators.held import FREE, Held
+from femops.operators.held import FREE, Held, read_only
 from femops.operators.matrix_free import MatrixFree
 from femops.operators.ranks import AnyTerms
 from femops.operators.storage import Launches, Storage, base_level, check_level
@@ -228,8 +228,8 @@ class Operator(MatrixFree):
 
     @property
     def constrained_dofs(self) -> NDArray[np.int64]:
-        """Flat positions of the constrained rows, ascending."""
-        return self.held.rows
+        """Flat positions of the constrained rows, ascending; read-only."""
+        return read_only(self.held.rows)
 
     @property
     def coefficients(self) -> frozenset[str]:
@@ -238,8 +238,10 @@ class Operator(MatrixFree):
         return frozenset(name for form in forms if form is not None for name in form.coefficients)
 
     def update(self, **coefficients: Any) -> Operator:
-        """The operator with other values of some coefficients.
+        """The operator with other values of some coefficients, which are read now.
 
+        Arrays and vectors are copied and functions evaluated, as when an operator is made: what
+        happens to them later changes no operator.
         Nothing is compiled, unless one that was constant varies now or the other way around, or a
         tensor along the axes of boxes turns.
         The level stays; of an operator of level "auto" that which was chosen.
@@ -258,8 +260,12 @@ class Operator(MatrixFree):
         OperatorError
             A coefficient that no term has, or one of another shape.
         """
+        return self._updated(coefficients, {})
+
+    def _updated(self, coefficients: Mapping[str, Any], made: Made) -> Operator:
+        """See `update`, and `BilinearForm.with_coefficients` for ``made``."""
         level = self.level
-        return Operator(updated(self._storage.kept, coefficients, level), self.held, level)
+        return Operator(updated(self._storage.kept, coefficients, level, made), self.held, level)
 
     def rhs(self, b: NDArray[Any], values: NDArray[Any] | float = 0.0) -> NDArray[Any]:
         """Right-hand side that belongs to given values at the constrained dofs.

@@ -13,8 +13,9 @@ from femops.abstract_space import Space
 from femops.boundary_space import volume_space
 from femops.modes import GeometryModes
 from femops.operators.bilinear import BilinearForm
-from femops.operators.coefficients import Given, GridFunction
+from femops.operators.coefficients import Given
 from femops.operators.device_state import DeviceState
+from femops.operators.snapshots import Field, Sampled
 from femops.operators.term import Term
 from femops_meshes.mesh import Mesh
 from femops_meshes.parts import first_elements
@@ -55,7 +56,7 @@ def _form(form: BilinearForm, part: Mesh, known: dict[Space, Space]) -> Bilinear
     assert not isinstance(state, DeviceState)  # on a device nothing is measured
     if state is not None:
         state = _first(volume_space(form.trial), trial, state.reshape(-1, *trial.shape[1:]))
-    given = {name: _given(g, form, part, known) for name, g in form.coefficients.items()}
+    given = {name: _given(g, part, known) for name, g in form.coefficients.items()}
     return replace(
         form,
         trial=trial,
@@ -81,11 +82,11 @@ def _first(whole: Space, part: Space, l_vec: NDArray[Any]) -> NDArray[Any]:
     return found
 
 
-def _given(given: Given, form: BilinearForm, part: Mesh, known: dict[Space, Space]) -> Given:
+def _given(given: Given, part: Mesh, known: dict[Space, Space]) -> Given:
     value: Any = given.value
-    if isinstance(value, GridFunction):
+    if isinstance(value, Field):
         space = _space(value.space, part, known)
-        value = GridFunction(space, _first(value.space, space, value.l_vec))
-    elif not callable(value) and given.name not in form.known.constants:
-        value = np.asarray(value)[: part.num_elements]
+        value = Field(space, _first(value.space, space, value.l_vec))
+    elif isinstance(value, Sampled):
+        value = value.first(part.num_elements)
     return replace(given, value=value)

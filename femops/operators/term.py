@@ -16,7 +16,7 @@ from femops.blocks import element_blocks
 from femops.boundary_space import AnySpace, BoundarySpace, volume_space
 from femops.errors import OperatorError
 from femops.modes import GeometryModes, mode_values
-from femops.operators.bilinear import BilinearForm
+from femops.operators.bilinear import BilinearForm, Made
 from femops.operators.chunks import chunk_batches, plans
 from femops.operators.held import Held
 from femops.operators.number_types import data_type, float_type
@@ -126,7 +126,7 @@ class Term:
         return self.source.data(self.cut, self.dtype, self.width, self.data_dtype)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy or another process needs: the source is traced again there."""
+        """What a copy or another process needs: the source is cut again there."""
         return {k: v for k, v in self.__dict__.items() if k != "cut"}
 
     def ready(self, level: str) -> Term:
@@ -371,9 +371,11 @@ class Term:
 
 
 def updated(
-    summands: Sequence[tuple[float, Term]], values: Mapping[str, Any], level: str
+    summands: Sequence[tuple[float, Term]], values: Mapping[str, Any], level: str, made: Made
 ) -> list[tuple[float, Term]]:
     """Terms with other values of the coefficients that they have.
+
+    ``made`` is that of `BilinearForm.with_coefficients`, for all of them.
 
     Raises
     ------
@@ -386,7 +388,7 @@ def updated(
         term, form = old, old.source
         mine = {n: v for n, v in values.items() if form is not None and n in form.coefficients}
         if form is not None and mine:
-            term = old.updated(form.with_coefficients(mine)).ready(level)
+            term = old.updated(form.with_coefficients(mine, made)).ready(level)
         used |= mine.keys()
         terms.append((factor, term))
     unknown = sorted(values.keys() - used)

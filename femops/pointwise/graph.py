@@ -27,6 +27,7 @@ class Graph:
 
     def __init__(self) -> None:
         self._nodes: dict[tuple[Any, ...], Node] = {}
+        self._order: list[Node] = []
 
     def constant(self, value: float) -> Node:
         """Node of a number."""
@@ -51,8 +52,22 @@ class Graph:
         key = (op, tuple(a.number for a in args), data)
         node = self._nodes.get(key)
         if node is None:
-            node = self._nodes[key] = Node(self, op, args, data, len(self._nodes))
+            node = self._nodes[key] = Node(self, op, args, data, len(self._order))
+            self._order.append(node)
         return node
+
+    def __getstate__(self) -> list[tuple[str, list[int], Any]]:
+        """The nodes row by row: however deep, nothing recurs."""
+        return [(node.op, [a.number for a in node.args], node.data) for node in self._order]
+
+    def __setstate__(self, rows: list[tuple[str, list[int], Any]]) -> None:
+        Graph.__init__(self)
+        for op, args, data in rows:
+            self.make(op, tuple(self._order[k] for k in args), data)
+
+    def at(self, number: int) -> Node:
+        """The node of a number."""
+        return self._order[number]
 
     def node(self, value: Any) -> Node:
         """Node of a symbol or a number.
@@ -282,6 +297,9 @@ class Node(Symbolic):
 
     # by `is`, as `==` is a condition
     __hash__ = object.__hash__
+
+    def __reduce__(self) -> Any:
+        return Graph.at, (self.graph, self.number)
 
     def conjugate(self) -> Node:
         """The node itself: symbols are real."""

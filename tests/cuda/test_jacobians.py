@@ -95,6 +95,23 @@ def test_other_states_and_coefficients(device: GuardedDevice) -> None:
         femops.neo_hookean(spaces[1], 1.3, -1.0).jacobian(device.upload(u))
 
 
+def test_coefficients_that_are_overwritten(device: GuardedDevice) -> None:
+    """What a form was given stays, although nothing of it was computed before."""
+    here, there = (nonlinear_cases.make_space("neo_hookean", 2, device=d) for d in (None, device))
+    c = np.array([1.3])
+    F = femops.neo_hookean(there, lambda x: c[0] + x[0], 0.7)
+    c[:] = 9.0
+    u = state(here)
+    x = device.upload(u)
+    expected = femops.neo_hookean(here, lambda x: 1.3 + x[0], 0.7)
+    close(F.residual(x), expected.residual(u), 1e-13)
+    J, K = expected.jacobian(u), F.jacobian(x)
+    x[:] = 0.0
+    for level in LEVELS:
+        agree(J.at_level(level), K.at_level(level), device)
+    assert abs(J.assemble() - K.assemble()).max() < 1e-13
+
+
 def test_sums_and_matrices(device: GuardedDevice) -> None:
     """One kernel with others, whose data the host computes."""
     spaces = [nonlinear_cases.make_space("cubic", 2, device=d) for d in (None, device)]

@@ -147,6 +147,18 @@ def test_the_sample_is_the_first_elements(name: str) -> None:
             assert piece.dtype == term.dtype
 
 
+def test_constants_of_a_sample() -> None:
+    """An array of as many numbers as the sample has elements and points is one at no point."""
+    V, K = femops.H1(femops.box((5,)), 1), np.arange(8.0).reshape(2, 4)
+    whole = femops.form(lambda u, K: {"value": K[0, 1] * K[1, 3] * u}, V, K=K, quadrature=4)
+    (_, term), (_, piece) = whole._summands[0], first_terms(whole._summands, 2)[0]
+    expected = ElementAssembly(term).matrices(0, 2)
+    np.testing.assert_allclose(ElementAssembly(piece).matrices(0, 2), expected, rtol=1e-14)
+    assert piece.source is not None
+    assert term.source is not None
+    assert piece.source.known == term.source.known
+
+
 def test_every_level_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them where no bound is in the way; with the caches emptied in between."""
     for name in ("_RATE", "_CACHE_BANDWIDTH", "_OPTIMISM"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -226,3 +228,18 @@ def test_what_symbols_refuse(use: Any, message: str | None) -> None:
         assert isinstance(caught.value, TraceError)
         assert isinstance(caught.value, femops.FemopsError)
         assert message in str(caught.value)
+
+
+def test_graphs_are_copied_row_by_row() -> None:
+    """However deep: pickle and copy would recur through the arguments."""
+    graph = Graph()
+    x = graph.input("x")
+    node: Any = x
+    for k in range(5000):
+        node = node * x + 1.0 / (k + 1)
+    for twin in (copy.deepcopy([x, node]), pickle.loads(pickle.dumps([x, node]))):
+        assert twin[0].graph is twin[1].graph is not graph
+        assert twin[1].number == node.number
+        values = [evaluate([b], {a.number: 0.7})[0] for a, b in ((x, node), twin)]
+        assert values[0] == values[1]
+        assert twin[0] + 1.0 is twin[0] + 1.0
