@@ -93,6 +93,8 @@ class H1(Space):
     def file_dofs(self) -> Ints:
         """Number of each node in the file: MFEM's, by vertices, edges, faces, cells.
 
+        Which file that is, of refined meshes too, says `Space.file_dofs`.
+
         Raises
         ------
         SpaceError
@@ -176,7 +178,8 @@ class L2(Space):
     def file_dofs(self) -> Ints:
         """Number of each node in the file: element by element in the file's order.
 
-        Of many ranks, each has the numbers of its own nodes.
+        Which file that is, of refined meshes too, says `Space.file_dofs`. Of many ranks, each has
+        the numbers of its own nodes.
         """
         n = self.p1d**self.dim
         return np.asarray(np.add.outer(self.mesh.file_elements * n, np.arange(n)).ravel())

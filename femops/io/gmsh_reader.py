@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from femops_meshes import Mesh, MeshError, MeshFormatError, Topology, checks
 from femops_meshes.checks import compress_boundary, compress_vertices
 from femops_meshes.entities import VTK_CORNERS
 from femops_meshes.interpolation import equispaced, gauss_lobatto, lagrange_matrix, tensor_apply
-from femops_meshes.mapping import determinants, jacobians
+from femops_meshes.mending import mended
 from femops_meshes.topology import exterior_boundary
 
 Floats = NDArray[np.float64]
@@ -173,16 +173,7 @@ def _geometry(points: Floats, nodes: Ints, dim: int, degree: int) -> tuple[Ints,
     ends = np.array([0, degree])
     grid = nodes.reshape(-1, *[degree + 1] * dim)[np.ix_(np.arange(len(nodes)), *[ends] * dim)]
     corners = grid.reshape(-1, 2**dim)
-    mirrored = determinants(jacobians(coordinates, np.array([0.5])))[:, 0] < 0
-    corners[mirrored] = _turned(corners[mirrored], 2, dim)
-    coordinates[mirrored] = _turned(coordinates[mirrored], degree + 1, dim)
-    return corners, coordinates
-
-
-def _turned(values: NDArray[Any], n: int, dim: int) -> NDArray[Any]:
-    """Reverse the first direction of values (ne, n**dim, ...)."""
-    lines = values.reshape(len(values), n ** (dim - 1), n, *values.shape[2:])
-    return lines[:, :, ::-1].reshape(values.shape)
+    return mended(corners, coordinates)[:2]
 
 
 def _attributes(

@@ -135,7 +135,8 @@ def _unclear(mesh: "Mesh") -> Ints:
     )
     unclear = (out[:, 0] == out[:, 1]) | (times[place.ravel()] > 1) | (mesh.dim == 1)
     bad, faces = two[unclear], faces[unclear]
-    return bad[_torn(mesh, bad, faces)]
+    result: Ints = bad[_torn(mesh, bad, faces)]
+    return result
 
 
 def _torn(mesh: "Mesh", entries: Ints, faces: Ints) -> Flags:
@@ -150,5 +151,6 @@ def _torn(mesh: "Mesh", entries: Ints, faces: Ints) -> Flags:
         local = (rows[:, None, :] == mesh.boundary[entries][:, :, None]).argmax(axis=2)
         sides.append(mesh.coordinates[faces[:, side, None], nodes[local]])
     lower, upper = mesh.bounding_box()
-    far: Flags = np.abs(sides[0] - sides[1]) > _TORN * np.abs(upper - lower).max(initial=0.0)
-    return far.any(axis=(1, 2))
+    gaps = np.abs(sides[0] - sides[1]).max(axis=(1, 2))
+    far: Flags = gaps > _TORN * np.abs(upper - lower).max(initial=0.0)
+    return far
