@@ -10,9 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.io.gmsh_file import GmshArrays, Kind, read_arrays
+from femops.io.gmsh_gluing import glued, vertex_links
 from femops.io.gmsh_groups import Numbering, attributes_of
 from femops.io.gmsh_nodes import ELEMENTS, POINT, gmsh_order
-from femops_meshes import Mesh, MeshError, MeshFormatError, Topology, checks
+from femops_meshes import (
+    Mesh,
+    MeshError,
+    MeshFormatError,
+    Topology,
+    checks,
+)
 from femops_meshes.checks import compress_boundary, compress_vertices
 from femops_meshes.entities import VTK_CORNERS
 from femops_meshes.interpolation import equispaced, gauss_lobatto, lagrange_matrix, tensor_apply
@@ -74,14 +81,27 @@ def mesh_of(content: GmshArrays) -> Mesh:
     sides = faces.nodes[:, VTK_CORNERS[dim - 1]] if dim > 1 else faces.nodes
     sides = compress_boundary(sides, used)
     listed, outside = _attributes(content, dim - 1, faces, sides)
-    boundary = _with_exterior(corners[kept], len(used), sides[listed])
+    corners, sides, tagged, vertices = corners[kept], sides[listed], outside.numbers, len(used)
+    links = vertex_links(content, tags[used], content.positions[first[used]])
+    if links:
+        one = glued(corners, vertices, sides, links)
+        corners, sides, vertices = one.elements, one.boundary, one.num_vertices
+        tagged = tagged[one.kept]
+    boundary = _with_exterior(corners, vertices, sides)
     numbers = np.full(len(boundary), outside.without)
-    numbers[: len(listed)] = outside.numbers
-    mesh = Mesh.assemble(
-        corners[kept], coordinates[kept], len(used), inside.numbers, boundary, numbers
-    )
+    numbers[: len(tagged)] = tagged
+    mesh = Mesh.assemble(corners, coordinates[kept], vertices, inside.numbers, boundary, numbers)
     checks.geometry(mesh.coordinates)
-    return mesh.with_names(inside.names, outside.names)
+    return mesh.with_names(inside.names, _names_of(outside.names, mesh.boundary_attributes))
+
+
+def _names_of(
+    names: dict[str, tuple[int, ...]], attributes: NDArray[np.int32]
+) -> dict[str, tuple[int, ...]]:
+    """Names of those attributes that there are: periodic sides lose theirs."""
+    there = set(attributes.tolist())
+    left = {name: tuple(n for n in numbers if n in there) for name, numbers in names.items()}
+    return {name: numbers for name, numbers in left.items() if numbers}
 
 
 def _checked_kinds(content: GmshArrays) -> tuple[int, int]:
