@@ -134,15 +134,8 @@ class Space(ABC):
         """Number of each node in the numbering of the mesh's file, (ndofs,), a permutation.
 
         With ``u`` a vector of this space, ``in_file[V.file_dofs()] = u`` is the same in the
-        order of the file (as MFEM writes a grid function on the mesh), and
-        ``u = in_file[V.file_dofs()]`` goes back.
-
-        The file is the one that `femops_meshes.write_mfem` writes of the mesh, refined ones and
-        those from Gmsh or a generator included. Of a mesh as it was read from MFEM's format it
-        is numbered as the file that it came from. A mesh that was refined here is numbered as its
-        own file, and not as MFEM numbers one that it refines itself: write it, and give MFEM
-        that. Elements that reading turned over, because their corners were listed in mirrored
-        order, count as turned; MFEM turns quadrilaterals in the same way, and no others.
+        file that `femops_meshes.write_mfem` writes of the mesh, refined or not (details: `H1`),
+        as MFEM writes a grid function, and ``u = in_file[V.file_dofs()]`` goes back.
         """
 
     @abstractmethod

@@ -50,12 +50,15 @@ def vertex_links(content: GmshArrays, vertices: Ints, positions: Floats) -> list
             nodes = _matched(content, link, vertices, positions)
         places = np.minimum(np.searchsorted(vertices, nodes), len(vertices) - 1)
         known = vertices[places] == nodes
-        both, one = known.all(axis=1), known.any(axis=1)
-        if both.any() and (one & ~both).any():
+        both = known.all(axis=1)
+        side = content.sides.get((link.dim, link.entities[0]), vertices[:0])
+        alone = np.union1d(nodes[known.any(axis=1) & ~both].ravel(), np.intersect1d(side, vertices))
+        alone = np.setdiff1d(alone, nodes[both, 0])
+        if both.any() and len(alone):
             raise MeshTopologyError(
                 f"a periodic side (Gmsh's number {link.entities[0]}, dimension {link.dim}) has "
-                f"{np.count_nonzero(one & ~both)} vertices without an image that is a vertex: mesh "
-                "both sides in the same way, and save all elements"
+                f"{len(alone)} vertices without an image that is a vertex: mesh both sides in the "
+                "same way, and save all elements"
             )
         if both.any():
             result.append(replace(link, nodes=places[both].astype(np.int64)))

@@ -263,7 +263,7 @@ def refused(case):
     )
 
 
-@pytest.mark.parametrize("case", ["edges", "few", "shifted", "no nodes", "missing"])
+@pytest.mark.parametrize("case", ["edges", "few", "shifted", "no nodes", "missing", "not all"])
 def test_refused(tmp_path, case):
     need_gmsh()
     nodes, cells, pairs, message = refused(case)
