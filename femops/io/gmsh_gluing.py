@@ -52,7 +52,7 @@ def vertex_links(content: GmshArrays, vertices: Ints, positions: Floats) -> list
         known = vertices[places] == nodes
         both = known.all(axis=1)
         side = content.sides.get((link.dim, link.entities[0]), vertices[:0])
-        alone = np.union1d(nodes[known.any(axis=1) & ~both].ravel(), np.intersect1d(side, vertices))
+        alone = np.union1d(nodes[known & ~both[:, None]], np.intersect1d(side, vertices))
         alone = np.setdiff1d(alone, nodes[both, 0])
         if both.any() and len(alone):
             raise MeshTopologyError(

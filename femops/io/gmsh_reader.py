@@ -42,7 +42,11 @@ def read_gmsh(path: str | os.PathLike[str]) -> Mesh:
     `Mesh.element_names` and `Mesh.boundary_names` their names. What belongs to no group has the
     attribute 1, or the lowest number that is no group's. Where groups overlap, each
     combination of them gets a number above all tags, and each group a name (its tag if it has
-    none) that stands for all its numbers. Elements listed clockwise are turned.
+    none) that stands for all its numbers. Elements listed clockwise are turned over.
+
+    The vertices that $Periodic joins become one, however many sides it joins them through, while
+    each element keeps its coordinates. Sides that are glued so are inside the mesh: they are no
+    boundary, whatever their groups, and a name that stood for them only is gone.
 
     Parameters
     ----------
@@ -57,7 +61,8 @@ def read_gmsh(path: str | os.PathLike[str]) -> Mesh:
         If it is damaged, or holds what is not supported: other elements, incomplete (serendipity)
         ones, several degrees, a curved surface.
     MeshTopologyError, MeshGeometryError
-        If the elements don't fit together, or are inverted.
+        If the elements don't fit together, also once periodic sides are glued, or are inverted
+        in a part of them.
     MissingExtraError
         If the package ``gmsh`` is not installed or does not find its libraries.
     """

@@ -255,12 +255,10 @@ def refused(case):
         return nodes, cells, [(5, 1), (10, 11), (15, 6)], "have no image on the other side"
     if case == "no nodes":
         return nodes, cells, [], "does not list which nodes of.*setPeriodic again"
-    return (
-        nodes[:-1],
-        [*cells[:-1], (3, 1, 1, 8, 9, 14, 13)],
-        [*pairs, (99, 14)],
-        "without an image",
-    )
+    if case == "not all":
+        cells += [(1, 5, 2, 5, 10), (1, 5, 2, 10, 15)]
+        return nodes, cells, pairs[:2], "has 1 vertices without an image"
+    return nodes, cells, [*pairs, (99, 14)], "has 1 vertices without an image"
 
 
 @pytest.mark.parametrize("case", ["edges", "few", "shifted", "no nodes", "missing", "not all"])
