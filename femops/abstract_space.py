@@ -134,8 +134,8 @@ class Space(ABC):
         """Number of each node in the numbering of the mesh's file, (ndofs,), a permutation.
 
         With ``u`` a vector of this space, ``in_file[V.file_dofs()] = u`` is the same in the
-        order of the file (as MFEM writes a grid function on the mesh), and
-        ``u = in_file[V.file_dofs()]`` goes back.
+        file that `femops_meshes.write_mfem` writes of the mesh, refined or not (details: `H1`),
+        as MFEM writes a grid function, and ``u = in_file[V.file_dofs()]`` goes back.
         """
 
     @abstractmethod

@@ -21,10 +21,12 @@ from femops.errors import GeometryError, SpaceError
 from femops.geometry import adjugates
 from femops.numbering import ternary_codes
 from femops.parallel.mesh import DistributedMesh
+from femops_meshes import MeshTopologyError
 from femops_meshes.interpolation import tensor_apply
 from femops_meshes.mapping import determinants
 from femops_meshes.mesh import Mesh
 from femops_meshes.names import with_numbers
+from femops_meshes.sides import check_sides
 
 if TYPE_CHECKING:
     from femops.abstract_space import Space
@@ -117,7 +119,9 @@ def values_on_faces(
 class BoundaryFaces:
     """The faces of some boundary attributes of a mesh, each once, ordered by element.
 
-    Faces that a mesh lists between two elements are taken from the one with the smaller number.
+    A face that a mesh lists between two elements, as where it is glued to be periodic, is a face
+    of the one that its corners look out of (`femops_meshes.sides`); if both sides are listed, they
+    are two faces.
     Of a mesh that ranks share they are those of this rank's elements, maybe none.
 
     Parameters
@@ -140,7 +144,8 @@ class BoundaryFaces:
     Raises
     ------
     SpaceError
-        The mesh has no such attribute, or no boundary.
+        The mesh has no such attribute, or no boundary; or the faces are glued ones, whose
+        corners do not tell of which side they are.
     """
 
     def __init__(self, mesh: Mesh | DistributedMesh, attributes: Attributes = None) -> None:
@@ -154,6 +159,10 @@ class BoundaryFaces:
             )
         mesh = mesh if isinstance(mesh, Mesh) else mesh.mesh
         listed = np.isin(mesh.boundary_attributes, numbers)
+        try:
+            check_sides(mesh, listed)  # never fails on one rank alone: parts of a mesh are checked
+        except MeshTopologyError as error:
+            raise SpaceError(f"an integral over these faces is not defined: {error}") from error
         faces = np.unique(mesh.topology.boundary_faces[listed], axis=0)
         self.mesh, self.order = mesh, mesh.order
         self.elements, self.codes = (np.ascontiguousarray(column) for column in faces.T)

@@ -93,6 +93,13 @@ class H1(Space):
     def file_dofs(self) -> Ints:
         """Number of each node in the file: MFEM's, by vertices, edges, faces, cells.
 
+        The file is the one that `femops_meshes.write_mfem` writes of the mesh, refined ones and
+        those from Gmsh or a generator included. Of a mesh as it was read from MFEM's format it
+        is numbered as the file that it came from. A mesh that was refined here is numbered as its
+        own file, and not as MFEM numbers one that it refines itself: write it, and give MFEM
+        that. Elements that reading turned over, because their corners were listed in mirrored
+        order, count as turned; MFEM turns quadrilaterals in the same way, and no others.
+
         Raises
         ------
         SpaceError
@@ -176,7 +183,8 @@ class L2(Space):
     def file_dofs(self) -> Ints:
         """Number of each node in the file: element by element in the file's order.
 
-        Of many ranks, each has the numbers of its own nodes.
+        Which file that is, of refined meshes too, says `H1.file_dofs`. Of many ranks, each has
+        the numbers of its own nodes.
         """
         n = self.p1d**self.dim
         return np.asarray(np.add.outer(self.mesh.file_elements * n, np.arange(n)).ravel())

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from femops.errors import MissingExtraError
 from femops.io import gmsh_process
+from femops.io.gmsh_periodic import Link, read_links
 from femops_meshes import MeshFileError, MeshFormatError
 
 MAGIC = b"$MeshFormat"
@@ -65,6 +66,10 @@ class GmshArrays:
         Name of a physical group by dimension and tag; unnamed ones are left out.
     kinds
         What each type number stands for.
+    links
+        Nodes that are one, as the mesh is periodic.
+    sides
+        Of a periodic mesh, nodes by dimension and number of the entity that their elements lie on.
     """
 
     tags: NDArray[np.int64]
@@ -74,6 +79,8 @@ class GmshArrays:
     groups: NDArray[np.int64]
     names: dict[tuple[int, int], str]
     kinds: dict[int, Kind]
+    links: list[Link]
+    sides: dict[tuple[int, int], NDArray[np.int64]]
 
 
 def begins_like_gmsh(path: str | os.PathLike[str]) -> bool:
@@ -99,19 +106,20 @@ def read_arrays(path: str | os.PathLike[str]) -> GmshArrays:
     MissingExtraError
         Gmsh is not installed, or lacks a library of the system.
     """
-    version, size = _checked_header(path)
+    version, size, links = _checked_header(path)
     with tempfile.TemporaryDirectory(prefix="femops-gmsh-") as folder:
         # Under a name of our own: Gmsh would run `<name>.opt` beside the file as a script.
         source, target = Path(folder, "mesh.msh"), Path(folder, "mesh.npz")
         _link(Path(path), source)
-        done = _run(path, source, target, size, version.startswith("2"))
+        flags = (version.startswith("2"), bool(links))
+        done = _run(path, source, target, size, flags)
         _check_end(path, done)
         with np.load(target, allow_pickle=False) as content:
-            return _arrays(dict(content))
+            return _arrays(dict(content), links)
 
 
-def _checked_header(path: str | os.PathLike[str]) -> tuple[str, int]:
-    """The version and the number of bytes of a file that looks complete."""
+def _checked_header(path: str | os.PathLike[str]) -> tuple[str, int, list[Link]]:
+    """Version, number of bytes, and links of periodic sides, of a file that looks complete."""
     try:
         with Path(path).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -130,7 +138,8 @@ def _checked_header(path: str | os.PathLike[str]) -> tuple[str, int]:
         )
     if missing:
         raise MeshFormatError(f"{path} has no {missing[0]}: it is truncated, write it again")
-    return version, size
+    links = read_links(path, version, binary=found[2] == b"1", bytes_of_size=int(found[3]))
+    return version, size, links
 
 
 def _link(path: Path, source: Path) -> None:
@@ -141,7 +150,7 @@ def _link(path: Path, source: Path) -> None:
 
 
 def _run(
-    path: str | os.PathLike[str], source: Path, target: Path, size: int, by_element: bool
+    path: str | os.PathLike[str], source: Path, target: Path, size: int, flags: tuple[bool, bool]
 ) -> subprocess.CompletedProcess[str]:
     memory = _BYTES + _BYTES_PER_BYTE * size
     # -P: the folder of the program must not come before Python's own on the path of imports.
@@ -150,7 +159,7 @@ def _run(
     seconds = _SECONDS + _SECONDS_PER_BYTE * size
     try:
         return subprocess.run(
-            [*program, str(source), str(target), str(memory), str(by_element)],
+            [*program, str(source), str(target), str(memory), *map(str, flags)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -191,7 +200,10 @@ def _missing(said: str) -> str:
     )
 
 
-def _arrays(content: dict[str, Any]) -> GmshArrays:
+def _arrays(content: dict[str, Any], links: list[Link]) -> GmshArrays:
+    rows = content.get("sides", np.zeros((0, 3), np.int64))
+    nodes = content.get("side_nodes", np.zeros(0, np.int64))
+    stops = np.cumsum(rows[:, 2])
     kinds = zip(content["kinds"].tolist(), content["kind_names"], strict=True)
     return GmshArrays(
         tags=content["tags"],
@@ -201,4 +213,9 @@ def _arrays(content: dict[str, Any]) -> GmshArrays:
         groups=content["groups"],
         names={(int(dim), int(tag)): str(name) for dim, tag, name in content["names"] if name},
         kinds={n: Kind(dim, p, size, str(shape)) for (n, dim, p, size), shape in kinds},
+        links=links,
+        sides={
+            (dim, entity): nodes[stop - count : stop]
+            for (dim, entity, count), stop in zip(rows.tolist(), stops.tolist(), strict=True)
+        },
     )

@@ -14,7 +14,7 @@ MISSING, REFUSED = 3, 4
 """Exit codes: Gmsh cannot be imported; Gmsh does not accept the file. Standard output says why."""
 
 
-def main(source: str, target: str, memory: int, by_element: bool) -> int:
+def main(source: str, target: str, memory: int, by_element: bool, periodic: bool) -> int:
     """Read `source` and write its arrays to `target`, a file of ``numpy.savez``.
 
     Parameters
@@ -25,6 +25,8 @@ def main(source: str, target: str, memory: int, by_element: bool) -> int:
     by_element : bool
         Version 2 tells physical tags element by element, and Gmsh keeps them only where it reads
         them as the numbers of its entities.
+    periodic : bool
+        Whether the nodes of each entity are wanted, by its own number.
     """
     _limit(memory)
     import numpy as np
@@ -43,6 +45,11 @@ def main(source: str, target: str, memory: int, by_element: bool) -> int:
         gmsh.open(source)
         arrays = _arrays(gmsh, np, by_element)
         _check_count(gmsh, int(arrays["blocks"][:, 2].sum()))
+        if periodic and by_element:
+            gmsh.clear()
+            gmsh.option.setNumber("Mesh.SwitchElementTags", 0)
+            gmsh.open(source)
+        arrays |= _sides(gmsh, np) if periodic else {}
     except Exception as error:  # noqa: BLE001  (Gmsh raises plain Exception)
         arrays = {}
         print(error)  # noqa: T201
@@ -97,6 +104,21 @@ def _arrays(gmsh: Any, np: Any, by_element: bool) -> dict[str, Any]:
     }
 
 
+def _sides(gmsh: Any, np: Any) -> dict[str, Any]:
+    """Dimension, number and number of nodes of each entity that has elements; their nodes."""
+    sides: list[tuple[int, int, int]] = []
+    nodes = [np.zeros(0, dtype=np.int64)]
+    for dim, entity in gmsh.model.getEntities():
+        corners = [np.asarray(n, np.int64) for n in gmsh.model.mesh.getElements(dim, entity)[2]]
+        if corners and dim < 3:
+            nodes.append(np.unique(np.concatenate(corners)))
+            sides.append((dim, entity, len(nodes[-1])))
+    return {
+        "sides": np.array(sides, dtype=np.int64).reshape(-1, 3),
+        "side_nodes": np.concatenate(nodes),
+    }
+
+
 def _check_count(gmsh: Any, got: int) -> None:
     """Gmsh hands out elements of one type an entity, and leaves out others without a word."""
     found = (re.fullmatch(r"Info: (\d+) elements?", line) for line in gmsh.logger.get())
@@ -115,4 +137,5 @@ def _kind(gmsh: Any, kind: int) -> tuple[int, int, int, int, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "True"))
+    flags = [word == "True" for word in sys.argv[4:6]]
+    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), *flags))

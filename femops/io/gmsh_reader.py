@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.io.gmsh_file import GmshArrays, Kind, read_arrays
+from femops.io.gmsh_gluing import glued, vertex_links
 from femops.io.gmsh_groups import Numbering, attributes_of
 from femops.io.gmsh_nodes import ELEMENTS, POINT, gmsh_order
-from femops_meshes import Mesh, MeshError, MeshFormatError, Topology, checks
+from femops_meshes import (
+    Mesh,
+    MeshError,
+    MeshFormatError,
+    Topology,
+    checks,
+)
 from femops_meshes.checks import compress_boundary, compress_vertices
 from femops_meshes.entities import VTK_CORNERS
 from femops_meshes.interpolation import equispaced, gauss_lobatto, lagrange_matrix, tensor_apply
-from femops_meshes.mapping import determinants, jacobians
+from femops_meshes.mending import mended
 from femops_meshes.topology import exterior_boundary
 
 Floats = NDArray[np.float64]
@@ -35,7 +42,11 @@ def read_gmsh(path: str | os.PathLike[str]) -> Mesh:
     `Mesh.element_names` and `Mesh.boundary_names` their names. What belongs to no group has the
     attribute 1, or the lowest number that is no group's. Where groups overlap, each
     combination of them gets a number above all tags, and each group a name (its tag if it has
-    none) that stands for all its numbers. Elements listed clockwise are turned.
+    none) that stands for all its numbers. Elements listed clockwise are turned over.
+
+    The vertices that $Periodic joins become one, however many sides it joins them through, while
+    each element keeps its coordinates. Sides that are glued so are inside the mesh: they are no
+    boundary, whatever their groups, and a name that stood for them only is gone.
 
     Parameters
     ----------
@@ -50,7 +61,8 @@ def read_gmsh(path: str | os.PathLike[str]) -> Mesh:
         If it is damaged, or holds what is not supported: other elements, incomplete (serendipity)
         ones, several degrees, a curved surface.
     MeshTopologyError, MeshGeometryError
-        If the elements don't fit together, or are inverted.
+        If the elements don't fit together, also once periodic sides are glued, or are inverted
+        in a part of them.
     MissingExtraError
         If the package ``gmsh`` is not installed or does not find its libraries.
     """
@@ -74,14 +86,27 @@ def mesh_of(content: GmshArrays) -> Mesh:
     sides = faces.nodes[:, VTK_CORNERS[dim - 1]] if dim > 1 else faces.nodes
     sides = compress_boundary(sides, used)
     listed, outside = _attributes(content, dim - 1, faces, sides)
-    boundary = _with_exterior(corners[kept], len(used), sides[listed])
+    corners, sides, tagged, vertices = corners[kept], sides[listed], outside.numbers, len(used)
+    links = vertex_links(content, tags[used], content.positions[first[used]])
+    if links:
+        one = glued(corners, vertices, sides, links)
+        corners, sides, vertices = one.elements, one.boundary, one.num_vertices
+        tagged = tagged[one.kept]
+    boundary = _with_exterior(corners, vertices, sides)
     numbers = np.full(len(boundary), outside.without)
-    numbers[: len(listed)] = outside.numbers
-    mesh = Mesh.assemble(
-        corners[kept], coordinates[kept], len(used), inside.numbers, boundary, numbers
-    )
+    numbers[: len(tagged)] = tagged
+    mesh = Mesh.assemble(corners, coordinates[kept], vertices, inside.numbers, boundary, numbers)
     checks.geometry(mesh.coordinates)
-    return mesh.with_names(inside.names, outside.names)
+    return mesh.with_names(inside.names, _names_of(outside.names, mesh.boundary_attributes))
+
+
+def _names_of(
+    names: dict[str, tuple[int, ...]], attributes: NDArray[np.int32]
+) -> dict[str, tuple[int, ...]]:
+    """Names of those attributes that there are: periodic sides lose theirs."""
+    there = set(attributes.tolist())
+    left = {name: tuple(n for n in numbers if n in there) for name, numbers in names.items()}
+    return {name: numbers for name, numbers in left.items() if numbers}
 
 
 def _checked_kinds(content: GmshArrays) -> tuple[int, int]:
@@ -173,16 +198,7 @@ def _geometry(points: Floats, nodes: Ints, dim: int, degree: int) -> tuple[Ints,
     ends = np.array([0, degree])
     grid = nodes.reshape(-1, *[degree + 1] * dim)[np.ix_(np.arange(len(nodes)), *[ends] * dim)]
     corners = grid.reshape(-1, 2**dim)
-    mirrored = determinants(jacobians(coordinates, np.array([0.5])))[:, 0] < 0
-    corners[mirrored] = _turned(corners[mirrored], 2, dim)
-    coordinates[mirrored] = _turned(coordinates[mirrored], degree + 1, dim)
-    return corners, coordinates
-
-
-def _turned(values: NDArray[Any], n: int, dim: int) -> NDArray[Any]:
-    """Reverse the first direction of values (ne, n**dim, ...)."""
-    lines = values.reshape(len(values), n ** (dim - 1), n, *values.shape[2:])
-    return lines[:, :, ::-1].reshape(values.shape)
+    return mended(corners, coordinates)[:2]
 
 
 def _attributes(

@@ -56,11 +56,13 @@ def read_mesh(
 
     The content of the file tells its format:
 
-    * MFEM mesh v1.0;
+    * MFEM mesh v1.0, and MFEM INLINE mesh v1.0 of segments, quadrilaterals or hexahedra;
     * Gmsh, versions 2.2 and 4.1, ASCII and binary, with complete elements of degree 1 to 9 (needs
       ``pip install 'femops[mesh]'``). Tags of physical groups become attributes, their names
       `Mesh.element_names` and `Mesh.boundary_names`; what is in no group, exterior faces among
-      it, has attribute 1 or the lowest number that is no group's.
+      it, has attribute 1 or the lowest number that is no group's. Periodic sides are glued.
+
+    Elements that a file lists in mirrored order are turned over.
 
     Parameters
     ----------
@@ -83,7 +85,7 @@ def read_mesh(
         If it is damaged, or holds what is not supported: triangles, tetrahedra, serendipity
         elements, a surface in space.
     MeshTopologyError, MeshGeometryError
-        If the elements don't fit together, or are inverted.
+        If the elements don't fit together, or are inverted in a part of them.
     MeshArgumentError
         If `path` is no path or `refine` no whole number >= 0; if `method` and `reproducible` do not
         go together, or are asked for without `comm`.

@@ -98,7 +98,8 @@ class Mesh:
         element_attributes, boundary_attributes
             Positive whole numbers, one an element and one a boundary entry; None for all 1.
         boundary
-            Shape (nb, 2**(dim-1)): vertex numbers; None for all exterior faces.
+            Shape (nb, 2**(dim-1)): vertex numbers; None for all exterior faces. Of a face between
+            two elements an entry is that side whose element its corners look out of.
         coordinates
             Shape (ne, (g + 1)**dim, dim): nodal at GLL points of degree g, lexicographic; None for
             straight elements.
@@ -252,7 +253,6 @@ class Mesh:
 
     def _refined_once(self) -> "Mesh":
         count = 2**self.dim
-        children = np.arange(count)
         boundary, parents = refinement.split_boundary(self.topology, 2)
         return replace(
             self,
@@ -262,7 +262,7 @@ class Mesh:
             boundary=boundary,
             boundary_attributes=self.boundary_attributes[parents],
             num_vertices=self.topology.lattice_size(2),
-            file_elements=(self.file_elements[:, None] * count + children).ravel(),
+            file_elements=(self.file_elements[:, None] * count + np.arange(count)).ravel(),
         )
 
     def reordered(self, permutation: ArrayLike) -> "Mesh":

@@ -92,6 +92,9 @@ def h1_numbers(elements: Ints, topology: Topology, file_elements: Ints, p: int) 
 def mfem_h1_dofs(mesh: Mesh, p: int) -> Ints:
     """MFEM's number of each node of the H1 space of degree p on the mesh as its file has it.
 
+    The file is what `write_mfem` writes of the mesh, refined or not. MFEM gives other numbers to
+    a mesh that it refines itself.
+
     Parameters
     ----------
     mesh

@@ -12,7 +12,9 @@ from femops_meshes.entities import VTK_CORNERS
 from femops_meshes.errors import MeshError, MeshFormatError
 from femops_meshes.files import read_text
 from femops_meshes.interpolation import tensor_apply
+from femops_meshes.mending import mended
 from femops_meshes.mesh import Mesh
+from femops_meshes.mfem_inline import begins_inline, read_inline
 from femops_meshes.mfem_nodes import Collection, interior_order, parse_collection
 from femops_meshes.mfem_numbering import h1_numbers
 from femops_meshes.scanner import Scanner, shorten
@@ -44,7 +46,7 @@ class _Content:
 
 
 def read_mfem(source: str | os.PathLike[str]) -> Mesh:
-    """Read a mesh in MFEM's format v1.0.
+    """Read a mesh in MFEM's format v1.0, or the box that a file "MFEM INLINE mesh v1.0" describes.
 
     Parameters
     ----------
@@ -55,7 +57,8 @@ def read_mfem(source: str | os.PathLike[str]) -> Mesh:
     -------
     mesh
         With elements, local axes and vertices in the file's order. Vertices that no element uses
-        are dropped.
+        are dropped. Elements whose corners are listed in mirrored order are turned over, curved
+        ones with their nodes: quadrilaterals as MFEM does, which leaves others as they are.
 
     Raises
     ------
@@ -67,13 +70,16 @@ def read_mfem(source: str | os.PathLike[str]) -> Mesh:
     MeshTopologyError
         If vertex numbers dangle or elements don't fit together.
     MeshGeometryError
-        If coordinates are not finite or elements are inverted.
+        If coordinates are not finite, or elements are inverted in a part of them.
     """
     if isinstance(source, str) and "\n" in source:
         text, name = source, "mesh text"
     else:
         text, name = read_text(source), os.fspath(source)
-    content = _parse(Scanner(text, name))
+    scanner = Scanner(text, name)
+    if begins_inline(scanner):
+        return read_inline(scanner)
+    content = _parse(scanner)
     try:
         return _build(content)
     except MeshFormatError:
@@ -119,7 +125,6 @@ def _header(scanner: Scanner) -> tuple[str, ...]:
         "MFEM mesh v1.3": "attribute sets are not supported",
         "MFEM NC mesh": "nonconforming meshes are not supported",
         "MFEM NURBS": "NURBS meshes are not supported",
-        "MFEM INLINE": "use femops_meshes.box instead",
         "$MeshFormat": "Gmsh's format is not supported: convert it with MFEM or meshio first",
         "# vtk": "VTK's format is not supported",
     }
@@ -209,6 +214,10 @@ def _build(content: _Content) -> Mesh:
         coordinates = _node_coordinates(*content.positions, elements, topology, content.where)
     else:
         coordinates = content.positions[content.elements]
+    checks.magnitude(coordinates)
+    elements, coordinates, turned = mended(elements, coordinates)
+    if turned:
+        topology = Topology.build(elements, len(used), boundary)
     mesh = Mesh.assemble(
         elements,
         coordinates,

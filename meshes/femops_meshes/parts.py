@@ -11,6 +11,7 @@ from femops_meshes.errors import MeshArgumentError
 from femops_meshes.mesh import Mesh
 from femops_meshes.partition import Partition, cut_faces
 from femops_meshes.pieces import checked_rank
+from femops_meshes.sides import check_sides
 
 Ints = NDArray[np.int64]
 
@@ -88,6 +89,8 @@ def part_of(mesh: Mesh, partition: Partition, rank: int) -> Part:
     ------
     MeshArgumentError
         If there is no such rank, or the partition is one of another number of elements.
+    MeshTopologyError
+        If the sides of boundary entries on glued faces are not known (`check_sides`).
     """
     rank, size = checked_rank(rank, partition.size)
     owner, topology = partition.owner, mesh.topology
@@ -96,6 +99,7 @@ def part_of(mesh: Mesh, partition: Partition, rank: int) -> Part:
             f"the partition is one of {len(owner)} elements, the mesh has {mesh.num_elements}: "
             "make one with partition(mesh, size)"
         )
+    check_sides(mesh)
     own = np.flatnonzero(owner == rank)
     elements, vertices = compress_vertices(mesh.elements[own])
     listed = owner[topology.boundary_faces[:, 0]] == rank

@@ -8,7 +8,7 @@ from femops_meshes.ordering import hilbert_order
 
 
 def read_mesh(path: str | os.PathLike[str], refine: int = 0, reorder: bool = True) -> Mesh:
-    """Read a mesh file (MFEM mesh v1.0), refine it, and order its elements for speed.
+    """Read a mesh file (MFEM mesh v1.0 or INLINE), refine it, and order its elements for speed.
 
     Parameters
     ----------

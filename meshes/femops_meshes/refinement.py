@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
 from femops_meshes.mapping import geometry_degree
+from femops_meshes.sides import outward_order
 from femops_meshes.topology import Topology, entity_codes
 
 Floats = NDArray[np.float64]
@@ -36,7 +37,10 @@ def split_elements(topology: Topology, m: int) -> Ints:
 
 
 def split_boundary(topology: Topology, m: int) -> tuple[Ints, Ints]:
-    """Corners (nb * m**(dim-1), 2**(dim-1)) of the boundary's parts, and the parent of each."""
+    """Corners (nb * m**(dim-1), 2**(dim-1)) of the boundary's parts, and the parent of each.
+
+    The parts look out of the same element as their parent.
+    """
     dim = topology.dim
     lattice = topology.lattice(m)
     count = m ** (dim - 1)
@@ -45,7 +49,7 @@ def split_boundary(topology: Topology, m: int) -> tuple[Ints, Ints]:
     for code in entity_codes(dim, dim - 1):
         mine = np.flatnonzero(topology.boundary_faces[:, 1] == code)
         nodes = lattice[topology.boundary_faces[mine, 0]][:, _face_lattice(dim, code, m)]
-        parts[mine] = nodes[:, flat]
+        parts[mine] = nodes[:, flat[:, outward_order(dim, code)]]
     parents = np.repeat(np.arange(len(parts), dtype=np.int64), count)
     return parts.reshape(-1, 2 ** (dim - 1)), parents
 

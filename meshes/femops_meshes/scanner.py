@@ -88,6 +88,16 @@ class Scanner:
             raise self.fail(f"{what} must be {bounds}, got {value}")
         return value
 
+    def number(self, text: str, what: str) -> float:
+        """Convert a finite number."""
+        try:
+            value = float(_plain(text))
+        except ValueError:
+            raise self.fail(f'{what} must be a number, got "{shorten(text)}"') from None
+        if not isfinite(value):
+            raise self.fail(f'{what} must be finite, got "{shorten(text)}"')
+        return value
+
     def room(self, numbers: int, what: str) -> None:
         """Check that so many numbers may still follow, before anything of their size is made."""
         left = sum(map(len, self._lines[self._next :])) + len(self._lines) - self._next

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_meshes.entities import (
-    code_digits,
     entity_codes,
     entity_corners,
     entity_dimension,
@@ -25,6 +24,7 @@ from femops_meshes.entities import (
     quad_orientation,
 )
 from femops_meshes.errors import MeshTopologyError
+from femops_meshes.sides import chosen_faces, outward_corners
 
 Ints = NDArray[np.int64]
 Codes = NDArray[np.uint8]
@@ -76,7 +76,8 @@ class Topology:
     face_codes
         Shape (num_faces, 2) int8: ternary code of the face in each of them; -1 outside.
     boundary_faces
-        Shape (nb, 2) int64: an element and a code for each boundary entry.
+        Shape (nb, 2) int64: an element and a code for each boundary entry; of two elements that
+        have the face, the one that the entry looks out of (see `femops_meshes.sides`).
     """
 
     dim: int
@@ -129,9 +130,10 @@ class Topology:
         faces, face_codes = _pair_faces(elements, entity, dim, counts[dim - 1])
         if boundary is None:
             entries = np.flatnonzero((faces[:, 0] >= 0) & (faces[:, 1] < 0))
+            boundary_faces = np.stack([faces[entries, 0], face_codes[entries, 0]], axis=1)
         else:
             _check_boundary(boundary, entries, faces)
-        boundary_faces = np.stack([faces[entries, 0], face_codes[entries, 0]], axis=1)
+            boundary_faces = chosen_faces(elements, boundary, faces[entries], face_codes[entries])
         arrays = (entity, orientation, faces, face_codes, boundary_faces)
         for array in arrays:
             array.setflags(write=False)
@@ -157,24 +159,11 @@ class Topology:
 
 
 def exterior_boundary(elements: Ints, topology: Topology) -> Ints:
-    """Corners (nb, 2**(dim-1)) of the topology's boundary faces, so turned that they face outwards.
+    """Corners (nb, 2**(dim-1)) of the topology's boundary faces, so turned that they look outwards.
 
-    Outwards means: in 3-D the first direction, the second and the outer normal are right-handed; in
-    2-D the domain lies at the left hand of the edge.
+    What that means is said in `femops_meshes.sides`.
     """
-    dim = topology.dim
-    corners = np.empty((len(topology.boundary_faces), 2 ** (dim - 1)), dtype=np.int64)
-    for code in entity_codes(dim, dim - 1):
-        mine = topology.boundary_faces[:, 1] == code
-        local = list(entity_corners(dim, code))
-        digits = code_digits(code, dim)
-        normal = next(d for d, t in enumerate(digits) if t != 1)
-        # x cross z is -y, and the direction of a quad's edge y = 1 is clockwise
-        ascending_is_outward = (normal == 1) != (digits[normal] == 2)
-        if dim > 1 and not ascending_is_outward:
-            local = local[::-1] if dim == 2 else [local[0], local[2], local[1], local[3]]
-        corners[mine] = elements[topology.boundary_faces[mine, 0]][:, local]
-    return corners
+    return outward_corners(elements, topology.boundary_faces)
 
 
 def listed(numbers: Ints) -> str:

@@ -7,6 +7,7 @@ import pytest
 
 import femops
 from femops import H1, L2
+from femops_meshes import read_mfem, write_mfem
 from space.cases import MESHES
 
 SHARED = Path(__file__).parents[3] / "shared" / "meshes"
@@ -73,3 +74,26 @@ def test_l2_follows_the_files_elements():
     space = L2(mesh, 1)
     rows = space.file_dofs().reshape(9, 4)
     np.testing.assert_array_equal(rows, 4 * mesh.file_elements[:, None] + np.arange(4))
+
+
+@pytest.mark.parametrize("name", ["disc.mesh", "ball.mesh", "periodic.mesh"])
+def test_of_a_refined_mesh_the_file_is_that_which_is_written_of_it(tmp_path, name):
+    """Not the coarse file, whose vectors are shorter, nor the mesh that MFEM would refine."""
+    mesh = femops.read_mesh(femops.sample(name), refine=1)
+    write_mfem(mesh, tmp_path / "fine.mesh")
+    written = read_mfem(tmp_path / "fine.mesh")
+    for make in (lambda m: H1(m, 3), lambda m: L2(m, 2)):
+        mine, other = make(mesh), make(written)
+        of_mine = np.empty((mine.ndofs, mesh.dim))
+        of_other = np.empty((other.ndofs, mesh.dim))
+        of_mine[mine.file_dofs()] = element_averages(mine)
+        of_other[other.file_dofs()] = element_averages(other)
+        np.testing.assert_allclose(of_mine, of_other, atol=1e-6)
+
+
+def element_averages(space):
+    """Something with a value at each dof, of a torn mesh too: mean centers of its elements."""
+    e_vec = np.repeat(space.mesh.element_centers()[:, None], space.p1d**space.dim, axis=1)
+    sums = np.zeros((space.ndofs, space.dim))
+    np.add.at(sums, space.restriction.indices, e_vec)
+    return sums / np.bincount(space.restriction.indices.ravel())[:, None]

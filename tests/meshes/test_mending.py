@@ -1,0 +1,160 @@
+"""Elements listed in mirrored order: readers turn them over; tangled ones stay errors."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+import femops
+from femops_meshes import (
+    Mesh,
+    MeshGeometryError,
+    ball,
+    box,
+    disc,
+    mfem_h1_dofs,
+    read_mfem,
+    sample,
+    scrambled,
+    write_mfem,
+)
+from gmsh_files import document, need_gmsh, of_mesh
+
+
+def mirrored(mesh, which, direction=None):
+    """The mesh with some elements in mirrored order: a direction reversed, or two swapped."""
+
+    def turned(values, n):
+        grid = values.reshape(len(values), *[n] * mesh.dim, *values.shape[2:])
+        if direction is None:
+            grid = grid.swapaxes(mesh.dim - 1, mesh.dim)
+        else:
+            grid = np.flip(grid, axis=mesh.dim - direction)
+        return grid.reshape(values.shape)
+
+    elements, coordinates = mesh.elements.copy(), mesh.coordinates.copy()
+    elements[which] = turned(elements[which], 2)
+    coordinates[which] = turned(coordinates[which], mesh.order + 1)
+    return Mesh.assemble(
+        elements,
+        coordinates,
+        mesh.num_vertices,
+        mesh.element_attributes,
+        mesh.boundary,
+        mesh.boundary_attributes,
+    )
+
+
+MESHES = {
+    "segments": lambda: box(7, mapping=lambda x: x + 0.1 * x**2, order=2),
+    "squares": lambda: scrambled(box((3, 4)), 3),
+    "disc": lambda: scrambled(disc(2, order=3), 1),
+    "torus": lambda: scrambled(box((4, 3), periodic=True, order=2), 2),
+    "ring of cubes": lambda: scrambled(box((3, 2, 2), periodic=(True, False, False)), 2),
+    "cubes": lambda: scrambled(box((3, 2, 2)), 4),
+    "ball": lambda: scrambled(ball(1, order=3), 2),
+}
+
+
+def by_center(mesh):
+    """Element of each center, which does not depend on how elements are turned."""
+    return np.lexsort(np.round(mesh.element_centers(), 8).T)
+
+
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("name", MESHES)
+def test_mirrored_elements_of_a_file_are_turned_over(tmp_path, name, every):
+    mesh = MESHES[name]()
+    mesh = mesh.with_attributes(
+        1 + np.arange(mesh.num_elements) % 3, 1 + np.arange(mesh.num_boundary) % 2
+    )
+    for direction in [0] if mesh.dim == 1 else [None, *range(mesh.dim)]:
+        bad = mirrored(mesh, slice(0, None, every), direction)
+        with pytest.raises(MeshGeometryError, match="inverted"):
+            bad.validate()
+        write_mfem(bad, tmp_path / "a.mesh")
+        got = read_mfem(tmp_path / "a.mesh")
+        got.validate()
+        assert got.volume() == pytest.approx(mesh.volume(), rel=1e-13)
+        assert got.continuous == mesh.continuous
+        assert got.topology.num_entities == mesh.topology.num_entities
+        assert np.array_equal(got.element_attributes, mesh.element_attributes)
+        assert np.array_equal(got.boundary, mesh.boundary)
+        assert np.array_equal(got.boundary_attributes, mesh.boundary_attributes)
+        rest = np.setdiff1d(np.arange(mesh.num_elements), np.arange(0, mesh.num_elements, every))
+        assert np.array_equal(got.elements[rest], mesh.elements[rest])
+        if direction is None or mesh.dim == 1:
+            assert np.array_equal(got.elements, mesh.elements)
+            np.testing.assert_allclose(got.coordinates, mesh.coordinates, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["torus", "ball", "cubes"])
+def test_a_solution_on_a_mended_mesh_is_that_on_the_mesh_as_it_was(tmp_path, name):
+    mesh = MESHES[name]()
+    write_mfem(mirrored(mesh, slice(0, None, 2), 0), tmp_path / "a.mesh")
+    volumes = []
+    for one in (mesh, femops.read_mesh(tmp_path / "a.mesh")):
+        V = femops.H1(one, 2)
+        A = femops.diffusion(V) + femops.mass(V)
+        b = femops.load(V, lambda x: np.cos(2 * np.pi * x[0]))
+        u, _ = femops.cg(A, b, rtol=1e-12)
+        volumes.append([V.ndofs, u @ b])
+    np.testing.assert_allclose(volumes[0], volumes[1], rtol=1e-9)
+
+
+# first 16 digits of the sha256 of GetElementDofs (int64, lexicographic) of MFEM 4.10, which mends
+# the quadrilaterals of the sample disc of which every third is mirrored
+FROZEN = {
+    (None, 2): "0be09282a5c51e0b",
+    (None, 3): "ba782a499cad9f41",
+    (0, 2): "ac4fd4f893ab61cb",
+    (0, 3): "6c04858b0e45df40",
+}
+
+
+@pytest.mark.parametrize(("direction", "p"), FROZEN)
+def test_dofs_of_mended_quadrilaterals_are_those_of_mfem_itself(tmp_path, direction, p):
+    write_mfem(mirrored(read_mfem(sample("disc")), slice(0, None, 3), direction), tmp_path / "a")
+    numbers = mfem_h1_dofs(read_mfem(tmp_path / "a"), p).astype("<i8")
+    assert hashlib.sha256(numbers.tobytes()).hexdigest()[:16] == FROZEN[direction, p]
+
+
+def test_tangled_elements_stay_errors(tmp_path):
+    """Inverted in a part only: also those that are mirrored and tangled."""
+    wave = box((2, 2), order=3).coordinates.copy()
+    wave[0, 5] += [0.6, 0.6]
+    base = box((2, 2), order=3)
+    tangled = Mesh.assemble(base.elements, wave, base.num_vertices)
+    twisted = box((2, 2)).elements.copy()
+    twisted[1] = twisted[1][[0, 1, 3, 2]]
+    plain = box((2, 2))
+    crossed = Mesh.assemble(twisted, plain.coordinates[:, [0, 1, 3, 2]], plain.num_vertices)
+    for mesh in (tangled, mirrored(tangled, slice(None)), crossed):
+        write_mfem(mesh, tmp_path / "a.mesh")
+        with pytest.raises(MeshGeometryError, match="inverted"):
+            read_mfem(tmp_path / "a.mesh")
+
+
+def test_arrays_of_a_program_are_not_turned():
+    corners = [[0, 0], [1, 0], [0, 1], [1, 1]]
+    with pytest.raises(MeshGeometryError, match="turn the order of their corners"):
+        Mesh.from_arrays(corners, [[0, 2, 1, 3]])
+
+
+@pytest.mark.parametrize("name", ["segments", "disc", "ball", "cubes"])
+def test_mirrored_elements_of_gmsh(tmp_path, name):
+    need_gmsh()
+    mesh = MESHES[name]()
+    (tmp_path / "a.msh").write_text(of_mesh(mirrored(mesh, slice(0, None, 2), 0), mesh.order))
+    got = femops.read_mesh(tmp_path / "a.msh", reorder=False)
+    assert got.volume() == pytest.approx(mesh.volume(), rel=1e-9)
+    assert got.continuous
+    np.testing.assert_allclose(got.element_centers(), mesh.element_centers(), atol=1e-8)
+
+
+def test_tangled_elements_of_gmsh_stay_errors(tmp_path):
+    need_gmsh()
+    square = [(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0)]
+    (tmp_path / "a.msh").write_text(document(square, [(3, 1, 1, 1, 3, 2, 4)]))
+    with pytest.raises(MeshGeometryError, match="inverted"):
+        femops.read_mesh(tmp_path / "a.msh")

@@ -1,0 +1,107 @@
+"""INLINE meshes: the boxes that MFEM makes of them, and everything refused."""
+
+import hashlib
+from itertools import product
+
+import numpy as np
+import pytest
+
+import femops
+from femops_meshes import MeshArgumentError, MeshFormatError, box, read_mesh, read_mfem
+from femops_meshes.mfem_inline import mfem_order
+
+KINDS = {1: "segment", 2: "quad", 3: "hex"}
+
+
+def text(counts, sizes=(1.0, 1.0, 1.0)):
+    lines = ["MFEM INLINE mesh v1.0", "", "# a box", f"type = {KINDS[len(counts)]}"]
+    lines += [f"n{x} = {n}" for x, n in zip("xyz", counts, strict=False)]
+    lines += [f"s{x} = {s!r}" for x, s in zip("xyz"[: len(counts)], sizes, strict=False)]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("counts", [(4,), (3, 2), (2, 3, 4), (1, 5, 1), (1, 1)])
+def test_it_is_the_box_with_mfem_s_attributes(tmp_path, counts):
+    dim, upper = len(counts), (1.5, 0.25, 3.0)[: len(counts)]
+    (tmp_path / "a.mesh").write_text(text(counts, upper))
+    mesh = femops.read_mesh(tmp_path / "a.mesh")
+    expected = box(counts, upper=upper)
+    order = [np.lexsort(np.round(m.element_centers(), 9).T) for m in (mesh, expected)]
+    np.testing.assert_array_equal(mesh.elements[order[0]], expected.elements[order[1]])
+    np.testing.assert_array_equal(mesh.coordinates[order[0]], expected.coordinates[order[1]])
+    where = {}
+    for attribute in np.unique(mesh.boundary_attributes).tolist():
+        faces = femops.BoundaryGeometry(mesh, femops.gauss(1), attribute)
+        normals = np.concatenate([block.normals[:, 0] for block in faces])
+        assert np.allclose(normals, normals[0])
+        where[attribute] = tuple(np.round(normals[0]).astype(int).tolist())
+    assert (
+        where
+        == {
+            1: {1: (-1,), 2: (1,)},
+            2: {1: (0, -1), 2: (1, 0), 3: (0, 1), 4: (-1, 0)},
+            3: {
+                1: (0, 0, -1),
+                2: (0, -1, 0),
+                3: (1, 0, 0),
+                4: (0, 1, 0),
+                5: (-1, 0, 0),
+                6: (0, 0, 1),
+            },
+        }[dim]
+    )
+
+
+# first 16 digits of the sha256 of GetElementVertices (int64) of MFEM 4.10, of all these boxes
+FROZEN = {
+    2: (list(product(range(1, 9), repeat=2)), [0, 1, 3, 2], "989a25158e01aff3"),
+    3: (list(product(range(1, 6), repeat=3)), [0, 1, 3, 2, 4, 5, 7, 6], "7a84a06174719398"),
+}
+
+
+@pytest.mark.parametrize("dim", FROZEN)
+def test_elements_are_in_mfem_s_order(dim):
+    sizes, corners, digits = FROZEN[dim]
+    found = hashlib.sha256()
+    for counts in sizes:
+        found.update(read_mfem(text(counts)).elements[:, corners].astype("<i8").tobytes())
+    assert found.hexdigest()[:16] == digits
+
+
+@pytest.mark.parametrize("counts", [(33, 20), (9, 30, 14), (1, 7, 1), (40, 1, 1), (2, 1, 9)])
+def test_the_curve_passes_each_cell_once(counts):
+    cells = mfem_order(counts)
+    assert np.array_equal(np.unique(cells, axis=0), np.indices(counts).reshape(len(counts), -1).T)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("INLINE mesh v1.0", "INLINE mesh v2.0", 'the version that is read is "MFEM INLINE'),
+        ("type = hex", "type = tet", 'of type "tet": supported are segments, squares and cubes'),
+        ("type = hex", "type = hexagon", 'is "segment", "quad" or "hex", got "hexagon"'),
+        ("type = hex", "", 'got "": write a line as'),
+        ("ny = 2\n", "", 'of type "hex" needs "ny = ...": the file has none'),
+        ("sz = 1.0\n", "", 'needs "sz'),
+        ("ny = 2", "ny = 0", "ny must be >= 1, got 0"),
+        ("ny = 2", "ny = 2.5", 'ny must be a whole number, got "2.5"'),
+        ("ny = 2", "nx = 2", "the second line for nx"),
+        ("ny = 2", "ny 2", 'line 6: "ny 2": an INLINE mesh has lines'),
+        ("ny = 2", "n = 2", 'line 6: "n = 2": an INLINE mesh has lines'),
+        ("sx = 1.0", "sx = -1.0", "sx is a length, it must be positive, got -1.0"),
+        ("sx = 1.0", "sx = nan", 'sx must be finite, got "nan"'),
+        ("sx = 1.0", "sx = one", 'sx must be a number, got "one"'),
+    ],
+)
+def test_refused(tmp_path, old, new, message):
+    path = tmp_path / "a.mesh"
+    path.write_text(text((3, 2, 2)).replace(old, new))
+    with pytest.raises(MeshFormatError, match=message) as caught:
+        read_mesh(path)
+    assert str(path) in str(caught.value)
+
+
+def test_what_does_not_fit_into_memory_is_refused_before_it_is_made():
+    for counts in ((10**8, 10**8), (10**17, 10**17, 10**17)):
+        with pytest.raises(MeshArgumentError, match=r"fit|GiB|numbered"):
+            read_mfem(text(counts))

@@ -1,0 +1,187 @@
+"""Boundary entries on faces that two elements have: which side each is, glued faces above all."""
+
+import numpy as np
+import pytest
+
+import femops
+from femops_meshes import (
+    Mesh,
+    MeshTopologyError,
+    box,
+    part_of,
+    partition,
+    read_mfem,
+    scrambled,
+    write_mfem,
+)
+
+UPPER = (3.0, 4.0, 5.0)
+
+
+def bend(x):
+    return x + 0.02 * np.sin(2 * np.pi * x / np.array(UPPER)[: len(x), None])
+
+
+def glued(dim, wraps, order=1, mapping=None):
+    """A box with its opposite sides glued, that lists both, and the same box as it is."""
+    counts = (4, 3, 3)[:dim]
+    arguments = {"upper": UPPER[:dim], "order": order, "mapping": mapping}
+    plain = box(counts, **arguments)
+    closed = box(counts, periodic=wraps, **arguments)
+    number = np.empty(plain.num_vertices, dtype=np.int64)
+    number[plain.elements] = closed.elements
+    return (
+        Mesh.assemble(
+            closed.elements,
+            closed.coordinates,
+            closed.num_vertices,
+            boundary=number[plain.boundary],
+            boundary_attributes=plain.boundary_attributes,
+        ),
+        plain,
+    )
+
+
+def facts(mesh):
+    """Area, integrals of the normal and of the position, of each attribute."""
+    result = {}
+    for attribute in np.unique(mesh.boundary_attributes).tolist():
+        blocks = list(femops.BoundaryGeometry(mesh, femops.gauss(4), attribute))
+        result[attribute] = [
+            sum(block.weighted_det.sum() for block in blocks),
+            sum(np.einsum("fq,fqd->d", block.weighted_det, block.normals) for block in blocks),
+            sum(np.einsum("fq,fqd->d", block.weighted_det, block.points) for block in blocks),
+        ]
+    return result
+
+
+def assert_same(mesh, plain):
+    got, expected = facts(mesh), facts(plain)
+    assert got.keys() == expected.keys()
+    for attribute, numbers in expected.items():
+        for mine, theirs in zip(got[attribute], numbers, strict=True):
+            np.testing.assert_allclose(mine, theirs, atol=1e-12)
+    for of in (mesh, plain):
+        every = femops.BoundaryGeometry(of, femops.gauss(4))
+        area = sum(float(block.weighted_det.sum()) for block in every)
+        assert area == pytest.approx(sum(row[0] for row in facts(of).values()), rel=1e-13)
+
+
+CASES = [
+    (2, (True, False), 1, None),
+    (2, (True, True), 3, bend),
+    (3, (True, False, False), 1, None),
+    (3, (False, True, True), 2, bend),
+    (3, (True, True, True), 1, None),
+]
+
+
+@pytest.mark.parametrize(("dim", "wraps", "order", "mapping"), CASES)
+def test_both_sides_of_glued_faces_are_faces_of_their_own(tmp_path, dim, wraps, order, mapping):
+    mesh, plain = glued(dim, wraps, order, mapping)
+    assert_same(mesh, plain)
+    turned = scrambled(mesh, 4).reordered(np.random.default_rng(0).permutation(mesh.num_elements))
+    assert_same(turned, plain)
+    assert_same(turned.refine(), plain.refine())
+    write_mfem(turned, tmp_path / "a.mesh")
+    again = read_mfem(tmp_path / "a.mesh")
+    assert np.array_equal(again.boundary, turned.boundary)
+    assert np.array_equal(again.boundary_attributes, turned.boundary_attributes)
+    assert_same(again, plain)
+    write_mfem(turned.refine(), tmp_path / "b.mesh")
+    assert_same(read_mfem(tmp_path / "b.mesh"), plain.refine())
+
+
+@pytest.mark.parametrize("size", [2, 5])
+@pytest.mark.parametrize(("dim", "wraps", "order", "mapping"), CASES[:4:3])
+def test_parts_have_the_sides_of_the_whole(size, dim, wraps, order, mapping):
+    mesh = scrambled(glued(dim, wraps, order, mapping)[0], 6)
+    shares = partition(mesh, size)
+    parts = [facts(part_of(mesh, shares, rank).mesh) for rank in range(size)]
+    for attribute, numbers in facts(mesh).items():
+        for k, number in enumerate(numbers):
+            total = sum(part[attribute][k] for part in parts if attribute in part)
+            np.testing.assert_allclose(total, number, atol=1e-12)
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_an_entry_inside_is_a_face_of_the_element_that_it_looks_out_of(dim):
+    mesh = box((2, 1, 1)[:dim])
+    # x = 1 is the high end of the first element: by hand its corners as seen from outside
+    wall = {2: [1, 4], 3: [1, 4, 7, 10]}[dim]
+    inwards = {2: [4, 1], 3: [1, 7, 4, 10]}[dim]
+    for corners, normal in ((wall, 1.0), (inwards, -1.0)):
+        for seed in range(3):
+            two = scrambled(
+                Mesh.assemble(
+                    mesh.elements, mesh.coordinates, mesh.num_vertices, boundary=np.array([corners])
+                ),
+                seed,
+            )
+            for one in (two, two.reordered([1, 0]), two.refine()):
+                got = facts(one)[1]
+                np.testing.assert_allclose(got[0], 1.0)
+                np.testing.assert_allclose(got[1], [normal, *[0] * (dim - 1)], atol=1e-14)
+
+
+def test_a_point_inside_belongs_to_the_element_below_it():
+    line = Mesh.from_arrays([[0.0], [1.0], [2.0]], [[0, 1], [1, 2]], boundary=[[1]])
+    for mesh in (line, line.reordered([1, 0]), line.refine()):
+        assert facts(mesh)[1][1] == pytest.approx(1.0)
+
+
+def alike(dim):
+    """Both sides of a glued face turned alike."""
+    mesh, _ = glued(dim, (True, *[False] * (dim - 1)))
+    swapped = mesh.boundary.copy()
+    mine = mesh.boundary_attributes == 2
+    order = {1: [0], 2: [1, 0], 3: [0, 2, 1, 3]}[dim]
+    swapped[mine] = swapped[mine][:, order]
+    return Mesh.from_arrays(
+        None,
+        mesh.elements,
+        boundary=swapped,
+        boundary_attributes=mesh.boundary_attributes,
+        coordinates=mesh.coordinates,
+    )
+
+
+def strip():
+    """A Moebius strip, with the edge where it is glued listed."""
+    low, high = np.arange(5), np.arange(5, 10)
+    cells = np.array([[k, k + 1, k + 5, k + 6] for k in range(5)])
+    where = np.stack([np.tile(np.arange(6.0), 2), np.repeat([0.0, 1.0], 6)], axis=1)
+    places = np.array([[k, k + 1, k + 6, k + 7] for k in range(5)])
+    cells[4] = [low[4], high[0], high[4], low[0]]
+    for k in range(4):
+        cells[k] = [low[k], low[k + 1], high[k], high[k + 1]]
+    return Mesh.from_arrays(None, cells, boundary=[[0, 5]], coordinates=where[places])
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: alike(1), lambda: alike(2), lambda: alike(3), strip], ids="123m"
+)
+def test_where_corners_do_not_tell_the_side_integrals_are_refused(tmp_path, make):
+    write_mfem(make(), tmp_path / "a.mesh")
+    mesh = femops.read_mesh(tmp_path / "a.mesh", reorder=False)
+    assert np.array_equal(mesh.boundary, make().boundary)
+    V = femops.H1(mesh, 2)
+    assert len(V.boundary_dofs()) > 0  # no matter of sides
+    known = sorted({*mesh.boundary_attributes.tolist()} - {1, 2})
+    for refused in (
+        lambda: femops.boundary_mass(V),
+        lambda: femops.boundary_load(V, 1.0, attributes=1),
+        lambda: femops.BoundaryGeometry(mesh, femops.gauss(2), [1, *known]),
+        lambda: femops.boundary_mass(femops.H1(mesh.refine(), 1), attributes=1),
+    ):
+        with pytest.raises(femops.SpaceError, match="don't tell of which side"):
+            refused()
+    if known:
+        plain = box((4, 3, 3)[: mesh.dim], upper=UPPER[: mesh.dim])
+        area = femops.boundary_mass(V, attributes=known)
+        expected = femops.boundary_mass(femops.H1(plain, 2), attributes=known)
+        ones = np.ones(V.ndofs)
+        other = np.ones(expected.shape[0])
+        assert ones @ (area @ ones) == pytest.approx(other @ (expected @ other))
+    with pytest.raises(MeshTopologyError, match=r"corners so turned|a point has no sides"):
+        part_of(mesh, partition(mesh, 2), 0)
