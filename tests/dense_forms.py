@@ -8,6 +8,7 @@ tests/running_error.py: for a linear form once for each value and derivative tha
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -226,6 +227,14 @@ class Points:
 # --- fields ---------------------------------------------------------------------------------------
 
 
+_COMPARISONS = {
+    np.less: operator.lt,
+    np.less_equal: operator.le,
+    np.greater: operator.gt,
+    np.greater_equal: operator.ge,
+}
+
+
 class PointField(np.lib.mixins.NDArrayOperatorsMixin):
     """A field at the points, as docs/forms.md says what a form sees: here of numbers."""
 
@@ -250,6 +259,8 @@ class PointField(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         plain = [i.value if isinstance(i, PointField) else i for i in inputs]
+        if ufunc in _COMPARISONS:  # NumPy would ask whether they are true
+            return np.frompyfunc(_COMPARISONS[ufunc], 2, 1)(*plain)
         return getattr(ufunc, method)(*plain, **options)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:

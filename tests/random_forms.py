@@ -192,6 +192,10 @@ class Maker:
         if len(shape) > 1:
             kinds = ["constant", "constant", "points", "function"]
         kind = self.pick(*kinds)
+        if shape[:2] == (len(self.points.cells), self.points.per_cell):
+            kind = "function"  # a constant of this shape would be taken for numbers at points
+            if values is not None:
+                raise Unsure("an array that may be meant either way")
         name = f"{'abcdgkmrst'[len(self.coefficients) % 10]}{len(self.coefficients)}"
         self.coefficients[name] = getattr(self, f"_{kind}")(shape, values)
         return name
