@@ -21,6 +21,7 @@ from femops.operators.chunks import chunk_batches, plans
 from femops.operators.held import Held
 from femops.operators.number_types import data_type, float_type
 from femops.pointwise import Cut, Program
+from femops.pointwise.graph import same
 from femops_kernels.dense import DecomposedKernel
 from femops_kernels.kernel import Kernel, Map1D, Side, SweepKernel
 from femops_kernels.machine import lane_width
@@ -145,8 +146,8 @@ class Term:
         if self.source is None:
             return self
         cut = self.source.cut(level, transpose=self.original is not None)
-        same = cut.program == self.program and cut.kept == self.cut.kept
-        known = self.__dict__.get("data", self.given) if same and level in DATA_LEVELS else None
+        alike = cut.program == self.program and same(cut.kept, self.cut.kept)
+        known = self.__dict__.get("data", self.given) if alike and level in DATA_LEVELS else None
         original = None if self.original is None else self.original.at_level(level)
         return replace(self, program=cut.program, level=level, given=known, original=original)
 
@@ -165,7 +166,7 @@ class Term:
             trial=self.test,
             test=self.trial,
             program=cut.program,
-            given=self.__dict__.get("data") if self.cut.kept == cut.kept else None,
+            given=self.__dict__.get("data") if same(self.cut.kept, cut.kept) else None,
             original=self,
         )
 
@@ -327,7 +328,7 @@ class Term:
         distinct, width = self.source.step.distinct, self.width
         first = start // width * width
         wanted = range(len(distinct)) if numbers is None else [k - 1 for k in numbers]
-        if "data" not in self.__dict__ or self.cut.point != distinct:
+        if "data" not in self.__dict__ or not same(self.cut.point, distinct):
             nodes, block = [distinct[k] for k in wanted], self.source.geometry.block(start, stop)
             return self.source.values(nodes, block)
         part = self.data.points[start // width : -(-stop // width)]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from femops.pointwise.errors import TraceError
 from femops.pointwise.graph import Node, ancestors, substitute
-from femops.pointwise.linear import SAME, LinearStep, compares, entries_of, sample
+from femops.pointwise.identities import identities
+from femops.pointwise.linear import LinearStep, compares, entries_of
 from femops.pointwise.trace import Argument, Objects, Trace
 
 Pair = tuple[str, str]
@@ -58,19 +58,24 @@ def linear_blocks(trace: Trace) -> BlockSteps:
         _check_linear(trace, pair, nodes)
     for test in trace.tests:
         _check_homogeneous(trace, test)
-    # in one go: only then are functions of the coefficients the same numbers in all blocks
-    flat = iter(sample(trace, [node for pair in pairs for node in entries[pair].flat]))
-    values = {
-        pair: np.array([next(flat) for _ in entries[pair].flat]).reshape(*entries[pair].shape, -1)
-        for pair in pairs
-    }
-    kept = [pair for pair in pairs if np.any(values[pair])]
+    found = {pair: _identities(nodes) for pair, nodes in entries.items()}
+    kept = [pair for pair in pairs if not all(entry.zero for entry in found[pair].flat)]
     if not kept:
         raise TraceError("the form is zero whatever the fields: it makes no operator")
     steps = {
         (test, field): LinearStep(_alone(trace, field, test), field, test) for test, field in kept
     }
-    return BlockSteps(steps, all(_mirrored(values, pair) for pair in pairs))
+    mirrored = all(
+        np.array_equal(found[test, field], found[field, test].T) for test, field in pairs
+    )
+    return BlockSteps(steps, mirrored)
+
+
+def _identities(entries: Objects) -> Objects:
+    """Identities of an array of nodes."""
+    out = np.empty(entries.shape, dtype=object)
+    out.reshape(-1)[:] = identities(entries.flat)
+    return out
 
 
 def _check_linear(trace: Trace, pair: Pair, entries: Objects) -> None:
@@ -96,7 +101,7 @@ def _check_homogeneous(trace: Trace, test: str) -> None:
             f"what is returned for {test!r} compares a field with something: that is not linear"
         )
     rest = substitute(outputs, dict.fromkeys(moving, trace.graph.constant(0.0)))
-    if any(np.any(value) for value in sample(trace, rest)):
+    if not all(identity.zero for identity in identities(rest)):
         raise TraceError(
             f"what is returned for {test!r} has a part that does not depend on the fields: "
             "give that to femops.load"
@@ -115,12 +120,3 @@ def _alone(trace: Trace, field: str, test: str) -> Trace:
     result = trace.tests[test]
     alone = Argument.of_flat(substitute(result.flat(), others), len(result.values))
     return replace(trace, fields={field: trace.fields[field]}, tests={test: alone})
-
-
-def _mirrored(values: Mapping[Pair, NDArray[Any]], pair: Pair) -> bool:
-    """Whether a block is the transpose of the one opposite."""
-    here, there = values[pair], values[pair[::-1]]
-    if here.shape[:2] != there.shape[1::-1]:
-        return False
-    skew = np.abs(here - there.swapaxes(0, 1)).max()
-    return bool(skew <= SAME * np.abs(here).max())

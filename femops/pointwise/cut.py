@@ -16,9 +16,10 @@ from typing import Any, final
 
 import numpy as np
 
-from femops.pointwise.frontier import frontier
-from femops.pointwise.graph import COMPARE, FAILING, Graph, Node, ancestors, substitute
+from femops.pointwise.frontier import dependent, frontier, opened
+from femops.pointwise.graph import Graph, Node, ancestors, same, substitute
 from femops.pointwise.linear import LinearStep
+from femops.pointwise.operations import FAILING
 from femops.pointwise.program import Program
 from femops.pointwise.tensors import adjugate
 from femops.pointwise.trace import (
@@ -307,8 +308,9 @@ def _by_nodes(
     None if the quadrature weight does not stand by itself: the form could not be scaled then.
     """
     weight = work.weight
-    heavy = [n for n in stored if weight in ancestors([n])]
-    if scalable and heavy != [weight]:
+    weighted = dependent(stored, {weight.number})
+    heavy = [n for n in stored if n.number in weighted]
+    if scalable and not same(heavy, [weight]):
         return None
     places = _places(work.trace, stored, known)
     position = {n.number for n in work.trace.static[POSITION].flat}
@@ -319,27 +321,27 @@ def _by_nodes(
             given.position = list(work.trace.static[POSITION].flat)
         elif place is _Place.CONSTANT:
             given.constant.append(node)
-        elif place is _Place.ELEMENT and (node is weight or node not in heavy):
+        elif place is _Place.ELEMENT and (node is weight or node.number not in weighted):
             given.element.append(node)
         else:
             given.point.append(node)
-    return work.finish(work.outputs, given, {weight.number} if weight in stored else set())
+    return work.finish(work.outputs, given, {weight.number} & {n.number for n in stored})
 
 
 def _opened(work: _Step, known: Known) -> list[Node]:
     """What the outputs are made of, down to what is the same in an element or an input."""
     places = _places(work.trace, work.outputs, known)
     moving = {node.number for node in work.inputs}
-    found: dict[int, Node] = {}
-    met = frontier(work.outputs, moving)
-    while met:
-        node = met.pop()
-        whole = places[node.number] is not _Place.POINT and work.weight not in ancestors([node])
-        if node.args and (node.op in COMPARE or not whole):
-            met += node.args
-        elif node.op != "const":
-            found[node.number] = node
-    return [found[number] for number in sorted(found)]
+    weighted = dependent(work.outputs, {work.weight.number})
+    return opened(
+        frontier(work.outputs, moving),
+        lambda node: (
+            bool(node.args)
+            and (
+                node.is_condition or places[node.number] is _Place.POINT or node.number in weighted
+            )
+        ),
+    )
 
 
 def _mapped(work: _Step, step: LinearStep, known: Known) -> Cut:
@@ -376,8 +378,10 @@ def _mapped(work: _Step, step: LinearStep, known: Known) -> Cut:
         _Place.ELEMENT: given.element,
         _Place.POINT: given.point,
     }
-    for node in _opened(replace(work, outputs=outputs), known):
+    open_nodes = _opened(replace(work, outputs=outputs), known)
+    places = _places(work.trace, open_nodes, known)
+    for node in open_nodes:
         if node.number not in mine:
-            parts[_places(work.trace, [node], known)[node.number]].append(node)
+            parts[places[node.number]].append(node)
     values = [graph.constant(1.0), *given.constant[1:]]
     return work.finish(outputs, given, {scale.number}, constant=values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from femops.pointwise.graph import COMPARE, Node, ancestors
+from femops.pointwise.graph import Node, ancestors
 
 
 def derivatives(outputs: Sequence[Node], direction: dict[int, Node]) -> list[Node]:
@@ -32,7 +32,7 @@ def derivatives(outputs: Sequence[Node], direction: dict[int, Node]) -> list[Nod
         if node.number in known:
             continue
         parts = [known[a.number] for a in node.args]
-        if node.op in COMPARE or all(p.is_constant(0.0) for p in parts):
+        if node.is_condition or all(p.is_constant(0.0) for p in parts):
             known[node.number] = zero
         else:
             known[node.number] = _RULES[node.op](node, parts)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from femops.pointwise.graph import COMPARE, LIBRARY, Node, ancestors
+from femops.pointwise.graph import Node, ancestors
+from femops.pointwise.operations import LIBRARY
 
 
 def frontier(outputs: Sequence[Node], moving: set[int], *, deep: bool = False) -> list[Node]:
@@ -25,19 +26,53 @@ def frontier(outputs: Sequence[Node], moving: set[int], *, deep: bool = False) -
         or with ``deep`` what those are made of; no constants and no conditions.
     """
     order = ancestors(outputs)
-    moves = set(moving)
-    for node in order:
-        if any(a.number in moves for a in node.args):
-            moves.add(node.number)
+    moves = dependent(outputs, moving)
     met = [n for n in outputs if n.number not in moves]
     met += [a for n in order if n.number in moves for a in n.args if a.number not in moves]
-    found: dict[int, Node] = {}
-    while met:
-        node = met.pop()
-        # a condition is no number that could be stored: its sides are
-        opened = node.op in COMPARE or (deep and bool(node.args) and node.op not in LIBRARY)
-        if opened:
-            met += node.args
+    # a condition is no number that could be stored: its sides are
+    return opened(met, lambda n: n.is_condition or (deep and bool(n.args) and n.op not in LIBRARY))
+
+
+def opened(nodes: Iterable[Node], through: Callable[[Node], bool]) -> list[Node]:
+    """What nodes are made of, down to what is not to be opened.
+
+    Parameters
+    ----------
+    nodes : iterable of Node
+    through : callable
+        Whether a node is to be replaced by its arguments.
+
+    Returns
+    -------
+    list of Node
+        By number, without constants.
+    """
+    left = list(nodes)
+    seen: set[int] = set()
+    found = []
+    while left:
+        node = left.pop()
+        if node.number in seen:
+            continue
+        seen.add(node.number)
+        if through(node):
+            left += node.args
         elif node.op != "const":
-            found[node.number] = node
-    return [found[number] for number in sorted(found)]
+            found.append(node)
+    return sorted(found, key=lambda node: node.number)
+
+
+def dependent(nodes: Iterable[Node], on: set[int]) -> set[int]:
+    """Numbers of the nodes, and of those that they are made of, that depend on some.
+
+    Parameters
+    ----------
+    nodes : iterable of Node
+    on : set of int
+        Numbers of nodes, which depend on themselves.
+    """
+    moves = set(on)
+    for node in ancestors(nodes):
+        if any(a.number in moves for a in node.args):
+            moves.add(node.number)
+    return moves

@@ -8,55 +8,17 @@ is simplified (x + 0, 1 x, 0 x, -(-x), the order of two summands or factors).
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, final
 
 import numpy as np
 
 from femops.pointwise.errors import TraceError
+from femops.pointwise.operations import BITWISE, COMPARE, COMPARISONS, LOGICAL, UFUNCS
 
-UNARY = ("neg", "sqrt", "exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "arctan", "fabs")
-BINARY = ("add", "sub", "mul", "div", "pow", "minimum", "maximum", "arctan2")
-# Those that call the C library for every slot of a lane.
-LIBRARY = ("exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "arctan", "arctan2", "pow")
-# Those that may give infinity or no number for arguments that are numbers of a common size.
-FAILING = ("div", "sqrt", "exp", "log", "tan", "sinh", "cosh", "pow")
-COMPARE = ("lt", "le", "gt", "ge", "eq", "ne")
 # Powers up to this are written as multiplications.
 _MOST_FACTORS = 16
-
-_UFUNCS = {
-    np.add: "add",
-    np.subtract: "sub",
-    np.multiply: "mul",
-    np.true_divide: "div",
-    np.power: "pow",
-    np.float_power: "pow",
-    np.minimum: "minimum",
-    np.maximum: "maximum",
-    np.fmin: "minimum",
-    np.fmax: "maximum",
-    np.arctan2: "arctan2",
-    np.less: "lt",
-    np.less_equal: "le",
-    np.greater: "gt",
-    np.greater_equal: "ge",
-    np.equal: "eq",
-    np.not_equal: "ne",
-    np.negative: "neg",
-    np.absolute: "fabs",
-    np.fabs: "fabs",
-    np.sqrt: "sqrt",
-    np.exp: "exp",
-    np.log: "log",
-    np.sin: "sin",
-    np.cos: "cos",
-    np.tan: "tan",
-    np.tanh: "tanh",
-    np.sinh: "sinh",
-    np.cosh: "cosh",
-    np.arctan: "arctan",
-}
 
 
 @final
@@ -116,6 +78,19 @@ class Graph:
 
     def unary(self, op: str, a: Node) -> Node:
         """Node of an operation on one node, simplified where that is exact."""
+        if op in ("neg", "pos") and a.is_condition:
+            raise TraceError(f"a condition has no sign: write {'~' if op == 'neg' else ''}(a > b)")
+        if op == "not":
+            return self.binary("eq", self.number(a), self.constant(0.0))
+        a = self.number(a)
+        if op == "pos":
+            return a
+        if op == "square":
+            return self.binary("mul", a, a)
+        if op == "sign":
+            zero = self.constant(0.0)
+            below = self.where(self.binary("lt", a, zero), self.constant(-1.0), zero)
+            return self.where(self.binary("gt", a, zero), self.constant(1.0), below)
         if op == "neg":
             if a.op == "neg":
                 return a.args[0]
@@ -124,7 +99,19 @@ class Graph:
         return self.make(op, (a,), None)
 
     def binary(self, op: str, a: Node, b: Node) -> Node:
-        """Node of an operation on two nodes, simplified where that is exact."""
+        """Node of an operation on two nodes, simplified where that is exact.
+
+        What conditions are in arithmetic is what NumPy makes of booleans.
+        """
+        if a.is_condition and b.is_condition and op in ("add", "sub"):
+            if op == "sub":
+                raise TraceError("two conditions are subtracted: write (a > b) ^ (c > d)")
+            op = "or"
+        if op in LOGICAL:
+            return self._joined(op, self.condition(a), self.condition(b))
+        a, b = self.number(a), self.number(b)
+        if op in COMPARE and a.op == b.op == "const":
+            return self.constant(float(COMPARISONS[op](a.value, b.value)))
         simple = _simplify(self, op, a, b)
         if simple is not None:
             return simple
@@ -132,9 +119,35 @@ class Graph:
             a, b = b, a
         return self.make(op, (a, b), None)
 
+    def _joined(self, op: str, a: Node, b: Node) -> Node:
+        """The condition that two conditions make."""
+        first, second = self.number(a), self.number(b)
+        if op == "xor":
+            return self.binary("ne", first, second)
+        zero, one = self.constant(0.0), self.constant(1.0)
+        both = self.where(a, second, zero) if op == "and" else self.where(a, one, second)
+        return self.condition(both)
+
     def where(self, condition: Node, a: Node, b: Node) -> Node:
         """Node that is ``a`` where the condition holds, else ``b``."""
+        condition, a, b = self.condition(condition), self.number(a), self.number(b)
+        if condition.op == "const":
+            return a if condition.value else b
         return a if a is b else self.make("where", (condition, a, b), None)
+
+    def number(self, node: Node) -> Node:
+        """A node as a number: a condition is 1 where it holds, else 0."""
+        if not node.is_condition:
+            return node
+        return self.make("where", (node, self.constant(1.0), self.constant(0.0)), None)
+
+    def condition(self, node: Node) -> Node:
+        """A node as a condition: a number holds where it is not zero; a constant stays one."""
+        if node.is_condition or node.op == "const":
+            return node
+        if node.op == "where" and node is self.number(node.args[0]):
+            return node.args[0]
+        return self.make("ne", (node, self.constant(0.0)), None)
 
 
 def _simplify(graph: Graph, op: str, a: Node, b: Node) -> Node | None:
@@ -180,8 +193,30 @@ def _power(graph: Graph, a: Node, b: Node) -> Node | None:
     return graph.binary("mul", square, a) if half is not None and exponent % 2 else square
 
 
+def _method(ufunc: Any) -> Any:
+    def method(self: Node) -> Any:
+        return ufunc(self)
+
+    return method
+
+
+class Symbolic(np.lib.mixins.NDArrayOperatorsMixin, ABC):
+    """A value that is fixed: arithmetic goes through ``__array_ufunc__``, ``a += b`` is a + b."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any: ...
+
+    def _not_in_place(self, *_: Any) -> Any:
+        return NotImplemented
+
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = __ipow__ = _not_in_place
+    __iand__ = __ior__ = __ixor__ = __imatmul__ = __ifloordiv__ = __imod__ = _not_in_place
+
+
 @final
-class Node:
+class Node(Symbolic):
     """A symbol: a number that is known when a kernel runs.
 
     It takes part in arithmetic with numbers, symbols and arrays of them, and in NumPy's functions.
@@ -199,19 +234,24 @@ class Node:
         """The number of a constant."""
         return float(self.data[0])
 
+    @property
+    def is_condition(self) -> bool:
+        """Whether the node is true or false, not a number."""
+        return self.op in COMPARE
+
     def is_constant(self, value: float) -> bool:
         """Whether the node is this number."""
         return self.op == "const" and self.data[0] == value
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        if not all(isinstance(v, Node | int | float | np.number | np.ndarray) for v in inputs):
+        if not all(isinstance(value, _OPERANDS) for value in inputs):
             return NotImplemented  # a field: it puts its value in its place and asks again
-        op = _UFUNCS.get(ufunc)
+        op = UFUNCS.get(ufunc)
         if op is None or method != "__call__" or options:
             raise TraceError(
                 f"numpy.{ufunc.__name__} has no meaning for symbols here: "
                 "use + - * / **, sqrt, exp, log, sin, cos, tan, tanh, sinh, cosh, arctan, arctan2, "
-                "abs, minimum, maximum"
+                "abs, sign, square, minimum, maximum, comparisons, & | ^ ~ of these"
             )
         if any(isinstance(value, np.ndarray) and value.ndim for value in inputs):
             arrays = np.broadcast_arrays(*[np.asarray(value, dtype=object) for value in inputs])
@@ -221,112 +261,27 @@ class Node:
             return out
         return self._apply(op, inputs)
 
-    def _apply(self, op: str, values: Iterable[Any]) -> Node:
-        nodes = [self.graph.node(value) for value in values]
+    def _apply(self, op: str, values: Sequence[Any]) -> Node:
+        logical = op in LOGICAL or op in BITWISE
+        nodes = [self.graph.node(float(v) if logical and _is_bool(v) else v) for v in values]
+        if op in BITWISE:
+            for node, value in zip(nodes, values, strict=True):
+                if not (node.is_condition or _is_bool(value)):
+                    raise TraceError(
+                        f"`{op}` takes conditions, not numbers: put each comparison in "
+                        "parentheses, (a > b) & (c > d)"
+                    )
+            op = BITWISE[op]
         return self.graph.unary(op, *nodes) if len(nodes) == 1 else self.graph.binary(op, *nodes)
 
-    def _binary(self, op: str, other: Any, swap: bool = False) -> Any:
-        if isinstance(other, np.ndarray) and other.ndim:
-            out = np.empty(other.shape, dtype=object)
-            for index in np.ndindex(out.shape):
-                out[index] = self._binary(op, other[index], swap)
-            return out
-        if not isinstance(other, Node | int | float | np.number | np.ndarray):
-            return NotImplemented
-        node = self.graph.node(other)
-        return self.graph.binary(op, node, self) if swap else self.graph.binary(op, self, node)
-
-    def __add__(self, other: Any) -> Any:
-        return self._binary("add", other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._binary("add", other, swap=True)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._binary("sub", other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._binary("sub", other, swap=True)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._binary("mul", other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._binary("mul", other, swap=True)
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._binary("div", other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self._binary("div", other, swap=True)
-
-    def __pow__(self, other: Any) -> Any:
-        return self._binary("pow", other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return self._binary("pow", other, swap=True)
-
-    def __lt__(self, other: Any) -> Any:
-        return self._binary("lt", other)
-
-    def __le__(self, other: Any) -> Any:
-        return self._binary("le", other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._binary("gt", other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._binary("ge", other)
-
-    def __neg__(self) -> Node:
-        return self.graph.unary("neg", self)
-
-    def __pos__(self) -> Node:
-        return self
-
-    def __abs__(self) -> Node:
-        return self.graph.unary("fabs", self)
-
     # NumPy's functions call these on the entries of an array of symbols.
-    def sqrt(self) -> Node:
-        """Square root."""
-        return self.graph.unary("sqrt", self)
+    sqrt, exp, log = _method(np.sqrt), _method(np.exp), _method(np.log)
+    sin, cos, tan = _method(np.sin), _method(np.cos), _method(np.tan)
+    sinh, cosh, tanh = _method(np.sinh), _method(np.cosh), _method(np.tanh)
+    arctan = _method(np.arctan)
 
-    def exp(self) -> Node:
-        """Exponential."""
-        return self.graph.unary("exp", self)
-
-    def log(self) -> Node:
-        """Natural logarithm."""
-        return self.graph.unary("log", self)
-
-    def sin(self) -> Node:
-        """Sine."""
-        return self.graph.unary("sin", self)
-
-    def cos(self) -> Node:
-        """Cosine."""
-        return self.graph.unary("cos", self)
-
-    def tan(self) -> Node:
-        """Tangent."""
-        return self.graph.unary("tan", self)
-
-    def tanh(self) -> Node:
-        """Hyperbolic tangent."""
-        return self.graph.unary("tanh", self)
-
-    def sinh(self) -> Node:
-        """Hyperbolic sine."""
-        return self.graph.unary("sinh", self)
-
-    def cosh(self) -> Node:
-        """Hyperbolic cosine."""
-        return self.graph.unary("cosh", self)
-
-    def arctan(self) -> Node:
-        """Arc tangent."""
-        return self.graph.unary("arctan", self)
+    # by `is`, as `==` is a condition
+    __hash__ = object.__hash__
 
     def conjugate(self) -> Node:
         """The node itself: symbols are real."""
@@ -336,7 +291,7 @@ class Node:
         raise TraceError(
             "a Python `if`, `and`, `or`, `not`, `min` or `max` asks whether a symbol is true: "
             "the answer differs from point to point; write femops.where(condition, a, b), "
-            "femops.minimum or femops.maximum"
+            "femops.minimum or femops.maximum, and compare entries of an array one by one"
         )
 
     def __float__(self) -> float:
@@ -352,8 +307,20 @@ class Node:
         return (
             str(self.data)
             if self.op == "input"
-            else f"{self.op}({', '.join(map(repr, self.args))})"
+            else f"{self.op}({', '.join('...' if a.args else repr(a) for a in self.args)})"
         )
+
+
+_OPERANDS = (Node, bool, int, float, np.number, np.bool_, np.ndarray)
+
+
+def same(a: Sequence[Node], b: Sequence[Node]) -> bool:
+    """Whether two sequences hold the same nodes of one graph."""
+    return [node.number for node in a] == [node.number for node in b]
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_)
 
 
 def ancestors(outputs: Iterable[Node], known: Container[int] = ()) -> list[Node]:

@@ -11,14 +11,10 @@ from numpy.typing import NDArray
 
 from femops.pointwise.derivative import derivatives
 from femops.pointwise.errors import TraceError
-from femops.pointwise.graph import COMPARE, Node, ancestors, substitute
+from femops.pointwise.graph import Node, ancestors, substitute
+from femops.pointwise.identities import Identity, identities, letter
 from femops.pointwise.memory import decode, encode, remembered
-from femops.pointwise.printer import evaluate
 from femops.pointwise.trace import INVERSE, Objects, Trace
-
-_SAMPLES = 5
-SAME = 1e-12
-_RATIONAL = ("add", "sub", "mul", "div", "neg", "const", "input")
 
 
 @final
@@ -83,13 +79,13 @@ class LinearStep:
     def _check_homogeneous(self) -> None:
         zero = self.trace.graph.constant(0.0)
         rest = substitute(self.test.flat(), dict.fromkeys(self.moving, zero))
-        if any(np.any(value) for value in sample(self.trace, rest)):
+        if not all(identity.zero for identity in identities(rest)):
             raise TraceError(
                 "the form has a part that does not depend on the field: give that to femops.load"
             )
 
     def _distinct(self, flat: list[Node]) -> tuple[NDArray[np.int64], list[int]]:
-        """Which entries are zero, equal or opposite, found by evaluating them at random points.
+        """Find which entries are zero, equal or opposite.
 
         Returns
         -------
@@ -99,20 +95,17 @@ class LinearStep:
         distinct : list of int
             Their places among the entries.
         """
-        samples = sample(self.trace, flat)
         structure = np.zeros(len(flat), dtype=np.int64)
         distinct: list[int] = []
-        for k, values in enumerate(samples):
-            if not np.any(values):
+        numbers: dict[Identity, int] = {}
+        for k, identity in enumerate(identities(flat)):
+            if identity.zero:
                 continue
-            size = SAME * np.abs(values).max()
-            for number, other in enumerate(distinct, start=1):
-                for sign in (1, -1):
-                    if np.all(np.abs(values - sign * samples[other]) <= size):
-                        structure[k] = sign * number
-            if structure[k] == 0:
+            if identity not in numbers:
                 distinct.append(k)
-                structure[k] = len(distinct)
+                numbers[identity.opposite] = -len(distinct)
+                numbers[identity] = len(distinct)
+            structure[k] = numbers[identity]
         if not distinct:
             raise TraceError("the form is zero whatever the field: it makes no operator")
         return structure, distinct
@@ -136,13 +129,13 @@ class LinearStep:
 
         0 for products of values (mass), 1 of a value and a gradient, 2 of gradients (diffusion).
         """
-        inverse = self.trace.static[INVERSE].flat
-        flat: list[Any] = list(self.entries.flat)
-        twice: dict[int, Node] = {node.number: 2.0 * node for node in inverse}
-        both = sample(self.trace, [*flat, *substitute(flat, twice)])
-        pairs = list(zip(both[: len(flat)], both[len(flat) :], strict=True))
+        nodes, factor = list(self.entries.flat), letter("@factor")
+        inverse = list(self.trace.static[INVERSE].flat)
+        given = zip(inverse, identities(inverse), strict=True)
+        plain = identities(nodes)
+        times = identities(nodes, {node.number: one.scaled(factor) for node, one in given})
         for power in (0, 1, 2):
-            if all(np.all(np.abs(b - 2**power * a) <= SAME * np.abs(b)) for a, b in pairs):
+            if times == [one.scaled(factor**power) for one in plain]:
                 return power
         return None
 
@@ -169,7 +162,7 @@ def compares(outputs: Sequence[Node], moving: set[int]) -> bool:
     moving : set of int
         Numbers of the inputs.
     """
-    conditions = [node for node in ancestors(outputs) if node.op in COMPARE]
+    conditions = [node for node in ancestors(outputs) if node.is_condition]
     return any(node.number in moving for node in ancestors(conditions))
 
 
@@ -193,22 +186,3 @@ def entries_of(trace: Trace, field: str, test: str) -> Objects:
         derivatives(outputs, still | {node.number: one}) for node in trace.fields[field].flat()
     ]
     return np.array(columns, dtype=object).T.reshape(len(outputs), len(columns))
-
-
-def sample(trace: Trace, nodes: Sequence[Node]) -> list[NDArray[np.float64]]:
-    """Values of static nodes at random points, to see which are zero or equal.
-
-    Only sums, products and quotients are evaluated: every other function is a random number of its
-    own, so that two nodes agree only if they are the same rational function of those, whichever
-    branch a condition takes and wherever a function is defined.
-    """
-    rng = np.random.default_rng(20)
-    given: dict[int, Any] = {}
-    for name, inputs in trace.static.items():
-        for index, node in np.ndenumerate(inputs):
-            eye = float(name == INVERSE and index[0] == index[1])
-            given[node.number] = eye + rng.uniform(0.1, 0.5, _SAMPLES)
-    for node in ancestors(nodes):
-        if node.op not in _RATIONAL and node.number not in given:
-            given[node.number] = rng.uniform(0.5, 1.5, _SAMPLES)
-    return [np.broadcast_to(value, (_SAMPLES,)) for value in evaluate(nodes, given)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,31 @@ from femops.pointwise.errors import TraceError
 from femops.pointwise.graph import Node
 
 
+def _entries(value: Any) -> Any:
+    """A value as an array of objects; numbers as they are."""
+    if isinstance(value, bool | int | float | np.generic):
+        return value
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return value
+    return np.asarray(value, dtype=object)
+
+
 def _graph_of(*values: Any) -> Any:
     for value in values:
-        entries = (
-            value.flat if isinstance(value, np.ndarray) and value.dtype == object else (value,)
-        )
-        for entry in entries:
-            if isinstance(entry, Node):
-                return entry.graph
+        if isinstance(value, np.ndarray) and value.dtype == object:
+            for entry in value.flat:
+                if isinstance(entry, Node):
+                    return entry.graph
     return None
+
+
+def _each(values: tuple[Any, ...], function: Callable[..., Node]) -> Any:
+    """What a function makes of the entries of arrays that broadcast."""
+    arrays = np.broadcast_arrays(*[np.asarray(value, dtype=object) for value in values])
+    out = np.empty(arrays[0].shape, dtype=object)
+    for index in np.ndindex(out.shape):
+        out[index] = function(*(array[index] for array in arrays))
+    return out if out.ndim else out[()]
 
 
 def where(condition: Any, a: Any, b: Any) -> Any:
@@ -27,18 +44,20 @@ def where(condition: Any, a: Any, b: Any) -> Any:
     Parameters
     ----------
     condition : comparison of symbols, or booleans
-    a, b : symbols, numbers or arrays of one shape
+        Or an array of them; a number holds where it is not zero, as in NumPy.
+    a, b : symbols, numbers or arrays that broadcast
     """
-    graph = _graph_of(condition, a, b)
+    values = tuple(map(_entries, (condition, a, b)))
+    graph = _graph_of(*values)
     if graph is None:
         return np.where(condition, a, b)
-    if not isinstance(condition, Node):
-        return a if condition else b
-    arrays = np.broadcast_arrays(np.asarray(a, dtype=object), np.asarray(b, dtype=object))
-    out = np.empty(arrays[0].shape, dtype=object)
-    for index in np.ndindex(out.shape):
-        out[index] = graph.where(condition, *(graph.node(array[index]) for array in arrays))
-    return out if out.ndim else out[()]
+
+    def choose(condition: Any, a: Any, b: Any) -> Node:
+        if not isinstance(condition, Node):
+            return graph.node(a if condition else b)  # type: ignore[no-any-return]
+        return graph.where(condition, graph.node(a), graph.node(b))  # type: ignore[no-any-return]
+
+    return _each(values, choose)
 
 
 def minimum(a: Any, b: Any) -> Any:
@@ -62,14 +81,11 @@ def maximum(a: Any, b: Any) -> Any:
 
 
 def _pairwise(op: str, function: Any, a: Any, b: Any) -> Any:
-    graph = _graph_of(a, b)
+    values = _entries(a), _entries(b)
+    graph = _graph_of(*values)
     if graph is None:
         return function(a, b)
-    arrays = np.broadcast_arrays(np.asarray(a, dtype=object), np.asarray(b, dtype=object))
-    out = np.empty(arrays[0].shape, dtype=object)
-    for index in np.ndindex(out.shape):
-        out[index] = graph.binary(op, *(graph.node(array[index]) for array in arrays))
-    return out if out.ndim else out[()]
+    return _each(values, lambda x, y: graph.binary(op, graph.node(x), graph.node(y)))
 
 
 def _square(matrix: Any, what: str) -> Any:

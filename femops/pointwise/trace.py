@@ -13,7 +13,7 @@ from femops.errors import FemopsError
 from femops.pointwise.blame import definition, explain, line_of
 from femops.pointwise.derivative import derivatives
 from femops.pointwise.errors import TraceError
-from femops.pointwise.graph import Graph, Node
+from femops.pointwise.graph import Graph, Node, Symbolic
 
 FormFunction = Callable[..., Any]
 Objects = np.ndarray[Any, np.dtype[Any]]
@@ -39,7 +39,7 @@ class CoefficientShape:
 
 
 @final
-class FieldSymbol(np.lib.mixins.NDArrayOperatorsMixin):
+class FieldSymbol(Symbolic):
     """A field at a point: itself where arithmetic is done with it, and its derivatives.
 
     Attributes
@@ -162,7 +162,13 @@ def symbols(graph: Graph, name: str, shape: tuple[int, ...], symmetric: bool = F
     for index in np.ndindex(shape):
         entry = tuple(sorted(index)) if symmetric else index
         out[index] = graph.input("_".join([name, *map(str, entry)]))
-    return out
+    return _fixed(out)
+
+
+def _fixed(array: Objects) -> Objects:
+    """An array that a form can't overwrite."""
+    array.flags.writeable = False
+    return array
 
 
 def name_of(function: FormFunction) -> str:
@@ -227,7 +233,7 @@ def trace(
             symbols(graph, name, (ncomp,)), symbols(graph, f"d({name})", (ncomp, dim))
         )
         arguments[name] = argument
-        gradient = None if boundary else argument.derivatives @ inverse
+        gradient = None if boundary else _fixed(argument.derivatives @ inverse)
         given.append(FieldSymbol(name, argument.values, gradient))
     for name, shape in coefficients.items():
         static[name] = symbols(graph, f"c({name})", shape.shape, shape.symmetric)
@@ -310,7 +316,7 @@ def _call(
         return function(*fields, **keywords)
     except FemopsError as error:
         raise TraceError(f"{line_of(error)}{error}") from error
-    except (TypeError, ValueError, AttributeError, IndexError) as error:
+    except Exception as error:  # whatever a user's function may raise
         raise TraceError(f"{line_of(error)}{explain(error)}") from error
 
 
@@ -361,7 +367,7 @@ def _shaped(
         )
     try:
         for index in np.ndindex(shape):
-            out[index] = graph.node(array.reshape(shape)[index])
+            out[index] = graph.number(graph.node(array.reshape(shape)[index]))
     except TraceError as error:
         raise TraceError(f'{definition(function)}in the "{what}": {error}') from error
     return out

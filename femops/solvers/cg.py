@@ -224,7 +224,10 @@ def _check_arguments(A: Any, M: Any, rtol: float, atol: float, maxiter: int | No
             "scipy.sparse.linalg.cg any"
         )
     if not A.symmetric:
-        raise SolverError(f"{A!r} is not symmetric: cg needs that, scipy.sparse.linalg.gmres not")
+        raise SolverError(
+            f"{A!r} is not symmetric: cg needs that, scipy.sparse.linalg.gmres not (a tensor "
+            "coefficient is symmetric only if it is so to the last bit: give (K + K.T) / 2)"
+        )
     if M is not None and not isinstance(M, Jacobi):
         raise SolverError(
             f"M is a {type(M).__name__}: femops.cg takes femops.jacobi(A), "

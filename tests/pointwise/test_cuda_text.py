@@ -34,7 +34,8 @@ from femops.pointwise import (
     nonlinear_cut,
     trace,
 )
-from femops.pointwise.graph import BINARY, COMPARE, UNARY, Graph, Node, ancestors
+from femops.pointwise.graph import Graph, Node, ancestors
+from femops.pointwise.operations import BINARY, COMPARE, UNARY
 from femops.pointwise.printer import NUMPY_FUNCTIONS
 from femops.pointwise.trace import Argument, linearised
 from femops.pointwise.writing import make_program

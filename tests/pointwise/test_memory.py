@@ -13,7 +13,8 @@ from femops.forms.elasticity import _elasticity
 from femops.pointwise import CoefficientShape, LinearStep, linear_cut, trace
 from femops.pointwise import memory as disk
 from femops.pointwise.errors import TraceError
-from femops.pointwise.graph import BINARY, UNARY, Graph, Node
+from femops.pointwise.graph import Graph, Node
+from femops.pointwise.operations import BINARY, UNARY
 from femops_kernels import storage
 
 

@@ -1,0 +1,139 @@
+"""Which expressions are the same function: decided exactly, never by values in floating point.
+
+A node is evaluated in the integers modulo a prime, where nothing is rounded: constants are the
+rational numbers that they are, inputs and functions that are not rational are letters with a
+residue of their own.  Rational functions that differ have the same residue with a probability
+of their degree over the prime, which is never (Schwartz 1980, Zippel 1979).
+
+Equal functions may still differ in floating point: ``(a + b) - a`` loses b where a is large.  So
+each node has a second residue, of its *magnitude*, in which all terms are added: it bounds what
+rounding does.  Nodes are the same only if both agree; then one may be computed for the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import final
+
+from femops.pointwise.graph import Node, ancestors
+
+# Not a Mersenne prime, modulo which powers of two repeat soon.
+_PRIME = 2**255 - 19
+_SYMMETRIC = ("minimum", "maximum", "eq", "ne")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a node is as a function of its inputs.
+
+    Attributes
+    ----------
+    value : int
+        Residue of the function; 0 if it is zero whatever the inputs.
+    magnitude : int
+        Residue of the sum of the absolute values of all terms.
+    """
+
+    value: int
+    magnitude: int
+
+    @property
+    def zero(self) -> bool:
+        """Whether the function is zero."""
+        return self.value == 0
+
+    @property
+    def opposite(self) -> Identity:
+        """That of the function with the other sign."""
+        return Identity(-self.value % _PRIME, self.magnitude)
+
+    def scaled(self, factor: int) -> Identity:
+        """That of the function times a positive letter."""
+        return Identity(self.value * factor % _PRIME, self.magnitude * factor % _PRIME)
+
+
+def identities(
+    nodes: Iterable[Node], given: Mapping[int, Identity] | None = None
+) -> list[Identity]:
+    """Identities of nodes.
+
+    Parameters
+    ----------
+    nodes : iterable of Node
+        Of any graphs: inputs of one name are the same.
+    given : mapping, optional
+        Identities of some nodes, by ``number``; what is behind them is not looked at.
+    """
+    wanted = list(nodes)
+    found = dict(given or {})
+    for node in ancestors(wanted, found):
+        if node.number not in found:
+            found[node.number] = _identity(node, [found[a.number] for a in node.args])
+    return [found[node.number] for node in wanted]
+
+
+def letter(name: str) -> int:
+    """Residue that stands for something unknown."""
+    return int.from_bytes(hashlib.sha512(name.encode()).digest()) % _PRIME
+
+
+def _identity(node: Node, args: list[Identity]) -> Identity:
+    if node.op == "const":
+        top, bottom = node.value.as_integer_ratio()
+        value = top * pow(bottom, -1, _PRIME)
+        return Identity(value % _PRIME, (-value if top < 0 else value) % _PRIME)
+    if node.op == "input":
+        return _unknown(f"input {node.data}")
+    rule = _RULES.get(node.op)
+    known = None if rule is None else rule(*args)
+    if node.op == "pow":
+        known = _power(args[0], node.args[1])
+    if known is not None:
+        return Identity(known[0] % _PRIME, known[1] % _PRIME)
+    parts = [f"{a.value} {a.magnitude}" for a in args]
+    return _unknown(" ".join([node.op, *(sorted(parts) if node.op in _SYMMETRIC else parts)]))
+
+
+def _unknown(name: str) -> Identity:
+    return Identity(letter(name), letter(name))
+
+
+def _quotient(a: Identity, b: Identity) -> tuple[int, int] | None:
+    if b.zero:
+        return None
+    inverse = pow(b.value, -1, _PRIME)
+    return a.value * inverse, a.magnitude * b.magnitude * inverse * inverse
+
+
+def _power(base: Identity, exponent: Node) -> tuple[int, int] | None:
+    if exponent.op != "const" or exponent.value != int(exponent.value):
+        return None
+    n = int(exponent.value)
+    if n < 0:
+        inverse = _quotient(Identity(1, 1), base)
+        if inverse is None:
+            return None
+        base = Identity(*inverse)
+    return pow(base.value, abs(n), _PRIME), pow(base.magnitude, abs(n), _PRIME)
+
+
+def _choice(condition: Identity, a: Identity, b: Identity) -> tuple[int, int]:
+    # linear in both sides; no two conditions have the same letter unless they are the same
+    first, second = condition.value, 1 - condition.value
+    return (
+        first * a.value + second * b.value,
+        first * a.magnitude + second * b.magnitude,
+    )
+
+
+_RULES: dict[str, Callable[..., tuple[int, int] | None]] = {
+    "add": lambda a, b: (a.value + b.value, a.magnitude + b.magnitude),
+    "sub": lambda a, b: (a.value - b.value, a.magnitude + b.magnitude),
+    "mul": lambda a, b: (a.value * b.value, a.magnitude * b.magnitude),
+    "neg": lambda a: (-a.value, a.magnitude),
+    "div": _quotient,
+    "where": _choice,
+}

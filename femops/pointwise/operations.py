@@ -1,0 +1,73 @@
+"""Operations of the expression graph, and NumPy's functions that stand for them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+
+import numpy as np
+
+UNARY = ("neg", "sqrt", "exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "arctan", "fabs")
+BINARY = ("add", "sub", "mul", "div", "pow", "minimum", "maximum", "arctan2")
+# Those that call the C library for every slot of a lane.
+LIBRARY = ("exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "arctan", "arctan2", "pow")
+# Those that may give infinity or no number for arguments that are numbers of a common size.
+FAILING = ("div", "sqrt", "exp", "log", "tan", "sinh", "cosh", "pow")
+# Conditions: true or false, and as numbers 1 or 0.
+COMPARE = ("lt", "le", "gt", "ge", "eq", "ne")
+LOGICAL = ("and", "or", "xor", "not")
+
+# By NumPy's function; those that are no operation of the graph are made of some.
+UFUNCS = {
+    np.add: "add",
+    np.subtract: "sub",
+    np.multiply: "mul",
+    np.true_divide: "div",
+    np.power: "pow",
+    np.float_power: "pow",
+    np.minimum: "minimum",
+    np.maximum: "maximum",
+    np.fmin: "minimum",
+    np.fmax: "maximum",
+    np.arctan2: "arctan2",
+    np.less: "lt",
+    np.less_equal: "le",
+    np.greater: "gt",
+    np.greater_equal: "ge",
+    np.equal: "eq",
+    np.not_equal: "ne",
+    np.negative: "neg",
+    np.absolute: "fabs",
+    np.fabs: "fabs",
+    np.sqrt: "sqrt",
+    np.exp: "exp",
+    np.log: "log",
+    np.sin: "sin",
+    np.cos: "cos",
+    np.tan: "tan",
+    np.tanh: "tanh",
+    np.sinh: "sinh",
+    np.cosh: "cosh",
+    np.arctan: "arctan",
+    np.positive: "pos",
+    np.square: "square",
+    np.sign: "sign",
+    np.logical_and: "and",
+    np.logical_or: "or",
+    np.logical_xor: "xor",
+    np.logical_not: "not",
+    np.bitwise_and: "&",
+    np.bitwise_or: "|",
+    np.bitwise_xor: "^",
+    np.invert: "~",
+}
+# Python's operators, which take conditions only.
+BITWISE = {"&": "and", "|": "or", "^": "xor", "~": "not"}
+COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "eq": operator.eq,
+    "ne": operator.ne,
+}

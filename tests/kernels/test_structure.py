@@ -1,0 +1,269 @@
+"""What is zero, equal or symmetric in D is decided exactly, whatever the size of numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+
+LEVELS = ["full", "element", "decomposed", "partial", "none"]
+CHARGE = 1.6e-19
+
+
+@pytest.fixture(scope="module")
+def scalar() -> Any:
+    return femops.H1(femops.box((2, 2)), order=2)
+
+
+@pytest.fixture(scope="module")
+def plane(scalar: Any) -> tuple[Any, Any]:
+    """The functions x and y, whose gradients are the unit vectors."""
+    return scalar.interpolate(lambda x: x[0]), scalar.interpolate(lambda x: x[1])
+
+
+def hall(u: Any, s: Any, n: Any) -> dict[str, Any]:
+    """Conductivity in a magnetic field: a literal beside a large coefficient."""
+    return {"grad": np.array([[s, -CHARGE * n], [CHARGE * n, s]]) @ u.grad}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_small_literal_times_a_large_coefficient(scalar: Any, plane: Any, level: str) -> None:
+    A = femops.form(hall, scalar, s=1.0, n=1e19, level=level)
+    x, y = plane
+    assert not A.symmetric
+    for operator, sign in ((A, 1.0), (A.T, -1.0)):
+        assert x @ (operator @ y) == pytest.approx(-1.6 * sign)
+        assert y @ (operator @ x) == pytest.approx(1.6 * sign)
+        assert x @ (operator @ x) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("ratio", [1e-6, 1e-12, 1e-14])
+def test_a_small_skew_part_is_kept(scalar: Any, plane: Any, ratio: float) -> None:
+    """Of a tensor, for the diagonal of which it is round-off."""
+    x, y = plane
+    turned = np.array([[1.0, -ratio], [ratio, 1.0]])
+    for kappa in (turned, lambda x: turned[:, :, None] * np.ones(x.shape[1])):
+        A = femops.diffusion(scalar, kappa)
+        assert not A.symmetric
+        assert x @ (A @ y) == pytest.approx(-ratio, abs=2e-14)
+        assert y @ (A @ x) == pytest.approx(ratio, abs=2e-14)
+        step = A.assemble().toarray() - A.T.assemble().toarray()
+        assert abs(step).max() == pytest.approx(ratio, rel=0.7)
+
+
+def test_a_tensor_that_is_symmetric_but_for_rounding(scalar: Any) -> None:
+    """Is not symmetric; conjugate gradients say how to make it so."""
+    kappa = np.array([[2.0, 0.1], [np.nextafter(0.1, 1), 2.0]])
+    A = femops.diffusion(scalar, kappa) + femops.mass(scalar)
+    with pytest.raises(femops.FemopsError, match=r"give \(K \+ K\.T\) / 2"):
+        femops.cg(A, np.ones(scalar.size))
+    assert femops.diffusion(scalar, (kappa + kappa.T) / 2).symmetric
+
+
+def test_a_jacobian_of_small_literals(scalar: Any, plane: Any) -> None:
+    def flux(u: Any, n: Any) -> dict[str, Any]:
+        g = u.grad
+        swirl = CHARGE * n * np.array([-g[1], g[0]])
+        return {"grad": (1 + u * u) * g + swirl}
+
+    x, y = plane
+    J = femops.nonlinear_form(flux, scalar, n=1e19).jacobian(scalar.zeros())
+    assert not J.symmetric
+    assert x @ (J @ y) == pytest.approx(-1.6)
+    assert y @ (J @ x) == pytest.approx(1.6)
+    assert y @ (J.T @ x) == pytest.approx(-1.6)
+
+
+def test_blocks_of_small_literals(scalar: Any) -> None:
+    W = femops.Product(u=scalar, p=scalar)
+
+    def coupled(u: Any, p: Any, n: Any) -> dict[str, Any]:
+        return {
+            "u": {"value": u + p - CHARGE * n * p},
+            "p": {"value": u + p + CHARGE * n * u},
+        }
+
+    A = femops.form(coupled, W, n=1e19)
+    one = np.ones(scalar.size)
+    zero = np.zeros(scalar.size)
+    assert not A.symmetric
+    u, p = np.r_[one, zero], np.r_[zero, one]
+    for operator, (up, pu) in ((A, (-0.6, 2.6)), (A.T, (2.6, -0.6))):
+        assert u @ (operator @ p) == pytest.approx(up)
+        assert p @ (operator @ u) == pytest.approx(pu)
+
+
+def test_forms_that_are_small(scalar: Any) -> None:
+    """No form is zero because its numbers are small."""
+    one = np.ones(scalar.size)
+    for literal, n in ((1e-200, 1e200), (1e-160, 1e160), (5e-324, 1e300)):
+        A = femops.form(lambda u, n, a=literal: {"value": a * n * (a * n * u)}, scalar, n=n)
+        assert one @ (A @ one) == pytest.approx((literal * n) ** 2)
+
+
+def test_what_is_the_same_is_found(scalar: Any) -> None:
+    """However it is written; and nothing that rounding tells apart is taken for the same."""
+
+    def one_way(u: Any, a: Any, b: Any) -> dict[str, Any]:
+        return {"grad": np.array([[a * (a + b), a * b], [b * a, a * a + b * a]]) @ u.grad}
+
+    def cancelling(u: Any, a: Any, b: Any) -> dict[str, Any]:
+        return {"grad": np.array([[1.0, (a + b) - a], [b, 1.0]]) @ u.grad}
+
+    assert femops.form(one_way, scalar, a=2.0, b=3.0).symmetric
+    A = femops.form(cancelling, scalar, a=1e20, b=1.0)
+    x, y = (scalar.interpolate(lambda x, d=d: x[d]) for d in range(2))
+    assert y @ (A @ x) == pytest.approx(1.0)  # not 0, what is left of 1 beside 1e20
+    assert not A.symmetric
+
+
+# --- conditions -----------------------------------------------------------------------------------
+
+
+def added(a: Any, b: Any) -> Any:
+    """In place where that is possible: symbols are not changed."""
+    c = a
+    c += b
+    c *= 2.0
+    c /= 1.0 + a
+    return c - a
+
+
+CONDITIONS = {
+    "times a field": lambda x: x[0] > 0.5,
+    "one minus": lambda x: 1 - (x[0] > 0.5),
+    "product": lambda x: (x[0] > 0.5) * (x[1] > 0.5),
+    "either": lambda x: (x[0] > 0.5) + (x[1] > 0.5),
+    "quotient": lambda x: (x[0] > 0.5) / (1.0 + (x[1] > 0.5)),
+    "and": lambda x: 2.0 * ((x[0] > 0.5) & (x[1] > 0.5)),
+    "or": lambda x: 2.0 * ((x[0] > 0.5) | (x[1] > 0.5)),
+    "xor": lambda x: 2.0 * ((x[0] > 0.5) ^ (x[1] > 0.5)),
+    "not": lambda x: 2.0 * ~(x[0] > 0.5),
+    "with a boolean": lambda x: 2.0 * ((x[0] > 0.5) & np.True_),
+    "logical": lambda x: 1.0 * np.logical_not(np.logical_and(x[0], x[1] > 0.5)),
+    "equal conditions": lambda x: 1.0 * ((x[0] > 0.5) == (x[1] > 0.5)),
+    "equal": lambda x: 1.0 * (abs(x[0] - 0.5) == abs(0.5 - x[0])),
+    "not equal": lambda x: 3.0 * (np.floor_divide(0, 1) + (x[0] != 0.5)),
+    "power": lambda x: (x[0] > 0.5) ** 2 + (1.0 + x[0]) ** (x[1] > 0.5),
+    "smaller": lambda x: np.minimum((x[0] > 0.5) * 1.0, x[1] > 0.5),
+    "sign": lambda x: np.sign(x[0] - 0.5) + np.sign(0.0 * x[0]),
+    "square": lambda x: np.square(+x[0]) + np.positive(x[1]),
+    "where a number": lambda x: femops.where(x[0] * 0.0 + 1.0, 1.0, 2.0),
+    "where both": lambda x: femops.where((x[0] > 0.2) * (x[1] > 0.5), 3.0, x[0]),
+    "where booleans": lambda x: femops.where(x[0] > 0.5, x[1] > 0.5, x[1] < 0.5) * 1.0,
+    "where a sum": lambda x: femops.where((x[0] > 0.5) + (x[1] > 0.5), 3.0, x[0]),
+    "where constants": lambda x: femops.where(0.0 * x[0] > 1.0, 1.0, 2.0),
+    "in place": lambda x: added(x[0], x[1]),
+    "cross": lambda x: np.cross(np.array([x[0], x[1], 0.0]), np.array([1.0, 2.0, 0.0]))[2],
+}
+
+
+def at_each(function: Any) -> Any:
+    """A function of one point, called at each of many."""
+    return lambda x: np.array([1.0 * function(point) for point in x.T])
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_conditions_are_the_numbers_that_numpy_makes_of_them(scalar: Any, name: str) -> None:
+    """Against the values of the same function at points."""
+    function = CONDITIONS[name]
+    A = femops.form(lambda u, x: {"value": function(x) * u}, scalar)
+    expected = femops.mass(scalar, at_each(function))
+    u = np.random.default_rng(3).standard_normal(scalar.size)
+    np.testing.assert_allclose(A @ u, expected @ u, rtol=1e-13, atol=1e-15)
+
+
+def test_conditions_in_a_kernel(scalar: Any) -> None:
+    """All of them, each with a weight of its own."""
+
+    def total(x: Any) -> Any:
+        return sum((k + 1) * (1.0 * function(x)) for k, function in enumerate(CONDITIONS.values()))
+
+    A = femops.form(lambda u, x: {"value": total(x) * u}, scalar, level="none")
+    F = femops.nonlinear_form(lambda u, x: {"value": total(x) * u}, scalar)
+    expected = femops.mass(scalar, at_each(total))
+    u = np.random.default_rng(3).standard_normal(scalar.size)
+    np.testing.assert_allclose(A @ u, expected @ u, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(F.residual(u), expected @ u, rtol=1e-12, atol=1e-14)
+
+
+def overwrite(u: Any, x: Any) -> Any:
+    x[0] = 5.0
+    return {"value": u}
+
+
+def scale(u: Any) -> Any:
+    g = u.grad
+    g *= 2
+    return {"grad": g}
+
+
+def divide(u: Any) -> Any:
+    return {"value": (1 / 0) * u}
+
+
+def misspell(u: Any) -> Any:
+    return {"value": kapa * u}  # noqa: F821
+
+
+def subtract(u: Any, x: Any) -> Any:
+    return {"value": ((x[0] > 0) - (x[1] > 0)) * u}
+
+
+def negate(u: Any, x: Any) -> Any:
+    return {"value": -(x[0] > 0) * u}
+
+
+def unparenthesised(u: Any, x: Any) -> Any:
+    return {"value": (x[0] > 0.2 & x[1] > 0.3) * u}
+
+
+def fail(u: Any) -> Any:
+    raise RuntimeError("no material today")
+
+
+@pytest.mark.parametrize(
+    ("function", "line", "what"),
+    [
+        (overwrite, "x[0] = 5.0", "can't be overwritten"),
+        (scale, "g *= 2", "can't be overwritten"),
+        (divide, "(1 / 0) * u", "division by zero"),
+        (misspell, "kapa * u", "'kapa' is not defined"),
+        (subtract, "(x[0] > 0) - (x[1] > 0)", r"\^"),
+        (negate, "-(x[0] > 0)", "~"),
+        (unparenthesised, "x[0] > 0.2 & x[1]", "parentheses"),
+        (fail, "no material today", "RuntimeError"),
+    ],
+)
+def test_what_goes_wrong_in_a_form_names_its_line(
+    scalar: Any, function: Any, line: str, what: str
+) -> None:
+    with pytest.raises(femops.TraceError, match=what) as caught:
+        femops.form(function, scalar)
+    assert f"{Path(__file__).name}, line " in str(caught.value)
+    assert line in str(caught.value)
+
+
+# --- large expressions ----------------------------------------------------------------------------
+
+
+def test_expressions_that_grow(scalar: Any) -> None:
+    """Sixty doublings, as trees more than 10^18 nodes, are about 200 as a graph."""
+
+    def grow(a: Any) -> Any:
+        for _ in range(60):
+            a = a * a * 0.5 + 0.1 * a
+        return 1.0 + a
+
+    one = np.ones(scalar.size)
+    for level in ("partial", "none"):
+        A = femops.form(lambda u, x: {"value": grow(x[0]) * u}, scalar, level=level)
+        assert one @ (A @ one) == pytest.approx(
+            one @ (femops.mass(scalar, lambda x: grow(x[0])) @ one)
+        )
+    F = femops.nonlinear_form(lambda u: {"value": grow(u)}, scalar)
+    assert F.residual(one / 2).sum() == pytest.approx(grow(0.5))
