@@ -86,7 +86,7 @@ class Table:
         return Table(np.stack(rows), np.stack(errors))
 
     def apply(self, coefficients: Array) -> tuple[Array, Array]:
-        """Values and error bounds (slots, points, ...) of functions with coefficients (nodes, ...)."""
+        """Values and error bounds (slots, points, ...), of coefficients (nodes, ...)."""
         given = coefficients.astype(LONG)
         size = np.abs(coefficients).astype(float)
         v = np.tensordot(self.v, given, 1)
@@ -232,6 +232,8 @@ _COMPARISONS = {
     np.less_equal: operator.le,
     np.greater: operator.gt,
     np.greater_equal: operator.ge,
+    np.equal: operator.eq,
+    np.not_equal: operator.ne,
 }
 
 
@@ -303,7 +305,7 @@ class Matrix:
     e: Array
 
     @property
-    def T(self) -> Matrix:  # noqa: N802
+    def T(self) -> Matrix:
         return Matrix(self.v.T, self.e.T)
 
     def times(self, u: Array) -> tuple[Array, Array]:
@@ -357,7 +359,7 @@ class DenseForm:
         return {name: self._weighted(part, self.tests[name]) for name, part in parts.items()}
 
     def _weighted(self, part: dict[str, Any], test: Side) -> list[Any]:
-        """What multiplies values, then reference derivatives of the test functions, slot by slot."""
+        """What multiplies the test functions, then their reference derivatives, slot by slot."""
         dim, weight = self.points.dim, self.points.weight
         value = np.empty(test.ncomp, dtype=object)
         value[:] = _entries(part.get("value", np.zeros(test.ncomp)), (test.ncomp,))
@@ -447,16 +449,12 @@ class DenseForm:
             shape = (slots, to.ncomp, slots, source.ncomp, self.points.count)
             v, e = np.zeros(shape, LONG), np.zeros(shape)
             for s, c in itertools.product(range(slots), range(source.ncomp)):
-                v[:, :, s, c], e[:, :, s, c] = _stacked(
-                    pieces[test, name, s, c], self.points.count
-                )
+                v[:, :, s, c], e[:, :, s, c] = _stacked(pieces[test, name, s, c], self.points.count)
             out[test, name] = self._dense(v, e, to, source)
         return out
 
     def _dense(self, v: Array, e: Array, to: Side, source: Side) -> Matrix:
-        total = Matrix(
-            np.zeros((to.size, source.size), LONG), np.zeros((to.size, source.size))
-        )
+        total = Matrix(np.zeros((to.size, source.size), LONG), np.zeros((to.size, source.size)))
         slots = self._slots()
         for k, cell in enumerate(self.points.cells):
             at = slice(k * self.points.per_cell, (k + 1) * self.points.per_cell)
@@ -500,7 +498,8 @@ def _entries(value: Any, shape: tuple[int, ...]) -> Any:
 def _stacked(rows: Any, count: int) -> tuple[Array, Array]:
     """Values and bounds (slots, ncomp, points) of rows of Num."""
     out = [
-        [[np.broadcast_to(getattr(_num(n), k), (count,)) for n in row] for row in rows] for k in "ve"
+        [[np.broadcast_to(getattr(_num(n), k), (count,)) for n in row] for row in rows]
+        for k in "ve"
     ]
     v, e = np.array(out[0], LONG), np.array(out[1], float)
     if not (np.isfinite(v).all() and np.isfinite(e).all()):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -88,7 +88,7 @@ class Expr:
         return bool(np.all(self.value.v > 1000 * self.value.e) and np.all(self.value.v > 0))
 
 
-_BINARY = ("+", "-", "*", "/", "<", "<=", ">", ">=", "&", "|")
+_BINARY = ("+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!=", "&", "|", "^")
 _NAMESPACE = {"np": NUMPY, "femops": FEMOPS}
 
 
@@ -105,7 +105,7 @@ def _text(op: str, texts: list[str]) -> str:
 def make(op: str, *args: Expr) -> Expr:
     """An operation on expressions."""
     values = {f"a{k}": a.value for k, a in enumerate(args)}
-    value = eval(_text(op, list(values)), _NAMESPACE | values)  # noqa: S307
+    value = eval(_text(op, list(values)), _NAMESPACE | values)
     if not isinstance(value, Num):
         value = Num(float(value), 0.0, isinstance(value, bool | np.bool_))
     if not np.all(np.isfinite(value.v)):
@@ -114,7 +114,7 @@ def make(op: str, *args: Expr) -> Expr:
     return Expr(f"({text})" if op == "**" else text, value, op, args)
 
 
-def literal(number: float | int) -> Expr:
+def literal(number: float) -> Expr:
     """A number in the text."""
     text = repr(number)
     return Expr(f"({text})" if number < 0 else text, Num(float(number)))
@@ -237,7 +237,7 @@ class Maker:
         for index in np.ndindex(shape):
             value[index] = entries[index].value
         text = f"lambda {'x, n' if 'n[' in text else 'x'}: {text}"
-        given = eval(text, {"np": np})  # noqa: S307
+        given = eval(text, {"np": np})
         return Coefficient(given, value if shape else value[()], text)
 
     def _field(self, shape: tuple[int, ...], values: Any) -> Coefficient:
@@ -250,9 +250,7 @@ class Maker:
         side = side_of(space, "gll", order)
         value = self.points.at_points("gll", order, side.element_values(vector))[0]
         text = f"field on H1(order={order}, ncomp={ncomp}): {vector.ravel().tolist()}"
-        return Coefficient(
-            femops.GridFunction(space, vector), value if shape else value[0], text
-        )
+        return Coefficient(femops.GridFunction(space, vector), value if shape else value[0], text)
 
     def _attribute(self, shape: tuple[int, ...], values: Any) -> Coefficient:
         if shape == (1,):
@@ -334,6 +332,8 @@ class Maker:
             return self.rewritten(self.scalar(depth - 1))
         if self.place_only:
             return make("neg", self.scalar(depth - 1))
+        if kind < 0.89:
+            return self.guarded(depth)
         if kind < 0.92:
             a, b = self.scalar(depth - 1), self.scalar(depth - 1)
             return make(self.pick("femops.minimum", "np.maximum", "femops.maximum"), a, b)
@@ -343,7 +343,25 @@ class Maker:
             )
         if kind < 0.98:
             return make("*", *self.swap(self.condition(1), self.scalar(depth - 1)))
-        return make(self.pick("np.abs", "abs", "neg"), self.scalar(depth - 1))
+        e = self.scalar(depth - 1)
+        return make(
+            "neg" if e.value.truth else self.pick("np.abs", "np.sign", "np.square", "neg"), e
+        )
+
+    def guarded(self, depth: int) -> Expr:
+        """A function where it is defined, by a condition; elsewhere it is no number."""
+        a = self.scalar(depth - 1)
+        if a.value.truth or a.largest == 0:
+            return a
+        middle = literal(float(f"{float(np.median(a.value.v)) * self.rng.uniform(0.8, 1.2):.3g}"))
+        condition, other = make(">", a, middle), self.leaf()
+        name = self.pick("np.sqrt", "np.log")
+        text = f"femops.where({condition.text}, {name}({a.text} - {middle.text}), {other.text})"
+        inner = eval(f"{name}(a)", _NAMESPACE | {"a": a.value - middle.value})
+        value = FEMOPS.where(condition.value, inner, other.value)
+        if not np.all(np.isfinite(value.v)):
+            raise Unsure("not finite")
+        return Expr(text, value)
 
     def nonzero(self, depth: int) -> Expr:
         """An expression that stays away from zero."""
@@ -372,6 +390,8 @@ class Maker:
         base = self.above_zero(depth - 1)
         if kind < 0.9:
             return make("**", base, literal(self.pick(0.5, 1.5, -0.5, 2.7, 1 / 3, 2.0)))
+        if kind < 0.93:
+            return make("**", literal(self.pick(2, 2.5, 0.3)), self.scale(self.scalar(depth - 1)))
         return make("**", self.scale(base), self.scale(self.scalar(depth - 1)))
 
     def function(self, depth: int) -> Expr:
@@ -398,14 +418,16 @@ class Maker:
         """A comparison, or several joined."""
         if depth > 0 and self.chance(0.35):
             a, b = self.condition(depth - 1), self.condition(depth - 1)
-            op = self.pick("&", "|", "*", "+", "~")
-            return make("~", a) if op == "~" else make(op, a, b)
+            names = ("&", "|", "*", "+", "^", "~", "!=", "np.logical_and", "np.logical_or")
+            op = self.pick(*names, "np.logical_not")
+            return make(op, a) if op in ("~", "np.logical_not") else make(op, a, b)
         for _ in range(8):
             try:
                 a = self.scalar(1)
                 middle = float(f"{float(np.median(a.value.v)) * self.rng.uniform(0.8, 1.2):.3g}")
                 b = literal(middle) if self.chance(0.6) else self.scalar(0)
-                made = make(self.pick("<", "<=", ">", ">="), *self.swap(a, b))
+                compare = self.pick("<", "<=", ">", ">=", "<", ">", "==", "!=", "np.not_equal")
+                made = make(compare, *self.swap(a, b))
             except Unsure:
                 continue
             if made.text.count("[") + sum(map(made.text.count, self.coefficients)):
@@ -478,7 +500,7 @@ class Maker:
         for i in range(n):
             rows[i][i] = (shared if on is None and self.chance(0.5) else on or self.scalar(1)).text
             for j in range(i):
-                e = self.scalar(2)
+                e = self.compensated() if self.chance(0.3) else self.scalar(2)
                 rows[i][j], rows[j][i] = e.text, off(e)
         return self._rows(rows)
 
@@ -632,8 +654,10 @@ class Fields:
             choices += [lambda: f"np.outer({name}, np.array({m.vector_text(dim, 1)}))"]
         if n == dim and n > 1:
             choices += [
-                lambda: f"({m.scalar(1).text} * {name}.div * np.eye({dim})"
-                f" + {m.scalar(1).text} * {name}.sym_grad)",
+                lambda: (
+                    f"({m.scalar(1).text} * {name}.div * np.eye({dim})"
+                    f" + {m.scalar(1).text} * {name}.sym_grad)"
+                ),
                 lambda: f"({m.scalar(1).text} * {grad}.T + {m.scalar(1).text} * {grad})",
                 lambda: f"femops.sym({m.matrix(dim)} @ {grad})",
                 lambda: f"({name}.div * {m.matrix(dim)})",
@@ -665,12 +689,15 @@ class Example:
     exact: Any = None
     dense_form: Any = None
     residual: Any = None
+    update: tuple[str, Coefficient, Matrix] | None = None
 
     @property
     def described(self) -> str:
         """What a failure prints."""
         lines = [f"seed {self.seed}: {self.kind} on {self.where}", self.text]
         lines += [f"  {name}: {c.text}" for name, c in self.coefficients.items()]
+        if self.update is not None:
+            lines.append(f"  update {self.update[0]}: {self.update[1].text}")
         if self.state is not None:
             lines.append(f"  state: {self.state.ravel().tolist()}")
         return "\n".join(lines)
@@ -686,11 +713,7 @@ class Example:
     @cached_property
     def matrix(self) -> Matrix:
         """The whole dense matrix."""
-        if len(self.exact) == 1:
-            return next(iter(self.exact.values()))
-        rows = [[self.exact[test, name] for name in self.sides] for test in self.sides]
-        parts = [np.block([[getattr(m, k) for m in row] for row in rows]) for k in "ve"]
-        return Matrix(*parts)
+        return whole(self.exact, self.sides)
 
     @property
     def given(self) -> dict[str, Any]:
@@ -700,9 +723,7 @@ class Example:
         tests = self.sides if self.kind == "product" else {"v": self.test_side or self.sides["u"]}
         values = {name: c.value for name, c in self.coefficients.items()}
         wants = {"x", "n"} & set(self.names)
-        return DenseForm(
-            self.function(_NAMESPACE), self.points, self.sides, tests, values, wants
-        )
+        return DenseForm(self.function(_NAMESPACE), self.points, self.sides, tests, values, wants)
 
     def operator(self, level: str) -> Any:
         """The operator of femops."""
@@ -749,7 +770,12 @@ def _attempt(seed: int, rng: np.random.Generator) -> Example:
         if mesh_kind == "box" and rng.random() < 0.5:  # attributes of a box: 1 is the low end of x
             boundary = int(rng.integers(1, 2 * dim + 1))
             faces = [f for f in faces_of(mesh) if (2 * f[1] + f[2] + 1) == boundary]
-    points = Points(mesh, int(rng.integers(2, 5 if dim < 3 and rng.random() < 0.2 else 4)), kind == "boundary", faces)
+    points = Points(
+        mesh,
+        int(rng.integers(2, 5 if dim < 3 and rng.random() < 0.2 else 4)),
+        kind == "boundary",
+        faces,
+    )
     m = Maker(rng, points, wild=kind != "nonlinear")
     if kind == "nonlinear":
         return _nonlinear(seed, m, mesh, mesh_kind)
@@ -786,12 +812,14 @@ def _nonlinear(seed: int, m: Maker, mesh: Any, mesh_kind: str) -> Example:
     form = DenseForm(None, m.points, {"u": side}, {"u": side}, {})  # type: ignore[arg-type]
     u = PointField(*form.state(side, state))
     plain = Fields(m, {"u": ncomp})
-    m.atoms = [Expr(text, _scalar(eval(text, {"u": u}))) for text in plain.atoms()]  # noqa: S307
+    m.atoms = [Expr(text, _scalar(eval(text, {"u": u}))) for text in plain.atoms()]
     parts = []
     dim = m.points.dim
     if m.chance(0.7):
         entries = [m.scalar(3).text for _ in range(ncomp)]
-        parts.append(f'"value": {entries[0] if ncomp == 1 else "np.array([" + ", ".join(entries) + "])"}')
+        parts.append(
+            f'"value": {entries[0] if ncomp == 1 else "np.array([" + ", ".join(entries) + "])"}'
+        )
     if not parts or m.chance(0.5):
         if m.chance(0.5):
             parts.append(f'"grad": {m.scalar(2).text} * u.grad')
@@ -801,8 +829,16 @@ def _nonlinear(seed: int, m: Maker, mesh: Any, mesh_kind: str) -> Example:
             parts.append(f'"grad": {one if ncomp == 1 else m._rows(rows)}')
     body = "{" + ", ".join(parts) + "}"
     made = _example(
-        seed, "nonlinear", body, m, {"u": space}, {"u": side}, None, None,
-        f"{dim}-D {mesh_kind}", None,
+        seed,
+        "nonlinear",
+        body,
+        m,
+        {"u": space},
+        {"u": side},
+        None,
+        None,
+        f"{dim}-D {mesh_kind}",
+        None,
     )
     made.state = state
     made.exact = {("u", "u"): made.dense_form.jacobian(state)["v", "u"]}
@@ -845,4 +881,39 @@ def _example(
     made.dense_form = made.dense()
     if kind != "nonlinear":
         made.exact = made.dense_form.matrix()
+        made.update = _other_values(made, m)
     return made
+
+
+def _other_values(made: Example, m: Maker) -> tuple[str, Coefficient, Matrix] | None:
+    """New values of one coefficient, and the matrix with them."""
+    if not made.coefficients:
+        return None
+    name = m.pick(*made.coefficients)
+    old = made.coefficients[name]
+    flat = [float(np.mean(e.v)) for e in np.array(old.value, dtype=object).flat]
+    shape = np.shape(old.value)
+    noise = m.rng.uniform(0.7, 1.4, shape)
+    if len(shape) == 2 and shape[0] == shape[1] and m.chance(0.5):
+        noise = (noise + noise.T) / 2
+    values = np.array(flat).reshape(shape) * noise
+    try:
+        new = getattr(m, f"_{m.pick('constant', 'points')}")(
+            shape, values if shape else float(values)
+        )
+        form = replace(
+            made.dense_form, coefficients=made.dense_form.coefficients | {name: new.value}
+        )
+        found = whole(form.matrix(), made.sides)
+        # one that a product has in no block is not known to it
+        return None if np.array_equal(found.v, made.matrix.v) else (name, new, found)
+    except Unsure:
+        return None
+
+
+def whole(blocks: dict[tuple[str, str], Matrix], sides: Mapping[str, Side]) -> Matrix:
+    """One matrix of the blocks of test functions and fields."""
+    if len(blocks) == 1:
+        return next(iter(blocks.values()))
+    rows = [[blocks[test, name] for name in sides] for test in sides]
+    return Matrix(*(np.block([[getattr(m, k) for m in row] for row in rows]) for k in "ve"))

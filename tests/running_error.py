@@ -1,8 +1,8 @@
 """Numbers that know how wrong float64 may have made them: a running error analysis.
 
 `Num` has a value in long double, at all points of an integral at once, and a bound of what rounding
-every operation to float64 may do to it.  The bound of a sum or difference goes with the sizes of the
-summands, so cancellation shows in it.  Nothing here knows of femops.
+every operation to float64 may do to it.  The bound of a sum or difference goes with the sizes of
+the summands, so cancellation shows in it.  Nothing here knows of femops.
 """
 
 from __future__ import annotations
@@ -133,6 +133,19 @@ class Num:
         return self._logic(other, np.logical_and)
 
     __rand__ = __and__
+
+    def __xor__(self, other: Any) -> Any:
+        return self._logic(other, np.not_equal)
+
+    __rxor__ = __xor__
+
+    def __eq__(self, other: object) -> Any:
+        return self._compare(other, np.equal)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compare(other, np.not_equal)
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __or__(self, other: Any) -> Any:
         return self._logic(other, np.logical_or)
@@ -268,8 +281,8 @@ def maximum(a: Num, b: Num) -> Num:
 
 def choose(c: Num, a: Num, b: Num) -> Num:
     """One of two, by what is no zero."""
-    if np.any(c.e > 0):
-        raise Unsure("a condition that is no boolean")
+    if np.any((np.abs(c.v) <= 1000 * c.e) & (c.e > 0)):
+        raise Unsure("a condition within round-off of zero")
     return Num(np.where(c.v != 0, a.v, b.v), np.where(c.v != 0, a.e, b.e))
 
 
@@ -354,6 +367,14 @@ class Dual:
     def __ge__(self, other: Any) -> Any:
         return self._with(other, lambda a, b: a.n >= b.n)
 
+    def __eq__(self, other: object) -> Any:
+        return self._with(other, lambda a, b: a.n == b.n)
+
+    def __ne__(self, other: object) -> Any:
+        return self._with(other, lambda a, b: a.n != b.n)
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __bool__(self) -> bool:
         raise TypeError("a form asked whether a number is true")
 
@@ -422,8 +443,7 @@ def each(plain: Any, exact: Callable[..., Any]) -> Callable[..., Any]:
         values = tuple(_plain_argument(value) for value in values)
         if _is_plain(*values):
             return plain(*values)
-        out = np.frompyfunc(exact, len(values), 1)(*values)
-        return out
+        return np.frompyfunc(exact, len(values), 1)(*values)
 
     return function
 
@@ -508,7 +528,32 @@ def inner(a: Any, b: Any) -> Any:
     return (_matrix(a) * _matrix(b)).sum()
 
 
-_STRUCTURE = ("array", "eye", "outer", "trace", "stack", "diag", "transpose", "dot", "zeros", "ones")
+def _sign(a: Any) -> Any:
+    """-1, 0 or 1; its derivative is zero."""
+    a = a.n if isinstance(a, Dual) else num(a)
+    if np.any((np.abs(a.v) <= 1000 * a.e) & (a.e > 0)):
+        raise Unsure("a sign within round-off")
+    return Num(np.sign(a.v))
+
+
+def _truth(a: Any) -> Num:
+    """Whether a number is not zero."""
+    a = a.n if isinstance(a, Dual) else num(a)
+    return a if a.truth else a != 0.0
+
+
+_STRUCTURE = (
+    "array",
+    "eye",
+    "outer",
+    "trace",
+    "stack",
+    "diag",
+    "transpose",
+    "dot",
+    "zeros",
+    "ones",
+)
 _CHOICES = {"minimum": each(np.minimum, _smaller), "maximum": each(np.maximum, _larger)}
 
 NUMPY = SimpleNamespace(
@@ -517,6 +562,13 @@ NUMPY = SimpleNamespace(
     **_CHOICES,
     abs=each(np.abs, abs),
     arctan2=each(np.arctan2, _arctan2),
+    sign=each(np.sign, _sign),
+    square=each(np.square, lambda a: a * a),
+    logical_and=each(np.logical_and, lambda a, b: _truth(a) & _truth(b)),
+    logical_or=each(np.logical_or, lambda a, b: _truth(a) | _truth(b)),
+    logical_not=each(np.logical_not, lambda a: ~_truth(a)),
+    equal=each(np.equal, lambda a, b: a == b),
+    not_equal=each(np.not_equal, lambda a, b: a != b),
     asarray=lambda a: np.asarray(getattr(a, "value", a), dtype=object),
 )
 FEMOPS = SimpleNamespace(

@@ -1,7 +1,7 @@
 """Random forms against dense matrices that share no code and no assumption with femops.
 
 An example is one number: tests/random_forms.py makes a function, spaces and coefficients of it, and
-tests/dense_forms.py integrates the same function with numbers that carry a bound of their round-off.
+tests/dense_forms.py integrates the same function with numbers that carry a bound of round-off.
 Every entry of the matrix is compared within that bound, so a small term that is wrong shows beside
 a huge one.  ``make exhaustive`` tries more examples, each at all levels.
 """
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import femops
+from dense_forms import Matrix
 from random_forms import Example, example
 
 LEVELS = ("full", "element", "decomposed", "partial", "none")
@@ -84,12 +85,33 @@ def check(case: Example, level: str) -> None:
         compare("diagonal", A.diagonal(), np.diagonal(exact.v), np.diagonal(exact.e))
 
 
-def tried(seed: int, levels: tuple[str, ...]) -> None:
+def check_algebra(case: Example, level: str) -> None:
+    """Other values of a coefficient, and a sum with the transpose."""
+    A = made(case, level) if case.kind != "nonlinear" else None
+    if A is None:
+        return
+    inputs, exact = list(case.sides.values()), case.matrix
+    if case.update is not None:
+        name, new, matrix = case.update
+        B = A.update(**{name: new.given})
+        compare("updated matrix", B.assemble().toarray(), matrix.v, matrix.e)
+        check_actions("updated A @ u", lambda u: B @ u, matrix, components(inputs), case.seed)
+        assert not (B.symmetric and matrix.skew), "updated, it says that it is symmetric"
+    if case.test_side is None:
+        total = Matrix(2 * exact.v + exact.v.T, 2 * exact.e + exact.e.T)
+        S = 2.0 * A + A.T
+        check_actions("(2 A + A.T) @ u", lambda u: S @ u, total, components(inputs), case.seed)
+        compare("sum's diagonal", S.diagonal(), np.diagonal(total.v), np.diagonal(total.e))
+
+
+def tried(seed: int, levels: tuple[str, ...], algebra: bool) -> None:
     """The example of a number at some levels; a failure prints what it is."""
     case = example(seed)
     for level in levels:
         try:
             check(case, level)
+            if algebra:
+                check_algebra(case, level)
         except Exception as error:
             error.add_note(f"at level {level!r}, {case.described}")
             raise
@@ -98,10 +120,10 @@ def tried(seed: int, levels: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("seed", range(100))
 def test_random_form(seed):
     """At one level."""
-    tried(seed, (LEVELS[seed % len(LEVELS)],))
+    tried(seed, (LEVELS[seed % len(LEVELS)],), algebra=False)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(100, 2100))
 def test_random_form_at_all_levels(seed):
-    tried(seed, LEVELS)
+    tried(seed, LEVELS, algebra=True)
