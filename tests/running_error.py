@@ -1,0 +1,582 @@
+"""Numbers that know how wrong float64 may have made them: a running error analysis.
+
+`Num` has a value in long double, at all points of an integral at once, and a bound of what rounding
+every operation to float64 may do to it.  The bound of a sum or difference goes with the sizes of
+the summands, so cancellation shows in it.  Nothing here knows of femops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+LONG = np.longdouble
+EPS = 2.0**-53
+LARGEST, SMALLEST = 1e140, 1e-140
+
+
+class Unsure(Exception):
+    """What float64 cannot decide or hold: a comparison within round-off, overflow, a pole."""
+
+
+def nums(values: Any, errors: Any = 0.0) -> Any:
+    """An object array of `Num` of an array whose last axis goes through the points."""
+    values = np.asarray(values, LONG)
+    errors = np.broadcast_to(np.asarray(errors, LONG), values.shape)
+    out = np.empty(values.shape[:-1], dtype=object)
+    for index in np.ndindex(out.shape):
+        out[index] = Num(values[index], errors[index])
+    return out if out.ndim else out[()]
+
+
+class Num:
+    """A number at each point: value ``v``, error bound ``e``; ``truth`` if it is a boolean."""
+
+    __slots__ = ("e", "truth", "v")
+
+    def __init__(self, v: Any, e: Any = 0.0, truth: bool = False) -> None:
+        self.v, self.e, self.truth = np.asarray(v, LONG), np.asarray(e, LONG), truth
+        size = np.abs(self.v)
+        if np.any((size > LARGEST) & (size < np.inf)) or np.any((size < SMALLEST) & (size > 0)):
+            raise Unsure("out of range")
+
+    def __repr__(self) -> str:
+        return f"Num({np.asarray(self.v, float)!r})"
+
+    # --- arithmetic ------------------------------------------------------------------------------
+
+    def _with(self, other: Any, operation: Callable[[Num, Num], Num], swap: bool = False) -> Any:
+        if isinstance(other, np.ndarray) and other.ndim:
+            return NotImplemented
+        if not isinstance(other, Num | int | float | np.number | np.bool_ | np.ndarray):
+            return NotImplemented
+        other = num(other)
+        with np.errstate(all="ignore"):
+            return operation(other, self) if swap else operation(self, other)
+
+    def __add__(self, other: Any) -> Any:
+        return self._with(other, add)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._with(other, add, swap=True)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with(other, subtract)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._with(other, subtract, swap=True)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._with(other, multiply)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._with(other, multiply, swap=True)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._with(other, divide)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._with(other, divide, swap=True)
+
+    def __pow__(self, other: Any) -> Any:
+        return self._with(other, power)
+
+    def __rpow__(self, other: Any) -> Any:
+        return self._with(other, power, swap=True)
+
+    def __neg__(self) -> Num:
+        if self.truth:
+            raise TypeError("NumPy refuses the negative of a boolean")
+        return Num(-self.v, self.e)
+
+    def __pos__(self) -> Num:
+        return self
+
+    def __abs__(self) -> Num:
+        return Num(np.abs(self.v), self.e)
+
+    # --- comparisons -----------------------------------------------------------------------------
+
+    def _compare(self, other: Any, decide: Callable[[Any, Any], Any]) -> Any:
+        if isinstance(other, Dual) or (isinstance(other, np.ndarray) and other.ndim):
+            return NotImplemented
+        other = num(other)
+        gap, doubt = np.abs(self.v - other.v), self.e + other.e
+        if np.any(gap <= 1000 * doubt) and np.any((gap <= 1000 * doubt) & (doubt > 0)):
+            raise Unsure("a comparison within round-off")
+        return Num(decide(self.v, other.v), 0.0, truth=True)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compare(other, np.less)
+
+    def __le__(self, other: Any) -> Any:
+        return self._compare(other, np.less_equal)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compare(other, np.greater)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._compare(other, np.greater_equal)
+
+    def _logic(self, other: Any, decide: Callable[[Any, Any], Any]) -> Any:
+        if isinstance(other, np.ndarray) and other.ndim:
+            return NotImplemented
+        other = num(other)
+        if not (self.truth and other.truth):
+            raise TypeError("NumPy refuses & and | of real numbers")
+        return Num(decide(self.v != 0, other.v != 0), 0.0, truth=True)
+
+    def __and__(self, other: Any) -> Any:
+        return self._logic(other, np.logical_and)
+
+    __rand__ = __and__
+
+    def __xor__(self, other: Any) -> Any:
+        return self._logic(other, np.not_equal)
+
+    __rxor__ = __xor__
+
+    def __eq__(self, other: object) -> Any:
+        return self._compare(other, np.equal)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compare(other, np.not_equal)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __or__(self, other: Any) -> Any:
+        return self._logic(other, np.logical_or)
+
+    __ror__ = __or__
+
+    def __invert__(self) -> Num:
+        if not self.truth:
+            raise TypeError("NumPy refuses ~ of a real number")
+        return Num(self.v == 0, 0.0, truth=True)
+
+    def __bool__(self) -> bool:
+        raise TypeError("a form asked whether a number is true")
+
+    def conjugate(self) -> Num:
+        return self
+
+
+def num(value: Any) -> Num:
+    """A `Num` of a plain number, which is exact."""
+    if isinstance(value, Num):
+        return value
+    value = value.item() if isinstance(value, np.ndarray | np.generic) else value
+    return value if isinstance(value, Num) else Num(float(value), 0.0, isinstance(value, bool))
+
+
+# --- operations -----------------------------------------------------------------------------------
+
+
+def add(a: Num, b: Num) -> Num:
+    """A sum; of booleans NumPy's, which is `or`."""
+    if a.truth and b.truth:
+        return Num((a.v != 0) | (b.v != 0), 0.0, truth=True)
+    return Num(a.v + b.v, a.e + b.e + EPS * (np.abs(a.v) + np.abs(b.v)))
+
+
+def subtract(a: Num, b: Num) -> Num:
+    """A difference."""
+    if a.truth and b.truth:
+        raise TypeError("NumPy refuses the difference of booleans")
+    return Num(a.v - b.v, a.e + b.e + EPS * (np.abs(a.v) + np.abs(b.v)))
+
+
+def multiply(a: Num, b: Num) -> Num:
+    """A product; of booleans a boolean."""
+    v = a.v * b.v
+    if a.truth and b.truth:
+        return Num(v, 0.0, truth=True)
+    return Num(v, np.abs(a.v) * b.e + np.abs(b.v) * a.e + a.e * b.e + EPS * np.abs(v))
+
+
+def divide(a: Num, b: Num) -> Num:
+    """A quotient."""
+    v = a.v / b.v
+    least = np.abs(b.v) - b.e
+    if np.any((np.abs(b.v) <= 10 * b.e) & (b.e > 0)):
+        raise Unsure("a divisor within round-off of zero")
+    return Num(v, (a.e + np.abs(v) * b.e) / least + 2 * EPS * np.abs(v))
+
+
+def power(a: Num, b: Num) -> Num:
+    """A power."""
+    if b.v.ndim == 0 and b.v == int(b.v) and b.e == 0 and not b.truth:
+        return _whole_power(a, int(b.v))
+    if np.any(a.v - 10 * a.e <= 0):
+        raise Unsure("a real power of what may be negative")
+    v, log = a.v**b.v, np.log(a.v)
+    _small(a.e / a.v * np.abs(b.v) + b.e * np.abs(log))
+    return Num(v, 2 * np.abs(v) * (np.abs(b.v) * a.e / a.v + np.abs(log) * b.e + 4 * EPS))
+
+
+def _whole_power(a: Num, n: int) -> Num:
+    if n < 0:
+        return divide(Num(1.0), _whole_power(a, -n))
+    v = a.v**n
+    slope = n * (np.abs(a.v) + a.e) ** max(n - 1, 0)
+    return Num(v, slope * a.e + (n + 2) * EPS * np.abs(v))
+
+
+def _small(change: Any) -> None:
+    """Refuse errors for which a derivative at the value says too little."""
+    if np.any(change > 1e-3):
+        raise Unsure("an argument with too large an error")
+
+
+def _smooth(value: Callable[[Any], Any], slope: Callable[[Any], Any]) -> Callable[[Num], Num]:
+    def function(a: Num) -> Num:
+        with np.errstate(all="ignore"):
+            _small(np.nan_to_num(a.e))
+            v = value(a.v)
+            return Num(v, 2 * np.abs(slope(a.v)) * a.e + a.e**2 + 4 * EPS * np.abs(v))
+
+    return function
+
+
+def sqrt(a: Num) -> Num:
+    """A square root."""
+    with np.errstate(all="ignore"):
+        if np.any((np.abs(a.v) <= 10 * a.e) & (a.e > 0)):
+            raise Unsure("a root of what is within round-off of zero")
+        v = np.sqrt(a.v)
+        return Num(v, np.where(a.e > 0, a.e / v, 0.0) + 2 * EPS * v)
+
+
+def log(a: Num) -> Num:
+    """A natural logarithm."""
+    with np.errstate(all="ignore"):
+        if np.any((np.abs(a.v) <= 1000 * a.e) & (a.e > 0)):
+            raise Unsure("a logarithm of what is within round-off of zero")
+        v = np.log(a.v)
+        return Num(v, 2 * a.e / np.abs(a.v) + 4 * EPS * np.abs(v))
+
+
+def arctan2(y: Num, x: Num) -> Num:
+    """The angle of a point."""
+    square = x.v * x.v + y.v * y.v
+    if np.any((square <= 1e6 * (x.e + y.e) ** 2) | ((x.v < 0) & (np.abs(y.v) <= 1000 * y.e))):
+        raise Unsure("an angle at its jump")
+    v = np.arctan2(y.v, x.v)
+    moved = 2 * (np.abs(y.v) * x.e + np.abs(x.v) * y.e) / square
+    return Num(v, moved + 4 * EPS * np.abs(v))
+
+
+def minimum(a: Num, b: Num) -> Num:
+    """The smaller."""
+    return Num(np.minimum(a.v, b.v), np.maximum(a.e, b.e))
+
+
+def maximum(a: Num, b: Num) -> Num:
+    """The larger."""
+    return Num(np.maximum(a.v, b.v), np.maximum(a.e, b.e))
+
+
+def choose(c: Num, a: Num, b: Num) -> Num:
+    """One of two, by what is no zero."""
+    if np.any((np.abs(c.v) <= 1000 * c.e) & (c.e > 0)):
+        raise Unsure("a condition within round-off of zero")
+    return Num(np.where(c.v != 0, a.v, b.v), np.where(c.v != 0, a.e, b.e))
+
+
+SMOOTH = {
+    "exp": _smooth(np.exp, np.exp),
+    "sin": _smooth(np.sin, np.cos),
+    "cos": _smooth(np.cos, np.sin),
+    "tan": _smooth(np.tan, lambda x: 1 + np.tan(x) ** 2),
+    "tanh": _smooth(np.tanh, lambda x: 1 / np.cosh(x) ** 2),
+    "sinh": _smooth(np.sinh, np.cosh),
+    "cosh": _smooth(np.cosh, np.sinh),
+    "arctan": _smooth(np.arctan, lambda x: 1 / (1 + x * x)),
+    "sqrt": sqrt,
+    "log": log,
+}
+
+
+# --- derivatives ----------------------------------------------------------------------------------
+
+
+class Dual:
+    """A number ``n`` and its derivative ``d`` along one direction, both `Num`."""
+
+    __slots__ = ("d", "n")
+
+    def __init__(self, n: Num, d: Num) -> None:
+        self.n, self.d = n, d
+
+    def _with(self, other: Any, operation: Callable[[Dual, Dual], Dual], swap: bool = False) -> Any:
+        if isinstance(other, np.ndarray) and other.ndim:
+            return NotImplemented
+        other = dual(other)
+        with np.errstate(all="ignore"):
+            return operation(other, self) if swap else operation(self, other)
+
+    def __add__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: Dual(a.n + b.n, a.d + b.d))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: Dual(a.n - b.n, a.d - b.d))
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: Dual(a.n - b.n, a.d - b.d), swap=True)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: Dual(a.n * b.n, a.d * b.n + a.n * b.d))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._with(other, _divide)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._with(other, _divide, swap=True)
+
+    def __pow__(self, other: Any) -> Any:
+        return self._with(other, _power)
+
+    def __rpow__(self, other: Any) -> Any:
+        return self._with(other, _power, swap=True)
+
+    def __neg__(self) -> Dual:
+        return Dual(-self.n, -self.d)
+
+    def __pos__(self) -> Dual:
+        return self
+
+    def __abs__(self) -> Dual:
+        return Dual(abs(self.n), choose(self.n < 0.0, -self.d, self.d))
+
+    def __lt__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a.n < b.n)
+
+    def __le__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a.n <= b.n)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a.n > b.n)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a.n >= b.n)
+
+    def __eq__(self, other: object) -> Any:
+        return self._with(other, lambda a, b: a.n == b.n)
+
+    def __ne__(self, other: object) -> Any:
+        return self._with(other, lambda a, b: a.n != b.n)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __bool__(self) -> bool:
+        raise TypeError("a form asked whether a number is true")
+
+    def conjugate(self) -> Dual:
+        return self
+
+
+ZERO, ONE = Num(0.0), Num(1.0)
+
+
+def dual(value: Any) -> Dual:
+    """A constant as a `Dual`."""
+    return value if isinstance(value, Dual) else Dual(num(value), ZERO)
+
+
+def _divide(a: Dual, b: Dual) -> Dual:
+    n = a.n / b.n
+    return Dual(n, (a.d - n * b.d) / b.n)
+
+
+def _power(a: Dual, b: Dual) -> Dual:
+    n = a.n**b.n
+    whole = b.n.v.ndim == 0 and b.n.e == 0 and b.n.v == int(b.n.v)
+    if whole and b.n.v == 0:
+        return dual(1.0)
+    less = Num(b.n.v - 1) if whole else b.n - 1.0
+    total = a.d * (b.n * a.n**less)
+    return Dual(n, total if np.all(b.d.v == 0) else total + b.d * (n * log(a.n)))
+
+
+SLOPES: dict[str, Callable[[Num, Num], Any]] = {
+    "exp": lambda a, f: f,
+    "sin": lambda a, f: SMOOTH["cos"](a),
+    "cos": lambda a, f: -SMOOTH["sin"](a),
+    "tan": lambda a, f: 1.0 + f * f,
+    "tanh": lambda a, f: 1.0 - f * f,
+    "sinh": lambda a, f: SMOOTH["cosh"](a),
+    "cosh": lambda a, f: SMOOTH["sinh"](a),
+    "arctan": lambda a, f: 1.0 / (1.0 + a * a),
+    "sqrt": lambda a, f: 0.5 / f,
+    "log": lambda a, f: 1.0 / a,
+}
+
+
+# --- the names that a form's text uses ------------------------------------------------------------
+
+
+def _is_plain(*values: Any) -> bool:
+    return not any(
+        isinstance(entry, Num | Dual)
+        for value in values
+        for entry in (value.flat if isinstance(value, np.ndarray) else (value,))
+    )
+
+
+def _plain_argument(value: Any) -> Any:
+    """A field as its value, a sequence as an array."""
+    value = getattr(value, "value", value)
+    return np.array(value, dtype=object) if isinstance(value, list | tuple) else value
+
+
+def each(plain: Any, exact: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of numbers and arrays, entry by entry; NumPy's own for plain numbers."""
+
+    def function(*values: Any) -> Any:
+        values = tuple(_plain_argument(value) for value in values)
+        if _is_plain(*values):
+            return plain(*values)
+        return np.frompyfunc(exact, len(values), 1)(*values)
+
+    return function
+
+
+def _unary(name: str) -> Callable[..., Any]:
+    def exact(a: Any) -> Any:
+        if isinstance(a, Dual):
+            f = SMOOTH[name](a.n)
+            return Dual(f, a.d * SLOPES[name](a.n, f))
+        return SMOOTH[name](num(a))
+
+    return each(getattr(np, name), exact)
+
+
+def _arctan2(y: Any, x: Any) -> Any:
+    if not isinstance(y, Dual) and not isinstance(x, Dual):
+        return arctan2(num(y), num(x))
+    y, x = dual(y), dual(x)
+    turned = (y.d * x.n - x.d * y.n) / (x.n * x.n + y.n * y.n)
+    return Dual(arctan2(y.n, x.n), turned)
+
+
+def _where(condition: Any, a: Any, b: Any) -> Any:
+    c = condition.n if isinstance(condition, Dual) else num(condition)
+    if not isinstance(a, Dual) and not isinstance(b, Dual):
+        return choose(c, num(a), num(b))
+    a, b = dual(a), dual(b)
+    return Dual(choose(c, a.n, b.n), choose(c, a.d, b.d))
+
+
+def _smaller(a: Any, b: Any) -> Any:
+    if isinstance(a, Dual) or isinstance(b, Dual):
+        return _where(dual(a) < dual(b), a, b)
+    return minimum(num(a), num(b))
+
+
+def _larger(a: Any, b: Any) -> Any:
+    if isinstance(a, Dual) or isinstance(b, Dual):
+        return _where(dual(a) > dual(b), a, b)
+    return maximum(num(a), num(b))
+
+
+def _matrix(a: Any) -> Any:
+    return np.asarray(getattr(a, "value", a), dtype=object)
+
+
+def det(a: Any) -> Any:
+    """Determinant by the first row."""
+    a = _matrix(a)
+    if len(a) == 1:
+        return a[0, 0]
+    total = 0.0
+    for j in range(len(a)):
+        minor = np.delete(np.delete(a, 0, axis=0), j, axis=1)
+        total = total + (-1.0) ** j * a[0, j] * det(minor)
+    return total
+
+
+def adjugate(a: Any) -> Any:
+    """Transposed cofactors."""
+    a = _matrix(a)
+    out = np.empty(a.shape, dtype=object)
+    for i, j in np.ndindex(a.shape):
+        minor = np.delete(np.delete(a, i, axis=0), j, axis=1)
+        out[j, i] = (-1.0) ** (i + j) * (det(minor) if len(a) > 1 else 1.0)
+    return out
+
+
+def inverse(a: Any) -> Any:
+    """Inverse by cofactors."""
+    return adjugate(a) / det(a)
+
+
+def symmetric(a: Any) -> Any:
+    """Symmetric part."""
+    a = _matrix(a)
+    return (a + a.T) / 2.0
+
+
+def inner(a: Any, b: Any) -> Any:
+    """Sum of products of entries."""
+    return (_matrix(a) * _matrix(b)).sum()
+
+
+def _sign(a: Any) -> Any:
+    """-1, 0 or 1; its derivative is zero."""
+    a = a.n if isinstance(a, Dual) else num(a)
+    if np.any((np.abs(a.v) <= 1000 * a.e) & (a.e > 0)):
+        raise Unsure("a sign within round-off")
+    return Num(np.sign(a.v))
+
+
+def _truth(a: Any) -> Num:
+    """Whether a number is not zero."""
+    a = a.n if isinstance(a, Dual) else num(a)
+    return a if a.truth else a != 0.0
+
+
+_STRUCTURE = (
+    "array",
+    "eye",
+    "outer",
+    "trace",
+    "stack",
+    "diag",
+    "transpose",
+    "dot",
+    "zeros",
+    "ones",
+)
+_CHOICES = {"minimum": each(np.minimum, _smaller), "maximum": each(np.maximum, _larger)}
+
+NUMPY = SimpleNamespace(
+    **{name: getattr(np, name) for name in _STRUCTURE},
+    **{name: _unary(name) for name in SMOOTH},
+    **_CHOICES,
+    abs=each(np.abs, abs),
+    arctan2=each(np.arctan2, _arctan2),
+    sign=each(np.sign, _sign),
+    square=each(np.square, lambda a: a * a),
+    logical_and=each(np.logical_and, lambda a, b: _truth(a) & _truth(b)),
+    logical_or=each(np.logical_or, lambda a, b: _truth(a) | _truth(b)),
+    logical_not=each(np.logical_not, lambda a: ~_truth(a)),
+    equal=each(np.equal, lambda a, b: a == b),
+    not_equal=each(np.not_equal, lambda a, b: a != b),
+    asarray=lambda a: np.asarray(getattr(a, "value", a), dtype=object),
+)
+FEMOPS = SimpleNamespace(
+    det=det,
+    inv=inverse,
+    adjugate=adjugate,
+    sym=symmetric,
+    inner=inner,
+    where=each(np.where, _where),
+    **_CHOICES,
+)
