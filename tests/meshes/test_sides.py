@@ -14,32 +14,11 @@ from femops_meshes import (
     scrambled,
     write_mfem,
 )
-
-UPPER = (3.0, 4.0, 5.0)
+from glued_cases import UPPER, alike, glued
 
 
 def bend(x):
     return x + 0.02 * np.sin(2 * np.pi * x / np.array(UPPER)[: len(x), None])
-
-
-def glued(dim, wraps, order=1, mapping=None):
-    """A box with its opposite sides glued, that lists both, and the same box as it is."""
-    counts = (4, 3, 3)[:dim]
-    arguments = {"upper": UPPER[:dim], "order": order, "mapping": mapping}
-    plain = box(counts, **arguments)
-    closed = box(counts, periodic=wraps, **arguments)
-    number = np.empty(plain.num_vertices, dtype=np.int64)
-    number[plain.elements] = closed.elements
-    return (
-        Mesh.assemble(
-            closed.elements,
-            closed.coordinates,
-            closed.num_vertices,
-            boundary=number[plain.boundary],
-            boundary_attributes=plain.boundary_attributes,
-        ),
-        plain,
-    )
 
 
 def facts(mesh):
@@ -128,22 +107,6 @@ def test_a_point_inside_belongs_to_the_element_below_it():
     line = Mesh.from_arrays([[0.0], [1.0], [2.0]], [[0, 1], [1, 2]], boundary=[[1]])
     for mesh in (line, line.reordered([1, 0]), line.refine()):
         assert facts(mesh)[1][1] == pytest.approx(1.0)
-
-
-def alike(dim):
-    """Both sides of a glued face turned alike."""
-    mesh, _ = glued(dim, (True, *[False] * (dim - 1)))
-    swapped = mesh.boundary.copy()
-    mine = mesh.boundary_attributes == 2
-    order = {1: [0], 2: [1, 0], 3: [0, 2, 1, 3]}[dim]
-    swapped[mine] = swapped[mine][:, order]
-    return Mesh.from_arrays(
-        None,
-        mesh.elements,
-        boundary=swapped,
-        boundary_attributes=mesh.boundary_attributes,
-        coordinates=mesh.coordinates,
-    )
 
 
 def strip():

@@ -8,7 +8,8 @@ import femops
 from femops import CommunicatorError, RankError
 from femops.parallel import Serial
 from femops.parallel.launch import mpi
-from femops_meshes import MeshArgumentError, MeshFileError, partition
+from femops_meshes import MeshArgumentError, MeshFileError, MeshTopologyError, partition
+from glued_cases import alike, glued
 from parallel.mesh_cases import SAMPLES, check_blocks, check_mesh, whole_blocks
 
 
@@ -83,3 +84,23 @@ def test_meshes_that_differ(comm):
 def test_no_communicator(comm):
     with pytest.raises(CommunicatorError, match="comm='world' is no communicator"):
         femops.box((3, 4), comm="world")
+
+
+@pytest.mark.parallel(1, 2, 4)
+@pytest.mark.parametrize(("dim", "wraps"), [(2, (True, True)), (3, (True, False, True))])
+def test_both_sides_of_glued_faces_wherever_they_are_cut(comm, dim, wraps):
+    whole, plain = glued(dim, wraps)
+    V = femops.H1(femops.distribute(whole if comm.rank == 0 else None, comm), 2)
+    W = femops.H1(plain, 2)
+    for attribute in range(1, 2 * dim + 1):
+        got = femops.boundary_load(V, lambda x, n: n[0] * x[0] + x[1], attribute)
+        expected = femops.boundary_load(W, lambda x, n: n[0] * x[0] + x[1], attribute)
+        total = comm.sum(float(got[: V.restriction.owned].sum()))
+        assert total == pytest.approx(float(expected.sum()), abs=1e-12)
+
+
+@pytest.mark.parallel(1, 2)
+def test_a_mesh_whose_glued_sides_are_not_known_is_not_distributed(comm):
+    error = MeshTopologyError if comm.rank == 0 else RankError
+    with pytest.raises(error, match="of which side" if comm.rank == 0 else None):
+        femops.distribute(alike(2) if comm.rank == 0 else None, comm)
