@@ -70,8 +70,9 @@ def mode_lanes(
         out = placed_array(shape, dtype, edges)
         for start, values in modes.blocks():
             store_interleaved(out, values, start)
-        filled = ne - (len(out) - 1) * width
-        out[-1, :, :, filled:] = out[-1, :, :, filled - 1 : filled]
+        if ne:  # on a rank there may be none
+            filled = ne - (len(out) - 1) * width
+            out[-1, :, :, filled:] = out[-1, :, :, filled - 1 : filled]
         kept[key] = out
     return kept[key]
 
