@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import femops
-from femops_kernels.cuda import cupy_device
+from femops_kernels.cuda.device import cupy_device
 
 
 def run(*arguments: str) -> str:
@@ -19,7 +19,7 @@ if "site-packages" not in home.parts:
     sys.exit(f"femops was imported from {home}, not from the wheel")
 print("femops", femops.__version__, "in", home)
 print(run("info"))
-if not (Path(cupy_device.__file__).parent / "device.cuh").exists():
+if not (Path(cupy_device.__file__).parents[1] / "src" / "device.cuh").exists():
     sys.exit("the wheel lacks the sources of GPU kernels")
 mesh = str(femops.sample("ball.mesh"))
 result = json.loads(run("solve", "poisson", mesh, "--order", "3", "--refine", "1", "--json"))

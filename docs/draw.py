@@ -185,7 +185,7 @@ def conventions() -> None:
 
 STEPS = [
     ("t_vec", "true dofs", "P", "prolongation", "identity on one rank"),
-    ("l_vec", "dofs of a rank", "E", "restriction", "femops.restriction"),
+    ("l_vec", "dofs of a rank", "E", "restriction", "femops.spaces.restriction"),
     ("e_vec", "dofs of elements", "B", "1-D matrices", "femops.basis"),
     ("q_vec", "quadrature points", "D", "physics", "femops.forms, femops.pointwise"),
 ]

@@ -16,7 +16,7 @@ from mpi4py import MPI
 from petsc4py import PETSc
 
 import femops
-from femops_meshes.mapping import positions
+from femops_meshes.coordinates.mapping import positions
 
 
 def exact(x):

@@ -14,7 +14,7 @@ import numpy as np
 
 import femops
 from femops.parallel import communicator
-from femops_kernels import machine
+from femops_kernels.cpu import machine
 
 try:
     from mpi4py import MPI

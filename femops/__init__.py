@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from femops.basis import Quadrature1D as Quadrature1D
     from femops.basis import gauss as gauss
     from femops.basis import lobatto as lobatto
-    from femops.boundary import BoundaryGeometry as BoundaryGeometry
     from femops.errors import BasisError as BasisError
     from femops.errors import CheckpointError as CheckpointError
     from femops.errors import CommunicatorError as CommunicatorError
@@ -39,11 +38,12 @@ if TYPE_CHECKING:
     from femops.errors import SolverError as SolverError
     from femops.errors import SpaceError as SpaceError
     from femops.errors import VectorError as VectorError
-    from femops.fields import h1_error as h1_error
-    from femops.fields import h1_seminorm_error as h1_seminorm_error
-    from femops.fields import integrate as integrate
-    from femops.fields import l2_error as l2_error
-    from femops.fields import l2_norm as l2_norm
+    from femops.fields.norms import h1_error as h1_error
+    from femops.fields.norms import h1_seminorm_error as h1_seminorm_error
+    from femops.fields.norms import integrate as integrate
+    from femops.fields.norms import l2_error as l2_error
+    from femops.fields.norms import l2_norm as l2_norm
+    from femops.fields.probes import Probe as Probe
     from femops.forms import boundary_load as boundary_load
     from femops.forms import boundary_mass as boundary_mass
     from femops.forms import convection as convection
@@ -57,9 +57,10 @@ if TYPE_CHECKING:
     from femops.forms import neo_hookean as neo_hookean
     from femops.forms import nonlinear_form as nonlinear_form
     from femops.forms import p_laplacian as p_laplacian
-    from femops.geometry import ElementClass as ElementClass
-    from femops.geometry import Geometry as Geometry
-    from femops.geometry import classify as classify
+    from femops.geometry.boundary import BoundaryGeometry as BoundaryGeometry
+    from femops.geometry.jacobians import ElementClass as ElementClass
+    from femops.geometry.jacobians import Geometry as Geometry
+    from femops.geometry.jacobians import classify as classify
     from femops.io import State as State
     from femops.io import TimeSeries as TimeSeries
     from femops.io import load_state as load_state
@@ -84,15 +85,14 @@ if TYPE_CHECKING:
     from femops.pointwise.tensors import minimum as minimum
     from femops.pointwise.tensors import sym as sym
     from femops.pointwise.tensors import where as where
-    from femops.probes import Probe as Probe
-    from femops.product import Product as Product
-    from femops.restriction import ElementRestriction as ElementRestriction
     from femops.solvers import cg as cg
     from femops.solvers import jacobi as jacobi
     from femops.solvers import newton as newton
-    from femops.space import H1 as H1
-    from femops.space import L2 as L2
-    from femops.space import Space as Space
+    from femops.spaces.h1_l2 import H1 as H1
+    from femops.spaces.h1_l2 import L2 as L2
+    from femops.spaces.h1_l2 import Space as Space
+    from femops.spaces.product import Product as Product
+    from femops.spaces.restriction import ElementRestriction as ElementRestriction
     from femops_meshes import Mesh as Mesh
     from femops_meshes import Partition as Partition
     from femops_meshes import ball as ball
@@ -116,7 +116,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "shell",
     ),
     "femops.basis": ("Basis1D", "Quadrature1D", "gauss", "lobatto"),
-    "femops.boundary": ("BoundaryGeometry",),
+    "femops.geometry.boundary": ("BoundaryGeometry",),
     "femops.errors": (
         "BasisError",
         "CheckpointError",
@@ -136,7 +136,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "SpaceError",
         "VectorError",
     ),
-    "femops.fields": ("h1_error", "h1_seminorm_error", "integrate", "l2_error", "l2_norm"),
+    "femops.fields.norms": ("h1_error", "h1_seminorm_error", "integrate", "l2_error", "l2_norm"),
     "femops.forms": (
         "boundary_load",
         "boundary_mass",
@@ -152,7 +152,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "nonlinear_form",
         "p_laplacian",
     ),
-    "femops.geometry": ("ElementClass", "Geometry", "classify"),
+    "femops.geometry.jacobians": ("ElementClass", "Geometry", "classify"),
     "femops.io": (
         "State",
         "TimeSeries",
@@ -181,11 +181,11 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "sym",
         "where",
     ),
-    "femops.probes": ("Probe",),
-    "femops.product": ("Product",),
-    "femops.restriction": ("ElementRestriction",),
+    "femops.fields.probes": ("Probe",),
+    "femops.spaces.product": ("Product",),
+    "femops.spaces.restriction": ("ElementRestriction",),
     "femops.solvers": ("cg", "jacobi", "newton"),
-    "femops.space": ("H1", "L2", "Space"),
+    "femops.spaces.h1_l2": ("H1", "L2", "Space"),
 }
 """Module: the names that this package offers from it."""
 

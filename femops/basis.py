@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from femops.errors import BasisError
-from femops_meshes.interpolation import (
+from femops_meshes.coordinates.interpolation import (
     gauss_legendre,
     gauss_lobatto,
     lagrange_derivative_matrix,

@@ -15,7 +15,7 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_meshes.topology import Topology, entity_permutation
+from femops_meshes.topology.topology import Topology, entity_permutation
 
 Ints = NDArray[np.int64]
 Codes = NDArray[np.uint8]

@@ -9,7 +9,7 @@ import pytest
 os.environ.setdefault("NUMBA_NUM_THREADS", "3")
 
 # Small problems run on one thread by themselves: not here, where threads are what is tried.
-from femops_kernels import sweep
+from femops_kernels.cpu import sweep
 
 sweep.PARALLEL_EFFORT = 1
 

@@ -9,7 +9,7 @@ import numpy as np
 import femops
 from femops.forms.neo_hookean import _neo_hookean
 from femops.forms.p_laplacian import _p_laplacian
-from femops.geometry import Geometry
+from femops.geometry.jacobians import Geometry
 from kernel_cases import bend, turned
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import femops
 from femops.cli.problems.krylov import minres
-from femops_kernels.machine import max_threads, set_threads
+from femops_kernels.cpu.machine import max_threads, set_threads
 from kernel_cases import turned
 from oracle import Array, Oracle
 

@@ -12,9 +12,9 @@ from typing import final
 import numpy as np
 
 from femops.bench.problems import Problem
-from femops.modes import GeometryModes
-from femops.space import H1
-from femops_meshes.parts import first_elements
+from femops.geometry.legendre import GeometryModes
+from femops.spaces.h1_l2 import H1
+from femops_meshes.partitioning.parts import first_elements
 
 # Enough elements for whole lanes of any width, and for dofs with all their neighbours.
 _SAMPLE = 512

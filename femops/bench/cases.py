@@ -16,7 +16,7 @@ from femops.bench.problems import Problem
 from femops.bench.timing import median_seconds
 from femops.errors import OperatorError
 from femops.operators import Operator
-from femops.space import H1
+from femops.spaces.h1_l2 import H1
 
 
 @dataclass

@@ -13,7 +13,7 @@ from femops.bench.run import check_orders
 from femops.errors import OperatorError
 from femops.forms import convection, diffusion, elasticity, mass
 from femops.operators import Operator
-from femops.space import H1
+from femops.spaces.h1_l2 import H1
 from femops_meshes import Mesh, box
 
 Maker = Callable[[H1, int], Operator]

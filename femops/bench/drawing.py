@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from femops.errors import OperatorError
-from femops.io.curves import Panel, curves
+from femops.io.plots.curves import Panel, curves
 
 Rows = Sequence[dict[str, Any]]
 
@@ -34,7 +34,7 @@ def draw(path: str | os.PathLike[str], rows: Rows) -> Path:
     OperatorError
         There are no rows.
     FileError, MissingExtraError
-        See `femops.io.curves.curves`.
+        See `femops.io.plots.curves.curves`.
     """
     orders = orders_of(rows)
     if len(orders) > 1:

@@ -9,9 +9,9 @@ from typing import Any
 from femops.bench.machine import Meter
 from femops.bench.problems import FOOTPRINTS, PROBLEMS, check_names
 from femops.bench.run import Progress, Settings, check_dofs, check_orders, document, measure
-from femops.operators.auto import flush_memory
-from femops.operators.storage import LEVELS
-from femops_kernels import machine
+from femops.operators.levels.auto import flush_memory
+from femops.operators.levels.level_data import LEVELS
+from femops_kernels.cpu import machine
 
 
 def default_dofs(footprint: str, order: int) -> float:
@@ -42,7 +42,8 @@ def run_all(
     ----------
     orders : sequence of int
     threads : int, optional
-        Only that many; one, and as many as `femops_kernels.machine.get_threads` says, if omitted.
+        Only that many; if omitted one, and as many as `femops_kernels.cpu.machine.get_threads`
+        says.
     dofs : dict, optional
         About how many of each footprint; `default_dofs` if omitted.
     peers, rounds, seconds, progress

@@ -10,8 +10,8 @@ from typing import Any, final
 import numpy as np
 
 from femops.bench.bounds import Traffic
-from femops_kernels import machine
-from femops_kernels.limits import Limits
+from femops_kernels.cpu import machine
+from femops_kernels.cpu.limits import Limits
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 Figure 6 of Abdelfattah et al., High-performance tensor contractions for GPUs (2016), for an
 operator: all data where one thread has touched them, page by page in turns, and each part in the
-memory of the thread that works on it, as `femops_kernels.placement` leaves them.
+memory of the thread that works on it, as `femops_kernels.cpu.first_touch` leaves them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from femops.bench.run import Progress, check_dofs, check_orders
 from femops.bench.timing import median_seconds
 from femops.errors import OperatorError
 from femops.operators import Operator
-from femops.space import H1
-from femops_kernels import machine
-from femops_kernels.placement import placed, placed_array
-from femops_kernels.sweep import Sweep, Terms
+from femops.spaces.h1_l2 import H1
+from femops_kernels.cpu import machine
+from femops_kernels.cpu.first_touch import placed, placed_array
+from femops_kernels.cpu.sweep import Sweep, Terms
 
 PLACEMENTS = ("serial", "interleaved", "first touch")
 PROBLEM, MESH = PROBLEMS["bp3"], "multilinear"
@@ -182,10 +182,10 @@ def draw_numa(path: str | os.PathLike[str], rows: Sequence[dict[str, Any]]) -> P
     OperatorError
         There are no rows.
     FileError, MissingExtraError
-        See `femops.io.curves.curves`.
+        See `femops.io.plots.curves.curves`.
     """
     from femops.bench.drawing import orders_of
-    from femops.io.curves import Panel, curves
+    from femops.io.plots.curves import Panel, curves
 
     lines = {
         name: [row["dofs_per_second"] for row in rows if row["placement"] == name]

@@ -15,7 +15,7 @@ from femops.forms import diffusion, mass
 from femops.operators import Operator
 from femops.parallel import Communicator, DistributedMesh
 from femops.parallel import box as box_of_ranks
-from femops.space import H1
+from femops.spaces.h1_l2 import H1
 from femops_meshes import Mesh, box
 
 FORMS = {"mass": mass, "diffusion": diffusion}

@@ -24,10 +24,10 @@ from femops.bench.problems import (
 )
 from femops.errors import OperatorError
 from femops.operators import Operator
-from femops.operators.storage import LEVELS, check_level
-from femops.space import H1
-from femops_kernels import machine
-from femops_kernels.placement import placed
+from femops.operators.levels.level_data import LEVELS, check_level
+from femops.spaces.h1_l2 import H1
+from femops_kernels.cpu import machine
+from femops_kernels.cpu.first_touch import placed
 
 Progress = Callable[[str], None]
 
@@ -139,8 +139,8 @@ def run(
     dofs : float, optional
         About how many unknowns; those of the footprint if omitted.
     threads : int, optional
-        As many as `femops_kernels.machine.get_threads` says if omitted.  One thread is pinned to
-        its core.
+        As many as `femops_kernels.cpu.machine.get_threads` says if omitted.  One thread is pinned
+        to its core.
     footprint : {"ram", "cache"}
         See `femops.bench.FOOTPRINTS`.
     meshes : sequence of {"cartesian", "multilinear", "curved"}
@@ -157,7 +157,7 @@ def run(
     Returns
     -------
     dict
-        ``machine``: `femops_kernels.machine.describe` with ``triad_gbytes_per_second`` and
+        ``machine``: `femops_kernels.cpu.machine.describe` with ``triad_gbytes_per_second`` and
         ``fma_gflops_per_second`` (medians); ``limits`` of each number of threads; ``rows``: see
         `docs/performance.md` for the keys; ``auto``: see `auto_check`; ``notes``: lines on what
         is not measured.

@@ -18,9 +18,9 @@ from femops.bench.problems import FOOTPRINTS, MESHES, PROBLEMS, make_space
 from femops.bench.run import Progress, Settings, check_dofs, check_orders
 from femops.bench.timing import median_seconds
 from femops.operators import Operator
-from femops_kernels import machine
-from femops_kernels.krylov import ConjugateGradients
-from femops_kernels.sweep import Terms
+from femops_kernels.cpu import machine
+from femops_kernels.cpu.cg import ConjugateGradients
+from femops_kernels.cpu.sweep import Terms
 
 PROBLEM = PROBLEMS["bp1"]
 """Mass: the least work at a dof, so that the vectors weigh most."""
@@ -108,7 +108,7 @@ def run_cg(
     dofs : float
         About how many unknowns.
     threads : int, optional
-        As many as `femops_kernels.machine.get_threads` says if omitted.
+        As many as `femops_kernels.cpu.machine.get_threads` says if omitted.
     meshes : sequence of {"cartesian", "multilinear", "curved"}
     level : str
         See `Operator.at_level`; with the matrix ("full") nothing can be merged.
@@ -164,10 +164,10 @@ def draw_cg(path: str | os.PathLike[str], rows: Sequence[dict[str, Any]]) -> Pat
     OperatorError
         There are no rows.
     FileError, MissingExtraError
-        See `femops.io.curves.curves`.
+        See `femops.io.plots.curves.curves`.
     """
     from femops.bench.drawing import orders_of
-    from femops.io.curves import Panel, curves
+    from femops.io.plots.curves import Panel, curves
 
     orders = orders_of(rows)
     panels = []

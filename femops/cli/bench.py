@@ -203,7 +203,7 @@ def _check_plot(plot: str | None, *, sweep: bool) -> None:
         raise typer.BadParameter("give --sweep or --plot, not both")
     if plot is not None:
         from femops.io.atomic import check_writable, checked_path
-        from femops.io.picture import check_matplotlib
+        from femops.io.plots.picture import check_matplotlib
 
         check_writable(checked_path(plot, ".png"))
         check_matplotlib()
@@ -223,7 +223,7 @@ def _one(
     common: dict[str, Any],
 ) -> dict[str, Any]:
     from femops import bench as benchmarks
-    from femops.operators.storage import LEVELS
+    from femops.operators.levels.level_data import LEVELS
 
     _one_size(given)
     options = dict(common)

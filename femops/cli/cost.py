@@ -109,7 +109,7 @@ def _exponents(fitted: dict[str, Any], table: dict[str, Any]) -> list[list[str]]
 
 
 def _draw(path: str, orders: Sequence[int], rows: Sequence[dict[str, Any]]) -> None:
-    from femops.io.curves import Panel, curves
+    from femops.io.plots.curves import Panel, curves
 
     levels = list(dict.fromkeys(row["level"] for row in rows))
     titles = {**NAMES, "seconds": "seconds of an application"}

@@ -52,9 +52,9 @@ def info(json: JsonOption = False) -> None:
 def describe() -> dict[str, Any]:
     """Facts about machine and installation."""
     import femops
-    from femops_kernels import machine
-    from femops_kernels.cuda import cupy_device
-    from femops_kernels.storage import cache_folder
+    from femops_kernels.codegen.cache import cache_folder
+    from femops_kernels.cpu import machine
+    from femops_kernels.cuda.device import cupy_device
 
     versions: dict[str, str | None] = {
         "femops": femops.__version__,
@@ -94,7 +94,7 @@ def describe_ranks(comm: Communicator) -> dict[str, Any]:
     import numpy as np
 
     from femops.parallel import launch
-    from femops_kernels import machine
+    from femops_kernels.cpu import machine
 
     mine = np.array([comm.node.first, comm.node.cores, machine.get_threads()])
     first, cores, threads = comm.gather_all(mine).T

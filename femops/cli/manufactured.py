@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from femops.errors import SpaceError
 from femops.parallel import DistributedMesh
-from femops.space import H1, Space
+from femops.spaces.h1_l2 import H1, Space
 from femops_meshes import Mesh
-from femops_meshes.mapping import positions
+from femops_meshes.coordinates.mapping import positions
 
 Floats = NDArray[np.float64]
 AnyMesh = Mesh | DistributedMesh

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_array
 
-from femops.space import H1, Space
-from femops_meshes.topology import entity_dimension
+from femops.spaces.h1_l2 import H1, Space
+from femops_meshes.topology.topology import entity_dimension
 
 
 def matrix_nonzeros(space: Space) -> int:

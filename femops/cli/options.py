@@ -61,7 +61,7 @@ def positive(value: Any) -> float:
 def level_name(value: Any) -> str:
     """Read the name of a level of assembly, and say which there are."""
     from femops.errors import OperatorError
-    from femops.operators.storage import check_level
+    from femops.operators.levels.level_data import check_level
 
     try:
         check_level(str(value))
@@ -224,7 +224,7 @@ def set_threads(count: int | None) -> None:
         More than there can be.
     """
     if count is not None:
-        from femops_kernels import machine
+        from femops_kernels.cpu import machine
 
         machine.set_threads(count)
 

@@ -57,7 +57,7 @@ def warmup(
       femops warmup --order 1-8 --dim 3
       femops warmup elasticity --order 2 --level none --mesh curved
     """  # noqa: D301  (\b is click's mark for lines to keep)
-    from femops.operators.storage import LEVELS
+    from femops.operators.levels.level_data import LEVELS
 
     orders, dims = numbers(order), numbers(dim)
     if max(dims) > 3:
@@ -92,7 +92,7 @@ def _mesh(kind: str, dim: int) -> femops.Mesh:
 def _compile_threads() -> None:
     """What several threads need besides: they are woken for large operators only."""
     import femops
-    from femops_kernels import machine
+    from femops_kernels.cpu import machine
 
     if machine.get_threads() > 1:
         _compile("mass", femops.box((256, 256)), 1, "partial")

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from femops.abstract_space import Space
 from femops.basis import Quadrature1D
-from femops.boundary import BoundaryGeometry
-from femops.boundary_space import boundary_space
 from femops.forms.form import build
 from femops.forms.load import load_vector
-from femops.operators.coefficients import Coefficient, Given
+from femops.geometry.boundary import BoundaryGeometry
+from femops.operators.integrals.coefficients import Coefficient, Given
 from femops.operators.operator import Operator
+from femops.spaces.base import Space
+from femops.spaces.boundary_space import boundary_space
 
 
 def _boundary_mass(u: Any, alpha: Any) -> dict[str, Any]:

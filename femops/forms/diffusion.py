@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from femops.abstract_space import Space
 from femops.basis import Quadrature1D
 from femops.forms.form import build
-from femops.operators.coefficients import Coefficient, Given
+from femops.operators.integrals.coefficients import Coefficient, Given
 from femops.operators.operator import Operator
+from femops.spaces.base import Space
 
 
 def _diffusion(u: Any, kappa: Any) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from femops.abstract_space import Space
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.forms.form import build
 from femops.operators.operator import Operator
+from femops.spaces.base import Space
 
 
 def _divergence(u: Any) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from femops.abstract_space import Space
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.forms.form import build
-from femops.operators.coefficients import Coefficient, Given
+from femops.operators.integrals.coefficients import Coefficient, Given
 from femops.operators.operator import Operator
+from femops.spaces.base import Space
 
 
 def _elasticity(u: Any, lam: Any, mu: Any) -> dict[str, Any]:

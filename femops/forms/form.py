@@ -8,19 +8,19 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import DTypeLike
 
-from femops.abstract_space import Space
 from femops.basis import Quadrature1D
-from femops.boundary_space import BoundarySpace, boundary_space, volume_space
-from femops.devices import device_of
 from femops.errors import OperatorError
-from femops.operators.bilinear import BilinearForm
 from femops.operators.block import BlockOperator
 from femops.operators.block_form import block_operator
-from femops.operators.coefficients import Given
-from femops.operators.on_device import check_lanes
+from femops.operators.execution.device import check_lanes
+from femops.operators.integrals.bilinear import BilinearForm
+from femops.operators.integrals.coefficients import Given
 from femops.operators.operator import Operator
 from femops.pointwise.trace import FormFunction
-from femops.product import Product
+from femops.spaces.base import Space
+from femops.spaces.boundary_space import BoundarySpace, boundary_space, volume_space
+from femops.spaces.devices import device_of
+from femops.spaces.product import Product
 
 Shapes = tuple[tuple[int, ...], ...]
 

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from femops.abstract_space import Space
 from femops.basis import Quadrature1D
-from femops.boundary import BoundaryGeometry
-from femops.boundary_space import BoundarySpace
-from femops.devices import put, vector_type
 from femops.errors import OperatorError
-from femops.geometry import Geometry, GeometryBlock
-from femops.operators.coefficients import Coefficient, Given
-from femops.operators.snapshots import Block
-from femops_meshes.interpolation import tensor_apply
+from femops.geometry.boundary import BoundaryGeometry
+from femops.geometry.jacobians import Geometry, GeometryBlock
+from femops.operators.integrals.coefficients import Coefficient, Given
+from femops.operators.integrals.snapshots import Block
+from femops.spaces.base import Space
+from femops.spaces.boundary_space import BoundarySpace
+from femops.spaces.devices import put, vector_type
+from femops_meshes.coordinates.interpolation import tensor_apply
 
 Floats = NDArray[np.float64]
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from femops.abstract_space import Space
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.forms.nonlinear import build_nonlinear
-from femops.operators.coefficients import Coefficient, Given
+from femops.operators.integrals.coefficients import Coefficient, Given
 from femops.operators.nonlinear import NonlinearForm
 from femops.pointwise.tensors import det, inv
+from femops.spaces.base import Space
 
 
 def _neo_hookean(u: Any, lam: Any, mu: Any) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from femops.abstract_space import Space
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
-from femops.operators.coefficients import Given
+from femops.operators.execution.device import check_lanes
+from femops.operators.integrals.coefficients import Given
 from femops.operators.nonlinear import NonlinearForm
-from femops.operators.on_device import check_lanes
 from femops.pointwise.trace import FormFunction
+from femops.spaces.base import Space
 
 
 def nonlinear_form(

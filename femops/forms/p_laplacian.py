@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from femops.abstract_space import Space
 from femops.basis import Quadrature1D
 from femops.forms.nonlinear import build_nonlinear
-from femops.operators.coefficients import Coefficient, Given
+from femops.operators.integrals.coefficients import Coefficient, Given
 from femops.operators.nonlinear import NonlinearForm
 from femops.pointwise.tensors import inner
+from femops.spaces.base import Space
 
 
 def _p_laplacian(u: Any, p: Any, epsilon: Any) -> dict[str, Any]:

@@ -1,11 +1,11 @@
 """Files: meshes of other programs, fields for ParaView, checkpoints, pictures for people."""
 
+from femops.io.checkpoint.state import State as State
+from femops.io.checkpoint.state import load_state as load_state
+from femops.io.checkpoint.state import save_state as save_state
 from femops.io.mesh_files import read_mesh as read_mesh
-from femops.io.picture import picture as picture
-from femops.io.series import TimeSeries as TimeSeries
-from femops.io.state import State as State
-from femops.io.state import load_state as load_state
-from femops.io.state import save_state as save_state
-from femops.io.vtu import save as save
+from femops.io.plots.picture import picture as picture
+from femops.io.vtk.series import TimeSeries as TimeSeries
+from femops.io.vtk.vtu import save as save
 
 __all__ = ["State", "TimeSeries", "load_state", "picture", "read_mesh", "save", "save_state"]

@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 
 import femops_meshes
-from femops.io.gmsh_file import begins_like_gmsh
+from femops.io.gmsh.file import begins_like_gmsh
 from femops.parallel.agreement import check
 from femops.parallel.comm import communicator
 from femops.parallel.distribution import distribute, refuse_without_ranks
@@ -109,7 +109,7 @@ def _read(path: str | os.PathLike[str], refine: int, reorder: bool) -> Mesh:
     if not isinstance(refine, int | np.integer) or refine < 0:
         raise MeshArgumentError(f"refine is {refine!r}: give a whole number >= 0")
     if begins_like_gmsh(path):
-        from femops.io.gmsh_reader import read_gmsh
+        from femops.io.gmsh.reader import read_gmsh
 
         mesh = read_gmsh(path).refine(refine)
         order = femops_meshes.hilbert_order(mesh.element_centers()) if reorder else None

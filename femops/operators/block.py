@@ -11,23 +11,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import block_array, csr_array
 
-from femops.devices import put
 from femops.errors import OperatorError
-from femops.operators.bilinear import Made
-from femops.operators.cost import Cost
-from femops.operators.element_matrices import check_method
-from femops.operators.held import FREE, Held, read_only
+from femops.operators.assembly.element_matrices import check_method
+from femops.operators.constraints import FREE, Held, read_only
+from femops.operators.execution.device import AnyLaunch, terms_of
+from femops.operators.execution.ranks import AnyTerms, End, rank_terms
+from femops.operators.integrals.bilinear import Made
+from femops.operators.levels.cost import Cost
+from femops.operators.levels.level_data import Launches
 from femops.operators.matrix_free import MatrixFree
-from femops.operators.on_device import AnyLaunch, terms_of
 from femops.operators.operator import Operator
-from femops.operators.ranks import AnyTerms, End, rank_terms
-from femops.operators.storage import Launches
 from femops.pointwise.blocks import Pair
-from femops.product import Product
-from femops.restriction import positions
-from femops_kernels.cuda.sweep import DeviceHold
-from femops_kernels.machine import lane_width
-from femops_kernels.rows import RowProduct
+from femops.spaces.devices import put
+from femops.spaces.product import Product
+from femops.spaces.restriction import positions
+from femops_kernels.cpu.machine import lane_width
+from femops_kernels.cpu.rows import RowProduct
+from femops_kernels.cuda.operator.sweep import DeviceHold
 
 
 @final

@@ -9,16 +9,16 @@ from numpy.typing import DTypeLike
 
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
-from femops.operators.bilinear import BilinearForm
 from femops.operators.block import BlockOperator
-from femops.operators.coefficients import Given
-from femops.operators.number_types import float_type
+from femops.operators.integrals.bilinear import BilinearForm
+from femops.operators.integrals.coefficients import Given
+from femops.operators.integrals.number_types import float_type
+from femops.operators.levels.level_data import check_level
 from femops.operators.operator import Operator
-from femops.operators.storage import check_level
 from femops.pointwise.blocks import linear_blocks
 from femops.pointwise.errors import TraceError
 from femops.pointwise.trace import FormFunction, name_of, trace
-from femops.product import Product
+from femops.spaces.product import Product
 
 
 def block_operator(

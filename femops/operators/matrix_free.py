@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
-from femops.abstract_space import Space
-from femops.devices import arrays, device_array
 from femops.errors import OperatorError, VectorError
-from femops.operators.ranks import AnyTerms
-from femops.operators.vectors import check_factor, check_output, checked_vector
-from femops.product import Product
-from femops.restriction import refuse_device_array
+from femops.operators.execution.ranks import AnyTerms
+from femops.operators.execution.vectors import check_factor, check_output, checked_vector
+from femops.spaces.base import Space
+from femops.spaces.devices import arrays, device_array
+from femops.spaces.product import Product
+from femops.spaces.restriction import refuse_device_array
 
 
 class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no types

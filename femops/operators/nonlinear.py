@@ -11,25 +11,25 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from femops.abstract_space import Space
 from femops.basis import Quadrature1D
-from femops.devices import arrays
-from femops.operators.bilinear import FIELD, STATE, BilinearForm
-from femops.operators.coefficients import Given
-from femops.operators.device_state import DeviceState
-from femops.operators.held import Held, read_only
-from femops.operators.number_types import float_type
-from femops.operators.on_device import device_sweep, idle, terms_of
+from femops.operators.constraints import Held, read_only
+from femops.operators.execution.device import device_sweep, idle, terms_of
+from femops.operators.execution.ranks import AnyTerms, End, rank_terms
+from femops.operators.execution.vectors import check_output, checked_vector
+from femops.operators.integrals.bilinear import FIELD, STATE, BilinearForm
+from femops.operators.integrals.coefficients import Given
+from femops.operators.integrals.device_state import DeviceState
+from femops.operators.integrals.number_types import float_type
+from femops.operators.integrals.term import Term
 from femops.operators.operator import Operator
-from femops.operators.ranks import AnyTerms, End, rank_terms
-from femops.operators.term import Term
-from femops.operators.vectors import check_output, checked_vector
 from femops.pointwise.cut import Cut, nonlinear_cut
 from femops.pointwise.linear import LinearStep
 from femops.pointwise.trace import FormFunction, Trace, linearised, trace
-from femops.restriction import positions
-from femops_kernels.machine import lane_width
-from femops_kernels.sweep import Data
+from femops.spaces.base import Space
+from femops.spaces.devices import arrays
+from femops.spaces.restriction import positions
+from femops_kernels.cpu.machine import lane_width
+from femops_kernels.cpu.sweep import Data
 
 _NOTHING: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 

@@ -11,22 +11,22 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.sparse import csr_array
 
-from femops.abstract_space import Space
-from femops.devices import put
 from femops.errors import OperatorError, VectorError
-from femops.operators.auto import Auto
-from femops.operators.bilinear import BilinearForm, Made
-from femops.operators.cost import Cost, cost_of
-from femops.operators.diagonals import assemble_diagonal, device_diagonal
-from femops.operators.domains import storage_of
-from femops.operators.element_matrices import check_method
-from femops.operators.held import FREE, Held, read_only
+from femops.operators.assembly.diagonal import assemble_diagonal, device_diagonal
+from femops.operators.assembly.element_matrices import check_method
+from femops.operators.constraints import FREE, Held, read_only
+from femops.operators.execution.ranks import AnyTerms
+from femops.operators.integrals.bilinear import BilinearForm, Made
+from femops.operators.integrals.term import Term, updated
+from femops.operators.levels.auto import Auto
+from femops.operators.levels.cost import Cost, cost_of
+from femops.operators.levels.domains import storage_of
+from femops.operators.levels.level_data import Launches, Storage, base_level, check_level
 from femops.operators.matrix_free import MatrixFree
-from femops.operators.ranks import AnyTerms
-from femops.operators.storage import Launches, Storage, base_level, check_level
 from femops.operators.sums import check_sum
-from femops.operators.term import Term, updated
-from femops.restriction import positions
+from femops.spaces.base import Space
+from femops.spaces.devices import put
+from femops.spaces.restriction import positions
 
 # Cached attributes that hold compiled code and addresses.
 _COMPILED = ("terms", "_transposed")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from femops.devices import device_of
 from femops.errors import OperatorError
+from femops.spaces.devices import device_of
 
 if TYPE_CHECKING:
     from femops.operators.operator import Operator

@@ -72,7 +72,7 @@ class Node:
         kind
             ``MPI.COMM_TYPE_SHARED``.
         """
-        from femops_kernels.machine import share_threads
+        from femops_kernels.cpu.machine import share_threads
 
         node = comm.Split_type(kind)
         ranks, masks = zip(*node.allgather((comm.rank, own())), strict=True)

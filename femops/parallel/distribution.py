@@ -13,9 +13,9 @@ from femops.parallel.agreement import check, check_same, listed
 from femops.parallel.comm import Array, Communicator, communicator
 from femops.parallel.mesh import DistributedMesh, block_pieces, checksum, rank_blocks
 from femops_meshes import Mesh, MeshArgumentError, Part, Partition
-from femops_meshes.grids import Grid
+from femops_meshes.generators.grids import Grid
 from femops_meshes.mesh import PointMap
-from femops_meshes.partition import METHODS
+from femops_meshes.partitioning.partition import METHODS
 
 _ARRAYS: dict[str, Callable[[Part], Array]] = {
     "own": lambda part: part.elements,

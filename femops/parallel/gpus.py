@@ -17,7 +17,7 @@ from femops.errors import CommunicatorError
 from femops.parallel import launch
 from femops.parallel.agreement import check
 from femops.parallel.comm import Communicator
-from femops_kernels.cuda.device import Device
+from femops_kernels.cuda.device.device import Device
 
 CUDA_AWARE = "FEMOPS_CUDA_AWARE_MPI"
 """Environment: 1 if MPI takes memory of GPUs, 0 if it must not be given any; found out if unset."""
@@ -44,7 +44,7 @@ def rank_device(name: str, comm: Communicator) -> Device:
         There is none on another rank.
     """
     # CuPy, which it needs, is slow to import
-    from femops_kernels.cuda.cupy_device import open_device
+    from femops_kernels.cuda.device.cupy_device import open_device
 
     if comm.size == 1:
         return open_device(name)
@@ -58,7 +58,7 @@ def rank_device(name: str, comm: Communicator) -> Device:
 
 def _own_device(comm: Communicator) -> Device:
     """One GPU a rank, as far as there are; those that share one are told of once."""
-    from femops_kernels.cuda.cupy_device import take_device
+    from femops_kernels.cuda.device.cupy_device import take_device
 
     with check(comm):
         device, bus = take_device(comm.node.place)

@@ -14,7 +14,7 @@ from femops.parallel.comm import Communicator, communicator
 from femops_meshes import Mesh, MeshArgumentError, Part
 from femops_meshes.checks import blocks as few_at_once
 from femops_meshes.names import Names
-from femops_meshes.pieces import equal_pieces
+from femops_meshes.partitioning.pieces import equal_pieces
 
 Ints = NDArray[np.int64]
 Numbers = NDArray[np.uint64]

@@ -19,8 +19,8 @@ from femops.errors import SpaceError
 from femops.numbering import entity_offsets, first_touch, node_dofs
 from femops.parallel.comm import Communicator
 from femops.parallel.sharing import shared_entities
-from femops_meshes.parts import Part
-from femops_meshes.topology import Topology
+from femops_meshes.partitioning.parts import Part
+from femops_meshes.topology.topology import Topology
 
 Codes = NDArray[np.uint8]
 Ints = NDArray[np.int64]

@@ -18,8 +18,8 @@ from femops.numbering import first_positions
 from femops.parallel.comm import Array, Communicator
 from femops.parallel.halo import Halo
 from femops.parallel.numbering import RankNumbering
-from femops_meshes.parts import Part
-from femops_meshes.pieces import equal_pieces
+from femops_meshes.partitioning.parts import Part
+from femops_meshes.partitioning.pieces import equal_pieces
 
 Ints = NDArray[np.int64]
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from femops.numbering import entity_offsets
 from femops.parallel.comm import Array, Communicator
-from femops_meshes.parts import Part
-from femops_meshes.topology import entity_codes, entity_corners
+from femops_meshes.partitioning.parts import Part
+from femops_meshes.topology.topology import entity_codes, entity_corners
 
 Ints = NDArray[np.int64]
 

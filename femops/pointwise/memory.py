@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from femops.pointwise.graph import Graph, Node, ancestors
-from femops_kernels import storage
+from femops_kernels.codegen import cache as storage
 
 Encoded = dict[str, Any]
 

@@ -10,19 +10,19 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.devices import arrays, vector_of
 from femops.errors import SolverError, VectorError
 from femops.operators import BlockOperator, Operator
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.sums import Sums, is_tolerance
-from femops_kernels.cuda import krylov as on_device
-from femops_kernels.cuda.rank_krylov import DeviceRankConjugateGradients
-from femops_kernels.cuda.rank_terms import DeviceRankTerms
-from femops_kernels.cuda.sweep import DeviceTerms
-from femops_kernels.krylov import BREAKDOWN, CONVERGED, ConjugateGradients, Solve
-from femops_kernels.placement import placed
-from femops_kernels.rank_krylov import RankConjugateGradients, mergeable
-from femops_kernels.sweep import Terms
+from femops.spaces.devices import arrays, vector_of
+from femops_kernels.cpu.cg import BREAKDOWN, CONVERGED, ConjugateGradients, Solve
+from femops_kernels.cpu.first_touch import placed
+from femops_kernels.cpu.rank_cg import RankConjugateGradients, mergeable
+from femops_kernels.cpu.sweep import Terms
+from femops_kernels.cuda.cg import cg as on_device
+from femops_kernels.cuda.operator.sweep import DeviceTerms
+from femops_kernels.cuda.ranks.rank_cg import DeviceRankConjugateGradients
+from femops_kernels.cuda.ranks.rank_terms import DeviceRankTerms
 
 _ADVICE = (
     "are boundary conditions missing, or is a coefficient negative? "

@@ -7,11 +7,11 @@ from typing import Any, final
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
-from femops.devices import arrays, device_array
 from femops.errors import SolverError, VectorError
 from femops.operators import BlockOperator, Operator
-from femops_kernels.cuda.device import Device
-from femops_kernels.placement import placed
+from femops.spaces.devices import arrays, device_array
+from femops_kernels.cpu.first_touch import placed
+from femops_kernels.cuda.device.device import Device
 
 
 @final

@@ -9,16 +9,16 @@ from typing import Any, Literal, final, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.devices import device_array, put
 from femops.errors import SolverError
 from femops.operators import Operator
+from femops.operators.levels.level_data import check_level
 from femops.operators.nonlinear import NonlinearForm
-from femops.operators.storage import check_level
 from femops.solvers.cg import cg
 from femops.solvers.gmres import gmres
 from femops.solvers.jacobi import jacobi
 from femops.solvers.minres import minres
 from femops.solvers.sums import Sums, is_tolerance
+from femops.spaces.devices import device_array, put
 
 Linear = Literal["auto", "cg", "minres", "gmres"]
 # Eisenstat & Walker (1996), choice 2: how far a step's linear system is solved.

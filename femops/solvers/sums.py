@@ -8,10 +8,10 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.abstract_space import Space
-from femops.devices import arrays
-from femops.product import Product
-from femops_kernels.krylov import block_edges
+from femops.spaces.base import Space
+from femops.spaces.devices import arrays
+from femops.spaces.product import Product
+from femops_kernels.cpu.cg import block_edges
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

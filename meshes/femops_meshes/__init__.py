@@ -4,8 +4,6 @@ Topology, coordinates of any degree, readers and writers, generators, refinement
 partition. No physics, no kernels: only NumPy is needed.
 """
 
-from femops_meshes.axes import scrambled
-from femops_meshes.boxes import box, box_part
 from femops_meshes.errors import (
     MeshArgumentError,
     MeshError,
@@ -15,15 +13,17 @@ from femops_meshes.errors import (
     MeshGeometryError,
     MeshTopologyError,
 )
-from femops_meshes.generators import ball, cylinder, disc, l_shape, shell
+from femops_meshes.formats.mfem import mfem_h1_dofs, read_mfem, write_mfem
+from femops_meshes.formats.readers import read_mesh
+from femops_meshes.generators.axes import scrambled
+from femops_meshes.generators.boxes import box, box_part
+from femops_meshes.generators.round import ball, cylinder, disc, l_shape, shell
 from femops_meshes.mesh import Mesh
-from femops_meshes.mfem import mfem_h1_dofs, read_mfem, write_mfem
-from femops_meshes.ordering import hilbert_order
-from femops_meshes.partition import Partition, partition
-from femops_meshes.parts import Part, part_of
-from femops_meshes.readers import read_mesh
+from femops_meshes.partitioning.partition import Partition, partition
+from femops_meshes.partitioning.parts import Part, part_of
 from femops_meshes.samples import sample, samples
-from femops_meshes.topology import Topology, entity_permutation
+from femops_meshes.topology.ordering import hilbert_order
+from femops_meshes.topology.topology import Topology, entity_permutation
 
 __all__ = [
     "Mesh",

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from femops_meshes.coordinates.interpolation import gauss_legendre
+from femops_meshes.coordinates.mapping import determinants, geometry_degree, jacobians
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
-from femops_meshes.interpolation import gauss_legendre
-from femops_meshes.mapping import determinants, geometry_degree, jacobians
-from femops_meshes.topology import check_dangling, listed
+from femops_meshes.topology.topology import check_dangling, listed
 
 if TYPE_CHECKING:
     from femops_meshes.mesh import Mesh

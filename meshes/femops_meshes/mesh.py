@@ -9,12 +9,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from femops_meshes import checks, display, refinement
-from femops_meshes.entities import VTK_CORNERS
+from femops_meshes.coordinates.interpolation import (
+    gauss_legendre,
+    gauss_lobatto,
+    lagrange_matrix,
+    tensor_apply,
+)
+from femops_meshes.coordinates.mapping import determinants, geometry_degree, jacobians, positions
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError
-from femops_meshes.interpolation import gauss_legendre, gauss_lobatto, lagrange_matrix, tensor_apply
-from femops_meshes.mapping import determinants, geometry_degree, jacobians, positions
 from femops_meshes.names import Names, checked_names
-from femops_meshes.topology import Topology, exterior_boundary
+from femops_meshes.topology.entities import VTK_CORNERS
+from femops_meshes.topology.topology import Topology, exterior_boundary
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

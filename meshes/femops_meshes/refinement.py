@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_meshes.coordinates.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
+from femops_meshes.coordinates.mapping import geometry_degree
 from femops_meshes.errors import MeshArgumentError
-from femops_meshes.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
-from femops_meshes.mapping import geometry_degree
-from femops_meshes.sides import outward_order
-from femops_meshes.topology import Topology, entity_codes
+from femops_meshes.topology.sides import outward_order
+from femops_meshes.topology.topology import Topology, entity_codes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

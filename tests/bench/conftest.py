@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from femops.bench import machine
-from femops_kernels.limits import Limits
+from femops_kernels.cpu.limits import Limits
 
 
 @pytest.fixture(scope="package", autouse=True)

@@ -6,8 +6,8 @@ import pytest
 import femops
 from femops.bench.bounds import Traffic, least_traffic, limit
 from femops.bench.problems import PROBLEMS, make_space
+from femops_kernels.cpu.limits import Limits, Mix
 from femops_kernels.errors import KernelValueError
-from femops_kernels.limits import Limits, Mix
 
 
 def test_the_limit_is_the_larger_time():

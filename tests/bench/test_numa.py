@@ -10,7 +10,7 @@ import pytest
 from femops.bench import numa
 from femops.bench.placement import bind, memories, ranges
 from femops.errors import OperatorError
-from femops_kernels import machine
+from femops_kernels.cpu import machine
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux places pages")
 

@@ -6,7 +6,14 @@ import pytest
 from femops.bench.everything import default_dofs
 from femops.bench.problems import FOOTPRINTS, MESHES, PROBLEMS, make_mesh, make_space
 from femops.errors import OperatorError
-from femops.modes import EXACT, GeometryModes, allowed, element_modes, left_out, mode_degrees
+from femops.geometry.legendre import (
+    EXACT,
+    GeometryModes,
+    allowed,
+    element_modes,
+    left_out,
+    mode_degrees,
+)
 
 
 def beyond(mesh, kept):

@@ -9,7 +9,7 @@ from femops.bench import PROBLEMS, auto_check, everything, run, run_all
 from femops.bench.cases import KEYS
 from femops.bench.drawing import draw
 from femops.errors import OperatorError
-from femops_kernels import machine
+from femops_kernels.cpu import machine
 from femops_kernels.errors import KernelValueError
 
 QUICK = {"rounds": 1, "seconds": 0.0}

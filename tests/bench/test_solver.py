@@ -5,7 +5,7 @@ import pytest
 
 from femops.bench.solver import draw_cg, run_cg
 from femops.errors import OperatorError
-from femops_kernels.machine import lane_width
+from femops_kernels.cpu.machine import lane_width
 
 QUICK = {"rounds": 1, "seconds": 0.0}
 

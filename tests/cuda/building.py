@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from femops_kernels import storage
+from femops_kernels.codegen import cache as storage
 from femops_kernels.errors import CompileError
 
 HERE = Path(__file__).parent

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, final
 
 import level_cases
-from femops.operators.on_device import LEVELS
+from femops.operators.execution.device import LEVELS
 from form_oracle import Dense
 from level_cases import FORMS, Case, build
 from pairwise import Pairwise, Values

@@ -12,7 +12,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from cuda.host_device import HostDevice, host_device
-from femops_kernels.cuda.device import Device, Function, Passage
+from femops_kernels.cuda.device.device import Device, Function, Passage
 from femops_kernels.errors import KernelValueError
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from cuda.building import build, compiler
 from cuda.launches import Launch, pointers_of
-from femops_kernels.cuda.device import Device, Function, Passage
+from femops_kernels.cuda.device.device import Device, Function, Passage
 from femops_kernels.errors import DeviceError, KernelValueError
 
 

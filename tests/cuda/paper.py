@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuda.host_device import HostPassage
-from femops_kernels.cuda import cubins
-from femops_kernels.cuda.cubins import cubin
-from femops_kernels.cuda.device import Device, Function
-from femops_kernels.cuda.report import Report
+from femops_kernels.cuda.compiler import cubins
+from femops_kernels.cuda.compiler.cubins import cubin
+from femops_kernels.cuda.compiler.report import Report
+from femops_kernels.cuda.device.device import Device, Function
 
 SHARED_BYTES = {"sm_70": 98304, "sm_75": 65536, "sm_80": 166912, "sm_90": 232448}
 """Of a block, at most; from the programming guide."""
@@ -76,7 +76,9 @@ class PaperDevice(Device):
     def __init__(self, arch: str) -> None:
         self.arch, self.name, self.shared_bytes = arch, f"{arch} on paper", SHARED_BYTES[arch]
         self.functions: dict[str, PaperFunction] = {}
-        self._prelude = (Path(cubins.__file__).parent / "device.cuh").read_text(encoding="utf-8")
+        self._prelude = (Path(cubins.__file__).parents[1] / "src" / "device.cuh").read_text(
+            encoding="utf-8"
+        )
 
     def function(self, source: str) -> PaperFunction:
         """See `Device.function`."""

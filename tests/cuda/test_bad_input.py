@@ -14,8 +14,8 @@ import scipy.sparse.linalg
 
 import femops
 from cuda.guarded import guarded_device
-from femops_kernels.cuda.dofs import DofTable, Shared
-from femops_kernels.runs import Runs
+from femops_kernels.cuda.operator.dofs import DofTable, Shared
+from femops_kernels.simd.runs import Runs
 
 MESH = femops.box((3, 3))
 
@@ -316,7 +316,7 @@ def test_more_dofs_than_a_kernel_counts() -> None:
 
 def test_more_turned_dofs_than_can_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each element sees the same inner dofs the other way around."""
-    monkeypatch.setattr("femops_kernels.cuda.dofs._LARGEST", 7)
+    monkeypatch.setattr("femops_kernels.cuda.operator.dofs._LARGEST", 7)
     indices = np.tile([0, 2, 1, 3], (4, 1))
     assert len(DofTable.of(indices[:3], Runs(1, 4)).turned) == 7
     with pytest.raises(femops.KernelError, match=r"8 dofs stand in another .* counts to 7: use"):
@@ -325,7 +325,7 @@ def test_more_turned_dofs_than_can_be_counted(monkeypatch: pytest.MonkeyPatch) -
 
 def test_more_shared_nodes_than_a_kernel_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted in the order of the elements; the limit is lowered, to need no memory."""
-    monkeypatch.setattr("femops_kernels.cuda.dofs._LARGEST", 7)
+    monkeypatch.setattr("femops_kernels.cuda.operator.dofs._LARGEST", 7)
     three, four = np.arange(6).reshape(3, 2), np.arange(8).reshape(4, 2)
     assert len(Shared.of(three, Runs(1, 2, broken=False)).slots) == 6
     with pytest.raises(femops.KernelError, match=r"8 nodes are shared by elements, a GPU .* to 7"):

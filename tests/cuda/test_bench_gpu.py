@@ -20,7 +20,8 @@ from femops.bench.gpu.rows import KEYS
 from femops.bench.gpu.setup import GpuCase
 from femops.cli import main
 from femops.errors import OperatorError
-from femops_kernels.cuda import cupy_device, shapes
+from femops_kernels.cuda.device import cupy_device
+from femops_kernels.cuda.operator import shapes
 from femops_kernels.cuda.rates import Amounts, Rates
 from femops_kernels.errors import KernelError
 
@@ -142,7 +143,7 @@ def test_a_wrong_kernel_that_is_measured_is_found(monkeypatch) -> None:
 
 
 def test_conjugate_gradients_by_the_iteration(shared: HostDevice) -> None:
-    pytest.importorskip("femops_kernels.cuda.krylov")
+    pytest.importorskip("femops_kernels.cuda.cg.cg")
     settings = GpuSettings(
         (3,), ("bp1", "bp2", "bp3"), ("multilinear",), ("partial",), 60, device=shared, **QUICK
     )

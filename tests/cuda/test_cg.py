@@ -9,8 +9,8 @@ import pytest
 
 import femops
 from cuda.host_device import HostDevice, host_device
-from femops_kernels.cuda.krylov import DeviceConjugateGradients
-from femops_kernels.krylov import CONVERGED
+from femops_kernels.cpu.cg import CONVERGED
+from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
 from kernel_cases import bend, smooth, turned
 
 CASES = [

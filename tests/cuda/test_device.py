@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 
 import femops
-from femops_kernels.cuda import cupy_device, nvrtc
-from femops_kernels.cuda.arguments import Layout, copied
-from femops_kernels.cuda.cubins import Cubin
-from femops_kernels.cuda.cupy_device import CudaFunction, open_device
-from femops_kernels.cuda.report import Report
+from femops_kernels.cuda.compiler import nvrtc
+from femops_kernels.cuda.compiler.cubins import Cubin
+from femops_kernels.cuda.compiler.report import Report
+from femops_kernels.cuda.device import cupy_device
+from femops_kernels.cuda.device.arguments import Layout, copied
+from femops_kernels.cuda.device.cupy_device import CudaFunction, open_device
 from femops_kernels.errors import DeviceError, KernelError, KernelValueError
 
 FACTS = {
@@ -612,7 +613,7 @@ def test_info_tells_of_gpus(cupy, capsys):
 
 
 def test_importing_femops_loads_nothing_of_it():
-    code = "import sys, femops, femops_kernels.plan; print(*sys.modules)"
+    code = "import sys, femops, femops_kernels.cpu.plan; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = done.stdout.split()
     assert not [name for name in loaded if name.startswith("femops_kernels.cuda")]

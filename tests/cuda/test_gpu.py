@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import femops
-from femops_kernels.cuda import cupy_device
-from femops_kernels.cuda.arguments import Layout
-from femops_kernels.cuda.cupy_device import open_device
-from femops_kernels.cuda.device import Device
+from femops_kernels.cuda.device import cupy_device
+from femops_kernels.cuda.device.arguments import Layout
+from femops_kernels.cuda.device.cupy_device import open_device
+from femops_kernels.cuda.device.device import Device
 
 LAYOUT = Layout({"y": "double*", "term": "double", "count": "int"}, np.float64)
 PLUS = f"""

@@ -12,7 +12,7 @@ import pytest
 import femops
 import nonlinear_cases
 from cuda.guarded import GuardedDevice, guarded_device
-from femops.operators.on_device import LEVELS
+from femops.operators.execution.device import LEVELS
 from kernel_cases import bend, smooth
 
 

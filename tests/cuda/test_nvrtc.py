@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from femops_kernels import storage
-from femops_kernels.cuda import cubins, nvrtc
-from femops_kernels.cuda.cubins import cubin
-from femops_kernels.cuda.report import report
+from femops_kernels.codegen import cache as storage
+from femops_kernels.cuda.compiler import cubins, nvrtc
+from femops_kernels.cuda.compiler.cubins import cubin
+from femops_kernels.cuda.compiler.report import report
 from femops_kernels.errors import CacheWarning, CompileError, DeviceError, KernelError
 
-PRELUDE = (Path(cubins.__file__).parent / "device.cuh").read_text()
+PRELUDE = (Path(cubins.__file__).parents[1] / "src" / "device.cuh").read_text()
 SCALE = """
 struct Arguments {{ const {T}* x; {T}* y; {T} factor; int count; }};
 ENTRY(128, 2, Arguments) {{

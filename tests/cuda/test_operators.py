@@ -18,7 +18,7 @@ import nonlinear_cases
 import product_cases
 from cuda.device_cases import FACTORS, PAIRWISE, DeviceCase, cover, product
 from cuda.guarded import GuardedDevice, guarded_device
-from femops.operators.on_device import LEVELS
+from femops.operators.execution.device import LEVELS
 from kernel_cases import bend, random_vector, smooth, turned
 from level_cases import FORMS
 from oracle import Oracle

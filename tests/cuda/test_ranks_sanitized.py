@@ -13,7 +13,7 @@ import pytest
 import femops
 from cuda.host_device import host_device
 from cuda.launches import ADDRESS, THREAD, Launch, SanitizerError, replay, require
-from femops_kernels.cuda.arguments import Layout
+from femops_kernels.cuda.device.arguments import Layout
 from kernel_cases import smooth, turned
 from simulated_ranks import on_ranks
 

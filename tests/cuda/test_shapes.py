@@ -11,9 +11,9 @@ import pytest
 
 import femops
 from cuda.host_device import HostDevice, host_device
-from femops_kernels.cuda import shapes
-from femops_kernels.cuda.kernel import CudaKernel, shape_for, shape_of, unspilled
-from femops_kernels.cuda.shapes import PACKAGED, Shape, ShapeKey, measured_shape, record
+from femops_kernels.cuda.operator import shapes
+from femops_kernels.cuda.operator.kernel import CudaKernel, shape_for, shape_of, unspilled
+from femops_kernels.cuda.operator.shapes import PACKAGED, Shape, ShapeKey, measured_shape, record
 from femops_kernels.errors import CacheError, KernelValueError
 
 

@@ -12,9 +12,9 @@ import pytest
 import femops
 from cuda.host_device import host_device
 from cuda.launches import ADDRESS, THREAD, Launch, SanitizerError, replay, require
-from femops_kernels.cuda.arguments import Layout
-from femops_kernels.cuda.kernel import STATE, simple_text
-from femops_kernels.cuda.krylov import memory_of_sums
+from femops_kernels.cuda.cg.cg import memory_of_sums
+from femops_kernels.cuda.device.arguments import Layout
+from femops_kernels.cuda.operator.kernel import STATE, simple_text
 from kernel_cases import bend, smooth, turned
 
 ENTRY = """\

@@ -9,7 +9,7 @@ import pytest
 
 from cuda.paper import PaperDevice
 from cuda.variants import VARIANTS
-from femops_kernels.cuda import nvrtc
+from femops_kernels.cuda.compiler import nvrtc
 from femops_kernels.errors import DeviceError
 
 try:

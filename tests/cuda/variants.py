@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import femops
-from femops_kernels.cuda.device import Device
-from femops_kernels.cuda.krylov import DeviceConjugateGradients
+from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
+from femops_kernels.cuda.device.device import Device
 from kernel_cases import bend, smooth
 from level_cases import own, skewed, wind
 from simulated_ranks import on_ranks

@@ -18,7 +18,7 @@ import femops
 import femops.errors
 from cuda.guarded import guarded_device
 from femops.cli import main
-from femops_kernels.cuda import cupy_device
+from femops_kernels.cuda.device import cupy_device
 
 pytest.importorskip("matplotlib", reason="pictures are drawn: needs the extra femops[viz]")
 

@@ -9,9 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import femops
-from femops.io import gmsh_file, gmsh_process
-from femops.io.gmsh_groups import attributes_of
-from femops.io.gmsh_nodes import ELEMENTS, gmsh_order
+from femops.io.gmsh import file as gmsh_file
+from femops.io.gmsh import process as gmsh_process
+from femops.io.gmsh.groups import attributes_of
+from femops.io.gmsh.nodes import ELEMENTS, gmsh_order
 from femops_meshes import scrambled
 from gmsh_files import KINDS, TYPES, convert, document, need_gmsh, of_mesh, reference_nodes
 

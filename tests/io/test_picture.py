@@ -8,9 +8,9 @@ import pytest
 
 import femops
 from femops.errors import FileError, MissingExtraError, SpaceError, VectorError
-from femops.io.picture import VIEW
-from femops.io.surface import exposed_faces, kept_elements, sample_surface, view_axes
-from femops_meshes.mapping import positions
+from femops.io.plots.picture import VIEW
+from femops.io.plots.surface import exposed_faces, kept_elements, sample_surface, view_axes
+from femops_meshes.coordinates.mapping import positions
 
 image = pytest.importorskip("matplotlib.image", reason="needs the extra femops[viz]")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops.io import series as module
+from femops.io.vtk import series as module
 from series_cases import field, saved
 
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import femops
 from femops import CheckpointError, FileError, SpaceError, VectorError
-from femops.io import state as module
-from femops.io import state_file
+from femops.io.checkpoint import state as module
+from femops.io.checkpoint import state_file
 from femops.parallel import Serial
 from parallel.state_cases import SPACES, bits, same
 
@@ -334,7 +334,9 @@ def test_names_of_files(tmp_path, space):
 WRITER = """
 import os, signal, sys
 import femops
-from femops.io import atomic, state, state_file
+from femops.io.checkpoint import state
+from femops.io.checkpoint import state_file
+from femops.io import atomic
 
 V = femops.H1(femops.box((8, 8)), 4)
 

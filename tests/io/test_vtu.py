@@ -5,8 +5,8 @@ import pytest
 
 import femops
 from femops.errors import FemopsError, FileError, GeometryError, SpaceError, VectorError
-from femops.io.nodes import vtk_order
-from femops_meshes.mapping import positions
+from femops.io.vtk.nodes import vtk_order
+from femops_meshes.coordinates.mapping import positions
 
 pyvista = pytest.importorskip("pyvista", reason="needs the extra femops[viz]")
 
@@ -53,7 +53,7 @@ def test_every_node_stands_where_vtk_puts_it(tmp_path, dim, order, kind):
 
 def at(mesh, e, xi):
     """The point xi of element e, by its coordinates' own basis, direction by direction."""
-    from femops_meshes.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
+    from femops_meshes.coordinates.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
 
     nodes = gauss_lobatto(mesh.order + 1)[0]
     lines = [lagrange_matrix(nodes, np.array([t])) for t in xi]
@@ -107,7 +107,7 @@ def test_values_between_the_nodes(tmp_path, dim, kind):
         cell.InterpolateFunctions(xi, weights)
         got = weights @ grid["u"][grid.get_cell(e).point_ids]
         lines = [V.basis.interpolation(np.array([t])) for t in xi[:dim]]
-        from femops_meshes.interpolation import tensor_apply
+        from femops_meshes.coordinates.interpolation import tensor_apply
 
         expected = tensor_apply(lines, u[V.restriction.indices[e : e + 1]])[0, 0]
         assert got == pytest.approx(expected, abs=1e-11)
@@ -241,7 +241,7 @@ def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("femops.io.vtu_file._append", full)
+    monkeypatch.setattr("femops.io.vtk.vtu_file._append", full)
     with pytest.raises(FileError, match="No space left on device"):
         femops.save(path, V, u=V.zeros())
     assert path.read_bytes() == before

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import femops
-from femops.operators import assembly, auto
-from femops.operators.element_matrices import ElementAssembly
-from femops.operators.sample import first_terms
-from femops.operators.storage import LEVELS
+from femops.operators.assembly import csr as assembly
+from femops.operators.assembly.element_matrices import ElementAssembly
+from femops.operators.levels import auto
+from femops.operators.levels.level_data import LEVELS
+from femops.operators.levels.sample import first_terms
 from kernel_cases import bend, random_vector, smooth, turned, wave
 from level_cases import bulge, own, wind
 

@@ -14,8 +14,8 @@ import pytest
 
 import boundary_oracle
 import femops
-from femops.operators import assembly
-from femops_kernels.machine import max_threads, set_threads
+from femops.operators.assembly import csr as assembly
+from femops_kernels.cpu.machine import max_threads, set_threads
 from kernel_cases import bend, random_vector, turned
 from mesh_files import shared
 from oracle import Array

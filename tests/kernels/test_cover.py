@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import kernel_cases
-from femops_kernels.machine import max_threads, set_threads
+from femops_kernels.cpu.machine import max_threads, set_threads
 from kernel_cases import FACTORS, PAIRWISE, Case, cover, make_matrices, make_operator, make_space
 from oracle import Matrices
 

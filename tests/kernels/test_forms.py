@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops_kernels.machine import lane_width
+from femops_kernels.cpu.machine import lane_width
 from form_oracle import FormOracle
 from kernel_cases import Problem, bend, diagonal, smooth
 from oracle import Oracle

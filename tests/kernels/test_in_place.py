@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femops
-from femops.operators.snapshots import Sampled
+from femops.operators.integrals.snapshots import Sampled
 from level_cases import LEVELS
 from oracle import Array
 

@@ -9,8 +9,8 @@ import itertools
 
 import pytest
 
-from femops.geometry import ElementClass, classify
-from femops.modes import GeometryModes
+from femops.geometry.jacobians import ElementClass, classify
+from femops.geometry.legendre import GeometryModes
 from kernel_cases import make_mesh, random_vector
 from level_cases import FACTORS, LEVELS, PAIRWISE, Case, build, cover, product
 

@@ -15,9 +15,9 @@ from numba.core.runtime import rtsys
 from numba.core.runtime._nrt_python import memsys_enable_stats
 
 import femops
-from femops.operators import assembly
-from femops.operators.element_matrices import ElementAssembly
-from femops_kernels.machine import max_threads, set_threads
+from femops.operators.assembly import csr as assembly
+from femops.operators.assembly.element_matrices import ElementAssembly
+from femops_kernels.cpu.machine import max_threads, set_threads
 from kernel_cases import Problem, bend, random_vector, smooth, tensor, turned
 from oracle import Array, degree, mapping, rule, shapes
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops.operators.storage import LEVELS
+from femops.operators.levels.level_data import LEVELS
 from kernel_cases import bend
 
 

@@ -15,7 +15,7 @@ from numba.core.runtime import rtsys
 from numba.core.runtime._nrt_python import memsys_enable_stats
 
 import femops
-from femops_kernels.machine import max_threads, set_threads
+from femops_kernels.cpu.machine import max_threads, set_threads
 from kernel_cases import Problem, bend, random_vector, smooth, tensor, turned, wave
 from oracle import Oracle
 

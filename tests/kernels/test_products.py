@@ -16,7 +16,7 @@ from numba.core.runtime._nrt_python import memsys_enable_stats
 from scipy.sparse.linalg import minres, spsolve
 
 import femops
-from femops_kernels.machine import max_threads, set_threads
+from femops_kernels.cpu.machine import max_threads, set_threads
 from kernel_cases import bend, smooth, turned
 from product_cases import (
     CASES,

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse.linalg as spla
 
 import femops
-from femops_kernels.machine import max_threads, set_threads
+from femops_kernels.cpu.machine import max_threads, set_threads
 from kernel_cases import bend, random_vector, smooth, turned
 from oracle import Array, Oracle
 

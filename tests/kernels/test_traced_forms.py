@@ -12,7 +12,7 @@ import pytest
 from scipy.sparse.linalg import LinearOperator, gmres, minres
 
 import femops
-from femops_kernels.machine import max_threads, set_threads
+from femops_kernels.cpu.machine import max_threads, set_threads
 from form_oracle import Dense, FormOracle, Nodal
 from kernel_cases import bend, random_vector, smooth, tensor, turned, wave
 from oracle import Array

@@ -15,10 +15,10 @@ from femops_meshes import (
     hilbert_order,
     scrambled,
 )
-from femops_meshes.axes import rotations
-from femops_meshes.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
-from femops_meshes.mapping import determinants, jacobians, positions
-from femops_meshes.ordering import hilbert_index
+from femops_meshes.coordinates.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
+from femops_meshes.coordinates.mapping import determinants, jacobians, positions
+from femops_meshes.generators.axes import rotations
+from femops_meshes.topology.ordering import hilbert_index
 
 SQUARE = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
 

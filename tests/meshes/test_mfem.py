@@ -23,8 +23,13 @@ from femops_meshes import (
     scrambled,
     write_mfem,
 )
-from femops_meshes.interpolation import equispaced, gauss_legendre, gauss_lobatto, lagrange_matrix
-from femops_meshes.mapping import determinants, jacobians, positions
+from femops_meshes.coordinates.interpolation import (
+    equispaced,
+    gauss_legendre,
+    gauss_lobatto,
+    lagrange_matrix,
+)
+from femops_meshes.coordinates.mapping import determinants, jacobians, positions
 from femops_meshes.samples.recipe import write_samples
 from mesh_files import FILES, NEEDED, shared
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from femops_meshes.ordering import hilbert_cells, hilbert_index
+from femops_meshes.topology.ordering import hilbert_cells, hilbert_index
 
 
 def whole_order(counts):

@@ -5,7 +5,7 @@ import pytest
 
 import femops
 from femops_meshes.errors import MeshArgumentError
-from femops_meshes.parts import first_elements
+from femops_meshes.partitioning.parts import first_elements
 from kernel_cases import bend, make_mesh, turned
 
 MESHES = {

@@ -8,7 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from femops_meshes import MeshArgumentError
-from femops_meshes.pieces import checked_rank, equal_piece, equal_pieces, weighted_pieces
+from femops_meshes.partitioning.pieces import (
+    checked_rank,
+    equal_piece,
+    equal_pieces,
+    weighted_pieces,
+)
 
 
 @settings(deadline=None)

@@ -19,7 +19,7 @@ from femops_meshes import (
     part_of,
     partition,
 )
-from femops_meshes.entities import entity_corners
+from femops_meshes.topology.entities import entity_corners
 from partition_oracle import MESHES, bend, entities
 
 ARRAYS = "elements coordinates element_attributes boundary boundary_attributes file_elements"

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from femops_meshes import Mesh, MeshTopologyError, ball, box, entity_permutation, scrambled
-from femops_meshes.axes import rotations, turned_lattice
-from femops_meshes.entities import entity_codes, entity_lattice
-from femops_meshes.interpolation import gauss_lobatto
-from femops_meshes.mapping import positions
-from femops_meshes.topology import Topology
+from femops_meshes.coordinates.interpolation import gauss_lobatto
+from femops_meshes.coordinates.mapping import positions
+from femops_meshes.generators.axes import rotations, turned_lattice
+from femops_meshes.topology.entities import entity_codes, entity_lattice
+from femops_meshes.topology.topology import Topology
 
 
 def bend(x):

@@ -3,7 +3,7 @@
 import numpy as np
 
 import femops
-from femops.devices import put
+from femops.spaces.devices import put
 from kernel_cases import make_mesh, random_vector
 from level_cases import FORMS, bulge, make_spaces
 

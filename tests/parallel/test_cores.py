@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from femops.parallel import cores
-from femops_kernels import machine
+from femops_kernels.cpu import machine
 from mpi_runs import launch, why_not
 
 

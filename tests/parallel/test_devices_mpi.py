@@ -6,9 +6,9 @@ import pytest
 import femops
 from cuda.guarded import guarded_device
 from cuda.host_device import HostDevice
-from femops.devices import put
 from femops.parallel import gpus
-from femops_kernels.cuda.rank_terms import DeviceRankTerms
+from femops.spaces.devices import put
+from femops_kernels.cuda.ranks.rank_terms import DeviceRankTerms
 from kernel_cases import bend, smooth
 from level_cases import FORMS, cover
 from parallel.operator_cases import compare, here, own_piece, whole_mesh
@@ -377,7 +377,7 @@ def test_reproducible_is_refused(comm, device):
 
 @pytest.mark.parallel(2)
 def test_a_device_that_one_rank_lacks_is_an_error_on_all(comm, monkeypatch):
-    from femops_kernels.cuda import cupy_device
+    from femops_kernels.cuda.device import cupy_device
     from femops_kernels.errors import DeviceError
 
     def take(place):

@@ -11,8 +11,8 @@ import pytest
 import femops
 from femops.parallel import Serial, gpus, launch
 from femops.parallel.cores import Node
-from femops_kernels.cuda import cupy_device
-from femops_kernels.cuda.device import Device
+from femops_kernels.cuda.device import cupy_device
+from femops_kernels.cuda.device.device import Device
 from simulated_ranks import on_ranks
 
 

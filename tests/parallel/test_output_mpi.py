@@ -9,8 +9,8 @@ import pytest
 
 import femops
 from femops import CommunicatorError, FileError, RankError, SpaceError, VectorError
-from femops.io import pieces
-from femops.io.vtu_file import Piece
+from femops.io.vtk import pieces
+from femops.io.vtk.vtu_file import Piece
 from mpi_runs import launch, why_not
 from parallel.mesh_cases import SAMPLES
 
@@ -242,7 +242,7 @@ KILLED = """
 import os, shutil, signal, sys
 import femops
 from mpi4py import MPI
-from femops.io.vtu_file import Piece
+from femops.io.vtk.vtu_file import Piece
 
 target, rank = sys.argv[1], MPI.COMM_WORLD.rank
 V = femops.H1(femops.box((4, 4), comm=MPI.COMM_WORLD), 2)

@@ -18,7 +18,7 @@ from femops import (
     SpaceError,
     VectorError,
 )
-from femops_meshes.mapping import positions
+from femops_meshes.coordinates.mapping import positions
 from parallel.mesh_cases import SAMPLES
 
 SPACES = [

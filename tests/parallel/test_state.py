@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import femops
 from femops import CheckpointError, FileError, RankError, SpaceError, VectorError
-from femops.io import state as module
-from femops.io import state_file
+from femops.io.checkpoint import state as module
+from femops.io.checkpoint import state_file
 from femops.parallel import DistributedMesh
 from femops.parallel.serial_order import SerialOrder, moved
 from femops_meshes import Partition, part_of

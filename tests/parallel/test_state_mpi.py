@@ -8,7 +8,7 @@ import pytest
 
 import femops
 from femops import CheckpointError, FileError, RankError
-from femops.io import state_file
+from femops.io.checkpoint import state_file
 from mpi_runs import launch, why_not
 from parallel.mesh_cases import SAMPLES
 from parallel.state_cases import SPACES, bits, same, share
@@ -108,7 +108,7 @@ PROGRAM = """
 import os, signal, sys
 from mpi4py import MPI
 import femops
-from femops.io import state
+from femops.io.checkpoint import state
 
 V = femops.H1(femops.box((8, 8), comm=MPI.COMM_WORLD), 4)
 

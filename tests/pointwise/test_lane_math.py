@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from femops_kernels.lane_math import (
+from femops_kernels.simd.lane_math import (
     as_lane,
     lane_arctan,
     lane_arctan2,
@@ -32,7 +32,7 @@ from femops_kernels.lane_math import (
     lane_tanh,
     lane_where,
 )
-from femops_kernels.lanes import Lane, load, store
+from femops_kernels.simd.lanes import Lane, load, store
 
 ROWS = 28
 
@@ -127,8 +127,8 @@ def test_agrees_with_numpy(width: int, dtype: str) -> None:
 
 
 def test_every_function_is_tried() -> None:
-    from femops_kernels import lane_math
-    from femops_kernels.lanes import __all__ as others
+    from femops_kernels.simd import lane_math
+    from femops_kernels.simd.lanes import __all__ as others
 
     tried = {name for name in globals() if name.startswith("lane_") or name == "as_lane"}
     assert tried == set(lane_math.__all__)

@@ -15,7 +15,7 @@ from femops.pointwise import memory as disk
 from femops.pointwise.errors import TraceError
 from femops.pointwise.graph import Graph, Node
 from femops.pointwise.operations import BINARY, UNARY
-from femops_kernels import storage
+from femops_kernels.codegen import cache as storage
 
 
 @pytest.fixture

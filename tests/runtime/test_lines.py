@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from femops_kernels.errors import KernelError
-from femops_kernels.lanes import Lane, load, store
-from femops_kernels.lines import (
+from femops_kernels.simd.lanes import Lane, load, store
+from femops_kernels.simd.lines import (
     Matrix1D,
     contract,
     dot_row,

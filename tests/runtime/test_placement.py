@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import femops
-from femops.boundary_space import boundary_space
-from femops.operators.chunks import chunk_batches, plans
-from femops_kernels import machine, placement, sweep
-from femops_kernels.placement import placed, placed_array
-from femops_kernels.rows import placed_rows
-from femops_kernels.start import Start
+from femops.operators.integrals.chunks import chunk_batches, plans
+from femops.spaces.boundary_space import boundary_space
+from femops_kernels.cpu import first_touch as placement
+from femops_kernels.cpu import machine, sweep
+from femops_kernels.cpu.first_touch import placed, placed_array
+from femops_kernels.cpu.rows import placed_rows
+from femops_kernels.cpu.start import Start
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux tells each thread's page faults")
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femops
+from femops_kernels.cpu.plan import Plan, equal_chunks, make_foreign_plan, make_plan
+from femops_kernels.cpu.sweep import element_values, interleave
 from femops_kernels.errors import KernelError
-from femops_kernels.plan import Plan, equal_chunks, make_foreign_plan, make_plan
-from femops_kernels.runs import Runs
-from femops_kernels.sweep import element_values, interleave
+from femops_kernels.simd.runs import Runs
 
 
 def first_touch(indices: np.ndarray) -> np.ndarray:

@@ -12,8 +12,8 @@ import pytest
 
 PROGRAM = """
 import numpy as np, femops
-from femops_kernels import sweep
-from femops_kernels.machine import set_threads
+from femops_kernels.cpu import sweep
+from femops_kernels.cpu.machine import set_threads
 sweep.PARALLEL_EFFORT = 1  # or so small a problem would run on one thread
 V = femops.H1(femops.box((5, 3)), 2)
 A = femops.mass(V)
@@ -64,7 +64,7 @@ def test_second_process_compiles_nothing(warm: Path) -> None:
     body = """
     import numba.core.codegen as codegen
     set_threads(1); check()
-    from femops_kernels.sweep import driver
+    from femops_kernels.cpu.sweep import driver
     kernel = A.terms.sweeps[0].kernel
     assert kernel.module.batches.cache_hits == kernel.chunk().sweep.cache_hits == 1
     assert sum(driver(False).apply.stats.cache_hits.values()) == 1
@@ -234,7 +234,7 @@ def test_the_threading_layer_survives_a_fork_and_is_reported(warm: Path, layer: 
     body = f"""
     import multiprocessing
     from femops_kernels.errors import KernelValueError
-    from femops_kernels.machine import describe
+    from femops_kernels.cpu.machine import describe
     def child(k):
         try:
             set_threads(2)
@@ -288,7 +288,7 @@ def test_a_solve_can_be_interrupted(warm: Path) -> None:
     """
     body = """
     import os, signal
-    from femops_kernels.krylov import ConjugateGradients
+    from femops_kernels.cpu.cg import ConjugateGradients
     # a shell may have started us with interrupts ignored
     signal.signal(signal.SIGINT, signal.default_int_handler)
     compiled, solves = ConjugateGradients.advance, []

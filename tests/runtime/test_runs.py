@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from femops_kernels.lanes import Lane
-from femops_kernels.lines import store_line
-from femops_kernels.places import gather_nodes, locate, scatter_nodes
-from femops_kernels.runs import Runs
+from femops_kernels.simd.addresses import gather_nodes, locate, scatter_nodes
+from femops_kernels.simd.lanes import Lane
+from femops_kernels.simd.lines import store_line
+from femops_kernels.simd.runs import Runs
 
 SHAPES = [
     Runs(dim, p1d, broken)

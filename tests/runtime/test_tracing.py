@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numba import njit
 
-from femops_kernels.compiling import inner
 from femops_kernels.errors import KernelError
-from femops_kernels.lanes import Lane, get, put, word
-from femops_kernels.tracing import traced
+from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.lanes import Lane, get, put, word
+from femops_kernels.simd.tracing import traced
 
 REAL = Lane(2, "float64")
 SIZE = 64

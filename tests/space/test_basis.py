@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from femops import Basis1D, BasisError, Quadrature1D, gauss, lobatto
-from femops_meshes.interpolation import tensor_apply
+from femops_meshes.coordinates.interpolation import tensor_apply
 
 FAMILIES = ["gll", "gauss", "bernstein"]
 points_in_01 = st.lists(st.floats(0, 1), min_size=1, max_size=12).map(np.array)

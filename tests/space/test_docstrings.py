@@ -8,18 +8,18 @@ import pytest
 
 MODULES = [
     "femops",
-    "femops.abstract_space",
+    "femops.spaces.base",
     "femops.basis",
     "femops.errors",
-    "femops.evaluation",
-    "femops.fields",
-    "femops.functions",
-    "femops.geometry",
-    "femops.location",
+    "femops.geometry.evaluation",
+    "femops.fields.norms",
+    "femops.spaces.functions",
+    "femops.geometry.jacobians",
+    "femops.geometry.location",
     "femops.numbering",
-    "femops.probes",
-    "femops.restriction",
-    "femops.space",
+    "femops.fields.probes",
+    "femops.spaces.restriction",
+    "femops.spaces.h1_l2",
 ]
 
 
@@ -30,7 +30,7 @@ def test_examples_run(name):
 
 def test_there_are_examples():
     finder = doctest.DocTestFinder()
-    for name in ("femops", "femops.geometry", "femops.space"):
+    for name in ("femops", "femops.geometry.jacobians", "femops.spaces.h1_l2"):
         assert any(test.examples for test in finder.find(importlib.import_module(name)))
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from femops.errors import SpaceError
-from femops.functions import evaluate
+from femops.spaces.functions import evaluate
 
 X = np.array([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.polynomial import Polynomial
 
 import femops
-from femops.geometry import ElementClass, classify
-from femops.modes import GeometryModes, element_modes, mode_degrees, mode_values
+from femops.geometry.jacobians import ElementClass, classify
+from femops.geometry.legendre import GeometryModes, element_modes, mode_degrees, mode_values
 from oracle import Array, mapping
 
 

@@ -9,7 +9,7 @@ import femops
 from counted_lines import lines
 from femops import H1, Mesh
 from femops.numbering import local_nodes, ternary_codes
-from femops_meshes.mapping import positions
+from femops_meshes.coordinates.mapping import positions
 from space.cases import MESHES, PERIODIC, corner_rotations, same_place, scrambled_box
 
 

@@ -13,8 +13,8 @@ import femops
 import oracle
 from femops import H1, L2, FemopsError, GeometryError, Mesh, Probe, ProbeError, SpaceError
 from femops import VectorError as WrongVector
-from femops.evaluation import point_gradient, point_values
-from femops.location import Boxes
+from femops.geometry.evaluation import point_gradient, point_values
+from femops.geometry.location import Boxes
 from mesh_files import shared
 from space.cases import MESHES, PERIODIC, bend, scrambled_box
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, fields
 from typing import final
 
 from femops.operators import Operator
-from femops_kernels.cuda.counts import Work
+from femops_kernels.cuda.operator.counts import Work
+from femops_kernels.cuda.operator.sweep import DeviceSweep, DeviceTerms
 from femops_kernels.cuda.rates import Rates
-from femops_kernels.cuda.sweep import DeviceSweep, DeviceTerms
 
 _REAL = 8  # bytes of a number
 

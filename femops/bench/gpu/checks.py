@@ -13,8 +13,8 @@ from scipy.sparse import csr_array
 from femops.bench.gpu.setup import GpuCase
 from femops.bench.problems import Problem, make_mesh
 from femops.errors import OperatorError
-from femops.space import H1
-from femops_kernels.cuda.device import Device
+from femops.spaces.h1_l2 import H1
+from femops_kernels.cuda.device.device import Device
 from femops_meshes import Mesh
 
 

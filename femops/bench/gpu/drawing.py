@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from femops.bench.drawing import orders_of
-from femops.io.curves import Panel, curves
+from femops.io.plots.curves import Panel, curves
 
 Rows = Sequence[dict[str, Any]]
 
@@ -33,7 +33,7 @@ def draw_gpu(path: str | os.PathLike[str], rows: Rows) -> Path:
     OperatorError
         There are no rows.
     FileError, MissingExtraError
-        See `femops.io.curves.curves`.
+        See `femops.io.plots.curves.curves`.
     """
     orders, problems = orders_of(rows), sorted({row["problem"] for row in rows})
     speeds, parts = [], []

@@ -14,7 +14,7 @@ from femops.bench.gpu.setup import GpuCase
 from femops.bench.gpu.timing import batch_times
 from femops.bench.run import Progress
 from femops.errors import OperatorError
-from femops_kernels.cuda.device import Device
+from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.rates import Rates
 
 KEYS = (

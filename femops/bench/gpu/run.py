@@ -18,14 +18,14 @@ from femops.bench.gpu.targets import verdicts
 from femops.bench.gpu.tuning import tune
 from femops.bench.problems import FOOTPRINTS, PROBLEMS, check_names
 from femops.bench.run import Progress, check_dofs, check_orders
-from femops.devices import find_device
 from femops.errors import OperatorError
-from femops.operators.on_device import LEVELS
+from femops.operators.execution.device import LEVELS
 from femops.parallel.comm import communicator
-from femops_kernels import machine
-from femops_kernels.cuda.device import Device
+from femops.spaces.devices import find_device
+from femops_kernels.cpu import machine
+from femops_kernels.cuda.device.device import Device
+from femops_kernels.cuda.operator.shapes import check_tables, users_table
 from femops_kernels.cuda.rates import Amounts, Rates
-from femops_kernels.cuda.shapes import check_tables, users_table
 
 GPU_DOFS = 1e7
 """About how many dofs fill a GPU, and none of its caches."""
@@ -154,8 +154,8 @@ def run_gpu(
     Returns
     -------
     dict
-        ``machine``: `femops_kernels.machine.describe`; ``device``; ``agrees``: whether forms and
-        the kernels of rows are the CPU's, and levels each other's, to round-off; ``agreement``:
+        ``machine``: `femops_kernels.cpu.machine.describe`; ``device``; ``agrees``: whether forms
+        and the kernels of rows are the CPU's, and levels each other's, to round-off; ``agreement``:
         see `agreement`; ``rates``: see `Rates`, and ``rates_after`` all; ``rows``: for each
         problem, mesh, order and level the keys `rows.KEYS`; ``cg``: conjugate gradients by the
         iteration; ``targets``: see `verdicts`; ``failures``: see `Attempts`; ``seconds`` of the

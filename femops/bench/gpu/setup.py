@@ -15,9 +15,9 @@ import numpy as np
 from femops.bench.gpu.attempts import Attempts
 from femops.bench.problems import Problem, make_mesh
 from femops.operators import Operator
-from femops.space import H1
-from femops_kernels.cuda.device import Device
-from femops_kernels.cuda.sweep import DeviceSweep, DeviceTerms
+from femops.spaces.h1_l2 import H1
+from femops_kernels.cuda.device.device import Device
+from femops_kernels.cuda.operator.sweep import DeviceSweep, DeviceTerms
 
 # What works side by side: NumPy's copies, and the compiler.
 _WORKERS = 8

@@ -16,7 +16,7 @@ from femops.bench.run import Progress
 from femops.bench.solver import PASSES
 from femops.operators import Operator
 from femops.solvers import cg
-from femops_kernels.cuda.device import Device
+from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.rates import Rates
 
 SOLVED = ("bp3", "bp1")

@@ -10,7 +10,7 @@ from typing import final
 import numpy as np
 
 from femops.bench.timing import LEAST
-from femops_kernels.cuda.device import Device
+from femops_kernels.cuda.device.device import Device
 
 # Seconds of a batch of calls between two events: launches are many times shorter.
 _BATCH = 5e-3

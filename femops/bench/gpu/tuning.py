@@ -12,10 +12,10 @@ from femops.bench.gpu.attempts import Attempts
 from femops.bench.gpu.setup import GpuCase
 from femops.bench.gpu.timing import batch_times
 from femops.bench.run import Progress
-from femops_kernels.cuda.device import Device
-from femops_kernels.cuda.kernel import CudaKernel, shape_of
-from femops_kernels.cuda.shapes import Shape, ShapeKey, record
-from femops_kernels.cuda.sweep import DeviceSweep
+from femops_kernels.cuda.device.device import Device
+from femops_kernels.cuda.operator.kernel import CudaKernel, shape_of
+from femops_kernels.cuda.operator.shapes import Shape, ShapeKey, record
+from femops_kernels.cuda.operator.sweep import DeviceSweep
 
 _THREADS = (64, 128, 192, 256)
 _RESIDENT = (256, 384, 512, 768)

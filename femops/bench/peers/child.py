@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from femops.bench.peers.door import PEER_MESH, norms
 from femops.bench.problems import PROBLEMS, Problem, make_space
 from femops.bench.timing import median_seconds
-from femops.space import H1
+from femops.spaces.h1_l2 import H1
 
 
 class PeerOperator(ABC):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from femops.bench.problems import Problem
 from femops.errors import OperatorError
-from femops.space import H1
+from femops.spaces.h1_l2 import H1
 
 PEERS = ("libceed", "mfem")
 PEER_PROBLEMS = ("bp1", "bp3")

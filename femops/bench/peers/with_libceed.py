@@ -14,7 +14,7 @@ from femops.bench.peers.child import PeerOperator
 from femops.bench.peers.door import wave
 from femops.bench.problems import Problem
 from femops.errors import OperatorError
-from femops.space import H1
+from femops.spaces.h1_l2 import H1
 
 BACKENDS = ("/cpu/self/xsmm/blocked", "/cpu/self/avx/blocked", "/cpu/self/opt/blocked")
 """Fastest first."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from femops.bench.peers.child import PeerOperator
 from femops.bench.peers.door import wave
 from femops.bench.problems import Problem
-from femops.space import H1
+from femops.spaces.h1_l2 import H1
 
 
 @final

@@ -12,7 +12,7 @@ from femops.bench.scaling.study import Settings, Task, count_only, measure, rank
 from femops.bench.scaling.worlds import check_alone
 from femops.errors import OperatorError
 from femops.parallel import launch
-from femops_kernels import machine
+from femops_kernels.cpu import machine
 
 MEMORY_RANKS = (1, 2, 4, 8)
 """Numbers of ranks whose memory is measured."""

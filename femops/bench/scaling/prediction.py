@@ -132,9 +132,9 @@ def draw_model(
     Raises
     ------
     FileError, MissingExtraError
-        See `femops.io.curves.curves`.
+        See `femops.io.plots.curves.curves`.
     """
-    from femops.io.curves import Panel, curves
+    from femops.io.plots.curves import Panel, curves
 
     x = [row["ranks"] for row in tables[0]["weak"]]
     panels = []
@@ -159,9 +159,9 @@ def draw_speedup(path: str | os.PathLike[str], rows: Sequence[dict[str, Any]]) -
     OperatorError
         Nothing was timed.
     FileError, MissingExtraError
-        See `femops.io.curves.curves`.
+        See `femops.io.plots.curves.curves`.
     """
-    from femops.io.curves import Panel, curves
+    from femops.io.plots.curves import Panel, curves
 
     timed = [row for row in rows if row["timed"]]
     if not timed:

@@ -15,7 +15,7 @@ from femops.bench.scaling.halos import Counts, least_exchange
 from femops.bench.scaling.worlds import World, started
 from femops.bench.timing import LEAST
 from femops.errors import OperatorError
-from femops.operators.storage import check_level
+from femops.operators.levels.level_data import check_level
 from femops.parallel import cores
 
 MOST_RANKS = 4096

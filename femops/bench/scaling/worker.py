@@ -25,9 +25,9 @@ from femops.bench.timing import LEAST
 from femops.operators import Operator
 from femops.parallel import Communicator, DistributedMesh, cores, world
 from femops.parallel.channels import MpiChannel
-from femops.space import H1
-from femops_kernels import machine
-from femops_kernels.rank_terms import RankTerms
+from femops.spaces.h1_l2 import H1
+from femops_kernels.cpu import machine
+from femops_kernels.cpu.rank_terms import RankTerms
 
 NAP = 0.005
 """Seconds between two looks whether there is something to do."""

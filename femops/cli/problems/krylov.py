@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import femops
-from femops.abstract_space import Space
 from femops.errors import SolverError
 from femops.solvers.minres import minres as solve_by_minres
 from femops.solvers.rounds import Apply
 from femops.solvers.sums import Sums
+from femops.spaces.base import Space
 
 Vector = NDArray[np.float64]
 

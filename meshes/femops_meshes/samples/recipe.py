@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_meshes.axes import scrambled
-from femops_meshes.boxes import box
-from femops_meshes.generators import ball, disc
+from femops_meshes.formats.mfem import write_mfem
+from femops_meshes.generators.axes import scrambled
+from femops_meshes.generators.boxes import box
+from femops_meshes.generators.round import ball, disc
 from femops_meshes.mesh import Mesh
-from femops_meshes.mfem import write_mfem
 
 
 def _bend(x: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,0 +1,1 @@
+"""What is done with fields: norms, integrals, values at points."""

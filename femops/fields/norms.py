@@ -1,0 +1,242 @@
+"""Integrals and norms of functions in a space.
+
+Everything is evaluated block by block of elements, so memory does not grow with the mesh.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.basis import Quadrature1D
+from femops.geometry.evaluation import physical_gradient, reference_gradient, reference_values
+from femops.geometry.jacobians import Geometry, GeometryBlock
+from femops.parallel.comm import Communicator
+from femops.spaces.functions import Function, evaluate
+
+if TYPE_CHECKING:
+    from femops.spaces.base import Space
+
+Floats = NDArray[np.float64]
+Rule = int | Quadrature1D | None
+
+# Numbers of 53 bits into which any sum of float64 that a program meets can be split.
+_PARTS = 8
+
+
+def integrate(space: Space, u: Any, quadrature: Rule = None) -> float | Floats:
+    """Integral over the mesh of a vector of `space`, or of a function or number.
+
+    Parameters
+    ----------
+    space : Space
+    u : l_vec, or callable or number(s)
+        A function is as for `Space.interpolate`, but evaluated at the quadrature points.
+    quadrature : int or Quadrature1D, optional
+        Points per direction. The default integrates vectors exactly, on curved elements too.
+
+    Returns
+    -------
+    float for one component, else (ncomp,) float64
+
+    Raises
+    ------
+    VectorError, SpaceError, GeometryError
+        A vector or function that does not fit, too few points, an inverted element.
+    """
+    rule = _rule(space, quadrature, space.order)
+    l_vec = space.l_vec(u) if isinstance(u, np.ndarray) and u.ndim > 0 else None
+    sums = np.empty((space.mesh.num_elements, space.ncomp))
+    for block in Geometry(space.mesh, rule):
+        values = (
+            _function(space, u, block, _component_shape(space), "the integrand")
+            if l_vec is None
+            else _values(space, l_vec, rule, block)
+        )
+        sums[block.start : block.stop] = _element_integrals(block, values)
+    totals = np.array([exact_sum(column, space.comm) for column in sums.T])
+    return float(totals[0]) if space.ncomp == 1 else totals
+
+
+def l2_norm(space: Space, u: Any, quadrature: Rule = None) -> float:
+    """L2 norm of a vector, the square root of the integral of |u|^2 over the mesh.
+
+    Parameters
+    ----------
+    space : Space
+    u : l_vec
+    quadrature : int or Quadrature1D, optional
+        Points per direction; the default is exact.
+
+    Raises
+    ------
+    VectorError, SpaceError, GeometryError
+        See `integrate`.
+    """
+    rule = _rule(space, quadrature, 2 * space.order)
+    blocks, l_vec = Geometry(space.mesh, rule), space.l_vec(u)
+    return _root(space, ((block, _values(space, l_vec, rule, block)) for block in blocks))
+
+
+def l2_error(space: Space, u: Any, exact: Function, quadrature: Rule = None) -> float:
+    """L2 norm of u - exact.
+
+    Parameters
+    ----------
+    space : Space
+    u : l_vec
+    exact : callable or number(s)
+        As for `Space.interpolate`; evaluated at the quadrature points.
+    quadrature : int or Quadrature1D, optional
+        Points per direction; by default p + 3 Gauss points.
+
+    Raises
+    ------
+    VectorError, SpaceError, GeometryError
+        See `integrate`.
+    """
+    rule = _error_rule(space, quadrature)
+    return _root(space, _errors(space, u, exact, rule))
+
+
+def h1_seminorm_error(
+    space: Space, u: Any, exact_gradient: Function, quadrature: Rule = None
+) -> float:
+    """L2 norm of the gradient of u minus the exact gradient.
+
+    Parameters
+    ----------
+    space : Space
+    u : l_vec
+    exact_gradient : callable or number(s)
+        ``g(x)`` with x of shape (dim, n) returns (dim, n), or (ncomp, dim, n) with more than
+        one component.
+    quadrature : int or Quadrature1D, optional
+        Points per direction; by default p + 3 Gauss points.
+
+    Raises
+    ------
+    VectorError, SpaceError, GeometryError
+        See `integrate`.
+    """
+    rule = _error_rule(space, quadrature)
+    return _root(space, _gradient_errors(space, u, exact_gradient, rule))
+
+
+def h1_error(
+    space: Space,
+    u: Any,
+    exact: Function,
+    exact_gradient: Function,
+    quadrature: Rule = None,
+) -> float:
+    """Full H1 norm of the error: the root of `l2_error` squared + `h1_seminorm_error` squared.
+
+    Parameters
+    ----------
+    space : Space
+    u : l_vec
+    exact, exact_gradient : callable or number(s)
+        As for those two.
+    quadrature : int or Quadrature1D, optional
+        Points per direction; by default as for those two.
+
+    Raises
+    ------
+    VectorError, SpaceError, GeometryError
+        See `integrate`.
+    """
+    return math.hypot(
+        l2_error(space, u, exact, quadrature),
+        h1_seminorm_error(space, u, exact_gradient, quadrature),
+    )
+
+
+def _error_rule(space: Space, quadrature: Rule) -> Quadrature1D:
+    return space.quadrature(space.order + 3 if quadrature is None else quadrature)
+
+
+def _rule(space: Space, quadrature: Rule, degree: int) -> Quadrature1D:
+    """The rule asked for, or one exact for an integrand of `degree` times det J.
+
+    In each direction det J has degree dim * g - 1 at most, and n Gauss points integrate degree
+    2n - 1.
+    """
+    if quadrature is not None:
+        return space.quadrature(quadrature)
+    enough = (degree + space.dim * space.mesh.order) // 2 + 1
+    return space.quadrature(max(enough, space.order + 2))
+
+
+def _component_shape(space: Space) -> tuple[int, ...]:
+    return () if space.ncomp == 1 else (space.ncomp,)
+
+
+def _values(space: Space, l_vec: Any, rule: Quadrature1D, block: GeometryBlock) -> Floats:
+    e_vec = space.element_vector(l_vec, block.start, block.stop)
+    return reference_values(space.basis, rule.points, space.dim, e_vec)
+
+
+def _function(
+    space: Space, f: Function, block: GeometryBlock, shape: tuple[int, ...], what: str
+) -> Floats:
+    """A user's function at the points of a block, (n, q1d**dim, *shape)."""
+    x = np.ascontiguousarray(block.points.reshape(-1, space.dim).T)
+    return evaluate(f, x, shape, what).reshape(*block.points.shape[:2], *shape)
+
+
+def _errors(
+    space: Space, u: Any, exact: Function, rule: Quadrature1D
+) -> Iterator[tuple[GeometryBlock, Floats]]:
+    l_vec = space.l_vec(u)
+    for block in Geometry(space.mesh, rule):
+        expected = _function(space, exact, block, _component_shape(space), "exact")
+        yield block, _values(space, l_vec, rule, block) - expected
+
+
+def _gradient_errors(
+    space: Space, u: Any, exact_gradient: Function, rule: Quadrature1D
+) -> Iterator[tuple[GeometryBlock, Floats]]:
+    shape, l_vec = (*_component_shape(space), space.dim), space.l_vec(u)
+    for block in Geometry(space.mesh, rule):
+        e_vec = space.element_vector(l_vec, block.start, block.stop)
+        derivatives = reference_gradient(space.basis, rule.points, space.dim, e_vec)
+        expected = _function(space, exact_gradient, block, shape, "exact_gradient")
+        yield block, physical_gradient(derivatives, block.inverse) - expected
+
+
+def _root(space: Space, fields: Iterator[tuple[GeometryBlock, Floats]]) -> float:
+    """Root of the integral of the squares of a field given block by block."""
+    sums = np.empty((space.mesh.num_elements, 1))
+    for block, field in fields:
+        squares = np.square(field).reshape(*field.shape[:2], -1).sum(axis=2)
+        sums[block.start : block.stop] = _element_integrals(block, squares)
+    return math.sqrt(exact_sum(sums, space.comm))
+
+
+def _element_integrals(block: GeometryBlock, values: Floats) -> Floats:
+    """Integrals (n, ncomp) of values (n, q1d**dim[, ncomp]) over each element.
+
+    The same bits whatever other elements are in the block.
+    """
+    products = block.weighted_det[..., None] * values.reshape(*values.shape[:2], -1)
+    return np.asarray(np.ascontiguousarray(np.moveaxis(products, 1, 2)).sum(axis=2))
+
+
+def exact_sum(values: Floats, comm: Communicator) -> float:
+    """Sum of the numbers of all ranks, rounded once: no order has a part in it. Collective.
+
+    A rank's sum is told as numbers that add up to it exactly: the sum, what it was rounded off by,
+    what that was, and so on.
+    """
+    rest, parts = values.reshape(-1).tolist(), np.zeros(_PARTS)
+    for k in range(_PARTS if comm.size > 1 else 1):
+        parts[k] = math.fsum(rest)
+        if parts[k] == 0.0 or not math.isfinite(parts[k]):
+            break
+        rest.append(-parts[k])
+    return math.fsum(comm.gather_all(parts).reshape(-1).tolist())

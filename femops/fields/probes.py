@@ -1,0 +1,275 @@
+"""Values of finite element functions at points in space."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Any, Literal, final, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from femops.basis import Basis1D
+from femops.errors import GeometryError, ProbeError, SpaceError
+from femops.geometry.batching import element_blocks
+from femops.geometry.evaluation import physical_gradient, point_gradient, point_values
+from femops.geometry.jacobians import adjugates
+from femops.geometry.location import locate
+from femops.parallel.agreement import check, check_same
+from femops.parallel.comm import communicator
+from femops.parallel.mesh import DistributedMesh
+from femops.spaces.base import Space
+from femops_meshes.coordinates.mapping import determinants
+from femops_meshes.mesh import Mesh
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Outside = Literal["error", "nan"]
+
+_NOWHERE = np.iinfo(np.int64).max
+
+
+@final
+class Probe:
+    """Points in space, each found in its element once, at which functions are then evaluated.
+
+    On a mesh that ranks share all give the same points, and all get the values at all of them; to
+    make a probe and to evaluate by it are then collective.
+
+    Parameters
+    ----------
+    mesh : Mesh or DistributedMesh
+        Curved or not, of any dimension; of a periodic one, the points as its elements lie.
+    points : (n, dim) or (dim,) numbers
+        Positions in the mesh's unit of length; (dim,) is one point, n = 1.
+    outside : {"error", "nan"}
+        What points of no element are: an error, or such whose values are NaN.
+
+    Attributes
+    ----------
+    mesh : Mesh
+        The whole, or this rank's part.
+    distributed : DistributedMesh or None
+        The mesh that ranks hold parts of.
+    points : (n, dim) float64
+    elements : (n,) int64
+        The element, by its number in the whole mesh, that holds each point. Of several (the point
+        is on their face, within 1e-10 of their size) it is the lowest number; functions of an L2
+        space have its value there. -1 where there is none.
+    reference : (n, dim) float64
+        The place in that element, in [0, 1]; NaN where there is none.
+
+    Raises
+    ------
+    ProbeError
+        Points of another shape, points that are not finite, or points outside the mesh.
+    CommunicatorError
+        Ranks give different points.
+
+    Examples
+    --------
+    >>> import femops
+    >>> V = femops.H1(femops.disc(2), order=4)
+    >>> u = V.interpolate(lambda x: x[0] * x[1])
+    >>> probe = femops.Probe(V.mesh, [[0.1, 0.2], [0.5, -0.5]])
+    >>> probe(V, u).round(12).tolist()
+    [0.02, -0.25]
+    """
+
+    def __init__(
+        self, mesh: Mesh | DistributedMesh, points: ArrayLike, outside: Outside = "error"
+    ) -> None:
+        self.distributed = mesh if isinstance(mesh, DistributedMesh) else None
+        self.mesh = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
+        self._comm = mesh.comm if isinstance(mesh, DistributedMesh) else communicator()
+        with check(self._comm):
+            self.points = _checked(self.mesh, points, outside)
+            self._held, self.reference = locate(self.mesh, self.points)
+        facts = {"number of points": len(self.points), "outside": outside}
+        checksum = zlib.crc32(self.points.tobytes())
+        check_same(self._comm, "a probe", {**facts, "checksum of the points": checksum})
+        self.elements = self._held
+        if self.distributed is not None:
+            self._share_out(self.distributed)
+        for array in (self.points, self.elements, self.reference):
+            array.setflags(write=False)
+        if outside == "error" and not self.found.all():
+            raise self._outside()
+
+    def _share_out(self, mesh: DistributedMesh) -> None:
+        """Leave each point to the rank that holds the lowest element which it is in."""
+        held = np.flatnonzero(self._held >= 0)
+        whole = np.full(len(self.points), _NOWHERE)
+        whole[held] = mesh.part.elements[self._held[held]]
+        lowest = -mesh.comm.max(-whole)
+        self._held[whole != lowest] = -1
+        self.elements = np.where(lowest == _NOWHERE, -1, lowest)
+        self.reference = self._of_all(self.reference)
+
+    def _of_all(self, values: Floats) -> Floats:
+        """Values of all points, given those that this rank has to give; NaN outside the mesh."""
+        if self.distributed is not None:
+            values[self._held < 0] = 0.0
+            # Bits are added, of which all but one rank have none: each number arrives as it is
+            values = self._comm.sum(values.view(np.uint64)).view(np.float64)
+        values[~self.found] = np.nan
+        return values
+
+    @property
+    def found(self) -> Flags:
+        """Whether an element holds the point, (n,)."""
+        return np.asarray(self.elements >= 0)
+
+    def __call__(self, space: Space, u: Any) -> Floats:
+        """Values of a function at the points.
+
+        Parameters
+        ----------
+        space : Space
+            On the mesh of the probe; of any order and family.
+        u : l_vec of it
+
+        Returns
+        -------
+        (n,) float64 for one component, else (n, ncomp)
+            NaN at points outside the mesh.
+
+        Raises
+        ------
+        SpaceError
+            The space is on another mesh.
+        VectorError
+            See `Space.check_vector`.
+        """
+        u = self._l_vec(space, u)
+        result = np.zeros((len(self.points), *u.shape[1:]))
+        for i in self._blocks(space.ncomp * space.p1d**space.dim):
+            e_vec = _element_vectors(space, u, self._held[i])
+            result[i] = point_values(space.basis, self.reference[i], e_vec)
+        return self._of_all(result)
+
+    def gradient(self, space: Space, u: Any) -> Floats:
+        """Gradients in space of a function at the points.
+
+        Where several elements hold a point, the gradient is that in the element of the lowest
+        number: across a face it jumps.
+
+        Parameters
+        ----------
+        space : Space
+        u : l_vec of it
+
+        Returns
+        -------
+        (n, dim) float64 for one component, else (n, ncomp, dim)
+            NaN at points outside the mesh.
+
+        Raises
+        ------
+        SpaceError, VectorError
+            As for values.
+        GeometryError
+            The Jacobian determinant is not positive at a point.
+        """
+        u = self._l_vec(space, u)
+        result = np.zeros((len(self.points), *u.shape[1:], space.dim))
+        with check(self._comm):
+            for i in self._blocks((space.ncomp + space.dim) * space.p1d**space.dim):
+                e_vec = _element_vectors(space, u, self._held[i])
+                slopes = point_gradient(space.basis, self.reference[i], e_vec)
+                inverse = self._inverse_jacobians(i)[:, None]
+                result[i] = physical_gradient([du[:, None] for du in slopes], inverse)[:, 0]
+        return self._of_all(result)
+
+    def _l_vec(self, space: Space, u: Any) -> NDArray[Any]:
+        with check(self._comm):
+            self._check_space(space)
+            space.check_vector(u)
+        return space.l_vec(u)
+
+    def _check_space(self, space: Any) -> None:
+        if not isinstance(space, Space):
+            raise SpaceError(
+                f"a probe was given a {type(space).__name__} for a space: call probe(V, u)"
+            )
+        if space.mesh is not self.mesh or space.distributed is not self.distributed:
+            mesh = "V.mesh" if space.distributed is None else "V.distributed"
+            raise SpaceError(
+                f"the space is on another mesh than the probe: make a femops.Probe({mesh}, points)"
+            )
+
+    def _blocks(self, numbers: int) -> Iterator[Ints]:
+        """The points that this rank evaluates, some at a time, each needing so many numbers."""
+        inside = np.flatnonzero(self._held >= 0)
+        return (inside[start:stop] for start, stop in element_blocks(len(inside), numbers))
+
+    def _inverse_jacobians(self, i: Ints) -> Floats:
+        """[..., j, k] = dxi_j / dx_k at the points i, (k, dim, dim)."""
+        basis = Basis1D("gll", self.mesh.order)
+        nodes = self.mesh.coordinates[self._held[i]]
+        jacobian = np.stack(point_gradient(basis, self.reference[i], nodes), axis=-1)
+        det = determinants(jacobian)
+        if not np.all(det > 0.0):
+            bad = i[np.argmin(det)]
+            raise GeometryError(
+                f"det J is {det.min():.3g} in element {self.elements[bad]} at point {bad}, "
+                f"{_position(self.points[bad])}: there is no gradient; move the point or repair "
+                "the element"
+            )
+        return np.asarray(adjugates(jacobian) / det[:, None, None])
+
+    def _outside(self) -> ProbeError:
+        missing = np.flatnonzero(~self.found)
+        lower, upper = self.mesh.bounding_box()
+        lower, upper = -self._comm.max(-lower), self._comm.max(upper)
+        return ProbeError(
+            f"{len(missing)} of {len(self.points)} points are outside the mesh, the first is "
+            f"number {missing[0]}, {_position(self.points[missing[0]])}: the mesh's nodes lie from "
+            f"{_position(lower)} to {_position(upper)}; move the points, or take outside='nan'"
+        )
+
+    def __repr__(self) -> str:
+        missing = len(self.points) - np.count_nonzero(self.found)
+        ne = self.mesh.num_elements if self.distributed is None else self.distributed.num_elements
+        return (
+            f"Probe({len(self.points)} points in {ne} elements in "
+            f"{self.mesh.dim}-D, {missing} outside)"
+        )
+
+
+def _element_vectors(space: Space, u: NDArray[Any], elements: Ints) -> Floats:
+    """Dofs of any elements, (n, p1d**dim[, ncomp])."""
+    return np.asarray(u[space.restriction.indices[elements]], dtype=np.float64)
+
+
+def _checked(mesh: Any, points: ArrayLike, outside: Any) -> Floats:
+    """A copy of the points, (n, dim)."""
+    if not isinstance(mesh, Mesh):
+        raise ProbeError(
+            f"a probe was given a {type(mesh).__name__} for a mesh: give that of the space, V.mesh"
+        )
+    if outside not in get_args(Outside):
+        raise ProbeError(f"outside is {outside!r}: take 'error' or 'nan'")
+    dim = mesh.dim
+    try:
+        array = np.array(points)
+    except ValueError as error:
+        raise ProbeError(f"points are no array: give shape (n, {dim}); {error}") from error
+    if array.dtype.kind not in "fiu" or array.shape[-1:] != (dim,) or array.ndim > 2:
+        raise ProbeError(
+            f"points have shape {array.shape} and type {array.dtype}: in {dim}-D give real numbers "
+            f"of shape (n, {dim}), or ({dim},) for one point"
+        )
+    result = np.atleast_2d(array.astype(np.float64))
+    bad = np.flatnonzero(~np.isfinite(result).all(axis=1))
+    if len(bad):
+        raise ProbeError(
+            f"{len(bad)} of {len(result)} points are not finite, the first is number {bad[0]}, "
+            f"{_position(result[bad[0]])}: leave them out"
+        )
+    return result
+
+
+def _position(x: Floats) -> str:
+    return "(" + ", ".join(f"{c:.6g}" for c in x) + ")"

@@ -1,0 +1,1 @@
+"""Geometry: Jacobians, positions and points of elements and boundary faces."""

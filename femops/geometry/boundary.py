@@ -1,0 +1,324 @@
+"""Faces on the boundary of a mesh, and the geometry at the points of a rule on them.
+
+A point of a face is a point of the element the face belongs to, where one reference coordinate is 0
+or 1, so all of it is evaluated there: positions, Jacobians, values of fields.  With the adjugate
+of the Jacobian J, the outer normal times the surface element is plus or minus the row of adj J
+that belongs to the fixed direction (Nanson's formula, n ds = det J J^-T N dS).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.basis import Basis1D, Quadrature1D
+from femops.errors import GeometryError, SpaceError
+from femops.geometry.batching import element_blocks
+from femops.geometry.jacobians import adjugates
+from femops.numbering import ternary_codes
+from femops.parallel.mesh import DistributedMesh
+from femops_meshes import MeshTopologyError
+from femops_meshes.coordinates.interpolation import tensor_apply
+from femops_meshes.coordinates.mapping import determinants
+from femops_meshes.mesh import Mesh
+from femops_meshes.names import with_numbers
+from femops_meshes.topology.sides import check_sides
+
+if TYPE_CHECKING:
+    from femops.spaces.base import Space
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Attributes = int | str | Iterable[int | str] | None
+
+
+def chosen(wanted: Any, known: list[Any], what: str, owner: str) -> Ints:
+    """`wanted` as an ascending array, all numbers in `known` if None.
+
+    Raises
+    ------
+    SpaceError
+        One is not among the numbers known; the message lists all of `known`, names too.
+    """
+    have = [number for number in known if isinstance(number, int)]
+    if wanted is None:
+        return np.array(have, dtype=np.int64)
+    numbers = list(wanted) if isinstance(wanted, Iterable) else [wanted]
+    missing = [number for number in numbers if number not in have]
+    if missing:
+        listing = ", ".join(str(k) for k in known) or "none"
+        hint = "; leave it out for all of them" if missing[0] == "all" else ""
+        raise SpaceError(f"the {owner} has no {what} {missing[0]!r}: it has {listing}{hint}")
+    return np.unique(np.array(numbers, dtype=np.int64))
+
+
+def boundary_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) -> Ints:
+    """Numbers of boundary attributes given by number or name, ascending; all for None.
+
+    Of a distributed mesh those that any rank has.
+
+    Raises
+    ------
+    SpaceError
+        The mesh has no such attribute.
+    """
+    numbers = with_numbers(attributes, mesh.boundary_names)
+    have = [*mesh.boundary_names, *_everywhere(mesh).tolist()]
+    return chosen(numbers, have, "boundary attribute", "mesh")
+
+
+def _everywhere(mesh: Mesh | DistributedMesh) -> Ints:
+    """The boundary attributes that faces have."""
+    if isinstance(mesh, Mesh):
+        return np.unique(mesh.boundary_attributes).astype(np.int64)
+    return mesh.whole_boundary_attributes
+
+
+def face_digits(dim: int) -> list[tuple[int, tuple[int, ...]]]:
+    """(code, digits) of the faces of an element; see `ternary_codes`."""
+    return [(code, digits) for code, digits in ternary_codes(dim) if digits.count(1) == dim - 1]
+
+
+def values_on_faces(
+    basis: Basis1D, points: Floats, codes: Ints, e_vec: Floats, dim: int, slope: int | None = None
+) -> Floats:
+    """Values of the elements' functions at points on one face of each.
+
+    Parameters
+    ----------
+    basis : Basis1D
+    points : (q1d,) float64
+    codes : (n,) int64
+        Ternary code of the face of each element.
+    e_vec : (n, p1d**dim[, ncomp]) float64
+    dim : int
+    slope : int, optional
+        The reference direction along which to differentiate.
+
+    Returns
+    -------
+    (n, q1d**(dim - 1)[, ncomp]) float64
+        Lexicographic in the directions along the face.
+    """
+    result = np.empty((len(codes), len(points) ** (dim - 1), *e_vec.shape[2:]))
+    for code, digits in face_digits(dim):
+        mine = codes == code
+        grids = [points if t == 1 else np.array([t / 2.0]) for t in digits]
+        matrices = [
+            basis.gradient(x) if d == slope else basis.interpolation(x) for d, x in enumerate(grids)
+        ]
+        result[mine] = tensor_apply(matrices, e_vec[mine])
+    return result
+
+
+@final
+class BoundaryFaces:
+    """The faces of some boundary attributes of a mesh, each once, ordered by element.
+
+    A face that a mesh lists between two elements, as where it is glued to be periodic, is a face
+    of the one that its corners look out of (`femops_meshes.topology.sides`); if both sides are
+    listed, they are two faces.
+    Of a mesh that ranks share they are those of this rank's elements, maybe none.
+
+    Parameters
+    ----------
+    mesh : Mesh or DistributedMesh
+    attributes : int, name, or several, optional
+        All faces that the mesh lists if omitted.
+
+    Attributes
+    ----------
+    elements : (nf,) int64
+        The element that each belongs to, ascending.
+    codes : (nf,) int64
+        Its ternary code in that element.
+    num_elements : int
+        nf; to a sweep the faces are elements.
+    order : int
+        Degree of the mesh.
+
+    Raises
+    ------
+    SpaceError
+        The mesh has no such attribute, or no boundary; or the faces are glued ones, whose
+        corners do not tell of which side they are.
+    """
+
+    def __init__(self, mesh: Mesh | DistributedMesh, attributes: Attributes = None) -> None:
+        numbers = boundary_attributes(mesh, attributes)
+        if not len(numbers):
+            raise SpaceError(
+                "no boundary attribute was chosen: name one, or leave the attributes out"
+                if len(_everywhere(mesh))
+                else "the mesh has no boundary (it is periodic, or its file lists none): "
+                "there is nothing to integrate over"
+            )
+        mesh = mesh if isinstance(mesh, Mesh) else mesh.mesh
+        listed = np.isin(mesh.boundary_attributes, numbers)
+        try:
+            check_sides(mesh, listed)  # never fails on one rank alone: parts of a mesh are checked
+        except MeshTopologyError as error:
+            raise SpaceError(f"an integral over these faces is not defined: {error}") from error
+        faces = np.unique(mesh.topology.boundary_faces[listed], axis=0)
+        self.mesh, self.order = mesh, mesh.order
+        self.elements, self.codes = (np.ascontiguousarray(column) for column in faces.T)
+        self.num_elements = len(faces)
+
+
+@final
+class BoundaryGeometry:
+    """Positions, normals and surface elements at the points of a rule on boundary faces.
+
+    Iterating gives blocks of faces that fit in the cache.  Faces are ordered by element, and
+    within one by code; points are lexicographic in the directions along the face.  In 1-D a face
+    is a point, its surface element 1. Of a mesh that ranks share each rank has the faces of its own
+    elements, maybe none.
+
+    Parameters
+    ----------
+    mesh : Mesh or DistributedMesh
+    quadrature : Quadrature1D
+    attributes : int, name, or several, optional
+        Boundary attributes or their names; all faces that the mesh lists if omitted.
+
+    Attributes
+    ----------
+    num_elements : int
+        Number of faces, nf.
+    num_points : int
+        Points of each, q1d**(dim - 1).
+
+    Raises
+    ------
+    SpaceError
+        The mesh has no such attribute, or no boundary.
+
+    Examples
+    --------
+    >>> import femops
+    >>> square = femops.box((2, 2), upper=(2.0, 3.0))
+    >>> sides = femops.BoundaryGeometry(square, femops.gauss(2), attributes=[3, 4])
+    >>> round(sum(float(block.weighted_det.sum()) for block in sides), 12)
+    4.0
+    """
+
+    def __init__(
+        self,
+        mesh: Mesh | DistributedMesh,
+        quadrature: Quadrature1D,
+        attributes: Attributes | BoundaryFaces = None,
+    ) -> None:
+        given = attributes
+        self.faces = given if isinstance(given, BoundaryFaces) else BoundaryFaces(mesh, given)
+        mesh = self.faces.mesh
+        self.mesh, self.dim, self.quadrature = mesh, mesh.dim, quadrature
+        self.num_elements = self.faces.num_elements
+        self.num_points = quadrature.q1d ** (mesh.dim - 1)
+        self.weights = quadrature.tensor_weights(mesh.dim - 1)
+
+    def __iter__(self) -> Iterator[BoundaryBlock]:
+        return (self.block(*block) for block in element_blocks(self.num_elements, self.num_points))
+
+    def block(self, start: int, stop: int) -> BoundaryBlock:
+        """The faces start <= f < stop, as far as there are; arrays are computed when asked for."""
+        return BoundaryBlock(self, start, min(stop, self.num_elements))
+
+    def points(self, start: int, stop: int) -> Floats:
+        """Positions of the quadrature points, (n, nq, dim), in the mesh's unit of length."""
+        return self._coordinates(start, stop)
+
+    def jacobian(self, start: int, stop: int) -> Floats:
+        """J[..., i, j] = dx_i / dxi_j of the elements, (n, nq, dim, dim)."""
+        return np.stack([self._coordinates(start, stop, d) for d in range(self.dim)], axis=-1)
+
+    def _coordinates(self, start: int, stop: int, slope: int | None = None) -> Floats:
+        part, faces = slice(start, stop), self.faces
+        nodes = self.mesh.coordinates[faces.elements[part]]
+        basis = Basis1D("gll", self.mesh.order)
+        points = self.quadrature.points
+        return values_on_faces(basis, points, faces.codes[part], nodes, self.dim, slope)
+
+    def __repr__(self) -> str:
+        return f"BoundaryGeometry({self.num_elements} faces, {self.quadrature!r})"
+
+
+@final
+class BoundaryBlock:
+    """The geometry of a range of boundary faces; each array is computed once, when asked for.
+
+    Attributes
+    ----------
+    start, stop : int
+        The faces start <= f < stop; n = stop - start.
+    points : (n, nq, dim) float64
+        Positions.
+    normals : (n, nq, dim) float64
+        Unit normals that point out of the element.
+    weighted_det : (n, nq) float64
+        Surface element times quadrature weight: summed, they give the area.
+
+    Raises
+    ------
+    GeometryError
+        From `normals` and `weighted_det`, where the element is inverted or the face collapsed.
+    """
+
+    def __init__(self, geometry: BoundaryGeometry, start: int, stop: int) -> None:
+        self.geometry, self.start, self.stop = geometry, start, stop
+
+    @cached_property
+    def points(self) -> Floats:
+        """Positions of the quadrature points."""
+        return self.geometry.points(self.start, self.stop)
+
+    @cached_property
+    def _vectors(self) -> Floats:
+        """Outer normals times surface elements, (n, nq, dim)."""
+        geometry, codes = self.geometry, self.geometry.faces.codes[self.start : self.stop]
+        jacobian = geometry.jacobian(self.start, self.stop)
+        rows = adjugates(jacobian)
+        result = np.empty(jacobian.shape[:-1])
+        for code, digits in face_digits(geometry.dim):
+            fixed = next(d for d, digit in enumerate(digits) if digit != 1)
+            mine = codes == code
+            result[mine] = (digits[fixed] - 1) * rows[mine][:, :, fixed]
+        bad = ~np.all((determinants(jacobian) > 0.0) & np.any(result, axis=-1), axis=1)
+        if bad.any():
+            elements = geometry.faces.elements[self.start : self.stop][bad]
+            names = ", ".join(str(e) for e in np.unique(elements)[:5])
+            raise GeometryError(
+                f"{np.count_nonzero(bad)} boundary faces have a point where their element is "
+                f"inverted or the face has no area, of element(s) {names}: turn or repair them"
+            )
+        return result
+
+    @cached_property
+    def _lengths(self) -> Floats:
+        lengths: Floats = np.linalg.norm(self._vectors, axis=-1)
+        return lengths
+
+    @cached_property
+    def normals(self) -> Floats:
+        """Outer unit normals."""
+        return np.asarray(self._vectors / self._lengths[..., np.newaxis])
+
+    @cached_property
+    def weighted_det(self) -> Floats:
+        """Surface elements times quadrature weights."""
+        return np.asarray(self._lengths * self.geometry.weights)
+
+    def field(self, space: Space, l_vec: Any) -> Floats:
+        """Values of a function of a space on the mesh, (n, nq[, ncomp]), from inside the element.
+
+        It is given as `Space.l_vec` does.
+        """
+        geometry, part = self.geometry, slice(self.start, self.stop)
+        elements, codes = geometry.faces.elements[part], geometry.faces.codes[part]
+        dofs = space.restriction.indices[elements]
+        e_vec = np.asarray(l_vec[dofs], dtype=np.float64)
+        points = geometry.quadrature.points
+        return values_on_faces(space.basis, points, codes, e_vec, space.dim)

@@ -1,0 +1,92 @@
+"""Values and gradients of element vectors, at tensor-product rules and at single points.
+
+Small pure functions of arrays, sum factorised; `femops.spaces` and `femops.fields` call them block
+by block.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from femops.basis import Basis1D
+from femops_meshes.coordinates.interpolation import tensor_apply
+
+Floats = NDArray[np.float64]
+
+
+def reference_values(basis: Basis1D, points: ArrayLike, dim: int, e_vec: Floats) -> Floats:
+    """Values at the tensor grid of `points`: (n, p1d**dim[, ncomp]) -> (n, k**dim[, ncomp])."""
+    return tensor_apply([basis.interpolation(points)] * dim, e_vec)
+
+
+def reference_gradient(basis: Basis1D, points: ArrayLike, dim: int, e_vec: Floats) -> list[Floats]:
+    """Derivatives along the reference directions, x first, each as of `reference_values`."""
+    interpolation, derivative = basis.interpolation(points), basis.gradient(points)
+    return [
+        tensor_apply([derivative if d == k else interpolation for d in range(dim)], e_vec)
+        for k in range(dim)
+    ]
+
+
+def physical_gradient(reference: list[Floats], inverse: Floats) -> Floats:
+    """Gradient in space by the chain rule, du/dx_i = sum_j du/dxi_j dxi_j/dx_i.
+
+    Parameters
+    ----------
+    reference : list of dim arrays (n, k[, ncomp])
+        Derivatives along the reference directions.
+    inverse : (n, k, dim, dim)
+        [..., j, i] = dxi_j / dx_i.
+
+    Returns
+    -------
+    (n, k[, ncomp], dim) float64
+    """
+    dim = len(reference)
+    result = np.empty((*reference[0].shape, dim))
+    for i in range(dim):
+        factors = [inverse[..., j, i] for j in range(dim)]
+        if reference[0].ndim == 3:
+            factors = [factor[..., None] for factor in factors]
+        result[..., i] = sum(du * factor for du, factor in zip(reference, factors, strict=True))
+    return result
+
+
+def point_values(basis: Basis1D, points: Floats, e_vec: Floats) -> Floats:
+    """Values at one point in each element: points (n, dim), (n, p1d**dim[, ncomp]) -> (n[, ncomp]).
+
+    ``points`` are reference coordinates, each element's own.
+    """
+    return _contracted([basis.interpolation(x) for x in points.T], e_vec)
+
+
+def point_gradient(basis: Basis1D, points: Floats, e_vec: Floats) -> list[Floats]:
+    """Derivatives along the reference directions, x first, each as of `point_values`."""
+    values = [basis.interpolation(x) for x in points.T]
+    slopes = [_slopes(basis, x) for x in points.T]
+    return [
+        _contracted([*values[:k], slopes[k], *values[k + 1 :]], e_vec) for k in range(len(values))
+    ]
+
+
+def _slopes(basis: Basis1D, x: Floats) -> Floats:
+    """Derivatives (n, p1d), the same bits however many points there are."""
+    if not basis.is_nodal:
+        return basis.gradient(x)
+    # point by point: of one large product BLAS would round rows by their number
+    rows = np.matmul(basis.interpolation(x)[:, np.newaxis], basis.gradient(basis.nodes))
+    return np.asarray(rows[:, 0])
+
+
+def _contracted(lines: list[Floats], e_vec: Floats) -> Floats:
+    """Contract element e's dofs with row e of one matrix (n, p1d) per direction, x first."""
+    n, trailing = len(e_vec), e_vec.shape[2:]
+    inner = math.prod(e_vec.shape[1:])
+    data = e_vec
+    for line in reversed(lines):  # the slowest direction first: what remains is contiguous
+        inner //= line.shape[1]
+        data = np.einsum("nk,nkr->nr", line, data.reshape(n, line.shape[1], inner))
+    return data.reshape(n, *trailing)

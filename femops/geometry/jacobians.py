@@ -1,0 +1,247 @@
+"""The map from the reference element to every element of a mesh, at the points of a rule.
+
+All of it is computed on demand in blocks of elements, sum factorised, so that no array ever
+exceeds a few megabytes whatever the size of the mesh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from functools import cached_property
+from typing import final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.basis import Quadrature1D
+from femops.errors import GeometryError
+from femops.geometry.batching import element_blocks
+from femops.geometry.legendre import allowed, element_modes, left_out, mode_degrees
+from femops.parallel.mesh import DistributedMesh
+from femops_meshes.coordinates.mapping import determinants, jacobians, positions
+from femops_meshes.mesh import Mesh
+
+Floats = NDArray[np.float64]
+
+# Of meshes, the points at which all determinants were found positive.
+_checked: WeakKeyDictionary[Mesh, set[bytes]] = WeakKeyDictionary()
+
+
+class ElementClass(IntEnum):
+    """What the map of an element is: the less general, the less there is to store."""
+
+    AFFINE = 0
+    """A parallelepiped: the Jacobian is constant."""
+    MULTILINEAR = 1
+    """Given by its corners: bilinear in 2-D, trilinear in 3-D."""
+    CURVED = 2
+    """Anything else."""
+
+
+@final
+class Geometry:
+    """Positions and Jacobians of a mesh at the points of a quadrature rule.
+
+    Of a mesh that ranks share each rank has its own elements.
+
+    Parameters
+    ----------
+    mesh : Mesh or DistributedMesh
+    quadrature : Quadrature1D
+
+    Examples
+    --------
+    >>> import femops
+    >>> geometry = femops.Geometry(femops.box((2, 2), upper=(2.0, 3.0)), femops.gauss(2))
+    >>> round(sum(float(block.weighted_det.sum()) for block in geometry), 12)
+    6.0
+    """
+
+    def __init__(self, mesh: Mesh | DistributedMesh, quadrature: Quadrature1D) -> None:
+        self.mesh = mesh = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
+        self.quadrature = quadrature
+        self.dim, self.num_elements = mesh.dim, mesh.num_elements
+        self.num_points = quadrature.q1d**mesh.dim
+        self.weights = quadrature.tensor_weights(mesh.dim)
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """Ranges (start, stop) of elements that cover the mesh and fit in the cache."""
+        return element_blocks(self.num_elements, self.num_points)
+
+    def block(self, start: int, stop: int) -> GeometryBlock:
+        """The elements start <= e < stop; their arrays are computed when asked for.
+
+        There may be fewer, on a rank even none.
+        """
+        return GeometryBlock(self, start, min(stop, self.num_elements))
+
+    def __iter__(self) -> Iterator[GeometryBlock]:
+        return (self.block(start, stop) for start, stop in self.blocks())
+
+    def check(self) -> None:
+        """Look at all determinants; once for a mesh and its points.
+
+        Raises
+        ------
+        GeometryError
+            If one is not positive.
+        """
+        known, points = _checked.setdefault(self.mesh, set()), self.quadrature.points.tobytes()
+        if points not in known:
+            for block in self:
+                _ = block.det
+            known.add(points)
+
+    def points(self, start: int, stop: int) -> Floats:
+        """Positions of the quadrature points, (n, q1d**dim, dim), in the mesh's unit of length."""
+        return positions(self.mesh.coordinates[start:stop], self.quadrature.points)
+
+    def jacobian(self, start: int, stop: int) -> Floats:
+        """J[..., i, j] = dx_i / dxi_j, shape (n, q1d**dim, dim, dim)."""
+        return jacobians(self.mesh.coordinates[start:stop], self.quadrature.points)
+
+    def det(self, start: int, stop: int) -> Floats:
+        """Determinants of J, (n, q1d**dim); `GeometryError` where one is not positive."""
+        return self.block(start, stop).det
+
+    def weighted_det(self, start: int, stop: int) -> Floats:
+        """Quadrature weights times det J, (n, q1d**dim): summed, they give the volume."""
+        return self.block(start, stop).weighted_det
+
+    def inverse(self, start: int, stop: int) -> Floats:
+        """Inverse Jacobians, [..., j, i] = dxi_j / dx_i, shape (n, q1d**dim, dim, dim)."""
+        return self.block(start, stop).inverse
+
+    def __repr__(self) -> str:
+        return f"Geometry({self.mesh.num_elements} elements, {self.quadrature!r})"
+
+
+@final
+class GeometryBlock:
+    """The geometry of a contiguous range of elements; each array is computed once, when asked for.
+
+    Attributes
+    ----------
+    start, stop : int
+        The elements start <= e < stop; n = stop - start.
+    points : (n, q1d**dim, dim) float64
+        Positions.
+    jacobian, inverse : (n, q1d**dim, dim, dim) float64
+        J[..., i, j] = dx_i / dxi_j and its inverse.
+    det, weighted_det : (n, q1d**dim) float64
+        Determinant of J, positive, and the same times the quadrature weight.
+
+    Raises
+    ------
+    GeometryError
+        From `det`, `weighted_det` and `inverse`, if a determinant is not positive; it counts the
+        elements of the whole mesh that have such a point and names the first of them.
+    """
+
+    def __init__(self, geometry: Geometry, start: int, stop: int) -> None:
+        self.geometry = geometry
+        self.start = start
+        self.stop = stop
+
+    @cached_property
+    def points(self) -> Floats:
+        """Positions of the quadrature points."""
+        return self.geometry.points(self.start, self.stop)
+
+    @cached_property
+    def jacobian(self) -> Floats:
+        """J[..., i, j] = dx_i / dxi_j."""
+        return self.geometry.jacobian(self.start, self.stop)
+
+    @cached_property
+    def det(self) -> Floats:
+        """Determinants of J, checked to be positive."""
+        det = determinants(self.jacobian)
+        if not np.all(det > 0.0):
+            raise _inverted(self.geometry)
+        return det
+
+    @cached_property
+    def weighted_det(self) -> Floats:
+        """Determinants times quadrature weights."""
+        return np.asarray(self.det * self.geometry.weights)
+
+    @cached_property
+    def inverse(self) -> Floats:
+        """[..., j, i] = dxi_j / dx_i."""
+        # The determinants first: they tell of inverted elements before anything is divided by 0.
+        det = self.det
+        return np.asarray(adjugates(self.jacobian) / det[..., None, None])
+
+
+def adjugates(jacobian: Floats) -> Floats:
+    """Adjugates (det J times the inverse of J) of matrices (..., dim, dim), by cofactors."""
+    dim = jacobian.shape[-1]
+    a = np.moveaxis(jacobian, (-2, -1), (0, 1))
+    result = np.empty_like(jacobian)
+    if dim == 1:
+        result[...] = 1.0
+    elif dim == 2:
+        result[..., 0, 0], result[..., 0, 1] = a[1, 1], -a[0, 1]
+        result[..., 1, 0], result[..., 1, 1] = -a[1, 0], a[0, 0]
+    else:
+        for i in range(3):
+            i1, i2 = (i + 1) % 3, (i + 2) % 3
+            for j in range(3):
+                j1, j2 = (j + 1) % 3, (j + 2) % 3
+                result[..., j, i] = a[i1, j1] * a[i2, j2] - a[i1, j2] * a[i2, j1]
+    return result
+
+
+def _inverted(geometry: Geometry) -> GeometryError:
+    """The error that counts and names the elements with a determinant that is not positive."""
+    found: list[int] = []
+    for start, stop in geometry.blocks():
+        bad = ~np.all(determinants(geometry.jacobian(start, stop)) > 0.0, axis=1)
+        found.extend(int(e) for e in start + np.flatnonzero(bad))
+    count = "1 element has" if len(found) == 1 else f"{len(found)} elements have"
+    names = ", ".join(str(e) for e in found[:5]) + (", ..." if len(found) > 5 else "")
+    in_file = [int(e) for e in geometry.mesh.file_elements[found[:5]]]
+    if in_file != found[:5]:
+        names += " (" + ", ".join(map(str, in_file)) + " in the file)"
+    return GeometryError(
+        f"{count} a Jacobian determinant that is not positive at one of the "
+        f"{geometry.num_points} points of {geometry.quadrature!r}: {names}; turn or repair them"
+    )
+
+
+def classify(mesh: Mesh | DistributedMesh, tol: float = 1e-12) -> NDArray[np.int8]:
+    """The class of every element: affine, multilinear or curved.
+
+    Of a mesh that ranks share, those of this rank's elements.
+
+    An element is multilinear if the multilinear part of its map puts every point where the whole
+    map does, and affine if the affine part does; within ``tol`` times the size of the element, plus
+    the round-off of its coordinates.
+
+    Parameters
+    ----------
+    mesh : Mesh or DistributedMesh
+    tol : float
+        Relative to the size of the element.
+
+    Returns
+    -------
+    (ne,) int8, values of `ElementClass`
+    """
+    mesh = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
+    result = np.empty(mesh.num_elements, dtype=np.int8)
+    for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
+        result[start:stop] = _classify(mesh.coordinates[start:stop], mesh.order, mesh.dim, tol)
+    return result
+
+
+def _classify(coordinates: Floats, order: int, dim: int, tol: float) -> NDArray[np.int8]:
+    degrees = mode_degrees(order, dim)
+    modes, limit = element_modes(coordinates, order), allowed(coordinates, tol)
+    result = np.full(len(coordinates), ElementClass.CURVED, dtype=np.int8)
+    result[left_out(modes, degrees.max(axis=1) <= 1) <= limit] = ElementClass.MULTILINEAR
+    result[left_out(modes, degrees.sum(axis=1) <= 1) <= limit] = ElementClass.AFFINE
+    return result

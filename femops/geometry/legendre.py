@@ -1,0 +1,130 @@
+"""The map of an element in modes: products of polynomials of each direction.
+
+The modes are Legendre polynomials on [0, 1], the linear one xi - 1/2, so that its slope is 1: the
+first multilinear ones give position and Jacobian with the fewest multiplications, and what is
+left out of a sum over modes is known to be at most the sum of their sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.polynomial import legendre
+from numpy.typing import NDArray
+
+from femops.geometry.batching import element_blocks
+from femops.parallel.comm import Communicator
+from femops_meshes.coordinates.interpolation import gauss_lobatto, tensor_apply
+from femops_meshes.mesh import Mesh
+
+Floats = NDArray[np.float64]
+
+# Relative to the size of an element: what its map may be off by where modes are left out.
+EXACT = 1e-13
+
+# Of meshes looked at: nothing that is kept here may hold on to its mesh.
+_facts: WeakKeyDictionary[Mesh, tuple[bool, int]] = WeakKeyDictionary()
+
+
+def mode_values(count: int, points: NDArray[Any]) -> tuple[Floats, Floats]:
+    """The first modes of one direction and their slopes at points, (n, count) each."""
+    t = 2.0 * np.asarray(points, dtype=np.float64) - 1.0
+    scale = np.ones(count)
+    scale[1:2] = 0.5
+    values = legendre.legvander(t, count - 1) * scale
+    slopes = np.zeros_like(values)
+    for k in range(1, count):
+        slopes[:, k] = 2.0 * scale[k] * legendre.legval(t, legendre.legder(np.eye(count)[k]))
+    return values, slopes
+
+
+def element_modes(coordinates: Floats, order: int) -> Floats:
+    """Modes of elements from their nodes, (n, (order + 1)**dim, dim) to the same shape."""
+    values = mode_values(order + 1, gauss_lobatto(order + 1)[0])[0]
+    return tensor_apply([np.linalg.inv(values)] * coordinates.shape[-1], coordinates)
+
+
+def mode_degrees(order: int, dim: int) -> NDArray[np.int64]:
+    """Degree of each mode in each direction, ((order + 1)**dim, dim), x fastest."""
+    return np.indices((order + 1,) * dim).reshape(dim, -1)[::-1].T
+
+
+def left_out(modes: Floats, kept: NDArray[np.bool_]) -> Floats:
+    """By how much an element's map is off at most if only some modes are kept, (n,)."""
+    return np.asarray(np.abs(modes[:, ~kept]).sum(axis=1).max(axis=1, initial=0.0))
+
+
+def allowed(coordinates: Floats, tol: float) -> Floats:
+    """What positions in elements may be off by, (n,): their size times tol, and round-off."""
+    size = np.ptp(coordinates, axis=1).max(axis=1)
+    round_off = 8 * np.finfo(np.float64).eps * np.abs(coordinates).max(axis=(1, 2))
+    return np.asarray(tol * size + round_off)
+
+
+def _look(mesh: Mesh) -> tuple[bool, int]:
+    """Whether all elements are affine, and the lowest degree that gives all maps."""
+    degrees = mode_degrees(mesh.order, mesh.dim)
+    affine, degree = True, 1
+    for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
+        x = mesh.coordinates[start:stop]
+        modes, limit = element_modes(x, mesh.order), allowed(x, EXACT)
+        if affine:
+            affine = bool(np.all(left_out(modes, degrees.sum(axis=1) <= 1) <= limit))
+        while np.any(left_out(modes, degrees.max(axis=1) <= degree) > limit):
+            degree += 1
+    return affine, degree
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class GeometryModes:
+    """The maps of a mesh's elements, in as few modes as they need.
+
+    A mesh is looked at once.
+
+    Attributes
+    ----------
+    mesh : Mesh
+    """
+
+    mesh: Mesh
+
+    @staticmethod
+    def share(mesh: Mesh, part: Mesh) -> None:
+        """Let a part of a mesh be treated as the whole is, even if its own maps are simpler."""
+        _facts[part] = GeometryModes(mesh)._found
+
+    @staticmethod
+    def agree(mesh: Mesh, comm: Communicator) -> None:
+        """Let the parts of a mesh be treated alike on all ranks. Collective."""
+        affine, degree = GeometryModes(mesh)._found
+        worst = comm.max(np.array([not affine, degree], dtype=np.int64))
+        _facts[mesh] = (not worst[0], int(worst[1]))
+
+    @property
+    def _found(self) -> tuple[bool, int]:
+        if self.mesh not in _facts:
+            _facts[self.mesh] = _look(self.mesh)
+        return _facts[self.mesh]
+
+    @property
+    def affine(self) -> bool:
+        """Whether the map of every element is affine."""
+        return self._found[0]
+
+    @property
+    def degree(self) -> int:
+        """Degree in each direction that gives all maps: 1 of multilinear elements."""
+        return self._found[1]
+
+    def blocks(self) -> Iterator[tuple[int, Floats]]:
+        """The modes block by block: its first element and (n, dim, (degree + 1)**dim) numbers."""
+        mesh = self.mesh
+        kept = np.all(mode_degrees(mesh.order, mesh.dim) <= self.degree, axis=1)
+        for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
+            modes = element_modes(mesh.coordinates[start:stop], mesh.order)
+            yield start, modes[:, kept].swapaxes(1, 2)

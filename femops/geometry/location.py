@@ -1,0 +1,298 @@
+"""Which element of a mesh holds a point, and where in its reference element.
+
+A tree of boxes that enclose the elements gives the candidates; boxes along the axes of each
+candidate, which are closer, rule out most that do not hold the point; Newton's method finds the
+place in the others. Where it fails, the candidate is cut in halves until each part is ruled out or
+Newton's method succeeds from its middle.
+
+What encloses are the Bernstein coefficients of the map x(xi): the basis is positive and sums to 1,
+so an element lies in the convex hull of its coefficients (G. Farin, "Curves and Surfaces for CAGD",
+5th edition, 2002, section 5.2; parts by de Casteljau's algorithm, section 5.4).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import lru_cache
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.basis import Basis1D
+from femops.geometry.batching import element_blocks
+from femops.geometry.evaluation import point_gradient, point_values, reference_gradient
+from femops.geometry.jacobians import adjugates
+from femops_meshes.coordinates.interpolation import tensor_apply
+from femops_meshes.coordinates.mapping import determinants, geometry_degree
+from femops_meshes.mesh import Mesh
+from femops_meshes.topology.ordering import hilbert_order
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+TOLERANCE = 1e-10
+"""How far from an element a point may be and still count as in it, relative to its size."""
+
+_ROUND_OFF = 16 * np.finfo(np.float64).eps  # of a position, relative to the largest coordinate
+_INTERIOR = 1e-3  # farther from its faces, in xi, a point of an element is in no other
+_STEPS = 40  # of Newton's method; it doubles the digits in each but the first few
+_LONGEST = 0.5  # step, in xi: half an element
+_LEAST_DAMPING = 2.0**-10
+_CONVERGED = 1e-9  # the error after such a step is about its square
+_HALVINGS = 8  # Newton's method then starts within 2^-9 of where the point would be
+_FAN = 4  # boxes under one of the tree
+_POINTS = 4096  # at once: bounds the memory
+
+
+def locate(mesh: Mesh, points: Floats) -> tuple[Ints, Floats]:
+    """Element and reference coordinates of points in space.
+
+    Parameters
+    ----------
+    mesh : Mesh
+    points : (n, dim) float64
+        Finite; in the mesh's unit of length.
+
+    Returns
+    -------
+    elements : (n,) int64
+        Of several that hold the point the lowest number; -1 where none does.
+    reference : (n, dim) float64
+        In [0, 1]; NaN where no element holds the point.
+    """
+    elements = np.full(len(points), -1, dtype=np.int64)
+    reference = np.full(points.shape, np.nan)
+    if not mesh.num_elements:
+        return elements, reference
+    boxes = Boxes(mesh)
+    for start in range(0, len(points), _POINTS):
+        part = slice(start, start + _POINTS)
+        _locate(mesh, boxes, points[part], elements[part], reference[part])
+    return elements, reference
+
+
+@final
+class Boxes:
+    """A tree of boxes along the axes of space that enclose the elements of a mesh.
+
+    Its leaves are the elements along a Hilbert curve, each box above encloses the next few.
+
+    Parameters
+    ----------
+    mesh : Mesh
+
+    Attributes
+    ----------
+    reach : (ne,) float64
+        Distance from an element at which a point still counts as in it: `TOLERANCE` times the
+        size of the element, plus the round-off of its coordinates. The boxes include it.
+    """
+
+    def __init__(self, mesh: Mesh) -> None:
+        lower, upper = np.empty((2, mesh.num_elements, mesh.dim))
+        for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
+            hull = _bernstein(mesh.coordinates[start:stop])
+            lower[start:stop], upper[start:stop] = hull.min(axis=1), hull.max(axis=1)
+        size = (upper - lower).max(axis=1)
+        largest = np.maximum(np.abs(lower), np.abs(upper)).max(axis=1)
+        self.reach: Floats = TOLERANCE * size + _ROUND_OFF * largest
+        self._order = hilbert_order((lower + upper) / 2)
+        margin = self.reach[:, None]
+        level = ((lower - margin)[self._order], (upper + margin)[self._order])
+        self._levels = [level]
+        while len(level[0]) > 1:
+            level = _enclosing(*level)
+            self._levels.insert(0, level)
+
+    def find(self, points: Floats) -> tuple[Ints, Ints]:
+        """All pairs of a point and a box of an element that holds it: (k,) points, (k,) elements.
+
+        Parameters
+        ----------
+        points : (n, dim) float64
+        """
+        which = np.arange(len(points))
+        box = np.zeros(len(points), dtype=np.int64)
+        for depth, (lower, upper) in enumerate(self._levels):
+            if depth:
+                box = (box[:, None] * _FAN + np.arange(_FAN)).ravel()
+                which = np.repeat(which, _FAN)
+                there = box < len(lower)
+                which, box = which[there], box[there]
+            x = points[which]
+            holds = ((lower[box] <= x) & (x <= upper[box])).all(axis=1)
+            which, box = which[holds], box[holds]
+        return which, self._order[box]
+
+
+def _enclosing(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
+    """One box around each `_FAN` consecutive ones."""
+    first = np.arange(0, len(lower), _FAN)
+    return np.minimum.reduceat(lower, first), np.maximum.reduceat(upper, first)
+
+
+def _locate(mesh: Mesh, boxes: Boxes, points: Floats, elements: Ints, reference: Floats) -> None:
+    """`locate` of a few points; fills `elements` and `reference`."""
+    which, candidate = boxes.find(points)
+    for search in (_newton_only, _newton_in_parts):
+        # Newton's method alone is no proof that an element does not hold a point; but an element
+        # with the point in its interior is, as elements do not overlap.
+        inside = (np.abs(reference[which] - 0.5) < 0.5 - _INTERIOR).all(axis=1)
+        known = elements[which]
+        open_ = ~inside & ((known < 0) | (candidate < known))
+        which, candidate = which[open_], candidate[open_]
+        descending = np.argsort(-candidate, kind="stable")  # the lowest is written last
+        which, candidate = which[descending], candidate[descending]
+        for start, stop in element_blocks(len(which), mesh.coordinates.shape[1]):
+            i, e = which[start:stop], candidate[start:stop]
+            held, xi = search(mesh.coordinates[e], points[i], boxes.reach[e])
+            elements[i[held]], reference[i[held]] = e[held], xi
+
+
+def _newton_only(coordinates: Floats, x: Floats, reach: Floats) -> tuple[Ints, Floats]:
+    """Try Newton's method from the middle of elements, those that cannot hold the point left out.
+
+    Parameters
+    ----------
+    coordinates : (n, (g + 1)**dim, dim) float64
+        Of one element for each point, as `Mesh.coordinates`.
+    x : (n, dim) float64
+    reach : (n,) float64
+        See `Boxes`.
+
+    Returns
+    -------
+    held : (k,) int64
+        The elements that were found to hold their point.
+    xi : (k, dim) float64
+        Where, in [0, 1].
+    """
+    near = np.flatnonzero(_may_hold(_bernstein(coordinates), x, reach))
+    middle = np.full((len(near), x.shape[1]), 0.5)
+    held, xi = _newton(coordinates[near], x[near], middle, reach[near])
+    return near[held], xi[held]
+
+
+def _newton_in_parts(coordinates: Floats, x: Floats, reach: Floats) -> tuple[Ints, Floats]:
+    """Try Newton's method from the middle of ever smaller parts that may hold the point.
+
+    Parameters and results are those of `_newton_only`.
+    """
+    dim = x.shape[1]
+    place = np.full(x.shape, np.nan)
+    pair, low, width = np.arange(len(x)), np.zeros_like(x), 1.0
+    parts = _bernstein(coordinates)
+    for _ in range(_HALVINGS):
+        width /= 2
+        corners = width * np.array([*itertools.product((0.0, 1.0), repeat=dim)])[:, ::-1]
+        low = (low[:, None] + corners).reshape(-1, dim)
+        parts, pair = _halved(parts, dim), np.repeat(pair, 2**dim)
+        near = _may_hold(parts, x[pair], reach[pair])
+        parts, pair, low = parts[near], pair[near], low[near]
+        held, xi = _newton(coordinates[pair], x[pair], low + width / 2, reach[pair])
+        place[pair[held]] = xi[held]
+        open_ = np.isnan(place[pair, 0])
+        parts, pair, low = parts[open_], pair[open_], low[open_]
+        if not len(pair):
+            break
+    found = np.flatnonzero(~np.isnan(place[:, 0]))
+    return found, place[found]
+
+
+def _degree(coordinates: Floats) -> int:
+    return geometry_degree(coordinates.shape[1], coordinates.shape[2])
+
+
+def _bernstein(coordinates: Floats) -> Floats:
+    """Bernstein coefficients of the map, (n, (g + 1)**dim, dim), from the nodes."""
+    basis = Basis1D("bernstein", _degree(coordinates))
+    return tensor_apply([basis.from_nodal] * coordinates.shape[2], coordinates)
+
+
+def _halved(parts: Floats, dim: int) -> Floats:
+    """Bernstein coefficients of the 2**dim halves of parts, (n * 2**dim, (g + 1)**dim, dim)."""
+    low = _first_half(_degree(parts))
+    halves = (low, low[::-1, ::-1])
+    children = [tensor_apply(lines[::-1], parts) for lines in itertools.product(halves, repeat=dim)]
+    return np.stack(children, axis=1).reshape(-1, *parts.shape[1:])
+
+
+@lru_cache(maxsize=32)
+def _first_half(g: int) -> Floats:
+    """Bernstein coefficients on [0, 1/2] from those on [0, 1]: binom(i, j) / 2^i."""
+    return np.array([[math.comb(i, j) / 2.0**i for j in range(g + 1)] for i in range(g + 1)])
+
+
+def _may_hold(parts: Floats, x: Floats, reach: Floats) -> Flags:
+    """Whether x lies in the box around each part along the part's own axes, (n,).
+
+    The axes are those of the part's Jacobian J at its middle; by its adjugate, det J times the
+    inverse, nothing is divided by a determinant.
+    """
+    dim = x.shape[1]
+    basis = Basis1D("bernstein", _degree(parts))
+    columns = reference_gradient(basis, [0.5], dim, parts)
+    adjugate = adjugates(np.stack(columns, axis=-1)[:, 0])
+    own = np.einsum("nij,nmj->nmi", adjugate, parts - x[:, None])
+    margin = np.abs(adjugate).sum(axis=2) * reach[:, None]
+    return np.asarray(
+        ((own.min(axis=1) <= margin) & (own.max(axis=1) >= -margin)).all(axis=1), dtype=np.bool_
+    )
+
+
+def _newton(coordinates: Floats, x: Floats, start: Floats, reach: Floats) -> tuple[Flags, Floats]:
+    """Newton's method, damped, for x(xi) = x in one element for each point.
+
+    A step that does not come closer is halved. A point is given up when no step helps, or when
+    xi leaves the element by half its width.
+
+    Returns
+    -------
+    held : (n,) bool
+        Whether the point is found in the element, within its reach.
+    xi : (n, dim) float64
+        The result, moved into [0, 1].
+    """
+    basis = Basis1D("gll", _degree(coordinates))
+    xi = start.copy()
+    misfit, step = _newton_step(basis, coordinates, x, xi)
+    damping = np.ones(len(x))
+    active = np.arange(len(x))
+    for _ in range(_STEPS):
+        nodes, goal = coordinates[active], x[active]
+        trial = xi[active] + damping[active, None] * step[active]
+        new_misfit, new_step = _newton_step(basis, nodes, goal, trial)
+        better = new_misfit < misfit[active]
+        done = better & (np.abs(trial - xi[active]).max(axis=1) < _CONVERGED)
+        left = better & (np.abs(trial - 0.5).max(axis=1) > 1.0)
+        took = active[better]
+        xi[took], misfit[took], step[took] = trial[better], new_misfit[better], new_step[better]
+        damping[active] = np.where(better, 1.0, damping[active] / 2)
+        going = ~done & ~left & (damping[active] >= _LEAST_DAMPING) & (misfit[active] > 0.0)
+        active = active[going]
+        if not len(active):
+            break
+    xi = np.clip(xi, 0.0, 1.0)
+    distance = np.abs(point_values(basis, xi, coordinates) - x).max(axis=1)
+    return distance <= reach, xi
+
+
+def _newton_step(
+    basis: Basis1D, coordinates: Floats, x: Floats, xi: Floats
+) -> tuple[Floats, Floats]:
+    """Distance |x(xi) - x|, (n,), and Newton's step there, (n, dim), of at most half an element.
+
+    Where the Jacobian is singular the step is 0.
+    """
+    residual = point_values(basis, xi, coordinates) - x
+    jacobian = np.stack(point_gradient(basis, xi, coordinates), axis=-1)
+    towards = np.einsum("nij,nj->ni", adjugates(jacobian), -residual)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        step = towards / determinants(jacobian)[:, None]
+    step[~np.isfinite(step).all(axis=1)] = 0.0
+    longest = np.abs(step).max(axis=1, initial=_LONGEST)
+    step *= (_LONGEST / longest)[:, None]
+    return np.linalg.norm(residual, axis=1), step

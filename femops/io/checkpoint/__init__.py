@@ -1,0 +1,1 @@
+"""Checkpoints that any number of ranks continues."""

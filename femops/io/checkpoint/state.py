@@ -1,0 +1,339 @@
+"""Checkpoints: what a program needs to go on where it was stopped, on any number of ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import CheckpointError, FileError
+from femops.io.atomic import checked_path, refused, remove_leftovers, replacing, to_disk
+from femops.io.checkpoint.state_checks import (
+    check_agreement,
+    check_space,
+    checked_names,
+    checked_values,
+    checked_vectors,
+    ranks,
+)
+from femops.io.checkpoint.state_file import (
+    Contents,
+    Field,
+    StateReader,
+    Sums,
+    block_rows,
+    write_rows,
+)
+from femops.numbering import touch_order
+from femops.parallel.agreement import check
+from femops.parallel.comm import Communicator
+from femops.parallel.mesh import checksum
+from femops.parallel.serial_order import SerialOrder, moved
+from femops.spaces.base import Space
+from femops.spaces.h1_l2 import H1
+from femops.spaces.restriction import Vector
+from femops_meshes import Mesh
+
+Ints = NDArray[np.int64]
+
+SUFFIX = ".state"
+
+_CHECKSUMS: WeakKeyDictionary[Mesh, int] = WeakKeyDictionary()
+"""Of meshes that are not distributed: programs save many states on one."""
+
+_ORDERS: WeakKeyDictionary[Space, SerialOrder] = WeakKeyDictionary()
+"""Of spaces that ranks share."""
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class State:
+    """What `load_state` has found in a checkpoint.
+
+    Attributes
+    ----------
+    vectors : dict
+        By name, new vectors of the spaces, of the type they were saved in.
+    values : dict
+        The numbers, texts, lists and dicts that were saved with them.
+    """
+
+    vectors: dict[str, Vector]
+    values: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"State(vectors {', '.join(self.vectors) or 'none'}; values {self.values})"
+
+
+def save_state(
+    path: str | os.PathLike[str],
+    vectors: Mapping[str, tuple[Space, Any]],
+    values: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write vectors and values into one file, from which any number of ranks can go on. Collective.
+
+    The file appears under its name only when it is complete and on the disk: whatever stops the
+    program, there is the old checkpoint or the new one. The same vectors make the same file, bit by
+    bit, on any number of ranks and with any partition. Each rank writes its own share, so the
+    folder must be one that all see.
+
+    Parameters
+    ----------
+    path : path ending in .state
+        The same on all ranks.
+    vectors : mapping
+        {name: (space, vector)}; at least one. Spaces are `H1` or `L2`; all are on meshes of the
+        same ranks.
+    values : mapping, optional
+        {name: value}, the same on all ranks: numbers, texts, True, False, None, and lists and dicts
+        of these; numbers of NumPy become Python's, tuples become lists.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+
+    Raises
+    ------
+    CheckpointError
+        There are no vectors, names are no texts, a value is of another kind, or ranks give
+        different things.
+    FileError
+        The file cannot be written, or does not end in .state.
+    SpaceError
+        A space is none, or is on a mesh of other ranks.
+    VectorError
+        A vector does not fit its space.
+    RankError
+        Another rank failed. Whatever is raised, the file is the old or the whole new one.
+
+    Examples
+    --------
+    >>> import femops, tempfile
+    >>> V = femops.H1(femops.box((4, 4)), order=3)
+    >>> u = V.interpolate(lambda x: x[0])
+    >>> file = femops.save_state(tempfile.mkdtemp() + "/run.state", {"u": (V, u)}, {"time": 0.5})
+    >>> state = femops.load_state(file, {"u": V})
+    >>> bool((state.vectors["u"] == u).all()), state.values
+    (True, {'time': 0.5})
+    """
+    comm = ranks(vectors)
+    with check(comm):
+        target = checked_path(path, SUFFIX)
+        given = checked_vectors(vectors, comm)
+        plain = checked_values({} if values is None else values)
+    fields = {name: _field(V, u.dtype) for name, (V, u) in given.items()}
+    facts = {f"vector {name!r}": field for name, field in fields.items()}
+    texts = {f"value {key!r}": json.dumps(v, sort_keys=True) for key, v in sorted(plain.items())}
+    check_agreement(comm, target, {**facts, **texts})
+    contents = Contents.of(fields, plain)
+    with ExitStack() as stack:
+        file = _new_file(stack, target, contents.size, comm)
+        sums = [
+            _write(file, target, contents, name, space, vector)
+            for name, (space, vector) in given.items()
+        ]
+        with check(comm), refused(target):
+            _flush(file)
+            if comm.rank > 0:
+                file.close()
+        with check(comm), refused(target):
+            if comm.rank == 0:
+                file.seek(0)
+                file.write(contents.head(sums))
+                _flush(file)
+            stack.close()
+            if comm.rank == 0:
+                to_disk(target.parent)
+    return target
+
+
+def load_state(path: str | os.PathLike[str], spaces: Mapping[str, Space] | None = None) -> State:
+    """Read vectors and values that `save_state` has written. Collective.
+
+    The number of ranks and the partition may be others than when the file was written. All that is
+    read is compared with the checksums in the file.
+
+    Parameters
+    ----------
+    path : path
+        The same on all ranks.
+    spaces : mapping, optional
+        {name: space} of the vectors to read, all or some of those in the file; each space is of the
+        kind, order, family and number of components it was saved in, on the same mesh. Without any
+        there are only the values; each rank then reads by itself.
+
+    Returns
+    -------
+    State
+
+    Raises
+    ------
+    CheckpointError
+        The file is no checkpoint, is damaged or not whole, has no vector of such a name, or a space
+        is another than its vector was saved in; or ranks give different things.
+    FileError
+        The file cannot be read.
+    SpaceError
+        A space is none, or is on a mesh of other ranks.
+    RankError
+        Another rank failed.
+    """
+    wanted: Mapping[str, Space] = {} if spaces is None else spaces
+    comm = ranks(wanted)
+    with check(comm):
+        source = Path(os.fspath(path))
+        names = checked_names(wanted, "spaces")
+        for name in names:
+            check_space(wanted[name], name, comm)
+    check_agreement(comm, source, {f"vector {name!r}": True for name in names})
+    with ExitStack() as stack:
+        with check(comm):
+            file = stack.enter_context(_opened(source))
+            reader = StateReader(file, source)
+        check_agreement(comm, source, {"the file's checksum": reader.checksum})
+        with check(comm):
+            for name in names:
+                _check_fits(reader.contents, name, wanted[name], source)
+        vectors = {name: _read(reader, name, wanted[name]) for name in names}
+    return State(vectors, dict(reader.contents.values))
+
+
+# --- what is written ------------------------------------------------------------------------------
+
+
+def _field(space: Space, dtype: np.dtype[Any]) -> Field:
+    """What the file says of a vector."""
+    mesh = space.distributed or space.mesh
+    return Field(
+        type(space).__name__,
+        space.order,
+        space.ncomp,
+        space.basis.family,
+        dtype.newbyteorder("<").str,
+        space.global_ndofs,
+        mesh.num_elements,
+        f"{_checksum(space):016x}",
+        block_rows(space.ncomp, dtype),
+    )
+
+
+def _checksum(space: Space) -> int:
+    """Of the whole mesh."""
+    if space.distributed is not None:
+        return space.distributed.checksum
+    mesh = space.mesh
+    if mesh not in _CHECKSUMS:
+        numbers = [np.arange(count) for count in (mesh.num_elements, mesh.num_vertices)]
+        _CHECKSUMS[mesh] = checksum(mesh, *numbers)
+    return _CHECKSUMS[mesh]
+
+
+def _order(space: Space) -> SerialOrder:
+    """Of the dofs of ranks that share a space."""
+    if space not in _ORDERS:
+        assert space.numbering is not None
+        assert space.distributed is not None
+        nodes = np.arange(space.p1d**space.dim)
+        if isinstance(space, H1):
+            nodes = touch_order(space.dim, space.order)
+        _ORDERS[space] = SerialOrder(
+            space.numbering, nodes, space.distributed.part, space.halo, space.comm
+        )
+    return _ORDERS[space]
+
+
+def _whole_blocks(cuts: Ints, rows: int) -> Ints:
+    """Where to cut rows so that no block of so many rows is cut, near where they were cut."""
+    return np.asarray(np.minimum(-(-cuts // rows) * rows, cuts[-1]))
+
+
+def _new_file(stack: ExitStack, target: Path, size: int, comm: Communicator) -> BinaryIO:
+    """Open a file, on all ranks, that becomes `target` when rank 0 closes the stack."""
+    made = None
+    with check(comm), refused(target):
+        if comm.rank == 0:
+            remove_leftovers(target)
+            made = stack.enter_context(replacing(target)).absolute()
+            os.truncate(made, size)
+    temporary: Path = comm.broadcast(made)
+    with check(comm):
+        try:
+            return stack.enter_context(temporary.open("r+b"))
+        except OSError as error:
+            raise FileError(
+                f"rank {comm.rank} cannot open '{temporary}', which rank 0 has made "
+                f"({error.strerror}): choose a folder that all ranks share"
+            ) from error
+
+
+def _write(
+    file: BinaryIO, target: Path, contents: Contents, name: str, space: Space, vector: Vector
+) -> Sums:
+    """Write this rank's share of a vector; on rank 0, the checksums of all its blocks."""
+    comm, rows, cuts = space.comm, vector, np.array([0, space.ndofs])
+    if comm.size > 1:
+        order = _order(space)
+        cuts = _whole_blocks(order.cuts, contents.fields[name].rows)
+        rows = moved(order.forward(vector), order.cuts, cuts, comm)
+    with check(comm), refused(target):
+        sums = write_rows(file, contents, name, int(cuts[comm.rank]), rows)
+    arrived = comm.exchange({0: sums} if len(sums) else {})
+    return np.concatenate([np.empty(0, dtype=np.uint32), *arrived.values()])
+
+
+def _flush(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+# --- what is read ---------------------------------------------------------------------------------
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise FileError(f"cannot read '{path}': {error.strerror}; is this its name?") from error
+
+
+def _check_fits(contents: Contents, name: str, space: Space, path: Path) -> None:
+    """Check that a vector in the file is one of a space."""
+    if name not in contents.fields:
+        has = ", ".join(map(repr, contents.fields))
+        raise CheckpointError(f"'{path}' has no vector {name!r}: it has {has}")
+    saved = contents.fields[name]
+    asked = _field(space, np.dtype(saved.dtype))
+    if asked.kind != saved.kind:
+        raise CheckpointError(
+            f"{name!r} in '{path}' is a vector of {saved.kind}, the space given is {asked.kind}: "
+            "load it into the same, and interpolate from there"
+        )
+    if asked != saved:
+        raise CheckpointError(
+            f"{name!r} in '{path}' is on another mesh, of {saved.elements} elements with the "
+            f"checksum {saved.mesh}; the one given has {asked.elements}, and {asked.mesh}: make "
+            "the mesh as when it was saved (files, order of elements, refinement, mapping)"
+        )
+
+
+def _read(reader: StateReader, name: str, space: Space) -> Vector:
+    """Of a vector, what this rank owns."""
+    comm, cuts = space.comm, np.array([0, space.ndofs])
+    order = _order(space) if comm.size > 1 else None
+    if order is not None:
+        cuts = _whole_blocks(order.cuts, reader.contents.fields[name].rows)
+    first, end = int(cuts[comm.rank]), int(cuts[comm.rank + 1])
+    with check(comm):
+        rows = reader.rows(name, first, end - first)
+    if order is not None:
+        rows = order.backward(moved(rows, cuts, order.cuts, comm))
+    return rows.reshape(space.shape)

@@ -1,0 +1,1 @@
+"""Gmsh's mesh files."""

@@ -1,0 +1,221 @@
+"""The one door to Gmsh's files: checked beforehand, read by Gmsh in a process of its own.
+
+A process of its own, because Gmsh is a C++ program: a damaged file may crash it, let it ask for
+endless memory, or print; and because it keeps global state and catches signals. And checked
+beforehand, because what is no mesh file Gmsh takes for a script of its own language, and runs it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import MissingExtraError
+from femops.io.gmsh import process as gmsh_process
+from femops.io.gmsh.periodic import Link, read_links
+from femops_meshes import MeshFileError, MeshFormatError
+
+MAGIC = b"$MeshFormat"
+"""How a file of Gmsh's versions 2 and 4 begins."""
+
+_HEADER = re.compile(rb"\$MeshFormat\s+(\d{1,4}(?:\.\d{1,4})?) +([01]) +(\d{1,2})\s")
+_VERSIONS = ("2", "2.1", "2.2", "4.1")
+_ENDS = (b"$EndNodes", b"$EndElements")
+_SECONDS, _SECONDS_PER_BYTE = 60.0, 1e-5
+_BYTES, _BYTES_PER_BYTE = 8 << 30, 200
+_FIX = "it is damaged, or made by a program that Gmsh does not understand: write it again"
+
+
+@final
+@dataclass(frozen=True)
+class Kind:
+    """A type of element: its dimension, degree, number of nodes, and Gmsh's word for its shape."""
+
+    dim: int
+    degree: int
+    size: int
+    shape: str
+
+
+@final
+@dataclass(frozen=True)
+class GmshArrays:
+    """What a file holds.
+
+    Attributes
+    ----------
+    tags, positions
+        Number (n,) and position (n, 3) of each node.
+    blocks
+        (nb, 3) int64: dimension, type and number of elements of each block.
+    nodes
+        Node numbers of all elements of all blocks, in Gmsh's order, one after the other.
+    groups
+        (ng, 2) int64: a block, and the tag of a physical group that it belongs to.
+    names
+        Name of a physical group by dimension and tag; unnamed ones are left out.
+    kinds
+        What each type number stands for.
+    links
+        Nodes that are one, as the mesh is periodic.
+    sides
+        Of a periodic mesh, nodes by dimension and number of the entity that their elements lie on.
+    """
+
+    tags: NDArray[np.int64]
+    positions: NDArray[np.float64]
+    blocks: NDArray[np.int64]
+    nodes: NDArray[np.int64]
+    groups: NDArray[np.int64]
+    names: dict[tuple[int, int], str]
+    kinds: dict[int, Kind]
+    links: list[Link]
+    sides: dict[tuple[int, int], NDArray[np.int64]]
+
+
+def begins_like_gmsh(path: str | os.PathLike[str]) -> bool:
+    """Whether this is a file that begins as Gmsh's do; False for what cannot be opened."""
+    try:
+        if not Path(path).is_file():
+            return False
+        with Path(path).open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except (OSError, ValueError):
+        return False
+
+
+def read_arrays(path: str | os.PathLike[str]) -> GmshArrays:
+    """Read a file by Gmsh.
+
+    Raises
+    ------
+    MeshFileError
+        It cannot be read.
+    MeshFormatError
+        It is of another version, truncated, or refused by Gmsh.
+    MissingExtraError
+        Gmsh is not installed, or lacks a library of the system.
+    """
+    version, size, links = _checked_header(path)
+    with tempfile.TemporaryDirectory(prefix="femops-gmsh-") as folder:
+        # Under a name of our own: Gmsh would run `<name>.opt` beside the file as a script.
+        source, target = Path(folder, "mesh.msh"), Path(folder, "mesh.npz")
+        _link(Path(path), source)
+        flags = (version.startswith("2"), bool(links))
+        done = _run(path, source, target, size, flags)
+        _check_end(path, done)
+        with np.load(target, allow_pickle=False) as content:
+            return _arrays(dict(content), links)
+
+
+def _checked_header(path: str | os.PathLike[str]) -> tuple[str, int, list[Link]]:
+    """Version, number of bytes, and links of periodic sides, of a file that looks complete."""
+    try:
+        with Path(path).open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            found = _HEADER.match(file.read(64))
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                missing = [end.decode() for end in _ENDS if content.rfind(end) < 0]
+    except (OSError, ValueError) as error:
+        raise MeshFileError(f"{path} can't be read ({error}): check path and rights") from error
+    if not found:
+        raise MeshFormatError(f"{path}: after $MeshFormat stand no version and file type: {_FIX}")
+    version = found[1].decode()
+    if version not in _VERSIONS:
+        raise MeshFormatError(
+            f"{path} is of Gmsh's version {version}; versions 2.2 and 4.1 are read: let Gmsh save "
+            "it again with Mesh.MshFileVersion = 4.1"
+        )
+    if missing:
+        raise MeshFormatError(f"{path} has no {missing[0]}: it is truncated, write it again")
+    links = read_links(path, version, binary=found[2] == b"1", bytes_of_size=int(found[3]))
+    return version, size, links
+
+
+def _link(path: Path, source: Path) -> None:
+    try:
+        source.symlink_to(path.resolve())
+    except OSError:  # Windows lets only some users do so
+        source.write_bytes(path.read_bytes())
+
+
+def _run(
+    path: str | os.PathLike[str], source: Path, target: Path, size: int, flags: tuple[bool, bool]
+) -> subprocess.CompletedProcess[str]:
+    memory = _BYTES + _BYTES_PER_BYTE * size
+    # -P: the folder of the program must not come before Python's own on the path of imports.
+    program = [sys.executable, "-P", gmsh_process.__file__]
+    threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    seconds = _SECONDS + _SECONDS_PER_BYTE * size
+    try:
+        return subprocess.run(
+            [*program, str(source), str(target), str(memory), *map(str, flags)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            env={**os.environ, **threads},
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise MeshFormatError(f"{path}: Gmsh did not end in {seconds:.0f} s: {_FIX}") from error
+
+
+def _check_end(path: str | os.PathLike[str], done: subprocess.CompletedProcess[str]) -> None:
+    # "Error loading <our name>" is no reason.
+    lines = [line.strip() for line in done.stdout.splitlines() if "loading '" not in line]
+    said = next((line[:300] for line in lines if line), "it gives no reason")
+    if done.returncode == gmsh_process.MISSING:
+        raise MissingExtraError(_missing(said))
+    if done.returncode == gmsh_process.REFUSED:
+        reason = said.removeprefix("Error").strip(" :")
+        raise MeshFormatError(f"{path}: Gmsh cannot read it ({reason}): {_FIX}")
+    if done.returncode:
+        raise MeshFormatError(
+            f"{path}: Gmsh broke off while reading it (exit code {done.returncode}): {_FIX}"
+        )
+
+
+def _missing(said: str) -> str:
+    if ".so" in said:
+        return (
+            f"Gmsh's files are read by the package gmsh, which lacks a library of the system "
+            f"({said}): install it, on Debian and Ubuntu by apt install libglu1-mesa libxcursor1 "
+            "libxft2 libxinerama1"
+        )
+    return (
+        f"Gmsh's files are read by the package gmsh ({said}): "
+        "install it by pip install 'femops[mesh]'"
+    )
+
+
+def _arrays(content: dict[str, Any], links: list[Link]) -> GmshArrays:
+    rows = content.get("sides", np.zeros((0, 3), np.int64))
+    nodes = content.get("side_nodes", np.zeros(0, np.int64))
+    stops = np.cumsum(rows[:, 2])
+    kinds = zip(content["kinds"].tolist(), content["kind_names"], strict=True)
+    return GmshArrays(
+        tags=content["tags"],
+        positions=content["positions"],
+        blocks=content["blocks"],
+        nodes=content["nodes"],
+        groups=content["groups"],
+        names={(int(dim), int(tag)): str(name) for dim, tag, name in content["names"] if name},
+        kinds={n: Kind(dim, p, size, str(shape)) for (n, dim, p, size), shape in kinds},
+        links=links,
+        sides={
+            (dim, entity): nodes[stop - count : stop]
+            for (dim, entity, count), stop in zip(rows.tolist(), stops.tolist(), strict=True)
+        },
+    )

@@ -1,0 +1,206 @@
+"""Gluing the periodic sides of a mesh that a Gmsh file holds: their vertices become one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+
+from femops.io.gmsh.file import GmshArrays
+from femops.io.gmsh.periodic import Link
+from femops_meshes import MeshTopologyError, Topology
+from femops_meshes.checks import compress_vertices
+from femops_meshes.topology.topology import entity_codes, entity_corners
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+_NEAR = 1e-6
+"""How near a node is to the image of another that is one with it, in the size of the mesh.
+
+That of Gmsh's option Geometry.MatchMeshTolerance.
+"""
+
+
+def vertex_links(content: GmshArrays, vertices: Ints, positions: Floats) -> list[Link]:
+    """Links of a file in vertex numbers, of vertices of elements only.
+
+    Parameters
+    ----------
+    content
+        The file.
+    vertices, positions
+        Shapes (nv,), ascending, and (nv, 3): node number and position of each vertex.
+
+    Raises
+    ------
+    MeshTopologyError
+        If a side is not wholly the image of the other, or the file does not say how.
+    """
+    result = []
+    for link in content.links:
+        nodes = link.nodes
+        if not len(nodes) and link.dim > 0:
+            nodes = _matched(content, link, vertices, positions)
+        places = np.minimum(np.searchsorted(vertices, nodes), len(vertices) - 1)
+        known = vertices[places] == nodes
+        both = known.all(axis=1)
+        side = content.sides.get((link.dim, link.entities[0]), vertices[:0])
+        alone = np.union1d(nodes[known & ~both[:, None]], np.intersect1d(side, vertices))
+        alone = np.setdiff1d(alone, nodes[both, 0])
+        if both.any() and len(alone):
+            raise MeshTopologyError(
+                f"a periodic side (Gmsh's number {link.entities[0]}, dimension {link.dim}) has "
+                f"{len(alone)} vertices without an image that is a vertex: mesh both sides in the "
+                "same way, and save all elements"
+            )
+        if both.any():
+            result.append(replace(link, nodes=places[both].astype(np.int64)))
+    return result
+
+
+def _matched(content: GmshArrays, link: Link, vertices: Ints, positions: Floats) -> Ints:
+    """Pairs of node numbers (n, 2) of a link that has none, by their positions."""
+    places = []
+    for entity in link.entities:
+        mine = np.isin(vertices, content.sides.get((link.dim, entity), vertices[:0]))
+        places.append(np.flatnonzero(mine))
+    side, other = places
+    what = f"the periodic side {link.entities[0]} of dimension {link.dim} and its image"
+    if not len(side) or not len(other) or link.affine is None:
+        raise MeshTopologyError(
+            f"the file does not list which nodes of {what} are one, nor the elements on them: in "
+            "Gmsh call setPeriodic again once the mesh is generated, or put these sides into "
+            "physical groups"
+        )
+    images = positions[other] @ link.affine[:3, :3].T + link.affine[:3, 3]
+    gap, at = cKDTree(positions[side]).query(images)
+    if gap.max() > _NEAR * np.ptp(positions, axis=0).max() or len({*at.tolist()}) < len(side):
+        raise MeshTopologyError(
+            f"vertices of {what} are not one by one at the same places: mesh both sides in the "
+            "same way"
+        )
+    pairs: Ints = vertices[np.stack([side[at], other], axis=1)]
+    return pairs
+
+
+@final
+@dataclass(frozen=True)
+class Glued:
+    """Vertex numbers of the elements, how many there are, and which boundary entries are left.
+
+    Attributes
+    ----------
+    elements
+        Shape (ne, 2**dim).
+    num_vertices
+        After gluing.
+    boundary
+        Shape (n, 2**(dim-1)): those entries that are not glued.
+    kept
+        Shape (nb,): which entries these are.
+    """
+
+    elements: Ints
+    num_vertices: int
+    boundary: Ints
+    kept: NDArray[np.bool_]
+
+
+def glued(elements: Ints, num_vertices: int, boundary: Ints, links: list[Link]) -> Glued:
+    """Make one of all vertices that links join, of however many sides.
+
+    Parameters
+    ----------
+    elements, num_vertices, boundary
+        As in `Topology.build`.
+    links
+        In vertex numbers.
+
+    Raises
+    ------
+    MeshTopologyError
+        If the sides do not match face by face, or elements are so few across a period that edges or
+        faces which are no images of each other have the same vertices.
+    """
+    before = Topology.build(elements, num_vertices, boundary)
+    pairs = np.concatenate([link.nodes for link in links])
+    classes, lowest = _classes(num_vertices, pairs)
+    first = np.full(classes, num_vertices, dtype=np.int64)
+    np.minimum.at(first, lowest, np.arange(num_vertices))
+    joined, used = compress_vertices(first[lowest][elements])
+    entries = np.searchsorted(used, first[lowest][boundary]).reshape(boundary.shape)
+    try:
+        after = Topology.build(joined, len(used), entries)
+    except MeshTopologyError as error:
+        raise MeshTopologyError(f"once its periodic sides are glued, {error}") from error
+    for kind in range(1, before.dim):
+        _check_kind(before, after, elements, links, kind)
+    inside = _two_sided(after)
+    kept = _two_sided(before) == inside
+    return Glued(joined, len(used), entries[kept], kept)
+
+
+def _two_sided(topology: Topology) -> NDArray[np.bool_]:
+    """Whether the face of each boundary entry has elements on both sides."""
+    element, code = topology.boundary_faces.T
+    inside: NDArray[np.bool_] = topology.faces[topology.entity[element, code], 1] >= 0
+    return inside
+
+
+def _classes(count: int, pairs: Ints) -> tuple[int, Ints]:
+    """Number of the classes into which pairs join things, and the class of each."""
+    graph = coo_array((np.ones(len(pairs), dtype=np.int8), pairs.T), shape=(count, count))
+    number, place = connected_components(graph, directed=False)
+    return int(number), place.astype(np.int64)
+
+
+def _check_kind(
+    before: Topology, after: Topology, elements: Ints, links: list[Link], kind: int
+) -> None:
+    """Check that edges or faces became one only if a link maps one to the other."""
+    codes = list(entity_codes(before.dim, kind))
+    rows = np.empty((before.num_entities[kind], 2**kind), dtype=np.int64)
+    corners = elements[:, [list(entity_corners(before.dim, code)) for code in codes]]
+    rows[before.entity[:, codes]] = np.sort(corners, axis=-1)
+    outside = before.faces[:, 1] < 0 if kind == before.dim - 1 else None
+    pairs = [np.zeros((0, 2), dtype=np.int64)]
+    for link in links:
+        mapped, images = _images(rows, link, before.num_entities[0])
+        if outside is not None and link.dim == kind and (outside[mapped] & (images < 0)).any():
+            lost = mapped[outside[mapped] & (images < 0)]
+            raise MeshTopologyError(
+                f"{len(lost)} of {len(mapped)} face(s) of a periodic side have no image on the "
+                "other side: mesh both in the same way, in Gmsh by setPeriodic before the mesh is "
+                "generated"
+            )
+        pairs.append(np.stack([mapped, images], axis=1)[images >= 0])
+    wanted, _ = _classes(len(rows), np.concatenate(pairs))
+    if after.num_entities[kind] != wanted:
+        names = {1: "edges", 2: "faces"}[kind]
+        raise MeshTopologyError(
+            f"once its periodic sides are glued, {names} that are not one have the same vertices "
+            f"({after.num_entities[kind]} {names} where {wanted} should be): a periodic direction "
+            "needs at least 3 elements, everywhere"
+        )
+
+
+def _images(rows: Ints, link: Link, num_vertices: int) -> tuple[Ints, Ints]:
+    """The rows of which a link maps all vertices, and the number of each one's image or -1."""
+    image = np.full(num_vertices, -1, dtype=np.int64)
+    image[link.nodes[:, 0]] = link.nodes[:, 1]
+    targeted = np.zeros(num_vertices, dtype=np.bool_)
+    targeted[link.nodes[:, 1]] = True
+    mapped = np.flatnonzero((image[rows] >= 0).all(axis=1))
+    targets = np.flatnonzero(targeted[rows].all(axis=1))
+    both = np.concatenate([rows[targets], np.sort(image[rows[mapped]], axis=1)])
+    number = np.unique(both, axis=0, return_inverse=True)[1].ravel()
+    at = np.full(number.max(initial=-1) + 1, -1, dtype=np.int64)
+    at[number[: len(targets)]] = targets
+    return mapped, at[number[len(targets) :]]

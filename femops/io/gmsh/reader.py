@@ -1,0 +1,236 @@
+"""From what a Gmsh file holds to a mesh: nodes, physical groups, boundary."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.io.gmsh.file import GmshArrays, Kind, read_arrays
+from femops.io.gmsh.gluing import glued, vertex_links
+from femops.io.gmsh.groups import Numbering, attributes_of
+from femops.io.gmsh.nodes import ELEMENTS, POINT, gmsh_order
+from femops_meshes import (
+    Mesh,
+    MeshError,
+    MeshFormatError,
+    Topology,
+    checks,
+)
+from femops_meshes.checks import compress_boundary, compress_vertices
+from femops_meshes.coordinates.interpolation import (
+    equispaced,
+    gauss_lobatto,
+    lagrange_matrix,
+    tensor_apply,
+)
+from femops_meshes.formats.mending import mended
+from femops_meshes.topology.entities import VTK_CORNERS
+from femops_meshes.topology.topology import exterior_boundary
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_SHAPES = ("Line", "Quadrilateral", "Hexahedron")
+_FLAT = 1e-10  # of the size of the mesh: how far from a plane its nodes may lie
+
+
+def read_gmsh(path: str | os.PathLike[str]) -> Mesh:
+    """Read a mesh of lines, quadrangles or hexahedra from a Gmsh file, version 2.2 or 4.1.
+
+    The elements of the highest dimension in the file are the mesh; those of one dimension less
+    that belong to a physical group, and all exterior faces, are its boundary. Coordinates have the
+    degree of the elements. Attributes are the tags of the physical groups, and
+    `Mesh.element_names` and `Mesh.boundary_names` their names. What belongs to no group has the
+    attribute 1, or the lowest number that is no group's. Where groups overlap, each
+    combination of them gets a number above all tags, and each group a name (its tag if it has
+    none) that stands for all its numbers. Elements listed clockwise are turned over.
+
+    The vertices that $Periodic joins become one, however many sides it joins them through, while
+    each element keeps its coordinates. Sides that are glued so are inside the mesh: they are no
+    boundary, whatever their groups, and a name that stood for them only is gone.
+
+    Parameters
+    ----------
+    path
+        The file, ASCII or binary. It is read by the package ``gmsh``, in a process of its own.
+
+    Raises
+    ------
+    MeshFileError
+        If it cannot be read.
+    MeshFormatError
+        If it is damaged, or holds what is not supported: other elements, incomplete (serendipity)
+        ones, several degrees, a curved surface.
+    MeshTopologyError, MeshGeometryError
+        If the elements don't fit together, also once periodic sides are glued, or are inverted
+        in a part of them.
+    MissingExtraError
+        If the package ``gmsh`` is not installed or does not find its libraries.
+    """
+    try:
+        return mesh_of(read_arrays(path))
+    except MeshError as error:
+        if str(path) in str(error):
+            raise
+        raise type(error)(f"{path}: {error}") from error
+
+
+def mesh_of(content: GmshArrays) -> Mesh:
+    """Make the mesh of what a file holds; errors are as in `read_gmsh`."""
+    dim, degree = _checked_kinds(content)
+    tags, first = np.unique(content.tags, return_index=True)
+    cells = _entries(content, dim, tags, (degree + 1) ** dim)
+    corners, coordinates = _geometry(content.positions[first], cells.nodes, dim, degree)
+    corners, used = compress_vertices(corners)
+    kept, inside = _attributes(content, dim, cells, corners)
+    faces = _tagged(content, _entries(content, dim - 1, tags, 2 ** (dim - 1)))
+    sides = faces.nodes[:, VTK_CORNERS[dim - 1]] if dim > 1 else faces.nodes
+    sides = compress_boundary(sides, used)
+    listed, outside = _attributes(content, dim - 1, faces, sides)
+    corners, sides, tagged, vertices = corners[kept], sides[listed], outside.numbers, len(used)
+    links = vertex_links(content, tags[used], content.positions[first[used]])
+    if links:
+        one = glued(corners, vertices, sides, links)
+        corners, sides, vertices = one.elements, one.boundary, one.num_vertices
+        tagged = tagged[one.kept]
+    boundary = _with_exterior(corners, vertices, sides)
+    numbers = np.full(len(boundary), outside.without)
+    numbers[: len(tagged)] = tagged
+    mesh = Mesh.assemble(corners, coordinates[kept], vertices, inside.numbers, boundary, numbers)
+    checks.geometry(mesh.coordinates)
+    return mesh.with_names(inside.names, _names_of(outside.names, mesh.boundary_attributes))
+
+
+def _names_of(
+    names: dict[str, tuple[int, ...]], attributes: NDArray[np.int32]
+) -> dict[str, tuple[int, ...]]:
+    """Names of those attributes that there are: periodic sides lose theirs."""
+    there = set(attributes.tolist())
+    left = {name: tuple(n for n in numbers if n in there) for name, numbers in names.items()}
+    return {name: numbers for name, numbers in left.items() if numbers}
+
+
+def _checked_kinds(content: GmshArrays) -> tuple[int, int]:
+    """Dimension and degree of the mesh, once no other kind of element is in the way."""
+    dim = max(content.blocks[content.blocks[:, 2] > 0, 0], default=0)
+    if dim < 1:
+        raise MeshFormatError(
+            "it holds no elements that can be read: let Gmsh generate the mesh before it saves"
+        )
+    degrees = set()
+    for block_dim, number, count in content.blocks.tolist():
+        kind = content.kinds[number]
+        if block_dim < dim - 1 or count == 0:
+            continue
+        if number not in ELEMENTS.get(block_dim, {POINT: 0}):
+            raise MeshFormatError(_refusal(kind, count))
+        if block_dim == dim:
+            degrees.add(kind.degree)
+    if len(degrees) > 1:
+        raise MeshFormatError(
+            f"it mixes elements of degrees {sorted(degrees)}: give all one, in Gmsh by SetOrder"
+        )
+    return int(dim), degrees.pop()
+
+
+def _refusal(kind: Kind, count: int) -> str:
+    what = f"it holds {count} {kind.shape.lower()}(s) of degree {kind.degree}, {kind.size} nodes: "
+    if kind.shape not in _SHAPES:
+        return what + (
+            "only lines, quadrangles and hexahedra are supported, alone; in Gmsh set "
+            "Mesh.RecombineAll = 1 (in 3-D also transfinite volumes, or "
+            "Mesh.SubdivisionAlgorithm = 2)"
+        )
+    if kind.size < (kind.degree + 1) ** kind.dim:
+        return what + "these are incomplete elements; in Gmsh set Mesh.SecondOrderIncomplete = 0"
+    return what + f"the highest degree is {max(ELEMENTS[kind.dim].values())}"
+
+
+@final
+@dataclass(frozen=True)
+class _Entries:
+    """Elements of one dimension: places of their first nodes (n, k), and the block of each (n,)."""
+
+    nodes: Ints
+    blocks: Ints
+
+
+def _entries(content: GmshArrays, dim: int, tags: Ints, width: int) -> _Entries:
+    sizes = np.array([content.kinds[kind].size for kind in content.blocks[:, 1].tolist()])
+    stops = np.cumsum(content.blocks[:, 2] * sizes)
+    chosen = np.flatnonzero(content.blocks[:, 0] == dim)
+    rows = [
+        content.nodes[stops[b] - content.blocks[b, 2] * sizes[b] : stops[b]].reshape(-1, sizes[b])[
+            :, :width
+        ]
+        for b in chosen
+    ]
+    numbers = np.concatenate([np.zeros((0, width), dtype=np.int64), *rows])
+    places = np.minimum(np.searchsorted(tags, numbers), len(tags) - 1)
+    unknown = numbers[tags[places] != numbers]
+    if len(unknown):
+        raise MeshFormatError(
+            f"{len(unknown)} node(s) of elements are not in the file, number {unknown[0]} the "
+            "first: it is damaged, write it again"
+        )
+    return _Entries(places, np.repeat(chosen, content.blocks[chosen, 2]))
+
+
+def _tagged(content: GmshArrays, entries: _Entries) -> _Entries:
+    mine = np.isin(entries.blocks, content.groups[:, 0])
+    return _Entries(entries.nodes[mine], entries.blocks[mine])
+
+
+def _geometry(points: Floats, nodes: Ints, dim: int, degree: int) -> tuple[Ints, Floats]:
+    """Corners (ne, 2**dim), and coordinates at GLL points, of elements that are not mirrored."""
+    nodes = nodes[:, gmsh_order(dim, degree)]
+    lattice = points[nodes]
+    checks.magnitude(lattice)
+    size = np.ptp(lattice.reshape(-1, 3), axis=0)
+    if size[dim:].max(initial=0.0) > _FLAT * size.max():
+        raise MeshFormatError(
+            f"its elements of dimension {dim} lie curved or tilted in space (size "
+            f"{' x '.join(f'{length:.3g}' for length in size)}): surfaces and curves in a higher "
+            "dimension are not supported; give the file the elements inside, or lay a 2-D mesh "
+            "into the plane z = 0"
+        )
+    to_gll = lagrange_matrix(equispaced(degree + 1), gauss_lobatto(degree + 1)[0])
+    coordinates = tensor_apply([to_gll] * dim, np.ascontiguousarray(lattice[..., :dim]))
+    ends = np.array([0, degree])
+    grid = nodes.reshape(-1, *[degree + 1] * dim)[np.ix_(np.arange(len(nodes)), *[ends] * dim)]
+    corners = grid.reshape(-1, 2**dim)
+    return mended(corners, coordinates)[:2]
+
+
+def _attributes(
+    content: GmshArrays, dim: int, entries: _Entries, corners: Ints
+) -> tuple[Ints, Numbering]:
+    """Which entries to keep, as one in several groups may be listed in each, and their numbers."""
+    if len(corners) == 0:
+        return np.zeros(0, dtype=np.int64), attributes_of(0, np.zeros((0, 2), dtype=np.int64), {})
+    _, first, place = np.unique(
+        np.sort(corners, axis=1), axis=0, return_index=True, return_inverse=True
+    )
+    order = np.argsort(first)
+    thing = np.argsort(order)[place.ravel()]
+    members = [np.zeros((0, 2), dtype=np.int64)]
+    for block, tag in content.groups.tolist():
+        mine = thing[entries.blocks == block]
+        members.append(np.stack([mine, np.full(len(mine), tag)], axis=1))
+    names = {tag: name for (d, tag), name in content.names.items() if d == dim}
+    return first[order], attributes_of(len(first), np.concatenate(members), names)
+
+
+def _with_exterior(elements: Ints, num_vertices: int, faces: Ints) -> Ints:
+    """Append to the faces all exterior ones that are not among them."""
+    topology = Topology.build(elements, num_vertices, faces)
+    exterior = (topology.faces[:, 0] >= 0) & (topology.faces[:, 1] < 0)
+    where = np.stack([topology.faces[exterior, 0], topology.face_codes[exterior, 0]], axis=1)
+    known = topology.boundary_faces @ [27, 1]
+    rest = where[~np.isin(where @ [27, 1], known)]
+    more = exterior_boundary(elements, replace(topology, boundary_faces=rest))
+    return np.concatenate([faces, more])

@@ -1,0 +1,1 @@
+"""Pictures and curves as PNG files."""

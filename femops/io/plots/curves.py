@@ -1,0 +1,85 @@
+"""Curves on logarithmic axes, as PNG files; needs Matplotlib, of the extra ``femops[viz]``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, final
+
+from femops.io.atomic import checked_path, replacing
+from femops.io.plots.picture import new_figure
+
+
+@final
+@dataclass(frozen=True)
+class Panel:
+    """One pair of logarithmic axes.
+
+    Attributes
+    ----------
+    title : str
+    curves : mapping
+        From the label of a curve to its values; NaN where there is none.
+    limits : mapping
+        From the labels of some curves to values that bound them, dashed in the curve's colour.
+    """
+
+    title: str
+    curves: Mapping[str, Sequence[float]]
+    limits: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+
+def curves(
+    path: str | os.PathLike[str],
+    x: Sequence[float],
+    label: str,
+    panels: Sequence[Panel],
+    columns: int | None = None,
+) -> Path:
+    """Draw curves over one variable, panel beside panel, into a PNG file.
+
+    Parameters
+    ----------
+    path : path ending in .png
+    x : sequence of float
+        Positive.
+    label : str
+        What x is.
+    panels : sequence of Panel
+        Their values are positive.
+    columns : int, optional
+        Panels beside each other; all if omitted.
+
+    Returns
+    -------
+    pathlib.Path
+        The file, which appears under its name only when complete.
+
+    Raises
+    ------
+    FileError
+        Another suffix, or the file cannot be written.
+    MissingExtraError
+        Matplotlib is not installed.
+    """
+    target = checked_path(path, ".png")
+    across = min(columns or len(panels), len(panels))
+    down = -(-len(panels) // across)
+    figure = new_figure((4.2 * across, 4.2 * down))
+    for k, panel in enumerate(panels):
+        axes: Any = figure.add_subplot(down, across, k + 1)
+        for name, values in panel.curves.items():
+            (line,) = axes.loglog(x, values, marker="o", markersize=3.5, label=name)
+            if name in panel.limits:
+                axes.loglog(x, panel.limits[name], linestyle="--", color=line.get_color())
+        axes.set_title(panel.title)
+        axes.set_xlabel(label)
+        axes.set_xticks(list(x), [f"{value:g}" for value in x])
+        axes.minorticks_off()
+        axes.grid(True, alpha=0.3)
+    figure.axes[0].legend()
+    with replacing(target) as temporary:
+        figure.savefig(temporary, format="png", dpi=130)
+    return target

@@ -1,0 +1,1 @@
+"""Fields as VTU files with high-order cells, and series of them."""

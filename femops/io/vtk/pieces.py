@@ -1,0 +1,129 @@
+"""Files that many ranks write together: none is seen under its name before all of it is there."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from femops.errors import FileError
+from femops.io.atomic import make_folder, refusal, remove, replacing, to_disk
+from femops.io.vtk.vtu_file import TAIL, Ints, Piece, head, index, write_vtu
+from femops.parallel.agreement import check, listed
+from femops.parallel.comm import Communicator
+
+
+def save_joined(target: Path, piece: Piece, comm: Communicator) -> None:
+    """Write one VTU file with a piece of each rank. Collective.
+
+    Each rank encodes its piece in a hidden file beside the target; rank 0 joins them.
+
+    Raises
+    ------
+    FileError
+        The system refuses; or ranks do not see each other's files.
+    """
+    token = comm.broadcast(secrets.token_hex(4))
+    parts = [target.parent / f".{target.stem}-{token}-{rank}" for rank in range(comm.size)]
+    own = parts[comm.rank]
+    try:
+        with check(comm):
+            try:
+                with own.open("wb") as file:
+                    piece.write_data(file)
+            except OSError as error:
+                raise refusal(target, error) from error
+            written = own.stat().st_size
+        sizes = comm.gather_all(piece.sizes)
+        lengths = comm.gather_all(np.array([written]))
+        with check(comm):
+            if comm.rank == 0:
+                _check_there(target, parts, lengths)
+                _join(target, head(piece, list(sizes)), parts)
+                remove(parts)
+    finally:
+        own.unlink(missing_ok=True)
+
+
+def _join(target: Path, start: bytes, parts: Sequence[Path]) -> None:
+    with replacing(target) as temporary, temporary.open("wb") as file:
+        file.write(start)
+        for part in parts:
+            with part.open("rb") as data:
+                shutil.copyfileobj(data, file, 1 << 20)
+        file.write(TAIL)
+
+
+def save_pieces(target: Path, piece: Piece, comm: Communicator) -> None:
+    """Write a VTU file for each rank, then the PVTU file that names them. Collective.
+
+    They are in a folder of its name, ``u/u_1_0.vtu`` for rank 0 of ``u.pvtu``, where 1 counts how
+    often it was written: files that an index names are never changed. Those of before are removed
+    when the new index is there.
+
+    Raises
+    ------
+    FileError
+        The system refuses; or ranks do not see each other's files.
+    """
+    folder = target.with_suffix("")
+    earlier: list[Path] = []
+    with check(comm):
+        if comm.rank == 0:
+            make_folder(folder)
+            earlier = piece_files(target)
+    time = comm.broadcast(1 + max([0, *map(_time, earlier)]))
+    files = [folder / f"{folder.name}_{time}_{rank}.vtu" for rank in range(comm.size)]
+    own = files[comm.rank]
+    try:
+        with check(comm):
+            with replacing(own) as temporary:
+                write_vtu(temporary, piece)
+                to_disk(temporary)
+            written = own.stat().st_size
+        lengths = comm.gather_all(np.array([written]))
+        with check(comm):
+            if comm.rank == 0:
+                _check_there(target, files, lengths)
+                _write_index(target, index(piece, [f"{folder.name}/{f.name}" for f in files]))
+    except Exception:
+        own.unlink(missing_ok=True)
+        raise
+    with check(comm):
+        remove(earlier)
+
+
+def _write_index(target: Path, text: str) -> None:
+    with replacing(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+        to_disk(temporary)
+
+
+def piece_files(target: Path) -> list[Path]:
+    """All files with pieces of a PVTU file, of whatever time."""
+    folder = target.with_suffix("")
+    return sorted(file for file in folder.glob("*.vtu") if _time(file)) if folder.is_dir() else []
+
+
+def _time(file: Path) -> int:
+    """Which time the piece was written; 0 if the file is none."""
+    match = re.fullmatch(re.escape(file.parent.name) + r"_([1-9]\d*)_\d+\.vtu", file.name)
+    return int(match[1]) if match else 0
+
+
+def _check_there(target: Path, files: Sequence[Path], lengths: Ints) -> None:
+    """Check that this rank sees what all have written."""
+    bad = [
+        rank
+        for rank, (file, length) in enumerate(zip(files, lengths[:, 0], strict=True))
+        if not file.is_file() or file.stat().st_size != length
+    ]
+    if bad:
+        raise FileError(
+            f"cannot write '{target}': rank 0 does not see the files of "
+            f"{listed(np.array(bad))}, as '{files[bad[0]]}': choose a folder that all ranks share"
+        )

@@ -1,0 +1,1 @@
+"""How matrices are assembled: of elements, in compressed rows, their diagonals."""

@@ -1,0 +1,179 @@
+"""Full assembly: element matrices summed into compressed rows."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array, diags_array
+
+from femops.errors import OperatorError
+from femops.operators.assembly.element_matrices import ElementAssembly, check_method
+from femops.operators.constraints import Held
+from femops.operators.integrals.term import Term
+from femops.spaces.boundary_space import AnySpace
+
+Summands = Sequence[tuple[float, Term]]
+
+
+def domains(terms: Summands) -> list[list[tuple[float, Term]]]:
+    """Terms grouped by what they are integrals over: first the elements, then boundary faces."""
+    groups: dict[int, list[tuple[float, Term]]] = {}
+    for factor, term in sorted(terms, key=lambda item: item[1].on_boundary):
+        groups.setdefault(id(term.trial), []).append((factor, term))
+    return list(groups.values())
+
+
+def available_bytes() -> int:
+    """Memory that can still be had, bytes; very large where the system does not tell."""
+    try:
+        with Path("/proc/meminfo").open(encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 2**62
+
+
+def require_memory(needed: int, what: str) -> None:
+    """Check that memory is free, before it is allocated.
+
+    Raises
+    ------
+    OperatorError
+        If ``needed`` bytes are more than can be had.
+    """
+    free = available_bytes()
+    if needed > free:
+        raise OperatorError(
+            f"{what} needs {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are free: take "
+            "level='partial', a smaller mesh or order"
+        )
+
+
+def _local_shape(term: Term) -> tuple[int, int]:
+    rows, columns = (s.p1d**s.dim * s.ncomp for s in (term.test, term.trial))
+    return int(rows), int(columns)
+
+
+def element_bytes(term: Term) -> int:
+    """Memory that the element matrices take in lanes."""
+    rows, columns = _local_shape(term)
+    batches = -(-term.trial.mesh.num_elements // term.width)
+    return int(batches * term.width * rows * columns * term.dtype.itemsize)
+
+
+def level_bytes(level: str, summands: Summands) -> int:
+    """Memory that making what a level keeps takes, where it may be more than can be had."""
+    if level == "full":
+        return csr_bytes(summands)
+    if level == "element":
+        return element_bytes(summands[0][1])
+    # one side in float64 before it is rounded, one done, and what is kept
+    return 3 * max(term.dense_bytes for _, term in summands) if level == "decomposed" else 0
+
+
+def csr_bytes(summands: Summands) -> int:
+    """Memory that the assembly of a matrix takes: as much for each domain of integration."""
+    return sum(_csr_bytes(group[0][1]) for group in domains(summands))
+
+
+def _csr_bytes(term: Term) -> int:
+    rows, columns = _local_shape(term)
+    kind = _index_type(term)
+    # row, column and value of every entry, and the compressed rows beside them
+    entry = 3 * np.dtype(kind).itemsize + 16
+    return int(term.trial.mesh.num_elements * rows * columns * entry)
+
+
+def _index_type(term: Term) -> Any:
+    return np.int32 if max(term.test.size, term.trial.size) < 2**31 else np.int64
+
+
+def assemble_csr(summands: Summands, method: str = "near-optimal") -> csr_array:
+    """Sum of the terms as a matrix, float64, without essential conditions.
+
+    Raises
+    ------
+    OperatorError
+        If the element matrices would not fit into memory, or an unknown method.
+    """
+    check_method(method)
+    require_memory(csr_bytes(summands), "the matrix")
+    parts = [_assemble_domain(group, method) for group in domains(summands)]
+    return functools.reduce(operator.add, parts)
+
+
+def _assemble_domain(summands: Summands, method: str) -> csr_array:
+    first = summands[0][1]
+    rows, columns, values = element_entries(summands, method)
+    shape = (first.test.size, first.trial.size)
+    return csr_array(coo_array((values, (rows, columns)), shape=shape).tocsr())
+
+
+def element_entries(
+    summands: Summands, method: str
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
+    """Rows, columns and values of the entries of all element matrices, element by element.
+
+    Parameters
+    ----------
+    summands : sequence of (float, Term)
+        Integrals over the same elements.
+    method : str
+        See `ElementAssembly`.
+    """
+    first = summands[0][1]
+    local, ne, kind = _local_shape(first), first.trial.mesh.num_elements, _index_type(first)
+    rows, columns = (np.empty((ne, *local), kind) for _ in range(2))
+    values = np.zeros((ne, *local))
+    rows[...] = _flat_dofs(first.test)[:, :, np.newaxis]
+    columns[...] = _flat_dofs(first.trial)[:, np.newaxis, :]
+    add_element_matrices(values, summands, method)
+    return rows.reshape(-1), columns.reshape(-1), values.reshape(-1)
+
+
+def add_element_matrices(out: NDArray[Any], summands: Summands, method: str) -> None:
+    """Add the sum of the terms' element matrices to ``out``, (ne, rows, columns)."""
+    for factor, term in summands:
+        assembly = ElementAssembly(term)
+        for start, stop in assembly.blocks():
+            out[start:stop] += factor * assembly.matrices(start, stop, method)
+
+
+def split(matrix: csr_array, held: Held, dtype: np.dtype[Any]) -> tuple[csr_array, csr_array]:
+    """Take rows and columns out of a matrix.
+
+    Returns
+    -------
+    kept : csr_array
+        The matrix with the essential conditions in it: rows and columns cleared, what the
+        conditions hold on the diagonal.
+    removed : csr_array
+        The columns taken out, in the rows that stay: what given values contribute to a right-hand
+        side.
+    """
+    keep_rows, keep_columns = (np.ones(n) for n in matrix.shape)
+    keep_rows[held.rows] = 0.0
+    keep_columns[held.columns] = 0.0
+    rows = diags_array(keep_rows) @ matrix
+    kept = rows @ diags_array(keep_columns)
+    if held.identity:
+        kept = kept + held.identity * diags_array(1.0 - keep_rows)
+    removed = csr_array(rows @ diags_array(1.0 - keep_columns))
+    for part in (kept, removed):
+        part.eliminate_zeros()
+    return csr_array(kept).astype(dtype), removed.astype(dtype)
+
+
+def _flat_dofs(space: AnySpace) -> NDArray[np.int64]:
+    """Flat positions of the dofs of elements, (ne, ncomp * nodes), component after component."""
+    nodes = space.restriction.indices
+    flat = nodes[:, np.newaxis, :] * space.ncomp + np.arange(space.ncomp)[:, np.newaxis]
+    return flat.reshape(len(nodes), nodes.shape[1] * space.ncomp)

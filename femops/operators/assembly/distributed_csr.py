@@ -1,0 +1,160 @@
+"""Rows of an assembled matrix on many ranks: each has those of the dofs that it owns.
+
+A row is the sum of element matrices of all ranks that touch its dof, so the columns of some belong
+to dofs that are not even ghosts of the space.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
+
+from femops.operators.assembly.csr import Summands, domains, element_entries
+from femops.operators.assembly.element_matrices import check_method
+from femops.operators.constraints import Held
+from femops.parallel.halo import Halo
+from femops.parallel.numbering import RankNumbering
+from femops.spaces.base import Space
+
+Ints = NDArray[np.int64]
+
+
+@final
+class Columns:
+    """The dofs that the rows of a rank have columns for, by ascending number in the whole mesh.
+
+    Parameters
+    ----------
+    space : Space
+        Trial space.
+    dofs : (n,) int64
+        Numbers in the whole mesh of those that other ranks own, ascending.
+
+    Attributes
+    ----------
+    whole : (m,) int64
+        Flat positions in the whole vector of all columns: those of lower ranks, this rank's own,
+        and those of higher ranks.
+    low : int
+        How many stand before its own.
+    """
+
+    def __init__(self, space: Space, dofs: Ints) -> None:
+        numbering = space.numbering
+        assert numbering is not None
+        none = np.empty((0, 1), dtype=np.int64)
+        ghosts = RankNumbering(numbering.rank, none, numbering.offsets, dofs)
+        self.space, self.halo = space, Halo(ghosts, space.comm)
+        ncomp, below = space.ncomp, int(np.searchsorted(dofs, space.first_dof))
+        own = space.first_dof + np.arange(space.ndofs)
+        joined = np.concatenate([dofs[:below], own, dofs[below:]])
+        self.whole = (joined[:, np.newaxis] * ncomp + np.arange(ncomp)).reshape(-1)
+        self.low = below * ncomp
+
+    def join(self, own: NDArray[Any], ghosts: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+        """Put flat values of own dofs and of ghosts in the order of the columns."""
+        end = self.low + len(own)
+        out[: self.low], out[self.low : end], out[end:] = (
+            ghosts[: self.low],
+            own,
+            ghosts[self.low :],
+        )
+        return out
+
+    def forward(self, flat: NDArray[Any]) -> NDArray[Any]:
+        """Values of all columns, given those of this rank's own. Collective."""
+        rows = flat.reshape(-1, self.space.ncomp)
+        ghosts = self.halo.forward(rows).reshape(-1)
+        return self.join(flat, ghosts, np.empty(len(self.whole), flat.dtype))
+
+
+def assembled_rows(summands: Summands, method: str) -> tuple[csr_array, Columns]:
+    """Rows of the matrix that the rank owns, without essential conditions. Collective.
+
+    They are float64; what their columns are is returned with them.
+    """
+    check_method(method)
+    whole = functools.reduce(operator.add, [_domain_rows(g, method) for g in domains(summands)])
+    space = summands[0][1].spaces[0]
+    dofs, first = np.unique(whole.indices.astype(np.int64) // space.ncomp), space.first_dof
+    columns = Columns(space, dofs[(dofs < first) | (dofs >= first + space.ndofs)])
+    at = np.searchsorted(columns.whole, whole.indices)
+    shape = (whole.shape[0], len(columns.whole))
+    return csr_array((whole.data, at, whole.indptr), shape=shape), columns
+
+
+def split_rows(
+    matrix: csr_array, columns: Columns, held: Held, dtype: np.dtype[Any]
+) -> tuple[csr_array, csr_array]:
+    """What is kept, and the columns taken out in the rows that stay; see `split`. Collective."""
+    entries = matrix.tocoo()
+    flags = np.zeros(columns.space.size)
+    flags[held.columns] = 1.0
+    out = columns.forward(flags)[entries.col] > 0.0
+    stays = ~np.isin(entries.row, held.rows) & (entries.data != 0.0)
+    kept, removed = stays & ~out, stays & out
+    diagonal = held.rows if held.identity else held.rows[:0]
+    row = np.concatenate([entries.row[kept], diagonal])
+    col = np.concatenate([entries.col[kept], columns.low + diagonal])
+    data = np.concatenate([entries.data[kept], np.full(len(diagonal), held.identity)])
+    taken = entries.data[removed], (entries.row[removed], entries.col[removed])
+    first, second = (
+        csr_array(coo_array(part, shape=matrix.shape).tocsr().astype(dtype))
+        for part in ((data, (row, col)), taken)
+    )
+    return first, second
+
+
+def rank_matrix(summands: Summands, held: Held, method: str) -> csr_array:
+    """Rows (size, global size) that the rank owns, with essential conditions. Collective."""
+    matrix, columns = assembled_rows(summands, method)
+    kept = split_rows(matrix, columns, held, summands[0][1].dtype)[0]
+    space = columns.space
+    shape = (kept.shape[0], space.global_ndofs * space.ncomp)
+    return csr_array((kept.data, columns.whole[kept.indices], kept.indptr), shape=shape)
+
+
+def _domain_rows(summands: Summands, method: str) -> csr_array:
+    """Rows of the rank's dofs of integrals over the same elements, with all columns of the whole.
+
+    Entries are summed in the order of the elements of the whole mesh, if parts are consecutive.
+    """
+    trial, test = summands[0][1].spaces
+    rows, columns, values = element_entries(summands, method)
+    whole = _whole_positions(trial)[columns]
+    own = rows < test.size
+    parts = [(rows[own], whole[own], values[own])]
+    if test.halo is not None:
+        theirs = rows[~own] - test.size, whole[~own], values[~own]
+        parts += _sent_to_owners(test, test.halo, *theirs)
+    row, col, data = (np.concatenate(column) for column in zip(*parts, strict=True))
+    shape = (test.size, trial.global_ndofs * trial.ncomp)
+    return csr_array(coo_array((data, (row, col)), shape=shape).tocsr())
+
+
+def _sent_to_owners(
+    test: Space, halo: Halo, rows: Ints, columns: Ints, values: NDArray[Any]
+) -> list[tuple[Ints, Ints, NDArray[Any]]]:
+    """Entries in rows of ghosts, counted from the first of them, go to the owners; what arrives."""
+    ncomp, mine = test.ncomp, {}
+    for rank, (first, stop) in halo.receive.items():
+        mine[rank] = np.flatnonzero((rows >= first * ncomp) & (rows < stop * ncomp)), first * ncomp
+    at = test.comm.exchange({r: rows[here] - first for r, (here, first) in mine.items()})
+    to = test.comm.exchange({r: columns[here] for r, (here, _) in mine.items()})
+    numbers = test.comm.exchange({r: values[here] for r, (here, _) in mine.items()})
+    return [
+        (halo.send[rank][at[rank] // ncomp] * ncomp + at[rank] % ncomp, to[rank], numbers[rank])
+        for rank in at
+    ]
+
+
+def _whole_positions(space: Space) -> Ints:
+    """Flat position in the whole vector of every entry of an l_vec."""
+    assert space.numbering is not None
+    dofs = space.numbering.whole
+    return np.asarray(np.add.outer(dofs * space.ncomp, np.arange(space.ncomp)).reshape(-1))

@@ -1,0 +1,274 @@
+"""Element matrices A = B^T D B, near-optimally, by sum factorisation, and naively; their diagonals.
+
+Near-optimal assembly contracts one direction after the other, (1a)-(2c) of the tensor report, each
+by the kernel of (9), ``A[k,i,l,j] = sum_s B[s,i] B[s,j] C[k,s,l]``; here the two matrices may
+differ (derivatives, two spaces).  Contributions of D whose remaining directions agree are summed
+before they are contracted further: of the nine of a diffusion, four reach the last direction; of
+the six of a diagonal, ``A[k,i,l] = sum_s B[s,i]^2 C[k,s,l]``, three.  What several components have
+in common is formed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import OperatorError
+from femops.operators.integrals.term import Term
+
+Floats = NDArray[np.float64]
+Kinds = tuple[tuple[bool, bool], ...]
+
+# Numbers that are worked on at once.
+_BLOCK = 500_000
+
+METHODS = ("near-optimal", "naive")
+
+
+@final
+@dataclass(frozen=True)
+class Contraction:
+    """One product of near-optimal assembly, of one direction.
+
+    Attributes
+    ----------
+    direction : int
+        0 for x, contracted first.
+    taken : tuple of (bool, bool)
+        What is contracted: for each direction left, whether test and trial basis are derivatives.
+    left : tuple of (bool, bool)
+        The same of the result, to which this product is added.
+    first : bool
+        Whether it is the first such product.
+    """
+
+    direction: int
+    taken: Kinds
+    left: Kinds
+    first: bool
+
+
+@final
+class ElementAssembly:
+    """How the element matrices of a term are formed, and what that costs.
+
+    Parameters
+    ----------
+    term : Term
+    """
+
+    def __init__(self, term: Term) -> None:
+        self.term, self.entries = term, term.entries
+        self.dim, self.q1d = term.trial.dim, term.quadrature.q1d
+        self.n_in, self.n_out = term.trial.p1d, term.test.p1d
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of an element matrix."""
+        test, trial = self.term.test, self.term.trial
+        return test.ncomp * test.p1d**self.dim, trial.ncomp * trial.p1d**self.dim
+
+    @property
+    def step(self) -> int:
+        """Elements of a block."""
+        rows, columns = self.shape
+        numbers = 3 * rows * columns + self.entries.size * self.q1d**self.dim
+        return int(max(1, _BLOCK // numbers))
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """Ranges of elements whose matrices are formed at once."""
+        return self._blocks(self.step)
+
+    def diagonal_blocks(self) -> Iterator[tuple[int, int]]:
+        """Ranges of elements whose diagonals are formed at once."""
+        fields = len(self._on_diagonal) + 2 * (1 + self.dim) ** 2
+        return self._blocks(max(1, _BLOCK // (fields * self.q1d**self.dim)))
+
+    def _blocks(self, step: int) -> Iterator[tuple[int, int]]:
+        ne = self.term.trial.mesh.num_elements
+        return ((start, min(start + step, ne)) for start in range(0, ne, step))
+
+    def matrices(self, start: int, stop: int, method: str = "near-optimal") -> Floats:
+        """Matrices of some elements, (n, rows, columns), component after component.
+
+        Parameters
+        ----------
+        start, stop : int
+            The elements start <= e < stop.
+        method : {"near-optimal", "naive"}
+
+        Raises
+        ------
+        OperatorError
+            Another method.
+        """
+        check_method(method)
+        d, term = self.term.dense_d(start, stop), self.term
+        rows, columns = self.n_out**self.dim, self.n_in**self.dim
+        out = np.zeros((stop - start, term.test.ncomp, rows, term.trial.ncomp, columns))
+        form = self._near_optimal if method == "near-optimal" else self._naive
+        known: dict[bytes, Floats] = {}
+        for a, b in np.ndindex(term.test.ncomp, term.trial.ncomp):
+            entries = self.entries[:, a, :, b]
+            if np.any(entries):
+                key = entries.tobytes()
+                if key not in known:
+                    known[key] = form(d[:, a, :, b], entries != 0)
+                out[:, a, :, b] = known[key]
+        return out.reshape(stop - start, *self.shape)
+
+    def diagonals(self, start: int, stop: int) -> Floats:
+        """Diagonals of the matrices of some elements of a square term, (n, nodes, ncomp)."""
+        ncomp, nodes = self.term.trial.ncomp, self.n_in**self.dim
+        values = self.term.distinct_values(start, stop, self._on_diagonal)
+        out = np.zeros((stop - start, nodes, ncomp))
+        known: dict[bytes, Floats] = {}
+        for c in range(ncomp):
+            entries = self.entries[:, c, :, c]
+            if np.any(entries):
+                key = entries.tobytes()
+                if key not in known:
+                    known[key] = self._diagonals(values, entries)
+                out[:, :, c] = known[key]
+        return out
+
+    def flops(self, method: str = "near-optimal") -> int:
+        """Floating-point operations for one element matrix, those for D left out."""
+        check_method(method)
+        structure = self.entries != 0
+        pairs = np.ndindex(structure.shape[1], structure.shape[3])
+        count = self._near_optimal_flops if method == "near-optimal" else self._naive_flops
+        return sum(count(structure[:, a, :, b]) for a, b in pairs)
+
+    # --- near-optimal ----------------------------------------------------------------------------
+
+    def _kinds(self, i: int, j: int) -> Kinds:
+        """Whether the bases of an entry of D are derivatives, direction by direction."""
+        program = self.term.program
+        out, into = program.slots_out[i], program.slots_in[j]
+        return tuple((out == d + 1, into == d + 1) for d in range(self.dim))
+
+    def _contractions(self, kinds: Iterable[Kinds]) -> list[Contraction]:
+        left = dict.fromkeys(kinds)
+        todo: list[Contraction] = []
+        for direction in range(self.dim):
+            met: dict[Kinds, None] = {}
+            for taken in left:
+                todo.append(Contraction(direction, taken, taken[1:], taken[1:] not in met))
+                met[taken[1:]] = None
+            left = met
+        return todo
+
+    def _near_optimal(self, d: Floats, structure: NDArray[np.bool_]) -> Floats:
+        """Element matrices (n, rows, columns) of one pair of components."""
+        n, dim = d.shape[2], self.dim
+        parts = {self._kinds(i, j): d[i, j] for i, j in np.argwhere(structure)}
+        result = self._contracted(parts, self._pairs)
+        # (n, i3, j3, i2, j2, i1, j1): rows first
+        grid = result.reshape(n, *(self.n_out, self.n_in) * dim)
+        order = [0, *range(1, 2 * dim, 2), *range(2, 2 * dim + 1, 2)]
+        matrices: Floats = grid.transpose(order).reshape(n, self.n_out**dim, self.n_in**dim)
+        return matrices
+
+    def _diagonals(self, values: Floats, entries: NDArray[np.int64]) -> Floats:
+        """Diagonals (n, nodes) of one component, of the values (n, points, `_on_diagonal`)."""
+        parts: dict[Kinds, Floats] = {}
+        for i, j in np.argwhere(entries):
+            # the two bases are one, and which of them is the derivative makes no difference
+            kinds = tuple((a and b, a or b) for a, b in self._kinds(i, j))
+            at = self._on_diagonal.index(abs(entries[i, j]))
+            part = np.sign(entries[i, j]) * values[..., at]
+            parts[kinds] = parts[kinds] + part if kinds in parts else part
+        return self._contracted(parts, self._squares).reshape(len(values), -1)
+
+    def _contracted(
+        self, parts: dict[Kinds, Floats], weights: dict[tuple[bool, bool], Floats]
+    ) -> Floats:
+        """Numbers at points (n, points) contracted in all directions and summed."""
+        q, dim = self.q1d, self.dim
+        n = len(next(iter(parts.values())))
+        for c in self._contractions(parts):
+            matrix, data = weights[c.taken[0]], parts.pop(c.taken)
+            if c.direction == 0:
+                # element by element: of one large product BLAS would round rows by their number
+                product = np.matmul(data.reshape(n, -1, q), matrix.T)
+            else:
+                product = np.matmul(matrix, data.reshape(n * q ** (dim - 1 - c.direction), q, -1))
+            if c.first:
+                parts[c.left] = product
+            else:
+                parts[c.left] += product
+        (result,) = parts.values()
+        return result
+
+    @cached_property
+    def _on_diagonal(self) -> list[int]:
+        """Numbers of the distinct entries of D that couple a component with itself."""
+        numbers = np.unique(np.abs(np.diagonal(self.entries, axis1=1, axis2=3)))
+        return [int(number) for number in numbers if number]
+
+    @cached_property
+    def _pairs(self) -> dict[tuple[bool, bool], Floats]:
+        """The product ``test[s, i] * trial[s, j]`` as ((i, j), s), for all kinds of bases."""
+        points = self.term.quadrature.points
+        bases = [
+            (space.basis.interpolation(points), space.basis.gradient(points))
+            for space in (self.term.test, self.term.trial)
+        ]
+        return {
+            (a, b): np.ascontiguousarray(
+                (bases[0][a][:, :, np.newaxis] * bases[1][b][:, np.newaxis, :])
+                .reshape(self.q1d, -1)
+                .T
+            )
+            for a in (False, True)
+            for b in (False, True)
+        }
+
+    @cached_property
+    def _squares(self) -> dict[tuple[bool, bool], Floats]:
+        """The same for i = j, as (i, s)."""
+        n = self.n_in
+        return {
+            kind: np.ascontiguousarray(matrix.reshape(n, n, -1).diagonal().T)
+            for kind, matrix in self._pairs.items()
+        }
+
+    def _near_optimal_flops(self, structure: NDArray[np.bool_]) -> int:
+        pair: int = self.n_out * self.n_in
+        total = 0
+        for c in self._contractions(self._kinds(i, j) for i, j in np.argwhere(structure)):
+            result = pair ** (c.direction + 1) * self.q1d ** (self.dim - 1 - c.direction)
+            total += result * (2 * self.q1d - 1 + (not c.first))
+        return total
+
+    # --- naive -----------------------------------------------------------------------------------
+
+    def _naive(self, d: Floats, structure: NDArray[np.bool_]) -> Floats:
+        """The same by products of dense bases."""
+        program, term = self.term.program, self.term
+        ins = term.dense_basis(term.trial, program.slots_in)
+        outs = term.dense_basis(term.test, program.slots_out)
+        total: Any = 0.0
+        for i, j in np.argwhere(structure):
+            total = total + outs[i].T @ (d[i, j][:, :, np.newaxis] * ins[j])
+        return np.asarray(total)
+
+    def _naive_flops(self, structure: NDArray[np.bool_]) -> int:
+        points = self.q1d**self.dim
+        rows, columns = self.n_out**self.dim, self.n_in**self.dim
+        # D times the trial basis, the product by the test basis, the sum of all pairs
+        each = points * columns + rows * columns * 2 * points
+        pairs = int(structure.sum())
+        return int(pairs * each - rows * columns * (pairs > 0))
+
+
+def check_method(method: str) -> None:
+    """Check the name of a method of assembly."""
+    if method not in METHODS:
+        raise OperatorError(f"assembly method {method!r}: choose one of {', '.join(METHODS)}")

@@ -1,0 +1,1 @@
+"""Where an operator runs: on the host, on a device, on many ranks."""

@@ -1,0 +1,108 @@
+"""What operators and nonlinear forms ask of the vectors they are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import VectorError
+from femops.spaces.base import Space
+from femops.spaces.devices import vector_of
+from femops.spaces.product import Product
+from femops_kernels.cuda.device.device import Device
+
+
+def checked_vector(space: Space | Product, dtype: np.dtype[Any], vector: Any, what: str) -> Any:
+    """The vector, if compiled code can take it as it is.
+
+    Parameters
+    ----------
+    space : Space or Product
+        Whose vector it must be.
+    dtype : numpy.dtype
+        The type it must have.
+    vector : any
+    what : str
+        What it is called in messages.
+
+    Returns
+    -------
+    array
+        The vector itself; on a device its own array on the memory of what was given.
+
+    Raises
+    ------
+    VectorError
+        Another length, type or memory layout.
+    """
+    vector = vector_of(space, vector, what)
+    if vector.dtype != dtype:
+        raise VectorError(
+            f"{what} has type {vector.dtype}, {dtype} is needed: convert it by .astype({dtype})"
+        )
+    if not (vector.flags.c_contiguous and getattr(vector.flags, "aligned", True)):
+        raise VectorError(f"{what} is not contiguous in memory: pass {what}.copy()")
+    return vector
+
+
+def check_factor(space: Space | Product, x: NDArray[Any]) -> NDArray[Any]:
+    """The array itself, if an operator on a space can be multiplied with it.
+
+    Parameters
+    ----------
+    space : Space or Product
+    x : array
+        An l_vec, a flat vector, or columns of them.
+
+    Raises
+    ------
+    VectorError
+        Another shape, or no real numbers.
+    """
+    n = space.size
+    columns = x.ndim in (1, 2) and len(x) == n and x.dtype.kind in "biuf"
+    if columns or (x.ndim > 1 and x.shape == space.shape):
+        return x
+    raise VectorError(
+        f"x has shape {x.shape} and type {x.dtype}, the operator takes real "
+        f"vectors ({n},) or columns ({n}, k): make one with V.zeros()"
+    )
+
+
+def check_output(
+    space: Space | Product, x: NDArray[Any], out: NDArray[Any], given: Any = None
+) -> None:
+    """Refuse an output that overlaps the input or can't be written.
+
+    Parameters
+    ----------
+    space : Space or Product
+    x, out : arrays
+        Contiguous.
+    given : object, optional
+        What was given for out, if out is on the memory of another library's array.
+
+    Raises
+    ------
+    VectorError
+    """
+    if _overlap(space.device, x, out):
+        raise VectorError("out overlaps the vector that is read: give another array")
+    if not getattr(out.flags, "writeable", True) or (given is not out and _read_only(given)):
+        raise VectorError("out is read-only: give an array that can be written")
+
+
+def _overlap(device: Device | None, x: NDArray[Any], out: NDArray[Any]) -> bool:
+    if device is None:
+        return np.may_share_memory(x, out)
+    # CuPy's function knows nothing of memory that other libraries lend
+    first, second = device.address(x), device.address(out)
+    return first < second + out.nbytes and second < first + x.nbytes
+
+
+def _read_only(array: Any) -> bool:
+    """Whether another library says so, as JAX does: CuPy does not ask."""
+    interface = getattr(array, "__cuda_array_interface__", None)
+    return interface is not None and bool(interface["data"][1])

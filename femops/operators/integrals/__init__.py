@@ -1,0 +1,1 @@
+"""What is integrated: forms, coefficients, and the terms that operators add up."""

@@ -1,0 +1,407 @@
+"""Bilinear forms: a function of the user, its spaces and its coefficients, traced."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.basis import Quadrature1D, gauss
+from femops.errors import OperatorError
+from femops.geometry.boundary import BoundaryBlock, BoundaryFaces, BoundaryGeometry
+from femops.geometry.evaluation import reference_gradient, reference_values
+from femops.geometry.jacobians import Geometry
+from femops.geometry.legendre import GeometryModes
+from femops.operators.integrals.chunks import chunk_batches
+from femops.operators.integrals.coefficients import Given
+from femops.operators.integrals.device_state import DeviceState
+from femops.operators.integrals.number_types import check_range
+from femops.operators.integrals.snapshots import Block
+from femops.pointwise.cut import Cut, Known, linear_cut, nonlinear_cut
+from femops.pointwise.graph import Node, ancestors
+from femops.pointwise.linear import LinearStep
+from femops.pointwise.printer import evaluate
+from femops.pointwise.trace import (
+    INVERSE,
+    NORMAL,
+    POSITION,
+    WEIGHT,
+    Argument,
+    CoefficientShape,
+    FormFunction,
+    Objects,
+    name_of,
+    trace,
+)
+from femops.spaces.base import Space
+from femops.spaces.boundary_space import BoundarySpace, volume_space
+from femops_kernels.cpu.first_touch import placed_array
+from femops_kernels.cpu.sweep import Data, store_interleaved
+from femops_meshes.mesh import Mesh
+
+Made = dict[Given, Given]
+FIELD = "u"
+STATE = "@state"
+_CACHED = ("step", "geometry", "known", "_center", "_cuts")
+# Of a determinant times a weight, an adjugate, and its division by the determinant.
+_INVERSE_FLOPS = {1: 2, 2: 3 + 1 + 2 + 4, 3: 14 + 1 + 27 + 9}
+
+_mode_lanes: WeakKeyDictionary[Mesh, dict[tuple[str, int], NDArray[Any]]] = WeakKeyDictionary()
+
+
+def mode_lanes(
+    mesh: Mesh, dtype: np.dtype[Any], width: int, edges: NDArray[np.int64]
+) -> NDArray[Any]:
+    """Modes of a mesh's elements for kernels, (nbatch, dim, modes, width); made once.
+
+    Slots past the last element repeat it, so that they have a Jacobian.  They lie near the threads
+    of the first sweep that asks, whose chunks begin at batches ``edges``.
+    """
+    kept, key = _mode_lanes.setdefault(mesh, {}), (dtype.str, width)
+    if key not in kept:
+        modes, ne = GeometryModes(mesh), mesh.num_elements
+        shape = (-(-ne // width), mesh.dim, (modes.degree + 1) ** mesh.dim, width)
+        out = placed_array(shape, dtype, edges)
+        for start, values in modes.blocks():
+            store_interleaved(out, values, start)
+        if ne:  # on a rank there may be none
+            filled = ne - (len(out) - 1) * width
+            out[-1, :, :, filled:] = out[-1, :, :, filled - 1 : filled]
+        kept[key] = out
+    return kept[key]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BilinearForm:
+    """A form that is linear in a field of one space and in a test function of another.
+
+    Attributes
+    ----------
+    function : callable
+        See `femops.form`.
+    trial, test : Space or BoundarySpace
+        On one mesh, or on the same faces of its boundary.
+    quadrature : Quadrature1D
+    coefficients : dict of Given
+        Read when the form is made, see `Given.keep`: what parts of an operator compute of them
+        later is of the same values. Collective, if there is a field that ranks share.
+    traced : LinearStep, optional
+        The pointwise step, where it is known; else the function is traced.
+    state : array or DeviceState, optional
+        Where a nonlinear function was differentiated; an array as `Space.l_vec` of the trial space
+        gives it.
+    static : dict of arrays of Node, optional
+        The static inputs of a trace that has no linear step.
+    """
+
+    function: FormFunction
+    trial: Space | BoundarySpace
+    test: Space | BoundarySpace
+    quadrature: Quadrature1D
+    coefficients: Mapping[str, Given]
+    traced: LinearStep | None = None
+    state: NDArray[Any] | DeviceState | None = None
+    static: Mapping[str, Objects] | None = None
+
+    def __post_init__(self) -> None:
+        kept = {n: g if g.kept else g.keep(self.geometry) for n, g in self.coefficients.items()}
+        object.__setattr__(self, "coefficients", kept)
+
+    @property
+    def name(self) -> str:
+        """Name of the function."""
+        return name_of(self.function).strip("_")
+
+    @cached_property
+    def geometry(self) -> Geometry | BoundaryGeometry:
+        """Jacobians and positions at the quadrature points."""
+        return self._geometry(self.quadrature)
+
+    def _geometry(self, rule: Quadrature1D) -> Geometry | BoundaryGeometry:
+        mesh = self.trial.mesh
+        if isinstance(mesh, BoundaryFaces):
+            return BoundaryGeometry(mesh.mesh, rule, mesh)
+        return Geometry(mesh, rule)
+
+    @cached_property
+    def step(self) -> LinearStep:
+        """The traced pointwise step.
+
+        Raises
+        ------
+        TraceError
+            The function can't be traced, or is not linear in the field.
+        """
+        if self.traced is not None:
+            return self.traced
+        fields, tests = {FIELD: self.trial.ncomp}, {FIELD: self.test.ncomp}
+        shapes = self.coefficient_shapes()
+        boundary = isinstance(self.trial, BoundarySpace)
+        traced = trace(self.function, self.geometry.dim, fields, tests, shapes, boundary=boundary)
+        return LinearStep(traced, FIELD, FIELD)
+
+    def coefficient_shapes(self) -> dict[str, CoefficientShape]:
+        """What tracing must know of the coefficients. Collective."""
+        first = self.geometry.block(0, 1)
+        shapes = {name: given.shape(first) for name, given in self.coefficients.items()}
+        skew = np.array([not shape.symmetric for shape in shapes.values()], dtype=np.int64)
+        if len(skew):  # somewhere: the step is the same on all ranks
+            skew = volume_space(self.trial).comm.max(skew)
+        return {
+            name: replace(shape, symmetric=not any_skew)
+            for (name, shape), any_skew in zip(shapes.items(), skew, strict=True)
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or another process needs; what the function reads may be another there."""
+        state = {k: v for k, v in self.__dict__.items() if k not in _CACHED}
+        return state | ({"traced": self.step} if "step" in self.__dict__ else {})
+
+    def with_coefficients(self, values: Mapping[str, Any], made: Made) -> BilinearForm:
+        """The same form with other coefficients.
+
+        Parameters
+        ----------
+        values : dict
+        made : dict of Given
+            What replaces the coefficients of forms that share them, read once for all; added to.
+
+        Raises
+        ------
+        OperatorError
+            A coefficient that the form does not have.
+        """
+        unknown = [name for name in values if name not in self.coefficients]
+        if unknown:
+            has = ", ".join(self.coefficients) or "none"
+            raise OperatorError(f"{self.name} has no coefficient {unknown[0]!r}: it has {has}")
+        changed = {}
+        for name, value in values.items():
+            old = self.coefficients[name]
+            if old not in made:
+                made[old] = old.of(value).keep(self.geometry)
+            changed[name] = made[old]
+        new = replace(self, coefficients={**self.coefficients, **changed})
+        # another shape is another trace; a derivative keeps its own
+        if self.state is None:
+            same = new.coefficient_shapes() == self.coefficient_shapes()
+            new = replace(new, traced=self.step if same else None)
+        elif isinstance(self.state, DeviceState):  # not what was computed of other coefficients
+            new = replace(new, state=DeviceState(self.state.space, self.state.vector))
+        return new
+
+    @cached_property
+    def known(self) -> Known:
+        """What a cut of this form may count on."""
+        mesh, points = self.geometry.mesh, self.geometry.num_points
+        given = self.coefficients.items()
+        constants = [name for name, g in given if g.is_constant(self.geometry)]
+        elementwise = [name for name, g in given if g.is_elementwise]
+        affine, mapped = GeometryModes(mesh).affine, isinstance(self.trial, Space)
+        return Known(affine, frozenset(constants), points, mapped, frozenset(elementwise))
+
+    @cached_property
+    def _cuts(self) -> dict[tuple[str, bool], Cut]:
+        return {}
+
+    def cut(self, level: str, *, transpose: bool = False) -> Cut:
+        """The pointwise program of a level, and what it is given; made once."""
+        if level == "none" and isinstance(self.trial, BoundarySpace):
+            level = "partial"  # kernels have no maps of faces; these are few
+        key = (level, transpose)
+        if key not in self._cuts:
+            self._cuts[key] = linear_cut(self.step, level, self.known, transpose=transpose)
+        return self._cuts[key]
+
+    def data(
+        self,
+        cut: Cut,
+        dtype: np.dtype[Any],
+        width: int,
+        data_dtype: np.dtype[Any] | None = None,
+        *,
+        at_points: bool = True,
+    ) -> Data:
+        """Compute what a kernel reads, block by block of elements; ``data_dtype`` at points.
+
+        Without ``at_points`` what is stored there is left out.
+        """
+        ne, points = self.trial.mesh.num_elements, self.geometry.num_points
+        nbatch, numbers = -(-ne // width), cut.program.numbers
+        edges = chunk_batches(self.trial, self.test, dtype, width)
+        stores = numbers.point if at_points else 0
+        stored = placed_array((nbatch, points, stores, width), data_dtype or dtype, edges)
+        elements = placed_array((nbatch, 1, numbers.element, width), dtype, edges)
+        largest, finite = 0.0, True
+        for block in self.geometry if stores else ():
+            values = self.values(cut.point, block, check=False)
+            finite &= bool(np.isfinite(values).all())
+            if data_dtype is not None:
+                largest = max(largest, float(np.nanmax(np.abs(values), initial=0.0)))
+                check_range(self.name, largest, data_dtype)
+            store_interleaved(stored, values, block.start)
+        if largest:
+            check_range(self.name, largest, stored.dtype, whole=True)
+        if numbers.element:
+            for block in self._center:
+                values = self.values(cut.element, block, check=False)
+                finite &= bool(np.isfinite(values).all())
+                store_interleaved(elements, values, block.start)
+        constants = np.zeros(len(cut.constant), dtype)
+        if ne:  # one element tells what is the same everywhere
+            first = self._center.block(0, 1)
+            constants[:] = self.values(cut.constant, first, check=False)[0, 0]
+        if not (finite and np.isfinite(constants).all()):
+            self.check(cut.finite)
+        if cut.computed and at_points:
+            self.check(cut.computed)
+        modes: NDArray[Any] = np.zeros(0, dtype)
+        if numbers.mapped:
+            assert isinstance(self.geometry, Geometry)
+            self.geometry.check()
+            modes = mode_lanes(self.geometry.mesh, dtype, width, edges)
+        return Data(stored, elements[:, 0], modes, constants)
+
+    @cached_property
+    def _center(self) -> Geometry | BoundaryGeometry:
+        """The geometry at one point of each element, with the weight 1."""
+        return self._geometry(gauss(1))
+
+    @property
+    def at_device_state(self) -> bool:
+        """Whether what is stored at points is computed on a device, of a state that is there."""
+        return isinstance(self.state, DeviceState)
+
+    def setup(self, cut: Cut, dtype: np.dtype[Any], width: int) -> tuple[Cut, Data]:
+        """The program that computes what a cut keeps at points from a state on a device, its data.
+
+        Both do not depend on the state, and are made once.
+        """
+        assert isinstance(self.state, DeviceState)
+        key = dtype, tuple(node.number for node in cut.point)
+        if key not in self.state.setups:
+            static = dict(self.step.trace.static)
+            point = Argument(static.pop(STATE), static.pop(f"d{STATE}"))
+            trace = replace(self.step.trace, static=static)
+            found = nonlinear_cut(trace, point, cut.point, len(cut.point), self.known)
+            plain = replace(self, state=None, static=static)
+            self.state.setups[key] = found, plain.data(found, dtype, width)
+        return self.state.setups[key]
+
+    def check(self, stored: list[Node]) -> None:
+        """Evaluate what a cut stores and drop it, for the errors this may raise.
+
+        At a state only what it is made of may raise any: a bad state shows in its residual.
+        """
+        used = {node.number for node in ancestors(stored)}
+        used &= {n.number for name in self.coefficients for n in self._static[name].flat}
+        for block in self.geometry:
+            if self.state is None:
+                self.values(stored, block)
+            else:
+                self._inputs(block, used)
+
+    def values(
+        self, stored: list[Node], block: Block, *, check: bool = True
+    ) -> NDArray[np.float64]:
+        """Static nodes at the points of a block of elements, (n, points, nodes)."""
+        inputs = self._inputs(block, {node.number for node in ancestors(stored)})
+        values = np.empty((block.stop - block.start, block.geometry.num_points, len(stored)))
+        with np.errstate(all="ignore"):  # what is not a number is told of below
+            for k, value in enumerate(evaluate(stored, inputs)):
+                values[..., k] = value
+        if check:
+            self._check_finite(values, block)
+        return values
+
+    def _check_finite(self, values: NDArray[np.float64], block: Block) -> None:
+        bad = np.argwhere(~np.isfinite(values).all(axis=-1))
+        if len(bad) and self.state is None:  # a bad state shows in its residual
+            where = ", ".join(f"{c:.6g}" for c in block.points[tuple(bad[0])])
+            raise OperatorError(
+                f"{self.name} is not finite at {len(bad)} quadrature points, the first of them "
+                f"({where}): look at square roots, logarithms and divisions in the form"
+            )
+
+    def data_flops(self, cut: Cut) -> int:
+        """Floating-point operations of `data`; coefficients and a state are not counted.
+
+        Jacobians by sum factorisation, their determinants and inverses, and what is kept as the
+        graph has it.
+        """
+        each = sum(
+            self._store_flops(nodes, q1d)
+            for nodes, q1d in ((cut.element, 1), (cut.point, self.quadrature.q1d))
+        )
+        return int(self.trial.mesh.num_elements * each)
+
+    def _store_flops(self, stored: list[Node], q1d: int) -> int:
+        """Of one element."""
+        if not stored:
+            return 0
+        dim, g1d = self.geometry.dim, self.trial.mesh.order + 1
+        operations = sum(node.op not in ("const", "input") for node in ancestors(stored))
+        # points in each direction: on a boundary face one in the last, whichever is fixed
+        rows = [q1d] * dim if isinstance(self.geometry, Geometry) else [*[q1d] * (dim - 1), 1]
+        lines = sum(g1d ** (dim - 1 - k) * math.prod(rows[: k + 1]) for k in range(dim))
+        jacobian = dim * dim * lines * (2 * g1d - 1)
+        return int(jacobian + math.prod(rows) * (_INVERSE_FLOPS[dim] + operations))
+
+    @property
+    def _static(self) -> Mapping[str, Objects]:
+        return self.step.trace.static if self.static is None else self.static
+
+    def _inputs(self, block: Block, used: set[int]) -> dict[int, Any]:
+        """Arrays of the static inputs that are used, (n, points) each."""
+        inputs: dict[int, Any] = {}
+        # positivity of the determinants is checked here, whatever the form uses of the geometry
+        sources: dict[str, Callable[[], NDArray[Any]]] = {
+            WEIGHT: lambda: block.weighted_det,
+            POSITION: lambda: block.points,
+            **(
+                {NORMAL: lambda: block.normals}
+                if isinstance(block, BoundaryBlock)
+                else {INVERSE: lambda: block.inverse}
+            ),
+            STATE: lambda: self._state_values(block),
+            f"d{STATE}": lambda: self._state_derivatives(block),
+        }
+        for name, nodes in self._static.items():
+            wanted = [(i, n) for i, n in np.ndenumerate(nodes) if n.number in used]
+            if wanted or name == WEIGHT:
+                given = self.coefficients.get(name)
+                array = sources[name]() if given is None else self._coefficient(given, block)
+                inputs |= {node.number: array[(..., *index)] for index, node in wanted}
+        return inputs
+
+    def _coefficient(self, given: Given, block: Block) -> NDArray[np.float64]:
+        """Values (n, points, *shape) of a coefficient; (1, 1, *shape) if they are all the same."""
+        if given.name in self.known.constants:
+            return given.at(self.geometry.block(0, 1))[:, :1]
+        return given.at(block)
+
+    def _element_state(self, block: Block) -> NDArray[np.float64]:
+        assert self.state is not None
+        l_vec = self.state.l_vec if isinstance(self.state, DeviceState) else self.state
+        return self.trial.element_vector(l_vec, block.start, block.stop)
+
+    def _state_values(self, block: Block) -> NDArray[np.float64]:
+        """Values of the state, (n, points, ncomp)."""
+        space = self.trial
+        e_vec = self._element_state(block)
+        values = reference_values(space.basis, self.quadrature.points, space.dim, e_vec)
+        return values.reshape(*values.shape[:2], space.ncomp)
+
+    def _state_derivatives(self, block: Block) -> NDArray[np.float64]:
+        """Reference derivatives of the state, (n, points, ncomp, dim)."""
+        space = self.trial
+        e_vec = self._element_state(block)
+        parts = reference_gradient(space.basis, self.quadrature.points, space.dim, e_vec)
+        return np.stack([p.reshape(*p.shape[:2], space.ncomp) for p in parts], axis=-1)

@@ -1,0 +1,82 @@
+"""The chunks in which sweeps go over the elements of spaces."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.spaces.boundary_space import AnySpace, BoundarySpace, touched, volume_space
+from femops.spaces.h1_l2 import L2
+from femops_kernels.cpu.first_touch import placed_plan
+from femops_kernels.cpu.plan import (
+    Plan,
+    elements_per_chunk,
+    equal_chunks,
+    make_foreign_plan,
+    make_plan,
+)
+from femops_kernels.simd.runs import Runs
+
+Ints = NDArray[np.int64]
+
+_plans: WeakKeyDictionary[AnySpace, dict[tuple[int, bytes], Plan]] = WeakKeyDictionary()
+
+
+def _element_start(trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic]) -> Ints:
+    """First element of each chunk of a sweep from one space to the other, and the end."""
+    ne = trial.mesh.num_elements
+    if not ne:
+        return np.zeros(1, dtype=np.int64)
+    mesh = volume_space(trial).distributed
+    if mesh is None or mesh.blocks is None or isinstance(trial, BoundarySpace):
+        return equal_chunks(ne, _chunk(trial, test, dtype, ne))
+    # the same chunks on any number of ranks
+    chunk = _chunk(trial, test, dtype, mesh.num_elements)
+    starts = [np.arange(a, b, chunk) for a, b in pairwise(mesh.blocks.tolist())]
+    return np.concatenate([*starts, [ne]])
+
+
+def _chunk(trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic], ne: int) -> int:
+    """Elements of a chunk."""
+    return min(
+        elements_per_chunk(ne, _nodes(space, ne), space.ncomp, dtype.itemsize)
+        for space in (trial, test)
+    )
+
+
+def _nodes(space: AnySpace, ne: int) -> float:
+    """Nodes an element, where those that elements share count once."""
+    if isinstance(space, BoundarySpace) or space.mesh.num_elements == ne:
+        return touched(space) / ne
+    return space.global_ndofs / ne
+
+
+def chunk_batches(trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic], width: int) -> Ints:
+    """First batch of each chunk of a sweep from one space to the other, and the end."""
+    return -(-_element_start(trial, test, dtype) // width)
+
+
+def plans(
+    trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic], width: int
+) -> tuple[Plan, Plan]:
+    """Plans of such a sweep; shared by all operators on the spaces."""
+    starts = _element_start(trial, test, dtype)
+    return _plan(trial, width, starts), _plan(test, width, starts)
+
+
+def _plan(space: AnySpace, width: int, starts: Ints) -> Plan:
+    kept, key = _plans.setdefault(space, {}), (width, starts.tobytes())
+    if key not in kept:
+        runs = Runs(space.dim, space.p1d, space.p1d == 1 or isinstance(space, L2))
+        whole, own = space.restriction, space.restriction.owned
+        given = whole.indices, own, width, starts, runs, whole.ndofs - own
+        if isinstance(space, BoundarySpace):
+            mesh = space.volume.distributed
+            plan = make_foreign_plan(*given, apart=mesh is not None and mesh.reproducible)
+        else:
+            plan = make_plan(*given)
+        kept[key] = placed_plan(plan)
+    return kept[key]

@@ -1,0 +1,335 @@
+"""Coefficients of forms: numbers, functions of x, fields, arrays at quadrature points."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from femops.errors import OperatorError
+from femops.geometry.boundary import BoundaryBlock, BoundaryGeometry
+from femops.geometry.jacobians import Geometry
+from femops.operators.integrals.snapshots import Block, Field, Sampled, frozen
+from femops.pointwise.trace import CoefficientShape
+from femops.spaces.base import Space
+from femops.spaces.functions import evaluate_any
+from femops.spaces.restriction import refuse_device_array
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class GridFunction:
+    """A finite element function as a coefficient.
+
+    Attributes
+    ----------
+    space : Space
+        On the mesh of the form, of any order.
+    vector : l_vec of it
+        Not copied here: an operator copies it when it is made or updated, so that the same
+        GridFunction can be given again after the vector has changed.
+
+    Raises
+    ------
+    VectorError
+        A vector that is not one of the space.
+    """
+
+    space: Space
+    vector: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        self.space.check_vector(self.vector, "the grid function's vector")
+
+
+Function = Callable[..., Any]
+PlainCoefficient = float | NDArray[Any] | Callable[[NDArray[np.float64]], Any]
+Coefficient = PlainCoefficient | GridFunction
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A coefficient of a form: as the user gave it, or what a form keeps of it.
+
+    Attributes
+    ----------
+    name : str
+    value : number, array, callable or GridFunction; number, array, Field or Sampled
+    shapes : tuple of shapes, optional
+        Those that the form takes; any if None.
+    positive : bool
+        Whether it must be greater than zero (a matrix is not looked at).
+    kept : bool
+        Whether the value is a form's own: later changes of what the user gave do not reach it.
+
+    Raises
+    ------
+    VectorError
+        An array on a GPU.
+    """
+
+    name: str
+    value: Any
+    shapes: tuple[tuple[int, ...], ...] | None = None
+    positive: bool = False
+    kept: bool = False
+
+    def __post_init__(self) -> None:
+        refuse_device_array(self.value, self.name)
+
+    def of(self, value: Any) -> Given:
+        """The same coefficient with another value, as a user gives it."""
+        return replace(self, value=value, kept=False)
+
+    def read(self) -> Given:
+        """The coefficient, a vector of it read. Collective, where ranks share its dofs."""
+        if not isinstance(self.value, GridFunction):
+            return self
+        return replace(self, value=Field.of(self.value.space, self.value.vector))
+
+    def keep(self, geometry: Geometry | BoundaryGeometry) -> Given:
+        """The coefficient as it is now, for the points of a form. Collective as `read`.
+
+        A constant, an array or a vector is copied; a function of x is evaluated at all points.
+
+        Raises
+        ------
+        OperatorError
+            See `at`.
+        """
+        if self.kept:
+            return self
+        given = self.read()
+        value = given.value
+        if callable(value):
+            value = given._sampled(geometry, np.float64)
+        elif not isinstance(value, Field | Mapping):
+            constant, array = given.is_constant(geometry), np.asarray(value)
+            short = np.float32 if array.dtype == np.float32 else np.float64
+            given = replace(given, value=array)
+            value = frozen(array) if constant else given._sampled(geometry, short)
+        return replace(given, value=value, kept=True)
+
+    def _sampled(self, geometry: Geometry | BoundaryGeometry, dtype: DTypeLike) -> Sampled:
+        """The values at all points, where they are not one constant."""
+        first = geometry.block(0, 1)
+        once = replace(self, shapes=self._shapes(first))
+        shape = once.at(first).shape[2:]
+
+        def values(block: Block) -> NDArray[np.float64]:
+            found = once.at(block)
+            if found.shape[2:] != shape:
+                raise OperatorError(
+                    f"{self.name} has shape {shape} in one element and {found.shape[2:]} in "
+                    "another: give it the same everywhere"
+                )
+            return found
+
+        blocks = ((block.start, values(block)) for block in geometry)
+        return Sampled.of(geometry, shape, blocks, dtype)
+
+    @property
+    def is_elementwise(self) -> bool:
+        """Whether the coefficient is a field that is constant in each element."""
+        return isinstance(self.value, Field) and self.value.space.order == 0
+
+    def is_constant(self, geometry: Geometry | BoundaryGeometry) -> bool:
+        """Whether the coefficient is one number or array, the same everywhere."""
+        if isinstance(self.value, Field | Sampled) or callable(self.value):
+            return False
+        if self.kept:  # what are numbers at points is a Sampled now
+            return True
+        shape = _shape(self.value, self.name)
+        if self.shapes is not None:
+            return shape in self.shapes
+        return shape[:2] != (geometry.num_elements, geometry.num_points)
+
+    def at(self, block: Block) -> NDArray[np.float64]:
+        """Values at the quadrature points of a block of elements, (n, nq, *shape).
+
+        Raises
+        ------
+        OperatorError
+            Another shape, values that are not finite, or not positive where they must be.
+        """
+        if isinstance(self.value, Sampled):  # looked at when it was made
+            return self.value.at(block)
+        if isinstance(self.value, Field):
+            values = self._of_field(block)
+        else:
+            values = _at_points(self.value, block, self.name, self._shapes(block))
+        if self.positive and values.ndim < 4 and not np.all(values > 0.0):
+            raise OperatorError(
+                f"{self.name} is {values.min():g} somewhere: it must be positive everywhere"
+            )
+        return values
+
+    def _of_field(self, block: Block) -> NDArray[np.float64]:
+        field = self.value
+        if field.space.mesh is not block.geometry.mesh:
+            raise OperatorError(f"{self.name} is a field on another mesh: interpolate it first")
+        shape = () if field.space.ncomp == 1 else (field.space.ncomp,)
+        if self.shapes is not None and shape not in self.shapes:
+            wanted = " or ".join(map(str, self.shapes))
+            raise OperatorError(f"{self.name} is a field of shape {shape}: the form takes {wanted}")
+        values: NDArray[np.float64] = field.at(block)
+        if not np.isfinite(values).all():
+            raise OperatorError(f"{self.name} is a field with values that are not finite")
+        return values
+
+    def _shapes(self, block: Block) -> tuple[tuple[int, ...], ...]:
+        """Shapes at a point that will do; of a user's own form the one that there is."""
+        return (self._any_shape(block),) if self.shapes is None else self.shapes
+
+    def _any_shape(self, block: Block) -> tuple[int, ...]:
+        nq, ne = block.geometry.num_points, block.geometry.num_elements
+        if callable(self.value):
+            first = block.geometry.block(0, 1)
+            x = columns(first.points)
+            shape = _mixed_shape(of_place(self.value, first)(x))
+            return shape[:-1] if shape and shape[-1] == x.shape[1] else shape
+        shape = _shape(self.value, self.name)
+        return shape[2:] if not self.kept and shape[:2] == (ne, nq) else shape
+
+    def shape(self, first: Block) -> CoefficientShape:
+        """What tracing must know.
+
+        Parameters
+        ----------
+        first : GeometryBlock or BoundaryBlock
+            The first element: all of a coefficient is looked at only where it is a matrix.
+        """
+        shape = self.at(first).shape[2:]
+        square = len(shape) == 2 and shape[0] == shape[1]
+        return CoefficientShape(shape, square and self._symmetric(first))
+
+    def _symmetric(self, first: Block) -> bool:
+        """Whether opposite entries are equal to the last bit everywhere."""
+        blocks = (self.at(block) for block in first.geometry)
+        return all(np.array_equal(values, values.swapaxes(-1, -2)) for values in blocks)
+
+
+def _at_points(
+    coefficient: PlainCoefficient,
+    block: Block,
+    name: str,
+    shapes: tuple[tuple[int, ...], ...],
+) -> NDArray[np.float64]:
+    """Values of a coefficient at the quadrature points of a block of elements.
+
+    Parameters
+    ----------
+    coefficient : number, array or callable
+        A constant of one of ``shapes``; a function of x, (dim, n) -> (*shape, n), on boundary
+        faces of x and the outer normal if it takes two arguments; or an array at all quadrature
+        points, (ne, nq, *shape).
+    block : GeometryBlock or BoundaryBlock
+    name : str
+        For messages.
+    shapes : tuple of shapes
+        Those the form takes, ``()`` for a scalar.
+
+    Returns
+    -------
+    (n, nq, *shape) float64
+
+    Raises
+    ------
+    OperatorError
+        Another shape, another type, or values that are not finite.
+    """
+    if isinstance(coefficient, Mapping):
+        raise OperatorError(f"{name} is a dict: give femops.by_attribute(mesh, values)")
+    ne, nq, n = block.geometry.num_elements, block.geometry.num_points, block.stop - block.start
+    if callable(coefficient):
+        values = _evaluate(of_place(coefficient, block), block.points, shapes, name)
+        return values.reshape(n, nq, *values.shape[1:])
+    given = _shape(coefficient, name)
+    for shape in shapes:
+        if given == shape:  # checked at the points of one element
+            points = block.geometry.points(block.start, block.start + 1)
+            values = _evaluate(coefficient, points, (shape,), name)
+            return np.broadcast_to(values.reshape(-1, nq, *shape), (n, nq, *shape))
+        if given == (ne, nq, *shape):
+            return _stored(np.asarray(coefficient)[block.start : block.stop], name)
+    if given == (ne,) and not isinstance(block, BoundaryBlock):
+        raise OperatorError(
+            f"{name} has one number for each element: "
+            "give femops.GridFunction(femops.L2(mesh, order=0), numbers)"
+        )
+    wanted = " or ".join(str((ne, nq, *shape)) for shape in shapes)
+    raise OperatorError(
+        f"{name} has shape {given}: give a number, a function of x, "
+        f"or values at the quadrature points, {wanted}"
+    )
+
+
+def _evaluate(
+    coefficient: PlainCoefficient,
+    points: NDArray[np.float64],
+    shapes: tuple[tuple[int, ...], ...],
+    name: str,
+) -> NDArray[np.float64]:
+    x = columns(points)
+    n = x.shape[1]
+    if any(shape and shape[-1] == n for shape in shapes):
+        # one more point, lest a number for each point be taken for one for each component
+        x = np.pad(x, ((0, 0), (0, 1)), mode="edge")
+    return evaluate_any(coefficient, x, shapes, name, OperatorError)[:n]
+
+
+def columns(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Points (n, nq, dim) in the layout that functions take, (dim, n * nq)."""
+    return np.ascontiguousarray(points.reshape(-1, points.shape[-1]).T)
+
+
+def of_place(function: Function, block: Block) -> Function:
+    """A function of x, made of one of x and the outer normal where there is one.
+
+    Which of them it is, its parameters tell.
+    """
+    if not isinstance(block, BoundaryBlock):
+        return function
+    try:
+        parameters = inspect.signature(function)
+        parameters.bind(0, 0)
+    except (TypeError, ValueError):  # no two arguments, or a builtin that does not tell
+        return function
+    try:
+        parameters.bind(0)
+    except TypeError:
+        n = columns(block.normals)
+        return lambda x: function(x, np.pad(n, ((0, 0), (0, x.shape[1] - n.shape[1])), mode="edge"))
+    return function
+
+
+def _mixed_shape(result: Any) -> tuple[int, ...]:
+    """Shape of an array, or of a sequence in which numbers stand beside arrays."""
+    if isinstance(result, list | tuple) and result:
+        return (len(result), *max(map(_mixed_shape, result), key=len))
+    return np.shape(result)
+
+
+def _shape(coefficient: Any, name: str) -> tuple[int, ...]:
+    try:
+        return np.shape(coefficient)
+    except ValueError as error:
+        raise OperatorError(
+            f"{name} is a sequence of parts that do not fit together: "
+            "give a number, an array or a function of x"
+        ) from error
+
+
+def _stored(values: NDArray[Any], name: str) -> NDArray[np.float64]:
+    """An array given at the quadrature points, checked."""
+    if values.dtype.kind not in "biuf":
+        raise OperatorError(f"{name} has type {values.dtype}: give real numbers")
+    bad = values.size - np.count_nonzero(np.isfinite(values))
+    if bad:
+        raise OperatorError(f"{name} has {bad} values that are not finite: mend the coefficient")
+    return values.astype(np.float64, copy=False)

@@ -1,0 +1,99 @@
+"""Coefficients by element attribute: materials."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from femops.errors import OperatorError
+from femops.operators.integrals.coefficients import GridFunction
+from femops.parallel.mesh import DistributedMesh
+from femops.spaces.h1_l2 import L2
+from femops_meshes.mesh import Mesh
+from femops_meshes.names import listing, with_numbers
+
+
+def by_attribute(
+    mesh: Mesh | DistributedMesh,
+    values: Mapping[int | str, ArrayLike],
+    default: ArrayLike | None = None,
+) -> GridFunction:
+    """Coefficient that has one value in all elements of an attribute.
+
+    It is constant in each element, and forms keep it for elements, not for quadrature points.
+
+    Parameters
+    ----------
+    mesh : Mesh or DistributedMesh
+    values : dict
+        Numbers, or vectors of one length, by attribute or name of ``mesh.element_names``.
+    default : number or vector, optional
+        For elements of other attributes; there must be none if omitted.
+
+    Returns
+    -------
+    GridFunction
+        On an L2 space of order 0.
+
+    Raises
+    ------
+    OperatorError
+        Values that are no dict; an attribute that the mesh does not have, or is named twice;
+        elements without a value; values of different shapes, or not real and finite.
+
+    Examples
+    --------
+    >>> import femops
+    >>> box = femops.box((4, 4))
+    >>> mesh = box.with_attributes(1 + (box.element_centers()[:, 0] > 0.5))
+    >>> V = femops.H1(mesh, order=2)
+    >>> A = femops.diffusion(V, femops.by_attribute(mesh, {1: 1.0, 2: 100.0}))
+    """
+    whole, local = mesh, mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
+    attributes = local.element_attributes
+    everywhere = attributes
+    if isinstance(whole, DistributedMesh):
+        everywhere = whole.whole_element_attributes.astype(attributes.dtype)
+    if not isinstance(values, Mapping):
+        raise OperatorError(
+            f"values are a {type(values).__name__}: give a dict of them by attribute or name"
+        )
+    first = next(iter(values.values()), default)
+    shape = () if first is None else np.shape(first)
+    result = np.full((local.num_elements, *shape), np.nan)
+    if default is not None:
+        result[...] = _checked(default, shape, "the default")
+    known = set(np.unique(everywhere).tolist())
+    used: set[int | str] = set()
+    for key, value in values.items():
+        for number in with_numbers(key, mesh.element_names) or []:
+            if number not in known:
+                has = listing(everywhere, mesh.element_names)
+                raise OperatorError(f"no element has the attribute {number!r}: the mesh has {has}")
+            if number in used:
+                raise OperatorError(f"attribute {number} has two values: give it one")
+            used.add(number)
+            result[attributes == number] = _checked(value, shape, f"the value of {key!r}")
+    missing = sorted(known - used)
+    if missing and default is None:
+        raise OperatorError(f"no value for the attribute {missing[0]}: give it one, or a default")
+    space = L2(mesh, 0, ncomp=int(np.prod(shape, dtype=int)))
+    vector = space.zeros()
+    vector[space.restriction.indices[:, 0]] = result
+    return GridFunction(space, vector)
+
+
+def _checked(value: Any, shape: tuple[int, ...], what: str) -> Any:
+    """A number or vector of the shape that all values have."""
+    array = np.asarray(value)
+    if array.shape != shape or len(shape) > 1 or array.dtype.kind not in "biuf":
+        raise OperatorError(
+            f"{what} has shape {array.shape} and type {array.dtype}: "
+            "give real numbers, or vectors of one length"
+        )
+    if not np.isfinite(array).all():
+        raise OperatorError(f"{what} is not finite")
+    return array

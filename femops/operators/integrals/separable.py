@@ -1,0 +1,94 @@
+"""Terms whose element matrices are sums of Kronecker products of 1-D matrices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.operators.integrals.term import Term
+from femops_kernels.cpu.first_touch import placed_array
+from femops_kernels.cpu.separable import SeparableKernel
+from femops_kernels.cpu.sweep import Data, element_values, store_interleaved
+
+# Entries of D beside its diagonal that are no more than round-off of the geometry, relative to the
+# diagonal entries of their row and column.
+_ROUND_OFF = 1e-13
+
+
+def separated(term: Term) -> tuple[SeparableKernel, Data] | None:
+    """Kernel and data of a term whose D is constant and diagonal in every element.
+
+    Constant but for the weights, and diagonal in slots and components: constant coefficients on
+    boxes along the reference axes, products of values and of equal derivatives.  None for others.
+    Collective on a reproducible mesh.
+    """
+    program = term.program
+    slots, numbers = program.slots_in, program.numbers
+    if numbers.point or numbers.mapped or not numbers.weight or slots != program.slots_out:
+        return None
+    if program.ncomp_in != program.ncomp_out:
+        return None
+    width, ne = term.width, term.trial.mesh.num_elements
+    if not ne:
+        _on_any_rank(term, False)
+        return None
+    ncomp = program.ncomp_in
+    shape = (-(-ne // width), 1, ncomp * len(slots), width)
+    factors = placed_array(shape, term.dtype, term.chunk_batches)
+    diagonal: NDArray[np.float64] | None = None
+    for start, stop in term.element_blocks((ncomp * len(slots)) ** 2):
+        diagonal = _diagonal(program.matrix(_numbers(term, start, stop)))
+        if diagonal is None:
+            break
+        store_interleaved(factors, diagonal[:, np.newaxis], start)
+    if _on_any_rank(term, diagonal is None):
+        return None
+    kernel = _kernel(term)
+    points = np.zeros((len(factors), kernel.target.p1d**kernel.dim, 0, width), term.dtype)
+    return kernel, replace(term.data, points=points, elements=factors[:, 0])
+
+
+def _on_any_rank(term: Term, bent: bool) -> bool:
+    """Whether it is so here, or, of a reproducible mesh, on any rank: all take the same kernel."""
+    space = term.spaces[0]
+    if space.distributed is None or not space.distributed.reproducible:
+        return bent
+    return bool(space.comm.max(int(bent)))
+
+
+def _numbers(term: Term, start: int, stop: int) -> NDArray[np.float64]:
+    """What the pointwise step is given in some elements, for the weight 1; (n, numbers)."""
+    data, first = term.data, start // term.width
+    part = data.elements[first : -(-stop // term.width), np.newaxis]
+    elements = element_values(part, stop - first * term.width)[start - first * term.width :, 0]
+    n, constants = stop - start, data.constants
+    given = [elements, np.ones((n, 1)), np.broadcast_to(constants, (n, len(constants)))]
+    return np.concatenate(given, axis=1, dtype=np.float64)
+
+
+def _diagonal(d: NDArray[Any]) -> NDArray[np.float64] | None:
+    """Diagonal of D as (ne, components * slots), component after component; None if not all."""
+    slots, ncomp = d.shape[:2]
+    flat = np.abs(d).reshape(slots * ncomp, slots * ncomp, -1)
+    diagonal: NDArray[np.float64] = np.einsum("icice->eci", d).reshape(len(flat[0, 0]), -1)
+    size = np.sqrt(np.einsum("iie->ie", flat))
+    rest = flat - np.einsum("ie,ij->ije", size**2, np.eye(len(flat)))
+    return None if np.any(rest > _ROUND_OFF * size[:, np.newaxis] * size) else diagonal
+
+
+def _kernel(term: Term) -> SeparableKernel:
+    points, weights = term.quadrature.points, term.quadrature.weights
+    mass, stiffness = (
+        (test.T * weights) @ trial
+        for test, trial in (
+            (term.test.basis.interpolation(points), term.trial.basis.interpolation(points)),
+            (term.test.basis.gradient(points), term.trial.basis.gradient(points)),
+        )
+    )
+    value, gradient = term.program.value_in, term.program.gradient_in
+    return SeparableKernel(
+        term.trial.dim, *term.sides(), term.dtype, term.width, mass, stiffness, value, gradient
+    )

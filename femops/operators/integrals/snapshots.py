@@ -1,0 +1,175 @@
+"""What a form keeps of its coefficients: copies, which nobody else can change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from femops.geometry.boundary import BoundaryBlock, BoundaryGeometry
+from femops.geometry.evaluation import reference_values
+from femops.geometry.jacobians import Geometry, GeometryBlock
+from femops.spaces.base import Space
+
+Block = GeometryBlock | BoundaryBlock
+
+
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """A copy that can't be written to.
+
+    One that is read-only already is copied, too: another view of it may be writeable.
+    """
+    copy = np.array(array)
+    copy.setflags(write=False)
+    return copy
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Field:
+    """A finite element function, as it was when it was read.
+
+    Attributes
+    ----------
+    space : Space
+    l_vec : array
+        As `Space.l_vec` gives it, with ghosts; nobody else's.
+    """
+
+    space: Space
+    l_vec: NDArray[Any]
+
+    @staticmethod
+    def of(space: Space, vector: NDArray[Any]) -> Field:
+        """Read a vector. Collective, where ranks share dofs."""
+        return Field(space, frozen(space.l_vec(vector)))
+
+    def at(self, block: Block) -> NDArray[np.float64]:
+        """Values at the quadrature points of a block of elements, (n, nq[, ncomp])."""
+        space = self.space
+        if isinstance(block, BoundaryBlock):
+            return block.field(space, self.l_vec)
+        e_vec = space.element_vector(self.l_vec, block.start, block.stop)
+        points = block.geometry.quadrature.points
+        return reference_values(space.basis, points, space.dim, e_vec)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Sampled:
+    """Values at all quadrature points of a geometry.
+
+    A component that is one number everywhere is kept once, and so are two opposite ones of a matrix
+    that are equal.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Of the coefficient at a point.
+    parts : tuple of arrays
+        Components in C order: (ne, nq), or () where it is one number.
+    """
+
+    shape: tuple[int, ...]
+    parts: tuple[NDArray[Any], ...]
+
+    @staticmethod
+    def of(
+        geometry: Geometry | BoundaryGeometry,
+        shape: tuple[int, ...],
+        blocks: Iterable[tuple[int, NDArray[np.float64]]],
+        dtype: DTypeLike,
+    ) -> Sampled:
+        """Put blocks of values together.
+
+        Parameters
+        ----------
+        geometry : Geometry or BoundaryGeometry
+        shape : tuple of int
+        blocks : iterable of (int, (n, nq, *shape) array)
+            The first element and the values of each, in the order of the elements.
+        dtype : dtype
+            Float that holds the values exactly.
+        """
+        whole = geometry.num_elements, geometry.num_points
+        parts = [_Part(whole, dtype) for _ in range(math.prod(shape))]
+        twins = _opposite(shape)
+        for start, values in blocks:
+            columns = values.reshape(*values.shape[:2], len(parts))
+            for k in range(len(parts)):
+                column = columns[..., k]
+                if k in twins:
+                    if _same(column, columns[..., twins[k]]):
+                        continue
+                    parts[k] = parts[twins.pop(k)].copy()
+                parts[k].put(start, column)
+        found = [part.found() for part in parts]
+        return Sampled(shape, tuple(found[twins.get(k, k)] for k in range(len(parts))))
+
+    def at(self, block: Block) -> NDArray[np.float64]:
+        """Values at the quadrature points of a block of elements, (n, nq, *shape)."""
+        here = block.stop - block.start, block.geometry.num_points
+        columns = [
+            np.asarray(part[block.start : block.stop] if part.ndim else part, dtype=np.float64)
+            for part in self.parts
+        ]
+        if not self.shape:
+            return np.broadcast_to(columns[0], here)
+        values = np.empty((*here, len(columns)))
+        for k, column in enumerate(columns):
+            values[..., k] = column
+        return values.reshape(*here, *self.shape)
+
+    def first(self, count: int) -> Sampled:
+        """The values at the points of the first elements."""
+        return Sampled(
+            self.shape, tuple(part[:count] if part.ndim else part for part in self.parts)
+        )
+
+
+def _opposite(shape: tuple[int, ...]) -> dict[int, int]:
+    """Of components below the diagonal of a square matrix, those above it."""
+    if len(shape) != 2 or shape[0] != shape[1]:
+        return {}
+    n = shape[0]
+    return {i * n + j: j * n + i for i in range(n) for j in range(i)}
+
+
+def _same(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
+    """Whether all bits are the same: zeros have signs."""
+    return bool(np.all(a.view(np.int64) == b.view(np.int64)))
+
+
+@final
+class _Part:
+    """One component, put together block by block: one number for as long as that will do."""
+
+    def __init__(self, shape: tuple[int, int], dtype: DTypeLike) -> None:
+        self.shape, self.dtype = shape, np.dtype(dtype)
+        self.number = np.zeros(())
+        self.values: NDArray[Any] | None = None
+
+    def put(self, start: int, values: NDArray[np.float64]) -> None:
+        if self.values is None:
+            if start == 0:
+                self.number = values[0, 0].copy()
+            if _same(values, self.number):
+                return
+            self.values = np.empty(self.shape, self.dtype)
+            self.values[:start] = self.number
+        self.values[start : start + len(values)] = values
+
+    def copy(self) -> _Part:
+        twin = _Part(self.shape, self.dtype)
+        twin.number = self.number
+        twin.values = None if self.values is None else self.values.copy()
+        return twin
+
+    def found(self) -> NDArray[Any]:
+        found = self.number.astype(self.dtype) if self.values is None else self.values
+        found.setflags(write=False)
+        return found

@@ -1,0 +1,1 @@
+"""What an operator keeps: the levels of assembly."""

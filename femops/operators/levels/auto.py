@@ -1,0 +1,326 @@
+"""The level "auto": chosen by measurement on a sample of the elements.
+
+Candidates are tried in the order of a lower bound of their time (bytes over a bandwidth, flops over
+a rate that none exceeds), until that bound is above the best time seen: what could not win is never
+built.  Where what a level moves for the whole operator does not fit in the caches, they are emptied
+before each measurement, so that a sample of a few ten thousand dofs stands for the whole.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from time import perf_counter
+from typing import Any, final
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from femops.errors import OperatorError
+from femops.operators.assembly.csr import Summands, domains, element_bytes
+from femops.operators.constraints import FREE, Held
+from femops.operators.execution.device import LEVELS as DEVICE_LEVELS
+from femops.operators.execution.device import terms_of
+from femops.operators.integrals.term import Term
+from femops.operators.levels.domains import storage_of
+from femops.operators.levels.level_data import LEVELS, Launches, Storage
+from femops.operators.levels.sample import first_terms
+from femops.parallel.agreement import check
+from femops.spaces.boundary_space import touched
+from femops_kernels.cpu.machine import get_threads
+
+_log = logging.getLogger("femops")
+
+# Nodes of a sample, for each thread: enough for a score of chunks.
+_SAMPLE = 40_000
+# Nodes up to which all elements are tried at order 1, where matrices may win, and it matters in
+# which cache they lie.
+_ALL = 160_000
+# Bytes moved by one application above which caches do not hold them.
+CACHED_BYTES = 16 * 2**20
+# What is read between two measurements to empty the caches.
+_FLUSH = 192 * 2**20
+_ROUNDS = 7
+# Applications in a row of which the fastest counts, where the data stay in the caches.
+_WARM = 4
+# Tries after which a level that takes so many times as long as the best is out.
+_TRIES, _CLOSE = 2, 1.5
+# Optimistic limits of one thread, for bounds: bytes and operations a second.
+_CACHE_BANDWIDTH = 1e11
+_RATE = 1.5e11
+_flushed: WeakValueDictionary[str, NDArray[np.float64]] = WeakValueDictionary()
+# Above the bandwidth measured by one sum over an array.
+_OPTIMISM = 2.0
+
+
+def choose_level(summands: Summands) -> str:
+    """The fastest level for the sum of terms, as measured now with the threads now in use.
+
+    Levels that would not fit into memory are left out.
+
+    Parameters
+    ----------
+    summands : sequence of (float, Term)
+        Terms of forms on one mesh; those over the elements, which outweigh those over faces, are
+        measured if there are any.
+    """
+    levels = [level for level in LEVELS if _fits(level, summands)]
+    times = measure_levels(domains(summands)[0], levels)
+    best = min(times, key=lambda level: times[level])
+    _log.info(
+        "level 'auto': %s chosen, one application of the sample in ms: %s",
+        best,
+        ", ".join(f"{level} {seconds * 1e3:.3g}" for level, seconds in times.items()),
+    )
+    return best
+
+
+def _least_bytes(summands: Summands) -> str:
+    """The level of a device that moves the fewest bytes: kernels there wait for memory."""
+    bytes_moved = {
+        level: storage_of(level, _at(level, summands), FREE).moved_bytes()
+        for level in DEVICE_LEVELS
+    }
+    return min(DEVICE_LEVELS, key=lambda level: bytes_moved[level])
+
+
+def _agreed_level(summands: Summands, choose: Callable[[Summands], str]) -> str:
+    """What the rank with most elements chooses for its part. Collective.
+
+    All measure at the same time, as they share what they will share later.
+    """
+    first = domains(summands)[0][0][1]
+    if first.on_boundary:
+        raise OperatorError(
+            "level 'auto' of boundary integrals alone is measured by one rank: name another level"
+        )
+    comm, ne = first.spaces[0].comm, first.trial.mesh.num_elements
+    level = ""
+    with check(comm):
+        if ne:
+            level = choose(summands)
+    counts = comm.gather_all(np.array([ne]))
+    return str(comm.broadcast(level, int(np.argmax(counts))))
+
+
+def _fits(level: str, summands: Summands) -> bool:
+    try:
+        storage_of(level, summands, FREE)
+    except OperatorError:
+        return False
+    return True
+
+
+def measure_levels(summands: Summands, levels: Sequence[str] = LEVELS) -> dict[str, float]:
+    """Seconds of one application of a sample, for each level that could be the fastest.
+
+    Parameters
+    ----------
+    summands : sequence of (float, Term)
+        Terms of forms on one mesh, or on the same boundary faces, which are all tried.
+    levels : sequence of str
+        Those to choose from; "none" fits wherever any does.
+    """
+    whole, count = summands[0][1], _sample_size(summands[0][1])
+    sample = list(summands) if whole.on_boundary else first_terms(summands, count)
+    work = {level: _work(level, sample) for level in levels}
+    share, threads = count / whole.trial.mesh.num_elements, get_threads()
+    cached = {level: moved / share < CACHED_BYTES for level, (moved, _) in work.items()}
+    flush = None if all(cached.values()) else _flusher()
+    memory = _CACHE_BANDWIDTH if flush is None else _OPTIMISM * _bandwidth(flush)
+    bounds = {
+        level: max(moved / (_CACHE_BANDWIDTH if cached[level] else memory), flops / _RATE) / threads
+        for level, (moved, flops) in work.items()
+    }
+    times: dict[str, float] = {}
+    runs: dict[str, Callable[[], float]] = {}
+    for level in sorted(bounds, key=lambda name: bounds[name]):
+        if times and bounds[level] > min(times.values()):
+            break
+        if not _fits(level, sample):  # nor does the sample, by now
+            continue
+        runs[level] = _runner(level, sample, None if cached[level] else flush)
+        times[level] = min(runs[level]() for _ in range(_TRIES))
+    close = {
+        level: run for level, run in runs.items() if times[level] < _CLOSE * min(times.values())
+    }
+    return times | _measure(close)
+
+
+def _sample_size(term: Term) -> int:
+    """How many elements to try."""
+    ne = term.trial.mesh.num_elements
+    if term.on_boundary:
+        return ne
+    nodes = max(term.trial.ndofs, term.test.ndofs)
+    if nodes <= _ALL and max(term.trial.order, term.test.order) == 1:
+        return ne
+    return min(ne, max(term.width, int(_SAMPLE * get_threads() * ne / nodes)))
+
+
+def flush_memory() -> NDArray[np.float64]:
+    """What is read to empty the caches; the same while somebody holds it."""
+    memory = _flushed.get("memory")
+    if memory is None:
+        memory = _flushed["memory"] = np.ones(_FLUSH // 8)
+    return memory
+
+
+def _flusher() -> Callable[[], float]:
+    """What empties the caches, and returns its seconds."""
+    memory = flush_memory()
+
+    def flush() -> float:
+        begin = perf_counter()
+        memory.sum()
+        return perf_counter() - begin
+
+    return flush
+
+
+def _bandwidth(flush: Callable[[], float]) -> float:
+    return _FLUSH / min(flush() for _ in range(3))
+
+
+def _work(level: str, sample: Summands) -> tuple[float, float]:
+    """Least bytes moved and flops of one application; nothing is compiled or assembled for it."""
+    term = sample[0][1]
+    if level == "full":
+        entries = _least_entries(term)
+        return entries * (term.dtype.itemsize + 4), 2 * entries
+    if level == "element":
+        size = float(element_bytes(term))
+        return size, 2 * size / term.dtype.itemsize
+    storage = storage_of(level, _at(level, sample), FREE)
+    vectors = (term.trial.size + term.test.size) * term.dtype.itemsize
+    return vectors + storage.moved_bytes(), storage.flops()
+
+
+def _least_entries(term: Term) -> float:
+    """Entries of the matrix, as of a large Cartesian mesh of as many dofs."""
+    columns = (term.trial.order + 1.0) ** term.trial.dim
+    coupled = np.count_nonzero(term.entries.any(axis=(0, 2)))  # components, one by one
+    return touched(term.test) * columns * coupled
+
+
+def _at(level: str, sample: Summands) -> list[tuple[float, Term]]:
+    return [(factor, term.at_level(level)) for factor, term in sample]
+
+
+def _runner(level: str, sample: Summands, flush: Callable[[], float] | None) -> Callable[[], float]:
+    """What applies the sample once at a level, from empty caches or with its data in them."""
+    storage: Storage = storage_of(level, _at(level, sample), FREE)
+    work = terms_of(None, storage.launches())
+    term = sample[0][1]
+    x: NDArray[Any] = np.ones(term.trial.size, term.dtype)
+    y: NDArray[Any] = np.empty(term.test.size, term.dtype)
+
+    def timed() -> float:
+        begin = perf_counter()
+        work.apply(x, y)
+        return perf_counter() - begin
+
+    def run() -> float:
+        if flush is None:  # a matrix comes to rest in the caches after a few applications
+            return min(timed() for _ in range(_WARM))
+        flush()
+        return timed()
+
+    run()
+    return run
+
+
+def _measure(runs: dict[str, Callable[[], float]]) -> dict[str, float]:
+    """Medians of interleaved rounds."""
+    times: dict[str, list[float]] = {level: [] for level in runs}
+    for _ in range(_ROUNDS):
+        for level, run in runs.items():
+            times[level].append(run())
+    return {level: float(np.median(t)) for level, t in times.items()}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Auto(Storage):
+    """What the fastest level keeps; chosen when it is first asked for anything.
+
+    Attributes
+    ----------
+    summands, held
+        See `Storage`.
+    """
+
+    summands: Summands
+    held: Held
+
+    @cached_property
+    def chosen(self) -> Storage:
+        """The storage of the level chosen.
+
+        Raises
+        ------
+        OperatorError
+            Integrals over boundary faces alone, on several ranks.
+        """
+        space = self.summands[0][1].spaces[0]
+        choose = choose_level if space.device is None else _least_bytes
+        alone = space.comm.size == 1
+        level = choose(self.summands) if alone else _agreed_level(self.summands, choose)
+        return storage_of(level, _at(level, self.summands), self.held)
+
+    @property
+    def kept(self) -> Summands:
+        """The summands, cut for the level chosen."""
+        return self.chosen.summands
+
+    @property
+    def level(self) -> str:  # type: ignore[override]  # found when asked for
+        """The level chosen."""
+        return self.chosen.level
+
+    def launches(self) -> Launches:
+        """Of the level chosen."""
+        return self.chosen.launches()
+
+    def flops(self) -> int:
+        """Of the level chosen."""
+        return self.chosen.flops()
+
+    def data_flops(self) -> int:
+        """Of the level chosen."""
+        return self.chosen.data_flops()
+
+    def assembly_flops(self, method: str) -> int:
+        """Of the level chosen."""
+        return self.chosen.assembly_flops(method)
+
+    def moved_bytes(self) -> int:
+        """Of the level chosen."""
+        return self.chosen.moved_bytes()
+
+    def stored_bytes(self) -> int:
+        """Of the level chosen."""
+        return self.chosen.stored_bytes()
+
+    def shared_bytes(self) -> int:
+        """Of the level chosen."""
+        return self.chosen.shared_bytes()
+
+    def holding(self, held: Held) -> Auto:
+        """With the same choice, if it is made."""
+        new = replace(self, held=held)
+        if "chosen" in self.__dict__:
+            new.__dict__["chosen"] = self.chosen.holding(held)
+        return new
+
+    def lift(self, g: NDArray[Any]) -> NDArray[Any]:
+        """By the level chosen."""
+        return self.chosen.lift(g)
+
+    def matrix(self, method: str) -> csr_array:
+        """By the level chosen."""
+        return self.chosen.matrix(method)

@@ -1,0 +1,54 @@
+"""What one application of an operator costs, counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from femops.operators.levels.level_data import Storage
+
+
+@final
+@dataclass(frozen=True)
+class Cost:
+    """What one application of an operator costs, and what it took to make it.
+
+    Attributes
+    ----------
+    flops : int
+        Floating-point operations (an FMA is two), contractions as emitted and pointwise steps as
+        counted.
+    bytes_moved : int
+        Least traffic with memory, bytes: stored data and indices read once, x read, y written.
+    stored_bytes : int
+        Bytes that the operator keeps for its applications; its copies of coefficients, which these
+        do not read, are not among them.
+    shared_bytes : int
+        Bytes that all operators on its spaces share: the indices of the element restriction, and
+        the mesh's geometry as kernels read it.
+    assembly_flops : int
+        Floating-point operations to compute what is kept; functions of x not counted.
+    data_flops : int
+        Of these, for the data at quadrature points or in elements (D).
+    """
+
+    flops: int
+    bytes_moved: int
+    stored_bytes: int
+    shared_bytes: int
+    assembly_flops: int
+    data_flops: int
+
+
+def cost_of(storage: Storage, method: str) -> Cost:
+    """Cost of applying what an operator keeps; nothing is compiled for it."""
+    first = storage.summands[0][1]
+    vectors = (first.trial.size + first.test.size) * first.dtype.itemsize
+    return Cost(
+        flops=storage.flops(),
+        bytes_moved=vectors + storage.moved_bytes(),
+        stored_bytes=storage.stored_bytes(),
+        shared_bytes=storage.shared_bytes(),
+        assembly_flops=storage.assembly_flops(method),
+        data_flops=storage.data_flops(),
+    )

@@ -1,0 +1,60 @@
+"""The level "full" on many ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from femops.operators.assembly.distributed_csr import Columns, assembled_rows, split_rows
+from femops.operators.execution.ranks import forward_of
+from femops.operators.levels.level_data import Launches
+from femops.operators.levels.matrices import CompressedRows, csr_nbytes, placed_csr
+from femops_kernels.cpu.first_touch import placed_array
+from femops_kernels.cpu.rows import Joined, RowProduct
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RankRows(CompressedRows):
+    """Rows of the matrix that the rank owns.
+
+    Attributes
+    ----------
+    summands, held
+        See `Storage`.
+    """
+
+    @cached_property
+    def _rows(self) -> tuple[csr_array, csr_array, Columns]:
+        """The matrix, the columns that were taken out of it, and what the columns are."""
+        matrix, columns = assembled_rows(self.summands, "near-optimal")
+        kept, removed = split_rows(matrix, columns, self.held, self.summands[0][1].dtype)
+        return placed_csr(kept), removed, columns
+
+    @property
+    def _parts(self) -> tuple[csr_array, csr_array]:
+        return self._rows[:2]
+
+    def launches(self) -> Launches:
+        """One product by rows."""
+        kept, _, columns = self._rows
+        term = self.summands[0][1]
+        joined = placed_array((len(columns.whole),), term.dtype)
+        forward = forward_of(columns.space, columns.halo, term.dtype)
+        given = kept.indptr, kept.indices, kept.data, term.width
+        return [(1.0, RowProduct(*given, Joined(forward, columns.low, joined)))]
+
+    def moved_bytes(self) -> int:
+        """Of the matrix, and of the copy of the vector with its ghosts."""
+        kept, _, columns = self._rows
+        return int(csr_nbytes(kept) + 2 * kept.dtype.itemsize * len(columns.whole))
+
+    def lift(self, g: NDArray[Any]) -> NDArray[Any]:
+        """By the columns taken out."""
+        _, removed, columns = self._rows
+        return np.asarray(removed @ columns.forward(g))

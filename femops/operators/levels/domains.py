@@ -1,0 +1,116 @@
+"""Sums of integrals over different domains: the elements, and faces of the boundary.
+
+Each domain is swept by itself.  Terms over boundary faces only add to the result, so that over the
+elements comes first, or, where there is none, a start that sets the result to zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import final
+
+from femops.operators.assembly.csr import Summands, domains, level_bytes, require_memory
+from femops.operators.constraints import Held
+from femops.operators.execution.device import AnyLaunch, check_device_level
+from femops.operators.integrals.term import Term
+from femops.operators.levels.distributed_rows import RankRows
+from femops.operators.levels.level_data import Launches, Storage
+from femops.operators.levels.matrices import Elements, Rows
+from femops.operators.levels.points import Points
+from femops_kernels.cpu.start import Start
+from femops_kernels.cuda.operator.sweep import DeviceHold
+
+
+def storage_of(level: str, summands: Summands, held: Held) -> Storage:
+    """Storage of a sum at one of the levels; nothing is allocated or compiled yet.
+
+    Raises
+    ------
+    OperatorError
+        A level that would not fit into memory.
+    """
+    if summands[0][1].spaces[0].device is not None:
+        check_device_level(level)
+    groups = domains(summands)
+    if level == "full" or (len(groups) == 1 and not summands[0][1].on_boundary):
+        return _storage_of(level, summands, held)
+    parts = tuple(
+        _storage_of(level, group, _share_of(held, first=k == 0)) for k, group in enumerate(groups)
+    )
+    return Domains(summands, held, level, parts)
+
+
+def _storage_of(level: str, summands: Summands, held: Held) -> Storage:
+    """Storage of integrals over the same elements, unless the level is "full"."""
+    needed = level_bytes(level, summands)
+    if needed:
+        require_memory(needed, f"level={level!r}")
+    if level == "full":
+        alone = summands[0][1].spaces[0].distributed is None
+        return Rows(summands, held) if alone else RankRows(summands, held)
+    return Elements(summands, held) if level == "element" else Points(summands, held, level)
+
+
+def _share_of(held: Held, *, first: bool) -> Held:
+    """What is held of one part of a sum: the first has the identity on constrained rows."""
+    return held if first else replace(held, identity=0.0)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Domains(Storage):
+    """The storages of several domains of integration, or of boundary faces alone.
+
+    Attributes
+    ----------
+    summands, held, level
+        See `Storage`.
+    parts : tuple of Storage
+        That of the elements first, if there is one.
+    """
+
+    summands: Summands
+    held: Held
+    level: str
+    parts: tuple[Storage, ...]
+
+    def launches(self) -> Launches:
+        """Those of the parts, after one that writes the whole result."""
+        parts, begin = self.parts, []
+        first = parts[0].summands[0][1]
+        if first.on_boundary:
+            parts = (parts[0].holding(_share_of(self.held, first=False)), *parts[1:])
+            begin = [(1.0, self._start(first))]
+        return [*begin, *(launch for part in parts for launch in part.launches())]
+
+    def _start(self, first: Term) -> AnyLaunch:
+        """What sets the result to zero, but for what constrained rows hold."""
+        device, rows, keep = first.spaces[0].device, self.held.rows, self.held.identity
+        if device is None:
+            return Start(first.test.size, rows, keep, first.width, first.dtype)
+        return DeviceHold(device, rows if keep else rows[:0], keep, first.dtype)
+
+    def flops(self) -> int:
+        """Of all parts."""
+        return sum(part.flops() for part in self.parts)
+
+    def assembly_flops(self, method: str) -> int:
+        """Of all parts."""
+        return sum(part.assembly_flops(method) for part in self.parts)
+
+    def moved_bytes(self) -> int:
+        """Of all parts."""
+        return sum(part.moved_bytes() for part in self.parts)
+
+    def stored_bytes(self) -> int:
+        """Of all parts."""
+        return sum(part.stored_bytes() for part in self.parts)
+
+    def shared_bytes(self) -> int:
+        """Of all parts."""
+        return sum(part.shared_bytes() for part in self.parts)
+
+    def holding(self, held: Held) -> Domains:
+        """With the same data."""
+        parts = (part.holding(_share_of(held, first=k == 0)) for k, part in enumerate(self.parts))
+        return replace(self, held=held, parts=tuple(parts))

@@ -1,0 +1,143 @@
+"""What an operator keeps at each level of assembly, and the compiled work that applies it.
+
+=============  =====================================================  =======================
+level          what is kept                                           one application
+=============  =====================================================  =======================
+full           the matrix, compressed rows                            product by rows
+element        dense element matrices                                 products by element
+decomposed     dense bases B (one for all elements) and D             B, D, transpose of B
+partial        D at the quadrature points, or in each element if      sum factorisation
+               all are affine; a diagonal one by 1-D matrices
+none           the modes of the elements' geometry                    sum factorisation
+=============  =====================================================  =======================
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from femops.errors import OperatorError
+from femops.operators.assembly.csr import Summands, assemble_csr, split
+from femops.operators.assembly.distributed_csr import rank_matrix
+from femops.operators.assembly.element_matrices import ElementAssembly
+from femops.operators.constraints import FREE, Held
+from femops.operators.execution.device import AnyLaunch, terms_of
+from femops.operators.execution.ranks import AnyTerms, End, rank_terms
+from femops.operators.integrals.term import Term
+from femops.spaces.devices import arrays
+
+LEVELS = ("full", "element", "decomposed", "partial", "none")
+CHOICES = (*LEVELS, "auto")
+"""What a user may ask for; "auto" is the fastest of the levels, by measurement."""
+
+_CACHED = ("fused", "work", "matrices", "_parts", "_rows")
+
+Launches = list[tuple[float, AnyLaunch]]
+
+
+class Storage(ABC):
+    """What an operator keeps: a sum of terms with essential conditions, at some level.
+
+    Attributes
+    ----------
+    summands : sequence of (float, Term)
+    held : Held
+    level : str
+        What is kept.
+    """
+
+    summands: Summands
+    held: Held
+    level: str
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or another process needs: the rest is computed again there."""
+        return {k: v for k, v in self.__dict__.items() if k not in _CACHED}
+
+    @property
+    def kept(self) -> Summands:
+        """The summands, cut for the level."""
+        return self.summands
+
+    @abstractmethod
+    def launches(self) -> Launches:
+        """The compiled work and its factors; compiled, or read from the cache."""
+
+    def terms(self) -> AnyTerms:
+        """The compiled work, ready to be run; collective where ranks share dofs."""
+        first = self.summands[0][1]
+        trial, test = first.spaces
+        terms = terms_of(trial.device, self.launches())
+        source, target = End(trial, self.held.columns), End(test, self.held.rows)
+        return rank_terms(terms, [source], [target], [(0, 0)] * len(terms.sweeps), first.dtype)
+
+    @abstractmethod
+    def flops(self) -> int:
+        """Floating-point operations of one application."""
+
+    @abstractmethod
+    def assembly_flops(self, method: str) -> int:
+        """Floating-point operations to compute what is kept."""
+
+    def data_flops(self) -> int:
+        """Of D, at the quadrature points or in elements."""
+        return sum(t.source.data_flops(t.cut) for t in self._terms() if t.source is not None)
+
+    def _terms(self) -> list[Term]:
+        return [term for _, term in self.summands]
+
+    def matrix_flops(self, method: str) -> int:
+        """Of D and the element matrices."""
+        each = (t.trial.mesh.num_elements * ElementAssembly(t).flops(method) for t in self._terms())
+        return self.data_flops() + sum(each)
+
+    @abstractmethod
+    def moved_bytes(self) -> int:
+        """Bytes of stored data and indices that one application reads."""
+
+    @abstractmethod
+    def stored_bytes(self) -> int:
+        """Bytes kept between applications, of the arrays as they are."""
+
+    @abstractmethod
+    def shared_bytes(self) -> int:
+        """Bytes of plans and geometry, kept for all operators on the spaces."""
+
+    @abstractmethod
+    def holding(self, held: Held) -> Storage:
+        """The same terms under other essential conditions, sharing what can be shared."""
+
+    def lift(self, g: NDArray[Any]) -> NDArray[Any]:
+        """What values at held columns, zero elsewhere, contribute to the other rows."""
+        first = self.summands[0][1]
+        result: NDArray[Any] = arrays(first.spaces[1]).empty(first.test.size, g.dtype)
+        self.holding(FREE).terms().apply(g, result)
+        return result
+
+    def matrix(self, method: str) -> csr_array:
+        """The matrix, with the essential conditions in it; of many ranks, this one's rows."""
+        if self.summands[0][1].spaces[0].distributed is not None:
+            return rank_matrix(self.summands, self.held, method)
+        whole = assemble_csr(self.summands, method)
+        return split(whole, self.held, self.summands[0][1].dtype)[0]
+
+
+def check_level(level: str) -> None:
+    """Check the name of a level that a user asks for."""
+    if level not in CHOICES:
+        raise OperatorError(f"level {level!r}: choose one of {', '.join(CHOICES)}")
+
+
+def base_level(level: str) -> str:
+    """The level for which terms are cut until one is chosen."""
+    return "partial" if level == "auto" else level
+
+
+def share(old: Storage, new: Storage, name: str) -> None:
+    """Hand on a cached attribute where it has been computed."""
+    if name in old.__dict__:
+        new.__dict__[name] = old.__dict__[name]

@@ -1,0 +1,188 @@
+"""What an operator keeps at the levels "full" and "element": matrices."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from femops.operators.assembly.csr import Summands, assemble_csr, domains, split
+from femops.operators.assembly.element_matrices import ElementAssembly
+from femops.operators.constraints import Held
+from femops.operators.levels.level_data import Launches, Storage, share
+from femops_kernels.cpu.dense import ElementKernel
+from femops_kernels.cpu.first_touch import placed_array
+from femops_kernels.cpu.rows import RowProduct, placed_rows
+from femops_kernels.cpu.sweep import Data, Idle, store_interleaved
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Elements(Storage):
+    """Dense element matrices.
+
+    Attributes
+    ----------
+    summands, held
+        See `Storage`.
+    """
+
+    summands: Summands
+    held: Held
+    level: str = "element"
+
+    @cached_property
+    def matrices(self) -> NDArray[Any]:
+        """Of the sum, (nbatch, rows, columns, width), component after component."""
+        first = self.summands[0][1]
+        nbatch = -(-first.trial.mesh.num_elements // first.width)
+        shape = (nbatch, *ElementAssembly(first).shape, first.width)
+        out = placed_array(shape, first.dtype, first.chunk_batches)
+        assemblies = [(factor, ElementAssembly(term)) for factor, term in self.summands]
+        smallest = min((a for _, a in assemblies), key=lambda a: a.step)
+        for start, stop in smallest.blocks():
+            total = sum(factor * a.matrices(start, stop) for factor, a in assemblies)
+            store_interleaved(out, np.asarray(total), start)
+        return out
+
+    def _kernel(self) -> ElementKernel:
+        term = self.summands[0][1]
+        return ElementKernel(term.trial.dim, *term.sides(), term.dtype, term.width)
+
+    def launches(self) -> Launches:
+        """One sweep for the whole sum."""
+        term, held = self.summands[0][1], self.held
+        if not term.trial.mesh.num_elements:
+            return [(1.0, Idle())]
+        data = Data(self.matrices)
+        return [(1.0, term.sweep(self._kernel(), held, held.identity, data))]
+
+    def flops(self) -> int:
+        """Of the products."""
+        return self.summands[0][1].trial.mesh.num_elements * self._kernel().contraction_flops()
+
+    def assembly_flops(self, method: str) -> int:
+        """Of D and the matrices."""
+        return self.matrix_flops(method)
+
+    def moved_bytes(self) -> int:
+        """Of matrices and indices."""
+        return int(self.matrices.nbytes + self.summands[0][1].index_bytes)
+
+    def stored_bytes(self) -> int:
+        """Of the matrices."""
+        return int(self.matrices.nbytes)
+
+    def shared_bytes(self) -> int:
+        """Of the plans."""
+        return self.summands[0][1].plan_bytes
+
+    def holding(self, held: Held) -> Elements:
+        """With the same matrices."""
+        new = replace(self, held=held)
+        share(self, new, "matrices")
+        return new
+
+
+@dataclass(frozen=True, eq=False)
+class CompressedRows(Storage, ABC):
+    """The matrix in compressed rows, with the essential conditions in it.
+
+    Attributes
+    ----------
+    summands, held
+        See `Storage`.
+    """
+
+    summands: Summands
+    held: Held
+    level: str = "full"
+
+    @property
+    @abstractmethod
+    def _parts(self) -> tuple[csr_array, csr_array]:
+        """The matrix, and the columns that were taken out of it."""
+
+    def flops(self) -> int:
+        """Of the products; the matrix has no zeros stored."""
+        kept = self._parts[0]
+        return int(2 * kept.nnz - np.count_nonzero(np.diff(kept.indptr)))
+
+    def assembly_flops(self, method: str) -> int:
+        """Of D, the element matrices, and one addition for each of their entries."""
+        sums = 0
+        for (_, first), *_ in domains(self.summands):
+            rows, columns = ElementAssembly(first).shape
+            sums += first.trial.mesh.num_elements * rows * columns
+        return self.matrix_flops(method) + sums
+
+    def stored_bytes(self) -> int:
+        """Of the matrix and the columns taken out."""
+        return csr_nbytes(self._parts[0]) + bool(self.held) * csr_nbytes(self._parts[1])
+
+    def shared_bytes(self) -> int:
+        """None."""
+        return 0
+
+    def holding(self, held: Held) -> Self:
+        """With another matrix."""
+        return replace(self, held=held)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Rows(CompressedRows):
+    """All rows of the matrix.
+
+    Attributes
+    ----------
+    summands, held
+        See `Storage`.
+    """
+
+    @cached_property
+    def _parts(self) -> tuple[csr_array, csr_array]:
+        kept, removed = split(assemble_csr(self.summands), self.held, self.summands[0][1].dtype)
+        return placed_csr(kept), removed
+
+    def launches(self) -> Launches:
+        """One product by rows."""
+        kept, width = self._parts[0], self.summands[0][1].width
+        return [(1.0, RowProduct(kept.indptr, kept.indices, kept.data, width))]
+
+    def moved_bytes(self) -> int:
+        """Of the matrix."""
+        return csr_nbytes(self._parts[0])
+
+    def lift(self, g: NDArray[Any]) -> NDArray[Any]:
+        """By the columns taken out."""
+        return np.asarray(self._parts[1] @ g)
+
+    def matrix(self, method: str) -> csr_array:
+        """A copy of the matrix kept, or one assembled by the other method."""
+        if method != "near-optimal":
+            return Storage.matrix(self, method)
+        kept = self._parts[0]
+        kind = np.int32 if kept.nnz < 2**31 else np.int64
+        indices = kept.indices.astype(kind), kept.indptr.astype(kind)
+        return csr_array((kept.data.copy(), *indices), shape=kept.shape)
+
+
+def placed_csr(matrix: csr_array) -> csr_array:
+    """The matrix with arrays of the types and at the places that the compiled product takes.
+
+    SciPy wants one type for both kinds of indices; see `Rows.matrix`.
+    """
+    start, columns = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
+    matrix.indptr, matrix.indices, matrix.data = placed_rows(start, columns, matrix.data)
+    return matrix
+
+
+def csr_nbytes(matrix: csr_array) -> int:
+    """Bytes of the arrays of a matrix."""
+    return int(matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes)

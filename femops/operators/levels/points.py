@@ -1,0 +1,133 @@
+"""What an operator keeps at the levels at which kernels take the pointwise step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import final
+
+from femops.operators.assembly.csr import Summands
+from femops.operators.constraints import Held
+from femops.operators.execution.device import device_sweep, idle
+from femops.operators.integrals.fusion import fused
+from femops.operators.integrals.separable import separated
+from femops.operators.integrals.term import Term
+from femops.operators.levels.level_data import Launches, Storage, share
+from femops_kernels.cpu.kernel import SweepKernel
+from femops_kernels.cpu.separable import SeparableKernel
+from femops_kernels.cpu.sweep import Data
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Points(Storage):
+    """What the pointwise step is given, applied by sum factorisation or by dense bases.
+
+    Attributes
+    ----------
+    summands, held
+        See `Storage`.
+    level : {"decomposed", "partial", "none"}
+    """
+
+    summands: Summands
+    held: Held
+    level: str
+
+    @property
+    def dense(self) -> bool:
+        """Whether bases are dense, not factorised."""
+        return self.level == "decomposed"
+
+    @cached_property
+    def fused(self) -> list[tuple[float, Term]]:
+        """The summands, those on one quadrature rule made one."""
+        groups: list[list[tuple[float, Term]]] = []
+        for factor, term in self.summands:
+            group = next((g for g in groups if g[0][1].fusible(term)), None)
+            if group is None:
+                groups.append([(factor, term)])
+            else:
+                group.append((factor, term))
+        return [group[0] if len(group) == 1 else (1.0, fused(group)) for group in groups]
+
+    @cached_property
+    def work(self) -> list[tuple[SweepKernel, Data]]:
+        """Kernel and data of each of the fused summands."""
+        if self.dense:
+            return [(term.dense_kernel(), term.data) for _, term in self.fused]
+        return [separated(t) or (t.factorised_kernel(), t.data) for _, t in self.fused]
+
+    def launches(self) -> Launches:
+        """One sweep for each quadrature rule."""
+        device = self.summands[0][1].spaces[0].device
+        if not self.summands[0][1].trial.mesh.num_elements:
+            if device is None:
+                _ = self.work  # decided with the other ranks, as often as they do
+            return [(alpha, idle(device)) for alpha, _ in self.fused]
+        if device is not None:
+            return [
+                (
+                    alpha,
+                    device_sweep(device, term, self.held, self._keep(k, alpha)),
+                )
+                for k, (alpha, term) in enumerate(self.fused)
+            ]
+        sweeps: Launches = []
+        for k, ((alpha, term), (kernel, data)) in enumerate(
+            zip(self.fused, self.work, strict=True)
+        ):
+            bases = term.dense_bases() if self.dense else ()
+            keep = self._keep(k, alpha)
+            sweeps.append((alpha, term.sweep(kernel, self.held, keep, data, bases)))
+        return sweeps
+
+    def _keep(self, k: int, alpha: float) -> float:
+        """What the constrained rows of a sweep hold: the first writes the sum's identity."""
+        return self.held.identity / alpha if k == 0 else 0.0
+
+    def flops(self) -> int:
+        """Of contractions as emitted and pointwise steps as counted."""
+        total = 0
+        for (_, term), (kernel, _) in zip(self.fused, self.work, strict=True):
+            each = kernel.contraction_flops()
+            if not isinstance(kernel, SeparableKernel):
+                each += term.quadrature.q1d**term.trial.dim * term.program.flops
+            total += term.trial.mesh.num_elements * each
+        return total
+
+    def assembly_flops(self, method: str) -> int:  # noqa: ARG002  (no element matrices)
+        """Of D, and of dense bases by Kronecker products."""
+        total = self.data_flops()
+        for _, term in self.fused if self.dense else ():
+            q1d, program = term.quadrature.q1d, term.program
+            sides = [(term.trial.p1d, program.slots_in), (term.test.p1d, program.slots_out)]
+            for p1d, slots in sides[:1] if sides[0] == sides[1] else sides:
+                total += len(slots) * sum((q1d * p1d) ** k for k in range(2, term.trial.dim + 1))
+        return total
+
+    def _data_bytes(self) -> int:
+        bases = sum(term.dense_bytes for _, term in self.fused) if self.dense else 0
+        return bases + sum(data.nbytes for _, data in self.work)
+
+    def moved_bytes(self) -> int:
+        """Of data, dense bases, geometry and indices."""
+        modes = sum(int(data.modes.nbytes) for _, data in self.work)
+        return self._data_bytes() + modes + sum(term.index_bytes for _, term in self.fused)
+
+    def stored_bytes(self) -> int:
+        """Of data and dense bases."""
+        return self._data_bytes()
+
+    def shared_bytes(self) -> int:
+        """Of geometry and plans."""
+        modes = {id(data.modes): int(data.modes.nbytes) for _, data in self.work}
+        plans = max(term.plan_bytes for _, term in self.fused)
+        return sum(modes.values()) + plans
+
+    def holding(self, held: Held) -> Points:
+        """With the same data."""
+        new = replace(self, held=held)
+        share(self, new, "fused")
+        share(self, new, "work")
+        return new

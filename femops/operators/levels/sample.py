@@ -1,0 +1,92 @@
+"""A piece of an operator's terms: the same forms on the first elements of the mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.geometry.legendre import GeometryModes
+from femops.operators.integrals.bilinear import BilinearForm
+from femops.operators.integrals.coefficients import Given
+from femops.operators.integrals.device_state import DeviceState
+from femops.operators.integrals.snapshots import Field, Sampled
+from femops.operators.integrals.term import Term
+from femops.spaces.base import Space
+from femops.spaces.boundary_space import volume_space
+from femops_meshes.mesh import Mesh
+from femops_meshes.partitioning.parts import first_elements
+
+Summands = Sequence[tuple[float, Term]]
+
+
+def first_terms(summands: Summands, count: int) -> list[tuple[float, Term]]:
+    """The terms on the first elements, with the coefficients that they have there.
+
+    Parameters
+    ----------
+    summands : sequence of (float, Term)
+        Terms of forms, on one mesh.
+    count : int
+        How many elements; of a distributed mesh, of this rank's.
+    """
+    whole = summands[0][1].spaces[0]
+    mesh, part = whole.mesh, first_elements(whole.mesh, count)
+    if part is mesh and whole.distributed is None:
+        return list(summands)
+    GeometryModes.share(mesh, part)
+    known: dict[Space, Space] = {}
+    return [(factor, _term(term, part, known)) for factor, term in summands]
+
+
+def _term(term: Term, part: Mesh, known: dict[Space, Space]) -> Term:
+    source = term.source
+    assert source is not None
+    form = _form(source, part, known)
+    piece = Term.make(form, term.dtype, term.width, term.level, term.data_dtype)
+    return piece if term.original is None else piece.transposed()
+
+
+def _form(form: BilinearForm, part: Mesh, known: dict[Space, Space]) -> BilinearForm:
+    trial = _space(volume_space(form.trial), part, known)
+    state = form.state
+    assert not isinstance(state, DeviceState)  # on a device nothing is measured
+    if state is not None:
+        state = _first(volume_space(form.trial), trial, state.reshape(-1, *trial.shape[1:]))
+    given = {name: _given(g, part, known) for name, g in form.coefficients.items()}
+    return replace(
+        form,
+        trial=trial,
+        test=_space(volume_space(form.test), part, known),
+        coefficients=given,
+        traced=form.step,
+        state=state,
+    )
+
+
+def _space(space: Space, part: Mesh, known: dict[Space, Space]) -> Space:
+    """The space on the part."""
+    if space not in known:
+        known[space] = type(space)(part, space.order, space.ncomp, space.basis.family)
+    return known[space]
+
+
+def _first(whole: Space, part: Space, l_vec: NDArray[Any]) -> NDArray[Any]:
+    """What a vector has for the first elements, as a vector of the space on them."""
+    found = np.empty(part.shape, l_vec.dtype)
+    indices = part.restriction.indices
+    found[indices] = l_vec[whole.restriction.indices[: len(indices)]]
+    return found
+
+
+def _given(given: Given, part: Mesh, known: dict[Space, Space]) -> Given:
+    value: Any = given.value
+    if isinstance(value, Field):
+        space = _space(value.space, part, known)
+        value = Field(space, _first(value.space, space, value.l_vec))
+    elif isinstance(value, Sampled):
+        value = value.first(part.num_elements)
+    return replace(given, value=value)

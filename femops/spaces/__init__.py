@@ -1,0 +1,1 @@
+"""Finite element spaces, and what vectors of them are."""

@@ -1,0 +1,400 @@
+"""What all finite element spaces have in common: vectors, and the functions they stand for."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from femops.basis import Basis1D, Family, Quadrature1D, gauss, whole_number
+from femops.errors import SpaceError, VectorError
+from femops.fields.norms import integrate
+from femops.geometry.batching import element_blocks
+from femops.geometry.evaluation import physical_gradient, reference_gradient, reference_values
+from femops.geometry.jacobians import Geometry
+from femops.geometry.legendre import GeometryModes
+from femops.parallel.comm import communicator
+from femops.parallel.halo import Halo
+from femops.parallel.mesh import DistributedMesh
+from femops.parallel.numbering import RankNumbering
+from femops.spaces.devices import Place, find_device, put, zeros
+from femops.spaces.functions import Function, evaluate
+from femops.spaces.ghosts import sum_elements, with_ghosts
+from femops.spaces.restriction import ElementRestriction, Vector, check_float_array
+from femops_meshes.coordinates.interpolation import equispaced, tensor_apply
+from femops_meshes.coordinates.mapping import positions
+from femops_meshes.mesh import Mesh
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+AnyMesh = Mesh | DistributedMesh
+
+
+class Space(ABC):
+    """What H1 and L2 have in common.
+
+    Attributes
+    ----------
+    mesh : Mesh
+        The whole, or this rank's part.
+    device : Device or None
+        Where its vectors are; None for the host.
+    reproducible : bool
+        Whether a device adds in the order of the elements, as the host always does.
+    distributed : DistributedMesh or None
+        The mesh that ranks hold parts of.
+    comm : Communicator
+        The ranks that hold the space; this process alone if its mesh is not distributed.
+    order : int
+        Polynomial degree p in each direction.
+    ncomp : int
+        Number of components.
+    dim : int
+        Dimension of the mesh.
+    basis : Basis1D
+    p1d : int
+        Dofs of an element in each direction, p + 1.
+    ndofs : int
+        Number of nodes, each with `ncomp` entries in a vector; of many ranks, those that this one
+        owns.
+    global_ndofs, first_dof : int
+        Number of nodes that all ranks own, and that lower ranks do.
+    size, global_size : int
+        Length of the flat vector, ndofs * ncomp; and that of all ranks together.
+    shape : tuple of int
+        Shape of a vector: (ndofs,) for one component, else (ndofs, ncomp).
+    restriction : ElementRestriction
+        Between l_vec and e_vec, (ne, p1d**dim) or (ne, p1d**dim, ncomp); its `indices` are
+        int64, C-contiguous, lexicographic in an element (x fastest). Numbers from `ndofs` on are
+        ghosts, which other ranks own.
+    halo : Halo or None
+        Who has which ghosts; None if no ranks share dofs.
+    numbering : RankNumbering or None
+        Numbers of this rank's dofs in the whole; None if the mesh is not distributed.
+    """
+
+    reproducible: bool = False
+
+    def __init__(
+        self, mesh: AnyMesh, order: int, ncomp: int, family: Family, device: Place = None
+    ) -> None:
+        name, self.distributed, self.comm = type(self).__name__, None, communicator()
+        if isinstance(mesh, DistributedMesh):
+            self.distributed, self.comm, mesh = mesh, mesh.comm, mesh.mesh
+        self.device = find_device(device, self.comm)
+        if not isinstance(mesh, Mesh):
+            raise SpaceError(
+                f"{name} was given a {type(mesh).__name__} for a mesh: "
+                "make one with femops.read_mesh(path) or femops.box(counts)"
+            )
+        smallest = self._check_family(family)
+        self.mesh, self.dim = mesh, int(mesh.dim)
+        self.order = whole_number(order, smallest, f"the order of an {name} space", SpaceError)
+        self.ncomp = whole_number(ncomp, 1, "the number of components", SpaceError)
+        self.basis = Basis1D(family, self.order)
+        self.p1d = self.basis.p1d
+        self.halo: Halo | None = None
+        self.numbering: RankNumbering | None = None
+        if self.distributed is None:
+            self.restriction = self._restriction()
+            self.first_dof, self.global_ndofs = 0, self.restriction.ndofs
+        else:
+            self._share_out(self.distributed)
+        self.ndofs = self.restriction.owned
+        self.size, self.global_size = (n * self.ncomp for n in (self.ndofs, self.global_ndofs))
+        self.shape = (self.ndofs,) if self.ncomp == 1 else (self.ndofs, self.ncomp)
+
+    @abstractmethod
+    def _check_family(self, family: Family) -> int:
+        """Lowest order the space has with this family; `SpaceError` if it has none."""
+
+    @abstractmethod
+    def _restriction(self) -> ElementRestriction:
+        """Number the dofs."""
+
+    @abstractmethod
+    def _rank_numbering(self, mesh: DistributedMesh) -> RankNumbering:
+        """Number the dofs of this rank's part."""
+
+    def _share_out(self, mesh: DistributedMesh) -> None:
+        """Number the dofs of all ranks, and find who shares them."""
+        GeometryModes.agree(mesh.mesh, mesh.comm)
+        self.numbering = numbering = self._rank_numbering(mesh)
+        self.restriction = ElementRestriction(numbering.indices, numbering.ndofs, numbering.owned)
+        self.first_dof = int(numbering.offsets[mesh.comm.rank])
+        self.global_ndofs = int(numbering.offsets[-1])
+        halo = Halo(numbering, mesh.comm)
+        self.halo = halo if mesh.comm.max(halo.ghosts) else None
+
+    @abstractmethod
+    def file_dofs(self) -> Ints:
+        """Number of each node in the numbering of the mesh's file, (ndofs,), a permutation.
+
+        With ``u`` a vector of this space, ``in_file[V.file_dofs()] = u`` is the same in the
+        file that `femops_meshes.write_mfem` writes of the mesh, refined or not (details: `H1`),
+        as MFEM writes a grid function, and ``u = in_file[V.file_dofs()]`` goes back.
+        """
+
+    @abstractmethod
+    def boundary_dofs(
+        self,
+        attributes: int | str | Iterable[int | str] | None = None,
+        components: int | Iterable[int] | None = None,
+    ) -> Ints:
+        """Indices of the dofs on the boundary, for essential conditions.
+
+        Parameters
+        ----------
+        attributes : int, name, or several, optional
+            Only faces of these boundary attributes, or of these of ``mesh.boundary_names``; all
+            if omitted.
+        components : int or ints, optional
+            Only these components; all if omitted.
+
+        Returns
+        -------
+        (k,) int64
+            Ascending indices into the flat vector, node * ncomp + component.
+
+        Raises
+        ------
+        SpaceError
+            The mesh has no such attribute or the space no such component; or it is an L2 space,
+            whose functions have no values on the boundary.
+        """
+
+    # --- vectors ---------------------------------------------------------------------------------
+
+    def zeros(self, dtype: DTypeLike = np.float64) -> Vector:
+        """A new vector of zeros, of the space's `shape`, float64 or float32.
+
+        Raises
+        ------
+        VectorError
+            Another type.
+        """
+        return zeros(self, dtype)
+
+    def check_vector(self, u: Any, what: str = "l_vec") -> Vector:
+        """Return u in the shape of an l_vec, without a copy.
+
+        The flat vector (size,) is accepted too.
+
+        Raises
+        ------
+        VectorError
+            u is no NumPy array, of another type than float64 or float32, or of another shape.
+        """
+        vector = check_float_array(u, what)
+        if vector.shape == self.shape:
+            return vector
+        if vector.shape == (self.size,):
+            return vector.reshape(self.shape)
+        if vector.ndim == 1:
+            got, has = f"{vector.size} entries", f"{self.size}"
+        else:
+            got, has = f"shape {vector.shape}", f"vectors of shape {self.shape}"
+        raise VectorError(f"{what} has {got}, the space has {has}: make one with V.zeros()")
+
+    def l_vec(self, u: Any) -> Vector:
+        """Return what a vector has for all nodes of this rank's elements, its ghosts last.
+
+        Collective, where ranks share dofs; else u itself in the space's `shape`.
+
+        Raises
+        ------
+        VectorError
+            See `check_vector`.
+        """
+        return with_ghosts(self, u)
+
+    def sum_elements(self, e_vec: Vector, restriction: ElementRestriction | None = None) -> Vector:
+        """The vector in which each dof is the sum over all elements of all ranks that share it.
+
+        The transpose of `l_vec` and then ``restriction.gather``: (ne, n) -> (ndofs,), (ne, n,
+        ncomp) -> (ndofs, ncomp); sums are formed in float64. Collective, where ranks share dofs.
+
+        Parameters
+        ----------
+        e_vec : array
+        restriction : ElementRestriction, optional
+            Of other elements than the space's, as boundary faces are.
+
+        Raises
+        ------
+        VectorError
+            See `ElementRestriction.scatter_add`.
+        """
+        return sum_elements(self, e_vec, self.restriction if restriction is None else restriction)
+
+    # --- functions -------------------------------------------------------------------------------
+
+    def dof_coordinates(self) -> Floats:
+        """Positions of the nodes, (ndofs, dim).
+
+        Of a node shared by elements, the position in the first of them; this matters only where
+        a mesh is periodic. The "nodes" of a Bernstein basis are the Gauss-Lobatto points.
+        """
+        result = np.empty((self.ndofs, self.dim))
+        n = self.p1d**self.dim
+        touched, owner = self.restriction.first_touch, self.restriction.owner
+        for start, stop in element_blocks(self.mesh.num_elements, n):
+            x = positions(self.mesh.coordinates[start:stop], self.basis.nodes)
+            new = slice(touched[start], touched[stop])
+            result[new] = x.reshape(-1, self.dim)[owner[new] - start * n]
+        return result
+
+    def interpolate(self, f: Function) -> Floats:
+        """The function of the space that agrees with f at the nodes.
+
+        Parameters
+        ----------
+        f : callable or number(s)
+            ``f(x)`` with x of shape (dim, n) returns (n,) for one component, else (ncomp, n);
+            constants, alone or per component, are taken too.
+
+        Returns
+        -------
+        l_vec, float64
+
+        Raises
+        ------
+        SpaceError
+            f gives another shape, or values that are not finite.
+        """
+        values = evaluate(f, np.ascontiguousarray(self.dof_coordinates().T), self.shape[1:])
+        return put(self, values if self.basis.is_nodal else self._from_nodal(values))
+
+    def _from_nodal(self, values: Floats) -> Floats:
+        """Coefficients of the function with these values at the nodes, element by element."""
+        result, values = np.empty_like(values), self.l_vec(values)
+        lines = [self.basis.from_nodal] * self.dim
+        n = self.p1d**self.dim
+        touched, owner = self.restriction.first_touch, self.restriction.owner
+        for start, stop in element_blocks(self.mesh.num_elements, n):
+            # Elements that share a face agree on it: only the face's own nodes matter there.
+            block = tensor_apply(lines, values[self.restriction.indices[start:stop]])
+            new = slice(touched[start], touched[stop])
+            result[new] = block.reshape(-1, *values.shape[1:])[owner[new] - start * n]
+        return result
+
+    def quadrature(self, q1d: int | Quadrature1D | None = None) -> Quadrature1D:
+        """The rule of q1d Gauss points, p + 2 if omitted; a ready rule is checked and returned.
+
+        Raises
+        ------
+        SpaceError
+            Fewer than p + 1 points, too few for a mass matrix of full rank.
+        """
+        if isinstance(q1d, Quadrature1D):
+            rule = q1d
+        else:
+            count = self.order + 2 if q1d is None else q1d
+            rule = gauss(whole_number(count, 1, "q1d", SpaceError))
+        if rule.q1d < self.p1d:
+            raise SpaceError(
+                f"q1d = {rule.q1d} cannot integrate order {self.order}: use at least {self.p1d}"
+            )
+        return rule
+
+    def element_vector(self, l_vec: Vector, start: int, stop: int) -> Floats:
+        """Dofs of the elements start <= e < stop, (n, p1d**dim[, ncomp]) float64.
+
+        Parameters
+        ----------
+        l_vec : array
+            See `l_vec`.
+        start, stop : int
+        """
+        return np.asarray(l_vec[self.restriction.indices[start:stop]], dtype=np.float64)
+
+    def values(self, u: Any, quadrature: int | Quadrature1D | None = None) -> Floats:
+        """q_vec of u: its values at the quadrature points, (ne, q1d**dim[, ncomp]).
+
+        Raises
+        ------
+        VectorError, SpaceError
+            See `check_vector` and `quadrature`.
+        """
+        rule = self.quadrature(quadrature)
+        return self._at_points(u, rule.points)
+
+    def gradient(self, u: Any, quadrature: int | Quadrature1D | None = None) -> Floats:
+        """Gradient of u in space at the quadrature points, (ne, q1d**dim[, ncomp], dim).
+
+        Raises
+        ------
+        VectorError, SpaceError
+            See `check_vector` and `quadrature`.
+        GeometryError
+            An element is inverted.
+        """
+        rule = self.quadrature(quadrature)
+        u = self.l_vec(u)
+        geometry = Geometry(self.mesh, rule)
+        result = np.empty((self.mesh.num_elements, geometry.num_points, *u.shape[1:], self.dim))
+        for block in geometry:
+            e_vec = self.element_vector(u, block.start, block.stop)
+            derivatives = reference_gradient(self.basis, rule.points, self.dim, e_vec)
+            result[block.start : block.stop] = physical_gradient(derivatives, block.inverse)
+        return result
+
+    def sample(self, u: Any, n: int) -> tuple[Floats, Floats]:
+        """Positions and values of u at an equispaced grid of n**dim points in each element.
+
+        Returns
+        -------
+        positions : (ne, n**dim, dim) float64
+        values : (ne, n**dim[, ncomp]) float64
+            Lexicographic, x fastest; the element's corners are among the points.
+
+        Raises
+        ------
+        VectorError
+            See `check_vector`.
+        SpaceError
+            n < 2.
+        """
+        grid = equispaced(whole_number(n, 2, "the number of points of a sampling grid", SpaceError))
+        values = self._at_points(u, grid)
+        where = np.empty((*values.shape[:2], self.dim))
+        for start, stop in element_blocks(*values.shape[:2]):
+            where[start:stop] = positions(self.mesh.coordinates[start:stop], grid)
+        return where, values
+
+    def _at_points(self, u: Any, points: Floats) -> Floats:
+        u = self.l_vec(u)
+        ne, n = self.mesh.num_elements, len(points) ** self.dim
+        result = np.empty((ne, n, *u.shape[1:]))
+        for start, stop in element_blocks(ne, n):
+            e_vec = self.element_vector(u, start, stop)
+            result[start:stop] = reference_values(self.basis, points, self.dim, e_vec)
+        return result
+
+    def integrate(self, u: Any, quadrature: int | Quadrature1D | None = None) -> float | Floats:
+        """Integral over the mesh of a vector of this space, or of a function or number.
+
+        The default rule is exact for a vector, on curved elements too.
+
+        Returns
+        -------
+        float, or (ncomp,) float64
+
+        Raises
+        ------
+        VectorError, SpaceError
+            See `check_vector`, `quadrature` and, for a function, `interpolate`.
+        GeometryError
+            An element is inverted.
+        """
+        return integrate(self, u, quadrature)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(order={self.order}, ncomp={self.ncomp}, "
+            f"family={self.basis.family!r}: {self.mesh.num_elements} elements in {self.dim}-D, "
+            f"{self.ndofs} dofs)"
+        )

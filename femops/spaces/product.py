@@ -1,0 +1,236 @@
+"""Products of spaces: several fields on one mesh, one flat vector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from femops.errors import SpaceError, VectorError
+from femops.spaces.base import Space
+from femops.spaces.devices import device_of, vector_of, zeros
+from femops.spaces.functions import Function
+from femops.spaces.restriction import Vector, check_float_array, positions
+
+
+@final
+class Product:
+    """Several spaces on one mesh, by name: what forms on several fields work on.
+
+    A vector of the product is flat: the entries of the first space, then those of the second, and
+    so on, each in the order of its own flat vectors.
+
+    Parameters
+    ----------
+    **spaces : Space
+        Two or more, in this order.  One space may stand under several names.
+
+    Attributes
+    ----------
+    spaces : dict of Space
+    mesh : Mesh
+    dim : int
+        Dimension of the mesh.
+    comm : Communicator
+        The ranks that hold the spaces.
+    device : Device or None
+        Where vectors are; None for the host.
+    size : int
+        Length of a vector.
+    shape : (size,)
+        Shape of a vector.
+    offsets : dict of int
+        Where the part of each space begins in a vector.
+
+    Raises
+    ------
+    SpaceError
+        Fewer than two spaces, something that is no space, spaces on different meshes, or one called
+        x, which is the position in a form.
+
+    Examples
+    --------
+    >>> import femops
+    >>> mesh = femops.box((2, 2))
+    >>> W = femops.Product(u=femops.H1(mesh, order=2, ncomp=2), p=femops.H1(mesh, order=1))
+    >>> x = W.zeros()
+    >>> u, p = W.split(x)
+    >>> x.shape, u.shape, p.shape
+    ((59,), (25, 2), (9,))
+    """
+
+    def __init__(self, /, **spaces: Space) -> None:
+        _check_spaces(spaces)
+        self.spaces = dict(spaces)
+        first = next(iter(spaces.values()))
+        self.mesh, self.dim, self.comm = first.mesh, first.dim, first.comm
+        self.device = device_of(list(spaces.values()))
+        ends = list(accumulate((space.size for space in spaces.values()), initial=0))
+        self.offsets = dict(zip(spaces, ends, strict=False))
+        self.size = ends[-1]
+        self.global_size = sum(space.global_size for space in spaces.values())
+        self.shape = (self.size,)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the spaces, in order."""
+        return tuple(self.spaces)
+
+    def slice(self, name: str) -> slice:
+        """Where the part of a space stands in a vector.
+
+        Raises
+        ------
+        SpaceError
+            A name that no space has.
+        """
+        if name not in self.spaces:
+            raise SpaceError(f"{self!r} has no space {name!r}: it has {', '.join(self.names)}")
+        start = self.offsets[name]
+        return slice(start, start + self.spaces[name].size)
+
+    # --- vectors ---------------------------------------------------------------------------------
+
+    def zeros(self, dtype: DTypeLike = np.float64) -> Vector:
+        """A new vector of zeros, (size,), float64 or float32.
+
+        Raises
+        ------
+        VectorError
+            Another type.
+        """
+        return zeros(self, dtype)
+
+    def check_vector(self, x: Any, what: str = "vector") -> Vector:
+        """Return x if it is a vector of the product.
+
+        Raises
+        ------
+        VectorError
+            x is no NumPy array, of another type than float64 or float32, or of another shape.
+        """
+        vector = check_float_array(x, what)
+        if vector.shape != self.shape:
+            raise VectorError(
+                f"{what} has shape {vector.shape}, the product has vectors of shape {self.shape}: "
+                "make one with W.zeros() or W.join(...)"
+            )
+        return vector
+
+    def split(self, x: Vector) -> tuple[Vector, ...]:
+        """The parts of a vector, l_vecs of the spaces in their order: views, nothing is copied.
+
+        Raises
+        ------
+        VectorError
+            See `check_vector`.
+        """
+        vector = vector_of(self, x, "vector")
+        return tuple(vector[self.slice(n)].reshape(s.shape) for n, s in self.spaces.items())
+
+    def join(self, /, **parts: Vector) -> Vector:
+        """A new vector made of parts.
+
+        Parameters
+        ----------
+        **parts : l_vec or flat vector
+            By name; those left out are zero.
+
+        Returns
+        -------
+        (size,) array
+            float32 if all parts are, else float64.
+
+        Raises
+        ------
+        SpaceError
+            A name that no space has, or no part at all.
+        VectorError
+            A part that is no vector of its space.
+        """
+        given = {
+            name: vector_of(self.spaces[name], part, name) for name, part in self._known(parts)
+        }
+        result = self.zeros(np.result_type(*(part.dtype for part in given.values())))
+        for name, part in given.items():
+            result[self.slice(name)] = part.reshape(-1)
+        return result
+
+    def interpolate(self, /, **functions: Function) -> NDArray[np.float64]:
+        """The vector whose parts agree with functions at the nodes.
+
+        Parameters
+        ----------
+        **functions : callable or number(s)
+            By name, see `Space.interpolate`; those left out are zero.
+
+        Returns
+        -------
+        (size,) float64
+
+        Raises
+        ------
+        SpaceError
+            A name that no space has, no function at all, or one of another shape.
+        """
+        named = self._known(functions)
+        return self.join(**{name: self.spaces[name].interpolate(f) for name, f in named})
+
+    def positions(self, /, **dofs: ArrayLike) -> NDArray[np.int64]:
+        """Positions in a vector of the product of dofs of the spaces.
+
+        Parameters
+        ----------
+        **dofs : (k,) integers
+            By name: flat positions in vectors of that space, as `Space.boundary_dofs` gives them.
+
+        Returns
+        -------
+        (n,) int64
+            Ascending.
+
+        Raises
+        ------
+        SpaceError
+            A name that no space has, or no dofs at all.
+        OperatorError
+            Positions that are no whole numbers or outside the vector of their space.
+        """
+        found = [
+            self.offsets[name] + positions(given, self.spaces[name].size)
+            for name, given in self._known(dofs)
+        ]
+        return np.sort(np.concatenate(found))
+
+    def _known(self, named: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        """The items, their names checked."""
+        if not named:
+            raise SpaceError(f"nothing is given: name one or more of {', '.join(self.names)}")
+        for name in named:
+            self.slice(name)
+        return iter(named.items())
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{name}={space.size}" for name, space in self.spaces.items())
+        return f"Product({parts}: {self.size} unknowns)"
+
+
+def _check_spaces(spaces: dict[str, Space]) -> None:
+    if len(spaces) < 2:
+        raise SpaceError(
+            f"a product has two spaces or more, got {len(spaces)}: a form on one takes the space "
+            "itself"
+        )
+    first = next(iter(spaces.values()))
+    for name, space in spaces.items():
+        if not isinstance(space, Space):
+            raise SpaceError(
+                f"{name} is a {type(space).__name__}: give a space, as femops.H1(mesh, order)"
+            )
+        if (space.mesh, space.distributed) != (first.mesh, first.distributed):
+            raise SpaceError(f"{name} is on another mesh than the first: make all on one mesh")
+    if "x" in spaces:
+        raise SpaceError("'x' is the position in a form: call the field something else")

@@ -1,0 +1,1 @@
+"""Kernels' sources put together, compiled, and kept on disk."""

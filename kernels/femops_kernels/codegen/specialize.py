@@ -1,0 +1,152 @@
+"""Specialisation: skeletons, constants and a program become one source file, compiled once.
+
+The file is written to the cache folder under a hash of everything that is compiled with it (its own
+text, the sources of lanes and lines, numba's version and the processor), so a change of these makes
+a new one, and no other change does.  It is there to be read and debugged.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import importlib.util
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from femops_kernels.codegen import cache as storage
+from femops_kernels.errors import KernelError
+
+_PACKAGE = Path(__file__).parents[1]
+_HEADER = """\
+from math import inf, sqrt
+
+from numba import get_thread_id, njit, prange
+
+from femops_kernels.simd.compiling import *
+from femops_kernels.simd.lane_math import *
+from femops_kernels.simd.lanes import *
+from femops_kernels.simd.line_math import *
+from femops_kernels.simd.lines import *
+from femops_kernels.simd.addresses import *
+from femops_kernels.simd.runs import *
+from femops_kernels.simd.tracing import *
+"""
+_loaded: dict[str, ModuleType] = {}
+_lock = threading.RLock()
+
+
+def skeleton_text(name: str) -> str:
+    """Source of a skeleton without its block of defaults."""
+    (path,) = (_PACKAGE / "skeletons").rglob(f"{name}.py")
+    text = path.read_text(encoding="utf-8")
+    start, end = text.find("# <defaults>"), text.find("# </defaults>")
+    return text if start < 0 else text[:start] + text[end + len("# </defaults>") :]
+
+
+@cache
+def _toolchain() -> str:
+    """Hash of the sources that every kernel imports, and of what compiles them."""
+    import llvmlite.binding as llvm
+    import numba
+
+    parts = [
+        numba.__version__,
+        sys.version,
+        llvm.get_host_cpu_name(),
+        llvm.get_host_cpu_features().flatten(),
+    ]
+    sources = sorted((_PACKAGE / "simd").glob("*.py"))
+    parts += [path.read_text(encoding="utf-8") for path in sources]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def source(skeletons: Sequence[str], constants: Mapping[str, object], program: str = "") -> str:
+    """Text of a specialised kernel.
+
+    Parameters
+    ----------
+    skeletons : sequence of str
+        Names of files in ``skeletons/``, in the order in which they build on each other.
+    constants : mapping
+        Values of the names in ``skeletons/defaults.py``; written by ``repr``.
+    program : str
+        The pointwise step: a definition of ``pointwise``.
+    """
+    lines = [f"{name} = {value!r}" for name, value in constants.items()]
+    body = "\n\n".join(skeleton_text(name) for name in skeletons)
+    return "\n".join([_HEADER, *lines, "\n", program, "\n", body])
+
+
+def specialize(
+    skeletons: Sequence[str], constants: Mapping[str, object], program: str = ""
+) -> ModuleType:
+    """Module compiled from skeletons, constants and a pointwise program, or found in the cache.
+
+    Raises
+    ------
+    CacheError
+        If no folder can be written, not even a temporary one.
+    KernelError
+        If numba is told not to compile.
+    """
+    _check_compiler()
+    text = source(skeletons, constants, program)
+    key = hashlib.sha256((text + _toolchain()).encode()).hexdigest()[:24]
+    with _lock:
+        if key not in _loaded:
+            _loaded[key] = _load(f"{skeletons[-1]}_{key}", text)
+        return _loaded[key]
+
+
+@cache
+def _check_compiler() -> None:
+    import numba
+
+    # numba makes its settings attributes when it is imported: types don't show them
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        raise KernelError(
+            "NUMBA_DISABLE_JIT is set, kernels can't run uncompiled: unset it and start Python anew"
+        )
+
+
+def _load(name: str, text: str) -> ModuleType:
+    folder = storage.cache_folder()
+    path = folder / f"{name}.py"
+    with storage.locked(folder / f"{name}.lock"):
+        storage.write_once(path, text)
+        storage.usable(path)  # what is not is removed
+        with _no_collection():
+            module = _import(name, path)
+        storage.seal(path)
+    return module
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Compiling makes many small objects that live on; looking for garbage takes a tenth longer."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _import(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"femops_kernel_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # numba's cache refers to the module by name
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[spec.name]
+        raise
+    return module

@@ -1,0 +1,1 @@
+"""Compiled work of the host."""

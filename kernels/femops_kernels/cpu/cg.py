@@ -1,0 +1,160 @@
+"""Conjugate gradients on the sum of sweeps: launching the compiled iteration."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.codegen.specialize import specialize
+from femops_kernels.cpu.first_touch import placed_array
+from femops_kernels.cpu.merged import MergedPass, owned_pieces, tail_length
+from femops_kernels.cpu.sweep import LAUNCH, Terms
+
+CONVERGED, BREAKDOWN = 1, 2
+BLOCK = 4096  # numbers of a block: 32 kB of float64, three vectors of it stay in cache
+
+
+def block_edges(n: int) -> NDArray[np.int64]:
+    """Where the blocks begin in which a vector of ``n`` numbers is summed, and the end."""
+    return np.append(np.arange(0, n, BLOCK), n)
+
+
+class Solve(ABC):
+    """State of one solve by conjugate gradients.
+
+    Attributes
+    ----------
+    merged : bool
+        Whether vectors are updated inside the operator's sweep.
+    every : int or None
+        Steps of a call of `advance` that suit it best; None if as many as take a while.
+    """
+
+    merged: bool
+    every: int | None = None
+    _b: NDArray[Any]
+    _vectors: NDArray[Any]
+    _state: NDArray[np.float64]
+
+    @abstractmethod
+    def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
+        """Iterate until the residual's norm is at most ``tolerance``.
+
+        At most ``steps`` iterations are added, and ``limit`` done in all.  Without ``show`` x may
+        be some updates behind, if that is faster, until the iteration has come to its end.
+        """
+
+    @property
+    def x(self) -> NDArray[Any]:
+        """The iterate, a view."""
+        iterate: NDArray[Any] = self._vectors[0, : len(self._b)]
+        return iterate
+
+    @property
+    def iterations(self) -> int:
+        """Iterations done."""
+        return max(0, int(self._state[0]))
+
+    @property
+    def residual(self) -> float:
+        """Euclidean norm of the (recursive) residual."""
+        return float(self._state[2])
+
+    @property
+    def status(self) -> int:
+        """0 while running, else ``CONVERGED`` or ``BREAKDOWN``."""
+        return int(self._state[3])
+
+
+@final
+class ConjugateGradients(Solve):
+    """State of one solve; see ``skeletons/cg.py``.
+
+    Parameters
+    ----------
+    terms : Terms
+        The operator, symmetric and positive definite.
+    b, x : (n,) arrays
+        Right-hand side and first guess, of the kernels' type.
+    inverse : (n,) array or None
+        Entries of a diagonal preconditioner.
+    merged : bool
+        Update vectors inside the operator's sweep, see ``skeletons/cg_merged.py``; only for a
+        mergeable operator.
+    """
+
+    def __init__(
+        self,
+        terms: Terms,
+        b: NDArray[Any],
+        x: NDArray[Any],
+        inverse: NDArray[Any] | None,
+        merged: bool = False,
+    ) -> None:
+        self._terms, self._b, self.merged = terms, b, merged
+        self._use_inverse = inverse is not None
+        self._inverse = b if inverse is None else inverse
+        tail = tail_length(terms) if merged else 0
+        pieces = owned_pieces(terms) if merged else None
+        self._vectors = placed_array((4, len(b) + tail), b.dtype, pieces, axis=1)
+        self.x[:] = x
+        self._state = np.array([-1.0, 0.0, 0.0, 0.0])
+        self._parallel = terms.parallel()
+        skeletons = ("driver", "cg_vectors", "cg", *["cg_merged"][: int(merged)])
+        self._module = specialize(skeletons, {"PARALLEL": self._parallel, "REAL": b.dtype.name})
+        self._edges = block_edges(len(b))
+        self._partial = np.zeros((2, len(self._edges) - 1))
+        self._pass = MergedPass(terms, self._vectors, len(b), inverse) if merged else None
+
+    def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
+        """See `Solve.advance`."""
+        with LAUNCH:
+            work = self._terms.work(self._parallel)
+            if self._state[0] < 0.0 or not self._pass:
+                self._iterate(work, tolerance, limit, 0 if self._pass else steps)
+            if self._pass and self.status == 0:
+                self._iterate_merged(self._pass, work, tolerance, limit, steps, show)
+
+    def _iterate(self, work: int, tolerance: float, limit: int, steps: int) -> None:
+        self._module.iterate(
+            *self._terms.addresses,
+            work,
+            self._terms.work_bytes,
+            self._vectors,
+            self._b,
+            self._inverse,
+            self._use_inverse,
+            self._edges,
+            self._partial,
+            self._state,
+            tolerance,
+            limit,
+            steps,
+        )
+
+    def _iterate_merged(
+        self, one: MergedPass, work: int, tolerance: float, limit: int, steps: int, show: bool
+    ) -> None:
+        self._module.iterate_merged(
+            one.rows.ctypes.data,
+            one.alphas.ctypes.data,
+            len(one.rows),
+            work,
+            self._terms.work_bytes,
+            self._vectors,
+            self._inverse,
+            self._use_inverse,
+            self._edges,
+            self._partial,
+            self._state,
+            one.todo,
+            one.sums,
+            one.scale,
+            tolerance,
+            limit,
+            steps,
+            show,
+        )

@@ -1,0 +1,103 @@
+"""Kernels with stored dense matrices: of each element, or one basis for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+from typing import Any, final
+
+import numpy as np
+
+from femops_kernels.codegen.specialize import specialize
+from femops_kernels.cpu.kernel import PointStep, Side, SweepKernel, stored_sizes
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ElementKernel(SweepKernel):
+    """Kernel of ``y = sum_e A_e x`` with stored element matrices; ``skeletons/batch_element.py``.
+
+    The data of its sweep are (nbatch, rows, columns, width), rows and columns component after
+    component.
+
+    Attributes
+    ----------
+    dim, source, target, dtype, width
+        See `SweepKernel`.
+    """
+
+    dim: int
+    source: Side
+    target: Side
+    dtype: np.dtype[Any]
+    width: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of an element matrix."""
+        rows, columns = (s.ncomp * s.p1d**self.dim for s in (self.target, self.source))
+        return rows, columns
+
+    @cached_property
+    def module(self) -> ModuleType:
+        """The compiled module."""
+        rows, columns = self.shape
+        constants = self.sizes() | {"POINTS": rows, "NQDATA": columns}
+        return specialize(("table", "copies", "batch_element", "batches"), constants)
+
+    def contraction_flops(self) -> int:
+        """Floating-point operations of one element."""
+        rows, columns = self.shape
+        return rows * (2 * columns + 3)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DecomposedKernel(SweepKernel):
+    """Kernel of ``y = sum_e B^T D B x`` with dense bases; ``skeletons/batch_decomposed.py``.
+
+    Attributes
+    ----------
+    dim, source, target, dtype, width
+        See `SweepKernel`.
+    q1d : int
+        Quadrature points per direction.
+    step : PointStep
+    data_dtype : numpy.dtype, optional
+        See `Kernel`.
+    """
+
+    dim: int
+    source: Side
+    target: Side
+    q1d: int
+    step: PointStep
+    dtype: np.dtype[Any]
+    width: int
+    data_dtype: np.dtype[Any] | None = None
+
+    @cached_property
+    def module(self) -> ModuleType:
+        """The compiled module."""
+        step = self.step
+        constants = self.sizes() | {
+            "POINTS": self.q1d**self.dim,
+            "NQDATA": step.numbers.point,
+            **stored_sizes(self.width, self.data_dtype or self.dtype),
+            "VALUE_IN": step.value_in,
+            "VALUE_OUT": step.value_out,
+            "GRAD_IN": step.gradient_in,
+            "GRAD_OUT": step.gradient_out,
+        }
+        return specialize(("table", "copies", "batch_decomposed", "batches"), constants, step.text)
+
+    def contraction_flops(self) -> int:
+        """Floating-point operations of both bases for one element."""
+        step, points = self.step, self.q1d**self.dim
+        slots_in = step.value_in + self.dim * step.gradient_in
+        slots_out = step.value_out + self.dim * step.gradient_out
+        return sum(
+            2 * side.ncomp * slots * points * side.p1d**self.dim
+            for side, slots in ((self.source, slots_in), (self.target, slots_out))
+        )

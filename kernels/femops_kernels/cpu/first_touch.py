@@ -1,0 +1,115 @@
+"""Arrays that lie near the threads that work on them.
+
+Where a machine has several memories (NUMA nodes), the system puts a page into that of the
+processor whose thread first writes it.  What a sweep reads is therefore written first, with zeros,
+by the driver of the sweeps itself: the same chunks, shared out among the same threads.  Filling it
+later from any thread leaves the pages where they are.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from femops_kernels.cpu import machine, sweep
+from femops_kernels.cpu.plan import Plan
+from femops_kernels.cpu.start import Start
+
+# Rows of a part where no chunks are given: as many as the blocks of ``skeletons/cg.py`` have.
+_EVEN = 4096
+_WORD = np.dtype(np.float64)
+_NONE = np.zeros(0, dtype=np.int64)
+
+
+def placed_array(
+    shape: tuple[int, ...],
+    dtype: DTypeLike,
+    edges: NDArray[np.int64] | None = None,
+    axis: int = 0,
+) -> NDArray[Any]:
+    """Zeroed array that starts on a cache line, each part touched first by the thread it is for.
+
+    With one thread, and for arrays too small for several, no page is touched.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    dtype : dtype
+    edges : (nchunks + 1,) int64, optional
+        Where the parts of each chunk of a sweep begin along the axis, and the end, behind which
+        nothing is touched.  Equal parts if omitted.
+    axis : int
+        Along which chunks follow each other, for each index of the axes before it.
+    """
+    kind = np.dtype(dtype)
+    nbytes = math.prod(shape) * kind.itemsize
+    if not _shared_out(nbytes):
+        return sweep.aligned_array(shape, kind)
+    if edges is None:
+        edges = np.append(np.arange(0, shape[axis], _EVEN), shape[axis])
+    memory = _untouched(-(-nbytes // _WORD.itemsize) * _WORD.itemsize)
+    row = kind.itemsize * math.prod(shape[axis + 1 :])
+    for k in range(math.prod(shape[:axis])):
+        _touch(memory, (k * shape[axis] + edges) * row)
+    array: NDArray[Any] = memory[:nbytes].view(kind)
+    return array.reshape(shape)
+
+
+def placed(
+    array: NDArray[Any], edges: NDArray[np.int64] | None = None, axis: int = 0
+) -> NDArray[Any]:
+    """A copy made by `placed_array`; the array itself where that would touch nothing."""
+    if not _shared_out(array.nbytes):
+        return array
+    copy = placed_array(array.shape, array.dtype, edges, axis)
+    copy[...] = array
+    return copy
+
+
+def placed_plan(plan: Plan) -> Plan:
+    """A plan whose lists lie near the threads that read them."""
+    return replace(
+        plan,
+        foreign_dofs=placed(plan.foreign_dofs, plan.foreign_start),
+        combine_dof=placed(plan.combine_dof, plan.combine_start),
+        combine_slot=placed(plan.combine_slot, plan.combine_start),
+        starts=placed(plan.starts, plan.first_batch),
+    )
+
+
+def _shared_out(nbytes: int) -> bool:
+    """Whether several threads work on so much."""
+    return nbytes >= _WORD.itemsize * sweep.PARALLEL_EFFORT and machine.get_threads() > 1
+
+
+def _untouched(nbytes: int) -> NDArray[np.uint8]:
+    """Zeroed memory fresh from the system: what ``malloc`` gives may have been written before."""
+    private: dict[str, int] = {}
+    if hasattr(mmap, "MAP_PRIVATE"):  # or a forked child would write into its parent's
+        private["flags"] = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    try:
+        memory = mmap.mmap(-1, nbytes, **private)
+    except OSError as error:
+        raise MemoryError(f"{nbytes} bytes for an array: {error}") from error
+    if hasattr(mmap, "MADV_HUGEPAGE"):  # as NumPy asks for its own
+        with suppress(OSError):
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, dtype=np.uint8)
+
+
+def _touch(memory: NDArray[np.uint8], begins: NDArray[np.int64]) -> None:
+    """Zero words of memory by the parallel driver; ``begins`` are those of its chunks, in bytes.
+
+    A word that two chunks share is the former's.
+    """
+    cuts = -(-begins // _WORD.itemsize)
+    zero = Start(int(cuts[-1]), _NONE, 0.0, machine.lane_width(_WORD), _WORD, cuts)
+    terms = sweep.Terms([(1.0, zero)])
+    with sweep.LAUNCH:
+        sweep.driver(True).apply(*terms.addresses, 0, memory.ctypes.data, 0, 0)

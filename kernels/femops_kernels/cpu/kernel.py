@@ -1,0 +1,362 @@
+"""A compiled operator kernel: sizes, 1-D matrices and pointwise program made into machine code."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from functools import cached_property
+from itertools import accumulate, pairwise
+from types import ModuleType
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.codegen.specialize import specialize
+from femops_kernels.cpu.flops import contraction_flops
+from femops_kernels.errors import KernelValueError
+from femops_kernels.pointwise.recording import Recording
+from femops_kernels.simd.addresses import PLACE_BYTES
+from femops_kernels.simd.lanes import Lane
+from femops_kernels.simd.matrix import Matrix1D
+from femops_kernels.simd.runs import Runs
+
+
+@final
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers that a pointwise step is given, in this order: how many, and where from.
+
+    Attributes
+    ----------
+    element : int
+        Constant in an element, stored for each.
+    jacobian : int
+        dim**2 or 0: derivatives of the position, computed from the element's geometry, by rows.
+    position : int
+        dim or 0: the position, computed likewise.
+    weight : int
+        1 or 0: the quadrature weight on the reference element.
+    constant : int
+        The same everywhere.
+    point : int
+        Stored at each point.
+    """
+
+    element: int = 0
+    jacobian: int = 0
+    position: int = 0
+    weight: int = 0
+    constant: int = 0
+    point: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(self.counts())
+
+    @property
+    def mapped(self) -> bool:
+        """Whether an element's geometry is needed."""
+        return self.jacobian + self.position > 0
+
+    def counts(self) -> tuple[int, ...]:
+        """In order."""
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+    def named(self) -> dict[str, int]:
+        """By the names that they have in kernels, in order."""
+        names = "NELEMENT", "NJACOBIAN", "NPOSITION", "NWEIGHT", "NCONSTANT", "NQDATA"
+        return dict(zip(names, self.counts(), strict=True))
+
+    def slices(self) -> list[slice]:
+        """Where each kind stands, in order."""
+        ends = list(accumulate(self.counts(), initial=0))
+        return [slice(a, b) for a, b in pairwise(ends)]
+
+
+@final
+@dataclass(frozen=True)
+class PointStep:
+    """The pointwise step of a kernel, as text.
+
+    Attributes
+    ----------
+    text : str
+        Definition of ``pointwise(u, ux, uy, uz, q)`` in lane Python, decorated with ``@inner``.
+        Each argument is a tuple of lane vectors: the field and its reference derivatives by
+        component, and the numbers that it is given.  It returns ``(v, vx, vy, vz)``, the
+        factors of the test function and of its reference derivatives; what a kernel does not use
+        is returned as it came.
+    numbers : Numbers
+        What ``q`` holds.
+    value_in, gradient_in : bool
+        Whether the field itself, and whether its derivatives are read.
+    value_out, gradient_out : bool
+        Whether ``v``, and whether ``vx, vy, vz`` are used.
+    """
+
+    text: str
+    numbers: Numbers
+    value_in: bool
+    gradient_in: bool
+    value_out: bool
+    gradient_out: bool
+
+    def cuda(self, dim: int, ncomp: int) -> str:
+        """The step in CUDA C++; see `femops_kernels.pointwise.recording.Recording.cuda`.
+
+        Parameters
+        ----------
+        dim : int
+        ncomp : int
+            Components of the field.
+        """
+        read = used_slots(dim, self.value_in, self.gradient_in)
+        recording = Recording(self.text, read, ncomp, self.numbers.total)
+        return recording.cuda(used_slots(dim, self.value_out, self.gradient_out))
+
+
+def used_slots(dim: int, value: bool, gradient: bool) -> list[int]:
+    """Numbers of the slots of a field or test function: 0 its value, 1 to dim its derivatives."""
+    return [0] * value + list(range(1, dim + 1)) * gradient
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Side:
+    """What a kernel reads, or what it writes: components and interpolation.
+
+    Attributes
+    ----------
+    ncomp : int
+    b1d : (q1d, p1d) float64
+        Interpolation to the quadrature points.
+    index_bytes : int
+        2 or 4, the width of the plan's numbers.
+    runs : Runs
+        The plan's.
+    """
+
+    ncomp: int
+    b1d: NDArray[np.float64]
+    index_bytes: int
+    runs: Runs
+
+    @property
+    def p1d(self) -> int:
+        """Nodes per direction."""
+        return int(self.b1d.shape[1])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Map1D:
+    """What the modes of an element's geometry are at the quadrature points, in one direction.
+
+    Attributes
+    ----------
+    value, slope : (q1d, modes) float64
+        The modes and their derivatives.
+    """
+
+    value: NDArray[np.float64]
+    slope: NDArray[np.float64]
+
+    @property
+    def g1d(self) -> int:
+        """Modes per direction."""
+        return int(self.value.shape[1])
+
+
+class SweepKernel(ABC):
+    """What `femops_kernels.cpu.sweep.Sweep` runs: compiled batches under ``skeletons/chunk.py``.
+
+    Attributes
+    ----------
+    dim : int
+    source, target : Side
+        The field and the test function; one object if they have one plan.
+    dtype : numpy.dtype
+        float64 or float32.
+    width : int
+        Slots of a lane.
+    """
+
+    dim: int
+    source: Side
+    target: Side
+    dtype: np.dtype[Any]
+    width: int
+
+    @property
+    @abstractmethod
+    def module(self) -> ModuleType:
+        """The compiled batches; compiled, or read from the cache, when first asked for."""
+
+    @abstractmethod
+    def contraction_flops(self) -> int:
+        """Floating-point operations of one element without its pointwise steps, as emitted."""
+
+    def chunk(self) -> ModuleType:
+        """What works around the batches of a chunk: compiled once for all kernels of a type."""
+        constants = {
+            "LANE": Lane(self.width, self.dtype),
+            "REAL_BYTES": self.dtype.itemsize,
+            "NCOMP_IN": self.source.ncomp,
+            "NCOMP_OUT": self.target.ncomp,
+        }
+        return specialize(("table", "copies", "chunk"), constants)
+
+    def sizes(self) -> dict[str, object]:
+        """Names of ``skeletons/defaults.py`` that every kernel has."""
+        lane, source, target = Lane(self.width, self.dtype), self.source, self.target
+        return {
+            "LANE": lane,
+            "LANE_WIDTH": self.width,
+            "LANE_BYTES": lane.nbytes,
+            "REAL_BYTES": self.dtype.itemsize,
+            "INDEX_IN": source.index_bytes,
+            "INDEX_OUT": target.index_bytes,
+            "DIM": self.dim,
+            "NCOMP_IN": source.ncomp,
+            "NCOMP_OUT": target.ncomp,
+            "P_IN": source.p1d,
+            "P_OUT": target.p1d,
+            "NODES_IN": source.p1d**self.dim,
+            "NODES_OUT": target.p1d**self.dim,
+            "RUNS_IN": source.runs,
+            "RUNS_OUT": target.runs,
+            "NRUNS_IN": len(source.runs.nodes),
+            "NRUNS_OUT": len(target.runs.nodes),
+            "ALIKE": source is target,
+            "BY_CHUNK": True,
+        }
+
+    def work_bytes(self, size_in: int, size_out: int) -> int:
+        """Bytes of work space that a thread needs, for copies of chunks of so many dofs."""
+        numbers = self.source.ncomp * size_in + self.target.ncomp * size_out
+        numbers += int(self.module.WORK_LANES) * self.width
+        runs = len(self.source.runs.nodes) + len(self.target.runs.nodes)
+        return numbers * self.dtype.itemsize + runs * self.width * PLACE_BYTES
+
+
+def check_points(q1d: int, *p1d: int) -> None:
+    """Refuse fewer quadrature points than nodes per direction, of field or test function.
+
+    Raises
+    ------
+    KernelValueError
+        Collocated derivatives would not be exact.
+    """
+    if q1d < max(p1d):
+        raise KernelValueError(
+            f"q1d = {q1d} is less than p1d = {max(p1d)}: take more quadrature points"
+        )
+
+
+def stored_sizes(width: int, data_dtype: np.dtype[Any]) -> dict[str, object]:
+    """Names of ``skeletons/defaults.py`` that concern the type of the numbers at points."""
+    stored = Lane(width, data_dtype)
+    return {"STORED": stored, "STORED_BYTES": stored.nbytes}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Kernel(SweepKernel):
+    """Kernel of ``y = sum_e B_out^T D B_in x`` on segments, quadrilaterals or hexahedra.
+
+    Attributes
+    ----------
+    dim : int
+    source, target : Side
+        The field and the test function.
+    d1d : (q1d, q1d) float64
+        Derivative at the quadrature points of the polynomial through them.
+    step : PointStep
+    dtype : numpy.dtype
+        float64 or float32.
+    width : int
+        Slots of a lane.
+    weights : (q1d,) float64
+        Of the quadrature rule in one direction.
+    geometry : Map1D, optional
+        Needed if the step is given Jacobians or positions.
+    data_dtype : numpy.dtype, optional
+        Of the numbers stored at points, which are widened when they are loaded; ``dtype`` if
+        omitted.
+
+    Raises
+    ------
+    KernelValueError
+        If there are fewer quadrature points than nodes: collocated derivatives would not be exact.
+    """
+
+    dim: int
+    source: Side
+    target: Side
+    d1d: NDArray[np.float64]
+    step: PointStep
+    dtype: np.dtype[Any]
+    width: int
+    weights: NDArray[np.float64]
+    geometry: Map1D | None = None
+    data_dtype: np.dtype[Any] | None = None
+
+    def __post_init__(self) -> None:
+        check_points(self.q1d, self.source.p1d, self.target.p1d)
+
+    @property
+    def q1d(self) -> int:
+        """Quadrature points per direction."""
+        return int(self.d1d.shape[0])
+
+    @cached_property
+    def module(self) -> ModuleType:
+        """The compiled batches; compiled, or read from the cache, when first asked for."""
+        step = self.step
+        # Jacobians are long chains of operations: lines of points one after the other overlap more
+        whole = step.gradient_in or step.gradient_out or step.numbers.mapped
+        batch = "batch" if whole else "batch_values"
+        skeletons = ("table", "copies", "ahead", "geometry", batch, "batches")
+        return specialize(skeletons, self.constants(), self.step.text)
+
+    def constants(self) -> dict[str, object]:
+        """Values of the names in ``skeletons/defaults.py``."""
+        source, target = self.source, self.target
+        return self.sizes() | {
+            "Q1D": self.q1d,
+            "POINTS": self.q1d**self.dim,
+            **self._numbers(),
+            "VALUE_IN": self.step.value_in,
+            "VALUE_OUT": self.step.value_out,
+            "GRAD_IN": self.step.gradient_in,
+            "GRAD_OUT": self.step.gradient_out,
+            "PREFETCH": True,
+            # measured: where much is read at the points they take memory's whole time
+            "BY_CHUNK": self.step.numbers.point > (1 if self.q1d > 6 else 0),
+            "B": Matrix1D(source.b1d),
+            "BT": Matrix1D(target.b1d.T),
+            "D": Matrix1D(self.d1d),
+            "DT": Matrix1D(self.d1d.T),
+        }
+
+    def _numbers(self) -> dict[str, object]:
+        """Of them, what concerns the numbers that the pointwise step is given."""
+        given = self.step.numbers
+        named: dict[str, object] = {
+            **given.named(),
+            "G1D": 1,
+            "WEIGHTS": Matrix1D([[1.0]]),
+            **stored_sizes(self.width, self.data_dtype or self.dtype),
+        }
+        if given.weight:
+            named["WEIGHTS"] = Matrix1D([self.weights])
+        if self.geometry is not None:
+            value, slope = self.geometry.value, self.geometry.slope
+            named |= {"G1D": self.geometry.g1d, "MODE": Matrix1D(value), "SLOPE": Matrix1D(slope)}
+        return named
+
+    def contraction_flops(self) -> int:
+        """Floating-point operations of all contractions of one element, as emitted."""
+        return contraction_flops(self)

@@ -1,0 +1,146 @@
+"""Measured limits of this machine: bandwidth and floating-point rate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import final
+
+from femops_kernels.codegen.specialize import specialize
+from femops_kernels.cpu import machine
+from femops_kernels.cpu.first_touch import placed_array
+from femops_kernels.cpu.sweep import LAUNCH, aligned_array
+from femops_kernels.errors import KernelValueError
+from femops_kernels.simd.lanes import Lane
+
+BLOCK = 8192  # as in skeletons/stream.py
+# Two reads and a write of float64; the read for ownership is not counted, as STREAM does.
+TRIAD_BYTES = 24
+_ROUNDS = 500_000
+_CHAINS = 16
+# Lanes of a block of mixed reads and writes, where no more are needed for the proportion.
+_LANES = 128
+# What lies in caches is gone through until about that many bytes have been moved.
+_ENOUGH = 2**26
+
+
+@final
+@dataclass(frozen=True)
+class Mix:
+    """How much is read and written in one pass, in blocks of lanes.
+
+    Attributes
+    ----------
+    reads, writes : int
+        Lanes of one block.
+    blocks : int
+        Of each worker.
+    workers : int
+    """
+
+    reads: int
+    writes: int
+    blocks: int
+    workers: int = 1
+
+    @staticmethod
+    def of(read_bytes: float, write_bytes: float, lane_bytes: int, workers: int = 1) -> Mix:
+        """The nearest one: reads by eight lanes, at least one lane written in a block.
+
+        Parameters
+        ----------
+        read_bytes, write_bytes : float
+            Of all workers together.
+        lane_bytes, workers : int
+
+        Raises
+        ------
+        KernelValueError
+            Nothing is read or written.
+        """
+        if read_bytes <= 0 or write_bytes <= 0:
+            raise KernelValueError(
+                f"a mix of {read_bytes} bytes read and {write_bytes} written: give two of 1 or more"
+            )
+        total = read_bytes + write_bytes
+        writes = max(1, round(write_bytes / total * _LANES))
+        reads = 8 * max(1, round(writes * read_bytes / write_bytes / 8))
+        blocks = round(total / ((reads + writes) * lane_bytes * workers))
+        return Mix(reads, writes, max(1, blocks), workers)
+
+    def nbytes(self, lane_bytes: int) -> int:
+        """Bytes read and written in one pass."""
+        return (self.reads + self.writes) * self.blocks * self.workers * lane_bytes
+
+
+@final
+class Limits:
+    """Arrays and kernels to measure the limits with, again and again beside what is compared.
+
+    Parameters
+    ----------
+    threads : int
+        How many the kernels use; the caller sets them (`femops_kernels.cpu.machine.set_threads`).
+    nbytes : int
+        Bytes of all three arrays of the triad together; far more than the caches hold.
+    """
+
+    def __init__(self, threads: int, nbytes: int = 384 * 2**20) -> None:
+        lane = Lane(machine.lane_width())
+        self._threads, self._lane = threads, lane
+        self._blocks = max(threads, nbytes // (3 * 8 * BLOCK))
+        self._arrays = placed_array((3, self._blocks * BLOCK), "float64", axis=1)
+        self._arrays += 1.0
+        self._out = aligned_array((threads, lane.width), "float64")
+        constants = {"PARALLEL": threads > 1, "LANE": lane, "LANE_BYTES": lane.nbytes}
+        self._module = specialize(("driver", "stream"), constants)
+
+    def triad(self) -> float:
+        """Bandwidth of one pass of STREAM's triad, 24 bytes an entry counted, GB/s."""
+        a, b, c = (array.ctypes.data for array in self._arrays)
+        with LAUNCH:
+            begin = perf_counter()
+            self._module.triad(a, b, c, 3.0, self._blocks)
+            seconds = perf_counter() - begin
+        return TRIAD_BYTES * self._blocks * BLOCK / seconds * 1e-9
+
+    def bandwidth(self, read_bytes: float, write_bytes: float) -> float:
+        """Bandwidth where that much is read and written again and again, GB/s.
+
+        The footprint is their sum, so it is that of a cache where they fit in one; where they
+        exceed the arrays of the triad, those are gone through in the same proportion.  The read
+        for ownership of what is written is not counted, as STREAM does.
+
+        Parameters
+        ----------
+        read_bytes, write_bytes : float
+            Of one pass; the proportion is met as `Mix.of` can.
+
+        Raises
+        ------
+        KernelValueError
+            Nothing is read or written.
+        """
+        lane = self._lane.nbytes
+        share = min(1.0, 0.9 * self._arrays.nbytes / max(1.0, read_bytes + write_bytes))
+        mix = Mix.of(share * read_bytes, share * write_bytes, lane, self._threads)
+        source = self._arrays.ctypes.data
+        target = source + mix.reads * mix.blocks * mix.workers * lane
+        passes = -(-_ENOUGH // mix.nbytes(lane))
+        sizes = (source, target, mix.reads // 2, mix.writes, mix.blocks)
+        with LAUNCH:
+            self._module.mixed(*sizes, 1, mix.workers)
+            begin = perf_counter()
+            self._module.mixed(*sizes, passes, mix.workers)
+            seconds = perf_counter() - begin
+        return passes * mix.nbytes(lane) / seconds * 1e-9
+
+    def multiply_adds(self) -> float:
+        """Rate of fused multiply-adds on lanes (an FMA is two operations), GFlop/s."""
+        with LAUNCH:
+            begin = perf_counter()
+            self._module.multiply_adds(
+                self._out.ctypes.data, self._lane.nbytes, _ROUNDS, self._threads
+            )
+            seconds = perf_counter() - begin
+        return 2 * _CHAINS * self._lane.width * _ROUNDS * self._threads / seconds * 1e-9

@@ -1,0 +1,189 @@
+"""Sweeps with the vector updates of conjugate gradients in them: tables, copies of shared dofs."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import ModuleType
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.codegen.specialize import specialize
+from femops_kernels.cpu.kernel import SweepKernel
+from femops_kernels.cpu.plan import Plan
+from femops_kernels.cpu.sweep import Sweep, Terms, address_table
+from femops_kernels.simd.lanes import Lane
+from femops_kernels.skeletons.cg import merged_table as layout
+from femops_kernels.skeletons.chunk import table as sweep_layout
+
+_NONE = np.zeros(0, dtype=np.int64)
+
+
+def mergeable(terms: Terms) -> bool:
+    """Whether it is one sweep over the whole of vectors that are alike."""
+    sweep = terms.sweeps[0]
+    return (
+        len(terms.sweeps) == 1
+        and isinstance(sweep, Sweep)
+        and int(sweep.target.owned_start[-1]) == sweep.target.ndofs
+        and np.array_equal(sweep.source.owned_start, sweep.target.owned_start)
+        and np.array_equal(sweep.source.foreign_dofs, sweep.target.foreign_dofs)
+        and np.array_equal(sweep.cleared, sweep.constrained)
+    )
+
+
+@final
+class MergedPass:
+    """What ``skeletons/merged.py`` needs for one solve.
+
+    Parameters
+    ----------
+    terms : Terms
+        A mergeable one.
+    vectors : (4, n + ntail) array
+        x, r, p and A p; the tail is used of p alone.
+    n : int
+        Entries of a vector of the operator.
+    inverse : (n,) array or None
+        Diagonal preconditioner.
+    sent : (k,) int64, optional
+        Dofs whose p other ranks need: these are in the tail too.
+
+    Attributes
+    ----------
+    rows, alphas, todo, sums : arrays
+    scale : float
+        See ``skeletons/cg_merged.py``; the last row of the sums is that of ``receive``.
+    table : array
+        Of the operator's sweep in the pass.
+    shared : (m,) int64
+        Dofs in the tail, ascending.
+    receive : callable
+        Entry point that adds what other ranks send.
+    """
+
+    def __init__(
+        self,
+        terms: Terms,
+        vectors: NDArray[Any],
+        n: int,
+        inverse: NDArray[Any] | None,
+        sent: NDArray[np.int64] = _NONE,
+    ) -> None:
+        sweep = terms.sweeps[0]
+        assert isinstance(sweep, Sweep)
+        plan, module = sweep.target, _module(sweep.kernel, use_inverse=inverse is not None)
+        self.alphas, self.scale = np.ones(2), float(terms.alphas[0])
+        self.todo = np.zeros(5)
+        self.sums = np.zeros((2 * plan.nchunks + 1, layout.NSUMS))
+        self.shared = shared_dofs(plan, sent)
+        x, r, p, v = vectors
+        self.table, self._kernel_arrays = _kernel_table(sweep, n, self.shared, module, r)
+        self._entries = _piece_entries(plan, self.shared) | _held_entries(sweep, self.shared)
+        self._entries |= {
+            layout.KERNEL: int(sweep.row[0]),
+            layout.KERNEL_TABLE: self.table,
+            layout.BUFFER: int(sweep.table[sweep_layout.BUFFER]),
+            layout.COEFFICIENTS: self.todo,
+            layout.X: x,
+            layout.R: r,
+            layout.P: p,
+            layout.V: v,
+            layout.M: r if inverse is None else inverse,  # read, but not used without one
+            layout.SUMS: self.sums,
+            layout.TAIL: n,
+        }
+        self._table = address_table(self._entries)
+        self.table[sweep_layout.BEFORE_TABLE] = self._table.ctypes.data
+        self.rows = _rows(module, self._table.ctypes.data, plan.nchunks)
+        self.receive = partial(module.receive.ctypes, self._table.ctypes.data)
+
+
+def shared_dofs(plan: Plan, sent: NDArray[np.int64] = _NONE) -> NDArray[np.int64]:
+    """Dofs that chunks share, or that other ranks need; ascending."""
+    return np.union1d(plan.combine_dof, sent)
+
+
+def _kernel_table(
+    sweep: Sweep, n: int, shared: NDArray[np.int64], module: ModuleType, r: NDArray[Any]
+) -> tuple[NDArray[np.int64], tuple[NDArray[np.int64], ...]]:
+    """The operator's table as a pass needs it, and arrays that it tells the addresses of."""
+    plan = sweep.target
+    # a chunk reads foreign dofs from the tail, behind which ghosts are counted
+    tail, behind = n // sweep.kernel.target.ncomp, len(shared) - plan.ndofs
+    at = np.searchsorted(shared, plan.foreign_dofs)
+    is_ghost = plan.foreign_dofs >= plan.ndofs
+    foreign = tail + np.where(is_ghost, plan.foreign_dofs + behind, at)
+    nothing = np.zeros(plan.nchunks + 1, dtype=np.int64)
+    table = sweep.table.copy()
+    table[sweep_layout.IN_FOREIGN_DOFS] = foreign.ctypes.data
+    table[sweep_layout.IN_GHOSTS_FROM] = tail + len(shared)
+    table[sweep_layout.CLEARED_START] = nothing.ctypes.data  # they are zero in p and in the tail
+    table[sweep_layout.BEFORE] = module.before.address
+    table[sweep_layout.BEFORE_READS] = r.ctypes.data
+    return table, (foreign, nothing)
+
+
+def _piece_entries(plan: Plan, shared: NDArray[np.int64]) -> dict[int, Any]:
+    """Of the table, which dofs batches meet first, and which of these are shared."""
+    slots = np.append(np.searchsorted(plan.combine_dof, shared), len(plan.combine_dof))
+    return {
+        layout.FIRST_BATCH: plan.first_batch,
+        layout.BATCH_START: plan.batch_start,
+        layout.SHARED_START: np.searchsorted(shared, plan.owned_start),
+        layout.SHARED_DOF: shared,
+        layout.SLOT_START: slots,
+        layout.SLOT: plan.combine_slot,
+        layout.CHUNKS: plan.nchunks,
+    }
+
+
+def _held_entries(sweep: Sweep, shared: NDArray[np.int64]) -> dict[int, Any]:
+    """Of the table, what concerns entries that the operator multiplies by one number."""
+    plan, ncomp, held = sweep.target, sweep.kernel.target.ncomp, sweep.constrained
+    in_tail = np.isin(np.add.outer(shared * ncomp, np.arange(ncomp)), held)
+    positions = np.flatnonzero(in_tail)
+    return {
+        layout.NCOMP: ncomp,
+        layout.HELD_START: np.searchsorted(held, plan.batch_start * ncomp),
+        layout.HELD: held,
+        layout.KEPT: np.zeros(len(held), dtype=sweep.kernel.dtype),
+        layout.KEEP: int(sweep.table[sweep_layout.KEEP]),
+        layout.TAIL_HELD_START: np.searchsorted(
+            positions, np.searchsorted(shared, plan.owned_start) * ncomp
+        ),
+        layout.TAIL_HELD: positions,
+    }
+
+
+def _module(kernel: SweepKernel, *, use_inverse: bool) -> ModuleType:
+    """The compiled pass."""
+    constants = {
+        "LANE": Lane(kernel.width, kernel.dtype),
+        "LANE_WIDTH": kernel.width,
+        "REAL_BYTES": kernel.dtype.itemsize,
+        "USE_INVERSE": use_inverse,
+    }
+    return specialize(("merged_table", "merged"), constants)
+
+
+def _rows(module: ModuleType, table: int, nchunks: int) -> NDArray[np.int64]:
+    """The two launches of a pass: of the tails, and of the chunks."""
+    launches = ((module.tail, module.nothing), (module.sweep, module.combine))
+    rows = [(one.address, two.address, table, nchunks, 0, 0, 0) for one, two in launches]
+    return np.array(rows, dtype=np.int64)
+
+
+def owned_pieces(terms: Terms) -> NDArray[np.int64]:
+    """Where in a vector the piece of each chunk begins, and the end."""
+    sweep = terms.sweeps[0]
+    assert isinstance(sweep, Sweep)
+    return sweep.target.owned_start * sweep.kernel.target.ncomp
+
+
+def tail_length(terms: Terms, sent: NDArray[np.int64] = _NONE) -> int:
+    """How many entries of a vector chunks share, or other ranks need."""
+    sweep = terms.sweeps[0]
+    assert isinstance(sweep, Sweep)
+    return len(shared_dofs(sweep.target, sent)) * sweep.kernel.target.ncomp

@@ -1,0 +1,350 @@
+"""The plan of a sweep: chunks of elements, who owns which dof, chunk-local numbers for the lanes.
+
+See ``skeletons/chunk.py`` for how a kernel uses it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.errors import KernelValueError
+from femops_kernels.simd.lanes import WIDTHS
+from femops_kernels.simd.runs import Runs
+
+# What a chunk's dofs may fill in x and y: they must stay in a second-level cache beside the work
+# arrays.
+CHUNK_BYTES = 512 * 1024
+# Below this many chunks threads would starve, so small meshes are cut finer.
+FEWEST_CHUNKS = 16
+_ALIGN = max(WIDTHS)
+
+Int = NDArray[np.int64]
+
+
+@final
+@dataclass(frozen=True)
+class Plan:
+    """Chunks of elements and the dofs they touch.
+
+    A function of the restriction alone, never of threads.
+
+    Attributes
+    ----------
+    width : int
+        Slots of a lane, so elements of a batch.
+    first_batch : (nchunks + 1,) int64
+        Batches of chunk c are ``first_batch[c]:first_batch[c + 1]``.
+    owned_start : (nchunks + 1,) int64
+        Dofs first met by chunk c are ``owned_start[c]:owned_start[c + 1]``.
+    batch_start : (nbatch + 1,) int64
+        The same of each batch.
+    foreign_start : (nchunks + 1,) int64
+        What it copies are the dofs ``foreign_dofs[foreign_start[c]:foreign_start[c + 1]]``: runs
+        that another chunk owns, and those whose order in an element is not that of their numbers.
+    foreign_end : (nchunks,) int64
+        Where its ghosts begin among them, which are the last.
+    foreign_dofs : (nforeign,) int64
+    combine_start, combine_dof, combine_slot : int64 arrays
+        Contributions ``combine_slot`` (positions in ``foreign_dofs``) to owned dofs, grouped by
+        owner, for each dof by ascending contributing chunk.
+    ghost_start : (n + 1,) int64
+    ghost_slot : int64 array
+        Contributions to ghost g are ``ghost_slot[ghost_start[g]:ghost_start[g + 1]]``, by ascending
+        chunk: positions in ``foreign_dofs``.
+    starts : (nbatch, nruns, width) uint16 or uint32
+        Chunk-local number of the first dof of a run: owned ones first, then foreign ones, then as
+        many as the longest run has, which padding elements use.
+    local_size : int
+        Most dofs that have a chunk-local number, rounded up.
+    ndofs : int
+        Entries (of one component) of the vectors.  Higher numbers are ghosts: dofs whose values
+        come from elsewhere, and whose results go there.
+    runs : Runs
+    """
+
+    width: int
+    first_batch: Int
+    owned_start: Int
+    batch_start: Int
+    foreign_start: Int
+    foreign_end: Int
+    foreign_dofs: Int
+    combine_start: Int
+    combine_dof: Int
+    combine_slot: Int
+    ghost_start: Int
+    ghost_slot: Int
+    starts: NDArray[Any]
+    local_size: int
+    ndofs: int
+    runs: Runs
+
+    @property
+    def nchunks(self) -> int:
+        """How many chunks."""
+        return len(self.first_batch) - 1
+
+    @property
+    def ghosts(self) -> int:
+        """How many ghosts there are."""
+        return len(self.ghost_start) - 1
+
+    @property
+    def with_ghosts(self) -> NDArray[np.bool_]:
+        """Which chunks touch ghosts."""
+        return np.asarray(self.foreign_end < self.foreign_start[1:])
+
+    @property
+    def number_bytes(self) -> int:
+        """Bytes of a chunk-local number."""
+        return int(self.starts.dtype.itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that a sweep reads of the plan itself."""
+        lists = (self.foreign_dofs, self.combine_dof, self.combine_slot, self.starts)
+        return int(sum(a.nbytes for a in lists))
+
+    def local_positions(self, dofs: Int, ncomp: int) -> tuple[Int, Int]:
+        """Where entries of a vector stand among those of the chunks.
+
+        Parameters
+        ----------
+        dofs : (n,) int64
+            Flat positions ``dof * ncomp + component``.
+        ncomp : int
+            Components of the vector.
+
+        Returns
+        -------
+        start : (nchunks + 1,) int64
+        positions : (m,) int64
+            ``local number * ncomp + component``, grouped by chunk; m >= n as a dof may have several
+            local numbers.
+        """
+        flags = np.zeros((self.ndofs + self.ghosts, ncomp), dtype=bool)
+        flags.reshape(-1)[dofs] = True
+        start, parts = np.zeros(self.nchunks + 1, dtype=np.int64), []
+        for c in range(self.nchunks):
+            owned = slice(self.owned_start[c], self.owned_start[c + 1])
+            foreign = self.foreign_dofs[self.foreign_start[c] : self.foreign_start[c + 1]]
+            local, component = np.nonzero(np.concatenate([flags[owned], flags[foreign]]))
+            parts.append(local * ncomp + component)
+            start[c + 1] = start[c] + len(local)
+        return start, np.concatenate(parts)
+
+
+def elements_per_chunk(
+    num_elements: int, dofs_per_element: float, ncomp: int, itemsize: int
+) -> int:
+    """Elements of a chunk, a multiple of the widest lane.
+
+    As many as keep its copies of x and y in cache.
+    """
+    fit = CHUNK_BYTES / (2.0 * itemsize * ncomp * max(dofs_per_element, 1.0))
+    share = -(-num_elements // FEWEST_CHUNKS)
+    return max(_ALIGN, int(min(fit, share)) // _ALIGN * _ALIGN)
+
+
+def equal_chunks(num_elements: int, chunk: int) -> Int:
+    """First element of each chunk of so many elements, and the end."""
+    return np.append(np.arange(0, num_elements, chunk), num_elements)
+
+
+def make_plan(
+    indices: Int, ndofs: int, width: int, element_start: Int, runs: Runs, ghosts: int = 0
+) -> Plan:
+    """Plan for a restriction.
+
+    Parameters
+    ----------
+    indices : (ne, nodes) int64
+        Dof of each element's nodes; numbered by first touch, element by element, then ghosts.
+        There may be no elements, and then no chunks, in what is counted of a rank without any.
+    ndofs : int
+        Entries (of one component) of the vectors.
+    width : int
+        Slots of a lane.
+    element_start : (nchunks + 1,) int64
+        First element of each chunk, a multiple of the width, and the end.
+    runs : Runs
+        Which nodes of an element have consecutive dofs, but for their order.
+    ghosts : int
+        Dofs beyond ``ndofs``.
+
+    Raises
+    ------
+    KernelValueError
+        If the dofs are not numbered by first touch, a chunk does not begin at a multiple of the
+        width, or two dofs do not tell a run and its order.
+    """
+    _check(indices, element_start, width, ndofs + ghosts)
+    # dofs met so far, after each element
+    own = np.where(indices < ndofs, indices, -1)
+    met = np.maximum.accumulate(own.max(axis=1)) + 1
+    owned_start = np.concatenate([[0], met[element_start[1:] - 1]])
+    if owned_start[-1] != ndofs:
+        raise KernelValueError(f"elements touch {owned_start[-1]} dofs, the vector has {ndofs}")
+    for c, (first, end) in enumerate(itertools.pairwise(owned_start)):
+        part = own[element_start[c] : element_start[c + 1]]
+        owned = part[part >= first] - first
+        if part.max() >= end or (end > first and np.bincount(owned).min() == 0):
+            raise KernelValueError("dofs are not numbered by first touch in element order")
+    return _plan(indices, element_start, owned_start, met, (ndofs, ghosts), width, runs)
+
+
+def make_foreign_plan(
+    indices: Int,
+    ndofs: int,
+    width: int,
+    element_start: Int,
+    runs: Runs,
+    ghosts: int = 0,
+    *,
+    apart: bool = False,
+) -> Plan:
+    """Plan for a restriction to some dofs, numbered in any way: no chunk owns any.
+
+    All contributions go to the buffer and are added to y, which another term must have written
+    before.  The chunks share the dofs that were touched among them to add to.
+
+    Parameters
+    ----------
+    indices, ndofs, width, element_start, runs, ghosts
+        See `make_plan`.
+    apart : bool
+        Whether each element has its own place in the buffer: then the order in which contributions
+        are added does not depend on the chunks.
+
+    Raises
+    ------
+    KernelValueError
+        If a chunk does not begin at a multiple of the width, or two dofs do not tell a run and its
+        order.
+    """
+    _check(indices, element_start, width, ndofs + ghosts)
+    none, met = np.zeros_like(element_start), np.zeros(len(indices))
+    return _plan(indices, element_start, none, met, (ndofs, ghosts), width, runs, apart)
+
+
+def _check(indices: Int, element_start: Int, width: int, numbers: int) -> None:
+    if indices.max(initial=-1) >= numbers:
+        raise KernelValueError(f"elements touch dof {indices.max()}, there are {numbers}")
+    if np.any(element_start[:-1] % width):
+        raise KernelValueError(
+            f"chunks begin at elements {element_start[:-1].tolist()}: take multiples of {width}"
+        )
+
+
+def _plan(
+    indices: Int,
+    element_start: Int,
+    owned_start: Int,
+    met: NDArray[Any],
+    sizes: tuple[int, int],
+    width: int,
+    runs: Runs,
+    apart: bool = False,
+) -> Plan:
+    """Plan for chunks that own some dofs, of which ``met`` are met up to each element.
+
+    ``sizes`` are how many dofs and ghosts there are.
+    """
+    ne, (ndofs, ghosts) = len(indices), sizes
+    first_batch = -(-element_start // width)
+    local = np.empty((first_batch[-1] * width, len(runs.nodes)), dtype=np.int64)
+    foreign: list[Int] = []
+    for c, (begin, end) in enumerate(itertools.pairwise(element_start)):
+        owned = owned_start[c], owned_start[c + 1]
+        numbers, outside = _localise(indices[begin:end], *owned, runs, ndofs if apart else None)
+        local[begin:end] = numbers
+        foreign.append(outside)
+    inside = [np.count_nonzero(f < ndofs) for f in foreign]
+    foreign_start = np.concatenate([[0], np.cumsum([len(f) for f in foreign])]).astype(np.int64)
+    foreign_dofs = np.concatenate(foreign) if foreign else np.zeros(0, np.int64)
+    counts = np.diff(owned_start) + np.diff(foreign_start)
+    # every chunk but the last is full: batches follow the elements without a gap
+    local[ne:] = counts[-1] if ne else 0
+    # whole cache lines, so that what lies behind a copy begins with one
+    local_size = -(-(int(counts.max(initial=0)) + runs.longest) // _ALIGN) * _ALIGN
+    kind = np.uint16 if local_size <= 2**16 else np.uint32
+    order = np.argsort(foreign_dofs, kind="stable")
+    slots, by_slot = order.astype(np.int64), foreign_dofs[order]
+    own = int(np.searchsorted(by_slot, ndofs))
+    last = np.minimum(np.arange(1, first_batch[-1] + 1) * width, ne) - 1
+    return Plan(
+        width=width,
+        first_batch=first_batch.astype(np.int64),
+        owned_start=owned_start.astype(np.int64),
+        batch_start=np.append(0, met[last]).astype(np.int64),
+        foreign_start=foreign_start,
+        foreign_end=foreign_start[:-1] + np.array(inside, dtype=np.int64),
+        foreign_dofs=foreign_dofs.astype(np.int64),
+        combine_start=_shares(by_slot[:own], owned_start, ndofs),
+        combine_dof=by_slot[:own].astype(np.int64),
+        combine_slot=slots[:own],
+        ghost_start=np.searchsorted(by_slot[own:], ndofs + np.arange(ghosts + 1)),
+        ghost_slot=slots[own:],
+        starts=local.reshape(-1, width, local.shape[1]).swapaxes(1, 2).astype(kind, order="C"),
+        local_size=local_size,
+        ndofs=ndofs,
+        runs=runs,
+    )
+
+
+def _shares(dofs: Int, owned_start: Int, ndofs: int) -> Int:
+    """Where in these ascending dofs, to which the buffer is added, the share of a chunk begins."""
+    cuts = owned_start
+    if owned_start[-1] == 0:  # none is owned: equal shares, each dof in one
+        even = np.linspace(0, len(dofs), len(owned_start)).astype(np.int64)
+        cuts = np.append(dofs, ndofs)[even]
+    return np.searchsorted(dofs, cuts).astype(np.int64)
+
+
+def _localise(part: Int, first: int, end: int, runs: Runs, apart: int | None) -> tuple[Int, Int]:
+    """Chunk-local number of the first dof of every run, and the dofs that the chunk copies.
+
+    The chunk has the elements ``part`` and owns the dofs ``first`` to ``end``.  Elements that meet
+    the same run have one copy of it, by ascending dof; or one each, those of ghosts last, whose
+    numbers begin with ``apart``.
+    """
+    local = np.empty((len(part), len(runs.nodes)), dtype=np.int64)
+    sizes = np.array([len(nodes) for nodes in runs.nodes])
+    found = []
+    for size in np.unique(sizes):
+        columns = np.flatnonzero(sizes == size)
+        dofs = part[:, np.array([runs.nodes[k] for k in columns])]
+        mine = (dofs[..., 0] >= first) & (dofs[..., 0] < end)
+        direct = mine & (np.diff(dofs, axis=-1) == 1).all(axis=-1)
+        local[:, columns] = dofs[..., 0] - first
+        rows, place = dofs[~direct], np.argwhere(~direct)
+        # its first two dofs tell a run and its order
+        names = rows[:, 0] * (rows.max(initial=0) + 1) + rows[:, min(1, size - 1)]
+        if apart is not None:
+            names = np.arange(len(rows))
+        _, at, inverse = np.unique(names, return_index=True, return_inverse=True)
+        if not np.array_equal(rows[at][inverse], rows):
+            raise KernelValueError(
+                "runs of dofs begin alike and go on otherwise: take shorter runs"
+            )
+        found.append((rows[at], inverse, place[:, 0], columns[place[:, 1]]))
+    heads = np.concatenate([rows[:, 0] for rows, *_ in found])
+    if apart is not None:
+        heads = np.concatenate([at for _, _, at, _ in found]) + len(part) * (heads >= apart)
+    lengths = np.concatenate([np.full(len(rows), rows.shape[1]) for rows, *_ in found])
+    order = np.argsort(heads, kind="stable")
+    starts = np.empty_like(heads)
+    starts[order] = np.cumsum(lengths[order]) - lengths[order]
+    foreign = np.empty(int(lengths.sum()), dtype=np.int64)
+    done = 0
+    for rows, inverse, element, run in found:
+        mine = starts[done : done + len(rows)]
+        foreign[mine[:, np.newaxis] + np.arange(rows.shape[1])] = rows
+        local[element, run] = end - first + mine[inverse]
+        done += len(rows)
+    return local, foreign

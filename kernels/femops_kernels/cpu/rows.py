@@ -1,0 +1,112 @@
+"""Products by a matrix in compressed rows, as work that the drivers run."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.codegen.specialize import specialize
+from femops_kernels.cpu.exchange import Forward
+from femops_kernels.cpu.first_touch import placed
+from femops_kernels.cpu.sweep import Launch, address_table
+from femops_kernels.simd.lanes import Lane
+from femops_kernels.skeletons.chunk import row_table as layout
+
+# Entries of a chunk: some 0.4 MB, so that even small matrices are shared between threads.
+CHUNK_ENTRIES = 2**15
+
+
+def _first_rows(start: NDArray[np.int64], entries: int) -> NDArray[np.int64]:
+    """First row of each chunk, and the end."""
+    cuts = np.searchsorted(start, np.arange(CHUNK_ENTRIES, max(entries, 1), CHUNK_ENTRIES))
+    return np.unique(np.concatenate([[0], cuts, [len(start) - 1]])).astype(np.int64)
+
+
+def placed_rows(
+    start: NDArray[np.int64], columns: NDArray[np.int32], values: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
+    """The arrays of a matrix in compressed rows, near the threads that `RowProduct` uses."""
+    rows = _first_rows(start, len(values))
+    entries = start[rows]
+    rows[-1] += 1  # one start more than there are rows
+    return placed(start, rows), placed(columns, entries), placed(values, entries)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """A vector of all columns of a rank's rows: of lower ranks, its own, of higher ranks.
+
+    Attributes
+    ----------
+    forward : Forward
+        Brings the values of the columns of other ranks.
+    low : int
+        How many numbers stand before its own.
+    values : (n,) array
+    """
+
+    forward: Forward
+    low: int
+    values: NDArray[Any]
+
+    def fill(self, x: int) -> int:
+        """Put the ghosts and this rank's own values, from an address; the address of all."""
+        ghosts, width = self.forward.channel.incoming, self.values.itemsize
+        end = len(self.values) - (len(ghosts) - self.low)
+        self.values[: self.low], self.values[end:] = ghosts[: self.low], ghosts[self.low :]
+        start = self.values.ctypes.data
+        ctypes.memmove(start + self.low * width, x, (end - self.low) * width)
+        return start
+
+
+@final
+class RowProduct(Launch):
+    """A matrix in compressed rows, applied by ``skeletons/csr.py``.
+
+    Parameters
+    ----------
+    start : (nrows + 1,) int64
+        First entry of each row.
+    columns : (n,) int32
+    values : (n,) float64 or float32
+    width : int
+        Slots of a lane.
+    joined : Joined, optional
+        What the columns count, if it is not the vector.
+    """
+
+    def __init__(
+        self,
+        start: NDArray[np.int64],
+        columns: NDArray[np.int32],
+        values: NDArray[Any],
+        width: int,
+        joined: Joined | None = None,
+    ) -> None:
+        self.joined = joined
+        self.start, self.columns, self.values = start, columns, values
+        lane = Lane(width, values.dtype)
+        constants = {
+            "LANE": lane,
+            "LANE_WIDTH": width,
+            "REAL_BYTES": values.dtype.itemsize,
+        }
+        module = specialize(("row_table", "csr"), constants)
+        self.first_row = _first_rows(start, len(values))
+        self.table = address_table(
+            {
+                layout.FIRST_ROW: self.first_row,
+                layout.ROW_START: start,
+                layout.COLUMNS: columns,
+                layout.VALUES: values,
+            }
+        )
+        addresses = (module.sweep.address, module.combine.address, self.table.ctypes.data)
+        self.row = (*addresses, len(self.first_row) - 1)
+        self.work_bytes = lane.nbytes
+        self.effort = values.size

@@ -1,0 +1,70 @@
+"""Kernel of elements whose matrices are sums of Kronecker products of 1-D matrices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.codegen.specialize import specialize
+from femops_kernels.cpu.kernel import Side, SweepKernel
+from femops_kernels.simd.matrix import Matrix1D
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SeparableKernel(SweepKernel):
+    """Kernel of ``y = sum_e A_e x`` on boxes; see ``skeletons/batch_separable.py``.
+
+    Attributes
+    ----------
+    dim, source, target, dtype, width
+        See `SweepKernel`; as many components are written as are read.
+    mass, stiffness : (target.p1d, source.p1d) float64
+        Integrals over the reference segment of products of values, and of derivatives.
+    value, gradient : bool
+        Whether products of values, and whether products of derivatives are in the sum.
+    """
+
+    dim: int
+    source: Side
+    target: Side
+    dtype: np.dtype[Any]
+    width: int
+    mass: NDArray[np.float64]
+    stiffness: NDArray[np.float64]
+    value: bool
+    gradient: bool
+
+    @cached_property
+    def module(self) -> ModuleType:
+        """The compiled batches."""
+        constants = self.sizes() | {
+            "VALUE_IN": self.value,
+            "GRAD_IN": self.gradient,
+            "MASS": Matrix1D(self.mass),
+            "STIFF": Matrix1D(self.stiffness),
+            "BY_CHUNK": self.source.p1d <= 3,
+        }
+        return specialize(("table", "copies", "ahead", "batch_separable", "batches"), constants)
+
+    def contraction_flops(self) -> int:
+        """Floating-point operations of one element, as emitted."""
+        n, m, dim = self.source.p1d, self.target.p1d, self.dim
+        by_mass, by_stiffness = Matrix1D(self.mass).flops(), Matrix1D(self.stiffness).flops()
+        flops = 0
+        for k in range(dim):  # of the directions, the one gathered first
+            alone, last = k == 0, k == dim - 1
+            line = 0 if alone and last and not self.value else by_mass
+            if self.gradient:
+                both = not alone or (last and self.value)  # something is added to
+                line += by_stiffness + m * (2 if both else 1)
+                line += by_mass * (not alone and not last)
+            if last and self.value:
+                line += n * (1 if alone or not self.gradient else 2)
+            flops += m**k * n ** (dim - 1 - k) * line
+        return self.source.ncomp * flops

@@ -1,0 +1,62 @@
+"""A result set to zero before terms that only add to it, as work that the drivers run."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.codegen.specialize import specialize
+from femops_kernels.cpu.sweep import Launch, address_table
+from femops_kernels.simd.lanes import Lane
+from femops_kernels.skeletons.chunk import start_table as layout
+
+# Entries of a chunk: half a megabyte, so that threads share large vectors only.
+CHUNK_ENTRIES = 2**16
+
+
+@final
+class Start(Launch):
+    """``y = 0`` but for held entries, ``y[i] = keep * x[i]``.
+
+    Parameters
+    ----------
+    size : int
+        Length of y.
+    held : (n,) int64
+        Ascending positions; looked at only if ``keep`` is not zero.
+    keep : float
+    width : int
+        Slots of a lane.
+    dtype : numpy.dtype
+    first : (nchunks + 1,) int64, optional
+        First entry of each chunk, and the end; equal chunks if omitted.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        held: NDArray[np.int64],
+        keep: float,
+        width: int,
+        dtype: np.dtype[Any],
+        first: NDArray[np.int64] | None = None,
+    ) -> None:
+        lane = Lane(width, dtype)
+        constants = {"LANE": lane, "LANE_WIDTH": width, "REAL_BYTES": dtype.itemsize}
+        module = specialize(("start_table", "start"), constants)
+        if first is None:
+            first = np.append(np.arange(0, size, CHUNK_ENTRIES), size).astype(np.int64)
+        positions = held if keep else held[:0]
+        self._entries = {
+            layout.FIRST_ENTRY: first,
+            layout.HELD_START: np.searchsorted(positions, first).astype(np.int64),
+            layout.HELD: positions,
+            layout.KEEP: np.array([keep], dtype=dtype),
+        }
+        self.table = address_table(self._entries)
+        addresses = (module.sweep.address, module.combine.address, self.table.ctypes.data)
+        self.row = (*addresses, len(first) - 1)
+        self.work_bytes = lane.nbytes
+        self.effort = 0

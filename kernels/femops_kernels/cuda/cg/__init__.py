@@ -1,0 +1,1 @@
+"""Conjugate gradients on a device."""

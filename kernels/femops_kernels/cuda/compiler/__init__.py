@@ -1,0 +1,1 @@
+"""NVRTC: CUDA C++ to machine code, kept on disk."""

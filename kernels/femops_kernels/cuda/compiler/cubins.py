@@ -1,0 +1,68 @@
+"""Compiled GPU kernels on disk: each is compiled once for an architecture."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from femops_kernels.codegen import cache as storage
+from femops_kernels.cuda.compiler import nvrtc
+from femops_kernels.cuda.compiler.report import Report, report
+
+
+class Cubin(NamedTuple):
+    """A compiled kernel.
+
+    Attributes
+    ----------
+    code : bytes
+        What a driver loads.
+    report : Report
+        Its needs.
+    path : Path
+        Its source.
+    """
+
+    code: bytes
+    report: Report
+    path: Path
+
+
+def cubin(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
+    """Kernel compiled from a source, or found in the cache folder.
+
+    The source stays in the folder, to be read and debugged, also if the compiler refuses it.
+
+    Parameters
+    ----------
+    source : str
+        CUDA C++ with everything it needs.
+    arch : str
+        As ``"sm_90"``.
+    options : sequence of str
+        Of the compiler, beside its usual ones.
+
+    Raises
+    ------
+    CompileError
+        If the compiler refuses it, or it has no entry point.
+    DeviceError
+        If there is no compiler for the architecture.
+    CacheError
+        If no folder can be written, not even a temporary one.
+    """
+    parts = [source, arch, *map(str, nvrtc.version()), *nvrtc.OPTIONS, *options]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+    path = storage.cache_folder() / f"cuda_{arch}_{key}.cu"
+    code, log = path.with_suffix(".cubin"), path.with_suffix(".log")
+    with storage.locked(path.with_suffix(".lock")):
+        storage.write_once(path, source)
+        if not storage.usable(path):
+            compiled, told = nvrtc.compile_cubin(source, arch, options, str(path))
+            report(told)
+            storage.write_whole(code, compiled)
+            storage.write_whole(log, told.encode())
+            storage.seal(path)
+        return Cubin(code.read_bytes(), report(log.read_text(encoding="utf-8")), path)

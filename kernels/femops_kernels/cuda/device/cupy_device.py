@@ -1,0 +1,355 @@
+"""Devices by CuPy, which allocates, copies, loads and launches; it compiles nothing of ours."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.cuda.compiler import nvrtc
+from femops_kernels.cuda.compiler.cubins import Cubin, cubin
+from femops_kernels.cuda.compiler.report import ENTRY
+from femops_kernels.cuda.device.cupy_passage import CudaPassage
+from femops_kernels.cuda.device.device import Device, Function, Passage
+from femops_kernels.cuda.device.foreign import view
+from femops_kernels.errors import DeviceError, KernelValueError
+
+_FREE_SHARED_BYTES = 48 * 1024  # dynamic shared memory of a block that need not be asked for
+_NO_DRIVER, _NO_DEVICE = 35, 100  # cudaErrorInsufficientDriver, cudaErrorNoDevice
+_MOST_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+
+_devices: dict[int, Device] = {}
+_lock = threading.RLock()
+
+
+def open_device(name: str) -> Device:
+    """GPU of a name, CuPy's current device from now on; always the same object in a process.
+
+    Parameters
+    ----------
+    name : str
+        ``"cuda"``, CuPy's current device (at first the first one), or ``"cuda:1"``, the second.
+
+    Raises
+    ------
+    DeviceError
+        If there is no CuPy, no driver, no GPU, or no device of this name; or it is taken.
+    """
+    match = re.fullmatch(r"cuda(?::(\d+))?", name)
+    if match is None:
+        raise DeviceError(
+            f'no device is called {name!r}: choose "cuda", or of several "cuda:1"; '
+            "leave it out for the host"
+        )
+    cupy = _cupy()
+    count = _count(cupy)
+    ordinal = int(cupy.cuda.runtime.getDevice() if match[1] is None else match[1])
+    if ordinal >= count:
+        there = ", ".join(f'"cuda:{k}"' for k in range(count))
+        raise DeviceError(f"there is no GPU {name!r} here: choose {there}")
+    _asked(cupy.cuda.Device(ordinal).use)  # arrays that are made, or computed with, must be there
+    with _lock:
+        if ordinal not in _devices:
+            _devices[ordinal] = CudaDevice(cupy, ordinal)
+        return _devices[ordinal]
+
+
+def take_device(place: int) -> tuple[Device, str]:
+    """GPU of one of several processes that share a machine, CuPy's current one from now on.
+
+    Parameters
+    ----------
+    place : int
+        Which of the processes; there may be more than GPUs.
+
+    Returns
+    -------
+    device : Device
+    bus : str
+        Where it is in the machine, the same for all processes.
+
+    Raises
+    ------
+    DeviceError
+        See `open_device`.
+    """
+    cupy = _cupy()
+    ordinal = place % _count(cupy)
+    return open_device(f"cuda:{ordinal}"), str(cupy.cuda.runtime.deviceGetPCIBusId(ordinal))
+
+
+def describe() -> dict[str, Any]:
+    """Facts about the GPUs.
+
+    Returns
+    -------
+    dict
+        ``devices`` (a list of ``name``, ``arch``, ``processors``, ``memory_bytes``), ``missing``
+        (why there is none, or None), ``nvrtc`` (version of the compiler, or None).
+    """
+    try:
+        version: str | None = ".".join(map(str, nvrtc.version()))
+    except DeviceError:
+        version = None
+    facts: dict[str, Any] = {"devices": [], "missing": None, "nvrtc": version}
+    try:
+        cupy = _cupy()
+        facts["devices"] = [_facts(cupy, ordinal) for ordinal in range(_count(cupy))]
+    except DeviceError as error:
+        facts["missing"] = str(error)
+    return facts
+
+
+def _facts(cupy: Any, ordinal: int) -> dict[str, Any]:
+    found = cupy.cuda.runtime.getDeviceProperties(ordinal)
+    return {
+        "name": found["name"].decode(),
+        "arch": f"sm_{found['major']}{found['minor']}",
+        "processors": found["multiProcessorCount"],
+        "memory_bytes": found["totalGlobalMem"],
+    }
+
+
+def _cupy() -> Any:
+    try:
+        import cupy
+    except ImportError as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
+            raise DeviceError(f"GPUs need CuPy, which is not installed: {nvrtc.INSTALL}") from error
+        why = re.sub(r"[=\s]+", " ", str(error)).strip()  # CuPy frames what it says
+        raise DeviceError(f"CuPy can't be imported ({why}): {nvrtc.INSTALL}") from error
+    return cupy
+
+
+def _count(cupy: Any) -> int:
+    return int(_asked(cupy.cuda.runtime.getDeviceCount))
+
+
+def _asked(call: Callable[[], Any]) -> Any:
+    """What CUDA answers, which begins to work with that."""
+    try:
+        return call()
+    except (RuntimeError, ImportError, OSError) as error:
+        raise DeviceError(_why(getattr(error, "status", None), str(error))) from error
+
+
+def _why(status: int | None, message: str) -> str:
+    if status == _NO_DEVICE:
+        return (
+            "there is no GPU that CUDA can use: see what nvidia-smi lists, "
+            "and whether CUDA_VISIBLE_DEVICES hides it"
+        )
+    driver = nvrtc.driver_version()
+    if status == _NO_DRIVER and driver is None:
+        return "there is no NVIDIA driver on this machine, GPUs need one: install it"
+    if status == _NO_DRIVER and driver is not None:
+        return f"CuPy is too new: {nvrtc.for_driver(driver)}"
+    return f"CUDA can't be started: {' '.join(message.split())}"
+
+
+@cache
+def _prelude() -> str:
+    return (Path(__file__).parents[1] / "src" / "device.cuh").read_text(encoding="utf-8")
+
+
+@final
+class CudaDevice(Device):
+    """NVIDIA's GPU; see `open_device`.
+
+    Parameters
+    ----------
+    cupy : module
+    ordinal : int
+        CUDA's number of the device.
+    """
+
+    def __init__(self, cupy: Any, ordinal: int) -> None:
+        found, facts = cupy.cuda.runtime.getDeviceProperties(ordinal), _facts(cupy, ordinal)
+        self._cupy: ModuleType = cupy
+        self.name: str = facts["name"]
+        self.arch: str = facts["arch"]
+        self.processors: int = facts["processors"]
+        self.shared_bytes: int = found["sharedMemPerBlockOptin"]
+        self.current: Any = cupy.cuda.Device(ordinal)
+        """Context manager in which CuPy uses this device."""
+        self._functions: dict[str, Function] = {}
+        self._flying: list[tuple[Any, NDArray[Any]]] = []
+
+    @property
+    def xp(self) -> ModuleType:
+        """CuPy, which uses this device from now on in the thread that asks.
+
+        Each thread has a current device of its own, which is the first one to begin with.
+        """
+        self.current.use()
+        return self._cupy
+
+    def __repr__(self) -> str:
+        return f"CudaDevice({self.name}, cuda:{self.current.id}, {self.arch})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is the object itself; in another process, the device of that number there."""
+        return open_device, (f"cuda:{self.current.id}",)
+
+    def function(self, source: str) -> Function:
+        """Compile a kernel, or take it from memory or disk."""
+        if source not in self._functions:
+            compiled = cubin(_prelude() + source, self.arch)  # several threads, several kernels
+            with _lock:
+                if source not in self._functions:
+                    self._functions[source] = CudaFunction(self, compiled)
+        return self._functions[source]
+
+    def clear(self, array: Any) -> None:
+        """Set an array to zero on CuPy's current stream."""
+        with self.current:  # CuPy takes the current device's stream, wherever the array is
+            array.fill(0)
+
+    def upload(self, array: NDArray[Any]) -> Any:
+        """Copy of a host's array in a new array of the device."""
+        with self.current:
+            return self._cupy.array(array, order="C")
+
+    def download(self, array: Any) -> NDArray[Any]:
+        """Copy of an array on the host, when CuPy's current stream has done its work."""
+        with self.current:
+            copy: NDArray[Any] = array.get()
+        return copy
+
+    def download_later(self, array: Any) -> Callable[[], NDArray[Any]]:
+        """Begin a copy to the host on CuPy's current stream."""
+        cuda = self._cupy.cuda
+        with self.current:
+            # memory that the GPU writes by itself
+            memory = cuda.alloc_pinned_memory(array.nbytes)
+            copy: NDArray[Any] = np.frombuffer(memory, array.dtype, array.size)
+            copy = copy.reshape(array.shape)
+            array.get(out=copy, blocking=False)
+            done = cuda.Event(disable_timing=True)
+            done.record()
+        # nobody may wait: CuPy would give the memory to others while the GPU still writes there
+        self._flying = [flying for flying in self._flying if not flying[0].done] + [(done, copy)]
+
+        def wait() -> NDArray[Any]:
+            done.synchronize()
+            return copy
+
+        return wait
+
+    def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
+        """The work as a CUDA graph, for CuPy's current stream."""
+        with self.current:
+            stream = self._cupy.cuda.Stream(non_blocking=True)
+            with stream:
+                stream.begin_capture()
+                try:
+                    work()
+                finally:
+                    graph = stream.end_capture()
+
+        def replay() -> None:
+            with self.current:
+                graph.launch()
+
+        return replay
+
+    def owns(self, array: Any) -> bool:
+        """Whether something is a CuPy array of this device."""
+        return isinstance(array, self._cupy.ndarray) and array.device.id == self.current.id
+
+    def adopt(self, array: Any) -> Any:
+        """CuPy array on the memory of another library's array; no copy."""
+        try:
+            with self.current:
+                adopted = view(self._cupy, array)
+        except (RuntimeError, BufferError, TypeError, ValueError) as error:
+            kind = type(array).__name__
+            raise KernelValueError(f"a {kind} can't be used on {self.name}: {error}") from error
+        if not self.owns(adopted):
+            raise KernelValueError(
+                f"a {type(array).__name__} lies on cuda:{adopted.device.id}, "
+                f"it is needed on cuda:{self.current.id}: copy it there"
+            )
+        return adopted
+
+    def address(self, array: Any) -> int:
+        """Address of the first entry of an array."""
+        return int(array.data.ptr)
+
+    def passage(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> Passage:
+        """Make a passage; memory of the host is pinned, so that copies need not be waited for."""
+        return CudaPassage(self, size, dtype, direct=direct)
+
+    def synchronize(self) -> None:
+        """Wait until all streams of the device have done their work."""
+        self.current.synchronize()
+
+    def seconds(self, call: Callable[[], object]) -> float:
+        """Seconds between two events in CuPy's current stream, before and after a call."""
+        with self.current:
+            begin, end = self._cupy.cuda.Event(), self._cupy.cuda.Event()
+            begin.record()
+            call()
+            end.record()
+            end.synchronize()
+            return float(self._cupy.cuda.get_elapsed_time(begin, end)) * 1e-3
+
+
+@final
+class CudaFunction(Function):
+    """A kernel that a GPU has loaded.
+
+    Parameters
+    ----------
+    device : CudaDevice
+    compiled : Cubin
+
+    Raises
+    ------
+    DeviceError
+        If the driver can't load it.
+    """
+
+    def __init__(self, device: CudaDevice, compiled: Cubin) -> None:
+        self.registers = compiled.report.registers
+        self.local_bytes = compiled.report.local_bytes
+        self._device, self._path = device, compiled.path
+        self._allowed = _FREE_SHARED_BYTES
+        cuda = device.xp.cuda
+        self._driver, module = cuda.driver, cuda.function.Module()
+        self._errors = (cuda.driver.CUDADriverError, cuda.runtime.CUDARuntimeError)
+        try:
+            with device.current:
+                module.load(compiled.code)
+                self._kernel = module.get_function(ENTRY)
+        except self._errors as error:
+            raise DeviceError(
+                f"{device.name} can't load {self._path}: {error}; is the driver older than the "
+                f"compiler? {nvrtc.INSTALL}"
+            ) from error
+
+    def launch(self, blocks: int, threads: int, shared_bytes: int, arguments: NDArray[Any]) -> None:
+        """Run the kernel on CuPy's current stream."""
+        if blocks == 0:
+            return  # CuPy would run one
+        try:
+            with self._device.current:
+                if shared_bytes > self._allowed:
+                    self._driver.funcSetAttribute(self._kernel.ptr, _MOST_SHARED, shared_bytes)
+                    self._allowed = shared_bytes
+                # CuPy takes the address; of a structure NumPy would list the fields for that
+                whole = arguments.view(f"V{arguments.nbytes}")
+                self._kernel((blocks,), (threads,), (whole,), shared_mem=shared_bytes)
+        except self._errors as error:
+            raise DeviceError(
+                f"{self._device.name} can't run {self._path} ({self.registers} registers) in "
+                f"{blocks} blocks of {threads} threads with {shared_bytes} bytes of shared memory, "
+                f"of which a block can have {self._device.shared_bytes}: {error}"
+            ) from error

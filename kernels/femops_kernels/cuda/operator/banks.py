@@ -1,0 +1,148 @@
+"""Where the points of elements lie in shared memory, so that few threads meet in a bank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from femops_kernels.cuda.operator.kernel import CudaKernel
+
+ROW = 128
+"""Bytes that shared memory reads or writes at a time, one number from each bank."""
+
+_FREE = 48 * 1024  # bytes that a block can have on any device
+
+
+@final
+@dataclass(frozen=True)
+class Strides:
+    """Distances in a work array, in numbers.
+
+    Attributes
+    ----------
+    x, y, z : int
+        Between neighbours in a direction.
+    more : int
+        Unused numbers behind an element, before the next one of the block.
+    """
+
+    x: int
+    y: int
+    z: int
+    more: int
+
+
+@final
+@dataclass(frozen=True)
+class Lines:
+    """Lines that a block of threads reads and writes; see ``operator.cuh``.
+
+    Attributes
+    ----------
+    dim, q1d : int
+        Directions, and points in each.
+    p1d : int
+        Nodes in each.
+    gradient : bool
+        Whether derivatives are taken.
+    arrays : int
+        Work arrays of an element.
+    elements : int
+        Of the block.
+    itemsize : int
+        Bytes of a number.
+    """
+
+    dim: int
+    q1d: int
+    p1d: int
+    gradient: bool
+    arrays: int
+    elements: int
+    itemsize: int
+
+    @staticmethod
+    def of(kernel: CudaKernel) -> Lines:
+        """Those of a kernel."""
+        source, target, step = kernel.source, kernel.target, kernel.step
+        p1d, gradient = max(source.p1d, target.p1d), step.gradient_in or step.gradient_out
+        sizes = kernel.dim, kernel.q1d, p1d, gradient, work_arrays(kernel), kernel.shape.elements
+        return Lines(*sizes, kernel.dtype.itemsize)
+
+    def rows(self, strides: Strides) -> int:
+        """How often shared memory is busy with all lines: once for each bank's second number."""
+        q, p = self.q1d, self.p1d
+        thread = np.arange(self.elements * q ** (self.dim - 1))
+        slot, line = np.divmod(thread, q ** (self.dim - 1))
+        second, first = np.divmod(line, q)
+        begin = slot * (self.arrays * q * strides.x + strides.more)
+        along_x = begin + second * strides.z + first * strides.y
+        along_y = begin + second * strides.z + first * strides.x
+        along_z = begin + second * strides.y + first * strides.x
+        few, fewest = first < p, (first < p) & (second < p)
+        busy = 2 * p * self._busy(along_x, first >= 0)
+        if self.dim == 3:
+            busy += 2 * (p + q) * self._busy(along_y, few) + 2 * q * self._busy(along_z, fewest)
+        else:
+            busy += 2 * q * self._busy(along_y, few)
+        if self.gradient:
+            lines = [along_x, along_y, along_z][: self.dim]
+            for along, times in zip(lines, (7, 4, 4), strict=False):
+                busy += times * q * self._busy(along, first >= 0)
+        return busy
+
+    def _busy(self, begins: NDArray[Any], works: NDArray[np.bool_]) -> int:
+        """For one number of each line; as many threads at a time as there are banks."""
+        banks = self.banks
+        at = np.arange(len(begins)) // banks * banks + begins % banks
+        counts = np.bincount(at[works], minlength=-(-len(begins) // banks) * banks)
+        return int(counts.reshape(-1, banks).max(axis=1).sum())
+
+    @property
+    def banks(self) -> int:
+        """Numbers that shared memory reads or writes at a time."""
+        return ROW // self.itemsize
+
+    @property
+    def widths(self) -> range:
+        """Strides of x that are tried; rows of an odd length need as much memory as the widest."""
+        odd = self.q1d | 1
+        plane, plain = (self.q1d**2, self.q1d * odd) if self.dim == 3 else (self.q1d, odd)
+        spare = _FREE // (self.itemsize * self.arrays * self.q1d)
+        return range(plane, min(plane + self.banks, max(plain, spare) + 1))
+
+    @property
+    def most(self) -> int:
+        """Numbers that an element takes at most."""
+        return self.arrays * self.q1d * self.widths[-1] + self.banks - 1
+
+
+@lru_cache(maxsize=512)
+def strides_for(lines: Lines) -> Strides:
+    """The strides with which shared memory is busy for the shortest time.
+
+    y is fastest, then z: that leaves the fewest conflicts at most orders. How far planes of
+    the same x, and elements, are apart is tried.
+
+    Parameters
+    ----------
+    lines : Lines
+    """
+    if lines.dim == 1:
+        return Strides(1, 1, 1, 0)  # all is in registers
+    gaps = range(lines.banks if lines.elements > 1 else 1)
+    tried = (Strides(x, 1, lines.q1d, more) for x in lines.widths for more in gaps)
+    return min(tried, key=lambda strides: (lines.rows(strides), strides.x, strides.more))
+
+
+def work_arrays(kernel: CudaKernel) -> int:
+    """Work arrays of an element: ``BUFFERS`` of ``operator.cuh`` for each component."""
+    step, dim = kernel.step, kernel.dim
+    gradient = step.gradient_in or step.gradient_out
+    buffers = 0 if dim == 1 else 2 if dim == 3 and gradient else 1
+    return buffers * kernel.ncomp

@@ -1,0 +1,77 @@
+"""What a kernel does to an element, counted: the ground of a bound on its time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from femops_kernels.cpu.flops import contraction_flops
+from femops_kernels.cpu.kernel import used_slots
+from femops_kernels.cuda.operator.kernel import CudaKernel
+from femops_kernels.pointwise.recording import Recording
+
+
+@final
+@dataclass(frozen=True)
+class Work:
+    """Of one element.
+
+    Attributes
+    ----------
+    flops : int
+        Floating-point operations: of contractions, and of the pointwise step at every point.
+    shared_bytes : int
+        Read from shared memory and written to it.
+    atomics : int
+        Numbers added by atomics.
+    """
+
+    flops: int
+    shared_bytes: int
+    atomics: int
+
+    @staticmethod
+    def of(kernel: CudaKernel) -> Work:
+        """Count that of a kernel."""
+        step, points = kernel.step, kernel.q1d**kernel.dim
+        read = used_slots(kernel.dim, step.value_in, step.gradient_in)
+        recording = Recording(step.text, read, kernel.source.ncomp, step.numbers.total)
+        return Work(
+            contraction_flops(kernel) + points * len(recording.operations),
+            shared_numbers(kernel) * kernel.dtype.itemsize,
+            _atomics(kernel),
+        )
+
+
+def shared_numbers(kernel: CudaKernel) -> int:
+    """Numbers that go through shared memory for an element, phase by phase of ``operator.cuh``."""
+    if kernel.dim == 1:
+        return 0
+    q, dim, step = kernel.q1d, kernel.dim, kernel.step
+    points, source, target = q**dim, kernel.source, kernel.target
+    same_in, same_out = kernel.identity
+    read = _interpolation(dim, source.p1d, q, same_in)
+    if step.gradient_in:
+        # u is put down, unless it lies there; each direction but x reads and writes its line,
+        # the step reads what came of it
+        read += points * (not same_in) + 3 * (dim - 1) * points
+    written = _interpolation(dim, target.p1d, q, same_out)
+    if step.gradient_out:
+        # the step puts down, each direction reads and writes, all are summed
+        written += 4 * (dim - 1) * points
+    return source.ncomp * read + target.ncomp * written
+
+
+def _interpolation(dim: int, p: int, q: int, identity: bool) -> int:
+    """Between nodes and points, either way: lines along z, y and x meet in shared memory."""
+    if dim == 2:
+        return 2 * p * q
+    return p * p * q + (not identity) * p * q * (p + q) + q * q * p
+
+
+def _atomics(kernel: CudaKernel) -> int:
+    target, dim = kernel.target, kernel.dim
+    if target.broken or kernel.reproducible:
+        return 0
+    inside = max(target.p1d - 2, 0) ** dim
+    return int(target.ncomp * (target.p1d**dim - inside))

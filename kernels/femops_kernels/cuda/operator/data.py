@@ -1,0 +1,123 @@
+"""What kernels read besides vectors and dofs, copied to a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.cpu.sweep import Data, element_values
+from femops_kernels.cuda.device.device import Device
+from femops_kernels.cuda.operator.kernel import CudaKernel
+from femops_kernels.cuda.operator.order import Order
+
+# Bytes of the blocks in which data are copied, and there brought into the order of a kernel.
+_BLOCK = 2**26
+
+_there: WeakKeyDictionary[Data | FilledData, dict[tuple[Any, ...], dict[str, Any]]] = (
+    WeakKeyDictionary()
+)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FilledData:
+    """Data of which those at points are computed on the device.
+
+    Attributes
+    ----------
+    data : Data
+        The others.
+    fill : callable
+        Gives the streams that a kernel reads, as `streams` makes them, for an order of elements.
+    """
+
+    data: Data
+    fill: Callable[[CudaKernel, Order], Any]
+
+
+def uploaded(
+    device: Device, kernel: CudaKernel, data: Data | FilledData, count: int, order: Order
+) -> dict[str, Any]:
+    """The numbers that the pointwise step is given, in the order in which the kernel reads them.
+
+    Copied once for all kernels that read the same in one order.
+
+    Parameters
+    ----------
+    device : Device
+    kernel : CudaKernel
+    data : Data or FilledData
+        As kernels of the CPU take them.
+    count : int
+        Elements.
+    order : Order
+        Of these.
+
+    Returns
+    -------
+    dict
+        Arrays of the device by argument; None for what is not read.
+    """
+    copies, places = _there.setdefault(data, {}), (order.group, order.elements.tobytes())
+    key = device, *places, kernel.step.numbers, kernel.dtype, kernel.stored
+    if key not in copies:
+        copies[key] = _copied(device, kernel, data, count, order)
+    return copies[key]
+
+
+def _copied(
+    device: Device, kernel: CudaKernel, source: Data | FilledData, count: int, order: Order
+) -> dict[str, Any]:
+    given, kind = kernel.step.numbers, kernel.dtype
+    arrays: dict[str, Any] = dict.fromkeys(("points", "elements", "modes", "constants"))
+    data = source.data if isinstance(source, FilledData) else source
+    if given.point:
+        arrays["points"] = (
+            source.fill(kernel, order)
+            if isinstance(source, FilledData)
+            else _filled(device, kernel, data.points, order)
+        )
+    if given.element:
+        elements = element_values(data.elements[:, np.newaxis], count)[:, 0]
+        arrays["elements"] = device.upload(np.ascontiguousarray(elements, dtype=kind))
+    if given.mapped:
+        modes = element_values(data.modes, count)
+        arrays["modes"] = device.upload(np.ascontiguousarray(modes, dtype=kind))
+    if given.constant:
+        arrays["constants"] = device.upload(data.constants.astype(kind))
+    return arrays
+
+
+def streams(device: Device, kernel: CudaKernel, numbers: int, order: Order) -> Any:
+    """Zeros for so many numbers at each point.
+
+    For each block the streams of its threads, by pieces of 16 bytes.
+
+    Returns
+    -------
+    (blocks, pieces, threads, 16 // itemsize) array
+    """
+    piece = 16 // kernel.stored.itemsize
+    shape = order.blocks, -(-kernel.q1d * numbers // piece), kernel.threads, piece
+    return device.xp.zeros(shape, kernel.stored)
+
+
+def _filled(device: Device, kernel: CudaKernel, points: NDArray[Any], order: Order) -> Any:
+    """Streams of numbers that were computed on the host."""
+    group, lines, numbers = kernel.shape.elements, kernel.lines, kernel.q1d * points.shape[2]
+    out = streams(device, kernel, points.shape[2], order)
+    blocks, pieces, _, piece = out.shape
+    each = max(1, _BLOCK // (group * lines * pieces * 16))
+    for begin in range(0, blocks, each):
+        end = min(begin + each, blocks)
+        values = order.taken(device, points, begin * group, end * group)
+        padded = device.xp.zeros((len(values), lines, pieces * piece), kernel.stored)
+        padded[:, :, :numbers] = values.reshape(-1, lines, numbers)
+        part = padded.reshape(end - begin, group * lines, pieces, piece)
+        out[begin:end] = part.swapaxes(1, 2)
+    return out

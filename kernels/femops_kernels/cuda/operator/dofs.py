@@ -1,0 +1,104 @@
+"""The dofs of elements as a GPU kernel reads them: where their runs begin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.errors import KernelValueError
+from femops_kernels.simd.runs import Runs
+
+_LARGEST = np.iinfo(np.int32).max
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DofTable:
+    """Where the runs of each element begin; see ``dofs.cuh``.
+
+    Attributes
+    ----------
+    starts : (ne, runs) int32
+        First dof of a run, or ``~place`` in ``turned`` where the element has its dofs in another
+        order than they are numbered.
+    turned : (n,) int32
+        Never empty.
+    """
+
+    starts: NDArray[np.int32]
+    turned: NDArray[np.int32]
+
+    @staticmethod
+    def of(indices: NDArray[np.int64], runs: Runs) -> DofTable:
+        """Table of the dofs of elements, (ne, nodes).
+
+        Raises
+        ------
+        KernelValueError
+            More dofs, or more in another order, than numbers of 32 bits can count.
+        """
+        if indices.size and indices.max() > _LARGEST:
+            raise KernelValueError(
+                f"dofs are numbered up to {indices.max()}, a GPU kernel counts to {_LARGEST}: "
+                "use more GPUs, a part of the mesh each"
+            )
+        starts = np.empty((len(indices), len(runs.nodes)), dtype=np.int32)
+        turned: list[NDArray[Any]] = [np.zeros(1, dtype=np.int32)]
+        count = 1
+        for run, nodes in enumerate(runs.nodes):
+            dofs = indices[:, nodes]
+            starts[:, run] = dofs[:, 0]
+            other = np.flatnonzero((dofs != dofs[:, :1] + np.arange(len(nodes))).any(axis=1))
+            starts[other, run] = ~(count + len(nodes) * np.arange(len(other)))
+            turned.append(dofs[other].ravel().astype(np.int32))
+            count += len(nodes) * len(other)
+        if count - 1 > _LARGEST:
+            raise KernelValueError(
+                f"{count - 1} dofs stand in another order in elements than they are numbered, a "
+                f"GPU kernel counts to {_LARGEST}: use more GPUs, a part of the mesh each"
+            )
+        return DofTable(starts, np.concatenate(turned))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """The dofs that several elements have, or one several times.
+
+    Attributes
+    ----------
+    dofs : (n,) int32
+    starts : (n + 1,) int32
+        Where in ``slots`` those of a dof begin.
+    slots : int64 array
+        Numbers of nodes, element by element, ascending for each dof.
+    """
+
+    dofs: NDArray[np.int32]
+    starts: NDArray[np.int32]
+    slots: NDArray[np.int64]
+
+    @staticmethod
+    def of(indices: NDArray[np.int64], runs: Runs) -> Shared:
+        """Of all dofs that are not inside an element, (ne, nodes).
+
+        Raises
+        ------
+        KernelValueError
+            More nodes than numbers of 32 bits can count.
+        """
+        outside = np.setdiff1d(np.arange(indices.shape[1]), runs.inside)
+        slots = np.add.outer(np.arange(len(indices)) * indices.shape[1], outside).ravel()
+        if len(slots) > _LARGEST:
+            raise KernelValueError(
+                f"{len(slots)} nodes are shared by elements, a GPU kernel counts to {_LARGEST}: "
+                "use more GPUs, a part of the mesh each"
+            )
+        dofs = indices[:, outside].ravel()
+        order = np.argsort(dofs, kind="stable")
+        found, first = np.unique(dofs[order], return_index=True)
+        starts = np.append(first, len(slots)).astype(np.int32)
+        return Shared(found.astype(np.int32), starts, slots[order])

@@ -1,0 +1,368 @@
+"""The kernel of one term of an operator, in CUDA C++: sizes, matrices and pointwise step joined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.cpu.kernel import Map1D, PointStep, check_points
+from femops_kernels.cuda.device.arguments import Layout
+from femops_kernels.cuda.device.device import Device
+from femops_kernels.cuda.operator.banks import Lines, Strides, strides_for, work_arrays
+from femops_kernels.cuda.operator.shapes import MOST_THREADS, Shape, measured_shape
+from femops_kernels.cuda.operator.tables import columns, matrix_type, table
+from femops_kernels.errors import KernelValueError
+from femops_kernels.simd.matrix import Matrix1D
+
+_FOLDER = Path(__file__).parents[1] / "src"
+_TYPES = {"float64": "double", "float32": "float"}
+# See `shape_for`.
+_THREADS, _RESIDENT = 128, 384
+STATE = {"state": "double*", "partial": "double*", "counters": "unsigned*"}
+"""Arguments of kernels that sum over all their threads and change a solver's state."""
+_ARGUMENTS = {
+    "x": "const T*",
+    "y": "T*",
+    "starts_in": "const int*",
+    "turned_in": "const int*",
+    "starts_out": "const int*",
+    "turned_out": "const int*",
+    "flags_in": "const unsigned char*",
+    "marks_in": "const unsigned char*",
+    "flags_out": "const unsigned char*",
+    "marks_out": "const unsigned char*",
+    "touched": "const int*",
+    "parts": "T*",
+    "ghosts_in": "const T*",
+    "ghosts_out": "T*",
+    "order": "const int*",
+    "points": "",  # of their own type
+    "elements": "const T*",
+    "modes": "const T*",
+    "constants": "const T*",
+    "alpha": "T",
+    "keep": "T",
+    "add": "int",
+    "count": "int",
+    "first_block": "int",
+    "owned_in": "long long",
+    "owned_out": "long long",
+    "r": "const T*",
+    "inverse": "const T*",
+    "p": "T*",
+    **STATE,
+}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Side:
+    """What a kernel reads, or what it writes.
+
+    Attributes
+    ----------
+    ncomp : int
+    b1d : (q1d, p1d) float64
+        Interpolation to the quadrature points.
+    broken : bool
+        Whether functions are not continuous: all dofs of an element are one run.
+    ghosts : bool
+        Whether some dofs may be other ranks'.
+    """
+
+    ncomp: int
+    b1d: NDArray[np.float64]
+    broken: bool
+    ghosts: bool = False
+
+    @property
+    def p1d(self) -> int:
+        """Nodes per direction."""
+        return int(self.b1d.shape[1])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CudaKernel:
+    """Kernel of ``y += alpha sum_e B_out^T D B_in x``; see ``operator.cuh``.
+
+    Attributes
+    ----------
+    dim : int
+    source, target : Side
+        The field and the test function.
+    d1d : (q1d, q1d) float64
+        Derivative at the quadrature points of the polynomial through them.
+    step : PointStep
+    dtype : numpy.dtype
+        float64 or float32.
+    weights : (q1d,) float64
+        Of the quadrature rule in one direction.
+    shape : Shape
+    geometry : Map1D, optional
+        Needed if the step is given Jacobians or positions.
+    data_dtype : numpy.dtype, optional
+        Of the numbers stored at points; ``dtype`` if omitted.
+    reproducible : bool
+        Whether what elements add to dofs that they share is left in the order of the elements, to
+        be summed by ``combine.cuh``, instead of added at once.
+    merged : bool
+        Whether it updates vectors of conjugate gradients, see ``merged.cuh``.
+    entry : {"apply", "diagonal", "fill"}
+        What it does: applies the operator to x; adds its diagonal to y, see ``diagonal.cuh``;
+        stores the step's results at points, as many as the target has components, see
+        ``fill.cuh``.
+
+    Raises
+    ------
+    KernelValueError
+        If there are fewer quadrature points than nodes: collocated derivatives would not be exact.
+    """
+
+    dim: int
+    source: Side
+    target: Side
+    d1d: NDArray[np.float64]
+    step: PointStep
+    dtype: np.dtype[Any]
+    weights: NDArray[np.float64]
+    shape: Shape
+    geometry: Map1D | None = None
+    data_dtype: np.dtype[Any] | None = None
+    reproducible: bool = False
+    merged: bool = False
+    entry: str = "apply"
+
+    def __post_init__(self) -> None:
+        check_points(self.q1d, self.source.p1d, self.target.p1d)
+
+    @staticmethod
+    def fitting(device: Device, **parts: Any) -> CudaKernel:
+        """Kernel in the shape that suits a device, which compiles it; see `shape_for`.
+
+        Of its blocks no more share a multiprocessor than registers last for: nothing is spilled
+        for their sake.
+
+        Parameters
+        ----------
+        device : Device
+        **parts
+            All but the shape.
+
+        Raises
+        ------
+        KernelValueError
+            If an element alone needs more than a block can have.
+        CacheError
+            If a table of measured shapes is damaged.
+        """
+        single = CudaKernel(**parts, shape=Shape(1))
+        return unspilled(replace(single, shape=shape_for(single, device)), device)
+
+    @property
+    def q1d(self) -> int:
+        """Quadrature points per direction."""
+        return int(self.d1d.shape[0])
+
+    @property
+    def identity(self) -> tuple[bool, bool]:
+        """Whether the points are the nodes, of the field and of the test function."""
+        source, target = Matrix1D(self.source.b1d), Matrix1D(self.target.b1d)
+        return source.is_identity, target.is_identity
+
+    @property
+    def lines(self) -> int:
+        """Threads of an element, each with a line of points."""
+        return int(self.q1d ** (self.dim - 1))
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.shape.elements * self.lines
+
+    @property
+    def ncomp(self) -> int:
+        """Components of what goes through shared memory."""
+        source, target = self.source.ncomp, self.target.ncomp
+        return source if self.entry == "fill" else max(source, target)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether elements are worked on in another order than they are numbered."""
+        return self.source.ghosts or self.target.ghosts
+
+    @property
+    def stored(self) -> np.dtype[Any]:
+        """Type of the numbers stored at points."""
+        return self.data_dtype or self.dtype
+
+    @cached_property
+    def strides(self) -> Strides:
+        """Of work arrays in shared memory."""
+        return strides_for(Lines.of(self))
+
+    @property
+    def slab(self) -> int:
+        """Numbers from an element's work arrays to the next one's."""
+        return work_arrays(self) * self.q1d * self.strides.x + self.strides.more
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block."""
+        slabs = self.shape.elements * self.slab * self.dtype.itemsize
+        return slabs + self.threads * 8 if self.merged else slabs
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Of the arguments."""
+        points = f"const {_TYPES[self.stored.name]}*"
+        return Layout(_ARGUMENTS | {"points": points}, self.dtype)
+
+    @cached_property
+    def text(self) -> str:
+        """The whole in CUDA C++, but for what a device puts before it."""
+        step = self.step.cuda(self.dim, self.source.ncomp)
+        parts = [self._sizes(), self.layout.text, self._matrices(), _file("contraction")]
+        files = ("dofs", "ghosts", "numbers", "reduce", "cg_state", "merged", "operator")
+        return "\n".join([*parts, step, *map(_file, (*files, self.entry))])
+
+    def _sizes(self) -> str:
+        source, target, step = self.source, self.target, self.step
+        numbers = {
+            "DIM": self.dim,
+            "P_IN": source.p1d,
+            "P_OUT": target.p1d,
+            "Q": self.q1d,
+            "G1D": 1 if self.geometry is None else self.geometry.g1d,
+            "NCOMP_IN": source.ncomp,
+            "NCOMP_OUT": target.ncomp,
+            "NCOMP": self.ncomp,
+            **step.numbers.named(),
+            "ELEMENTS": self.shape.elements,
+            "BLOCKS": self.shape.blocks,
+            "LINES": self.lines,
+            "THREADS": self.threads,
+            "STRIDE_X": self.strides.x,
+            "STRIDE_Y": self.strides.y,
+            "STRIDE_Z": self.strides.z,
+            "SLAB": self.slab,
+        }
+        switches = {
+            "REPRODUCIBLE": self.reproducible,
+            "GHOSTS_IN": source.ghosts,
+            "GHOSTS_OUT": target.ghosts,
+            "BROKEN_IN": source.broken,
+            "BROKEN_OUT": target.broken,
+            "VALUE_IN": step.value_in,
+            "VALUE_OUT": step.value_out,
+            "GRAD_IN": step.gradient_in,
+            "GRAD_OUT": step.gradient_out,
+            "MERGED": self.merged,
+        }
+        types = f"using T = {_TYPES[self.dtype.name]};\nusing S = {_TYPES[self.stored.name]};"
+        lines = [f"constexpr int {name} = {n};" for name, n in numbers.items()]
+        lines += [f"constexpr bool {name} = {str(b).lower()};" for name, b in switches.items()]
+        return "\n".join([types, *lines, ""])
+
+    def _matrices(self) -> str:
+        b_in, b_out = Matrix1D(self.source.b1d), Matrix1D(self.target.b1d)
+        parts = [matrix_type("BIn", b_in)]
+        same = b_in.rows == b_out.rows
+        parts.append("using BOut = BIn;\n" if same else matrix_type("BOut", b_out))
+        parts.append(matrix_type("D", Matrix1D(self.d1d)))
+        if self.step.numbers.weight:
+            parts.append(table("WEIGHTS", self.weights))
+        else:
+            parts.append(table("WEIGHTS", np.zeros(1)))
+        if self.entry == "diagonal":
+            value = self.target.b1d
+            slope = self.d1d @ value
+            parts.append(table("SQUARES", np.array([value**2, value * slope, slope**2])))
+        value, slope = np.zeros((1, 1)), np.zeros((1, 1))
+        if self.geometry is not None:
+            value, slope = self.geometry.value, self.geometry.slope
+        return "".join([*parts, columns("MODE", value), columns("SLOPE", slope)])
+
+
+def shape_for(kernel: CudaKernel, device: Device) -> Shape:
+    """The shape that was measured to be the fastest, else the one that a model takes for it.
+
+    About `_THREADS` threads a block: fewer leave warps half empty where elements are small, more
+    wait longer at barriers. Registers for `_RESIDENT` threads a multiprocessor, that it has
+    something to do while memory answers.
+
+    Raises
+    ------
+    KernelValueError
+        If an element alone needs more than a block can have, or a table has a shape that does.
+    """
+    model = shape_of(kernel, device, _THREADS, _RESIDENT)
+    measured = measured_shape(kernel, device.name)
+    if measured is not None and measured.elements > most_elements(kernel, device):
+        raise KernelValueError(
+            f"a table of launch shapes has {measured.elements} elements a block for a kernel that "
+            f"{device.name} can't run so: measure again by femops bench gpu --sweep"
+        )
+    return measured or model
+
+
+def shape_of(kernel: CudaKernel, device: Device, threads: int, resident: int) -> Shape:
+    """Shape of about so many threads a block, and registers for so many a multiprocessor.
+
+    Raises
+    ------
+    KernelValueError
+        If an element alone needs more than a block can have.
+    """
+    most = most_elements(kernel, device)
+    if most < 1:
+        shared = replace(kernel, shape=Shape(1)).slab * kernel.dtype.itemsize
+        raise KernelValueError(
+            f"an element needs {shared} bytes of shared memory and {kernel.lines} threads, a block "
+            f"of {device.name} has {device.shared_bytes} and {MOST_THREADS}: take a lower order or "
+            "fewer components"
+        )
+    elements = min(max(1, threads // kernel.lines), most)
+    warps = -(-elements * kernel.lines // 32)
+    return Shape(elements, max(1, resident // (32 * warps)))
+
+
+def most_elements(kernel: CudaKernel, device: Device) -> int:
+    """Elements that a block can have, by its threads and its shared memory."""
+    if kernel.dim == 1:
+        return MOST_THREADS
+    room = device.shared_bytes // kernel.dtype.itemsize
+    if replace(kernel, shape=Shape(1)).slab > room:
+        return 0
+    return min(MOST_THREADS // kernel.lines, max(1, room // Lines.of(kernel).most))
+
+
+def unspilled(kernel: CudaKernel, device: Device) -> CudaKernel:
+    """The kernel, of whose blocks no more share a multiprocessor than registers last for."""
+    while kernel.shape.blocks > 1 and device.function(kernel.text).local_bytes:
+        kernel = replace(kernel, shape=replace(kernel.shape, blocks=kernel.shape.blocks - 1))
+    return kernel
+
+
+SIMPLE_THREADS = 256
+"""Of a block of kernels whose threads work on entries."""
+
+
+def simple_text(layout: Layout, dtype: np.dtype[Any], *names: str, **numbers: int) -> str:
+    """A kernel whose threads work on entries, from files of these names.
+
+    ``numbers`` are constants of C++.
+    """
+    types = f"using T = {_TYPES[dtype.name]};"
+    constants = {"THREADS": SIMPLE_THREADS, **numbers}
+    lines = [f"constexpr int {name} = {n};" for name, n in constants.items()]
+    return "\n".join([types, *lines, layout.text, *map(_file, names)])
+
+
+def _file(name: str) -> str:
+    return (_FOLDER / f"{name}.cuh").read_text(encoding="utf-8")

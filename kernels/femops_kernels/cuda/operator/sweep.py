@@ -1,0 +1,384 @@
+"""Running kernels on a device: their data there, and the launches of an operator."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.cpu.sweep import Data
+from femops_kernels.cuda.device.arguments import Layout, copied
+from femops_kernels.cuda.device.device import Device, Function
+from femops_kernels.cuda.operator.data import FilledData, uploaded
+from femops_kernels.cuda.operator.dofs import Shared
+from femops_kernels.cuda.operator.kernel import (
+    SIMPLE_THREADS,
+    STATE,
+    CudaKernel,
+    simple_text,
+    unspilled,
+)
+from femops_kernels.cuda.operator.order import Order
+from femops_kernels.cuda.operator.shapes import Shape
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DeviceShared:
+    """The dofs that elements share, on a device.
+
+    Attributes
+    ----------
+    dofs, starts, slots
+        See `Shared`.
+    """
+
+    dofs: Any
+    starts: Any
+    slots: Any
+
+    @staticmethod
+    def of(device: Device, shared: Shared) -> DeviceShared:
+        """Copy them there."""
+        return DeviceShared(*(device.upload(a) for a in (shared.dofs, shared.starts, shared.slots)))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DeviceDofs:
+    """The dofs of elements, on a device.
+
+    Attributes
+    ----------
+    starts, turned
+        See `DofTable`.
+    touched : (ne + 1,) int32 array
+        Element e is the first to meet the dofs ``touched[e]`` to ``touched[e + 1] - 1``.
+    indices : (ne, nodes) int64
+        The same dofs one by one, on the host.
+    met : int
+        How many dofs are met first by one of these elements.
+    shared : DeviceShared, optional
+        Where sums over elements are to be formed in their order.
+    owned : int, optional
+        Dofs from this number on are other ranks'; none are if omitted.
+    """
+
+    starts: Any
+    turned: Any
+    touched: Any
+    indices: NDArray[np.int64]
+    met: int
+    shared: DeviceShared | None = None
+    owned: int | None = None
+
+    @property
+    def with_ghosts(self) -> NDArray[np.bool_]:
+        """Elements that meet dofs of other ranks, (ne,)."""
+        if self.owned is None:
+            return np.zeros(len(self.indices), dtype=np.bool_)
+        return np.asarray((self.indices >= self.owned).any(axis=1))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Marked:
+    """Entries of a vector that are held, on a device; two null pointers if there are none.
+
+    Attributes
+    ----------
+    flags : (ne,) uint8 array or None
+        The bit, for elements that meet any.
+    marks : (size,) uint8 array or None
+        The bit, for entries.
+    """
+
+    flags: Any
+    marks: Any
+
+    @staticmethod
+    def of(
+        device: Device, positions: NDArray[np.int64], dofs: DeviceDofs, ncomp: int, bit: int
+    ) -> Marked:
+        """Mark flat positions of a vector."""
+        if not len(positions):
+            return Marked(None, None)
+        size = max(int(dofs.indices.max()) + 1, int(positions.max()) // ncomp + 1)
+        marks = np.zeros(size * ncomp, dtype=np.uint8)
+        marks[positions] = bit
+        held: NDArray[np.bool_] = np.asarray(marks.reshape(size, ncomp).any(axis=1))
+        met = np.asarray(held[dofs.indices].any(axis=1) * np.uint8(bit))
+        return Marked(device.upload(met), device.upload(marks))
+
+
+CLEARED, HELD = 1, 2
+"""Bits of what is held, as in ``operator.cuh``."""
+
+
+class DeviceLaunch(ABC):
+    """Work that `DeviceTerms` runs."""
+
+    @abstractmethod
+    def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
+        """Add alpha times the term applied to x to y, both given by address.
+
+        ``add`` tells that entries which one element alone has hold something already; all others
+        must have been set.
+        """
+
+
+@final
+class DeviceSweep(DeviceLaunch):
+    """A kernel bound to dofs and data on a device: one term of an operator.
+
+    Parameters
+    ----------
+    device : Device
+    kernel : CudaKernel
+    source, target : DeviceDofs
+        Of the vector that is read and of the one that is written.
+    data : Data or FilledData
+    cleared : (n,) int64
+        Flat positions of the vector read that count as zero.
+    held : (n,) int64
+        Flat positions of the vector written where the result is ``keep`` times the entry read.
+    keep : float
+    parts : array, optional
+        What a kernel that fills stores in.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        kernel: CudaKernel,
+        source: DeviceDofs,
+        target: DeviceDofs,
+        data: Data | FilledData,
+        cleared: NDArray[np.int64],
+        held: NDArray[np.int64],
+        keep: float,
+        parts: Any = None,
+    ) -> None:
+        self.device, self.kernel, self.count = device, kernel, len(source.indices)
+        self._given = source, target, data, cleared, held, keep
+        inside = Marked.of(device, cleared, source, kernel.source.ncomp, CLEARED)
+        outside = Marked.of(device, held, target, kernel.target.ncomp, HELD)
+        self.order = Order.of(source.with_ghosts | target.with_ghosts, kernel.shape.elements)
+        self._arrays = {
+            "order": device.upload(self.order.elements) if kernel.ordered else None,
+            "starts_in": source.starts,
+            "turned_in": source.turned,
+            "starts_out": target.starts,
+            "turned_out": target.turned,
+            "flags_in": inside.flags,
+            "marks_in": inside.marks,
+            "flags_out": outside.flags,
+            "marks_out": outside.marks,
+            "touched": target.touched,
+            "parts": parts,
+            **uploaded(device, kernel, data, self.count, self.order),
+        }
+        self._combine = None
+        if kernel.reproducible:
+            assert target.shared is not None
+            numbers = target.indices.size * kernel.target.ncomp
+            self._arrays["parts"] = device.xp.empty(numbers, kernel.dtype)
+            self._combine = Combine(device, kernel, target.shared, self._arrays["parts"])
+        self._bound: tuple[Function, NDArray[Any]] | None = None
+        self._alike = source is target and np.array_equal(cleared, held)
+        self._met = target.met * kernel.target.ncomp
+
+    def mergeable(self, size: int) -> bool:
+        """Whether vectors of so many entries can be updated on the way.
+
+        Rows that are held must be columns that count as zero, every dof must be met by elements,
+        and what is computed at a point be what was interpolated there.
+        """
+        step, merged = self.kernel.step, replace(self.kernel, merged=True)
+        factors = (step.value_in, step.gradient_in) == (step.value_out, step.gradient_out)
+        room = merged.shared_bytes <= self.device.shared_bytes
+        return self._alike and self._met == size and factors and room
+
+    @property
+    def blocks(self) -> int:
+        """Of a launch."""
+        return self.order.blocks
+
+    def bind(self, kernel: CudaKernel, **arrays: Any) -> tuple[Function, NDArray[Any]]:
+        """A variant of the kernel in the same shape, and its arguments, of which some are given."""
+        source, target, *_, keep = self._given
+        none = dict.fromkeys(("x", "y", "r", "inverse", "p", "ghosts_in", "ghosts_out", *STATE))
+        numbers = {"alpha": 0.0, "keep": keep, "add": 0, "count": self.count}
+        numbers |= {"first_block": 0, "owned_in": (source.owned or 0) * kernel.source.ncomp}
+        numbers |= {"owned_out": (target.owned or 0) * kernel.target.ncomp}
+        values = {**none, **numbers, **self._arrays, **arrays}
+        return self.device.function(kernel.text), kernel.layout.pack(self.device, **values)
+
+    def diagonal(self) -> DeviceSweep:
+        """What adds the diagonal of a square term to y, whatever x is; nothing is held."""
+        kernel = unspilled(replace(self.kernel, entry="diagonal"), self.device)
+        source, target, data, *_ = self._given
+        none = np.zeros(0, dtype=np.int64)
+        return DeviceSweep(self.device, kernel, source, target, data, none, none, 0.0)
+
+    def reshaped(self, shape: Shape) -> DeviceSweep:
+        """The same work, launched in another shape: data lie in the order of its blocks."""
+        kernel = replace(self.kernel, shape=shape)
+        if shape.elements != self.kernel.shape.elements:
+            return DeviceSweep(self.device, kernel, *self._given)
+        same = copy(self)
+        same.kernel, same._bound = kernel, None
+        return same
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes that a launch reads besides vectors: data, geometry, and where dofs are."""
+        unread = ("touched", "parts")  # but by few elements, and what is written before
+        read = {id(a): a for name, a in self._arrays.items() if name not in unread}
+        return sum(int(array.nbytes) for array in read.values() if array is not None)
+
+    def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
+        """See `DeviceLaunch.launch`."""
+        self.some(0, self.blocks, x=x, y=y, alpha=alpha, add=add)
+        self.combine(y)
+
+    def some(self, begin: int, end: int, **arguments: Any) -> None:
+        """Launch the blocks begin to end - 1.
+
+        Parameters
+        ----------
+        begin, end : int
+        **arguments
+            As the kernel takes them, pointers by address: x, y, alpha, add, and where ranks share
+            dofs ghosts_in, ghosts_out.
+        """
+        if begin == end:
+            return
+        if self._bound is None:
+            self._bound = self.bind(self.kernel)
+        function, packed = self._bound[0], copied(self._bound[1])
+        for name, value in arguments.items():
+            packed[name] = value
+        packed["first_block"] = begin
+        function.launch(end - begin, self.kernel.threads, self.kernel.shared_bytes, packed)
+
+    def combine(self, y: int) -> None:
+        """What a launch leaves to be added, if sums are formed in the elements' order."""
+        if self._combine is not None:
+            self._combine.launch(y)
+
+
+@final
+class DeviceIdle(DeviceLaunch):
+    """No work: what a term is on a rank that has none of its elements."""
+
+    def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
+        """See `DeviceLaunch.launch`."""
+
+
+@final
+class Combine:
+    """What the elements left for the dofs that they share, added in their order.
+
+    Parameters
+    ----------
+    device : Device
+    kernel : CudaKernel
+    shared : DeviceShared
+    parts : array
+        What they left.
+    """
+
+    def __init__(
+        self, device: Device, kernel: CudaKernel, shared: DeviceShared, parts: Any
+    ) -> None:
+        pointers = {"y": "T*", "parts": "const T*", "dofs": "const int*", "starts": "const int*"}
+        numbers = {"slots": "const long long*", "count": "int", "ncomp": "int"}
+        layout = Layout(pointers | numbers, kernel.dtype)
+        self._device, self._text = device, simple_text(layout, kernel.dtype, "combine")
+        ncomp, count = kernel.target.ncomp, len(shared.dofs)
+        self._blocks = -(-count * ncomp // SIMPLE_THREADS)
+        self._arrays = {"parts": parts, **vars(shared)}
+        self._packed = layout.pack(device, y=None, count=count, ncomp=ncomp, **self._arrays)
+
+    def launch(self, y: int) -> None:
+        """Add to y, given by address."""
+        packed = copied(self._packed)
+        packed["y"] = y
+        self._device.function(self._text).launch(self._blocks, SIMPLE_THREADS, 0, packed)
+
+
+@final
+class DeviceHold(DeviceLaunch):
+    """``y[i] = keep x[i]`` at some entries, which hold zero before; nothing elsewhere.
+
+    Parameters
+    ----------
+    device : Device
+    positions : (n,) int64
+        Flat positions.
+    keep : float
+    dtype : numpy.dtype
+        Of the vectors.
+    """
+
+    def __init__(
+        self, device: Device, positions: NDArray[np.int64], keep: float, dtype: np.dtype[Any]
+    ) -> None:
+        fields = {"x": "const T*", "y": "T*", "positions": "const long long*"}
+        layout = Layout(fields | {"factor": "T", "count": "int"}, dtype)
+        self._device, self._count, self._keep = device, len(positions), keep
+        self._positions = device.upload(positions)
+        self._text = simple_text(layout, dtype, "hold")
+        self._packed = layout.pack(
+            device, x=None, y=None, positions=self._positions, factor=0.0, count=self._count
+        )
+
+    def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:  # noqa: ARG002
+        """See `DeviceLaunch.launch`."""
+        packed = copied(self._packed)
+        packed["x"], packed["y"], packed["factor"] = x, y, alpha * self._keep
+        blocks = -(-self._count // SIMPLE_THREADS)
+        self._device.function(self._text).launch(blocks, SIMPLE_THREADS, 0, packed)
+
+
+@final
+class DeviceTerms:
+    """A sum of launches with factors, ready to be run: ``y = sum_i alpha_i A_i x``.
+
+    Parameters
+    ----------
+    device : Device
+    sweeps : sequence of (float, DeviceLaunch)
+    places : sequence of (int, int, bool), optional
+        See `femops_kernels.cpu.sweep.Terms`.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        sweeps: Sequence[tuple[float, DeviceLaunch]],
+        places: Sequence[tuple[int, int, bool]] | None = None,
+    ) -> None:
+        self.device = device
+        self.sweeps = tuple(sweep for _, sweep in sweeps)
+        self.alphas = tuple(alpha for alpha, _ in sweeps)
+        if places is None:
+            places = [(0, 0, k > 0) for k in range(len(sweeps))]
+        self.places = tuple(places)
+
+    def apply(self, x: Any, y: Any) -> None:
+        """Overwrite y by the sum of the terms applied to x; does not wait for the end.
+
+        Both are contiguous arrays of the device, of the kernels' type.
+        """
+        self.device.clear(y)
+        source, target = self.device.address(x), self.device.address(y)
+        for alpha, sweep, place in zip(self.alphas, self.sweeps, self.places, strict=True):
+            begin_in, begin_out, add = place
+            sweep.launch(source + begin_in, target + begin_out, alpha, add=add)

@@ -1,0 +1,49 @@
+"""Tables and matrices of a kernel, in CUDA C++."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.simd.matrix import Matrix1D
+
+
+def table(name: str, values: NDArray[np.float64]) -> str:
+    """Numbers in constant memory."""
+    numbers = ", ".join(f"T({float(v)!r})" for v in np.asarray(values).ravel())
+    return f"__constant__ T {name}[] = {{{numbers}}};\n"
+
+
+def columns(name: str, values: NDArray[np.float64]) -> str:
+    """A table, and a bit for each of its columns that has zeros or ones alone."""
+    lines = [table(name, values)]
+    for what, number in (("ZEROS", 0), ("ONES", 1)):
+        bits = sum(1 << int(m) for m in np.flatnonzero((values == number).all(axis=0)))
+        lines.append(f"constexpr unsigned {name}_{what} = {bits};\n")
+    return "".join(lines)
+
+
+def matrix_type(name: str, matrix: Matrix1D) -> str:
+    """The type of a matrix that ``contraction.cuh`` takes."""
+    rows, cols = matrix.shape
+    split = bool(matrix.symmetry)
+    even, odd = matrix.split() if split else (np.array(matrix.rows), np.zeros((1, 1)))
+    entries = {"even": even, "odd": odd} if split else {"entry": even}
+    tables, functions = "", ""
+    for part, values in entries.items():
+        if values.size:
+            tables += table(f"{name}_{part}", values)
+            functions += _entry(part, f"{name}_{part}[r * {values.shape[1]} + c]")
+    for part in [p for p in ("even", "odd", "entry") if p not in entries or not entries[p].size]:
+        functions += _entry(part, "T(0)")
+    return (
+        f"{tables}struct {name} {{\n"
+        f"    static constexpr int rows = {rows}, cols = {cols}, sign = {matrix.symmetry};\n"
+        f"    static constexpr bool identity = {str(matrix.is_identity).lower()};\n"
+        f"{functions}}};\n"
+    )
+
+
+def _entry(part: str, value: str) -> str:
+    head = f"    static __device__ __forceinline__ T {part}(int r, int c)"
+    return f"{head} {{ (void)r; (void)c; return {value}; }}\n"

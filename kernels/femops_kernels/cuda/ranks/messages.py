@@ -1,0 +1,141 @@
+"""Values on their way between ranks, as the terms of an operator on a device need them."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.cpu.channel import Channel
+from femops_kernels.cuda.device.arguments import Layout, copied
+from femops_kernels.cuda.device.device import Device, Passage
+from femops_kernels.cuda.operator.kernel import SIMPLE_THREADS, simple_text
+
+
+@final
+class Post:
+    """A channel between arrays of a device.
+
+    Parameters
+    ----------
+    channel : Channel
+        Of what the passages have on the host's side.
+    out, into : Passage
+        Of what is sent, and of what is received.
+    """
+
+    def __init__(self, channel: Channel, out: Passage, into: Passage) -> None:
+        self.channel, self._out, self._into = channel, out, into
+
+    @property
+    def outgoing(self) -> Any:
+        """What is sent, an array of the device."""
+        return self._out.there
+
+    @property
+    def incoming(self) -> Any:
+        """What has arrived, an array of the device."""
+        return self._into.there
+
+    def ready(self) -> None:
+        """All that is sent has been launched; what is launched from now on need not wait."""
+        self._out.depart()
+
+    def start(self) -> None:
+        """Send it as soon as it is there."""
+        self._out.wait()
+        self.channel.start()
+
+    def finish(self) -> None:
+        """Wait for what arrives; it is there for all that is launched from now on."""
+        self.channel.finish()
+        self._into.enter()
+
+
+@final
+class DeviceForward:
+    """Values of owned dofs to those who have them as ghosts; see `Forward`.
+
+    Parameters
+    ----------
+    device : Device
+    post : Post
+    positions : (n,) int64
+        Flat positions in the vector of what is sent; negative ones are sent as zero.
+    """
+
+    def __init__(self, device: Device, post: Post, positions: NDArray[np.int64]) -> None:
+        self.post = post
+        fields = {"x": "const T*", "values": "T*"}
+        self._pack = _Entries(device, "pack", fields, post.outgoing, positions)
+        self.ghosts: int = _address(device, post.incoming)
+
+    def pack(self, x: int) -> None:
+        """Gather what is sent, from a vector at an address."""
+        self._pack.launch(x=x)
+        self.post.ready()
+
+
+@final
+class DeviceReverse:
+    """Contributions to ghosts back to the owners of these; see `Reverse`.
+
+    Parameters
+    ----------
+    device : Device
+    post : Post
+    positions : (n,) int64
+        Flat positions in the vector to which what arrives is added; what has a negative one is not.
+    """
+
+    def __init__(self, device: Device, post: Post, positions: NDArray[np.int64]) -> None:
+        self._device, self.post = device, post
+        fields = {"y": "T*", "values": "const T*"}
+        self._add = _Entries(device, "add", fields, post.incoming, positions)
+        self.ghosts: int = _address(device, post.outgoing)
+
+    def clear(self) -> None:
+        """Set the contributions to zero."""
+        self._device.clear(self.post.outgoing)
+
+    def add(self, y: int) -> None:
+        """Wait for the others' contributions and add them to the vector at an address."""
+        self.post.finish()
+        self._add.launch(y=y)
+
+
+@final
+class _Entries:
+    """A kernel with a position for each entry of a message."""
+
+    def __init__(
+        self,
+        device: Device,
+        name: str,
+        fields: dict[str, str],
+        values: Any,
+        positions: NDArray[np.int64],
+    ) -> None:
+        numbers = {"positions": "const long long*", "count": "int"}
+        layout = Layout(fields | numbers, values.dtype)
+        self._device, self._text = device, simple_text(layout, values.dtype, name)
+        self._blocks = -(-len(positions) // SIMPLE_THREADS)
+        # they must outlive the launches
+        self._arrays = {"values": values, "positions": device.upload(positions)}
+        vector = dict.fromkeys(fields.keys() - self._arrays.keys())
+        self._packed = layout.pack(device, count=len(positions), **vector, **self._arrays)
+
+    def launch(self, **vector: int) -> None:
+        """Run it on a vector, given by address."""
+        if self._blocks == 0:
+            return
+        packed = copied(self._packed)
+        for name, address in vector.items():
+            packed[name] = address
+        self._device.function(self._text).launch(self._blocks, SIMPLE_THREADS, 0, packed)
+
+
+def _address(device: Device, array: Any) -> int:
+    """Of an array; a null pointer if it has no entries."""
+    return device.address(array) if array.size else 0

@@ -1,0 +1,1 @@
+"""What a form does at one quadrature point, as kernels take it."""

@@ -1,0 +1,186 @@
+"""Pointwise steps recorded: their text is run on numbers that note what is done with them.
+
+So operations are counted, and written in CUDA C++, from the very text that lanes run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, final
+
+SLOTS = ("u", "ux", "uy", "uz")
+RESULTS = ("v", "vx", "vy", "vz")
+
+COMPARISONS = {
+    "lane_lt": "{} < {}",
+    "lane_le": "{} <= {}",
+    "lane_gt": "{} > {}",
+    "lane_ge": "{} >= {}",
+    "lane_eq": "{} == {}",
+    "lane_ne": "{} != {}",
+}
+FUNCTIONS = COMPARISONS | {
+    "lane_sqrt": "sqrt({})",
+    "lane_exp": "exp({})",
+    "lane_log": "log({})",
+    "lane_sin": "sin({})",
+    "lane_cos": "cos({})",
+    "lane_tan": "tan({})",
+    "lane_tanh": "tanh({})",
+    "lane_sinh": "sinh({})",
+    "lane_cosh": "cosh({})",
+    "lane_arctan": "atan({})",
+    "lane_arctan2": "atan2({}, {})",
+    "lane_pow": "pow({}, {})",
+    "lane_fabs": "fabs({})",
+    # fmin and fmax would drop what is not a number
+    "lane_minimum": "{0} < {1} || {0} != {0} ? {0} : {1}",
+    "lane_maximum": "{0} > {1} || {0} != {0} ? {0} : {1}",
+    "lane_where": "{} ? {} : {}",
+}
+"""The functions of lane Python in C++."""
+_OPERATIONS = FUNCTIONS | {
+    "+": "{} + {}",
+    "-": "{} - {}",
+    "*": "{} * {}",
+    "/": "{} / {}",
+    "neg": "-{}",
+}
+
+
+@final
+class Recorded:
+    """A number that notes the operations done with it.
+
+    Parameters
+    ----------
+    recording : Recording
+        Where they are noted.
+    name : str
+        What the number is called.
+    """
+
+    __slots__ = ("_note", "name")
+
+    def __init__(self, recording: Recording, name: str) -> None:
+        self._note, self.name = recording.note, name
+
+    def __add__(self, other: Any) -> Recorded:
+        return self._note("+", self, other)
+
+    def __radd__(self, other: Any) -> Recorded:
+        return self._note("+", other, self)
+
+    def __sub__(self, other: Any) -> Recorded:
+        return self._note("-", self, other)
+
+    def __rsub__(self, other: Any) -> Recorded:
+        return self._note("-", other, self)
+
+    def __mul__(self, other: Any) -> Recorded:
+        return self._note("*", self, other)
+
+    def __rmul__(self, other: Any) -> Recorded:
+        return self._note("*", other, self)
+
+    def __truediv__(self, other: Any) -> Recorded:
+        return self._note("/", self, other)
+
+    def __rtruediv__(self, other: Any) -> Recorded:
+        return self._note("/", other, self)
+
+    def __neg__(self) -> Recorded:
+        return self._note("neg", self)
+
+
+@final
+class Recording:
+    """What a pointwise step does.  An operation that is written twice is one.
+
+    Parameters
+    ----------
+    text : str
+        Lane Python; see `femops_kernels.cpu.kernel.PointStep`.
+    slots : sequence of int
+        Which of `SLOTS` it reads.
+    ncomp : int
+        Components of the field.
+    numbers : int
+        How many numbers it is given.
+
+    Attributes
+    ----------
+    operations : dict of Recorded
+        Results by operation and operands, in the order in which they are computed.
+    results : list
+        By slot, by component: numbers, recorded or constant, or what the step does not set.
+    """
+
+    def __init__(self, text: str, slots: Sequence[int], ncomp: int, numbers: int) -> None:
+        self.operations: dict[tuple[str, ...], Recorded] = {}
+        names: dict[str, Any] = {
+            "inner": lambda function: function,
+            "LANE": None,
+            "as_lane": lambda _, number: number,
+            **{name: partial(self.note, name) for name in FUNCTIONS},
+        }
+        exec(text, names)
+        zero = (0.0,) * ncomp
+        given = [
+            tuple(Recorded(self, f"{name}[{c}]") for c in range(ncomp)) if slot in slots else zero
+            for slot, name in enumerate(SLOTS)
+        ]
+        q = tuple(Recorded(self, f"q[{k}]") for k in range(numbers))
+        self.results: list[Any] = list(names["pointwise"](*given, q))
+
+    def note(self, operation: str, *operands: Any) -> Recorded:
+        """Result of an operation, which may be known already."""
+        key = (operation, *map(_operand, operands))
+        if key not in self.operations:
+            self.operations[key] = Recorded(self, f"t{len(self.operations)}")
+        return self.operations[key]
+
+    def cuda(self, slots: Sequence[int]) -> str:
+        """Definition of the same step in CUDA C++.
+
+        Parameters
+        ----------
+        slots : sequence of int
+            Which of `RESULTS` it sets.
+
+        Returns
+        -------
+        str
+            A function ``pointwise`` of the type ``T``, for ``NCOMP_IN`` and ``NCOMP_OUT``
+            components: arrays of field and derivatives, the numbers, then arrays to be set, none of
+            which may be one of the others.
+        """
+        lines = []
+        for (operation, *operands), result in self.operations.items():
+            kind = "bool" if operation in COMPARISONS else "T"
+            text = _OPERATIONS[operation].format(*operands)
+            lines.append(f"const {kind} {result.name} = {text};")
+        for slot in slots:
+            for c, value in enumerate(self.results[slot]):
+                lines.append(f"{RESULTS[slot]}[{c}] = {_operand(value)};")
+        given = ", ".join(f"const T (&{name})[NCOMP_IN]" for name in SLOTS)
+        wanted = ", ".join(f"T (&{name})[NCOMP_OUT]" for name in RESULTS)
+        body = "".join(f"    {line}\n" for line in lines)
+        return (
+            f"__device__ __forceinline__ void pointwise(\n    {given},\n    const T* q,\n"
+            f"    {wanted})\n{{\n{body}}}\n"
+        )
+
+
+def _operand(value: Any) -> str:
+    """The name of a number, or a constant with all its digits."""
+    if isinstance(value, Recorded):
+        return value.name
+    number = float(value)
+    if math.isnan(number):
+        return "(T(0) / T(0))"
+    if math.isinf(number):
+        return f"(T({math.copysign(1, number):.0f}) / T(0))"
+    return f"T({number!r})"

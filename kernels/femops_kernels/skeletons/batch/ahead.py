@@ -1,0 +1,19 @@
+"""Asking for the pieces of the vectors that a later batch meets first, while one is worked on."""
+
+# <defaults>
+from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.lanes import prefetch
+from femops_kernels.skeletons.chunk.table import *
+
+# </defaults>
+
+
+@inner
+def ask_ahead(ahead, k, asks):
+    """Ask for the k-th of so many shares of them.
+
+    ``ahead`` has pieces of memory: address and cache lines of each.
+    """
+    for begin, lines in ahead:
+        for i in range(k * lines // asks, (k + 1) * lines // asks):
+            prefetch(begin, i * CACHE_LINE, 2)

@@ -1,0 +1,170 @@
+"""One batch of elements: gather, interpolate, pointwise step, transposed interpolation, scatter.
+
+Sum factorisation (3a)-(4f) in one to three dimensions: z-lines first (they are gathered), then
+y, then x.  Derivatives are taken by the collocated matrix D at the quadrature points, so a
+gradient costs ``DIM`` contractions on top of the interpolation (exact as long as Q1D >= P1D).  In
+fewer dimensions the missing directions have length one.
+
+Work arrays are lexicographic, x fastest, in lane vectors: ``value`` (NCOMP, Q3, Q2, Q1), ``slab``
+(Q2, P1) or (P2, Q1), ``along_x`` (NCOMP, Q1), ``along_y`` (NCOMP, Q2, Q1), ``along_z``
+(NCOMP, Q3, Q2, Q1), where NCOMP is the larger number of components; behind them what
+``geometry.py`` needs.
+"""
+
+# <defaults>
+
+from femops_kernels.simd.addresses import gather_nodes, scatter_nodes
+from femops_kernels.simd.lanes import fill, word
+from femops_kernels.simd.line_math import add_lines
+from femops_kernels.simd.lines import contract, load_line, store_line
+from femops_kernels.simd.tracing import traced
+from femops_kernels.skeletons.batch.ahead import ask_ahead
+from femops_kernels.skeletons.batch.geometry import *
+from femops_kernels.skeletons.chunk.defaults import *
+from femops_kernels.skeletons.chunk.table import *
+
+# </defaults>
+
+Q2, Q3 = Q1D if DIM > 1 else 1, Q1D if DIM > 2 else 1
+I2, I3 = P_IN if DIM > 1 else 1, P_IN if DIM > 2 else 1  # nodes of the field
+O2, O3 = P_OUT if DIM > 1 else 1, P_OUT if DIM > 2 else 1  # and of the test function
+PLANE = Q2 * Q1D
+VALUE_BYTES = POINTS * LANE_BYTES
+NCOMP = max(NCOMP_IN, NCOMP_OUT)
+GRAD_LANES = NCOMP * (POINTS + PLANE + Q1D) if GRAD_IN or GRAD_OUT else 0
+OWN_LANES = NCOMP * POINTS + PLANE + GRAD_LANES
+# What a later batch meets is asked for line by line, or plane by plane where lines are short.
+ASK_BY_LINE, ASK_BY_PLANE = Q1D > 6, 3 < Q1D <= 6
+ASKS = Q2 * Q3 if ASK_BY_LINE else Q3
+WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
+
+
+@traced
+def interpolate(x, c, value, slab):
+    """Values at the quadrature points of one component."""
+    if DIM == 3:
+        for j in range(I2 * P_IN):
+            line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 2, j, c)
+            store_line(LANE, value, j, PLANE, contract(B, line))
+    for k3 in range(Q3):
+        if DIM > 1:
+            for j1 in range(P_IN):
+                if DIM == 3:
+                    line = load_line(LANE, value, k3 * PLANE + j1, P_IN, I2)
+                else:
+                    line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 1, j1, c)
+                store_line(LANE, slab, j1, P_IN, contract(B, line))
+        for k2 in range(Q2):
+            if DIM == 1:
+                line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 0, 0, c)
+            else:
+                line = load_line(LANE, slab, k2 * P_IN, 1, P_IN)
+            store_line(LANE, value, k3 * PLANE + k2 * Q1D, 1, contract(B, line))
+
+
+@traced
+def integrate(y, c, value, slab):
+    """Transpose of the y and x steps; ``value`` holds (O3, Q2, Q1), z is contracted already."""
+    for j3 in range(O3):
+        if DIM > 1:
+            for k1 in range(Q1D):
+                line = load_line(LANE, value, j3 * PLANE + k1, Q1D, Q2)
+                store_line(LANE, slab, k1, Q1D, contract(BT, line))
+        for j2 in range(O2):
+            line = load_line(LANE, slab if DIM > 1 else value, j2 * Q1D, 1, Q1D)
+            line = contract(BT, line)
+            scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 0, j3 * O2 + j2, c, line)
+
+
+@traced
+def points_of_line(source, value, along_x, along_y, along_z, modes, plane, ahead, k3, k2):
+    """The pointwise step at the Q1D points of an x-line; x-derivatives before and after."""
+    if ASK_BY_LINE:
+        ask_ahead(ahead, k3 * Q2 + k2, ASKS)
+    start = k3 * PLANE + k2 * Q1D
+    line = modes_of_line(modes, plane, k2) if MAPPED else nothing()
+    across = weight_of_line(k3, k2) if NWEIGHT else fill(LANE, 1.0)
+    if GRAD_IN:
+        for c in range(NCOMP_IN):
+            u = load_line(LANE, value, c * POINTS + start, 1, Q1D)
+            store_line(LANE, along_x, c * Q1D, 1, contract(D, u))
+    for k1 in range(Q1D):
+        q = numbers(source, line, across, start + k1, k1)
+        u = load_line(LANE, value, start + k1, POINTS, NCOMP_IN)
+        if GRAD_IN:
+            ux = load_line(LANE, along_x, k1, Q1D, NCOMP_IN)
+            uy = load_line(LANE, along_y, k2 * Q1D + k1, PLANE, NCOMP_IN)
+            uz = load_line(LANE, along_z, start + k1, POINTS, NCOMP_IN)
+            v, vx, vy, vz = pointwise(u, ux, uy, uz, q)
+        else:
+            v, vx, vy, vz = pointwise(u, u, u, u, q)
+        if GRAD_OUT:
+            store_line(LANE, along_x, k1, Q1D, vx)
+            if DIM > 1:
+                store_line(LANE, along_y, k2 * Q1D + k1, PLANE, vy)
+            if DIM > 2:
+                store_line(LANE, along_z, start + k1, POINTS, vz)
+        if VALUE_OUT:
+            store_line(LANE, value, start + k1, POINTS, v)
+    if GRAD_OUT:
+        for c in range(NCOMP_OUT):
+            v = contract(DT, load_line(LANE, along_x, c * Q1D, 1, Q1D))
+            if VALUE_OUT:
+                v = add_lines(v, load_line(LANE, value, c * POINTS + start, 1, Q1D))
+            store_line(LANE, value, c * POINTS + start, 1, v)
+
+
+@traced
+def points_of_plane(source, value, along_x, along_y, along_z, modes, plane, ahead, k3):
+    """The same for one plane of points, with y-derivatives."""
+    if ASK_BY_PLANE:
+        ask_ahead(ahead, k3, ASKS)
+    if MAPPED and DIM > 2:
+        modes_of_plane(modes, plane, k3)
+    if GRAD_IN and DIM > 1:
+        for c in range(NCOMP_IN):
+            for k1 in range(Q1D):
+                line = load_line(LANE, value, c * POINTS + k3 * PLANE + k1, Q1D, Q2)
+                store_line(LANE, along_y, c * PLANE + k1, Q1D, contract(D, line))
+    for k2 in range(Q2):
+        points_of_line(source, value, along_x, along_y, along_z, modes, plane, ahead, k3, k2)
+    if GRAD_OUT and DIM > 1:
+        for c in range(NCOMP_OUT):
+            for k1 in range(Q1D):
+                at = c * POINTS + k3 * PLANE + k1
+                line = contract(DT, load_line(LANE, along_y, c * PLANE + k1, Q1D, Q2))
+                there = load_line(LANE, value, at, Q1D, Q2)
+                store_line(LANE, value, at, Q1D, add_lines(line, there))
+
+
+@traced
+def batch(table, b, x, y, work, ahead):
+    """Add A x to y for batch b of elements.
+
+    ``x`` and ``y`` are the places of its runs in the two vectors; ``ahead`` see ``ask_ahead``.
+    """
+    value = work
+    slab = value + NCOMP * VALUE_BYTES
+    along_x = slab + PLANE * LANE_BYTES
+    along_y = along_x + NCOMP * Q1D * LANE_BYTES
+    along_z = along_y + NCOMP * PLANE * LANE_BYTES
+    modes, plane = word(table, MODES) + b * MODE_LANES * LANE_BYTES, work + OWN_LANES * LANE_BYTES
+    for c in range(NCOMP_IN):
+        interpolate(x, c, value + c * VALUE_BYTES, slab)
+        if GRAD_IN and DIM == 3:
+            for k in range(PLANE):
+                line = load_line(LANE, value, c * POINTS + k, PLANE, Q3)
+                store_line(LANE, along_z, c * POINTS + k, PLANE, contract(D, line))
+    source = sources(table, b)
+    for k3 in range(Q3):
+        points_of_plane(source, value, along_x, along_y, along_z, modes, plane, ahead, k3)
+    for c in range(NCOMP_OUT):
+        if DIM == 3:
+            for k in range(PLANE):
+                at = c * POINTS + k
+                line = load_line(LANE, value, at, PLANE, Q3)
+                if GRAD_OUT:
+                    z_line = load_line(LANE, along_z, at, PLANE, Q3)
+                    line = add_lines(line, contract(DT, z_line))
+                store_line(LANE, value, at, PLANE, contract(BT, line))
+        integrate(y, c, value + c * VALUE_BYTES, slab)

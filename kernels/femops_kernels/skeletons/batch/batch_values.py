@@ -1,0 +1,113 @@
+"""One batch of elements of a form that multiplies values alone (mass), plane by plane.
+
+Sum factorisation as in ``batch.py``; but without derivatives a plane of points needs nothing of the
+others, nor a line of points.  So each line is interpolated, multiplied and contracted back before
+the next: y and x of a plane stay in the first-level cache, and only z-lines go over the whole
+element, forwards when they are gathered and back when they are scattered.
+
+Work arrays, in lane vectors: ``value`` (NCOMP, Q3, SIDE), whose planes hold (I2, P_IN) nodes and
+then (O2, P_OUT); ``slab`` (NCOMP, Q2, LINE), whose lines hold P_IN and then P_OUT; ``points``
+(NCOMP, Q1D).
+"""
+
+# <defaults>
+
+from femops_kernels.simd.addresses import gather_nodes, scatter_nodes
+from femops_kernels.simd.lanes import fill, word
+from femops_kernels.simd.lines import contract, load_line, store_line
+from femops_kernels.simd.tracing import traced
+from femops_kernels.skeletons.batch.ahead import ask_ahead
+from femops_kernels.skeletons.batch.geometry import *
+from femops_kernels.skeletons.chunk.defaults import *
+from femops_kernels.skeletons.chunk.table import *
+
+# </defaults>
+
+Q2, Q3 = Q1D if DIM > 1 else 1, Q1D if DIM > 2 else 1
+I2, I3 = P_IN if DIM > 1 else 1, P_IN if DIM > 2 else 1  # nodes of the field
+O2, O3 = P_OUT if DIM > 1 else 1, P_OUT if DIM > 2 else 1  # and of the test function
+NCOMP = max(NCOMP_IN, NCOMP_OUT)
+SIDE, LINE = max(I2 * P_IN, O2 * P_OUT), max(P_IN, P_OUT)
+SLAB = Q2 * LINE
+OWN_LANES = NCOMP * (Q3 * SIDE + SLAB + Q1D)
+# As in ``batch.py``; measured: with fewer points it does not pay.
+ASK_BY_LINE, ASK_BY_PLANE = Q1D > 6, 3 < Q1D <= 6
+WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
+
+
+@traced
+def points_of_line(source, points, modes, plane, k3, k2):
+    """The pointwise step at the Q1D points of an x-line."""
+    start = (k3 * Q2 + k2) * Q1D
+    line = modes_of_line(modes, plane, k2) if MAPPED else nothing()
+    across = weight_of_line(k3, k2) if NWEIGHT else fill(LANE, 1.0)
+    for k1 in range(Q1D):
+        q = numbers(source, line, across, start + k1, k1)
+        u = load_line(LANE, points, k1, Q1D, NCOMP_IN)
+        v, _, _, _ = pointwise(u, u, u, u, q)
+        store_line(LANE, points, k1, Q1D, v)
+
+
+@traced
+def plane_of_points(source, x, value, slab, points, modes, plane, ahead, k3):
+    """From the nodes of a plane to its points and back, along y and x."""
+    if DIM > 1:
+        for c in range(NCOMP_IN):
+            for j1 in range(P_IN):
+                if DIM > 2:
+                    line = load_line(LANE, value, (c * Q3 + k3) * SIDE + j1, P_IN, I2)
+                    store_line(LANE, slab, c * SLAB + j1, LINE, contract(B, line))
+                else:
+                    line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 1, j1, c)
+                    store_line(LANE, slab, c * SLAB + j1, LINE, contract(B, line))
+    for k2 in range(Q2):
+        if ASK_BY_LINE:
+            ask_ahead(ahead, k3 * Q2 + k2, Q3 * Q2)
+        for c in range(NCOMP_IN):
+            if DIM > 1:
+                line = load_line(LANE, slab, c * SLAB + k2 * LINE, 1, P_IN)
+                store_line(LANE, points, c * Q1D, 1, contract(B, line))
+            else:
+                line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 0, 0, c)
+                store_line(LANE, points, c * Q1D, 1, contract(B, line))
+        points_of_line(source, points, modes, plane, k3, k2)
+        for c in range(NCOMP_OUT):
+            line = load_line(LANE, points, c * Q1D, 1, Q1D)
+            store_line(LANE, slab, c * SLAB + k2 * LINE, 1, contract(BT, line))
+
+
+@traced
+def batch(table, b, x, y, work, ahead):
+    """Add A x to y for batch b of elements; arguments as in ``batch.py``."""
+    value = work
+    slab = value + NCOMP * Q3 * SIDE * LANE_BYTES
+    points = slab + NCOMP * SLAB * LANE_BYTES
+    modes, plane = word(table, MODES) + b * MODE_LANES * LANE_BYTES, work + OWN_LANES * LANE_BYTES
+    source = sources(table, b)
+    if DIM > 2:
+        for c in range(NCOMP_IN):
+            for j in range(I2 * P_IN):
+                line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 2, j, c)
+                store_line(LANE, value, c * Q3 * SIDE + j, SIDE, contract(B, line))
+    for k3 in range(Q3):
+        if ASK_BY_PLANE:
+            ask_ahead(ahead, k3, Q3)
+        if MAPPED and DIM > 2:
+            modes_of_plane(modes, plane, k3)
+        plane_of_points(source, x, value, slab, points, modes, plane, ahead, k3)
+        for c in range(NCOMP_OUT):
+            if DIM == 1:
+                line = load_line(LANE, slab, c * SLAB, 1, P_OUT)
+                scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 0, 0, c, line)
+            else:
+                for j1 in range(P_OUT):
+                    line = contract(BT, load_line(LANE, slab, c * SLAB + j1, LINE, Q2))
+                    if DIM > 2:
+                        store_line(LANE, value, (c * Q3 + k3) * SIDE + j1, P_OUT, line)
+                    else:
+                        scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 1, j1, c, line)
+    if DIM > 2:
+        for c in range(NCOMP_OUT):
+            for j in range(O2 * P_OUT):
+                line = contract(BT, load_line(LANE, value, c * Q3 * SIDE + j, SIDE, Q3))
+                scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 2, j, c, line)

@@ -1,0 +1,135 @@
+"""The numbers that the pointwise step is given: stored, or computed where they are needed.
+
+Jacobians and positions come from the modes of an element's geometry (products of polynomials of
+each direction, the lowest ones constant and linear), sum factorised along the loops of the batch:
+z for a plane of points, y for a line, x at the point.  Of multilinear elements this takes six
+multiplications a point in 3-D.
+"""
+
+# <defaults>
+
+from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.lanes import fill, prefetch, widen, word
+from femops_kernels.simd.lines import dot_row, fill_entry, fill_line, load_line, store_line
+from femops_kernels.simd.tracing import traced
+from femops_kernels.skeletons.chunk.defaults import *
+from femops_kernels.skeletons.chunk.table import *
+
+# </defaults>
+
+MAPPED = NJACOBIAN + NPOSITION > 0
+G2 = G1D * G1D
+MODE_LANES = DIM * G1D**DIM  # of an element
+PLANE_MODE_LANES = 2 * DIM * G2 if MAPPED and DIM > 2 else 0
+LINE_MODE_LANES = DIM * DIM * G1D if MAPPED else 0
+# How far ahead quadrature data is asked for: two lines for the first-level cache, and what memory
+# takes to answer for the second.
+NEAR, FAR = 2 * Q1D * NQDATA * STORED_BYTES, 2**15
+
+
+@traced
+def modes_of_plane(modes, plane, k3):
+    """Modes in x and y at a plane of points: of the position, then of its z-derivative."""
+    for i in range(DIM):
+        for m in range(G2):
+            line = load_line(LANE, modes, i * G2 * G1D + m, G2, G1D)
+            store_line(LANE, plane, i * G2 + m, 1, (dot_row(MODE, k3, line, 0),))
+            store_line(LANE, plane, (DIM + i) * G2 + m, 1, (dot_row(SLOPE, k3, line, 0),))
+
+
+@inner
+def modes_of_line(modes, plane, k2):
+    """Modes in x at a line of points, (DIM, DIM, G1D): of the position and its y-, z-derivative."""
+    if DIM == 1:
+        return load_line(LANE, modes, 0, 1, G1D)
+    flat = plane if DIM > 2 else modes
+    for i in range(DIM):
+        for m in range(G1D):
+            line = load_line(LANE, flat, i * G2 + m, G1D, G1D)
+            at = i * G1D + m
+            store_line(LANE, plane, PLANE_MODE_LANES + at, 1, (dot_row(MODE, k2, line, 0),))
+            at += DIM * G1D
+            store_line(LANE, plane, PLANE_MODE_LANES + at, 1, (dot_row(SLOPE, k2, line, 0),))
+            if DIM > 2:
+                line = load_line(LANE, plane, (DIM + i) * G2 + m, G1D, G1D)
+                at += DIM * G1D
+                store_line(LANE, plane, PLANE_MODE_LANES + at, 1, (dot_row(MODE, k2, line, 0),))
+    return load_line(LANE, plane, PLANE_MODE_LANES, 1, LINE_MODE_LANES)
+
+
+@inner
+def jacobian(modes, k1):
+    """Derivatives of the position at a point, by rows: DIM of its first component first."""
+    if DIM == 1:
+        return (dot_row(SLOPE, k1, modes, 0),)
+    if DIM == 2:
+        return (
+            dot_row(SLOPE, k1, modes, 0),
+            dot_row(MODE, k1, modes, 2),
+            dot_row(SLOPE, k1, modes, 1),
+            dot_row(MODE, k1, modes, 3),
+        )
+    return (
+        dot_row(SLOPE, k1, modes, 0),
+        dot_row(MODE, k1, modes, 3),
+        dot_row(MODE, k1, modes, 6),
+        dot_row(SLOPE, k1, modes, 1),
+        dot_row(MODE, k1, modes, 4),
+        dot_row(MODE, k1, modes, 7),
+        dot_row(SLOPE, k1, modes, 2),
+        dot_row(MODE, k1, modes, 5),
+        dot_row(MODE, k1, modes, 8),
+    )
+
+
+@inner
+def position(modes, k1):
+    """Position of a point."""
+    if DIM == 1:
+        return (dot_row(MODE, k1, modes, 0),)
+    if DIM == 2:
+        return dot_row(MODE, k1, modes, 0), dot_row(MODE, k1, modes, 1)
+    return (
+        dot_row(MODE, k1, modes, 0),
+        dot_row(MODE, k1, modes, 1),
+        dot_row(MODE, k1, modes, 2),
+    )
+
+
+@inner
+def nothing():
+    """No numbers."""
+    return load_line(LANE, 0, 0, 1, 0)
+
+
+@inner
+def sources(table, b):
+    """Where the numbers of batch b stand: by element, constants, by point."""
+    element = word(table, ELEMENT) + b * NELEMENT * LANE_BYTES
+    points = word(table, QDATA) + b * POINTS * NQDATA * STORED_BYTES
+    return element, word(table, CONSTANTS), points
+
+
+@inner
+def weight_of_line(k3, k2):
+    """Of a line of points, the quadrature weights of the directions across it, multiplied."""
+    if DIM == 1:
+        return fill(LANE, 1.0)
+    w = fill_entry(LANE, WEIGHTS, k2)
+    return w * fill_entry(LANE, WEIGHTS, k3) if DIM > 2 else w
+
+
+@inner
+def numbers(source, modes, across, k, k1):
+    """What the pointwise step is given at point k, the k1-th of its line."""
+    q = load_line(LANE, source[0], 0, 1, NELEMENT)
+    q = q + (jacobian(modes, k1) if NJACOBIAN else nothing())
+    q = q + (position(modes, k1) if NPOSITION else nothing())
+    q = q + ((across * fill_entry(LANE, WEIGHTS, k1),) if NWEIGHT else nothing())
+    q = q + fill_line(LANE, source[1], 0, NCONSTANT)
+    if PREFETCH:
+        for i in range(NQDATA):
+            at = (k * NQDATA + i) * STORED_BYTES
+            prefetch(source[2], at + NEAR, 1)
+            prefetch(source[2], at + FAR, 2)
+    return q + widen(LANE, load_line(STORED, source[2], k * NQDATA, 1, NQDATA))

@@ -1,0 +1,267 @@
+"""One iteration of conjugate gradients in an operator's sweep.
+
+Before a few batches of elements what they meet first of r, p (and x) is updated, so that memory
+brings what later ones need while elements are worked on; after a chunk's elements its owned piece
+of v = A p is summed with r and p, while these are in cache.  After Kronbichler, Sashko and Munch
+(2022), Enhancing data locality of the conjugate gradient method for high-order matrix-free
+finite-element implementations, who update a chunk at a time.  The entry points are those of
+``chunk.py``, and what ``batches.py`` calls.
+
+With threads nobody knows whether the owner of a foreign dof has updated it yet.  So the next p of
+the dofs that chunks share is computed before the sweep, by ``tail``, and put behind the end of p,
+its *tail*: that is what a chunk reads as foreign.  Nobody else reads what a chunk owns of p, so
+entries that count as zero are zero there and in the tail while the chunk is worked on.
+"""
+
+# <defaults>
+from femops_kernels.simd.compiling import entry, inner
+from femops_kernels.simd.lanes import Lane, fill, get, load, put, store, word
+from femops_kernels.simd.lines import call_chunk
+from femops_kernels.skeletons.cg.merged_table import *
+from femops_kernels.skeletons.chunk.defaults import LANE, LANE_WIDTH, REAL_BYTES
+
+USE_INVERSE = True
+# </defaults>
+
+FLOAT64 = Lane(2, "float64")  # how sums and factors are read
+STRIP = 32  # lanes summed before a sum is carried on in float64
+
+
+@inner
+def coefficient(table, k):
+    """One of the iteration's factors."""
+    return get(FLOAT64, word(table, COEFFICIENTS), k)
+
+
+@inner
+def moved(x, r, p, m, near, far):
+    """Update of x by the last two directions; the older one is (p - z) / beta."""
+    z = r * m if USE_INVERSE else r
+    return x + near * p + far * (p - z)
+
+
+@inner
+def updated(r, p, v, m, drop, beta):
+    """Next r, p and z."""
+    r = r - drop * v
+    z = r * m if USE_INVERSE else r
+    return r, z + beta * p, z
+
+
+@inner
+def add_lane(sums, k, lane, scratch):
+    """Add the slots of a lane to a sum."""
+    store(LANE, scratch, 0, lane)
+    s = get(FLOAT64, sums, k)
+    for i in range(LANE_WIDTH):
+        s += get(LANE, scratch, i)
+    put(FLOAT64, sums, k, s)
+
+
+@inner
+def add_number(sums, k, value):
+    """Add a number to a sum."""
+    put(FLOAT64, sums, k, get(FLOAT64, sums, k) + value)
+
+
+@inner
+def update(table, begin, length, sums, scratch):
+    """Update a piece of x, r and p; sums of r.M r and r.r."""
+    drop, beta, touch = (
+        coefficient(table, DROP),
+        coefficient(table, BETA),
+        coefficient(table, TOUCH),
+    )
+    near, far, at = coefficient(table, NEAR), coefficient(table, FAR), begin * REAL_BYTES
+    x, r, p, v = (
+        word(table, X) + at,
+        word(table, R) + at,
+        word(table, P) + at,
+        word(table, V) + at,
+    )
+    m = word(table, M) + at
+    lanes = length // LANE_WIDTH
+    for first in range(0, lanes, STRIP):
+        rho, rr = fill(LANE, 0.0), fill(LANE, 0.0)
+        for k in range(first, min(first + STRIP, lanes)):
+            rk, pk, mk = load(LANE, r, k), load(LANE, p, k), load(LANE, m, k)
+            if touch != 0.0:
+                store(LANE, x, k, moved(load(LANE, x, k), rk, pk, mk, near, far))
+            rk, pk, zk = updated(rk, pk, load(LANE, v, k), mk, drop, beta)
+            store(LANE, r, k, rk)
+            store(LANE, p, k, pk)
+            rho, rr = rho + rk * zk, rr + rk * rk
+        add_lane(sums, RHO, rho, scratch)
+        add_lane(sums, RR, rr, scratch)
+    for i in range(lanes * LANE_WIDTH, length):
+        ri, pi, mi = get(LANE, r, i), get(LANE, p, i), get(LANE, m, i)
+        if touch != 0.0:
+            put(LANE, x, i, moved(get(LANE, x, i), ri, pi, mi, near, far))
+        ri, pi, zi = updated(ri, pi, get(LANE, v, i), mi, drop, beta)
+        put(LANE, r, i, ri)
+        put(LANE, p, i, pi)
+        add_number(sums, RHO, ri * zi)
+        add_number(sums, RR, ri * ri)
+
+
+@inner
+def after(table, begin, length, sums, scratch):
+    """Sums of a piece of v with p, r and itself."""
+    at = begin * REAL_BYTES
+    r, p, v, m = (
+        word(table, R) + at,
+        word(table, P) + at,
+        word(table, V) + at,
+        word(table, M) + at,
+    )
+    lanes = length // LANE_WIDTH
+    for first in range(0, lanes, STRIP):
+        pv, rv, vv, zero = fill(LANE, 0.0), fill(LANE, 0.0), fill(LANE, 0.0), fill(LANE, 0.0)
+        rmv, vmv = zero, zero
+        for k in range(first, min(first + STRIP, lanes)):
+            rk, pk, vk = load(LANE, r, k), load(LANE, p, k), load(LANE, v, k)
+            pv, rv, vv = pv + pk * vk, rv + rk * vk, vv + vk * vk
+            if USE_INVERSE:
+                mv = vk * load(LANE, m, k)
+                rmv, vmv = rmv + rk * mv, vmv + vk * mv
+        add_lane(sums, PV, pv, scratch)
+        add_lane(sums, RV, rv, scratch)
+        add_lane(sums, VV, vv, scratch)
+        add_lane(sums, RMV, rmv, scratch)
+        add_lane(sums, VMV, vmv, scratch)
+    total = 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(lanes * LANE_WIDTH, length):
+        ri, pi, vi = get(LANE, r, i), get(LANE, p, i), get(LANE, v, i)
+        total = corrected(total, ri, pi, 0.0, vi, get(LANE, m, i))
+    add_products(sums, total)
+
+
+@inner
+def corrected(total, r, p, old, new, m):
+    """Sums of products for an entry of v that was ``old`` and is ``new``."""
+    pv, rv, vv, rmv, vmv = total
+    c = new - old
+    square = (new + old) * c
+    return pv + p * c, rv + r * c, vv + square, rmv + r * m * c, vmv + m * square
+
+
+@inner
+def add_products(sums, total):
+    """Add sums of products."""
+    pv, rv, vv, rmv, vmv = total
+    add_number(sums, PV, pv)
+    add_number(sums, RV, rv)
+    add_number(sums, VV, vv)
+    add_number(sums, RMV, rmv)
+    add_number(sums, VMV, vmv)
+
+
+@inner
+def hold(table, first, end):
+    """Zeros for the held entries of p, of the dofs that some batches meet first."""
+    starts, held, kept = word(table, HELD_START), word(table, HELD), word(table, KEPT)
+    for k in range(word(starts, first), word(starts, end)):
+        at = word(table, P) + word(held, k) * REAL_BYTES
+        put(LANE, kept, k, get(LANE, at, 0))
+        put(LANE, at, 0, 0.0)
+
+
+@inner
+def release(table, first, end):
+    """What they held again, and their v."""
+    starts, held, kept = word(table, HELD_START), word(table, HELD), word(table, KEPT)
+    keep = get(LANE, word(table, KEEP), 0)
+    for k in range(word(starts, first), word(starts, end)):
+        at, value = word(held, k), get(LANE, kept, k)
+        put(LANE, word(table, P), at, value)
+        put(LANE, word(table, V), at, keep * value)
+
+
+@entry("void(intp, intp, intp, intp, intp, float64, float64)")
+def tail(table, x, y, chunk, work, alpha, beta):
+    """The next p of the shared dofs that a chunk owns, into the tail."""
+    drop, factor = coefficient(table, DROP), coefficient(table, BETA)
+    r, p, v, m = word(table, R), word(table, P), word(table, V), word(table, M)
+    starts, ncomp = word(table, SHARED_START), word(table, NCOMP)
+    begin = p + word(table, TAIL) * REAL_BYTES
+    for u in range(word(starts, chunk), word(starts, chunk + 1)):
+        dof = word(word(table, SHARED_DOF), u)
+        for c in range(ncomp):
+            at = dof * ncomp + c
+            ri, pi, mi = get(LANE, r, at), get(LANE, p, at), get(LANE, m, at)
+            _, pi, _ = updated(ri, pi, get(LANE, v, at), mi, drop, factor)
+            put(LANE, begin, u * ncomp + c, pi)
+    starts = word(table, TAIL_HELD_START)
+    for k in range(word(starts, chunk), word(starts, chunk + 1)):
+        put(LANE, begin, word(word(table, TAIL_HELD), k), 0.0)
+
+
+@entry("void(intp, intp, intp, intp, intp, float64, float64)")
+def nothing(table, x, y, chunk, work, alpha, beta):
+    """Tails need not be combined."""
+
+
+@entry("void(intp, intp, intp, intp, intp, float64, float64)")
+def receive(table, values, positions, count, work, alpha, beta):
+    """Add values of other ranks to entries of v, where positions are not negative; correct sums."""
+    r, p, v, m = word(table, R), word(table, P), word(table, V), word(table, M)
+    total = 0.0, 0.0, 0.0, 0.0, 0.0
+    for k in range(count):
+        at = word(positions, k)
+        if at >= 0:
+            old = get(LANE, v, at)
+            new = old + get(LANE, values, k)
+            put(LANE, v, at, new)
+            total = corrected(total, get(LANE, r, at), get(LANE, p, at), old, new, get(LANE, m, at))
+    sums = word(table, SUMS) + 2 * word(table, CHUNKS) * NSUMS * 8
+    for k in range(NSUMS):
+        put(FLOAT64, sums, k, 0.0)
+    add_products(sums, total)
+
+
+@entry("void(intp, intp, intp, intp, intp, float64, float64)")
+def before(table, first, end, chunk, work, alpha, beta):
+    """Vector updates of what batches from ``first`` up to ``end`` meet first."""
+    starts, ncomp = word(table, BATCH_START), word(table, NCOMP)
+    begin = word(starts, first) * ncomp
+    length = word(starts, end) * ncomp - begin
+    update(table, begin, length, word(table, SUMS) + chunk * NSUMS * 8, work)
+    hold(table, first, end)
+
+
+@entry("void(intp, intp, intp, intp, intp, float64, float64)")
+def sweep(table, x, y, chunk, work, alpha, beta):
+    """One chunk: the operator with the vector updates, sums."""
+    sums = word(table, SUMS) + chunk * NSUMS * 8
+    for k in range(NSUMS):
+        put(FLOAT64, sums, k, 0.0)
+    p, v = word(table, P), word(table, V)
+    call_chunk(word(table, KERNEL), word(table, KERNEL_TABLE), p, v, chunk, work, alpha, 0.0)
+    first, end = word(word(table, FIRST_BATCH), chunk), word(word(table, FIRST_BATCH), chunk + 1)
+    release(table, first, end)
+    starts, ncomp = word(table, BATCH_START), word(table, NCOMP)
+    begin = word(starts, first) * ncomp
+    after(table, begin, word(starts, end) * ncomp - begin, sums, work)
+
+
+@entry("void(intp, intp, intp, intp, intp, float64, float64)")
+def combine(table, x, y, chunk, work, alpha, beta):
+    """Add what later chunks contributed to the dofs that ``chunk`` owns, and correct the sums."""
+    starts, ncomp = word(table, SHARED_START), word(table, NCOMP)
+    r, p, v, m = word(table, R), word(table, P), word(table, V), word(table, M)
+    slots, buffer = word(table, SLOT_START), word(table, BUFFER)
+    total = 0.0, 0.0, 0.0, 0.0, 0.0
+    for u in range(word(starts, chunk), word(starts, chunk + 1)):
+        dof = word(word(table, SHARED_DOF), u)
+        for c in range(ncomp):
+            at = dof * ncomp + c
+            old = get(LANE, v, at)
+            new = old
+            for k in range(word(slots, u), word(slots, u + 1)):
+                new += get(LANE, buffer, word(word(table, SLOT), k) * ncomp + c)
+            put(LANE, v, at, new)
+            total = corrected(total, get(LANE, r, at), get(LANE, p, at), old, new, get(LANE, m, at))
+    sums = word(table, SUMS) + (word(table, CHUNKS) + chunk) * NSUMS * 8
+    for k in range(NSUMS):
+        put(FLOAT64, sums, k, 0.0)
+    add_products(sums, total)

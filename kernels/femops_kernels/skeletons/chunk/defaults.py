@@ -1,0 +1,57 @@
+"""Sizes and pointwise step with which the skeletons are read, linted and tried.
+
+``specialize`` writes its own.  The names here are the whole interface between a specialised kernel
+and what it was made for.
+"""
+
+from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.lanes import Lane
+from femops_kernels.simd.matrix import Matrix1D
+from femops_kernels.simd.runs import Runs
+
+LANE = Lane(8, "float64")
+LANE_WIDTH = 8
+LANE_BYTES = 64
+REAL_BYTES = 8
+INDEX_IN, INDEX_OUT = 2, 2  # bytes of a chunk-local dof number
+DIM = 3
+NCOMP_IN, NCOMP_OUT = 1, 1  # components of the field and of the test function
+P_IN, P_OUT = 2, 2  # their nodes per direction
+NODES_IN, NODES_OUT = 8, 8  # P_IN ** DIM, P_OUT ** DIM
+RUNS_IN, RUNS_OUT = Runs(3, 2), Runs(3, 2)  # which of them have consecutive numbers
+NRUNS_IN, NRUNS_OUT = 8, 8
+ALIKE = True  # IN and OUT have one plan
+Q1D = 2  # quadrature points per direction
+POINTS = 8  # Q1D ** DIM
+# the numbers that the pointwise step is given, in this order
+NELEMENT = 0  # constant in an element
+NJACOBIAN = 0  # DIM ** 2 or none: the Jacobian, by rows, from the modes of the geometry
+NPOSITION = 0  # DIM or none: the position
+NWEIGHT = 0  # 1 or none: the quadrature weight on the reference element
+NCONSTANT = 0  # the same everywhere
+NQDATA = 1  # stored at a quadrature point
+STORED = Lane(8, "float64")  # how these are stored; LANE or narrower
+STORED_BYTES = 64
+VALUE_IN, VALUE_OUT = True, True  # the pointwise step reads u, writes v
+GRAD_IN, GRAD_OUT = False, False  # it reads ux, uy, uz, writes vx, vy, vz (reference derivatives)
+BY_CHUNK = False  # other work on the vectors is done for a chunk at once, not batch by batch
+PREFETCH = True  # ask for the next batch's quadrature data while working on this one
+
+B = Matrix1D(((1.0, 0.0), (0.0, 1.0)))  # interpolation of the field, (Q1D, P_IN)
+BT = Matrix1D(((1.0, 0.0), (0.0, 1.0)))  # transposed, of the test function, (P_OUT, Q1D)
+# collocated derivative at the quadrature points, (Q1D, Q1D), and its transpose
+D = Matrix1D(((-1.0, 1.0), (-1.0, 1.0)))
+DT = Matrix1D(((-1.0, -1.0), (1.0, 1.0)))
+# 1-D mass and stiffness matrix, (P_OUT, P_IN)
+MASS = Matrix1D(((2.0, 1.0), (1.0, 2.0)))
+STIFF = Matrix1D(((1.0, -1.0), (-1.0, 1.0)))
+G1D = 2  # modes of the geometry per direction, and what they and their slopes are at the points
+MODE = Matrix1D(((1.0, -0.5), (1.0, 0.5)))  # (Q1D, G1D)
+SLOPE = Matrix1D(((0.0, 1.0), (0.0, 1.0)))
+WEIGHTS = Matrix1D(((0.5, 0.5),))  # of the quadrature rule in one direction
+
+
+@inner
+def pointwise(u, ux, uy, uz, q):
+    """Default pointwise step: mass."""
+    return (q[0] * u[0],), ux, uy, uz

@@ -1,0 +1,47 @@
+"""What is done with values that are sent to other ranks, and with those that arrive.
+
+Addresses are of int64 arrays and of the vectors' type.
+"""
+
+# <defaults>
+from numba import njit
+
+from femops_kernels.simd.lanes import get, prefetch, put, word
+from femops_kernels.skeletons.chunk.defaults import LANE, REAL_BYTES
+
+# </defaults>
+
+AHEAD = 32  # entries between one that is asked for and one that is worked on
+
+
+@njit("void(intp, intp, intp, intp)", cache=True, nogil=True)
+def pack(x, positions, count, out):
+    """Entries of x at some positions; zero where a position is negative."""
+    for k in range(count):
+        prefetch(x, word(positions, min(k + AHEAD, count - 1)) * REAL_BYTES, 1)
+        at = word(positions, k)
+        put(LANE, out, k, 0.0 if at < 0 else get(LANE, x, at))
+
+
+@njit("void(intp, intp, intp, intp)", cache=True, nogil=True)
+def add(values, positions, count, y):
+    """Add values to entries of y, one after the other; but where a position is negative."""
+    for k in range(count):
+        prefetch(y, word(positions, min(k + AHEAD, count - 1)) * REAL_BYTES, 1)
+        at = word(positions, k)
+        if at >= 0:
+            put(LANE, y, at, get(LANE, y, at) + get(LANE, values, k))
+
+
+@njit("void(intp, intp, intp, intp, intp, intp, float64)", cache=True, nogil=True)
+def collect(buffer, starts, slots, count, ncomp, out, beta):
+    """Sums of a sweep's contributions to each of its ghosts, added to beta times what is there."""
+    for g in range(count):
+        soon = word(starts, min(g + AHEAD, count))
+        if soon < word(starts, count):
+            prefetch(buffer, word(slots, soon) * ncomp * REAL_BYTES, 1)
+        for c in range(ncomp):
+            s = 0.0 if beta == 0.0 else beta * get(LANE, out, g * ncomp + c)
+            for k in range(word(starts, g), word(starts, g + 1)):
+                s += get(LANE, buffer, word(slots, k) * ncomp + c)
+            put(LANE, out, g * ncomp + c, s)

@@ -1,0 +1,29 @@
+"""A chunk of y set to zero, but for held entries, which are a multiple of those of x.
+
+Terms that only add to y need it before them.  It has the entry points of ``chunk.py``.
+"""
+
+# <defaults>
+from femops_kernels.simd.compiling import entry
+from femops_kernels.simd.lanes import get, put, word
+from femops_kernels.skeletons.chunk.defaults import *
+from femops_kernels.skeletons.chunk.start_table import *
+
+# </defaults>
+
+
+@entry("void(intp, intp, intp, intp, intp, float64, float64)")
+def sweep(table, x, y, chunk, work, alpha, beta):
+    """One chunk; y is not read, as this is the first term."""
+    firsts, starts = word(table, FIRST_ENTRY), word(table, HELD_START)
+    held, keep = word(table, HELD), get(LANE, word(table, KEEP), 0)
+    for i in range(word(firsts, chunk), word(firsts, chunk + 1)):
+        put(LANE, y, i, 0.0)
+    for k in range(word(starts, chunk), word(starts, chunk + 1)):
+        i = word(held, k)
+        put(LANE, y, i, alpha * keep * get(LANE, x, i))
+
+
+@entry("void(intp, intp, intp, intp, intp, float64, float64)")
+def combine(table, x, y, chunk, work, alpha, beta):
+    """Nothing: chunks share no entry."""

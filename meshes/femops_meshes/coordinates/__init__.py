@@ -1,0 +1,1 @@
+"""Nodes of elements: interpolation and the maps from the reference element."""

@@ -1,0 +1,98 @@
+"""From the reference element [0, 1]**dim to physical space, sum factorised.
+
+Coordinates are values at the Gauss-Lobatto points of degree g, g from their number.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from femops_meshes.coordinates.interpolation import (
+    gauss_lobatto,
+    lagrange_derivative_matrix,
+    lagrange_matrix,
+    tensor_apply,
+)
+from femops_meshes.errors import MeshGeometryError
+
+Floats = NDArray[np.float64]
+
+
+def geometry_degree(num_nodes: int, dim: int) -> int:
+    """Degree g with (g + 1)**dim == num_nodes.
+
+    Raises
+    ------
+    MeshGeometryError
+        If there is none of at least 1.
+    """
+    g: int = round(num_nodes ** (1.0 / dim)) - 1
+    if g < 1 or (g + 1) ** dim != num_nodes:
+        raise MeshGeometryError(
+            f"{num_nodes} nodes an element, but in {dim}-D it must be (g + 1)**{dim}, g >= 1"
+        )
+    return g
+
+
+def positions(coordinates: ArrayLike, points_1d: ArrayLike) -> Floats:
+    """Physical positions of a tensor grid of points.
+
+    Parameters
+    ----------
+    coordinates
+        Shape (n, (g + 1)**dim, dim): nodal at GLL points, lexicographic; any unit of length.
+    points_1d
+        Shape (q,): points of [0, 1], the same for all directions.
+
+    Returns
+    -------
+    x
+        Shape (n, q**dim, dim), lexicographic, in the same unit.
+    """
+    coordinates = np.asarray(coordinates, dtype=np.float64)
+    dim = coordinates.shape[2]
+    nodes = gauss_lobatto(geometry_degree(coordinates.shape[1], dim) + 1)[0]
+    return tensor_apply([lagrange_matrix(nodes, points_1d)] * dim, coordinates)
+
+
+def jacobians(coordinates: ArrayLike, points_1d: ArrayLike) -> Floats:
+    """Jacobians of the map from the reference element at a tensor grid of points.
+
+    Parameters
+    ----------
+    coordinates
+        Shape (n, (g + 1)**dim, dim), as in `positions`.
+    points_1d
+        Shape (q,): points of [0, 1], the same for all directions.
+
+    Returns
+    -------
+    J
+        Shape (n, q**dim, dim, dim): J[..., i, j] = dx_i / dxi_j.
+    """
+    coordinates = np.asarray(coordinates, dtype=np.float64)
+    dim = coordinates.shape[2]
+    nodes = gauss_lobatto(geometry_degree(coordinates.shape[1], dim) + 1)[0]
+    values = lagrange_matrix(nodes, points_1d)
+    slopes = lagrange_derivative_matrix(nodes, points_1d)
+    columns = [
+        tensor_apply([slopes if d == j else values for d in range(dim)], coordinates)
+        for j in range(dim)
+    ]
+    return np.stack(columns, axis=-1)
+
+
+def determinants(J: ArrayLike) -> Floats:
+    """Return the determinants (...) of matrices (..., dim, dim), dim 1 to 3, written out."""
+    J = np.asarray(J, dtype=np.float64)
+    if J.shape[-1] == 1:
+        return J[..., 0, 0].copy()
+    if J.shape[-1] == 2:
+        plane: Floats = J[..., 0, 0] * J[..., 1, 1] - J[..., 0, 1] * J[..., 1, 0]
+        return plane
+    a, b, c = J[..., 0, :], J[..., 1, :], J[..., 2, :]
+    space: Floats = (
+        a[..., 0] * (b[..., 1] * c[..., 2] - b[..., 2] * c[..., 1])
+        - a[..., 1] * (b[..., 0] * c[..., 2] - b[..., 2] * c[..., 0])
+        + a[..., 2] * (b[..., 0] * c[..., 1] - b[..., 1] * c[..., 0])
+    )
+    return space

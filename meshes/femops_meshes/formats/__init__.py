@@ -1,0 +1,1 @@
+"""Mesh files: MFEM's, read and written."""

@@ -1,0 +1,57 @@
+"""Elements that a file lists in mirrored order, as if in a left-handed system, turned over."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_meshes.checks import blocks
+from femops_meshes.coordinates.interpolation import gauss_legendre
+from femops_meshes.coordinates.mapping import determinants, geometry_degree, jacobians
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def mended(corners: Ints, coordinates: Floats) -> tuple[Ints, Floats, bool]:
+    """Turn over the elements that are mirrored, and leave the others.
+
+    An element is mirrored if det J < 0 at all points where `checks.geometry` looks at it. One that
+    is inverted in a part of it only is tangled: no order of its corners helps, and it stays.
+
+    Parameters
+    ----------
+    corners
+        Shape (ne, 2**dim): vertex numbers.
+    coordinates
+        Shape (ne, (g + 1)**dim, dim), finite.
+
+    Returns
+    -------
+    corners, coordinates, any
+        The first two directions of mirrored elements are exchanged, as MFEM does with
+        quadrilaterals; segments are reversed. And whether there were any.
+    """
+    dim = coordinates.shape[2]
+    n = geometry_degree(coordinates.shape[1], dim) + 1
+    mirrored = np.zeros(len(corners), dtype=np.bool_)
+    for points in (np.array([0.5]), gauss_legendre(n + 1)[0]):
+        of = np.flatnonzero(mirrored) if len(points) > 1 else np.arange(len(corners))
+        mirrored[:] = False
+        for some in blocks(len(of), len(points) ** dim):
+            negative = determinants(jacobians(coordinates[of[some]], points)) < 0
+            mirrored[of[some]] = negative.all(axis=1)
+    if not mirrored.any():
+        return corners, coordinates, False
+    corners, coordinates = corners.copy(), coordinates.copy()
+    corners[mirrored] = _turned(corners[mirrored], 2, dim)
+    coordinates[mirrored] = _turned(coordinates[mirrored], n, dim)
+    return corners, coordinates, True
+
+
+def _turned(values: NDArray[Any], n: int, dim: int) -> NDArray[Any]:
+    """Exchange the first two directions of values (ne, n**dim, ...), or reverse the only one."""
+    if dim == 1:
+        return values[:, ::-1]
+    planes = values.reshape(len(values), n ** (dim - 2), n, n, *values.shape[2:])
+    return planes.swapaxes(2, 3).reshape(values.shape)

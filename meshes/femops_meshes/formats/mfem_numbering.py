@@ -1,0 +1,117 @@
+"""MFEM's own numbering of H1 degrees of freedom: what its mesh and solution files go by.
+
+Vertices first, then the dofs inside edges, faces and cells. Edges and faces are numbered as they
+are met first over the elements in the file's order and MFEM's local order of each element's edges
+and faces. An edge runs from its lower to its higher vertex; a face has the corners v0, v1, v2, v3
+of the element that has it first, dofs i along v0 v1 (fastest) and j along v0 v3; cells are
+lexicographic.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_meshes.errors import MeshArgumentError
+from femops_meshes.mesh import Mesh
+from femops_meshes.topology.entities import VTK_CORNERS
+from femops_meshes.topology.topology import (
+    Topology,
+    entity_codes,
+    entity_corners,
+    lattice_numbers,
+    quad_orientation,
+)
+
+Ints = NDArray[np.int64]
+
+# pairs and fours of MFEM's corners
+_EDGES = {
+    2: ((0, 1), (1, 2), (2, 3), (3, 0)),
+    3: (
+        *((0, 1), (1, 2), (3, 2), (0, 3), (4, 5), (5, 6)),
+        *((7, 6), (4, 7), (0, 4), (1, 5), (2, 6), (3, 7)),
+    ),
+}
+_FACES = ((3, 2, 1, 0), (0, 1, 5, 4), (1, 2, 6, 5), (2, 3, 7, 6), (3, 0, 4, 7), (4, 5, 6, 7))
+
+
+def _code(dim: int, corners: tuple[int, ...]) -> int:
+    """Ternary code of the entity with these MFEM corners."""
+    local = {VTK_CORNERS[dim][corner] for corner in corners}
+    return next(code for code in range(3**dim) if set(entity_corners(dim, code)) == local)
+
+
+def _first_met(number: Ints, count: int) -> tuple[Ints, Ints]:
+    """Rank of each of `count` numbers by first appearance, and the place of that."""
+    place = np.full(count, number.size, dtype=np.int64)
+    # of several writes to one entry the last one stays: go backwards to keep the first
+    place[number[::-1]] = np.arange(number.size - 1, -1, -1)
+    rank = np.empty(count, dtype=np.int64)
+    rank[np.argsort(place, kind="stable")] = np.arange(count)
+    return rank, place
+
+
+def h1_numbers(elements: Ints, topology: Topology, file_elements: Ints, p: int) -> tuple[Ints, int]:
+    """MFEM's number of each lexicographic local node, and how many there are.
+
+    Parameters
+    ----------
+    elements, topology, file_elements
+        As in `Mesh`.
+    p
+        Degree, at least 1.
+
+    Returns
+    -------
+    numbers, count
+        (ne, (p + 1)**dim) int64, and the total.
+    """
+    dim = topology.dim
+    order = np.argsort(file_elements, kind="stable")
+    entity, orientation = topology.entity.copy(), topology.orientation.copy()
+    entity[order, entity_codes(dim, dim)[0]] = np.arange(len(elements))
+    if dim > 1:
+        codes = [_code(dim, pair) for pair in _EDGES[dim]]
+        rank, _ = _first_met(entity[order][:, codes].ravel(), topology.num_entities[1])
+        entity[:, codes] = rank[entity[:, codes]]
+    if dim == 3:
+        codes = [_code(dim, corners) for corners in _FACES]
+        rank, place = _first_met(entity[order][:, codes].ravel(), topology.num_entities[2])
+        base = np.array([[VTK_CORNERS[3][corner] for corner in corners] for corners in _FACES])
+        owner, face = order[place // len(codes)], place % len(codes)
+        origin, toward = elements[owner, base[face, 0]], elements[owner, base[face, 1]]
+        corners = elements[:, [entity_corners(dim, code) for code in codes]]
+        orientation[:, codes] = quad_orientation(
+            corners, origin[entity[:, codes]], toward[entity[:, codes]]
+        )
+        entity[:, codes] = rank[entity[:, codes]]
+    sizes = [count * (p - 1) ** kind for kind, count in enumerate(topology.num_entities)]
+    offsets = [sum(sizes[:kind]) for kind in range(dim + 1)]
+    return lattice_numbers(p, entity, orientation, offsets, dim), sum(sizes)
+
+
+def mfem_h1_dofs(mesh: Mesh, p: int) -> Ints:
+    """MFEM's number of each node of the H1 space of degree p on the mesh as its file has it.
+
+    The file is what `write_mfem` writes of the mesh, refined or not. MFEM gives other numbers to
+    a mesh that it refines itself.
+
+    Parameters
+    ----------
+    mesh
+        In any order of elements; `Mesh.file_elements` leads to the file's.
+    p
+        Degree, at least 1.
+
+    Returns
+    -------
+    dofs
+        Shape (ne, (p + 1)**dim) int64: for element e of the mesh and lexicographic local node k.
+
+    Raises
+    ------
+    MeshArgumentError
+        If p is no whole number >= 1.
+    """
+    if isinstance(p, bool) or not isinstance(p, int | np.integer) or p < 1:
+        raise MeshArgumentError(f"an H1 space has a whole degree p >= 1, got {p!r}")
+    return h1_numbers(mesh.elements, mesh.topology, mesh.file_elements, int(p))[0]

@@ -1,0 +1,83 @@
+"""Writer of the MFEM mesh format v1.0."""
+
+import os
+from collections.abc import Iterator
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_meshes.formats.files import write_text
+from femops_meshes.formats.mfem_numbering import h1_numbers
+from femops_meshes.mesh import Mesh
+from femops_meshes.topology.entities import VTK_CORNERS
+
+_GEOMETRY = {0: 0, 1: 1, 2: 3, 3: 5}
+_ROWS = 65536
+
+
+def write_mfem(mesh: Mesh, path: str | os.PathLike[str], digits: int | None = None) -> None:
+    """Write a mesh in MFEM's format v1.0.
+
+    Elements go out in the file's order (`Mesh.file_elements`). Straight meshes get vertices, curved
+    ones nodes in H1, discontinuous ones nodes in L2 (Gauss-Lobatto).
+
+    Parameters
+    ----------
+    mesh
+        Any mesh.
+    path
+        The file; what stood there is replaced in one step, once all is written.
+    digits
+        Significant digits of coordinates; None for as many as give the same numbers back.
+
+    Raises
+    ------
+    MeshFileError
+        If the file can't be written.
+    """
+    write_text(path, _chunks(mesh, digits))
+
+
+def _chunks(mesh: Mesh, digits: int | None) -> Iterator[str]:
+    dim = mesh.dim
+    order = np.argsort(mesh.file_elements, kind="stable")
+    yield f"MFEM mesh v1.0\n\ndimension\n{dim}\n\nelements\n{mesh.num_elements}\n"
+    yield from _entries(mesh.elements[order], mesh.element_attributes[order], dim)
+    yield f"\nboundary\n{mesh.num_boundary}\n"
+    yield from _entries(mesh.boundary, mesh.boundary_attributes, dim - 1)
+    yield f"\nvertices\n{mesh.num_vertices}\n"
+    if mesh.continuous and mesh.order == 1:
+        vertices = np.empty((mesh.num_vertices, dim))
+        vertices[mesh.elements] = mesh.coordinates
+        yield f"{dim}\n"
+        yield from _floats(vertices, digits)
+        return
+    if mesh.continuous:
+        numbers, count = h1_numbers(mesh.elements, mesh.topology, mesh.file_elements, mesh.order)
+        nodes = np.empty((count, dim))
+        nodes[numbers] = mesh.coordinates
+        name = f"H1_{dim}D_P{mesh.order}"
+    else:
+        nodes = mesh.coordinates[order].reshape(-1, dim)
+        name = f"L2_T1_{dim}D_P{mesh.order}"
+    yield f"\nnodes\nFiniteElementSpace\nFiniteElementCollection: {name}\n"
+    yield f"VDim: {dim}\nOrdering: 1\n\n"
+    yield from _floats(nodes, digits)
+
+
+def _entries(corners: NDArray[np.int64], attributes: NDArray[np.int32], dim: int) -> Iterator[str]:
+    turned = corners[:, VTK_CORNERS[dim]] if dim else corners
+    geometry = np.full(len(corners), _GEOMETRY[dim])
+    table = np.column_stack([attributes, geometry, turned])
+    for start in range(0, len(table), _ROWS):
+        rows = table[start : start + _ROWS].tolist()
+        yield "".join(" ".join(map(str, row)) + "\n" for row in rows)
+
+
+def _floats(values: NDArray[np.float64], digits: int | None) -> Iterator[str]:
+    form = repr if digits is None else f"{{:.{digits}g}}".format
+    for start in range(0, len(values), _ROWS):
+        block = (values[start : start + _ROWS] + 0.0).tolist()  # + 0.0: no minus zeros
+        words = map(form, chain.from_iterable(block))
+        yield "".join(" ".join(row) + "\n" for row in zip(*[words] * values.shape[1], strict=True))

@@ -1,0 +1,1 @@
+"""Meshes made here: boxes, and round and re-entrant domains."""

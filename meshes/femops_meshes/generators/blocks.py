@@ -1,0 +1,121 @@
+"""Meshes of few large blocks, each cut into a grid and mapped: what round domains are made of.
+
+A round domain is the image of the cube [-1, 1]**dim. Each of the cube's 2 dim sides has a frame:
+its outer normal, and tangents that with it make a right-handed system, normal last.
+"""
+
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_meshes.coordinates.interpolation import gauss_lobatto
+from femops_meshes.mesh import Mesh
+from femops_meshes.refinement import split_elements
+from femops_meshes.topology.ordering import hilbert_order
+from femops_meshes.topology.topology import Topology
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def side_frames(dim: int) -> Floats:
+    """Frames (2 dim, dim, dim) of the cube's sides: rows are the tangents, then the normal."""
+    frames = []
+    for normal, sign in product(range(dim), (-1, 1)):
+        axes = [(normal + 1 + k) % dim for k in range(dim - 1)]
+        frame = np.zeros((dim, dim))
+        frame[range(dim - 1), axes] = 1.0
+        frame[dim - 1, normal] = sign
+        if np.linalg.det(frame) < 0:
+            frame[0] = -frame[0]
+        frames.append(frame)
+    return np.array(frames)
+
+
+def cube_corner(positions: Floats) -> Ints:
+    """Lexicographic number (...) of corners of [-1, 1]**dim at these positions (..., dim)."""
+    return (positions > 0) @ 2 ** np.arange(positions.shape[-1])
+
+
+def grid(dim: int, n: int, nodes: Floats) -> Floats:
+    """Reference positions (n**dim, len(nodes)**dim, dim) of the nodes of a block's parts."""
+    cells = np.indices((n,) * dim).reshape(dim, -1)[::-1].T
+    local = nodes[np.indices((len(nodes),) * dim).reshape(dim, -1)[::-1].T]
+    return (cells[:, None, :] + local) / n
+
+
+def on_sphere(cube: Floats) -> Floats:
+    """Project the cube's surface (..., dim) to the unit sphere, with equal angles."""
+    # rounding must not move the rim of one side off that of its neighbour
+    bent = np.where(np.abs(cube) == 1, cube, np.tan(np.pi / 4 * cube))
+    bent /= np.linalg.norm(bent, axis=-1, keepdims=True)
+    return bent
+
+
+def extruded(elements: Ints, num_vertices: int, layers: int) -> Ints:
+    """Vertex numbers (ne * layers, 2 * corners) of elements drawn out along a last direction."""
+    level = num_vertices * np.arange(layers + 1)
+    low, high = (elements[:, None, :] + level[at, None] for at in (slice(-1), slice(1, None)))
+    return np.concatenate([low, high], axis=2).reshape(-1, 2 * elements.shape[1])
+
+
+def assembled(elements: Ints, coordinates: Floats, num_vertices: int) -> Mesh:
+    """Mesh of these arrays, with its elements along a Hilbert curve."""
+    order = hilbert_order(coordinates.mean(axis=1))
+    return Mesh.assemble(elements[order], coordinates[order], num_vertices)
+
+
+def solid_ball(dim: int, n: int, radius: float, core: float, order: int) -> Mesh:
+    """Ball or disc: a core block, core * radius in half-width, and a block on each of its sides."""
+    corners = np.array(list(product((-1.0, 1.0), repeat=dim)))[:, ::-1]
+    blocks = [cube_corner(corners)]
+    frames = side_frames(dim)
+    for frame in frames:
+        at = corners.copy()
+        at[:, -1] = 1.0
+        outside = corners[:, -1] > 0
+        blocks.append(cube_corner(at @ frame) + outside * 2**dim)
+    topology = Topology.build(np.array(blocks, dtype=np.int64), 2 ** (dim + 1))
+    elements = split_elements(topology, n)
+    reference = 2 * grid(dim, n, gauss_lobatto(order + 1)[0]) - 1
+    parts = [core * reference]
+    for frame in frames:
+        cube = np.concatenate([reference[..., :-1], np.ones_like(reference[..., :1])], axis=-1)
+        cube = cube @ frame
+        depth = (reference[..., -1:] + 1) / 2
+        parts.append((1 - depth) * core * cube + depth * on_sphere(cube))
+    return assembled(elements, radius * np.concatenate(parts), topology.lattice_size(n))
+
+
+def hollow_ball(dim: int, n: int, layers: int, inner: float, outer: float, order: int) -> Mesh:
+    """Spherical shell or ring: the cube's surface on a sphere, drawn out along the radius."""
+    corners = np.array(list(product((-1.0, 1.0), repeat=dim - 1)))[:, ::-1]
+    flat = np.concatenate([corners, np.ones_like(corners[:, :1])], axis=1)
+    frames = side_frames(dim)
+    blocks = np.array([cube_corner(flat @ frame) for frame in frames], dtype=np.int64)
+    topology = Topology.build(blocks, 2**dim)
+    num_vertices = topology.lattice_size(n)
+    elements = extruded(split_elements(topology, n), num_vertices, layers)
+    nodes = gauss_lobatto(order + 1)[0]
+    side = 2 * grid(dim - 1, n, nodes) - 1
+    cube = np.concatenate([side, np.ones_like(side[..., :1])], axis=-1)
+    directions = on_sphere(np.concatenate([cube @ frame for frame in frames]))
+    radii = inner + (outer - inner) * grid(1, layers, nodes)[..., 0]
+    coordinates = directions[:, None, None, :, :] * radii[None, :, :, None, None]
+    shape = (len(elements), len(nodes) ** dim, dim)
+    return assembled(elements, coordinates.reshape(shape), num_vertices * (layers + 1))
+
+
+def drawn_out(base: Mesh, layers: int, height: float) -> Mesh:
+    """Mesh of a plane one drawn out along z from 0 to `height`."""
+    elements = extruded(base.elements, base.num_vertices, layers)
+    heights = height * grid(1, layers, gauss_lobatto(base.order + 1)[0])[..., 0]
+    plane = base.coordinates[:, None, None, :, :]
+    count, levels = (base.num_elements, layers), heights.shape[1]
+    coordinates = np.empty((*count, levels, plane.shape[3], 3))
+    coordinates[..., :2] = plane
+    coordinates[..., 2] = heights[None, :, :, None]
+    return assembled(
+        elements, coordinates.reshape(len(elements), -1, 3), base.num_vertices * (layers + 1)
+    )

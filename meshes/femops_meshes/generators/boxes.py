@@ -1,0 +1,137 @@
+"""Boxes: whole meshes of them, and one rank's part without the whole."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from femops_meshes.checks import compress_vertices, whole
+from femops_meshes.generators.grids import Grid
+from femops_meshes.mesh import Mesh, PointMap
+from femops_meshes.partitioning.parts import Part, ordered_faces
+from femops_meshes.partitioning.pieces import checked_piece, checked_rank, equal_piece
+from femops_meshes.refinement import check_fits
+from femops_meshes.topology.topology import Topology, exterior_boundary
+
+
+def box(
+    counts: int | Iterable[int],
+    lower: float | Sequence[float] = 0.0,
+    upper: float | Sequence[float] = 1.0,
+    periodic: bool | Iterable[bool] = False,
+    mapping: PointMap | None = None,
+    order: int = 1,
+) -> Mesh:
+    """Mesh of an interval, rectangle or box by a grid of elements.
+
+    Parameters
+    ----------
+    counts
+        Elements in each direction; as many as there are dimensions (a number alone: 1-D).
+    lower, upper
+        Corners of the box, a number for all directions or one each; any unit of length.
+    periodic
+        Whether opposite sides are one, for all directions or each. Such a direction needs at least
+        3 elements.
+    mapping
+        Function of positions (dim, n) that returns the ones to use instead, at the nodes.
+    order
+        Degree of the coordinates.
+
+    Returns
+    -------
+    mesh
+        Boundary attributes are 1 and 2 at the low and high end of x, 3 and 4 of y, 5 and 6 of z;
+        periodic directions have none.
+
+    Raises
+    ------
+    MeshArgumentError
+        If counts, corners or order make no sense, or the mesh does not fit into memory.
+    MeshGeometryError
+        If the mapping inverts elements.
+    """
+    grid, degree = Grid.checked(counts, lower, upper, periodic), whole(order, "order")
+    _check_memory(grid.num_cells, degree, grid)
+    cells = grid.cells()
+    coordinates = grid.coordinates(cells, degree)
+    mesh = _with_sides(Mesh.assemble(grid.elements(cells), coordinates, grid.num_vertices))
+    return mesh if mapping is None else mesh.mapped(mapping)
+
+
+def box_part(
+    rank: int,
+    size: int,
+    counts: int | Iterable[int],
+    lower: float | Sequence[float] = 0.0,
+    upper: float | Sequence[float] = 1.0,
+    periodic: bool | Iterable[bool] = False,
+    mapping: PointMap | None = None,
+    order: int = 1,
+    *,
+    piece: tuple[int, int] | None = None,
+) -> Part:
+    """Part of a box that one of `size` ranks holds, made without the whole.
+
+    It is `part_of` the mesh that `box` makes, partitioned along its curve into equal pieces, or
+    into other ones; time and memory go with the part.
+
+    Parameters
+    ----------
+    rank
+        Which part, from 0 to size - 1.
+    size
+        Number of parts; those beyond the number of elements are empty.
+    counts, lower, upper, periodic, mapping, order
+        As in `box`. The mapping is only given the part's nodes.
+    piece
+        The part's first element along the curve, and the first behind it; None for equal pieces.
+
+    Raises
+    ------
+    MeshArgumentError
+        If there is no such rank or piece, counts, corners or order make no sense, or the part does
+        not fit into memory.
+    MeshGeometryError
+        If the mapping inverts elements of the part.
+    """
+    rank, size = checked_rank(rank, size)
+    grid, degree = Grid.checked(counts, lower, upper, periodic), whole(order, "order")
+    if piece is None:
+        start, stop = equal_piece(grid.num_cells, size, rank)
+    else:
+        start, stop = checked_piece(*piece, grid.num_cells)
+    _check_memory(stop - start, degree, grid)
+    cells = grid.cells(start, stop)
+    elements, vertices = compress_vertices(grid.elements(cells))
+    alone = Topology.build(elements, len(vertices))
+    outside = grid.at_ends(cells, alone.boundary_faces)
+    topology = replace(alone, boundary_faces=alone.boundary_faces[outside])
+    numbers = np.arange(start, stop, dtype=np.int64)
+    mesh = Mesh.assemble(
+        elements,
+        grid.coordinates(cells, degree),
+        len(vertices),
+        boundary=exterior_boundary(elements, topology),
+        topology=topology,
+        file_elements=numbers,
+    )
+    mesh = _with_sides(mesh) if mapping is None else _with_sides(mesh).mapped(mapping)
+    interface = ordered_faces(alone.boundary_faces[~outside])
+    return Part(mesh, rank, size, numbers, vertices, interface, grid.num_cells, grid.num_vertices)
+
+
+def _check_memory(count: int, degree: int, grid: Grid) -> None:
+    shape = (count, (degree + 1) ** grid.dim, grid.dim)
+    check_fits(shape, f"making {count} elements", "take fewer, or more ranks with a part each")
+
+
+def _with_sides(mesh: Mesh) -> Mesh:
+    """Give the boundary attributes 2 d + 1 and 2 d + 2 at the low and high ends of direction d."""
+    codes = mesh.topology.boundary_faces[:, 1]
+    attributes = np.ones(len(codes), dtype=np.int32)
+    for d in range(mesh.dim):
+        digit = codes // 3**d % 3
+        attributes[digit == 0] = 2 * d + 1
+        attributes[digit == 2] = 2 * d + 2
+    return mesh.with_attributes(boundary=attributes)

@@ -1,0 +1,137 @@
+"""Grids: the cells, vertices and nodes of an interval, rectangle or box."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_meshes.checks import whole
+from femops_meshes.coordinates.interpolation import gauss_lobatto
+from femops_meshes.errors import MeshArgumentError
+from femops_meshes.topology.ordering import hilbert_cells
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@final
+@dataclass(frozen=True)
+class Grid:
+    """A box cut into equal cells. Made by `Grid.checked`; holds nothing of its cells.
+
+    Attributes
+    ----------
+    counts
+        Cells in each direction.
+    lower, upper
+        Corners of the box.
+    wraps
+        Whether opposite sides are one, for each direction.
+    """
+
+    counts: tuple[int, ...]
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    wraps: tuple[bool, ...]
+
+    @classmethod
+    def checked(
+        cls,
+        counts: int | Iterable[int],
+        lower: float | Sequence[float],
+        upper: float | Sequence[float],
+        periodic: bool | Iterable[bool],
+    ) -> "Grid":
+        """Make a grid of the arguments of `femops_meshes.box`.
+
+        Raises
+        ------
+        MeshArgumentError
+            If one of them makes no sense.
+        """
+        given = counts if isinstance(counts, Iterable) else (counts,)
+        number = tuple(whole(n, "each of counts") for n in given)
+        dim = len(number)
+        if not 1 <= dim <= 3:
+            raise MeshArgumentError(f"counts must be one to three numbers, got {len(number)}")
+        ends = periodic if isinstance(periodic, Iterable) else (periodic,) * dim
+        wraps = tuple(bool(end) for end in ends)
+        if len(wraps) != dim or any(w and n < 3 for w, n in zip(wraps, number, strict=True)):
+            raise MeshArgumentError(
+                f"periodic is one truth value or {dim}, and such a direction needs at least 3 "
+                f"elements; got {periodic!r} for {number} elements"
+            )
+        low, high = _corner(lower, dim, "lower"), _corner(upper, dim, "upper")
+        if not all(a < b for a, b in zip(low, high, strict=True)):
+            raise MeshArgumentError(f"lower must be below upper, got {list(low)}, {list(high)}")
+        if prod(n + 1 for n in number) >= 2**63:
+            raise MeshArgumentError(
+                f"counts are {number}: vertices could not be numbered, take less"
+            )
+        return cls(number, low, high, wraps)
+
+    @property
+    def dim(self) -> int:
+        """Number of directions, 1 to 3."""
+        return len(self.counts)
+
+    @property
+    def num_cells(self) -> int:
+        """Number of cells."""
+        return prod(self.counts)
+
+    @property
+    def num_vertices(self) -> int:
+        """Number of vertices."""
+        return prod(self._vertices_along())
+
+    def _vertices_along(self) -> list[int]:
+        return [n if wrap else n + 1 for n, wrap in zip(self.counts, self.wraps, strict=True)]
+
+    def cells(self, start: int = 0, stop: int | None = None) -> Ints:
+        """Grid indices (n, dim) of the start-th to the stop-th cell along a Hilbert curve."""
+        return hilbert_cells(self.counts, start, stop)
+
+    def elements(self, cells: Ints) -> Ints:
+        """Vertex numbers (n, 2**dim) of cells (n, dim), lexicographic corners."""
+        elements = np.zeros((len(cells), 2**self.dim), dtype=np.int64)
+        for corner in range(2**self.dim):
+            stride = 1
+            for d, size in enumerate(self._vertices_along()):
+                elements[:, corner] += stride * ((cells[:, d] + (corner >> d & 1)) % size)
+                stride *= size
+        return elements
+
+    def coordinates(self, cells: Ints, order: int) -> Floats:
+        """Coordinates (n, (order + 1)**dim, dim) of cells (n, dim)."""
+        nodes = gauss_lobatto(order + 1)[0]
+        dim, p1d = self.dim, len(nodes)
+        result = np.empty((len(cells), *[p1d] * dim, dim))
+        for d, n in enumerate(self.counts):
+            index = cells[:, d]
+            first, last = index.min(initial=n), index.max(initial=0)
+            parts = (np.arange(first, last + 1)[:, None] + nodes) / n
+            # low (1 - s) + high s hits both ends exactly
+            line = (self.lower[d] * (1 - parts) + self.upper[d] * parts)[index - first]
+            shape = [len(cells)] + [1] * dim
+            shape[dim - d] = p1d
+            result[..., d] = line.reshape(shape)
+        return result.reshape(len(cells), p1d**dim, dim)
+
+    def at_ends(self, cells: Ints, faces: Ints) -> NDArray[np.bool_]:
+        """Whether faces (n, 2), rows of `cells` and ternary codes, lie on the grid's boundary."""
+        digits = faces[:, 1, None] // 3 ** np.arange(self.dim) % 3
+        ends = (digits // 2) * (np.array(self.counts) - 1)
+        there = (digits != 1) & (cells[faces[:, 0]] == ends) & ~np.array(self.wraps)
+        result: NDArray[np.bool_] = there.any(axis=1)
+        return result
+
+
+def _corner(value: float | Sequence[float], dim: int, name: str) -> tuple[float, ...]:
+    array = np.asarray(value, dtype=np.float64)
+    if array.shape not in ((), (dim,)) or not np.isfinite(array).all():
+        raise MeshArgumentError(f"{name} is a finite number or {dim} of them, got {value!r}")
+    return tuple(np.broadcast_to(array, (dim,)).tolist())

@@ -1,0 +1,178 @@
+"""Meshes of round and re-entrant domains. Elements come out along a Hilbert curve."""
+
+import numpy as np
+
+from femops_meshes.checks import compress_vertices, positive, whole
+from femops_meshes.errors import MeshArgumentError
+from femops_meshes.generators import blocks
+from femops_meshes.generators.grids import Grid
+from femops_meshes.mesh import Mesh
+
+
+def l_shape(n: int = 2, dim: int = 2, order: int = 1) -> Mesh:
+    """Mesh of [-1, 1]**dim without the part where all coordinates are positive.
+
+    In 2-D this is the L-shape, in 3-D the Fichera corner; the edges at the origin make solutions
+    singular.
+
+    Parameters
+    ----------
+    n
+        Elements along a side of length 1.
+    dim
+        2 or 3.
+    order
+        Degree of the coordinates.
+
+    Returns
+    -------
+    mesh
+        Boundary attribute 1 outside, 2 on the sides that meet at the origin.
+
+    Raises
+    ------
+    MeshArgumentError
+        If an argument is out of range.
+    """
+    if whole(dim, "dim", 2) > 3:
+        raise MeshArgumentError(f"dim is 2 or 3, got {dim}")
+    grid = Grid.checked((2 * whole(n, "n"),) * dim, -1.0, 1.0, False)
+    degree = whole(order, "order")
+    cells = grid.cells()
+    cells = cells[(cells < n).any(axis=1)]
+    coordinates = grid.coordinates(cells, degree)
+    elements, used = compress_vertices(grid.elements(cells))
+    mesh = Mesh.assemble(elements, coordinates, len(used))
+    owner, code = mesh.topology.boundary_faces.T
+    attributes = np.ones(len(code), dtype=np.int32)
+    for d in range(dim):
+        attributes[(code // 3**d % 3 == 2) & (cells[owner, d] == n - 1)] = 2
+    return mesh.with_attributes(boundary=attributes)
+
+
+def disc(n: int = 4, radius: float = 1.0, order: int = 3) -> Mesh:
+    """Mesh of a disc around the origin: a square in the middle, four curved blocks around it.
+
+    Parameters
+    ----------
+    n
+        Elements along each side of each block: 5 n**2 in all.
+    radius
+        Any unit of length.
+    order
+        Degree of the coordinates.
+
+    Returns
+    -------
+    mesh
+        Boundary attribute 1.
+
+    Raises
+    ------
+    MeshArgumentError
+        If an argument is out of range.
+    """
+    size = positive(radius, "radius")
+    return blocks.solid_ball(2, whole(n, "n"), size, 0.5, whole(order, "order"))
+
+
+def ball(n: int = 2, radius: float = 1.0, order: int = 3) -> Mesh:
+    """Mesh of a ball around the origin: a cube in the middle, six curved blocks around it.
+
+    Parameters
+    ----------
+    n
+        Elements along each edge of each block: 7 n**3 in all.
+    radius
+        Any unit of length.
+    order
+        Degree of the coordinates.
+
+    Returns
+    -------
+    mesh
+        Boundary attribute 1.
+
+    Raises
+    ------
+    MeshArgumentError
+        If an argument is out of range.
+    """
+    size = positive(radius, "radius")
+    return blocks.solid_ball(3, whole(n, "n"), size, 0.4, whole(order, "order"))
+
+
+def cylinder(
+    n: int = 2, layers: int = 4, radius: float = 1.0, height: float = 2.0, order: int = 3
+) -> Mesh:
+    """Mesh of a cylinder around the z axis, from z = 0 to z = height: a `disc` drawn out.
+
+    Parameters
+    ----------
+    n
+        Elements along each side of each block of the disc.
+    layers
+        Elements along z: 5 n**2 layers in all.
+    radius, height
+        Any unit of length.
+    order
+        Degree of the coordinates.
+
+    Returns
+    -------
+    mesh
+        Boundary attribute 1 around, 2 at the bottom, 3 at the top.
+
+    Raises
+    ------
+    MeshArgumentError
+        If an argument is out of range.
+    """
+    base = disc(n, radius, order)
+    mesh = blocks.drawn_out(base, whole(layers, "layers"), positive(height, "height"))
+    end = mesh.topology.boundary_faces[:, 1] // 9
+    return mesh.with_attributes(boundary=np.array([2, 1, 3])[end])
+
+
+def shell(
+    n: int = 2,
+    layers: int = 2,
+    inner: float = 0.5,
+    outer: float = 1.0,
+    order: int = 3,
+    dim: int = 3,
+) -> Mesh:
+    """Mesh of the space between two spheres (dim = 3) or circles (dim = 2) around the origin.
+
+    Parameters
+    ----------
+    n
+        Elements along each edge of the six (four) blocks.
+    layers
+        Elements along the radius: 6 n**2 layers (4 n layers) in all.
+    inner, outer
+        Radii, any unit of length.
+    order
+        Degree of the coordinates.
+    dim
+        2 or 3.
+
+    Returns
+    -------
+    mesh
+        Boundary attribute 1 inside, 2 outside.
+
+    Raises
+    ------
+    MeshArgumentError
+        If an argument is out of range.
+    """
+    if whole(dim, "dim", 2) > 3:
+        raise MeshArgumentError(f"dim is 2 or 3, got {dim}")
+    if not positive(inner, "inner") < positive(outer, "outer"):
+        raise MeshArgumentError(f"inner must be below outer, got {inner} and {outer}")
+    mesh = blocks.hollow_ball(
+        dim, whole(n, "n"), whole(layers, "layers"), inner, outer, whole(order, "order")
+    )
+    outside = mesh.topology.boundary_faces[:, 1] // 3 ** (dim - 1) == 2
+    return mesh.with_attributes(boundary=1 + outside)

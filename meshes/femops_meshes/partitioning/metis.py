@@ -1,0 +1,85 @@
+"""The door to METIS: parts of about equal weight with few faces between them."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_meshes.errors import MeshExtraError
+from femops_meshes.topology.topology import Topology
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_TOTAL_WEIGHT = 2**30
+"""METIS weighs in whole numbers, whose sum must fit into 32 bits where it was built so."""
+
+
+def metis_owner(topology: Topology, size: int, weights: Floats | None = None) -> Ints:
+    """Owner (ne,) of each element, as METIS partitions the graph of elements that share faces.
+
+    Parts are numbered in the order of their first elements; parts that METIS leaves empty are the
+    last. Where there are no more elements than parts each has a part of its own.
+
+    Parameters
+    ----------
+    topology
+        The elements and their faces.
+    size
+        Number of parts.
+    weights
+        Shape (ne,), positive; None if all are equal.
+
+    Raises
+    ------
+    MeshExtraError
+        If the package ``pymetis`` is missing.
+
+    Notes
+    -----
+    G. Karypis and V. Kumar, "A fast and high quality multilevel scheme for partitioning irregular
+    graphs", SIAM Journal on Scientific Computing 20 (1998), 359.
+    """
+    pymetis = _pymetis()
+    count = len(topology.entity)
+    if count <= size:
+        return np.arange(count, dtype=np.int64)
+    whole = pymetis.zero_copy_dtype()
+    starts, others, faces = _graph(topology)
+    heaviness = None
+    if weights is not None:
+        heaviness = np.maximum(1, np.rint(weights * (_TOTAL_WEIGHT / weights.sum()))).astype(whole)
+    found = pymetis.part_graph(
+        size,
+        pymetis.CSRAdjacency(starts.astype(whole), others.astype(whole)),
+        vweights=heaviness,
+        eweights=faces.astype(whole),
+    )
+    labels = np.asarray(found.vertex_part, dtype=np.int64)
+    first, number = np.unique(labels, return_index=True, return_inverse=True)[1:]
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    result: Ints = rank[number]
+    return result
+
+
+def _graph(topology: Topology) -> tuple[Ints, Ints, Ints]:
+    """Neighbours of each element one after the other, where each begins, and shared faces."""
+    count = len(topology.entity)
+    inner = topology.faces[(topology.faces >= 0).all(axis=1)]
+    one, other = np.concatenate([inner, inner[:, ::-1]]).T
+    edges, faces = np.unique(one * count + other, return_counts=True)
+    starts = np.searchsorted(edges, np.arange(count + 1, dtype=np.int64) * count)
+    return starts, edges % count, faces
+
+
+def _pymetis() -> Any:
+    try:
+        import pymetis
+    except ImportError as error:
+        raise MeshExtraError(
+            f"partitions by METIS need the package pymetis ({error}): "
+            "pip install 'femops[metis]', or choose the method 'curve'"
+        ) from error
+    return pymetis

@@ -1,0 +1,313 @@
+"""Partitions: which of several ranks owns each element of a mesh, and what that costs."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from femops_meshes import checks
+from femops_meshes.errors import MeshArgumentError
+from femops_meshes.mesh import Mesh
+from femops_meshes.partitioning.metis import metis_owner
+from femops_meshes.partitioning.pieces import equal_pieces, weighted_pieces
+from femops_meshes.topology.entities import entity_codes
+from femops_meshes.topology.topology import Topology, listed
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+METHODS = ("curve", "metis")
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Partition:
+    """Who owns each element of a mesh, with figures. Made by `partition` or `Partition.of`.
+
+    Parts are numbered from 0. A part *touches* the vertices, edges and faces of its elements;
+    one that several touch is *shared*, and belongs to the lowest of them. Columns are dimensions
+    of entities, vertices first.
+
+    Attributes
+    ----------
+    owner
+        Shape (ne,) int64: the part that owns each element.
+    load
+        Shape (size,): sum of the weights of each part's elements, their number without weights.
+    touched
+        Shape (size, dim + 1) int64: entities that each part touches; the last column counts its
+        elements.
+    shared
+        Shape (size, dim) int64: those that other parts touch too; the last column is the part's
+        surface, the faces on which it meets others.
+    total
+        Shape (dim + 1,) int64: entities of the mesh.
+    total_shared
+        Shape (dim,) int64: those that are shared; the last is the surface of the partition, the
+        faces between its parts.
+    copies
+        Shape (n, 2 + dim) int64: for each two parts the first of which owns what the second
+        touches too, these parts, and how many such entities there are. Ascending.
+    neighbours
+        Shape (size,) int64: the number of parts with which each shares a vertex.
+    """
+
+    owner: Ints
+    load: Floats
+    touched: Ints
+    shared: Ints
+    total: Ints
+    total_shared: Ints
+    copies: Ints
+    neighbours: Ints
+
+    @classmethod
+    def of(
+        cls, mesh: Mesh, owner: ArrayLike, size: int, weights: ArrayLike | None = None
+    ) -> "Partition":
+        """Make the partition with these owners.
+
+        Parameters
+        ----------
+        mesh
+            The whole mesh.
+        owner
+            Shape (ne,), whole numbers from 0 to size - 1; a part may own nothing.
+        size
+            Number of parts.
+        weights
+            Shape (ne,), positive: work of each element, in any unit; None if all are equal.
+
+        Raises
+        ------
+        MeshArgumentError
+            If an argument has another shape, or is out of range.
+        """
+        count = checks.whole(size, "size")
+        owners = _checked_owners(owner, mesh.num_elements, count)
+        work = None if weights is None else checked_weights(weights, mesh.num_elements)
+        topology, dim = mesh.topology, mesh.dim
+        touched = np.zeros((count, dim + 1), dtype=np.int64)
+        touched[:, dim] = np.bincount(owners, minlength=count)
+        shared = np.zeros((count, dim), dtype=np.int64)
+        total_shared = np.zeros(dim, dtype=np.int64)
+        pairs = []
+        for kind in range(dim):
+            entities, parts = _incidence(topology, owners, count, kind)
+            first, several = _runs(entities)
+            touched[:, kind] = np.bincount(parts, minlength=count)
+            shared[:, kind] = np.bincount(parts[several], minlength=count)
+            copied = first != np.arange(len(first))
+            total_shared[kind] = np.count_nonzero(several & ~copied)
+            pairs.append(parts[first[copied]] * count + parts[copied])
+            if kind == 0:
+                neighbours = _neighbours(entities, parts, count)
+        return cls(
+            owners,
+            np.bincount(owners, weights=work, minlength=count).astype(np.float64),
+            touched,
+            shared,
+            np.array(topology.num_entities, dtype=np.int64),
+            total_shared,
+            _counted_pairs(pairs, count),
+            neighbours,
+        )
+
+    def __post_init__(self) -> None:
+        """Make the arrays read-only."""
+        for array in vars(self).values():
+            array.setflags(write=False)
+
+    @property
+    def size(self) -> int:
+        """Number of parts."""
+        return len(self.load)
+
+    @property
+    def elements(self) -> Ints:
+        """Elements (size,) of each part."""
+        return self.touched[:, -1]
+
+    @property
+    def empty(self) -> int:
+        """Number of parts without elements."""
+        return int(np.count_nonzero(self.elements == 0))
+
+    @property
+    def balance(self) -> float:
+        """Largest load over the mean: 1 is perfect, and time goes with it."""
+        return float(self.load.max() / self.load.mean())
+
+    @property
+    def owned(self) -> Ints:
+        """Entities (size, dim + 1) that belong to each part."""
+        owned = self.touched.copy()
+        np.subtract.at(owned, self.copies[:, 1], np.pad(self.copies[:, 2:], [(0, 0), (0, 1)]))
+        return owned
+
+    def owned_dofs(self, order: int) -> Ints:
+        """Dofs (size,) of an H1 space of this order that belong to each part."""
+        return self.owned @ _dofs_inside(order, self.owned.shape[1])
+
+    def shared_dofs(self, order: int) -> Ints:
+        """Dofs (size,) of an H1 space of this order that other parts touch too."""
+        return self.shared @ _dofs_inside(order, self.shared.shape[1])
+
+    def exchange(self, order: int) -> tuple[int, int]:
+        """What it takes at least to send all dofs of an H1 space to the parts that touch them.
+
+        Returns
+        -------
+        messages, numbers
+            A message for each two parts of which one owns what the other touches; dofs in them.
+        """
+        numbers = self.copies[:, 2:] @ _dofs_inside(order, self.copies.shape[1] - 2)
+        return int(np.count_nonzero(numbers)), int(numbers.sum())
+
+    def __repr__(self) -> str:
+        return (
+            f"Partition({self.size} parts, {self.empty} empty, balance {self.balance:.4g}, "
+            f"{self.total_shared[-1]} faces between them)"
+        )
+
+
+def partition(
+    mesh: Mesh, size: int, method: str = "curve", weights: ArrayLike | None = None
+) -> Partition:
+    """Share the elements of a mesh among so many parts.
+
+    Parameters
+    ----------
+    mesh
+        The whole mesh.
+    size
+        Number of parts, at least 1. Where there are fewer elements, the last parts stay empty.
+    method
+        "curve" cuts the order of the elements into pieces as equal as can be: meshes that are read
+        or generated lie along a Hilbert curve. "metis" lets METIS look for parts of about equal
+        weight with few faces between them; needs ``pip install 'femops[metis]'``.
+    weights
+        Shape (ne,), positive: work of each element, in any unit; None if all are equal.
+
+    Returns
+    -------
+    partition
+        Owners and figures.
+
+    Raises
+    ------
+    MeshArgumentError
+        If an argument is out of range.
+    MeshExtraError
+        If METIS is asked for, and the package ``pymetis`` is missing.
+
+    Examples
+    --------
+    >>> from femops_meshes import box, partition
+    >>> parts = partition(box((4, 4)), 4)
+    >>> parts.elements.tolist(), parts.balance
+    ([4, 4, 4, 4], 1.0)
+    >>> parts.total_shared.tolist()  # vertices, and edges between parts
+    [9, 8]
+    """
+    count = checks.whole(size, "size")
+    if method not in METHODS:
+        raise MeshArgumentError(f"method is {' or '.join(map(repr, METHODS))}, got {method!r}")
+    work = None if weights is None else checked_weights(weights, mesh.num_elements)
+    if method == "metis":
+        owner = metis_owner(mesh.topology, count, work)
+    else:
+        owner = curve_owner(mesh.num_elements, count, work)
+    return Partition.of(mesh, owner, count, work)
+
+
+def curve_owner(count: int, size: int, weights: Floats | None = None) -> Ints:
+    """Owner (count,) of each element if their order is cut into `size` pieces."""
+    cuts = equal_pieces(count, size) if weights is None else weighted_pieces(weights, size)
+    lengths = np.diff(cuts)
+    return np.repeat(np.arange(size, dtype=np.int64), lengths)
+
+
+def cut_faces(owner: Ints, topology: Topology) -> Ints:
+    """Faces (n,) whose two elements belong to two parts."""
+    sides = topology.faces
+    return np.flatnonzero((sides >= 0).all(axis=1) & (owner[sides[:, 0]] != owner[sides[:, 1]]))
+
+
+def checked_weights(weights: ArrayLike, count: int) -> Floats:
+    """Copy weights into an array (count,).
+
+    Raises
+    ------
+    MeshArgumentError
+        If their number is wrong, or one is not positive and finite.
+    """
+    work = checks.array(weights, "weights", np.float64)
+    if work.shape != (count,):
+        raise MeshArgumentError(
+            f"weights have shape {work.shape}, it must be ({count},): one for each element"
+        )
+    bad = np.flatnonzero(~((work > 0) & (work <= checks.LARGEST)))
+    if len(bad):
+        raise MeshArgumentError(
+            f"{len(bad)} weight(s) are not positive numbers up to {checks.LARGEST:g}: those of "
+            f"element(s) {listed(bad)} (counted from 0; the first is {work[bad[0]]})"
+        )
+    result: Floats = work
+    return result
+
+
+def _checked_owners(owner: ArrayLike, count: int, size: int) -> Ints:
+    owners = checks.array(owner, "owner")
+    if owners.shape != (count,) or owners.dtype.kind not in "iu":
+        raise MeshArgumentError(
+            f"owner holds {owners.dtype} of shape {owners.shape}: it must be whole numbers of "
+            f"shape ({count},), one for each element"
+        )
+    if count and not 0 <= owners.min() <= owners.max() < size:
+        raise MeshArgumentError(
+            f"owner goes from {owners.min()} to {owners.max()}, but parts are 0 to {size - 1}"
+        )
+    return owners.astype(np.int64)
+
+
+def _incidence(topology: Topology, owner: Ints, size: int, kind: int) -> tuple[Ints, Ints]:
+    """Which part touches which entity of a dimension, each pair once, by entity, then by part."""
+    codes = list(entity_codes(topology.dim, kind))
+    pairs = np.unique(topology.entity[:, codes] * size + owner[:, None])
+    return pairs // size, pairs % size
+
+
+def _runs(ascending: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+    """Where the run of equal numbers begins that each is in, and whether it has others."""
+    new = np.ones(len(ascending), dtype=bool)
+    new[1:] = ascending[1:] != ascending[:-1]
+    starts = np.flatnonzero(new)
+    lengths = np.diff(starts, append=len(ascending))
+    return np.repeat(starts, lengths), np.repeat(lengths > 1, lengths)
+
+
+def _counted_pairs(pairs: list[Ints], size: int) -> Ints:
+    """Rows of two parts, encoded in `pairs` for each dimension, and how often they occur in it."""
+    distinct = np.unique(np.concatenate(pairs))
+    counts = [
+        np.bincount(np.searchsorted(distinct, of_kind), minlength=len(distinct))
+        for of_kind in pairs
+    ]
+    return np.stack([distinct // size, distinct % size, *counts], axis=1)
+
+
+def _neighbours(vertices: Ints, parts: Ints, size: int) -> Ints:
+    """Number (size,) of parts with which each shares a vertex; incidence by vertex, then part."""
+    pairs, distance = [np.zeros(0, dtype=np.int64)], 1
+    while (same := vertices[distance:] == vertices[:-distance]).any():
+        pairs.append((parts[:-distance] * size + parts[distance:])[same])
+        distance += 1
+    distinct = np.unique(np.concatenate(pairs))
+    return np.bincount(np.concatenate([distinct // size, distinct % size]), minlength=size)
+
+
+def _dofs_inside(order: int, kinds: int) -> Ints:
+    """Dofs inside an entity of each of the first dimensions."""
+    return (checks.whole(order, "order") - 1) ** np.arange(kinds, dtype=np.int64)

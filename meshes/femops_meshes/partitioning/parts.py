@@ -1,0 +1,164 @@
+"""Parts of meshes: what one rank holds, and the first elements."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_meshes.checks import compress_boundary, compress_vertices
+from femops_meshes.errors import MeshArgumentError
+from femops_meshes.mesh import Mesh
+from femops_meshes.partitioning.partition import Partition, cut_faces
+from femops_meshes.partitioning.pieces import checked_rank
+from femops_meshes.topology.sides import check_sides
+
+Ints = NDArray[np.int64]
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Part:
+    """What one of `size` ranks holds of a mesh.
+
+    Two parts share a vertex if they name the same global number, and an edge or a face if they
+    name the same global numbers of its vertices. Both number their vertices in the order of the
+    global numbers, so that they direct what they share in the same way.
+
+    Attributes
+    ----------
+    mesh
+        The rank's own elements, and those entries of the whole mesh's boundary that lie on them:
+        where the mesh was cut there is no boundary. It may be empty.
+    rank, size
+        Which part of how many.
+    elements
+        Shape (ne,) int64, ascending: number in the whole mesh of each element.
+    vertices
+        Shape (nv,) int64, ascending: number in the whole mesh of each vertex.
+    interface
+        Shape (nf, 2) int64: the faces where the mesh was cut, each as an element of `mesh` and the
+        ternary code of the face in it; by element, within one by code.
+    num_elements, num_vertices
+        Of the whole mesh.
+    """
+
+    mesh: Mesh
+    rank: int
+    size: int
+    elements: Ints
+    vertices: Ints
+    interface: Ints
+    num_elements: int
+    num_vertices: int
+
+    def __post_init__(self) -> None:
+        """Make the arrays read-only."""
+        for array in (self.elements, self.vertices, self.interface):
+            array.setflags(write=False)
+
+    def __repr__(self) -> str:
+        return (
+            f"Part({self.rank} of {self.size}: {len(self.elements)} of {self.num_elements} "
+            f"elements, cut at {len(self.interface)} faces)"
+        )
+
+
+def ordered_faces(faces: Ints) -> Ints:
+    """Faces (n, 2), elements and codes, by element and within one by code."""
+    return np.ascontiguousarray(faces[np.lexsort(faces.T[::-1])])
+
+
+def part_of(mesh: Mesh, partition: Partition, rank: int) -> Part:
+    """Cut one rank's part out of a whole mesh.
+
+    A boundary entry goes to the part of the element that the whole's `Topology.boundary_faces`
+    names, so each to one part, those on faces between two parts included. Names of attributes go
+    to all parts.
+
+    Parameters
+    ----------
+    mesh
+        The whole mesh.
+    partition
+        Who owns its elements.
+    rank
+        Which part, from 0 to partition.size - 1.
+
+    Raises
+    ------
+    MeshArgumentError
+        If there is no such rank, or the partition is one of another number of elements.
+    MeshTopologyError
+        If the sides of boundary entries on glued faces are not known (`check_sides`).
+    """
+    rank, size = checked_rank(rank, partition.size)
+    owner, topology = partition.owner, mesh.topology
+    if len(owner) != mesh.num_elements:
+        raise MeshArgumentError(
+            f"the partition is one of {len(owner)} elements, the mesh has {mesh.num_elements}: "
+            "make one with partition(mesh, size)"
+        )
+    check_sides(mesh)
+    own = np.flatnonzero(owner == rank)
+    elements, vertices = compress_vertices(mesh.elements[own])
+    listed = owner[topology.boundary_faces[:, 0]] == rank
+    cut = cut_faces(owner, topology)
+    mine = owner[topology.faces[cut]] == rank  # one side of a face or none
+    interface = np.stack(
+        [np.searchsorted(own, topology.faces[cut][mine]), topology.face_codes[cut][mine]], axis=1
+    )
+    part = Mesh(
+        elements,
+        np.ascontiguousarray(mesh.coordinates[own]),
+        mesh.element_attributes[own],
+        compress_boundary(mesh.boundary[listed], vertices),
+        mesh.boundary_attributes[listed],
+        len(vertices),
+        mesh.file_elements[own],
+        mesh.element_names,
+        mesh.boundary_names,
+    )
+    return Part(
+        part,
+        rank,
+        size,
+        own,
+        vertices,
+        ordered_faces(interface),
+        mesh.num_elements,
+        mesh.num_vertices,
+    )
+
+
+def first_elements(mesh: Mesh, count: int) -> Mesh:
+    """The first elements of a mesh, as a mesh of their own.
+
+    Vertices keep their order, so that entities keep their own directions: the dofs of a space on
+    the part are those that the first elements touch, in the same order.  The part has the exterior
+    faces for a boundary, all of attribute 1, and no names.
+
+    Parameters
+    ----------
+    mesh : Mesh
+    count : int
+        1 to the number of elements; the mesh itself is returned for all of them.
+
+    Raises
+    ------
+    MeshArgumentError
+        Another count.
+    """
+    if not 1 <= count <= mesh.num_elements:
+        raise MeshArgumentError(
+            f"count is {count}: the mesh has {mesh.num_elements} elements, take 1 to all of them"
+        )
+    if count == mesh.num_elements:
+        return mesh
+    elements, used = compress_vertices(mesh.elements[:count])
+    return Mesh.assemble(
+        elements,
+        np.ascontiguousarray(mesh.coordinates[:count]),
+        len(used),
+        mesh.element_attributes[:count].copy(),
+    )

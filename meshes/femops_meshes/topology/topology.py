@@ -1,0 +1,289 @@
+"""Vertices, edges, faces and cells of a mesh: their numbers, and how each element sees them.
+
+The 3**dim sub-entities of an element are addressed by a ternary code t = t1 + 3 t2 + 9 t3, where
+t_d is 0 at the low end of direction d, 1 in its interior and 2 at its high end. So the code of the
+cell itself is 1, 4, 13 (dim 1, 2, 3), that of the face x = 0 of a hex 0 + 3 + 9 = 12.
+
+How an entity is oriented is intrinsic: an edge runs from its smaller to its larger vertex number; a
+quadrilateral has its origin at its smallest vertex number and its first direction towards the
+smaller one of that corner's two neighbours. It doesn't depend on the order of the elements.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_meshes.errors import MeshTopologyError
+from femops_meshes.topology.entities import (
+    entity_codes,
+    entity_corners,
+    entity_dimension,
+    entity_permutation,
+    lattice_numbers,
+    quad_orientation,
+)
+from femops_meshes.topology.sides import chosen_faces, outward_corners
+
+Ints = NDArray[np.int64]
+Codes = NDArray[np.uint8]
+MAX_VERTICES = 2**31
+_SHOWN = 5
+
+
+def _intrinsic_orientation(corners: Ints) -> Codes:
+    if corners.shape[-1] == 2:
+        return (corners[..., 0] > corners[..., 1]).astype(np.uint8)
+    place = np.argmin(corners, axis=-1)[..., None]
+    origin = np.take_along_axis(corners, place, axis=-1)[..., 0]
+    sides = [np.take_along_axis(corners, place ^ bit, axis=-1)[..., 0] for bit in (1, 2)]
+    return quad_orientation(corners, origin, np.minimum(*sides))
+
+
+def _group_rows(corners: Ints, num_vertices: int) -> tuple[Ints, int]:
+    """Give equal vertex sets among the rows (N, 2 or 4) one number, and count the sets."""
+    ordered = np.sort(corners, axis=1)
+    key = ordered[:, 0] * num_vertices + ordered[:, 1]
+    values, number = np.unique(key, return_inverse=True)
+    if corners.shape[1] == 4:
+        rest = np.unique(ordered[:, 2] * num_vertices + ordered[:, 3], return_inverse=True)[1]
+        values, number = np.unique(number * (rest.max(initial=0) + 1) + rest, return_inverse=True)
+    return number.astype(np.int64, copy=False), len(values)
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Topology:
+    """The sub-entities of all elements. Made by `Topology.build`; arrays are read-only.
+
+    Attributes
+    ----------
+    dim
+        Dimension of the elements.
+    entity
+        Shape (ne, 3**dim) int64: number of each sub-entity within its dimension, by ternary code.
+        A vertex keeps its vertex number, a cell its element number.
+    orientation
+        Shape (ne, 3**dim) uint8: 0 or 1 for edges; for quadrilaterals bit 0 is a flip of the
+        element's first direction in the entity, bit 1 of its second, bit 2 a swap of the two after
+        the flips, that lead to the intrinsic order; 0 for vertices and cells.
+    num_entities
+        dim + 1 counts: vertices, edges, ..., cells.
+    faces
+        Shape (num_faces, 2) int64: the elements on both sides of each (dim-1)-entity, the smaller
+        number first; -1 outside.
+    face_codes
+        Shape (num_faces, 2) int8: ternary code of the face in each of them; -1 outside.
+    boundary_faces
+        Shape (nb, 2) int64: an element and a code for each boundary entry; of two elements that
+        have the face, the one that the entry looks out of (see `femops_meshes.topology.sides`).
+    """
+
+    dim: int
+    entity: Ints
+    orientation: Codes
+    num_entities: tuple[int, ...]
+    faces: Ints
+    face_codes: NDArray[np.int8]
+    boundary_faces: Ints
+
+    @classmethod
+    def build(cls, elements: Ints, num_vertices: int, boundary: Ints | None = None) -> "Topology":
+        """Find all entities.
+
+        Parameters
+        ----------
+        elements
+            Shape (ne, 2**dim): vertex numbers, lexicographic corners.
+        num_vertices
+            Vertex numbers run from 0 to num_vertices - 1.
+        boundary
+            Shape (nb, 2**(dim-1)): boundary entries; None for all exterior faces.
+
+        Raises
+        ------
+        MeshTopologyError
+            If an element repeats a vertex, two elements have the same vertices, a face belongs to
+            more than two elements or is twisted, or a boundary entry is no face.
+        """
+        dim = elements.shape[1].bit_length() - 1
+        _check_elements(elements, num_vertices)
+        entity = np.zeros((len(elements), 3**dim), dtype=np.int64)
+        orientation = np.zeros((len(elements), 3**dim), dtype=np.uint8)
+        counts = [num_vertices, *[0] * (dim - 1), len(elements)]
+        entity[:, entity_codes(dim, 0)] = elements
+        entity[:, entity_codes(dim, dim)] = np.arange(len(elements))[:, None]
+        entries = boundary[:, 0] if dim == 1 and boundary is not None else np.zeros(0, np.int64)
+        for kind in range(1, dim):
+            codes = list(entity_codes(dim, kind))
+            corners = elements[:, [entity_corners(dim, code) for code in codes]]
+            orientation[:, codes] = _intrinsic_orientation(corners)
+            rows = corners.reshape(-1, 2**kind)
+            if kind == dim - 1 and boundary is not None:
+                rows = np.concatenate([rows, boundary])
+            number, counts[kind] = _group_rows(rows, num_vertices)
+            if kind == 2:
+                _check_twisted(rows, number, len(elements))
+            inside = len(elements) * len(codes)
+            entity[:, codes], entries = number[:inside].reshape(-1, len(codes)), number[inside:]
+        faces, face_codes = _pair_faces(elements, entity, dim, counts[dim - 1])
+        if boundary is None:
+            entries = np.flatnonzero((faces[:, 0] >= 0) & (faces[:, 1] < 0))
+            boundary_faces = np.stack([faces[entries, 0], face_codes[entries, 0]], axis=1)
+        else:
+            _check_boundary(boundary, entries, faces)
+            boundary_faces = chosen_faces(elements, boundary, faces[entries], face_codes[entries])
+        arrays = (entity, orientation, faces, face_codes, boundary_faces)
+        for array in arrays:
+            array.setflags(write=False)
+        return cls(dim, entity, orientation, tuple(counts), faces, face_codes, boundary_faces)
+
+    def lattice(self, p: int) -> Ints:
+        """Global numbers (ne, (p + 1)**dim) of the nodes of a lattice with p intervals a direction.
+
+        Vertices come first (their numbers are the vertex numbers), then edges, faces and cells.
+        """
+        sizes = [count * (p - 1) ** kind for kind, count in enumerate(self.num_entities)]
+        offsets = [sum(sizes[:kind]) for kind in range(self.dim + 1)]
+        return lattice_numbers(p, self.entity, self.orientation, offsets, self.dim)
+
+    def lattice_size(self, p: int) -> int:
+        """Count the nodes of `lattice` (p)."""
+        return sum(count * (p - 1) ** kind for kind, count in enumerate(self.num_entities))
+
+    def __repr__(self) -> str:
+        names = ("vertices", "edges", "quads", "hexes")
+        counts = zip(self.num_entities, names, strict=False)
+        return "Topology(" + ", ".join(f"{count} {name}" for count, name in counts) + ")"
+
+
+def exterior_boundary(elements: Ints, topology: Topology) -> Ints:
+    """Corners (nb, 2**(dim-1)) of the topology's boundary faces, so turned that they look outwards.
+
+    What that means is said in `femops_meshes.topology.sides`.
+    """
+    return outward_corners(elements, topology.boundary_faces)
+
+
+def listed(numbers: Ints) -> str:
+    """Return the first few numbers, as text."""
+    shown = ", ".join(str(n) for n in numbers[:_SHOWN])
+    return shown + (", ..." if len(numbers) > _SHOWN else "")
+
+
+def check_dangling(elements: Ints, num_vertices: int) -> None:
+    """Check that vertex numbers run from 0 to num_vertices - 1.
+
+    Raises
+    ------
+    MeshTopologyError
+        With the elements whose numbers don't.
+    """
+    bad = np.flatnonzero(((elements < 0) | (elements >= num_vertices)).any(axis=1))
+    if len(bad):
+        raise MeshTopologyError(
+            f"{len(bad)} element(s) name vertices that don't exist: number(s) {listed(bad)} "
+            f"(counted from 0; {bad[0]} has vertices {elements[bad[0]].tolist()}): there are "
+            f"{num_vertices} vertices, numbers must be 0 to {num_vertices - 1}"
+        )
+
+
+def _check_elements(elements: Ints, num_vertices: int) -> None:
+    if num_vertices > MAX_VERTICES:
+        raise MeshTopologyError(f"{num_vertices} vertices, but at most {MAX_VERTICES} are possible")
+    check_dangling(elements, num_vertices)
+    ordered = np.sort(elements, axis=1)
+    bad = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+    if len(bad):
+        raise MeshTopologyError(
+            f"{len(bad)} element(s) have the same vertex at two corners: number(s) {listed(bad)} "
+            f"(counted from 0; {bad[0]} has vertices {elements[bad[0]].tolist()}): give each "
+            "corner a vertex of its own; a periodic direction needs at least 3 elements"
+        )
+    order = np.lexsort(ordered.T)
+    twin = (ordered[order[1:]] == ordered[order[:-1]]).all(axis=1)
+    if twin.any():
+        first = int(np.argmax(twin))
+        pair = sorted((int(order[first]), int(order[first + 1])))
+        raise MeshTopologyError(
+            f"elements {pair[0]} and {pair[1]} (counted from 0) have the same vertices "
+            f"{ordered[pair[0]].tolist()}: remove one of them; a periodic direction needs at least "
+            "3 elements"
+        )
+
+
+def _pair_faces(
+    elements: Ints, entity: Ints, dim: int, num_faces: int
+) -> tuple[Ints, NDArray[np.int8]]:
+    """Elements and codes on both sides of each face."""
+    codes = np.array(entity_codes(dim, dim - 1), dtype=np.int8)
+    number = entity[:, codes].ravel()
+    uses = np.bincount(number, minlength=num_faces)
+    if uses.max(initial=0) > 2:
+        face = int(np.argmax(uses > 2))
+        where = np.flatnonzero(number == face)
+        element, code = where // len(codes), int(codes[where[0] % len(codes)])
+        corners = elements[element[0], list(entity_corners(dim, code))]
+        raise MeshTopologyError(
+            f"{int((uses > 2).sum())} face(s) belong to more than two elements: that with vertices "
+            f"{corners.tolist()} to the elements {listed(element)} (counted from 0): "
+            "a face joins at most two; a periodic direction needs at least 3 elements"
+        )
+    order = np.argsort(number, kind="stable")
+    first = np.cumsum(uses) - uses
+    faces = np.full((num_faces, 2), -1, dtype=np.int64)
+    face_codes = np.full((num_faces, 2), -1, dtype=np.int8)
+    for side in (0, 1):
+        has = uses > side
+        place = order[first[has] + side]
+        faces[has, side] = place // len(codes)
+        face_codes[has, side] = codes[place % len(codes)]
+    return faces, face_codes
+
+
+def _check_twisted(corners: Ints, number: Ints, num_elements: int) -> None:
+    """Check that all who share a quadrilateral agree which of its corners are opposite."""
+    place = np.argmin(corners, axis=1)
+    opposite = corners[np.arange(len(corners)), place ^ 3]
+    agreed = np.empty(number.max(initial=-1) + 1, dtype=np.int64)
+    agreed[number] = opposite
+    bad = np.flatnonzero(agreed[number] != opposite)
+    if len(bad):
+        faces = len(entity_codes(3, 2))
+        users = np.flatnonzero(number == number[bad[0]])
+        names = [
+            f"element {user // faces}"
+            if user < num_elements * faces
+            else f"boundary element {user - num_elements * faces}"
+            for user in users
+        ]
+        raise MeshTopologyError(
+            f"{len(np.unique(number[bad]))} face(s) are twisted: {' and '.join(names)} (counted "
+            f"from 0) share the vertices {np.sort(corners[bad[0]]).tolist()}, but not which of "
+            "them are opposite: correct the order of corners"
+        )
+
+
+def _check_boundary(boundary: Ints, entries: Ints, faces: Ints) -> None:
+    bad = np.flatnonzero(faces[entries, 0] < 0)
+    if len(bad):
+        raise MeshTopologyError(
+            f"{len(bad)} boundary element(s) are no face of any element: number(s) {listed(bad)} "
+            f"(counted from 0; {bad[0]} has vertices {boundary[bad[0]].tolist()}): remove them, or "
+            "correct their vertex numbers"
+        )
+
+
+__all__ = [
+    "Topology",
+    "check_dangling",
+    "entity_codes",
+    "entity_corners",
+    "entity_dimension",
+    "entity_permutation",
+    "exterior_boundary",
+    "lattice_numbers",
+    "listed",
+    "quad_orientation",
+]
