@@ -11,7 +11,7 @@ import numpy as np
 from femops.parallel.channels import pieces
 from femops.parallel.comm import Communicator
 from femops.parallel.cores import Node
-from femops_kernels.cpu.channel import Channel
+from femops_kernels.channel import Channel
 
 
 def _unlocked(self, instance, owner=None):

@@ -5,9 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-INTERRUPTED = 130
-"""Exit code of an interrupted command, as shells have it: 128 and the number of the signal."""
-
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit.
@@ -28,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         run(arguments)
     except KeyboardInterrupt:
+        from femops.cli.exit_codes import INTERRUPTED
+
         sys.stderr.write("femops: interrupted\n")
         sys.exit(INTERRUPTED)
 

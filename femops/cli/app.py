@@ -11,7 +11,8 @@ from typing import Any
 
 import typer
 
-from femops.cli import INTERRUPTED, bench, cost, demo, info, meshes, solve, warmup
+from femops.cli import bench, cost, demo, info, meshes, solve, warmup
+from femops.cli.exit_codes import INTERRUPTED
 from femops.cli.ranks import one_voice, refuse_ranks
 
 ERROR = 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,6 @@ from femops_meshes.coordinates.mapping import determinants
 from femops_meshes.mesh import Mesh
 from femops_meshes.names import with_numbers
 from femops_meshes.topology.sides import check_sides
-
-if TYPE_CHECKING:
-    from femops.spaces.base import Space
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -311,14 +308,19 @@ class BoundaryBlock:
         """Surface elements times quadrature weights."""
         return np.asarray(self._lengths * self.geometry.weights)
 
-    def field(self, space: Space, l_vec: Any) -> Floats:
-        """Values of a function of a space on the mesh, (n, nq[, ncomp]), from inside the element.
+    def field(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
+        """Values of a function on the mesh, (n, nq[, ncomp]), from inside the element.
 
-        It is given as `Space.l_vec` does.
+        Parameters
+        ----------
+        basis : Basis1D
+        indices : (ne, p1d**dim) int64
+            The dofs of all elements of the mesh.
+        l_vec : array
+            As `Space.l_vec` gives it.
         """
         geometry, part = self.geometry, slice(self.start, self.stop)
         elements, codes = geometry.faces.elements[part], geometry.faces.codes[part]
-        dofs = space.restriction.indices[elements]
-        e_vec = np.asarray(l_vec[dofs], dtype=np.float64)
-        points = geometry.quadrature.points
-        return values_on_faces(space.basis, points, codes, e_vec, space.dim)
+        e_vec = np.asarray(l_vec[indices[elements]], dtype=np.float64)
+        points, dim = geometry.quadrature.points, geometry.mesh.dim
+        return values_on_faces(basis, points, codes, e_vec, dim)

@@ -29,7 +29,7 @@ from femops.spaces.base import Space
 from femops.spaces.devices import arrays
 from femops.spaces.restriction import positions
 from femops_kernels.cpu.machine import lane_width
-from femops_kernels.cpu.sweep import Data
+from femops_kernels.pointwise.qdata import Data
 
 _NOTHING: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 

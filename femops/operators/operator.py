@@ -23,9 +23,8 @@ from femops.operators.levels.cost import Cost, cost_of
 from femops.operators.levels.domains import storage_of
 from femops.operators.levels.level_data import Launches, Storage, base_level, check_level
 from femops.operators.matrix_free import MatrixFree
-from femops.operators.sums import check_sum
 from femops.spaces.base import Space
-from femops.spaces.devices import put
+from femops.spaces.devices import device_of, put
 from femops.spaces.restriction import positions
 
 # Cached attributes that hold compiled code and addresses.
@@ -158,7 +157,7 @@ class Operator(MatrixFree):
     def __add__(self, other: Any) -> Any:
         if not isinstance(other, Operator):
             return super().__add__(other)
-        check_sum(self, other)
+        _check_sum(self, other)
         held = replace(self.held, identity=self.held.identity + other.held.identity)
         return Operator(self._summands + other._summands, held, self.asked)
 
@@ -359,3 +358,29 @@ class Operator(MatrixFree):
         level = "" if self.asked == "partial" else f", {self.asked}"
         rows, columns = self.shape
         return f"Operator({names}: {rows} x {columns}, {self.dtype}{level}{held})"
+
+
+def _check_sum(a: Operator, b: Operator) -> None:
+    """Refuse a sum of operators on different spaces, of other types, conditions or levels.
+
+    Raises
+    ------
+    OperatorError
+    SpaceError
+        They are not on one device.
+    """
+    device_of((a.space, b.space))
+    same = a.space is b.space and a.test_space is b.test_space
+    if not same or a.dtype != b.dtype:
+        raise OperatorError(
+            f"operators on different spaces or types can't be added: {a!r} and {b!r}"
+        )
+    if not a.held.same(b.held):
+        raise OperatorError(
+            "operators with different constraints can't be added: write (A + B).constrained(dofs)"
+        )
+    if a.asked != b.asked:
+        raise OperatorError(
+            f"operators of levels {a.asked!r} and {b.asked!r} can't be added: "
+            f"write A + B.at_level({a.asked!r})"
+        )

@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from femops.parallel import launch
-from femops_kernels.cpu.channel import Channel
+from femops_kernels.channel import Channel
 
 Sizes = Mapping[int, int]
 """{rank: numbers for it, or from it}."""

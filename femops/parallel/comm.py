@@ -18,7 +18,7 @@ from femops.launchers import launched
 from femops.parallel import launch
 from femops.parallel.channels import NEW, Kind, Memory, MpiChannel, SilentChannel, Sizes
 from femops.parallel.cores import Node
-from femops_kernels.cpu.channel import Channel
+from femops_kernels.channel import Channel
 
 Array = NDArray[Any]
 Value = TypeVar("Value", int, float, NDArray[Any])

@@ -33,7 +33,7 @@ from femops.pointwise.trace import (
     symbols,
 )
 from femops.pointwise.writing import make_program
-from femops_kernels.cpu.kernel import Numbers
+from femops_kernels.pointwise.step import Numbers
 
 
 @final

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.pointwise.printer import NUMPY_FUNCTIONS
-from femops_kernels.cpu.kernel import Numbers, PointStep, used_slots
 from femops_kernels.pointwise.recording import RESULTS, SLOTS, Recording
+from femops_kernels.pointwise.step import Numbers, PointStep, used_slots
 
 
 @final
@@ -27,8 +27,9 @@ class Program:
     Attributes
     ----------
     text : str
-        Definition of ``pointwise(u, ux, uy, uz, q)``; see `femops_kernels.cpu.kernel.PointStep`.
-        Arguments and results are tuples by component; ``q`` holds the numbers that it is given.
+        Definition of ``pointwise(u, ux, uy, uz, q)``; see
+        `femops_kernels.pointwise.step.PointStep`.  Arguments and results are tuples by component;
+        ``q`` holds the numbers that it is given.
     dim : int
     ncomp_in, ncomp_out : int
         Components of field and test function.

@@ -8,8 +8,8 @@ from typing import Any
 from femops.pointwise.graph import Node, ancestors
 from femops.pointwise.printer import assignments
 from femops.pointwise.program import Program
-from femops_kernels.cpu.kernel import Numbers
 from femops_kernels.pointwise.recording import SLOTS
+from femops_kernels.pointwise.step import Numbers
 
 
 def make_program(

@@ -15,7 +15,8 @@ from femops.operators import BlockOperator, Operator
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.sums import Sums, is_tolerance
 from femops.spaces.devices import arrays, vector_of
-from femops_kernels.cpu.cg import BREAKDOWN, CONVERGED, ConjugateGradients, Solve
+from femops_kernels.cg import BREAKDOWN, CONVERGED, Solve
+from femops_kernels.cpu.cg import ConjugateGradients
 from femops_kernels.cpu.first_touch import placed
 from femops_kernels.cpu.rank_cg import RankConjugateGradients, mergeable
 from femops_kernels.cpu.sweep import Terms

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from femops.spaces.base import Space
 from femops.spaces.devices import arrays
 from femops.spaces.product import Product
-from femops_kernels.cpu.cg import block_edges
+from femops_kernels.cg import block_edges
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

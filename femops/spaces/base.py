@@ -11,7 +11,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.basis import Basis1D, Family, Quadrature1D, gauss, whole_number
 from femops.errors import SpaceError, VectorError
-from femops.fields.norms import integrate
 from femops.geometry.batching import element_blocks
 from femops.geometry.evaluation import physical_gradient, reference_gradient, reference_values
 from femops.geometry.jacobians import Geometry
@@ -22,7 +21,6 @@ from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering
 from femops.spaces.devices import Place, find_device, put, zeros
 from femops.spaces.functions import Function, evaluate
-from femops.spaces.ghosts import sum_elements, with_ghosts
 from femops.spaces.restriction import ElementRestriction, Vector, check_float_array
 from femops_meshes.coordinates.interpolation import equispaced, tensor_apply
 from femops_meshes.coordinates.mapping import positions
@@ -209,13 +207,17 @@ class Space(ABC):
         VectorError
             See `check_vector`.
         """
-        return with_ghosts(self, u)
+        vector = self.check_vector(u)
+        if self.halo is None:
+            return vector
+        return np.concatenate([vector, self.halo.forward(vector)])
 
     def sum_elements(self, e_vec: Vector, restriction: ElementRestriction | None = None) -> Vector:
         """The vector in which each dof is the sum over all elements of all ranks that share it.
 
         The transpose of `l_vec` and then ``restriction.gather``: (ne, n) -> (ndofs,), (ne, n,
-        ncomp) -> (ndofs, ncomp); sums are formed in float64. Collective, where ranks share dofs.
+        ncomp) -> (ndofs, ncomp); sums are formed in float64, on a reproducible mesh in the order of
+        the elements of the whole mesh. Collective, where ranks share dofs.
 
         Parameters
         ----------
@@ -228,7 +230,31 @@ class Space(ABC):
         VectorError
             See `ElementRestriction.scatter_add`.
         """
-        return sum_elements(self, e_vec, self.restriction if restriction is None else restriction)
+        restriction = self.restriction if restriction is None else restriction
+        if self.halo is None:
+            return restriction.scatter_add(e_vec)
+        wide = e_vec.astype(np.float64, copy=False)
+        l_vec = restriction.scatter_add(wide)
+        vector = l_vec[: self.ndofs].copy()
+        if self.distributed is not None and self.distributed.reproducible:
+            nodes = restriction.indices.ravel()
+            theirs = np.flatnonzero(nodes >= self.ndofs)
+            entries = wide.reshape(restriction.indices.size, *wide.shape[2:])[theirs]
+            self.halo.reverse_add_each(nodes[theirs] - self.ndofs, entries, vector)
+        else:
+            self.halo.reverse_add(l_vec[self.ndofs :], vector)
+        return np.asarray(vector.astype(e_vec.dtype, copy=False))
+
+    def _check_order(self) -> None:
+        """Refuse the same bits at each run where devices of many ranks add in any order."""
+        mesh = self.distributed
+        if self.device is None or mesh is None:
+            return
+        if mesh.reproducible or (self.reproducible and self.halo is not None):
+            raise SpaceError(
+                "reproducible=True is not for ranks with a GPU each, which add results of other "
+                "ranks in any order: leave it out, or leave out the device"
+            )
 
     # --- functions -------------------------------------------------------------------------------
 
@@ -373,24 +399,6 @@ class Space(ABC):
             e_vec = self.element_vector(u, start, stop)
             result[start:stop] = reference_values(self.basis, points, self.dim, e_vec)
         return result
-
-    def integrate(self, u: Any, quadrature: int | Quadrature1D | None = None) -> float | Floats:
-        """Integral over the mesh of a vector of this space, or of a function or number.
-
-        The default rule is exact for a vector, on curved elements too.
-
-        Returns
-        -------
-        float, or (ncomp,) float64
-
-        Raises
-        ------
-        VectorError, SpaceError
-            See `check_vector`, `quadrature` and, for a function, `interpolate`.
-        GeometryError
-            An element is inverted.
-        """
-        return integrate(self, u, quadrature)
 
     def __repr__(self) -> str:
         return (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -16,15 +16,32 @@ from femops.spaces.restriction import FLOAT_TYPES, Vector
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.errors import KernelError
 
-if TYPE_CHECKING:
-    from femops.spaces.base import Space
-    from femops.spaces.boundary_space import BoundarySpace
-    from femops.spaces.product import Product
-
-
 Kind = TypeVar("Kind", bound=np.generic)
 Place = str | Device | None
 """What names a device; None the host."""
+
+
+class HasDevice(Protocol):
+    """A space, of which it is known where its vectors are."""
+
+    @property
+    def device(self) -> Device | None:
+        """The device; None for the host."""
+
+
+class VectorSpace(HasDevice, Protocol):
+    """A space whose vectors can be made and checked."""
+
+    @property
+    def size(self) -> int:
+        """Length of a flat vector."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of a vector."""
+
+    def check_vector(self, vector: Any, what: str) -> Any:
+        """Refuse what is no vector of the space."""
 
 
 def find_device(device: Place, comm: Communicator | None = None) -> Device | None:
@@ -51,29 +68,12 @@ def find_device(device: Place, comm: Communicator | None = None) -> Device | Non
     return rank_device(device, communicator(comm))
 
 
-def check_order(space: Space) -> None:
-    """Refuse the same bits at each run where devices of many ranks add in any order.
-
-    Raises
-    ------
-    SpaceError
-    """
-    mesh = space.distributed
-    if space.device is None or mesh is None:
-        return
-    if mesh.reproducible or (space.reproducible and space.halo is not None):
-        raise SpaceError(
-            "reproducible=True is not for ranks with a GPU each, which add results of other ranks "
-            "in any order: leave it out, or leave out the device"
-        )
-
-
-def arrays(space: Space | Product) -> ModuleType:
+def arrays(space: VectorSpace) -> ModuleType:
     """NumPy's functions for the vectors of a space."""
     return np if space.device is None else space.device.xp
 
 
-def zeros(space: Space | Product, dtype: DTypeLike) -> Vector:
+def zeros(space: VectorSpace, dtype: DTypeLike) -> Vector:
     """A new vector of zeros, where the vectors of the space are.
 
     Raises
@@ -99,7 +99,7 @@ def vector_type(dtype: DTypeLike) -> np.dtype[Any]:
     return kind
 
 
-def put(space: Space | BoundarySpace | Product, values: NDArray[Kind]) -> NDArray[Kind]:
+def put(space: HasDevice, values: NDArray[Kind]) -> NDArray[Kind]:
     """A vector computed on the host, where the vectors of the space are."""
     if space.device is None:
         return values
@@ -107,7 +107,7 @@ def put(space: Space | BoundarySpace | Product, values: NDArray[Kind]) -> NDArra
     return there
 
 
-def vector_of(space: Space | Product, vector: Any, what: str) -> Any:
+def vector_of(space: VectorSpace, vector: Any, what: str) -> Any:
     """A vector of a space, where its vectors are; flat if it is given flat.
 
     Raises
@@ -148,7 +148,7 @@ def device_array(device: Device, array: Any, what: str) -> Any:
         raise VectorError(f"{what}: {error}") from error
 
 
-def device_of(spaces: Sequence[Space]) -> Device | None:
+def device_of(spaces: Sequence[HasDevice]) -> Device | None:
     """The device that all spaces are on.
 
     Raises

@@ -19,7 +19,7 @@ from femops.numbering import boundary_nodes, h1_numbering
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering, h1_rank_numbering, l2_rank_numbering
 from femops.spaces.base import AnyMesh, Space
-from femops.spaces.devices import Place, check_order
+from femops.spaces.devices import Place
 from femops.spaces.restriction import ElementRestriction
 from femops_meshes.formats.mfem import mfem_h1_dofs
 
@@ -77,7 +77,7 @@ class H1(Space):
         if reproducible not in (True, False):
             raise SpaceError(f"reproducible is {reproducible!r}: give True or False")
         self.reproducible = reproducible
-        check_order(self)
+        self._check_order()
 
     def _check_family(self, family: Family) -> int:
         if family not in ("gll", "bernstein"):
@@ -164,7 +164,7 @@ class L2(Space):
         device: Place = None,
     ) -> None:
         super().__init__(mesh, order, ncomp, family, device)
-        check_order(self)
+        self._check_order()
 
     def _check_family(self, family: Family) -> int:
         if family not in ("gauss", "gll", "bernstein"):

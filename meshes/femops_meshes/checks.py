@@ -1,7 +1,7 @@
 """Checks of what users and files hand in; each failure is one clear error."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,9 +10,6 @@ from femops_meshes.coordinates.interpolation import gauss_legendre
 from femops_meshes.coordinates.mapping import determinants, geometry_degree, jacobians
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
 from femops_meshes.topology.topology import check_dangling, listed
-
-if TYPE_CHECKING:
-    from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -152,33 +149,6 @@ def node_coordinates(
         )
     geometry_degree(nodes.shape[1], dim)
     return nodes
-
-
-def shapes(mesh: "Mesh") -> None:
-    """Check that the arrays of a mesh fit each other.
-
-    Raises
-    ------
-    MeshTopologyError
-        With the first array that doesn't.
-    """
-    ne, corners = mesh.elements.shape
-    dim = corners.bit_length() - 1
-    nb = len(mesh.boundary)
-    expected: dict[str, tuple[int, ...]] = {
-        "elements": (ne, 2**dim),
-        "coordinates": (ne, mesh.coordinates.shape[1], dim),
-        "element_attributes": (ne,),
-        "boundary": (nb, 2 ** (dim - 1)),
-        "boundary_attributes": (nb,),
-        "file_elements": (ne,),
-    }
-    for name, shape in expected.items():
-        got = getattr(mesh, name).shape
-        if got != shape or not 1 <= dim <= 3:
-            raise MeshTopologyError(
-                f"{name} has shape {got}, it must be {shape} with {ne} elements"
-            )
 
 
 def compress_vertices(elements: Ints) -> tuple[Ints, Ints]:

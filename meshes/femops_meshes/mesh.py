@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from femops_meshes import checks, display, refinement
+from femops_meshes import checks, refinement
 from femops_meshes.coordinates.interpolation import (
     gauss_legendre,
     gauss_lobatto,
@@ -16,8 +16,8 @@ from femops_meshes.coordinates.interpolation import (
     tensor_apply,
 )
 from femops_meshes.coordinates.mapping import determinants, geometry_degree, jacobians, positions
-from femops_meshes.errors import MeshArgumentError, MeshGeometryError
-from femops_meshes.names import Names, checked_names
+from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
+from femops_meshes.names import Names, checked_names, listing
 from femops_meshes.topology.entities import VTK_CORNERS
 from femops_meshes.topology.topology import Topology, exterior_boundary
 
@@ -75,7 +75,7 @@ class Mesh:
 
     def __post_init__(self) -> None:
         """Check that the arrays fit each other, and make them read-only."""
-        checks.shapes(self)
+        _check_shapes(self)
         for value in vars(self).values():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -402,4 +402,49 @@ class Mesh:
         checks.geometry(self.coordinates)
 
     def __repr__(self) -> str:
-        return display.table(self)
+        return _table(self)
+
+
+def _check_shapes(mesh: Mesh) -> None:
+    """Check that the arrays of a mesh fit each other.
+
+    Raises
+    ------
+    MeshTopologyError
+        With the first array that doesn't.
+    """
+    ne, corners = mesh.elements.shape
+    dim = corners.bit_length() - 1
+    nb = len(mesh.boundary)
+    expected: dict[str, tuple[int, ...]] = {
+        "elements": (ne, 2**dim),
+        "coordinates": (ne, mesh.coordinates.shape[1], dim),
+        "element_attributes": (ne,),
+        "boundary": (nb, 2 ** (dim - 1)),
+        "boundary_attributes": (nb,),
+        "file_elements": (ne,),
+    }
+    for name, shape in expected.items():
+        got = getattr(mesh, name).shape
+        if got != shape or not 1 <= dim <= 3:
+            raise MeshTopologyError(
+                f"{name} has shape {got}, it must be {shape} with {ne} elements"
+            )
+
+
+def _table(mesh: Mesh) -> str:
+    """A small table of what the mesh holds."""
+    lower, upper = mesh.bounding_box()
+    shape = ("segments", "quadrilaterals", "hexahedra")[mesh.dim - 1]
+    spans = " x ".join(f"[{a:.6g}, {b:.6g}]" for a, b in zip(lower, upper, strict=True))
+    if not mesh.num_elements:
+        spans = "nothing"
+    inside = listing(mesh.element_attributes, mesh.element_names)
+    outside = listing(mesh.boundary_attributes, mesh.boundary_names)
+    rows = [
+        ("elements", f"{mesh.num_elements} {shape}, attributes {inside}"),
+        ("boundary", f"{mesh.num_boundary} faces, attributes {outside}"),
+        ("vertices", f"{mesh.num_vertices}"),
+        ("geometry", f"degree {mesh.order}, in {spans}"),
+    ]
+    return "Mesh\n" + "\n".join(f"  {name:<9} {value}" for name, value in rows)

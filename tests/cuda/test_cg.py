@@ -9,7 +9,7 @@ import pytest
 
 import femops
 from cuda.host_device import HostDevice, host_device
-from femops_kernels.cpu.cg import CONVERGED
+from femops_kernels.cg import CONVERGED
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
 from kernel_cases import bend, smooth, turned
 

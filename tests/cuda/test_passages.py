@@ -8,7 +8,7 @@ import pytest
 
 from cuda.host_device import HostPassage
 from femops_kernels.cuda.device import cupy_device
-from femops_kernels.cuda.device.cupy_passage import CudaPassage
+from femops_kernels.cuda.device.cupy_device import CudaPassage
 
 
 class FakeCuda:

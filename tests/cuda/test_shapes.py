@@ -13,7 +13,7 @@ import femops
 from cuda.host_device import HostDevice, host_device
 from femops_kernels.cuda.operator import shapes
 from femops_kernels.cuda.operator.kernel import CudaKernel, shape_for, shape_of, unspilled
-from femops_kernels.cuda.operator.shapes import PACKAGED, Shape, ShapeKey, measured_shape, record
+from femops_kernels.cuda.operator.shapes import PACKAGED, Shape, measured_shape, record
 from femops_kernels.errors import CacheError, KernelValueError
 
 
@@ -43,12 +43,12 @@ def test_a_recorded_shape_is_taken(device: HostDevice) -> None:
     kernel = kernel_of(A)
     x = device.xp.arange(16.0)
     y = A.apply(x)
-    assert measured_shape(kernel, device.name) is None
+    assert measured_shape(kernel.shape_key(device.name)) is None
     shape = Shape(2, 5)
     assert kernel.shape != shape
-    record({ShapeKey.of(kernel, device.name): shape})
-    assert shape_for(kernel, device) == measured_shape(kernel, device.name) == shape
-    assert measured_shape(kernel, "another") is None
+    record({kernel.shape_key(device.name): shape})
+    assert shape_for(kernel, device) == measured_shape(kernel.shape_key(device.name)) == shape
+    assert measured_shape(kernel.shape_key("another")) is None
     again = operator(device)
     assert kernel_of(again).shape == shape
     assert again.apply(x) == pytest.approx(y, rel=1e-14)
@@ -59,12 +59,12 @@ def test_shapes_are_of_one_kernel(device: HostDevice) -> None:
     kernels.append(kernel_of(operator(device, dtype="float32")))
     V = femops.H1(femops.box((3, 3)), 1, device=device)
     kernels += [kernel_of(femops.diffusion(V)), kernel_of(femops.helmholtz(V))]
-    assert len({ShapeKey.of(kernel, device.name) for kernel in kernels}) == len(kernels)
+    assert len({kernel.shape_key(device.name) for kernel in kernels}) == len(kernels)
 
 
 def test_the_users_table_goes_first(device, tmp_path, monkeypatch, table) -> None:
     kernel = kernel_of(operator(device))
-    key = ShapeKey.of(kernel, device.name)
+    key = kernel.shape_key(device.name)
     packaged = tmp_path / "shapes.json"
     row = {"device": key.device, "kernel": key.kernel, "elements": 4, "blocks": 1}
     packaged.write_text(json.dumps([row]))
@@ -96,7 +96,7 @@ def test_a_damaged_table(device: HostDevice, table, text: str) -> None:
 
 def test_a_shape_that_cannot_be_run(device: HostDevice) -> None:
     kernel = kernel_of(operator(device))
-    record({ShapeKey.of(kernel, device.name): Shape(1000)})
+    record({kernel.shape_key(device.name): Shape(1000)})
     with pytest.raises(KernelValueError, match="1000 elements a block for a kernel that the host"):
         kernel_of(operator(device))
 

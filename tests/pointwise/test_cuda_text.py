@@ -39,8 +39,8 @@ from femops.pointwise.operations import BINARY, COMPARE, UNARY
 from femops.pointwise.printer import NUMPY_FUNCTIONS
 from femops.pointwise.trace import Argument, linearised
 from femops.pointwise.writing import make_program
-from femops_kernels.cpu.kernel import Numbers
 from femops_kernels.pointwise.recording import FUNCTIONS
+from femops_kernels.pointwise.step import Numbers
 
 POINTS = 8
 SCALAR = CoefficientShape(())

@@ -23,7 +23,7 @@ from femops.pointwise import CoefficientShape, Cut, Known, LinearStep, fuse, lin
 from femops.pointwise.errors import TraceError
 from femops.pointwise.graph import Graph
 from femops.pointwise.printer import assignments, evaluate
-from femops_kernels.cpu.kernel import Numbers
+from femops_kernels.pointwise.step import Numbers
 
 POINTS = 6
 DIMS = [1, 2, 3]

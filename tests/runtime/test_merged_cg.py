@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femops
-from femops_kernels.cpu.cg import CONVERGED, ConjugateGradients
+from femops_kernels.cg import CONVERGED
+from femops_kernels.cpu.cg import ConjugateGradients
 from femops_kernels.cpu.machine import max_threads, set_threads
 from kernel_cases import bend, smooth, turned
 from oracle import Array

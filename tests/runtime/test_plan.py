@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import femops
 from femops_kernels.cpu.plan import Plan, equal_chunks, make_foreign_plan, make_plan
-from femops_kernels.cpu.sweep import element_values, interleave
 from femops_kernels.errors import KernelError
+from femops_kernels.pointwise.qdata import element_values, interleave
 from femops_kernels.simd.runs import Runs
 
 

@@ -61,7 +61,7 @@ def tune(
     rows: list[dict[str, Any]] = []
     known: set[ShapeKey] = set()
     for case in cases:
-        key = ShapeKey.of(case.sweep.kernel, device.name)
+        key = case.sweep.kernel.shape_key(device.name)
         row = None if key in known else attempts(case.name, partial(_tuned, device, case, seconds))
         if row is not None:
             progress(f"{case.name}: {row['seconds_before'] / row['seconds']:.2f} times as fast")
@@ -74,7 +74,7 @@ def _tuned(device: Device, case: GpuCase, seconds: float) -> dict[str, Any]:
     kernel = case.sweep.kernel
     times, before = _times(device, case, seconds), kernel.shape
     fastest = min(times, key=lambda shape: times[shape])
-    record({ShapeKey.of(kernel, device.name): fastest})
+    record({kernel.shape_key(device.name): fastest})
     return {
         "problem": case.problem.name,
         "mesh": case.mesh,

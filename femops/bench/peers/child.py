@@ -5,36 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from abc import ABC, abstractmethod
 from typing import Any, TextIO
 
-import numpy as np
-from numpy.typing import NDArray
-
 from femops.bench.peers.door import PEER_MESH, norms
+from femops.bench.peers.peer_operator import PeerOperator
 from femops.bench.problems import PROBLEMS, Problem, make_space
 from femops.bench.timing import median_seconds
 from femops.spaces.h1_l2 import H1
-
-
-class PeerOperator(ABC):
-    """An operator of a peer, applied to `femops.bench.peers.door.wave`, interpolated.
-
-    Attributes
-    ----------
-    label : str
-        Name, version and kind.
-    x, y : (ndofs,) float64
-        Vectors, in whatever order of dofs; y is written by `apply`.
-    """
-
-    label: str
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
-
-    @abstractmethod
-    def apply(self) -> None:
-        """Set y = A x."""
 
 
 def make(name: str, problem: Problem, space: H1) -> PeerOperator:

@@ -10,8 +10,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.bench.peers.child import PeerOperator
 from femops.bench.peers.door import wave
+from femops.bench.peers.peer_operator import PeerOperator
 from femops.bench.problems import Problem
 from femops.errors import OperatorError
 from femops.spaces.h1_l2 import H1

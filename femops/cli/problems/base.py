@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, ClassVar, final
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 
 import femops
 from femops.cli.manufactured import AnyMesh, Field, Waves
-from femops.cli.problems import Make
 from femops.errors import SpaceError
 from femops_meshes import Mesh
 
@@ -163,6 +163,10 @@ def has_boundary(mesh: AnyMesh) -> bool:
     """Whether the whole mesh has."""
     whole = mesh.num_boundary if isinstance(mesh, Mesh) else len(mesh.whole_boundary_attributes)
     return whole > 0
+
+
+Make = Callable[[AnyMesh, int, str], Problem]
+"""Of mesh, order and level: a class of problems, its own parameters given."""
 
 
 def solve(make: Make, mesh: AnyMesh, order: int, rtol: float, level: str = "partial") -> Result:

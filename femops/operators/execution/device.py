@@ -19,8 +19,7 @@ from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import AnySpace, BoundarySpace, volume_space
 from femops.spaces.h1_l2 import L2
-from femops_kernels.cpu.kernel import Map1D, PointStep
-from femops_kernels.cpu.sweep import Data, Idle, Launch, Terms
+from femops_kernels.cpu.sweep import Idle, Launch, Terms
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.data import FilledData, streams
 from femops_kernels.cuda.operator.dofs import DofTable, Shared
@@ -34,6 +33,9 @@ from femops_kernels.cuda.operator.sweep import (
     DeviceSweep,
     DeviceTerms,
 )
+from femops_kernels.pointwise.qdata import Data
+from femops_kernels.pointwise.step import PointStep
+from femops_kernels.pointwise.sum_factorization import Map1D
 from femops_kernels.simd.runs import Runs
 from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from femops.parallel.gpus import takes_device_memory
 from femops.parallel.halo import Halo
 from femops.spaces.base import Space
-from femops_kernels.cpu.channel import Channel
+from femops_kernels.channel import Channel, Route
 from femops_kernels.cpu.exchange import Forward, Reverse
 from femops_kernels.cpu.plan import Plan
-from femops_kernels.cpu.rank_terms import RankTerms, Route
+from femops_kernels.cpu.rank_terms import RankTerms
 from femops_kernels.cpu.rows import RowProduct
 from femops_kernels.cpu.sweep import Idle, Launch, Sweep, Terms
 from femops_kernels.cuda.operator.sweep import DeviceIdle, DeviceLaunch, DeviceSweep, DeviceTerms

@@ -42,7 +42,7 @@ from femops.pointwise.trace import (
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import BoundarySpace, volume_space
 from femops_kernels.cpu.first_touch import placed_array
-from femops_kernels.cpu.sweep import Data, store_interleaved
+from femops_kernels.pointwise.qdata import Data, store_interleaved
 from femops_meshes.mesh import Mesh
 
 Made = dict[Given, Given]

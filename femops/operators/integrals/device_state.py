@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from femops.pointwise.cut import Cut
 from femops.spaces.base import Space
 from femops.spaces.devices import put
-from femops_kernels.cpu.sweep import Data
+from femops_kernels.pointwise.qdata import Data
 
 
 @final

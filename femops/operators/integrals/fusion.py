@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from femops.operators.integrals.term import Term
 from femops.pointwise import fuse
 from femops_kernels.cpu.first_touch import placed_array
-from femops_kernels.cpu.sweep import Data
+from femops_kernels.pointwise.qdata import Data
 
 
 def fused(terms: Sequence[tuple[float, Term]]) -> Term:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from femops.operators.integrals.term import Term
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.separable import SeparableKernel
-from femops_kernels.cpu.sweep import Data, element_values, store_interleaved
+from femops_kernels.pointwise.qdata import Data, element_values, store_interleaved
 
 # Entries of D beside its diagonal that are no more than round-off of the geometry, relative to the
 # diagonal entries of their row and column.

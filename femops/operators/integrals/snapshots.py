@@ -52,7 +52,7 @@ class Field:
         """Values at the quadrature points of a block of elements, (n, nq[, ncomp])."""
         space = self.space
         if isinstance(block, BoundaryBlock):
-            return block.field(space, self.l_vec)
+            return block.field(space.basis, space.restriction.indices, self.l_vec)
         e_vec = space.element_vector(self.l_vec, block.start, block.stop)
         points = block.geometry.quadrature.points
         return reference_values(space.basis, points, space.dim, e_vec)

@@ -23,10 +23,12 @@ from femops.pointwise.graph import same
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import AnySpace, BoundarySpace, volume_space
 from femops_kernels.cpu.dense import DecomposedKernel
-from femops_kernels.cpu.kernel import Kernel, Map1D, Side, SweepKernel
+from femops_kernels.cpu.kernel import Kernel, Side, SweepKernel
 from femops_kernels.cpu.machine import lane_width
 from femops_kernels.cpu.plan import Plan
-from femops_kernels.cpu.sweep import Data, Sweep, element_values
+from femops_kernels.cpu.sweep import Sweep
+from femops_kernels.pointwise.qdata import Data, element_values
+from femops_kernels.pointwise.sum_factorization import Map1D
 from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
 
 DATA_LEVELS = ("decomposed", "partial", "none")

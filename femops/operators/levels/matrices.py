@@ -18,7 +18,8 @@ from femops.operators.levels.level_data import Launches, Storage, share
 from femops_kernels.cpu.dense import ElementKernel
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.rows import RowProduct, placed_rows
-from femops_kernels.cpu.sweep import Data, Idle, store_interleaved
+from femops_kernels.cpu.sweep import Idle
+from femops_kernels.pointwise.qdata import Data, store_interleaved
 
 
 @final

@@ -15,7 +15,7 @@ from femops.operators.integrals.term import Term
 from femops.operators.levels.level_data import Launches, Storage, share
 from femops_kernels.cpu.kernel import SweepKernel
 from femops_kernels.cpu.separable import SeparableKernel
-from femops_kernels.cpu.sweep import Data
+from femops_kernels.pointwise.qdata import Data
 
 
 @final

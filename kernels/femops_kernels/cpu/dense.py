@@ -10,7 +10,8 @@ from typing import Any, final
 import numpy as np
 
 from femops_kernels.codegen.specialize import specialize
-from femops_kernels.cpu.kernel import PointStep, Side, SweepKernel, stored_sizes
+from femops_kernels.cpu.kernel import Side, SweepKernel, stored_sizes
+from femops_kernels.pointwise.step import PointStep
 
 
 @final

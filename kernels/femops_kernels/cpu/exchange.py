@@ -10,8 +10,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.channel import Channel
 from femops_kernels.codegen.specialize import specialize
-from femops_kernels.cpu.channel import Channel
 from femops_kernels.cpu.sweep import Sweep
 from femops_kernels.simd.lanes import Lane
 

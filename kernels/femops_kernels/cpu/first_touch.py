@@ -20,6 +20,7 @@ from numpy.typing import DTypeLike, NDArray
 from femops_kernels.cpu import machine, sweep
 from femops_kernels.cpu.plan import Plan
 from femops_kernels.cpu.start import Start
+from femops_kernels.pointwise.qdata import aligned_array
 
 # Rows of a part where no chunks are given: as many as the blocks of ``skeletons/cg.py`` have.
 _EVEN = 4096
@@ -50,7 +51,7 @@ def placed_array(
     kind = np.dtype(dtype)
     nbytes = math.prod(shape) * kind.itemsize
     if not _shared_out(nbytes):
-        return sweep.aligned_array(shape, kind)
+        return aligned_array(shape, kind)
     if edges is None:
         edges = np.append(np.arange(0, shape[axis], _EVEN), shape[axis])
     memory = _untouched(-(-nbytes // _WORD.itemsize) * _WORD.itemsize)

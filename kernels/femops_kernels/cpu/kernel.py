@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
 from types import ModuleType
 from typing import Any, final
 
@@ -13,113 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.codegen.specialize import specialize
-from femops_kernels.cpu.flops import contraction_flops
-from femops_kernels.errors import KernelValueError
-from femops_kernels.pointwise.recording import Recording
+from femops_kernels.pointwise.step import PointStep
+from femops_kernels.pointwise.sum_factorization import Map1D, check_points, contraction_flops
 from femops_kernels.simd.addresses import PLACE_BYTES
 from femops_kernels.simd.lanes import Lane
 from femops_kernels.simd.matrix import Matrix1D
 from femops_kernels.simd.runs import Runs
-
-
-@final
-@dataclass(frozen=True)
-class Numbers:
-    """The numbers that a pointwise step is given, in this order: how many, and where from.
-
-    Attributes
-    ----------
-    element : int
-        Constant in an element, stored for each.
-    jacobian : int
-        dim**2 or 0: derivatives of the position, computed from the element's geometry, by rows.
-    position : int
-        dim or 0: the position, computed likewise.
-    weight : int
-        1 or 0: the quadrature weight on the reference element.
-    constant : int
-        The same everywhere.
-    point : int
-        Stored at each point.
-    """
-
-    element: int = 0
-    jacobian: int = 0
-    position: int = 0
-    weight: int = 0
-    constant: int = 0
-    point: int = 0
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return sum(self.counts())
-
-    @property
-    def mapped(self) -> bool:
-        """Whether an element's geometry is needed."""
-        return self.jacobian + self.position > 0
-
-    def counts(self) -> tuple[int, ...]:
-        """In order."""
-        return tuple(getattr(self, field.name) for field in fields(self))
-
-    def named(self) -> dict[str, int]:
-        """By the names that they have in kernels, in order."""
-        names = "NELEMENT", "NJACOBIAN", "NPOSITION", "NWEIGHT", "NCONSTANT", "NQDATA"
-        return dict(zip(names, self.counts(), strict=True))
-
-    def slices(self) -> list[slice]:
-        """Where each kind stands, in order."""
-        ends = list(accumulate(self.counts(), initial=0))
-        return [slice(a, b) for a, b in pairwise(ends)]
-
-
-@final
-@dataclass(frozen=True)
-class PointStep:
-    """The pointwise step of a kernel, as text.
-
-    Attributes
-    ----------
-    text : str
-        Definition of ``pointwise(u, ux, uy, uz, q)`` in lane Python, decorated with ``@inner``.
-        Each argument is a tuple of lane vectors: the field and its reference derivatives by
-        component, and the numbers that it is given.  It returns ``(v, vx, vy, vz)``, the
-        factors of the test function and of its reference derivatives; what a kernel does not use
-        is returned as it came.
-    numbers : Numbers
-        What ``q`` holds.
-    value_in, gradient_in : bool
-        Whether the field itself, and whether its derivatives are read.
-    value_out, gradient_out : bool
-        Whether ``v``, and whether ``vx, vy, vz`` are used.
-    """
-
-    text: str
-    numbers: Numbers
-    value_in: bool
-    gradient_in: bool
-    value_out: bool
-    gradient_out: bool
-
-    def cuda(self, dim: int, ncomp: int) -> str:
-        """The step in CUDA C++; see `femops_kernels.pointwise.recording.Recording.cuda`.
-
-        Parameters
-        ----------
-        dim : int
-        ncomp : int
-            Components of the field.
-        """
-        read = used_slots(dim, self.value_in, self.gradient_in)
-        recording = Recording(self.text, read, ncomp, self.numbers.total)
-        return recording.cuda(used_slots(dim, self.value_out, self.gradient_out))
-
-
-def used_slots(dim: int, value: bool, gradient: bool) -> list[int]:
-    """Numbers of the slots of a field or test function: 0 its value, 1 to dim its derivatives."""
-    return [0] * value + list(range(1, dim + 1)) * gradient
 
 
 @final
@@ -147,26 +45,6 @@ class Side:
     def p1d(self) -> int:
         """Nodes per direction."""
         return int(self.b1d.shape[1])
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Map1D:
-    """What the modes of an element's geometry are at the quadrature points, in one direction.
-
-    Attributes
-    ----------
-    value, slope : (q1d, modes) float64
-        The modes and their derivatives.
-    """
-
-    value: NDArray[np.float64]
-    slope: NDArray[np.float64]
-
-    @property
-    def g1d(self) -> int:
-        """Modes per direction."""
-        return int(self.value.shape[1])
 
 
 class SweepKernel(ABC):
@@ -239,20 +117,6 @@ class SweepKernel(ABC):
         numbers += int(self.module.WORK_LANES) * self.width
         runs = len(self.source.runs.nodes) + len(self.target.runs.nodes)
         return numbers * self.dtype.itemsize + runs * self.width * PLACE_BYTES
-
-
-def check_points(q1d: int, *p1d: int) -> None:
-    """Refuse fewer quadrature points than nodes per direction, of field or test function.
-
-    Raises
-    ------
-    KernelValueError
-        Collocated derivatives would not be exact.
-    """
-    if q1d < max(p1d):
-        raise KernelValueError(
-            f"q1d = {q1d} is less than p1d = {max(p1d)}: take more quadrature points"
-        )
 
 
 def stored_sizes(width: int, data_dtype: np.dtype[Any]) -> dict[str, object]:

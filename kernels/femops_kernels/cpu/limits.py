@@ -9,8 +9,9 @@ from typing import final
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.first_touch import placed_array
-from femops_kernels.cpu.sweep import LAUNCH, aligned_array
+from femops_kernels.cpu.sweep import LAUNCH
 from femops_kernels.errors import KernelValueError
+from femops_kernels.pointwise.qdata import aligned_array
 from femops_kernels.simd.lanes import Lane
 
 BLOCK = 8192  # as in skeletons/stream.py

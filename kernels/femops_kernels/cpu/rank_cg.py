@@ -9,9 +9,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.cg import BREAKDOWN, CONVERGED, Solve
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.cpu import merged
-from femops_kernels.cpu.cg import BREAKDOWN, CONVERGED, Solve
 from femops_kernels.cpu.exchange import Forward
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.merged import MergedPass, owned_pieces, tail_length

@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.channel import Route
 from femops_kernels.cpu.exchange import Forward, Reverse
 from femops_kernels.cpu.rows import RowProduct
 from femops_kernels.cpu.sweep import LAUNCH, Launch, Sweep, Terms, driver
 from femops_kernels.skeletons.chunk import table as layout
-
-
-@final
-@dataclass(frozen=True)
-class Route:
-    """Which messages a launch needs.
-
-    Attributes
-    ----------
-    forward, reverse : int or None
-        Which of the `RankTerms`' exchanges bring the ghosts it reads, and take its contributions.
-    """
-
-    forward: int | None = None
-    reverse: int | None = None
 
 
 @final

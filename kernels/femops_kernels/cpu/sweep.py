@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from abc import ABC
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from types import ModuleType
 from typing import Any, final
@@ -17,9 +16,9 @@ from femops_kernels.codegen.specialize import specialize
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.kernel import SweepKernel
 from femops_kernels.cpu.plan import Plan
+from femops_kernels.pointwise.qdata import ALIGNMENT, Data
 from femops_kernels.skeletons.chunk import table as layout
 
-_ALIGNMENT = 64
 # Stored numbers below which threads cost more than they save (about 0.05 ms of work), and how many
 # times as many where they do not wait awake.
 PARALLEL_EFFORT = 2**15
@@ -38,22 +37,12 @@ class AlignedBuffer:
 
     def address(self, nbytes: int) -> int:
         """Address of at least ``nbytes`` bytes."""
-        if self._memory.nbytes < nbytes + _ALIGNMENT:
-            self._memory = np.zeros(nbytes + _ALIGNMENT, dtype=np.uint8)
-        return -(-self._memory.ctypes.data // _ALIGNMENT) * _ALIGNMENT
+        if self._memory.nbytes < nbytes + ALIGNMENT:
+            self._memory = np.zeros(nbytes + ALIGNMENT, dtype=np.uint8)
+        return -(-self._memory.ctypes.data // ALIGNMENT) * ALIGNMENT
 
 
 _work = AlignedBuffer()
-
-
-def aligned_array(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Zeroed array that starts on a cache line."""
-    kind = np.dtype(dtype)
-    count = int(np.prod(shape))
-    memory = np.zeros(count * kind.itemsize + _ALIGNMENT, dtype=np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    array: NDArray[Any] = memory[start : start + count * kind.itemsize].view(kind)
-    return array.reshape(shape)
 
 
 class Launch(ABC):
@@ -81,38 +70,6 @@ class Idle(Launch):
 
     def __init__(self) -> None:
         self.row, self.work_bytes, self.effort = (0, 0, 0, 0), 0, 0
-
-
-def _nothing() -> NDArray[np.float64]:
-    return np.zeros(0)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Data:
-    """The numbers that a kernel reads besides vectors and indices, of its type.
-
-    Attributes
-    ----------
-    points : (nbatch, points, n, width) array
-        Stored at each point, see ``interleave``, of the type of the kernel's data; of element
-        matrices (nbatch, rows, columns, width).
-    elements : (nbatch, n, width) array
-        Constant in an element.
-    modes : (nbatch, dim, g1d**dim, width) array
-        Of the geometry.
-    constants : (n,) array
-    """
-
-    points: NDArray[Any]
-    elements: NDArray[Any] = field(default_factory=_nothing)
-    modes: NDArray[Any] = field(default_factory=_nothing)
-    constants: NDArray[Any] = field(default_factory=_nothing)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all but the modes, which are the mesh's."""
-        return sum(a.nbytes for a in (self.points, self.elements, self.constants))
 
 
 @final
@@ -178,7 +135,7 @@ class Sweep(Launch):
         addresses = (module.sweep.address, module.combine.address, self.table.ctypes.data)
         self.row = (*addresses, source.nchunks)
         needed = kernel.work_bytes(source.local_size, target.local_size)
-        self.work_bytes = -(-needed // _ALIGNMENT) * _ALIGNMENT
+        self.work_bytes = -(-needed // ALIGNMENT) * ALIGNMENT
         nbatch, rows, columns, width = data.points.shape
         self.effort = nbatch * rows * max(columns, 1) * width
 
@@ -280,38 +237,3 @@ class Terms:
 def driver(parallel: bool) -> ModuleType:
     """Compiled driver: serial, or on numba's threads."""
     return specialize(("driver",), {"PARALLEL": parallel})
-
-
-def interleave(values: NDArray[Any], width: int, dtype: Any) -> NDArray[Any]:
-    """Quadrature data by lanes.
-
-    Parameters
-    ----------
-    values : (ne, points, n) array
-    width : int
-
-    Returns
-    -------
-    (nbatch, points, n, width) array
-        Slots past the last element are zero.
-    """
-    ne, points, n = values.shape
-    out = aligned_array((-(-ne // width), points, n, width), dtype)
-    store_interleaved(out, values, 0)
-    return out
-
-
-def store_interleaved(out: NDArray[Any], values: NDArray[Any], first: int) -> None:
-    """Write the quadrature data of elements ``first, first + 1, ...`` into an interleaved array."""
-    width = out.shape[-1]
-    for slot in range(width):
-        start = (slot - first) % width
-        part = values[start::width]
-        batch = (first + start) // width
-        out[batch : batch + len(part), :, :, slot] = part
-
-
-def element_values(qdata: NDArray[Any], ne: int) -> NDArray[Any]:
-    """Quadrature data by element, (ne, points, n): the inverse of ``interleave``."""
-    nbatch, points, n, width = qdata.shape
-    return np.moveaxis(qdata, -1, 1).reshape(nbatch * width, points, n)[:ne]

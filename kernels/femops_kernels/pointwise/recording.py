@@ -102,7 +102,7 @@ class Recording:
     Parameters
     ----------
     text : str
-        Lane Python; see `femops_kernels.cpu.kernel.PointStep`.
+        Lane Python; see `femops_kernels.pointwise.step.PointStep`.
     slots : sequence of int
         Which of `SLOTS` it reads.
     ncomp : int

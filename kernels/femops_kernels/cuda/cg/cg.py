@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cpu.cg import Solve
+from femops_kernels.cg import Solve
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.device import Device, Function
 from femops_kernels.cuda.operator.kernel import SIMPLE_THREADS, STATE, simple_text, unspilled

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from femops_kernels.cuda.compiler import nvrtc
 from femops_kernels.cuda.compiler.cubins import Cubin, cubin
 from femops_kernels.cuda.compiler.report import ENTRY
-from femops_kernels.cuda.device.cupy_passage import CudaPassage
 from femops_kernels.cuda.device.device import Device, Function, Passage
 from femops_kernels.cuda.device.foreign import view
 from femops_kernels.errors import DeviceError, KernelValueError
@@ -353,3 +352,54 @@ class CudaFunction(Function):
                 f"{blocks} blocks of {threads} threads with {shared_bytes} bytes of shared memory, "
                 f"of which a block can have {self._device.shared_bytes}: {error}"
             ) from error
+
+
+@final
+class CudaPassage(Passage):
+    """Copies in a stream of their own, or none.
+
+    Parameters
+    ----------
+    device : CudaDevice
+    size, dtype, direct
+        See `Device.passage`.
+    """
+
+    def __init__(
+        self, device: CudaDevice, size: int, dtype: np.dtype[Any], *, direct: bool
+    ) -> None:
+        self._device, self._cuda, self._direct = device, device.xp.cuda, direct
+        with device.current:
+            self.there: Any = device.xp.zeros(size, dtype)
+            self.here: Any = self.there
+            self._stream = self._cuda.Stream(non_blocking=True)
+            # of the stream in which kernels run, and of that of the copies
+            self._launched, self._copied = (self._cuda.Event(disable_timing=True) for _ in range(2))
+            if not direct:
+                memory = self._cuda.alloc_pinned_memory(max(1, size * dtype.itemsize))
+                self.here = np.frombuffer(memory, dtype, size)
+                self.here[:] = 0
+
+    def depart(self) -> None:
+        """See `Passage.depart`."""
+        with self._device.current:
+            self._launched.record(self._cuda.get_current_stream())
+            self._stream.wait_event(self._launched)
+            if not self._direct and self.here.size:
+                to = self.here.ctypes.data, self.here.nbytes
+                self.there.data.copy_to_host_async(*to, self._stream)
+            self._copied.record(self._stream)
+
+    def wait(self) -> None:
+        """See `Passage.wait`."""
+        self._copied.synchronize()
+
+    def enter(self) -> None:
+        """See `Passage.enter`."""
+        if self._direct or not self.here.size:
+            return
+        with self._device.current:
+            source = self.here.ctypes.data, self.here.nbytes
+            self.there.data.copy_from_host_async(*source, self._stream)
+            self._copied.record(self._stream)
+            self._cuda.get_current_stream().wait_event(self._copied)

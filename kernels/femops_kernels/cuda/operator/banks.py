@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from femops_kernels.cuda.operator.kernel import CudaKernel
 
 ROW = 128
 """Bytes that shared memory reads or writes at a time, one number from each bank."""
@@ -65,14 +62,6 @@ class Lines:
     arrays: int
     elements: int
     itemsize: int
-
-    @staticmethod
-    def of(kernel: CudaKernel) -> Lines:
-        """Those of a kernel."""
-        source, target, step = kernel.source, kernel.target, kernel.step
-        p1d, gradient = max(source.p1d, target.p1d), step.gradient_in or step.gradient_out
-        sizes = kernel.dim, kernel.q1d, p1d, gradient, work_arrays(kernel), kernel.shape.elements
-        return Lines(*sizes, kernel.dtype.itemsize)
 
     def rows(self, strides: Strides) -> int:
         """How often shared memory is busy with all lines: once for each bank's second number."""
@@ -138,11 +127,3 @@ def strides_for(lines: Lines) -> Strides:
     gaps = range(lines.banks if lines.elements > 1 else 1)
     tried = (Strides(x, 1, lines.q1d, more) for x in lines.widths for more in gaps)
     return min(tried, key=lambda strides: (lines.rows(strides), strides.x, strides.more))
-
-
-def work_arrays(kernel: CudaKernel) -> int:
-    """Work arrays of an element: ``BUFFERS`` of ``operator.cuh`` for each component."""
-    step, dim = kernel.step, kernel.dim
-    gradient = step.gradient_in or step.gradient_out
-    buffers = 0 if dim == 1 else 2 if dim == 3 and gradient else 1
-    return buffers * kernel.ncomp

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from femops_kernels.cpu.flops import contraction_flops
-from femops_kernels.cpu.kernel import used_slots
 from femops_kernels.cuda.operator.kernel import CudaKernel
 from femops_kernels.pointwise.recording import Recording
+from femops_kernels.pointwise.step import used_slots
+from femops_kernels.pointwise.sum_factorization import contraction_flops
 
 
 @final

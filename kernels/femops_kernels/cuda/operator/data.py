@@ -10,10 +10,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cpu.sweep import Data, element_values
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.kernel import CudaKernel
 from femops_kernels.cuda.operator.order import Order
+from femops_kernels.pointwise.qdata import Data, element_values
 
 # Bytes of the blocks in which data are copied, and there brought into the order of a kernel.
 _BLOCK = 2**26

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, final
@@ -10,13 +10,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cpu.kernel import Map1D, PointStep, check_points
 from femops_kernels.cuda.device.arguments import Layout
 from femops_kernels.cuda.device.device import Device
-from femops_kernels.cuda.operator.banks import Lines, Strides, strides_for, work_arrays
-from femops_kernels.cuda.operator.shapes import MOST_THREADS, Shape, measured_shape
+from femops_kernels.cuda.operator.banks import Lines, Strides, strides_for
+from femops_kernels.cuda.operator.shapes import MOST_THREADS, Shape, ShapeKey, measured_shape
 from femops_kernels.cuda.operator.tables import columns, matrix_type, table
 from femops_kernels.errors import KernelValueError
+from femops_kernels.pointwise.step import PointStep
+from femops_kernels.pointwise.sum_factorization import Map1D, check_points
 from femops_kernels.simd.matrix import Matrix1D
 
 _FOLDER = Path(__file__).parents[1] / "src"
@@ -201,15 +202,46 @@ class CudaKernel:
         """Type of the numbers stored at points."""
         return self.data_dtype or self.dtype
 
+    @property
+    def work_arrays(self) -> int:
+        """Work arrays of an element: ``BUFFERS`` of ``operator.cuh`` for each component."""
+        gradient = self.step.gradient_in or self.step.gradient_out
+        buffers = 0 if self.dim == 1 else 2 if self.dim == 3 and gradient else 1
+        return buffers * self.ncomp
+
+    @property
+    def bank_lines(self) -> Lines:
+        """Lines of points that threads read and write in shared memory."""
+        p1d = max(self.source.p1d, self.target.p1d)
+        gradient = self.step.gradient_in or self.step.gradient_out
+        sizes = self.dim, self.q1d, p1d, gradient, self.work_arrays, self.shape.elements
+        return Lines(*sizes, self.dtype.itemsize)
+
+    def shape_key(self, device: str) -> ShapeKey:
+        """What the best shape depends on, on a device of that name."""
+        step = self.step
+        given = ", ".join(f"{n} {name}" for name, n in asdict(step.numbers).items() if n)
+        sides = [
+            f"{side.ncomp} x {side.p1d} nodes{' broken' * side.broken}, "
+            + " and ".join(["value"] * value + ["gradient"] * gradient)
+            for side, value, gradient in (
+                (self.source, step.value_in, step.gradient_in),
+                (self.target, step.value_out, step.gradient_out),
+            )
+        ]
+        types = f"{self.dtype}, stored {self.stored}{', reproducible' * self.reproducible}"
+        text = f"{self.dim}-D, {self.q1d} points; {'; '.join(sides)}; {given}; {types}"
+        return ShapeKey(device, text)
+
     @cached_property
     def strides(self) -> Strides:
         """Of work arrays in shared memory."""
-        return strides_for(Lines.of(self))
+        return strides_for(self.bank_lines)
 
     @property
     def slab(self) -> int:
         """Numbers from an element's work arrays to the next one's."""
-        return work_arrays(self) * self.q1d * self.strides.x + self.strides.more
+        return self.work_arrays * self.q1d * self.strides.x + self.strides.more
 
     @property
     def shared_bytes(self) -> int:
@@ -302,7 +334,7 @@ def shape_for(kernel: CudaKernel, device: Device) -> Shape:
         If an element alone needs more than a block can have, or a table has a shape that does.
     """
     model = shape_of(kernel, device, _THREADS, _RESIDENT)
-    measured = measured_shape(kernel, device.name)
+    measured = measured_shape(kernel.shape_key(device.name))
     if measured is not None and measured.elements > most_elements(kernel, device):
         raise KernelValueError(
             f"a table of launch shapes has {measured.elements} elements a block for a kernel that "
@@ -339,7 +371,7 @@ def most_elements(kernel: CudaKernel, device: Device) -> int:
     room = device.shared_bytes // kernel.dtype.itemsize
     if replace(kernel, shape=Shape(1)).slab > room:
         return 0
-    return min(MOST_THREADS // kernel.lines, max(1, room // Lines.of(kernel).most))
+    return min(MOST_THREADS // kernel.lines, max(1, room // kernel.bank_lines.most))
 
 
 def unspilled(kernel: CudaKernel, device: Device) -> CudaKernel:

@@ -11,13 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from femops_kernels.codegen import cache as storage
 from femops_kernels.errors import CacheError
-
-if TYPE_CHECKING:
-    from femops_kernels.cuda.operator.kernel import CudaKernel
 
 PACKAGED = Path(__file__).parent / "shapes.json"
 """The table that comes with the package."""
@@ -59,38 +56,20 @@ class ShapeKey:
     device: str
     kernel: str
 
-    @staticmethod
-    def of(kernel: CudaKernel, device: str) -> ShapeKey:
-        """Key of a kernel on a device of that name."""
-        source, target, step = kernel.source, kernel.target, kernel.step
-        given = ", ".join(f"{n} {name}" for name, n in asdict(step.numbers).items() if n)
-        sides = [
-            f"{side.ncomp} x {side.p1d} nodes{' broken' * side.broken}, "
-            + " and ".join(["value"] * value + ["gradient"] * gradient)
-            for side, value, gradient in (
-                (source, step.value_in, step.gradient_in),
-                (target, step.value_out, step.gradient_out),
-            )
-        ]
-        types = f"{kernel.dtype}, stored {kernel.stored}{', reproducible' * kernel.reproducible}"
-        text = f"{kernel.dim}-D, {kernel.q1d} points; {'; '.join(sides)}; {given}; {types}"
-        return ShapeKey(device, text)
-
 
 def users_table() -> Path:
     """The user's own table, whether there is one or not."""
     return storage.cache_folder() / "cuda_shapes.json"
 
 
-def measured_shape(kernel: CudaKernel, device: str) -> Shape | None:
-    """The shape that a table has for a kernel on a device of that name; None without one.
+def measured_shape(key: ShapeKey) -> Shape | None:
+    """The shape that a table has for a kernel on a device; None without one.
 
     Raises
     ------
     CacheError
         A table that is damaged.
     """
-    key = ShapeKey.of(kernel, device)
     for path in (users_table(), PACKAGED):
         found = _table(path).get(key)
         if found is not None:

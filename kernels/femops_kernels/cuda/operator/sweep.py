@@ -11,7 +11,6 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cpu.sweep import Data
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.device import Device, Function
 from femops_kernels.cuda.operator.data import FilledData, uploaded
@@ -25,6 +24,7 @@ from femops_kernels.cuda.operator.kernel import (
 )
 from femops_kernels.cuda.operator.order import Order
 from femops_kernels.cuda.operator.shapes import Shape
+from femops_kernels.pointwise.qdata import Data
 
 
 @final

@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cpu.channel import Channel
+from femops_kernels.channel import Channel
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.device import Device, Passage
 from femops_kernels.cuda.operator.kernel import SIMPLE_THREADS, simple_text

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cpu.cg import BREAKDOWN, CONVERGED, Solve
+from femops_kernels.cg import BREAKDOWN, CONVERGED, Solve
 from femops_kernels.cuda.cg.cg import Parts
 from femops_kernels.cuda.operator.sweep import DeviceTerms
 from femops_kernels.cuda.ranks.rank_terms import DeviceRankTerms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, final
 
-from femops_kernels.cpu.rank_terms import Route
+from femops_kernels.channel import Route
 from femops_kernels.cuda.operator.sweep import DeviceSweep, DeviceTerms
 from femops_kernels.cuda.ranks.messages import DeviceForward, DeviceReverse, Post
 

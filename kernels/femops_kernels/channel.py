@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 from numpy.typing import NDArray
 
@@ -27,3 +28,18 @@ class Channel(ABC):
     @abstractmethod
     def finish(self) -> None:
         """Wait until ``incoming`` is there."""
+
+
+@final
+@dataclass(frozen=True)
+class Route:
+    """Which messages a launch needs.
+
+    Attributes
+    ----------
+    forward, reverse : int or None
+        Which of the `RankTerms`' exchanges bring the ghosts it reads, and take its contributions.
+    """
+
+    forward: int | None = None
+    reverse: int | None = None

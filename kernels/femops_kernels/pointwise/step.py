@@ -1,0 +1,109 @@
+"""The pointwise step of a kernel: its text, and the numbers that it is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from itertools import accumulate, pairwise
+from typing import final
+
+from femops_kernels.pointwise.recording import Recording
+
+
+@final
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers that a pointwise step is given, in this order: how many, and where from.
+
+    Attributes
+    ----------
+    element : int
+        Constant in an element, stored for each.
+    jacobian : int
+        dim**2 or 0: derivatives of the position, computed from the element's geometry, by rows.
+    position : int
+        dim or 0: the position, computed likewise.
+    weight : int
+        1 or 0: the quadrature weight on the reference element.
+    constant : int
+        The same everywhere.
+    point : int
+        Stored at each point.
+    """
+
+    element: int = 0
+    jacobian: int = 0
+    position: int = 0
+    weight: int = 0
+    constant: int = 0
+    point: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(self.counts())
+
+    @property
+    def mapped(self) -> bool:
+        """Whether an element's geometry is needed."""
+        return self.jacobian + self.position > 0
+
+    def counts(self) -> tuple[int, ...]:
+        """In order."""
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+    def named(self) -> dict[str, int]:
+        """By the names that they have in kernels, in order."""
+        names = "NELEMENT", "NJACOBIAN", "NPOSITION", "NWEIGHT", "NCONSTANT", "NQDATA"
+        return dict(zip(names, self.counts(), strict=True))
+
+    def slices(self) -> list[slice]:
+        """Where each kind stands, in order."""
+        ends = list(accumulate(self.counts(), initial=0))
+        return [slice(a, b) for a, b in pairwise(ends)]
+
+
+@final
+@dataclass(frozen=True)
+class PointStep:
+    """The pointwise step of a kernel, as text.
+
+    Attributes
+    ----------
+    text : str
+        Definition of ``pointwise(u, ux, uy, uz, q)`` in lane Python, decorated with ``@inner``.
+        Each argument is a tuple of lane vectors: the field and its reference derivatives by
+        component, and the numbers that it is given.  It returns ``(v, vx, vy, vz)``, the
+        factors of the test function and of its reference derivatives; what a kernel does not use
+        is returned as it came.
+    numbers : Numbers
+        What ``q`` holds.
+    value_in, gradient_in : bool
+        Whether the field itself, and whether its derivatives are read.
+    value_out, gradient_out : bool
+        Whether ``v``, and whether ``vx, vy, vz`` are used.
+    """
+
+    text: str
+    numbers: Numbers
+    value_in: bool
+    gradient_in: bool
+    value_out: bool
+    gradient_out: bool
+
+    def cuda(self, dim: int, ncomp: int) -> str:
+        """The step in CUDA C++; see `femops_kernels.pointwise.recording.Recording.cuda`.
+
+        Parameters
+        ----------
+        dim : int
+        ncomp : int
+            Components of the field.
+        """
+        read = used_slots(dim, self.value_in, self.gradient_in)
+        recording = Recording(self.text, read, ncomp, self.numbers.total)
+        return recording.cuda(used_slots(dim, self.value_out, self.gradient_out))
+
+
+def used_slots(dim: int, value: bool, gradient: bool) -> list[int]:
+    """Numbers of the slots of a field or test function: 0 its value, 1 to dim its derivatives."""
+    return [0] * value + list(range(1, dim + 1)) * gradient

@@ -1,0 +1,141 @@
+"""Sum factorisation, wherever a kernel runs: what it takes, and its operations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.errors import KernelValueError
+from femops_kernels.pointwise.step import PointStep
+from femops_kernels.simd.matrix import Matrix1D
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Map1D:
+    """What the modes of an element's geometry are at the quadrature points, in one direction.
+
+    Attributes
+    ----------
+    value, slope : (q1d, modes) float64
+        The modes and their derivatives.
+    """
+
+    value: NDArray[np.float64]
+    slope: NDArray[np.float64]
+
+    @property
+    def g1d(self) -> int:
+        """Modes per direction."""
+        return int(self.value.shape[1])
+
+
+class Interpolated(Protocol):
+    """A field or a test function of a kernel: components, and interpolation (q1d, p1d)."""
+
+    @property
+    def ncomp(self) -> int:
+        """Components."""
+
+    @property
+    def p1d(self) -> int:
+        """Nodes per direction."""
+
+    @property
+    def b1d(self) -> NDArray[np.float64]:
+        """Interpolation to the quadrature points."""
+
+
+class SumFactorised(Protocol):
+    """A kernel that goes through an element direction by direction."""
+
+    @property
+    def dim(self) -> int:
+        """Dimensions."""
+
+    @property
+    def q1d(self) -> int:
+        """Quadrature points per direction."""
+
+    @property
+    def source(self) -> Interpolated:
+        """The field."""
+
+    @property
+    def target(self) -> Interpolated:
+        """The test function."""
+
+    @property
+    def d1d(self) -> NDArray[np.float64]:
+        """Derivatives at the points of the polynomial through them."""
+
+    @property
+    def step(self) -> PointStep:
+        """What it does at each point."""
+
+    @property
+    def geometry(self) -> Map1D | None:
+        """Modes of the geometry, if the step is given Jacobians or positions."""
+
+
+def check_points(q1d: int, *p1d: int) -> None:
+    """Refuse fewer quadrature points than nodes per direction, of field or test function.
+
+    Raises
+    ------
+    KernelValueError
+        Collocated derivatives would not be exact.
+    """
+    if q1d < max(p1d):
+        raise KernelValueError(
+            f"q1d = {q1d} is less than p1d = {max(p1d)}: take more quadrature points"
+        )
+
+
+def contraction_flops(kernel: SumFactorised) -> int:
+    """Operations of all contractions of one element, without its pointwise steps."""
+    q, dim, step = kernel.q1d, kernel.dim, kernel.step
+    flops = 0
+    for side, matrix in (
+        (kernel.source, Matrix1D(kernel.source.b1d)),
+        (kernel.target, Matrix1D(kernel.target.b1d.T)),
+    ):
+        lines = sum(side.p1d ** (dim - 1 - k) * q**k for k in range(dim))
+        flops += side.ncomp * lines * matrix.flops()
+    lines = dim * q ** (dim - 1)
+    if step.gradient_in:
+        flops += kernel.source.ncomp * lines * Matrix1D(kernel.d1d).flops()
+    if step.gradient_out:
+        # the sum of the directions' results: one addition a point and direction, less where
+        # nothing stands there yet
+        adds = q**dim * (dim if step.value_out else dim - 1)
+        flops += kernel.target.ncomp * (lines * Matrix1D(kernel.d1d.T).flops() + adds)
+    weights = bool(step.numbers.weight) * (q**dim + (q ** (dim - 1) if dim > 2 else 0))
+    return int(flops + weights + _geometry_flops(kernel))
+
+
+def _geometry_flops(kernel: SumFactorised) -> int:
+    """Of Jacobians and positions from the modes of the geometry."""
+    given, dim, q = kernel.step.numbers, kernel.dim, kernel.q1d
+    if not given.mapped:
+        return 0
+    assert kernel.geometry is not None
+    value, slope = _row_flops(kernel.geometry.value), _row_flops(kernel.geometry.slope)
+    g1d, flops = kernel.geometry.g1d, 0
+    if dim > 2:
+        flops += q * dim * g1d**2 * (value + slope)
+    if dim > 1:
+        flops += q ** (dim - 1) * dim * g1d * ((dim - 1) * value + slope)
+    per_point = bool(given.jacobian) * ((dim - 1) * value + slope)
+    per_point += bool(given.position) * value
+    return int(flops + q**dim * dim * per_point)
+
+
+def _row_flops(matrix: NDArray[np.float64]) -> int:
+    """Of one row as ``dot_row`` emits it: columns of zeros or ones are not multiplied by."""
+    used = [column for column in matrix.T if np.any(column != 0.0)]
+    products = sum(bool(np.any(column != 1.0)) for column in used)
+    return products + max(len(used) - 1, 0)
