@@ -26,7 +26,7 @@ from femops_meshes.coordinates.interpolation import tensor_apply
 from femops_meshes.coordinates.mapping import determinants
 from femops_meshes.mesh import Mesh
 from femops_meshes.names import with_numbers
-from femops_meshes.topology.sides import check_sides
+from femops_meshes.side_checks import check_sides
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -11,7 +11,7 @@ from femops_meshes.errors import MeshArgumentError
 from femops_meshes.mesh import Mesh
 from femops_meshes.partitioning.partition import Partition, cut_faces
 from femops_meshes.partitioning.pieces import checked_rank
-from femops_meshes.topology.sides import check_sides
+from femops_meshes.side_checks import check_sides
 
 Ints = NDArray[np.int64]
 

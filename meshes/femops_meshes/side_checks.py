@@ -1,0 +1,85 @@
+"""Whether it is clear which side of a face each entry of the boundary is."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_meshes.errors import MeshTopologyError
+from femops_meshes.mesh import Mesh
+from femops_meshes.topology.sides import looks_out
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+_TORN = 1e-10  # of the size of the mesh: how far sides are apart that count as two places
+_SHOWN = 5
+
+
+def check_sides(mesh: Mesh, listed: Flags | None = None) -> None:
+    """Check that it is known on which side of a glued face each entry of the boundary is.
+
+    Faces inside a mesh have one place in space only: the corners of an entry choose a side there,
+    whichever that is.
+
+    Parameters
+    ----------
+    mesh
+        A whole mesh.
+    listed
+        Which entries (nb,) to check; all if omitted.
+
+    Raises
+    ------
+    MeshTopologyError
+        With the entries whose corners don't tell: two that are turned alike, points of a 1-D mesh,
+        and those on elements that are glued like a Moebius strip.
+    """
+    bad = _unclear(mesh)
+    bad = bad if listed is None else bad[listed[bad]]
+    if not len(bad):
+        return
+    names = ", ".join(map(str, bad[:_SHOWN])) + (", ..." if len(bad) > _SHOWN else "")
+    why = (
+        "a point has no sides, so leave it out"
+        if mesh.dim == 1
+        else "list each side once, with its corners so turned that it faces outwards (in 2-D the "
+        "domain lies at the left hand of the edge), or leave both out"
+    )
+    raise MeshTopologyError(
+        f"{len(bad)} boundary element(s) are faces where a periodic mesh is glued, and don't tell "
+        f"of which side: number(s) {names} (counted from 0; {bad[0]} has vertices "
+        f"{mesh.boundary[bad[0]].tolist()}): {why}"
+    )
+
+
+def _unclear(mesh: Mesh) -> Ints:
+    """Entries of the boundary on glued faces of which the side is not known."""
+    topology = mesh.topology
+    number = topology.entity[topology.boundary_faces[:, 0], topology.boundary_faces[:, 1]]
+    two = np.flatnonzero(topology.faces[number, 1] >= 0)
+    faces, codes = topology.faces[number[two]], topology.face_codes[number[two]]
+    out = looks_out(mesh.elements, mesh.boundary[two], faces, codes)
+    _, place, times = np.unique(
+        topology.boundary_faces[two], axis=0, return_inverse=True, return_counts=True
+    )
+    unclear = (out[:, 0] == out[:, 1]) | (times[place.ravel()] > 1) | (mesh.dim == 1)
+    bad, faces = two[unclear], faces[unclear]
+    result: Ints = bad[_torn(mesh, bad, faces)]
+    return result
+
+
+def _torn(mesh: Mesh, entries: Ints, faces: Ints) -> Flags:
+    """Whether the entries' corners are at two places in space, seen from their two elements."""
+    ends = np.array([0, mesh.order])
+    nodes = np.zeros(1, dtype=np.int64)
+    for d in range(mesh.dim):
+        nodes = (ends[:, None] * (mesh.order + 1) ** d + nodes).ravel()
+    sides = []
+    for side in (0, 1):
+        rows = mesh.elements[faces[:, side]]
+        local = (rows[:, None, :] == mesh.boundary[entries][:, :, None]).argmax(axis=2)
+        sides.append(mesh.coordinates[faces[:, side, None], nodes[local]])
+    lower, upper = mesh.bounding_box()
+    gaps = np.abs(sides[0] - sides[1]).max(axis=(1, 2))
+    far: Flags = gaps > _TORN * np.abs(upper - lower).max(initial=0.0)
+    return far
