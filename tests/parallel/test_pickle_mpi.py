@@ -51,7 +51,7 @@ def test_meshes_spaces_and_functions(comm):
     assert repr((same, W)) == repr((mesh, V))
     assert same.checksum == mesh.checksum
     assert not same.whole_boundary_attributes.flags.writeable
-    assert W.integrate(g.vector) == V.integrate(f.vector)
+    assert femops.integrate(W, g.vector) == femops.integrate(V, f.vector)
 
 
 @pytest.mark.parallel(2, 3)
