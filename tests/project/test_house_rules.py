@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = [ROOT / "femops", ROOT / "kernels" / "femops_kernels", ROOT / "meshes" / "femops_meshes"]
 FILES = sorted(file for package in PACKAGES for file in package.rglob("*.py"))
-MAX_FUNCTION, MAX_FILE = 40, 400
+MAX_FUNCTION, MAX_FILE = 40, 500
 
 LONG_FILES: dict[str, str] = {}
 """Files that may be longer, with the reason."""
