@@ -16,6 +16,7 @@ from femops.boundary_space import AnySpace
 from femops.errors import OperatorError
 from femops.operators.element_matrices import ElementAssembly, check_method
 from femops.operators.held import Held
+from femops.operators.number_types import check_values
 from femops.operators.term import Term
 
 Summands = Sequence[tuple[float, Term]]
@@ -169,6 +170,7 @@ def split(matrix: csr_array, held: Held, dtype: np.dtype[Any]) -> tuple[csr_arra
     removed = csr_array(rows @ diags_array(1.0 - keep_columns))
     for part in (kept, removed):
         part.eliminate_zeros()
+        check_values("entries of the matrix", part.data, dtype)
     return csr_array(kept).astype(dtype), removed.astype(dtype)
 
 

@@ -23,7 +23,7 @@ from femops.modes import GeometryModes
 from femops.operators.chunks import chunk_batches
 from femops.operators.coefficients import Block, Given
 from femops.operators.device_state import DeviceState
-from femops.operators.number_types import check_range
+from femops.operators.number_types import check_range, check_values
 from femops.pointwise.cut import Cut, Known, linear_cut, nonlinear_cut
 from femops.pointwise.graph import Node, ancestors
 from femops.pointwise.linear import LinearStep
@@ -46,7 +46,7 @@ from femops_meshes.mesh import Mesh
 
 FIELD = "u"
 STATE = "@state"
-_CACHED = ("step", "geometry", "known", "_center", "_cuts")
+_CACHED = ("step", "geometry", "known", "center", "_cuts")
 # Of a determinant times a weight, an adjugate, and its division by the determinant.
 _INVERSE_FLOPS = {1: 2, 2: 3 + 1 + 2 + 4, 3: 14 + 1 + 27 + 9}
 
@@ -219,18 +219,20 @@ class BilinearForm:
         stores = numbers.point if at_points else 0
         stored = placed_array((nbatch, points, stores, width), data_dtype or dtype, edges)
         elements = placed_array((nbatch, 1, numbers.element, width), dtype, edges)
-        largest = 0.0
+        largest, what = 0.0, f"{self.name}: the data at quadrature points"
+        cure = "use float64" if data_dtype is None else "leave data_dtype out"
         for block in self.geometry if stores else ():
             values = self.values(cut.point, block)
-            if data_dtype is not None:
+            if stored.dtype == np.float32 and self.state is None:
                 largest = max(largest, float(np.abs(values).max()))
-                check_range(self.name, largest, data_dtype)
+                check_range(what, largest, stored.dtype, cure)
             store_interleaved(stored, values, block.start)
-        if largest:
-            check_range(self.name, largest, stored.dtype, whole=True)
-        if numbers.element:
-            for block in self._center:
-                store_interleaved(elements, self.values(cut.element, block), block.start)
+        if largest and data_dtype is not None:
+            check_range(what, largest, stored.dtype, cure, whole=True)
+        for block in self.center if numbers.element else ():
+            values = self.values(cut.element, block)
+            check_values(f"{self.name}: the data of elements", values, dtype)
+            store_interleaved(elements, values, block.start)
         modes: NDArray[Any] = np.zeros(0, dtype)
         if cut.computed and at_points:
             self.check(cut.computed)
@@ -240,11 +242,13 @@ class BilinearForm:
             modes = mode_lanes(self.geometry.mesh, dtype, width, edges)
         constants = np.zeros(len(cut.constant), dtype)
         if ne:  # one element tells what is the same everywhere
-            constants[:] = self.values(cut.constant, self._center.block(0, 1))[0, 0]
+            values = self.values(cut.constant, self.center.block(0, 1))[0, 0]
+            check_values(f"{self.name}: constants that kernels read", values, dtype)
+            constants[:] = values
         return Data(stored, elements[:, 0], modes, constants)
 
     @cached_property
-    def _center(self) -> Geometry | BoundaryGeometry:
+    def center(self) -> Geometry | BoundaryGeometry:
         """The geometry at one point of each element, with the weight 1."""
         return self._geometry(gauss(1))
 

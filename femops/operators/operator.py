@@ -22,6 +22,7 @@ from femops.operators.domains import storage_of
 from femops.operators.element_matrices import check_method
 from femops.operators.held import FREE, Held
 from femops.operators.matrix_free import MatrixFree
+from femops.operators.ranges import in_range
 from femops.operators.ranks import AnyTerms
 from femops.operators.storage import Launches, Storage, base_level, check_level
 from femops.operators.sums import check_sum
@@ -85,7 +86,7 @@ class Operator(MatrixFree):
     ) -> Operator:
         """Operator of a single form."""
         check_level(level)
-        term = Term.make(form, dtype, lanes, base_level(level), data_dtype).ready(level)
+        term = in_range(Term.make(form, dtype, lanes, base_level(level), data_dtype)).ready(level)
         return Operator([(1.0, term)], FREE, level)
 
     @property
@@ -118,7 +119,8 @@ class Operator(MatrixFree):
         check_level(level)
         if level == self.asked:
             return self
-        terms = [(factor, term.at_level(base_level(level))) for factor, term in self._summands]
+        base = base_level(level)
+        terms = [(factor, in_range(term.at_level(base))) for factor, term in self._summands]
         return Operator(terms, self.held, level)
 
     # --- application -----------------------------------------------------------------------------
@@ -259,7 +261,8 @@ class Operator(MatrixFree):
             A coefficient that no term has, or one of another shape.
         """
         level = self.level
-        return Operator(updated(self._storage.kept, coefficients, level), self.held, level)
+        terms = updated(self._storage.kept, coefficients, level)
+        return Operator([(factor, in_range(term)) for factor, term in terms], self.held, level)
 
     def rhs(self, b: NDArray[Any], values: NDArray[Any] | float = 0.0) -> NDArray[Any]:
         """Right-hand side that belongs to given values at the constrained dofs.

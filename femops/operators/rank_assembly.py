@@ -18,6 +18,7 @@ from femops.abstract_space import Space
 from femops.operators.assembly import Summands, domains, element_entries
 from femops.operators.element_matrices import check_method
 from femops.operators.held import Held
+from femops.operators.number_types import check_values
 from femops.parallel.halo import Halo
 from femops.parallel.numbering import RankNumbering
 
@@ -102,6 +103,7 @@ def split_rows(
     row = np.concatenate([entries.row[kept], diagonal])
     col = np.concatenate([entries.col[kept], columns.low + diagonal])
     data = np.concatenate([entries.data[kept], np.full(len(diagonal), held.identity)])
+    check_values("entries of the matrix", entries.data, dtype)
     taken = entries.data[removed], (entries.row[removed], entries.col[removed])
     first, second = (
         csr_array(coo_array(part, shape=matrix.shape).tocsr().astype(dtype))
