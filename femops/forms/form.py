@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from inspect import Parameter, signature
 from typing import Any, overload
 
 import numpy as np
@@ -16,7 +17,9 @@ from femops.operators.execution.device import check_lanes
 from femops.operators.integrals.bilinear import BilinearForm
 from femops.operators.integrals.coefficients import Given
 from femops.operators.operator import Operator
-from femops.pointwise.trace import FormFunction
+from femops.pointwise.blame import definition
+from femops.pointwise.errors import TraceError
+from femops.pointwise.trace import FormFunction, name_of
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import BoundarySpace, boundary_space, volume_space
 from femops.spaces.devices import device_of
@@ -118,7 +121,8 @@ def form(
     Raises
     ------
     TraceError
-        A function that can't be traced or is not linear; the message names the line.
+        A function that can't be traced or is not linear; the message names the line. A coefficient
+        that is called like one of the arguments above.
     OperatorError
         Spaces on different meshes; coefficients of a wrong shape or with values not finite.
     SpaceError
@@ -141,6 +145,7 @@ def form(
     >>> S.symmetric, S["p", "p"] is None
     (True, True)
     """
+    check_names(function, len(trial.names) if isinstance(trial, Product) else 1, form)
     given = {name: Given(name, value) for name, value in coefficients.items()}
     if isinstance(trial, Product):
         if test is not None:
@@ -157,6 +162,39 @@ def form(
     traces = boundary_space(trial, attributes)
     tests = traces if test is None else boundary_space(test, attributes)
     return build(function, traces, tests, quadrature, given, dtype, lanes, level, data_dtype)
+
+
+def check_names(function: Any, fields: int, maker: Callable[..., Any]) -> None:
+    """Refuse a form's function with a coefficient that is called like an argument of its maker.
+
+    What is given by this name would be taken for the other.
+
+    Parameters
+    ----------
+    function : callable
+        What is none, or can't be asked for its arguments, is told of where it is traced.
+    fields : int
+        How many fields come first; their names do not matter.
+    maker : callable
+        `femops.form` or `femops.nonlinear_form`.
+
+    Raises
+    ------
+    TraceError
+        If there is one.
+    """
+    try:
+        names = list(signature(function).parameters)
+    except (TypeError, ValueError):
+        return
+    own = signature(maker).parameters.values()
+    taken = {p.name for p in own if p.kind is not Parameter.VAR_KEYWORD}
+    for name in names[fields:]:
+        if name in taken:
+            raise TraceError(
+                f"{definition(function)}{name_of(function)}({', '.join(names)}): {name!r} is an "
+                f"argument of femops.{maker.__name__}: call the coefficient something else"
+            )
 
 
 def _unnamed(name: str, space: Any) -> bool:

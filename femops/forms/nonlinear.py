@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
+from femops.forms.form import check_names
 from femops.operators.execution.device import check_lanes
 from femops.operators.integrals.coefficients import Given
 from femops.operators.nonlinear import NonlinearForm
@@ -54,7 +55,8 @@ def nonlinear_form(
     Raises
     ------
     TraceError
-        A function that can't be traced; the message names the line.
+        A function that can't be traced; the message names the line. A coefficient that is called
+        like one of the arguments above.
     OperatorError
         Coefficients of a wrong shape or with values that are not finite; a `Product`: nonlinear
         forms have one field.
@@ -68,6 +70,7 @@ def nonlinear_form(
     >>> bool(abs(F.residual(u).sum() - 15 / 4) < 1e-12)  # the integral of (1 + x)^3
     True
     """
+    check_names(function, 1, nonlinear_form)
     given = {name: Given(name, value) for name, value in coefficients.items()}
     return build_nonlinear(function, space, quadrature, given, dtype, lanes)
 

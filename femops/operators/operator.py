@@ -17,6 +17,7 @@ from femops.operators.assembly.element_matrices import check_method
 from femops.operators.constraints import FREE, Held, read_only
 from femops.operators.execution.ranks import AnyTerms
 from femops.operators.integrals.bilinear import BilinearForm, Made
+from femops.operators.integrals.ranges import in_range
 from femops.operators.integrals.term import Term, updated
 from femops.operators.levels.auto import Auto
 from femops.operators.levels.cost import Cost, cost_of
@@ -84,7 +85,7 @@ class Operator(MatrixFree):
     ) -> Operator:
         """Operator of a single form."""
         check_level(level)
-        term = Term.make(form, dtype, lanes, base_level(level), data_dtype).ready(level)
+        term = in_range(Term.make(form, dtype, lanes, base_level(level), data_dtype)).ready(level)
         return Operator([(1.0, term)], FREE, level)
 
     @property
@@ -117,7 +118,8 @@ class Operator(MatrixFree):
         check_level(level)
         if level == self.asked:
             return self
-        terms = [(factor, term.at_level(base_level(level))) for factor, term in self._summands]
+        base = base_level(level)
+        terms = [(factor, in_range(term.at_level(base))) for factor, term in self._summands]
         return Operator(terms, self.held, level)
 
     # --- application -----------------------------------------------------------------------------
@@ -264,7 +266,8 @@ class Operator(MatrixFree):
     def _updated(self, coefficients: Mapping[str, Any], made: Made) -> Operator:
         """See `update`, and `BilinearForm.with_coefficients` for ``made``."""
         level = self.level
-        return Operator(updated(self._storage.kept, coefficients, level, made), self.held, level)
+        terms = updated(self._storage.kept, coefficients, level, made)
+        return Operator([(factor, in_range(term)) for factor, term in terms], self.held, level)
 
     def rhs(self, b: NDArray[Any], values: NDArray[Any] | float = 0.0) -> NDArray[Any]:
         """Right-hand side that belongs to given values at the constrained dofs.

@@ -209,3 +209,49 @@ def test_the_position_may_meet_the_field_at_every_level() -> None:
     for level in ("element", "decomposed", "partial", "none"):
         result = (A.at_level(level) @ u).ravel()
         np.testing.assert_allclose(result, expected, atol=1e-13 * abs(expected).max())
+
+
+NAMES = [
+    "function",
+    "trial",
+    "test",
+    "boundary",
+    "quadrature",
+    "dtype",
+    "data_dtype",
+    "lanes",
+    "level",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("value", ["", " = 2.0"])
+def test_coefficients_called_like_an_argument_of_form(name: str, value: str) -> None:
+    """An error at once, whether one is given by the name or not; fields may be called anything."""
+    mesh = femops.box((2, 2))
+    V = femops.H1(mesh, 1)
+    scope: dict[str, Any] = {}
+    exec(f"def own(u, x, *, {name}{value}): return {{'value': {name} * u}}", scope)
+    message = rf"own\(u, x, {name}\): '{name}' is an argument of femops.form: call the coefficient"
+    given = {"level": "none", "lanes": 2, "dtype": "float32"}
+    for options in ({}, {name: given[name]} if name in given else {}):
+        with pytest.raises(femops.TraceError, match=message):
+            femops.form(scope["own"], V, **options)
+    exec(f"def pair(a, b, {name}{value}): return {{'a': {{'value': b}}, 'b': {{}}}}", scope)
+    with pytest.raises(femops.TraceError, match=rf"'{name}' is an argument of femops.form"):
+        femops.form(scope["pair"], femops.Product(a=V, b=V))
+    if name in ("function", "quadrature", "dtype", "lanes"):
+        with pytest.raises(femops.TraceError, match=r"is an argument of femops.nonlinear_form"):
+            femops.nonlinear_form(scope["own"], V)
+    exec(f"def fine({name}, c): return {{'value': c * {name}}}", scope)
+    u = V.interpolate(lambda x: x[0])
+    same = femops.mass(V, 3.0) @ u
+    assert np.array_equal(femops.form(scope["fine"], V, c=3.0) @ u, same)
+
+
+def test_what_is_no_argument_of_a_nonlinear_form() -> None:
+    V = femops.H1(femops.box((2, 2)), 1)
+    F = femops.nonlinear_form(lambda u, level: {"value": level * u**3}, V, level=2.0)
+    assert F.residual(V.zeros() + 1.0).sum() == pytest.approx(2.0)
+    with pytest.raises(femops.TraceError, match=r"'space' is an argument of femops.nonlinear_form"):
+        femops.nonlinear_form(lambda u, space: {"value": space * u**3}, V)

@@ -15,6 +15,7 @@ from scipy.sparse import coo_array, csr_array, diags_array
 from femops.errors import OperatorError
 from femops.operators.assembly.element_matrices import ElementAssembly, check_method
 from femops.operators.constraints import Held
+from femops.operators.integrals.number_types import check_values
 from femops.operators.integrals.term import Term
 from femops.spaces.boundary_space import AnySpace
 
@@ -169,6 +170,7 @@ def split(matrix: csr_array, held: Held, dtype: np.dtype[Any]) -> tuple[csr_arra
     removed = csr_array(rows @ diags_array(1.0 - keep_columns))
     for part in (kept, removed):
         part.eliminate_zeros()
+        check_values("entries of the matrix", part.data, dtype)
     return csr_array(kept).astype(dtype), removed.astype(dtype)
 
 

@@ -17,6 +17,7 @@ from scipy.sparse import coo_array, csr_array
 from femops.operators.assembly.csr import Summands, domains, element_entries
 from femops.operators.assembly.element_matrices import check_method
 from femops.operators.constraints import Held
+from femops.operators.integrals.number_types import check_values
 from femops.parallel.halo import Halo
 from femops.parallel.numbering import RankNumbering
 from femops.spaces.base import Space
@@ -102,6 +103,7 @@ def split_rows(
     row = np.concatenate([entries.row[kept], diagonal])
     col = np.concatenate([entries.col[kept], columns.low + diagonal])
     data = np.concatenate([entries.data[kept], np.full(len(diagonal), held.identity)])
+    check_values("entries of the matrix", entries.data, dtype)
     taken = entries.data[removed], (entries.row[removed], entries.col[removed])
     first, second = (
         csr_array(coo_array(part, shape=matrix.shape).tocsr().astype(dtype))

@@ -21,7 +21,7 @@ from femops.geometry.legendre import GeometryModes
 from femops.operators.integrals.chunks import chunk_batches
 from femops.operators.integrals.coefficients import Given
 from femops.operators.integrals.device_state import DeviceState
-from femops.operators.integrals.number_types import check_range
+from femops.operators.integrals.number_types import check_range, check_values, largest_of
 from femops.operators.integrals.snapshots import Block
 from femops.pointwise.cut import Cut, Known, linear_cut, nonlinear_cut
 from femops.pointwise.graph import Node, ancestors
@@ -48,7 +48,7 @@ from femops_meshes.mesh import Mesh
 Made = dict[Given, Given]
 FIELD = "u"
 STATE = "@state"
-_CACHED = ("step", "geometry", "known", "_center", "_cuts")
+_CACHED = ("step", "geometry", "known", "center", "_cuts")
 # Of a determinant times a weight, an adjugate, and its division by the determinant.
 _INVERSE_FLOPS = {1: 2, 2: 3 + 1 + 2 + 4, 3: 14 + 1 + 27 + 9}
 
@@ -239,26 +239,29 @@ class BilinearForm:
         stores = numbers.point if at_points else 0
         stored = placed_array((nbatch, points, stores, width), data_dtype or dtype, edges)
         elements = placed_array((nbatch, 1, numbers.element, width), dtype, edges)
-        largest, finite = 0.0, True
+        what, finite, largest = f"{self.name}: the data at quadrature points", True, 0.0
+        cure = "use float64" if data_dtype is None else "leave data_dtype out"
         for block in self.geometry if stores else ():
             values = self.values(cut.point, block, check=False)
             finite &= bool(np.isfinite(values).all())
-            if data_dtype is not None:
-                largest = max(largest, float(np.nanmax(np.abs(values), initial=0.0)))
-                check_range(self.name, largest, data_dtype)
+            if stored.dtype == np.float32 and self.state is None:
+                largest = max(largest, largest_of(values))
+                check_range(what, largest, stored.dtype, cure)
             store_interleaved(stored, values, block.start)
-        if largest:
-            check_range(self.name, largest, stored.dtype, whole=True)
-        if numbers.element:
-            for block in self._center:
-                values = self.values(cut.element, block, check=False)
-                finite &= bool(np.isfinite(values).all())
-                store_interleaved(elements, values, block.start)
+        if largest and data_dtype is not None:
+            check_range(what, largest, stored.dtype, cure, whole=True)
+        for block in self.center if numbers.element else ():
+            values = self.values(cut.element, block, check=False)
+            finite &= bool(np.isfinite(values).all())
+            check_values(f"{self.name}: the data of elements", values, dtype)
+            store_interleaved(elements, values, block.start)
         constants = np.zeros(len(cut.constant), dtype)
         if ne:  # one element tells what is the same everywhere
-            first = self._center.block(0, 1)
-            constants[:] = self.values(cut.constant, first, check=False)[0, 0]
-        if not (finite and np.isfinite(constants).all()):
+            values = self.values(cut.constant, self.center.block(0, 1), check=False)[0, 0]
+            finite &= bool(np.isfinite(values).all())
+            check_values(f"{self.name}: constants that kernels read", values, dtype)
+            constants[:] = values
+        if not finite:
             self.check(cut.finite)
         if cut.computed and at_points:
             self.check(cut.computed)
@@ -270,7 +273,7 @@ class BilinearForm:
         return Data(stored, elements[:, 0], modes, constants)
 
     @cached_property
-    def _center(self) -> Geometry | BoundaryGeometry:
+    def center(self) -> Geometry | BoundaryGeometry:
         """The geometry at one point of each element, with the weight 1."""
         return self._geometry(gauss(1))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from femops.errors import OperatorError
 from femops.spaces.restriction import FLOAT_TYPES
@@ -53,29 +53,55 @@ def data_type(data_dtype: DTypeLike | None, dtype: np.dtype[Any]) -> np.dtype[An
     return kind
 
 
-def check_range(name: str, largest: float, kind: np.dtype[Any], *, whole: bool = False) -> None:
+def check_range(
+    what: str,
+    largest: float,
+    kind: np.dtype[Any],
+    cure: str = "use float64",
+    *,
+    whole: bool = False,
+) -> None:
     """Refuse numbers that a type can't hold with all its digits.
 
     Parameters
     ----------
-    name : str
-        Of the form.
+    what : str
+        Of which form, and which numbers.
     largest : float
         Absolute value; that of all numbers if ``whole``, so that it must not be too small either.
     kind : numpy.dtype
+    cure : str
+    whole : bool
+
+    Raises
+    ------
+    OperatorError
+        If there are such; it says to scale them, or the ``cure``.
+    """
+    limits = np.finfo(kind)
+    smallest = float(limits.tiny) / float(limits.eps) if whole else 0.0
+    if not smallest <= largest <= float(limits.max):
+        raise OperatorError(
+            f"{what} reach {largest:.3g}, beyond the range of {kind}: "
+            f"scale the coordinates or the coefficients, or {cure}"
+        )
+
+
+def check_values(what: str, values: NDArray[Any], kind: np.dtype[Any]) -> None:
+    """Refuse numbers, float64, that are infinite in ``kind``.
 
     Raises
     ------
     OperatorError
         If there are such.
     """
-    limits = np.finfo(kind)
-    smallest = float(limits.tiny) / float(limits.eps) if whole else 0.0
-    if not smallest <= largest <= float(limits.max):
-        raise OperatorError(
-            f"{name}: the data at quadrature points reach {largest:.3g}, beyond the range of "
-            f"{kind}: scale the coordinates or the coefficients, or leave data_dtype out"
-        )
+    if kind == np.float32:
+        check_range(what, largest_of(values), kind)
+
+
+def largest_of(values: NDArray[np.float64]) -> float:
+    """Largest absolute value of the finite numbers, zero if there are none."""
+    return float(np.abs(values).max(initial=0.0, where=np.isfinite(values)))
 
 
 def _known(dtype: DTypeLike) -> np.dtype[Any] | None:

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from femops.operators.assembly.csr import Summands, assemble_csr, domains, split
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.constraints import Held
+from femops.operators.integrals.number_types import check_values
 from femops.operators.levels.level_data import Launches, Storage, share
 from femops_kernels.cpu.dense import ElementKernel
 from femops_kernels.cpu.first_touch import placed_array
@@ -48,6 +49,7 @@ class Elements(Storage):
         smallest = min((a for _, a in assemblies), key=lambda a: a.step)
         for start, stop in smallest.blocks():
             total = sum(factor * a.matrices(start, stop) for factor, a in assemblies)
+            check_values("entries of the matrix", np.asarray(total), first.dtype)
             store_interleaved(out, np.asarray(total), start)
         return out
 

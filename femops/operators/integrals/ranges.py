@@ -1,0 +1,75 @@
+"""What operators of float32 can't hold, found where they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from femops.geometry.jacobians import GeometryBlock
+from femops.operators.integrals.bilinear import BilinearForm
+from femops.operators.integrals.number_types import check_range, largest_of
+from femops.operators.integrals.snapshots import Block
+from femops.operators.integrals.term import Term
+from femops.pointwise.graph import ancestors
+from femops.pointwise.trace import NORMAL, POSITION
+from femops.spaces.boundary_space import volume_space
+
+_NONE = np.empty(0, dtype=object)
+# What is looked at, in the words of a message.
+_WHAT = (
+    "constants that kernels read",
+    "factors of fields and test functions",
+    "coordinates",
+    "determinants of the elements' maps",
+    "reciprocals of these determinants",
+)
+
+
+def in_range(term: Term) -> Term:
+    """The term itself, if its arithmetic is float64, or float32 will do. Collective.
+
+    Numbers that are kept at points or in elements are looked at where they are computed.  Here it
+    is what kernels form of them, once in each element: the entries of D, and where nothing is kept
+    of the geometry the determinants.
+
+    Raises
+    ------
+    OperatorError
+        If such a number would become infinite, or all of a kind zero.
+    """
+    form = term.source
+    if term.dtype != np.float32 or form is None or form.state is not None:
+        return term  # a bad state shows in its residual
+    mapped = term.program.numbers.mapped
+    largest = np.zeros(len(_WHAT))
+    for block in _blocks(form):
+        entries = form.values(form.step.distinct, block)
+        constants = form.values(term.cut.constant, block, check=False)
+        found = [largest_of(constants), largest_of(entries), 0.0, 0.0, 0.0]
+        if mapped and isinstance(block, GeometryBlock):
+            found[_SIZES:] = [
+                largest_of(block.points),
+                largest_of(block.det),
+                largest_of(1.0 / block.det),
+            ]
+        largest = np.maximum(largest, found)
+    largest = volume_space(form.trial).comm.max(largest)
+    for what, most in zip(_WHAT, largest.tolist(), strict=True):
+        if most:
+            check_range(f"{form.name}: the {what}", most, term.dtype, whole=True)
+    return term
+
+
+def _blocks(form: BilinearForm) -> Iterator[Block]:
+    """One point of each element; all that are needed where something else than the map varies.
+
+    A function is only asked where it is needed.
+    """
+    known, static = form.known, form.step.trace.static
+    used = {node.number for node in ancestors(form.step.distinct)}
+    placed = {node.number for name in (POSITION, NORMAL) for node in static.get(name, _NONE).flat}
+    if set(form.coefficients) <= known.constants | known.elementwise and not used & placed:
+        yield from form.center
+    else:
+        yield from form.geometry

@@ -1,0 +1,120 @@
+"""Operators of float32: what the type can't hold is refused where they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from kernel_cases import bend, random_vector
+from level_cases import LEVELS
+
+BOX = femops.box((3, 2))
+CURVED = femops.box((3, 2), mapping=bend, order=2)
+MESHES = {"box": BOX, "curved": CURVED}
+
+
+def field(V: femops.H1, value: float) -> femops.GridFunction:
+    return femops.GridFunction(V, V.interpolate(value))
+
+
+KINDS: dict[str, Callable[[femops.H1, float], Any]] = {
+    "number": lambda V, c: c,
+    "array": lambda V, c: np.full((V.mesh.num_elements, 16), c),
+    "function": lambda V, c: lambda x: c * (1.0 + x[0]),
+    "field": field,
+    "elements": lambda V, c: femops.by_attribute(V.mesh, {1: c}),
+}
+
+
+def own(u: Any, c: Any) -> dict[str, Any]:
+    return {"value": c * u, "grad": u.grad / c}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize("value", [1e45, 1e-50])
+def test_a_coefficient_beyond_the_range(mesh: str, kind: str, level: str, value: float) -> None:
+    V = femops.H1(MESHES[mesh], 2)
+    given = KINDS[kind](V, value)
+    message = r"mass: .* reach .*, beyond the range of float32: scale .* or use float64"
+    with pytest.raises(femops.OperatorError, match=message):
+        femops.mass(V, given, quadrature=4, dtype="float32", level=level)
+    with pytest.raises(femops.OperatorError, match=r"own: .* float64"):
+        femops.form(own, V, c=given, quadrature=4, dtype="float32", level=level)
+    A = femops.mass(V, given, quadrature=4, level=level)
+    assert np.isfinite(A @ random_vector(V, "float64")).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("mesh", MESHES)
+def test_at_the_limit_and_with_other_coefficients(mesh: str, level: str) -> None:
+    V = femops.H1(MESHES[mesh], 2)
+    A = femops.mass(V, 1e37, dtype="float32", level=level)
+    assert np.isfinite(A @ random_vector(V, "float32")).all()
+    with pytest.raises(femops.OperatorError, match=r"mass: .* beyond the range of float32"):
+        femops.mass(V, 1e40, dtype="float32", level="none")
+    with pytest.raises(femops.OperatorError, match="beyond the range of float32"):
+        A.update(rho=1e45)
+
+
+@pytest.mark.parametrize("name", ["boundary", "elasticity", "tensor", "product", "nonlinear"])
+def test_other_forms(name: str) -> None:
+    V, W = femops.H1(CURVED, 2), femops.H1(CURVED, 2, ncomp=2)
+    tensor, u = np.array([[1.0, 1e40], [1e40, 2.0]]), V.zeros().astype("float32")
+    pair = femops.Product(u=V, p=V)
+    forms: dict[str, Callable[[], Any]] = {
+        "boundary": lambda: femops.boundary_mass(V, 1e45, dtype="float32"),
+        "elasticity": lambda: femops.elasticity(W, 1e42, 1.0, dtype="float32"),
+        "tensor": lambda: femops.diffusion(V, tensor, dtype="float32", level="none"),
+        "product": lambda: femops.form(
+            lambda u, p, c: {"u": {"value": c * p}, "p": {"value": u}},
+            pair,
+            c=1e45,
+            dtype="float32",
+        ),
+        "nonlinear": lambda: femops.nonlinear_form(
+            lambda u, c: {"value": c * u**3}, V, c=1e45, dtype="float32"
+        ).residual(u),
+    }
+    with pytest.raises(femops.OperatorError, match="beyond the range of float32"):
+        forms[name]()
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e20])
+def test_elements_of_a_size_whose_determinants_are_out_of_range(scale: float) -> None:
+    mesh = femops.box((2, 2), mapping=lambda x: scale * bend(x))
+    V = femops.H1(mesh, 2)
+    for level in ("partial", "element", "full"):  # a diffusion in two dimensions has no size
+        A, B = (femops.diffusion(V, dtype=kind, level=level) for kind in ("float32", "float64"))
+        u = random_vector(V, "float64")
+        assert abs(A @ u.astype("float32") - B @ u).max() < 1e-5
+    with pytest.raises(femops.OperatorError, match=r"diffusion: .* beyond the range of float32"):
+        femops.diffusion(V, dtype="float32", level="none")
+    with pytest.raises(femops.OperatorError, match="beyond the range of float32"):
+        A.at_level("none")
+
+
+@pytest.mark.parametrize("level", ["element", "full"])
+def test_entries_of_a_matrix(level: str) -> None:
+    """What is kept at points would do, its sums do not."""
+    V = femops.H1(femops.box((1,)), 6)
+    A = femops.diffusion(V, 3e38, dtype="float32", level=level)
+    with pytest.raises(femops.OperatorError, match="entries of the matrix reach"):
+        A @ random_vector(V, "float32")
+
+
+def test_numbers_that_are_zero_or_of_many_sizes() -> None:
+    V = femops.H1(CURVED, 2)
+    u = random_vector(V, "float32")
+    for level in LEVELS:
+        assert not (femops.mass(V, 0.0, dtype="float32", level=level) @ u).any()
+        A = femops.helmholtz(V, 1e-30, dtype="float32", level=level)
+        B = femops.diffusion(V, dtype="float32", level=level)
+        assert abs(A @ u - B @ u).max() < 1e-5
+        steep = femops.mass(V, lambda x: np.exp(-300 * x[0]), dtype="float32", level=level)
+        assert np.isfinite(steep @ u).all()
