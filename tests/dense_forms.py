@@ -20,7 +20,7 @@ from running_error import EPS, LONG, ONE, ZERO, Dual, Num, Unsure, det, inverse,
 
 Array = np.ndarray[Any, Any]
 # Rounding errors of bases and of sums over points and nodes, in units of EPS.
-BASIS, SUMS = 8.0, 16.0
+BASIS, SUMS = 8.0, 8.0
 
 
 # --- one dimension --------------------------------------------------------------------------------

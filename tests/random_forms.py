@@ -84,6 +84,11 @@ class Expr:
         return float(np.abs(self.value.v).min())
 
     @property
+    def plain(self) -> bool:
+        """Whether Python computes it, not the form: nothing but literals."""
+        return not re.search(r"\b[a-z]+\d*(\b\[|\b(?![.(]))", self.text)
+
+    @property
     def positive(self) -> bool:
         return bool(np.all(self.value.v > 1000 * self.value.e) and np.all(self.value.v > 0))
 
@@ -210,6 +215,10 @@ class Maker:
 
     def _constant(self, shape: tuple[int, ...], values: Any) -> Coefficient:
         value = self._array(shape) if values is None else values
+        if shape and self.chance(0.15):
+            return Coefficient(
+                value.tolist(), _exact(value), f"constant, a list {value.tolist()!r}"
+            )
         if not shape and values is None and self.chance(0.2):
             value = int(self.rng.integers(1, 5))
         return Coefficient(value, _exact(value), f"constant {value!r}")
@@ -245,11 +254,12 @@ class Maker:
         ncomp = shape[0] if shape else 1
         if shape and ncomp == 1:
             return self._constant(shape, values)
-        space = femops.H1(self.points.mesh, order, ncomp=ncomp)
+        family, make = self.pick(("gll", femops.H1), ("gauss", femops.L2))
+        space = make(self.points.mesh, order, ncomp=ncomp)
         vector = np.round(self.rng.uniform(0.5, 2.0, space.shape), 3) * self.number()
-        side = side_of(space, "gll", order)
-        value = self.points.at_points("gll", order, side.element_values(vector))[0]
-        text = f"field on H1(order={order}, ncomp={ncomp}): {vector.ravel().tolist()}"
+        side = side_of(space, family, order)
+        value = self.points.at_points(family, order, side.element_values(vector))[0]
+        text = f"field on {make.__name__}(order={order}, ncomp={ncomp}): {vector.ravel().tolist()}"
         return Coefficient(femops.GridFunction(space, vector), value if shape else value[0], text)
 
     def _attribute(self, shape: tuple[int, ...], values: Any) -> Coefficient:
@@ -351,7 +361,7 @@ class Maker:
     def guarded(self, depth: int) -> Expr:
         """A function where it is defined, by a condition; elsewhere it is no number."""
         a = self.scalar(depth - 1)
-        if a.value.truth or a.largest == 0:
+        if a.value.truth or a.largest == 0 or a.plain:
             return a
         middle = literal(float(f"{float(np.median(a.value.v)) * self.rng.uniform(0.8, 1.2):.3g}"))
         condition, other = make(">", a, middle), self.leaf()
@@ -480,7 +490,28 @@ class Maker:
             return f"np.array([{', '.join(self.vector_text(m, 1) for _ in range(n))}])"
         kinds = ["coefficient", "entries", "symmetric", "skew", "alike", "opposite", "near"]
         kind = self.pick(*kinds, "scaled", "transposed", "inverse", "sum", "outer", "constant")
-        return getattr(self, f"_m_{kind}")(n)
+        made = str(getattr(self, f"_m_{kind}")(n))
+        if self.chance(0.1):
+            made = self.pick(f"({made} @ np.eye({n}))", f"np.stack([*{made}])", f"({made}.T).T")
+        return made
+
+    def vector(self, n: int) -> str:
+        """Text of an (n,) array."""
+        kind = self.rng.random()
+        if kind < 0.4:
+            return f"np.array({self.vector_text(n, 1)})"
+        if kind < 0.65:
+            return self.coefficient((n,))
+        matrix = self.matrix(n)
+        return str(
+            self.pick(
+                f"{matrix}[{int(self.rng.integers(n))}]",
+                f"{matrix}[:, {int(self.rng.integers(n))}]",
+                f"({matrix} @ {self.coefficient((n,))})",
+                f"({self.scalar(1).text} * {self.coefficient((n,))})",
+                f"np.trace({matrix}) * {self.coefficient((n,))}",
+            )
+        )
 
     def vector_text(self, n: int, depth: int) -> str:
         return f"[{', '.join(self.scalar(depth).text for _ in range(n))}]"
@@ -552,6 +583,8 @@ class Maker:
     def _m_constant(self, n: int) -> str:
         if self.chance(0.5):
             return f"({self.scalar(1).text} * np.eye({n}))"
+        if self.chance(0.3):
+            return f"np.diag({self.vector_text(n, 2)})"
         rows = [[repr(self.number()) for _ in range(n)] for _ in range(n)]
         return self._rows(rows)
 
@@ -626,7 +659,17 @@ class Fields:
                 return f"({m.scalar(2).text} * {inner})"
             return f"({m.matrix(n)} @ {inner})"
         if same and kind < 0.7 and not m.points.boundary:
-            return f"({m.pick(*same)}.grad @ np.array({m.vector_text(m.points.dim, 1)}))"
+            name = m.pick(*same)
+            if m.chance(0.3):
+                return f"({m.scalar(1).text} * {name}.grad[:, {int(m.rng.integers(m.points.dim))}])"
+            return f"({name}.grad @ {m.vector(m.points.dim)})"
+        if self.fields and kind < 0.8:
+            scalars = [name for name, ncomp in self.fields.items() if ncomp == 1]
+            name = m.pick(*(scalars or self.fields))
+            if scalars:
+                return f"({name} * {m.vector(n)})"
+            dot = m.vector(self.fields[name])
+            return f"({m.pick(f'({name} @ {dot})', f'np.dot({dot}, {name})')} * {m.vector(n)})"
         return f"np.array([{', '.join(self.scalar(2) for _ in range(n))}])"
 
     def grad(self, n: int) -> str:
@@ -648,10 +691,12 @@ class Fields:
         choices = [lambda: f"({m.scalar(2).text} * {grad})", lambda: f"({grad} @ {m.matrix(dim)})"]
         if n == 1:
             choices += [lambda: f"({m.matrix(dim)} @ {grad})"] * 3
-            choices += [lambda: f"({name} * np.array({m.vector_text(dim, 1)}))"]
+            choices += [lambda: f"({name} * {m.vector(dim)})"]
+            choices += [lambda: f"(({m.vector(dim)} @ {grad}) * {m.vector(dim)})"]
         else:
             choices += [lambda: f"({m.matrix(n)} @ {grad})"] * 2
-            choices += [lambda: f"np.outer({name}, np.array({m.vector_text(dim, 1)}))"]
+            choices += [lambda: f"np.outer({name}, {m.vector(dim)})"]
+            choices += [lambda: f"np.outer({m.vector(n)}, {grad}[{int(m.rng.integers(n))}])"]
         if n == dim and n > 1:
             choices += [
                 lambda: (
@@ -893,10 +938,9 @@ def _other_values(made: Example, m: Maker) -> tuple[str, Coefficient, Matrix] | 
     old = made.coefficients[name]
     flat = [float(np.mean(e.v)) for e in np.array(old.value, dtype=object).flat]
     shape = np.shape(old.value)
-    noise = m.rng.uniform(0.7, 1.4, shape)
-    if len(shape) == 2 and shape[0] == shape[1] and m.chance(0.5):
-        noise = (noise + noise.T) / 2
-    values = np.array(flat).reshape(shape) * noise
+    values = np.array(flat).reshape(shape) * m.rng.uniform(0.7, 1.4, shape)
+    if _is_symmetric(old.value):  # what is not makes another operator
+        values = (values + values.T) / 2
     try:
         new = getattr(m, f"_{m.pick('constant', 'points')}")(
             shape, values if shape else float(values)
@@ -909,6 +953,19 @@ def _other_values(made: Example, m: Maker) -> tuple[str, Coefficient, Matrix] | 
         return None if np.array_equal(found.v, made.matrix.v) else (name, new, found)
     except Unsure:
         return None
+
+
+def _is_symmetric(value: Any) -> bool:
+    """Whether a coefficient is a matrix that is symmetric to the last bit."""
+    shape = np.shape(value)
+    return (
+        len(shape) == 2
+        and shape[0] == shape[1]
+        and all(
+            np.array_equal(value[i, j].v.astype(float), value[j, i].v.astype(float))
+            for i, j in np.ndindex(shape)
+        )
+    )
 
 
 def whole(blocks: dict[tuple[str, str], Matrix], sides: Mapping[str, Side]) -> Matrix:

@@ -314,6 +314,8 @@ class Dual:
     def _with(self, other: Any, operation: Callable[[Dual, Dual], Dual], swap: bool = False) -> Any:
         if isinstance(other, np.ndarray) and other.ndim:
             return NotImplemented
+        if not isinstance(other, Dual | Num | int | float | np.number | np.bool_ | np.ndarray):
+            return NotImplemented
         other = dual(other)
         with np.errstate(all="ignore"):
             return operation(other, self) if swap else operation(self, other)
@@ -560,6 +562,7 @@ NUMPY = SimpleNamespace(
     **{name: getattr(np, name) for name in _STRUCTURE},
     **{name: _unary(name) for name in SMOOTH},
     **_CHOICES,
+    float64=np.float64,
     abs=each(np.abs, abs),
     arctan2=each(np.arctan2, _arctan2),
     sign=each(np.sign, _sign),

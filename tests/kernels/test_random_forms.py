@@ -18,15 +18,12 @@ from dense_forms import Matrix
 from random_forms import Example, example
 
 LEVELS = ("full", "element", "decomposed", "partial", "none")
-# How often the bound of a first-order analysis may be exceeded: for what it leaves out, such as the
-# order of a sum, or a function that is off by another bit.
-FACTOR = 4.0
 
 
 def compare(what: str, got: Any, exact: Any, bound: Any) -> None:
     """Every entry within its bound."""
     got = np.asarray(got, np.longdouble).reshape(exact.shape)
-    wrong = ~(np.abs(got - exact) <= FACTOR * bound)
+    wrong = ~(np.abs(got - exact) <= bound)
     if wrong.any():
         excess = np.where(wrong, np.abs(got - exact) / np.maximum(bound, 1e-300), 0.0)
         worst = np.unravel_index(np.argmax(excess), wrong.shape)
