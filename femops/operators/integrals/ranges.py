@@ -46,14 +46,11 @@ def in_range(term: Term) -> Term:
     for block in _blocks(form):
         entries = form.values(form.step.distinct, block)
         constants = form.values(term.cut.constant, block, check=False)
-        found = [largest_of(constants), largest_of(entries), 0.0, 0.0, 0.0]
+        found = [constants, entries]
         if mapped and isinstance(block, GeometryBlock):
-            found[_SIZES:] = [
-                largest_of(block.points),
-                largest_of(block.det),
-                largest_of(1.0 / block.det),
-            ]
-        largest = np.maximum(largest, found)
+            found += [block.points, block.det, 1.0 / block.det]
+        for kind, values in enumerate(found):
+            largest[kind] = max(largest[kind], largest_of(values))
     largest = volume_space(form.trial).comm.max(largest)
     for what, most in zip(_WHAT, largest.tolist(), strict=True):
         if most:
