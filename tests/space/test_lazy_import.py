@@ -1,11 +1,9 @@
 """`import femops` loads nothing but names, and still offers every one."""
 
-import ast
 import json
 import subprocess
 import sys
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 
@@ -68,17 +66,3 @@ def test_every_name_is_there_and_listed():
 def test_version_is_the_installed_one():
     assert femops.__version__ == version("femops")
     assert "__version__" in dir(femops)
-
-
-def test_type_checkers_see_the_same_names():
-    tree = ast.parse(Path(femops.__file__).read_text())
-    static = {
-        (node.module, alias.name)
-        for block in tree.body
-        if isinstance(block, ast.If)
-        for node in block.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    table = {(module, name) for module, names in femops._EXPORTS.items() for name in names}
-    assert static == table
