@@ -509,7 +509,7 @@ class Maker:
                 f"{matrix}[:, {int(self.rng.integers(n))}]",
                 f"({matrix} @ {self.coefficient((n,))})",
                 f"({self.scalar(1).text} * {self.coefficient((n,))})",
-                f"np.trace({matrix}) * {self.coefficient((n,))}",
+                f"(np.trace({matrix}) * {self.coefficient((n,))})",
             )
         )
 
