@@ -66,10 +66,19 @@ def point_values(basis: Basis1D, points: Floats, e_vec: Floats) -> Floats:
 def point_gradient(basis: Basis1D, points: Floats, e_vec: Floats) -> list[Floats]:
     """Derivatives along the reference directions, x first, each as of `point_values`."""
     values = [basis.interpolation(x) for x in points.T]
-    slopes = [basis.gradient(x) for x in points.T]
+    slopes = [_slopes(basis, x) for x in points.T]
     return [
         _contracted([*values[:k], slopes[k], *values[k + 1 :]], e_vec) for k in range(len(values))
     ]
+
+
+def _slopes(basis: Basis1D, x: Floats) -> Floats:
+    """Derivatives (n, p1d), the same bits however many points there are."""
+    if not basis.is_nodal:
+        return basis.gradient(x)
+    # point by point: of one large product BLAS would round rows by their number
+    rows = np.matmul(basis.interpolation(x)[:, np.newaxis], basis.gradient(basis.nodes))
+    return np.asarray(rows[:, 0])
 
 
 def _contracted(lines: list[Floats], e_vec: Floats) -> Floats:

@@ -13,6 +13,15 @@ from femops_kernels import sweep
 
 sweep.PARALLEL_EFFORT = 1
 
+if "FEMOPS_TEST_FOLDER" not in os.environ:  # ranks, which have no use for it, start sooner
+    from hypothesis import HealthCheck, settings
+
+    # how fast the machine is, and what else it does, has no say in what passes
+    settings.register_profile(
+        "any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("any speed")
+
 pytest_plugins = ["mpi_runs", "cuda.compiled"]
 
 

@@ -35,11 +35,11 @@ FOLDER = "FEMOPS_TEST_FOLDER"
 ENDS = pytest.StashKey()
 """The communicator of the barrier after each test."""
 
-TIMEOUT = 30
-"""Seconds that a test may take."""
+TIMEOUT = 120
+"""Seconds after which a test counts as one that hangs: many times what any takes."""
 
-START = 60
-"""Seconds that ranks may take to start."""
+START = 120
+"""The same for ranks that start."""
 
 
 # --- Programs under mpiexec -----------------------------------------------------------------------
@@ -99,7 +99,7 @@ def end(process: subprocess.Popen[str]) -> str:
         return process.communicate(timeout=5)[0]
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        return process.communicate(timeout=5)[0]
+        return process.communicate(timeout=60)[0]
 
 
 # --- The process that is asked for the tests ------------------------------------------------------
@@ -107,7 +107,7 @@ def end(process: subprocess.Popen[str]) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "parallel(*sizes, timeout=30): run on ranks")
+    config.addinivalue_line("markers", "parallel(*sizes, timeout=120): run on ranks")
     if FOLDER in os.environ:
         from mpi4py import MPI
 

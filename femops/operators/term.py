@@ -138,7 +138,7 @@ class Term:
         elif level in DATA_LEVELS:
             _ = self.data
         elif self.source is not None:
-            self.source.check([*self.cut.kept, *self.cut.computed])
+            self.source.check([*self.cut.finite, *self.cut.computed])
         return self
 
     def at_level(self, level: str) -> Term:

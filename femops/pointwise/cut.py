@@ -18,6 +18,7 @@ import numpy as np
 
 from femops.pointwise.frontier import dependent, frontier, opened
 from femops.pointwise.graph import Graph, Node, ancestors, same, substitute
+from femops.pointwise.guards import guarded
 from femops.pointwise.linear import LinearStep
 from femops.pointwise.operations import FAILING
 from femops.pointwise.program import Program
@@ -46,6 +47,8 @@ class Known:
         Whether the map of every element is affine, so that Jacobians are constant in it.
     constants, elementwise : frozenset of str
         Coefficients that are the same everywhere, and those that are constant in each element.
+    at_points : bool
+        Whether all that is kept is kept at points, what is the same everywhere too.
     points : int
         Quadrature points of an element, for the count of bytes.
     mapped : bool
@@ -57,6 +60,7 @@ class Known:
     points: int = 1
     mapped: bool = False
     elementwise: frozenset[str] = frozenset()
+    at_points: bool = False
 
 
 @final
@@ -72,6 +76,8 @@ class Cut:
         element are evaluated with the weight 1 at any of its points.
     computed : list of Node
         What should be finite because the program divides, or computes functions, itself.
+    finite : list of Node
+        What is kept, where it is taken: this should be finite.
     """
 
     program: Program
@@ -79,6 +85,7 @@ class Cut:
     constant: list[Node]
     point: list[Node]
     computed: list[Node] = field(default_factory=list)
+    finite: list[Node] = field(default_factory=list)
 
     @property
     def kept(self) -> list[Node]:
@@ -188,7 +195,9 @@ class _Step:
         )
         constant = given.constant if constant is None else constant
         computed = self.finite if self._may_fail(given) else []
-        return Cut(program, given.element, constant, given.point, computed)
+        kept = [*given.element, *constant, *given.point]
+        finite = guarded(self.outputs, kept, {node.number for node in self.inputs})
+        return Cut(program, given.element, constant, given.point, computed, finite)
 
     def _may_fail(self, given: _Given) -> bool:
         """Whether numbers that are not finite may come of given ones that are."""
@@ -215,8 +224,9 @@ def linear_cut(
     transpose : bool
         Whether field and test function are exchanged.
     """
-    if known is None or level not in ("none", "partial"):
-        known = Known()
+    if level not in ("none", "partial"):
+        known = Known(at_points=True)
+    known = Known() if known is None else known
     work = _Step.of(step, transpose)
     if level == "none":
         if not known.affine:
@@ -253,7 +263,8 @@ def nonlinear_cut(
     inputs, components = point.flat(), (len(point.values), ncomp)
     moving = {node.number for node in inputs}
     choices = (frontier(outputs, moving), frontier(outputs, moving, deep=True))
-    work = _Step(trace, inputs, outputs, components, False, choices[0])
+    met = guarded(outputs, choices[0], moving)
+    work = _Step(trace, inputs, outputs, components, False, met)
     cuts = [_by_nodes(work, stored, known, scalable=False) for stored in choices]
     found = [cut for cut in cuts if cut is not None]
     return min(found, key=lambda cut: len(cut.point) * known.points + len(cut.element))
@@ -271,7 +282,8 @@ def _places(trace: Trace, nodes: Iterable[Node], known: Known) -> dict[int, _Pla
         if node.args:
             found[node.number] = max(found[a.number] for a in node.args)
         else:
-            found.setdefault(node.number, _Place.POINT if node.op == "input" else _Place.CONSTANT)
+            same = node.op == "const" and not known.at_points
+            found.setdefault(node.number, _Place.CONSTANT if same else _Place.POINT)
     return found
 
 
@@ -297,7 +309,7 @@ def _by_entries(work: _Step, step: LinearStep, known: Known, transpose: bool) ->
         getattr(given, part).append(name)
         getattr(kept, part).append(node)
     cut = work.finish(outputs, given, {name.number for name in names}, inputs)
-    return replace(cut, element=kept.element, point=kept.point, computed=[])
+    return replace(cut, element=kept.element, point=kept.point, computed=[], finite=distinct)
 
 
 def _by_nodes(

@@ -367,7 +367,9 @@ def _shaped(
         )
     try:
         for index in np.ndindex(shape):
-            out[index] = graph.number(graph.node(array.reshape(shape)[index]))
+            entry: Any = array.reshape(shape)[index]
+            value = entry.value if isinstance(entry, FieldSymbol) else entry
+            out[index] = graph.number(graph.node(value))
     except TraceError as error:
         raise TraceError(f'{definition(function)}in the "{what}": {error}') from error
     return out

@@ -48,6 +48,7 @@ class Sums:
         self._exact = mesh is not None and mesh.reproducible
         self.many = self._exact or self._comm.size > 1
         self.edges = _mesh_edges(spaces) if self._exact else block_edges(space.size)
+        self._filled = np.flatnonzero(np.diff(self.edges))
         self._most = self._comm.max(len(self.edges) - 1) if self._exact else 0
 
     def __call__(self, partial: Floats) -> Floats:
@@ -73,11 +74,7 @@ class Sums:
             return float(left @ right)  # of a device, one number comes here
         if self._device is not None:
             return float(self(np.array([[float(left @ right)]]))[0])
-        parts, some = np.zeros(len(self.edges) - 1), np.flatnonzero(np.diff(self.edges))
-        # a block without entries would be given the first of the next
-        if len(some):
-            parts[some] = np.add.reduceat(left * right, self.edges[some])
-        return float(self(parts[np.newaxis])[0])
+        return float(self(self._by_block((left * right)[np.newaxis]))[0])
 
     def dots(self, rows: NDArray[Any], b: NDArray[Any]) -> Floats:
         """Inner products of several vectors (k, size) with one. Collective, one reduction."""
@@ -87,8 +84,18 @@ class Sums:
             return self(mine[:, np.newaxis]) if self.many else mine
         if not self._exact:
             return self(np.array([[float(row @ right)] for row in rows]))
-        products = np.append(rows * right, np.zeros((len(rows), 1)), axis=1)
-        return self(np.add.reduceat(products, self.edges[:-1], axis=1))
+        return self(self._by_block(rows * right))
+
+    def _by_block(self, products: NDArray[Any]) -> Floats:
+        """Sums (k, blocks) of rows (k, size), each with the bits it would have alone.
+
+        A block is summed in pairs, so it must not be longer where a rank's entries end.
+        """
+        parts, some = np.zeros((len(products), len(self.edges) - 1)), self._filled
+        # a block without entries would be given the first of the next
+        if len(some):
+            parts[:, some] = np.add.reduceat(products, self.edges[some], axis=1)
+        return parts
 
     def combined(self, weights: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
         """The sum (size,) of the vectors (k, size), each times its weight."""

@@ -165,6 +165,7 @@ def make_plan(
     ----------
     indices : (ne, nodes) int64
         Dof of each element's nodes; numbered by first touch, element by element, then ghosts.
+        There may be no elements, and then no chunks, in what is counted of a rank without any.
     ndofs : int
         Entries (of one component) of the vectors.
     width : int
@@ -232,7 +233,7 @@ def make_foreign_plan(
 
 
 def _check(indices: Int, element_start: Int, width: int, numbers: int) -> None:
-    if indices.max() >= numbers:
+    if indices.max(initial=-1) >= numbers:
         raise KernelValueError(f"elements touch dof {indices.max()}, there are {numbers}")
     if np.any(element_start[:-1] % width):
         raise KernelValueError(
@@ -256,40 +257,40 @@ def _plan(
     """
     ne, (ndofs, ghosts) = len(indices), sizes
     first_batch = -(-element_start // width)
-    nbatch = int(first_batch[-1])
-    local = np.empty((nbatch * width, len(runs.nodes)), dtype=np.int64)
+    local = np.empty((first_batch[-1] * width, len(runs.nodes)), dtype=np.int64)
     foreign: list[Int] = []
     for c, (begin, end) in enumerate(itertools.pairwise(element_start)):
         owned = owned_start[c], owned_start[c + 1]
         numbers, outside = _localise(indices[begin:end], *owned, runs, ndofs if apart else None)
         local[begin:end] = numbers
         foreign.append(outside)
+    inside = [np.count_nonzero(f < ndofs) for f in foreign]
     foreign_start = np.concatenate([[0], np.cumsum([len(f) for f in foreign])]).astype(np.int64)
     foreign_dofs = np.concatenate(foreign) if foreign else np.zeros(0, np.int64)
     counts = np.diff(owned_start) + np.diff(foreign_start)
     # every chunk but the last is full: batches follow the elements without a gap
-    local[ne:] = counts[-1]
+    local[ne:] = counts[-1] if ne else 0
     # whole cache lines, so that what lies behind a copy begins with one
-    local_size = -(-(int(counts.max()) + runs.longest) // _ALIGN) * _ALIGN
+    local_size = -(-(int(counts.max(initial=0)) + runs.longest) // _ALIGN) * _ALIGN
     kind = np.uint16 if local_size <= 2**16 else np.uint32
     order = np.argsort(foreign_dofs, kind="stable")
     slots, by_slot = order.astype(np.int64), foreign_dofs[order]
     own = int(np.searchsorted(by_slot, ndofs))
-    last = np.minimum(np.arange(1, nbatch + 1) * width, ne) - 1
+    last = np.minimum(np.arange(1, first_batch[-1] + 1) * width, ne) - 1
     return Plan(
         width=width,
         first_batch=first_batch.astype(np.int64),
         owned_start=owned_start.astype(np.int64),
         batch_start=np.append(0, met[last]).astype(np.int64),
         foreign_start=foreign_start,
-        foreign_end=foreign_start[:-1] + np.array([np.count_nonzero(f < ndofs) for f in foreign]),
+        foreign_end=foreign_start[:-1] + np.array(inside, dtype=np.int64),
         foreign_dofs=foreign_dofs.astype(np.int64),
         combine_start=_shares(by_slot[:own], owned_start, ndofs),
         combine_dof=by_slot[:own].astype(np.int64),
         combine_slot=slots[:own],
         ghost_start=np.searchsorted(by_slot[own:], ndofs + np.arange(ghosts + 1)),
         ghost_slot=slots[own:],
-        starts=np.ascontiguousarray(local.reshape(nbatch, width, -1).swapaxes(1, 2).astype(kind)),
+        starts=local.reshape(-1, width, local.shape[1]).swapaxes(1, 2).astype(kind, order="C"),
         local_size=local_size,
         ndofs=ndofs,
         runs=runs,

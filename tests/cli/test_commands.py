@@ -228,7 +228,7 @@ def test_cost_prints_its_contract(run, tmp_path):
     ]
     for row in result["rows"]:
         assert list(row) == ["level", "order", *measures, "seconds"]
-        assert 0 < row["seconds"] < 1
+        assert row["seconds"] > 0
     assert (tmp_path / "cost.png").read_bytes().startswith(b"\x89PNG")
     code, out, _ = run(*arguments)
     assert code == 0

@@ -248,6 +248,57 @@ def test_what_goes_wrong_in_a_form_names_its_line(
     assert line in str(caught.value)
 
 
+# --- choices --------------------------------------------------------------------------------------
+
+
+def logarithm(threshold: float) -> Any:
+    """No number where x is less, which is not taken where x is less than a half."""
+    return lambda x, a, u: femops.where(x[0] > 0.5, np.log(x[0] - threshold) * a * u, u)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_is_not_taken_may_be_no_number(scalar: Any, level: str) -> None:
+    safe, wrong = logarithm(0.5), logarithm(0.7)
+    forms = [
+        lambda u, x, a, f: {"value": f(x, a, u), "grad": (1 + x[0]) * u.grad},
+        lambda u, x, a, f: {"value": f(x, a, 1.0) * u, "grad": (1 + x[0]) * u.grad},
+        lambda u, x, a, f: {"value": u * femops.where(a > 3.0, np.log(a - 3.0), f(x, a, 1.0))},
+    ]
+    one = np.ones(scalar.size)
+    for form in forms:
+        A = femops.form(lambda u, x, a, g=form: g(u, x, a, safe), scalar, level=level, a=2.0)
+        rate = femops.mass(scalar, lambda x: np.where(x[0] > 0.5, 2 * np.log(abs(x[0] - 0.5)), 1.0))
+        assert one @ (A @ one) == pytest.approx(one @ (rate @ one), rel=1e-12)
+        with pytest.raises(femops.OperatorError, match="not finite at 16 quadrature points"):
+            femops.form(lambda u, x, a, g=form: g(u, x, a, wrong), scalar, level=level, a=2.0)
+
+
+def test_what_a_residual_does_not_take(scalar: Any) -> None:
+    one = np.ones(scalar.size)
+    F = femops.nonlinear_form(lambda u, x: {"value": logarithm(0.5)(x, 2.0, u * u)}, scalar)
+    rate = femops.mass(scalar, lambda x: np.where(x[0] > 0.5, 2 * np.log(abs(x[0] - 0.5)), 1.0))
+    assert F.residual(one).sum() == pytest.approx(one @ (rate @ one))
+    F = femops.nonlinear_form(lambda u, x: {"value": logarithm(0.7)(x, 2.0, u * u)}, scalar)
+    with pytest.raises(femops.OperatorError, match="not finite"):
+        F.residual(one)
+
+
+def test_functions_of_literals(scalar: Any) -> None:
+    """They are the same everywhere; levels that keep all at points keep them there."""
+    F = femops.nonlinear_form(lambda u: {"value": 2.0**u}, scalar)
+    one = np.ones(scalar.size)
+    J = F.jacobian(one)
+    for level in LEVELS:
+        assert one @ (J.at_level(level) @ one) == pytest.approx(2 * np.log(2))
+
+
+def test_a_field_in_an_array(scalar: Any) -> None:
+    A = femops.form(lambda u: {"grad": np.array([u, 2 * u])}, scalar)
+    B = femops.form(lambda u: {"grad": np.array([u.value, 2 * u.value])}, scalar)
+    v = np.random.default_rng(1).standard_normal(scalar.size)
+    assert np.array_equal(A @ v, B @ v)
+
+
 # --- large expressions ----------------------------------------------------------------------------
 
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import time
 import tracemalloc
 
 import numpy as np
@@ -227,14 +226,12 @@ def test_absurd_counts_allocate_nothing(tmp_path):
                 path = tmp_path / "a.mesh"
                 path.write_text(bad)
                 tracemalloc.start()
-                start = time.perf_counter()
                 if section == "vertices" and text is CURVED and huge < 10**18:
                     # vertices of no element are dropped: this file says nothing wrong
                     assert read_mesh(path).num_vertices == 2
                 else:
                     with pytest.raises(MeshFormatError):
                         read_mesh(path)
-                assert time.perf_counter() - start < 5
                 peak = tracemalloc.get_traced_memory()[1]
                 tracemalloc.stop()
                 assert peak < 2e6

@@ -60,7 +60,7 @@ def test_outcomes(tmp_path):
         env=env,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     text = done.stdout
@@ -86,16 +86,35 @@ def test_missing_packages_are_named(monkeypatch):
     assert "mpiexec is missing" in mpi_runs.why_not()
 
 
-def test_a_program_that_takes_too_long_is_ended():
+def test_a_program_that_takes_too_long_is_ended(monkeypatch, tmp_path):
     if mpi_runs.why_not():
         pytest.skip(mpi_runs.why_not())
-    program = "import os, time; print(f'<{os.getpid()}>', flush=True); time.sleep(100)"
+    begun = tmp_path / "begun"
+    program = f"""
+import os, time
+print(f'<{{os.getpid()}}>', flush=True)
+with open({str(begun)!r}, "a") as file:
+    file.write("x")
+time.sleep(1000)
+"""
+
+    class Process(subprocess.Popen[str]):
+        """One whose time is up as soon as all ranks have begun, however long that takes."""
+
+        def communicate(self, text=None, timeout=None):
+            if timeout == 2:
+                while not (begun.exists() and len(begun.read_text()) == 2):
+                    time.sleep(0.01)
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            return super().communicate(text, timeout)
+
+    monkeypatch.setattr(subprocess, "Popen", Process)
     code, text = mpi_runs.launch(2, [sys.executable, "-c", program], 2)
     assert code < 0
     assert text.endswith("still running after 2 seconds")
     numbers = [int(number) for number in re.findall(r"<(\d+)>", text)]
     assert len(numbers) == 2
-    limit = time.monotonic() + 10
+    limit = time.monotonic() + 60
     while any(map(is_alive, numbers)):
         assert time.monotonic() < limit, "ranks are still there"
         time.sleep(0.05)

@@ -255,11 +255,14 @@ def test_newton_where_the_jacobian_is_not_symmetric(comm, linear):
     close(u, w, V, 1e-8)
 
 
-@pytest.mark.parallel(2, 3)
+@pytest.mark.parallel(1, 2, 3, 4)
 @pytest.mark.parametrize("linear", ["cg", "minres", "gmres"])
-def test_newton_is_reproducible(comm, linear):
+@pytest.mark.parametrize("make", [ball, lambda: femops.box((9, 7)), lambda: femops.box((30, 31))])
+def test_newton_is_reproducible(comm, make, linear):
+    """Whatever the sizes of the blocks with which ranks end."""
+
     def solve(ranks):
-        V = femops.H1(femops.distribute(ball(), ranks, reproducible=True), 2)
+        V = femops.H1(femops.distribute(make(), ranks, reproducible=True), 2)
         F = femops.p_laplacian(V, p=3.0, epsilon=0.1).constrained(V.boundary_dofs())
         return V, *femops.newton(F, V.zeros(), femops.load(V, 1.0), linear=linear, rtol=1e-6)
 

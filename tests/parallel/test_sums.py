@@ -13,17 +13,27 @@ def vectors(V):
     return x, V.interpolate(lambda x: np.cos(x[0] * x[1]))
 
 
-@pytest.mark.parallel(2, 3)
+MESHES = {
+    "disc": lambda: femops.read_mesh(femops.sample("disc.mesh")),
+    "9 x 7": lambda: femops.box((9, 7)),
+    "30 x 31": lambda: femops.box((30, 31)),
+}
+
+
+@pytest.mark.parallel(1, 2, 3, 4)
 @pytest.mark.parametrize("order", [1, 2, 5])
+@pytest.mark.parametrize("name", MESHES)
 @pytest.mark.filterwarnings("ignore:.*ranks have no elements")
-def test_the_same_bits_on_any_number_of_ranks(comm, order):
-    """Whatever a rank has behind a block, or if it has nothing."""
-    mesh = femops.read_mesh(femops.sample("disc.mesh"))
+def test_the_same_bits_on_any_number_of_ranks(comm, name, order):
+    """Whatever a rank has behind a block, or if it has nothing; for one vector and for many."""
+    mesh = MESHES[name]()
     shared = [femops.distribute(mesh, ranks, reproducible=True) for ranks in (Serial(), comm)]
     alone, many = (femops.H1(part, order) for part in shared)
-    expected = Sums(alone).dot(*vectors(alone))
-    assert Sums(many).dot(*vectors(many)) == expected
-    assert expected == pytest.approx(float(np.dot(*vectors(alone))), rel=1e-12)
+    (u, v), (x, y) = vectors(alone), vectors(many)
+    expected = [Sums(alone).dot(w, v) for w in (u, v)]
+    assert [Sums(many).dot(w, y) for w in (x, y)] == expected
+    assert Sums(many).dots(np.stack([x, y]), y).tolist() == expected
+    assert expected[0] == pytest.approx(float(u @ v), rel=1e-12)
 
 
 @pytest.mark.parametrize("edges", [[0, 10], [0, 0, 4, 4, 4, 10], [0, 10, 10]])
@@ -31,6 +41,8 @@ def test_blocks_without_entries(monkeypatch, edges):
     V = femops.H1(femops.box((9,), comm=Serial(), reproducible=True), 1)
     monkeypatch.setattr("femops.solvers.sums._mesh_edges", lambda _: np.array(edges))
     assert Sums(V).dot(np.arange(10.0), np.full(10, 2.0)) == 90.0
+    rows = np.stack([np.arange(10.0), np.ones(10)])
+    assert Sums(V).dots(rows, np.full(10, 2.0)).tolist() == [90.0, 20.0]
 
 
 class Watched:

@@ -33,7 +33,7 @@ def run(body: str, cache: Path, **environment: str) -> subprocess.CompletedProce
         env=env,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,  # a hang
         check=False,  # `done` looks at the code
     )
 
@@ -168,7 +168,7 @@ def test_two_processes_at_once(tmp_path: Path) -> None:
         subprocess.Popen([sys.executable, "-W", "error::UserWarning", "-c", code], env=env)
         for _ in range(2)
     ]
-    assert [p.wait(120) for p in both] == [0, 0]
+    assert [p.wait(600) for p in both] == [0, 0]
     compiled = [p.name for p in tmp_path.rglob("*.nbc")]
     assert len(compiled) == len({name.split(".")[0] + name.split("-")[0] for name in compiled})
 
@@ -282,20 +282,28 @@ def test_small_problems_stay_on_one_thread(warm: Path) -> None:
 
 
 def test_a_solve_can_be_interrupted(warm: Path) -> None:
-    """Ctrl-C ends a solve that would go on for minutes."""
+    """Ctrl-C in the first burst of compiled iterations ends a solve that is not at its end.
+
+    The signal comes when the burst is done, however fast the machine is: no earlier can Python act.
+    """
     body = """
-    import os, signal, threading
+    import os, signal
+    from femops_kernels.krylov import ConjugateGradients
     # a shell may have started us with interrupts ignored
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    W = femops.H1(femops.box((60, 60)), 6)
-    C = femops.mass(W)
-    b = femops.load(W, lambda x: np.exp(x[0]))
-    femops.cg(C, b, maxiter=1)
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    compiled, solves = ConjugateGradients.advance, []
+    def advance(solve, tolerance, limit, steps, show=True):
+        compiled(solve, tolerance, limit, steps, show)
+        if steps:
+            solves.append(solve)
+            os.kill(os.getpid(), signal.SIGINT)
+    b = A @ np.sin(x)
+    whole = femops.cg(A, b, rtol=1e-14)[1].iterations
+    ConjugateGradients.advance = advance
     try:
-        femops.cg(C, b, rtol=0.0, atol=1e-300, maxiter=10**9)
+        femops.cg(A, b, rtol=1e-14)
     except KeyboardInterrupt:
-        pass
+        assert len(solves) == 1 and 0 < solves[0].iterations < whole
     else:
         raise AssertionError("not interrupted")
     """

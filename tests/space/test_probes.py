@@ -13,6 +13,7 @@ import femops
 import oracle
 from femops import H1, L2, FemopsError, GeometryError, Mesh, Probe, ProbeError, SpaceError
 from femops import VectorError as WrongVector
+from femops.evaluation import point_gradient, point_values
 from femops.location import Boxes
 from mesh_files import shared
 from space.cases import MESHES, PERIODIC, bend, scrambled_box
@@ -363,3 +364,17 @@ def test_a_probe_shows_what_it_is_and_does_not_change():
     for array in (probe.points, probe.elements, probe.reference):
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0
+
+
+@pytest.mark.parametrize("family", ["gll", "bernstein"])
+def test_a_value_has_the_same_bits_whatever_other_points_there_are(family):
+    """As ranks that have some of the points must not differ by how many."""
+    rng = np.random.default_rng(5)
+    V = femops.H1(femops.box((1, 1, 1)), 4, family=family)
+    e_vec = np.repeat(rng.standard_normal((1, V.p1d**3)), 20, axis=0)
+    points = rng.random((20, 3))
+    for take in (point_values, lambda *given: np.stack(point_gradient(*given), axis=1)):
+        together = take(V.basis, points, e_vec)
+        for k in range(20):
+            alone = take(V.basis, points[k : k + 1], e_vec[k : k + 1])
+            assert np.array_equal(together[k], alone[0])

@@ -1,0 +1,42 @@
+"""Where the value of a node counts: behind a choice it may be no number where it is not taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from femops.pointwise.frontier import dependent
+from femops.pointwise.graph import Node, ancestors
+
+
+def guarded(outputs: Sequence[Node], nodes: Iterable[Node], moving: set[int]) -> list[Node]:
+    """Nodes that are those given where some output takes them, and zero elsewhere.
+
+    Parameters
+    ----------
+    outputs : sequence of Node
+    nodes : iterable of Node
+        What the outputs are made of; what they are not made of is always taken.
+    moving : set of int
+        Numbers of the inputs that vary from application to application. Where a choice depends on
+        them, nobody knows beforehand what is taken: both sides count as zero.
+    """
+    order, wanted = ancestors(outputs), list(nodes)
+    if not any(node.op == "where" for node in order):
+        return wanted
+    graph, moves = order[0].graph, dependent(outputs, moving)
+    always, never = graph.constant(1.0), graph.constant(0.0)
+    taken = {node.number: always for node in outputs}
+    for node in reversed(order):  # each before what it is made of
+        here = taken[node.number]
+        sides = [here] * len(node.args)
+        if node.op == "where":
+            condition = node.args[0]
+            known = condition.number not in moves
+            other = graph.unary("not", condition)
+            sides[1:] = [
+                graph.binary("and", here, c) if known else never for c in (condition, other)
+            ]
+        for argument, side in zip(node.args, sides, strict=True):
+            before = taken.get(argument.number, never)
+            taken[argument.number] = graph.binary("or", before, side)
+    return [graph.where(taken.get(n.number, always), n, never) for n in wanted]

@@ -1,0 +1,178 @@
+"""Ranks without elements take part in all that is collective, and have nothing of it."""
+
+import numpy as np
+import pytest
+
+import femops
+from femops.parallel import Serial
+from kernel_cases import bend, smooth
+from level_cases import LEVELS
+from parallel.operator_cases import every_fifth
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*ranks have no elements")
+
+MESHES = {
+    "1 x 1": lambda: femops.box((1, 1)),
+    "3": lambda: femops.box((3,), mapping=lambda x: x + 0.1 * np.sin(x)),
+    "2 x 1, curved": lambda: femops.box((2, 1), mapping=bend, order=2),
+    "1 x 2 x 1, multilinear": lambda: femops.box((1, 2, 1), mapping=bend),
+}
+
+
+CURVED = "2 x 1, curved"
+CASES = [(CURVED, level) for level in LEVELS]
+CASES += [(name, level) for name in MESHES if name != CURVED for level in ("partial", "none")]
+
+
+def piece(space):
+    """Where a rank's vector stands in that of the whole, of a space or of each of a product."""
+    places, first = [], 0
+    for one in space.spaces.values() if isinstance(space, femops.Product) else [space]:
+        begin = first + one.first_dof * one.ncomp
+        places.append(np.arange(begin, begin + one.size))
+        first += one.global_size
+    return np.concatenate(places)
+
+
+def on_both(comm, make, build, reproducible=False):
+    """A thing on the mesh of all ranks, some of which have nothing, and on that of one."""
+    mesh, options = make(), {"reproducible": reproducible}
+    shared = femops.distribute(mesh, comm, **options)
+    assert comm.sum(int(shared.mesh.num_elements == 0)) > 0
+    return build(shared), build(femops.distribute(mesh, Serial(), **options))
+
+
+def close(mine, whole, space, tolerance=1e-12):
+    expected = np.asarray(whole).reshape(-1)[piece(space)]
+    most = np.abs(whole).max()
+    assert np.abs(np.asarray(mine).reshape(-1) - expected).max(initial=0.0) <= tolerance * most
+
+
+def drift(u, x, c):
+    return {"value": c * u.grad[0] + x[0] * u, "grad": u.grad}
+
+
+def operators(mesh, level):
+    """Sums of what is made one, and of what has rules or places of its own."""
+    V = femops.H1(mesh, 2)
+    given = {"level": level}
+    A, M = femops.diffusion(V, smooth, **given), femops.mass(V, **given)
+    other = femops.mass(V, femops.GridFunction(V, V.interpolate(smooth)), quadrature=5, **given)
+    own = femops.form(drift, V, c=smooth, **given)
+    p = femops.p_laplacian(V, p=3.0, epsilon=0.1)
+    yield "one", A
+    yield "fused", A + M
+    yield "constant", femops.diffusion(V, **given) + 2.0 * M
+    yield "rules", A - 3.0 * other + M
+    yield "transposed", (own + A).T + other
+    yield "nonlinear", p.jacobian(V.interpolate(smooth)).at_level(level) + M
+    if mesh.dim > 1:
+        yield "boundary", A + femops.boundary_mass(V, smooth, **given) + other
+        yield "boundary alone", femops.boundary_mass(V, smooth, **given)
+    W = femops.L2(mesh, 1)
+    U = femops.H1(mesh, 2, ncomp=mesh.dim)
+    yield "two spaces", femops.divergence(U, W, **given)
+    yield "components", femops.mass(U, **given) + femops.diffusion(U, **given)
+
+
+@pytest.mark.parallel(4)
+@pytest.mark.parametrize("reproducible", [False, True])
+@pytest.mark.parametrize(("name", "level"), CASES)
+def test_operators_and_sums(comm, name, level, reproducible):
+    def build(mesh):
+        return dict(operators(mesh, level))
+
+    mine, alone = on_both(comm, MESHES[name], build, reproducible)
+    for key, A in mine.items():
+        B = alone[key]
+        u = np.random.default_rng(3).standard_normal(B.space.size)
+        v = np.random.default_rng(4).standard_normal(B.test_space.size)
+        close(A @ u[piece(A.space)], B @ u, A.test_space)
+        close(A.T @ v[piece(A.test_space)], B.T @ v, A.space)
+        gap = A.assemble() - B.assemble()[piece(A.test_space)]
+        assert abs(gap).max() < 1e-12 if gap.shape[0] else True
+        here, there = A.cost(), B.cost()
+        assert comm.sum(here.data_flops) == there.data_flops
+        if A.space is A.test_space:
+            close(A.diagonal(), B.diagonal(), A.space)
+            held, every = A.constrained(every_fifth(A.space)), every_fifth(B.space)
+            close(held @ u[piece(A.space)], B.constrained(every) @ u, A.space)
+
+
+def stokes(u, p, mu):
+    return {"u": {"grad": mu * u.grad - p * np.eye(len(u))}, "p": {"value": -u.div}}
+
+
+@pytest.mark.parallel(4)
+@pytest.mark.parametrize("reproducible", [False, True])
+@pytest.mark.parametrize("level", LEVELS)
+def test_products(comm, level, reproducible):
+    def build(mesh):
+        W = femops.Product(u=femops.H1(mesh, 2, ncomp=2), p=femops.H1(mesh, 1))
+        return femops.form(stokes, W, mu=smooth, level=level)
+
+    A, B = on_both(comm, MESHES[CURVED], build, reproducible)
+    u = np.random.default_rng(3).standard_normal(B.space.size)
+    own = u[piece(A.space)]
+    close(A @ own, B @ u, A.space)
+    close((A + 2.0 * A).T @ own, (B + 2.0 * B).T @ u, A.space)
+    close(A.diagonal(), B.diagonal(), A.space)
+    held = np.arange(A.space.slice("u").stop)[::3]
+    assert np.isfinite(A.constrained(held) @ own).all()
+    assert comm.sum(A.cost().data_flops) == B.cost().data_flops
+
+
+def reaction(u):
+    return {"value": u + u**3, "grad": u.grad}
+
+
+@pytest.mark.parallel(4)
+@pytest.mark.parametrize("reproducible", [False, True])
+@pytest.mark.parametrize("linear", ["cg", "minres", "gmres"])
+@pytest.mark.parametrize("level", ["auto", "full", "none"])
+def test_solvers(comm, linear, level, reproducible):
+    def build(mesh):
+        V = femops.H1(mesh, 3)
+        F = femops.nonlinear_form(reaction, V)
+        u, info = femops.newton(F, V.zeros(), femops.load(V, smooth), linear=linear, level=level)
+        A = F.jacobian(u).at_level("partial").constrained(every_fifth(V))
+        x, report = femops.cg(A, A.rhs(femops.load(V, smooth), u), M=femops.jacobi(A), rtol=1e-12)
+        return V, u, info, x, report
+
+    made = on_both(comm, MESHES[CURVED], build, reproducible)
+    (V, u, info, x, report), (_, whole, expected, solution, _) = made
+    assert info.converged
+    assert report.converged
+    assert info.iterations == expected.iterations
+    close(u, whole, V, 1e-7)
+    close(x, solution, V, 1e-7)
+
+
+@pytest.mark.parallel(4)
+@pytest.mark.parametrize("reproducible", [False, True])
+@pytest.mark.parametrize("name", MESHES)
+def test_functions_and_files(comm, tmp_path, name, reproducible):
+    folder = comm.broadcast(tmp_path)
+    points = np.random.default_rng(1).random((5, 3))
+
+    def build(mesh):
+        V = femops.H1(mesh, 2)
+        path = folder / (f"one-{comm.rank}" if mesh.comm.size == 1 else "many")
+        u = V.interpolate(smooth)
+        femops.save(path.with_suffix(".vtu"), V, u=u)
+        femops.save_state(path.with_suffix(".state"), {"u": (V, u)}, {"n": 1})
+        found = femops.load_state(path.with_suffix(".state"), {"u": V}).vectors["u"]
+        assert np.array_equal(found, u)
+        probe = femops.Probe(mesh, points[:, : mesh.dim], "nan")
+        materials = femops.by_attribute(mesh, {1: 2.5})
+        loads = [femops.load(V, smooth), femops.diffusion(V, materials) @ u]
+        if mesh.dim > 1:
+            loads.append(femops.boundary_load(V, smooth))
+        numbers = [femops.l2_norm(V, u), V.integrate(u), mesh.num_elements]
+        return V, [u, *loads], [probe(V, u), probe.gradient(V, u), *numbers]
+
+    (V, mine, told), (_, whole, expected) = on_both(comm, MESHES[name], build, reproducible)
+    for a, b in zip(mine, whole, strict=True):
+        close(a, b, V)
+    for a, b in zip(told, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
