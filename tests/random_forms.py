@@ -54,7 +54,7 @@ def mesh_of(dim: int, kind: str) -> femops.Mesh:
     return mesh.with_attributes(1 + np.arange(mesh.num_elements) % 2)
 
 
-KINDS = ("single", "box", "sheared", "multilinear", "curved")
+KINDS = ("single", "box", "box", "sheared", "multilinear", "curved")
 
 
 def side_of(space: Any, family: str, order: int) -> Side:
@@ -488,7 +488,7 @@ class Maker:
         """Text of an (n, m) array, square if m is None."""
         if m is not None and m != n:
             return f"np.array([{', '.join(self.vector_text(m, 1) for _ in range(n))}])"
-        kinds = ["coefficient", "entries", "symmetric", "skew", "alike", "opposite", "near"]
+        kinds = ["coefficient", "entries", "symmetric", "skew", "alike", "opposite", "near", "near"]
         kind = self.pick(*kinds, "scaled", "transposed", "inverse", "sum", "outer", "constant")
         made = str(getattr(self, f"_m_{kind}")(n))
         if self.chance(0.1):
@@ -509,7 +509,7 @@ class Maker:
                 f"{matrix}[:, {int(self.rng.integers(n))}]",
                 f"({matrix} @ {self.coefficient((n,))})",
                 f"({self.scalar(1).text} * {self.coefficient((n,))})",
-                f"np.trace({matrix}) * {self.coefficient((n,))}",
+                f"(np.trace({matrix}) * {self.coefficient((n,))})",
             )
         )
 
