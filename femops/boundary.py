@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from femops.basis import Basis1D, Quadrature1D
 from femops.blocks import element_blocks
 from femops.errors import GeometryError, SpaceError
-from femops.geometry import adjugates
 from femops.numbering import ternary_codes
 from femops.parallel.mesh import DistributedMesh
 from femops_meshes.interpolation import tensor_apply
-from femops_meshes.mapping import determinants
+from femops_meshes.mapping import adjugates, determinants
 from femops_meshes.mesh import Mesh
 from femops_meshes.names import with_numbers
 

@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 from femops.basis import Basis1D
 from femops.blocks import element_blocks
 from femops.evaluation import point_gradient, point_values, reference_gradient
-from femops.geometry import adjugates
 from femops_meshes.interpolation import tensor_apply
-from femops_meshes.mapping import determinants, geometry_degree
+from femops_meshes.mapping import adjugates, determinants, geometry_degree
 from femops_meshes.mesh import Mesh
 from femops_meshes.ordering import hilbert_order
 

@@ -14,12 +14,11 @@ from femops.basis import Basis1D
 from femops.blocks import element_blocks
 from femops.errors import GeometryError, ProbeError, SpaceError
 from femops.evaluation import physical_gradient, point_gradient, point_values
-from femops.geometry import adjugates
 from femops.location import locate
 from femops.parallel.agreement import check, check_same
 from femops.parallel.comm import communicator
 from femops.parallel.mesh import DistributedMesh
-from femops_meshes.mapping import determinants
+from femops_meshes.mapping import adjugates, determinants
 from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]

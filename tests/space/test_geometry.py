@@ -9,8 +9,8 @@ import pytest
 import femops
 from counted_lines import lines
 from femops import ElementClass, Geometry, GeometryError, Mesh, classify, gauss
-from femops.geometry import adjugates
 from femops_meshes.interpolation import tensor_apply
+from femops_meshes.mapping import adjugates
 from space.cases import MESHES, bend, scrambled_box
 
 
