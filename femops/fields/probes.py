@@ -13,13 +13,12 @@ from femops.basis import Basis1D
 from femops.errors import GeometryError, ProbeError, SpaceError
 from femops.geometry.batching import element_blocks
 from femops.geometry.evaluation import physical_gradient, point_gradient, point_values
-from femops.geometry.jacobians import adjugates
 from femops.geometry.location import locate
 from femops.parallel.agreement import check, check_same
 from femops.parallel.comm import communicator
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import Space
-from femops_meshes.coordinates.mapping import determinants
+from femops_meshes.coordinates.mapping import adjugates, determinants
 from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]

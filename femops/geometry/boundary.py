@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from femops.basis import Basis1D, Quadrature1D
 from femops.errors import GeometryError, SpaceError
 from femops.geometry.batching import element_blocks
-from femops.geometry.jacobians import adjugates
 from femops.numbering import ternary_codes
 from femops.parallel.mesh import DistributedMesh
 from femops_meshes import MeshTopologyError
 from femops_meshes.coordinates.interpolation import tensor_apply
-from femops_meshes.coordinates.mapping import determinants
+from femops_meshes.coordinates.mapping import adjugates, determinants
 from femops_meshes.mesh import Mesh
 from femops_meshes.names import with_numbers
 from femops_meshes.side_checks import check_sides

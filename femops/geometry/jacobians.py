@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from femops.basis import Quadrature1D
 from femops.errors import GeometryError
 from femops.geometry.batching import element_blocks
-from femops.geometry.legendre import allowed, element_modes, left_out, mode_degrees
+from femops.geometry.legendre import element_modes, mode_degrees, negligible
 from femops.parallel.mesh import DistributedMesh
-from femops_meshes.coordinates.mapping import determinants, jacobians, positions
+from femops_meshes.coordinates.mapping import adjugates, determinants, jacobians, positions
 from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]
@@ -176,25 +176,6 @@ class GeometryBlock:
         return np.asarray(adjugates(self.jacobian) / det[..., None, None])
 
 
-def adjugates(jacobian: Floats) -> Floats:
-    """Adjugates (det J times the inverse of J) of matrices (..., dim, dim), by cofactors."""
-    dim = jacobian.shape[-1]
-    a = np.moveaxis(jacobian, (-2, -1), (0, 1))
-    result = np.empty_like(jacobian)
-    if dim == 1:
-        result[...] = 1.0
-    elif dim == 2:
-        result[..., 0, 0], result[..., 0, 1] = a[1, 1], -a[0, 1]
-        result[..., 1, 0], result[..., 1, 1] = -a[1, 0], a[0, 0]
-    else:
-        for i in range(3):
-            i1, i2 = (i + 1) % 3, (i + 2) % 3
-            for j in range(3):
-                j1, j2 = (j + 1) % 3, (j + 2) % 3
-                result[..., j, i] = a[i1, j1] * a[i2, j2] - a[i1, j2] * a[i2, j1]
-    return result
-
-
 def _inverted(geometry: Geometry) -> GeometryError:
     """The error that counts and names the elements with a determinant that is not positive."""
     found: list[int] = []
@@ -217,15 +198,15 @@ def classify(mesh: Mesh | DistributedMesh, tol: float = 1e-12) -> NDArray[np.int
 
     Of a mesh that ranks share, those of this rank's elements.
 
-    An element is multilinear if the multilinear part of its map puts every point where the whole
-    map does, and affine if the affine part does; within ``tol`` times the size of the element, plus
-    the round-off of its coordinates.
+    An element is multilinear if the multilinear part of its map puts every node where the whole
+    map does, and affine if the affine part does; within ``tol`` times the size of the element, in a
+    thin direction its thickness, plus the round-off of its coordinates.
 
     Parameters
     ----------
     mesh : Mesh or DistributedMesh
     tol : float
-        Relative to the size of the element.
+        Relative to the size of the element, in each of its directions.
 
     Returns
     -------
@@ -240,8 +221,12 @@ def classify(mesh: Mesh | DistributedMesh, tol: float = 1e-12) -> NDArray[np.int
 
 def _classify(coordinates: Floats, order: int, dim: int, tol: float) -> NDArray[np.int8]:
     degrees = mode_degrees(order, dim)
-    modes, limit = element_modes(coordinates, order), allowed(coordinates, tol)
+    modes = element_modes(coordinates, order)
     result = np.full(len(coordinates), ElementClass.CURVED, dtype=np.int8)
-    result[left_out(modes, degrees.max(axis=1) <= 1) <= limit] = ElementClass.MULTILINEAR
-    result[left_out(modes, degrees.sum(axis=1) <= 1) <= limit] = ElementClass.AFFINE
+    bilinear, affine = (
+        negligible(coordinates, modes, left_out, tol)
+        for left_out in (degrees.max(axis=1) > 1, degrees.sum(axis=1) > 1)
+    )
+    result[bilinear] = ElementClass.MULTILINEAR
+    result[affine] = ElementClass.AFFINE
     return result

@@ -1,8 +1,7 @@
 """The map of an element in modes: products of polynomials of each direction.
 
 The modes are Legendre polynomials on [0, 1], the linear one xi - 1/2, so that its slope is 1: the
-first multilinear ones give position and Jacobian with the fewest multiplications, and what is
-left out of a sum over modes is known to be at most the sum of their sizes.
+first multilinear ones give position and Jacobian with the fewest multiplications.
 """
 
 from __future__ import annotations
@@ -19,12 +18,15 @@ from numpy.typing import NDArray
 from femops.geometry.batching import element_blocks
 from femops.parallel.comm import Communicator
 from femops_meshes.coordinates.interpolation import gauss_lobatto, tensor_apply
+from femops_meshes.coordinates.mapping import adjugates, determinants, geometry_degree
 from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]
 
-# Relative to the size of an element: what its map may be off by where modes are left out.
+# In an element's own coordinates: what its map may be off by where modes are left out.
 EXACT = 1e-13
+# Of coordinates, as files and generators give them.
+_ROUND_OFF = 8 * np.finfo(np.float64).eps
 
 # Of meshes looked at: nothing that is kept here may hold on to its mesh.
 _facts: WeakKeyDictionary[Mesh, tuple[bool, int]] = WeakKeyDictionary()
@@ -53,16 +55,34 @@ def mode_degrees(order: int, dim: int) -> NDArray[np.int64]:
     return np.indices((order + 1,) * dim).reshape(dim, -1)[::-1].T
 
 
-def left_out(modes: Floats, kept: NDArray[np.bool_]) -> Floats:
-    """By how much an element's map is off at most if only some modes are kept, (n,)."""
-    return np.asarray(np.abs(modes[:, ~kept]).sum(axis=1).max(axis=1, initial=0.0))
+def negligible(
+    coordinates: Floats, modes: Floats, left_out: NDArray[np.bool_], tol: float
+) -> NDArray[np.bool_]:
+    """Whether an element's nodes stay where they are without some of its modes, (n,).
 
+    They may be off by round-off of their coordinates, and by ``tol`` in the element's own
+    coordinates, those of its affine part: in a thin direction a position matters more, and so it
+    does in a coordinate that is near zero.
 
-def allowed(coordinates: Floats, tol: float) -> Floats:
-    """What positions in elements may be off by, (n,): their size times tol, and round-off."""
-    size = np.ptp(coordinates, axis=1).max(axis=1)
-    round_off = 8 * np.finfo(np.float64).eps * np.abs(coordinates).max(axis=(1, 2))
-    return np.asarray(tol * size + round_off)
+    Parameters
+    ----------
+    coordinates : (n, nodes, dim) float64
+    modes : (n, nodes, dim) float64
+        See `element_modes`.
+    left_out : (nodes,) bool
+    tol : float
+    """
+    dim = coordinates.shape[2]
+    order = geometry_degree(coordinates.shape[1], dim)
+    values = mode_values(order + 1, gauss_lobatto(order + 1)[0])[0]
+    rest = np.where(left_out[:, np.newaxis], modes, 0.0)
+    gap = np.abs(tensor_apply([values] * dim, rest)).max(axis=1)
+    gap = np.maximum(gap - _ROUND_OFF * np.abs(coordinates).max(axis=1), 0.0)
+    slopes = modes[:, (order + 1) ** np.arange(dim)].swapaxes(1, 2)
+    with np.errstate(all="ignore"):  # a map without an affine part: what is not a number is false
+        inverse = np.abs(adjugates(slopes) / determinants(slopes)[:, np.newaxis, np.newaxis])
+        own = (inverse * gap[:, np.newaxis]).sum(axis=2)
+    return np.asarray((own <= tol).all(axis=1) | ~gap.any(axis=1))
 
 
 def _look(mesh: Mesh) -> tuple[bool, int]:
@@ -71,10 +91,12 @@ def _look(mesh: Mesh) -> tuple[bool, int]:
     affine, degree = True, 1
     for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
         x = mesh.coordinates[start:stop]
-        modes, limit = element_modes(x, mesh.order), allowed(x, EXACT)
+        modes = element_modes(x, mesh.order)
         if affine:
-            affine = bool(np.all(left_out(modes, degrees.sum(axis=1) <= 1) <= limit))
-        while np.any(left_out(modes, degrees.max(axis=1) <= degree) > limit):
+            affine = bool(negligible(x, modes, degrees.sum(axis=1) > 1, EXACT).all())
+        while degree < mesh.order and not (
+            negligible(x, modes, degrees.max(axis=1) > degree, EXACT).all()
+        ):
             degree += 1
     return affine, degree
 

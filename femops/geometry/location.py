@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 from femops.basis import Basis1D
 from femops.geometry.batching import element_blocks
 from femops.geometry.evaluation import point_gradient, point_values, reference_gradient
-from femops.geometry.jacobians import adjugates
 from femops_meshes.coordinates.interpolation import tensor_apply
-from femops_meshes.coordinates.mapping import determinants, geometry_degree
+from femops_meshes.coordinates.mapping import adjugates, determinants, geometry_degree
 from femops_meshes.mesh import Mesh
 from femops_meshes.topology.ordering import hilbert_order
 

@@ -210,9 +210,11 @@ class Mesh:
         numbers = self.topology.lattice(self.order)
         shared = np.empty((self.topology.lattice_size(self.order), self.dim))
         shared[numbers] = self.coordinates
-        lower, upper = self.bounding_box()
-        gap = np.abs(shared[numbers] - self.coordinates).max(initial=0.0)
-        return bool(gap <= 1e-10 * np.abs(upper - lower).max(initial=0.0))
+        gap = np.abs(shared[numbers] - self.coordinates)
+        # of each element's own extent in each direction: a period may be much shorter than others
+        size = np.ptp(self.coordinates, axis=1, keepdims=True)
+        round_off = 8 * np.finfo(np.float64).eps * np.abs(self.coordinates)
+        return bool((gap <= 1e-10 * size + round_off).all())
 
     def bounding_box(self) -> tuple[Floats, Floats]:
         """Smallest and largest coordinates (dim,) of the nodes; a curved side may bulge further.

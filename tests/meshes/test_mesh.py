@@ -255,3 +255,11 @@ def test_hilbert_order_of_nothing_or_one_point():
 def test_a_refinement_that_fits_nowhere_is_refused(times):
     with pytest.raises(MeshError, match="GiB of memory"):
         box((1, 1)).refine(times)
+
+
+def test_a_short_period_beside_long_sides_is_one():
+    """The jump of a period is judged by the elements, not by the whole mesh."""
+    for shape in ((1e3, 1e-8), (1e-8, 1e3)):
+        short = shape[0] < 1.0, shape[1] < 1.0
+        assert not box((3, 3), upper=shape, periodic=short).continuous
+        assert box((3, 3), lower=(1e6, 1e6), upper=(1e6 + shape[0], 1e6 + 1.0), order=3).continuous

@@ -309,13 +309,13 @@ class BilinearForm:
             if self.state is None:
                 self.values(stored, block)
             else:
-                self._inputs(block, used)
+                self.inputs(block, used)
 
     def values(
         self, stored: list[Node], block: Block, *, check: bool = True
     ) -> NDArray[np.float64]:
         """Static nodes at the points of a block of elements, (n, points, nodes)."""
-        inputs = self._inputs(block, {node.number for node in ancestors(stored)})
+        inputs = self.inputs(block, {node.number for node in ancestors(stored)})
         values = np.empty((block.stop - block.start, block.geometry.num_points, len(stored)))
         with np.errstate(all="ignore"):  # what is not a number is told of below
             for k, value in enumerate(evaluate(stored, inputs)):
@@ -361,7 +361,7 @@ class BilinearForm:
     def _static(self) -> Mapping[str, Objects]:
         return self.step.trace.static if self.static is None else self.static
 
-    def _inputs(self, block: Block, used: set[int]) -> dict[int, Any]:
+    def inputs(self, block: Block, used: set[int]) -> dict[int, Any]:
         """Arrays of the static inputs that are used, (n, points) each."""
         inputs: dict[int, Any] = {}
         # positivity of the determinants is checked here, whatever the form uses of the geometry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,21 +10,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.operators.integrals.term import Term
+from femops.pointwise.graph import ancestors
+from femops.pointwise.printer import evaluate
+from femops.pointwise.trace import INVERSE
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.separable import SeparableKernel
 from femops_kernels.pointwise.qdata import Data, element_values, store_interleaved
 
 # Entries of D beside its diagonal that are no more than round-off of the geometry, relative to the
-# diagonal entries of their row and column.
+# diagonal entries of their row and column: by Cauchy and Schwarz what they add to v A u is at most
+# that part of the norms of u and v by A. Only round-off of maps may be left out: see `_straight`.
 _ROUND_OFF = 1e-13
+_NO_MAP = np.empty((0, 0), dtype=object)
 
 
-def separated(term: Term) -> tuple[SeparableKernel, Data] | None:
+def separated(term: Term, parts: Sequence[Term]) -> tuple[SeparableKernel, Data] | None:
     """Kernel and data of a term whose D is constant and diagonal in every element.
 
     Constant but for the weights, and diagonal in slots and components: constant coefficients on
     boxes along the reference axes, products of values and of equal derivatives.  None for others.
     Collective on a reproducible mesh.
+
+    Parameters
+    ----------
+    term : Term
+    parts : sequence of Term
+        What the term is the sum of; itself if it is none.
     """
     program = term.program
     slots, numbers = program.slots_in, program.numbers
@@ -44,11 +56,35 @@ def separated(term: Term) -> tuple[SeparableKernel, Data] | None:
         if diagonal is None:
             break
         store_interleaved(factors, diagonal[:, np.newaxis], start)
-    if _on_any_rank(term, diagonal is None):
+    if _on_any_rank(term, diagonal is None or not all(_straight(part) for part in parts)):
         return None
     kernel = _kernel(term)
     points = np.zeros((len(factors), kernel.target.p1d**kernel.dim, 0, width), term.dtype)
     return kernel, replace(term.data, points=points, elements=factors[:, 0])
+
+
+def _straight(term: Term) -> bool:
+    """Whether D is exactly diagonal where elements lie exactly along the axes.
+
+    A coefficient that couples derivatives or components is no round-off, however small it is.
+    """
+    form = term.source
+    if form is None:  # a sample of elements, to measure
+        return True
+    apart = form.step.structure * (1 - np.eye(len(form.step.structure), dtype=np.int64))
+    nodes = [form.step.distinct[k - 1] for k in np.unique(np.abs(apart)).tolist() if k]
+    slopes = form.step.trace.static.get(INVERSE, _NO_MAP)
+    used = {node.number for node in [*ancestors(nodes), *slopes.flat]}
+    for block in form.center if nodes else ():
+        inputs = form.inputs(block, used)
+        for row in slopes:  # one of its numbers belongs to the axis, the others are round-off
+            most = np.max([np.abs(inputs[node.number]) for node in row], axis=0)
+            for number in (node.number for node in row):
+                inputs[number] = np.where(np.abs(inputs[number]) < most, 0.0, inputs[number])
+        with np.errstate(all="ignore"):
+            if any(np.any(value != 0.0) for value in evaluate(nodes, inputs)):
+                return False
+    return True
 
 
 def _on_any_rank(term: Term, bent: bool) -> bool:

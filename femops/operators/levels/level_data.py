@@ -34,7 +34,7 @@ LEVELS = ("full", "element", "decomposed", "partial", "none")
 CHOICES = (*LEVELS, "auto")
 """What a user may ask for; "auto" is the fastest of the levels, by measurement."""
 
-_CACHED = ("fused", "work", "matrices", "_parts", "_rows")
+_CACHED = ("fused", "_groups", "work", "matrices", "_parts", "_rows")
 
 Launches = list[tuple[float, AnyLaunch]]
 

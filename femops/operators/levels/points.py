@@ -42,6 +42,11 @@ class Points(Storage):
     @cached_property
     def fused(self) -> list[tuple[float, Term]]:
         """The summands, those on one quadrature rule made one."""
+        return [group[0] if len(group) == 1 else (1.0, fused(group)) for group in self._groups]
+
+    @cached_property
+    def _groups(self) -> list[list[tuple[float, Term]]]:
+        """The summands that can be made one."""
         groups: list[list[tuple[float, Term]]] = []
         for factor, term in self.summands:
             group = next((g for g in groups if g[0][1].fusible(term)), None)
@@ -49,14 +54,17 @@ class Points(Storage):
                 groups.append([(factor, term)])
             else:
                 group.append((factor, term))
-        return [group[0] if len(group) == 1 else (1.0, fused(group)) for group in groups]
+        return groups
 
     @cached_property
     def work(self) -> list[tuple[SweepKernel, Data]]:
         """Kernel and data of each of the fused summands."""
         if self.dense:
             return [(term.dense_kernel(), term.data) for _, term in self.fused]
-        return [separated(t) or (t.factorised_kernel(), t.data) for _, t in self.fused]
+        return [
+            separated(t, [part for _, part in group]) or (t.factorised_kernel(), t.data)
+            for (_, t), group in zip(self.fused, self._groups, strict=True)
+        ]
 
     def launches(self) -> Launches:
         """One sweep for each quadrature rule."""

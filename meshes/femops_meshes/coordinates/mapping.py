@@ -96,3 +96,22 @@ def determinants(J: ArrayLike) -> Floats:
         + a[..., 2] * (b[..., 0] * c[..., 1] - b[..., 1] * c[..., 0])
     )
     return space
+
+
+def adjugates(jacobian: Floats) -> Floats:
+    """Adjugates (det J times the inverse of J) of matrices (..., dim, dim), by cofactors."""
+    dim = jacobian.shape[-1]
+    a = np.moveaxis(jacobian, (-2, -1), (0, 1))
+    result = np.empty_like(jacobian)
+    if dim == 1:
+        result[...] = 1.0
+    elif dim == 2:
+        result[..., 0, 0], result[..., 0, 1] = a[1, 1], -a[0, 1]
+        result[..., 1, 0], result[..., 1, 1] = -a[1, 0], a[0, 0]
+    else:
+        for i in range(3):
+            i1, i2 = (i + 1) % 3, (i + 2) % 3
+            for j in range(3):
+                j1, j2 = (j + 1) % 3, (j + 2) % 3
+                result[..., j, i] = a[i1, j1] * a[i2, j2] - a[i1, j2] * a[i2, j1]
+    return result
