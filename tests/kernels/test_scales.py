@@ -9,7 +9,7 @@ import pytest
 
 import femops
 from femops.basis import Basis1D, Quadrature1D
-from femops.geometry import ElementClass, classify
+from femops.geometry.jacobians import ElementClass, classify
 from femops.geometry.legendre import GeometryModes
 from femops_kernels.simd.matrix import Matrix1D
 from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
