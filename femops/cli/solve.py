@@ -27,7 +27,7 @@ from femops.cli.options import (
     share_mesh,
 )
 from femops.cli.output import Output, one_line_warnings
-from femops.cli.problems.base import Make
+from femops.cli.problems.make import Make
 
 if TYPE_CHECKING:
     from femops.cli.problems.base import Result

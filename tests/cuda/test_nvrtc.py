@@ -264,7 +264,7 @@ def test_a_kernel_is_compiled_by_one_at_a_time(folder, monkeypatch):
 @needs_nvrtc
 def test_the_builtins_are_found_wherever_the_process_stands(tmp_path):
     code = (
-        "from femops_kernels.cuda import nvrtc\n"
+        "from femops_kernels.cuda.compiler import nvrtc\n"
         f"print(len(nvrtc.compile_cubin({DOUBLE!r}, 'sm_80')[0]))\n"
     )
     done = subprocess.run(

@@ -46,7 +46,7 @@ def test_ranks_share_the_cores_of_their_node(comm, monkeypatch):
     assert node.cores == 4 * comm.size
 
 
-COUNT = "from femops_kernels import machine\n"
+COUNT = "from femops_kernels.cpu import machine\n"
 
 
 @pytest.mark.parametrize(

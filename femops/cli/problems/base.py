@@ -165,11 +165,13 @@ def has_boundary(mesh: AnyMesh) -> bool:
     return whole > 0
 
 
-Make = Callable[[AnyMesh, int, str], Problem]
-"""Of mesh, order and level: a class of problems, its own parameters given."""
-
-
-def solve(make: Make, mesh: AnyMesh, order: int, rtol: float, level: str = "partial") -> Result:
+def solve(
+    make: Callable[[AnyMesh, int, str], Problem],
+    mesh: AnyMesh,
+    order: int,
+    rtol: float,
+    level: str = "partial",
+) -> Result:
     """Solve a problem, with the values of the exact solution on the whole boundary.
 
     Collective, where ranks share the mesh.

@@ -1,0 +1,13 @@
+"""What makes a problem; the problems themselves are imported when one is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from femops.cli.manufactured import AnyMesh
+    from femops.cli.problems.base import Problem
+
+Make = Callable[["AnyMesh", int, str], "Problem"]
+"""Of mesh, order and level: a class of problems, its own parameters given."""
