@@ -209,7 +209,7 @@ def test_info_tells_ranks_threads_and_cores_once():
     from mpi4py import __version__
 
     arguments = [sys.executable, "-m", "femops", "info", "--json"]
-    code, text = launch(3, arguments, 60, FEMOPS_THREADS="2", NUMBA_NUM_THREADS="2")
+    code, text = launch(3, arguments, 60, FEMOPS_THREADS="2")
     assert code == 0, text
     facts = json.loads(text)["parallel"]
     assert (facts["ranks"], facts["nodes"], facts["threads"]) == (3, 1, [2, 2, 2])

@@ -96,7 +96,7 @@ LARGE = """
 import numpy as np, femops
 V = femops.H1(femops.box((256, 256), mapping=lambda x: x + 0.2 * x[::-1] * x), 1)
 A = femops.mass(V)
-assert A.terms.parallel()
+assert A.terms.threads() == 2
 femops.cg(A, np.ones(V.size), M=femops.jacobi(A), maxiter=2)
 """
 
@@ -188,7 +188,7 @@ def test_fork_after_threads(warm: Path) -> None:
     assert os.waitpid(child, 0)[1] == 0
     check()
     """
-    done(run(body, warm, NUMBA_NUM_THREADS="2"))
+    done(run(body, warm, FEMOPS_THREADS="2"))
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -209,7 +209,7 @@ def test_several_python_threads(warm: Path, threads: int) -> None:
     [t.join() for t in all_of_them]
     assert not wrong
     """
-    done(run(body, warm, NUMBA_NUM_THREADS="2"))
+    done(run(body, warm, FEMOPS_THREADS="2"))
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -225,35 +225,28 @@ def test_a_pool_of_python_threads_with_operators_and_solves(warm: Path, threads:
         results = [(k % 3, pool.submit(work[k % 3])) for k in range(90)]
     assert all(np.array_equal(r.result(), expected[k]) for k, r in results)
     """
-    done(run(body, warm, NUMBA_NUM_THREADS="2"))
+    done(run(body, warm, FEMOPS_THREADS="2"))
 
 
-@pytest.mark.parametrize("layer", ["", "omp", "workqueue"])
-def test_the_threading_layer_survives_a_fork_and_is_reported(warm: Path, layer: str) -> None:
-    """A child of OpenMP does with one thread, and says so; the bits are the same."""
-    body = f"""
-    import multiprocessing
-    from femops_kernels.errors import KernelValueError
-    from femops_kernels.cpu.machine import describe
+def test_forked_processes_have_threads_of_their_own(warm: Path) -> None:
+    """Workers of a parent are not in its children, who start others; the bits are the same."""
+    body = """
+    import multiprocessing, os
+    from femops_kernels.cpu.machine import describe, thread_ids
     def child(k):
-        try:
-            set_threads(2)
-        except KernelValueError as error:
-            assert "spawn" in str(error)
-            return describe()["threads"], A @ (k * x)
-        return describe()["threads"], A @ (k * x)
+        set_threads(2)
+        return describe()["threads"], thread_ids(), A @ (k * x)
     set_threads(2)
     check()
-    layer = describe()["threading_layer"]
-    assert layer == {layer!r} or not {layer!r} and layer in ("omp", "tbb", "workqueue"), layer
+    own = thread_ids()
     with multiprocessing.get_context("fork").Pool(2) as pool:
         answers = pool.map(child, [1, 2])
-    assert all(threads == (1 if layer == "omp" else 2) for threads, _ in answers)
-    assert all(np.array_equal(y, A @ (k * x)) for k, (_, y) in zip((1, 2), answers))
-    assert describe()["threads"] == 2
+    for k, (threads, ids, y) in zip((1, 2), answers):
+        assert threads == 2 and len(set(ids)) == 2 and not set(ids) & set(own)
+        assert np.array_equal(y, A @ (k * x))
+    assert thread_ids() == own
     """
-    chosen = {"NUMBA_THREADING_LAYER": layer} if layer else {}
-    done(run(body, warm, NUMBA_NUM_THREADS="2", **chosen))
+    done(run(body, warm, FEMOPS_THREADS="2"))
 
 
 @pytest.mark.parametrize(
@@ -275,10 +268,10 @@ def test_small_problems_stay_on_one_thread(warm: Path) -> None:
     sweep.PARALLEL_EFFORT = 2**17
     set_threads(2)
     check()
-    assert not A.terms.parallel()
-    assert femops.mass(femops.H1(femops.box((80, 80)), 4)).terms.parallel()
+    assert A.terms.threads() == 1
+    assert femops.mass(femops.H1(femops.box((80, 80)), 4)).terms.threads() == 2
     """
-    done(run(body, warm, NUMBA_NUM_THREADS="2"))
+    done(run(body, warm, FEMOPS_THREADS="2"))
 
 
 def test_a_solve_can_be_interrupted(warm: Path) -> None:
@@ -307,7 +300,7 @@ def test_a_solve_can_be_interrupted(warm: Path) -> None:
     else:
         raise AssertionError("not interrupted")
     """
-    done(run(body, warm, NUMBA_NUM_THREADS="2"))
+    done(run(body, warm, FEMOPS_THREADS="2"))
 
 
 def test_without_a_compiler_one_error_says_so(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ _PACKAGE = Path(__file__).parents[1]
 _HEADER = """\
 from math import inf, sqrt
 
-from numba import get_thread_id, njit, prange
+from numba import njit
 
 from femops_kernels.simd.compiling import *
 from femops_kernels.simd.lane_math import *
@@ -34,6 +34,7 @@ from femops_kernels.simd.line_math import *
 from femops_kernels.simd.lines import *
 from femops_kernels.simd.addresses import *
 from femops_kernels.simd.runs import *
+from femops_kernels.simd.threads import *
 from femops_kernels.simd.tracing import *
 """
 _loaded: dict[str, ModuleType] = {}

@@ -47,9 +47,8 @@ class ConjugateGradients(Solve):
         self._vectors = placed_array((4, len(b) + tail), b.dtype, pieces, axis=1)
         self.x[:] = x
         self._state = np.array([-1.0, 0.0, 0.0, 0.0])
-        self._parallel = terms.parallel()
         skeletons = ("driver", "cg_vectors", "cg", *["cg_merged"][: int(merged)])
-        self._module = specialize(skeletons, {"PARALLEL": self._parallel, "REAL": b.dtype.name})
+        self._module = specialize(skeletons, {"REAL": b.dtype.name})
         self._edges = block_edges(len(b))
         self._partial = np.zeros((2, len(self._edges) - 1))
         self._pass = MergedPass(terms, self._vectors, len(b), inverse) if merged else None
@@ -57,17 +56,18 @@ class ConjugateGradients(Solve):
     def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
         """See `Solve.advance`."""
         with LAUNCH:
-            work = self._terms.work(self._parallel)
+            work = self._terms.workplace()
             if self._state[0] < 0.0 or not self._pass:
                 self._iterate(work, tolerance, limit, 0 if self._pass else steps)
             if self._pass and self.status == 0:
                 self._iterate_merged(self._pass, work, tolerance, limit, steps, show)
 
-    def _iterate(self, work: int, tolerance: float, limit: int, steps: int) -> None:
+    def _iterate(
+        self, work: tuple[int, int, int], tolerance: float, limit: int, steps: int
+    ) -> None:
         self._module.iterate(
             *self._terms.addresses,
-            work,
-            self._terms.work_bytes,
+            *work,
             self._vectors,
             self._b,
             self._inverse,
@@ -81,14 +81,19 @@ class ConjugateGradients(Solve):
         )
 
     def _iterate_merged(
-        self, one: MergedPass, work: int, tolerance: float, limit: int, steps: int, show: bool
+        self,
+        one: MergedPass,
+        work: tuple[int, int, int],
+        tolerance: float,
+        limit: int,
+        steps: int,
+        show: bool,
     ) -> None:
         self._module.iterate_merged(
             one.rows.ctypes.data,
             one.alphas.ctypes.data,
             len(one.rows),
-            work,
-            self._terms.work_bytes,
+            *work,
             self._vectors,
             self._inverse,
             self._use_inverse,

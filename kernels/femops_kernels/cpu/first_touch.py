@@ -113,4 +113,5 @@ def _touch(memory: NDArray[np.uint8], begins: NDArray[np.int64]) -> None:
     zero = Start(int(cuts[-1]), _NONE, 0.0, machine.lane_width(_WORD), _WORD, cuts)
     terms = sweep.Terms([(1.0, zero)])
     with sweep.LAUNCH:
-        sweep.driver(True).apply(*terms.addresses, 0, memory.ctypes.data, 0, 0)
+        team = machine.team_of(machine.get_threads(), strict=True)
+        sweep.driver().apply(*terms.addresses, 0, memory.ctypes.data, 0, 0, team)

@@ -93,15 +93,18 @@ class Limits:
         self._arrays = placed_array((3, self._blocks * BLOCK), "float64", axis=1)
         self._arrays += 1.0
         self._out = aligned_array((threads, lane.width), "float64")
-        constants = {"PARALLEL": threads > 1, "LANE": lane, "LANE_BYTES": lane.nbytes}
-        self._module = specialize(("driver", "stream"), constants)
+        constants = {"LANE": lane, "LANE_BYTES": lane.nbytes}
+        self._module = specialize(("stream",), constants)
+
+    def _team(self) -> int:
+        return machine.team_of(self._threads)
 
     def triad(self) -> float:
         """Bandwidth of one pass of STREAM's triad, 24 bytes an entry counted, GB/s."""
         a, b, c = (array.ctypes.data for array in self._arrays)
         with LAUNCH:
             begin = perf_counter()
-            self._module.triad(a, b, c, 3.0, self._blocks)
+            self._module.triad(self._team(), a, b, c, 3.0, self._blocks)
             seconds = perf_counter() - begin
         return TRIAD_BYTES * self._blocks * BLOCK / seconds * 1e-9
 
@@ -130,9 +133,9 @@ class Limits:
         passes = -(-_ENOUGH // mix.nbytes(lane))
         sizes = (source, target, mix.reads // 2, mix.writes, mix.blocks)
         with LAUNCH:
-            self._module.mixed(*sizes, 1, mix.workers)
+            self._module.mixed(self._team(), *sizes, 1, mix.workers)
             begin = perf_counter()
-            self._module.mixed(*sizes, passes, mix.workers)
+            self._module.mixed(self._team(), *sizes, passes, mix.workers)
             seconds = perf_counter() - begin
         return passes * mix.nbytes(lane) / seconds * 1e-9
 
@@ -140,8 +143,7 @@ class Limits:
         """Rate of fused multiply-adds on lanes (an FMA is two operations), GFlop/s."""
         with LAUNCH:
             begin = perf_counter()
-            self._module.multiply_adds(
-                self._out.ctypes.data, self._lane.nbytes, _ROUNDS, self._threads
-            )
+            out = self._out.ctypes.data
+            self._module.multiply_adds(self._team(), out, _ROUNDS, self._threads)
             seconds = perf_counter() - begin
         return 2 * _CHAINS * self._lane.width * _ROUNDS * self._threads / seconds * 1e-9

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from contextlib import suppress
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from femops_kernels.cpu import team
 from femops_kernels.errors import KernelValueError
 from femops_kernels.simd.lanes import WIDTHS
 
@@ -56,60 +57,65 @@ def lane_width(dtype: DTypeLike = np.float64, width: int | None = None) -> int:
     return number
 
 
-_alone: set[int] = set()  # processes that must do with one thread: this one, if any
+_MOST = 1024  # threads that can be asked for, on any machine
 _wishes: dict[str, int] = {}  # of threads: how many were "asked" for, how many are a "share"
-
-
-def _stay_alone() -> None:
-    """In a forked child: GNU OpenMP ends one that uses threads which its parent has started."""
-    with suppress(ValueError):  # none was started
-        if _numba().threading_layer() == "omp":
-            _alone.add(os.getpid())
+_here = threading.local()  # what `set_threads` said in a Python thread
 
 
 @cache
-def _numba() -> Any:
-    """Numba, its threading layer chosen before it starts, and FEMOPS_THREADS obeyed.
+def cores() -> int:
+    """The number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
-    OpenMP's threads wait for work awake, for a while; to wake those of Numba's own work queue takes
-    as long as half a million dofs do.
+
+def _asked() -> int | None:
+    """What FEMOPS_THREADS says.
+
+    Raises
+    ------
+    KernelValueError
+        If that is no number of threads.
     """
-    import numba
-
-    if "NUMBA_THREADING_LAYER" not in os.environ:
-        # numba makes its settings attributes when it is imported: types don't show them
-        numba.config.THREADING_LAYER = "default"  # type: ignore[attr-defined]
-        numba.config.THREADING_LAYER_PRIORITY = [  # type: ignore[attr-defined]
-            "omp",
-            "tbb",
-            "workqueue",
-        ]
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_stay_alone)
     asked = os.environ.get("FEMOPS_THREADS")
-    if asked:
-        _set_threads(numba, int(asked) if asked.isdigit() else asked)
-    _keep_to_share(numba)
-    return numba
+    if not asked:
+        return None
+    _check_threads(int(asked) if asked.isdigit() else asked, _MOST)
+    return int(asked)
+
+
+def _check_threads(count: int | str, most: int) -> None:
+    if not isinstance(count, int) or not 1 <= count <= most:
+        raise KernelValueError(
+            f"{count!r} threads: choose 1 to {most} (the environment variable FEMOPS_THREADS "
+            "allows more than there are cores)"
+        )
 
 
 def get_threads() -> int:
     """Threads that the next call of this Python thread uses.
 
     What ``set_threads`` said, else the environment variable ``FEMOPS_THREADS``, else the cores, or
-    the share of them that ``share_threads`` said; one in a process forked from one that has started
-    OpenMP's threads.
+    the share of them that ``share_threads`` said.
+
+    Raises
+    ------
+    KernelValueError
+        If FEMOPS_THREADS is no number of threads.
     """
-    numba = _numba()
-    return 1 if os.getpid() in _alone else int(numba.get_num_threads())
+    if not team.POSIX:
+        return 1
+    here = getattr(_here, "threads", None)
+    if here is not None:
+        return int(here)
+    asked = _asked()
+    return min(_wishes.get("share", cores()), cores()) if asked is None else asked
 
 
 def max_threads() -> int:
-    """Most threads there can be.
-
-    Numba's ``NUMBA_NUM_THREADS``, by default the cores this process may use.
-    """
-    return int(_numba().config.NUMBA_NUM_THREADS)
+    """Most threads that ``set_threads`` takes: the cores of this process, or FEMOPS_THREADS."""
+    return max(cores(), _asked() or 1)
 
 
 def set_threads(count: int) -> None:
@@ -118,27 +124,10 @@ def set_threads(count: int) -> None:
     Raises
     ------
     KernelValueError
-        If the count is not between 1 and ``max_threads()``; more than one in a process forked from
-        one that has started OpenMP's threads.
+        If the count is not between 1 and ``max_threads()``.
     """
-    numba = _numba()
-    if os.getpid() in _alone and count != 1:
-        raise KernelValueError(
-            f"{count!r} threads in a forked process whose parent has used OpenMP's: take 1, start "
-            'it by "spawn", or set NUMBA_THREADING_LAYER=workqueue'
-        )
-    _set_threads(numba, count)
-
-
-def _set_threads(numba: Any, count: int | str) -> None:
-    most = int(numba.config.NUMBA_NUM_THREADS)
-    if not isinstance(count, int) or not 1 <= count <= most:
-        raise KernelValueError(
-            f"{count!r} threads: choose 1 to {most} "
-            "(NUMBA_NUM_THREADS, set before Python starts, allows more)"
-        )
-    numba.set_num_threads(count)
-    _wishes["asked"] = count
+    _check_threads(count, max_threads())
+    _here.threads = count
 
 
 def share_threads(count: int) -> None:
@@ -147,47 +136,24 @@ def share_threads(count: int) -> None:
     Where ``FEMOPS_THREADS`` or ``set_threads``, before or after, ask for a number, they get it.
     """
     _wishes["share"] = min(count, _wishes.get("share", count))
-    if _numba.cache_info().currsize:
-        _keep_to_share(_numba())
 
 
-def _keep_to_share(numba: Any) -> None:
-    if "share" in _wishes and "asked" not in _wishes:
-        numba.set_num_threads(min(_wishes["share"], numba.get_num_threads()))
-
-
-@cache
-def waits_awake() -> bool:
-    """Whether threads that have nothing to do are at hand at once; starts them."""
-    _start_threads()
-    return bool(_numba().threading_layer() == "omp")
+def team_of(threads: int, *, strict: bool = False) -> int:
+    """Address of the team that so many threads are, see `femops_kernels.cpu.team.team_address`."""
+    return team.team_address(threads, max_threads(), strict=strict)
 
 
 def thread_ids() -> list[int]:
     """The operating system's number of each thread that the next call uses, in their order.
 
-    Loops over chunks give each thread an equal part, in this order.
+    Loops over chunks give each thread an equal part, in this order; who is done helps the others.
 
     Raises
     ------
     KernelValueError
         A system without ``gettid``.
     """
-    import ctypes
-
-    numba = _numba()
-    gettid: Any = getattr(ctypes.CDLL(None), "gettid", None) if os.name == "posix" else None
-    if gettid is None:
-        raise KernelValueError("threads have no numbers here: it takes Linux with glibc >= 2.30")
-    gettid.restype, gettid.argtypes = ctypes.c_int, []
-
-    def ask(found: Any) -> None:
-        for k in numba.prange(len(found)):
-            found[k] = gettid()
-
-    found = np.zeros(get_threads(), dtype=np.int64)
-    numba.njit(parallel=len(found) > 1)(ask)(found)
-    return [int(number) for number in found]
+    return team.system_numbers(get_threads(), max_threads())
 
 
 def describe() -> dict[str, Any]:
@@ -196,38 +162,24 @@ def describe() -> dict[str, Any]:
     Returns
     -------
     dict
-        ``processor``, ``architecture``, ``cores``, ``threads``, ``threading_layer``,
-        ``lanes_float64``, ``lanes_float32``, ``llvm_cpu``, ``numba``, ``llvmlite``.
+        ``processor``, ``architecture``, ``cores``, ``threads``, ``lanes_float64``,
+        ``lanes_float32``, ``llvm_cpu``, ``numba``, ``llvmlite``.
     """
     import llvmlite
     import llvmlite.binding as llvm
+    import numba
 
-    numba = _numba()
-    threads = get_threads()
-    layer = "none"
-    if threads > 1:
-        _start_threads()
-        layer = numba.threading_layer()
     return {
         "processor": _processor_name(),
         "architecture": platform.machine(),
         "cores": os.cpu_count() or 1,
-        "threads": threads,
-        "threading_layer": layer,
+        "threads": get_threads(),
         "lanes_float64": lane_width(np.float64),
         "lanes_float32": lane_width(np.float32),
         "llvm_cpu": llvm.get_host_cpu_name(),
         "numba": numba.__version__,
         "llvmlite": llvmlite.__version__,
     }
-
-
-def _start_threads() -> None:
-    """Make numba start its threads, which is when the layer is known."""
-    _numba()
-    from numba.np.ufunc import parallel
-
-    parallel._launch_threads()  # type: ignore[no-untyped-call]  # numba has no types
 
 
 def _processor_name() -> str:

@@ -62,9 +62,9 @@ class RankConjugateGradients(Solve):
         self._vectors = placed_array((4, len(b) + tail), b.dtype, pieces, axis=1)
         self.x[:] = x
         self._state = np.array([-1.0, 0.0, 0.0, 0.0])
-        parallel = inner.parallel()
+        self._workplace = inner.workplace
         skeletons = ("driver", "cg_vectors", "cg", "cg_merged", "cg_ranks")
-        self._module = specialize(skeletons, {"PARALLEL": parallel, "REAL": b.dtype.name})
+        self._module = specialize(skeletons, {"REAL": b.dtype.name})
         self._common = self._inverse, inverse is not None, edges
         self._partial = np.zeros((2, len(edges) - 1))
         self._pass = None
@@ -89,9 +89,14 @@ class RankConjugateGradients(Solve):
     def _begin(self, tolerance: float) -> None:
         x, r = self._vectors[0, : len(self._b)], self._vectors[1, : len(self._b)]
         self._terms.apply(x, r)
-        self._module.begin(self._b, self._vectors, *self._common, self._partial)
+        self._update("begin", self._b, self._vectors, *self._common, self._partial)
         self._state[_ITERATIONS] = 0.0
         self._known(tolerance)
+
+    def _update(self, name: str, *arguments: Any) -> None:
+        """One of the vector updates, shared by the threads of the operator."""
+        with LAUNCH:
+            getattr(self._module, name)(self._workplace()[2], *arguments)
 
     def _known(self, tolerance: float) -> None:
         """Take over what the blocks have summed of r.M r and r.r."""
@@ -103,17 +108,17 @@ class RankConjugateGradients(Solve):
     def _step(self, tolerance: float, last: bool) -> None:  # noqa: ARG002  (always up to date)
         p, ap = (self._vectors[k, : len(self._b)] for k in (2, 3))
         self._terms.apply(p, ap)
-        self._module.product(p, ap, self._common[2], self._partial)
+        self._update("product", p, ap, self._common[2], self._partial)
         curvature = self._reduce(self._partial[:1])[0]
         if not curvature > 0.0:
             self._state[_STATUS] = BREAKDOWN
             return
         before = self._state[_RHO]
-        self._module.move(before / curvature, self._vectors, *self._common, self._partial)
+        self._update("move", before / curvature, self._vectors, *self._common, self._partial)
         self._state[_ITERATIONS] += 1.0
         self._known(tolerance)
         if not self.status:
-            self._module.turn(self._state[_RHO] / before, self._vectors, *self._common)
+            self._update("turn", self._state[_RHO] / before, self._vectors, *self._common)
 
     def _step_merged(self, tolerance: float, last: bool) -> None:
         """As the loop of ``skeletons/cg_merged.py``."""
@@ -143,7 +148,7 @@ class RankConjugateGradients(Solve):
 
     def _settle(self, tolerance: float) -> None:
         assert self._pass is not None
-        self._module.catch_up(self._pass.todo, self._vectors, *self._common, self._partial)
+        self._update("catch_up", self._pass.todo, self._vectors, *self._common, self._partial)
         self._known(tolerance)
 
 

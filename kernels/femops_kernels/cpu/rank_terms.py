@@ -144,9 +144,8 @@ class Run:
         rows: NDArray[np.int64] | None = None,
         alphas: NDArray[np.float64] | None = None,
     ) -> None:
-        parallel = terms.parallel()
-        self._driver, self.x, self.y = driver(parallel), x, y
-        self._terms, self._work = terms, terms.work(parallel)
+        self._driver, self.x, self.y = driver(), x, y
+        self._work, self._work_bytes, self._team = terms.workplace()
         self._rows = terms.rows if rows is None else rows
         self._alphas = terms.alphas if alphas is None else alphas
 
@@ -156,10 +155,10 @@ class Run:
     def some(self, k: int, order: NDArray[np.int64], begin: int, end: int) -> None:
         """Launch k on the chunks order[begin:end]."""
         if begin < end:
-            work = self._work, self._terms.work_bytes
-            at = order.ctypes.data, begin, end
-            self._driver.some(*self._row(k), self.x, self.y, *work, *at)
+            work = self._work, self._work_bytes, self._team
+            listed = order.ctypes.data + begin * order.itemsize, end - begin
+            self._driver.some(*self._row(k), self.x, self.y, *work, *listed)
 
     def combined(self, k: int) -> None:
         """What is left of launch k."""
-        self._driver.combined(*self._row(k), self.x, self.y, self._work)
+        self._driver.combined(*self._row(k), self.x, self.y, self._work, self._team)

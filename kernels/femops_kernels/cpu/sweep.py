@@ -19,12 +19,9 @@ from femops_kernels.cpu.plan import Plan
 from femops_kernels.pointwise.qdata import ALIGNMENT, Data
 from femops_kernels.skeletons.chunk import table as layout
 
-# Stored numbers below which threads cost more than they save (about 0.05 ms of work), and how many
-# times as many where they do not wait awake.
+# Stored numbers below which threads cost more than they save (about 0.05 ms of work).
 PARALLEL_EFFORT = 2**15
-_ASLEEP = 16
-# Numba's work queue takes one launch at a time, and a sweep's buffer serves one application at a
-# time.
+# A team of threads runs one loop at a time, and a sweep's buffer serves one application at a time.
 LAUNCH = threading.RLock()
 
 
@@ -205,35 +202,33 @@ class Terms:
         self.work_bytes = max(s.work_bytes for _, s in sweeps)
         self._effort = sum(s.effort for _, s in sweeps)
 
-    def parallel(self) -> bool:
-        """Whether more threads than one are to be used: they must be wanted, and pay.
+    def threads(self) -> int:
+        """How many threads are to be used: more than one must be wanted, and pay.
 
         The result has the same bits either way.
         """
-        if machine.get_threads() == 1 or self._effort < PARALLEL_EFFORT:
-            return False
-        return machine.waits_awake() or self._effort >= _ASLEEP * PARALLEL_EFFORT
+        return 1 if self._effort < PARALLEL_EFFORT else machine.get_threads()
 
-    def work(self, parallel: bool) -> int:
-        """Address of work space; hold ``LAUNCH`` while it is used.
+    def workplace(self) -> tuple[int, int, int]:
+        """Address of work space, bytes of it for each thread, and the team that shares the work.
 
-        Numba's threads have numbers up to the most there are, however many work.
+        Hold ``LAUNCH`` while they are used.
         """
-        return _work.address(self.work_bytes * (machine.max_threads() if parallel else 1))
+        threads = self.threads()
+        work = _work.address(self.work_bytes * threads)
+        return work, self.work_bytes, machine.team_of(threads)
 
     def apply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
         """Overwrite y by the sum of the terms applied to x.
 
         Both are contiguous and of the kernels' type.
         """
-        parallel = self.parallel()
-        run = driver(parallel).apply
+        run = driver().apply
         with LAUNCH:
-            work = self.work(parallel)
-            run(*self.addresses, x.ctypes.data, y.ctypes.data, work, self.work_bytes)
+            run(*self.addresses, x.ctypes.data, y.ctypes.data, *self.workplace())
 
 
 @cache  # on the way of every application: no look at the sources each time
-def driver(parallel: bool) -> ModuleType:
-    """Compiled driver: serial, or on numba's threads."""
-    return specialize(("driver",), {"PARALLEL": parallel})
+def driver() -> ModuleType:
+    """Compiled driver of all kernels."""
+    return specialize(("driver",), {})

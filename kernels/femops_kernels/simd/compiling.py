@@ -107,13 +107,7 @@ def inner(function: Callable[..., Any]) -> Any:
     """Decorator of functions that only compiled code calls."""
 
     def typer(typingctx: Any, *args: Any) -> Any:
-        context = cpu_target.target_context
-        part = Part(context.codegen(), function.__name__)
-        flags = Flags()
-        flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
-        flags.error_model = "numpy"
-        result = compile_extra(typingctx, context, function, args, None, flags, {}, part, _Pipeline)
-        part.finalize()
+        part, result = compiled_part(typingctx, function, args)
 
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             part.link_into(context.active_code_library)
@@ -128,11 +122,28 @@ def inner(function: Callable[..., Any]) -> Any:
     return made
 
 
-def as_intrinsic(typer: Callable[..., Any], function: Callable[..., Any]) -> Any:
-    """An intrinsic with the name and the parameters of a function."""
-    parameters = list(inspect.signature(function).parameters.values())
-    first = inspect.Parameter("typingctx", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    typer.__signature__ = inspect.Signature([first, *parameters])
+def compiled_part(typingctx: Any, function: Callable[..., Any], args: Any) -> tuple[Part, Any]:
+    """The code of a function for arguments of some types, to be linked, and what numba says."""
+    context = cpu_target.target_context
+    part = Part(context.codegen(), function.__name__)
+    flags = Flags()
+    flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+    flags.error_model = "numpy"
+    result = compile_extra(typingctx, context, function, args, None, flags, {}, part, _Pipeline)
+    part.finalize()
+    return part, result
+
+
+def as_intrinsic(
+    typer: Callable[..., Any], function: Callable[..., Any], first: tuple[str, ...] = ()
+) -> Any:
+    """An intrinsic with the name and the parameters of a function; the first ones may be others."""
+    own = list(inspect.signature(function).parameters.values())
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        for name in ("typingctx", *first)
+    ]
+    typer.__signature__ = inspect.Signature([*parameters, *own[len(first) :]])
     typer.__name__ = function.__name__
     return intrinsic(typer)
 

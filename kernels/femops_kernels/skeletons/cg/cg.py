@@ -5,7 +5,13 @@ from math import sqrt
 
 from numba import njit
 
-from femops_kernels.skeletons.cg.cg_vectors import direction, dot, start, step
+from femops_kernels.skeletons.cg.cg_vectors import (
+    dot_blocks,
+    start_blocks,
+    step_blocks,
+    total,
+    turn_blocks,
+)
 from femops_kernels.skeletons.chunk.driver import apply
 
 REAL = "float64"
@@ -17,7 +23,7 @@ UNDERFLOW = 1e-18  # the square root of the smallest float32, and more
 
 
 @njit(
-    f"void(intp, intp, intp, intp, intp, {REAL}[:, ::1], {REAL}[::1], {REAL}[::1], "
+    f"void(intp, intp, intp, intp, intp, intp, {REAL}[:, ::1], {REAL}[::1], {REAL}[::1], "
     "boolean, int64[::1], float64[:, ::1], float64[::1], float64, int64, int64)",
     cache=True,
     nogil=True,
@@ -28,6 +34,7 @@ def iterate(
     count,
     work,
     work_bytes,
+    team,
     vectors,
     b,
     inverse,
@@ -45,9 +52,11 @@ def iterate(
     that the iteration can be continued: it is begun when the count is negative.
     """
     x, r, p, ap = vectors[0], vectors[1], vectors[2], vectors[3]
+    blocks = len(edges) - 1
     if state[ITERATIONS] < 0:
-        apply(rows, alphas, count, x.ctypes.data, r.ctypes.data, work, work_bytes)
-        rho, rr = start(b, x, r, p, inverse, use_inverse, edges, partial)
+        apply(rows, alphas, count, x.ctypes.data, r.ctypes.data, work, work_bytes, team)
+        start_blocks(team, blocks, b, r, p, inverse, use_inverse, edges, partial)
+        rho, rr = total(partial[0]), total(partial[1])
         state[ITERATIONS], state[RHO], state[RESIDUAL] = 0.0, rho, sqrt(rr)
         if state[RESIDUAL] <= tolerance:
             state[STATUS] = CONVERGED
@@ -60,17 +69,19 @@ def iterate(
             # to reduce. An indefinite preconditioner gives the same at a residual that is not.
             state[STATUS] = CONVERGED if state[RESIDUAL] < UNDERFLOW else BREAKDOWN
             return
-        apply(rows, alphas, count, p.ctypes.data, ap.ctypes.data, work, work_bytes)
-        curvature = dot(p, ap, edges, partial)
+        apply(rows, alphas, count, p.ctypes.data, ap.ctypes.data, work, work_bytes, team)
+        dot_blocks(team, blocks, p, ap, edges, partial)
+        curvature = total(partial[0])
         if not curvature > 0.0:
             state[STATUS] = BREAKDOWN
             return
         alpha = state[RHO] / curvature
-        rho, rr = step(alpha, x, r, p, ap, inverse, use_inverse, edges, partial)
+        step_blocks(team, blocks, alpha, x, r, p, ap, inverse, use_inverse, edges, partial)
+        rho, rr = total(partial[0]), total(partial[1])
         beta = rho / state[RHO]
         state[ITERATIONS] += 1.0
         state[RHO], state[RESIDUAL] = rho, sqrt(rr)
         if state[RESIDUAL] <= tolerance:
             state[STATUS] = CONVERGED
             return
-        direction(beta, r, p, inverse, use_inverse, edges)
+        turn_blocks(team, blocks, beta, r, p, inverse, use_inverse, edges)

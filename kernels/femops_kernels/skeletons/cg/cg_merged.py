@@ -10,8 +10,9 @@ the tolerance and where the caller wants to see x, the updates that are due are 
 # <defaults>
 from math import inf, sqrt
 
-from numba import njit, prange
+from numba import njit
 
+from femops_kernels.simd.threads import shared
 from femops_kernels.skeletons.cg.cg import (
     BREAKDOWN,
     CONVERGED,
@@ -22,7 +23,7 @@ from femops_kernels.skeletons.cg.cg import (
     UNDERFLOW,
 )
 from femops_kernels.skeletons.cg.cg_vectors import total
-from femops_kernels.skeletons.chunk.driver import LOOPS, apply
+from femops_kernels.skeletons.chunk.driver import apply
 
 REAL = "float64"
 # </defaults>
@@ -34,21 +35,26 @@ NEAR_END = 4.0  # and one below this many times the tolerance's
 SMALL_BETA = 0.1  # p - z has lost too many digits to be divided by less
 
 
-@njit(nogil=True, parallel=LOOPS)
-def settle(todo, vectors, inverse, use_inverse, edges, partial):
-    """Do the updates of x and r that are due; returns r.M r and r.r."""
+@shared
+def settle_blocks(k, thread, drop, near, far, vectors, inverse, use_inverse, edges, partial):
+    """Update a block of x and r; sums r.M r and r.r."""
     x, r, p, v = vectors[0], vectors[1], vectors[2], vectors[3]
-    drop, near, far = todo[DROP], todo[NEAR], todo[FAR]
-    for k in prange(len(edges) - 1):
-        s, t = 0.0, 0.0
-        for i in range(edges[k], edges[k + 1]):
-            m = inverse[i] if use_inverse else 1.0
-            x[i] += near * p[i] + far * (p[i] - r[i] * m)
-            ri = r[i] - drop * v[i]
-            r[i] = ri
-            s += ri * ri * m
-            t += ri * ri
-        partial[0, k], partial[1, k] = s, t
+    s, t = 0.0, 0.0
+    for i in range(edges[k], edges[k + 1]):
+        m = inverse[i] if use_inverse else 1.0
+        x[i] += near * p[i] + far * (p[i] - r[i] * m)
+        ri = r[i] - drop * v[i]
+        r[i] = ri
+        s += ri * ri * m
+        t += ri * ri
+    partial[0, k], partial[1, k] = s, t
+
+
+@njit
+def settle(team, todo, vectors, inverse, use_inverse, edges, partial):
+    """Do the updates of x and r that are due; returns r.M r and r.r."""
+    due = todo[DROP], todo[NEAR], todo[FAR]
+    settle_blocks(team, len(edges) - 1, *due, vectors, inverse, use_inverse, edges, partial)
     todo[DROP], todo[NEAR], todo[FAR] = 0.0, 0.0, 0.0
     return total(partial[0]), total(partial[1])
 
@@ -56,12 +62,12 @@ def settle(todo, vectors, inverse, use_inverse, edges, partial):
 @njit
 def one_pass(launch, todo, sums):
     """One pass of ``merged.py``; leaves what it gives in the first row of sums."""
-    rows, alphas, count, work, work_bytes = launch
+    rows, alphas, count, work, work_bytes, team = launch
     # two updates are due, or the older direction could not be had from p any more
     touch = todo[NEAR] != 0.0 and (todo[FAR] != 0.0 or todo[BETA] < SMALL_BETA)
     todo[TOUCH] = 1.0 if touch else 0.0
     # the count is not a constant: of a loop of known length LLVM has dropped the first launch
-    apply(rows, alphas, count, 0, 0, work, work_bytes)
+    apply(rows, alphas, count, 0, 0, work, work_bytes, team)
     todo[FAR] = 0.0 if touch or todo[NEAR] == 0.0 else todo[NEAR] / todo[BETA]
     todo[DROP], todo[NEAR] = 0.0, 0.0
     for k in range(1, len(sums)):
@@ -85,7 +91,7 @@ def predict(todo, state, given, use_inverse, scale):
 
 
 @njit(
-    f"void(intp, intp, intp, intp, intp, {REAL}[:, ::1], {REAL}[::1], boolean, int64[::1], "
+    f"void(intp, intp, intp, intp, intp, intp, {REAL}[:, ::1], {REAL}[::1], boolean, int64[::1], "
     "float64[:, ::1], float64[::1], float64[::1], float64[:, ::1], float64, float64, int64, int64, "
     "boolean)",
     cache=True,
@@ -97,6 +103,7 @@ def iterate_merged(
     count,
     work,
     work_bytes,
+    team,
     vectors,
     inverse,
     use_inverse,
@@ -117,7 +124,7 @@ def iterate_merged(
     the beginning.  The operator is ``scale`` times what passes apply, so that v is A p over
     ``scale``.
     """
-    launch = rows, alphas, count, work, work_bytes
+    launch = rows, alphas, count, work, work_bytes, team
     for k in range(steps):
         if state[ITERATIONS] >= limit:
             return
@@ -126,7 +133,7 @@ def iterate_merged(
             return
         one_pass(launch, todo, sums)
         if not (scale * sums[0, S_PV] > 0.0 and sums[0, S_RHO] > 0.0):
-            rho, rr = settle(todo, vectors, inverse, use_inverse, edges, partial)
+            rho, rr = settle(team, todo, vectors, inverse, use_inverse, edges, partial)
             state[RHO], state[RESIDUAL], state[STATUS] = rho, sqrt(rr), BREAKDOWN
             return
         known, rr = predict(todo, state, sums[0], use_inverse, scale)
@@ -136,7 +143,7 @@ def iterate_merged(
             state[RESIDUAL] = sqrt(rr)
             continue
         before = state[RHO]
-        rho, rr = settle(todo, vectors, inverse, use_inverse, edges, partial)
+        rho, rr = settle(team, todo, vectors, inverse, use_inverse, edges, partial)
         todo[BETA], state[RHO], state[RESIDUAL] = rho / before, rho, sqrt(rr)
         if state[RESIDUAL] <= tolerance:
             state[STATUS] = CONVERGED

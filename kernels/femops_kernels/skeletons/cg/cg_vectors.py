@@ -6,9 +6,9 @@ the rows of ``partial``.
 """
 
 # <defaults>
-from numba import njit, prange
+from numba import njit
 
-from femops_kernels.skeletons.chunk.driver import LOOPS
+from femops_kernels.simd.threads import shared
 
 # </defaults>
 
@@ -22,52 +22,45 @@ def total(partial):
     return s
 
 
-@njit(nogil=True, parallel=LOOPS)
-def start(b, x, r, p, inverse, use_inverse, edges, partial):
-    """Set r = b - r (r holds A x) and p = M r; returns r.M r and r.r."""
-    for k in prange(len(edges) - 1):
-        s, t = 0.0, 0.0
-        for i in range(edges[k], edges[k + 1]):
-            ri = b[i] - r[i]
-            z = ri * inverse[i] if use_inverse else ri
-            r[i] = ri
-            p[i] = z
-            s += ri * z
-            t += ri * ri
-        partial[0, k], partial[1, k] = s, t
-    return total(partial[0]), total(partial[1])
+@shared
+def start_blocks(k, thread, b, r, p, inverse, use_inverse, edges, partial):
+    """Set r = b - r (r holds A x) and p = M r; sums r.M r and r.r."""
+    s, t = 0.0, 0.0
+    for i in range(edges[k], edges[k + 1]):
+        ri = b[i] - r[i]
+        z = ri * inverse[i] if use_inverse else ri
+        r[i] = ri
+        p[i] = z
+        s += ri * z
+        t += ri * ri
+    partial[0, k], partial[1, k] = s, t
 
 
-@njit(nogil=True, parallel=LOOPS)
-def dot(a, b, edges, partial):
-    """Inner product."""
-    for k in prange(len(edges) - 1):
-        s = 0.0
-        for i in range(edges[k], edges[k + 1]):
-            s += a[i] * b[i]
-        partial[0, k] = s
-    return total(partial[0])
+@shared
+def dot_blocks(k, thread, a, b, edges, partial):
+    """Sums of the inner product of two vectors."""
+    s = 0.0
+    for i in range(edges[k], edges[k + 1]):
+        s += a[i] * b[i]
+    partial[0, k] = s
 
 
-@njit(nogil=True, parallel=LOOPS)
-def step(alpha, x, r, p, ap, inverse, use_inverse, edges, partial):
-    """Update x += alpha p and r -= alpha A p; returns r.M r and r.r."""
-    for k in prange(len(edges) - 1):
-        s, t = 0.0, 0.0
-        for i in range(edges[k], edges[k + 1]):
-            x[i] += alpha * p[i]
-            ri = r[i] - alpha * ap[i]
-            r[i] = ri
-            s += ri * ri * inverse[i] if use_inverse else ri * ri
-            t += ri * ri
-        partial[0, k], partial[1, k] = s, t
-    return total(partial[0]), total(partial[1])
+@shared
+def step_blocks(k, thread, alpha, x, r, p, ap, inverse, use_inverse, edges, partial):
+    """Update x += alpha p and r -= alpha A p; sums r.M r and r.r."""
+    s, t = 0.0, 0.0
+    for i in range(edges[k], edges[k + 1]):
+        x[i] += alpha * p[i]
+        ri = r[i] - alpha * ap[i]
+        r[i] = ri
+        s += ri * ri * inverse[i] if use_inverse else ri * ri
+        t += ri * ri
+    partial[0, k], partial[1, k] = s, t
 
 
-@njit(nogil=True, parallel=LOOPS)
-def direction(beta, r, p, inverse, use_inverse, edges):
+@shared
+def turn_blocks(k, thread, beta, r, p, inverse, use_inverse, edges):
     """Set p = M r + beta p."""
-    for k in prange(len(edges) - 1):
-        for i in range(edges[k], edges[k + 1]):
-            z = r[i] * inverse[i] if use_inverse else r[i]
-            p[i] = z + beta * p[i]
+    for i in range(edges[k], edges[k + 1]):
+        z = r[i] * inverse[i] if use_inverse else r[i]
+        p[i] = z + beta * p[i]

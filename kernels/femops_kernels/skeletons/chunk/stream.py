@@ -1,12 +1,12 @@
 """The limits of a machine: bandwidth with memory and caches, and fused multiply-adds."""
 
 # <defaults>
-from numba import njit, prange
+from numba import njit
 
 from femops_kernels.simd.compiling import inner
 from femops_kernels.simd.lanes import fill, fma, get, load, prefetch, put, store
+from femops_kernels.simd.threads import shared
 from femops_kernels.skeletons.chunk.defaults import LANE, LANE_BYTES
-from femops_kernels.skeletons.chunk.driver import LOOPS
 
 # </defaults>
 
@@ -32,44 +32,59 @@ def mixed_block(low, high, target, reads, writes):
         store(LANE, target, i, total)
 
 
-@njit("void(intp, intp, intp, float64, intp)", cache=True, nogil=True, parallel=LOOPS)
-def triad(a, b, c, factor, blocks):
+@shared
+def triad_blocks(k, thread, a, b, c, factor):
+    """A block of 8192 float64."""
+    for i in range(k * 8192, (k + 1) * 8192):
+        put(LANE, a, i, get(LANE, b, i) + factor * get(LANE, c, i))
+
+
+@njit("void(intp, intp, intp, intp, float64, intp)", cache=True, nogil=True)
+def triad(team, a, b, c, factor, blocks):
     """STREAM triad, a = b + factor c, over blocks of 8192 float64."""
-    for k in prange(blocks):
-        for i in range(k * 8192, (k + 1) * 8192):
-            put(LANE, a, i, get(LANE, b, i) + factor * get(LANE, c, i))
+    triad_blocks(team, blocks, a, b, c, factor)
 
 
-@njit("void(intp, intp, intp, intp, intp, intp, intp)", cache=True, nogil=True, parallel=LOOPS)
-def mixed(source, target, reads, writes, blocks, passes, workers):
+@shared
+def mixed_blocks(w, thread, source, target, reads, writes, blocks, passes, workers):
+    """What one worker reads and writes."""
+    for _ in range(passes):
+        for k in range(w * blocks, (w + 1) * blocks):
+            low = source + k * reads * LANE_BYTES
+            high = low + workers * blocks * reads * LANE_BYTES
+            mixed_block(low, high, target + k * writes * LANE_BYTES, reads, writes)
+
+
+@njit("void(intp, intp, intp, intp, intp, intp, intp, intp)", cache=True, nogil=True)
+def mixed(team, source, target, reads, writes, blocks, passes, workers):
     """Read and write in a given proportion, each worker its own ``blocks`` again and again.
 
     Of each block ``2 reads`` lanes are read, half of them from each half of the source (``reads``
     is a multiple of four), and ``writes`` written.
     """
-    for w in prange(workers):
-        for _ in range(passes):
-            for k in range(w * blocks, (w + 1) * blocks):
-                low = source + k * reads * LANE_BYTES
-                high = low + workers * blocks * reads * LANE_BYTES
-                mixed_block(low, high, target + k * writes * LANE_BYTES, reads, writes)
+    mixed_blocks(team, workers, source, target, reads, writes, blocks, passes, workers)
 
 
-@njit("void(intp, intp, intp, intp)", cache=True, nogil=True, parallel=LOOPS)
-def multiply_adds(out, lane_bytes, rounds, workers):
+@shared
+def chains(w, thread, out, rounds):
+    """Sixteen independent chains of fused multiply-adds."""
+    x = fill(LANE, 0.999999)
+    y = fill(LANE, 1e-6)
+    # different beginnings, or the compiler would see that one chain is enough
+    a0, a1, a2, a3 = fill(LANE, 1.0), fill(LANE, 1.1), fill(LANE, 1.2), fill(LANE, 1.3)
+    a4, a5, a6, a7 = fill(LANE, 1.4), fill(LANE, 1.5), fill(LANE, 1.6), fill(LANE, 1.7)
+    b0, b1, b2, b3 = fill(LANE, 2.0), fill(LANE, 2.1), fill(LANE, 2.2), fill(LANE, 2.3)
+    b4, b5, b6, b7 = fill(LANE, 2.4), fill(LANE, 2.5), fill(LANE, 2.6), fill(LANE, 2.7)
+    for _ in range(rounds):
+        a0, a1, a2, a3 = fma(a0, x, y), fma(a1, x, y), fma(a2, x, y), fma(a3, x, y)
+        a4, a5, a6, a7 = fma(a4, x, y), fma(a5, x, y), fma(a6, x, y), fma(a7, x, y)
+        b0, b1, b2, b3 = fma(b0, x, y), fma(b1, x, y), fma(b2, x, y), fma(b3, x, y)
+        b4, b5, b6, b7 = fma(b4, x, y), fma(b5, x, y), fma(b6, x, y), fma(b7, x, y)
+    total = a0 + a1 + a2 + a3 + a4 + a5 + a6 + a7 + b0 + b1 + b2 + b3 + b4 + b5 + b6 + b7
+    store(LANE, out, w, total)
+
+
+@njit("void(intp, intp, intp, intp)", cache=True, nogil=True)
+def multiply_adds(team, out, rounds, workers):
     """Sixteen independent chains of ``rounds`` fused multiply-adds on each worker."""
-    for w in prange(workers):
-        x = fill(LANE, 0.999999)
-        y = fill(LANE, 1e-6)
-        # different beginnings, or the compiler would see that one chain is enough
-        a0, a1, a2, a3 = fill(LANE, 1.0), fill(LANE, 1.1), fill(LANE, 1.2), fill(LANE, 1.3)
-        a4, a5, a6, a7 = fill(LANE, 1.4), fill(LANE, 1.5), fill(LANE, 1.6), fill(LANE, 1.7)
-        b0, b1, b2, b3 = fill(LANE, 2.0), fill(LANE, 2.1), fill(LANE, 2.2), fill(LANE, 2.3)
-        b4, b5, b6, b7 = fill(LANE, 2.4), fill(LANE, 2.5), fill(LANE, 2.6), fill(LANE, 2.7)
-        for _ in range(rounds):
-            a0, a1, a2, a3 = fma(a0, x, y), fma(a1, x, y), fma(a2, x, y), fma(a3, x, y)
-            a4, a5, a6, a7 = fma(a4, x, y), fma(a5, x, y), fma(a6, x, y), fma(a7, x, y)
-            b0, b1, b2, b3 = fma(b0, x, y), fma(b1, x, y), fma(b2, x, y), fma(b3, x, y)
-            b4, b5, b6, b7 = fma(b4, x, y), fma(b5, x, y), fma(b6, x, y), fma(b7, x, y)
-        total = a0 + a1 + a2 + a3 + a4 + a5 + a6 + a7 + b0 + b1 + b2 + b3 + b4 + b5 + b6 + b7
-        store(LANE, out, w, total)
+    chains(team, workers, out, rounds)

@@ -1,0 +1,146 @@
+"""The threads that share loops: threads of the system that sleep until there is work.
+
+They belong to this process alone: nothing is asked of OpenMP or of other libraries' threads, whose
+settings stay as they are, and a forked process makes its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+import time
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.codegen.specialize import specialize
+from femops_kernels.errors import KernelError, KernelValueError
+from femops_kernels.simd import threads as layout
+
+POSIX = os.name == "posix"
+"""Whether there are threads as these need them; where not, all work is done by the caller."""
+# Looks before a thread goes to sleep: some 5 microseconds where a pause takes 20 to 40 nanoseconds.
+SPINS = 200
+_LINE = 8 * layout.LINE_WORDS
+_FUNCTIONS = {
+    layout.WHO: "gettid",
+    layout.LOCK: "pthread_mutex_lock",
+    layout.UNLOCK: "pthread_mutex_unlock",
+    layout.WAIT: "pthread_cond_wait",
+    layout.WAKE: "pthread_cond_broadcast",
+}
+
+
+@final
+class Team:
+    """A thread that calls compiled code and its workers, who share the loops of that code.
+
+    One loop runs at a time: hold `femops_kernels.cpu.sweep.LAUNCH`.
+
+    Parameters
+    ----------
+    most : int
+        Most threads.
+    """
+
+    def __init__(self, most: int) -> None:
+        size = layout.FIRST + most * layout.LINE_WORDS
+        memory = np.zeros(size + layout.LINE_WORDS, dtype=np.int64)
+        skip = -memory.ctypes.data % _LINE // 8
+        self._words: NDArray[np.int64] = memory[skip : skip + size]
+        self._address: int = self._words.ctypes.data
+        self._system: Any = ctypes.CDLL(None)
+        self._words[layout.SPINS] = SPINS
+        for place, name in _FUNCTIONS.items():
+            function = getattr(self._system, name, None)  # some systems have no gettid
+            if function is not None:
+                self._words[place] = ctypes.cast(function, ctypes.c_void_p).value or 0
+        self._call("pthread_mutex_init", self._place(layout.MUTEX), None)
+        for condition in (layout.NEWS, layout.DONE):
+            self._call("pthread_cond_init", self._place(condition), None)
+        self._worker: int = specialize(("team",), {}).worker.address
+        self._most, self._count = most, 1
+
+    def address(self, threads: int, *, strict: bool) -> int:
+        """The team's memory, as compiled loops need it, for so many threads; see `team_address`.
+
+        Raises
+        ------
+        KernelError
+            If the system gives no more threads.
+        """
+        while self._count < threads:
+            self._start(self._count)
+            self._count += 1
+        self._words[layout.WIDTH], self._words[layout.STRICT] = threads, strict
+        return self._address
+
+    def system_number(self, thread: int) -> int:
+        """The system's number of a worker, as soon as it has told."""
+        place = layout.FIRST + thread * layout.LINE_WORDS + layout.SYSTEM_NUMBER
+        while not self._words[place]:
+            time.sleep(1e-4)
+        return int(self._words[place])
+
+    def _start(self, number: int) -> None:
+        """Start a worker, which no signal interrupts: they are for Python's own threads."""
+        place = layout.FIRST + number * layout.LINE_WORDS
+        self._words[place + layout.NUMBER] = number
+        self._words[place + layout.TEAM] = self._address
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            handle = ctypes.c_void_p()
+            made = ctypes.byref(handle), None, ctypes.c_void_p(self._worker), self._place(place)
+            self._call("pthread_create", *made)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _place(self, word: int) -> ctypes.c_void_p:
+        return ctypes.c_void_p(self._address + 8 * word)
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        error = getattr(self._system, name)(*arguments)
+        if error:
+            raise KernelError(f"{name}: {os.strerror(error)}; take fewer threads")
+
+
+def system_numbers(threads: int, most: int) -> list[int]:
+    """The system's number of each of so many threads, this one first.
+
+    Raises
+    ------
+    KernelValueError
+        A system without ``gettid``.
+    """
+    if not (POSIX and hasattr(ctypes.CDLL(None), "gettid")):
+        raise KernelValueError("threads have no numbers here: it takes Linux with glibc >= 2.30")
+    team_address(threads, most)
+    workers = [_teams[os.getpid()].system_number(k) for k in range(1, threads)]
+    return [threading.get_native_id(), *workers]
+
+
+_teams: dict[int, Team] = {}
+_making = threading.Lock()
+
+
+def team_address(threads: int, most: int, *, strict: bool = False) -> int:
+    """The memory of this process's team for so many threads; 0 for one, who needs none.
+
+    If ``strict``, each thread does its own items and no other, however long that takes.
+
+    Raises
+    ------
+    KernelError
+        If the system gives no more threads.
+    """
+    if threads == 1 or not POSIX:
+        return 0
+    pid = os.getpid()  # workers are not there any more in a forked child
+    if pid not in _teams:
+        with _making:
+            if pid not in _teams:
+                _teams[pid] = Team(most)
+    return _teams[pid].address(threads, strict=strict)

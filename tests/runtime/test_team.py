@@ -1,0 +1,151 @@
+"""Loops that threads share: every item once, whoever comes, and nobody waits awake."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from numba import njit
+
+from femops_kernels.cpu import machine, team
+from femops_kernels.cpu.sweep import LAUNCH
+from femops_kernels.errors import KernelError
+from femops_kernels.simd.lanes import word
+from femops_kernels.simd.threads import atomic_add, atomic_put, shared
+
+MOST = 8
+
+
+@shared
+def count_items(k, thread, counts, owners):
+    atomic_add(counts, k, 1)
+    atomic_put(owners, k, thread)
+
+
+@njit("void(intp, intp, intp, intp)", nogil=True)
+def counted(team, items, counts, owners):
+    count_items(team, items, counts, owners)
+
+
+@shared
+def sum_items(k, thread, values, factor, use, out):
+    s = 0.0
+    for i in range(values.shape[1]):
+        s += values[k, i] * factor if use else 1.0
+    out[k] = s
+
+
+@njit("void(intp, float64[:, ::1], float64, boolean, float64[::1])", nogil=True)
+def summed(team, values, factor, use, out):
+    sum_items(team, len(out), values, factor, use, out)
+
+
+@shared
+def wait_for_all(k, thread, arrived, count):
+    """No item ends before all have begun: as many threads as items are at work."""
+    atomic_add(arrived, 0, 1)
+    while word(arrived, 0) < count:
+        atomic_add(arrived, 1, 1)
+
+
+@njit("void(intp, intp, intp)", nogil=True)
+def meeting(team, items, arrived):
+    wait_for_all(team, items, arrived, items)
+
+
+def run(threads, items, *, strict=False):
+    counts, owners = np.zeros(items + 1, np.int64), np.full(items + 1, -1)
+    with LAUNCH:
+        address = team.team_address(threads, MOST, strict=strict)
+        counted(address, items, counts.ctypes.data, owners.ctypes.data)
+    assert counts[-1] == 0
+    return counts[:-1], owners[:-1]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_every_item_is_worked_on_once(strict):
+    rng = np.random.default_rng(0)
+    for _ in range(5000):
+        threads, items = int(rng.integers(1, MOST + 1)), int(rng.integers(0, 30))
+        counts, owners = run(threads, items, strict=strict)
+        assert (counts == 1).all()
+        assert (owners < threads).all()
+
+
+@pytest.mark.parametrize("items", [2, 7, 24])
+def test_strictly_each_thread_has_its_part(items):
+    _, owners = run(4, items, strict=True)
+    expected = np.repeat(np.arange(4), np.diff([k * items // 4 for k in range(5)]))
+    assert np.array_equal(owners, expected)
+
+
+def test_arrays_numbers_and_flags_arrive():
+    values, out = np.random.default_rng(1).standard_normal((50, 9)), np.zeros(50)
+    with LAUNCH:
+        summed(team.team_address(3, MOST), values, 2.5, True, out)
+        assert np.allclose(out, 2.5 * values.sum(axis=1))
+        summed(team.team_address(1, MOST), values, 2.5, False, out)
+    assert (out == 9.0).all()
+
+
+def test_as_many_threads_as_asked_for_work_at_a_time():
+    arrived = np.zeros(2, np.int64)
+    with LAUNCH:
+        meeting(team.team_address(5, MOST), 5, arrived.ctypes.data)
+    assert arrived[0] == 5
+
+
+def test_threads_without_work_sleep():
+    """Their processor time stands still; that of one who waits awake grows with the clock."""
+    run(4, 100)
+    time.sleep(0.05)
+    before, begin = time.process_time(), time.monotonic()
+    while time.monotonic() < begin + 0.5:
+        time.sleep(0.05)
+    assert time.process_time() - before < 0.1
+
+
+def test_python_threads_take_turns():
+    wrong = []
+
+    def work():
+        for _ in range(300):
+            counts, _ = run(3, 11)
+            if not (counts == 1).all():
+                wrong.append(counts)
+
+    crowd = [threading.Thread(target=work) for _ in range(6)]
+    for thread in crowd:
+        thread.start()
+    for thread in crowd:
+        thread.join()
+    assert not wrong
+
+
+def test_a_system_that_gives_no_threads_is_reported(monkeypatch):
+    fresh = team.Team(4)
+
+    class Refuses:
+        def pthread_create(self, *_):
+            return 11  # EAGAIN
+
+    monkeypatch.setattr(fresh, "_system", Refuses())
+    with pytest.raises(KernelError, match=r"pthread_create: .*fewer threads"):
+        fresh.address(2, strict=False)
+
+
+def test_a_thread_keeps_what_it_asked_for():
+    found = []
+
+    def other():
+        machine.set_threads(1)
+        found.append(machine.get_threads())
+
+    machine.set_threads(2)
+    one = threading.Thread(target=other)
+    one.start()
+    one.join()
+    assert (found, machine.get_threads()) == ([1], 2)
+    machine.set_threads(machine.max_threads())
