@@ -46,7 +46,7 @@ def placed(monkeypatch):
     found = {0: cores[:1], 1: cores[-1:]}
     moved = []
     monkeypatch.setattr(numa, "memories", lambda _: found)
-    monkeypatch.setattr(machine, "max_threads", machine.get_threads)
+    monkeypatch.setattr(machine, "max_threads", lambda: 3)
     monkeypatch.setattr(
         numa, "bind", lambda a, nodes, interleave=False: moved.append((nodes, interleave))
     )

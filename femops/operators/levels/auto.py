@@ -4,6 +4,9 @@ Candidates are tried in the order of a lower bound of their time (bytes over a b
 a rate that none exceeds), until that bound is above the best time seen: what could not win is never
 built.  Where what a level moves for the whole operator does not fit in the caches, they are emptied
 before each measurement, so that a sample of a few ten thousand dofs stands for the whole.
+
+What is measured is the processor's time of all threads, and the least of several rounds counts: so
+the choice is the same while other programs have a part of the cores.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from time import perf_counter
+from time import perf_counter, process_time, sleep
 from typing import Any, final
 from weakref import WeakValueDictionary
 
@@ -45,8 +48,10 @@ CACHED_BYTES = 16 * 2**20
 # What is read between two measurements to empty the caches.
 _FLUSH = 192 * 2**20
 _ROUNDS = 7
-# Applications in a row of which the fastest counts, where the data stay in the caches.
-_WARM = 4
+# Seconds of applications in a row where the data stay in the caches.
+_WARM = 1e-3
+# Seconds after which workers sleep: what time they have taken is known then.
+_SETTLE = 1e-4
 # Tries after which a level that takes so many times as long as the best is out.
 _TRIES, _CLOSE = 2, 1.5
 # Optimistic limits of one thread, for bounds: bytes and operations a second.
@@ -117,6 +122,8 @@ def _fits(level: str, summands: Summands) -> bool:
 
 def measure_levels(summands: Summands, levels: Sequence[str] = LEVELS) -> dict[str, float]:
     """Seconds of one application of a sample, for each level that could be the fastest.
+
+    They are the processor's, of all threads, over the number of threads.
 
     Parameters
     ----------
@@ -219,28 +226,34 @@ def _runner(level: str, sample: Summands, flush: Callable[[], float] | None) -> 
     x: NDArray[Any] = np.ones(term.trial.size, term.dtype)
     y: NDArray[Any] = np.empty(term.test.size, term.dtype)
 
-    def timed() -> float:
-        begin = perf_counter()
-        work.apply(x, y)
-        return perf_counter() - begin
+    threads = get_threads()
+
+    def timed(count: int) -> float:
+        begin = process_time()
+        for _ in range(count):
+            work.apply(x, y)
+        sleep(_SETTLE)
+        return (process_time() - begin) / (count * threads)
+
+    timed(1)
+    # a matrix comes to rest in the caches after a few applications
+    count = 1 if flush else max(4, int(_WARM / timed(1)))
 
     def run() -> float:
-        if flush is None:  # a matrix comes to rest in the caches after a few applications
-            return min(timed() for _ in range(_WARM))
-        flush()
-        return timed()
+        if flush:
+            flush()
+        return timed(count)
 
-    run()
     return run
 
 
 def _measure(runs: dict[str, Callable[[], float]]) -> dict[str, float]:
-    """Medians of interleaved rounds."""
+    """The least of interleaved rounds."""
     times: dict[str, list[float]] = {level: [] for level in runs}
     for _ in range(_ROUNDS):
         for level, run in runs.items():
             times[level].append(run())
-    return {level: float(np.median(t)) for level, t in times.items()}
+    return {level: min(t) for level, t in times.items()}
 
 
 @final

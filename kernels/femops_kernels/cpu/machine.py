@@ -57,7 +57,6 @@ def lane_width(dtype: DTypeLike = np.float64, width: int | None = None) -> int:
     return number
 
 
-_MOST = 1024  # threads that can be asked for, on any machine
 _wishes: dict[str, int] = {}  # of threads: how many were "asked" for, how many are a "share"
 _here = threading.local()  # what `set_threads` said in a Python thread
 
@@ -81,7 +80,7 @@ def _asked() -> int | None:
     asked = os.environ.get("FEMOPS_THREADS")
     if not asked:
         return None
-    _check_threads(int(asked) if asked.isdigit() else asked, _MOST)
+    _check_threads(int(asked) if asked.isdigit() else asked, team.MOST)
     return int(asked)
 
 
@@ -140,7 +139,7 @@ def share_threads(count: int) -> None:
 
 def team_of(threads: int, *, strict: bool = False) -> int:
     """Address of the team that so many threads are, see `femops_kernels.cpu.team.team_address`."""
-    return team.team_address(threads, max_threads(), strict=strict)
+    return team.team_address(threads, strict=strict)
 
 
 def thread_ids() -> list[int]:
@@ -153,7 +152,7 @@ def thread_ids() -> list[int]:
     KernelValueError
         A system without ``gettid``.
     """
-    return team.system_numbers(get_threads(), max_threads())
+    return team.system_numbers(get_threads())
 
 
 def describe() -> dict[str, Any]:

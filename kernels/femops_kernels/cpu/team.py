@@ -22,6 +22,8 @@ from femops_kernels.simd import threads as layout
 
 POSIX = os.name == "posix"
 """Whether there are threads as these need them; where not, all work is done by the caller."""
+MOST = 1024
+"""Threads that a team can have."""
 # Looks before a thread goes to sleep: some 5 microseconds where a pause takes 20 to 40 nanoseconds.
 SPINS = 200
 _LINE = 8 * layout.LINE_WORDS
@@ -39,15 +41,10 @@ class Team:
     """A thread that calls compiled code and its workers, who share the loops of that code.
 
     One loop runs at a time: hold `femops_kernels.cpu.sweep.LAUNCH`.
-
-    Parameters
-    ----------
-    most : int
-        Most threads.
     """
 
-    def __init__(self, most: int) -> None:
-        size = layout.FIRST + most * layout.LINE_WORDS
+    def __init__(self) -> None:
+        size = layout.FIRST + MOST * layout.LINE_WORDS
         memory = np.zeros(size + layout.LINE_WORDS, dtype=np.int64)
         skip = -memory.ctypes.data % _LINE // 8
         self._words: NDArray[np.int64] = memory[skip : skip + size]
@@ -62,7 +59,7 @@ class Team:
         for condition in (layout.NEWS, layout.DONE):
             self._call("pthread_cond_init", self._place(condition), None)
         self._worker: int = specialize(("team",), {}).worker.address
-        self._most, self._count = most, 1
+        self._count = 1
 
     def address(self, threads: int, *, strict: bool) -> int:
         """The team's memory, as compiled loops need it, for so many threads; see `team_address`.
@@ -107,7 +104,7 @@ class Team:
             raise KernelError(f"{name}: {os.strerror(error)}; take fewer threads")
 
 
-def system_numbers(threads: int, most: int) -> list[int]:
+def system_numbers(threads: int) -> list[int]:
     """The system's number of each of so many threads, this one first.
 
     Raises
@@ -117,7 +114,7 @@ def system_numbers(threads: int, most: int) -> list[int]:
     """
     if not (POSIX and hasattr(ctypes.CDLL(None), "gettid")):
         raise KernelValueError("threads have no numbers here: it takes Linux with glibc >= 2.30")
-    team_address(threads, most)
+    team_address(threads)
     workers = [_teams[os.getpid()].system_number(k) for k in range(1, threads)]
     return [threading.get_native_id(), *workers]
 
@@ -126,7 +123,7 @@ _teams: dict[int, Team] = {}
 _making = threading.Lock()
 
 
-def team_address(threads: int, most: int, *, strict: bool = False) -> int:
+def team_address(threads: int, *, strict: bool = False) -> int:
     """The memory of this process's team for so many threads; 0 for one, who needs none.
 
     If ``strict``, each thread does its own items and no other, however long that takes.
@@ -142,5 +139,5 @@ def team_address(threads: int, most: int, *, strict: bool = False) -> int:
     if pid not in _teams:
         with _making:
             if pid not in _teams:
-                _teams[pid] = Team(most)
+                _teams[pid] = Team()
     return _teams[pid].address(threads, strict=strict)
