@@ -1,19 +1,23 @@
 """Preconditioned conjugate gradients, the whole iteration compiled."""
 
 # <defaults>
-from math import sqrt
-
 from numba import njit
 
 from femops_kernels.skeletons.cg.cg_vectors import direction, dot, start, step
+from femops_kernels.skeletons.cg.decisions import (
+    BREAKDOWN,
+    ITERATIONS,
+    RHO,
+    STATUS,
+    ended,
+    taken,
+)
 from femops_kernels.skeletons.chunk.driver import apply
 
 REAL = "float64"
 # </defaults>
 
-ITERATIONS, RHO, RESIDUAL, STATUS = 0, 1, 2, 3  # entries of `state`
-RUNNING, CONVERGED, BREAKDOWN = 0, 1, 2
-UNDERFLOW = 1e-18  # the square root of the smallest float32, and more
+is_ended, is_taken = njit(ended), njit(taken)
 
 
 @njit(
@@ -48,29 +52,19 @@ def iterate(
     if state[ITERATIONS] < 0:
         apply(rows, alphas, count, x.ctypes.data, r.ctypes.data, work, work_bytes)
         rho, rr = start(b, x, r, p, inverse, use_inverse, edges, partial)
-        state[ITERATIONS], state[RHO], state[RESIDUAL] = 0.0, rho, sqrt(rr)
-        if state[RESIDUAL] <= tolerance:
-            state[STATUS] = CONVERGED
-            return
+        state[ITERATIONS] = 0.0
+        is_taken(state, rho, rr, tolerance)
     for _ in range(steps):
-        if state[ITERATIONS] >= limit:
-            return
-        if not state[RHO] > 0.0:
-            # The squares of a residual may underflow while it is not yet zero: nothing is left
-            # to reduce. An indefinite preconditioner gives the same at a residual that is not.
-            state[STATUS] = CONVERGED if state[RESIDUAL] < UNDERFLOW else BREAKDOWN
+        if is_ended(state, limit):
             return
         apply(rows, alphas, count, p.ctypes.data, ap.ctypes.data, work, work_bytes)
         curvature = dot(p, ap, edges, partial)
         if not curvature > 0.0:
             state[STATUS] = BREAKDOWN
             return
-        alpha = state[RHO] / curvature
-        rho, rr = step(alpha, x, r, p, ap, inverse, use_inverse, edges, partial)
-        beta = rho / state[RHO]
+        before = state[RHO]
+        rho, rr = step(before / curvature, x, r, p, ap, inverse, use_inverse, edges, partial)
         state[ITERATIONS] += 1.0
-        state[RHO], state[RESIDUAL] = rho, sqrt(rr)
-        if state[RESIDUAL] <= tolerance:
-            state[STATUS] = CONVERGED
+        if is_taken(state, rho, rr, tolerance):
             return
-        direction(beta, r, p, inverse, use_inverse, edges)
+        direction(rho / before, r, p, inverse, use_inverse, edges)

@@ -7,8 +7,7 @@ loops, which threads share, are in what is called.
 # <defaults>
 from numba import njit
 
-from femops_kernels.skeletons.cg.cg_merged import settle
-from femops_kernels.skeletons.cg.cg_vectors import direction, dot, start, step
+from femops_kernels.skeletons.cg.cg_vectors import direction, dot, settle, start, step
 
 REAL = "float64"
 # </defaults>

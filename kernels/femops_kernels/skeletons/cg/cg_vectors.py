@@ -8,6 +8,7 @@ the rows of ``partial``.
 # <defaults>
 from numba import njit, prange
 
+from femops_kernels.skeletons.cg.decisions import DROP, FAR, NEAR
 from femops_kernels.skeletons.chunk.driver import LOOPS
 
 # </defaults>
@@ -71,3 +72,22 @@ def direction(beta, r, p, inverse, use_inverse, edges):
         for i in range(edges[k], edges[k + 1]):
             z = r[i] * inverse[i] if use_inverse else r[i]
             p[i] = z + beta * p[i]
+
+
+@njit(nogil=True, parallel=LOOPS)
+def settle(todo, vectors, inverse, use_inverse, edges, partial):
+    """Do the updates of x and r that merged passes left due; returns r.M r and r.r."""
+    x, r, p, v = vectors[0], vectors[1], vectors[2], vectors[3]
+    drop, near, far = todo[DROP], todo[NEAR], todo[FAR]
+    for k in prange(len(edges) - 1):
+        s, t = 0.0, 0.0
+        for i in range(edges[k], edges[k + 1]):
+            m = inverse[i] if use_inverse else 1.0
+            x[i] += near * p[i] + far * (p[i] - r[i] * m)
+            ri = r[i] - drop * v[i]
+            r[i] = ri
+            s += ri * ri * m
+            t += ri * ri
+        partial[0, k], partial[1, k] = s, t
+    todo[DROP], todo[NEAR], todo[FAR] = 0.0, 0.0, 0.0
+    return total(partial[0]), total(partial[1])
