@@ -9,8 +9,8 @@ from typing import Any
 from femops.bench.machine import Meter
 from femops.bench.problems import FOOTPRINTS, PROBLEMS, check_names
 from femops.bench.run import Progress, Settings, check_dofs, check_orders, document, measure
+from femops.operators.execution.host import LEVELS
 from femops.operators.levels.auto import flush_memory
-from femops.operators.levels.level_data import LEVELS
 from femops_kernels.cpu import machine
 
 

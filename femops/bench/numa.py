@@ -26,7 +26,7 @@ from femops.operators import Operator
 from femops.spaces.h1_l2 import H1
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.first_touch import placed, placed_array
-from femops_kernels.cpu.sweep import Sweep, Terms
+from femops_kernels.cpu.sweep import Sweep
 
 PLACEMENTS = ("serial", "interleaved", "first touch")
 PROBLEM, MESH = PROBLEMS["bp3"], "multilinear"
@@ -49,9 +49,7 @@ class _Placed:
     def arrays(self) -> list[NDArray[Any]]:
         """What an application reads and writes."""
         found = [self.x, self.y]
-        terms = self.operator.terms
-        assert isinstance(terms, Terms)  # one rank
-        for sweep in terms.sweeps:
+        for sweep in self.operator.compiled.sweeps:
             assert isinstance(sweep, Sweep)  # of the level "partial"
             found += [sweep.data.points, sweep.source.starts]
         return found

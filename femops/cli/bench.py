@@ -223,7 +223,7 @@ def _one(
     common: dict[str, Any],
 ) -> dict[str, Any]:
     from femops import bench as benchmarks
-    from femops.operators.levels.level_data import LEVELS
+    from femops.operators.execution.host import LEVELS
 
     _one_size(given)
     options = dict(common)

@@ -57,7 +57,7 @@ def warmup(
       femops warmup --order 1-8 --dim 3
       femops warmup elasticity --order 2 --level none --mesh curved
     """  # noqa: D301  (\b is click's mark for lines to keep)
-    from femops.operators.levels.level_data import LEVELS
+    from femops.operators.execution.host import LEVELS
 
     orders, dims = numbers(order), numbers(dim)
     if max(dims) > 3:

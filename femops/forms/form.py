@@ -13,7 +13,7 @@ from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.operators.block import BlockOperator
 from femops.operators.block_form import block_operator
-from femops.operators.execution.device import check_lanes
+from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.bilinear import BilinearForm
 from femops.operators.integrals.coefficients import Given
 from femops.operators.operator import Operator
@@ -22,7 +22,7 @@ from femops.pointwise.errors import TraceError
 from femops.pointwise.trace import FormFunction, name_of
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import BoundarySpace, boundary_space, volume_space
-from femops.spaces.devices import device_of
+from femops.spaces.memory import memory_of
 from femops.spaces.product import Product
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -215,7 +215,7 @@ def build_blocks(
     """Operator on a product whose coefficients are known to be checked; see `form`."""
     if not callable(function):
         raise OperatorError(f"a form is a function of the fields, got {function!r}")
-    check_lanes(product.device, lanes)
+    backend_of(product).check_lanes(lanes)
     largest = max(product.spaces.values(), key=lambda space: space.order)
     rule = largest.quadrature(quadrature)
     return block_operator(function, product, rule, coefficients, dtype, lanes, level, data_dtype)
@@ -240,7 +240,8 @@ def build(
                 f"a form was given a {type(space).__name__} for a space: make one with "
                 "femops.H1(mesh, order)"
             )
-    check_lanes(device_of([volume_space(trial), volume_space(test)]), lanes)
+    memory_of([volume_space(trial), volume_space(test)])
+    backend_of(volume_space(trial)).check_lanes(lanes)
     if not callable(function):
         raise OperatorError(f"a form is a function of the field, got {function!r}")
     if test.mesh is not trial.mesh:

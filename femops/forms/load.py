@@ -15,7 +15,7 @@ from femops.operators.integrals.coefficients import Coefficient, Given
 from femops.operators.integrals.snapshots import Block
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import BoundarySpace
-from femops.spaces.devices import put, vector_type
+from femops.spaces.memory import vector_type
 from femops_meshes.coordinates.interpolation import tensor_apply
 
 Floats = NDArray[np.float64]
@@ -95,7 +95,7 @@ def load_vector(
         if along is not None and isinstance(block, GeometryBlock):
             for k, part in enumerate(_reference_fluxes(along, block)):
                 here += tensor_apply([slopes if d == k else values for d in range(V.dim)], part)
-    return put(V, V.sum_elements(e_vec).astype(kind, copy=False))
+    return V.memory.put(V.sum_elements(e_vec).astype(kind, copy=False))
 
 
 def _components(V: Space | BoundarySpace) -> tuple[int, ...]:

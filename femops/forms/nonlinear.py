@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.forms.form import check_names
-from femops.operators.execution.device import check_lanes
+from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.coefficients import Given
 from femops.operators.nonlinear import NonlinearForm
 from femops.pointwise.trace import FormFunction
@@ -95,6 +95,6 @@ def build_nonlinear(
             f"a nonlinear form was given a {type(space).__name__} for a space: it has one field, "
             "make its space with femops.H1(mesh, order)"
         )
-    check_lanes(space.device, lanes)
+    backend_of(space).check_lanes(lanes)
     rule = space.quadrature(quadrature)
     return NonlinearForm(function, space, rule, coefficients, dtype, lanes)

@@ -14,20 +14,16 @@ from scipy.sparse import block_array, csr_array
 from femops.errors import OperatorError
 from femops.operators.assembly.element_matrices import check_method
 from femops.operators.constraints import FREE, Held, read_only
-from femops.operators.execution.device import AnyLaunch, terms_of
-from femops.operators.execution.ranks import AnyTerms, End, rank_terms
+from femops.operators.execution.choice import backend_of
+from femops.operators.execution.ranks import End, distributed
 from femops.operators.integrals.bilinear import Made
 from femops.operators.levels.cost import Cost
-from femops.operators.levels.level_data import Launches
 from femops.operators.matrix_free import MatrixFree
 from femops.operators.operator import Operator
 from femops.pointwise.blocks import Pair
-from femops.spaces.devices import put
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
-from femops_kernels.cpu.machine import lane_width
-from femops_kernels.cpu.rows import RowProduct
-from femops_kernels.cuda.operator.sweep import DeviceHold
+from femops_kernels.compiled import CompiledOperator, Launch
 
 
 @final
@@ -111,14 +107,18 @@ class BlockOperator(MatrixFree):
     # --- application -----------------------------------------------------------------------------
 
     @cached_property
-    def terms(self) -> AnyTerms:
+    def compiled(self) -> CompiledOperator:
         """The compiled work of all blocks; compiled, or read from the cache, at the first use."""
         offsets, names, itemsize = self.space.offsets, self.space.names, self.dtype.itemsize
         places: list[tuple[int, int, bool]] = []
         pairs: list[tuple[int, int]] = []
-        work: list[tuple[float, AnyLaunch]] = []
+        work: list[tuple[float, Launch]] = []
+        backend = backend_of(self.space)
         rows = [(pair, block.launches()) for pair, block in self._blocks.items()]
-        rows += [((name, name), self._identity(name)) for name in self._bare()]
+        for name in self._bare():  # what stands in a diagonal block that the form does not have
+            size, held = self.space.spaces[name].size, self._local(name, name).rows
+            identity = backend.identity(size, held, self.held.identity, self.dtype)
+            rows.append(((name, name), [(1.0, identity)]))
         begun: set[str] = set()
         for (test, field), launches in rows:
             for alpha, launch in launches:
@@ -127,23 +127,12 @@ class BlockOperator(MatrixFree):
                 places.append((*at, test in begun))
                 pairs.append((names.index(field), names.index(test)))
                 begun.add(test)
-        terms = terms_of(self.space.device, work, places)
+        local = backend.operator(work, places)
         ends = [
             End(self.space.spaces[name], self._local(name, name).rows, offsets[name])
             for name in names
         ]
-        return rank_terms(terms, ends, ends, pairs, self.dtype)
-
-    def _identity(self, name: str) -> Launches:
-        """What stands in a diagonal block that the form does not have."""
-        rows, device = self._local(name, name).rows, self.space.device
-        if device is not None:
-            return [(1.0, DeviceHold(device, rows, self.held.identity, self.dtype))]
-        start = np.zeros(self.space.spaces[name].size + 1, dtype=np.int64)
-        start[rows + 1] = 1
-        values = np.full(len(rows), self.held.identity, self.dtype)
-        width = lane_width(self.dtype, None)
-        return [(1.0, RowProduct(np.cumsum(start), rows.astype(np.int32), values, width))]
+        return distributed(backend, local, ends, ends, pairs, self.dtype)
 
     # --- algebra ---------------------------------------------------------------------------------
 
@@ -249,7 +238,7 @@ class BlockOperator(MatrixFree):
         for (test, field), block in self._blocks.items():
             part = result[self.space.slice(test)]
             part[:] = block.rhs(part, given[field])
-        rows = put(self.space, self.held.rows)
+        rows = self.space.memory.put(self.held.rows)
         imposed = self._arrays.broadcast_to(self._arrays.asarray(values), self.space.shape)
         result[rows] = self.held.identity * imposed[rows]
         return result
@@ -307,7 +296,7 @@ class BlockOperator(MatrixFree):
             block = self._blocks.get((name, name))
             if block is not None:
                 result[self.space.slice(name)] = block.diagonal().reshape(-1)
-        result[put(self.space, self.held.rows)] = self.held.identity
+        result[self.space.memory.put(self.held.rows)] = self.held.identity
         return result
 
     def assemble(self, method: str = "near-optimal") -> csr_array:
@@ -349,7 +338,7 @@ class BlockOperator(MatrixFree):
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or another process needs: compiled code is found again, not carried over."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("terms", "_transposed")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("compiled", "_transposed")}
 
     def __repr__(self) -> str:
         spaces = ", ".join(f"{name}={space.size}" for name, space in self.space.spaces.items())

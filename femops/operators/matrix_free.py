@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import OperatorError, VectorError
-from femops.operators.execution.ranks import AnyTerms
 from femops.operators.execution.vectors import check_factor, check_output, checked_vector
 from femops.spaces.base import Space
-from femops.spaces.devices import arrays, device_array
 from femops.spaces.product import Product
-from femops.spaces.restriction import refuse_device_array
+from femops_kernels.compiled import CompiledOperator
 
 
 class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no types
@@ -36,7 +34,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     @property
     @abstractmethod
-    def terms(self) -> AnyTerms:
+    def compiled(self) -> CompiledOperator:
         """The compiled work; compiled, or read from the cache, at the first use."""
 
     @property
@@ -85,7 +83,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         else:
             result = self._check(out, "out", self.test_space)
             check_output(self.space, x, result, out)
-        self.terms.apply(x, result)
+        self.compiled.apply(x, result)
         return result
 
     def _check(self, vector: Any, what: str, space: Space | Product) -> NDArray[Any]:
@@ -95,7 +93,12 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     @property
     def _arrays(self) -> ModuleType:
         """NumPy's functions for the operator's vectors."""
-        return arrays(self.space)
+        return self.space.memory.xp
+
+    @property
+    def _scipy(self) -> bool:
+        """Whether SciPy's own functions can do with its vectors."""
+        return self.space.memory.scipy
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         if not np.can_cast(x.dtype, self.dtype, "same_kind"):
@@ -120,28 +123,20 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     def __matmul__(self, x: Any) -> Any:
         if isinstance(x, LinearOperator):
             return super().__matmul__(x)
-        given = check_factor(self.space, self._array(x))
+        given = check_factor(self.space, self.space.memory.factor(x, "x"))
         if given.ndim > 1 and given.shape == self.space.shape:
             return self._matvec(given).reshape(self.test_space.shape)
         # not SciPy's: that calls what solvers call
         return self._matvec(given) if given.ndim == 1 else self._matmat(given)
 
-    def _array(self, x: Any) -> NDArray[Any]:
-        """What is to be multiplied, as an array where the operator's vectors are."""
-        device = self.space.device
-        if device is None:
-            refuse_device_array(x, "x")
-        array: NDArray[Any] = np.asarray(x) if device is None else device_array(device, x, "x")
-        return array
-
     def dot(self, x: Any) -> Any:
         """A @ x, or times a number; what SciPy calls for both, and for operators."""
-        on_device = self.space.device is not None
-        if not on_device:
-            refuse_device_array(x, "x")
-        if on_device and not isinstance(x, LinearOperator) and not isinstance(x, Real):
+        if isinstance(x, LinearOperator | Real):
+            self._refuse_composed(x)
+        elif self._scipy:
+            self.space.memory.factor(x, "x")
+        else:
             return self @ x
-        self._refuse_composed(x)
         return super().dot(x)
 
     # --- what SciPy's solvers call ----------------------------------------------------------------
@@ -158,7 +153,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         """
         self._refuse_ranks()
         given = self._given(x)
-        if self.space.device is None:
+        if self._scipy:
             return super().matvec(x)
         return self._matvec(given.reshape(-1)).reshape(-1, *given.shape[1:])
 
@@ -166,30 +161,29 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         """The transpose times x; see `matvec`."""
         self._refuse_ranks()
         given = self._given(x)
-        return super().rmatvec(x) if self.space.device is None else self._adjoint().matvec(given)
+        return super().rmatvec(x) if self._scipy else self._adjoint().matvec(given)
 
     def matmat(self, X: Any) -> Any:
         """A times the columns of X; see `matvec`."""
         self._refuse_ranks()
         given = self._given(X)
-        return super().matmat(X) if self.space.device is None else self._matmat(given)
+        return super().matmat(X) if self._scipy else self._matmat(given)
 
     def rmatmat(self, X: Any) -> Any:
         """The transpose times the columns of X; see `matvec`."""
         self._refuse_ranks()
         given = self._given(X)
-        return super().rmatmat(X) if self.space.device is None else self._rmatmat(given)
+        return super().rmatmat(X) if self._scipy else self._rmatmat(given)
 
     def _given(self, x: Any) -> NDArray[Any]:
         """What a solver asks to be multiplied; SciPy's own make arrays of the host of all."""
-        device = self.space.device
-        if device is not None and isinstance(x, np.ndarray):
+        if not self._scipy and isinstance(x, np.ndarray):
             raise VectorError(
-                f"an array of the host was given to an operator on {device.name}, as SciPy's "
-                "solvers do: solve by femops.cg or cupyx.scipy.sparse.linalg, or give "
+                f"an array of the host was given to an operator on {self.space.memory.name}, as "
+                "SciPy's solvers do: solve by femops.cg or cupyx.scipy.sparse.linalg, or give "
                 "cupy.asarray(x)"
             )
-        return self._array(x)
+        return self.space.memory.factor(x, "x")
 
     def _refuse_ranks(self) -> None:
         """SciPy's inner products are of what one rank has: results would be wrong."""
@@ -205,9 +199,9 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     def _refuse_composed(self, other: Any) -> None:
         """SciPy's sums, products and powers of operators make arrays of the host."""
-        if self.space.device is not None and isinstance(other, LinearOperator):
+        if not self._scipy and isinstance(other, LinearOperator):
             raise OperatorError(
-                f"SciPy composes operators on the host, {self!r} is on {self.space.device.name}: "
+                f"SciPy composes operators on the host, {self!r} is on {self.space.memory.name}: "
                 "apply them one after the other, as A @ (B @ x), or in a function"
             )
 

@@ -13,12 +13,11 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from femops.basis import Quadrature1D
 from femops.operators.constraints import Held, read_only
-from femops.operators.execution.device import device_sweep, idle, terms_of
-from femops.operators.execution.ranks import AnyTerms, End, rank_terms
+from femops.operators.execution.choice import backend_of
+from femops.operators.execution.ranks import End, distributed
 from femops.operators.execution.vectors import check_output, checked_vector
 from femops.operators.integrals.bilinear import FIELD, STATE, BilinearForm
 from femops.operators.integrals.coefficients import Given
-from femops.operators.integrals.device_state import DeviceState
 from femops.operators.integrals.number_types import float_type
 from femops.operators.integrals.term import Term
 from femops.operators.operator import Operator
@@ -26,8 +25,8 @@ from femops.pointwise.cut import Cut, nonlinear_cut
 from femops.pointwise.linear import LinearStep
 from femops.pointwise.trace import FormFunction, Trace, linearised, trace
 from femops.spaces.base import Space
-from femops.spaces.devices import arrays
 from femops.spaces.restriction import positions
+from femops_kernels.compiled import CompiledOperator
 from femops_kernels.cpu.machine import lane_width
 from femops_kernels.pointwise.qdata import Data
 
@@ -87,24 +86,21 @@ class NonlinearForm:
         return LinearStep(linearised(self._trace, FIELD, STATE), FIELD, FIELD)
 
     @cached_property
-    def _terms(self) -> AnyTerms:
+    def _compiled(self) -> CompiledOperator:
         form = replace(self._form, static=self._trace.static)
         point, test = self._trace.fields[FIELD], self._trace.tests[FIELD]
         cut = nonlinear_cut(self._trace, point, test.flat(), self.space.ncomp, form.known)
         kind, width, space, rule = self.dtype, self._width, self.space, self._form.quadrature
         held = Held(rows=self._held, symmetric=False)
-        launch = idle(space.device)
+        backend = backend_of(space)
+        launch = backend.idle()
         if space.mesh.num_elements:
             data = form.data(cut, kind, width)
             term = Term(self.name, space, space, rule, cut.program, kind, width, None, given=data)
-            launch = (
-                term.sweep(term.factorised_kernel(), held, 0.0, data)
-                if space.device is None
-                else device_sweep(space.device, term, held, 0.0)
-            )
-        terms = terms_of(space.device, [(1.0, launch)])
+            launch = backend.launch(term, held, 0.0)
+        local = backend.operator([(1.0, launch)])
         ends = [End(space, _NOTHING)], [End(space, self._held)]
-        return rank_terms(terms, *ends, [(0, 0)], kind)
+        return distributed(backend, local, *ends, [(0, 0)], kind)
 
     def residual(self, u: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
         """R(u; v) for all test functions v.
@@ -127,9 +123,9 @@ class NonlinearForm:
             A vector of another length, type or memory layout, or an ``out`` that overlaps u.
         """
         u = self._check(u, "u")
-        result = arrays(self.space).empty_like(u) if out is None else self._check(out, "out")
+        result = self.space.memory.xp.empty_like(u) if out is None else self._check(out, "out")
         check_output(self.space, u, result, out)
-        self._terms.apply(u, result)
+        self._compiled.apply(u, result)
         return result
 
     def jacobian(self, u: NDArray[Any]) -> Operator:
@@ -153,19 +149,11 @@ class NonlinearForm:
             A vector of another length or type.
         """
         u = self._check(u, "u")
-        form = replace(self._form, traced=self._derivative, state=self._state(u))
+        state = backend_of(self.space).state(self.space, u, self._setups)
+        form = replace(self._form, traced=self._derivative, state=state)
         operator = Operator.of_form(form, self.dtype, self._width)
         # of ranks that share the conditions some may hold nothing
         return operator if self._held is _NOTHING else operator.constrained(self._held)
-
-    def _state(self, u: NDArray[Any]) -> NDArray[Any] | DeviceState:
-        """A copy of a state, where Jacobians are computed from it: on the device of one rank."""
-        space = self.space
-        if space.device is None:
-            return space.l_vec(u).copy()
-        if space.halo is None:
-            return DeviceState(space, arrays(space).copy(u), self._setups)
-        return space.l_vec(space.device.download(u)).copy()
 
     def constrained(self, dofs: ArrayLike) -> NonlinearForm:
         """The form with some dofs held: their residual is zero, their Jacobian the identity.
@@ -185,7 +173,7 @@ class NonlinearForm:
             Positions that are no whole numbers or outside the vector.
         """
         twin = copy(self)
-        twin.__dict__.pop("_terms", None)
+        twin.__dict__.pop("_compiled", None)
         twin._held = np.union1d(self._held, positions(dofs, self.space.size))
         return twin
 

@@ -12,24 +12,24 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.sparse import csr_array
 
 from femops.errors import OperatorError, VectorError
-from femops.operators.assembly.diagonal import assemble_diagonal, device_diagonal
 from femops.operators.assembly.element_matrices import check_method
 from femops.operators.constraints import FREE, Held, read_only
-from femops.operators.execution.ranks import AnyTerms
+from femops.operators.execution.backend import Launches
 from femops.operators.integrals.bilinear import BilinearForm, Made
 from femops.operators.integrals.ranges import in_range
 from femops.operators.integrals.term import Term, updated
 from femops.operators.levels.auto import Auto
 from femops.operators.levels.cost import Cost, cost_of
 from femops.operators.levels.domains import storage_of
-from femops.operators.levels.level_data import Launches, Storage, base_level, check_level
+from femops.operators.levels.level_data import Storage, base_level, check_level
 from femops.operators.matrix_free import MatrixFree
 from femops.spaces.base import Space
-from femops.spaces.devices import device_of, put
+from femops.spaces.memory import memory_of
 from femops.spaces.restriction import positions
+from femops_kernels.compiled import CompiledOperator
 
 # Cached attributes that hold compiled code and addresses.
-_COMPILED = ("terms", "_transposed")
+_COMPILED = ("compiled", "_transposed")
 
 
 @final
@@ -125,9 +125,9 @@ class Operator(MatrixFree):
     # --- application -----------------------------------------------------------------------------
 
     @cached_property
-    def terms(self) -> AnyTerms:
+    def compiled(self) -> CompiledOperator:
         """The compiled work; compiled, or read from the cache, at the first use."""
-        return self._storage.terms()
+        return self._storage.compiled()
 
     def launches(self) -> Launches:
         """What the compiled work consists of, with factors."""
@@ -292,7 +292,9 @@ class Operator(MatrixFree):
         """
         b, xp = self._check(b, "b", self.test_space), self._arrays
         g = xp.zeros(self.space.size, dtype=self.dtype)
-        rows, columns = (put(self.space, dofs) for dofs in (self.held.rows, self.held.columns))
+        rows, columns = (
+            self.space.memory.put(dofs) for dofs in (self.held.rows, self.held.columns)
+        )
         if not isinstance(values, int | float | np.number):
             values = self._check(values, "values", self.space)
             g[columns] = values.reshape(-1)[columns]
@@ -315,12 +317,9 @@ class Operator(MatrixFree):
         """
         if self.space is not self.test_space:
             raise OperatorError("an operator between two spaces has no diagonal")
-        if self.space.device is None:
-            values = assemble_diagonal(self._summands).astype(self.dtype, copy=False)
-        else:
-            values = device_diagonal(self.terms, self.space, self.dtype)
+        values = self._storage.backend.diagonal(self._summands, lambda: self.compiled)
         if len(self.held.rows):
-            values[put(self.space, self.held.rows)] = self.held.identity
+            values[self.space.memory.put(self.held.rows)] = self.held.identity
         return values.reshape(self.space.shape)
 
     def assemble(self, method: str = "near-optimal") -> csr_array:
@@ -372,7 +371,7 @@ def _check_sum(a: Operator, b: Operator) -> None:
     SpaceError
         They are not on one device.
     """
-    device_of((a.space, b.space))
+    memory_of((a.space, b.space))
     same = a.space is b.space and a.test_space is b.test_space
     if not same or a.dtype != b.dtype:
         raise OperatorError(

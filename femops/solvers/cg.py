@@ -12,18 +12,10 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError, VectorError
 from femops.operators import BlockOperator, Operator
+from femops.operators.execution.choice import backend_of
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.sums import Sums, is_tolerance
-from femops.spaces.devices import arrays, vector_of
 from femops_kernels.cg import BREAKDOWN, CONVERGED, Solve
-from femops_kernels.cpu.cg import ConjugateGradients
-from femops_kernels.cpu.first_touch import placed
-from femops_kernels.cpu.rank_cg import RankConjugateGradients, mergeable
-from femops_kernels.cpu.sweep import Terms
-from femops_kernels.cuda.cg import cg as on_device
-from femops_kernels.cuda.operator.sweep import DeviceTerms
-from femops_kernels.cuda.ranks.rank_cg import DeviceRankConjugateGradients
-from femops_kernels.cuda.ranks.rank_terms import DeviceRankTerms
 
 _ADVICE = (
     "are boundary conditions missing, or is a coefficient negative? "
@@ -123,17 +115,17 @@ def cg(
     """
     _check_arguments(A, M, rtol, atol, maxiter)
     right = _flat(A, b, "b")
-    xp = arrays(A.space)
+    xp = A.space.memory.xp
     guess = xp.zeros_like(right) if x0 is None else _flat(A, x0, "x0")
     sums = Sums(A.space)
     norm = _norm_of(A, right, sums)
     tolerance = max(rtol * norm, atol)
     limit = 10 * A.space.global_size if maxiter is None else maxiter
     inverse = None if M is None else xp.ascontiguousarray(M.inverse, dtype=right.dtype)
-    solve = _solve(A, right, guess, inverse, sums, merged)
+    merge = _merged(A, merged, sums)
+    solve = A.compiled.conjugate_gradients(right, guess, inverse, merge, sums)
     view = solve.x.reshape(b.shape)
-    if A.space.device is None:
-        view.flags.writeable = False
+    A.space.memory.protect(view)
     # squares of less would underflow in the recursion
     goal = max(tolerance, float(np.finfo(right.dtype).tiny) ** 0.5)
     _run(solve, goal, limit, None if callback is None else lambda: callback(view))
@@ -157,33 +149,8 @@ def _norm_of(A: Operator | BlockOperator, right: NDArray[Any], sums: Sums) -> fl
     return norm
 
 
-def _solve(
-    A: Operator | BlockOperator,
-    b: NDArray[Any],
-    x: NDArray[Any],
-    inverse: NDArray[Any] | None,
-    sums: Sums,
-    merged: bool | None,
-) -> Solve:
-    terms, merge = A.terms, _merged(A, merged, sums)
-    if isinstance(terms, DeviceRankTerms) or (isinstance(terms, DeviceTerms) and sums.many):
-        return DeviceRankConjugateGradients(terms, b, x, inverse, sums)
-    if isinstance(terms, DeviceTerms):
-        return on_device.DeviceConjugateGradients(terms, b, x, inverse, merge)
-    if sums.many:
-        return RankConjugateGradients(terms, b, x, inverse, merge, sums, sums.edges)
-    assert isinstance(terms, Terms)
-    return ConjugateGradients(terms, b, x, inverse, merge)
-
-
 def _merged(A: Operator | BlockOperator, wanted: bool | None, sums: Sums) -> bool:
-    terms = A.terms
-    if isinstance(terms, DeviceRankTerms):
-        possible = False
-    elif isinstance(terms, DeviceTerms):
-        possible = not sums.many and on_device.mergeable(terms, A.space.size)
-    else:
-        possible = sums.all(mergeable(terms, many=sums.many))
+    possible = sums.all(A.compiled.mergeable(A.space.size, many=sums.many))
     if wanted and not possible:
         raise SolverError(
             f"merged = True, but {A!r} is not one sweep over all elements, or its mesh is "
@@ -207,7 +174,7 @@ def _conclude(
             f"after {solve.iterations} iterations the operator (or preconditioner) is found not to "
             f"be positive definite: {_ADVICE}"
         )
-    x = solve.x.copy() if A.space.device else placed(solve.x.copy())
+    x = backend_of(A.space).placed(solve.x.copy())
     residual = sums.norm(right - A.apply(x))
     if solve.status == CONVERGED and not residual <= max(norm, tolerance):
         raise SolverError(
@@ -265,11 +232,11 @@ def _check_arguments(A: Any, M: Any, rtol: float, atol: float, maxiter: int | No
 
 
 def _flat(A: Operator | BlockOperator, vector: Any, what: str) -> NDArray[Any]:
-    vector = vector_of(A.space, vector, what)
+    vector = A.space.memory.vector_of(A.space, vector, what)
     if vector.dtype != A.dtype:
         raise VectorError(
             f"{what} has type {vector.dtype}, the operator {A.dtype}: "
             f"convert it by .astype({A.dtype})"
         )
-    flat: NDArray[Any] = arrays(A.space).ascontiguousarray(vector).reshape(-1)
+    flat: NDArray[Any] = A.space.memory.xp.ascontiguousarray(vector).reshape(-1)
     return flat

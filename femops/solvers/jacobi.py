@@ -9,8 +9,8 @@ from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import SolverError, VectorError
 from femops.operators import BlockOperator, Operator
-from femops.spaces.devices import arrays, device_array
-from femops_kernels.cpu.first_touch import placed
+from femops.operators.execution.choice import backend_of
+from femops.spaces.memory import HOST, Memory
 from femops_kernels.cuda.device.device import Device
 
 
@@ -23,23 +23,29 @@ class Jacobi(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     inverse : (size,) array
         On the device, if the operator is on one.
     device : Device or None
+        None for the host.
     """
 
-    def __init__(self, inverse: NDArray[Any], device: Device | None = None) -> None:
-        self.inverse, self.device = inverse, device
+    def __init__(self, inverse: NDArray[Any], memory: Memory = HOST) -> None:
+        self.inverse, self._memory = inverse, memory
         super().__init__(inverse.dtype, (len(inverse), len(inverse)))
+
+    @property
+    def device(self) -> Device | None:
+        """Where the operator is; None for the host."""
+        return self._memory.device
 
     def matvec(self, x: Any) -> Any:
         """The product with x, (n,) or (n, 1)."""
-        if self.device is None:
+        if self._memory.scipy:
             return super().matvec(x)
-        given = device_array(self.device, x, "x")  # SciPy makes arrays of the host
+        given = self._memory.adopt(x, "x")  # SciPy makes arrays of the host
         return self._matvec(given).reshape(given.shape)
 
     rmatvec = matvec
 
     def __matmul__(self, x: Any) -> Any:
-        return super().__matmul__(x) if self.device is None else self.matvec(x)
+        return super().__matmul__(x) if self._memory.scipy else self.matvec(x)
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         if x.size != len(self.inverse):
@@ -74,8 +80,8 @@ def jacobi(A: Operator | BlockOperator) -> Jacobi:
     """
     if not isinstance(A, Operator | BlockOperator):
         raise SolverError(f"A is a {type(A).__name__}: jacobi takes a femops operator")
-    diagonal, device = A.diagonal().reshape(-1), A.space.device
-    bad = (diagonal == 0.0) | ~arrays(A.space).isfinite(diagonal)
+    diagonal, memory = A.diagonal().reshape(-1), A.space.memory
+    bad = (diagonal == 0.0) | ~memory.xp.isfinite(diagonal)
     mine = int(bad.sum())
     count = A.space.comm.sum(mine)  # all ranks raise, or none
     if count:
@@ -84,5 +90,4 @@ def jacobi(A: Operator | BlockOperator) -> Jacobi:
             f"{count} diagonal entries are zero or not finite, {first}: "
             "is a coefficient zero, or a dof without elements?"
         )
-    inverse = 1.0 / diagonal
-    return Jacobi(inverse if device else placed(inverse), device)
+    return Jacobi(backend_of(A.space).placed(1.0 / diagonal), memory)

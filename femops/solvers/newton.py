@@ -18,7 +18,6 @@ from femops.solvers.gmres import gmres
 from femops.solvers.jacobi import jacobi
 from femops.solvers.minres import minres
 from femops.solvers.sums import Sums, is_tolerance
-from femops.spaces.devices import device_array, put
 
 Linear = Literal["auto", "cg", "minres", "gmres"]
 # Eisenstat & Walker (1996), choice 2: how far a step's linear system is solved.
@@ -108,7 +107,7 @@ def newton(
     sums = Sums(F.space)
     u = _own(F, u0, "u0")
     load = sums.arrays.zeros_like(u) if b is None else _own(F, b, "b").reshape(u.shape)
-    load.reshape(-1)[put(F.space, F.constrained_dofs)] = 0.0
+    load.reshape(-1)[F.space.memory.put(F.constrained_dofs)] = 0.0
     residual = F.residual(u) - load
     norms = [sums.norm(residual)]
     if not np.isfinite(norms[0]):
@@ -137,8 +136,7 @@ def newton(
 
 def _own(F: NonlinearForm, vector: Any, what: str) -> NDArray[Any]:
     """A copy, where the vectors of the form are."""
-    device = F.space.device
-    copy: NDArray[Any] = (device_array(device, vector, what) if device else vector).copy()
+    copy: NDArray[Any] = F.space.memory.adopt(vector, what).copy()
     return copy
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.spaces.base import Space
-from femops.spaces.devices import arrays
+from femops.spaces.memory import block_sums
 from femops.spaces.product import Product
-from femops_kernels.cg import block_edges
+from femops_kernels.cg import Reduction, block_edges
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -23,7 +23,7 @@ def is_tolerance(value: Any) -> bool:
 
 
 @final
-class Sums:
+class Sums(Reduction):
     """Sums over the entries of a space's vectors, of all ranks that hold it.
 
     Parameters
@@ -44,11 +44,10 @@ class Sums:
     def __init__(self, space: Space | Product) -> None:
         spaces = [space] if isinstance(space, Space) else list(space.spaces.values())
         mesh = spaces[0].distributed
-        self._comm, self._device, self.arrays = space.comm, space.device, arrays(space)
+        self._comm, self._memory, self.arrays = space.comm, space.memory, space.memory.xp
         self._exact = mesh is not None and mesh.reproducible
         self.many = self._exact or self._comm.size > 1
         self.edges = _mesh_edges(spaces) if self._exact else block_edges(space.size)
-        self._filled = np.flatnonzero(np.diff(self.edges))
         self._most = self._comm.max(len(self.edges) - 1) if self._exact else 0
 
     def __call__(self, partial: Floats) -> Floats:
@@ -72,38 +71,19 @@ class Sums:
         left, right = (v.reshape(-1).astype(np.float64, copy=False) for v in (a, b))
         if not self.many:
             return float(left @ right)  # of a device, one number comes here
-        if self._device is not None:
-            return float(self(np.array([[float(left @ right)]]))[0])
-        return float(self(self._by_block((left * right)[np.newaxis]))[0])
+        return float(self(self._memory.partial(left, right, self.edges))[0])
 
     def dots(self, rows: NDArray[Any], b: NDArray[Any]) -> Floats:
         """Inner products of several vectors (k, size) with one. Collective, one reduction."""
         right = b.astype(np.float64, copy=False)
-        if self._device is not None:
-            mine = self._device.download(rows.astype(np.float64, copy=False) @ right)
-            return self(mine[:, np.newaxis]) if self.many else mine
         if not self._exact:
-            return self(np.array([[float(row @ right)] for row in rows]))
-        return self(self._by_block(rows * right))
-
-    def _by_block(self, products: NDArray[Any]) -> Floats:
-        """Sums (k, blocks) of rows (k, size), each with the bits it would have alone.
-
-        A block is summed in pairs, so it must not be longer where a rank's entries end.
-        """
-        parts, some = np.zeros((len(products), len(self.edges) - 1)), self._filled
-        # a block without entries would be given the first of the next
-        if len(some):
-            parts[:, some] = np.add.reduceat(products, self.edges[some], axis=1)
-        return parts
+            return self(self._memory.inner(rows, right)[:, np.newaxis])
+        return self(block_sums(rows * right, self.edges))
 
     def combined(self, weights: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
         """The sum (size,) of the vectors (k, size), each times its weight."""
-        if self._device is not None:
-            product: NDArray[Any] = self._device.upload(weights.astype(rows.dtype)) @ rows
-            return product
         if not self._exact:
-            return np.asarray(weights @ rows, dtype=rows.dtype)
+            return self._memory.combined(weights, rows)
         # how a product of matrices rounds may depend on where an entry stands
         total: NDArray[Any] = np.zeros_like(rows[0])
         for weight, row in zip(weights.tolist(), rows, strict=True):

@@ -19,9 +19,10 @@ from femops.parallel.comm import communicator
 from femops.parallel.halo import Halo
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering
-from femops.spaces.devices import Place, find_device, put, zeros
 from femops.spaces.functions import Function, evaluate
+from femops.spaces.memory import Memory, Place, find_memory, zeros
 from femops.spaces.restriction import ElementRestriction, Vector, check_float_array
+from femops_kernels.cuda.device.device import Device
 from femops_meshes.coordinates.interpolation import equispaced, tensor_apply
 from femops_meshes.coordinates.mapping import positions
 from femops_meshes.mesh import Mesh
@@ -40,6 +41,8 @@ class Space(ABC):
         The whole, or this rank's part.
     device : Device or None
         Where its vectors are; None for the host.
+    memory : Memory
+        The same, with what is done with arrays there.
     reproducible : bool
         Whether a device adds in the order of the elements, as the host always does.
     distributed : DistributedMesh or None
@@ -82,7 +85,7 @@ class Space(ABC):
         name, self.distributed, self.comm = type(self).__name__, None, communicator()
         if isinstance(mesh, DistributedMesh):
             self.distributed, self.comm, mesh = mesh, mesh.comm, mesh.mesh
-        self.device = find_device(device, self.comm)
+        self.memory: Memory = find_memory(device, self.comm)
         if not isinstance(mesh, Mesh):
             raise SpaceError(
                 f"{name} was given a {type(mesh).__name__} for a mesh: "
@@ -104,6 +107,11 @@ class Space(ABC):
         self.ndofs = self.restriction.owned
         self.size, self.global_size = (n * self.ncomp for n in (self.ndofs, self.global_ndofs))
         self.shape = (self.ndofs,) if self.ncomp == 1 else (self.ndofs, self.ncomp)
+
+    @property
+    def device(self) -> Device | None:
+        """Where its vectors are; None for the host."""
+        return self.memory.device
 
     @abstractmethod
     def _check_family(self, family: Family) -> int:
@@ -292,7 +300,7 @@ class Space(ABC):
             f gives another shape, or values that are not finite.
         """
         values = evaluate(f, np.ascontiguousarray(self.dof_coordinates().T), self.shape[1:])
-        return put(self, values if self.basis.is_nodal else self._from_nodal(values))
+        return self.memory.put(values if self.basis.is_nodal else self._from_nodal(values))
 
     def _from_nodal(self, values: Floats) -> Floats:
         """Coefficients of the function with these values at the nodes, element by element."""

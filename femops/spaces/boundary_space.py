@@ -37,7 +37,7 @@ class BoundarySpace:
     mesh : BoundaryFaces
     dim : int
         Of the faces as elements, at least 1.
-    basis, order, p1d, ncomp, ndofs, size, shape, device
+    basis, order, p1d, ncomp, ndofs, size, shape, device, memory
         As of `Space`.
     restriction : ElementRestriction
         From the whole space to the faces.
@@ -47,7 +47,7 @@ class BoundarySpace:
 
     def __init__(self, volume: H1, faces: BoundaryFaces) -> None:
         self.volume, self.mesh, self.ncomp = volume, faces, volume.ncomp
-        self.device = volume.device
+        self.memory, self.device = volume.memory, volume.device
         self.ndofs, self.size, self.shape = volume.ndofs, volume.size, volume.shape
         self.order, self.dim = volume.order, max(volume.dim - 1, 1)
         self.basis = volume.basis if volume.dim > 1 else Basis1D("gauss", 0)

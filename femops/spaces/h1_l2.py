@@ -19,7 +19,7 @@ from femops.numbering import boundary_nodes, h1_numbering
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering, h1_rank_numbering, l2_rank_numbering
 from femops.spaces.base import AnyMesh, Space
-from femops.spaces.devices import Place
+from femops.spaces.memory import Place
 from femops.spaces.restriction import ElementRestriction
 from femops_meshes.formats.mfem import mfem_h1_dofs
 

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from femops.errors import SpaceError, VectorError
 from femops.spaces.base import Space
-from femops.spaces.devices import device_of, vector_of, zeros
 from femops.spaces.functions import Function
+from femops.spaces.memory import memory_of, zeros
 from femops.spaces.restriction import Vector, check_float_array, positions
 
 
@@ -38,6 +38,8 @@ class Product:
         The ranks that hold the spaces.
     device : Device or None
         Where vectors are; None for the host.
+    memory : Memory
+        The same, with what is done with arrays there.
     size : int
         Length of a vector.
     shape : (size,)
@@ -67,7 +69,8 @@ class Product:
         self.spaces = dict(spaces)
         first = next(iter(spaces.values()))
         self.mesh, self.dim, self.comm = first.mesh, first.dim, first.comm
-        self.device = device_of(list(spaces.values()))
+        self.memory = memory_of(list(spaces.values()))
+        self.device = self.memory.device
         ends = list(accumulate((space.size for space in spaces.values()), initial=0))
         self.offsets = dict(zip(spaces, ends, strict=False))
         self.size = ends[-1]
@@ -128,7 +131,7 @@ class Product:
         VectorError
             See `check_vector`.
         """
-        vector = vector_of(self, x, "vector")
+        vector = self.memory.vector_of(self, x, "vector")
         return tuple(vector[self.slice(n)].reshape(s.shape) for n, s in self.spaces.items())
 
     def join(self, /, **parts: Vector) -> Vector:
@@ -152,7 +155,8 @@ class Product:
             A part that is no vector of its space.
         """
         given = {
-            name: vector_of(self.spaces[name], part, name) for name, part in self._known(parts)
+            name: self.memory.vector_of(self.spaces[name], part, name)
+            for name, part in self._known(parts)
         }
         result = self.zeros(np.result_type(*(part.dtype for part in given.values())))
         for name, part in given.items():

@@ -8,13 +8,44 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-CONVERGED, BREAKDOWN = 1, 2
+from femops_kernels.skeletons.cg.decisions import (
+    BREAKDOWN,
+    CONVERGED,
+    ITERATIONS,
+    RESIDUAL,
+    RHO,
+    STATUS,
+    ended,
+    taken,
+)
+
+__all__ = ["BREAKDOWN", "CONVERGED", "RankSolve", "Reduction", "Solve", "block_edges"]
+
 BLOCK = 4096  # numbers of a block: 32 kB of float64, three vectors of it stay in cache
 
 
 def block_edges(n: int) -> NDArray[np.int64]:
     """Where the blocks begin in which a vector of ``n`` numbers is summed, and the end."""
     return np.append(np.arange(0, n, BLOCK), n)
+
+
+class Reduction(ABC):
+    """Sums over the entries of vectors that ranks have pieces of.
+
+    Attributes
+    ----------
+    edges : (m + 1,) int64
+        Blocks of a vector, which are summed by themselves, and the end.
+    many : bool
+        Whether there are several ranks, or could be.
+    """
+
+    edges: NDArray[np.int64]
+    many: bool
+
+    @abstractmethod
+    def __call__(self, partial: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Totals (k,) of all ranks of the sums (k, blocks) of the blocks. Collective."""
 
 
 class Solve(ABC):
@@ -51,14 +82,61 @@ class Solve(ABC):
     @property
     def iterations(self) -> int:
         """Iterations done."""
-        return max(0, int(self._state[0]))
+        return max(0, int(self._state[ITERATIONS]))
 
     @property
     def residual(self) -> float:
         """Euclidean norm of the (recursive) residual."""
-        return float(self._state[2])
+        return float(self._state[RESIDUAL])
 
     @property
     def status(self) -> int:
         """0 while running, else ``CONVERGED`` or ``BREAKDOWN``."""
-        return int(self._state[3])
+        return int(self._state[STATUS])
+
+
+class RankSolve(Solve, ABC):
+    """The solve of one of many ranks: compiled between the messages that add up sums.
+
+    The loop is that of ``skeletons/cg/cg.py``; ``_state`` begins with a negative count.
+    """
+
+    def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
+        """See `Solve.advance`. All ranks call it."""
+        if self._state[ITERATIONS] < 0.0:
+            self._state[ITERATIONS] = 0.0
+            rho, rr = self._begun()
+            taken(self._state, rho, rr, tolerance)
+        for k in range(steps):
+            if ended(self._state, limit):
+                return
+            last = self.iterations + 1 >= limit or (show and k + 1 == steps)
+            self._step(tolerance, last)
+
+    def _step(self, tolerance: float, last: bool) -> None:  # noqa: ARG002  (always up to date)
+        """Do an iteration; if it is the ``last``, x is up to date."""
+        state, curvature = self._state, self._curvature()
+        if not curvature > 0.0:
+            state[STATUS] = BREAKDOWN
+            return
+        before = state[RHO]
+        rho, rr = self._moved(before / curvature)
+        state[ITERATIONS] += 1.0
+        if not taken(state, rho, rr, tolerance):
+            self._turn(rho / before)
+
+    @abstractmethod
+    def _begun(self) -> NDArray[np.float64]:
+        """Set r = b - A x and p = M r; r.M r and r.r of all ranks."""
+
+    @abstractmethod
+    def _curvature(self) -> float:
+        """Compute A p; p.A p of all ranks."""
+
+    @abstractmethod
+    def _moved(self, alpha: float) -> NDArray[np.float64]:
+        """Update x += alpha p and r -= alpha A p; r.M r and r.r of all ranks."""
+
+    @abstractmethod
+    def _turn(self, beta: float) -> None:
+        """Set p = M r + beta p."""

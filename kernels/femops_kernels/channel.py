@@ -38,7 +38,8 @@ class Route:
     Attributes
     ----------
     forward, reverse : int or None
-        Which of the `RankTerms`' exchanges bring the ghosts it reads, and take its contributions.
+        Which of a `DistributedOperator`'s exchanges bring the ghosts it reads, and take its
+        contributions.
     """
 
     forward: int | None = None

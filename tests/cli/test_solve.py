@@ -9,7 +9,7 @@ import pytest
 import femops
 from femops.cli.manufactured import Field, Waves
 from femops.cli.problems.krylov import minres
-from femops.operators.levels.level_data import LEVELS
+from femops.operators.execution.host import LEVELS
 from femops_meshes import write_mfem
 from mesh_files import FILES, NEEDED
 

@@ -85,7 +85,7 @@ def test_updates_are_merged_where_that_is_possible(device: HostDevice) -> None:
         if case == "sum":
             A = A.unconstrained + femops.form(lambda u: {"value": u}, A.space, boundary=[1])
         if case == "small":  # there is room for the operator alone
-            where.shared_bytes = A.terms.sweeps[0].kernel.shared_bytes
+            where.shared_bytes = A.compiled.sweeps[0].kernel.shared_bytes
         _, info = femops.cg(A, b, M=M)
         assert info.merged == possible
         if not possible:
@@ -133,7 +133,7 @@ def test_so_many_iterations_and_no_more(maxiter: int, merged: bool, device: Host
 @pytest.mark.parametrize("merged", [True, False])
 def test_nothing_is_done_after_the_end(merged: bool, device: HostDevice) -> None:
     A, b, _ = problem("bare", device)
-    solve = DeviceConjugateGradients(A.terms, b.reshape(-1), 0.0 * b.reshape(-1), None, merged)
+    solve = DeviceConjugateGradients(A.compiled, b.reshape(-1), 0.0 * b.reshape(-1), None, merged)
     solve.advance(1e-3, 1000, 0)
     while solve.status == 0:
         solve.advance(1e-3, 1000, solve.every, show=False)

@@ -37,7 +37,7 @@ def device() -> HostDevice:
 
 
 def sweep_of(A: Any) -> DeviceSweep:
-    (sweep,) = A.terms.sweeps
+    (sweep,) = A.compiled.sweeps
     return sweep
 
 
@@ -106,7 +106,7 @@ def test_the_kernel_does_what_is_counted(device: HostDevice, make: Any, case: An
 def test_geometry_is_not_multiplied_by_ones(device: HostDevice) -> None:
     """The first modes are 1 and of slope 1: a product for each other one, none for slopes."""
     A = bp("bp3", 2, "none", device)
-    (sweep,) = A.terms.sweeps
+    (sweep,) = A.compiled.sweeps
     product = "factors[m] * modes[m]"
     text = sweep.kernel.text
     assert text.count(product) == 1

@@ -111,7 +111,7 @@ def check_size(device: GuardedDevice, counts: tuple[int, ...], p: int, family: A
 def check_sizes(device: GuardedDevice, dim: int, p: int, family: Any) -> None:
     """One element, a block less and more one, and any numbers."""
     V = femops.H1(femops.box((1,) * dim), p, family=family, device=device)
-    block = femops.diffusion(V).terms.sweeps[0].kernel.shape.elements
+    block = femops.diffusion(V).compiled.sweeps[0].kernel.shape.elements
     for number in {1, max(1, block - 1), block + 1}:
         check_size(device, (number, *(1,) * (dim - 1)), p, family)
 

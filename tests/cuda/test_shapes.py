@@ -35,7 +35,7 @@ def operator(device: HostDevice, order: int = 1, **options: Any) -> Any:
 
 
 def kernel_of(A: Any) -> CudaKernel:
-    return A.terms.sweeps[0].kernel
+    return A.compiled.sweeps[0].kernel
 
 
 def test_a_recorded_shape_is_taken(device: HostDevice) -> None:
@@ -131,7 +131,7 @@ def test_nothing_is_spilled_for_more_blocks(device, most, blocks, compiled) -> N
 def test_a_sweep_in_another_shape(device: HostDevice) -> None:
     """Data at the points are brought into the order of its blocks."""
     A = femops.diffusion(femops.H1(femops.disc(1), 2, device=device))
-    (sweep,) = A.terms.sweeps
+    (sweep,) = A.compiled.sweeps
     x = device.xp.arange(float(A.shape[0]))
     y = A.apply(x)
     for shape in (Shape(2, 3), Shape(sweep.kernel.shape.elements, 7)):

@@ -163,7 +163,7 @@ def merged(make: Callable[..., Any], p: int, **options: Any) -> Run:
         V = space(device, 3, p, **options)
         A = make(V)
         vectors = [np.ones(V.size, A.dtype) for _ in range(3)]
-        DeviceConjugateGradients(A.terms, *vectors, merged=True).advance(0.0, 1, 1)
+        DeviceConjugateGradients(A.compiled, *vectors, merged=True).advance(0.0, 1, 1)
 
     return run
 

@@ -13,8 +13,8 @@ import pytest
 import femops
 from femops.operators.assembly import csr as assembly
 from femops.operators.assembly.element_matrices import ElementAssembly
+from femops.operators.execution.host import LEVELS
 from femops.operators.levels import auto
-from femops.operators.levels.level_data import LEVELS
 from femops.operators.levels.sample import first_terms
 from kernel_cases import bend, random_vector, smooth, turned, wave
 from level_cases import bulge, own, wind

@@ -306,11 +306,11 @@ def test_sums_fuse_by_domain() -> None:
     first = femops.boundary_mass(V, 2.0, attributes=1)
     second = femops.form(lambda u, n: {"value": n[0] * u}, V, boundary=[1])
     whole = first + A + second + M
-    assert len(whole.terms.sweeps) == 2
+    assert len(whole.compiled.sweeps) == 2
     expected = sum(part.assemble() for part in (A, M, first, second)) @ u
     np.testing.assert_allclose(whole @ u, expected, atol=1e-13)
-    assert len((first + second).terms.sweeps) == 2  # a start and a sweep
-    assert len(whole.at_level("element").terms.sweeps) == 2
+    assert len((first + second).compiled.sweeps) == 2  # a start and a sweep
+    assert len(whole.at_level("element").compiled.sweeps) == 2
     parts, total = [(A + M).cost(), (first + second).cost()], whole.cost()
     assert total.flops == sum(part.flops for part in parts)
     assert total.stored_bytes == sum(part.stored_bytes for part in parts)
@@ -353,7 +353,7 @@ def test_the_same_bits_for_any_number_of_threads() -> None:
     u = random_vector(V, "float64")
     try:
         for A in operators:
-            assert A.terms.sweeps[-1].source.nchunks > 4
+            assert A.compiled.sweeps[-1].source.nchunks > 4
             results = []
             for threads in range(1, max_threads() + 1):
                 set_threads(threads)

@@ -130,11 +130,11 @@ def test_sums() -> None:
     short = femops.mass(V, smooth, data_dtype="float32")
     both = short + 0.3 * femops.diffusion(V, data_dtype="float32")
     exact = mass + 0.3 * stiff
-    assert len(both.terms.sweeps) == 1
+    assert len(both.compiled.sweeps) == 1
     assert rounded(exact, both)
     assert both.cost().stored_bytes == exact.cost().stored_bytes / 2
     mixed = short + 0.3 * stiff
-    assert len(mixed.terms.sweeps) == 2
+    assert len(mixed.compiled.sweeps) == 2
     assert rounded(exact, mixed)
     assert mixed.cost().stored_bytes == short.cost().stored_bytes + stiff.cost().stored_bytes
 
@@ -177,7 +177,7 @@ def test_its_own_type_is_what_an_operator_has() -> None:
     for kind in ("float64", "float32"):
         plain, same = (femops.mass(V, dtype=kind, data_dtype=d) for d in (None, kind))
         assert np.array_equal(plain.assemble().toarray(), same.assemble().toarray())
-        assert len((plain + same).terms.sweeps) == 1
+        assert len((plain + same).compiled.sweeps) == 1
 
 
 def test_nothing_stored_but_zeros_is_no_error() -> None:

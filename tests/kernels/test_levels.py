@@ -16,6 +16,7 @@ from numba.core.runtime._nrt_python import memsys_enable_stats
 
 import femops
 from femops.operators.assembly import csr as assembly
+from femops.operators.assembly.dense_bases import dense_bases, dense_bytes
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops_kernels.cpu.machine import max_threads, set_threads
 from kernel_cases import Problem, bend, random_vector, smooth, tensor, turned
@@ -329,7 +330,7 @@ def test_the_same_bits_for_any_number_of_threads(level: str) -> None:
     space = femops.H1(turned(femops.box((21, 19), order=2, mapping=bend)), 3)
     operator = femops.diffusion(space, level=level).constrained(space.boundary_dofs())
     u, results = random_vector(space, "float64"), []
-    assert operator.terms.rows[0, 3] > 1
+    assert operator.compiled.rows[0, 3] > 1
     for threads in (1, 2, 3):
         set_threads(threads)
         results.append(operator.apply(u).tobytes())
@@ -462,8 +463,8 @@ def test_dense_bases_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch
     for space, test in ((W, W), (W, femops.H1(W.mesh, 2))):
         A = femops.form(lambda u: {"value": u, "grad": u.grad}, space, test)
         [(_, term)] = A.at_level("decomposed")._storage.fused
-        kept = {id(b): b.nbytes for b in term.dense_bases()}
-        assert term.dense_bytes == sum(kept.values())
+        kept = {id(b): b.nbytes for b in dense_bases(term)}
+        assert dense_bytes(term) == sum(kept.values())
 
 
 @pytest.mark.parametrize("level", ["full", "element"])

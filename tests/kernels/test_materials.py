@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops.operators.levels.level_data import LEVELS
+from femops.operators.execution.host import LEVELS
 from kernel_cases import bend
 
 

@@ -59,7 +59,7 @@ def test_sums_are_fused_whatever_they_are_given(kind: str, level: str) -> None:
     operator = sum(factor * A.at_level(level) for factor, A, _ in chosen)
     dense = Dense(sum(factor * d.matrix for factor, _, d in chosen))
     assert operator.level == level
-    assert len(operator.terms.sweeps) == 1
+    assert len(operator.compiled.sweeps) == 1
     check(operator, dense)
     check(operator.T, dense.T)
     held = np.arange(0, space.size, 3)
@@ -204,7 +204,7 @@ def test_only_the_geometry_is_shared() -> None:
     A, B = femops.diffusion(V, 2.0, level="none"), femops.mass(V, level="none")
     assert A.cost().stored_bytes <= 64
     assert (A + B).cost().shared_bytes == A.cost().shared_bytes
-    sweeps = [operator.terms.sweeps[0].data.modes for operator in (A, B, A + B)]
+    sweeps = [operator.compiled.sweeps[0].data.modes for operator in (A, B, A + B)]
     assert sweeps[0] is sweeps[1] is sweeps[2]
 
 

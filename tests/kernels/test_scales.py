@@ -19,7 +19,7 @@ from level_cases import LEVELS
 
 def kernels(A: Any) -> list[str]:
     """What applies an operator."""
-    return [type(sweep.kernel).__name__ for sweep in A.terms.sweeps]
+    return [type(sweep.kernel).__name__ for sweep in A.compiled.sweeps]
 
 
 # --- 1-D matrices in place of points --------------------------------------------------------------

@@ -25,7 +25,7 @@ def stretched(x: Array) -> Array:
 
 def kernels(A: Any) -> list[str]:
     """What applies an operator."""
-    return [type(sweep.kernel).__name__ for sweep in A.terms.sweeps]
+    return [type(sweep.kernel).__name__ for sweep in A.compiled.sweeps]
 
 
 def separable(A: Any) -> bool:

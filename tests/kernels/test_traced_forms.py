@@ -405,7 +405,7 @@ def test_sums_are_fused_and_transposed() -> None:
     space, _ = case.spaces()
     both, dense = build(case, space, space)
     split = femops.diffusion(space, smooth) + femops.convection(space, wind)
-    assert len(split.terms.sweeps) == len(both.terms.sweeps) == 1
+    assert len(split.compiled.sweeps) == len(both.compiled.sweeps) == 1
     check(split, dense)
 
 
@@ -514,7 +514,7 @@ def test_threads_give_the_same_bits() -> None:
     mesh = turned(box)
     trial, test = femops.H1(mesh, 3, ncomp=2), femops.L2(mesh, 2)
     operator = femops.form(divergence, trial, test)
-    assert operator.terms.sweeps[0].source.nchunks > 2
+    assert operator.compiled.sweeps[0].source.nchunks > 2
     u, v = random_vector(trial, "float64"), random_vector(test, "float64")
     results, backward = [], []
     for threads in (1, 2, 3):

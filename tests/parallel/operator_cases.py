@@ -3,7 +3,6 @@
 import numpy as np
 
 import femops
-from femops.spaces.devices import put
 from kernel_cases import make_mesh, random_vector
 from level_cases import FORMS, bulge, make_spaces
 
@@ -78,7 +77,7 @@ def compare(case, comm, alone, ranks, tolerance, **where):
     assert comm.sum(mine.test_space.size) == whole.test_space.size
     serial, found = (
         results(whole, u, case.held),
-        results(mine, put(mine.space, u[at].copy()), case.held),
+        results(mine, mine.space.memory.put(u[at].copy()), case.held),
     )
     for name, values in serial.items():
         assert found[name].dtype == case.dtype

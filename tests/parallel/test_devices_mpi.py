@@ -7,8 +7,7 @@ import femops
 from cuda.guarded import guarded_device
 from cuda.host_device import HostDevice
 from femops.parallel import gpus
-from femops.spaces.devices import put
-from femops_kernels.cuda.ranks.rank_terms import DeviceRankTerms
+from femops_kernels.cuda.operators import DistributedDeviceOperator
 from kernel_cases import bend, smooth
 from level_cases import FORMS, cover
 from parallel.operator_cases import compare, here, own_piece, whole_mesh
@@ -56,7 +55,7 @@ def test_equal_to_serial_on_one_rank(comm, device, case):
     mesh = whole_mesh(case)
     ranks = femops.distribute(mesh, comm)
     mine, _ = compare(case, comm, mesh, ranks, 10 * case.tolerance, device=device)
-    assert not isinstance(mine.terms, DeviceRankTerms)
+    assert not isinstance(mine.compiled, DistributedDeviceOperator)
 
 
 # --- sums, products, nonlinear forms --------------------------------------------------------------
@@ -85,7 +84,7 @@ def close(mine, whole, space, tolerance=1e-12):
 def check(A, B):
     """Applied twice: what the first application leaves behind does not matter."""
     w = np.random.default_rng(3).standard_normal(B.space.size)
-    u = put(A.space, w[piece(A.space)].copy())
+    u = A.space.memory.put(w[piece(A.space)].copy())
     for _ in range(2):
         close(A @ u, B @ w, A.test_space)
     if A.space is A.test_space:
@@ -159,7 +158,7 @@ def test_nonlinear_forms(comm, device):
 
     F, G = on_both(comm, build, device)
     w = 0.01 * np.random.default_rng(2).standard_normal(G.space.size)
-    u = put(F.space, w[piece(F.space)].copy())
+    u = F.space.memory.put(w[piece(F.space)].copy())
     close(F.residual(u), G.residual(w), F.space)
     check(F.jacobian(u), G.jacobian(w))
 
@@ -300,14 +299,14 @@ def test_the_device_works_while_messages_are_on_their_way(comm, device, way):
     A = one_sweep(comm, device)
     u = A.space.interpolate(smooth)
     apart = A.apply(u)
-    sweep = A.terms.terms.sweeps[0]
+    sweep = A.compiled.sweeps[0]
     order, ghosts = sweep.order, A.space.restriction.indices >= A.space.ndofs
     elements = np.maximum(order.elements, ~order.elements)
     assert set(elements) == set(range(len(ghosts)))
     assert not ghosts[elements[: order.plain * order.group]].any()
     # the lower rank owns what both have
     assert 1 < order.plain < order.blocks + (comm.rank == 0)
-    log = follow(A.terms, sweep, device)
+    log = follow(A.compiled, sweep, device)
     again = A.apply(u)
     half = order.plain // 2
     assert log == [
@@ -321,16 +320,16 @@ def test_the_device_works_while_messages_are_on_their_way(comm, device, way):
         ("sent", 1),
         ("arrived", 1),
     ]
-    A.terms.overlap = False
+    A.compiled.overlap = False
     log.clear()
     gaps = again - apart, A.apply(u) - apart
     assert [entry for entry in log if entry[0] == "blocks"] == [("blocks", 0, order.blocks)]
     assert max(np.abs(here(gap)).max() for gap in gaps) < 1e-13
 
 
-def follow(terms, sweep, device):
-    """What happens when terms are applied; only what is said to is copied."""
-    assert isinstance(terms, DeviceRankTerms)
+def follow(compiled, sweep, device):
+    """What happens when an operator is applied; only what is said to is copied."""
+    assert isinstance(compiled, DistributedDeviceOperator)
     log, some = [], sweep.some
     host = device.host
     moved = host.uploads, host.downloads, host.synchronizations
@@ -342,7 +341,7 @@ def follow(terms, sweep, device):
         some(begin, end, **arguments)
 
     sweep.some = noted
-    posts = [terms.forwards[0][0].post, terms.reverses[0][0].post]
+    posts = [compiled.forwards[0][0].post, compiled.reverses[0][0].post]
     for k, post in enumerate(posts):
         for name, method in (("departs", "ready"), ("sent", "start"), ("arrived", "finish")):
             before = getattr(post, method)
@@ -354,7 +353,7 @@ def follow(terms, sweep, device):
 @pytest.mark.parametrize("way", WAYS, indirect=True)
 def test_messages_are_staged_where_mpi_takes_no_memory_of_a_device(comm, device, way):
     A = one_sweep(comm, device)
-    for post in (A.terms.forwards[0][0].post, A.terms.reverses[0][0].post):
+    for post in (A.compiled.forwards[0][0].post, A.compiled.reverses[0][0].post):
         staged = post.channel.outgoing is not post.outgoing
         assert staged == (post.channel.incoming is not post.incoming) == (way == "staged")
         assert post.outgoing.size + post.incoming.size > 0

@@ -38,7 +38,7 @@ def problem(case: str) -> tuple[Any, Any, Any]:
         A: Any = femops.elasticity(V).constrained(V.boundary_dofs(components=0))
     elif case == "scaled":
         A = 3.0 * femops.diffusion(V, level="none")  # nothing at points: batch by batch
-        assert A.terms.alphas[0] == 3.0
+        assert A.compiled.alphas[0] == 3.0
     elif case == "many batches":
         A = (femops.diffusion(V) + femops.mass(V)).at_level("none")
     else:
@@ -104,7 +104,7 @@ def test_same_bits_on_any_threads_and_as_many_iterations(case: str) -> None:
 
 def test_in_pieces_as_in_one_go() -> None:
     A, b, _ = problem("inside")
-    whole, pieces = (ConjugateGradients(A.terms, b, 0.0 * b, None, True) for _ in range(2))
+    whole, pieces = (ConjugateGradients(A.compiled, b, 0.0 * b, None, True) for _ in range(2))
     whole.advance(1e-9, 40, 40)
     for steps in (0, 1, 3, 2, 34):
         pieces.advance(1e-9, 40, steps, show=False)
@@ -208,7 +208,7 @@ def test_any_box(
 
 def test_status_is_kept() -> None:
     A, b, _ = problem("inside")
-    solve = ConjugateGradients(A.terms, b, 0.0 * b, None, True)
+    solve = ConjugateGradients(A.compiled, b, 0.0 * b, None, True)
     solve.advance(1e-8, 1000, 1000)
     assert solve.status == CONVERGED
     count, x = solve.iterations, solve.x.copy()

@@ -96,7 +96,7 @@ def test_rows_of_several_vectors_are_split_one_by_one(touched, dtype, n):
 def test_data_have_the_chunks_of_the_sweep(touched):
     V = femops.H1(femops.box((5, 4, 3), mapping=lambda x: x * (1 + 0.1 * x[::-1])), 3)
     A = femops.diffusion(V)
-    [sweep_] = A.terms.sweeps
+    [sweep_] = A.compiled.sweeps
     data, plan = sweep_.data.points, sweep_.source
     row = data[0].nbytes // 8
     stored, *lists = touched

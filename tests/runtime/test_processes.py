@@ -65,7 +65,7 @@ def test_second_process_compiles_nothing(warm: Path) -> None:
     import numba.core.codegen as codegen
     set_threads(1); check()
     from femops_kernels.cpu.sweep import driver
-    kernel = A.terms.sweeps[0].kernel
+    kernel = A.compiled.sweeps[0].kernel
     assert kernel.module.batches.cache_hits == kernel.chunk().sweep.cache_hits == 1
     assert sum(driver().apply.stats.cache_hits.values()) == 1
     """
@@ -96,7 +96,7 @@ LARGE = """
 import numpy as np, femops
 V = femops.H1(femops.box((256, 256), mapping=lambda x: x + 0.2 * x[::-1] * x), 1)
 A = femops.mass(V)
-assert A.terms.threads() == 2
+assert A.compiled.threads() == 2
 femops.cg(A, np.ones(V.size), M=femops.jacobi(A), maxiter=2)
 """
 
@@ -268,8 +268,8 @@ def test_small_problems_stay_on_one_thread(warm: Path) -> None:
     sweep.PARALLEL_EFFORT = 2**17
     set_threads(2)
     check()
-    assert A.terms.threads() == 1
-    assert femops.mass(femops.H1(femops.box((80, 80)), 4)).terms.threads() == 2
+    assert A.compiled.threads() == 1
+    assert femops.mass(femops.H1(femops.box((80, 80)), 4)).compiled.threads() == 2
     """
     done(run(body, warm, FEMOPS_THREADS="2"))
 

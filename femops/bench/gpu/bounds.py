@@ -7,7 +7,7 @@ from typing import final
 
 from femops.operators import Operator
 from femops_kernels.cuda.operator.counts import Work
-from femops_kernels.cuda.operator.sweep import DeviceSweep, DeviceTerms
+from femops_kernels.cuda.operator.sweep import DeviceSweep
 from femops_kernels.cuda.rates import Rates
 
 _REAL = 8  # bytes of a number
@@ -37,10 +37,8 @@ class Demand:
     @staticmethod
     def of(operator: Operator) -> Demand:
         """Count that of an operator on a device."""
-        terms = operator.terms
-        assert isinstance(terms, DeviceTerms)
         totals = [float(_REAL * sum(operator.shape)), 0.0, 0.0, 0.0]
-        for sweep in terms.sweeps:
+        for sweep in operator.compiled.sweeps:
             if isinstance(sweep, DeviceSweep):
                 work = Work.of(sweep.kernel)
                 totals[0] += sweep.data_bytes

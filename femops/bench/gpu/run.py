@@ -21,7 +21,7 @@ from femops.bench.run import Progress, check_dofs, check_orders
 from femops.errors import OperatorError
 from femops.operators.execution.device import LEVELS
 from femops.parallel.comm import communicator
-from femops.spaces.devices import find_device
+from femops.spaces.memory import find_device
 from femops_kernels.cpu import machine
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.shapes import check_tables, users_table

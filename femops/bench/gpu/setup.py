@@ -17,7 +17,7 @@ from femops.bench.problems import Problem, make_mesh
 from femops.operators import Operator
 from femops.spaces.h1_l2 import H1
 from femops_kernels.cuda.device.device import Device
-from femops_kernels.cuda.operator.sweep import DeviceSweep, DeviceTerms
+from femops_kernels.cuda.operator.sweep import DeviceSweep
 
 # What works side by side: NumPy's copies, and the compiler.
 _WORKERS = 8
@@ -49,7 +49,7 @@ class GpuCase:
         device = space.device
         assert device is not None
         operator = problem.operator(space, level)
-        _ = operator.terms
+        _ = operator.compiled
         random = np.random.default_rng(space.order).standard_normal(space.shape)
         return GpuCase(problem, mesh, level, operator, device.upload(random), space.zeros())
 
@@ -61,9 +61,7 @@ class GpuCase:
     @property
     def sweep(self) -> DeviceSweep:
         """The one kernel that applies the operator."""
-        terms = self.operator.terms
-        assert isinstance(terms, DeviceTerms)
-        (sweep,) = terms.sweeps
+        (sweep,) = self.operator.compiled.sweeps
         assert isinstance(sweep, DeviceSweep)
         return sweep
 

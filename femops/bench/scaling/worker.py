@@ -26,8 +26,8 @@ from femops.operators import Operator
 from femops.parallel import Communicator, DistributedMesh, cores, world
 from femops.parallel.channels import MpiChannel
 from femops.spaces.h1_l2 import H1
+from femops_kernels.compiled import DistributedOperator
 from femops_kernels.cpu import machine
-from femops_kernels.cpu.rank_terms import RankTerms
 
 NAP = 0.005
 """Seconds between two looks whether there is something to do."""
@@ -56,11 +56,11 @@ class Case:
 
     def channels(self) -> list[MpiChannel]:
         """What its messages go through; none on a single rank."""
-        terms = self.operator.terms
-        if not isinstance(terms, RankTerms):
+        compiled = self.operator.compiled
+        if not isinstance(compiled, DistributedOperator):
             return []
-        both = [forward.channel for forward, _ in terms.forwards]
-        both += [reverse.channel for reverse, _ in terms.reverses]
+        both = [forward.channel for forward, _ in compiled.forwards]
+        both += [reverse.channel for reverse, _ in compiled.reverses]
         found = {id(channel): channel for channel in both}
         return [channel for channel in found.values() if isinstance(channel, MpiChannel)]
 
@@ -117,9 +117,9 @@ class Worker:
         If these are less than three, the three fastest of all count.
         """
         case = self._cases[name]
-        terms = case.operator.terms
-        if isinstance(terms, RankTerms):
-            terms.overlap = overlap
+        compiled = case.operator.compiled
+        if isinstance(compiled, DistributedOperator):
+            compiled.overlap = overlap
         times, waits, lost = self._calmly(
             lambda: case.operator.apply(case.x, case.y), seconds, case
         )

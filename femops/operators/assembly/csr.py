@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, diags_array
 
 from femops.errors import OperatorError
+from femops.operators.assembly.dense_bases import dense_bytes
 from femops.operators.assembly.element_matrices import ElementAssembly, check_method
 from femops.operators.constraints import Held
 from femops.operators.integrals.number_types import check_values
@@ -77,7 +78,7 @@ def level_bytes(level: str, summands: Summands) -> int:
     if level == "element":
         return element_bytes(summands[0][1])
     # one side in float64 before it is rounded, one done, and what is kept
-    return 3 * max(term.dense_bytes for _, term in summands) if level == "decomposed" else 0
+    return 3 * max(dense_bytes(term) for _, term in summands) if level == "decomposed" else 0
 
 
 def csr_bytes(summands: Summands) -> int:

@@ -19,6 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import OperatorError
+from femops.operators.assembly.dense_bases import dense_basis
+from femops.operators.assembly.point_matrices import (
+    distinct_values,
+    entry_numbers,
+    point_matrices,
+)
 from femops.operators.integrals.term import Term
 
 Floats = NDArray[np.float64]
@@ -63,7 +69,7 @@ class ElementAssembly:
     """
 
     def __init__(self, term: Term) -> None:
-        self.term, self.entries = term, term.entries
+        self.term, self.entries = term, entry_numbers(term)
         self.dim, self.q1d = term.trial.dim, term.quadrature.q1d
         self.n_in, self.n_out = term.trial.p1d, term.test.p1d
 
@@ -108,7 +114,7 @@ class ElementAssembly:
             Another method.
         """
         check_method(method)
-        d, term = self.term.dense_d(start, stop), self.term
+        d, term = point_matrices(self.term, start, stop), self.term
         rows, columns = self.n_out**self.dim, self.n_in**self.dim
         out = np.zeros((stop - start, term.test.ncomp, rows, term.trial.ncomp, columns))
         form = self._near_optimal if method == "near-optimal" else self._naive
@@ -125,7 +131,7 @@ class ElementAssembly:
     def diagonals(self, start: int, stop: int) -> Floats:
         """Diagonals of the matrices of some elements of a square term, (n, nodes, ncomp)."""
         ncomp, nodes = self.term.trial.ncomp, self.n_in**self.dim
-        values = self.term.distinct_values(start, stop, self._on_diagonal)
+        values = distinct_values(self.term, start, stop, self._on_diagonal)
         out = np.zeros((stop - start, nodes, ncomp))
         known: dict[bytes, Floats] = {}
         for c in range(ncomp):
@@ -252,8 +258,8 @@ class ElementAssembly:
     def _naive(self, d: Floats, structure: NDArray[np.bool_]) -> Floats:
         """The same by products of dense bases."""
         program, term = self.term.program, self.term
-        ins = term.dense_basis(term.trial, program.slots_in)
-        outs = term.dense_basis(term.test, program.slots_out)
+        ins = dense_basis(term, term.trial, program.slots_in)
+        outs = dense_basis(term, term.test, program.slots_out)
         total: Any = 0.0
         for i, j in np.argwhere(structure):
             total = total + outs[i].T @ (d[i, j][:, :, np.newaxis] * ins[j])

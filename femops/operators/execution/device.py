@@ -1,25 +1,30 @@
-"""Operators on a device: the kernels of their terms, bound to what lies there."""
+"""Devices: the kernels of terms, bound to what lies there."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, final
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import OperatorError
-from femops.geometry.legendre import GeometryModes, mode_values
+from femops.operators.assembly.csr import Summands
 from femops.operators.constraints import FREE, Held
-from femops.operators.integrals.device_state import DeviceState
+from femops.operators.execution.backend import Backend, Ints, Work
+from femops.operators.execution.device_state import DeviceState
+from femops.operators.execution.kernels import geometry_map
+from femops.operators.integrals.state import HostState, State
 from femops.operators.integrals.term import Term
+from femops.parallel.gpus import takes_device_memory
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import AnySpace, BoundarySpace, volume_space
 from femops.spaces.h1_l2 import L2
-from femops_kernels.cpu.sweep import Idle, Launch, Terms
+from femops_kernels.channel import Route
+from femops_kernels.compiled import CompiledOperator
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.data import FilledData, streams
 from femops_kernels.cuda.operator.dofs import DofTable, Shared
@@ -27,12 +32,14 @@ from femops_kernels.cuda.operator.kernel import CudaKernel, Side, unspilled
 from femops_kernels.cuda.operator.order import Order
 from femops_kernels.cuda.operator.sweep import (
     DeviceDofs,
+    DeviceHold,
     DeviceIdle,
     DeviceLaunch,
     DeviceShared,
     DeviceSweep,
-    DeviceTerms,
 )
+from femops_kernels.cuda.operators import DeviceOperator, DistributedDeviceOperator
+from femops_kernels.cuda.ranks.messages import DeviceForward, DeviceReverse, Post
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.pointwise.step import PointStep
 from femops_kernels.pointwise.sum_factorization import Map1D
@@ -42,63 +49,135 @@ from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
 LEVELS = ("partial", "none")
 """Levels that a device has kernels of."""
 
-AnyLaunch = Launch | DeviceLaunch
-
 _dofs: WeakKeyDictionary[AnySpace, DeviceDofs] = WeakKeyDictionary()
 _filled: WeakKeyDictionary[Term, FilledData] = WeakKeyDictionary()
 
 
-def terms_of(
-    device: Device | None,
-    launches: Sequence[tuple[float, Any]],
-    places: Sequence[tuple[int, int, bool]] | None = None,
-) -> Terms | DeviceTerms:
-    """Launches made ready to be run, on a device or on the host; see `Terms`."""
-    if device is None:
-        return Terms(launches, places)
-    return DeviceTerms(device, launches, places)
-
-
-def idle(device: Device | None) -> AnyLaunch:
-    """What a term is on a rank that has none of its elements."""
-    return Idle() if device is None else DeviceIdle()
-
-
-def check_device_level(level: str) -> None:
-    """Refuse levels that a device has no kernels of.
-
-    Raises
-    ------
-    OperatorError
-    """
-    if level not in LEVELS:
-        raise OperatorError(
-            f"level {level!r} on a GPU: choose one of {', '.join(LEVELS)} or auto; a matrix for "
-            "cupyx.scipy.sparse comes from assemble()"
-        )
-
-
-def check_lanes(device: Device | None, lanes: int | None) -> None:
-    """Refuse lanes where kernels have none.
-
-    Raises
-    ------
-    OperatorError
-    """
-    if device is not None and lanes is not None:
-        raise OperatorError(f"lanes = {lanes!r} on a GPU: they are the CPU's, leave them out")
-
-
-def device_sweep(device: Device, term: Term, held: Held, keep: float) -> DeviceSweep:
-    """The kernel of a term, bound to dofs and data on a device.
+@final
+class DeviceBackend(Backend):
+    """A device.
 
     Parameters
     ----------
     device : Device
-    term : Term
-    held, keep
-        See `Term.sweep`.
     """
+
+    levels, measures = LEVELS, False
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    def check_level(self, level: str) -> None:
+        """See `Backend.check_level`."""
+        if level not in LEVELS:
+            raise OperatorError(
+                f"level {level!r} on a GPU: choose one of {', '.join(LEVELS)} or auto; a matrix "
+                "for cupyx.scipy.sparse comes from assemble()"
+            )
+
+    def check_lanes(self, lanes: int | None) -> None:
+        """See `Backend.check_lanes`."""
+        if lanes is not None:
+            raise OperatorError(f"lanes = {lanes!r} on a GPU: they are the CPU's, leave them out")
+
+    def launch(
+        self,
+        term: Term,
+        held: Held,
+        keep: float,
+        work: Callable[[], Work] | None = None,  # noqa: ARG002  (the host's)
+    ) -> DeviceLaunch:
+        """See `Backend.launch`."""
+        if not term.trial.mesh.num_elements:
+            return DeviceIdle()
+        return _sweep(self._device, term, held, keep)
+
+    def idle(self) -> DeviceLaunch:
+        """See `Backend.idle`."""
+        return DeviceIdle()
+
+    def start(self, term: Term, rows: Ints, keep: float) -> DeviceLaunch:
+        """See `Backend.start`: a device's results are zero before any launch."""
+        return DeviceHold(self._device, rows if keep else rows[:0], keep, term.dtype)
+
+    def identity(
+        self,
+        size: int,  # noqa: ARG002  (the others are zero)
+        rows: Ints,
+        factor: float,
+        dtype: np.dtype[Any],
+    ) -> DeviceLaunch:
+        """See `Backend.identity`."""
+        return DeviceHold(self._device, rows, factor, dtype)
+
+    def operator(
+        self,
+        launches: Sequence[tuple[float, DeviceLaunch]],
+        places: Sequence[tuple[int, int, bool]] | None = None,
+    ) -> CompiledOperator:
+        """See `Backend.operator`."""
+        return DeviceOperator(self._device, launches, places)
+
+    def diagonal(
+        self, summands: Summands, compiled: Callable[[], CompiledOperator]
+    ) -> NDArray[Any]:
+        """See `Backend.diagonal`: from the data that the operator has on the device."""
+        whole, term = compiled(), summands[0][1]
+        assert isinstance(whole, DeviceOperator | DistributedDeviceOperator)
+        xp, size = self._device.xp, term.spaces[0].size
+        nothing: NDArray[Any] = xp.zeros(size, term.dtype)
+        out: NDArray[Any] = xp.zeros(size, term.dtype)
+        whole.diagonal().apply(nothing, out)
+        return out
+
+    def state(self, space: Space, u: Any, setups: dict[Any, Any]) -> State:
+        """See `Backend.state`: on the device of one rank, else on the host."""
+        if space.halo is None:
+            return DeviceState(space, self._device.xp.copy(u), setups)
+        return HostState(space.l_vec(self._device.download(u)).copy())
+
+    def placed(self, vector: Any) -> Any:
+        """See `Backend.placed`."""
+        return vector
+
+    def way(
+        self,
+        space: Space,
+        send: Mapping[int, int],
+        receive: Mapping[int, int],
+        dtype: np.dtype[Any],
+    ) -> Post:
+        """See `Backend.way`."""
+        direct = takes_device_memory(space.comm)
+        out, into = (
+            self._device.passage(sum(sizes.values()), dtype, direct=direct)
+            for sizes in (send, receive)
+        )
+        return Post(space.comm.channel(send, receive, dtype, (out.here, into.here)), out, into)
+
+    def forward(self, way: Any, positions: Ints) -> DeviceForward:
+        """See `Backend.forward`."""
+        return DeviceForward(self._device, way, positions)
+
+    def reverse(self, way: Any, positions: Ints, starts: Ints | None = None) -> DeviceReverse:
+        """See `Backend.reverse`."""
+        assert starts is None  # spaces refuse the order that this is for
+        return DeviceReverse(self._device, way, positions)
+
+    def distributed(
+        self,
+        local: Any,
+        forwards: Sequence[tuple[Any, int]],
+        reverses: Sequence[tuple[Any, int]],
+        routes: Sequence[Route],
+        at_once: bool,  # noqa: ARG002  (spaces refuse it)
+    ) -> CompiledOperator:
+        """See `Backend.distributed`."""
+        return DistributedDeviceOperator(local, forwards, reverses, routes)
+
+
+def _sweep(device: Device, term: Term, held: Held, keep: float) -> DeviceSweep:
+    """The kernel of a term, bound to dofs and data on a device."""
     kernel = _kernel(device, term)
     source, target = (_device_dofs(device, space) for space in (term.trial, term.test))
     return DeviceSweep(device, kernel, source, target, _data(term), held.columns, held.rows, keep)
@@ -113,7 +192,7 @@ def _data(term: Term) -> Data | FilledData:
         cut, program_data = source.setup(term.cut, term.dtype, term.width)
         data = source.data(term.cut, term.dtype, term.width, at_points=False)
         step = cut.program.step
-        numbers, geometry = cut.program.ncomp_out, _geometry(term, step)
+        numbers, geometry = cut.program.ncomp_out, geometry_map(term, step)
         fill = partial(_fill, source.state, step, numbers, geometry, program_data)
         _filled[term] = FilledData(data, fill)
     return _filled[term]
@@ -167,19 +246,10 @@ def _kernel(device: Device, term: Term) -> CudaKernel:
         step=step,
         dtype=term.dtype,
         weights=term.quadrature.weights,
-        geometry=_geometry(term, step),
+        geometry=geometry_map(term, step),
         data_dtype=term.data_dtype,
         reproducible=volume_space(term.test).reproducible,
     )
-
-
-def _geometry(term: Term, step: PointStep) -> Map1D | None:
-    """What a step needs that is given Jacobians or positions."""
-    if not step.numbers.mapped:
-        return None
-    assert isinstance(term.trial, Space)  # a face's position is kept
-    points = term.quadrature.points
-    return Map1D(*mode_values(GeometryModes(term.trial.mesh).degree + 1, points))
 
 
 def _broken(space: AnySpace) -> bool:

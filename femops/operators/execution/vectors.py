@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from femops.errors import VectorError
 from femops.spaces.base import Space
-from femops.spaces.devices import vector_of
 from femops.spaces.product import Product
-from femops_kernels.cuda.device.device import Device
 
 
 def checked_vector(space: Space | Product, dtype: np.dtype[Any], vector: Any, what: str) -> Any:
@@ -37,7 +35,7 @@ def checked_vector(space: Space | Product, dtype: np.dtype[Any], vector: Any, wh
     VectorError
         Another length, type or memory layout.
     """
-    vector = vector_of(space, vector, what)
+    vector = space.memory.vector_of(space, vector, what)
     if vector.dtype != dtype:
         raise VectorError(
             f"{what} has type {vector.dtype}, {dtype} is needed: convert it by .astype({dtype})"
@@ -88,18 +86,10 @@ def check_output(
     ------
     VectorError
     """
-    if _overlap(space.device, x, out):
+    if space.memory.overlap(x, out):
         raise VectorError("out overlaps the vector that is read: give another array")
     if not getattr(out.flags, "writeable", True) or (given is not out and _read_only(given)):
         raise VectorError("out is read-only: give an array that can be written")
-
-
-def _overlap(device: Device | None, x: NDArray[Any], out: NDArray[Any]) -> bool:
-    if device is None:
-        return np.may_share_memory(x, out)
-    # CuPy's function knows nothing of memory that other libraries lend
-    first, second = device.address(x), device.address(out)
-    return first < second + out.nbytes and second < first + x.nbytes
 
 
 def _read_only(array: Any) -> bool:

@@ -20,9 +20,9 @@ from femops.geometry.jacobians import Geometry
 from femops.geometry.legendre import GeometryModes
 from femops.operators.integrals.chunks import chunk_batches
 from femops.operators.integrals.coefficients import Given
-from femops.operators.integrals.device_state import DeviceState
 from femops.operators.integrals.number_types import check_range, check_values, largest_of
 from femops.operators.integrals.snapshots import Block
+from femops.operators.integrals.state import State
 from femops.pointwise.cut import Cut, Known, linear_cut, nonlinear_cut
 from femops.pointwise.graph import Node, ancestors
 from femops.pointwise.linear import LinearStep
@@ -94,9 +94,8 @@ class BilinearForm:
         later is of the same values. Collective, if there is a field that ranks share.
     traced : LinearStep, optional
         The pointwise step, where it is known; else the function is traced.
-    state : array or DeviceState, optional
-        Where a nonlinear function was differentiated; an array as `Space.l_vec` of the trial space
-        gives it.
+    state : State, optional
+        Where a nonlinear function was differentiated.
     static : dict of arrays of Node, optional
         The static inputs of a trace that has no linear step.
     """
@@ -107,7 +106,7 @@ class BilinearForm:
     quadrature: Quadrature1D
     coefficients: Mapping[str, Given]
     traced: LinearStep | None = None
-    state: NDArray[Any] | DeviceState | None = None
+    state: State | None = None
     static: Mapping[str, Objects] | None = None
 
     def __post_init__(self) -> None:
@@ -193,8 +192,8 @@ class BilinearForm:
         if self.state is None:
             same = new.coefficient_shapes() == self.coefficient_shapes()
             new = replace(new, traced=self.step if same else None)
-        elif isinstance(self.state, DeviceState):  # not what was computed of other coefficients
-            new = replace(new, state=DeviceState(self.state.space, self.state.vector))
+        else:
+            new = replace(new, state=self.state.renewed())
         return new
 
     @cached_property
@@ -278,16 +277,16 @@ class BilinearForm:
         return self._geometry(gauss(1))
 
     @property
-    def at_device_state(self) -> bool:
-        """Whether what is stored at points is computed on a device, of a state that is there."""
-        return isinstance(self.state, DeviceState)
+    def filled(self) -> bool:
+        """Whether kernels compute what is stored at points, of a state that is where they run."""
+        return self.state is not None and self.state.filled
 
     def setup(self, cut: Cut, dtype: np.dtype[Any], width: int) -> tuple[Cut, Data]:
-        """The program that computes what a cut keeps at points from a state on a device, its data.
+        """The program of kernels that compute what a cut keeps at points of a state, its data.
 
         Both do not depend on the state, and are made once.
         """
-        assert isinstance(self.state, DeviceState)
+        assert self.state is not None
         key = dtype, tuple(node.number for node in cut.point)
         if key not in self.state.setups:
             static = dict(self.step.trace.static)
@@ -296,7 +295,8 @@ class BilinearForm:
             found = nonlinear_cut(trace, point, cut.point, len(cut.point), self.known)
             plain = replace(self, state=None, static=static)
             self.state.setups[key] = found, plain.data(found, dtype, width)
-        return self.state.setups[key]
+        made: tuple[Cut, Data] = self.state.setups[key]
+        return made
 
     def check(self, stored: list[Node]) -> None:
         """Evaluate what a cut stores and drop it, for the errors this may raise.
@@ -392,8 +392,7 @@ class BilinearForm:
 
     def _element_state(self, block: Block) -> NDArray[np.float64]:
         assert self.state is not None
-        l_vec = self.state.l_vec if isinstance(self.state, DeviceState) else self.state
-        return self.trial.element_vector(l_vec, block.start, block.stop)
+        return self.trial.element_vector(self.state.l_vec, block.start, block.stop)
 
     def _state_values(self, block: Block) -> NDArray[np.float64]:
         """Values of the state, (n, points, ncomp)."""

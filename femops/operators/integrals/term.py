@@ -12,24 +12,15 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
-from femops.geometry.batching import element_blocks
-from femops.geometry.legendre import GeometryModes, mode_values
-from femops.operators.constraints import Held
 from femops.operators.integrals.bilinear import BilinearForm, Made
-from femops.operators.integrals.chunks import chunk_batches, plans
+from femops.operators.integrals.chunks import chunk_batches
 from femops.operators.integrals.number_types import data_type, float_type
 from femops.pointwise import Cut, Program
 from femops.pointwise.graph import same
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import AnySpace, BoundarySpace, volume_space
-from femops_kernels.cpu.dense import DecomposedKernel
-from femops_kernels.cpu.kernel import Kernel, Side, SweepKernel
 from femops_kernels.cpu.machine import lane_width
-from femops_kernels.cpu.plan import Plan
-from femops_kernels.cpu.sweep import Sweep
-from femops_kernels.pointwise.qdata import Data, element_values
-from femops_kernels.pointwise.sum_factorization import Map1D
-from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
+from femops_kernels.pointwise.qdata import Data
 
 DATA_LEVELS = ("decomposed", "partial", "none")
 """Levels whose kernels take the pointwise step."""
@@ -135,7 +126,7 @@ class Term:
         """The term itself, its data computed where the level keeps them, else only checked."""
         if not self.trial.mesh.num_elements:
             return self
-        if self.source is not None and self.source.at_device_state:
+        if self.source is not None and self.source.filled:
             self.source.setup(self.cut, self.dtype, self.width)
         elif level in DATA_LEVELS:
             _ = self.data
@@ -200,176 +191,10 @@ class Term:
         alike = self.width == other.width and self.data_dtype == other.data_dtype
         return same and spaces and alike
 
-    def plans(self) -> tuple[Plan, Plan]:
-        """The chunks in which a sweep goes over the elements, for trial and test space."""
-        return plans(self.trial, self.test, self.dtype, self.width)
-
     @property
     def chunk_batches(self) -> NDArray[np.int64]:
-        """First batch of each of these chunks, and the end."""
+        """First batch of each chunk in which a sweep goes over the elements, and the end."""
         return chunk_batches(self.trial, self.test, self.dtype, self.width)
-
-    @property
-    def index_bytes(self) -> int:
-        """Bytes of local numbers that a sweep reads."""
-        return sum({id(plan): plan.starts.nbytes for plan in self.plans()}.values())
-
-    @property
-    def plan_bytes(self) -> int:
-        """Bytes of the plans and of a sweep's buffer."""
-        source, target = self.plans()
-        buffer = len(target.foreign_dofs) * self.test.ncomp * self.dtype.itemsize
-        return buffer + sum({id(plan): plan.nbytes for plan in (source, target)}.values())
-
-    def sides(self) -> tuple[Side, Side]:
-        """What a kernel reads and what it writes."""
-        points = self.quadrature.points
-        sides = {
-            space: Side(
-                space.ncomp, space.basis.interpolation(points), plan.number_bytes, plan.runs
-            )
-            for space, plan in zip((self.trial, self.test), self.plans(), strict=True)
-        }
-        return sides[self.trial], sides[self.test]
-
-    def factorised_kernel(self) -> Kernel:
-        """The kernel that applies this term by sum factorisation."""
-        points, dim = self.quadrature.points, self.trial.dim
-        derivative, step = lagrange_derivative_matrix(points, points), self.program.step
-        geometry = None
-        if step.numbers.mapped:
-            assert isinstance(self.trial, Space)  # a face's position is kept
-            modes = GeometryModes(self.trial.mesh).degree + 1
-            geometry = Map1D(*mode_values(modes, points))
-        return Kernel(
-            dim,
-            *self.sides(),
-            derivative,
-            step,
-            self.dtype,
-            self.width,
-            self.quadrature.weights,
-            geometry,
-            self.data_dtype,
-        )
-
-    def dense_kernel(self) -> DecomposedKernel:
-        """The kernel that applies this term by dense bases."""
-        dim, q1d, step = self.trial.dim, self.quadrature.q1d, self.program.step
-        return DecomposedKernel(
-            dim, *self.sides(), q1d, step, self.dtype, self.width, self.data_dtype
-        )
-
-    def dense_bases(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Dense bases (slots, points, nodes) of field and test function, one array if equal."""
-        program = self.program
-        ins, outs = (
-            np.array(self.dense_basis(space, slots), dtype=self.dtype)
-            for space, slots in ((self.trial, program.slots_in), (self.test, program.slots_out))
-        )
-        return (ins, ins) if np.array_equal(ins, outs) else (ins, outs)
-
-    @property
-    def dense_bytes(self) -> int:
-        """Bytes of these bases."""
-        points, program = self.quadrature.points, self.program
-        sides = [(self.trial, program.slots_in), (self.test, program.slots_out)]
-        values = [(space.basis.interpolation(points), slots) for space, slots in sides]
-        sizes = [len(slots) * b.size**self.trial.dim * self.dtype.itemsize for b, slots in values]
-        (b, ins), (c, outs) = values
-        return sizes[0] if ins == outs and np.array_equal(b, c) else sum(sizes)
-
-    def sweep(
-        self,
-        kernel: SweepKernel,
-        held: Held,
-        keep: float,
-        data: Data,
-        dense: tuple[NDArray[Any], ...] = (),
-    ) -> Sweep:
-        """A kernel bound to the plans of this term's spaces and to data.
-
-        Parameters
-        ----------
-        kernel : SweepKernel
-        held : Held
-            Its columns count as zero; its rows of the result are ``keep`` times the field's.
-        keep : float
-        data : Data
-        dense : arrays, optional
-            See `Sweep`.
-        """
-        return Sweep(kernel, *self.plans(), data, held.columns, held.rows, keep, dense)
-
-    def element_blocks(self, numbers: int) -> list[tuple[int, int]]:
-        """Ranges of elements for NumPy work with ``numbers`` numbers an element."""
-        return list(element_blocks(self.trial.mesh.num_elements, numbers))
-
-    def dense_d(self, start: int, stop: int) -> NDArray[np.float64]:
-        """D of some elements, (slots_out, ncomp, slots_in, ncomp, n, points)."""
-        values = self.distinct_values(start, stop)
-        out = np.zeros((*self.entries.shape, *values.shape[:2]))
-        for at, number in np.ndenumerate(self.entries):
-            if number:
-                out[at] = np.sign(number) * values[..., abs(number) - 1]
-        return out
-
-    def distinct_values(
-        self, start: int, stop: int, numbers: Sequence[int] | None = None
-    ) -> NDArray[np.float64]:
-        """Distinct entries of D, (n, points, entries): as they are kept, or computed.
-
-        Parameters
-        ----------
-        start, stop : int
-            The elements.
-        numbers : sequence of int, optional
-            Which, counted from one; all if omitted.
-        """
-        assert self.source is not None
-        distinct, width = self.source.step.distinct, self.width
-        first = start // width * width
-        wanted = range(len(distinct)) if numbers is None else [k - 1 for k in numbers]
-        if "data" not in self.__dict__ or not same(self.cut.point, distinct):
-            nodes, block = [distinct[k] for k in wanted], self.source.geometry.block(start, stop)
-            return self.source.values(nodes, block)
-        part = self.data.points[start // width : -(-stop // width)]
-        values = element_values(part, stop - first)[start - first :].astype(np.float64)
-        return values if numbers is None else values[..., wanted]
-
-    @property
-    def entries(self) -> NDArray[np.int64]:
-        """Which distinct entry each one of D is, (slots_out, ncomp, slots_in, ncomp).
-
-        0 for none, else plus or minus its number, counted from one.
-        """
-        assert self.source is not None
-        program, entries = self.program, self.source.step.structure
-        entries = entries if self.original is None else entries.T
-        slots, n_out, n_in = 1 + program.dim, program.ncomp_out, program.ncomp_in
-        grid = entries.reshape(slots, n_out, slots, n_in)
-        taken: NDArray[np.int64] = grid[
-            np.ix_(program.slots_out, range(n_out), program.slots_in, range(n_in))
-        ]
-        return taken
-
-    def _one_dimensional(
-        self, space: AnySpace, slots: list[int]
-    ) -> list[list[NDArray[np.float64]]]:
-        """1-D matrices (x first) that give each slot of the program from element dofs."""
-        points, dim = self.quadrature.points, space.dim
-        b, g = space.basis.interpolation(points), space.basis.gradient(points)
-        return [[g if d == slot - 1 else b for d in range(dim)] for slot in slots]
-
-    def dense_basis(self, space: AnySpace, slots: list[int]) -> list[NDArray[np.float64]]:
-        """Matrices (points, nodes) of each slot: Kronecker products, x fastest."""
-        dense = []
-        for matrices in self._one_dimensional(space, slots):
-            full: NDArray[Any] = np.ones((1, 1))
-            for m in matrices:
-                full = np.kron(m, full)
-            dense.append(full)
-        return dense
 
 
 def updated(

@@ -25,12 +25,14 @@ from scipy.sparse import csr_array
 
 from femops.errors import OperatorError
 from femops.operators.assembly.csr import Summands, domains, element_bytes
+from femops.operators.assembly.point_matrices import entry_numbers
 from femops.operators.constraints import FREE, Held
-from femops.operators.execution.device import LEVELS as DEVICE_LEVELS
-from femops.operators.execution.device import terms_of
+from femops.operators.execution.backend import Launches
+from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import LEVELS
 from femops.operators.integrals.term import Term
 from femops.operators.levels.domains import storage_of
-from femops.operators.levels.level_data import LEVELS, Launches, Storage
+from femops.operators.levels.level_data import Storage
 from femops.operators.levels.sample import first_terms
 from femops.parallel.agreement import check
 from femops.spaces.boundary_space import touched
@@ -85,12 +87,12 @@ def choose_level(summands: Summands) -> str:
 
 
 def _least_bytes(summands: Summands) -> str:
-    """The level of a device that moves the fewest bytes: kernels there wait for memory."""
+    """The level that moves the fewest bytes: kernels of a device wait for memory."""
+    levels = backend_of(summands[0][1].spaces[0]).levels
     bytes_moved = {
-        level: storage_of(level, _at(level, summands), FREE).moved_bytes()
-        for level in DEVICE_LEVELS
+        level: storage_of(level, _at(level, summands), FREE).moved_bytes() for level in levels
     }
-    return min(DEVICE_LEVELS, key=lambda level: bytes_moved[level])
+    return min(levels, key=lambda level: bytes_moved[level])
 
 
 def _agreed_level(summands: Summands, choose: Callable[[Summands], str]) -> str:
@@ -210,7 +212,7 @@ def _work(level: str, sample: Summands) -> tuple[float, float]:
 def _least_entries(term: Term) -> float:
     """Entries of the matrix, as of a large Cartesian mesh of as many dofs."""
     columns = (term.trial.order + 1.0) ** term.trial.dim
-    coupled = np.count_nonzero(term.entries.any(axis=(0, 2)))  # components, one by one
+    coupled = np.count_nonzero(entry_numbers(term).any(axis=(0, 2)))  # components, one by one
     return touched(term.test) * columns * coupled
 
 
@@ -221,7 +223,7 @@ def _at(level: str, sample: Summands) -> list[tuple[float, Term]]:
 def _runner(level: str, sample: Summands, flush: Callable[[], float] | None) -> Callable[[], float]:
     """What applies the sample once at a level, from empty caches or with its data in them."""
     storage: Storage = storage_of(level, _at(level, sample), FREE)
-    work = terms_of(None, storage.launches())
+    work = storage.backend.operator(storage.launches())
     term = sample[0][1]
     x: NDArray[Any] = np.ones(term.trial.size, term.dtype)
     y: NDArray[Any] = np.empty(term.test.size, term.dtype)
@@ -280,7 +282,7 @@ class Auto(Storage):
             Integrals over boundary faces alone, on several ranks.
         """
         space = self.summands[0][1].spaces[0]
-        choose = choose_level if space.device is None else _least_bytes
+        choose = choose_level if self.backend.measures else _least_bytes
         alone = space.comm.size == 1
         level = choose(self.summands) if alone else _agreed_level(self.summands, choose)
         return storage_of(level, _at(level, self.summands), self.held)

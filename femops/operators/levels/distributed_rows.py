@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from femops.operators.assembly.distributed_csr import Columns, assembled_rows, split_rows
+from femops.operators.execution.backend import Launches
 from femops.operators.execution.ranks import forward_of
-from femops.operators.levels.level_data import Launches
 from femops.operators.levels.matrices import CompressedRows, csr_nbytes, placed_csr
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.rows import Joined, RowProduct

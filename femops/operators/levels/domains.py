@@ -11,14 +11,13 @@ from typing import final
 
 from femops.operators.assembly.csr import Summands, domains, level_bytes, require_memory
 from femops.operators.constraints import Held
-from femops.operators.execution.device import AnyLaunch, check_device_level
-from femops.operators.integrals.term import Term
+from femops.operators.execution.backend import Launches
+from femops.operators.execution.choice import backend_of
 from femops.operators.levels.distributed_rows import RankRows
-from femops.operators.levels.level_data import Launches, Storage
+from femops.operators.levels.level_data import Storage
 from femops.operators.levels.matrices import Elements, Rows
 from femops.operators.levels.points import Points
-from femops_kernels.cpu.start import Start
-from femops_kernels.cuda.operator.sweep import DeviceHold
+from femops_kernels.compiled import Launch
 
 
 def storage_of(level: str, summands: Summands, held: Held) -> Storage:
@@ -29,8 +28,7 @@ def storage_of(level: str, summands: Summands, held: Held) -> Storage:
     OperatorError
         A level that would not fit into memory.
     """
-    if summands[0][1].spaces[0].device is not None:
-        check_device_level(level)
+    backend_of(summands[0][1].spaces[0]).check_level(level)
     groups = domains(summands)
     if level == "full" or (len(groups) == 1 and not summands[0][1].on_boundary):
         return _storage_of(level, summands, held)
@@ -76,19 +74,13 @@ class Domains(Storage):
 
     def launches(self) -> Launches:
         """Those of the parts, after one that writes the whole result."""
-        parts, begin = self.parts, []
+        parts, begin = self.parts, list[tuple[float, Launch]]()
         first = parts[0].summands[0][1]
         if first.on_boundary:
             parts = (parts[0].holding(_share_of(self.held, first=False)), *parts[1:])
-            begin = [(1.0, self._start(first))]
+            start = self.backend.start(first, self.held.rows, self.held.identity)
+            begin = [(1.0, start)]
         return [*begin, *(launch for part in parts for launch in part.launches())]
-
-    def _start(self, first: Term) -> AnyLaunch:
-        """What sets the result to zero, but for what constrained rows hold."""
-        device, rows, keep = first.spaces[0].device, self.held.rows, self.held.identity
-        if device is None:
-            return Start(first.test.size, rows, keep, first.width, first.dtype)
-        return DeviceHold(device, rows if keep else rows[:0], keep, first.dtype)
 
     def flops(self) -> int:
         """Of all parts."""

@@ -25,18 +25,17 @@ from femops.operators.assembly.csr import Summands, assemble_csr, split
 from femops.operators.assembly.distributed_csr import rank_matrix
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.constraints import FREE, Held
-from femops.operators.execution.device import AnyLaunch, terms_of
-from femops.operators.execution.ranks import AnyTerms, End, rank_terms
+from femops.operators.execution.backend import Backend, Launches
+from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import LEVELS
+from femops.operators.execution.ranks import End, distributed
 from femops.operators.integrals.term import Term
-from femops.spaces.devices import arrays
+from femops_kernels.compiled import CompiledOperator
 
-LEVELS = ("full", "element", "decomposed", "partial", "none")
 CHOICES = (*LEVELS, "auto")
 """What a user may ask for; "auto" is the fastest of the levels, by measurement."""
 
 _CACHED = ("fused", "_groups", "work", "matrices", "_parts", "_rows")
-
-Launches = list[tuple[float, AnyLaunch]]
 
 
 class Storage(ABC):
@@ -67,13 +66,18 @@ class Storage(ABC):
     def launches(self) -> Launches:
         """The compiled work and its factors; compiled, or read from the cache."""
 
-    def terms(self) -> AnyTerms:
+    @property
+    def backend(self) -> Backend:
+        """The machine that it is compiled for."""
+        return backend_of(self.summands[0][1].spaces[0])
+
+    def compiled(self) -> CompiledOperator:
         """The compiled work, ready to be run; collective where ranks share dofs."""
-        first = self.summands[0][1]
+        backend, first = self.backend, self.summands[0][1]
         trial, test = first.spaces
-        terms = terms_of(trial.device, self.launches())
-        source, target = End(trial, self.held.columns), End(test, self.held.rows)
-        return rank_terms(terms, [source], [target], [(0, 0)] * len(terms.sweeps), first.dtype)
+        local = backend.operator(self.launches())
+        ends = [End(trial, self.held.columns)], [End(test, self.held.rows)]
+        return distributed(backend, local, *ends, [(0, 0)] * len(local.sweeps), first.dtype)
 
     @abstractmethod
     def flops(self) -> int:
@@ -114,8 +118,8 @@ class Storage(ABC):
     def lift(self, g: NDArray[Any]) -> NDArray[Any]:
         """What values at held columns, zero elsewhere, contribute to the other rows."""
         first = self.summands[0][1]
-        result: NDArray[Any] = arrays(first.spaces[1]).empty(first.test.size, g.dtype)
-        self.holding(FREE).terms().apply(g, result)
+        result: NDArray[Any] = first.spaces[1].memory.xp.empty(first.test.size, g.dtype)
+        self.holding(FREE).compiled().apply(g, result)
         return result
 
     def matrix(self, method: str) -> csr_array:

@@ -14,12 +14,13 @@ from scipy.sparse import csr_array
 from femops.operators.assembly.csr import Summands, assemble_csr, domains, split
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.constraints import Held
+from femops.operators.execution.backend import Launches
+from femops.operators.execution.kernels import index_bytes, plan_bytes, sides, sweep
 from femops.operators.integrals.number_types import check_values
-from femops.operators.levels.level_data import Launches, Storage, share
+from femops.operators.levels.level_data import Storage, share
 from femops_kernels.cpu.dense import ElementKernel
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.rows import RowProduct, placed_rows
-from femops_kernels.cpu.sweep import Idle
 from femops_kernels.pointwise.qdata import Data, store_interleaved
 
 
@@ -55,15 +56,15 @@ class Elements(Storage):
 
     def _kernel(self) -> ElementKernel:
         term = self.summands[0][1]
-        return ElementKernel(term.trial.dim, *term.sides(), term.dtype, term.width)
+        return ElementKernel(term.trial.dim, *sides(term), term.dtype, term.width)
 
     def launches(self) -> Launches:
         """One sweep for the whole sum."""
         term, held = self.summands[0][1], self.held
         if not term.trial.mesh.num_elements:
-            return [(1.0, Idle())]
+            return [(1.0, self.backend.idle())]
         data = Data(self.matrices)
-        return [(1.0, term.sweep(self._kernel(), held, held.identity, data))]
+        return [(1.0, sweep(term, self._kernel(), held, held.identity, data))]
 
     def flops(self) -> int:
         """Of the products."""
@@ -75,7 +76,7 @@ class Elements(Storage):
 
     def moved_bytes(self) -> int:
         """Of matrices and indices."""
-        return int(self.matrices.nbytes + self.summands[0][1].index_bytes)
+        return int(self.matrices.nbytes + index_bytes(self.summands[0][1]))
 
     def stored_bytes(self) -> int:
         """Of the matrices."""
@@ -83,7 +84,7 @@ class Elements(Storage):
 
     def shared_bytes(self) -> int:
         """Of the plans."""
-        return self.summands[0][1].plan_bytes
+        return plan_bytes(self.summands[0][1])
 
     def holding(self, held: Held) -> Elements:
         """With the same matrices."""

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import final
 
 from femops.operators.assembly.csr import Summands
+from femops.operators.assembly.dense_bases import dense_bases, dense_bytes
 from femops.operators.constraints import Held
-from femops.operators.execution.device import device_sweep, idle
+from femops.operators.execution.backend import Launches, Work
+from femops.operators.execution.kernels import (
+    dense_kernel,
+    factorised_kernel,
+    index_bytes,
+    plan_bytes,
+)
+from femops.operators.execution.separable import separated
 from femops.operators.integrals.fusion import fused
-from femops.operators.integrals.separable import separated
 from femops.operators.integrals.term import Term
-from femops.operators.levels.level_data import Launches, Storage, share
+from femops.operators.levels.level_data import Storage, share
 from femops_kernels.cpu.kernel import SweepKernel
 from femops_kernels.cpu.separable import SeparableKernel
 from femops_kernels.pointwise.qdata import Data
@@ -58,37 +65,25 @@ class Points(Storage):
 
     @cached_property
     def work(self) -> list[tuple[SweepKernel, Data]]:
-        """Kernel and data of each of the fused summands."""
+        """The host's kernel and its data, of each of the fused summands."""
         if self.dense:
-            return [(term.dense_kernel(), term.data) for _, term in self.fused]
+            return [(dense_kernel(term), term.data) for _, term in self.fused]
         return [
-            separated(t, [part for _, part in group]) or (t.factorised_kernel(), t.data)
+            separated(t, [part for _, part in group]) or (factorised_kernel(t), t.data)
             for (_, t), group in zip(self.fused, self._groups, strict=True)
         ]
 
     def launches(self) -> Launches:
         """One sweep for each quadrature rule."""
-        device = self.summands[0][1].spaces[0].device
-        if not self.summands[0][1].trial.mesh.num_elements:
-            if device is None:
-                _ = self.work  # decided with the other ranks, as often as they do
-            return [(alpha, idle(device)) for alpha, _ in self.fused]
-        if device is not None:
-            return [
-                (
-                    alpha,
-                    device_sweep(device, term, self.held, self._keep(k, alpha)),
-                )
-                for k, (alpha, term) in enumerate(self.fused)
-            ]
-        sweeps: Launches = []
-        for k, ((alpha, term), (kernel, data)) in enumerate(
-            zip(self.fused, self.work, strict=True)
-        ):
-            bases = term.dense_bases() if self.dense else ()
-            keep = self._keep(k, alpha)
-            sweeps.append((alpha, term.sweep(kernel, self.held, keep, data, bases)))
-        return sweeps
+        launch = self.backend.launch
+        return [
+            (alpha, launch(term, self.held, self._keep(k, alpha), partial(self._work, k)))
+            for k, (alpha, term) in enumerate(self.fused)
+        ]
+
+    def _work(self, k: int) -> Work:
+        """That of the host for one of the fused summands."""
+        return *self.work[k], dense_bases(self.fused[k][1]) if self.dense else ()
 
     def _keep(self, k: int, alpha: float) -> float:
         """What the constrained rows of a sweep hold: the first writes the sum's identity."""
@@ -115,13 +110,13 @@ class Points(Storage):
         return total
 
     def _data_bytes(self) -> int:
-        bases = sum(term.dense_bytes for _, term in self.fused) if self.dense else 0
+        bases = sum(dense_bytes(term) for _, term in self.fused) if self.dense else 0
         return bases + sum(data.nbytes for _, data in self.work)
 
     def moved_bytes(self) -> int:
         """Of data, dense bases, geometry and indices."""
         modes = sum(int(data.modes.nbytes) for _, data in self.work)
-        return self._data_bytes() + modes + sum(term.index_bytes for _, term in self.fused)
+        return self._data_bytes() + modes + sum(index_bytes(term) for _, term in self.fused)
 
     def stored_bytes(self) -> int:
         """Of data and dense bases."""
@@ -130,7 +125,7 @@ class Points(Storage):
     def shared_bytes(self) -> int:
         """Of geometry and plans."""
         modes = {id(data.modes): int(data.modes.nbytes) for _, data in self.work}
-        plans = max(term.plan_bytes for _, term in self.fused)
+        plans = max(plan_bytes(term) for _, term in self.fused)
         return sum(modes.values()) + plans
 
     def holding(self, held: Held) -> Points:

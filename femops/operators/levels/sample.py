@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from femops.geometry.legendre import GeometryModes
 from femops.operators.integrals.bilinear import BilinearForm
 from femops.operators.integrals.coefficients import Given
-from femops.operators.integrals.device_state import DeviceState
 from femops.operators.integrals.snapshots import Field, Sampled
+from femops.operators.integrals.state import HostState, State
 from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import volume_space
@@ -52,10 +52,10 @@ def _term(term: Term, part: Mesh, known: dict[Space, Space]) -> Term:
 
 def _form(form: BilinearForm, part: Mesh, known: dict[Space, Space]) -> BilinearForm:
     trial = _space(volume_space(form.trial), part, known)
-    state = form.state
-    assert not isinstance(state, DeviceState)  # on a device nothing is measured
-    if state is not None:
-        state = _first(volume_space(form.trial), trial, state.reshape(-1, *trial.shape[1:]))
+    state: State | None = None
+    if form.state is not None:
+        l_vec = form.state.l_vec.reshape(-1, *trial.shape[1:])
+        state = HostState(_first(volume_space(form.trial), trial, l_vec))
     given = {name: _given(g, part, known) for name, g in form.coefficients.items()}
     return replace(
         form,

@@ -1,110 +1,178 @@
-"""Conjugate gradients on the sum of sweeps: launching the compiled iteration."""
+"""Conjugate gradients on the host: launching what is compiled of them."""
 
 from __future__ import annotations
 
+from abc import ABC
+from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cg import Solve, block_edges
+from femops_kernels.cg import RankSolve, Reduction, Solve, block_edges
 from femops_kernels.codegen.specialize import specialize
+from femops_kernels.compiled import CompiledOperator, DistributedOperator
 from femops_kernels.cpu.first_touch import placed_array
-from femops_kernels.cpu.merged import MergedPass, owned_pieces, tail_length
-from femops_kernels.cpu.sweep import LAUNCH, Terms
+from femops_kernels.cpu.merged import MergedPass, RankPass, owned_pieces, tail_length
+from femops_kernels.cpu.sweep import LAUNCH, LaunchSum
+from femops_kernels.skeletons.cg.decisions import BETA, RHO, begin_pass, end_pass, predicted, taken
 
 
-@final
-class ConjugateGradients(Solve):
-    """State of one solve; see ``skeletons/cg.py``.
+class HostSolve(Solve, ABC):
+    """Vectors, sums and compiled parts of a solve; see ``skeletons/cg``.
 
     Parameters
     ----------
-    terms : Terms
-        The operator, symmetric and positive definite.
-    b, x : (n,) arrays
-        Right-hand side and first guess, of the kernels' type.
-    inverse : (n,) array or None
-        Entries of a diagonal preconditioner.
-    merged : bool
-        Update vectors inside the operator's sweep, see ``skeletons/cg_merged.py``; only for a
-        mergeable operator.
+    launches : LaunchSum
+        The operator, or what this rank has of it.
+    b, x, inverse, merged
+        See `CompiledOperator.conjugate_gradients`.
+    edges : (m + 1,) int64
+        Where the blocks of a vector begin, and the end.
+    skeletons : sequence of str
+        Of what is compiled.
+    tail : int
+        Entries behind p in merged passes.
     """
 
     def __init__(
         self,
-        terms: Terms,
+        launches: LaunchSum,
+        b: NDArray[Any],
+        x: NDArray[Any],
+        inverse: NDArray[Any] | None,
+        merged: bool,
+        edges: NDArray[np.int64],
+        skeletons: Sequence[str],
+        tail: int,
+    ) -> None:
+        self._launches, self._b, self.merged = launches, b, merged
+        pieces = owned_pieces(launches) if merged else None
+        self._vectors = placed_array((4, len(b) + tail), b.dtype, pieces, axis=1)
+        self.x[:] = x
+        self._state = np.array([-1.0, 0.0, 0.0, 0.0])
+        named = ("driver", "decisions", "cg_vectors", *skeletons)
+        self._module = specialize(named, {"REAL": b.dtype.name})
+        self._common = b if inverse is None else inverse, inverse is not None, edges
+        self._partial = np.zeros((2, len(edges) - 1))
+
+
+@final
+class ConjugateGradients(HostSolve):
+    """State of one solve, whose iterations are compiled as a whole.
+
+    Parameters
+    ----------
+    launches : LaunchSum
+    b, x, inverse, merged
+        See `CompiledOperator.conjugate_gradients`.
+    """
+
+    def __init__(
+        self,
+        launches: LaunchSum,
         b: NDArray[Any],
         x: NDArray[Any],
         inverse: NDArray[Any] | None,
         merged: bool = False,
     ) -> None:
-        self._terms, self._b, self.merged = terms, b, merged
-        self._use_inverse = inverse is not None
-        self._inverse = b if inverse is None else inverse
-        tail = tail_length(terms) if merged else 0
-        pieces = owned_pieces(terms) if merged else None
-        self._vectors = placed_array((4, len(b) + tail), b.dtype, pieces, axis=1)
-        self.x[:] = x
-        self._state = np.array([-1.0, 0.0, 0.0, 0.0])
-        skeletons = ("driver", "cg_vectors", "cg", *["cg_merged"][: int(merged)])
-        self._module = specialize(skeletons, {"REAL": b.dtype.name})
-        self._edges = block_edges(len(b))
-        self._partial = np.zeros((2, len(self._edges) - 1))
-        self._pass = MergedPass(terms, self._vectors, len(b), inverse) if merged else None
+        skeletons, tail = ("cg", *["cg_merged"][: int(merged)]), 0
+        if merged:
+            tail = tail_length(launches)
+        super().__init__(launches, b, x, inverse, merged, block_edges(len(b)), skeletons, tail)
+        self._pass = MergedPass(launches, self._vectors, len(b), inverse) if merged else None
 
     def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
         """See `Solve.advance`."""
         with LAUNCH:
-            work = self._terms.workplace()
+            work = self._launches.workplace()
+            known, ends = (*self._common, self._partial, self._state), (tolerance, limit)
             if self._state[0] < 0.0 or not self._pass:
-                self._iterate(work, tolerance, limit, 0 if self._pass else steps)
+                self._module.iterate(
+                    *self._launches.addresses,
+                    *work,
+                    self._vectors,
+                    self._b,
+                    *known,
+                    *ends,
+                    0 if self._pass else steps,
+                )
             if self._pass and self.status == 0:
-                self._iterate_merged(self._pass, work, tolerance, limit, steps, show)
+                passes = self._pass.todo, self._pass.sums, self._pass.scale
+                self._module.iterate_merged(
+                    *self._pass.addresses, *work, self._vectors, *known, *passes, *ends, steps, show
+                )
 
-    def _iterate(
-        self, work: tuple[int, int, int], tolerance: float, limit: int, steps: int
-    ) -> None:
-        self._module.iterate(
-            *self._terms.addresses,
-            *work,
-            self._vectors,
-            self._b,
-            self._inverse,
-            self._use_inverse,
-            self._edges,
-            self._partial,
-            self._state,
-            tolerance,
-            limit,
-            steps,
-        )
 
-    def _iterate_merged(
+@final
+class RankConjugateGradients(HostSolve, RankSolve):
+    """State of one solve, as `ConjugateGradients`, on one of many ranks.
+
+    Parameters
+    ----------
+    operator : CompiledOperator
+    launches : LaunchSum
+        What this rank has of it.
+    b, x, inverse, sums
+        See `CompiledOperator.conjugate_gradients`.
+    exchanged : DistributedOperator, optional
+        The operator, if vectors are updated inside its sweep: one reduction an iteration, not two.
+    """
+
+    def __init__(
         self,
-        one: MergedPass,
-        work: tuple[int, int, int],
-        tolerance: float,
-        limit: int,
-        steps: int,
-        show: bool,
+        operator: CompiledOperator,
+        launches: LaunchSum,
+        b: NDArray[Any],
+        x: NDArray[Any],
+        inverse: NDArray[Any] | None,
+        sums: Reduction,
+        exchanged: DistributedOperator | None = None,
     ) -> None:
-        self._module.iterate_merged(
-            one.rows.ctypes.data,
-            one.alphas.ctypes.data,
-            len(one.rows),
-            *work,
-            self._vectors,
-            self._inverse,
-            self._use_inverse,
-            self._edges,
-            self._partial,
-            self._state,
-            one.todo,
-            one.sums,
-            one.scale,
-            tolerance,
-            limit,
-            steps,
-            show,
-        )
+        self._operator, self._sums = operator, sums
+        merged = exchanged is not None
+        tail = 0 if exchanged is None else RankPass.tail_length(exchanged, launches)
+        super().__init__(launches, b, x, inverse, merged, sums.edges, ("cg_ranks",), tail)
+        self._pass = None
+        if exchanged is not None:
+            self._pass = RankPass(exchanged, launches, self._vectors, len(b), inverse)
+        self._r, self._p, self._v = (self._vectors[k, : len(b)] for k in (1, 2, 3))
+
+    def _update(self, name: str, *arguments: Any) -> None:
+        """One of the vector updates, shared by the threads of the operator."""
+        with LAUNCH:
+            getattr(self._module, name)(self._launches.workplace()[2], *arguments)
+
+    def _begun(self) -> NDArray[np.float64]:
+        self._operator.apply(self.x, self._r)
+        self._update("begin", self._b, self._vectors, *self._common, self._partial)
+        return self._sums(self._partial)
+
+    def _curvature(self) -> float:
+        self._operator.apply(self._p, self._v)
+        self._update("product", self._p, self._v, self._common[2], self._partial)
+        return float(self._sums(self._partial[:1])[0])
+
+    def _moved(self, alpha: float) -> NDArray[np.float64]:
+        self._update("move", alpha, self._vectors, *self._common, self._partial)
+        return self._sums(self._partial)
+
+    def _turn(self, beta: float) -> None:
+        self._update("turn", beta, self._vectors, *self._common)
+
+    def _step(self, tolerance: float, last: bool) -> None:
+        """As the loop of ``skeletons/cg/cg_merged.py`` has it, where vectors are updated so."""
+        one = self._pass
+        if one is None:
+            super()._step(tolerance, last)
+            return
+        begin_pass(one.todo)
+        one.run()
+        end_pass(one.todo)
+        sums, use_inverse = self._sums(one.sums.T), self._common[1]
+        if predicted(one.todo, self._state, sums, use_inverse, one.scale, tolerance, last):
+            return
+        self._update("catch_up", one.todo, self._vectors, *self._common, self._partial)
+        rho, rr = self._sums(self._partial)
+        one.todo[BETA] = rho / self._state[RHO]
+        taken(self._state, rho, rr, tolerance)

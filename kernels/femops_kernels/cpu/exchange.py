@@ -1,4 +1,4 @@
-"""Values on their way between the ranks that share dofs, as the terms of an operator need them."""
+"""Values on their way between the ranks that share dofs, as an operator on the host needs them."""
 
 from __future__ import annotations
 

@@ -111,7 +111,8 @@ def _touch(memory: NDArray[np.uint8], begins: NDArray[np.int64]) -> None:
     """
     cuts = -(-begins // _WORD.itemsize)
     zero = Start(int(cuts[-1]), _NONE, 0.0, machine.lane_width(_WORD), _WORD, cuts)
-    terms = sweep.Terms([(1.0, zero)])
+    row, factor = np.array([*zero.row, 0, 0, 0], dtype=np.int64), np.ones(1)
+    addresses = row.ctypes.data, factor.ctypes.data, 1
     with sweep.LAUNCH:
         team = machine.team_of(machine.get_threads(), strict=True)
-        sweep.driver().apply(*terms.addresses, 0, memory.ctypes.data, 0, 0, team)
+        sweep.driver().apply(*addresses, 0, memory.ctypes.data, 0, 0, team)

@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.codegen.specialize import specialize
+from femops_kernels.compiled import DistributedOperator
+from femops_kernels.cpu.exchange import Forward
 from femops_kernels.cpu.kernel import SweepKernel
 from femops_kernels.cpu.plan import Plan
-from femops_kernels.cpu.sweep import Sweep, Terms, address_table
+from femops_kernels.cpu.sweep import LAUNCH, LaunchSum, Run, Sweep, address_table, chunk_order
 from femops_kernels.simd.lanes import Lane
 from femops_kernels.skeletons.cg import merged_table as layout
 from femops_kernels.skeletons.chunk import table as sweep_layout
@@ -20,11 +22,11 @@ from femops_kernels.skeletons.chunk import table as sweep_layout
 _NONE = np.zeros(0, dtype=np.int64)
 
 
-def mergeable(terms: Terms) -> bool:
+def mergeable(launches: LaunchSum) -> bool:
     """Whether it is one sweep over the whole of vectors that are alike."""
-    sweep = terms.sweeps[0]
+    sweep = launches.sweeps[0]
     return (
-        len(terms.sweeps) == 1
+        len(launches.sweeps) == 1
         and isinstance(sweep, Sweep)
         and int(sweep.target.owned_start[-1]) == sweep.target.ndofs
         and np.array_equal(sweep.source.owned_start, sweep.target.owned_start)
@@ -39,7 +41,7 @@ class MergedPass:
 
     Parameters
     ----------
-    terms : Terms
+    launches : LaunchSum
         A mergeable one.
     vectors : (4, n + ntail) array
         x, r, p and A p; the tail is used of p alone.
@@ -53,6 +55,8 @@ class MergedPass:
     Attributes
     ----------
     rows, alphas, todo, sums : arrays
+    addresses : (int, int, int)
+        Of the first two, and how many rows there are.
     scale : float
         See ``skeletons/cg_merged.py``; the last row of the sums is that of ``receive``.
     table : array
@@ -65,16 +69,16 @@ class MergedPass:
 
     def __init__(
         self,
-        terms: Terms,
+        launches: LaunchSum,
         vectors: NDArray[Any],
         n: int,
         inverse: NDArray[Any] | None,
         sent: NDArray[np.int64] = _NONE,
     ) -> None:
-        sweep = terms.sweeps[0]
+        sweep = launches.sweeps[0]
         assert isinstance(sweep, Sweep)
         plan, module = sweep.target, _module(sweep.kernel, use_inverse=inverse is not None)
-        self.alphas, self.scale = np.ones(2), float(terms.alphas[0])
+        self.alphas, self.scale = np.ones(2), float(launches.alphas[0])
         self.todo = np.zeros(5)
         self.sums = np.zeros((2 * plan.nchunks + 1, layout.NSUMS))
         self.shared = shared_dofs(plan, sent)
@@ -97,6 +101,7 @@ class MergedPass:
         self._table = address_table(self._entries)
         self.table[sweep_layout.BEFORE_TABLE] = self._table.ctypes.data
         self.rows = _rows(module, self._table.ctypes.data, plan.nchunks)
+        self.addresses = self.rows.ctypes.data, self.alphas.ctypes.data, len(self.rows)
         self.receive = partial(module.receive.ctypes, self._table.ctypes.data)
 
 
@@ -175,15 +180,87 @@ def _rows(module: ModuleType, table: int, nchunks: int) -> NDArray[np.int64]:
     return np.array(rows, dtype=np.int64)
 
 
-def owned_pieces(terms: Terms) -> NDArray[np.int64]:
+def owned_pieces(launches: LaunchSum) -> NDArray[np.int64]:
     """Where in a vector the piece of each chunk begins, and the end."""
-    sweep = terms.sweeps[0]
+    sweep = launches.sweeps[0]
     assert isinstance(sweep, Sweep)
     return sweep.target.owned_start * sweep.kernel.target.ncomp
 
 
-def tail_length(terms: Terms, sent: NDArray[np.int64] = _NONE) -> int:
+def tail_length(launches: LaunchSum, sent: NDArray[np.int64] = _NONE) -> int:
     """How many entries of a vector chunks share, or other ranks need."""
-    sweep = terms.sweeps[0]
+    sweep = launches.sweeps[0]
     assert isinstance(sweep, Sweep)
     return len(shared_dofs(sweep.target, sent)) * sweep.kernel.target.ncomp
+
+
+@final
+class RankPass:
+    """One pass of ``skeletons/merged.py``, while messages are on their way.
+
+    Parameters
+    ----------
+    operator : DistributedOperator
+        A mergeable one.
+    launches : LaunchSum
+        What this rank has of it.
+    vectors, n, inverse
+        See `MergedPass`.
+    """
+
+    def __init__(
+        self,
+        operator: DistributedOperator,
+        launches: LaunchSum,
+        vectors: NDArray[Any],
+        n: int,
+        inverse: NDArray[Any] | None,
+    ) -> None:
+        sweep = launches.sweeps[0]
+        assert isinstance(sweep, Sweep)
+        forward, ncomp = operator.forwards[0][0], sweep.kernel.source.ncomp
+        self._sweep, self._operator, self._launches = sweep, operator, launches
+        self._merged = MergedPass(launches, vectors, n, inverse, _sent(forward, ncomp))
+        self.todo, self.sums, self.scale = (
+            self._merged.todo,
+            self._merged.sums,
+            self._merged.scale,
+        )
+        self._reverse = operator.reverses[0][0]
+        dof, component = np.divmod(forward.positions, ncomp)
+        tail = n + np.searchsorted(self._merged.shared, dof) * ncomp + component
+        self._forward = Forward(forward.channel, np.where(forward.positions < 0, -1, tail))
+        self._p, self._order = vectors[2], chunk_order(sweep)
+
+    @staticmethod
+    def tail_length(operator: DistributedOperator, launches: LaunchSum) -> int:
+        """How many entries of a vector chunks share, or other ranks need."""
+        sweep = launches.sweeps[0]
+        assert isinstance(sweep, Sweep)
+        return tail_length(launches, _sent(operator.forwards[0][0], sweep.kernel.source.ncomp))
+
+    def run(self) -> None:
+        """Updates, operator and sums; ``todo`` says what, ``sums`` has what came of it."""
+        one, (order, plain) = self._merged, self._order
+        half = plain // 2 if self._operator.overlap else 0
+        with LAUNCH:
+            run = Run(self._launches, 0, 0, one.rows, one.alphas)
+            run.some(0, order, 0, len(order))
+            self._forward.start(self._p.ctypes.data)
+            run.some(1, order, 0, half)
+            self._forward.finish()
+            one.table[sweep_layout.IN_GHOSTS] = self._forward.ghosts
+            run.some(1, order, plain, len(order))
+            self._reverse.collect(self._sweep, more=False)
+            self._reverse.start()
+            run.some(1, order, half, plain)
+            run.combined(1)
+            self._reverse.channel.finish()
+            values, at = self._reverse.channel.incoming, self._reverse.positions
+            one.receive(values.ctypes.data, at.ctypes.data, len(at), 0, 0.0, 0.0)
+
+
+def _sent(forward: Forward, ncomp: int) -> NDArray[np.int64]:
+    """Dofs whose values other ranks need."""
+    at = forward.positions
+    return np.unique(at[at >= 0] // ncomp)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.cpu.exchange import Forward
 from femops_kernels.cpu.first_touch import placed
-from femops_kernels.cpu.sweep import Launch, address_table
+from femops_kernels.cpu.sweep import HostLaunch, address_table
 from femops_kernels.simd.lanes import Lane
 from femops_kernels.skeletons.chunk import row_table as layout
 
@@ -65,7 +65,7 @@ class Joined:
 
 
 @final
-class RowProduct(Launch):
+class RowProduct(HostLaunch):
     """A matrix in compressed rows, applied by ``skeletons/csr.py``.
 
     Parameters
@@ -80,6 +80,8 @@ class RowProduct(Launch):
         What the columns count, if it is not the vector.
     """
 
+    on_elements = False
+
     def __init__(
         self,
         start: NDArray[np.int64],
@@ -88,7 +90,7 @@ class RowProduct(Launch):
         width: int,
         joined: Joined | None = None,
     ) -> None:
-        self.joined = joined
+        self.joined, self.forward = joined, None if joined is None else joined.forward
         self.start, self.columns, self.values = start, columns, values
         lane = Lane(width, values.dtype)
         constants = {

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.codegen.specialize import specialize
-from femops_kernels.cpu.sweep import Launch, address_table
+from femops_kernels.cpu.sweep import HostLaunch, address_table
 from femops_kernels.simd.lanes import Lane
 from femops_kernels.skeletons.chunk import start_table as layout
 
@@ -17,7 +17,7 @@ CHUNK_ENTRIES = 2**16
 
 
 @final
-class Start(Launch):
+class Start(HostLaunch):
     """``y = 0`` but for held entries, ``y[i] = keep * x[i]``.
 
     Parameters
@@ -33,6 +33,8 @@ class Start(Launch):
     first : (nchunks + 1,) int64, optional
         First entry of each chunk, and the end; equal chunks if omitted.
     """
+
+    on_elements = False
 
     def __init__(
         self,

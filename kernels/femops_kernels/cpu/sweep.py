@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.codegen.specialize import specialize
+from femops_kernels.compiled import CompiledOperator, Launch
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.kernel import SweepKernel
 from femops_kernels.cpu.plan import Plan
@@ -42,8 +43,8 @@ class AlignedBuffer:
 _work = AlignedBuffer()
 
 
-class Launch(ABC):
-    """Compiled work that `Terms` runs chunk by chunk.
+class HostLaunch(Launch, ABC):
+    """Compiled work that the host runs chunk by chunk.
 
     Attributes
     ----------
@@ -62,15 +63,17 @@ class Launch(ABC):
 
 
 @final
-class Idle(Launch):
+class Idle(HostLaunch):
     """No work: what a term is on a rank that has none of its elements."""
+
+    on_elements = True
 
     def __init__(self) -> None:
         self.row, self.work_bytes, self.effort = (0, 0, 0, 0), 0, 0
 
 
 @final
-class Sweep(Launch):
+class Sweep(HostLaunch):
     """A kernel bound to plans and to its quadrature data: one term of an operator.
 
     Parameters
@@ -88,6 +91,8 @@ class Sweep(Launch):
     dense : (array, array), optional
         Dense bases of field and test function, for a kernel that reads them.
     """
+
+    on_elements = True
 
     def __init__(
         self,
@@ -136,6 +141,11 @@ class Sweep(Launch):
         nbatch, rows, columns, width = data.points.shape
         self.effort = nbatch * rows * max(columns, 1) * width
 
+    @property
+    def contributed(self) -> NDArray[np.int64]:
+        """See `Launch.contributed`: one for each chunk that has something for the ghost."""
+        return np.repeat(np.arange(self.target.ghosts), np.diff(self.target.ghost_start))
+
 
 def _plan_entries(source: Plan, target: Plan) -> dict[int, Any]:
     return {
@@ -168,13 +178,12 @@ def address_table(entries: dict[int, Any]) -> NDArray[np.int64]:
     return np.array(words, dtype=np.int64)
 
 
-@final
-class Terms:
-    """A sum of launches with factors, ready to be run: ``y = sum_i alpha_i A_i x``.
+class LaunchSum(CompiledOperator, ABC):
+    """A sum of launches of the host.
 
     Parameters
     ----------
-    sweeps : sequence of (float, Launch)
+    launches : sequence of (float, HostLaunch)
     places : sequence of (int, int, bool), optional
         For launches on pieces of x and y: where in x and y they begin, bytes, and whether the
         result is added to what earlier ones left there.  If omitted, all are on the whole vectors.
@@ -182,25 +191,28 @@ class Terms:
     Attributes
     ----------
     rows : (n, 7) int64
-        Of each term: addresses of the two entry points and of the table, the number of chunks, and
-        its place.
+        Of each launch: addresses of the two entry points and of the table, the number of chunks,
+        and its place.
     alphas : (n,) float64
     """
 
+    sweeps: tuple[HostLaunch, ...]
+    alphas: NDArray[np.float64]
+
     def __init__(
         self,
-        sweeps: Sequence[tuple[float, Launch]],
+        launches: Sequence[tuple[float, HostLaunch]],
         places: Sequence[tuple[int, int, bool]] | None = None,
     ) -> None:
         if places is None:
-            places = [(0, 0, k > 0) for k in range(len(sweeps))]
-        self.sweeps = tuple(sweep for _, sweep in sweeps)
-        rows = [(*s.row, *place) for (_, s), place in zip(sweeps, places, strict=True)]
+            places = [(0, 0, k > 0) for k in range(len(launches))]
+        self.sweeps = tuple(launch for _, launch in launches)
+        rows = [(*s.row, *place) for s, place in zip(self.sweeps, places, strict=True)]
         self.rows = np.array(rows, dtype=np.int64)
-        self.alphas = np.array([a for a, _ in sweeps], dtype=np.float64)
-        self.addresses = (self.rows.ctypes.data, self.alphas.ctypes.data, len(sweeps))
-        self.work_bytes = max(s.work_bytes for _, s in sweeps)
-        self._effort = sum(s.effort for _, s in sweeps)
+        self.alphas = np.array([a for a, _ in launches], dtype=np.float64)
+        self.addresses = (self.rows.ctypes.data, self.alphas.ctypes.data, len(launches))
+        self.work_bytes = max(s.work_bytes for s in self.sweeps)
+        self._effort = sum(s.effort for s in self.sweeps)
 
     def threads(self) -> int:
         """How many threads are to be used: more than one must be wanted, and pay.
@@ -219,13 +231,59 @@ class Terms:
         return work, self.work_bytes, machine.team_of(threads)
 
     def apply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
-        """Overwrite y by the sum of the terms applied to x.
-
-        Both are contiguous and of the kernels' type.
-        """
+        """See `CompiledOperator.apply`."""
         run = driver().apply
         with LAUNCH:
             run(*self.addresses, x.ctypes.data, y.ctypes.data, *self.workplace())
+
+
+@final
+class Run:
+    """One application, piece by piece. Hold ``LAUNCH`` while it is used.
+
+    Parameters
+    ----------
+    launches : LaunchSum
+    x, y : int
+        Addresses of the vectors.
+    rows, alphas : arrays, optional
+        What is launched, and factors, if they are not those of the sum.
+    """
+
+    def __init__(
+        self,
+        launches: LaunchSum,
+        x: int,
+        y: int,
+        rows: NDArray[np.int64] | None = None,
+        alphas: NDArray[np.float64] | None = None,
+    ) -> None:
+        self._driver, self.x, self.y = driver(), x, y
+        self._work, self._work_bytes, self._team = launches.workplace()
+        self._rows = launches.rows if rows is None else rows
+        self._alphas = launches.alphas if alphas is None else alphas
+
+    def _row(self, k: int) -> tuple[int, float]:
+        return self._rows.ctypes.data + k * self._rows.strides[0], self._alphas[k]
+
+    def some(self, k: int, order: NDArray[np.int64], begin: int, end: int) -> None:
+        """Launch k on the chunks order[begin:end]."""
+        if begin < end:
+            work = self._work, self._work_bytes, self._team
+            listed = order.ctypes.data + begin * order.itemsize, end - begin
+            self._driver.some(*self._row(k), self.x, self.y, *work, *listed)
+
+    def combined(self, k: int) -> None:
+        """What is left of launch k."""
+        self._driver.combined(*self._row(k), self.x, self.y, self._work, self._team)
+
+
+def chunk_order(launch: HostLaunch) -> tuple[NDArray[np.int64], int]:
+    """Chunks of a launch, those without ghosts first, and how many these are."""
+    if not isinstance(launch, Sweep):
+        return np.arange(launch.row[3]), launch.row[3]
+    ghostly = launch.source.with_ghosts | launch.target.with_ghosts
+    return np.argsort(ghostly, kind="stable"), int(np.count_nonzero(~ghostly))
 
 
 @cache  # on the way of every application: no look at the sources each time

@@ -13,19 +13,13 @@ from femops_kernels.cg import Solve
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.device import Device, Function
 from femops_kernels.cuda.operator.kernel import SIMPLE_THREADS, STATE, simple_text, unspilled
-from femops_kernels.cuda.operator.sweep import DeviceSweep, DeviceTerms
+from femops_kernels.cuda.operator.sweep import DeviceLaunchSum, DeviceSweep
 
 _PARTS = {"BEGIN": 0, "PRODUCT": 1, "STEP": 2, "TURN": 3}
 _VECTORS = {"x": "T*", "r": "T*", "p": "T*", "q": "T*", "b": "const T*", "inverse": "const T*"}
 _STATE_NUMBERS, _GOAL, _LIMIT = 9, 7, 8  # as in ``cg_state.cuh``
 _RESIDENT = 5  # blocks of a multiprocessor: more would have too few registers
 _ROW = 32  # numbers: rows of vectors begin where lines of the cache do
-
-
-def mergeable(terms: DeviceTerms, size: int) -> bool:
-    """Whether it is one sweep over the whole of vectors that are alike, of so many entries."""
-    sweep = terms.sweeps[0]
-    return len(terms.sweeps) == 1 and isinstance(sweep, DeviceSweep) and sweep.mergeable(size)
 
 
 @final
@@ -37,23 +31,18 @@ class DeviceConjugateGradients(Solve):
 
     Parameters
     ----------
-    terms : DeviceTerms
-        The operator, symmetric and positive definite.
-    b, x : (n,) arrays of the device
-        Right-hand side and first guess, of the kernels' type.
-    inverse : (n,) array of the device or None
-        Entries of a diagonal preconditioner.
-    merged : bool
-        Update vectors inside the operator's kernel, see ``merged.cuh``; only for a mergeable
-        operator.
+    launches : DeviceLaunchSum
+    b, x, inverse, merged
+        See `CompiledOperator.conjugate_gradients`, and ``merged.cuh``.
     """
 
     every = 8
 
     def __init__(
-        self, terms: DeviceTerms, b: Any, x: Any, inverse: Any | None, merged: bool
+        self, launches: DeviceLaunchSum, b: Any, x: Any, inverse: Any | None, merged: bool
     ) -> None:
-        self._terms, self._device, self._b, self.merged = terms, terms.device, b, merged
+        self._launches, self._device = launches, launches.device
+        self._b, self.merged = b, merged
         xp, length = self._device.xp, -(-len(b) // _ROW) * _ROW
         self._vectors = xp.zeros((4 + merged, max(length, 1)), b.dtype)
         self.x[:] = x
@@ -85,8 +74,8 @@ class DeviceConjugateGradients(Solve):
         given = self._vectors, self._b, self._inverse, self._there
         parts = Parts(self._device, *given, merged=self.merged)
         self._parts = parts
-        self._pass = _Pass(self._terms, parts) if self.merged else None
-        self._terms.apply(self.x, self._q)
+        self._pass = _Pass(self._launches, parts) if self.merged else None
+        self._launches.apply(self.x, self._q)
         parts.launch("BEGIN", self._p[0])
 
     def _iterate(self) -> None:
@@ -97,7 +86,7 @@ class DeviceConjugateGradients(Solve):
             self._old = 1 - self._old
             return
         (p,) = self._p
-        self._terms.apply(p, self._q)
+        self._launches.apply(p, self._q)
         for part in ("PRODUCT", "STEP", "TURN"):
             self._parts.launch(part, p)
 
@@ -160,12 +149,7 @@ class Parts:
         x, r, q = (row[:n] for row in vectors[:3])
         self._kept = {"x": x, "r": r, "q": q, "b": b, "inverse": inverse, "state": state}
         self._kept |= memory_of_sums(self.device, self.blocks, SIMPLE_THREADS, 2)
-        self._packed = layout.pack(
-            self.device,
-            **self._kept,
-            p=None,
-            count=n,
-        )
+        self._packed = layout.pack(self.device, **self._kept, p=None, count=n)
 
     def launch(self, part: str, p: Any) -> None:
         """Do one of the updates."""
@@ -179,10 +163,10 @@ class Parts:
 class _Pass:
     """The operator's kernel with updates in it."""
 
-    def __init__(self, terms: DeviceTerms, parts: Parts) -> None:
-        (sweep,) = terms.sweeps
+    def __init__(self, launches: DeviceLaunchSum, parts: Parts) -> None:
+        (sweep,) = launches.sweeps
         assert isinstance(sweep, DeviceSweep)
-        self._device, self._sweep = terms.device, sweep
+        self._device, self._sweep = launches.device, sweep
         self._kernel = unspilled(replace(sweep.kernel, merged=True), self._device)
         self._sums = memory_of_sums(self._device, sweep.blocks, sweep.kernel.threads, 1)
         self._function, self._packed = sweep.bind(
@@ -193,7 +177,7 @@ class _Pass:
             state=parts.state,
             **self._sums,
         )
-        self._packed["alpha"] = terms.alphas[0]
+        self._packed["alpha"] = launches.alphas[0]
 
     def launch(self, old: Any, new: Any) -> None:
         """Compute the next p, and q = A p."""

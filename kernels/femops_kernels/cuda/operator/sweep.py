@@ -11,6 +11,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.compiled import CompiledOperator, Launch
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.device import Device, Function
 from femops_kernels.cuda.operator.data import FilledData, uploaded
@@ -120,8 +121,8 @@ CLEARED, HELD = 1, 2
 """Bits of what is held, as in ``operator.cuh``."""
 
 
-class DeviceLaunch(ABC):
-    """Work that `DeviceTerms` runs."""
+class DeviceLaunch(Launch, ABC):
+    """Work that a device does."""
 
     @abstractmethod
     def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
@@ -130,6 +131,10 @@ class DeviceLaunch(ABC):
         ``add`` tells that entries which one element alone has hold something already; all others
         must have been set.
         """
+
+    @abstractmethod
+    def diagonal(self) -> DeviceLaunch:
+        """What adds the diagonal of a square term to y, whatever x is; nothing is held."""
 
 
 @final
@@ -151,6 +156,8 @@ class DeviceSweep(DeviceLaunch):
     parts : array, optional
         What a kernel that fills stores in.
     """
+
+    on_elements = True
 
     def __init__(
         self,
@@ -220,7 +227,7 @@ class DeviceSweep(DeviceLaunch):
         return self.device.function(kernel.text), kernel.layout.pack(self.device, **values)
 
     def diagonal(self) -> DeviceSweep:
-        """What adds the diagonal of a square term to y, whatever x is; nothing is held."""
+        """See `DeviceLaunch.diagonal`."""
         kernel = unspilled(replace(self.kernel, entry="diagonal"), self.device)
         source, target, data, *_ = self._given
         none = np.zeros(0, dtype=np.int64)
@@ -277,8 +284,14 @@ class DeviceSweep(DeviceLaunch):
 class DeviceIdle(DeviceLaunch):
     """No work: what a term is on a rank that has none of its elements."""
 
+    on_elements = True
+
     def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
         """See `DeviceLaunch.launch`."""
+
+    def diagonal(self) -> DeviceIdle:
+        """See `DeviceLaunch.diagonal`."""
+        return self
 
 
 @final
@@ -327,6 +340,8 @@ class DeviceHold(DeviceLaunch):
         Of the vectors.
     """
 
+    on_elements = False
+
     def __init__(
         self, device: Device, positions: NDArray[np.int64], keep: float, dtype: np.dtype[Any]
     ) -> None:
@@ -346,37 +361,39 @@ class DeviceHold(DeviceLaunch):
         blocks = -(-self._count // SIMPLE_THREADS)
         self._device.function(self._text).launch(blocks, SIMPLE_THREADS, 0, packed)
 
+    def diagonal(self) -> DeviceIdle:
+        """See `DeviceLaunch.diagonal`: it is that of no term."""
+        return DeviceIdle()
 
-@final
-class DeviceTerms:
-    """A sum of launches with factors, ready to be run: ``y = sum_i alpha_i A_i x``.
+
+class DeviceLaunchSum(CompiledOperator, ABC):
+    """A sum of launches of a device.
 
     Parameters
     ----------
     device : Device
-    sweeps : sequence of (float, DeviceLaunch)
+    launches : sequence of (float, DeviceLaunch)
     places : sequence of (int, int, bool), optional
-        See `femops_kernels.cpu.sweep.Terms`.
+        See `femops_kernels.cpu.sweep.LaunchSum`.
     """
+
+    sweeps: tuple[DeviceLaunch, ...]
 
     def __init__(
         self,
         device: Device,
-        sweeps: Sequence[tuple[float, DeviceLaunch]],
+        launches: Sequence[tuple[float, DeviceLaunch]],
         places: Sequence[tuple[int, int, bool]] | None = None,
     ) -> None:
         self.device = device
-        self.sweeps = tuple(sweep for _, sweep in sweeps)
-        self.alphas = tuple(alpha for alpha, _ in sweeps)
+        self.sweeps = tuple(launch for _, launch in launches)
+        self.alphas = tuple(alpha for alpha, _ in launches)
         if places is None:
-            places = [(0, 0, k > 0) for k in range(len(sweeps))]
+            places = [(0, 0, k > 0) for k in range(len(launches))]
         self.places = tuple(places)
 
     def apply(self, x: Any, y: Any) -> None:
-        """Overwrite y by the sum of the terms applied to x; does not wait for the end.
-
-        Both are contiguous arrays of the device, of the kernels' type.
-        """
+        """See `CompiledOperator.apply`; does not wait for the end."""
         self.device.clear(y)
         source, target = self.device.address(x), self.device.address(y)
         for alpha, sweep, place in zip(self.alphas, self.sweeps, self.places, strict=True):

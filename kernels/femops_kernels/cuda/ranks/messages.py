@@ -1,4 +1,4 @@
-"""Values on their way between ranks, as the terms of an operator on a device need them."""
+"""Values on their way between ranks, as an operator on a device needs them."""
 
 from __future__ import annotations
 

@@ -1,25 +1,23 @@
 """Preconditioned conjugate gradients, the whole iteration compiled."""
 
 # <defaults>
-from math import sqrt
-
 from numba import njit
 
-from femops_kernels.skeletons.cg.cg_vectors import (
-    dot_blocks,
-    start_blocks,
-    step_blocks,
-    total,
-    turn_blocks,
+from femops_kernels.skeletons.cg.cg_vectors import direction, dot, start, step
+from femops_kernels.skeletons.cg.decisions import (
+    BREAKDOWN,
+    ITERATIONS,
+    RHO,
+    STATUS,
+    ended,
+    taken,
 )
 from femops_kernels.skeletons.chunk.driver import apply
 
 REAL = "float64"
 # </defaults>
 
-ITERATIONS, RHO, RESIDUAL, STATUS = 0, 1, 2, 3  # entries of `state`
-RUNNING, CONVERGED, BREAKDOWN = 0, 1, 2
-UNDERFLOW = 1e-18  # the square root of the smallest float32, and more
+is_ended, is_taken = njit(ended), njit(taken)
 
 
 @njit(
@@ -52,36 +50,22 @@ def iterate(
     that the iteration can be continued: it is begun when the count is negative.
     """
     x, r, p, ap = vectors[0], vectors[1], vectors[2], vectors[3]
-    blocks = len(edges) - 1
     if state[ITERATIONS] < 0:
         apply(rows, alphas, count, x.ctypes.data, r.ctypes.data, work, work_bytes, team)
-        start_blocks(team, blocks, b, r, p, inverse, use_inverse, edges, partial)
-        rho, rr = total(partial[0]), total(partial[1])
-        state[ITERATIONS], state[RHO], state[RESIDUAL] = 0.0, rho, sqrt(rr)
-        if state[RESIDUAL] <= tolerance:
-            state[STATUS] = CONVERGED
-            return
+        rho, rr = start(team, b, vectors, inverse, use_inverse, edges, partial)
+        state[ITERATIONS] = 0.0
+        is_taken(state, rho, rr, tolerance)
     for _ in range(steps):
-        if state[ITERATIONS] >= limit:
-            return
-        if not state[RHO] > 0.0:
-            # The squares of a residual may underflow while it is not yet zero: nothing is left
-            # to reduce. An indefinite preconditioner gives the same at a residual that is not.
-            state[STATUS] = CONVERGED if state[RESIDUAL] < UNDERFLOW else BREAKDOWN
+        if is_ended(state, limit):
             return
         apply(rows, alphas, count, p.ctypes.data, ap.ctypes.data, work, work_bytes, team)
-        dot_blocks(team, blocks, p, ap, edges, partial)
-        curvature = total(partial[0])
+        curvature = dot(team, p, ap, edges, partial)
         if not curvature > 0.0:
             state[STATUS] = BREAKDOWN
             return
-        alpha = state[RHO] / curvature
-        step_blocks(team, blocks, alpha, x, r, p, ap, inverse, use_inverse, edges, partial)
-        rho, rr = total(partial[0]), total(partial[1])
-        beta = rho / state[RHO]
+        before = state[RHO]
+        rho, rr = step(team, before / curvature, vectors, inverse, use_inverse, edges, partial)
         state[ITERATIONS] += 1.0
-        state[RHO], state[RESIDUAL] = rho, sqrt(rr)
-        if state[RESIDUAL] <= tolerance:
-            state[STATUS] = CONVERGED
+        if is_taken(state, rho, rr, tolerance):
             return
-        turn_blocks(team, blocks, beta, r, p, inverse, use_inverse, edges)
+        direction(team, rho / before, vectors, inverse, use_inverse, edges)

@@ -7,13 +7,7 @@ loops, which threads share, are in what is called.
 # <defaults>
 from numba import njit
 
-from femops_kernels.skeletons.cg.cg_merged import settle
-from femops_kernels.skeletons.cg.cg_vectors import (
-    dot_blocks,
-    start_blocks,
-    step_blocks,
-    turn_blocks,
-)
+from femops_kernels.skeletons.cg.cg_vectors import direction, dot, settle, start, step
 
 REAL = "float64"
 # </defaults>
@@ -24,29 +18,25 @@ COMMON = f"{REAL}[:, ::1], {REAL}[::1], boolean, int64[::1]"
 @njit(f"void(intp, {REAL}[::1], {COMMON}, float64[:, ::1])", cache=True, nogil=True)
 def begin(team, b, vectors, inverse, use_inverse, edges, partial):
     """Set r = b - r (r holds A x) and p = M r; sums r.M r and r.r."""
-    r, p, blocks = vectors[1], vectors[2], len(edges) - 1
-    start_blocks(team, blocks, b, r, p, inverse, use_inverse, edges, partial)
+    start(team, b, vectors, inverse, use_inverse, edges, partial)
 
 
 @njit(f"void(intp, {REAL}[::1], {REAL}[::1], int64[::1], float64[:, ::1])", cache=True, nogil=True)
 def product(team, a, b, edges, partial):
     """Sums of the inner product of two vectors."""
-    dot_blocks(team, len(edges) - 1, a, b, edges, partial)
+    dot(team, a, b, edges, partial)
 
 
 @njit(f"void(intp, float64, {COMMON}, float64[:, ::1])", cache=True, nogil=True)
 def move(team, alpha, vectors, inverse, use_inverse, edges, partial):
     """Update x += alpha p and r -= alpha A p; sums r.M r and r.r."""
-    x, r, p, ap = vectors[0], vectors[1], vectors[2], vectors[3]
-    blocks = len(edges) - 1
-    step_blocks(team, blocks, alpha, x, r, p, ap, inverse, use_inverse, edges, partial)
+    step(team, alpha, vectors, inverse, use_inverse, edges, partial)
 
 
 @njit(f"void(intp, float64, {COMMON})", cache=True, nogil=True)
 def turn(team, beta, vectors, inverse, use_inverse, edges):
     """Set p = M r + beta p."""
-    r, p, blocks = vectors[1], vectors[2], len(edges) - 1
-    turn_blocks(team, blocks, beta, r, p, inverse, use_inverse, edges)
+    direction(team, beta, vectors, inverse, use_inverse, edges)
 
 
 @njit(f"void(intp, float64[::1], {COMMON}, float64[:, ::1])", cache=True, nogil=True)

@@ -9,6 +9,7 @@ the rows of ``partial``.
 from numba import njit
 
 from femops_kernels.simd.threads import shared
+from femops_kernels.skeletons.cg.decisions import DROP, FAR, NEAR
 
 # </defaults>
 
@@ -24,7 +25,7 @@ def total(partial):
 
 @shared
 def start_blocks(k, thread, b, r, p, inverse, use_inverse, edges, partial):
-    """Set r = b - r (r holds A x) and p = M r; sums r.M r and r.r."""
+    """Set r = b - r and p = M r."""
     s, t = 0.0, 0.0
     for i in range(edges[k], edges[k + 1]):
         ri = b[i] - r[i]
@@ -38,7 +39,7 @@ def start_blocks(k, thread, b, r, p, inverse, use_inverse, edges, partial):
 
 @shared
 def dot_blocks(k, thread, a, b, edges, partial):
-    """Sums of the inner product of two vectors."""
+    """Sum a b."""
     s = 0.0
     for i in range(edges[k], edges[k + 1]):
         s += a[i] * b[i]
@@ -47,7 +48,7 @@ def dot_blocks(k, thread, a, b, edges, partial):
 
 @shared
 def step_blocks(k, thread, alpha, x, r, p, ap, inverse, use_inverse, edges, partial):
-    """Update x += alpha p and r -= alpha A p; sums r.M r and r.r."""
+    """Update x and r."""
     s, t = 0.0, 0.0
     for i in range(edges[k], edges[k + 1]):
         x[i] += alpha * p[i]
@@ -64,3 +65,57 @@ def turn_blocks(k, thread, beta, r, p, inverse, use_inverse, edges):
     for i in range(edges[k], edges[k + 1]):
         z = r[i] * inverse[i] if use_inverse else r[i]
         p[i] = z + beta * p[i]
+
+
+@shared
+def settle_blocks(k, thread, drop, near, far, x, r, p, v, inverse, use_inverse, edges, partial):
+    """Update x and r by what is due."""
+    s, t = 0.0, 0.0
+    for i in range(edges[k], edges[k + 1]):
+        m = inverse[i] if use_inverse else 1.0
+        x[i] += near * p[i] + far * (p[i] - r[i] * m)
+        ri = r[i] - drop * v[i]
+        r[i] = ri
+        s += ri * ri * m
+        t += ri * ri
+    partial[0, k], partial[1, k] = s, t
+
+
+@njit(nogil=True)
+def start(team, b, vectors, inverse, use_inverse, edges, partial):
+    """Set r = b - r (r holds A x) and p = M r; returns r.M r and r.r."""
+    r, p = vectors[1], vectors[2]
+    start_blocks(team, len(edges) - 1, b, r, p, inverse, use_inverse, edges, partial)
+    return total(partial[0]), total(partial[1])
+
+
+@njit(nogil=True)
+def dot(team, a, b, edges, partial):
+    """Inner product."""
+    dot_blocks(team, len(edges) - 1, a, b, edges, partial)
+    return total(partial[0])
+
+
+@njit(nogil=True)
+def step(team, alpha, vectors, inverse, use_inverse, edges, partial):
+    """Update x += alpha p and r -= alpha A p; returns r.M r and r.r."""
+    x, r, p, ap = vectors[0], vectors[1], vectors[2], vectors[3]
+    n = len(edges) - 1
+    step_blocks(team, n, alpha, x, r, p, ap, inverse, use_inverse, edges, partial)
+    return total(partial[0]), total(partial[1])
+
+
+@njit(nogil=True)
+def direction(team, beta, vectors, inverse, use_inverse, edges):
+    """Set p = M r + beta p."""
+    turn_blocks(team, len(edges) - 1, beta, vectors[1], vectors[2], inverse, use_inverse, edges)
+
+
+@njit(nogil=True)
+def settle(team, todo, vectors, inverse, use_inverse, edges, partial):
+    """Do the updates of x and r that merged passes left due; returns r.M r and r.r."""
+    x, r, p, v = vectors[0], vectors[1], vectors[2], vectors[3]
+    drop, near, far, n = todo[DROP], todo[NEAR], todo[FAR], len(edges) - 1
+    settle_blocks(team, n, drop, near, far, x, r, p, v, inverse, use_inverse, edges, partial)
+    todo[DROP], todo[NEAR], todo[FAR] = 0.0, 0.0, 0.0
+    return total(partial[0]), total(partial[1])

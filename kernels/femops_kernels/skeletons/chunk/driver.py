@@ -41,7 +41,7 @@ def combine_chunks(c, thread, row, source, target, work, alpha, beta):
 def apply(rows, alphas, count, x, y, work, work_bytes, team):
     """Set y = sum_i alpha_i A_i x for ``count`` terms.
 
-    ``rows`` and ``alphas`` are the addresses of the arrays of `femops_kernels.cpu.sweep.Terms`;
+    ``rows`` and ``alphas`` are the addresses of the arrays of `femops_kernels.cpu.sweep.LaunchSum`;
     they say where in x and y each term begins, and whether it is added to what stands there; each
     thread has its own work space, ``work_bytes`` apart.
     """

@@ -7,14 +7,14 @@ from typing import Any, final
 
 from numpy.typing import NDArray
 
+from femops.operators.integrals.state import State
 from femops.pointwise.cut import Cut
 from femops.spaces.base import Space
-from femops.spaces.devices import put
 from femops_kernels.pointwise.qdata import Data
 
 
 @final
-class DeviceState:
+class DeviceState(State):
     """A vector on a device, of a space that one rank has.
 
     Parameters
@@ -22,9 +22,10 @@ class DeviceState:
     space : Space
     vector : array of the device
     setups : dict, optional
-        Programs that compute what a derivative keeps, and their data, by the nodes that are kept;
-        those of all derivatives of one form.
+        See `State`.
     """
+
+    filled = True
 
     def __init__(
         self, space: Space, vector: Any, setups: dict[Any, tuple[Cut, Data]] | None = None
@@ -34,16 +35,17 @@ class DeviceState:
 
     @cached_property
     def l_vec(self) -> NDArray[Any]:
-        """The vector on the host, copied when it is asked for."""
-        assert self.space.device is not None
-        there: NDArray[Any] = self.space.device.download(self.vector)
-        return self.space.l_vec(there)
+        """See `State.l_vec`; copied when it is asked for."""
+        return self.space.l_vec(self.space.memory.get(self.vector))
+
+    def renewed(self) -> DeviceState:
+        """See `State.renewed`: nothing that was computed of other coefficients."""
+        return DeviceState(self.space, self.vector)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What another process needs: the programs are made again there."""
-        assert self.space.device is not None
-        return _restored, (self.space, self.space.device.download(self.vector))
+        return _restored, (self.space, self.space.memory.get(self.vector))
 
 
 def _restored(space: Space, vector: NDArray[Any]) -> DeviceState:
-    return DeviceState(space, put(space, vector))
+    return DeviceState(space, space.memory.put(vector))

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.geometry.batching import element_blocks
+from femops.operators.execution.kernels import sides
 from femops.operators.integrals.term import Term
 from femops.pointwise.graph import ancestors
 from femops.pointwise.printer import evaluate
@@ -51,7 +53,7 @@ def separated(term: Term, parts: Sequence[Term]) -> tuple[SeparableKernel, Data]
     shape = (-(-ne // width), 1, ncomp * len(slots), width)
     factors = placed_array(shape, term.dtype, term.chunk_batches)
     diagonal: NDArray[np.float64] | None = None
-    for start, stop in term.element_blocks((ncomp * len(slots)) ** 2):
+    for start, stop in element_blocks(ne, (ncomp * len(slots)) ** 2):
         diagonal = _diagonal(program.matrix(_numbers(term, start, stop)))
         if diagonal is None:
             break
@@ -126,5 +128,5 @@ def _kernel(term: Term) -> SeparableKernel:
     )
     value, gradient = term.program.value_in, term.program.gradient_in
     return SeparableKernel(
-        term.trial.dim, *term.sides(), term.dtype, term.width, mass, stiffness, value, gradient
+        term.trial.dim, *sides(term), term.dtype, term.width, mass, stiffness, value, gradient
     )

@@ -1,0 +1,63 @@
+"""The matrices D of a term: what its step does at each quadrature point."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.operators.integrals.term import Term
+from femops.pointwise.graph import same
+from femops_kernels.pointwise.qdata import element_values
+
+
+def entry_numbers(term: Term) -> NDArray[np.int64]:
+    """Which distinct entry each one of D is, (slots_out, ncomp, slots_in, ncomp).
+
+    0 for none, else plus or minus its number, counted from one.
+    """
+    assert term.source is not None
+    program, entries = term.program, term.source.step.structure
+    entries = entries if term.original is None else entries.T
+    slots, n_out, n_in = 1 + program.dim, program.ncomp_out, program.ncomp_in
+    grid = entries.reshape(slots, n_out, slots, n_in)
+    taken: NDArray[np.int64] = grid[
+        np.ix_(program.slots_out, range(n_out), program.slots_in, range(n_in))
+    ]
+    return taken
+
+
+def distinct_values(
+    term: Term, start: int, stop: int, numbers: Sequence[int] | None = None
+) -> NDArray[np.float64]:
+    """Distinct entries of D, (n, points, entries): as they are kept, or computed.
+
+    Parameters
+    ----------
+    term : Term
+    start, stop : int
+        The elements.
+    numbers : sequence of int, optional
+        Which, counted from one; all if omitted.
+    """
+    assert term.source is not None
+    distinct, width = term.source.step.distinct, term.width
+    first = start // width * width
+    wanted = range(len(distinct)) if numbers is None else [k - 1 for k in numbers]
+    if "data" not in term.__dict__ or not same(term.cut.point, distinct):
+        nodes, block = [distinct[k] for k in wanted], term.source.geometry.block(start, stop)
+        return term.source.values(nodes, block)
+    part = term.data.points[start // width : -(-stop // width)]
+    values = element_values(part, stop - first)[start - first :].astype(np.float64)
+    return values if numbers is None else values[..., wanted]
+
+
+def point_matrices(term: Term, start: int, stop: int) -> NDArray[np.float64]:
+    """D of some elements, (slots_out, ncomp, slots_in, ncomp, n, points)."""
+    values, entries = distinct_values(term, start, stop), entry_numbers(term)
+    out = np.zeros((*entries.shape, *values.shape[:2]))
+    for at, number in np.ndenumerate(entries):
+        if number:
+            out[at] = np.sign(number) * values[..., abs(number) - 1]
+    return out

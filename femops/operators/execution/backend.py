@@ -1,0 +1,187 @@
+"""What everything above asks of the machine that an operator is compiled for."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.operators.assembly.csr import Summands
+from femops.operators.constraints import Held
+from femops.operators.integrals.state import State
+from femops.operators.integrals.term import Term
+from femops.spaces.base import Space
+from femops_kernels.channel import Route
+from femops_kernels.compiled import CompiledOperator, Launch
+from femops_kernels.cpu.kernel import SweepKernel
+from femops_kernels.pointwise.qdata import Data
+
+Ints = NDArray[np.int64]
+Launches = list[tuple[float, Launch]]
+Work = tuple[SweepKernel, Data, tuple[NDArray[Any], ...]]
+"""A kernel of the host, its data, and dense bases if it reads any."""
+
+
+class Backend(ABC):
+    """A machine that operators are compiled for: the host, or a device.
+
+    Attributes
+    ----------
+    levels : tuple of str
+        Those that it has kernels of.
+    measures : bool
+        Whether the level "auto" is chosen by measurement; else by bytes.
+    """
+
+    levels: tuple[str, ...]
+    measures: bool
+
+    # --- what it can do --------------------------------------------------------------------------
+
+    @abstractmethod
+    def check_level(self, level: str) -> None:
+        """Refuse levels that it has no kernels of.
+
+        Raises
+        ------
+        OperatorError
+        """
+
+    @abstractmethod
+    def check_lanes(self, lanes: int | None) -> None:
+        """Refuse lanes where kernels have none.
+
+        Raises
+        ------
+        OperatorError
+        """
+
+    # --- launches --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def launch(
+        self, term: Term, held: Held, keep: float, work: Callable[[], Work] | None = None
+    ) -> Launch:
+        """The kernel of a term, bound to dofs and data; `idle` on a rank without elements.
+
+        Parameters
+        ----------
+        term : Term
+        held : Held
+            Its columns count as zero; its rows of the result are ``keep`` times the field's.
+        keep : float
+        work : callable, optional
+            The host's kernel, if it is not that of sum factorisation.
+        """
+
+    @abstractmethod
+    def idle(self) -> Launch:
+        """What a term is on a rank that has none of its elements."""
+
+    @abstractmethod
+    def start(self, term: Term, rows: Ints, keep: float) -> Launch:
+        """What sets the result to zero, but for some rows: ``keep`` times the field's."""
+
+    @abstractmethod
+    def identity(self, size: int, rows: Ints, factor: float, dtype: np.dtype[Any]) -> Launch:
+        """A diagonal matrix, with a factor in some rows and zero in the others."""
+
+    # --- operators -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def operator(
+        self,
+        launches: Sequence[tuple[float, Any]],
+        places: Sequence[tuple[int, int, bool]] | None = None,
+    ) -> CompiledOperator:
+        """The sum of launches, ready to be run.
+
+        Parameters
+        ----------
+        launches : sequence of (float, Launch)
+        places : sequence of (int, int, bool), optional
+            For launches on pieces of x and y: where in x and y they begin, bytes, and whether the
+            result is added to what earlier ones left there.
+        """
+
+    @abstractmethod
+    def diagonal(
+        self, summands: Summands, compiled: Callable[[], CompiledOperator]
+    ) -> NDArray[Any]:
+        """The diagonal of a sum of square terms, (size,), without essential conditions. Collective.
+
+        Constrained rows may have any numbers.
+
+        Parameters
+        ----------
+        summands : sequence of (float, Term)
+        compiled : callable
+            Gives the operator of these terms, under any essential conditions.
+        """
+
+    @abstractmethod
+    def state(self, space: Space, u: Any, setups: dict[Any, Any]) -> State:
+        """A copy of a vector, at which a nonlinear form is differentiated.
+
+        Parameters
+        ----------
+        space : Space
+        u : vector of the space
+        setups : dict
+            See `State`.
+        """
+
+    @abstractmethod
+    def placed(self, vector: Any) -> Any:
+        """A vector, or a copy of it near those who will work on it."""
+
+    # --- ranks -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def way(
+        self,
+        space: Space,
+        send: Mapping[int, int],
+        receive: Mapping[int, int],
+        dtype: np.dtype[Any],
+    ) -> Any:
+        """What carries so many numbers to other ranks and from them; collective.
+
+        Parameters
+        ----------
+        space : Space
+            Whose ranks, and where its vectors are.
+        send, receive : dict of int
+            Numbers to each rank and from it.
+        dtype : numpy.dtype
+        """
+
+    @abstractmethod
+    def forward(self, way: Any, positions: Ints) -> Any:
+        """The exchange that sends entries of a vector; zeros for negative positions."""
+
+    @abstractmethod
+    def reverse(self, way: Any, positions: Ints, starts: Ints | None = None) -> Any:
+        """The exchange that adds to entries of a vector; nothing for negative positions.
+
+        Parameters
+        ----------
+        way
+            See `way`.
+        positions, starts
+            See `femops_kernels.cpu.exchange.Reverse`.
+        """
+
+    @abstractmethod
+    def distributed(
+        self,
+        local: Any,
+        forwards: Sequence[tuple[Any, int]],
+        reverses: Sequence[tuple[Any, int]],
+        routes: Sequence[Route],
+        at_once: bool,
+    ) -> CompiledOperator:
+        """An operator with its exchanges; see `DistributedOperator`."""

@@ -1,0 +1,123 @@
+"""The host: operators compiled for its processors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.operators.assembly.csr import Summands
+from femops.operators.assembly.diagonal import assemble_diagonal
+from femops.operators.constraints import Held
+from femops.operators.execution.backend import Backend, Ints, Work
+from femops.operators.execution.kernels import factorised_kernel, sweep
+from femops.operators.integrals.state import HostState
+from femops.operators.integrals.term import Term
+from femops.spaces.base import Space
+from femops_kernels.channel import Channel, Route
+from femops_kernels.compiled import CompiledOperator
+from femops_kernels.cpu.exchange import Forward, Reverse
+from femops_kernels.cpu.first_touch import placed
+from femops_kernels.cpu.machine import lane_width
+from femops_kernels.cpu.operators import DistributedHostOperator, HostOperator
+from femops_kernels.cpu.rows import RowProduct
+from femops_kernels.cpu.start import Start
+from femops_kernels.cpu.sweep import HostLaunch, Idle
+
+LEVELS = ("full", "element", "decomposed", "partial", "none")
+
+
+@final
+class HostBackend(Backend):
+    """The host."""
+
+    levels, measures = LEVELS, True
+
+    def check_level(self, level: str) -> None:
+        """See `Backend.check_level`: it has kernels of all."""
+
+    def check_lanes(self, lanes: int | None) -> None:
+        """See `Backend.check_lanes`: it has any."""
+
+    def launch(
+        self, term: Term, held: Held, keep: float, work: Callable[[], Work] | None = None
+    ) -> HostLaunch:
+        """See `Backend.launch`."""
+        # a kernel is decided on with the other ranks, as often as they do
+        kernel, data, bases = work() if work else (factorised_kernel(term), term.data, ())
+        if not term.trial.mesh.num_elements:
+            return Idle()
+        return sweep(term, kernel, held, keep, data, bases)
+
+    def idle(self) -> HostLaunch:
+        """See `Backend.idle`."""
+        return Idle()
+
+    def start(self, term: Term, rows: Ints, keep: float) -> HostLaunch:
+        """See `Backend.start`."""
+        return Start(term.test.size, rows, keep, term.width, term.dtype)
+
+    def identity(self, size: int, rows: Ints, factor: float, dtype: np.dtype[Any]) -> HostLaunch:
+        """See `Backend.identity`."""
+        start = np.zeros(size + 1, dtype=np.int64)
+        start[rows + 1] = 1
+        values, width = np.full(len(rows), factor, dtype), lane_width(dtype, None)
+        return RowProduct(np.cumsum(start), rows.astype(np.int32), values, width)
+
+    def operator(
+        self,
+        launches: Sequence[tuple[float, HostLaunch]],
+        places: Sequence[tuple[int, int, bool]] | None = None,
+    ) -> CompiledOperator:
+        """See `Backend.operator`."""
+        return HostOperator(launches, places)
+
+    def diagonal(
+        self,
+        summands: Summands,
+        compiled: Callable[[], CompiledOperator],  # noqa: ARG002  (from element matrices)
+    ) -> NDArray[Any]:
+        """See `Backend.diagonal`."""
+        return assemble_diagonal(summands).astype(summands[0][1].dtype, copy=False)
+
+    def state(self, space: Space, u: Any, setups: dict[Any, Any]) -> HostState:  # noqa: ARG002
+        """See `Backend.state`."""
+        return HostState(space.l_vec(u).copy())
+
+    def placed(self, vector: Any) -> Any:
+        """See `Backend.placed`."""
+        return placed(vector)
+
+    def way(
+        self,
+        space: Space,
+        send: Mapping[int, int],
+        receive: Mapping[int, int],
+        dtype: np.dtype[Any],
+    ) -> Channel:
+        """See `Backend.way`."""
+        return space.comm.channel(send, receive, dtype)
+
+    def forward(self, way: Any, positions: Ints) -> Forward:
+        """See `Backend.forward`."""
+        return Forward(way, positions)
+
+    def reverse(self, way: Any, positions: Ints, starts: Ints | None = None) -> Reverse:
+        """See `Backend.reverse`."""
+        return Reverse(way, positions, starts)
+
+    def distributed(
+        self,
+        local: Any,
+        forwards: Sequence[tuple[Any, int]],
+        reverses: Sequence[tuple[Any, int]],
+        routes: Sequence[Route],
+        at_once: bool,
+    ) -> CompiledOperator:
+        """See `Backend.distributed`."""
+        return DistributedHostOperator(local, forwards, reverses, routes, at_once)
+
+
+HOST = HostBackend()

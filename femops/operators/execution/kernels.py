@@ -1,0 +1,102 @@
+"""The host's kernels of a term: what they read and write, how large their plans are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from femops.geometry.legendre import GeometryModes, mode_values
+from femops.operators.constraints import Held
+from femops.operators.integrals.chunks import plans
+from femops.operators.integrals.term import Term
+from femops.spaces.base import Space
+from femops_kernels.cpu.dense import DecomposedKernel
+from femops_kernels.cpu.kernel import Kernel, Side, SweepKernel
+from femops_kernels.cpu.plan import Plan
+from femops_kernels.cpu.sweep import Sweep
+from femops_kernels.pointwise.qdata import Data
+from femops_kernels.pointwise.step import PointStep
+from femops_kernels.pointwise.sum_factorization import Map1D
+from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
+
+
+def plans_of(term: Term) -> tuple[Plan, Plan]:
+    """The chunks in which a sweep goes over the elements, for trial and test space."""
+    return plans(term.trial, term.test, term.dtype, term.width)
+
+
+def index_bytes(term: Term) -> int:
+    """Bytes of local numbers that a sweep reads."""
+    return sum({id(plan): plan.starts.nbytes for plan in plans_of(term)}.values())
+
+
+def plan_bytes(term: Term) -> int:
+    """Bytes of the plans and of a sweep's buffer."""
+    source, target = plans_of(term)
+    buffer = len(target.foreign_dofs) * term.test.ncomp * term.dtype.itemsize
+    return buffer + sum({id(plan): plan.nbytes for plan in (source, target)}.values())
+
+
+def sides(term: Term) -> tuple[Side, Side]:
+    """What a kernel reads and what it writes."""
+    points = term.quadrature.points
+    found = {
+        space: Side(space.ncomp, space.basis.interpolation(points), plan.number_bytes, plan.runs)
+        for space, plan in zip((term.trial, term.test), plans_of(term), strict=True)
+    }
+    return found[term.trial], found[term.test]
+
+
+def geometry_map(term: Term, step: PointStep) -> Map1D | None:
+    """What a step needs that is given Jacobians or positions."""
+    if not step.numbers.mapped:
+        return None
+    assert isinstance(term.trial, Space)  # a face's position is kept
+    degree = GeometryModes(term.trial.mesh).degree
+    return Map1D(*mode_values(degree + 1, term.quadrature.points))
+
+
+def factorised_kernel(term: Term) -> Kernel:
+    """The kernel that applies a term by sum factorisation."""
+    points, weights = term.quadrature.points, term.quadrature.weights
+    return Kernel(
+        term.trial.dim,
+        *sides(term),
+        lagrange_derivative_matrix(points, points),
+        term.program.step,
+        term.dtype,
+        term.width,
+        weights,
+        geometry_map(term, term.program.step),
+        term.data_dtype,
+    )
+
+
+def dense_kernel(term: Term) -> DecomposedKernel:
+    """The kernel that applies a term by dense bases."""
+    dim, q1d, step = term.trial.dim, term.quadrature.q1d, term.program.step
+    return DecomposedKernel(dim, *sides(term), q1d, step, term.dtype, term.width, term.data_dtype)
+
+
+def sweep(
+    term: Term,
+    kernel: SweepKernel,
+    held: Held,
+    keep: float,
+    data: Data,
+    dense: tuple[NDArray[Any], ...] = (),
+) -> Sweep:
+    """A kernel bound to the plans of a term's spaces and to data.
+
+    Parameters
+    ----------
+    term : Term
+    kernel : SweepKernel
+    held, keep
+        See `Backend.launch`.
+    data : Data
+    dense : arrays, optional
+        See `Sweep`.
+    """
+    return Sweep(kernel, *plans_of(term), data, held.columns, held.rows, keep, dense)

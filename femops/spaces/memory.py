@@ -1,0 +1,350 @@
+"""Where the vectors of a space are: in the host's memory, or on a device."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, Protocol, TypeVar, final
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from femops.errors import SpaceError, VectorError
+from femops.parallel.comm import Communicator, communicator
+from femops.parallel.gpus import rank_device
+from femops.spaces.restriction import FLOAT_TYPES, Vector, refuse_device_array
+from femops_kernels.cuda.device.device import Device
+from femops_kernels.errors import KernelError
+
+Kind = TypeVar("Kind", bound=np.generic)
+Place = str | Device | None
+"""What names a device; None the host."""
+
+
+class HasMemory(Protocol):
+    """A space, of which it is known where its vectors are."""
+
+    @property
+    def memory(self) -> Memory:
+        """Where they are."""
+
+
+class VectorSpace(HasMemory, Protocol):
+    """A space whose vectors can be made and checked."""
+
+    @property
+    def size(self) -> int:
+        """Length of a flat vector."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of a vector."""
+
+    def check_vector(self, vector: Any, what: str) -> Any:
+        """Refuse what is no vector of the space."""
+
+
+class Memory(ABC):
+    """Where the vectors of a space are, and what is done with arrays there.
+
+    Attributes
+    ----------
+    device : Device or None
+        None for the host.
+    name : str
+    scipy : bool
+        Whether SciPy's functions take the arrays.
+    """
+
+    device: Device | None
+    name: str
+    scipy: bool
+
+    @property
+    @abstractmethod
+    def xp(self) -> ModuleType:
+        """NumPy's functions for the arrays."""
+
+    @abstractmethod
+    def put(self, values: NDArray[Kind]) -> NDArray[Kind]:
+        """An array of the host, here: itself, or a copy."""
+
+    @abstractmethod
+    def get(self, values: NDArray[Kind]) -> NDArray[Kind]:
+        """An array from here, on the host: itself, or a copy."""
+
+    @abstractmethod
+    def adopt(self, array: Any, what: str) -> Any:
+        """An array that is here; or another library's there, without a copy.
+
+        Raises
+        ------
+        VectorError
+            An array of another memory.
+        """
+
+    @abstractmethod
+    def factor(self, x: Any, what: str) -> NDArray[Any]:
+        """Something to be multiplied, as an array here.
+
+        Raises
+        ------
+        VectorError
+            An array of another memory.
+        """
+
+    @abstractmethod
+    def vector_of(self, space: VectorSpace, vector: Any, what: str) -> Any:
+        """A vector of a space, where its vectors are; flat if it is given flat.
+
+        Raises
+        ------
+        VectorError
+            Another length or type, or an array that is elsewhere.
+        """
+
+    @abstractmethod
+    def overlap(self, a: NDArray[Any], b: NDArray[Any]) -> bool:
+        """Whether two contiguous arrays share memory."""
+
+    @abstractmethod
+    def protect(self, view: NDArray[Any]) -> None:
+        """Let nobody write to a view, where that can be."""
+
+    # --- sums ------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def partial(
+        self, a: NDArray[Any], b: NDArray[Any], edges: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """The inner product of two float64 vectors as sums (1, m), of blocks where that is done."""
+
+    @abstractmethod
+    def inner(self, rows: NDArray[Any], b: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Inner products (k,) of vectors (k, size) with one, on the host."""
+
+    @abstractmethod
+    def combined(self, weights: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
+        """The sum (size,) of the vectors (k, size), each times its weight."""
+
+
+@final
+class HostMemory(Memory):
+    """The host's: arrays are NumPy's."""
+
+    device, name, scipy, xp = None, "the host", True, np
+
+    def put(self, values: NDArray[Kind]) -> NDArray[Kind]:
+        """See `Memory.put`."""
+        return values
+
+    get = put
+
+    def adopt(self, array: Any, what: str) -> Any:  # noqa: ARG002  (nothing to refuse)
+        """See `Memory.adopt`."""
+        return array
+
+    def factor(self, x: Any, what: str) -> NDArray[Any]:
+        """See `Memory.factor`."""
+        refuse_device_array(x, what)
+        return np.asarray(x)
+
+    def vector_of(self, space: VectorSpace, vector: Any, what: str) -> Any:
+        """See `Memory.vector_of`."""
+        space.check_vector(vector, what)
+        return vector
+
+    def overlap(self, a: NDArray[Any], b: NDArray[Any]) -> bool:
+        """See `Memory.overlap`."""
+        return np.may_share_memory(a, b)
+
+    def protect(self, view: NDArray[Any]) -> None:
+        """See `Memory.protect`."""
+        view.flags.writeable = False
+
+    def partial(
+        self, a: NDArray[Any], b: NDArray[Any], edges: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """See `Memory.partial`."""
+        return block_sums((a * b)[np.newaxis], edges)
+
+    def inner(self, rows: NDArray[Any], b: NDArray[np.float64]) -> NDArray[np.float64]:
+        """See `Memory.inner`."""
+        return np.array([float(row @ b) for row in rows])
+
+    def combined(self, weights: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
+        """See `Memory.combined`."""
+        return np.asarray(weights @ rows, dtype=rows.dtype)
+
+
+@final
+class DeviceMemory(Memory):
+    """A device's.
+
+    Parameters
+    ----------
+    device : Device
+    """
+
+    scipy = False
+
+    def __init__(self, device: Device) -> None:
+        self.device: Device = device
+        self.name = device.name
+
+    @property
+    def xp(self) -> ModuleType:
+        """See `Memory.xp`."""
+        return self.device.xp
+
+    def put(self, values: NDArray[Kind]) -> NDArray[Kind]:
+        """See `Memory.put`."""
+        there: NDArray[Kind] = self.device.upload(values)
+        return there
+
+    def get(self, values: NDArray[Kind]) -> NDArray[Kind]:
+        """See `Memory.get`."""
+        return self.device.download(values)
+
+    def adopt(self, array: Any, what: str) -> Any:
+        """See `Memory.adopt`."""
+        if self.device.owns(array):
+            return array
+        if isinstance(array, np.ndarray):
+            raise VectorError(
+                f"{what} is an array of the host, the space is on {self.name}: copy it there once, "
+                f"by cupy.asarray({what})"
+            )
+        try:
+            return self.device.adopt(array)
+        except KernelError as error:
+            raise VectorError(f"{what}: {error}") from error
+
+    def factor(self, x: Any, what: str) -> NDArray[Any]:
+        """See `Memory.factor`."""
+        found: NDArray[Any] = self.adopt(x, what)
+        return found
+
+    def vector_of(self, space: VectorSpace, vector: Any, what: str) -> Any:
+        """See `Memory.vector_of`."""
+        array = self.adopt(vector, what)
+        if array.shape not in (space.shape, (space.size,)) or array.dtype not in FLOAT_TYPES:
+            raise VectorError(
+                f"{what} has shape {array.shape} and type {array.dtype}, the space has vectors of "
+                f"shape {space.shape}, float64 or float32: make one with zeros()"
+            )
+        return array
+
+    def overlap(self, a: NDArray[Any], b: NDArray[Any]) -> bool:
+        """See `Memory.overlap`."""
+        # CuPy's function knows nothing of memory that other libraries lend
+        first, second = self.device.address(a), self.device.address(b)
+        return first < second + b.nbytes and second < first + a.nbytes
+
+    def protect(self, view: NDArray[Any]) -> None:
+        """See `Memory.protect`: arrays of a device can't be."""
+
+    def partial(
+        self,
+        a: NDArray[Any],
+        b: NDArray[Any],
+        edges: NDArray[np.int64],  # noqa: ARG002  (one block)
+    ) -> NDArray[np.float64]:
+        """See `Memory.partial`: one number comes to the host."""
+        return np.array([[float(a @ b)]])
+
+    def inner(self, rows: NDArray[Any], b: NDArray[np.float64]) -> NDArray[np.float64]:
+        """See `Memory.inner`."""
+        return self.device.download(rows.astype(np.float64, copy=False) @ b)
+
+    def combined(self, weights: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
+        """See `Memory.combined`."""
+        product: NDArray[Any] = self.device.upload(weights.astype(rows.dtype)) @ rows
+        return product
+
+
+HOST = HostMemory()
+
+
+def find_device(device: Place, comm: Communicator | None = None) -> Device | None:
+    """The device that a user names, None for the host. Collective, unless it is the host.
+
+    Parameters
+    ----------
+    device : str, Device or None
+    comm : Communicator, optional
+        Of the ranks that share the vectors, each of which has a GPU of its own if they are on
+        "cuda"; this process alone if omitted.
+
+    Raises
+    ------
+    SpaceError
+        Something that names no device.
+    femops_kernels.errors.DeviceError
+        There is no such device; the message says what to install.
+    """
+    if device is None or isinstance(device, Device):
+        return device
+    if not isinstance(device, str):
+        raise SpaceError(f"device is {device!r}: give 'cuda', or 'cuda:1' for the second GPU")
+    return rank_device(device, communicator(comm))
+
+
+def find_memory(device: Place, comm: Communicator | None = None) -> Memory:
+    """The memory of the device that a user names; see `find_device`."""
+    found = find_device(device, comm)
+    return HOST if found is None else DeviceMemory(found)
+
+
+def memory_of(spaces: Sequence[HasMemory]) -> Memory:
+    """The memory that the vectors of all spaces are in.
+
+    Raises
+    ------
+    SpaceError
+        They are not in the same.
+    """
+    first = spaces[0].memory
+    if any(space.memory.device is not first.device for space in spaces):
+        names = ", ".join(space.memory.name for space in spaces)
+        raise SpaceError(f"spaces on {names}: make all on one device")
+    return first
+
+
+def zeros(space: VectorSpace, dtype: DTypeLike) -> Vector:
+    """A new vector of zeros, where the vectors of the space are.
+
+    Raises
+    ------
+    VectorError
+        Another type than float64 or float32.
+    """
+    vector: Vector = space.memory.xp.zeros(space.shape, vector_type(dtype))
+    return vector
+
+
+def vector_type(dtype: DTypeLike) -> np.dtype[Any]:
+    """Check the type of a vector that is asked for.
+
+    Raises
+    ------
+    VectorError
+        Another type than float64 or float32.
+    """
+    kind = np.dtype(dtype)
+    if kind not in FLOAT_TYPES:
+        raise VectorError(f"a vector of type {kind} was asked for: take float64 or float32")
+    return kind
+
+
+def block_sums(products: NDArray[Any], edges: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Sums (k, m) of blocks of rows (k, size), each with the bits it would have alone.
+
+    A block is summed in pairs, so it must not be longer where a rank's entries end.
+    """
+    parts, some = np.zeros((len(products), len(edges) - 1)), np.flatnonzero(np.diff(edges))
+    # a block without entries would be given the first of the next
+    if len(some):
+        parts[:, some] = np.add.reduceat(products, edges[some], axis=1)
+    return parts

@@ -1,0 +1,126 @@
+"""An operator compiled for a machine: what everything above it asks of it, wherever it runs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.cg import Reduction, Solve
+from femops_kernels.channel import Route
+
+
+class Launch(ABC):
+    """Compiled work on two vectors: one of the summands of an operator.
+
+    Attributes
+    ----------
+    on_elements : bool
+        Whether it reads and writes dofs of elements, so those of other ranks too, or would if
+        there were any elements.
+    forward : object or None
+        The exchange that a launch has of its own, to be done before it.
+    """
+
+    on_elements: bool
+    forward: Any = None
+
+    @property
+    def contributed(self) -> NDArray[np.int64]:
+        """The ghost of each contribution that it leaves for other ranks, ascending."""
+        return np.empty(0, dtype=np.int64)
+
+
+class CompiledOperator(ABC):
+    """A sum of launches with factors, ready to be run: ``y = sum_i alpha_i A_i x``.
+
+    Attributes
+    ----------
+    sweeps : tuple of Launch
+    alphas : sequence of float
+    """
+
+    sweeps: tuple[Any, ...]
+    alphas: Any
+
+    @abstractmethod
+    def apply(self, x: Any, y: Any) -> None:
+        """Overwrite y by the operator applied to x. All ranks that share dofs call this.
+
+        Both are contiguous, of the kernels' type, and where the operator runs.
+        """
+
+    @abstractmethod
+    def mergeable(self, size: int, *, many: bool) -> bool:
+        """Whether a sweep can update vectors of conjugate gradients on its way.
+
+        Parameters
+        ----------
+        size : int
+            Entries of a vector.
+        many : bool
+            Whether inner products are sums of many ranks'.
+        """
+
+    @abstractmethod
+    def conjugate_gradients(
+        self, b: Any, x: Any, inverse: Any | None, merged: bool, sums: Reduction
+    ) -> Solve:
+        """Begin a solve; the operator is symmetric and positive definite.
+
+        Parameters
+        ----------
+        b, x : (n,) arrays
+            Right-hand side and first guess, of the kernels' type.
+        inverse : (n,) array or None
+            Entries of a diagonal preconditioner.
+        merged : bool
+            Whether vectors are updated inside the operator's sweep; only if it is mergeable.
+        sums : Reduction
+        """
+
+
+class DistributedOperator(CompiledOperator, ABC):
+    """An operator of which each rank has its part, run by all of them together.
+
+    Parameters
+    ----------
+    local : CompiledOperator
+        Of this rank's elements.
+    forwards : sequence of (exchange, int)
+        What is exchanged before, and where in x the vector begins, bytes.
+    reverses : sequence of (exchange, int)
+        What is exchanged afterwards, and where in y.
+    routes : sequence of Route
+        For each launch.
+    at_once : bool
+        Whether results of a launch are exchanged before the next: so they are added to those of
+        other ranks in the order of the launches.
+
+    Attributes
+    ----------
+    overlap : bool
+        Whether elements are worked on while messages are on their way; on unless it is set to
+        False.
+    """
+
+    def __init__(
+        self,
+        local: CompiledOperator,
+        forwards: Sequence[tuple[Any, int]],
+        reverses: Sequence[tuple[Any, int]],
+        routes: Sequence[Route],
+        at_once: bool = False,
+    ) -> None:
+        self.sweeps, self.alphas = local.sweeps, local.alphas
+        self.forwards, self.reverses = tuple(forwards), tuple(reverses)
+        self.routes, self.overlap, self._at_once = tuple(routes), True, at_once
+        last = {route.reverse: k for k, route in enumerate(routes)}
+        # whether a launch's results are complete for other ranks
+        self._due = [
+            route.reverse is not None and (at_once or last[route.reverse] == k)
+            for k, route in enumerate(routes)
+        ]

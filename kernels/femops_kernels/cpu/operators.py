@@ -1,0 +1,136 @@
+"""Operators compiled for the host, of one process and of many ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, final
+
+from numpy.typing import NDArray
+
+from femops_kernels.cg import Reduction, Solve
+from femops_kernels.channel import Route
+from femops_kernels.compiled import DistributedOperator
+from femops_kernels.cpu.cg import ConjugateGradients, RankConjugateGradients
+from femops_kernels.cpu.exchange import Forward, Reverse
+from femops_kernels.cpu.merged import mergeable
+from femops_kernels.cpu.rows import RowProduct
+from femops_kernels.cpu.sweep import LAUNCH, LaunchSum, Run, Sweep, chunk_order
+from femops_kernels.skeletons.chunk import table as layout
+
+
+@final
+class HostOperator(LaunchSum):
+    """An operator of one process, on its threads; see `LaunchSum`."""
+
+    def mergeable(self, size: int, *, many: bool) -> bool:  # noqa: ARG002  (that of the sweep)
+        """See `CompiledOperator.mergeable`: one sweep, whose sums nobody else adds to."""
+        return not many and mergeable(self)
+
+    def conjugate_gradients(
+        self,
+        b: NDArray[Any],
+        x: NDArray[Any],
+        inverse: NDArray[Any] | None,
+        merged: bool,
+        sums: Reduction,
+    ) -> Solve:
+        """See `CompiledOperator.conjugate_gradients`."""
+        if sums.many:
+            return RankConjugateGradients(self, self, b, x, inverse, sums)
+        return ConjugateGradients(self, b, x, inverse, merged)
+
+
+@final
+class DistributedHostOperator(DistributedOperator):
+    """An operator that ranks share: it runs while messages are on their way.
+
+    The first sweep works on chunks that touch no ghosts while those are on their way, then on those
+    that do, and while the results for others are, on the rest.
+
+    Parameters
+    ----------
+    local : HostOperator
+    forwards : sequence of (Forward, int)
+    reverses : sequence of (Reverse, int)
+    routes, at_once
+        See `DistributedOperator`.
+    """
+
+    def __init__(
+        self,
+        local: HostOperator,
+        forwards: Sequence[tuple[Forward, int]],
+        reverses: Sequence[tuple[Reverse, int]],
+        routes: Sequence[Route],
+        at_once: bool = False,
+    ) -> None:
+        super().__init__(local, forwards, reverses, routes, at_once)
+        self.local = local
+        self._more = [
+            not at_once and route.reverse in [r.reverse for r in routes[:k]]
+            for k, route in enumerate(routes)
+        ]
+        self._orders = [chunk_order(sweep) for sweep in local.sweeps]
+
+    def apply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
+        """See `CompiledOperator.apply`."""
+        with LAUNCH:
+            run = Run(self.local, x.ctypes.data, y.ctypes.data)
+            for forward, place in self.forwards:
+                forward.start(run.x + place)
+            for k in range(len(self.sweeps)):
+                self._launch(run, k)
+            if not self._at_once:
+                self._finish(run, range(len(self.reverses)))
+
+    def _launch(self, run: Run, k: int) -> None:
+        """Launch k: its chunks without ghosts around those with ghosts, for the first."""
+        sweep, (order, plain) = self.sweeps[k], self._orders[k]
+        begin = plain // 2 if k == 0 and self.overlap and isinstance(sweep, Sweep) else 0
+        behind = plain - begin if self.overlap and self._due[k] else 0
+        # order: chunks without ghosts, then those with them
+        run.some(k, order, 0, begin)
+        if k == 0:
+            for forward, _ in self.forwards:
+                forward.finish()
+        route = self.routes[k]
+        if route.forward is not None:
+            forward, place = self.forwards[route.forward]
+            if isinstance(sweep, Sweep):
+                sweep.table[layout.IN_GHOSTS] = forward.ghosts
+            elif isinstance(sweep, RowProduct) and sweep.joined is not None:
+                self.local.rows[k, 4] = sweep.joined.fill(run.x + place) - run.x
+        if not behind:
+            run.some(k, order, begin, plain)
+        run.some(k, order, plain, len(order))
+        if route.reverse is not None:
+            reverse = self.reverses[route.reverse][0]
+            reverse.collect(sweep if isinstance(sweep, Sweep) else None, self._more[k])
+            if self._due[k]:
+                reverse.start()
+        if behind:
+            run.some(k, order, begin, plain)
+        run.combined(k)
+        if self._at_once and route.reverse is not None:
+            self._finish(run, [route.reverse])
+
+    def _finish(self, run: Run, which: Iterable[int]) -> None:
+        for k in which:
+            reverse, place = self.reverses[k]
+            reverse.finish(run.y + place)
+
+    def mergeable(self, size: int, *, many: bool) -> bool:  # noqa: ARG002  (that of the sweep)
+        """See `CompiledOperator.mergeable`: one sweep, one exchange before it and one behind."""
+        return len(self.forwards) == len(self.reverses) == 1 and mergeable(self.local)
+
+    def conjugate_gradients(
+        self,
+        b: NDArray[Any],
+        x: NDArray[Any],
+        inverse: NDArray[Any] | None,
+        merged: bool,
+        sums: Reduction,
+    ) -> Solve:
+        """See `CompiledOperator.conjugate_gradients`."""
+        exchanged = self if merged else None
+        return RankConjugateGradients(self, self.local, b, x, inverse, sums, exchanged)

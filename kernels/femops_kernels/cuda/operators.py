@@ -1,0 +1,159 @@
+"""Operators compiled for a device, of one process and of many ranks with a device each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from femops_kernels.cg import Reduction, Solve
+from femops_kernels.channel import Route
+from femops_kernels.compiled import DistributedOperator
+from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
+from femops_kernels.cuda.operator.sweep import DeviceLaunchSum, DeviceSweep
+from femops_kernels.cuda.ranks.messages import DeviceForward, DeviceReverse, Post
+from femops_kernels.cuda.ranks.rank_cg import DeviceRankConjugateGradients
+
+
+@final
+class DeviceOperator(DeviceLaunchSum):
+    """An operator of one process; see `DeviceLaunchSum`."""
+
+    def diagonal(self) -> DeviceOperator:
+        """What gives the operator's diagonal, whatever it is applied to; nothing is held."""
+        launches = zip(self.alphas, self.sweeps, strict=True)
+        return DeviceOperator(
+            self.device, [(a, s.diagonal()) for a, s in launches if s.on_elements]
+        )
+
+    def mergeable(self, size: int, *, many: bool) -> bool:
+        """See `CompiledOperator.mergeable`: one sweep, whose sums nobody else adds to."""
+        sweep = self.sweeps[0]
+        if many or len(self.sweeps) > 1 or not isinstance(sweep, DeviceSweep):
+            return False
+        return sweep.mergeable(size)
+
+    def conjugate_gradients(
+        self, b: Any, x: Any, inverse: Any | None, merged: bool, sums: Reduction
+    ) -> Solve:
+        """See `CompiledOperator.conjugate_gradients`."""
+        if sums.many:
+            return DeviceRankConjugateGradients(self, self.device, b, x, inverse, sums)
+        return DeviceConjugateGradients(self, b, x, inverse, merged)
+
+
+@final
+class DistributedDeviceOperator(DistributedOperator):
+    """An operator that ranks with a device each share: launches beside messages.
+
+    The device works on elements that meet no ghosts while the host waits for messages: on half of
+    those of the first launch while ghosts are on their way, on the others of a launch while its
+    results for other ranks are.
+
+    Parameters
+    ----------
+    local : DeviceOperator
+    forwards : sequence of (DeviceForward, int)
+    reverses : sequence of (DeviceReverse, int)
+    routes
+        See `DistributedOperator`.
+    """
+
+    def __init__(
+        self,
+        local: DeviceOperator,
+        forwards: Sequence[tuple[DeviceForward, int]],
+        reverses: Sequence[tuple[DeviceReverse, int]],
+        routes: Sequence[Route],
+    ) -> None:
+        super().__init__(local, forwards, reverses, routes)
+        self.local, self.device = local, local.device
+
+    def diagonal(self) -> DistributedDeviceOperator:
+        """See `DeviceOperator.diagonal`; constrained rows have any numbers."""
+        launches = zip(self.routes, self.sweeps, strict=True)
+        routes = [route for route, sweep in launches if sweep.on_elements]
+        return DistributedDeviceOperator(
+            self.local.diagonal(), self.forwards, self.reverses, routes
+        )
+
+    def apply(self, x: Any, y: Any) -> None:
+        """See `CompiledOperator.apply`.
+
+        Waits for messages, but not for the end of what was launched.
+        """
+        source, target = (self.device.address(vector) for vector in (x, y))
+        for forward, place in self.forwards:
+            forward.pack(source + place)
+        self.device.clear(y)
+        for reverse, _ in self.reverses:
+            reverse.clear()
+        for k in range(len(self.sweeps)):
+            self._launch(k, source, target)
+        for reverse, place in self.reverses:
+            reverse.add(target + place)
+
+    def _launch(self, k: int, x: int, y: int) -> None:
+        """Launch k: elements without ghosts around those with ghosts, for the first."""
+        sweep, (begin_in, begin_out, add) = self.sweeps[k], self.local.places[k]
+        vectors: dict[str, Any] = {"x": x + begin_in, "y": y + begin_out}
+        vectors |= {"alpha": self.alphas[k], "add": add}
+        due = self._sent_behind(k)
+        if not isinstance(sweep, DeviceSweep):
+            if k == 0:
+                self._arrive()
+            sweep.launch(**vectors)
+            if due is not None:
+                due.ready()
+                due.start()
+            return
+        order = sweep.order
+        before = order.plain // 2 if k == 0 and self.overlap else 0
+        sweep.some(0, before, **vectors)
+        if k == 0:
+            self._arrive()
+        behind = order.plain if self.overlap and due is not None else before
+        sweep.some(behind, order.blocks, **vectors, **self._ghosts(k))
+        if due is not None:
+            due.ready()
+        sweep.some(before, behind, **vectors)
+        if due is not None:
+            due.start()
+
+    def _arrive(self) -> None:
+        """Have the ghosts brought, while the device works."""
+        for forward, _ in self.forwards:
+            forward.post.start()
+        for forward, _ in self.forwards:
+            forward.post.finish()
+
+    def _ghosts(self, k: int) -> dict[str, int]:
+        """Where launch k finds ghosts and leaves what it has for them."""
+        route, found = self.routes[k], {}
+        if route.forward is not None:
+            found["ghosts_in"] = self.forwards[route.forward][0].ghosts
+        if route.reverse is not None:
+            found["ghosts_out"] = self.reverses[route.reverse][0].ghosts
+        return found
+
+    def _sent_behind(self, k: int) -> Post | None:
+        """What is sent when launch k is done, if that is the last of those that add to it."""
+        which = self.routes[k].reverse
+        post: Post | None = None
+        if which is not None and self._due[k]:
+            post = self.reverses[which][0].post
+        return post
+
+    def mergeable(self, size: int, *, many: bool) -> bool:  # noqa: ARG002  (never)
+        """See `CompiledOperator.mergeable`: the host is told of sums between the updates."""
+        return False
+
+    def conjugate_gradients(
+        self,
+        b: Any,
+        x: Any,
+        inverse: Any | None,
+        merged: bool,  # noqa: ARG002  (never)
+        sums: Reduction,
+    ) -> Solve:
+        """See `CompiledOperator.conjugate_gradients`."""
+        return DeviceRankConjugateGradients(self, self.device, b, x, inverse, sums)
