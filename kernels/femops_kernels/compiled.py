@@ -12,6 +12,13 @@ from numpy.typing import NDArray
 from femops_kernels.cg import Reduction, Solve
 from femops_kernels.channel import Route
 
+Places = Sequence[tuple[int, int, bool]]
+"""Of launches on pieces of x and y: where in x and y they begin, bytes, and whether the result is
+added to what earlier ones left there."""
+Exchanges = Sequence[tuple[Any, int]]
+"""What is exchanged, and where in a vector its piece begins, bytes."""
+Routes = Sequence[Route]
+
 
 class Launch(ABC):
     """Compiled work on two vectors: one of the summands of an operator.
@@ -90,10 +97,8 @@ class DistributedOperator(CompiledOperator, ABC):
     ----------
     local : CompiledOperator
         Of this rank's elements.
-    forwards : sequence of (exchange, int)
-        What is exchanged before, and where in x the vector begins, bytes.
-    reverses : sequence of (exchange, int)
-        What is exchanged afterwards, and where in y.
+    forwards, reverses : Exchanges
+        What is exchanged before, and afterwards.
     routes : sequence of Route
         For each launch.
     at_once : bool
@@ -110,9 +115,9 @@ class DistributedOperator(CompiledOperator, ABC):
     def __init__(
         self,
         local: CompiledOperator,
-        forwards: Sequence[tuple[Any, int]],
-        reverses: Sequence[tuple[Any, int]],
-        routes: Sequence[Route],
+        forwards: Exchanges,
+        reverses: Exchanges,
+        routes: Routes,
         at_once: bool = False,
     ) -> None:
         self.sweeps, self.alphas = local.sweeps, local.alphas

@@ -14,12 +14,13 @@ from femops.operators.constraints import Held
 from femops.operators.integrals.state import State
 from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
-from femops_kernels.channel import Route
-from femops_kernels.compiled import CompiledOperator, Launch
+from femops_kernels.compiled import CompiledOperator, Exchanges, Launch, Places, Routes
 from femops_kernels.cpu.kernel import SweepKernel
 from femops_kernels.pointwise.qdata import Data
 
 Ints = NDArray[np.int64]
+Sizes = Mapping[int, int]
+"""How many numbers go to each rank, or come from it."""
 Launches = list[tuple[float, Launch]]
 Work = tuple[SweepKernel, Data, tuple[NDArray[Any], ...]]
 """A kernel of the host, its data, and dense bases if it reads any."""
@@ -93,18 +94,14 @@ class Backend(ABC):
 
     @abstractmethod
     def operator(
-        self,
-        launches: Sequence[tuple[float, Any]],
-        places: Sequence[tuple[int, int, bool]] | None = None,
+        self, launches: Sequence[tuple[float, Any]], places: Places | None = None
     ) -> CompiledOperator:
         """The sum of launches, ready to be run.
 
         Parameters
         ----------
         launches : sequence of (float, Launch)
-        places : sequence of (int, int, bool), optional
-            For launches on pieces of x and y: where in x and y they begin, bytes, and whether the
-            result is added to what earlier ones left there.
+        places : Places, optional
         """
 
     @abstractmethod
@@ -141,13 +138,7 @@ class Backend(ABC):
     # --- ranks -----------------------------------------------------------------------------------
 
     @abstractmethod
-    def way(
-        self,
-        space: Space,
-        send: Mapping[int, int],
-        receive: Mapping[int, int],
-        dtype: np.dtype[Any],
-    ) -> Any:
+    def way(self, space: Space, send: Sizes, receive: Sizes, dtype: np.dtype[Any]) -> Any:
         """What carries so many numbers to other ranks and from them; collective.
 
         Parameters
@@ -177,11 +168,6 @@ class Backend(ABC):
 
     @abstractmethod
     def distributed(
-        self,
-        local: Any,
-        forwards: Sequence[tuple[Any, int]],
-        reverses: Sequence[tuple[Any, int]],
-        routes: Sequence[Route],
-        at_once: bool,
+        self, local: Any, forwards: Exchanges, reverses: Exchanges, routes: Routes, at_once: bool
     ) -> CompiledOperator:
         """An operator with its exchanges; see `DistributedOperator`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, final
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from femops.errors import OperatorError
 from femops.operators.assembly.csr import Summands
 from femops.operators.constraints import FREE, Held
-from femops.operators.execution.backend import Backend, Ints, Work
+from femops.operators.execution.backend import Backend, Ints, Sizes, Work
 from femops.operators.execution.device_state import DeviceState
 from femops.operators.execution.kernels import geometry_map
 from femops.operators.integrals.state import HostState, State
@@ -23,8 +23,7 @@ from femops.parallel.gpus import takes_device_memory
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import AnySpace, BoundarySpace, volume_space
 from femops.spaces.h1_l2 import L2
-from femops_kernels.channel import Route
-from femops_kernels.compiled import CompiledOperator
+from femops_kernels.compiled import CompiledOperator, Exchanges, Places, Routes
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.data import FilledData, streams
 from femops_kernels.cuda.operator.dofs import DofTable, Shared
@@ -111,9 +110,7 @@ class DeviceBackend(Backend):
         return DeviceHold(self._device, rows, factor, dtype)
 
     def operator(
-        self,
-        launches: Sequence[tuple[float, DeviceLaunch]],
-        places: Sequence[tuple[int, int, bool]] | None = None,
+        self, launches: Sequence[tuple[float, DeviceLaunch]], places: Places | None = None
     ) -> CompiledOperator:
         """See `Backend.operator`."""
         return DeviceOperator(self._device, launches, places)
@@ -140,13 +137,7 @@ class DeviceBackend(Backend):
         """See `Backend.placed`."""
         return vector
 
-    def way(
-        self,
-        space: Space,
-        send: Mapping[int, int],
-        receive: Mapping[int, int],
-        dtype: np.dtype[Any],
-    ) -> Post:
+    def way(self, space: Space, send: Sizes, receive: Sizes, dtype: np.dtype[Any]) -> Post:
         """See `Backend.way`."""
         direct = takes_device_memory(space.comm)
         out, into = (
@@ -167,9 +158,9 @@ class DeviceBackend(Backend):
     def distributed(
         self,
         local: Any,
-        forwards: Sequence[tuple[Any, int]],
-        reverses: Sequence[tuple[Any, int]],
-        routes: Sequence[Route],
+        forwards: Exchanges,
+        reverses: Exchanges,
+        routes: Routes,
         at_once: bool,  # noqa: ARG002  (spaces refuse it)
     ) -> CompiledOperator:
         """See `Backend.distributed`."""

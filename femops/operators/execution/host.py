@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from femops.operators.assembly.csr import Summands
 from femops.operators.assembly.diagonal import assemble_diagonal
 from femops.operators.constraints import Held
-from femops.operators.execution.backend import Backend, Ints, Work
+from femops.operators.execution.backend import Backend, Ints, Sizes, Work
 from femops.operators.execution.kernels import factorised_kernel, sweep
 from femops.operators.integrals.state import HostState
 from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
-from femops_kernels.channel import Channel, Route
-from femops_kernels.compiled import CompiledOperator
+from femops_kernels.channel import Channel
+from femops_kernels.compiled import CompiledOperator, Exchanges, Places, Routes
 from femops_kernels.cpu.exchange import Forward, Reverse
 from femops_kernels.cpu.first_touch import placed
 from femops_kernels.cpu.machine import lane_width
@@ -67,9 +67,7 @@ class HostBackend(Backend):
         return RowProduct(np.cumsum(start), rows.astype(np.int32), values, width)
 
     def operator(
-        self,
-        launches: Sequence[tuple[float, HostLaunch]],
-        places: Sequence[tuple[int, int, bool]] | None = None,
+        self, launches: Sequence[tuple[float, HostLaunch]], places: Places | None = None
     ) -> CompiledOperator:
         """See `Backend.operator`."""
         return HostOperator(launches, places)
@@ -90,13 +88,7 @@ class HostBackend(Backend):
         """See `Backend.placed`."""
         return placed(vector)
 
-    def way(
-        self,
-        space: Space,
-        send: Mapping[int, int],
-        receive: Mapping[int, int],
-        dtype: np.dtype[Any],
-    ) -> Channel:
+    def way(self, space: Space, send: Sizes, receive: Sizes, dtype: np.dtype[Any]) -> Channel:
         """See `Backend.way`."""
         return space.comm.channel(send, receive, dtype)
 
@@ -109,12 +101,7 @@ class HostBackend(Backend):
         return Reverse(way, positions, starts)
 
     def distributed(
-        self,
-        local: Any,
-        forwards: Sequence[tuple[Any, int]],
-        reverses: Sequence[tuple[Any, int]],
-        routes: Sequence[Route],
-        at_once: bool,
+        self, local: Any, forwards: Exchanges, reverses: Exchanges, routes: Routes, at_once: bool
     ) -> CompiledOperator:
         """See `Backend.distributed`."""
         return DistributedHostOperator(local, forwards, reverses, routes, at_once)

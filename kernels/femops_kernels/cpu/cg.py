@@ -13,7 +13,14 @@ from femops_kernels.cg import RankSolve, Reduction, Solve, block_edges
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.compiled import CompiledOperator, DistributedOperator
 from femops_kernels.cpu.first_touch import placed_array
-from femops_kernels.cpu.merged import MergedPass, RankPass, owned_pieces, tail_length
+from femops_kernels.cpu.merged import (
+    NONE,
+    MergedPass,
+    RankPass,
+    owned_pieces,
+    sent_dofs,
+    tail_length,
+)
 from femops_kernels.cpu.sweep import LAUNCH, LaunchSum
 from femops_kernels.skeletons.cg.decisions import BETA, RHO, begin_pass, end_pass, predicted, taken
 
@@ -31,8 +38,8 @@ class HostSolve(Solve, ABC):
         Where the blocks of a vector begin, and the end.
     skeletons : sequence of str
         Of what is compiled.
-    tail : int
-        Entries behind p in merged passes.
+    others : (k,) int64, optional
+        Dofs whose p other ranks need in merged passes.
     """
 
     def __init__(
@@ -44,10 +51,11 @@ class HostSolve(Solve, ABC):
         merged: bool,
         edges: NDArray[np.int64],
         skeletons: Sequence[str],
-        tail: int,
+        others: NDArray[np.int64] = NONE,
     ) -> None:
         self._launches, self._b, self.merged = launches, b, merged
         pieces = owned_pieces(launches) if merged else None
+        tail = tail_length(launches, others) if merged else 0
         self._vectors = placed_array((4, len(b) + tail), b.dtype, pieces, axis=1)
         self.x[:] = x
         self._state = np.array([-1.0, 0.0, 0.0, 0.0])
@@ -76,10 +84,8 @@ class ConjugateGradients(HostSolve):
         inverse: NDArray[Any] | None,
         merged: bool = False,
     ) -> None:
-        skeletons, tail = ("cg", *["cg_merged"][: int(merged)]), 0
-        if merged:
-            tail = tail_length(launches)
-        super().__init__(launches, b, x, inverse, merged, block_edges(len(b)), skeletons, tail)
+        skeletons = ("cg", "cg_merged") if merged else ("cg",)
+        super().__init__(launches, b, x, inverse, merged, block_edges(len(b)), skeletons)
         self._pass = MergedPass(launches, self._vectors, len(b), inverse) if merged else None
 
     def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
@@ -129,11 +135,9 @@ class RankConjugateGradients(HostSolve, RankSolve):
         sums: Reduction,
         exchanged: DistributedOperator | None = None,
     ) -> None:
-        self._operator, self._sums = operator, sums
-        merged = exchanged is not None
-        tail = 0 if exchanged is None else RankPass.tail_length(exchanged, launches)
-        super().__init__(launches, b, x, inverse, merged, sums.edges, ("cg_ranks",), tail)
-        self._pass = None
+        self._operator, self._sums, self._pass = operator, sums, None
+        merged, others = exchanged is not None, NONE if exchanged is None else sent_dofs(exchanged)
+        super().__init__(launches, b, x, inverse, merged, sums.edges, ("cg_ranks",), others)
         if exchanged is not None:
             self._pass = RankPass(exchanged, launches, self._vectors, len(b), inverse)
         self._r, self._p, self._v = (self._vectors[k, : len(b)] for k in (1, 2, 3))

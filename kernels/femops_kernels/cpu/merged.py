@@ -19,7 +19,7 @@ from femops_kernels.simd.lanes import Lane
 from femops_kernels.skeletons.cg import merged_table as layout
 from femops_kernels.skeletons.chunk import table as sweep_layout
 
-_NONE = np.zeros(0, dtype=np.int64)
+NONE = np.zeros(0, dtype=np.int64)
 
 
 def mergeable(launches: LaunchSum) -> bool:
@@ -73,7 +73,7 @@ class MergedPass:
         vectors: NDArray[Any],
         n: int,
         inverse: NDArray[Any] | None,
-        sent: NDArray[np.int64] = _NONE,
+        sent: NDArray[np.int64] = NONE,
     ) -> None:
         sweep = launches.sweeps[0]
         assert isinstance(sweep, Sweep)
@@ -105,7 +105,7 @@ class MergedPass:
         self.receive = partial(module.receive.ctypes, self._table.ctypes.data)
 
 
-def shared_dofs(plan: Plan, sent: NDArray[np.int64] = _NONE) -> NDArray[np.int64]:
+def shared_dofs(plan: Plan, sent: NDArray[np.int64] = NONE) -> NDArray[np.int64]:
     """Dofs that chunks share, or that other ranks need; ascending."""
     return np.union1d(plan.combine_dof, sent)
 
@@ -187,7 +187,7 @@ def owned_pieces(launches: LaunchSum) -> NDArray[np.int64]:
     return sweep.target.owned_start * sweep.kernel.target.ncomp
 
 
-def tail_length(launches: LaunchSum, sent: NDArray[np.int64] = _NONE) -> int:
+def tail_length(launches: LaunchSum, sent: NDArray[np.int64] = NONE) -> int:
     """How many entries of a vector chunks share, or other ranks need."""
     sweep = launches.sweeps[0]
     assert isinstance(sweep, Sweep)
@@ -218,26 +218,15 @@ class RankPass:
     ) -> None:
         sweep = launches.sweeps[0]
         assert isinstance(sweep, Sweep)
-        forward, ncomp = operator.forwards[0][0], sweep.kernel.source.ncomp
+        forward, self._reverse = operator.forwards[0][0], operator.reverses[0][0]
         self._sweep, self._operator, self._launches = sweep, operator, launches
-        self._merged = MergedPass(launches, vectors, n, inverse, _sent(forward, ncomp))
-        self.todo, self.sums, self.scale = (
-            self._merged.todo,
-            self._merged.sums,
-            self._merged.scale,
-        )
-        self._reverse = operator.reverses[0][0]
+        self._merged = one = MergedPass(launches, vectors, n, inverse, sent_dofs(operator))
+        self.todo, self.sums, self.scale = one.todo, one.sums, one.scale
+        ncomp = sweep.kernel.source.ncomp
         dof, component = np.divmod(forward.positions, ncomp)
-        tail = n + np.searchsorted(self._merged.shared, dof) * ncomp + component
+        tail = n + np.searchsorted(one.shared, dof) * ncomp + component
         self._forward = Forward(forward.channel, np.where(forward.positions < 0, -1, tail))
         self._p, self._order = vectors[2], chunk_order(sweep)
-
-    @staticmethod
-    def tail_length(operator: DistributedOperator, launches: LaunchSum) -> int:
-        """How many entries of a vector chunks share, or other ranks need."""
-        sweep = launches.sweeps[0]
-        assert isinstance(sweep, Sweep)
-        return tail_length(launches, _sent(operator.forwards[0][0], sweep.kernel.source.ncomp))
 
     def run(self) -> None:
         """Updates, operator and sums; ``todo`` says what, ``sums`` has what came of it."""
@@ -260,7 +249,8 @@ class RankPass:
             one.receive(values.ctypes.data, at.ctypes.data, len(at), 0, 0.0, 0.0)
 
 
-def _sent(forward: Forward, ncomp: int) -> NDArray[np.int64]:
-    """Dofs whose values other ranks need."""
+def sent_dofs(operator: DistributedOperator) -> NDArray[np.int64]:
+    """Dofs whose values other ranks need, of an operator of one sweep."""
+    (forward, _), (sweep,) = operator.forwards[0], operator.sweeps
     at = forward.positions
-    return np.unique(at[at >= 0] // ncomp)
+    return np.unique(at[at >= 0] // sweep.kernel.source.ncomp)

@@ -8,8 +8,7 @@ from typing import Any, final
 from numpy.typing import NDArray
 
 from femops_kernels.cg import Reduction, Solve
-from femops_kernels.channel import Route
-from femops_kernels.compiled import DistributedOperator
+from femops_kernels.compiled import DistributedOperator, Routes
 from femops_kernels.cpu.cg import ConjugateGradients, RankConjugateGradients
 from femops_kernels.cpu.exchange import Forward, Reverse
 from femops_kernels.cpu.merged import mergeable
@@ -61,7 +60,7 @@ class DistributedHostOperator(DistributedOperator):
         local: HostOperator,
         forwards: Sequence[tuple[Forward, int]],
         reverses: Sequence[tuple[Reverse, int]],
-        routes: Sequence[Route],
+        routes: Routes,
         at_once: bool = False,
     ) -> None:
         super().__init__(local, forwards, reverses, routes, at_once)

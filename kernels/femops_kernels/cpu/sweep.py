@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.codegen.specialize import specialize
-from femops_kernels.compiled import CompiledOperator, Launch
+from femops_kernels.compiled import CompiledOperator, Launch, Places
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.kernel import SweepKernel
 from femops_kernels.cpu.plan import Plan
@@ -184,9 +184,8 @@ class LaunchSum(CompiledOperator, ABC):
     Parameters
     ----------
     launches : sequence of (float, HostLaunch)
-    places : sequence of (int, int, bool), optional
-        For launches on pieces of x and y: where in x and y they begin, bytes, and whether the
-        result is added to what earlier ones left there.  If omitted, all are on the whole vectors.
+    places : Places, optional
+        If omitted, all are on the whole vectors.
 
     Attributes
     ----------
@@ -200,9 +199,7 @@ class LaunchSum(CompiledOperator, ABC):
     alphas: NDArray[np.float64]
 
     def __init__(
-        self,
-        launches: Sequence[tuple[float, HostLaunch]],
-        places: Sequence[tuple[int, int, bool]] | None = None,
+        self, launches: Sequence[tuple[float, HostLaunch]], places: Places | None = None
     ) -> None:
         if places is None:
             places = [(0, 0, k > 0) for k in range(len(launches))]

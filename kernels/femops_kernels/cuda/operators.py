@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from femops_kernels.cg import Reduction, Solve
-from femops_kernels.channel import Route
-from femops_kernels.compiled import DistributedOperator
+from femops_kernels.compiled import DistributedOperator, Routes
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
 from femops_kernels.cuda.operator.sweep import DeviceLaunchSum, DeviceSweep
 from femops_kernels.cuda.ranks.messages import DeviceForward, DeviceReverse, Post
@@ -63,7 +62,7 @@ class DistributedDeviceOperator(DistributedOperator):
         local: DeviceOperator,
         forwards: Sequence[tuple[DeviceForward, int]],
         reverses: Sequence[tuple[DeviceReverse, int]],
-        routes: Sequence[Route],
+        routes: Routes,
     ) -> None:
         super().__init__(local, forwards, reverses, routes)
         self.local, self.device = local, local.device

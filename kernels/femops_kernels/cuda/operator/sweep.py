@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.compiled import CompiledOperator, Launch
+from femops_kernels.compiled import CompiledOperator, Launch, Places
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.device import Device, Function
 from femops_kernels.cuda.operator.data import FilledData, uploaded
@@ -373,8 +373,8 @@ class DeviceLaunchSum(CompiledOperator, ABC):
     ----------
     device : Device
     launches : sequence of (float, DeviceLaunch)
-    places : sequence of (int, int, bool), optional
-        See `femops_kernels.cpu.sweep.LaunchSum`.
+    places : Places, optional
+        If omitted, all are on the whole vectors.
     """
 
     sweeps: tuple[DeviceLaunch, ...]
@@ -383,7 +383,7 @@ class DeviceLaunchSum(CompiledOperator, ABC):
         self,
         device: Device,
         launches: Sequence[tuple[float, DeviceLaunch]],
-        places: Sequence[tuple[int, int, bool]] | None = None,
+        places: Places | None = None,
     ) -> None:
         self.device = device
         self.sweeps = tuple(launch for _, launch in launches)
