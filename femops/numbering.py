@@ -155,7 +155,7 @@ def first_positions(numbers: Ints, count: int) -> Ints:
 
 
 def _relative_permutations(kind: int, n: int) -> Ints:
-    """Where nodes of an edge (kind 1) or face (2) of orientation o stand as orientation i has them.
+    """Maps from the order of nodes of an edge (kind 1) or face (2) by orientation o to that by i.
 
     Entry [i, o] has a place for each node.
     """

@@ -117,7 +117,7 @@ class Probe:
 
     @property
     def found(self) -> Flags:
-        """Whether an element holds the point, (n,)."""
+        """True where an element holds the point, (n,)."""
         return np.asarray(self.elements >= 0)
 
     def __call__(self, space: Space, u: Any) -> Floats:

@@ -198,7 +198,7 @@ def check_names(function: Any, fields: int, maker: Callable[..., Any]) -> None:
 
 
 def _unnamed(name: str, space: Any) -> bool:
-    """Whether no piece of the boundary has this name."""
+    """True if no piece of the boundary has this name."""
     return not (isinstance(space, Space) and name in space.mesh.boundary_names)
 
 

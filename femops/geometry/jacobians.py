@@ -30,7 +30,7 @@ _checked: WeakKeyDictionary[Mesh, set[bytes]] = WeakKeyDictionary()
 
 
 class ElementClass(IntEnum):
-    """What the map of an element is: the less general, the less there is to store."""
+    """Kind of an element's map: the less general it is, the less is stored."""
 
     AFFINE = 0
     """A parallelepiped: the Jacobian is constant."""

@@ -1,4 +1,4 @@
-"""Which element of a mesh holds a point, and where in its reference element.
+"""Search for the element that holds a point, and for the point's place in its reference element.
 
 A tree of boxes that enclose the elements gives the candidates; boxes along the axes of each
 candidate, which are closer, rule out most that do not hold the point; Newton's method finds the
@@ -33,7 +33,7 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 TOLERANCE = 1e-10
-"""How far from an element a point may be and still count as in it, relative to its size."""
+"""Largest distance from an element at which a point counts as inside, relative to its size."""
 
 _ROUND_OFF = 16 * np.finfo(np.float64).eps  # of a position, relative to the largest coordinate
 _INTERIOR = 1e-3  # farther from its faces, in xi, a point of an element is in no other
@@ -226,7 +226,7 @@ def _first_half(g: int) -> Floats:
 
 
 def _may_hold(parts: Floats, x: Floats, reach: Floats) -> Flags:
-    """Whether x lies in the box around each part along the part's own axes, (n,).
+    """True where x lies in the box around a part, taken along the part's own axes, (n,).
 
     The axes are those of the part's Jacobian J at its middle; by its adjugate, det J times the
     inverse, nothing is divided by a determinant.

@@ -135,7 +135,7 @@ class BlockOperator(MatrixFree):
         return rank_terms(terms, ends, ends, pairs, self.dtype)
 
     def _identity(self, name: str) -> Launches:
-        """What stands in a diagonal block that the form does not have."""
+        """Work for a diagonal block that the form does not have."""
         rows, device = self._local(name, name).rows, self.space.device
         if device is not None:
             return [(1.0, DeviceHold(device, rows, self.held.identity, self.dtype))]
@@ -149,7 +149,7 @@ class BlockOperator(MatrixFree):
 
     @property
     def symmetric(self) -> bool:
-        """Whether the operator is known to equal its transpose."""
+        """True if the operator is known to equal its transpose."""
         return self._symmetric
 
     @cached_property
@@ -291,7 +291,7 @@ class BlockOperator(MatrixFree):
 
     @property
     def level(self) -> str:
-        """What the blocks keep, see `Operator.at_level`; joined by commas if that differs."""
+        """Levels of the blocks, see `Operator.at_level`; joined by commas where they differ."""
         return ", ".join(sorted({block.level for block in self._blocks.values()}))
 
     def at_level(self, level: str) -> BlockOperator:
@@ -348,7 +348,7 @@ class BlockOperator(MatrixFree):
         return Cost(**{f.name: sum(getattr(c, f.name) for c in costs) for f in fields(Cost)})
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy or another process needs: compiled code is found again, not carried over."""
+        """State for a copy or another process: compiled code is found again, not carried over."""
         return {k: v for k, v in self.__dict__.items() if k not in ("terms", "_transposed")}
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ def _none() -> NDArray[np.int64]:
 
 
 def read_only(dofs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What is shown of positions that an operator holds."""
+    """Read-only view of positions that an operator holds."""
     shown = dofs.view()
     shown.setflags(write=False)
     return shown
@@ -43,7 +43,7 @@ class Held:
     symmetric: bool = True
 
     def same(self, other: Held) -> bool:
-        """Whether the same rows and columns are held."""
+        """True if the same rows and columns are held."""
         return np.array_equal(self.rows, other.rows) and np.array_equal(self.columns, other.columns)
 
     def constrained(self, dofs: NDArray[np.int64]) -> Held:

@@ -1,4 +1,4 @@
-"""What operators on one space and on products have in common: application and arithmetic."""
+"""Common base of operators on one space and on products: application and arithmetic."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     @property
     @abstractmethod
     def symmetric(self) -> bool:
-        """Whether the operator is known to equal its transpose."""
+        """True if the operator is known to equal its transpose."""
 
     @abstractmethod
     def diagonal(self) -> NDArray[Any]:
@@ -127,7 +127,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return self._matvec(given) if given.ndim == 1 else self._matmat(given)
 
     def _array(self, x: Any) -> NDArray[Any]:
-        """What is to be multiplied, as an array where the operator's vectors are."""
+        """The factor x, as an array where the operator's vectors are."""
         device = self.space.device
         if device is None:
             refuse_device_array(x, "x")
@@ -181,7 +181,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return super().rmatmat(X) if self.space.device is None else self._rmatmat(given)
 
     def _given(self, x: Any) -> NDArray[Any]:
-        """What a solver asks to be multiplied; SciPy's own make arrays of the host of all."""
+        """The factor x, as a solver gives it; SciPy's solvers turn all into arrays of the host."""
         device = self.space.device
         if device is not None and isinstance(x, np.ndarray):
             raise VectorError(

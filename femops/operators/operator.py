@@ -90,7 +90,7 @@ class Operator(MatrixFree):
 
     @property
     def level(self) -> str:
-        """What is kept; of an operator of level "auto" what was chosen, measured when asked."""
+        """Level of the operator; with "auto" the level chosen, measured when asked."""
         return self._storage.level
 
     def at_level(self, level: str) -> Operator:
@@ -130,14 +130,14 @@ class Operator(MatrixFree):
         return self._storage.terms()
 
     def launches(self) -> Launches:
-        """What the compiled work consists of, with factors."""
+        """Compiled work of the operator, with factors."""
         return self._storage.launches()
 
     # --- algebra ---------------------------------------------------------------------------------
 
     @property
     def symmetric(self) -> bool:
-        """Whether the operator is known to equal its transpose."""
+        """True if the operator is known to equal its transpose."""
         square = self.space is self.test_space and self.held.symmetric
         return square and all(term.program.symmetric for _, term in self._summands)
 
@@ -341,7 +341,7 @@ class Operator(MatrixFree):
         return self._storage.matrix(method)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy or another process needs: compiled code is found again, not carried over."""
+        """State for a copy or another process: compiled code is found again, not carried over."""
         return {k: v for k, v in self.__dict__.items() if k not in _COMPILED}
 
     def cost(self, method: str = "near-optimal") -> Cost:

@@ -1,4 +1,4 @@
-"""What all ranks must say alike, and errors that all raise together."""
+"""Checks that all ranks say the same, and errors that all raise together."""
 
 from __future__ import annotations
 

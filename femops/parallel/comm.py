@@ -303,7 +303,7 @@ class Mpi(Communicator):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What another process needs: the communicator of the same name there."""
+        """State for another process: the communicator of the same name there."""
         if self._everywhere is None:
             raise CommunicatorError(
                 f"{self!r} stands for a communicator of this program's own, which no other process "

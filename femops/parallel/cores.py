@@ -1,4 +1,4 @@
-"""Which cores the ranks of a node may use, and how many of them are a rank's share."""
+"""Cores that the ranks of a node may use, and each rank's share of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def own() -> list[int]:
 
 
 def share(masks: Sequence[Collection[int]], rank: int) -> int:
-    """How many threads one of the ranks of a node should have: its share of the cores, at least 1.
+    """Number of threads of one of the ranks of a node: its share of the cores, at least 1.
 
     A core that k ranks may use counts 1/k for each; so ranks that are bound to cores of their own
     have all of these.

@@ -1,4 +1,4 @@
-"""How ranks come to their parts of a mesh: each makes its own, or one scatters them."""
+"""Ways to give each rank its part of a mesh: each makes its own, or one scatters them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ARRAYS: dict[str, Callable[[Part], Array]] = {
     "boundary_attributes": lambda part: part.mesh.boundary_attributes,
     "file_elements": lambda part: part.mesh.file_elements,
 }
-"""What a part is sent as."""
+"""Arrays as which a part is sent."""
 
 
 @overload

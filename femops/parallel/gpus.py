@@ -74,7 +74,7 @@ def _own_device(comm: Communicator) -> Device:
 
 
 def takes_device_memory(comm: Communicator) -> bool:
-    """Whether messages may be sent from a GPU's memory and received there.
+    """True if messages may be sent from a GPU's memory and received there.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def takes_device_memory(comm: Communicator) -> bool:
 
 @cache
 def _is_cuda_aware() -> bool:
-    """What MPI says of itself: by MPI 4.1's list of kinds of memory, or by its extension."""
+    """MPI's own statement: by MPI 4.1's list of kinds of memory, or by its extension."""
     mpi = launch.mpi()
     info = mpi.COMM_WORLD.Get_info()
     kinds = info.Get("mpi_memory_alloc_kinds") or ""

@@ -16,7 +16,7 @@ Ints = NDArray[np.int64]
 
 @final
 class Halo:
-    """Who sends what to whom, so that ranks have the values of all dofs that they touch.
+    """Exchange pattern: after it, ranks have the values of all dofs that they touch.
 
     Values are arrays whose first axis counts dofs, of any type and any further axes. Making one and
     both maps are collective.
@@ -133,7 +133,7 @@ class Halo:
             np.add.at(values, dofs[where[rank]], arrived[rank])
 
     def marked(self, dofs: Ints) -> Ints:
-        """Which of the owned dofs any rank names: the union over ranks. Collective.
+        """Owned dofs that any rank marks: the union over ranks. Collective.
 
         Parameters
         ----------

@@ -102,7 +102,7 @@ def library() -> str:
 
 @cache
 def end_all_on_errors() -> None:
-    """From now on an exception that nobody catches on one rank ends all of them.
+    """Make an exception that nobody catches on one rank end all of them.
 
     Otherwise the others would wait for its messages forever. Nothing changes for a single rank.
     """

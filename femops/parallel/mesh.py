@@ -29,7 +29,7 @@ BLOCKS = 840
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class DistributedMesh:
-    """What one rank knows of a mesh that all hold parts of.
+    """One rank's view of a mesh that all ranks hold parts of.
 
     Made by `femops.box`, `femops.read_mesh` or `femops.distribute`, or, of parts that the ranks
     have made by themselves, by `DistributedMesh.of`.
@@ -143,7 +143,7 @@ class DistributedMesh:
 
     @property
     def reproducible(self) -> bool:
-        """Whether ranks hold whole blocks, so that results can be the same for 1 to 8 ranks."""
+        """True if ranks hold whole blocks, so that results can be the same for 1 to 8 ranks."""
         return self.blocks is not None
 
     def __repr__(self) -> str:
@@ -155,7 +155,7 @@ class DistributedMesh:
 
 
 def _of_mesh(name: str) -> bool:
-    """Whether each `Mesh` has this attribute."""
+    """True if each `Mesh` has this attribute."""
     return hasattr(Mesh, name) or name in Mesh.__dataclass_fields__
 
 

@@ -57,12 +57,12 @@ class RankNumbering:
 
     @property
     def owned(self) -> int:
-        """How many dofs the rank owns; they have the numbers 0 to owned - 1."""
+        """Number of dofs that the rank owns; they are numbered 0 to owned - 1."""
         return int(self.offsets[self.rank + 1] - self.offsets[self.rank])
 
     @property
     def ndofs(self) -> int:
-        """How many dofs the rank touches."""
+        """Number of dofs that the rank touches."""
         return self.owned + len(self.ghosts)
 
     @property

@@ -144,7 +144,7 @@ def moved(rows: Array, old: Ints, new: Ints, comm: Communicator) -> Array:
 
 
 def _consecutive(part: Part, comm: Communicator) -> bool:
-    """Whether the parts, one after the other, have the elements in the order of the whole."""
+    """True if the parts, one after the other, have the elements in the order of the whole."""
     own, count = part.elements, len(part.elements)
     ends = [own[0], own[-1]] if count else [0, -1]
     table = comm.gather_all(np.array([*ends, count], dtype=np.int64))
@@ -153,7 +153,7 @@ def _consecutive(part: Part, comm: Communicator) -> bool:
 
 
 def _first_touches(numbering: RankNumbering, nodes: Ints, elements: Ints) -> Ints:
-    """Where each dof that this rank touches is first touched by elements of its part."""
+    """Positions at which elements of this rank's part first touch each dof that it touches."""
     count = len(nodes)
     place = np.empty(count, dtype=np.int64)
     place[nodes] = np.arange(count)
@@ -163,7 +163,7 @@ def _first_touches(numbering: RankNumbering, nodes: Ints, elements: Ints) -> Int
 
 
 def _lowest(names: Ints, owned: int, halo: Halo | None, comm: Communicator) -> Ints:
-    """Of the names that ranks have for the owned dofs, the lowest."""
+    """Lowest of the names that ranks have for each owned dof."""
     if halo is None:
         return names
     own, ghosts = names[:owned], names[owned:]

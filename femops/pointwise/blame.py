@@ -1,4 +1,4 @@
-"""Where in a user's function something went wrong, and what to write instead."""
+"""Errors in a user's function: where they happened, and what to write instead."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _place(file: str, line: int) -> str:
 
 
 def explain(error: BaseException) -> str:
-    """What an error of Python's or NumPy's own means for symbols."""
+    """Meaning of an error of Python's or NumPy's own where symbols are used."""
     text = str(error)
     if "has no callable" in text:
         name = text.split("no callable", 1)[1].split(maxsplit=1)[0]

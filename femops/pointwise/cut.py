@@ -39,7 +39,7 @@ from femops_kernels.pointwise.step import Numbers
 @final
 @dataclass(frozen=True)
 class Known:
-    """What a cut may count on.
+    """Facts that a cut may rely on.
 
     Attributes
     ----------
@@ -200,7 +200,7 @@ class _Step:
         return Cut(program, given.element, constant, given.point, computed, finite)
 
     def _may_fail(self, given: _Given) -> bool:
-        """Whether numbers that are not finite may come of given ones that are."""
+        """True if finite inputs may give numbers that are not finite."""
         known = {node.number for node in given.all()}
         found = [node for node in ancestors(self.finite, known) if node.number not in known]
         return any(
@@ -271,7 +271,7 @@ def nonlinear_cut(
 
 
 def _places(trace: Trace, nodes: Iterable[Node], known: Known) -> dict[int, _Place]:
-    """Where nodes vary."""
+    """How each node varies: not at all, by element, or by point."""
     found: dict[int, _Place] = {}
     for name, static in trace.static.items():
         place = _Place.CONSTANT if name in known.constants else _Place.POINT
@@ -341,7 +341,7 @@ def _by_nodes(
 
 
 def _opened(work: _Step, known: Known) -> list[Node]:
-    """What the outputs are made of, down to what is the same in an element or an input."""
+    """Nodes that the outputs are made of, down to inputs and what is the same in an element."""
     places = _places(work.trace, work.outputs, known)
     moving = {node.number for node in work.inputs}
     weighted = dependent(work.outputs, {work.weight.number})

@@ -1,4 +1,4 @@
-"""Where what moves in a graph meets what does not."""
+"""Frontier in a graph between nodes that depend on the moving inputs and the others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def frontier(outputs: Sequence[Node], moving: set[int], *, deep: bool = False) -
 
 
 def opened(nodes: Iterable[Node], through: Callable[[Node], bool]) -> list[Node]:
-    """What nodes are made of, down to what is not to be opened.
+    """Nodes that the given ones are made of, down to those not to be opened.
 
     Parameters
     ----------

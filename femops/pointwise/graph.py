@@ -251,11 +251,11 @@ class Node(Symbolic):
 
     @property
     def is_condition(self) -> bool:
-        """Whether the node is true or false, not a number."""
+        """True if the node is a condition, not a number."""
         return self.op in COMPARE
 
     def is_constant(self, value: float) -> bool:
-        """Whether the node is this number."""
+        """True if the node is this number."""
         return self.op == "const" and self.data[0] == value
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
@@ -333,7 +333,7 @@ _OPERANDS = (Node, bool, int, float, np.number, np.bool_, np.ndarray)
 
 
 def same(a: Sequence[Node], b: Sequence[Node]) -> bool:
-    """Whether two sequences hold the same nodes of one graph."""
+    """True if two sequences hold the same nodes of one graph."""
     return [node.number for node in a] == [node.number for node in b]
 
 

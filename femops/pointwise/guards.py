@@ -1,4 +1,4 @@
-"""Where the value of a node counts: behind a choice it may be no number where it is not taken."""
+"""Conditions under which a node's value counts: NaN is harmless where a choice passes over it."""
 
 from __future__ import annotations
 

@@ -118,14 +118,14 @@ class LinearStep:
 
     @property
     def symmetric(self) -> bool:
-        """Whether D is symmetric."""
+        """True if D is symmetric."""
         return self.structure.shape[0] == self.structure.shape[1] and np.array_equal(
             self.structure, self.structure.T
         )
 
     @cached_property
     def degree(self) -> int | None:
-        """In which power D contains the inverse Jacobian; None if in none alone.
+        """Power of the inverse Jacobian in D; None if entries differ in it.
 
         0 for products of values (mass), 1 of a value and a gradient, 2 of gradients (diffusion).
         """
@@ -154,7 +154,7 @@ class LinearStep:
 
 
 def compares(outputs: Sequence[Node], moving: set[int]) -> bool:
-    """Whether a choice depends on inputs: its jumps don't show in derivatives.
+    """True if a choice depends on inputs: its jumps don't show in derivatives.
 
     Parameters
     ----------

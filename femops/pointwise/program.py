@@ -59,7 +59,7 @@ class Program:
 
     @property
     def step(self) -> PointStep:
-        """What the kernel package takes."""
+        """The pointwise step, as the kernel package takes it."""
         return PointStep(
             self.text,
             self.numbers,
@@ -81,7 +81,7 @@ class Program:
         return names["pointwise"]
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy or another process needs: the text is run again there."""
+        """State for a copy or another process: the text is run again there."""
         return {k: v for k, v in self.__dict__.items() if k != "_function"}
 
     @property

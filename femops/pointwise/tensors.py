@@ -1,4 +1,4 @@
-"""What a form's function may call besides arithmetic and NumPy: on symbols and on numbers alike."""
+"""Functions that a form may call besides arithmetic and NumPy, on symbols and on numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _graph_of(*values: Any) -> Any:
 
 
 def _each(values: tuple[Any, ...], function: Callable[..., Node]) -> Any:
-    """What a function makes of the entries of arrays that broadcast."""
+    """Apply a function to the entries of arrays that broadcast."""
     arrays = np.broadcast_arrays(*[np.asarray(value, dtype=object) for value in values])
     out = np.empty(arrays[0].shape, dtype=object)
     for index in np.ndindex(out.shape):

@@ -24,7 +24,7 @@ INVERSE, WEIGHT, POSITION, NORMAL = "@inverse", "@weight", "@x", "@n"
 @final
 @dataclass(frozen=True)
 class CoefficientShape:
-    """What tracing must know of a coefficient.
+    """Facts about a coefficient that tracing needs.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ def _fixed(array: Objects) -> Objects:
 
 
 def name_of(function: FormFunction) -> str:
-    """What a form's function is called."""
+    """Name of a form's function."""
     return str(getattr(function, "__name__", type(function).__name__))
 
 

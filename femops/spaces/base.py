@@ -1,4 +1,4 @@
-"""What all finite element spaces have in common: vectors, and the functions they stand for."""
+"""Common base of finite element spaces: vectors, and the functions they stand for."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AnyMesh = Mesh | DistributedMesh
 
 
 class Space(ABC):
-    """What H1 and L2 have in common.
+    """Common base of H1 and L2.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What functions of an H1 space are on boundary faces: a space whose elements are the faces."""
+"""Traces of H1 functions on boundary faces: a space whose elements are the faces."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ AnySpace = Space | BoundarySpace
 
 
 def touched(space: AnySpace) -> int:
-    """How many nodes the elements have."""
+    """Number of nodes that the elements have."""
     return space.touched if isinstance(space, BoundarySpace) else space.ndofs
 
 

@@ -1,4 +1,4 @@
-"""Where the vectors of a space are: on the host, or on a device."""
+"""Place of a space's vectors: the host, or a device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from femops_kernels.errors import KernelError
 
 Kind = TypeVar("Kind", bound=np.generic)
 Place = str | Device | None
-"""What names a device; None the host."""
+"""Name of a device; None is the host."""
 
 
 class HasDevice(Protocol):
@@ -38,7 +38,7 @@ class VectorSpace(HasDevice, Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of a vector."""
+        """Shape of a vector."""
 
     def check_vector(self, vector: Any, what: str) -> Any:
         """Refuse what is no vector of the space."""

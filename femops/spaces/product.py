@@ -76,11 +76,11 @@ class Product:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the spaces, in order."""
+        """Names of the spaces, in order."""
         return tuple(self.spaces)
 
     def slice(self, name: str) -> slice:
-        """Where the part of a space stands in a vector.
+        """Range of a space's part in a vector.
 
         Raises
         ------

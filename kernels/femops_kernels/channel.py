@@ -1,4 +1,4 @@
-"""What carries numbers between ranks, as compiled work sees it."""
+"""Carriers of numbers between ranks, as compiled work sees them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Channel(ABC):
 @final
 @dataclass(frozen=True)
 class Route:
-    """Which messages a launch needs.
+    """Messages that a launch needs.
 
     Attributes
     ----------

@@ -206,7 +206,7 @@ class Mesh:
 
     @cached_property
     def continuous(self) -> bool:
-        """Whether neighbours agree on the position of what they share; not so if periodic."""
+        """True if neighbours agree on the position of what they share; false if periodic."""
         numbers = self.topology.lattice(self.order)
         shared = np.empty((self.topology.lattice_size(self.order), self.dim))
         shared[numbers] = self.coordinates

@@ -1,4 +1,4 @@
-"""Whether it is clear which side of a face each entry of the boundary is."""
+"""Checks that the side of a face on which each boundary entry lies is clear."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _unclear(mesh: Mesh) -> Ints:
 
 
 def _torn(mesh: Mesh, entries: Ints, faces: Ints) -> Flags:
-    """Whether the entries' corners are at two places in space, seen from their two elements."""
+    """True where an entry's corners are at two places in space, seen from its two elements."""
     ends = np.array([0, mesh.order])
     nodes = np.zeros(1, dtype=np.int64)
     for d in range(mesh.dim):

@@ -1,4 +1,4 @@
-"""What programs give to `femops.save_state` and `femops.load_state`, checked."""
+"""Checks of the arguments of `femops.save_state` and `femops.load_state`."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Field:
 
     @property
     def blocks(self) -> int:
-        """How many there are; the last may be shorter."""
+        """Number of blocks; the last may be shorter."""
         return -(-self.dofs // self.rows)
 
     @property
@@ -86,7 +86,7 @@ class Field:
 @final
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """What is in a file, and where.
+    """Contents of a file, and where each part stands.
 
     Attributes
     ----------
@@ -120,19 +120,19 @@ class Contents:
 
     @cached_property
     def offsets(self) -> dict[str, int]:
-        """Where the data of each vector begin in the file."""
+        """Positions of the data of each vector in the file."""
         blocks = sum(entry.blocks for entry in self.fields.values())
         start = _whole_pages(_FIXED + len(self.text) + 4 * blocks)
         return {name: start + offset for name, offset in _offsets(self.fields).items()}
 
     @property
     def size(self) -> int:
-        """Of the file."""
+        """Size of the file in bytes."""
         name, entry = list(self.fields.items())[-1]
         return self.offsets[name] + entry.dofs * entry.row
 
     def head(self, sums: Sequence[Sums]) -> bytes:
-        """What stands before the data.
+        """Bytes that precede the data.
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ class Contents:
 
 
 def _offsets(fields: Mapping[str, Field]) -> dict[str, int]:
-    """Where the data of each vector begin, from the first of them on."""
+    """Positions of the data of each vector, counted from the first vector's."""
     found, end = {}, 0
     for name, entry in fields.items():
         found[name], end = end, _whole_pages(end + entry.dofs * entry.row)

@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 
 
 _NEAR = 1e-6
-"""How near a node is to the image of another that is one with it, in the size of the mesh.
+"""Distance, relative to the mesh's size, within which a node and an image count as one.
 
 That of Gmsh's option Geometry.MatchMeshTolerance.
 """
@@ -148,7 +148,7 @@ def glued(elements: Ints, num_vertices: int, boundary: Ints, links: list[Link]) 
 
 
 def _two_sided(topology: Topology) -> NDArray[np.bool_]:
-    """Whether the face of each boundary entry has elements on both sides."""
+    """True for each boundary entry whose face has elements on both sides."""
     element, code = topology.boundary_faces.T
     inside: NDArray[np.bool_] = topology.faces[topology.entity[element, code], 1] >= 0
     return inside

@@ -1,4 +1,4 @@
-"""What runs in a process of its own: Gmsh's reader, from a mesh file to plain arrays.
+"""Gmsh's reader in a process of its own: from a mesh file to plain arrays.
 
 It is started by its path and imports nothing of femops. Whatever a damaged file does to Gmsh's C++
 code, the process that asked only sees how this one ended.

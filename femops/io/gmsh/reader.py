@@ -1,4 +1,4 @@
-"""From what a Gmsh file holds to a mesh: nodes, physical groups, boundary."""
+"""Conversion of a Gmsh file's contents to a mesh: nodes, physical groups, boundary."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def _geometry(points: Floats, nodes: Ints, dim: int, degree: int) -> tuple[Ints,
 def _attributes(
     content: GmshArrays, dim: int, entries: _Entries, corners: Ints
 ) -> tuple[Ints, Numbering]:
-    """Which entries to keep, as one in several groups may be listed in each, and their numbers."""
+    """Entries to keep, with their numbers: one in several groups may be listed in each."""
     if len(corners) == 0:
         return np.zeros(0, dtype=np.int64), attributes_of(0, np.zeros((0, 2), dtype=np.int64), {})
     _, first, place = np.unique(

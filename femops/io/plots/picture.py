@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 VIEW = np.array([1.0, -1.3, 0.9])
-"""From where 3-D meshes are seen."""
+"""Viewpoint of 3-D meshes."""
 
 LIGHT = np.array([0.1, -0.7, 1.0])
-"""From where they are lit, beside a light that is the same everywhere."""
+"""Direction of the light on 3-D meshes, beside an ambient one."""
 
 PATCHES = 60_000
 """About as many flat patches make up a picture."""

@@ -110,7 +110,7 @@ def piece_files(target: Path) -> list[Path]:
 
 
 def _time(file: Path) -> int:
-    """Which time the piece was written; 0 if the file is none."""
+    """The time at which the piece was written; 0 if the file is not a piece."""
     match = re.fullmatch(re.escape(file.parent.name) + r"_([1-9]\d*)_\d+\.vtu", file.name)
     return int(match[1]) if match else 0
 

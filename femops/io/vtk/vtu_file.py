@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 _TYPES = {"f4": "Float32", "f8": "Float64", "i4": "Int32", "i8": "Int64", "u1": "UInt8"}
 
 TAIL = b"\n</AppendedData>\n</VTKFile>\n"
-"""What a file ends with, behind the data of its pieces."""
+"""End of a file, after the data of its pieces."""
 
 
 @final
@@ -56,7 +56,7 @@ class Piece:
 
 
 def head(piece: Piece, sizes: Sequence[Ints]) -> bytes:
-    """What stands before the data.
+    """Text that precedes the data.
 
     Parameters
     ----------

@@ -92,7 +92,7 @@ def assembled_rows(summands: Summands, method: str) -> tuple[csr_array, Columns]
 def split_rows(
     matrix: csr_array, columns: Columns, held: Held, dtype: np.dtype[Any]
 ) -> tuple[csr_array, csr_array]:
-    """What is kept, and the columns taken out in the rows that stay; see `split`. Collective."""
+    """Return the matrix that is kept, and the columns taken out of it; see `split`. Collective."""
     entries = matrix.tocoo()
     flags = np.zeros(columns.space.size)
     flags[held.columns] = 1.0

@@ -55,7 +55,7 @@ class Contraction:
 
 @final
 class ElementAssembly:
-    """How the element matrices of a term are formed, and what that costs.
+    """Method and cost of forming the element matrices of a term.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ class ElementAssembly:
     # --- near-optimal ----------------------------------------------------------------------------
 
     def _kinds(self, i: int, j: int) -> Kinds:
-        """Whether the bases of an entry of D are derivatives, direction by direction."""
+        """True where the bases of an entry of D are derivatives, direction by direction."""
         program = self.term.program
         out, into = program.slots_out[i], program.slots_in[j]
         return tuple((out == d + 1, into == d + 1) for d in range(self.dim))

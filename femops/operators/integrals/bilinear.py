@@ -148,7 +148,7 @@ class BilinearForm:
         return LinearStep(traced, FIELD, FIELD)
 
     def coefficient_shapes(self) -> dict[str, CoefficientShape]:
-        """What tracing must know of the coefficients. Collective."""
+        """Shapes of the coefficients, as tracing needs them. Collective."""
         first = self.geometry.block(0, 1)
         shapes = {name: given.shape(first) for name, given in self.coefficients.items()}
         skew = np.array([not shape.symmetric for shape in shapes.values()], dtype=np.int64)
@@ -160,7 +160,7 @@ class BilinearForm:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy or another process needs; what the function reads may be another there."""
+        """State for a copy or another process, where what the function reads may differ."""
         state = {k: v for k, v in self.__dict__.items() if k not in _CACHED}
         return state | ({"traced": self.step} if "step" in self.__dict__ else {})
 
@@ -199,7 +199,7 @@ class BilinearForm:
 
     @cached_property
     def known(self) -> Known:
-        """What a cut of this form may count on."""
+        """Facts that a cut of this form may rely on."""
         mesh, points = self.geometry.mesh, self.geometry.num_points
         given = self.coefficients.items()
         constants = [name for name, g in given if g.is_constant(self.geometry)]
@@ -279,7 +279,7 @@ class BilinearForm:
 
     @property
     def at_device_state(self) -> bool:
-        """Whether what is stored at points is computed on a device, of a state that is there."""
+        """True if numbers at points are computed on a device, from a state that is there."""
         return isinstance(self.state, DeviceState)
 
     def setup(self, cut: Cut, dtype: np.dtype[Any], width: int) -> tuple[Cut, Data]:
@@ -346,7 +346,7 @@ class BilinearForm:
         return int(self.trial.mesh.num_elements * each)
 
     def _store_flops(self, stored: list[Node], q1d: int) -> int:
-        """Of one element."""
+        """Operations to compute the stored numbers of one element."""
         if not stored:
             return 0
         dim, g1d = self.geometry.dim, self.trial.mesh.order + 1

@@ -135,11 +135,11 @@ class Given:
 
     @property
     def is_elementwise(self) -> bool:
-        """Whether the coefficient is a field that is constant in each element."""
+        """True if the coefficient is a field that is constant in each element."""
         return isinstance(self.value, Field) and self.value.space.order == 0
 
     def is_constant(self, geometry: Geometry | BoundaryGeometry) -> bool:
-        """Whether the coefficient is one number or array, the same everywhere."""
+        """True if the coefficient is one number or array, the same everywhere."""
         if isinstance(self.value, Field | Sampled) or callable(self.value):
             return False
         if self.kept:  # what are numbers at points is a Sampled now
@@ -197,7 +197,7 @@ class Given:
         return shape[2:] if not self.kept and shape[:2] == (ne, nq) else shape
 
     def shape(self, first: Block) -> CoefficientShape:
-        """What tracing must know.
+        """Shape of the coefficient, as tracing needs it.
 
         Parameters
         ----------
@@ -209,7 +209,7 @@ class Given:
         return CoefficientShape(shape, square and self._symmetric(first))
 
     def _symmetric(self, first: Block) -> bool:
-        """Whether opposite entries are equal to the last bit everywhere."""
+        """True if opposite entries are equal to the last bit everywhere."""
         blocks = (self.at(block) for block in first.geometry)
         return all(np.array_equal(values, values.swapaxes(-1, -2)) for values in blocks)
 

@@ -40,7 +40,7 @@ class DeviceState:
         return self.space.l_vec(there)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What another process needs: the programs are made again there."""
+        """State for another process: the programs are made again there."""
         assert self.space.device is not None
         return _restored, (self.space, self.space.device.download(self.vector))
 

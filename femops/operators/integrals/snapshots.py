@@ -1,4 +1,4 @@
-"""What a form keeps of its coefficients: copies, which nobody else can change."""
+"""Copies of a form's coefficients, which nobody else can change."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Sampled:
 
 
 def _opposite(shape: tuple[int, ...]) -> dict[int, int]:
-    """Of components below the diagonal of a square matrix, those above it."""
+    """Components above the diagonal of a square matrix, by the opposite ones below it."""
     if len(shape) != 2 or shape[0] != shape[1]:
         return {}
     n = shape[0]
@@ -140,7 +140,7 @@ def _opposite(shape: tuple[int, ...]) -> dict[int, int]:
 
 
 def _same(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
-    """Whether all bits are the same: zeros have signs."""
+    """True if all bits are the same: zeros have signs."""
     return bool(np.all(a.view(np.int64) == b.view(np.int64)))
 
 

@@ -1,4 +1,4 @@
-"""What one application of an operator costs, counted."""
+"""Cost of one application of an operator, counted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from femops.operators.levels.level_data import Storage
 @final
 @dataclass(frozen=True)
 class Cost:
-    """What one application of an operator costs, and what it took to make it.
+    """Cost of one application of an operator, and of making the operator.
 
     Attributes
     ----------

@@ -50,11 +50,11 @@ class RankRows(CompressedRows):
         return [(1.0, RowProduct(*given, Joined(forward, columns.low, joined)))]
 
     def moved_bytes(self) -> int:
-        """Of the matrix, and of the copy of the vector with its ghosts."""
+        """Bytes of the matrix, and of the copy of the vector with its ghosts."""
         kept, _, columns = self._rows
         return int(csr_nbytes(kept) + 2 * kept.dtype.itemsize * len(columns.whole))
 
     def lift(self, g: NDArray[Any]) -> NDArray[Any]:
-        """By the columns taken out."""
+        """Apply the columns taken out."""
         _, removed, columns = self._rows
         return np.asarray(removed @ columns.forward(g))

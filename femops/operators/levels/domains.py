@@ -52,7 +52,7 @@ def _storage_of(level: str, summands: Summands, held: Held) -> Storage:
 
 
 def _share_of(held: Held, *, first: bool) -> Held:
-    """What is held of one part of a sum: the first has the identity on constrained rows."""
+    """Constraints of one part of a sum: the first part has the identity on constrained rows."""
     return held if first else replace(held, identity=0.0)
 
 
@@ -84,33 +84,33 @@ class Domains(Storage):
         return [*begin, *(launch for part in parts for launch in part.launches())]
 
     def _start(self, first: Term) -> AnyLaunch:
-        """What sets the result to zero, but for what constrained rows hold."""
+        """Work that zeroes the result, except in constrained rows."""
         device, rows, keep = first.spaces[0].device, self.held.rows, self.held.identity
         if device is None:
             return Start(first.test.size, rows, keep, first.width, first.dtype)
         return DeviceHold(device, rows if keep else rows[:0], keep, first.dtype)
 
     def flops(self) -> int:
-        """Of all parts."""
+        """Operations of all parts."""
         return sum(part.flops() for part in self.parts)
 
     def assembly_flops(self, method: str) -> int:
-        """Of all parts."""
+        """Operations that assemble the matrices of all parts."""
         return sum(part.assembly_flops(method) for part in self.parts)
 
     def moved_bytes(self) -> int:
-        """Of all parts."""
+        """Bytes that all parts move."""
         return sum(part.moved_bytes() for part in self.parts)
 
     def stored_bytes(self) -> int:
-        """Of all parts."""
+        """Bytes that all parts store."""
         return sum(part.stored_bytes() for part in self.parts)
 
     def shared_bytes(self) -> int:
-        """Of all parts."""
+        """Bytes that all parts share with other operators."""
         return sum(part.shared_bytes() for part in self.parts)
 
     def holding(self, held: Held) -> Domains:
-        """With the same data."""
+        """Return the same data with other constraints."""
         parts = (part.holding(_share_of(held, first=k == 0)) for k, part in enumerate(self.parts))
         return replace(self, held=held, parts=tuple(parts))

@@ -75,7 +75,7 @@ def _space(space: Space, part: Mesh, known: dict[Space, Space]) -> Space:
 
 
 def _first(whole: Space, part: Space, l_vec: NDArray[Any]) -> NDArray[Any]:
-    """What a vector has for the first elements, as a vector of the space on them."""
+    """Entries of a vector in the first elements, as a vector of the space on them."""
     found = np.empty(part.shape, l_vec.dtype)
     indices = part.restriction.indices
     found[indices] = l_vec[whole.restriction.indices[: len(indices)]]

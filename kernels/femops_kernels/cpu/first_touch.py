@@ -85,7 +85,7 @@ def placed_plan(plan: Plan) -> Plan:
 
 
 def _shared_out(nbytes: int) -> bool:
-    """Whether several threads work on so much."""
+    """True if several threads work on this many bytes."""
     return nbytes >= _WORD.itemsize * sweep.PARALLEL_EFFORT and machine.get_threads() > 1
 
 

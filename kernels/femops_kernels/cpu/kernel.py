@@ -23,7 +23,7 @@ from femops_kernels.simd.runs import Runs
 @final
 @dataclass(frozen=True, eq=False)
 class Side:
-    """What a kernel reads, or what it writes: components and interpolation.
+    """Input or output of a kernel: components and interpolation.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Side:
 
 
 class SweepKernel(ABC):
-    """What `femops_kernels.cpu.sweep.Sweep` runs: compiled batches under ``skeletons/chunk.py``.
+    """Kernel of a `femops_kernels.cpu.sweep.Sweep`: compiled batches under ``skeletons/chunk.py``.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class SweepKernel(ABC):
         """Floating-point operations of one element without its pointwise steps, as emitted."""
 
     def chunk(self) -> ModuleType:
-        """What works around the batches of a chunk: compiled once for all kernels of a type."""
+        """Compiled work around the batches of a chunk: one module per type, for all kernels."""
         constants = {
             "LANE": Lane(self.width, self.dtype),
             "REAL_BYTES": self.dtype.itemsize,
@@ -206,7 +206,7 @@ class Kernel(SweepKernel):
         }
 
     def _numbers(self) -> dict[str, object]:
-        """Of them, what concerns the numbers that the pointwise step is given."""
+        """Constants that describe the inputs of the pointwise step."""
         given = self.step.numbers
         named: dict[str, object] = {
             **given.named(),

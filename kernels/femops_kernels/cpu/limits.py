@@ -28,7 +28,7 @@ _ENOUGH = 2**26
 @final
 @dataclass(frozen=True)
 class Mix:
-    """How much is read and written in one pass, in blocks of lanes.
+    """Amount that one pass reads and writes, in blocks of lanes.
 
     Attributes
     ----------

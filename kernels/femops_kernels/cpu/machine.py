@@ -1,4 +1,4 @@
-"""What this machine offers the kernels: lane width and threads."""
+"""Properties of this machine that kernels use: lane width and threads."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _wishes: dict[str, int] = {}  # of threads: how many were "asked" for, how many 
 
 
 def _stay_alone() -> None:
-    """In a forked child: GNU OpenMP ends one that uses threads which its parent has started."""
+    """Use one thread in a forked child: GNU OpenMP ends it if its parent has started threads."""
     with suppress(ValueError):  # none was started
         if _numba().threading_layer() == "omp":
             _alone.add(os.getpid())
@@ -158,7 +158,7 @@ def _keep_to_share(numba: Any) -> None:
 
 @cache
 def waits_awake() -> bool:
-    """Whether threads that have nothing to do are at hand at once; starts them."""
+    """True if idle threads are at hand at once; starts them."""
     _start_threads()
     return bool(_numba().threading_layer() == "omp")
 

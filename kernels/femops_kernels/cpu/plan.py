@@ -86,17 +86,17 @@ class Plan:
 
     @property
     def nchunks(self) -> int:
-        """How many chunks."""
+        """Number of chunks."""
         return len(self.first_batch) - 1
 
     @property
     def ghosts(self) -> int:
-        """How many ghosts there are."""
+        """Number of ghosts."""
         return len(self.ghost_start) - 1
 
     @property
     def with_ghosts(self) -> NDArray[np.bool_]:
-        """Which chunks touch ghosts."""
+        """True for each chunk that touches ghosts."""
         return np.asarray(self.foreign_end < self.foreign_start[1:])
 
     @property
@@ -111,7 +111,7 @@ class Plan:
         return int(sum(a.nbytes for a in lists))
 
     def local_positions(self, dofs: Int, ncomp: int) -> tuple[Int, Int]:
-        """Where entries of a vector stand among those of the chunks.
+        """Positions of entries of a vector among those of the chunks.
 
         Parameters
         ----------
@@ -298,7 +298,7 @@ def _plan(
 
 
 def _shares(dofs: Int, owned_start: Int, ndofs: int) -> Int:
-    """Where in these ascending dofs, to which the buffer is added, the share of a chunk begins."""
+    """Begin of each chunk's share of the ascending dofs to which the buffer is added."""
     cuts = owned_start
     if owned_start[-1] == 0:  # none is owned: equal shares, each dof in one
         even = np.linspace(0, len(dofs), len(owned_start)).astype(np.int64)

@@ -21,7 +21,7 @@ _LEAST = 3  # launches, after one that warms up
 @final
 @dataclass(frozen=True)
 class Amounts:
-    """How much is done in one launch.
+    """Amount of work in one launch.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Amounts:
 @final
 @dataclass(frozen=True)
 class Rates:
-    """What a device does in a second, in float64.
+    """Rates of a device per second, in float64.
 
     Attributes
     ----------

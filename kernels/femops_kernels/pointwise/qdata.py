@@ -1,4 +1,4 @@
-"""What kernels read besides vectors and indices, by lanes."""
+"""Inputs of kernels besides vectors and indices, by lanes."""
 
 from __future__ import annotations
 

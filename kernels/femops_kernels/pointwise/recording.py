@@ -97,7 +97,7 @@ class Recorded:
 
 @final
 class Recording:
-    """What a pointwise step does.  An operation that is written twice is one.
+    """Record of a pointwise step. An operation that is written twice is one.
 
     Parameters
     ----------

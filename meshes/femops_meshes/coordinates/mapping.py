@@ -1,4 +1,4 @@
-"""From the reference element [0, 1]**dim to physical space, sum factorised.
+"""Maps from the reference element [0, 1]**dim to physical space, sum factorised.
 
 Coordinates are values at the Gauss-Lobatto points of degree g, g from their number.
 """

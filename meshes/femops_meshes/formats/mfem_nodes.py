@@ -29,7 +29,7 @@ _L2_BASES = ("gauss", "gll", "bernstein", "open", "equispaced", "half")
 @final
 @dataclass(frozen=True)
 class Collection:
-    """What a collection's name says: continuous or not, the 1-D basis, the degree, the name."""
+    """Properties in a collection's name: continuous or not, the 1-D basis, the degree, the name."""
 
     continuous: bool
     basis: str

@@ -34,7 +34,7 @@ _END_TAG = "mfem_mesh_end"
 @final
 @dataclass(frozen=True)
 class _Content:
-    """What the file says, before it is known to make sense."""
+    """Contents of the file, before they are known to make sense."""
 
     elements: Ints
     element_attributes: Ints

@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Part:
-    """What one of `size` ranks holds of a mesh.
+    """The share of a mesh that one of `size` ranks holds.
 
     Two parts share a vertex if they name the same global number, and an edge or a face if they
     name the same global numbers of its vertices. Both number their vertices in the order of the

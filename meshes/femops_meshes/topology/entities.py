@@ -55,7 +55,7 @@ def entity_lattice(dim: int, code: int, p: int) -> tuple[int, ...]:
 
 
 def entity_permutation(orientation: int, n: int, kind: int) -> Ints:
-    """Where an element's nodes inside an edge or a quadrilateral stand in the entity's own order.
+    """Permutation from an element's nodes in an edge or quadrilateral to the entity's own order.
 
     Parameters
     ----------

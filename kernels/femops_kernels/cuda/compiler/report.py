@@ -1,4 +1,4 @@
-"""What the assembler tells of a kernel: registers, spills and memory."""
+"""The assembler's report on a kernel: registers, spills and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kernels of CUDA C++ run on: a device, and a function that it has compiled."""
+"""Devices that run kernels of CUDA C++, and functions compiled for them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Passage(ABC):
 
 
 class Device(ABC):
-    """Where kernels of CUDA C++ run.
+    """A device that runs kernels of CUDA C++.
 
     Attributes
     ----------
@@ -156,7 +156,7 @@ class Device(ABC):
 
     @abstractmethod
     def owns(self, array: Any) -> bool:
-        """Whether something is an array of this device, as it is."""
+        """True if something is an array of this device, as it is."""
 
     @abstractmethod
     def adopt(self, array: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a kernel does to an element, counted: the ground of a bound on its time."""
+"""Work of a kernel on an element, counted: the basis of a bound on its time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from femops_kernels.pointwise.sum_factorization import contraction_flops
 @final
 @dataclass(frozen=True)
 class Work:
-    """Of one element.
+    """Work on one element.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What kernels read besides vectors and dofs, copied to a device."""
+"""Inputs of kernels besides vectors and dofs, copied to a device."""
 
 from __future__ import annotations
 

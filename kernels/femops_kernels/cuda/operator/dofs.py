@@ -17,7 +17,7 @@ _LARGEST = np.iinfo(np.int32).max
 @final
 @dataclass(frozen=True, eq=False)
 class DofTable:
-    """Where the runs of each element begin; see ``dofs.cuh``.
+    """Begin of the runs of each element; see ``dofs.cuh``.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Shared:
 
     @staticmethod
     def of(indices: NDArray[np.int64], runs: Runs) -> Shared:
-        """Of all dofs that are not inside an element, (ne, nodes).
+        """Make the table of all dofs that are not inside an element, from (ne, nodes) indices.
 
         Raises
         ------

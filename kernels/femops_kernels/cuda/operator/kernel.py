@@ -63,7 +63,7 @@ _ARGUMENTS = {
 @final
 @dataclass(frozen=True, eq=False)
 class Side:
-    """What a kernel reads, or what it writes.
+    """Input or output of a kernel.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ class CudaKernel:
 
     @property
     def identity(self) -> tuple[bool, bool]:
-        """Whether the points are the nodes, of the field and of the test function."""
+        """True if the points are the nodes, of the field and of the test function."""
         source, target = Matrix1D(self.source.b1d), Matrix1D(self.target.b1d)
         return source.is_identity, target.is_identity
 
@@ -183,7 +183,7 @@ class CudaKernel:
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads per block."""
         return self.shape.elements * self.lines
 
     @property
@@ -194,7 +194,7 @@ class CudaKernel:
 
     @property
     def ordered(self) -> bool:
-        """Whether elements are worked on in another order than they are numbered."""
+        """True if elements are worked on in another order than they are numbered."""
         return self.source.ghosts or self.target.ghosts
 
     @property
@@ -218,7 +218,7 @@ class CudaKernel:
         return Lines(*sizes, self.dtype.itemsize)
 
     def shape_key(self, device: str) -> ShapeKey:
-        """What the best shape depends on, on a device of that name."""
+        """Properties that the best launch shape depends on, on a device of that name."""
         step = self.step
         given = ", ".join(f"{n} {name}" for name, n in asdict(step.numbers).items() if n)
         sides = [
@@ -235,7 +235,7 @@ class CudaKernel:
 
     @cached_property
     def strides(self) -> Strides:
-        """Of work arrays in shared memory."""
+        """Strides of work arrays in shared memory."""
         return strides_for(self.bank_lines)
 
     @property
@@ -251,7 +251,7 @@ class CudaKernel:
 
     @cached_property
     def layout(self) -> Layout:
-        """Of the arguments."""
+        """Layout of the arguments."""
         points = f"const {_TYPES[self.stored.name]}*"
         return Layout(_ARGUMENTS | {"points": points}, self.dtype)
 
@@ -382,7 +382,7 @@ def unspilled(kernel: CudaKernel, device: Device) -> CudaKernel:
 
 
 SIMPLE_THREADS = 256
-"""Of a block of kernels whose threads work on entries."""
+"""Threads per block of kernels whose threads work on entries."""
 
 
 def simple_text(layout: Layout, dtype: np.dtype[Any], *names: str, **numbers: int) -> str:

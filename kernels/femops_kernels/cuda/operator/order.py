@@ -38,11 +38,11 @@ class Order:
 
     @property
     def blocks(self) -> int:
-        """Of the whole launch."""
+        """Number of blocks of the whole launch."""
         return len(self.elements) // self.group
 
     def taken(self, device: Device, points: NDArray[Any], begin: int, end: int) -> Any:
-        """What some places are given at points; zeros where there is no element.
+        """Numbers at the points of some places; zeros where there is no element.
 
         Whole batches are copied to the device, and their elements put in order there.
 

@@ -20,13 +20,13 @@ PACKAGED = Path(__file__).parent / "shapes.json"
 """The table that comes with the package."""
 
 MOST_THREADS = 1024
-"""That a block of any device can have."""
+"""Most threads that a block can have on any device."""
 
 
 @final
 @dataclass(frozen=True)
 class Shape:
-    """How a kernel is launched.
+    """Launch shape of a kernel.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Shape:
 @final
 @dataclass(frozen=True)
 class ShapeKey:
-    """What the best shape depends on.
+    """Properties that the best launch shape depends on.
 
     Attributes
     ----------

@@ -194,7 +194,7 @@ class DeviceSweep(DeviceLaunch):
         self._met = target.met * kernel.target.ncomp
 
     def mergeable(self, size: int) -> bool:
-        """Whether vectors of so many entries can be updated on the way.
+        """True if vectors of ``size`` entries can be updated on the way.
 
         Rows that are held must be columns that count as zero, every dof must be met by elements,
         and what is computed at a point be what was interpolated there.
@@ -206,7 +206,7 @@ class DeviceSweep(DeviceLaunch):
 
     @property
     def blocks(self) -> int:
-        """Of a launch."""
+        """Number of blocks of a launch."""
         return self.order.blocks
 
     def bind(self, kernel: CudaKernel, **arrays: Any) -> tuple[Function, NDArray[Any]]:
@@ -220,7 +220,7 @@ class DeviceSweep(DeviceLaunch):
         return self.device.function(kernel.text), kernel.layout.pack(self.device, **values)
 
     def diagonal(self) -> DeviceSweep:
-        """What adds the diagonal of a square term to y, whatever x is; nothing is held."""
+        """Work that adds the diagonal of a square term to y, whatever x is; nothing is held."""
         kernel = unspilled(replace(self.kernel, entry="diagonal"), self.device)
         source, target, data, *_ = self._given
         none = np.zeros(0, dtype=np.int64)
@@ -268,7 +268,7 @@ class DeviceSweep(DeviceLaunch):
         function.launch(end - begin, self.kernel.threads, self.kernel.shared_bytes, packed)
 
     def combine(self, y: int) -> None:
-        """What a launch leaves to be added, if sums are formed in the elements' order."""
+        """Add what a launch leaves, if sums are formed in the elements' order."""
         if self._combine is not None:
             self._combine.launch(y)
 
@@ -283,7 +283,7 @@ class DeviceIdle(DeviceLaunch):
 
 @final
 class Combine:
-    """What the elements left for the dofs that they share, added in their order.
+    """Addition of the elements' contributions to shared dofs, in the elements' order.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ GROUP = max(1, 512 // BATCH_DOFS)
 
 @inner
 def piece(table, starts, vector, dof_bytes, b):
-    """What batch b meets first of a vector, as ``ask_ahead`` wants it; nothing past the last."""
+    """Begin and cache lines of a vector's part that batch b meets first; nothing past the last."""
     if b >= word(word(table, FIRST_BATCH), word(table, NCHUNKS)):
         return vector, 0
     begin, end = word(word(table, starts), b), word(word(table, starts), b + 1)
@@ -49,7 +49,7 @@ def clear(table, y, b):
 
 @inner
 def side_in(table, x, chunk, local, places):
-    """Where dofs of x are, as ``locate`` wants it: those not owned in ``local``."""
+    """Places of dofs of x, as ``locate`` wants them: those not owned are in ``local``."""
     begin = word(word(table, IN_OWNED_START), chunk)
     return count(table, IN_OWNED_START, chunk), x + begin * DOF_IN, local, places
 

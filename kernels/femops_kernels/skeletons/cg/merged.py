@@ -168,7 +168,7 @@ def hold(table, first, end):
 
 @inner
 def release(table, first, end):
-    """What they held again, and their v."""
+    """Restore the constrained entries of p, and set those of v."""
     starts, held, kept = word(table, HELD_START), word(table, HELD), word(table, KEPT)
     keep = get(LANE, word(table, KEEP), 0)
     for k in range(word(starts, first), word(starts, end)):

@@ -72,7 +72,7 @@ def target(table, y, chunk, position):
 
 @inner
 def keep_constrained(table, y, chunk, kept, beta):
-    """What the constrained entries hold before; zero if that does not count."""
+    """Save the constrained entries as they are; zero if that does not count."""
     positions, starts = word(table, CONSTRAINED), word(table, CONSTRAINED_START)
     first = word(starts, chunk)
     for k in range(first, word(starts, chunk + 1)):

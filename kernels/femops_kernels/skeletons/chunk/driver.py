@@ -59,7 +59,7 @@ def some(row, alpha, x, y, work, work_bytes, order, begin, end):
 
 @njit("void(intp, float64, intp, intp, intp)", cache=True, nogil=True, parallel=LOOPS)
 def combined(row, alpha, x, y, work):
-    """What is left of one term when all its chunks are done; see ``apply``."""
+    """Finish one term when all its chunks are done; see ``apply``."""
     combine, table, chunks = word(row, 1), word(row, 2), word(row, 3)
     source, target = x + word(row, 4), y + word(row, 5)
     beta = 0.0 if word(row, 6) == 0 else 1.0

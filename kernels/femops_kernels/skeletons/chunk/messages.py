@@ -1,4 +1,4 @@
-"""What is done with values that are sent to other ranks, and with those that arrive.
+"""Handling of values sent to other ranks, and of values that arrive.
 
 Addresses are of int64 arrays and of the vectors' type.
 """
