@@ -57,7 +57,7 @@ def rank_device(name: str, comm: Communicator) -> Device:
 
 
 def _own_device(comm: Communicator) -> Device:
-    """One GPU a rank, as far as there are; those that share one are told of once."""
+    """One GPU per rank where there are enough; ranks that share one are warned once."""
     from femops_kernels.cuda.device.cupy_device import take_device
 
     with check(comm):
@@ -67,7 +67,7 @@ def _own_device(comm: Communicator) -> Device:
     if len(gpus) < comm.size and comm.rank == 0:
         warnings.warn(
             f"{comm.size} ranks have {len(gpus)} GPUs, up to {counts.max()} ranks share one: it "
-            "works, but one rank a GPU is faster",
+            "works, but one rank per GPU is faster",
             stacklevel=2,
         )
     return device

@@ -101,7 +101,7 @@ class Mesh:
             Shape (ne, 2**dim): vertex numbers, counted from 0. Vertices of no element are dropped,
             the others keep their order.
         element_attributes, boundary_attributes
-            Positive whole numbers, one an element and one a boundary entry; None for all 1.
+            Positive whole numbers, one per element and one per boundary entry; None for all 1.
         boundary
             Shape (nb, 2**(dim-1)): vertex numbers; None for all exterior faces. Of a face between
             two elements an entry is that side whose element its corners look out of.

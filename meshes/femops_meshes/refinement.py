@@ -1,6 +1,6 @@
 """Splitting every element into m**dim congruent parts of its reference element.
 
-The lattice with m intervals a direction numbers the new vertices: one of an old vertex keeps its
+The lattice with m intervals per direction numbers the new vertices: one of an old vertex keeps its
 number, then come those inside edges, faces and cells, each shared by all who share the entity.
 """
 

@@ -180,7 +180,7 @@ def _points_per_line(count: int, dim: int, order: int) -> int:
 def _sample(
     mesh: Mesh, space: Space | None, u: Any, count: int, dim: int
 ) -> tuple[Floats, Floats | None, int]:
-    """Positions (ne, n**dim, dim) and values (ne, n**dim) on a grid of n points a direction."""
+    """Positions (ne, n**dim, dim) and values (ne, n**dim) on a grid of n points per direction."""
     n = _points_per_line(count, dim, max(mesh.order, space.order if space else 1))
     if space is None:
         return positions(mesh.coordinates, equispaced(n)), None, n

@@ -1,4 +1,4 @@
-"""Fields in time: one .vtu file a step, and a .pvd file that tells the time of each."""
+"""Fields in time: one .vtu file per step, and a .pvd file that tells the time of each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TimeSeries:
     one piece after each step, when the step's file is complete and on the disk: whatever stops
     the program, the series can be opened, and continued.
 
-    Many ranks, given as `comm`, write a .pvtu file a step and a .vtu file for each rank; they may
+    Many ranks, given as `comm`, write a .pvtu file per step and a .vtu file for each rank; they may
     continue what another number of ranks has begun. All methods are then collective.
 
     >>> import femops, tempfile

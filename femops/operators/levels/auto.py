@@ -49,7 +49,7 @@ _ROUNDS = 7
 _WARM = 4
 # Tries after which a level that takes so many times as long as the best is out.
 _TRIES, _CLOSE = 2, 1.5
-# Optimistic limits of one thread, for bounds: bytes and operations a second.
+# Optimistic limits of one thread, for bounds: bytes and operations per second.
 _CACHE_BANDWIDTH = 1e11
 _RATE = 1.5e11
 _flushed: WeakValueDictionary[str, NDArray[np.float64]] = WeakValueDictionary()

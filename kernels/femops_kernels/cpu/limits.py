@@ -97,7 +97,7 @@ class Limits:
         self._module = specialize(("driver", "stream"), constants)
 
     def triad(self) -> float:
-        """Bandwidth of one pass of STREAM's triad, 24 bytes an entry counted, GB/s."""
+        """Bandwidth of one pass of STREAM's triad, 24 bytes per entry counted, GB/s."""
         a, b, c = (array.ctypes.data for array in self._arrays)
         with LAUNCH:
             begin = perf_counter()

@@ -109,7 +109,7 @@ def contraction_flops(kernel: SumFactorised) -> int:
     if step.gradient_in:
         flops += kernel.source.ncomp * lines * Matrix1D(kernel.d1d).flops()
     if step.gradient_out:
-        # the sum of the directions' results: one addition a point and direction, less where
+        # the sum of the directions' results: one addition per point and direction, less where
         # nothing stands there yet
         adds = q**dim * (dim if step.value_out else dim - 1)
         flops += kernel.target.ncomp * (lines * Matrix1D(kernel.d1d.T).flops() + adds)

@@ -1,4 +1,4 @@
-"""Contiguous pieces of an order, one a rank, as equal as possible."""
+"""Contiguous pieces of an order, one per rank, as equal as possible."""
 
 from bisect import bisect_left, bisect_right
 

@@ -140,7 +140,7 @@ class Topology:
         return cls(dim, entity, orientation, tuple(counts), faces, face_codes, boundary_faces)
 
     def lattice(self, p: int) -> Ints:
-        """Global numbers (ne, (p + 1)**dim) of the nodes of a lattice with p intervals a direction.
+        """Global numbers (ne, (p + 1)**dim) of a lattice with p intervals per direction.
 
         Vertices come first (their numbers are the vertex numbers), then edges, faces and cells.
         """

@@ -322,11 +322,11 @@ class CudaKernel:
 
 
 def shape_for(kernel: CudaKernel, device: Device) -> Shape:
-    """The shape that was measured to be the fastest, else the one that a model takes for it.
+    """The shape measured to be the fastest, else the one that a model chooses.
 
-    About `_THREADS` threads a block: fewer leave warps half empty where elements are small, more
-    wait longer at barriers. Registers for `_RESIDENT` threads a multiprocessor, that it has
-    something to do while memory answers.
+    About `_THREADS` threads per block: fewer leave warps half empty where elements are small, more
+    wait longer at barriers. Registers for `_RESIDENT` threads per multiprocessor, so that it
+    has work while memory answers.
 
     Raises
     ------
@@ -337,14 +337,14 @@ def shape_for(kernel: CudaKernel, device: Device) -> Shape:
     measured = measured_shape(kernel.shape_key(device.name))
     if measured is not None and measured.elements > most_elements(kernel, device):
         raise KernelValueError(
-            f"a table of launch shapes has {measured.elements} elements a block for a kernel that "
-            f"{device.name} can't run so: measure again by femops bench gpu --sweep"
+            f"a table of launch shapes has {measured.elements} elements per block for a kernel "
+            f"that {device.name} can't run so: measure again by femops bench gpu --sweep"
         )
     return measured or model
 
 
 def shape_of(kernel: CudaKernel, device: Device, threads: int, resident: int) -> Shape:
-    """Shape of about so many threads a block, and registers for so many a multiprocessor.
+    """Launch shape of about ``threads`` per block, registers for ``resident`` per multiprocessor.
 
     Raises
     ------

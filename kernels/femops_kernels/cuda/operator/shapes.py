@@ -111,7 +111,7 @@ def record(shapes: Mapping[ShapeKey, Shape]) -> Path:
 
 
 def _lines(rows: Iterable[dict[str, Any]]) -> str:
-    """A list with an entry a line, so that a table can be read and compared."""
+    """A list with an entry per line, so that a table can be read and compared."""
     return "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n"
 
 

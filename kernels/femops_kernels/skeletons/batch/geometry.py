@@ -3,7 +3,7 @@
 Jacobians and positions come from the modes of an element's geometry (products of polynomials of
 each direction, the lowest ones constant and linear), sum factorised along the loops of the batch:
 z for a plane of points, y for a line, x at the point.  Of multilinear elements this takes six
-multiplications a point in 3-D.
+multiplications per point in 3-D.
 """
 
 # <defaults>
