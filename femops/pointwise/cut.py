@@ -271,7 +271,7 @@ def nonlinear_cut(
 
 
 def _places(trace: Trace, nodes: Iterable[Node], known: Known) -> dict[int, _Place]:
-    """How each node varies: not at all, by element, or by point."""
+    """Variability of each node: constant, by element, or by point."""
     found: dict[int, _Place] = {}
     for name, static in trace.static.items():
         place = _Place.CONSTANT if name in known.constants else _Place.POINT
