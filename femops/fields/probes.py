@@ -199,7 +199,7 @@ class Probe:
             )
 
     def _blocks(self, numbers: int) -> Iterator[Ints]:
-        """The points that this rank evaluates, some at a time, each needing so many numbers."""
+        """Ranges of the points that this rank evaluates, by how many numbers each point needs."""
         inside = np.flatnonzero(self._held >= 0)
         return (inside[start:stop] for start, stop in element_blocks(len(inside), numbers))
 

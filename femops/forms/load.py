@@ -112,7 +112,7 @@ def _sources(V: Space | BoundarySpace, f: Given, block: Block) -> Floats:
 
 
 def _reference_fluxes(flux: Given, block: GeometryBlock) -> list[Floats]:
-    """W det(J) F J^-T: what multiplies each reference derivative, (n, nq[, ncomp]) each."""
+    """W det(J) F J^-T, the factors of the reference derivatives, (n, nq[, ncomp]) each."""
     values = flux.at(block)
     factors = block.weighted_det[..., np.newaxis, np.newaxis] * block.inverse
     pulled = np.einsum("eq...i,eqji->jeq...", values, factors)

@@ -220,7 +220,7 @@ class BoundaryGeometry:
         return (self.block(*block) for block in element_blocks(self.num_elements, self.num_points))
 
     def block(self, start: int, stop: int) -> BoundaryBlock:
-        """The faces start <= f < stop, as far as there are; arrays are computed when asked for."""
+        """The existing faces with start <= f < stop; arrays are computed when asked for."""
         return BoundaryBlock(self, start, min(stop, self.num_elements))
 
     def points(self, start: int, stop: int) -> Floats:

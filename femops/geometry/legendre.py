@@ -117,12 +117,12 @@ class GeometryModes:
 
     @staticmethod
     def share(mesh: Mesh, part: Mesh) -> None:
-        """Let a part of a mesh be treated as the whole is, even if its own maps are simpler."""
+        """Treat a part of a mesh like the whole, even if its own maps are simpler."""
         _facts[part] = GeometryModes(mesh)._found
 
     @staticmethod
     def agree(mesh: Mesh, comm: Communicator) -> None:
-        """Let the parts of a mesh be treated alike on all ranks. Collective."""
+        """Make all ranks treat the parts of a mesh in the same way. Collective."""
         affine, degree = GeometryModes(mesh)._found
         worst = comm.max(np.array([not affine, degree], dtype=np.int64))
         _facts[mesh] = (not worst[0], int(worst[1]))

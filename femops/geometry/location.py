@@ -152,7 +152,7 @@ def _locate(mesh: Mesh, boxes: Boxes, points: Floats, elements: Ints, reference:
 
 
 def _newton_only(coordinates: Floats, x: Floats, reach: Floats) -> tuple[Ints, Floats]:
-    """Try Newton's method from the middle of elements, those that cannot hold the point left out.
+    """Try Newton's method from the middle of each element that may hold the point.
 
     Parameters
     ----------

@@ -93,7 +93,7 @@ class BlockOperator(MatrixFree):
         return Held(rows, columns, symmetric=not self.held.identity)
 
     def _bare(self) -> list[str]:
-        """Names of the spaces whose rows need what no block gives them: an identity, or zeros."""
+        """Names of the spaces whose rows no block writes: they need an identity, or zeros."""
         return [
             name
             for name in self.space.names
@@ -361,7 +361,7 @@ class BlockOperator(MatrixFree):
 
 
 def _holding(block: Operator, held: Held) -> Operator:
-    """A block under essential conditions; itself, with what it has computed, if it has them."""
+    """A block under essential conditions; the block itself if it has them already."""
     same = block.held.same(held) and block.held.identity == held.identity
     # all ranks compute anew, or none
     return block._holding(held) if block.space.comm.max(int(not same)) else block

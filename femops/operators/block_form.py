@@ -68,7 +68,7 @@ def block_operator(
 def _check_names(
     function: FormFunction, product: Product, coefficients: Mapping[str, Given]
 ) -> None:
-    """Fields must not be taken for one another, nor for coefficients."""
+    """Check that fields cannot be mistaken for each other, or for coefficients."""
     names = product.names
     clash = [name for name in coefficients if name in names]
     if clash:

@@ -1,4 +1,4 @@
-"""Essential conditions of an operator: which rows and columns are taken out of it."""
+"""Essential conditions of an operator: the rows and columns that are taken out of it."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return array
 
     def dot(self, x: Any) -> Any:
-        """A @ x, or times a number; what SciPy calls for both, and for operators."""
+        """Return A @ x, or A times a number; SciPy calls it for both, and for operators."""
         on_device = self.space.device is not None
         if not on_device:
             refuse_device_array(x, "x")
@@ -192,7 +192,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return self._array(x)
 
     def _refuse_ranks(self) -> None:
-        """SciPy's inner products are of what one rank has: results would be wrong."""
+        """Refuse SciPy's solvers on many ranks, where their inner products would be wrong."""
         ranks = self.space.comm.size
         if ranks > 1:
             raise OperatorError(

@@ -159,7 +159,7 @@ class NonlinearForm:
         return operator if self._held is _NOTHING else operator.constrained(self._held)
 
     def _state(self, u: NDArray[Any]) -> NDArray[Any] | DeviceState:
-        """A copy of a state, where Jacobians are computed from it: on the device of one rank."""
+        """Copy of a state where Jacobians are computed: one rank's device, else the host."""
         space = self.space
         if space.device is None:
             return space.l_vec(u).copy()

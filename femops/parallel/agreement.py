@@ -14,7 +14,7 @@ from femops.parallel.comm import Array, Communicator
 
 @contextmanager
 def check(comm: Communicator) -> Iterator[None]:
-    """Whatever is raised inside on one rank is raised on all: none goes on to wait for it.
+    """Raise on all ranks what is raised inside on one, so that no rank waits for it.
 
     Collective: all ranks enter and leave it. There must be no collective calls inside.
 
@@ -51,7 +51,7 @@ def check_same(
     root: int = 0,
     error: type[Exception] = CommunicatorError,
 ) -> None:
-    """Raise the same error on all ranks if facts, by name, are not the same on all. Collective.
+    """Raise the same error on all ranks if named facts differ between ranks. Collective.
 
     Parameters
     ----------

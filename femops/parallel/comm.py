@@ -1,4 +1,4 @@
-"""Communicators: what ranks tell each other."""
+"""Communicators: the exchange of data between ranks."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def broadcast(self, value: Any, root: int = 0) -> Any:
-        """The object that rank `root` has, on all ranks; what others pass does not matter."""
+        """Return the object of rank `root` on all ranks; the objects of others are ignored."""
 
     @abstractmethod
     def barrier(self, nap: float | None = None) -> None:
@@ -150,7 +150,7 @@ class Serial(Communicator):
         return {int(target): array.copy() for target, array in messages.items()}
 
     def channel(self, send: Sizes, receive: Sizes, dtype: Kind, memory: Memory = NEW) -> Channel:
-        """See `Communicator.channel`; there is nobody to send to."""
+        """See `Communicator.channel`; one process sends nothing."""
         return SilentChannel(send, receive, dtype, memory)
 
     def gather_all(self, array: Array, *, alike: bool = False) -> Array:  # noqa: ARG002  (there is only one)
@@ -329,7 +329,7 @@ def _unpacked(buffer: bytearray) -> Array:
 
 
 def communicator(comm: Any = None) -> Communicator:
-    """Return the communicator that stands for what a user gave.
+    """Return the communicator for what a user gave.
 
     Parameters
     ----------
@@ -364,7 +364,7 @@ def communicator(comm: Any = None) -> Communicator:
 
 @cache
 def _key() -> int:
-    """Under which a communicator keeps the `Mpi` that stands for it."""
+    """Key under which a communicator keeps its `Mpi`."""
     return int(launch.mpi().Comm.Create_keyval())
 
 

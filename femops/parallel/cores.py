@@ -63,7 +63,7 @@ class Node:
 
     @classmethod
     def of(cls, comm: Any, kind: int) -> Node:
-        """Ask the other ranks on the node, and let this one's threads not exceed its share.
+        """Limit this rank's threads to its share, which the ranks on the node agree on.
 
         Parameters
         ----------

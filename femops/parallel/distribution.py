@@ -228,7 +228,7 @@ def _check_reproducible(reproducible: bool, method: str, weights: ArrayLike | No
 
 
 def refuse_without_ranks(method: str = "curve", *, reproducible: bool) -> None:
-    """Check that a mesh which is not distributed is not asked to be so in some way.
+    """Refuse options of distributed meshes for a mesh that is not distributed.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The GPUs of ranks: which is whose, and whether MPI takes their memory."""
+"""The GPUs of ranks: the GPU of each rank, and whether MPI takes its memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from femops.parallel.comm import Communicator
 from femops_kernels.cuda.device.device import Device
 
 CUDA_AWARE = "FEMOPS_CUDA_AWARE_MPI"
-"""Environment: 1 if MPI takes memory of GPUs, 0 if it must not be given any; found out if unset."""
+"""Environment variable: 1 if MPI takes memory of GPUs, 0 if not; detected if unset."""
 
 _devices: WeakKeyDictionary[Communicator, Device] = WeakKeyDictionary()
 

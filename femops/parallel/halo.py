@@ -1,4 +1,4 @@
-"""The exchange of what ranks share: P, from owned dofs to all that a rank touches, and Pᵀ."""
+"""The exchange of shared dofs: P, from owned dofs to all that a rank touches, and Pᵀ."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Halo:
         return ghosts
 
     def reverse_add(self, ghosts: NDArray[Any], values: NDArray[Any]) -> None:
-        """Add what ranks have for their ghosts to what the owners have; the transpose of `forward`.
+        """Add the ranks' values for their ghosts to the owners' values; the transpose of `forward`.
 
         Contributions to a dof are added by ascending rank.
 
@@ -112,7 +112,7 @@ class Halo:
     def reverse_add_each(
         self, ghosts: Ints, contributions: NDArray[Any], values: NDArray[Any]
     ) -> None:
-        """Add contributions to ghosts to what the owners have, each by itself.
+        """Add contributions to ghosts to the owners' values, each separately.
 
         They are added by ascending rank, and of one rank in the order given.
 

@@ -23,7 +23,7 @@ WIDEST = 16
 """Elements of the widest batch."""
 
 BLOCKS = 840
-"""Most blocks; so many that ranks have about equally many each."""
+"""Largest number of blocks, chosen so that ranks have about equally many."""
 
 
 @final
@@ -104,7 +104,7 @@ class DistributedMesh:
                 value.setflags(write=False)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take over what was pickled, if it is of this rank."""
+        """Restore a pickled mesh, if this rank has written it."""
         _check_part(state["comm"], state["part"], state["blocks"])
         vars(self).update(state)
         self.__post_init__()
@@ -112,7 +112,7 @@ class DistributedMesh:
     if not TYPE_CHECKING:  # which would take it that there is any attribute
 
         def __getattr__(self, name: str) -> Any:
-            """Say where to find what a `Mesh` has."""
+            """Raise an error that says where to find an attribute of `Mesh`."""
             hint = f": of this rank's elements it is mesh.mesh.{name}" if _of_mesh(name) else ""
             raise AttributeError(f"a DistributedMesh has no attribute {name!r}{hint}")
 
@@ -209,7 +209,7 @@ def _sum_of_hashes(*columns: NDArray[np.signedinteger[Any]]) -> int:
 
 
 def _mixed(numbers: Numbers) -> Numbers:
-    """Numbers in which each bit depends on all bits of the given ones.
+    """Numbers in which each bit depends on all bits of the inputs.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Numbers for the dofs of a mesh of which each rank holds a part.
+"""Numbers of the dofs of a mesh that ranks hold in parts.
 
 A vertex, edge or face belongs to the lowest rank that touches it, and its dofs with it. A rank
 numbers the dofs it owns first, by the contract of `femops.numbering`. Then come the others that it

@@ -1,4 +1,4 @@
-"""The order in which the dofs of all ranks would be numbered on one: that of the whole mesh.
+"""The order of all ranks' dofs on one rank: that of the whole mesh.
 
 A dof is named by where it is first touched: by the element of lowest number in the whole mesh, and
 there by its place in the order in which an element numbers its nodes. These names ascend as the

@@ -1,4 +1,4 @@
-"""Forms on several fields, traced once: one linear step for each pair of test function and field.
+"""Forms on several fields, traced once: one linear step per pair of test function and field.
 
 Such a form is linear in all its fields together: D is a matrix of blocks.  Each block is a form of
 its own, the same outputs with the other fields put to zero.
@@ -93,7 +93,7 @@ def _check_linear(trace: Trace, pair: Pair, entries: Objects) -> None:
 
 
 def _check_homogeneous(trace: Trace, test: str) -> None:
-    """Refuse what stays when all fields are zero, and choices that depend on a field."""
+    """Refuse terms that remain when all fields are zero, and choices that depend on a field."""
     moving = {node.number for argument in trace.fields.values() for node in argument.flat()}
     outputs = trace.tests[test].flat()
     if compares(outputs, moving):

@@ -1,4 +1,4 @@
-"""Cuts of a traced form: what is computed once and kept, and what every application does.
+"""Cuts of a traced form, between the work done once and the work of every application.
 
 What does not depend on the field can be computed once: at each quadrature point, or once for an
 element where its map is affine.  For a linear form the distinct entries of D will do; what the
@@ -66,7 +66,7 @@ class Known:
 @final
 @dataclass(frozen=True)
 class Cut:
-    """A kernel's pointwise program and what it is given.
+    """A kernel's pointwise program and its inputs.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Cut:
 
     @property
     def kept(self) -> list[Node]:
-        """All that is computed beforehand."""
+        """All nodes that are computed in advance."""
         return [*self.element, *self.constant, *self.point]
 
 
@@ -247,7 +247,7 @@ def linear_cut(
 def nonlinear_cut(
     trace: Trace, point: Argument, outputs: list[Node], ncomp: int, known: Known | None = None
 ) -> Cut:
-    """Cut of a step that is not linear: what it uses of geometry and coefficients.
+    """Cut of a step that is not linear: the geometry and the coefficients that it uses.
 
     Parameters
     ----------
@@ -315,7 +315,7 @@ def _by_entries(work: _Step, step: LinearStep, known: Known, transpose: bool) ->
 def _by_nodes(
     work: _Step, stored: list[Node], known: Known, *, scalable: bool = True
 ) -> Cut | None:
-    """Keep what the outputs use of geometry and coefficients.
+    """Keep the geometry and the coefficients that the outputs use.
 
     None if the quadrature weight does not stand by itself: the form could not be scaled then.
     """

@@ -9,7 +9,7 @@ from femops.pointwise.operations import LIBRARY
 
 
 def frontier(outputs: Sequence[Node], moving: set[int], *, deep: bool = False) -> list[Node]:
-    """Nodes at which what moves meets what does not.
+    """Nodes that do not depend on the moving inputs, and that dependent nodes use.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ class Graph:
         return self.make("input", (), name)
 
     def make(self, op: str, args: tuple[Node, ...], data: Any) -> Node:
-        """Node of an operation as it stands; nothing is simplified."""
+        """Node of an operation, without simplification."""
         key = (op, tuple(a.number for a in args), data)
         node = self._nodes.get(key)
         if node is None:
@@ -57,7 +57,7 @@ class Graph:
         return node
 
     def __getstate__(self) -> list[tuple[str, list[int], Any]]:
-        """The nodes row by row: however deep, nothing recurs."""
+        """The nodes row by row, so that deep graphs need no recursion."""
         return [(node.op, [a.number for a in node.args], node.data) for node in self._order]
 
     def __setstate__(self, rows: list[tuple[str, list[int], Any]]) -> None:

@@ -76,7 +76,7 @@ def identities(
 
 
 def letter(name: str) -> int:
-    """Residue that stands for something unknown."""
+    """Residue that represents an unknown."""
     return int.from_bytes(hashlib.sha512(name.encode()).digest()) % _PRIME
 
 

@@ -62,7 +62,7 @@ class LinearStep:
         self.distinct: list[Node] = [self.entries.flat[k] for k in found["distinct"]]
 
     def _examine(self, field: str, test: str) -> dict[str, Any]:
-        """Find D, its zeros and equal entries; what `remembered` keeps."""
+        """Find D, its zeros and equal entries, as `remembered` keeps them."""
         entries = entries_of(self.trace, field, test)
         needed = {node.number for node in ancestors(entries.flat)}
         if self.moving & needed or compares(self.test.flat(), self.moving):
@@ -167,7 +167,7 @@ def compares(outputs: Sequence[Node], moving: set[int]) -> bool:
 
 
 def entries_of(trace: Trace, field: str, test: str) -> Objects:
-    """Derivatives of what multiplies a test function by a field, the other fields held.
+    """Derivatives of the factors of a test function by a field, with the other fields fixed.
 
     Parameters
     ----------

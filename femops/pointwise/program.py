@@ -191,7 +191,7 @@ def fuse(programs: Sequence[Program]) -> Program:
 
 
 def _together(parts: Sequence[Numbers]) -> tuple[Numbers, list[list[int]]]:
-    """Numbers of a sum, and for each part where among them its own stand."""
+    """Numbers of a sum, and the places of each part's own numbers among them."""
     own = (True, False, False, False, True, True)  # the others come from the geometry
     columns = zip(own, zip(*(part.counts() for part in parts), strict=True), strict=True)
     numbers = Numbers(*(sum(counts) if mine else max(counts) for mine, counts in columns))

@@ -118,7 +118,7 @@ class Space(ABC):
         """Number the dofs of this rank's part."""
 
     def _share_out(self, mesh: DistributedMesh) -> None:
-        """Number the dofs of all ranks, and find who shares them."""
+        """Number the dofs of all ranks, and find the ranks that share them."""
         GeometryModes.agree(mesh.mesh, mesh.comm)
         self.numbering = numbering = self._rank_numbering(mesh)
         self.restriction = ElementRestriction(numbering.indices, numbering.ndofs, numbering.owned)
@@ -198,7 +198,7 @@ class Space(ABC):
         raise VectorError(f"{what} has {got}, the space has {has}: make one with V.zeros()")
 
     def l_vec(self, u: Any) -> Vector:
-        """Return what a vector has for all nodes of this rank's elements, its ghosts last.
+        """Return the values of a vector at all nodes of this rank's elements, its ghosts last.
 
         Collective, where ranks share dofs; else u itself in the space's `shape`.
 
@@ -246,7 +246,7 @@ class Space(ABC):
         return np.asarray(vector.astype(e_vec.dtype, copy=False))
 
     def _check_order(self) -> None:
-        """Refuse the same bits at each run where devices of many ranks add in any order."""
+        """Refuse `reproducible` where devices of many ranks add in any order."""
         mesh = self.distributed
         if self.device is None or mesh is None:
             return

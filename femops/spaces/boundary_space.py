@@ -67,7 +67,7 @@ class BoundarySpace:
         return result
 
     def quadrature(self, q1d: int | Quadrature1D | None = None) -> Quadrature1D:
-        """A rule for the faces; see `Space.quadrature`.  In 1-D that of one point, weight 1.
+        """Return a rule for the faces; see `Space.quadrature`. In 1-D it is one point of weight 1.
 
         Raises
         ------

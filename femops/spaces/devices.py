@@ -22,7 +22,7 @@ Place = str | Device | None
 
 
 class HasDevice(Protocol):
-    """A space, of which it is known where its vectors are."""
+    """A space that knows where its vectors are."""
 
     @property
     def device(self) -> Device | None:
@@ -41,7 +41,7 @@ class VectorSpace(HasDevice, Protocol):
         """Shape of a vector."""
 
     def check_vector(self, vector: Any, what: str) -> Any:
-        """Refuse what is no vector of the space."""
+        """Refuse an object that is no vector of the space."""
 
 
 def find_device(device: Place, comm: Communicator | None = None) -> Device | None:
@@ -100,7 +100,7 @@ def vector_type(dtype: DTypeLike) -> np.dtype[Any]:
 
 
 def put(space: HasDevice, values: NDArray[Kind]) -> NDArray[Kind]:
-    """A vector computed on the host, where the vectors of the space are."""
+    """Move a vector computed on the host to where the vectors of the space are."""
     if space.device is None:
         return values
     there: NDArray[Kind] = space.device.upload(values)

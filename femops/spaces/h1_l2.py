@@ -1,4 +1,4 @@
-"""Finite element spaces on a mesh: which dofs there are, and functions written in them.
+"""Finite element spaces on a mesh: their dofs, and functions written in them.
 
 Dofs are numbered by first touch in element order (`femops.numbering`), so locality of the mesh's
 element order is locality of the vectors.

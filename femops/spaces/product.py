@@ -18,7 +18,7 @@ from femops.spaces.restriction import Vector, check_float_array, positions
 
 @final
 class Product:
-    """Several spaces on one mesh, by name: what forms on several fields work on.
+    """Several spaces on one mesh, by name, for forms on several fields.
 
     A vector of the product is flat: the entries of the first space, then those of the second, and
     so on, each in the order of its own flat vectors.

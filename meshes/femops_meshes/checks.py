@@ -1,4 +1,4 @@
-"""Checks of what users and files hand in; each failure is one clear error."""
+"""Checks of input from users and files; each failure is one clear error."""
 
 from collections.abc import Iterator
 from typing import Any

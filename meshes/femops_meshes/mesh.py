@@ -384,7 +384,7 @@ class Mesh:
         )
 
     def _replaced(self, **changes: Any) -> "Mesh":
-        """Change what leaves the topology as it is, and keep that."""
+        """Return a mesh with other data and the same topology."""
         mesh = replace(self, **changes)
         if "topology" in self.__dict__:
             mesh.__dict__["topology"] = self.topology
@@ -435,7 +435,7 @@ def _check_shapes(mesh: Mesh) -> None:
 
 
 def _table(mesh: Mesh) -> str:
-    """A small table of what the mesh holds."""
+    """Small table of the mesh's contents."""
     lower, upper = mesh.bounding_box()
     shape = ("segments", "quadrilaterals", "hexahedra")[mesh.dim - 1]
     spans = " x ".join(f"[{a:.6g}, {b:.6g}]" for a, b in zip(lower, upper, strict=True))

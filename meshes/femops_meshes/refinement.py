@@ -110,7 +110,7 @@ def check_fits(shape: tuple[int, ...], what: str, remedy: str) -> None:
 
 
 def available_memory() -> int:
-    """Bytes that can be had without swapping; where the system does not tell, all it has."""
+    """Bytes available without swapping; all of the memory where the system does not tell."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):

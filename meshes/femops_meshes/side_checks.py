@@ -53,7 +53,7 @@ def check_sides(mesh: Mesh, listed: Flags | None = None) -> None:
 
 
 def _unclear(mesh: Mesh) -> Ints:
-    """Entries of the boundary on glued faces of which the side is not known."""
+    """Entries of the boundary on glued faces whose side is not known."""
     topology = mesh.topology
     number = topology.entity[topology.boundary_faces[:, 0], topology.boundary_faces[:, 1]]
     two = np.flatnonzero(topology.faces[number, 1] >= 0)

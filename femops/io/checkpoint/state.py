@@ -1,4 +1,4 @@
-"""Checkpoints: what a program needs to go on where it was stopped, on any number of ranks."""
+"""Checkpoints: a stopped program continues from them, on any number of ranks."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def save_state(
     vectors: Mapping[str, tuple[Space, Any]],
     values: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write vectors and values into one file, from which any number of ranks can go on. Collective.
+    """Write vectors and values into one file that any number of ranks can load. Collective.
 
     The file appears under its name only when it is complete and on the disk: whatever stops the
     program, there is the old checkpoint or the new one. The same vectors make the same file, bit by

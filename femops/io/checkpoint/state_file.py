@@ -22,7 +22,7 @@ Sums = NDArray[np.uint32]
 
 MAGIC, VERSION = b"\x89FEMOPS\n", 1
 _PREFIX = struct.Struct("<8sI")
-"""Magic; checksum of what follows, up to the end of the text."""
+"""Magic; checksum of the bytes after it, up to the end of the text."""
 
 _REST = struct.Struct("<IQI")
 """Version; length of the text; checksum of the table of checksums. Then come text and table."""
@@ -39,7 +39,7 @@ _PAGE = 4096
 @final
 @dataclass(frozen=True)
 class Field:
-    """A vector in the file, with what tells whether a space fits it.
+    """A vector in the file, with the facts that decide whether a space fits it.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Field:
 @final
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """Contents of a file, and where each part stands.
+    """Contents of a file, and the position of each part.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class Contents:
 
     @classmethod
     def of(cls, fields: Mapping[str, Field], values: Mapping[str, Any]) -> Contents:
-        """Put what is given into JSON, with what readers of the file need to find the data."""
+        """Make contents of vectors and values, with all that readers need to find the data."""
         offsets = _offsets(fields)
         rows = {name: asdict(entry) | {"offset": offsets[name]} for name, entry in fields.items()}
         return cls(fields, values, json.dumps({"vectors": rows, "values": values}).encode())
@@ -158,7 +158,7 @@ def block_rows(ncomp: int, dtype: np.dtype[Any]) -> int:
 
 
 def write_rows(file: BinaryIO, contents: Contents, name: str, first: int, rows: Array) -> Sums:
-    """Write rows of a vector, from the first one of some block on; the checksums of the blocks."""
+    """Write rows of a vector, from the start of a block on, and return the blocks' checksums."""
     entry = contents.fields[name]
     file.seek(contents.offsets[name] + first * entry.row)
     data = _as_bytes(np.ascontiguousarray(rows, dtype=entry.dtype))
@@ -226,7 +226,7 @@ class StateReader:
         return dict(zip(self.contents.fields, parts, strict=True))
 
     def rows(self, name: str, first: int, count: int) -> Array:
-        """Rows of a vector, from the first one of some block on, (count, ncomp).
+        """Rows of a vector, from the start of a block on, (count, ncomp).
 
         Raises
         ------

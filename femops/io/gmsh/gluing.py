@@ -93,7 +93,7 @@ def _matched(content: GmshArrays, link: Link, vertices: Ints, positions: Floats)
 @final
 @dataclass(frozen=True)
 class Glued:
-    """Vertex numbers of the elements, how many there are, and which boundary entries are left.
+    """Vertex numbers of the elements, their count, and the boundary entries that are left.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class Glued:
 
 
 def glued(elements: Ints, num_vertices: int, boundary: Ints, links: list[Link]) -> Glued:
-    """Make one of all vertices that links join, of however many sides.
+    """Merge all vertices that links join, on any number of sides.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def _classes(count: int, pairs: Ints) -> tuple[int, Ints]:
 def _check_kind(
     before: Topology, after: Topology, elements: Ints, links: list[Link], kind: int
 ) -> None:
-    """Check that edges or faces became one only if a link maps one to the other."""
+    """Check that edges or faces were merged only if a link maps one to the other."""
     codes = list(entity_codes(before.dim, kind))
     rows = np.empty((before.num_entities[kind], 2**kind), dtype=np.int64)
     corners = elements[:, [list(entity_corners(before.dim, code)) for code in codes]]
@@ -192,7 +192,7 @@ def _check_kind(
 
 
 def _images(rows: Ints, link: Link, num_vertices: int) -> tuple[Ints, Ints]:
-    """The rows of which a link maps all vertices, and the number of each one's image or -1."""
+    """Rows whose vertices a link maps, and the number of each row's image, or -1."""
     image = np.full(num_vertices, -1, dtype=np.int64)
     image[link.nodes[:, 0]] = link.nodes[:, 1]
     targeted = np.zeros(num_vertices, dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""The section $Periodic of a Gmsh file: which nodes are one.
+"""The section $Periodic of a Gmsh file, which identifies nodes.
 
 It is read here and not by Gmsh, which forgets it where the sides it names are in no physical group,
 and in files of version 2, whose entities are numbered otherwise while it reads groups.

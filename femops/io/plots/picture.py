@@ -137,7 +137,7 @@ def _space_and_mesh(what: Any, u: Any) -> tuple[Space | None, Mesh]:
 
 
 def check_matplotlib() -> None:
-    """Check that pictures can be drawn; to be called before long work whose end is a picture.
+    """Check that pictures can be drawn; call it before long work that ends in a picture.
 
     Raises
     ------

@@ -89,7 +89,7 @@ def _turned(array: Floats, swap: bool) -> Floats:
 
 
 def magnitude(values: Floats) -> Floats:
-    """Values (n, k) as they are, vectors (n, k, ncomp) by their Euclidean length."""
+    """Return values (n, k) unchanged, and the Euclidean length of vectors (n, k, ncomp)."""
     return values if values.ndim == 2 else np.linalg.norm(values, axis=2)
 
 

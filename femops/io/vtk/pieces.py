@@ -1,4 +1,4 @@
-"""Files that many ranks write together: none is seen under its name before all of it is there."""
+"""Files that many ranks write together: none appears under its name before it is complete."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _time(file: Path) -> int:
 
 
 def _check_there(target: Path, files: Sequence[Path], lengths: Ints) -> None:
-    """Check that this rank sees what all have written."""
+    """Check that this rank sees the files that all have written."""
     bad = [
         rank
         for rank, (file, length) in enumerate(zip(files, lengths[:, 0], strict=True))

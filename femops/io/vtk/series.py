@@ -1,4 +1,4 @@
-"""Fields in time: one .vtu file per step, and a .pvd file that tells the time of each."""
+"""Fields in time: one .vtu file per step, and a .pvd file with the time of each."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class TimeSeries:
         self._steps = self._comm.broadcast(self._steps)
 
     def _begin(self, existing: Existing) -> None:
-        """Read what there is, write an index."""
+        """Read an existing series, and write an index."""
         if self.path.exists() and existing == "refuse":
             raise FileError(
                 f"'{self.path}' exists: choose another name, or existing='continue' or 'replace'"
@@ -193,7 +193,7 @@ class TimeSeries:
         return f"TimeSeries('{self.path}': {steps})"
 
     def _names(self, step: int) -> tuple[Path, Path]:
-        """The file of a step that one process writes, and that many ranks write."""
+        """Names of a step's file: by one process, and by many ranks."""
         file = self._folder / f"{self._folder.name}_{step:06}.vtu"
         return file, file.with_suffix(".pvtu")
 
@@ -231,7 +231,7 @@ class TimeSeries:
                 )
 
     def _read_index(self) -> list[tuple[float, Path]]:
-        """Times and files of the series that stands there."""
+        """Times and files of an existing series."""
         try:
             steps = ET.parse(self.path).getroot().findall("./Collection/DataSet")
             times = [float(step.attrib["timestep"]) for step in steps]

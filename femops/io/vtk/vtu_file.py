@@ -1,4 +1,4 @@
-"""The layout of VTU files: cells and what is known at their nodes, in one piece or several."""
+"""The layout of VTU files: cells and the fields at their nodes, in one piece or several."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Piece:
         return np.array([self.points, self.cells, *(array.nbytes for array in self.arrays)])
 
     def write_data(self, file: BinaryIO) -> None:
-        """Write the arrays, as they stand behind the head of a file."""
+        """Write the arrays, in the form that follows the head of a file."""
         for array in self.arrays:
             _append(file, array)
 

@@ -1,4 +1,4 @@
-"""Rows of an assembled matrix on many ranks: each has those of the dofs that it owns.
+"""Rows of an assembled matrix on many ranks: each rank has the rows of its own dofs.
 
 A row is the sum of element matrices of all ranks that touch its dof, so the columns of some belong
 to dofs that are not even ghosts of the space.
@@ -142,7 +142,7 @@ def _domain_rows(summands: Summands, method: str) -> csr_array:
 def _sent_to_owners(
     test: Space, halo: Halo, rows: Ints, columns: Ints, values: NDArray[Any]
 ) -> list[tuple[Ints, Ints, NDArray[Any]]]:
-    """Entries in rows of ghosts, counted from the first of them, go to the owners; what arrives."""
+    """Send entries in rows of ghosts to the owners, and return those that arrive."""
     ncomp, mine = test.ncomp, {}
     for rank, (first, stop) in halo.receive.items():
         mine[rank] = np.flatnonzero((rows >= first * ncomp) & (rows < stop * ncomp)), first * ncomp

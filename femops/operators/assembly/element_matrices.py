@@ -138,7 +138,7 @@ class ElementAssembly:
         return out
 
     def flops(self, method: str = "near-optimal") -> int:
-        """Floating-point operations for one element matrix, those for D left out."""
+        """Floating-point operations for one element matrix, without those for D."""
         check_method(method)
         structure = self.entries != 0
         pairs = np.ndindex(structure.shape[1], structure.shape[3])

@@ -212,7 +212,7 @@ class BilinearForm:
         return {}
 
     def cut(self, level: str, *, transpose: bool = False) -> Cut:
-        """The pointwise program of a level, and what it is given; made once."""
+        """The pointwise program of a level, and its inputs; made once."""
         if level == "none" and isinstance(self.trial, BoundarySpace):
             level = "partial"  # kernels have no maps of faces; these are few
         key = (level, transpose)
@@ -229,7 +229,7 @@ class BilinearForm:
         *,
         at_points: bool = True,
     ) -> Data:
-        """Compute what a kernel reads, block by block of elements; ``data_dtype`` at points.
+        """Compute the data that a kernel reads, block by block; ``data_dtype`` at points.
 
         Without ``at_points`` what is stored there is left out.
         """
@@ -283,7 +283,7 @@ class BilinearForm:
         return isinstance(self.state, DeviceState)
 
     def setup(self, cut: Cut, dtype: np.dtype[Any], width: int) -> tuple[Cut, Data]:
-        """The program that computes what a cut keeps at points from a state on a device, its data.
+        """Program, with its data, that computes a cut's numbers at points from a state on a device.
 
         Both do not depend on the state, and are made once.
         """
@@ -299,7 +299,7 @@ class BilinearForm:
         return self.state.setups[key]
 
     def check(self, stored: list[Node]) -> None:
-        """Evaluate what a cut stores and drop it, for the errors this may raise.
+        """Evaluate the numbers that a cut stores, only for the errors that this may raise.
 
         At a state only what it is made of may raise any: a bad state shows in its residual.
         """

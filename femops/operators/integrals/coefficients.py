@@ -54,7 +54,7 @@ Coefficient = PlainCoefficient | GridFunction
 @final
 @dataclass(frozen=True, eq=False)
 class Given:
-    """A coefficient of a form: as the user gave it, or what a form keeps of it.
+    """A coefficient of a form: as the user gave it, or as the form keeps it.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Given:
         return replace(self, value=value, kept=False)
 
     def read(self) -> Given:
-        """The coefficient, a vector of it read. Collective, where ranks share its dofs."""
+        """The coefficient with its vector read. Collective where ranks share its dofs."""
         if not isinstance(self.value, GridFunction):
             return self
         return replace(self, value=Field.of(self.value.space, self.value.vector))
@@ -183,7 +183,7 @@ class Given:
         return values
 
     def _shapes(self, block: Block) -> tuple[tuple[int, ...], ...]:
-        """Shapes at a point that will do; of a user's own form the one that there is."""
+        """Accepted shapes at a point; for a user's own form the coefficient's own shape."""
         return (self._any_shape(block),) if self.shapes is None else self.shapes
 
     def _any_shape(self, block: Block) -> tuple[int, ...]:
@@ -289,7 +289,7 @@ def columns(points: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def of_place(function: Function, block: Block) -> Function:
-    """A function of x, made of one of x and the outer normal where there is one.
+    """Return a function of x alone, from one of x and, on a boundary, of the outer normal.
 
     Which of them it is, its parameters tell.
     """
@@ -309,7 +309,7 @@ def of_place(function: Function, block: Block) -> Function:
 
 
 def _mixed_shape(result: Any) -> tuple[int, ...]:
-    """Shape of an array, or of a sequence in which numbers stand beside arrays."""
+    """Shape of an array, or of a sequence of numbers and arrays."""
     if isinstance(result, list | tuple) and result:
         return (len(result), *max(map(_mixed_shape, result), key=len))
     return np.shape(result)

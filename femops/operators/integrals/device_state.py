@@ -15,7 +15,7 @@ from femops_kernels.pointwise.qdata import Data
 
 @final
 class DeviceState:
-    """A vector on a device, of a space that one rank has.
+    """A vector on a device, of a space on one rank.
 
     Parameters
     ----------

@@ -146,7 +146,7 @@ def _same(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
 
 @final
 class _Part:
-    """One component, put together block by block: one number for as long as that will do."""
+    """One component, collected block by block: one number as long as all are equal."""
 
     def __init__(self, shape: tuple[int, int], dtype: DTypeLike) -> None:
         self.shape, self.dtype = shape, np.dtype(dtype)

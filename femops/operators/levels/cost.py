@@ -41,7 +41,7 @@ class Cost:
 
 
 def cost_of(storage: Storage, method: str) -> Cost:
-    """Cost of applying what an operator keeps; nothing is compiled for it."""
+    """Cost of applying an operator's data; nothing is compiled for it."""
     first = storage.summands[0][1]
     vectors = (first.trial.size + first.test.size) * first.dtype.itemsize
     return Cost(

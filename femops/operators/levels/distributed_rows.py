@@ -31,7 +31,7 @@ class RankRows(CompressedRows):
 
     @cached_property
     def _rows(self) -> tuple[csr_array, csr_array, Columns]:
-        """The matrix, the columns that were taken out of it, and what the columns are."""
+        """The matrix, the columns that were taken out of it, and their numbers."""
         matrix, columns = assembled_rows(self.summands, "near-optimal")
         kept, removed = split_rows(matrix, columns, self.held, self.summands[0][1].dtype)
         return placed_csr(kept), removed, columns

@@ -75,7 +75,7 @@ class Domains(Storage):
     parts: tuple[Storage, ...]
 
     def launches(self) -> Launches:
-        """Those of the parts, after one that writes the whole result."""
+        """Launches of the parts, after one that writes the whole result."""
         parts, begin = self.parts, []
         first = parts[0].summands[0][1]
         if first.on_boundary:

@@ -119,7 +119,7 @@ class Storage(ABC):
         return result
 
     def matrix(self, method: str) -> csr_array:
-        """The matrix, with the essential conditions in it; of many ranks, this one's rows."""
+        """The matrix with the essential conditions; on many ranks, this rank's rows."""
         if self.summands[0][1].spaces[0].distributed is not None:
             return rank_matrix(self.summands, self.held, method)
         whole = assemble_csr(self.summands, method)
@@ -133,7 +133,7 @@ def check_level(level: str) -> None:
 
 
 def base_level(level: str) -> str:
-    """The level for which terms are cut until one is chosen."""
+    """The level that terms are cut for until one is chosen."""
     return "partial" if level == "auto" else level
 
 

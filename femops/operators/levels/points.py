@@ -41,12 +41,12 @@ class Points(Storage):
 
     @cached_property
     def fused(self) -> list[tuple[float, Term]]:
-        """The summands, those on one quadrature rule made one."""
+        """The summands, with those on one quadrature rule fused."""
         return [group[0] if len(group) == 1 else (1.0, fused(group)) for group in self._groups]
 
     @cached_property
     def _groups(self) -> list[list[tuple[float, Term]]]:
-        """The summands that can be made one."""
+        """Groups of summands that can be fused."""
         groups: list[list[tuple[float, Term]]] = []
         for factor, term in self.summands:
             group = next((g for g in groups if g[0][1].fusible(term)), None)

@@ -76,7 +76,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def write_once(path: Path, text: str) -> None:
-    """Write a source file atomically unless it stands there already with this text.
+    """Write a source file atomically, unless it exists with this text.
 
     Numba recognises its compiled files by the source's time stamp and size: the file is not
     touched without need.

@@ -74,7 +74,7 @@ def placed(
 
 
 def placed_plan(plan: Plan) -> Plan:
-    """A plan whose lists lie near the threads that read them."""
+    """A plan with lists in the memory of the threads that read them."""
     return replace(
         plan,
         foreign_dofs=placed(plan.foreign_dofs, plan.foreign_start),

@@ -112,7 +112,7 @@ class SweepKernel(ABC):
         }
 
     def work_bytes(self, size_in: int, size_out: int) -> int:
-        """Bytes of work space that a thread needs, for copies of chunks of so many dofs."""
+        """Bytes of work space per thread, for copies of chunks with the given numbers of dofs."""
         numbers = self.source.ncomp * size_in + self.target.ncomp * size_out
         numbers += int(self.module.WORK_LANES) * self.width
         runs = len(self.source.runs.nodes) + len(self.target.runs.nodes)

@@ -46,7 +46,7 @@ class Mix:
 
     @staticmethod
     def of(read_bytes: float, write_bytes: float, lane_bytes: int, workers: int = 1) -> Mix:
-        """The nearest one: reads by eight lanes, at least one lane written in a block.
+        """The nearest mix: reads in steps of eight lanes, and at least one lane written per block.
 
         Parameters
         ----------
@@ -76,7 +76,7 @@ class Mix:
 
 @final
 class Limits:
-    """Arrays and kernels to measure the limits with, again and again beside what is compared.
+    """Arrays and kernels that measure the limits, repeatedly, beside the measurement to compare.
 
     Parameters
     ----------

@@ -142,7 +142,7 @@ def _set_threads(numba: Any, count: int | str) -> None:
 
 
 def share_threads(count: int) -> None:
-    """Take no more threads than a share of the cores, the least share that was ever said.
+    """Take no more threads than a share of the cores, the least share so far.
 
     Where ``FEMOPS_THREADS`` or ``set_threads``, before or after, ask for a number, they get it.
     """

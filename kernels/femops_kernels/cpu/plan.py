@@ -1,4 +1,4 @@
-"""The plan of a sweep: chunks of elements, who owns which dof, chunk-local numbers for the lanes.
+"""The plan of a sweep: chunks of elements, owners of dofs, chunk-local numbers for the lanes.
 
 See ``skeletons/chunk.py`` for how a kernel uses it.
 """
@@ -152,7 +152,7 @@ def elements_per_chunk(
 
 
 def equal_chunks(num_elements: int, chunk: int) -> Int:
-    """First element of each chunk of so many elements, and the end."""
+    """First element of each chunk of ``chunk`` elements, and the end."""
     return np.append(np.arange(0, num_elements, chunk), num_elements)
 
 

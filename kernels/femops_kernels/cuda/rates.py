@@ -122,7 +122,7 @@ def _atomics(device: Device, amounts: Amounts) -> float:
 def _launcher(
     device: Device, name: str, fields: Mapping[str, str], values: Mapping[str, Any]
 ) -> Callable[[int, int], None]:
-    """Launches a kernel in so many blocks, with so many bytes of shared memory each."""
+    """Return a function that launches a kernel with ``blocks`` blocks of ``shared`` bytes."""
     layout = Layout(fields, _FLOAT64)
     function = device.function(simple_text(layout, _FLOAT64, name))
     packed = layout.pack(device, **values)

@@ -1,4 +1,4 @@
-"""Pointwise steps recorded: their text is run on numbers that note what is done with them.
+"""Recording of pointwise steps: their text runs on numbers that note each operation.
 
 So operations are counted, and written in CUDA C++, from the very text that lanes run.
 """

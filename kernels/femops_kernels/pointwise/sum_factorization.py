@@ -1,4 +1,4 @@
-"""Sum factorisation, wherever a kernel runs: what it takes, and its operations."""
+"""Sum factorisation on any target: its inputs and its operations."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class _Pipeline(CompilerBase):
 
 @final
 class Part(CodeLibrary):
-    """The code of one inner function, and what it calls: to be linked, never run by itself."""
+    """The code of one inner function and of its callees, to be linked, never run by itself."""
 
     def __init__(self, codegen: Any, name: str) -> None:
         super().__init__(codegen, name)

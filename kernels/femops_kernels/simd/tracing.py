@@ -1,4 +1,4 @@
-"""Functions that are written into a kernel by running them once, on numbers that stand for its own.
+"""Functions that write a kernel by running once, on numbers that stand for the kernel's.
 
 Numba's front end looks at every statement a dozen times, and takes most of the time of compiling.
 What a batch does needs none of that: it is a sequence of operations on numbers and lanes, in loops

@@ -48,7 +48,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def write_text(path: str | os.PathLike[str], chunks: Iterable[str]) -> None:
-    """Write a text file so that under its name stands the old content or the whole new one.
+    """Write a text file; its name always has the old content or the whole new one.
 
     The text goes to a file beside it, which then takes its place in one step.
 

@@ -1,4 +1,4 @@
-"""Coordinates in an MFEM mesh file: collections by name, and the way from them to GLL nodes."""
+"""Coordinates in an MFEM mesh file: collections by name, and their conversion to GLL nodes."""
 
 import re
 from dataclasses import dataclass

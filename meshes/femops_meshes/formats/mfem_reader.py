@@ -183,7 +183,7 @@ def _vertices(scanner: Scanner, dim: int, count: int) -> Floats:
 
 
 def _nodes(scanner: Scanner, dim: int, num_elements: int) -> tuple[Collection, Floats]:
-    """Read the collection and the coefficients (ndofs, dim); only L2 tells how many there are."""
+    """Read the collection and the coefficients (ndofs, dim); their count is known only for L2."""
     scanner.keyword("nodes")
     scanner.keyword("FiniteElementSpace")
     collection = parse_collection(scanner, dim)

@@ -1,4 +1,4 @@
-"""Partitions: which of several ranks owns each element of a mesh, and what that costs."""
+"""Partitions: the owner of each element of a mesh, and the cost of the partition."""
 
 from dataclasses import dataclass
 from typing import final
@@ -175,7 +175,7 @@ class Partition:
 def partition(
     mesh: Mesh, size: int, method: str = "curve", weights: ArrayLike | None = None
 ) -> Partition:
-    """Share the elements of a mesh among so many parts.
+    """Share the elements of a mesh among ``size`` parts.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Parts of meshes: what one rank holds, and the first elements."""
+"""Parts of meshes: that of one rank, and the first elements."""
 
 from dataclasses import dataclass
 from typing import final

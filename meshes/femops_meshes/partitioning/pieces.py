@@ -13,7 +13,7 @@ Ints = NDArray[np.int64]
 
 
 def checked_rank(rank: int, size: int) -> tuple[int, int]:
-    """Return rank and size if there is such a rank.
+    """Return rank and size after a check that there is such a rank.
 
     Raises
     ------

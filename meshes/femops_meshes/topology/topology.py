@@ -243,7 +243,7 @@ def _pair_faces(
 
 
 def _check_twisted(corners: Ints, number: Ints, num_elements: int) -> None:
-    """Check that all who share a quadrilateral agree which of its corners are opposite."""
+    """Check that all elements at a quadrilateral agree which of its corners are opposite."""
     place = np.argmin(corners, axis=1)
     opposite = corners[np.arange(len(corners)), place ^ 3]
     agreed = np.empty(number.max(initial=-1) + 1, dtype=np.int64)

@@ -151,7 +151,7 @@ def _dotted(numbers: tuple[int, int]) -> str:
 
 @cache
 def _library() -> _Library:
-    """The newest that the driver takes kernels of, or the newest if there is no driver."""
+    """The newest library whose kernels the driver accepts, or the newest without a driver."""
     newest, refused = driver_version(), ""
     for path in _paths():
         handle = _opened(path)

@@ -48,7 +48,7 @@ class Function(ABC):
 
 
 class Passage(ABC):
-    """A way for numbers between a device and what sends and receives messages.
+    """A staging buffer between a device and the messages of ranks.
 
     Copies are made beside kernels that run. Nothing is under way when `depart` is called again.
 
@@ -65,7 +65,7 @@ class Passage(ABC):
 
     @abstractmethod
     def depart(self) -> None:
-        """Begin to copy `there` to `here`, as it is when all launched before is done."""
+        """Begin to copy `there` to `here`, after all earlier launches."""
 
     @abstractmethod
     def wait(self) -> None:
@@ -195,4 +195,4 @@ class Device(ABC):
 
     @abstractmethod
     def seconds(self, call: Callable[[], object]) -> float:
-        """Seconds that the device takes for what a call launches; waits for its end."""
+        """Seconds that the device takes for the launches of a call; waits for their end."""

@@ -188,7 +188,7 @@ class CudaKernel:
 
     @property
     def ncomp(self) -> int:
-        """Components of what goes through shared memory."""
+        """Components of the values that go through shared memory."""
         source, target = self.source.ncomp, self.target.ncomp
         return source if self.entry == "fill" else max(source, target)
 
@@ -257,7 +257,7 @@ class CudaKernel:
 
     @cached_property
     def text(self) -> str:
-        """The whole in CUDA C++, but for what a device puts before it."""
+        """The whole source in CUDA C++, without the head that a device adds."""
         step = self.step.cuda(self.dim, self.source.ncomp)
         parts = [self._sizes(), self.layout.text, self._matrices(), _file("contraction")]
         files = ("dofs", "ghosts", "numbers", "reduce", "cg_state", "merged", "operator")
@@ -375,7 +375,7 @@ def most_elements(kernel: CudaKernel, device: Device) -> int:
 
 
 def unspilled(kernel: CudaKernel, device: Device) -> CudaKernel:
-    """The kernel, of whose blocks no more share a multiprocessor than registers last for."""
+    """The kernel with as many blocks per multiprocessor as registers suffice for."""
     while kernel.shape.blocks > 1 and device.function(kernel.text).local_bytes:
         kernel = replace(kernel, shape=replace(kernel.shape, blocks=kernel.shape.blocks - 1))
     return kernel

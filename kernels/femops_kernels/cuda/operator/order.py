@@ -14,7 +14,7 @@ from femops_kernels.cuda.device.device import Device
 @final
 @dataclass(frozen=True, eq=False)
 class Order:
-    """Elements by place in a launch: those that meet dofs of other ranks last, in blocks of theirs.
+    """Elements by place in a launch: those that meet other ranks' dofs are last, in own blocks.
 
     Attributes
     ----------

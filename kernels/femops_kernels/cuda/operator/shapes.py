@@ -1,4 +1,4 @@
-"""Tables of launch shapes: which one was measured to be the fastest, by device and kernel.
+"""Tables of the launch shapes measured to be the fastest, by device and kernel.
 
 There are two, lists of entries in JSON: ``shapes.json`` beside this file, and one of the user in
 the cache folder, which goes first.  ``femops bench gpu --sweep`` writes the latter.
@@ -58,7 +58,7 @@ class ShapeKey:
 
 
 def users_table() -> Path:
-    """The user's own table, whether there is one or not."""
+    """Path of the user's own table, which need not exist."""
     return storage.cache_folder() / "cuda_shapes.json"
 
 

@@ -210,7 +210,7 @@ class DeviceSweep(DeviceLaunch):
         return self.order.blocks
 
     def bind(self, kernel: CudaKernel, **arrays: Any) -> tuple[Function, NDArray[Any]]:
-        """A variant of the kernel in the same shape, and its arguments, of which some are given."""
+        """A variant of the kernel in the same launch shape, and its arguments."""
         source, target, *_, keep = self._given
         none = dict.fromkeys(("x", "y", "r", "inverse", "p", "ghosts_in", "ghosts_out", *STATE))
         numbers = {"alpha": 0.0, "keep": keep, "add": 0, "count": self.count}
@@ -275,7 +275,7 @@ class DeviceSweep(DeviceLaunch):
 
 @final
 class DeviceIdle(DeviceLaunch):
-    """No work: what a term is on a rank that has none of its elements."""
+    """No work: a term on a rank without any of its elements."""
 
     def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
         """See `DeviceLaunch.launch`."""

@@ -87,7 +87,7 @@ def along_x(a, y, c, slab, slope, k3, ahead):
 
 @inner
 def segment(a, x, y, c):
-    """The only step in one dimension."""
+    """All of the work in one dimension."""
     p = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 0, 0, c)
     if VALUE_IN:
         result = contract(MASS, scale_line(a[0], p))

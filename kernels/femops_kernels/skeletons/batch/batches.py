@@ -1,4 +1,4 @@
-"""All batches of one chunk: what is compiled for each kernel (see ``chunk.py``).
+"""All batches of one chunk, compiled for each kernel (see ``chunk.py``).
 
 Other work on the vectors can be done on the way (``merged.py``): an entry point that is called
 before every few batches, with the number of the first and of the one after the last of them instead
@@ -79,7 +79,7 @@ def locate_runs(table, b, x_side, y_side):
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def batches(table, x, y, chunk, work, alpha, beta):
-    """Add A x to y for all batches of one chunk, which begins with zeros if beta is zero."""
+    """Add A x to y for all batches of one chunk; y begins with zeros if beta is zero."""
     x_local, _, x_places = copies(table, work)
     y_places = x_places + NRUNS_IN * PLACES
     lanes = y_places + NRUNS_OUT * PLACES

@@ -55,7 +55,7 @@ def settle(todo, vectors, inverse, use_inverse, edges, partial):
 
 @njit
 def one_pass(launch, todo, sums):
-    """One pass of ``merged.py``; leaves what it gives in the first row of sums."""
+    """Run one pass of ``merged.py``; leaves its results in the first row of sums."""
     rows, alphas, count, work, work_bytes = launch
     # two updates are due, or the older direction could not be had from p any more
     touch = todo[NEAR] != 0.0 and (todo[FAR] != 0.0 or todo[BETA] < SMALL_BETA)
@@ -71,7 +71,7 @@ def one_pass(launch, todo, sums):
 
 @njit
 def predict(todo, state, given, use_inverse, scale):
-    """Set what the next pass is to do; whether rho and r.r of it are known well enough, and r.r."""
+    """Set up the next pass; returns whether its rho and r.r are known well enough, and r.r."""
     rho, rr = given[S_RHO], given[S_RR]
     drop = rho / given[S_PV]
     rmv, vmv = (given[S_RMV], given[S_VMV]) if use_inverse else (given[S_RV], given[S_VV])
