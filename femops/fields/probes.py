@@ -43,7 +43,7 @@ class Probe:
     points : (n, dim) or (dim,) numbers
         Positions in the mesh's unit of length; (dim,) is one point, n = 1.
     outside : {"error", "nan"}
-        What points of no element are: an error, or such whose values are NaN.
+        Treatment of points that no element holds: an error, or NaN as their values.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ class Probe:
     def gradient(self, space: Space, u: Any) -> Floats:
         """Gradients in space of a function at the points.
 
-        Where several elements hold a point, the gradient is that in the element of the lowest
+        If several elements hold a point, the gradient is that in the element of the lowest
         number: across a face it jumps.
 
         Parameters

@@ -77,9 +77,9 @@ def load_vector(
     V, f, flux, dtype
         See `load`.
     geometry : Geometry or BoundaryGeometry
-        Of these elements.
+        Geometry of these elements.
     name : str
-        Of f, for messages.
+        Name of f, for messages.
     """
     kind, points = vector_type(dtype), geometry.quadrature.points
     shape = _components(V)

@@ -58,7 +58,7 @@ def locate(mesh: Mesh, points: Floats) -> tuple[Ints, Floats]:
     Returns
     -------
     elements : (n,) int64
-        Of several that hold the point the lowest number; -1 where none does.
+        Element that holds the point, the lowest number if there are several; -1 without any.
     reference : (n, dim) float64
         In [0, 1]; NaN where no element holds the point.
     """
@@ -157,7 +157,7 @@ def _newton_only(coordinates: Floats, x: Floats, reach: Floats) -> tuple[Ints, F
     Parameters
     ----------
     coordinates : (n, (g + 1)**dim, dim) float64
-        Of one element for each point, as `Mesh.coordinates`.
+        Coordinates of one element per point, as `Mesh.coordinates`.
     x : (n, dim) float64
     reach : (n,) float64
         See `Boxes`.
@@ -284,7 +284,7 @@ def _newton_step(
 ) -> tuple[Floats, Floats]:
     """Distance |x(xi) - x|, (n,), and Newton's step there, (n, dim), of at most half an element.
 
-    Where the Jacobian is singular the step is 0.
+    The step is 0 where the Jacobian is singular.
     """
     residual = point_values(basis, xi, coordinates) - x
     jacobian = np.stack(point_gradient(basis, xi, coordinates), axis=-1)

@@ -74,7 +74,7 @@ class BlockOperator(MatrixFree):
     def __getitem__(self, pair: Pair) -> Operator | None:
         """The block of a test function and a field, by name; None where it is zero.
 
-        Of a constrained operator, diagonal blocks are constrained, the others eliminated; a block
+        In a constrained operator, diagonal blocks are constrained, the others eliminated; a block
         that is None has no identity.
         """
         names = self.space.names

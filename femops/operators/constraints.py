@@ -32,7 +32,7 @@ class Held:
     rows, columns : (k,) int64
         Flat positions in test and trial vector, ascending.
     identity : float
-        What stands on the diagonal of the rows.
+        Diagonal of the constrained rows.
     symmetric : bool
         Whether rows and columns are the same, on all ranks.
     """

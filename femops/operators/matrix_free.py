@@ -26,9 +26,9 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     Attributes
     ----------
     space : Space or Product
-        Of the vectors it is applied to.
+        Space of the vectors it is applied to.
     test_space : Space or Product
-        Of the results.
+        Space of the results.
     """
 
     space: Space | Product

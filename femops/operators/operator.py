@@ -45,7 +45,7 @@ class Operator(MatrixFree):
     space : Space
         Trial space, of the vectors it is applied to.
     test_space : Space
-        Of the results; the same for a square operator.
+        Space of the results; the same for a square operator.
     shape : (test_space.size, space.size)
     dtype : numpy.dtype
         float64 or float32; vectors have this type.
@@ -311,7 +311,7 @@ class Operator(MatrixFree):
     def diagonal(self) -> NDArray[Any]:
         """Diagonal, in the shape of an l_vec, by sum factorisation (squared 1-D matrices).
 
-        Of a space on a device it is computed there, in the operator's type.
+        On a device it is computed there, in the operator's type.
         """
         if self.space is not self.test_space:
             raise OperatorError("an operator between two spaces has no diagonal")
@@ -329,7 +329,7 @@ class Operator(MatrixFree):
         Parameters
         ----------
         method : {"near-optimal", "naive"}
-            How element matrices are formed: by sum factorisation, (1a)-(2c) of the tensor report,
+            Method of forming element matrices: sum factorisation, (1a)-(2c) of the tensor report,
             or as products of dense bases.
 
         Raises

@@ -57,18 +57,18 @@ def check_same(
     ----------
     comm : Communicator
     about : str
-        What the facts are of, for the message.
+        Subject of the facts, for the message.
     facts : mapping
         By the same names on all ranks; they are told apart by their ``repr``.
     root : int
         The rank that others are compared with.
     error : class
-        What is raised.
+        Error to raise.
 
     Raises
     ------
     error
-        Which fact differs, and on which ranks.
+        A fact differs; the message names it and the ranks.
     """
     if comm.size == 1:
         return

@@ -29,7 +29,7 @@ def pieces(sizes: Sizes, dtype: Kind, whole: Any = None) -> tuple[Any, dict[int,
         Numbers of each rank.
     dtype : numpy.dtype
     whole : array, optional
-        Of as many numbers as all of them; a new one if omitted.
+        Array of as many numbers as all of them; a new one if omitted.
     """
     if whole is None:
         whole = np.zeros(sum(sizes.values()), dtype)
@@ -68,7 +68,7 @@ class MpiChannel(Channel):
         {rank: numbers}.
     dtype : numpy.dtype
     memory : (array, array), optional
-        Of what is sent, and of what is received; of a GPU, if MPI takes that.
+        Arrays to send from and to receive into; of a GPU, if MPI takes that.
 
     Attributes
     ----------

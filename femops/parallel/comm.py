@@ -35,7 +35,7 @@ class Communicator(ABC):
     rank : int
         This rank's number.
     size : int
-        How many there are.
+        Number of ranks.
     node : Node
         The node that this rank runs on, and its share of the cores.
     """
@@ -76,7 +76,7 @@ class Communicator(ABC):
         send, receive
             {rank: numbers for it, or from it}; the two ends of a message agree on its size.
         dtype
-            Of the numbers.
+            Type of the numbers.
         memory
             Flat arrays for what is sent and what is received; new ones if omitted.
         """
@@ -95,7 +95,7 @@ class Communicator(ABC):
         Returns
         -------
         array, shape (size, ...)
-            That of each rank.
+            The array of each rank.
 
         Raises
         ------

@@ -28,7 +28,7 @@ def share(masks: Sequence[Collection[int]], rank: int) -> int:
     masks
         The cores that each rank of the node may use.
     rank
-        Which of them.
+        Index of the rank among them.
     """
     users = Counter(core for mask in masks for core in mask)
     return max(1, int(sum(Fraction(1, users[core]) for core in masks[rank])))
@@ -46,9 +46,9 @@ class Node:
     cores : int
         Cores that the ranks there may use.
     share : int
-        How many of them are this rank's share.
+        Number of cores that are this rank's share.
     place : int
-        How many of the ranks there are lower.
+        Number of lower ranks on the node.
     """
 
     first: int

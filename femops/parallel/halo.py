@@ -119,7 +119,7 @@ class Halo:
         Parameters
         ----------
         ghosts : (n,) int64
-            Which ghost each contribution is for; one may have several.
+            Ghost of each contribution; a ghost may have several.
         contributions : (n, ...)
         values : (owned, ...)
             Added to, in place; of the same type and further axes.

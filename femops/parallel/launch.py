@@ -119,13 +119,13 @@ def end_all_on_errors() -> None:
 def end_all(error: BaseException, report: Callable[[], None]) -> None:
     """Report an error of this rank, and end all ranks if there are others.
 
-    Where several ranks fail alike, the lowest reports. A rank that was told of another's error
+    If several ranks fail alike, the lowest reports. A rank that was told of another's error
     waits for that one to report it.
 
     Parameters
     ----------
     error
-        What went wrong.
+        The error to report.
     report
         Writes it to standard error.
     """

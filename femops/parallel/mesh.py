@@ -43,7 +43,7 @@ class DistributedMesh:
     whole_element_attributes, whole_boundary_attributes
         Shape (k,) int64, ascending: those that occur on any rank.
     checksum
-        Of the whole mesh; the same for any number of ranks and any partition.
+        Checksum of the whole mesh; the same for any number of ranks and any partition.
     blocks
         Shape (m + 1,) int64: block k of this rank's elements is from blocks[k] to the one before
         blocks[k + 1]. The blocks are the same for any number of ranks, so results can be too. None
@@ -68,7 +68,7 @@ class DistributedMesh:
             This rank's; those of all ranks are of one partition of one mesh. Whether they are is
             found out when a space is made. It may have no elements.
         blocks : array_like of int, optional
-            Where blocks begin in it, from 0 to its number of elements; given by all ranks or none.
+            Starts of blocks in it, from 0 to its number of elements; given by all ranks or none.
 
         Raises
         ------
@@ -165,7 +165,7 @@ def block_pieces(count: int, size: int) -> tuple[Ints, Ints]:
     Returns
     -------
     cuts, pieces
-        Where each block begins, and the end; shape (size + 1,): the first block of each rank, and
+        Start of each block, and the end; shape (size + 1,): the first block of each rank, and
         their number. Blocks are of one size, a multiple of 16, so that batches of elements are
         the same on any number of ranks; there are at most 840.
     """

@@ -34,7 +34,7 @@ class RankNumbering:
     Attributes
     ----------
     rank
-        Which rank.
+        The rank.
     indices
         Shape (ne, (p + 1)**dim) int64: the rank's number of the dof at each local node
         (lexicographic, x fastest) of its elements. Owned dofs come first, then ghosts.
@@ -83,7 +83,7 @@ def h1_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:
     Parameters
     ----------
     part : Part
-        What this rank holds of the mesh; it may have no elements.
+        This rank's part of the mesh; it may have no elements.
     p : int
         Degree, at least 1.
     comm : Communicator
@@ -116,7 +116,7 @@ def l2_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:
     Parameters
     ----------
     part : Part
-        What this rank holds of the mesh; it may have no elements.
+        This rank's part of the mesh; it may have no elements.
     p : int
         Degree, at least 0.
     comm : Communicator

@@ -38,7 +38,7 @@ class SerialOrder:
     nodes : (n,) int64
         Local nodes of an element in the order in which it numbers their dofs.
     part : Part
-        What this rank holds of the mesh.
+        This rank's part of the mesh.
     halo : Halo or None
         Who has which ghosts; None if no ranks share dofs.
     comm : Communicator
@@ -117,7 +117,7 @@ def moved(rows: Array, old: Ints, new: Ints, comm: Communicator) -> Array:
     Parameters
     ----------
     rows : array
-        Those from old[rank] to old[rank + 1] - 1.
+        Rows from old[rank] to old[rank + 1] - 1.
     old, new : (size + 1,) int64
         Ascending, with the same ends.
     comm : Communicator

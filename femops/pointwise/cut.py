@@ -75,9 +75,9 @@ class Cut:
         Functions of the trace's static inputs, in the order of the program's ``q``.  Those of an
         element are evaluated with the weight 1 at any of its points.
     computed : list of Node
-        What should be finite because the program divides, or computes functions, itself.
+        Nodes that should be finite because the program divides, or computes functions, itself.
     finite : list of Node
-        What is kept, where it is taken: this should be finite.
+        Kept nodes where they are taken: these should be finite.
     """
 
     program: Program
@@ -359,7 +359,7 @@ def _opened(work: _Step, known: Known) -> list[Node]:
 def _mapped(work: _Step, step: LinearStep, known: Known) -> Cut:
     """Keep nothing of the geometry: the step is given Jacobian and position.
 
-    Where D is of one degree in the inverse Jacobian, the adjugate takes its place and the powers
+    If D is of one degree in the inverse Jacobian, the adjugate takes its place and the powers
     of the determinant go into the weight: no division for the first degree, one for the second.
     """
     graph, dim, static = work.graph, work.trace.dim, work.trace.static

@@ -22,7 +22,7 @@ def frontier(outputs: Sequence[Node], moving: set[int], *, deep: bool = False) -
     Returns
     -------
     list of Node
-        Those that do not depend on the moving inputs but are used by one that does, or are outputs,
+        Nodes that do not depend on the moving inputs but are used by one that does, or are outputs,
         or with ``deep`` what those are made of; no constants and no conditions.
     """
     order = ancestors(outputs)

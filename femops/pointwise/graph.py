@@ -43,7 +43,7 @@ class Graph:
         Parameters
         ----------
         name : str
-            How the printed program refers to it.
+            Name of the node in the printed program.
         """
         return self.make("input", (), name)
 
@@ -116,7 +116,7 @@ class Graph:
     def binary(self, op: str, a: Node, b: Node) -> Node:
         """Node of an operation on two nodes, simplified where that is exact.
 
-        What conditions are in arithmetic is what NumPy makes of booleans.
+        Conditions behave in arithmetic like booleans of NumPy.
         """
         if a.is_condition and b.is_condition and op in ("add", "sub"):
             if op == "sub":

@@ -63,7 +63,7 @@ def identities(
     Parameters
     ----------
     nodes : iterable of Node
-        Of any graphs: inputs of one name are the same.
+        Nodes of any graphs: inputs of one name are the same.
     given : mapping, optional
         Identities of some nodes, by ``number``; what is behind them is not looked at.
     """

@@ -26,7 +26,7 @@ def encode(nodes: Iterable[Node]) -> Encoded:
     Parameters
     ----------
     nodes : iterable of Node
-        Of one graph.
+        Nodes of one graph.
 
     Returns
     -------

@@ -36,7 +36,7 @@ def assignments(outputs: Sequence[Node], inputs: Names) -> tuple[list[str], list
     ----------
     outputs : sequence of Node
     inputs : dict
-        What input nodes are called in the program, by their ``number``.
+        Names of input nodes in the program, by their ``number``.
 
     Returns
     -------

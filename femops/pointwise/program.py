@@ -34,7 +34,7 @@ class Program:
     ncomp_in, ncomp_out : int
         Components of field and test function.
     numbers : Numbers
-        What ``q`` holds, in order.
+        Contents of ``q``, in order.
     value_in, gradient_in : bool
         Whether the field's value, and its (reference) derivatives are read.
     value_out, gradient_out : bool
@@ -42,7 +42,7 @@ class Program:
     symmetric : bool
         Whether field and test function can be exchanged.
     scaled : tuple of int
-        Which of q a factor of the whole form multiplies.
+        Entries of q that a factor of the whole form multiplies.
     """
 
     text: str

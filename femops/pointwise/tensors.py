@@ -103,7 +103,7 @@ def adjugate(matrix: Any) -> Any:
     Parameters
     ----------
     matrix : (n, n) array
-        Of symbols or numbers, n up to 3.
+        Matrix of symbols or numbers, n up to 3.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def det(matrix: Any) -> Any:
     Parameters
     ----------
     matrix : (n, n) array
-        Of symbols or numbers, n up to 3.
+        Matrix of symbols or numbers, n up to 3.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def inv(matrix: Any) -> Any:
     Parameters
     ----------
     matrix : (n, n) array
-        Of symbols or numbers, n up to 3.
+        Matrix of symbols or numbers, n up to 3.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def sym(matrix: Any) -> Any:
     Parameters
     ----------
     matrix : (n, n) array
-        Of symbols or numbers, n up to 3.
+        Matrix of symbols or numbers, n up to 3.
 
     Raises
     ------
@@ -187,7 +187,7 @@ def inner(a: Any, b: Any) -> Any:
     Parameters
     ----------
     a, b : arrays of one shape, or two scalars
-        Of symbols or numbers.
+        Arrays of symbols or numbers.
 
     Raises
     ------

@@ -29,7 +29,7 @@ class CoefficientShape:
     Attributes
     ----------
     shape : tuple of int
-        Of its value at a point, ``()`` for a scalar.
+        Shape of its value at a point, ``()`` for a scalar.
     symmetric : bool
         Whether it is a symmetric matrix, so that opposite entries are one symbol.
     """
@@ -139,12 +139,12 @@ class Trace:
     ----------
     graph : Graph
     fields : dict of Argument
-        What varies from application to application, by name: inputs.
+        Inputs that vary from application to application, by name.
     tests : dict of Argument
-        What multiplies the test functions and their reference derivatives: outputs, with the
+        Factors of the test functions and of their reference derivatives: outputs, with the
         quadrature weight in.
     static : dict of arrays of Node
-        What is known beforehand: INVERSE (dim, dim), d xi_a / d x_i; WEIGHT (), the
+        Inputs that are known in advance: INVERSE (dim, dim), d xi_a / d x_i; WEIGHT (), the
         quadrature weight times det J; POSITION (dim,); and the coefficients by name.  On a
         boundary NORMAL (dim,) in place of INVERSE, and WEIGHT has the surface element.
     """
@@ -262,7 +262,7 @@ def linearised(traced: Trace, field: str, state: str) -> Trace:
     field : str
         The field that the form is differentiated by; it becomes the direction.
     state : str
-        What its values (``state``) and reference derivatives (``dstate``) are called among the
+        Name of its values (``state``) and, as ``dstate``, of its reference derivatives among the
         static inputs.
 
     Returns

@@ -39,7 +39,7 @@ class Space(ABC):
     mesh : Mesh
         The whole, or this rank's part.
     device : Device or None
-        Where its vectors are; None for the host.
+        Device of the vectors; None for the host.
     reproducible : bool
         Whether a device adds in the order of the elements, as the host always does.
     distributed : DistributedMesh or None
@@ -223,7 +223,7 @@ class Space(ABC):
         ----------
         e_vec : array
         restriction : ElementRestriction, optional
-            Of other elements than the space's, as boundary faces are.
+            Restriction to other elements than the space's, as boundary faces are.
 
         Raises
         ------
@@ -261,8 +261,8 @@ class Space(ABC):
     def dof_coordinates(self) -> Floats:
         """Positions of the nodes, (ndofs, dim).
 
-        Of a node shared by elements, the position in the first of them; this matters only where
-        a mesh is periodic. The "nodes" of a Bernstein basis are the Gauss-Lobatto points.
+        For a node shared by elements, this is the position in the first of them, which matters
+        only where a mesh is periodic. "Nodes" of a Bernstein basis are the Gauss-Lobatto points.
         """
         result = np.empty((self.ndofs, self.dim))
         n = self.p1d**self.dim

@@ -36,13 +36,13 @@ class BoundarySpace:
         The space itself.
     mesh : BoundaryFaces
     dim : int
-        Of the faces as elements, at least 1.
+        Dimension of the faces as elements, at least 1.
     basis, order, p1d, ncomp, ndofs, size, shape, device
         As of `Space`.
     restriction : ElementRestriction
         From the whole space to the faces.
     touched : int
-        How many nodes lie on the faces.
+        Number of nodes on the faces.
     """
 
     def __init__(self, volume: H1, faces: BoundaryFaces) -> None:

@@ -51,7 +51,7 @@ def find_device(device: Place, comm: Communicator | None = None) -> Device | Non
     ----------
     device : str, Device or None
     comm : Communicator, optional
-        Of the ranks that share the vectors, each of which has a GPU of its own if they are on
+        Communicator of the ranks that share the vectors, each with a GPU of its own if they are on
         "cuda"; this process alone if omitted.
 
     Raises

@@ -42,10 +42,10 @@ class H1(Space):
     family : {"gll", "bernstein"}
         Basis; see `Basis1D`.
     device : str, optional
-        Where vectors are and operators work: ``"cuda"``, a GPU; ``"cuda:1"``, the second one. The
+        Device of vectors and operators: ``"cuda"``, a GPU; ``"cuda:1"``, the second one. The
         host if omitted.
     reproducible : bool
-        Of a device: results have the same bits at each run, because what elements add to a dof
+        On a device: results have the same bits at each run, because what elements add to a dof
         is summed in their order, which takes a second launch. The host always does so.
 
     Raises
@@ -143,7 +143,7 @@ class L2(Space):
     family : {"gauss", "gll", "bernstein"}
         Basis; see `Basis1D`.
     device : str, optional
-        Where vectors are and operators work: ``"cuda"``, a GPU; ``"cuda:1"``, the second one. The
+        Device of vectors and operators: ``"cuda"``, a GPU; ``"cuda:1"``, the second one. The
         host if omitted.
 
     Raises
@@ -183,7 +183,7 @@ class L2(Space):
     def file_dofs(self) -> Ints:
         """Number of each node in the file: element by element in the file's order.
 
-        Which file that is, of refined meshes too, says `H1.file_dofs`. Of many ranks, each has
+        `H1.file_dofs` says which file that is, of refined meshes too. On many ranks, each has
         the numbers of its own nodes.
         """
         n = self.p1d**self.dim

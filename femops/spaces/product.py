@@ -37,13 +37,13 @@ class Product:
     comm : Communicator
         The ranks that hold the spaces.
     device : Device or None
-        Where vectors are; None for the host.
+        Device of the vectors; None for the host.
     size : int
         Length of a vector.
     shape : (size,)
         Shape of a vector.
     offsets : dict of int
-        Where the part of each space begins in a vector.
+        Start of the part of each space in a vector.
 
     Raises
     ------

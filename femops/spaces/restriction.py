@@ -75,7 +75,7 @@ class ElementRestriction:
     ndofs : int
         Number of dofs; all indices lie in 0 <= i < ndofs.
     owned : int, optional
-        How many of these, the first, this rank owns; the others are ghosts. All if omitted.
+        Number of these, the first, that this rank owns; the others are ghosts. All if omitted.
 
     Raises
     ------

@@ -15,7 +15,7 @@ class Channel(ABC):
     Attributes
     ----------
     outgoing, incoming : (n,) arrays
-        What is sent and what has arrived: a contiguous piece for each rank, by ascending rank.
+        Numbers to send and numbers that arrived: a contiguous piece per rank, by ascending rank.
     """
 
     outgoing: NDArray[Any]
@@ -38,7 +38,7 @@ class Route:
     Attributes
     ----------
     forward, reverse : int or None
-        Which of the `RankTerms`' exchanges bring the ghosts it reads, and take its contributions.
+        Exchanges of the `RankTerms` that bring the ghosts it reads, and take its contributions.
     """
 
     forward: int | None = None

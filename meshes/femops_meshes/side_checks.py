@@ -26,7 +26,7 @@ def check_sides(mesh: Mesh, listed: Flags | None = None) -> None:
     mesh
         A whole mesh.
     listed
-        Which entries (nb,) to check; all if omitted.
+        Entries (nb,) to check; all if omitted.
 
     Raises
     ------

@@ -50,7 +50,7 @@ class Field:
     dofs : int
         Nodes of the whole space: the vector has as many rows, of `ncomp` numbers each.
     elements : int
-        Of the whole mesh.
+        Number of elements of the whole mesh.
     mesh : str
         Checksum of the whole mesh, in hexadecimal digits.
     rows : int
@@ -93,7 +93,7 @@ class Contents:
     fields : dict of Field
         By name, in the order of the file.
     values : dict
-        What JSON can hold.
+        Values that JSON can hold.
     text : bytes
         Both in JSON.
     """
@@ -184,7 +184,7 @@ class StateReader:
     ----------
     contents : Contents
     checksum : int
-        Of all: it covers the checksums of the blocks.
+        Checksum of all: it covers the checksums of the blocks.
 
     Raises
     ------

@@ -65,11 +65,11 @@ class GmshArrays:
     names
         Name of a physical group by dimension and tag; unnamed ones are left out.
     kinds
-        What each type number stands for.
+        Meaning of each type number.
     links
         Nodes that are one, as the mesh is periodic.
     sides
-        Of a periodic mesh, nodes by dimension and number of the entity that their elements lie on.
+        Nodes of a periodic mesh by dimension and number of the entity that their elements lie on.
     """
 
     tags: NDArray[np.int64]

@@ -59,7 +59,7 @@ def read_links(
     path
         The file.
     version
-        Of the format, "2..." or "4.1".
+        Version of the format, "2..." or "4.1".
     binary, bytes_of_size
         As the file's header has them.
 

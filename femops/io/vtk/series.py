@@ -47,7 +47,7 @@ class TimeSeries:
     path : path ending in .pvd
         The index; its folder must exist.
     existing : {"refuse", "continue", "replace"}
-        What to do where there is such a series: raise an error; append to it; remove its index and
+        Treatment of an existing series: raise an error; append to it; remove its index and
         the files of its steps, and start anew.
     comm : mpi4py.MPI.Intracomm or Communicator, optional
         The ranks that hold the spaces; this process alone if omitted.

@@ -30,7 +30,7 @@ class Piece:
     Attributes
     ----------
     points, cells : int
-        How many.
+        Number of points and of cells.
     sections : dict of dicts of arrays
         Arrays (n,) or (n, components) by the name they have in PointData, CellData, Points, Cells.
     """

@@ -42,7 +42,7 @@ class Columns:
         Flat positions in the whole vector of all columns: those of lower ranks, this rank's own,
         and those of higher ranks.
     low : int
-        How many stand before its own.
+        Number of entries before its own.
     """
 
     def __init__(self, space: Space, dofs: Ints) -> None:

@@ -40,7 +40,7 @@ class Contraction:
     direction : int
         0 for x, contracted first.
     taken : tuple of (bool, bool)
-        What is contracted: for each direction left, whether test and trial basis are derivatives.
+        Contracted products: for each direction left, whether test and trial basis are derivatives.
     left : tuple of (bool, bool)
         The same of the result, to which this product is added.
     first : bool

@@ -95,8 +95,8 @@ class BilinearForm:
     traced : LinearStep, optional
         The pointwise step, where it is known; else the function is traced.
     state : array or DeviceState, optional
-        Where a nonlinear function was differentiated; an array as `Space.l_vec` of the trial space
-        gives it.
+        State at which a nonlinear function was differentiated; an array as `Space.l_vec` of the
+        trial space gives it.
     static : dict of arrays of Node, optional
         The static inputs of a trace that has no linear step.
     """
@@ -171,7 +171,7 @@ class BilinearForm:
         ----------
         values : dict
         made : dict of Given
-            What replaces the coefficients of forms that share them, read once for all; added to.
+            Replacements of the coefficients of forms that share them, read once for all; added to.
 
         Raises
         ------

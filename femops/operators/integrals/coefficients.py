@@ -61,7 +61,7 @@ class Given:
     name : str
     value : number, array, callable or GridFunction; number, array, Field or Sampled
     shapes : tuple of shapes, optional
-        Those that the form takes; any if None.
+        Shapes that the form takes; any if None.
     positive : bool
         Whether it must be greater than zero (a matrix is not looked at).
     kept : bool
@@ -232,7 +232,7 @@ def _at_points(
     name : str
         For messages.
     shapes : tuple of shapes
-        Those the form takes, ``()`` for a scalar.
+        Shapes that the form takes, ``()`` for a scalar.
 
     Returns
     -------
@@ -291,7 +291,7 @@ def columns(points: NDArray[np.float64]) -> NDArray[np.float64]:
 def of_place(function: Function, block: Block) -> Function:
     """Return a function of x alone, from one of x and, on a boundary, of the outer normal.
 
-    Which of them it is, its parameters tell.
+    Its parameters tell which of them it is.
     """
     if not isinstance(block, BoundaryBlock):
         return function

@@ -66,7 +66,7 @@ def check_range(
     Parameters
     ----------
     what : str
-        Of which form, and which numbers.
+        The form and the numbers, for the message.
     largest : float
         Absolute value; that of all numbers if ``whole``, so that it must not be too small either.
     kind : numpy.dtype

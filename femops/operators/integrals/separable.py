@@ -35,7 +35,7 @@ def separated(term: Term, parts: Sequence[Term]) -> tuple[SeparableKernel, Data]
     ----------
     term : Term
     parts : sequence of Term
-        What the term is the sum of; itself if it is none.
+        Summands of the term; the term itself if it is no sum.
     """
     program = term.program
     slots, numbers = program.slots_in, program.numbers

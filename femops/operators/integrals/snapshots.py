@@ -69,7 +69,7 @@ class Sampled:
     Attributes
     ----------
     shape : tuple of int
-        Of the coefficient at a point.
+        Shape of the coefficient at a point.
     parts : tuple of arrays
         Components in C order: (ne, nq), or () where it is one number.
     """

@@ -123,7 +123,7 @@ def measure_levels(summands: Summands, levels: Sequence[str] = LEVELS) -> dict[s
     summands : sequence of (float, Term)
         Terms of forms on one mesh, or on the same boundary faces, which are all tried.
     levels : sequence of str
-        Those to choose from; "none" fits wherever any does.
+        Levels to choose from; "none" fits wherever any does.
     """
     whole, count = summands[0][1], _sample_size(summands[0][1])
     sample = list(summands) if whole.on_boundary else first_terms(summands, count)

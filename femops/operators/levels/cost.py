@@ -29,7 +29,7 @@ class Cost:
     assembly_flops : int
         Floating-point operations to compute what is kept; functions of x not counted.
     data_flops : int
-        Of these, for the data at quadrature points or in elements (D).
+        Operations among these for the data at quadrature points or in elements (D).
     """
 
     flops: int

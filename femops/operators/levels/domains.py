@@ -66,7 +66,7 @@ class Domains(Storage):
     summands, held, level
         See `Storage`.
     parts : tuple of Storage
-        That of the elements first, if there is one.
+        Data of each domain, that of the elements first, if there is one.
     """
 
     summands: Summands

@@ -47,7 +47,7 @@ class Storage(ABC):
     summands : sequence of (float, Term)
     held : Held
     level : str
-        What is kept.
+        Level of assembly.
     """
 
     summands: Summands

@@ -31,7 +31,7 @@ def first_terms(summands: Summands, count: int) -> list[tuple[float, Term]]:
     summands : sequence of (float, Term)
         Terms of forms, on one mesh.
     count : int
-        How many elements; of a distributed mesh, of this rank's.
+        Number of elements; on a distributed mesh, of this rank's.
     """
     whole = summands[0][1].spaces[0]
     mesh, part = whole.mesh, first_elements(whole.mesh, count)

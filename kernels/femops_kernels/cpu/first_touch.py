@@ -43,7 +43,7 @@ def placed_array(
     shape : tuple of int
     dtype : dtype
     edges : (nchunks + 1,) int64, optional
-        Where the parts of each chunk of a sweep begin along the axis, and the end, behind which
+        Start of each chunk's parts of a sweep along the axis, and the end, behind which
         nothing is touched.  Equal parts if omitted.
     axis : int
         Along which chunks follow each other, for each index of the axes before it.

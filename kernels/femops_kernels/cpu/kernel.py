@@ -143,11 +143,11 @@ class Kernel(SweepKernel):
     width : int
         Slots of a lane.
     weights : (q1d,) float64
-        Of the quadrature rule in one direction.
+        Weights of the quadrature rule in one direction.
     geometry : Map1D, optional
         Needed if the step is given Jacobians or positions.
     data_dtype : numpy.dtype, optional
-        Of the numbers stored at points, which are widened when they are loaded; ``dtype`` if
+        Type of the numbers stored at points, which are widened when they are loaded; ``dtype`` if
         omitted.
 
     Raises

@@ -35,7 +35,7 @@ class Mix:
     reads, writes : int
         Lanes of one block.
     blocks : int
-        Of each worker.
+        Blocks of each worker.
     workers : int
     """
 
@@ -51,7 +51,7 @@ class Mix:
         Parameters
         ----------
         read_bytes, write_bytes : float
-            Of all workers together.
+            Bytes of all workers together.
         lane_bytes, workers : int
 
         Raises
@@ -81,7 +81,7 @@ class Limits:
     Parameters
     ----------
     threads : int
-        How many the kernels use; the caller sets them (`femops_kernels.cpu.machine.set_threads`).
+        Number of threads; the caller sets them (`femops_kernels.cpu.machine.set_threads`).
     nbytes : int
         Bytes of all three arrays of the triad together; far more than the caches hold.
     """
@@ -115,7 +115,7 @@ class Limits:
         Parameters
         ----------
         read_bytes, write_bytes : float
-            Of one pass; the proportion is met as `Mix.of` can.
+            Bytes of one pass; the proportion is met as `Mix.of` can.
 
         Raises
         ------

@@ -96,7 +96,7 @@ def _numba() -> Any:
 def get_threads() -> int:
     """Threads that the next call of this Python thread uses.
 
-    What ``set_threads`` said, else the environment variable ``FEMOPS_THREADS``, else the cores, or
+    The number that ``set_threads`` said, else ``FEMOPS_THREADS``, else the cores, or
     the share of them that ``share_threads`` said; one in a process forked from one that has started
     OpenMP's threads.
     """
@@ -144,7 +144,7 @@ def _set_threads(numba: Any, count: int | str) -> None:
 def share_threads(count: int) -> None:
     """Take no more threads than a share of the cores, the least share so far.
 
-    Where ``FEMOPS_THREADS`` or ``set_threads``, before or after, ask for a number, they get it.
+    If ``FEMOPS_THREADS`` or ``set_threads``, before or after, ask for a number, they get it.
     """
     _wishes["share"] = min(count, _wishes.get("share", count))
     if _numba.cache_info().currsize:

@@ -44,10 +44,10 @@ class Plan:
     batch_start : (nbatch + 1,) int64
         The same of each batch.
     foreign_start : (nchunks + 1,) int64
-        What it copies are the dofs ``foreign_dofs[foreign_start[c]:foreign_start[c + 1]]``: runs
+        Its copies are the dofs ``foreign_dofs[foreign_start[c]:foreign_start[c + 1]]``: runs
         that another chunk owns, and those whose order in an element is not that of their numbers.
     foreign_end : (nchunks,) int64
-        Where its ghosts begin among them, which are the last.
+        Start of its ghosts among them, which are the last.
     foreign_dofs : (nforeign,) int64
     combine_start, combine_dof, combine_slot : int64 arrays
         Contributions ``combine_slot`` (positions in ``foreign_dofs``) to owned dofs, grouped by
@@ -173,7 +173,7 @@ def make_plan(
     element_start : (nchunks + 1,) int64
         First element of each chunk, a multiple of the width, and the end.
     runs : Runs
-        Which nodes of an element have consecutive dofs, but for their order.
+        Nodes of an element that have consecutive dofs, but for their order.
     ghosts : int
         Dofs beyond ``ndofs``.
 

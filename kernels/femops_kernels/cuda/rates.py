@@ -30,7 +30,7 @@ class Amounts:
     added : int
         Entries that atomics add to: what caches hold.
     rounds : int
-        Of the loops of the other kernels.
+        Rounds of the loops of the other kernels.
     seconds : float
         For how long each is measured; the fastest launch counts.
     """

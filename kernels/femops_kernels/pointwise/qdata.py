@@ -29,7 +29,7 @@ class Data:
     elements : (nbatch, n, width) array
         Constant in an element.
     modes : (nbatch, dim, g1d**dim, width) array
-        Of the geometry.
+        Modes of the geometry.
     constants : (n,) array
     """
 

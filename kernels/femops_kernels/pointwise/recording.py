@@ -57,9 +57,9 @@ class Recorded:
     Parameters
     ----------
     recording : Recording
-        Where they are noted.
+        Recording that notes the operations.
     name : str
-        What the number is called.
+        Name of the number.
     """
 
     __slots__ = ("_note", "name")
@@ -104,11 +104,11 @@ class Recording:
     text : str
         Lane Python; see `femops_kernels.pointwise.step.PointStep`.
     slots : sequence of int
-        Which of `SLOTS` it reads.
+        Entries of `SLOTS` that it reads.
     ncomp : int
         Components of the field.
     numbers : int
-        How many numbers it is given.
+        Number of numbers that it is given.
 
     Attributes
     ----------
@@ -148,7 +148,7 @@ class Recording:
         Parameters
         ----------
         slots : sequence of int
-            Which of `RESULTS` it sets.
+            Entries of `RESULTS` that it sets.
 
         Returns
         -------

@@ -76,7 +76,7 @@ class PointStep:
         factors of the test function and of its reference derivatives; what a kernel does not use
         is returned as it came.
     numbers : Numbers
-        What ``q`` holds.
+        Contents of ``q``.
     value_in, gradient_in : bool
         Whether the field itself, and whether its derivatives are read.
     value_out, gradient_out : bool

@@ -23,7 +23,7 @@ class Scanner:
     text
         The file's content.
     name
-        What errors call the file.
+        Name of the file in errors.
     """
 
     def __init__(self, text: str, name: str) -> None:
@@ -99,7 +99,7 @@ class Scanner:
         return value
 
     def room(self, numbers: int, what: str) -> None:
-        """Check that ``numbers`` numbers may still follow, before anything of their size is made."""
+        """Check that ``numbers`` numbers may still follow, before an array of that size is made."""
         left = sum(map(len, self._lines[self._next :])) + len(self._lines) - self._next
         if 2 * numbers - 1 > left:
             raise self.fail(

@@ -62,7 +62,7 @@ def equal_pieces(count: int, size: int) -> Ints:
 def weighted_pieces(weights: Floats, size: int) -> Ints:
     """Cuts between things of different weight that make the heaviest piece as light as can be.
 
-    Of such cuts, one after the other, that is taken which gives its piece most nearly an equal
+    Among such cuts, one after the other, it takes the one whose piece has most nearly an equal
     share of what is left. No piece is empty unless there are fewer things than pieces.
 
     Parameters

@@ -161,7 +161,7 @@ class Topology:
 def exterior_boundary(elements: Ints, topology: Topology) -> Ints:
     """Corners (nb, 2**(dim-1)) of the topology's boundary faces, so turned that they look outwards.
 
-    What that means is said in `femops_meshes.topology.sides`.
+    `femops_meshes.topology.sides` says what that means.
     """
     return outward_corners(elements, topology.boundary_faces)
 

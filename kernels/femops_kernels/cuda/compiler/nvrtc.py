@@ -68,14 +68,14 @@ def compile_cubin(
     options : sequence of str
         Beside `OPTIONS`.
     name : str
-        What the log calls the source.
+        Name of the source in the log.
 
     Returns
     -------
     cubin : bytes
-        What a driver loads.
+        Machine code that a driver loads.
     log : str
-        Of the compiler.
+        Log of the compiler.
 
     Raises
     ------

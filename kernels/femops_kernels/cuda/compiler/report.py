@@ -17,7 +17,7 @@ class Report(NamedTuple):
     Attributes
     ----------
     registers : int
-        Of a thread.
+        Registers per thread.
     local_bytes : int
         Memory of a thread beside its registers: what is spilled, and arrays that are indexed by
         numbers known only when it runs.

@@ -66,13 +66,13 @@ def take_device(place: int) -> tuple[Device, str]:
     Parameters
     ----------
     place : int
-        Which of the processes; there may be more than GPUs.
+        Index of the process; there may be more processes than GPUs.
 
     Returns
     -------
     device : Device
     bus : str
-        Where it is in the machine, the same for all processes.
+        Address of the GPU in the machine, the same for all processes.
 
     Raises
     ------

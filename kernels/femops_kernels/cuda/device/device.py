@@ -17,7 +17,7 @@ class Function(ABC):
     Attributes
     ----------
     registers : int
-        Of a thread.
+        Registers per thread.
     local_bytes : int
         Memory of a thread beside its registers; more than 0 means that these were too few.
     """
@@ -34,7 +34,7 @@ class Function(ABC):
         blocks : int
             With 0 nothing is run.
         threads : int
-            Of a block.
+            Threads per block.
         shared_bytes : int
             Dynamic shared memory of a block.
         arguments : array, shape ()
@@ -55,7 +55,7 @@ class Passage(ABC):
     Attributes
     ----------
     there : array
-        Of the device.
+        Array of the device.
     here : array
         The same numbers in memory of the host; or `there` itself, if messages go from the device.
     """

@@ -50,7 +50,7 @@ class Lines:
     arrays : int
         Work arrays of an element.
     elements : int
-        Of the block.
+        Number of elements of the block.
     itemsize : int
         Bytes of a number.
     """

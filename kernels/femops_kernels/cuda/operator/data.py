@@ -56,7 +56,7 @@ def uploaded(
     count : int
         Elements.
     order : Order
-        Of these.
+        Order of the elements.
 
     Returns
     -------

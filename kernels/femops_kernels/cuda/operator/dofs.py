@@ -72,7 +72,7 @@ class Shared:
     ----------
     dofs : (n,) int32
     starts : (n + 1,) int32
-        Where in ``slots`` those of a dof begin.
+        Start of the places of each dof in ``slots``.
     slots : int64 array
         Numbers of nodes, element by element, ascending for each dof.
     """

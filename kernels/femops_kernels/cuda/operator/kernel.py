@@ -103,19 +103,19 @@ class CudaKernel:
     dtype : numpy.dtype
         float64 or float32.
     weights : (q1d,) float64
-        Of the quadrature rule in one direction.
+        Weights of the quadrature rule in one direction.
     shape : Shape
     geometry : Map1D, optional
         Needed if the step is given Jacobians or positions.
     data_dtype : numpy.dtype, optional
-        Of the numbers stored at points; ``dtype`` if omitted.
+        Type of the numbers stored at points; ``dtype`` if omitted.
     reproducible : bool
         Whether what elements add to dofs that they share is left in the order of the elements, to
         be summed by ``combine.cuh``, instead of added at once.
     merged : bool
         Whether it updates vectors of conjugate gradients, see ``merged.cuh``.
     entry : {"apply", "diagonal", "fill"}
-        What it does: applies the operator to x; adds its diagonal to y, see ``diagonal.cuh``;
+        Work of the kernel: applies the operator to x; adds its diagonal to y, see ``diagonal.cuh``;
         stores the step's results at points, as many as the target has components, see
         ``fill.cuh``.
 
@@ -146,7 +146,7 @@ class CudaKernel:
     def fitting(device: Device, **parts: Any) -> CudaKernel:
         """Kernel in the shape that suits a device, which compiles it; see `shape_for`.
 
-        Of its blocks no more share a multiprocessor than registers last for: nothing is spilled
+        Only as many blocks share a multiprocessor as registers suffice for: nothing is spilled
         for their sake.
 
         Parameters

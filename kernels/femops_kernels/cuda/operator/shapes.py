@@ -31,9 +31,9 @@ class Shape:
     Attributes
     ----------
     elements : int
-        Of a block.
+        Elements per block.
     blocks : int
-        That a multiprocessor should hold at least; bounds the registers.
+        Blocks that a multiprocessor should hold at least; bounds the registers.
     """
 
     elements: int

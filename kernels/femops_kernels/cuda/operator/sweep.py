@@ -62,9 +62,9 @@ class DeviceDofs:
     indices : (ne, nodes) int64
         The same dofs one by one, on the host.
     met : int
-        How many dofs are met first by one of these elements.
+        Number of dofs that one of these elements meets first.
     shared : DeviceShared, optional
-        Where sums over elements are to be formed in their order.
+        Shared dofs, if sums over elements are to be formed in their order.
     owned : int, optional
         Dofs from this number on are other ranks'; none are if omitted.
     """
@@ -141,7 +141,7 @@ class DeviceSweep(DeviceLaunch):
     device : Device
     kernel : CudaKernel
     source, target : DeviceDofs
-        Of the vector that is read and of the one that is written.
+        Dofs of the vector that is read and of the one that is written.
     data : Data or FilledData
     cleared : (n,) int64
         Flat positions of the vector read that count as zero.
@@ -149,7 +149,7 @@ class DeviceSweep(DeviceLaunch):
         Flat positions of the vector written where the result is ``keep`` times the entry read.
     keep : float
     parts : array, optional
-        What a kernel that fills stores in.
+        Array that a kernel fills.
     """
 
     def __init__(
@@ -291,7 +291,7 @@ class Combine:
     kernel : CudaKernel
     shared : DeviceShared
     parts : array
-        What they left.
+        Contributions that they left.
     """
 
     def __init__(
@@ -324,7 +324,7 @@ class DeviceHold(DeviceLaunch):
         Flat positions.
     keep : float
     dtype : numpy.dtype
-        Of the vectors.
+        Type of the vectors.
     """
 
     def __init__(

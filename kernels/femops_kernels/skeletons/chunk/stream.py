@@ -44,7 +44,7 @@ def triad(a, b, c, factor, blocks):
 def mixed(source, target, reads, writes, blocks, passes, workers):
     """Read and write in a given proportion, each worker its own ``blocks`` again and again.
 
-    Of each block ``2 reads`` lanes are read, half of them from each half of the source (``reads``
+    In each block ``2 reads`` lanes are read, half of them from each half of the source (``reads``
     is a multiple of four), and ``writes`` written.
     """
     for w in prange(workers):
