@@ -254,7 +254,7 @@ def _checked(mesh: Any, points: ArrayLike, outside: Any) -> Floats:
     try:
         array = np.array(points)
     except ValueError as error:
-        raise ProbeError(f"points are no array: give shape (n, {dim}); {error}") from error
+        raise ProbeError(f"points are not an array: give shape (n, {dim}); {error}") from error
     if array.dtype.kind not in "fiu" or array.shape[-1:] != (dim,) or array.ndim > 2:
         raise ProbeError(
             f"points have shape {array.shape} and type {array.dtype}: in {dim}-D give real numbers "

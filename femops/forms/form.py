@@ -193,7 +193,7 @@ def check_names(function: Any, fields: int, maker: Callable[..., Any]) -> None:
         if name in taken:
             raise TraceError(
                 f"{definition(function)}{name_of(function)}({', '.join(names)}): {name!r} is an "
-                f"argument of femops.{maker.__name__}: call the coefficient something else"
+                f"argument of femops.{maker.__name__}: rename the coefficient"
             )
 
 

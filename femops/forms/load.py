@@ -57,7 +57,7 @@ def load(
         Neither f nor flux, or one of another shape or with values that are not finite.
     """
     if f is None and flux is None:
-        raise OperatorError("a load of nothing: give f, flux or both")
+        raise OperatorError("the load is empty: give f, flux or both")
     rule = V.quadrature(quadrature)
     return load_vector(V, Geometry(V.mesh, rule), f, flux, "f", dtype)
 

@@ -73,7 +73,7 @@ def _check_names(
     clash = [name for name in coefficients if name in names]
     if clash:
         raise OperatorError(
-            f"{clash[0]!r} is a field of {product!r} and a coefficient: call one something else"
+            f"{clash[0]!r} is a field of {product!r} and a coefficient: rename one of them"
         )
     taken = tuple(inspect.signature(function).parameters)
     if taken[: len(names)] != names:

@@ -196,8 +196,8 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         ranks = self.space.comm.size
         if ranks > 1:
             raise OperatorError(
-                f"{ranks} ranks hold this operator, and matvec is what SciPy's solvers call, which "
-                "know nothing of other ranks: solve by femops.cg, or by PETSc "
+                f"{ranks} ranks hold this operator, and SciPy's solvers, which call matvec, know "
+                "nothing of other ranks: solve by femops.cg, or by PETSc "
                 "(examples/petsc_krylov.py); for products write A @ x or A.apply(x)"
             )
 

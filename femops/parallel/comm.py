@@ -349,7 +349,7 @@ def communicator(comm: Any = None) -> Communicator:
     mpi = launch.loaded()
     if mpi is None or not isinstance(comm, mpi.Intracomm) or comm == mpi.COMM_NULL:
         raise CommunicatorError(
-            f"comm={comm!r} is no communicator: give one of mpi4py, as MPI.COMM_WORLD, "
+            f"comm={comm!r} is not a communicator: give one of mpi4py, as MPI.COMM_WORLD, "
             "or None for this process alone"
         )
     if comm != mpi.COMM_SELF:

@@ -46,5 +46,5 @@ def explain(error: BaseException) -> str:
     if "Cannot cast ufunc" in text or "from dtype('O')" in text:
         return "numpy.linalg does not take symbols: use femops.det, femops.inv, femops.inner"
     if "read-only" in text:
-        return "what a form is given can't be overwritten: make a new array, such as 2 * u.grad"
+        return "a form cannot overwrite its arguments: make a new array, such as 2 * u.grad"
     return f"{type(error).__name__}: {text}"

@@ -80,14 +80,15 @@ class Graph:
         if isinstance(value, Node):
             if value.graph is not self:
                 raise TraceError(
-                    "a symbol of another form is used: use only what the function is given"
+                    "a symbol of another form is used: use only the function's arguments"
                 )
             return value
         if isinstance(value, np.ndarray) and value.ndim == 0:
             return self.node(value.item())
         if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
             raise TraceError(
-                f"a symbol meets a {type(value).__name__}: give a real number or an array of them"
+                f"a symbol is combined with a {type(value).__name__}: give a real number or an "
+                "array of them"
             )
         return self.constant(float(value))
 

@@ -107,7 +107,7 @@ class LinearStep:
                 numbers[identity] = len(distinct)
             structure[k] = numbers[identity]
         if not distinct:
-            raise TraceError("the form is zero whatever the field: it makes no operator")
+            raise TraceError("the form is zero whatever the field: it defines no operator")
         return structure, distinct
 
     def used(self) -> list[str]:

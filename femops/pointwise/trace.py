@@ -59,7 +59,7 @@ class FieldSymbol(Symbolic):
         """Derivatives in space."""
         if self._grad is None:
             raise TraceError(
-                f"a boundary form has no derivatives of {self._name}, only its value: bring them "
+                f"a boundary form has no derivatives of {self._name}, only its value: move them "
                 "into the form over the elements, by integration by parts"
             )
         return self._grad[0] if len(self._grad) == 1 else self._grad
@@ -79,8 +79,8 @@ class FieldSymbol(Symbolic):
         matrix = np.atleast_2d(self.grad)  # in 1-D the gradient of a scalar is a matrix too
         if matrix.shape[0] != matrix.shape[1]:
             raise TraceError(
-                f"{self._name} has not as many components as dimensions (its gradient has shape "
-                f"{self.grad.shape}): make the space with ncomp = dim"
+                f"{self._name} does not have as many components as dimensions (its gradient has "
+                f"shape {self.grad.shape}): make the space with ncomp = dim"
             )
         return matrix
 
@@ -297,7 +297,7 @@ def _call(
         raise TraceError(f"{where} takes {len(names)} arguments, there are {len(fields)} fields")
     for name in place.keys() & known.keys():
         what = {"x": "position", "n": "normal"}[name]
-        raise TraceError(f"{where}: {name!r} is the {what}: call the coefficient something else")
+        raise TraceError(f"{where}: {name!r} is the {what}: rename the coefficient")
     keywords = {name: place.get(name, known.get(name)) for name in wanted}
     missing = [
         name
@@ -309,7 +309,7 @@ def _call(
         raise TraceError(f"{where}: no coefficient {missing[0]!r} is given: pass {missing[0]}=...")
     if extra:
         raise TraceError(
-            f"{where} takes no coefficient {extra[0]!r}: add it to the function's arguments"
+            f"{where} takes no coefficient {extra[0]!r}: make it an argument of the function"
         )
     keywords = {name: value for name, value in keywords.items() if value is not None}
     try:
@@ -332,7 +332,7 @@ def _result_of(
             )
         if name not in results:
             raise TraceError(
-                f"{definition(function)}{name_of(function)} returned nothing for {name!r}: "
+                f"{definition(function)}{name_of(function)} returned no result for {name!r}: "
                 f'write "{name}": {{}} if that is zero'
             )
         part = results[name]

@@ -107,8 +107,8 @@ class H1(Space):
         """
         if self.comm.size > 1:
             raise SpaceError(
-                "the numbers of nodes in the file count all edges of the mesh, of which this rank "
-                "has but a part: use the space on the whole mesh, in one process"
+                "the node numbers in the file count all edges of the mesh, and this rank "
+                "has only a part: use the space on the whole mesh, in one process"
             )
         result = np.empty(self.ndofs, dtype=np.int64)
         result[self.restriction.indices] = mfem_h1_dofs(self.mesh, self.order)

@@ -233,4 +233,4 @@ def _check_spaces(spaces: dict[str, Space]) -> None:
         if (space.mesh, space.distributed) != (first.mesh, first.distributed):
             raise SpaceError(f"{name} is on another mesh than the first: make all on one mesh")
     if "x" in spaces:
-        raise SpaceError("'x' is the position in a form: call the field something else")
+        raise SpaceError("'x' is the position in a form: rename the field")

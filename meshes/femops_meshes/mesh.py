@@ -334,7 +334,7 @@ class Mesh:
         if moved.shape != flat.shape:
             raise MeshGeometryError(
                 f"the function returned shape {moved.shape} for positions of shape {flat.shape}: "
-                "return one row a coordinate, of the same length"
+                "return one row per coordinate, of the same length"
             )
         coordinates = np.ascontiguousarray(moved.T).reshape(mesh.coordinates.shape)
         checks.geometry(coordinates)

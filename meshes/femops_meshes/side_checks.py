@@ -42,12 +42,12 @@ def check_sides(mesh: Mesh, listed: Flags | None = None) -> None:
     why = (
         "a point has no sides, so leave it out"
         if mesh.dim == 1
-        else "list each side once, with its corners so turned that it faces outwards (in 2-D the "
-        "domain lies at the left hand of the edge), or leave both out"
+        else "list each side once, with its corners in the order that faces outwards (in 2-D the "
+        "domain is to the left of the edge), or leave both out"
     )
     raise MeshTopologyError(
         f"{len(bad)} boundary element(s) are faces where a periodic mesh is glued, and don't tell "
-        f"of which side: number(s) {names} (counted from 0; {bad[0]} has vertices "
+        f"their side: number(s) {names} (counted from 0; {bad[0]} has vertices "
         f"{mesh.boundary[bad[0]].tolist()}): {why}"
     )
 

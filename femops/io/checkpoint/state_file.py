@@ -196,7 +196,7 @@ class StateReader:
         self._file, self._path = file, path
         size, prefix = os.fstat(file.fileno()).st_size, file.read(_FIXED)
         if not prefix or not MAGIC.startswith(prefix[: len(MAGIC)]):
-            raise CheckpointError(f"'{path}' is no checkpoint: give one of femops.save_state")
+            raise CheckpointError(f"'{path}' is not a checkpoint: give one of femops.save_state")
         if len(prefix) < _FIXED:
             raise self._not_whole(size, f"at least {_FIXED}")
         _, self.checksum = _PREFIX.unpack(prefix[: _PREFIX.size])
@@ -204,7 +204,7 @@ class StateReader:
         if version > VERSION:
             raise CheckpointError(
                 f"'{path}' has format {version}, unless it is damaged; this femops reads up to "
-                f"{VERSION}: take a newer one"
+                f"{VERSION}: use a newer one"
             )
         if length > size - _FIXED:
             raise self._not_whole(size, f"at least {_FIXED + length}")

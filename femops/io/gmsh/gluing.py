@@ -75,7 +75,7 @@ def _matched(content: GmshArrays, link: Link, vertices: Ints, positions: Floats)
     what = f"the periodic side {link.entities[0]} of dimension {link.dim} and its image"
     if not len(side) or not len(other) or link.affine is None:
         raise MeshTopologyError(
-            f"the file does not list which nodes of {what} are one, nor the elements on them: in "
+            f"the file does not list which nodes of {what} are the same, nor their elements: in "
             "Gmsh call setPeriodic again once the mesh is generated, or put these sides into "
             "physical groups"
         )
@@ -83,8 +83,7 @@ def _matched(content: GmshArrays, link: Link, vertices: Ints, positions: Floats)
     gap, at = cKDTree(positions[side]).query(images)
     if gap.max() > _NEAR * np.ptp(positions, axis=0).max() or len({*at.tolist()}) < len(side):
         raise MeshTopologyError(
-            f"vertices of {what} are not one by one at the same places: mesh both sides in the "
-            "same way"
+            f"vertices of {what} do not match one to one: mesh both sides in the same way"
         )
     pairs: Ints = vertices[np.stack([side[at], other], axis=1)]
     return pairs

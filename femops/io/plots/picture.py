@@ -121,7 +121,7 @@ def _space_and_mesh(what: Any, u: Any) -> tuple[Space | None, Mesh]:
     if isinstance(what, Space | DistributedMesh) and what.comm.size > 1:
         raise SpaceError(
             f"a picture is drawn by one process, the mesh is shared by {what.comm.size}: "
-            "femops.save('u.pvtu', V, u=u) writes what ParaView draws"
+            "femops.save('u.pvtu', V, u=u) writes files for ParaView"
         )
     if isinstance(what, DistributedMesh):
         what = what.mesh

@@ -201,7 +201,7 @@ class TimeSeries:
         try:
             moment = float(time)
         except (TypeError, ValueError) as error:
-            raise FileError(f"time {time!r} is no number: give one, in any unit") from error
+            raise FileError(f"time {time!r} is not a number: give one, in any unit") from error
         if not math.isfinite(moment):
             raise FileError(f"time {moment} is not finite: did the computation diverge?")
         if self._steps and moment <= self.times[-1]:
@@ -238,7 +238,7 @@ class TimeSeries:
             files = [self.path.parent / step.attrib["file"] for step in steps]
         except (OSError, ET.ParseError, KeyError, ValueError) as error:
             raise FileError(
-                f"'{self.path}' is no series that can be read ({error}): choose another name"
+                f"'{self.path}' is not a series that can be read ({error}): choose another name"
             ) from error
         for step, file in enumerate(files):
             if file not in self._names(step):

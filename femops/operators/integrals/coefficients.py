@@ -331,5 +331,5 @@ def _stored(values: NDArray[Any], name: str) -> NDArray[np.float64]:
         raise OperatorError(f"{name} has type {values.dtype}: give real numbers")
     bad = values.size - np.count_nonzero(np.isfinite(values))
     if bad:
-        raise OperatorError(f"{name} has {bad} values that are not finite: mend the coefficient")
+        raise OperatorError(f"{name} has {bad} values that are not finite: correct the coefficient")
     return values.astype(np.float64, copy=False)

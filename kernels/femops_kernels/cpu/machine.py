@@ -178,7 +178,7 @@ def thread_ids() -> list[int]:
     numba = _numba()
     gettid: Any = getattr(ctypes.CDLL(None), "gettid", None) if os.name == "posix" else None
     if gettid is None:
-        raise KernelValueError("threads have no numbers here: it takes Linux with glibc >= 2.30")
+        raise KernelValueError("threads have no numbers here: this needs Linux with glibc >= 2.30")
     gettid.restype, gettid.argtypes = ctypes.c_int, []
 
     def ask(found: Any) -> None:

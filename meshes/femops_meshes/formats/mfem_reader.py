@@ -132,7 +132,8 @@ def _header(scanner: Scanner) -> tuple[str, ...]:
         if header.startswith(start):
             raise scanner.fail(f'"{shorten(header)}": {advice}')
     raise scanner.fail(
-        f'the file should begin with "MFEM mesh v1.0", got "{shorten(header)}": it is no MFEM mesh'
+        f'the file should begin with "MFEM mesh v1.0", got "{shorten(header)}": '
+        "it is not an MFEM mesh"
     )
 
 
@@ -200,7 +201,7 @@ def _nodes(scanner: Scanner, dim: int, num_elements: int) -> tuple[Collection, F
     values = scanner.remaining_floats(f'coordinates in "{collection.name}"', (_END_TAG,))
     if len(values) % dim:
         raise scanner.fail(
-            f"{len(values)} numbers are no positions in {dim} dimensions: the file is truncated"
+            f"{len(values)} numbers cannot be positions in {dim} dimensions: the file is truncated"
         )
     return collection, values.reshape(-1, dim) if ordering else values.reshape(dim, -1).T
 

@@ -162,7 +162,7 @@ class Scanner:
                 try:
                     finite = isfinite(float(_plain(word)))
                 except ValueError:
-                    return self.fail(f"{place} is no number: check the counts", number + 1)
+                    return self.fail(f"{place} is not a number: check the counts", number + 1)
                 if not finite:
                     place = f"{self.name}, line {number + 1}: {place}"
                     return MeshGeometryError(f"{place} is not finite: give every node a position")

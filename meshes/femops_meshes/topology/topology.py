@@ -269,7 +269,7 @@ def _check_boundary(boundary: Ints, entries: Ints, faces: Ints) -> None:
     bad = np.flatnonzero(faces[entries, 0] < 0)
     if len(bad):
         raise MeshTopologyError(
-            f"{len(bad)} boundary element(s) are no face of any element: number(s) {listed(bad)} "
+            f"{len(bad)} boundary element(s) are not faces of any element: number(s) {listed(bad)} "
             f"(counted from 0; {bad[0]} has vertices {boundary[bad[0]].tolist()}): remove them, or "
             "correct their vertex numbers"
         )
