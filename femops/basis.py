@@ -28,7 +28,7 @@ Family = Literal["gll", "gauss", "bernstein"]
 Floats = NDArray[np.float64]
 
 MOST_DEGREE = 64
-"""Of a basis: kernels are unrolled, and take minutes to compile beyond."""
+"""Highest order of a basis: kernels are unrolled, and take minutes to compile beyond it."""
 
 
 @final
@@ -157,7 +157,7 @@ class Basis1D:
 
     @property
     def is_nodal(self) -> bool:
-        """Whether coefficients are values at the nodes."""
+        """True if coefficients are values at the nodes."""
         return self.family != "bernstein"
 
     def interpolation(self, points: ArrayLike) -> Floats:

@@ -53,7 +53,7 @@ class CheckpointError(FemopsError, ValueError):
 
 
 class CommunicatorError(FemopsError, ValueError):
-    """What is given as a communicator is none, its ranks cannot reach each other, or disagree."""
+    """A communicator that cannot be used: none at all, or ranks out of reach or in disagreement."""
 
 
 class RankError(FemopsError, RuntimeError):

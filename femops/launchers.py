@@ -1,11 +1,11 @@
-"""How many processes a launcher started; nothing else, so that every program can ask."""
+"""Number of processes that a launcher started; nothing else, so that every program can ask."""
 
 from __future__ import annotations
 
 import os
 
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
-"""Where launchers say how many processes they have started.
+"""Variables in which launchers give the number of processes that they started.
 
 Those of MPICH and what descends from it (its process manager Hydra, Intel MPI, Cray, ``srun`` by
 PMI-2), Open MPI ("Environment variables set for MPI applications" in its documentation), MVAPICH2.
@@ -20,7 +20,7 @@ It is asked only where none of the others is there: where an ``mpiexec`` starts 
 
 
 def launched() -> tuple[int, str]:
-    """How many processes the launcher of this one started, and which variable says so; else 1."""
+    """Number of processes that the launcher of this one started (1 without), and its variable."""
     for names in (_SIZES, (_SLURM,)):
         sizes = [
             (int(size), name) for name in names if (size := os.environ.get(name, "")).isdigit()

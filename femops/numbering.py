@@ -71,7 +71,7 @@ def h1_numbering(topology: Topology, p: int) -> tuple[Ints, int]:
 
 
 def entity_offsets(topology: Topology) -> Ints:
-    """First (dim + 2,) of each dimension, and the end, if all entities are counted as one list.
+    """Start of each dimension in one list of all entities, and the end, (dim + 2,).
 
     Vertices come first, then edges, faces and cells.
     """
@@ -147,7 +147,7 @@ def node_dofs(topology: Topology, p: int, starts: Ints, seen: Codes) -> Ints:
 
 
 def first_positions(numbers: Ints, count: int) -> Ints:
-    """Position at which each of 0 .. count - 1 stands first in the flat array `numbers`."""
+    """Position of the first occurrence of each of 0 .. count - 1 in the flat array `numbers`."""
     first = np.empty(count, dtype=np.int64)
     # Of repeated indices the last assigned wins, so assigning backwards keeps the first.
     first[numbers[::-1]] = np.arange(numbers.size - 1, -1, -1)
@@ -155,7 +155,7 @@ def first_positions(numbers: Ints, count: int) -> Ints:
 
 
 def _relative_permutations(kind: int, n: int) -> Ints:
-    """Where nodes of an edge (kind 1) or face (2) of orientation o stand as orientation i has them.
+    """Maps from the order of nodes of an edge (kind 1) or face (2) by orientation o to that by i.
 
     Entry [i, o] has a place for each node.
     """

@@ -1,1 +1,1 @@
-"""What is done with fields: norms, integrals, values at points."""
+"""Operations on fields: norms, integrals, values at points."""

@@ -43,7 +43,7 @@ class Probe:
     points : (n, dim) or (dim,) numbers
         Positions in the mesh's unit of length; (dim,) is one point, n = 1.
     outside : {"error", "nan"}
-        What points of no element are: an error, or such whose values are NaN.
+        Treatment of points that no element holds: an error, or NaN as their values.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class Probe:
 
     @property
     def found(self) -> Flags:
-        """Whether an element holds the point, (n,)."""
+        """True where an element holds the point, (n,)."""
         return np.asarray(self.elements >= 0)
 
     def __call__(self, space: Space, u: Any) -> Floats:
@@ -151,7 +151,7 @@ class Probe:
     def gradient(self, space: Space, u: Any) -> Floats:
         """Gradients in space of a function at the points.
 
-        Where several elements hold a point, the gradient is that in the element of the lowest
+        If several elements hold a point, the gradient is that in the element of the lowest
         number: across a face it jumps.
 
         Parameters
@@ -199,7 +199,7 @@ class Probe:
             )
 
     def _blocks(self, numbers: int) -> Iterator[Ints]:
-        """The points that this rank evaluates, some at a time, each needing so many numbers."""
+        """Ranges of the points that this rank evaluates, by how many numbers each point needs."""
         inside = np.flatnonzero(self._held >= 0)
         return (inside[start:stop] for start, stop in element_blocks(len(inside), numbers))
 
@@ -254,7 +254,7 @@ def _checked(mesh: Any, points: ArrayLike, outside: Any) -> Floats:
     try:
         array = np.array(points)
     except ValueError as error:
-        raise ProbeError(f"points are no array: give shape (n, {dim}); {error}") from error
+        raise ProbeError(f"points are not an array: give shape (n, {dim}); {error}") from error
     if array.dtype.kind not in "fiu" or array.shape[-1:] != (dim,) or array.ndim > 2:
         raise ProbeError(
             f"points have shape {array.shape} and type {array.dtype}: in {dim}-D give real numbers "

@@ -59,7 +59,7 @@ def boundary_mass(
     lanes : int, optional
         SIMD slots; what the machine has if omitted.
     level : {"full", "element", "decomposed", "partial", "none", "auto"}
-        What is kept; see `Operator.at_level`.
+        Level of assembly; see `Operator.at_level`.
 
     Returns
     -------

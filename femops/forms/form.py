@@ -107,7 +107,7 @@ def form(
     lanes : int, optional
         SIMD slots; what the machine has if omitted. A GPU has none.
     level : {"full", "element", "decomposed", "partial", "none", "auto"}
-        What is kept; see `Operator.at_level`.
+        Level of assembly; see `Operator.at_level`.
     **coefficients
         Numbers or arrays (constants), functions of x (shape (dim, n)) that return (*shape, n),
         arrays at the quadrature points (ne, nq, *shape), or a `GridFunction`.  They are read now,
@@ -167,14 +167,14 @@ def form(
 def check_names(function: Any, fields: int, maker: Callable[..., Any]) -> None:
     """Refuse a form's function with a coefficient that is called like an argument of its maker.
 
-    What is given by this name would be taken for the other.
+    A coefficient of this name would be taken for the argument.
 
     Parameters
     ----------
     function : callable
-        What is none, or can't be asked for its arguments, is told of where it is traced.
+        Function to check; tracing reports one without a readable signature.
     fields : int
-        How many fields come first; their names do not matter.
+        Number of fields that come first; their names do not matter.
     maker : callable
         `femops.form` or `femops.nonlinear_form`.
 
@@ -193,12 +193,12 @@ def check_names(function: Any, fields: int, maker: Callable[..., Any]) -> None:
         if name in taken:
             raise TraceError(
                 f"{definition(function)}{name_of(function)}({', '.join(names)}): {name!r} is an "
-                f"argument of femops.{maker.__name__}: call the coefficient something else"
+                f"argument of femops.{maker.__name__}: rename the coefficient"
             )
 
 
 def _unnamed(name: str, space: Any) -> bool:
-    """Whether no piece of the boundary has this name."""
+    """True if no piece of the boundary has this name."""
     return not (isinstance(space, Space) and name in space.mesh.boundary_names)
 
 

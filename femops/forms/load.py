@@ -57,7 +57,7 @@ def load(
         Neither f nor flux, or one of another shape or with values that are not finite.
     """
     if f is None and flux is None:
-        raise OperatorError("a load of nothing: give f, flux or both")
+        raise OperatorError("the load is empty: give f, flux or both")
     rule = V.quadrature(quadrature)
     return load_vector(V, Geometry(V.mesh, rule), f, flux, "f", dtype)
 
@@ -77,9 +77,9 @@ def load_vector(
     V, f, flux, dtype
         See `load`.
     geometry : Geometry or BoundaryGeometry
-        Of these elements.
+        Geometry of these elements.
     name : str
-        Of f, for messages.
+        Name of f, for messages.
     """
     kind, points = vector_type(dtype), geometry.quadrature.points
     shape = _components(V)
@@ -112,7 +112,7 @@ def _sources(V: Space | BoundarySpace, f: Given, block: Block) -> Floats:
 
 
 def _reference_fluxes(flux: Given, block: GeometryBlock) -> list[Floats]:
-    """W det(J) F J^-T: what multiplies each reference derivative, (n, nq[, ncomp]) each."""
+    """W det(J) F J^-T, the factors of the reference derivatives, (n, nq[, ncomp]) each."""
     values = flux.at(block)
     factors = block.weighted_det[..., np.newaxis, np.newaxis] * block.inverse
     pulled = np.einsum("eq...i,eqji->jeq...", values, factors)

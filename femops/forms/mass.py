@@ -49,7 +49,7 @@ def mass(
     lanes : int, optional
         SIMD slots; what the machine has if omitted.
     level : {"full", "element", "decomposed", "partial", "none", "auto"}
-        What is kept; see `Operator.at_level`.
+        Level of assembly; see `Operator.at_level`.
 
     Returns
     -------

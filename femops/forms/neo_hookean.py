@@ -43,7 +43,7 @@ def neo_hookean(
     Parameters
     ----------
     V : Space
-        Of displacements, with as many components as dimensions.
+        Space of displacements, with as many components as dimensions.
     lam, mu : number, callable, array or GridFunction
         Lame's parameters, in units of stress; mu is positive.
     quadrature : int or Quadrature1D, optional
@@ -67,7 +67,7 @@ def neo_hookean(
 
     Notes
     -----
-    Where a state turns an element inside out, det F <= 0, the residual is not a number;
+    If a state turns an element inside out, det F <= 0, the residual is not a number;
     `femops.newton` shortens its step then.
     """
     if V.ncomp != V.dim:

@@ -36,7 +36,7 @@ def nonlinear_form(
         :math:`\int_\Omega f(u, \nabla u) \cdot v + F(u, \nabla u) : \nabla v\, dx` with what the
         function returns as ``{"value": f, "grad": F}``.
     space : Space
-        Of u and v.
+        Space of u and v.
     quadrature : int or Quadrature1D, optional
         Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
     dtype : dtype

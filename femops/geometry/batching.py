@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 BLOCK_POINTS = 32768
-"""Quadrature points in a block: one 3-D Jacobian of this many takes 2.4 MB, within a L2 cache."""
+"""Quadrature points per block: their 3-D Jacobians take 2.4 MB, which fits into an L2 cache."""
 
 
 def element_blocks(ne: int, points_per_element: int) -> Iterator[tuple[int, int]]:

@@ -55,7 +55,7 @@ def chosen(wanted: Any, known: list[Any], what: str, owner: str) -> Ints:
 def boundary_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) -> Ints:
     """Numbers of boundary attributes given by number or name, ascending; all for None.
 
-    Of a distributed mesh those that any rank has.
+    On a distributed mesh these are the attributes that any rank has.
 
     Raises
     ------
@@ -118,7 +118,7 @@ class BoundaryFaces:
     A face that a mesh lists between two elements, as where it is glued to be periodic, is a face
     of the one that its corners look out of (`femops_meshes.topology.sides`); if both sides are
     listed, they are two faces.
-    Of a mesh that ranks share they are those of this rank's elements, maybe none.
+    On a mesh that ranks share they are those of this rank's elements, maybe none.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ class BoundaryGeometry:
         return (self.block(*block) for block in element_blocks(self.num_elements, self.num_points))
 
     def block(self, start: int, stop: int) -> BoundaryBlock:
-        """The faces start <= f < stop, as far as there are; arrays are computed when asked for."""
+        """The existing faces with start <= f < stop; arrays are computed when asked for."""
         return BoundaryBlock(self, start, min(stop, self.num_elements))
 
     def points(self, start: int, stop: int) -> Floats:

@@ -73,7 +73,7 @@ def point_gradient(basis: Basis1D, points: Floats, e_vec: Floats) -> list[Floats
 
 
 def _slopes(basis: Basis1D, x: Floats) -> Floats:
-    """Derivatives (n, p1d), the same bits however many points there are."""
+    """Derivatives (n, p1d), with the same bits for any number of points."""
     if not basis.is_nodal:
         return basis.gradient(x)
     # point by point: of one large product BLAS would round rows by their number

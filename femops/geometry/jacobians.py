@@ -30,7 +30,7 @@ _checked: WeakKeyDictionary[Mesh, set[bytes]] = WeakKeyDictionary()
 
 
 class ElementClass(IntEnum):
-    """What the map of an element is: the less general, the less there is to store."""
+    """Kind of an element's map: the less general it is, the less is stored."""
 
     AFFINE = 0
     """A parallelepiped: the Jacobian is constant."""
@@ -44,7 +44,7 @@ class ElementClass(IntEnum):
 class Geometry:
     """Positions and Jacobians of a mesh at the points of a quadrature rule.
 
-    Of a mesh that ranks share each rank has its own elements.
+    On a mesh that ranks share each rank has its own elements.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def _inverted(geometry: Geometry) -> GeometryError:
 def classify(mesh: Mesh | DistributedMesh, tol: float = 1e-12) -> NDArray[np.int8]:
     """The class of every element: affine, multilinear or curved.
 
-    Of a mesh that ranks share, those of this rank's elements.
+    On a mesh that ranks share these are the classes of this rank's elements.
 
     An element is multilinear if the multilinear part of its map puts every node where the whole
     map does, and affine if the affine part does; within ``tol`` times the size of the element, in a

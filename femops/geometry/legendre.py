@@ -58,7 +58,7 @@ def mode_degrees(order: int, dim: int) -> NDArray[np.int64]:
 def negligible(
     coordinates: Floats, modes: Floats, left_out: NDArray[np.bool_], tol: float
 ) -> NDArray[np.bool_]:
-    """Whether an element's nodes stay where they are without some of its modes, (n,).
+    """True where an element's nodes stay in place without some of its modes, (n,).
 
     They may be off by round-off of their coordinates, and by ``tol`` in the element's own
     coordinates, those of its affine part: in a thin direction a position matters more, and so it
@@ -86,7 +86,7 @@ def negligible(
 
 
 def _look(mesh: Mesh) -> tuple[bool, int]:
-    """Whether all elements are affine, and the lowest degree that gives all maps."""
+    """Return whether all elements are affine, and the lowest degree that represents every map."""
     degrees = mode_degrees(mesh.order, mesh.dim)
     affine, degree = True, 1
     for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
@@ -117,12 +117,12 @@ class GeometryModes:
 
     @staticmethod
     def share(mesh: Mesh, part: Mesh) -> None:
-        """Let a part of a mesh be treated as the whole is, even if its own maps are simpler."""
+        """Treat a part of a mesh like the whole, even if its own maps are simpler."""
         _facts[part] = GeometryModes(mesh)._found
 
     @staticmethod
     def agree(mesh: Mesh, comm: Communicator) -> None:
-        """Let the parts of a mesh be treated alike on all ranks. Collective."""
+        """Make all ranks treat the parts of a mesh in the same way. Collective."""
         affine, degree = GeometryModes(mesh)._found
         worst = comm.max(np.array([not affine, degree], dtype=np.int64))
         _facts[mesh] = (not worst[0], int(worst[1]))
@@ -135,7 +135,7 @@ class GeometryModes:
 
     @property
     def affine(self) -> bool:
-        """Whether the map of every element is affine."""
+        """True if the map of every element is affine."""
         return self._found[0]
 
     @property

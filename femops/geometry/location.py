@@ -1,4 +1,4 @@
-"""Which element of a mesh holds a point, and where in its reference element.
+"""Search for the element that holds a point, and for the point's place in its reference element.
 
 A tree of boxes that enclose the elements gives the candidates; boxes along the axes of each
 candidate, which are closer, rule out most that do not hold the point; Newton's method finds the
@@ -33,7 +33,7 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 TOLERANCE = 1e-10
-"""How far from an element a point may be and still count as in it, relative to its size."""
+"""Largest distance from an element at which a point counts as inside, relative to its size."""
 
 _ROUND_OFF = 16 * np.finfo(np.float64).eps  # of a position, relative to the largest coordinate
 _INTERIOR = 1e-3  # farther from its faces, in xi, a point of an element is in no other
@@ -58,7 +58,7 @@ def locate(mesh: Mesh, points: Floats) -> tuple[Ints, Floats]:
     Returns
     -------
     elements : (n,) int64
-        Of several that hold the point the lowest number; -1 where none does.
+        Element that holds the point, the lowest number if there are several; -1 without any.
     reference : (n, dim) float64
         In [0, 1]; NaN where no element holds the point.
     """
@@ -152,12 +152,12 @@ def _locate(mesh: Mesh, boxes: Boxes, points: Floats, elements: Ints, reference:
 
 
 def _newton_only(coordinates: Floats, x: Floats, reach: Floats) -> tuple[Ints, Floats]:
-    """Try Newton's method from the middle of elements, those that cannot hold the point left out.
+    """Try Newton's method from the middle of each element that may hold the point.
 
     Parameters
     ----------
     coordinates : (n, (g + 1)**dim, dim) float64
-        Of one element for each point, as `Mesh.coordinates`.
+        Coordinates of one element per point, as `Mesh.coordinates`.
     x : (n, dim) float64
     reach : (n,) float64
         See `Boxes`.
@@ -226,7 +226,7 @@ def _first_half(g: int) -> Floats:
 
 
 def _may_hold(parts: Floats, x: Floats, reach: Floats) -> Flags:
-    """Whether x lies in the box around each part along the part's own axes, (n,).
+    """True where x lies in the box around a part, taken along the part's own axes, (n,).
 
     The axes are those of the part's Jacobian J at its middle; by its adjugate, det J times the
     inverse, nothing is divided by a determinant.
@@ -284,7 +284,7 @@ def _newton_step(
 ) -> tuple[Floats, Floats]:
     """Distance |x(xi) - x|, (n,), and Newton's step there, (n, dim), of at most half an element.
 
-    Where the Jacobian is singular the step is 0.
+    The step is 0 where the Jacobian is singular.
     """
     residual = point_values(basis, xi, coordinates) - x
     jacobian = np.stack(point_gradient(basis, xi, coordinates), axis=-1)

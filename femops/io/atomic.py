@@ -13,7 +13,7 @@ from femops.errors import FileError
 
 
 def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
-    """Return `path` as one that can be written: with such a suffix, in a folder that exists.
+    """Return `path` if it can be written: it has this suffix, and its folder exists.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
 
 
 def check_writable(target: Path) -> None:
-    """Check that a file can be made beside `target`, before the work whose result it will hold.
+    """Check that a file can be made beside `target`, before long work whose result it will hold.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def check_writable(target: Path) -> None:
 
 @contextmanager
 def refused(target: Path) -> Iterator[None]:
-    """Let what the system refuses inside be the error that `target` cannot be written.
+    """Turn an error of the system inside into the error that `target` cannot be written.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def refused(target: Path) -> Iterator[None]:
 
 
 def refusal(target: Path, error: OSError) -> FileError:
-    """The error for what the system says about writing a file."""
+    """Error that reports the system's message about writing a file."""
     reason = error.strerror or str(error)
     return FileError(f"cannot write '{target}': {reason}; choose another folder or name")
 
@@ -86,7 +86,7 @@ def make_folder(folder: Path) -> None:
 
 
 def remove(files: Iterable[Path]) -> None:
-    """Remove files, those that are there.
+    """Remove the files that exist.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def replacing(target: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(target: Path) -> None:
-    """Remove what writers of `target` have left that were killed: their temporary files.
+    """Remove the temporary files of writers of `target` that were killed.
 
     Another writer of `target`, if there is one now, will fail.
     """

@@ -69,13 +69,13 @@ def read_mesh(
     path
         The file.
     refine
-        How many times to split every element into 2**dim; curved geometry is kept.
+        Number of times to split every element into 2**dim; curved geometry is kept.
     reorder
         Order the elements along a Hilbert curve; `Mesh.file_elements` keeps the file's order.
     comm : mpi4py.MPI.Intracomm or Communicator, optional
         The ranks that shall hold a part each; all of them call this.
     method, reproducible
-        How ranks share the mesh, as in `femops.distribute`.
+        The way in which ranks share the mesh, as in `femops.distribute`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Operators: what SciPy's solvers and ours take."""
+"""Operators, as SciPy's solvers and femops' own take them."""
 
 from femops.operators.block import BlockOperator
 from femops.operators.integrals.coefficients import GridFunction

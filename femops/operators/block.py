@@ -70,7 +70,7 @@ class BlockOperator(MatrixFree):
     def __getitem__(self, pair: Pair) -> Operator | None:
         """The block of a test function and a field, by name; None where it is zero.
 
-        Of a constrained operator, diagonal blocks are constrained, the others eliminated; a block
+        In a constrained operator, diagonal blocks are constrained, the others eliminated; a block
         that is None has no identity.
         """
         names = self.space.names
@@ -89,7 +89,7 @@ class BlockOperator(MatrixFree):
         return Held(rows, columns, symmetric=not self.held.identity)
 
     def _bare(self) -> list[str]:
-        """Names of the spaces whose rows need what no block gives them: an identity, or zeros."""
+        """Names of the spaces whose rows no block writes: they need an identity, or zeros."""
         return [
             name
             for name in self.space.names
@@ -138,7 +138,7 @@ class BlockOperator(MatrixFree):
 
     @property
     def symmetric(self) -> bool:
-        """Whether the operator is known to equal its transpose."""
+        """True if the operator is known to equal its transpose."""
         return self._symmetric
 
     @cached_property
@@ -280,7 +280,7 @@ class BlockOperator(MatrixFree):
 
     @property
     def level(self) -> str:
-        """What the blocks keep, see `Operator.at_level`; joined by commas if that differs."""
+        """Levels of the blocks, see `Operator.at_level`; joined by commas where they differ."""
         return ", ".join(sorted({block.level for block in self._blocks.values()}))
 
     def at_level(self, level: str) -> BlockOperator:
@@ -350,7 +350,7 @@ class BlockOperator(MatrixFree):
 
 
 def _holding(block: Operator, held: Held) -> Operator:
-    """A block under essential conditions; itself, with what it has computed, if it has them."""
+    """A block under essential conditions; the block itself if it has them already."""
     same = block.held.same(held) and block.held.identity == held.identity
     # all ranks compute anew, or none
     return block._holding(held) if block.space.comm.max(int(not same)) else block

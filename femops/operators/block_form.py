@@ -68,12 +68,12 @@ def block_operator(
 def _check_names(
     function: FormFunction, product: Product, coefficients: Mapping[str, Given]
 ) -> None:
-    """Fields must not be taken for one another, nor for coefficients."""
+    """Check that fields cannot be mistaken for each other, or for coefficients."""
     names = product.names
     clash = [name for name in coefficients if name in names]
     if clash:
         raise OperatorError(
-            f"{clash[0]!r} is a field of {product!r} and a coefficient: call one something else"
+            f"{clash[0]!r} is a field of {product!r} and a coefficient: rename one of them"
         )
     taken = tuple(inspect.signature(function).parameters)
     if taken[: len(names)] != names:

@@ -1,4 +1,4 @@
-"""Essential conditions of an operator: which rows and columns are taken out of it."""
+"""Essential conditions of an operator: the rows and columns that are taken out of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _none() -> NDArray[np.int64]:
 
 
 def read_only(dofs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What is shown of positions that an operator holds."""
+    """Read-only view of positions that an operator holds."""
     shown = dofs.view()
     shown.setflags(write=False)
     return shown
@@ -32,7 +32,7 @@ class Held:
     rows, columns : (k,) int64
         Flat positions in test and trial vector, ascending.
     identity : float
-        What stands on the diagonal of the rows.
+        Diagonal of the constrained rows.
     symmetric : bool
         Whether rows and columns are the same, on all ranks.
     """
@@ -43,7 +43,7 @@ class Held:
     symmetric: bool = True
 
     def same(self, other: Held) -> bool:
-        """Whether the same rows and columns are held."""
+        """True if the same rows and columns are held."""
         return np.array_equal(self.rows, other.rows) and np.array_equal(self.columns, other.columns)
 
     def constrained(self, dofs: NDArray[np.int64]) -> Held:

@@ -1,4 +1,4 @@
-"""What operators on one space and on products have in common: application and arithmetic."""
+"""Common base of operators on one space and on products: application and arithmetic."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     Attributes
     ----------
     space : Space or Product
-        Of the vectors it is applied to.
+        Space of the vectors it is applied to.
     test_space : Space or Product
-        Of the results.
+        Space of the results.
     """
 
     space: Space | Product
@@ -40,7 +40,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     @property
     @abstractmethod
     def symmetric(self) -> bool:
-        """Whether the operator is known to equal its transpose."""
+        """True if the operator is known to equal its transpose."""
 
     @abstractmethod
     def diagonal(self) -> NDArray[Any]:
@@ -186,12 +186,12 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return self.space.memory.factor(x, "x")
 
     def _refuse_ranks(self) -> None:
-        """SciPy's inner products are of what one rank has: results would be wrong."""
+        """Refuse SciPy's solvers on many ranks, where their inner products would be wrong."""
         ranks = self.space.comm.size
         if ranks > 1:
             raise OperatorError(
-                f"{ranks} ranks hold this operator, and matvec is what SciPy's solvers call, which "
-                "know nothing of other ranks: solve by femops.cg, or by PETSc "
+                f"{ranks} ranks hold this operator, and SciPy's solvers, which call matvec, know "
+                "nothing of other ranks: solve by femops.cg, or by PETSc "
                 "(examples/petsc_krylov.py); for products write A @ x or A.apply(x)"
             )
 

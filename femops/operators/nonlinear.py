@@ -44,7 +44,7 @@ class NonlinearForm:
     Attributes
     ----------
     space : Space
-        Of the field and of the test function.
+        Space of the field and of the test function.
     dtype : numpy.dtype
         float64 or float32; vectors have this type.
     """
@@ -131,7 +131,7 @@ class NonlinearForm:
     def jacobian(self, u: NDArray[Any]) -> Operator:
         """Derivative of the residual at u, an operator.
 
-        What it needs of u is stored at the quadrature points, at level "none" too; see
+        The part that depends on u is stored at the quadrature points, at level "none" too; see
         `Operator.at_level` for all levels.  Constrained dofs have rows and columns of the identity.
 
         Parameters

@@ -45,7 +45,7 @@ class Operator(MatrixFree):
     space : Space
         Trial space, of the vectors it is applied to.
     test_space : Space
-        Of the results; the same for a square operator.
+        Space of the results; the same for a square operator.
     shape : (test_space.size, space.size)
     dtype : numpy.dtype
         float64 or float32; vectors have this type.
@@ -90,7 +90,7 @@ class Operator(MatrixFree):
 
     @property
     def level(self) -> str:
-        """What is kept; of an operator of level "auto" what was chosen, measured when asked."""
+        """Level of the operator; with "auto" the level chosen, measured when asked."""
         return self._storage.level
 
     def at_level(self, level: str) -> Operator:
@@ -130,14 +130,14 @@ class Operator(MatrixFree):
         return self._storage.compiled()
 
     def launches(self) -> Launches:
-        """What the compiled work consists of, with factors."""
+        """Compiled work of the operator, with factors."""
         return self._storage.launches()
 
     # --- algebra ---------------------------------------------------------------------------------
 
     @property
     def symmetric(self) -> bool:
-        """Whether the operator is known to equal its transpose."""
+        """True if the operator is known to equal its transpose."""
         square = self.space is self.test_space and self.held.symmetric
         return square and all(term.program.symmetric for _, term in self._summands)
 
@@ -313,7 +313,7 @@ class Operator(MatrixFree):
     def diagonal(self) -> NDArray[Any]:
         """Diagonal, in the shape of an l_vec, by sum factorisation (squared 1-D matrices).
 
-        Of a space on a device it is computed there, in the operator's type.
+        On a device it is computed there, in the operator's type.
         """
         if self.space is not self.test_space:
             raise OperatorError("an operator between two spaces has no diagonal")
@@ -328,7 +328,7 @@ class Operator(MatrixFree):
         Parameters
         ----------
         method : {"near-optimal", "naive"}
-            How element matrices are formed: by sum factorisation, (1a)-(2c) of the tensor report,
+            Method of forming element matrices: sum factorisation, (1a)-(2c) of the tensor report,
             or as products of dense bases.
 
         Raises
@@ -340,7 +340,7 @@ class Operator(MatrixFree):
         return self._storage.matrix(method)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy or another process needs: compiled code is found again, not carried over."""
+        """State for a copy or another process: compiled code is found again, not carried over."""
         return {k: v for k, v in self.__dict__.items() if k not in _COMPILED}
 
     def cost(self, method: str = "near-optimal") -> Cost:

@@ -1,4 +1,4 @@
-"""The same program on many ranks: communicators, meshes of which each holds a part.
+"""The same program on many ranks: communicators, and meshes in parts.
 
 And what ends all ranks when one fails.
 """

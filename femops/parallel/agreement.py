@@ -1,4 +1,4 @@
-"""What all ranks must say alike, and errors that all raise together."""
+"""Checks that all ranks say the same, and errors that all raise together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from femops.parallel.comm import Array, Communicator
 
 @contextmanager
 def check(comm: Communicator) -> Iterator[None]:
-    """Whatever is raised inside on one rank is raised on all: none goes on to wait for it.
+    """Raise on all ranks what is raised inside on one, so that no rank waits for it.
 
     Collective: all ranks enter and leave it. There must be no collective calls inside.
 
@@ -51,24 +51,24 @@ def check_same(
     root: int = 0,
     error: type[Exception] = CommunicatorError,
 ) -> None:
-    """Raise the same error on all ranks if facts, by name, are not the same on all. Collective.
+    """Raise the same error on all ranks if named facts differ between ranks. Collective.
 
     Parameters
     ----------
     comm : Communicator
     about : str
-        What the facts are of, for the message.
+        Subject of the facts, for the message.
     facts : mapping
         By the same names on all ranks; they are told apart by their ``repr``.
     root : int
         The rank that others are compared with.
     error : class
-        What is raised.
+        Error to raise.
 
     Raises
     ------
     error
-        Which fact differs, and on which ranks.
+        A fact differs; the message names it and the ranks.
     """
     if comm.size == 1:
         return

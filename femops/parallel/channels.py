@@ -1,4 +1,4 @@
-"""Channels: messages of fixed size between the same ranks, again and again."""
+"""Channels: repeated messages of fixed size between the same ranks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Sizes = Mapping[int, int]
 """{rank: numbers for it, or from it}."""
 Kind = np.dtype[Any]
 Memory = tuple[Any, Any]
-"""Flat arrays for what is sent and for what is received; None for a new one of the host."""
+"""Flat arrays to send from and to receive into; None for a new array of the host."""
 NEW: Memory = (None, None)
 
 
@@ -29,7 +29,7 @@ def pieces(sizes: Sizes, dtype: Kind, whole: Any = None) -> tuple[Any, dict[int,
         Numbers of each rank.
     dtype : numpy.dtype
     whole : array, optional
-        Of as many numbers as all of them; a new one if omitted.
+        Array of as many numbers as all of them; a new one if omitted.
     """
     if whole is None:
         whole = np.zeros(sum(sizes.values()), dtype)
@@ -42,7 +42,7 @@ def pieces(sizes: Sizes, dtype: Kind, whole: Any = None) -> tuple[Any, dict[int,
 
 @final
 class SilentChannel(Channel):
-    """A channel to nobody."""
+    """A channel without messages."""
 
     def __init__(self, send: Sizes, receive: Sizes, dtype: Kind, memory: Memory = NEW) -> None:
         self.outgoing, _ = pieces(send, dtype, memory[0])
@@ -68,7 +68,7 @@ class MpiChannel(Channel):
         {rank: numbers}.
     dtype : numpy.dtype
     memory : (array, array), optional
-        Of what is sent, and of what is received; of a GPU, if MPI takes that.
+        Arrays to send from and to receive into; of a GPU, if MPI takes that.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class MpiChannel(Channel):
 
 
 def _free(requests: list[Any]) -> None:
-    """Give back what MPI keeps for a channel that is gone."""
+    """Free the MPI requests of a channel that is gone."""
     if not launch.mpi().Is_finalized():
         for request in requests:
             request.Free()

@@ -1,4 +1,4 @@
-"""Communicators: what ranks tell each other."""
+"""Communicators: the exchange of data between ranks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Communicator(ABC):
     rank : int
         This rank's number.
     size : int
-        How many there are.
+        Number of ranks.
     node : Node
         The node that this rank runs on, and its share of the cores.
     """
@@ -76,7 +76,7 @@ class Communicator(ABC):
         send, receive
             {rank: numbers for it, or from it}; the two ends of a message agree on its size.
         dtype
-            Of the numbers.
+            Type of the numbers.
         memory
             Flat arrays for what is sent and what is received; new ones if omitted.
         """
@@ -95,7 +95,7 @@ class Communicator(ABC):
         Returns
         -------
         array, shape (size, ...)
-            That of each rank.
+            The array of each rank.
 
         Raises
         ------
@@ -113,7 +113,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def broadcast(self, value: Any, root: int = 0) -> Any:
-        """The object that rank `root` has, on all ranks; what others pass does not matter."""
+        """Return the object of rank `root` on all ranks; the objects of others are ignored."""
 
     @abstractmethod
     def barrier(self, nap: float | None = None) -> None:
@@ -150,7 +150,7 @@ class Serial(Communicator):
         return {int(target): array.copy() for target, array in messages.items()}
 
     def channel(self, send: Sizes, receive: Sizes, dtype: Kind, memory: Memory = NEW) -> Channel:
-        """See `Communicator.channel`; there is nobody to send to."""
+        """See `Communicator.channel`; one process sends nothing."""
         return SilentChannel(send, receive, dtype, memory)
 
     def gather_all(self, array: Array, *, alike: bool = False) -> Array:  # noqa: ARG002  (there is only one)
@@ -303,7 +303,7 @@ class Mpi(Communicator):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What another process needs: the communicator of the same name there."""
+        """State for another process: the communicator of the same name there."""
         if self._everywhere is None:
             raise CommunicatorError(
                 f"{self!r} stands for a communicator of this program's own, which no other process "
@@ -329,7 +329,7 @@ def _unpacked(buffer: bytearray) -> Array:
 
 
 def communicator(comm: Any = None) -> Communicator:
-    """Return the communicator that stands for what a user gave.
+    """Return the communicator for what a user gave.
 
     Parameters
     ----------
@@ -349,7 +349,7 @@ def communicator(comm: Any = None) -> Communicator:
     mpi = launch.loaded()
     if mpi is None or not isinstance(comm, mpi.Intracomm) or comm == mpi.COMM_NULL:
         raise CommunicatorError(
-            f"comm={comm!r} is no communicator: give one of mpi4py, as MPI.COMM_WORLD, "
+            f"comm={comm!r} is not a communicator: give one of mpi4py, as MPI.COMM_WORLD, "
             "or None for this process alone"
         )
     if comm != mpi.COMM_SELF:
@@ -364,7 +364,7 @@ def communicator(comm: Any = None) -> Communicator:
 
 @cache
 def _key() -> int:
-    """Under which a communicator keeps the `Mpi` that stands for it."""
+    """Key under which a communicator keeps its `Mpi`."""
     return int(launch.mpi().Comm.Create_keyval())
 
 

@@ -1,4 +1,4 @@
-"""Which cores the ranks of a node may use, and how many of them are a rank's share."""
+"""Cores that the ranks of a node may use, and each rank's share of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def own() -> list[int]:
 
 
 def share(masks: Sequence[Collection[int]], rank: int) -> int:
-    """How many threads one of the ranks of a node should have: its share of the cores, at least 1.
+    """Number of threads of one of the ranks of a node: its share of the cores, at least 1.
 
     A core that k ranks may use counts 1/k for each; so ranks that are bound to cores of their own
     have all of these.
@@ -28,7 +28,7 @@ def share(masks: Sequence[Collection[int]], rank: int) -> int:
     masks
         The cores that each rank of the node may use.
     rank
-        Which of them.
+        Index of the rank among them.
     """
     users = Counter(core for mask in masks for core in mask)
     return max(1, int(sum(Fraction(1, users[core]) for core in masks[rank])))
@@ -46,9 +46,9 @@ class Node:
     cores : int
         Cores that the ranks there may use.
     share : int
-        How many of them are this rank's share.
+        Number of cores that are this rank's share.
     place : int
-        How many of the ranks there are lower.
+        Number of lower ranks on the node.
     """
 
     first: int
@@ -63,7 +63,7 @@ class Node:
 
     @classmethod
     def of(cls, comm: Any, kind: int) -> Node:
-        """Ask the other ranks on the node, and let this one's threads not exceed its share.
+        """Limit this rank's threads to its share, which the ranks on the node agree on.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""How ranks come to their parts of a mesh: each makes its own, or one scatters them."""
+"""Ways to give each rank its part of a mesh: each makes its own, or one scatters them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ARRAYS: dict[str, Callable[[Part], Array]] = {
     "boundary_attributes": lambda part: part.mesh.boundary_attributes,
     "file_elements": lambda part: part.mesh.file_elements,
 }
-"""What a part is sent as."""
+"""Arrays as which a part is sent."""
 
 
 @overload
@@ -228,7 +228,7 @@ def _check_reproducible(reproducible: bool, method: str, weights: ArrayLike | No
 
 
 def refuse_without_ranks(method: str = "curve", *, reproducible: bool) -> None:
-    """Check that a mesh which is not distributed is not asked to be so in some way.
+    """Refuse options of distributed meshes for a mesh that is not distributed.
 
     Raises
     ------

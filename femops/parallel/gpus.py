@@ -1,4 +1,4 @@
-"""The GPUs of ranks: which is whose, and whether MPI takes their memory."""
+"""The GPUs of ranks: the GPU of each rank, and whether MPI takes its memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from femops.parallel.comm import Communicator
 from femops_kernels.cuda.device.device import Device
 
 CUDA_AWARE = "FEMOPS_CUDA_AWARE_MPI"
-"""Environment: 1 if MPI takes memory of GPUs, 0 if it must not be given any; found out if unset."""
+"""Environment variable: 1 if MPI takes memory of GPUs, 0 if not; detected if unset."""
 
 _devices: WeakKeyDictionary[Communicator, Device] = WeakKeyDictionary()
 
@@ -57,7 +57,7 @@ def rank_device(name: str, comm: Communicator) -> Device:
 
 
 def _own_device(comm: Communicator) -> Device:
-    """One GPU a rank, as far as there are; those that share one are told of once."""
+    """One GPU per rank where there are enough; ranks that share one are warned once."""
     from femops_kernels.cuda.device.cupy_device import take_device
 
     with check(comm):
@@ -67,14 +67,14 @@ def _own_device(comm: Communicator) -> Device:
     if len(gpus) < comm.size and comm.rank == 0:
         warnings.warn(
             f"{comm.size} ranks have {len(gpus)} GPUs, up to {counts.max()} ranks share one: it "
-            "works, but one rank a GPU is faster",
+            "works, but one rank per GPU is faster",
             stacklevel=2,
         )
     return device
 
 
 def takes_device_memory(comm: Communicator) -> bool:
-    """Whether messages may be sent from a GPU's memory and received there.
+    """True if messages may be sent from a GPU's memory and received there.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def takes_device_memory(comm: Communicator) -> bool:
 
 @cache
 def _is_cuda_aware() -> bool:
-    """What MPI says of itself: by MPI 4.1's list of kinds of memory, or by its extension."""
+    """MPI's own statement: by MPI 4.1's list of kinds of memory, or by its extension."""
     mpi = launch.mpi()
     info = mpi.COMM_WORLD.Get_info()
     kinds = info.Get("mpi_memory_alloc_kinds") or ""

@@ -1,4 +1,4 @@
-"""The exchange of what ranks share: P, from owned dofs to all that a rank touches, and Pᵀ."""
+"""The exchange of shared dofs: P, from owned dofs to all that a rank touches, and Pᵀ."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ints = NDArray[np.int64]
 
 @final
 class Halo:
-    """Who sends what to whom, so that ranks have the values of all dofs that they touch.
+    """Exchange pattern: after it, ranks have the values of all dofs that they touch.
 
     Values are arrays whose first axis counts dofs, of any type and any further axes. Making one and
     both maps are collective.
@@ -80,7 +80,7 @@ class Halo:
         return ghosts
 
     def reverse_add(self, ghosts: NDArray[Any], values: NDArray[Any]) -> None:
-        """Add what ranks have for their ghosts to what the owners have; the transpose of `forward`.
+        """Add the ranks' values for their ghosts to the owners' values; the transpose of `forward`.
 
         Contributions to a dof are added by ascending rank.
 
@@ -112,14 +112,14 @@ class Halo:
     def reverse_add_each(
         self, ghosts: Ints, contributions: NDArray[Any], values: NDArray[Any]
     ) -> None:
-        """Add contributions to ghosts to what the owners have, each by itself.
+        """Add contributions to ghosts to the owners' values, each separately.
 
         They are added by ascending rank, and of one rank in the order given.
 
         Parameters
         ----------
         ghosts : (n,) int64
-            Which ghost each contribution is for; one may have several.
+            Ghost of each contribution; a ghost may have several.
         contributions : (n, ...)
         values : (owned, ...)
             Added to, in place; of the same type and further axes.
@@ -133,7 +133,7 @@ class Halo:
             np.add.at(values, dofs[where[rank]], arrived[rank])
 
     def marked(self, dofs: Ints) -> Ints:
-        """Which of the owned dofs any rank names: the union over ranks. Collective.
+        """Owned dofs that any rank marks: the union over ranks. Collective.
 
         Parameters
         ----------

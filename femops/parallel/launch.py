@@ -1,4 +1,4 @@
-"""The door to mpi4py, and how one rank ends all."""
+"""The door to mpi4py, and the end of all ranks by one."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from femops.errors import CommunicatorError, MissingExtraError, RankError
 from femops.launchers import launched
 
 _PRECEDENCE = 0.4, 2.0
-"""Seconds that a rank leaves to each rank below it, and in all, to report the same error first."""
+"""Seconds that a rank waits for each lower rank, and at most, to report the same error first."""
 
 _FOLLOWING = 3.0
-"""Seconds that a rank which failed only because another did leaves to that one."""
+"""Seconds that a rank waits for the rank whose failure caused its own."""
 # Seconds in which the launcher takes what was written, before it hears that all is over.
 _DELIVERY = 0.05
 
@@ -73,7 +73,7 @@ def _mpiexec_beside() -> str | None:
 
 
 def mpiexec() -> str:
-    """Path of the launcher: the one beside this Python, else the machine's. No MPI is started.
+    """Path of the launcher: the one beside this Python, else the machine's. Starts no MPI.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def mpiexec() -> str:
 
 
 def loaded() -> Any:
-    """The module ``mpi4py.MPI`` if somebody has imported it, else None."""
+    """The module ``mpi4py.MPI`` if it has been imported, else None."""
     return sys.modules.get("mpi4py.MPI")
 
 
@@ -102,7 +102,7 @@ def library() -> str:
 
 @cache
 def end_all_on_errors() -> None:
-    """From now on an exception that nobody catches on one rank ends all of them.
+    """Make an exception that nobody catches on one rank end all of them.
 
     Otherwise the others would wait for its messages forever. Nothing changes for a single rank.
     """
@@ -117,15 +117,15 @@ def end_all_on_errors() -> None:
 
 
 def end_all(error: BaseException, report: Callable[[], None]) -> None:
-    """Report an error of this rank and end all ranks, if there are others; else only report it.
+    """Report an error of this rank, and end all ranks if there are others.
 
-    Where several ranks fail alike, the lowest reports. A rank that was told of another's error
+    If several ranks fail alike, the lowest reports. A rank that was told of another's error
     waits for that one to report it.
 
     Parameters
     ----------
     error
-        What went wrong.
+        The error to report.
     report
         Writes it to standard error.
     """

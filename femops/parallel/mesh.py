@@ -23,13 +23,13 @@ WIDEST = 16
 """Elements of the widest batch."""
 
 BLOCKS = 840
-"""Most blocks; so many that ranks have about equally many each."""
+"""Largest number of blocks, chosen so that ranks have about equally many."""
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class DistributedMesh:
-    """What one rank knows of a mesh that all hold parts of.
+    """One rank's view of a mesh that all ranks hold parts of.
 
     Made by `femops.box`, `femops.read_mesh` or `femops.distribute`, or, of parts that the ranks
     have made by themselves, by `DistributedMesh.of`.
@@ -43,7 +43,7 @@ class DistributedMesh:
     whole_element_attributes, whole_boundary_attributes
         Shape (k,) int64, ascending: those that occur on any rank.
     checksum
-        Of the whole mesh; the same for any number of ranks and any partition.
+        Checksum of the whole mesh; the same for any number of ranks and any partition.
     blocks
         Shape (m + 1,) int64: block k of this rank's elements is from blocks[k] to the one before
         blocks[k + 1]. The blocks are the same for any number of ranks, so results can be too. None
@@ -68,7 +68,7 @@ class DistributedMesh:
             This rank's; those of all ranks are of one partition of one mesh. Whether they are is
             found out when a space is made. It may have no elements.
         blocks : array_like of int, optional
-            Where blocks begin in it, from 0 to its number of elements; given by all ranks or none.
+            Starts of blocks in it, from 0 to its number of elements; given by all ranks or none.
 
         Raises
         ------
@@ -104,7 +104,7 @@ class DistributedMesh:
                 value.setflags(write=False)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take over what was pickled, if it is of this rank."""
+        """Restore a pickled mesh, if this rank has written it."""
         _check_part(state["comm"], state["part"], state["blocks"])
         vars(self).update(state)
         self.__post_init__()
@@ -112,7 +112,7 @@ class DistributedMesh:
     if not TYPE_CHECKING:  # which would take it that there is any attribute
 
         def __getattr__(self, name: str) -> Any:
-            """Say where to find what a `Mesh` has."""
+            """Raise an error that says where to find an attribute of `Mesh`."""
             hint = f": of this rank's elements it is mesh.mesh.{name}" if _of_mesh(name) else ""
             raise AttributeError(f"a DistributedMesh has no attribute {name!r}{hint}")
 
@@ -143,7 +143,7 @@ class DistributedMesh:
 
     @property
     def reproducible(self) -> bool:
-        """Whether ranks hold whole blocks, so that results can be the same for 1 to 8 ranks."""
+        """True if ranks hold whole blocks, so that results can be the same for 1 to 8 ranks."""
         return self.blocks is not None
 
     def __repr__(self) -> str:
@@ -155,7 +155,7 @@ class DistributedMesh:
 
 
 def _of_mesh(name: str) -> bool:
-    """Whether each `Mesh` has this attribute."""
+    """True if each `Mesh` has this attribute."""
     return hasattr(Mesh, name) or name in Mesh.__dataclass_fields__
 
 
@@ -165,7 +165,7 @@ def block_pieces(count: int, size: int) -> tuple[Ints, Ints]:
     Returns
     -------
     cuts, pieces
-        Where each block begins, and the end; shape (size + 1,): the first block of each rank, and
+        Start of each block, and the end; shape (size + 1,): the first block of each rank, and
         their number. Blocks are of one size, a multiple of 16, so that batches of elements are
         the same on any number of ranks; there are at most 840.
     """
@@ -209,7 +209,7 @@ def _sum_of_hashes(*columns: NDArray[np.signedinteger[Any]]) -> int:
 
 
 def _mixed(numbers: Numbers) -> Numbers:
-    """Numbers in which each bit depends on all bits of the given ones.
+    """Numbers in which each bit depends on all bits of the inputs.
 
     Notes
     -----

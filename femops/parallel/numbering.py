@@ -1,4 +1,4 @@
-"""Numbers for the dofs of a mesh of which each rank holds a part.
+"""Numbers of the dofs of a mesh that ranks hold in parts.
 
 A vertex, edge or face belongs to the lowest rank that touches it, and its dofs with it. A rank
 numbers the dofs it owns first, by the contract of `femops.numbering`. Then come the others that it
@@ -34,7 +34,7 @@ class RankNumbering:
     Attributes
     ----------
     rank
-        Which rank.
+        The rank.
     indices
         Shape (ne, (p + 1)**dim) int64: the rank's number of the dof at each local node
         (lexicographic, x fastest) of its elements. Owned dofs come first, then ghosts.
@@ -57,12 +57,12 @@ class RankNumbering:
 
     @property
     def owned(self) -> int:
-        """How many dofs the rank owns; they have the numbers 0 to owned - 1."""
+        """Number of dofs that the rank owns; they are numbered 0 to owned - 1."""
         return int(self.offsets[self.rank + 1] - self.offsets[self.rank])
 
     @property
     def ndofs(self) -> int:
-        """How many dofs the rank touches."""
+        """Number of dofs that the rank touches."""
         return self.owned + len(self.ghosts)
 
     @property
@@ -83,7 +83,7 @@ def h1_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:
     Parameters
     ----------
     part : Part
-        What this rank holds of the mesh; it may have no elements.
+        This rank's part of the mesh; it may have no elements.
     p : int
         Degree, at least 1.
     comm : Communicator
@@ -116,7 +116,7 @@ def l2_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:
     Parameters
     ----------
     part : Part
-        What this rank holds of the mesh; it may have no elements.
+        This rank's part of the mesh; it may have no elements.
     p : int
         Degree, at least 0.
     comm : Communicator

@@ -1,4 +1,4 @@
-"""The order in which the dofs of all ranks would be numbered on one: that of the whole mesh.
+"""The order of all ranks' dofs on one rank: that of the whole mesh.
 
 A dof is named by where it is first touched: by the element of lowest number in the whole mesh, and
 there by its place in the order in which an element numbers its nodes. These names ascend as the
@@ -38,7 +38,7 @@ class SerialOrder:
     nodes : (n,) int64
         Local nodes of an element in the order in which it numbers their dofs.
     part : Part
-        What this rank holds of the mesh.
+        This rank's part of the mesh.
     halo : Halo or None
         Who has which ghosts; None if no ranks share dofs.
     comm : Communicator
@@ -117,7 +117,7 @@ def moved(rows: Array, old: Ints, new: Ints, comm: Communicator) -> Array:
     Parameters
     ----------
     rows : array
-        Those from old[rank] to old[rank + 1] - 1.
+        Rows from old[rank] to old[rank + 1] - 1.
     old, new : (size + 1,) int64
         Ascending, with the same ends.
     comm : Communicator
@@ -144,7 +144,7 @@ def moved(rows: Array, old: Ints, new: Ints, comm: Communicator) -> Array:
 
 
 def _consecutive(part: Part, comm: Communicator) -> bool:
-    """Whether the parts, one after the other, have the elements in the order of the whole."""
+    """True if the parts, one after the other, have the elements in the order of the whole."""
     own, count = part.elements, len(part.elements)
     ends = [own[0], own[-1]] if count else [0, -1]
     table = comm.gather_all(np.array([*ends, count], dtype=np.int64))
@@ -153,7 +153,7 @@ def _consecutive(part: Part, comm: Communicator) -> bool:
 
 
 def _first_touches(numbering: RankNumbering, nodes: Ints, elements: Ints) -> Ints:
-    """Where each dof that this rank touches is first touched by elements of its part."""
+    """Positions at which elements of this rank's part first touch each dof that it touches."""
     count = len(nodes)
     place = np.empty(count, dtype=np.int64)
     place[nodes] = np.arange(count)
@@ -163,7 +163,7 @@ def _first_touches(numbering: RankNumbering, nodes: Ints, elements: Ints) -> Int
 
 
 def _lowest(names: Ints, owned: int, halo: Halo | None, comm: Communicator) -> Ints:
-    """Of the names that ranks have for the owned dofs, the lowest."""
+    """Lowest of the names that ranks have for each owned dof."""
     if halo is None:
         return names
     own, ghosts = names[:owned], names[owned:]

@@ -1,4 +1,4 @@
-"""What ranks share of a mesh that each holds a part of: vertices, edges and faces.
+"""Vertices, edges and faces that ranks share of a mesh that each holds a part of.
 
 A vertex is known by its number in the whole mesh, an edge or a face by those of its vertices. The
 numbers of vertices are cut into a block for each rank, and all who touch a vertex tell the rank of
@@ -73,7 +73,7 @@ def shared_entities(part: Part, kinds: Sequence[int], comm: Communicator) -> dic
 
 
 def _who_else(told: dict[int, Ints]) -> dict[int, Array]:
-    """Who else touches a vertex: {rank: (n, 2) vertices it touches, and another rank that does}.
+    """Other ranks at each vertex: {rank: (n, 2) vertices it touches, and another rank there}.
 
     ``told`` has the vertices that each rank touches. Rows ascend by vertex.
     """

@@ -1,4 +1,4 @@
-"""What a form does at one quadrature point: traced, differentiated, cut and printed."""
+"""Physics at one quadrature point: traced, differentiated, cut and printed."""
 
 from femops.pointwise.cut import Cut, Known, linear_cut, nonlinear_cut
 from femops.pointwise.linear import LinearStep

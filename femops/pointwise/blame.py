@@ -1,4 +1,4 @@
-"""Where in a user's function something went wrong, and what to write instead."""
+"""Errors in a user's function: where they happened, and what to write instead."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _place(file: str, line: int) -> str:
 
 
 def explain(error: BaseException) -> str:
-    """What an error of Python's or NumPy's own means for symbols."""
+    """Meaning of an error of Python's or NumPy's own where symbols are used."""
     text = str(error)
     if "has no callable" in text:
         name = text.split("no callable", 1)[1].split(maxsplit=1)[0]
@@ -46,5 +46,5 @@ def explain(error: BaseException) -> str:
     if "Cannot cast ufunc" in text or "from dtype('O')" in text:
         return "numpy.linalg does not take symbols: use femops.det, femops.inv, femops.inner"
     if "read-only" in text:
-        return "what a form is given can't be overwritten: make a new array, such as 2 * u.grad"
+        return "a form cannot overwrite its arguments: make a new array, such as 2 * u.grad"
     return f"{type(error).__name__}: {text}"

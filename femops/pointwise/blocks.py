@@ -1,4 +1,4 @@
-"""Forms on several fields, traced once: one linear step for each pair of test function and field.
+"""Forms on several fields, traced once: one linear step per pair of test function and field.
 
 Such a form is linear in all its fields together: D is a matrix of blocks.  Each block is a form of
 its own, the same outputs with the other fields put to zero.
@@ -61,7 +61,7 @@ def linear_blocks(trace: Trace) -> BlockSteps:
     found = {pair: _identities(nodes) for pair, nodes in entries.items()}
     kept = [pair for pair in pairs if not all(entry.zero for entry in found[pair].flat)]
     if not kept:
-        raise TraceError("the form is zero whatever the fields: it makes no operator")
+        raise TraceError("the form is zero whatever the fields: it defines no operator")
     steps = {
         (test, field): LinearStep(_alone(trace, field, test), field, test) for test, field in kept
     }
@@ -84,26 +84,26 @@ def _check_linear(trace: Trace, pair: Pair, entries: Objects) -> None:
     needed = {node.number for node in ancestors(entries.flat)}
     guilty = [n for n, a in trace.fields.items() if needed & {node.number for node in a.flat()}]
     if field in guilty:
-        raise TraceError(f"the form is not linear in {field}: see what is returned for {test!r}")
+        raise TraceError(f"the form is not linear in {field}: see the result for {test!r}")
     if guilty:
         raise TraceError(
-            f"what is returned for {test!r} has a product, quotient or function of {field} and "
+            f"the result for {test!r} has a product, quotient or function of {field} and "
             f"{guilty[0]}: a form must be linear in all its fields together"
         )
 
 
 def _check_homogeneous(trace: Trace, test: str) -> None:
-    """Refuse what stays when all fields are zero, and choices that depend on a field."""
+    """Refuse terms that remain when all fields are zero, and choices that depend on a field."""
     moving = {node.number for argument in trace.fields.values() for node in argument.flat()}
     outputs = trace.tests[test].flat()
     if compares(outputs, moving):
         raise TraceError(
-            f"what is returned for {test!r} compares a field with something: that is not linear"
+            f"the result for {test!r} compares a field with something: that is not linear"
         )
     rest = substitute(outputs, dict.fromkeys(moving, trace.graph.constant(0.0)))
     if not all(identity.zero for identity in identities(rest)):
         raise TraceError(
-            f"what is returned for {test!r} has a part that does not depend on the fields: "
+            f"the result for {test!r} has a part that does not depend on the fields: "
             "give that to femops.load"
         )
 

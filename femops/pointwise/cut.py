@@ -1,4 +1,4 @@
-"""Cuts of a traced form: what is computed once and kept, and what every application does.
+"""Cuts of a traced form, between the work done once and the work of every application.
 
 What does not depend on the field can be computed once: at each quadrature point, or once for an
 element where its map is affine.  For a linear form the distinct entries of D will do; what the
@@ -39,7 +39,7 @@ from femops_kernels.pointwise.step import Numbers
 @final
 @dataclass(frozen=True)
 class Known:
-    """What a cut may count on.
+    """Facts that a cut may rely on.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Known:
 @final
 @dataclass(frozen=True)
 class Cut:
-    """A kernel's pointwise program and what it is given.
+    """A kernel's pointwise program and its inputs.
 
     Attributes
     ----------
@@ -75,9 +75,9 @@ class Cut:
         Functions of the trace's static inputs, in the order of the program's ``q``.  Those of an
         element are evaluated with the weight 1 at any of its points.
     computed : list of Node
-        What should be finite because the program divides, or computes functions, itself.
+        Nodes that should be finite because the program divides, or computes functions, itself.
     finite : list of Node
-        What is kept, where it is taken: this should be finite.
+        Kept nodes where they are taken: these should be finite.
     """
 
     program: Program
@@ -89,7 +89,7 @@ class Cut:
 
     @property
     def kept(self) -> list[Node]:
-        """All that is computed beforehand."""
+        """All nodes that are computed in advance."""
         return [*self.element, *self.constant, *self.point]
 
 
@@ -200,7 +200,7 @@ class _Step:
         return Cut(program, given.element, constant, given.point, computed, finite)
 
     def _may_fail(self, given: _Given) -> bool:
-        """Whether numbers that are not finite may come of given ones that are."""
+        """True if finite inputs may give numbers that are not finite."""
         known = {node.number for node in given.all()}
         found = [node for node in ancestors(self.finite, known) if node.number not in known]
         return any(
@@ -247,7 +247,7 @@ def linear_cut(
 def nonlinear_cut(
     trace: Trace, point: Argument, outputs: list[Node], ncomp: int, known: Known | None = None
 ) -> Cut:
-    """Cut of a step that is not linear: what it uses of geometry and coefficients.
+    """Cut of a step that is not linear: the geometry and the coefficients that it uses.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ def nonlinear_cut(
 
 
 def _places(trace: Trace, nodes: Iterable[Node], known: Known) -> dict[int, _Place]:
-    """Where nodes vary."""
+    """Variability of each node: constant, by element, or by point."""
     found: dict[int, _Place] = {}
     for name, static in trace.static.items():
         place = _Place.CONSTANT if name in known.constants else _Place.POINT
@@ -315,7 +315,7 @@ def _by_entries(work: _Step, step: LinearStep, known: Known, transpose: bool) ->
 def _by_nodes(
     work: _Step, stored: list[Node], known: Known, *, scalable: bool = True
 ) -> Cut | None:
-    """Keep what the outputs use of geometry and coefficients.
+    """Keep the geometry and the coefficients that the outputs use.
 
     None if the quadrature weight does not stand by itself: the form could not be scaled then.
     """
@@ -341,7 +341,7 @@ def _by_nodes(
 
 
 def _opened(work: _Step, known: Known) -> list[Node]:
-    """What the outputs are made of, down to what is the same in an element or an input."""
+    """Nodes that the outputs are made of, down to inputs and what is the same in an element."""
     places = _places(work.trace, work.outputs, known)
     moving = {node.number for node in work.inputs}
     weighted = dependent(work.outputs, {work.weight.number})
@@ -359,7 +359,7 @@ def _opened(work: _Step, known: Known) -> list[Node]:
 def _mapped(work: _Step, step: LinearStep, known: Known) -> Cut:
     """Keep nothing of the geometry: the step is given Jacobian and position.
 
-    Where D is of one degree in the inverse Jacobian, the adjugate takes its place and the powers
+    If D is of one degree in the inverse Jacobian, the adjugate takes its place and the powers
     of the determinant go into the weight: no division for the first degree, one for the second.
     """
     graph, dim, static = work.graph, work.trace.dim, work.trace.static

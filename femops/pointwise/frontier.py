@@ -1,4 +1,4 @@
-"""Where what moves in a graph meets what does not."""
+"""Frontier in a graph between nodes that depend on the moving inputs and the others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from femops.pointwise.operations import LIBRARY
 
 
 def frontier(outputs: Sequence[Node], moving: set[int], *, deep: bool = False) -> list[Node]:
-    """Nodes at which what moves meets what does not.
+    """Nodes that do not depend on the moving inputs, and that dependent nodes use.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ def frontier(outputs: Sequence[Node], moving: set[int], *, deep: bool = False) -
     Returns
     -------
     list of Node
-        Those that do not depend on the moving inputs but are used by one that does, or are outputs,
+        Nodes that do not depend on the moving inputs but are used by one that does, or are outputs,
         or with ``deep`` what those are made of; no constants and no conditions.
     """
     order = ancestors(outputs)
@@ -34,7 +34,7 @@ def frontier(outputs: Sequence[Node], moving: set[int], *, deep: bool = False) -
 
 
 def opened(nodes: Iterable[Node], through: Callable[[Node], bool]) -> list[Node]:
-    """What nodes are made of, down to what is not to be opened.
+    """Nodes that the given ones are made of, down to those not to be opened.
 
     Parameters
     ----------

@@ -43,12 +43,12 @@ class Graph:
         Parameters
         ----------
         name : str
-            How the printed program refers to it.
+            Name of the node in the printed program.
         """
         return self.make("input", (), name)
 
     def make(self, op: str, args: tuple[Node, ...], data: Any) -> Node:
-        """Node of an operation as it stands; nothing is simplified."""
+        """Node of an operation, without simplification."""
         key = (op, tuple(a.number for a in args), data)
         node = self._nodes.get(key)
         if node is None:
@@ -57,7 +57,7 @@ class Graph:
         return node
 
     def __getstate__(self) -> list[tuple[str, list[int], Any]]:
-        """The nodes row by row: however deep, nothing recurs."""
+        """The nodes row by row, so that deep graphs need no recursion."""
         return [(node.op, [a.number for a in node.args], node.data) for node in self._order]
 
     def __setstate__(self, rows: list[tuple[str, list[int], Any]]) -> None:
@@ -80,14 +80,15 @@ class Graph:
         if isinstance(value, Node):
             if value.graph is not self:
                 raise TraceError(
-                    "a symbol of another form is used: use only what the function is given"
+                    "a symbol of another form is used: use only the function's arguments"
                 )
             return value
         if isinstance(value, np.ndarray) and value.ndim == 0:
             return self.node(value.item())
         if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
             raise TraceError(
-                f"a symbol meets a {type(value).__name__}: give a real number or an array of them"
+                f"a symbol is combined with a {type(value).__name__}: give a real number or an "
+                "array of them"
             )
         return self.constant(float(value))
 
@@ -116,7 +117,7 @@ class Graph:
     def binary(self, op: str, a: Node, b: Node) -> Node:
         """Node of an operation on two nodes, simplified where that is exact.
 
-        What conditions are in arithmetic is what NumPy makes of booleans.
+        Conditions behave in arithmetic like booleans of NumPy.
         """
         if a.is_condition and b.is_condition and op in ("add", "sub"):
             if op == "sub":
@@ -251,11 +252,11 @@ class Node(Symbolic):
 
     @property
     def is_condition(self) -> bool:
-        """Whether the node is true or false, not a number."""
+        """True if the node is a condition, not a number."""
         return self.op in COMPARE
 
     def is_constant(self, value: float) -> bool:
-        """Whether the node is this number."""
+        """True if the node is this number."""
         return self.op == "const" and self.data[0] == value
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
@@ -333,7 +334,7 @@ _OPERANDS = (Node, bool, int, float, np.number, np.bool_, np.ndarray)
 
 
 def same(a: Sequence[Node], b: Sequence[Node]) -> bool:
-    """Whether two sequences hold the same nodes of one graph."""
+    """True if two sequences hold the same nodes of one graph."""
     return [node.number for node in a] == [node.number for node in b]
 
 

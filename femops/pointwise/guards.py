@@ -1,4 +1,4 @@
-"""Where the value of a node counts: behind a choice it may be no number where it is not taken."""
+"""Conditions under which a node's value counts: NaN is harmless where a choice passes over it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def guarded(outputs: Sequence[Node], nodes: Iterable[Node], moving: set[int]) ->
     ----------
     outputs : sequence of Node
     nodes : iterable of Node
-        What the outputs are made of; what they are not made of is always taken.
+        Nodes that the outputs are made of; any others are always taken.
     moving : set of int
         Numbers of the inputs that vary from application to application. Where a choice depends on
         them, nobody knows beforehand what is taken: both sides count as zero.

@@ -1,4 +1,4 @@
-"""Which expressions are the same function: decided exactly, never by values in floating point.
+"""Exact decisions whether expressions are the same function, never by floating-point values.
 
 A node is evaluated in the integers modulo a prime, where nothing is rounded: constants are the
 rational numbers that they are, inputs and functions that are not rational are letters with a
@@ -27,7 +27,7 @@ _SYMMETRIC = ("minimum", "maximum", "eq", "ne")
 @final
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a node is as a function of its inputs.
+    """A node as a function of its inputs.
 
     Attributes
     ----------
@@ -42,16 +42,16 @@ class Identity:
 
     @property
     def zero(self) -> bool:
-        """Whether the function is zero."""
+        """True if the function is zero."""
         return self.value == 0
 
     @property
     def opposite(self) -> Identity:
-        """That of the function with the other sign."""
+        """Identity of the function with the other sign."""
         return Identity(-self.value % _PRIME, self.magnitude)
 
     def scaled(self, factor: int) -> Identity:
-        """That of the function times a positive letter."""
+        """Identity of the function times a positive letter."""
         return Identity(self.value * factor % _PRIME, self.magnitude * factor % _PRIME)
 
 
@@ -63,7 +63,7 @@ def identities(
     Parameters
     ----------
     nodes : iterable of Node
-        Of any graphs: inputs of one name are the same.
+        Nodes of any graphs: inputs of one name are the same.
     given : mapping, optional
         Identities of some nodes, by ``number``; what is behind them is not looked at.
     """
@@ -76,7 +76,7 @@ def identities(
 
 
 def letter(name: str) -> int:
-    """Residue that stands for something unknown."""
+    """Residue that represents an unknown."""
     return int.from_bytes(hashlib.sha512(name.encode()).digest()) % _PRIME
 
 

@@ -62,7 +62,7 @@ class LinearStep:
         self.distinct: list[Node] = [self.entries.flat[k] for k in found["distinct"]]
 
     def _examine(self, field: str, test: str) -> dict[str, Any]:
-        """Find D, its zeros and equal entries; what `remembered` keeps."""
+        """Find D, its zeros and equal entries, as `remembered` keeps them."""
         entries = entries_of(self.trace, field, test)
         needed = {node.number for node in ancestors(entries.flat)}
         if self.moving & needed or compares(self.test.flat(), self.moving):
@@ -107,7 +107,7 @@ class LinearStep:
                 numbers[identity] = len(distinct)
             structure[k] = numbers[identity]
         if not distinct:
-            raise TraceError("the form is zero whatever the field: it makes no operator")
+            raise TraceError("the form is zero whatever the field: it defines no operator")
         return structure, distinct
 
     def used(self) -> list[str]:
@@ -118,14 +118,14 @@ class LinearStep:
 
     @property
     def symmetric(self) -> bool:
-        """Whether D is symmetric."""
+        """True if D is symmetric."""
         return self.structure.shape[0] == self.structure.shape[1] and np.array_equal(
             self.structure, self.structure.T
         )
 
     @cached_property
     def degree(self) -> int | None:
-        """In which power D contains the inverse Jacobian; None if in none alone.
+        """Power of the inverse Jacobian in D; None if entries differ in it.
 
         0 for products of values (mass), 1 of a value and a gradient, 2 of gradients (diffusion).
         """
@@ -154,7 +154,7 @@ class LinearStep:
 
 
 def compares(outputs: Sequence[Node], moving: set[int]) -> bool:
-    """Whether a choice depends on inputs: its jumps don't show in derivatives.
+    """True if a choice depends on inputs: its jumps don't show in derivatives.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def compares(outputs: Sequence[Node], moving: set[int]) -> bool:
 
 
 def entries_of(trace: Trace, field: str, test: str) -> Objects:
-    """Derivatives of what multiplies a test function by a field, the other fields held.
+    """Derivatives of the factors of a test function by a field, with the other fields fixed.
 
     Parameters
     ----------

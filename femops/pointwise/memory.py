@@ -1,4 +1,4 @@
-"""What was found out about a traced form, kept on disk beside the compiled kernels.
+"""Results of tracing a form, kept on disk beside the compiled kernels.
 
 The graph itself is the key, with the sources of this package: a form that is traced to other
 expressions, or another femops, finds nothing.  So nothing stale can be found, whatever a function
@@ -26,7 +26,7 @@ def encode(nodes: Iterable[Node]) -> Encoded:
     Parameters
     ----------
     nodes : iterable of Node
-        Of one graph.
+        Nodes of one graph.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def remembered(question: Any, compute: Callable[[], Any]) -> Any:
 
 
 def _read(path: Path) -> Any:
-    """What a file holds; None if there is none, or it was damaged."""
+    """Contents of a file; None if there is none, or it is damaged."""
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
         answer = kept["answer"]

@@ -1,4 +1,4 @@
-"""Operations of the expression graph, and NumPy's functions that stand for them."""
+"""Operations of the expression graph, and the NumPy functions that represent them."""
 
 from __future__ import annotations
 

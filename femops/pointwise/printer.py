@@ -36,7 +36,7 @@ def assignments(outputs: Sequence[Node], inputs: Names) -> tuple[list[str], list
     ----------
     outputs : sequence of Node
     inputs : dict
-        What input nodes are called in the program, by their ``number``.
+        Names of input nodes in the program, by their ``number``.
 
     Returns
     -------
@@ -119,4 +119,4 @@ def evaluate(outputs: Sequence[Node], inputs: dict[int, Any]) -> list[Any]:
 NUMPY_FUNCTIONS: dict[str, Any] = {
     f"lane_{name}": function for name, function in _NUMPY.items() if name not in (*_INFIX, "neg")
 }
-"""What the functions of lane Python are on arrays."""
+"""NumPy's counterparts of the functions of lane Python."""

@@ -34,7 +34,7 @@ class Program:
     ncomp_in, ncomp_out : int
         Components of field and test function.
     numbers : Numbers
-        What ``q`` holds, in order.
+        Contents of ``q``, in order.
     value_in, gradient_in : bool
         Whether the field's value, and its (reference) derivatives are read.
     value_out, gradient_out : bool
@@ -42,7 +42,7 @@ class Program:
     symmetric : bool
         Whether field and test function can be exchanged.
     scaled : tuple of int
-        Which of q a factor of the whole form multiplies.
+        Entries of q that a factor of the whole form multiplies.
     """
 
     text: str
@@ -59,7 +59,7 @@ class Program:
 
     @property
     def step(self) -> PointStep:
-        """What the kernel package takes."""
+        """The pointwise step, as the kernel package takes it."""
         return PointStep(
             self.text,
             self.numbers,
@@ -81,7 +81,7 @@ class Program:
         return names["pointwise"]
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy or another process needs: the text is run again there."""
+        """State for a copy or another process: the text is run again there."""
         return {k: v for k, v in self.__dict__.items() if k != "_function"}
 
     @property
@@ -191,7 +191,7 @@ def fuse(programs: Sequence[Program]) -> Program:
 
 
 def _together(parts: Sequence[Numbers]) -> tuple[Numbers, list[list[int]]]:
-    """Numbers of a sum, and for each part where among them its own stand."""
+    """Numbers of a sum, and the places of each part's own numbers among them."""
     own = (True, False, False, False, True, True)  # the others come from the geometry
     columns = zip(own, zip(*(part.counts() for part in parts), strict=True), strict=True)
     numbers = Numbers(*(sum(counts) if mine else max(counts) for mine, counts in columns))

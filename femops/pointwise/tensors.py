@@ -1,4 +1,4 @@
-"""What a form's function may call besides arithmetic and NumPy: on symbols and on numbers alike."""
+"""Functions that a form may call besides arithmetic and NumPy, on symbols and on numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _graph_of(*values: Any) -> Any:
 
 
 def _each(values: tuple[Any, ...], function: Callable[..., Node]) -> Any:
-    """What a function makes of the entries of arrays that broadcast."""
+    """Apply a function to the entries of arrays that broadcast."""
     arrays = np.broadcast_arrays(*[np.asarray(value, dtype=object) for value in values])
     out = np.empty(arrays[0].shape, dtype=object)
     for index in np.ndindex(out.shape):
@@ -103,7 +103,7 @@ def adjugate(matrix: Any) -> Any:
     Parameters
     ----------
     matrix : (n, n) array
-        Of symbols or numbers, n up to 3.
+        Matrix of symbols or numbers, n up to 3.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def det(matrix: Any) -> Any:
     Parameters
     ----------
     matrix : (n, n) array
-        Of symbols or numbers, n up to 3.
+        Matrix of symbols or numbers, n up to 3.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def inv(matrix: Any) -> Any:
     Parameters
     ----------
     matrix : (n, n) array
-        Of symbols or numbers, n up to 3.
+        Matrix of symbols or numbers, n up to 3.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def sym(matrix: Any) -> Any:
     Parameters
     ----------
     matrix : (n, n) array
-        Of symbols or numbers, n up to 3.
+        Matrix of symbols or numbers, n up to 3.
 
     Raises
     ------
@@ -187,7 +187,7 @@ def inner(a: Any, b: Any) -> Any:
     Parameters
     ----------
     a, b : arrays of one shape, or two scalars
-        Of symbols or numbers.
+        Arrays of symbols or numbers.
 
     Raises
     ------

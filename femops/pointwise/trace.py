@@ -24,12 +24,12 @@ INVERSE, WEIGHT, POSITION, NORMAL = "@inverse", "@weight", "@x", "@n"
 @final
 @dataclass(frozen=True)
 class CoefficientShape:
-    """What tracing must know of a coefficient.
+    """Facts about a coefficient that tracing needs.
 
     Attributes
     ----------
     shape : tuple of int
-        Of its value at a point, ``()`` for a scalar.
+        Shape of its value at a point, ``()`` for a scalar.
     symmetric : bool
         Whether it is a symmetric matrix, so that opposite entries are one symbol.
     """
@@ -59,7 +59,7 @@ class FieldSymbol(Symbolic):
         """Derivatives in space."""
         if self._grad is None:
             raise TraceError(
-                f"a boundary form has no derivatives of {self._name}, only its value: bring them "
+                f"a boundary form has no derivatives of {self._name}, only its value: move them "
                 "into the form over the elements, by integration by parts"
             )
         return self._grad[0] if len(self._grad) == 1 else self._grad
@@ -79,8 +79,8 @@ class FieldSymbol(Symbolic):
         matrix = np.atleast_2d(self.grad)  # in 1-D the gradient of a scalar is a matrix too
         if matrix.shape[0] != matrix.shape[1]:
             raise TraceError(
-                f"{self._name} has not as many components as dimensions (its gradient has shape "
-                f"{self.grad.shape}): make the space with ncomp = dim"
+                f"{self._name} does not have as many components as dimensions (its gradient has "
+                f"shape {self.grad.shape}): make the space with ncomp = dim"
             )
         return matrix
 
@@ -139,12 +139,12 @@ class Trace:
     ----------
     graph : Graph
     fields : dict of Argument
-        What varies from application to application, by name: inputs.
+        Inputs that vary from application to application, by name.
     tests : dict of Argument
-        What multiplies the test functions and their reference derivatives: outputs, with the
+        Factors of the test functions and of their reference derivatives: outputs, with the
         quadrature weight in.
     static : dict of arrays of Node
-        What is known beforehand: INVERSE (dim, dim), d xi_a / d x_i; WEIGHT (), the
+        Inputs that are known in advance: INVERSE (dim, dim), d xi_a / d x_i; WEIGHT (), the
         quadrature weight times det J; POSITION (dim,); and the coefficients by name.  On a
         boundary NORMAL (dim,) in place of INVERSE, and WEIGHT has the surface element.
     """
@@ -172,7 +172,7 @@ def _fixed(array: Objects) -> Objects:
 
 
 def name_of(function: FormFunction) -> str:
-    """What a form's function is called."""
+    """Name of a form's function."""
     return str(getattr(function, "__name__", type(function).__name__))
 
 
@@ -262,7 +262,7 @@ def linearised(traced: Trace, field: str, state: str) -> Trace:
     field : str
         The field that the form is differentiated by; it becomes the direction.
     state : str
-        What its values (``state``) and reference derivatives (``dstate``) are called among the
+        Name of its values (``state``) and, as ``dstate``, of its reference derivatives among the
         static inputs.
 
     Returns
@@ -297,7 +297,7 @@ def _call(
         raise TraceError(f"{where} takes {len(names)} arguments, there are {len(fields)} fields")
     for name in place.keys() & known.keys():
         what = {"x": "position", "n": "normal"}[name]
-        raise TraceError(f"{where}: {name!r} is the {what}: call the coefficient something else")
+        raise TraceError(f"{where}: {name!r} is the {what}: rename the coefficient")
     keywords = {name: place.get(name, known.get(name)) for name in wanted}
     missing = [
         name
@@ -309,7 +309,7 @@ def _call(
         raise TraceError(f"{where}: no coefficient {missing[0]!r} is given: pass {missing[0]}=...")
     if extra:
         raise TraceError(
-            f"{where} takes no coefficient {extra[0]!r}: add it to the function's arguments"
+            f"{where} takes no coefficient {extra[0]!r}: make it an argument of the function"
         )
     keywords = {name: value for name, value in keywords.items() if value is not None}
     try:
@@ -332,7 +332,7 @@ def _result_of(
             )
         if name not in results:
             raise TraceError(
-                f"{definition(function)}{name_of(function)} returned nothing for {name!r}: "
+                f"{definition(function)}{name_of(function)} returned no result for {name!r}: "
                 f'write "{name}": {{}} if that is zero'
             )
         part = results[name]

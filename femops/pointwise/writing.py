@@ -31,9 +31,9 @@ def make_program(
     inputs, outputs : sequences of Node
         By slot (value, then x-, y-, z-derivative), then by component.
     components : (int, int)
-        Of the field and of the test function.
+        Components of the field and of the test function.
     names : dict
-        What the numbers that the step is given are called, by node number.
+        Names of the numbers that the step is given, by node number.
     numbers, symmetric, scaled
         See `Program`.
     """

@@ -1,1 +1,1 @@
-"""Finite element spaces, and what vectors of them are."""
+"""Finite element spaces and their vectors."""

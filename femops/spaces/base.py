@@ -1,4 +1,4 @@
-"""What all finite element spaces have in common: vectors, and the functions they stand for."""
+"""Common base of finite element spaces: vectors, and the functions they stand for."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AnyMesh = Mesh | DistributedMesh
 
 
 class Space(ABC):
-    """What H1 and L2 have in common.
+    """Common base of H1 and L2.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class Space(ABC):
         """Number the dofs of this rank's part."""
 
     def _share_out(self, mesh: DistributedMesh) -> None:
-        """Number the dofs of all ranks, and find who shares them."""
+        """Number the dofs of all ranks, and find the ranks that share them."""
         GeometryModes.agree(mesh.mesh, mesh.comm)
         self.numbering = numbering = self._rank_numbering(mesh)
         self.restriction = ElementRestriction(numbering.indices, numbering.ndofs, numbering.owned)
@@ -206,7 +206,7 @@ class Space(ABC):
         raise VectorError(f"{what} has {got}, the space has {has}: make one with V.zeros()")
 
     def l_vec(self, u: Any) -> Vector:
-        """Return what a vector has for all nodes of this rank's elements, its ghosts last.
+        """Return the values of a vector at all nodes of this rank's elements, its ghosts last.
 
         Collective, where ranks share dofs; else u itself in the space's `shape`.
 
@@ -231,7 +231,7 @@ class Space(ABC):
         ----------
         e_vec : array
         restriction : ElementRestriction, optional
-            Of other elements than the space's, as boundary faces are.
+            Restriction to other elements than the space's, as boundary faces are.
 
         Raises
         ------
@@ -254,7 +254,7 @@ class Space(ABC):
         return np.asarray(vector.astype(e_vec.dtype, copy=False))
 
     def _check_order(self) -> None:
-        """Refuse the same bits at each run where devices of many ranks add in any order."""
+        """Refuse `reproducible` where devices of many ranks add in any order."""
         mesh = self.distributed
         if self.device is None or mesh is None:
             return
@@ -269,8 +269,8 @@ class Space(ABC):
     def dof_coordinates(self) -> Floats:
         """Positions of the nodes, (ndofs, dim).
 
-        Of a node shared by elements, the position in the first of them; this matters only where
-        a mesh is periodic. The "nodes" of a Bernstein basis are the Gauss-Lobatto points.
+        For a node shared by elements, this is the position in the first of them, which matters
+        only where a mesh is periodic. "Nodes" of a Bernstein basis are the Gauss-Lobatto points.
         """
         result = np.empty((self.ndofs, self.dim))
         n = self.p1d**self.dim

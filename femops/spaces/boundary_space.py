@@ -1,4 +1,4 @@
-"""What functions of an H1 space are on boundary faces: a space whose elements are the faces."""
+"""Traces of H1 functions on boundary faces: a space whose elements are the faces."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class BoundarySpace:
     restriction : ElementRestriction
         From the whole space to the faces.
     touched : int
-        How many nodes lie on the faces.
+        Number of nodes on the faces.
     """
 
     def __init__(self, volume: H1, faces: BoundaryFaces) -> None:
@@ -67,7 +67,7 @@ class BoundarySpace:
         return result
 
     def quadrature(self, q1d: int | Quadrature1D | None = None) -> Quadrature1D:
-        """A rule for the faces; see `Space.quadrature`.  In 1-D that of one point, weight 1.
+        """Return a rule for the faces; see `Space.quadrature`. In 1-D it is one point of weight 1.
 
         Raises
         ------
@@ -135,7 +135,7 @@ AnySpace = Space | BoundarySpace
 
 
 def touched(space: AnySpace) -> int:
-    """How many nodes the elements have."""
+    """Number of nodes that the elements have."""
     return space.touched if isinstance(space, BoundarySpace) else space.ndofs
 
 

@@ -63,9 +63,9 @@ def evaluate_any(
     f, x, what
         As in `evaluate`.
     shapes : sequence of tuples of int
-        Those that will do; the first that fits is taken.
+        Accepted shapes; the first that fits is taken.
     error : class
-        What is raised.
+        Error to raise.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Finite element spaces on a mesh: which dofs there are, and functions written in them.
+"""Finite element spaces on a mesh: their dofs, and functions written in them.
 
 Dofs are numbered by first touch in element order (`femops.numbering`), so locality of the mesh's
 element order is locality of the vectors.
@@ -42,10 +42,10 @@ class H1(Space):
     family : {"gll", "bernstein"}
         Basis; see `Basis1D`.
     device : str, optional
-        Where vectors are and operators work: ``"cuda"``, a GPU; ``"cuda:1"``, the second one. The
+        Device of vectors and operators: ``"cuda"``, a GPU; ``"cuda:1"``, the second one. The
         host if omitted.
     reproducible : bool
-        Of a device: results have the same bits at each run, because what elements add to a dof
+        On a device: results have the same bits at each run, because what elements add to a dof
         is summed in their order, which takes a second launch. The host always does so.
 
     Raises
@@ -107,8 +107,8 @@ class H1(Space):
         """
         if self.comm.size > 1:
             raise SpaceError(
-                "the numbers of nodes in the file count all edges of the mesh, of which this rank "
-                "has but a part: use the space on the whole mesh, in one process"
+                "the node numbers in the file count all edges of the mesh, and this rank "
+                "has only a part: use the space on the whole mesh, in one process"
             )
         result = np.empty(self.ndofs, dtype=np.int64)
         result[self.restriction.indices] = mfem_h1_dofs(self.mesh, self.order)
@@ -143,7 +143,7 @@ class L2(Space):
     family : {"gauss", "gll", "bernstein"}
         Basis; see `Basis1D`.
     device : str, optional
-        Where vectors are and operators work: ``"cuda"``, a GPU; ``"cuda:1"``, the second one. The
+        Device of vectors and operators: ``"cuda"``, a GPU; ``"cuda:1"``, the second one. The
         host if omitted.
 
     Raises
@@ -183,7 +183,7 @@ class L2(Space):
     def file_dofs(self) -> Ints:
         """Number of each node in the file: element by element in the file's order.
 
-        Which file that is, of refined meshes too, says `H1.file_dofs`. Of many ranks, each has
+        `H1.file_dofs` says which file that is, of refined meshes too. On many ranks, each has
         the numbers of its own nodes.
         """
         n = self.p1d**self.dim

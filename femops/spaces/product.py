@@ -18,7 +18,7 @@ from femops.spaces.restriction import Vector, check_float_array, positions
 
 @final
 class Product:
-    """Several spaces on one mesh, by name: what forms on several fields work on.
+    """Several spaces on one mesh, by name, for forms on several fields.
 
     A vector of the product is flat: the entries of the first space, then those of the second, and
     so on, each in the order of its own flat vectors.
@@ -45,7 +45,7 @@ class Product:
     shape : (size,)
         Shape of a vector.
     offsets : dict of int
-        Where the part of each space begins in a vector.
+        Start of the part of each space in a vector.
 
     Raises
     ------
@@ -79,11 +79,11 @@ class Product:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the spaces, in order."""
+        """Names of the spaces, in order."""
         return tuple(self.spaces)
 
     def slice(self, name: str) -> slice:
-        """Where the part of a space stands in a vector.
+        """Range of a space's part in a vector.
 
         Raises
         ------
@@ -237,4 +237,4 @@ def _check_spaces(spaces: dict[str, Space]) -> None:
         if (space.mesh, space.distributed) != (first.mesh, first.distributed):
             raise SpaceError(f"{name} is on another mesh than the first: make all on one mesh")
     if "x" in spaces:
-        raise SpaceError("'x' is the position in a form: call the field something else")
+        raise SpaceError("'x' is the position in a form: rename the field")

@@ -75,7 +75,7 @@ class ElementRestriction:
     ndofs : int
         Number of dofs; all indices lie in 0 <= i < ndofs.
     owned : int, optional
-        How many of these, the first, this rank owns; the others are ghosts. All if omitted.
+        Number of these, the first, that this rank owns; the others are ghosts. All if omitted.
 
     Raises
     ------
@@ -103,7 +103,7 @@ class ElementRestriction:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the matrix of this map: (entries of an e_vec, ndofs), for one component."""
+        """Shape of the matrix of this map: (entries of an e_vec, ndofs), for one component."""
         return self.indices.size, self.ndofs
 
     def gather(self, l_vec: Vector) -> Vector:
@@ -152,7 +152,7 @@ class ElementRestriction:
 
     @cached_property
     def owner(self) -> Ints:
-        """Where each dof stands first, (ndofs,): element * n + local node."""
+        """First place of each dof in an e_vec, (ndofs,): element * n + local node."""
         return _frozen(first_positions(self.indices.ravel(), self.ndofs))
 
     @cached_property

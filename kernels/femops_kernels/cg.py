@@ -1,4 +1,4 @@
-"""What every solve by conjugate gradients has, wherever it runs."""
+"""Common base of all solves by conjugate gradients, wherever they run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BLOCK = 4096  # numbers of a block: 32 kB of float64, three vectors of it stay i
 
 
 def block_edges(n: int) -> NDArray[np.int64]:
-    """Where the blocks begin in which a vector of ``n`` numbers is summed, and the end."""
+    """Edges of the blocks in which a vector of ``n`` numbers is summed, the end included."""
     return np.append(np.arange(0, n, BLOCK), n)
 
 

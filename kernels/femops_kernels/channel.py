@@ -1,4 +1,4 @@
-"""What carries numbers between ranks, as compiled work sees it."""
+"""Carriers of numbers between ranks, as compiled work sees them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Channel(ABC):
     Attributes
     ----------
     outgoing, incoming : (n,) arrays
-        What is sent and what has arrived: a contiguous piece for each rank, by ascending rank.
+        Numbers to send and numbers that arrived: a contiguous piece per rank, by ascending rank.
     """
 
     outgoing: NDArray[Any]
@@ -33,7 +33,7 @@ class Channel(ABC):
 @final
 @dataclass(frozen=True)
 class Route:
-    """Which messages a launch needs.
+    """Messages that a launch needs.
 
     Attributes
     ----------

@@ -20,7 +20,7 @@ class CompileError(KernelError, RuntimeError):
 
 
 class DeviceError(KernelError, RuntimeError):
-    """A device was asked for that is not there, or whose software is not, or that failed."""
+    """A device or its software is missing, or the device failed."""
 
 
 class CacheWarning(UserWarning):

@@ -1,4 +1,4 @@
-"""Checks of what users and files hand in; each failure is one clear error."""
+"""Checks of input from users and files; each failure is one clear error."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -84,7 +84,7 @@ def corner_array(values: ArrayLike, name: str, widths: tuple[int, ...]) -> Ints:
         allowed = " or ".join(str(width) for width in widths)
         raise MeshTopologyError(
             f"{name} has shape {rows.shape}: it must be (n, {allowed}), n >= 1, one row of vertex "
-            "numbers an entry (2 corners for a segment, 4 for a quadrilateral, 8 for a hexahedron)"
+            "numbers per entry (2 corners for a segment, 4 for a quadrilateral, 8 for a hexahedron)"
         )
     if rows.dtype.kind not in "iu":
         raise MeshTopologyError(f"{name} holds {rows.dtype}: vertex numbers must be integers")

@@ -101,7 +101,7 @@ class Mesh:
             Shape (ne, 2**dim): vertex numbers, counted from 0. Vertices of no element are dropped,
             the others keep their order.
         element_attributes, boundary_attributes
-            Positive whole numbers, one an element and one a boundary entry; None for all 1.
+            Positive whole numbers, one per element and one per boundary entry; None for all 1.
         boundary
             Shape (nb, 2**(dim-1)): vertex numbers; None for all exterior faces. Of a face between
             two elements an entry is that side whose element its corners look out of.
@@ -206,7 +206,7 @@ class Mesh:
 
     @cached_property
     def continuous(self) -> bool:
-        """Whether neighbours agree on the position of what they share; not so if periodic."""
+        """True if neighbours agree on the position of what they share; false if periodic."""
         numbers = self.topology.lattice(self.order)
         shared = np.empty((self.topology.lattice_size(self.order), self.dim))
         shared[numbers] = self.coordinates
@@ -334,7 +334,7 @@ class Mesh:
         if moved.shape != flat.shape:
             raise MeshGeometryError(
                 f"the function returned shape {moved.shape} for positions of shape {flat.shape}: "
-                "return one row a coordinate, of the same length"
+                "return one row per coordinate, of the same length"
             )
         coordinates = np.ascontiguousarray(moved.T).reshape(mesh.coordinates.shape)
         checks.geometry(coordinates)
@@ -384,7 +384,7 @@ class Mesh:
         )
 
     def _replaced(self, **changes: Any) -> "Mesh":
-        """Change what leaves the topology as it is, and keep that."""
+        """Return a mesh with other data and the same topology."""
         mesh = replace(self, **changes)
         if "topology" in self.__dict__:
             mesh.__dict__["topology"] = self.topology
@@ -435,7 +435,7 @@ def _check_shapes(mesh: Mesh) -> None:
 
 
 def _table(mesh: Mesh) -> str:
-    """A small table of what the mesh holds."""
+    """Small table of the mesh's contents."""
     lower, upper = mesh.bounding_box()
     shape = ("segments", "quadrilaterals", "hexahedra")[mesh.dim - 1]
     spans = " x ".join(f"[{a:.6g}, {b:.6g}]" for a, b in zip(lower, upper, strict=True))

@@ -1,4 +1,4 @@
-"""Names of attributes: what a mesh file calls its regions and its pieces of boundary."""
+"""Names of attributes: those of regions and pieces of boundary in a mesh file."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,6 +1,6 @@
 """Splitting every element into m**dim congruent parts of its reference element.
 
-The lattice with m intervals a direction numbers the new vertices: one of an old vertex keeps its
+The lattice with m intervals per direction numbers the new vertices: one of an old vertex keeps its
 number, then come those inside edges, faces and cells, each shared by all who share the entity.
 """
 
@@ -110,7 +110,7 @@ def check_fits(shape: tuple[int, ...], what: str, remedy: str) -> None:
 
 
 def available_memory() -> int:
-    """Bytes that can be had without swapping; where the system does not tell, all it has."""
+    """Bytes available without swapping; all of the memory where the system does not tell."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):

@@ -1,4 +1,4 @@
-"""Whether it is clear which side of a face each entry of the boundary is."""
+"""Checks that the side of a face on which each boundary entry lies is clear."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_sides(mesh: Mesh, listed: Flags | None = None) -> None:
     mesh
         A whole mesh.
     listed
-        Which entries (nb,) to check; all if omitted.
+        Entries (nb,) to check; all if omitted.
 
     Raises
     ------
@@ -42,18 +42,18 @@ def check_sides(mesh: Mesh, listed: Flags | None = None) -> None:
     why = (
         "a point has no sides, so leave it out"
         if mesh.dim == 1
-        else "list each side once, with its corners so turned that it faces outwards (in 2-D the "
-        "domain lies at the left hand of the edge), or leave both out"
+        else "list each side once, with its corners in the order that faces outwards (in 2-D the "
+        "domain is to the left of the edge), or leave both out"
     )
     raise MeshTopologyError(
         f"{len(bad)} boundary element(s) are faces where a periodic mesh is glued, and don't tell "
-        f"of which side: number(s) {names} (counted from 0; {bad[0]} has vertices "
+        f"their side: number(s) {names} (counted from 0; {bad[0]} has vertices "
         f"{mesh.boundary[bad[0]].tolist()}): {why}"
     )
 
 
 def _unclear(mesh: Mesh) -> Ints:
-    """Entries of the boundary on glued faces of which the side is not known."""
+    """Entries of the boundary on glued faces whose side is not known."""
     topology = mesh.topology
     number = topology.entity[topology.boundary_faces[:, 0], topology.boundary_faces[:, 1]]
     two = np.flatnonzero(topology.faces[number, 1] >= 0)
@@ -69,7 +69,7 @@ def _unclear(mesh: Mesh) -> Ints:
 
 
 def _torn(mesh: Mesh, entries: Ints, faces: Ints) -> Flags:
-    """Whether the entries' corners are at two places in space, seen from their two elements."""
+    """True where an entry's corners are at two places in space, seen from its two elements."""
     ends = np.array([0, mesh.order])
     nodes = np.zeros(1, dtype=np.int64)
     for d in range(mesh.dim):

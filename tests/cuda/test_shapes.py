@@ -97,7 +97,7 @@ def test_a_damaged_table(device: HostDevice, table, text: str) -> None:
 def test_a_shape_that_cannot_be_run(device: HostDevice) -> None:
     kernel = kernel_of(operator(device))
     record({kernel.shape_key(device.name): Shape(1000)})
-    with pytest.raises(KernelValueError, match="1000 elements a block for a kernel that the host"):
+    with pytest.raises(KernelValueError, match="1000 elements per block for a kernel that"):
         kernel_of(operator(device))
 
 

@@ -171,7 +171,7 @@ def test_any_byte_that_is_changed_is_found(tmp_path, monkeypatch, space):
             damaged = bytearray(whole)
             damaged[at] ^= bit
             path.write_bytes(damaged)
-            with pytest.raises(CheckpointError, match=r"damaged|whole|is no checkpoint"):
+            with pytest.raises(CheckpointError, match=r"damaged|whole|is not a checkpoint"):
                 femops.load_state(path, {"u": space})
     path.write_bytes(whole)
     femops.load_state(path, {"u": space})
@@ -182,7 +182,7 @@ def test_any_end_that_is_missing_is_found(tmp_path, space):
     whole = path.read_bytes()
     for size in [0, *range(1, 400, 7), *range(400, len(whole), 97), len(whole) - 1]:
         path.write_bytes(whole[:size])
-        message = "is no checkpoint" if size == 0 else f"is not whole: it has {size} bytes"
+        message = "is not a checkpoint" if size == 0 else f"is not whole: it has {size} bytes"
         with pytest.raises(CheckpointError, match=message):
             femops.load_state(path, {"u": space})
     path.write_bytes(whole + b"\0")
@@ -222,14 +222,14 @@ def test_a_later_format(tmp_path, monkeypatch, space):
     monkeypatch.setattr(state_file, "VERSION", 2)
     path, _ = saved(tmp_path, space)
     monkeypatch.undo()
-    with pytest.raises(CheckpointError, match=r"has format 2, .* reads up to 1: take a newer one"):
+    with pytest.raises(CheckpointError, match=r"has format 2, .* reads up to 1: use a newer one"):
         femops.load_state(path)
 
 
 def test_other_files(tmp_path, space):
     path = tmp_path / "run.state"
     path.write_text("$MeshFormat")
-    with pytest.raises(CheckpointError, match="is no checkpoint"):
+    with pytest.raises(CheckpointError, match="is not a checkpoint"):
         femops.load_state(path, {"u": space})
     with pytest.raises(FileError, match=r"cannot read '.*none.state': No such file"):
         femops.load_state(tmp_path / "none.state", {"u": space})

@@ -431,7 +431,7 @@ def returned(u: Any, p: Any) -> dict[str, Any]:
             "compares a field",
         ),
         (lambda u, p: {"u": {"value": u + 1}, "p": {"value": p}}, "'u' has a part .* femops.load"),
-        (lambda u, p: {"u": {"value": u}}, "returned nothing for 'p': write \"p\": {}"),
+        (lambda u, p: {"u": {"value": u}}, "returned no result for 'p': write \"p\": {}"),
         (lambda u, p: {"u": {"value": u}, "q": {"value": p}}, "with the keys u, p"),
         (lambda u, p: {"value": u}, "with the keys u, p"),
         (lambda u, p: {"u": {"value": u}, "p": p}, "returned FieldSymbol"),

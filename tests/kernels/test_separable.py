@@ -149,7 +149,7 @@ def test_update_changes_the_kernel_if_it_must() -> None:
 
 
 def test_counts_less_work_than_points_take() -> None:
-    """By lines: 3 + 3 + 4 contractions of 5 nodes a direction, against lines of 6 points."""
+    """By lines: 3 + 3 + 4 contractions of 5 nodes per direction, against lines of 6 points."""
     box, sheared = (
         femops.diffusion(femops.H1(femops.box((2, 2, 2), mapping=m), 4)) for m in (None, shear)
     )

@@ -171,7 +171,7 @@ def test_no_file(tmp_path):
 def test_a_pipe_or_device_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", "/dev/zero"):
-        with pytest.raises(MeshFileError, match="no regular file"):
+        with pytest.raises(MeshFileError, match="not a regular file"):
             read_mesh(path)
 
 

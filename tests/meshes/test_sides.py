@@ -137,7 +137,7 @@ def test_where_corners_do_not_tell_the_side_integrals_are_refused(tmp_path, make
         lambda: femops.BoundaryGeometry(mesh, femops.gauss(2), [1, *known]),
         lambda: femops.boundary_mass(femops.H1(mesh.refine(), 1), attributes=1),
     ):
-        with pytest.raises(femops.SpaceError, match="don't tell of which side"):
+        with pytest.raises(femops.SpaceError, match="don't tell their side"):
             refused()
     if known:
         plain = box((4, 3, 3)[: mesh.dim], upper=UPPER[: mesh.dim])

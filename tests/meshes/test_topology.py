@@ -175,7 +175,7 @@ def test_what_is_no_mesh_is_refused():
     assert "more than two elements" in refused(three, 8)
     assert "don't exist" in refused([[0, 1, 2, 4]], 4)
     assert "don't exist" in refused([[0, 1, 2, -1]], 4)
-    assert "no face" in refused([[0, 1, 2, 3]], 4, np.array([[0, 3]]))
+    assert "not faces of" in refused([[0, 1, 2, 3]], 4, np.array([[0, 3]]))
     # two cells around a ring: the edges of both sides would be one
     assert "periodic" in refused([[0, 1, 2, 3], [1, 0, 3, 2]], 4)
 

@@ -124,7 +124,7 @@ def test_numbers_in_the_file(comm):
     if comm.size == 1:
         np.testing.assert_array_equal(V.file_dofs(), H1(whole, 2).file_dofs())
     else:
-        with pytest.raises(SpaceError, match="of which this rank has but a part"):
+        with pytest.raises(SpaceError, match="and this rank has only a part"):
             V.file_dofs()
 
 

@@ -186,7 +186,7 @@ def test_what_ranks_alone_could_obey():
     ],
 )
 def test_no_communicator(make):
-    with pytest.raises(CommunicatorError, match=re.escape("comm=4 is no communicator")):
+    with pytest.raises(CommunicatorError, match=re.escape("comm=4 is not a communicator")):
         make(4)
 
 

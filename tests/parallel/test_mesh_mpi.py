@@ -82,7 +82,7 @@ def test_meshes_that_differ(comm):
 
 @pytest.mark.parallel(1, 2, 4)
 def test_no_communicator(comm):
-    with pytest.raises(CommunicatorError, match="comm='world' is no communicator"):
+    with pytest.raises(CommunicatorError, match="comm='world' is not a communicator"):
         femops.box((3, 4), comm="world")
 
 

@@ -439,7 +439,7 @@ MATRIX = {"c": CoefficientShape((2, 2))}
         (returns_nothing, {}, "return {}", "returned []"),
         (returns_wrong_value, {}, 'return {"value": u.grad}', '"value" of shape (2,)'),
         (returns_wrong_grad, {}, 'return {"grad": u}', '"grad" of shape ()'),
-        (returns_text, {}, 'return {"value": "one"}', "a symbol meets a str"),
+        (returns_text, {}, 'return {"value": "one"}', "a symbol is combined with a str"),
     ],
     ids=lambda v: v.__name__ if callable(v) else None,
 )

@@ -309,7 +309,7 @@ def test_points_outside_are_an_error_that_says_where():
         (np.zeros((1, 1, 2)), r"points have shape \(1, 1, 2\)"),
         (np.zeros((1, 2), complex), "type complex128"),
         ([["a", "b"]], "type <U1"),
-        ([[0.1, 0.2], [0.3]], "points are no array"),
+        ([[0.1, 0.2], [0.3]], "points are not an array"),
         ([[0.1, 0.2], [np.nan, 0.3]], r"1 of 2 points are not finite, .* number 1, \(nan, 0\.3\)"),
         ([np.inf, 0.2], "1 of 1 points are not finite"),
     ],

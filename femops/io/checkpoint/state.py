@@ -1,4 +1,4 @@
-"""Checkpoints: what a program needs to go on where it was stopped, on any number of ranks."""
+"""Checkpoints: a stopped program continues from them, on any number of ranks."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ Ints = NDArray[np.int64]
 SUFFIX = ".state"
 
 _CHECKSUMS: WeakKeyDictionary[Mesh, int] = WeakKeyDictionary()
-"""Of meshes that are not distributed: programs save many states on one."""
+"""Checksums of meshes that are not distributed: programs save many states on one mesh."""
 
 _ORDERS: WeakKeyDictionary[Space, SerialOrder] = WeakKeyDictionary()
-"""Of spaces that ranks share."""
+"""Orders of the dofs of spaces that ranks share."""
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class State:
-    """What `load_state` has found in a checkpoint.
+    """Contents of a checkpoint, as `load_state` returns them.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ def save_state(
     vectors: Mapping[str, tuple[Space, Any]],
     values: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write vectors and values into one file, from which any number of ranks can go on. Collective.
+    """Write vectors and values into one file that any number of ranks can load. Collective.
 
     The file appears under its name only when it is complete and on the disk: whatever stops the
     program, there is the old checkpoint or the new one. The same vectors make the same file, bit by
@@ -211,7 +211,7 @@ def load_state(path: str | os.PathLike[str], spaces: Mapping[str, Space] | None 
 
 
 def _field(space: Space, dtype: np.dtype[Any]) -> Field:
-    """What the file says of a vector."""
+    """The file's description of a vector."""
     mesh = space.distributed or space.mesh
     return Field(
         type(space).__name__,
@@ -227,7 +227,7 @@ def _field(space: Space, dtype: np.dtype[Any]) -> Field:
 
 
 def _checksum(space: Space) -> int:
-    """Of the whole mesh."""
+    """Checksum of the whole mesh."""
     if space.distributed is not None:
         return space.distributed.checksum
     mesh = space.mesh
@@ -238,7 +238,7 @@ def _checksum(space: Space) -> int:
 
 
 def _order(space: Space) -> SerialOrder:
-    """Of the dofs of ranks that share a space."""
+    """Order of the dofs of a space that ranks share."""
     if space not in _ORDERS:
         assert space.numbering is not None
         assert space.distributed is not None
@@ -252,7 +252,7 @@ def _order(space: Space) -> SerialOrder:
 
 
 def _whole_blocks(cuts: Ints, rows: int) -> Ints:
-    """Where to cut rows so that no block of so many rows is cut, near where they were cut."""
+    """Cuts of the rows that split no block of ``rows`` rows, each near the cut given."""
     return np.asarray(np.minimum(-(-cuts // rows) * rows, cuts[-1]))
 
 
@@ -326,7 +326,7 @@ def _check_fits(contents: Contents, name: str, space: Space, path: Path) -> None
 
 
 def _read(reader: StateReader, name: str, space: Space) -> Vector:
-    """Of a vector, what this rank owns."""
+    """Read the entries of a vector that this rank owns."""
     comm, cuts = space.comm, np.array([0, space.ndofs])
     order = _order(space) if comm.size > 1 else None
     if order is not None:

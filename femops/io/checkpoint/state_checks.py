@@ -1,4 +1,4 @@
-"""What programs give to `femops.save_state` and `femops.load_state`, checked."""
+"""Checks of the arguments of `femops.save_state` and `femops.load_state`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ranks(given: object) -> Communicator:
 
 
 def checked_names(given: object, what: str) -> list[str]:
-    """Names, ascending: so all ranks go through them in the same order."""
+    """Names in ascending order, so that all ranks go through them in the same order."""
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         got = list(given) if isinstance(given, Mapping) else type(given).__name__
         raise CheckpointError(f"{what} are {got}: give a dict, and texts for names")
@@ -95,6 +95,6 @@ def _plain(value: Any, name: str) -> Any:
 
 
 def check_agreement(comm: Communicator, path: Path, facts: Mapping[str, object]) -> None:
-    """Check that all ranks have the same path, names, and what they stand for."""
+    """Check that all ranks have the same path, the same names and equal values."""
     for some in ({"path": str(path), "names": list(facts)}, facts):
         check_same(comm, "the checkpoint", some, error=CheckpointError)

@@ -22,7 +22,7 @@ Sums = NDArray[np.uint32]
 
 MAGIC, VERSION = b"\x89FEMOPS\n", 1
 _PREFIX = struct.Struct("<8sI")
-"""Magic; checksum of what follows, up to the end of the text."""
+"""Magic; checksum of the bytes after it, up to the end of the text."""
 
 _REST = struct.Struct("<IQI")
 """Version; length of the text; checksum of the table of checksums. Then come text and table."""
@@ -39,7 +39,7 @@ _PAGE = 4096
 @final
 @dataclass(frozen=True)
 class Field:
-    """A vector in the file, with what tells whether a space fits it.
+    """A vector in the file, with the facts that decide whether a space fits it.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Field:
     dofs : int
         Nodes of the whole space: the vector has as many rows, of `ncomp` numbers each.
     elements : int
-        Of the whole mesh.
+        Number of elements of the whole mesh.
     mesh : str
         Checksum of the whole mesh, in hexadecimal digits.
     rows : int
@@ -74,7 +74,7 @@ class Field:
 
     @property
     def blocks(self) -> int:
-        """How many there are; the last may be shorter."""
+        """Number of blocks; the last may be shorter."""
         return -(-self.dofs // self.rows)
 
     @property
@@ -86,14 +86,14 @@ class Field:
 @final
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """What is in a file, and where.
+    """Contents of a file, and the position of each part.
 
     Attributes
     ----------
     fields : dict of Field
         By name, in the order of the file.
     values : dict
-        What JSON can hold.
+        Values that JSON can hold.
     text : bytes
         Both in JSON.
     """
@@ -104,7 +104,7 @@ class Contents:
 
     @classmethod
     def of(cls, fields: Mapping[str, Field], values: Mapping[str, Any]) -> Contents:
-        """Put what is given into JSON, with what readers of the file need to find the data."""
+        """Make contents of vectors and values, with all that readers need to find the data."""
         offsets = _offsets(fields)
         rows = {name: asdict(entry) | {"offset": offsets[name]} for name, entry in fields.items()}
         return cls(fields, values, json.dumps({"vectors": rows, "values": values}).encode())
@@ -120,19 +120,19 @@ class Contents:
 
     @cached_property
     def offsets(self) -> dict[str, int]:
-        """Where the data of each vector begin in the file."""
+        """Positions of the data of each vector in the file."""
         blocks = sum(entry.blocks for entry in self.fields.values())
         start = _whole_pages(_FIXED + len(self.text) + 4 * blocks)
         return {name: start + offset for name, offset in _offsets(self.fields).items()}
 
     @property
     def size(self) -> int:
-        """Of the file."""
+        """Size of the file in bytes."""
         name, entry = list(self.fields.items())[-1]
         return self.offsets[name] + entry.dofs * entry.row
 
     def head(self, sums: Sequence[Sums]) -> bytes:
-        """What stands before the data.
+        """Bytes that precede the data.
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ class Contents:
 
 
 def _offsets(fields: Mapping[str, Field]) -> dict[str, int]:
-    """Where the data of each vector begin, from the first of them on."""
+    """Positions of the data of each vector, counted from the first vector's."""
     found, end = {}, 0
     for name, entry in fields.items():
         found[name], end = end, _whole_pages(end + entry.dofs * entry.row)
@@ -158,7 +158,7 @@ def block_rows(ncomp: int, dtype: np.dtype[Any]) -> int:
 
 
 def write_rows(file: BinaryIO, contents: Contents, name: str, first: int, rows: Array) -> Sums:
-    """Write rows of a vector, from the first one of some block on; the checksums of the blocks."""
+    """Write rows of a vector, from the start of a block on, and return the blocks' checksums."""
     entry = contents.fields[name]
     file.seek(contents.offsets[name] + first * entry.row)
     data = _as_bytes(np.ascontiguousarray(rows, dtype=entry.dtype))
@@ -184,7 +184,7 @@ class StateReader:
     ----------
     contents : Contents
     checksum : int
-        Of all: it covers the checksums of the blocks.
+        Checksum of all: it covers the checksums of the blocks.
 
     Raises
     ------
@@ -196,7 +196,7 @@ class StateReader:
         self._file, self._path = file, path
         size, prefix = os.fstat(file.fileno()).st_size, file.read(_FIXED)
         if not prefix or not MAGIC.startswith(prefix[: len(MAGIC)]):
-            raise CheckpointError(f"'{path}' is no checkpoint: give one of femops.save_state")
+            raise CheckpointError(f"'{path}' is not a checkpoint: give one of femops.save_state")
         if len(prefix) < _FIXED:
             raise self._not_whole(size, f"at least {_FIXED}")
         _, self.checksum = _PREFIX.unpack(prefix[: _PREFIX.size])
@@ -204,7 +204,7 @@ class StateReader:
         if version > VERSION:
             raise CheckpointError(
                 f"'{path}' has format {version}, unless it is damaged; this femops reads up to "
-                f"{VERSION}: take a newer one"
+                f"{VERSION}: use a newer one"
             )
         if length > size - _FIXED:
             raise self._not_whole(size, f"at least {_FIXED + length}")
@@ -226,7 +226,7 @@ class StateReader:
         return dict(zip(self.contents.fields, parts, strict=True))
 
     def rows(self, name: str, first: int, count: int) -> Array:
-        """Rows of a vector, from the first one of some block on, (count, ncomp).
+        """Rows of a vector, from the start of a block on, (count, ncomp).
 
         Raises
         ------

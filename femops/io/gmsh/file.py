@@ -26,7 +26,7 @@ from femops.io.gmsh.periodic import Link, read_links
 from femops_meshes import MeshFileError, MeshFormatError
 
 MAGIC = b"$MeshFormat"
-"""How a file of Gmsh's versions 2 and 4 begins."""
+"""First bytes of a file of Gmsh's versions 2 and 4."""
 
 _HEADER = re.compile(rb"\$MeshFormat\s+(\d{1,4}(?:\.\d{1,4})?) +([01]) +(\d{1,2})\s")
 _VERSIONS = ("2", "2.1", "2.2", "4.1")
@@ -50,7 +50,7 @@ class Kind:
 @final
 @dataclass(frozen=True)
 class GmshArrays:
-    """What a file holds.
+    """Contents of a Gmsh file.
 
     Attributes
     ----------
@@ -65,11 +65,11 @@ class GmshArrays:
     names
         Name of a physical group by dimension and tag; unnamed ones are left out.
     kinds
-        What each type number stands for.
+        Meaning of each type number.
     links
         Nodes that are one, as the mesh is periodic.
     sides
-        Of a periodic mesh, nodes by dimension and number of the entity that their elements lie on.
+        Nodes of a periodic mesh by dimension and number of the entity that their elements lie on.
     """
 
     tags: NDArray[np.int64]
@@ -84,7 +84,7 @@ class GmshArrays:
 
 
 def begins_like_gmsh(path: str | os.PathLike[str]) -> bool:
-    """Whether this is a file that begins as Gmsh's do; False for what cannot be opened."""
+    """True if the file begins as Gmsh's do; False for a file that cannot be opened."""
     try:
         if not Path(path).is_file():
             return False

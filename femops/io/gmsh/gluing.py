@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 
 
 _NEAR = 1e-6
-"""How near a node is to the image of another that is one with it, in the size of the mesh.
+"""Distance, relative to the mesh's size, within which a node and an image count as one.
 
 That of Gmsh's option Geometry.MatchMeshTolerance.
 """
@@ -75,7 +75,7 @@ def _matched(content: GmshArrays, link: Link, vertices: Ints, positions: Floats)
     what = f"the periodic side {link.entities[0]} of dimension {link.dim} and its image"
     if not len(side) or not len(other) or link.affine is None:
         raise MeshTopologyError(
-            f"the file does not list which nodes of {what} are one, nor the elements on them: in "
+            f"the file does not list which nodes of {what} are the same, nor their elements: in "
             "Gmsh call setPeriodic again once the mesh is generated, or put these sides into "
             "physical groups"
         )
@@ -83,8 +83,7 @@ def _matched(content: GmshArrays, link: Link, vertices: Ints, positions: Floats)
     gap, at = cKDTree(positions[side]).query(images)
     if gap.max() > _NEAR * np.ptp(positions, axis=0).max() or len({*at.tolist()}) < len(side):
         raise MeshTopologyError(
-            f"vertices of {what} are not one by one at the same places: mesh both sides in the "
-            "same way"
+            f"vertices of {what} do not match one to one: mesh both sides in the same way"
         )
     pairs: Ints = vertices[np.stack([side[at], other], axis=1)]
     return pairs
@@ -93,7 +92,7 @@ def _matched(content: GmshArrays, link: Link, vertices: Ints, positions: Floats)
 @final
 @dataclass(frozen=True)
 class Glued:
-    """Vertex numbers of the elements, how many there are, and which boundary entries are left.
+    """Vertex numbers of the elements, their count, and the boundary entries that are left.
 
     Attributes
     ----------
@@ -114,7 +113,7 @@ class Glued:
 
 
 def glued(elements: Ints, num_vertices: int, boundary: Ints, links: list[Link]) -> Glued:
-    """Make one of all vertices that links join, of however many sides.
+    """Merge all vertices that links join, on any number of sides.
 
     Parameters
     ----------
@@ -148,7 +147,7 @@ def glued(elements: Ints, num_vertices: int, boundary: Ints, links: list[Link]) 
 
 
 def _two_sided(topology: Topology) -> NDArray[np.bool_]:
-    """Whether the face of each boundary entry has elements on both sides."""
+    """True for each boundary entry whose face has elements on both sides."""
     element, code = topology.boundary_faces.T
     inside: NDArray[np.bool_] = topology.faces[topology.entity[element, code], 1] >= 0
     return inside
@@ -164,7 +163,7 @@ def _classes(count: int, pairs: Ints) -> tuple[int, Ints]:
 def _check_kind(
     before: Topology, after: Topology, elements: Ints, links: list[Link], kind: int
 ) -> None:
-    """Check that edges or faces became one only if a link maps one to the other."""
+    """Check that edges or faces were merged only if a link maps one to the other."""
     codes = list(entity_codes(before.dim, kind))
     rows = np.empty((before.num_entities[kind], 2**kind), dtype=np.int64)
     corners = elements[:, [list(entity_corners(before.dim, code)) for code in codes]]
@@ -192,7 +191,7 @@ def _check_kind(
 
 
 def _images(rows: Ints, link: Link, num_vertices: int) -> tuple[Ints, Ints]:
-    """The rows of which a link maps all vertices, and the number of each one's image or -1."""
+    """Rows whose vertices a link maps, and the number of each row's image, or -1."""
     image = np.full(num_vertices, -1, dtype=np.int64)
     image[link.nodes[:, 0]] = link.nodes[:, 1]
     targeted = np.zeros(num_vertices, dtype=np.bool_)

@@ -66,7 +66,7 @@ def attributes_of(count: int, members: Ints, names: dict[int, str]) -> Numbering
 
 
 def _combinations(members: Ints, shared: set[int]) -> dict[tuple[int, ...], list[int]]:
-    """The things in each combination of groups of which one overlaps with another."""
+    """Things in each combination of groups that overlap."""
     groups: dict[int, list[int]] = defaultdict(list)
     for thing, tag in members[np.isin(members[:, 1], list(shared))].tolist():
         groups[thing].append(tag)

@@ -1,4 +1,4 @@
-"""The section $Periodic of a Gmsh file: which nodes are one.
+"""The section $Periodic of a Gmsh file, which identifies nodes.
 
 It is read here and not by Gmsh, which forgets it where the sides it names are in no physical group,
 and in files of version 2, whose entities are numbered otherwise while it reads groups.
@@ -59,7 +59,7 @@ def read_links(
     path
         The file.
     version
-        Of the format, "2..." or "4.1".
+        Version of the format, "2..." or "4.1".
     binary, bytes_of_size
         As the file's header has them.
 

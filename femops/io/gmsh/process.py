@@ -1,4 +1,4 @@
-"""What runs in a process of its own: Gmsh's reader, from a mesh file to plain arrays.
+"""Gmsh's reader in a process of its own: from a mesh file to plain arrays.
 
 It is started by its path and imports nothing of femops. Whatever a damaged file does to Gmsh's C++
 code, the process that asked only sees how this one ended.
@@ -120,7 +120,7 @@ def _sides(gmsh: Any, np: Any) -> dict[str, Any]:
 
 
 def _check_count(gmsh: Any, got: int) -> None:
-    """Gmsh hands out elements of one type an entity, and leaves out others without a word."""
+    """Check that Gmsh left out no elements: it returns one type per entity, without a warning."""
     found = (re.fullmatch(r"Info: (\d+) elements?", line) for line in gmsh.logger.get())
     counted = [int(match[1]) for match in found if match]
     if counted and counted[-1] != got:

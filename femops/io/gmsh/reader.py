@@ -1,4 +1,4 @@
-"""From what a Gmsh file holds to a mesh: nodes, physical groups, boundary."""
+"""Conversion of a Gmsh file's contents to a mesh: nodes, physical groups, boundary."""
 
 from __future__ import annotations
 
@@ -108,14 +108,14 @@ def mesh_of(content: GmshArrays) -> Mesh:
 def _names_of(
     names: dict[str, tuple[int, ...]], attributes: NDArray[np.int32]
 ) -> dict[str, tuple[int, ...]]:
-    """Names of those attributes that there are: periodic sides lose theirs."""
+    """Names of the attributes that remain: periodic sides lose theirs."""
     there = set(attributes.tolist())
     left = {name: tuple(n for n in numbers if n in there) for name, numbers in names.items()}
     return {name: numbers for name, numbers in left.items() if numbers}
 
 
 def _checked_kinds(content: GmshArrays) -> tuple[int, int]:
-    """Dimension and degree of the mesh, once no other kind of element is in the way."""
+    """Dimension and degree of the mesh; other kinds of elements are refused."""
     dim = max(content.blocks[content.blocks[:, 2] > 0, 0], default=0)
     if dim < 1:
         raise MeshFormatError(
@@ -209,7 +209,7 @@ def _geometry(points: Floats, nodes: Ints, dim: int, degree: int) -> tuple[Ints,
 def _attributes(
     content: GmshArrays, dim: int, entries: _Entries, corners: Ints
 ) -> tuple[Ints, Numbering]:
-    """Which entries to keep, as one in several groups may be listed in each, and their numbers."""
+    """Entries to keep, with their numbers: one in several groups may be listed in each."""
     if len(corners) == 0:
         return np.zeros(0, dtype=np.int64), attributes_of(0, np.zeros((0, 2), dtype=np.int64), {})
     _, first, place = np.unique(
@@ -226,7 +226,7 @@ def _attributes(
 
 
 def _with_exterior(elements: Ints, num_vertices: int, faces: Ints) -> Ints:
-    """Append to the faces all exterior ones that are not among them."""
+    """Append all exterior faces that are missing."""
     topology = Topology.build(elements, num_vertices, faces)
     exterior = (topology.faces[:, 0] >= 0) & (topology.faces[:, 1] < 0)
     where = np.stack([topology.faces[exterior, 0], topology.face_codes[exterior, 0]], axis=1)

@@ -46,7 +46,7 @@ def curves(
     x : sequence of float
         Positive.
     label : str
-        What x is.
+        Meaning of x.
     panels : sequence of Panel
         Their values are positive.
     columns : int, optional

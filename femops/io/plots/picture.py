@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 VIEW = np.array([1.0, -1.3, 0.9])
-"""From where 3-D meshes are seen."""
+"""Viewpoint of 3-D meshes."""
 
 LIGHT = np.array([0.1, -0.7, 1.0])
-"""From where they are lit, beside a light that is the same everywhere."""
+"""Direction of the light on 3-D meshes, beside an ambient one."""
 
 PATCHES = 60_000
 """About as many flat patches make up a picture."""
@@ -121,7 +121,7 @@ def _space_and_mesh(what: Any, u: Any) -> tuple[Space | None, Mesh]:
     if isinstance(what, Space | DistributedMesh) and what.comm.size > 1:
         raise SpaceError(
             f"a picture is drawn by one process, the mesh is shared by {what.comm.size}: "
-            "femops.save('u.pvtu', V, u=u) writes what ParaView draws"
+            "femops.save('u.pvtu', V, u=u) writes files for ParaView"
         )
     if isinstance(what, DistributedMesh):
         what = what.mesh
@@ -137,7 +137,7 @@ def _space_and_mesh(what: Any, u: Any) -> tuple[Space | None, Mesh]:
 
 
 def check_matplotlib() -> None:
-    """Check that pictures can be drawn; to be called before long work whose end is a picture.
+    """Check that pictures can be drawn; call it before long work that ends in a picture.
 
     Raises
     ------
@@ -180,7 +180,7 @@ def _points_per_line(count: int, dim: int, order: int) -> int:
 def _sample(
     mesh: Mesh, space: Space | None, u: Any, count: int, dim: int
 ) -> tuple[Floats, Floats | None, int]:
-    """Positions (ne, n**dim, dim) and values (ne, n**dim) on a grid of n points a direction."""
+    """Positions (ne, n**dim, dim) and values (ne, n**dim) on a grid of n points per direction."""
     n = _points_per_line(count, dim, max(mesh.order, space.order if space else 1))
     if space is None:
         return positions(mesh.coordinates, equispaced(n)), None, n

@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 FACE_DIRECTIONS = {
     code: (d, side) for d in range(3) for side, code in ((0, 13 - 3**d), (1, 13 + 3**d))
 }
-"""Of each face's ternary code: the direction that it is normal to, and its end (0 low, 1 high)."""
+"""For the ternary code of each face: its normal direction, and its end (0 low, 1 high)."""
 
 
 @final
@@ -89,7 +89,7 @@ def _turned(array: Floats, swap: bool) -> Floats:
 
 
 def magnitude(values: Floats) -> Floats:
-    """Values (n, k) as they are, vectors (n, k, ncomp) by their Euclidean length."""
+    """Return values (n, k) unchanged, and the Euclidean length of vectors (n, k, ncomp)."""
     return values if values.ndim == 2 else np.linalg.norm(values, axis=2)
 
 

@@ -38,7 +38,7 @@ _ENTITIES: dict[int, list[tuple[int, ...]]] = {
 
 @lru_cache
 def vtk_order(dim: int, degree: int) -> NDArray[np.int64]:
-    """Lexicographic local node that stands at each of VTK's places.
+    """Lexicographic local node at each of VTK's places.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Files that many ranks write together: none is seen under its name before all of it is there."""
+"""Files that many ranks write together: none appears under its name before it is complete."""
 
 from __future__ import annotations
 
@@ -110,13 +110,13 @@ def piece_files(target: Path) -> list[Path]:
 
 
 def _time(file: Path) -> int:
-    """Which time the piece was written; 0 if the file is none."""
+    """The time at which the piece was written; 0 if the file is not a piece."""
     match = re.fullmatch(re.escape(file.parent.name) + r"_([1-9]\d*)_\d+\.vtu", file.name)
     return int(match[1]) if match else 0
 
 
 def _check_there(target: Path, files: Sequence[Path], lengths: Ints) -> None:
-    """Check that this rank sees what all have written."""
+    """Check that this rank sees the files that all have written."""
     bad = [
         rank
         for rank, (file, length) in enumerate(zip(files, lengths[:, 0], strict=True))

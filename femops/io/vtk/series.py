@@ -1,4 +1,4 @@
-"""Fields in time: one .vtu file a step, and a .pvd file that tells the time of each."""
+"""Fields in time: one .vtu file per step, and a .pvd file with the time of each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TimeSeries:
     one piece after each step, when the step's file is complete and on the disk: whatever stops
     the program, the series can be opened, and continued.
 
-    Many ranks, given as `comm`, write a .pvtu file a step and a .vtu file for each rank; they may
+    Many ranks, given as `comm`, write a .pvtu file per step and a .vtu file for each rank; they may
     continue what another number of ranks has begun. All methods are then collective.
 
     >>> import femops, tempfile
@@ -47,7 +47,7 @@ class TimeSeries:
     path : path ending in .pvd
         The index; its folder must exist.
     existing : {"refuse", "continue", "replace"}
-        What to do where there is such a series: raise an error; append to it; remove its index and
+        Treatment of an existing series: raise an error; append to it; remove its index and
         the files of its steps, and start anew.
     comm : mpi4py.MPI.Intracomm or Communicator, optional
         The ranks that hold the spaces; this process alone if omitted.
@@ -83,7 +83,7 @@ class TimeSeries:
         self._steps = self._comm.broadcast(self._steps)
 
     def _begin(self, existing: Existing) -> None:
-        """Read what there is, write an index."""
+        """Read an existing series, and write an index."""
         if self.path.exists() and existing == "refuse":
             raise FileError(
                 f"'{self.path}' exists: choose another name, or existing='continue' or 'replace'"
@@ -193,7 +193,7 @@ class TimeSeries:
         return f"TimeSeries('{self.path}': {steps})"
 
     def _names(self, step: int) -> tuple[Path, Path]:
-        """The file of a step that one process writes, and that many ranks write."""
+        """Names of a step's file: by one process, and by many ranks."""
         file = self._folder / f"{self._folder.name}_{step:06}.vtu"
         return file, file.with_suffix(".pvtu")
 
@@ -201,7 +201,7 @@ class TimeSeries:
         try:
             moment = float(time)
         except (TypeError, ValueError) as error:
-            raise FileError(f"time {time!r} is no number: give one, in any unit") from error
+            raise FileError(f"time {time!r} is not a number: give one, in any unit") from error
         if not math.isfinite(moment):
             raise FileError(f"time {moment} is not finite: did the computation diverge?")
         if self._steps and moment <= self.times[-1]:
@@ -231,14 +231,14 @@ class TimeSeries:
                 )
 
     def _read_index(self) -> list[tuple[float, Path]]:
-        """Times and files of the series that stands there."""
+        """Times and files of an existing series."""
         try:
             steps = ET.parse(self.path).getroot().findall("./Collection/DataSet")
             times = [float(step.attrib["timestep"]) for step in steps]
             files = [self.path.parent / step.attrib["file"] for step in steps]
         except (OSError, ET.ParseError, KeyError, ValueError) as error:
             raise FileError(
-                f"'{self.path}' is no series that can be read ({error}): choose another name"
+                f"'{self.path}' is not a series that can be read ({error}): choose another name"
             ) from error
         for step, file in enumerate(files):
             if file not in self._names(step):

@@ -1,4 +1,4 @@
-"""The layout of VTU files: cells and what is known at their nodes, in one piece or several."""
+"""The layout of VTU files: cells and the fields at their nodes, in one piece or several."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 _TYPES = {"f4": "Float32", "f8": "Float64", "i4": "Int32", "i8": "Int64", "u1": "UInt8"}
 
 TAIL = b"\n</AppendedData>\n</VTKFile>\n"
-"""What a file ends with, behind the data of its pieces."""
+"""End of a file, after the data of its pieces."""
 
 
 @final
@@ -30,7 +30,7 @@ class Piece:
     Attributes
     ----------
     points, cells : int
-        How many.
+        Number of points and of cells.
     sections : dict of dicts of arrays
         Arrays (n,) or (n, components) by the name they have in PointData, CellData, Points, Cells.
     """
@@ -50,13 +50,13 @@ class Piece:
         return np.array([self.points, self.cells, *(array.nbytes for array in self.arrays)])
 
     def write_data(self, file: BinaryIO) -> None:
-        """Write the arrays, as they stand behind the head of a file."""
+        """Write the arrays, in the form that follows the head of a file."""
         for array in self.arrays:
             _append(file, array)
 
 
 def head(piece: Piece, sizes: Sequence[Ints]) -> bytes:
-    """What stands before the data.
+    """Text that precedes the data.
 
     Parameters
     ----------

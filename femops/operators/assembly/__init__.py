@@ -1,1 +1,1 @@
-"""How matrices are assembled: of elements, in compressed rows, their diagonals."""
+"""Assembly of matrices: of elements, in compressed rows, and their diagonals."""

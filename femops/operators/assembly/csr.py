@@ -24,7 +24,7 @@ Summands = Sequence[tuple[float, Term]]
 
 
 def domains(terms: Summands) -> list[list[tuple[float, Term]]]:
-    """Terms grouped by what they are integrals over: first the elements, then boundary faces."""
+    """Terms grouped by their domain of integration: first the elements, then boundary faces."""
     groups: dict[int, list[tuple[float, Term]]] = {}
     for factor, term in sorted(terms, key=lambda item: item[1].on_boundary):
         groups.setdefault(id(term.trial), []).append((factor, term))
@@ -32,7 +32,7 @@ def domains(terms: Summands) -> list[list[tuple[float, Term]]]:
 
 
 def available_bytes() -> int:
-    """Memory that can still be had, bytes; very large where the system does not tell."""
+    """Available memory in bytes; very large where the system does not tell."""
     try:
         with Path("/proc/meminfo").open(encoding="ascii") as file:
             for line in file:
@@ -72,7 +72,7 @@ def element_bytes(term: Term) -> int:
 
 
 def level_bytes(level: str, summands: Summands) -> int:
-    """Memory that making what a level keeps takes, where it may be more than can be had."""
+    """Memory needed to make the data of a level, where it may exceed the available memory."""
     if level == "full":
         return csr_bytes(summands)
     if level == "element":

@@ -1,4 +1,4 @@
-"""Rows of an assembled matrix on many ranks: each has those of the dofs that it owns.
+"""Rows of an assembled matrix on many ranks: each rank has the rows of its own dofs.
 
 A row is the sum of element matrices of all ranks that touch its dof, so the columns of some belong
 to dofs that are not even ghosts of the space.
@@ -42,7 +42,7 @@ class Columns:
         Flat positions in the whole vector of all columns: those of lower ranks, this rank's own,
         and those of higher ranks.
     low : int
-        How many stand before its own.
+        Number of entries before its own.
     """
 
     def __init__(self, space: Space, dofs: Ints) -> None:
@@ -92,7 +92,7 @@ def assembled_rows(summands: Summands, method: str) -> tuple[csr_array, Columns]
 def split_rows(
     matrix: csr_array, columns: Columns, held: Held, dtype: np.dtype[Any]
 ) -> tuple[csr_array, csr_array]:
-    """What is kept, and the columns taken out in the rows that stay; see `split`. Collective."""
+    """Return the matrix that is kept, and the columns taken out of it; see `split`. Collective."""
     entries = matrix.tocoo()
     flags = np.zeros(columns.space.size)
     flags[held.columns] = 1.0
@@ -142,7 +142,7 @@ def _domain_rows(summands: Summands, method: str) -> csr_array:
 def _sent_to_owners(
     test: Space, halo: Halo, rows: Ints, columns: Ints, values: NDArray[Any]
 ) -> list[tuple[Ints, Ints, NDArray[Any]]]:
-    """Entries in rows of ghosts, counted from the first of them, go to the owners; what arrives."""
+    """Send entries in rows of ghosts to the owners, and return those that arrive."""
     ncomp, mine = test.ncomp, {}
     for rank, (first, stop) in halo.receive.items():
         mine[rank] = np.flatnonzero((rows >= first * ncomp) & (rows < stop * ncomp)), first * ncomp

@@ -46,7 +46,7 @@ class Contraction:
     direction : int
         0 for x, contracted first.
     taken : tuple of (bool, bool)
-        What is contracted: for each direction left, whether test and trial basis are derivatives.
+        Contracted products: for each direction left, whether test and trial basis are derivatives.
     left : tuple of (bool, bool)
         The same of the result, to which this product is added.
     first : bool
@@ -61,7 +61,7 @@ class Contraction:
 
 @final
 class ElementAssembly:
-    """How the element matrices of a term are formed, and what that costs.
+    """Method and cost of forming the element matrices of a term.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class ElementAssembly:
         return out
 
     def flops(self, method: str = "near-optimal") -> int:
-        """Floating-point operations for one element matrix, those for D left out."""
+        """Floating-point operations for one element matrix, without those for D."""
         check_method(method)
         structure = self.entries != 0
         pairs = np.ndindex(structure.shape[1], structure.shape[3])
@@ -154,7 +154,7 @@ class ElementAssembly:
     # --- near-optimal ----------------------------------------------------------------------------
 
     def _kinds(self, i: int, j: int) -> Kinds:
-        """Whether the bases of an entry of D are derivatives, direction by direction."""
+        """True where the bases of an entry of D are derivatives, direction by direction."""
         program = self.term.program
         out, into = program.slots_out[i], program.slots_in[j]
         return tuple((out == d + 1, into == d + 1) for d in range(self.dim))

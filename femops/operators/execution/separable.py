@@ -37,7 +37,7 @@ def separated(term: Term, parts: Sequence[Term]) -> tuple[SeparableKernel, Data]
     ----------
     term : Term
     parts : sequence of Term
-        What the term is the sum of; itself if it is none.
+        Summands of the term; the term itself if it is no sum.
     """
     program = term.program
     slots, numbers = program.slots_in, program.numbers
@@ -66,7 +66,7 @@ def separated(term: Term, parts: Sequence[Term]) -> tuple[SeparableKernel, Data]
 
 
 def _straight(term: Term) -> bool:
-    """Whether D is exactly diagonal where elements lie exactly along the axes.
+    """True if D is exactly diagonal where elements lie exactly along the axes.
 
     A coefficient that couples derivatives or components is no round-off, however small it is.
     """
@@ -90,7 +90,7 @@ def _straight(term: Term) -> bool:
 
 
 def _on_any_rank(term: Term, bent: bool) -> bool:
-    """Whether it is so here, or, of a reproducible mesh, on any rank: all take the same kernel."""
+    """True if any rank of a reproducible mesh says so: all take one kernel. Else as here."""
     space = term.spaces[0]
     if space.distributed is None or not space.distributed.reproducible:
         return bent
@@ -98,7 +98,7 @@ def _on_any_rank(term: Term, bent: bool) -> bool:
 
 
 def _numbers(term: Term, start: int, stop: int) -> NDArray[np.float64]:
-    """What the pointwise step is given in some elements, for the weight 1; (n, numbers)."""
+    """Inputs of the pointwise step in some elements, for the weight 1; (n, numbers)."""
     data, first = term.data, start // term.width
     part = data.elements[first : -(-stop // term.width), np.newaxis]
     elements = element_values(part, stop - first * term.width)[start - first * term.width :, 0]

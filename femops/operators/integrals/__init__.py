@@ -1,1 +1,1 @@
-"""What is integrated: forms, coefficients, and the terms that operators add up."""
+"""Integrands: forms, coefficients, and the terms that operators add up."""

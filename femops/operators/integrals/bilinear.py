@@ -147,7 +147,7 @@ class BilinearForm:
         return LinearStep(traced, FIELD, FIELD)
 
     def coefficient_shapes(self) -> dict[str, CoefficientShape]:
-        """What tracing must know of the coefficients. Collective."""
+        """Shapes of the coefficients, as tracing needs them. Collective."""
         first = self.geometry.block(0, 1)
         shapes = {name: given.shape(first) for name, given in self.coefficients.items()}
         skew = np.array([not shape.symmetric for shape in shapes.values()], dtype=np.int64)
@@ -159,7 +159,7 @@ class BilinearForm:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy or another process needs; what the function reads may be another there."""
+        """State for a copy or another process, where what the function reads may differ."""
         state = {k: v for k, v in self.__dict__.items() if k not in _CACHED}
         return state | ({"traced": self.step} if "step" in self.__dict__ else {})
 
@@ -170,7 +170,7 @@ class BilinearForm:
         ----------
         values : dict
         made : dict of Given
-            What replaces the coefficients of forms that share them, read once for all; added to.
+            Replacements of the coefficients of forms that share them, read once for all; added to.
 
         Raises
         ------
@@ -198,7 +198,7 @@ class BilinearForm:
 
     @cached_property
     def known(self) -> Known:
-        """What a cut of this form may count on."""
+        """Facts that a cut of this form may rely on."""
         mesh, points = self.geometry.mesh, self.geometry.num_points
         given = self.coefficients.items()
         constants = [name for name, g in given if g.is_constant(self.geometry)]
@@ -211,7 +211,7 @@ class BilinearForm:
         return {}
 
     def cut(self, level: str, *, transpose: bool = False) -> Cut:
-        """The pointwise program of a level, and what it is given; made once."""
+        """The pointwise program of a level, and its inputs; made once."""
         if level == "none" and isinstance(self.trial, BoundarySpace):
             level = "partial"  # kernels have no maps of faces; these are few
         key = (level, transpose)
@@ -228,7 +228,7 @@ class BilinearForm:
         *,
         at_points: bool = True,
     ) -> Data:
-        """Compute what a kernel reads, block by block of elements; ``data_dtype`` at points.
+        """Compute the data that a kernel reads, block by block; ``data_dtype`` at points.
 
         Without ``at_points`` what is stored there is left out.
         """
@@ -299,7 +299,7 @@ class BilinearForm:
         return made
 
     def check(self, stored: list[Node]) -> None:
-        """Evaluate what a cut stores and drop it, for the errors this may raise.
+        """Evaluate the numbers that a cut stores, only for the errors that this may raise.
 
         At a state only what it is made of may raise any: a bad state shows in its residual.
         """
@@ -346,7 +346,7 @@ class BilinearForm:
         return int(self.trial.mesh.num_elements * each)
 
     def _store_flops(self, stored: list[Node], q1d: int) -> int:
-        """Of one element."""
+        """Operations to compute the stored numbers of one element."""
         if not stored:
             return 0
         dim, g1d = self.geometry.dim, self.trial.mesh.order + 1

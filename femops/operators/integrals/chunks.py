@@ -48,7 +48,7 @@ def _chunk(trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic], ne: int
 
 
 def _nodes(space: AnySpace, ne: int) -> float:
-    """Nodes an element, where those that elements share count once."""
+    """Nodes per element, where those that elements share count once."""
     if isinstance(space, BoundarySpace) or space.mesh.num_elements == ne:
         return touched(space) / ne
     return space.global_ndofs / ne

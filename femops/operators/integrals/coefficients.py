@@ -54,14 +54,14 @@ Coefficient = PlainCoefficient | GridFunction
 @final
 @dataclass(frozen=True, eq=False)
 class Given:
-    """A coefficient of a form: as the user gave it, or what a form keeps of it.
+    """A coefficient of a form: as the user gave it, or as the form keeps it.
 
     Attributes
     ----------
     name : str
     value : number, array, callable or GridFunction; number, array, Field or Sampled
     shapes : tuple of shapes, optional
-        Those that the form takes; any if None.
+        Shapes that the form takes; any if None.
     positive : bool
         Whether it must be greater than zero (a matrix is not looked at).
     kept : bool
@@ -87,7 +87,7 @@ class Given:
         return replace(self, value=value, kept=False)
 
     def read(self) -> Given:
-        """The coefficient, a vector of it read. Collective, where ranks share its dofs."""
+        """The coefficient with its vector read. Collective where ranks share its dofs."""
         if not isinstance(self.value, GridFunction):
             return self
         return replace(self, value=Field.of(self.value.space, self.value.vector))
@@ -135,11 +135,11 @@ class Given:
 
     @property
     def is_elementwise(self) -> bool:
-        """Whether the coefficient is a field that is constant in each element."""
+        """True if the coefficient is a field that is constant in each element."""
         return isinstance(self.value, Field) and self.value.space.order == 0
 
     def is_constant(self, geometry: Geometry | BoundaryGeometry) -> bool:
-        """Whether the coefficient is one number or array, the same everywhere."""
+        """True if the coefficient is one number or array, the same everywhere."""
         if isinstance(self.value, Field | Sampled) or callable(self.value):
             return False
         if self.kept:  # what are numbers at points is a Sampled now
@@ -183,7 +183,7 @@ class Given:
         return values
 
     def _shapes(self, block: Block) -> tuple[tuple[int, ...], ...]:
-        """Shapes at a point that will do; of a user's own form the one that there is."""
+        """Accepted shapes at a point; for a user's own form the coefficient's own shape."""
         return (self._any_shape(block),) if self.shapes is None else self.shapes
 
     def _any_shape(self, block: Block) -> tuple[int, ...]:
@@ -197,7 +197,7 @@ class Given:
         return shape[2:] if not self.kept and shape[:2] == (ne, nq) else shape
 
     def shape(self, first: Block) -> CoefficientShape:
-        """What tracing must know.
+        """Shape of the coefficient, as tracing needs it.
 
         Parameters
         ----------
@@ -209,7 +209,7 @@ class Given:
         return CoefficientShape(shape, square and self._symmetric(first))
 
     def _symmetric(self, first: Block) -> bool:
-        """Whether opposite entries are equal to the last bit everywhere."""
+        """True if opposite entries are equal to the last bit everywhere."""
         blocks = (self.at(block) for block in first.geometry)
         return all(np.array_equal(values, values.swapaxes(-1, -2)) for values in blocks)
 
@@ -232,7 +232,7 @@ def _at_points(
     name : str
         For messages.
     shapes : tuple of shapes
-        Those the form takes, ``()`` for a scalar.
+        Shapes that the form takes, ``()`` for a scalar.
 
     Returns
     -------
@@ -289,9 +289,9 @@ def columns(points: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def of_place(function: Function, block: Block) -> Function:
-    """A function of x, made of one of x and the outer normal where there is one.
+    """Return a function of x alone, from one of x and, on a boundary, of the outer normal.
 
-    Which of them it is, its parameters tell.
+    Its parameters tell which of them it is.
     """
     if not isinstance(block, BoundaryBlock):
         return function
@@ -309,7 +309,7 @@ def of_place(function: Function, block: Block) -> Function:
 
 
 def _mixed_shape(result: Any) -> tuple[int, ...]:
-    """Shape of an array, or of a sequence in which numbers stand beside arrays."""
+    """Shape of an array, or of a sequence of numbers and arrays."""
     if isinstance(result, list | tuple) and result:
         return (len(result), *max(map(_mixed_shape, result), key=len))
     return np.shape(result)
@@ -331,5 +331,5 @@ def _stored(values: NDArray[Any], name: str) -> NDArray[np.float64]:
         raise OperatorError(f"{name} has type {values.dtype}: give real numbers")
     bad = values.size - np.count_nonzero(np.isfinite(values))
     if bad:
-        raise OperatorError(f"{name} has {bad} values that are not finite: mend the coefficient")
+        raise OperatorError(f"{name} has {bad} values that are not finite: correct the coefficient")
     return values.astype(np.float64, copy=False)

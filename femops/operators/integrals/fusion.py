@@ -1,4 +1,4 @@
-"""Sums of terms that one kernel does."""
+"""Fusion of terms into one kernel."""
 
 from __future__ import annotations
 

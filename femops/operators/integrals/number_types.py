@@ -1,4 +1,4 @@
-"""Types of numbers: of an operator's arithmetic, and of what it stores at quadrature points."""
+"""Types of numbers: for an operator's arithmetic, and for its data at quadrature points."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def check_range(
     Parameters
     ----------
     what : str
-        Of which form, and which numbers.
+        The form and the numbers, for the message.
     largest : float
         Absolute value; that of all numbers if ``whole``, so that it must not be too small either.
     kind : numpy.dtype
@@ -100,7 +100,7 @@ def check_values(what: str, values: NDArray[Any], kind: np.dtype[Any]) -> None:
 
 
 def largest_of(values: NDArray[np.float64]) -> float:
-    """Largest absolute value of the finite numbers, zero if there are none."""
+    """Largest absolute value of the finite numbers; zero without any."""
     return float(np.abs(values).max(initial=0.0, where=np.isfinite(values)))
 
 

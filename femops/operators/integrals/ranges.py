@@ -1,4 +1,4 @@
-"""What operators of float32 can't hold, found where they are made."""
+"""Checks of float32 operators for numbers beyond the type's range, made at construction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a form keeps of its coefficients: copies, which nobody else can change."""
+"""Copies of a form's coefficients, which nobody else can change."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Sampled:
     Attributes
     ----------
     shape : tuple of int
-        Of the coefficient at a point.
+        Shape of the coefficient at a point.
     parts : tuple of arrays
         Components in C order: (ne, nq), or () where it is one number.
     """
@@ -132,7 +132,7 @@ class Sampled:
 
 
 def _opposite(shape: tuple[int, ...]) -> dict[int, int]:
-    """Of components below the diagonal of a square matrix, those above it."""
+    """Components above the diagonal of a square matrix, by the opposite ones below it."""
     if len(shape) != 2 or shape[0] != shape[1]:
         return {}
     n = shape[0]
@@ -140,13 +140,13 @@ def _opposite(shape: tuple[int, ...]) -> dict[int, int]:
 
 
 def _same(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
-    """Whether all bits are the same: zeros have signs."""
+    """True if all bits are the same: zeros have signs."""
     return bool(np.all(a.view(np.int64) == b.view(np.int64)))
 
 
 @final
 class _Part:
-    """One component, put together block by block: one number for as long as that will do."""
+    """One component, collected block by block: one number as long as all are equal."""
 
     def __init__(self, shape: tuple[int, int], dtype: DTypeLike) -> None:
         self.shape, self.dtype = shape, np.dtype(dtype)

@@ -1,1 +1,1 @@
-"""What an operator keeps: the levels of assembly."""
+"""Levels of assembly: the data that an operator keeps."""

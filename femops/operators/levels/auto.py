@@ -56,7 +56,7 @@ _WARM = 1e-3
 _SETTLE = 1e-4
 # Tries after which a level that takes so many times as long as the best is out.
 _TRIES, _CLOSE = 2, 1.5
-# Optimistic limits of one thread, for bounds: bytes and operations a second.
+# Optimistic limits of one thread, for bounds: bytes and operations per second.
 _CACHE_BANDWIDTH = 1e11
 _RATE = 1.5e11
 _flushed: WeakValueDictionary[str, NDArray[np.float64]] = WeakValueDictionary()
@@ -96,7 +96,7 @@ def _least_bytes(summands: Summands) -> str:
 
 
 def _agreed_level(summands: Summands, choose: Callable[[Summands], str]) -> str:
-    """What the rank with most elements chooses for its part. Collective.
+    """Level that the rank with most elements chooses for its part. Collective.
 
     All measure at the same time, as they share what they will share later.
     """
@@ -132,7 +132,7 @@ def measure_levels(summands: Summands, levels: Sequence[str] = LEVELS) -> dict[s
     summands : sequence of (float, Term)
         Terms of forms on one mesh, or on the same boundary faces, which are all tried.
     levels : sequence of str
-        Those to choose from; "none" fits wherever any does.
+        Levels to choose from; "none" fits wherever any does.
     """
     whole, count = summands[0][1], _sample_size(summands[0][1])
     sample = list(summands) if whole.on_boundary else first_terms(summands, count)
@@ -161,7 +161,7 @@ def measure_levels(summands: Summands, levels: Sequence[str] = LEVELS) -> dict[s
 
 
 def _sample_size(term: Term) -> int:
-    """How many elements to try."""
+    """Number of elements to try."""
     ne = term.trial.mesh.num_elements
     if term.on_boundary:
         return ne
@@ -172,7 +172,7 @@ def _sample_size(term: Term) -> int:
 
 
 def flush_memory() -> NDArray[np.float64]:
-    """What is read to empty the caches; the same while somebody holds it."""
+    """Memory that is read to empty the caches; the same while somebody holds it."""
     memory = _flushed.get("memory")
     if memory is None:
         memory = _flushed["memory"] = np.ones(_FLUSH // 8)
@@ -180,7 +180,7 @@ def flush_memory() -> NDArray[np.float64]:
 
 
 def _flusher() -> Callable[[], float]:
-    """What empties the caches, and returns its seconds."""
+    """Return a function that empties the caches and returns the seconds that this takes."""
     memory = flush_memory()
 
     def flush() -> float:
@@ -221,7 +221,7 @@ def _at(level: str, sample: Summands) -> list[tuple[float, Term]]:
 
 
 def _runner(level: str, sample: Summands, flush: Callable[[], float] | None) -> Callable[[], float]:
-    """What applies the sample once at a level, from empty caches or with its data in them."""
+    """Return a function that applies the sample once, with caches empty or holding its data."""
     storage: Storage = storage_of(level, _at(level, sample), FREE)
     work = storage.backend.operator(storage.launches())
     term = sample[0][1]
@@ -261,7 +261,7 @@ def _measure(runs: dict[str, Callable[[], float]]) -> dict[str, float]:
 @final
 @dataclass(frozen=True, eq=False)
 class Auto(Storage):
-    """What the fastest level keeps; chosen when it is first asked for anything.
+    """Data of the fastest level, which is chosen at the first use.
 
     Attributes
     ----------
@@ -298,44 +298,44 @@ class Auto(Storage):
         return self.chosen.level
 
     def launches(self) -> Launches:
-        """Of the level chosen."""
+        """Return the launches of the level chosen."""
         return self.chosen.launches()
 
     def flops(self) -> int:
-        """Of the level chosen."""
+        """Operations of the level chosen."""
         return self.chosen.flops()
 
     def data_flops(self) -> int:
-        """Of the level chosen."""
+        """Operations that compute the data of the level chosen."""
         return self.chosen.data_flops()
 
     def assembly_flops(self, method: str) -> int:
-        """Of the level chosen."""
+        """Operations that assemble the matrix at the level chosen."""
         return self.chosen.assembly_flops(method)
 
     def moved_bytes(self) -> int:
-        """Of the level chosen."""
+        """Bytes that the level chosen moves."""
         return self.chosen.moved_bytes()
 
     def stored_bytes(self) -> int:
-        """Of the level chosen."""
+        """Bytes that the level chosen stores."""
         return self.chosen.stored_bytes()
 
     def shared_bytes(self) -> int:
-        """Of the level chosen."""
+        """Bytes that the level chosen shares with other operators."""
         return self.chosen.shared_bytes()
 
     def holding(self, held: Held) -> Auto:
-        """With the same choice, if it is made."""
+        """Return the same with other constraints; the choice is kept if it is made."""
         new = replace(self, held=held)
         if "chosen" in self.__dict__:
             new.__dict__["chosen"] = self.chosen.holding(held)
         return new
 
     def lift(self, g: NDArray[Any]) -> NDArray[Any]:
-        """By the level chosen."""
+        """Apply `lift` of the level chosen."""
         return self.chosen.lift(g)
 
     def matrix(self, method: str) -> csr_array:
-        """By the level chosen."""
+        """Return the matrix by the level chosen."""
         return self.chosen.matrix(method)

@@ -1,4 +1,4 @@
-"""What one application of an operator costs, counted."""
+"""Cost of one application of an operator, counted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from femops.operators.levels.level_data import Storage
 @final
 @dataclass(frozen=True)
 class Cost:
-    """What one application of an operator costs, and what it took to make it.
+    """Cost of one application of an operator, and of making the operator.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Cost:
     assembly_flops : int
         Floating-point operations to compute what is kept; functions of x not counted.
     data_flops : int
-        Of these, for the data at quadrature points or in elements (D).
+        Operations among these for the data at quadrature points or in elements (D).
     """
 
     flops: int
@@ -41,7 +41,7 @@ class Cost:
 
 
 def cost_of(storage: Storage, method: str) -> Cost:
-    """Cost of applying what an operator keeps; nothing is compiled for it."""
+    """Cost of applying an operator's data; nothing is compiled for it."""
     first = storage.summands[0][1]
     vectors = (first.trial.size + first.test.size) * first.dtype.itemsize
     return Cost(

@@ -31,7 +31,7 @@ class RankRows(CompressedRows):
 
     @cached_property
     def _rows(self) -> tuple[csr_array, csr_array, Columns]:
-        """The matrix, the columns that were taken out of it, and what the columns are."""
+        """The matrix, the columns that were taken out of it, and their numbers."""
         matrix, columns = assembled_rows(self.summands, "near-optimal")
         kept, removed = split_rows(matrix, columns, self.held, self.summands[0][1].dtype)
         return placed_csr(kept), removed, columns
@@ -50,11 +50,11 @@ class RankRows(CompressedRows):
         return [(1.0, RowProduct(*given, Joined(forward, columns.low, joined)))]
 
     def moved_bytes(self) -> int:
-        """Of the matrix, and of the copy of the vector with its ghosts."""
+        """Bytes of the matrix, and of the copy of the vector with its ghosts."""
         kept, _, columns = self._rows
         return int(csr_nbytes(kept) + 2 * kept.dtype.itemsize * len(columns.whole))
 
     def lift(self, g: NDArray[Any]) -> NDArray[Any]:
-        """By the columns taken out."""
+        """Apply the columns taken out."""
         _, removed, columns = self._rows
         return np.asarray(removed @ columns.forward(g))

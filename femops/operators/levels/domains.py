@@ -50,7 +50,7 @@ def _storage_of(level: str, summands: Summands, held: Held) -> Storage:
 
 
 def _share_of(held: Held, *, first: bool) -> Held:
-    """What is held of one part of a sum: the first has the identity on constrained rows."""
+    """Constraints of one part of a sum: the first part has the identity on constrained rows."""
     return held if first else replace(held, identity=0.0)
 
 
@@ -64,7 +64,7 @@ class Domains(Storage):
     summands, held, level
         See `Storage`.
     parts : tuple of Storage
-        That of the elements first, if there is one.
+        Data of each domain, that of the elements first, if there is one.
     """
 
     summands: Summands
@@ -83,26 +83,26 @@ class Domains(Storage):
         return [*begin, *(launch for part in parts for launch in part.launches())]
 
     def flops(self) -> int:
-        """Of all parts."""
+        """Operations of all parts."""
         return sum(part.flops() for part in self.parts)
 
     def assembly_flops(self, method: str) -> int:
-        """Of all parts."""
+        """Operations that assemble the matrices of all parts."""
         return sum(part.assembly_flops(method) for part in self.parts)
 
     def moved_bytes(self) -> int:
-        """Of all parts."""
+        """Bytes that all parts move."""
         return sum(part.moved_bytes() for part in self.parts)
 
     def stored_bytes(self) -> int:
-        """Of all parts."""
+        """Bytes that all parts store."""
         return sum(part.stored_bytes() for part in self.parts)
 
     def shared_bytes(self) -> int:
-        """Of all parts."""
+        """Bytes that all parts share with other operators."""
         return sum(part.shared_bytes() for part in self.parts)
 
     def holding(self, held: Held) -> Domains:
-        """With the same data."""
+        """Return the same data with other constraints."""
         parts = (part.holding(_share_of(held, first=k == 0)) for k, part in enumerate(self.parts))
         return replace(self, held=held, parts=tuple(parts))

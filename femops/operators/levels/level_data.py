@@ -1,4 +1,4 @@
-"""What an operator keeps at each level of assembly, and the compiled work that applies it.
+"""Data that an operator keeps at each level of assembly, and the compiled work that applies it.
 
 =============  =====================================================  =======================
 level          what is kept                                           one application
@@ -33,20 +33,20 @@ from femops.operators.integrals.term import Term
 from femops_kernels.compiled import CompiledOperator
 
 CHOICES = (*LEVELS, "auto")
-"""What a user may ask for; "auto" is the fastest of the levels, by measurement."""
+"""Levels that a user may ask for; "auto" is the fastest of them, by measurement."""
 
 _CACHED = ("fused", "_groups", "work", "matrices", "_parts", "_rows")
 
 
 class Storage(ABC):
-    """What an operator keeps: a sum of terms with essential conditions, at some level.
+    """Data of an operator at some level: a sum of terms with essential conditions.
 
     Attributes
     ----------
     summands : sequence of (float, Term)
     held : Held
     level : str
-        What is kept.
+        Level of assembly.
     """
 
     summands: Summands
@@ -54,7 +54,7 @@ class Storage(ABC):
     level: str
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy or another process needs: the rest is computed again there."""
+        """State for a copy or another process: the rest is computed again there."""
         return {k: v for k, v in self.__dict__.items() if k not in _CACHED}
 
     @property
@@ -88,14 +88,14 @@ class Storage(ABC):
         """Floating-point operations to compute what is kept."""
 
     def data_flops(self) -> int:
-        """Of D, at the quadrature points or in elements."""
+        """Operations that compute D, at the quadrature points or in elements."""
         return sum(t.source.data_flops(t.cut) for t in self._terms() if t.source is not None)
 
     def _terms(self) -> list[Term]:
         return [term for _, term in self.summands]
 
     def matrix_flops(self, method: str) -> int:
-        """Of D and the element matrices."""
+        """Operations that compute D and the element matrices."""
         each = (t.trial.mesh.num_elements * ElementAssembly(t).flops(method) for t in self._terms())
         return self.data_flops() + sum(each)
 
@@ -116,14 +116,14 @@ class Storage(ABC):
         """The same terms under other essential conditions, sharing what can be shared."""
 
     def lift(self, g: NDArray[Any]) -> NDArray[Any]:
-        """What values at held columns, zero elsewhere, contribute to the other rows."""
+        """Contribution of values at held columns, zero elsewhere, to the other rows."""
         first = self.summands[0][1]
         result: NDArray[Any] = first.spaces[1].memory.xp.empty(first.test.size, g.dtype)
         self.holding(FREE).compiled().apply(g, result)
         return result
 
     def matrix(self, method: str) -> csr_array:
-        """The matrix, with the essential conditions in it; of many ranks, this one's rows."""
+        """The matrix with the essential conditions; on many ranks, this rank's rows."""
         if self.summands[0][1].spaces[0].distributed is not None:
             return rank_matrix(self.summands, self.held, method)
         whole = assemble_csr(self.summands, method)
@@ -137,7 +137,7 @@ def check_level(level: str) -> None:
 
 
 def base_level(level: str) -> str:
-    """The level for which terms are cut until one is chosen."""
+    """The level that terms are cut for until one is chosen."""
     return "partial" if level == "auto" else level
 
 

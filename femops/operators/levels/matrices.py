@@ -1,4 +1,4 @@
-"""What an operator keeps at the levels "full" and "element": matrices."""
+"""Matrices that an operator keeps at the levels "full" and "element"."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Elements(Storage):
 
     @cached_property
     def matrices(self) -> NDArray[Any]:
-        """Of the sum, (nbatch, rows, columns, width), component after component."""
+        """Element matrices of the sum, (nbatch, rows, columns, width), component by component."""
         first = self.summands[0][1]
         nbatch = -(-first.trial.mesh.num_elements // first.width)
         shape = (nbatch, *ElementAssembly(first).shape, first.width)
@@ -67,11 +67,11 @@ class Elements(Storage):
         return [(1.0, sweep(term, self._kernel(), held, held.identity, data))]
 
     def flops(self) -> int:
-        """Of the products."""
+        """Operations of the products."""
         return self.summands[0][1].trial.mesh.num_elements * self._kernel().contraction_flops()
 
     def assembly_flops(self, method: str) -> int:
-        """Of D and the matrices."""
+        """Operations that compute D and the matrices."""
         return self.matrix_flops(method)
 
     def moved_bytes(self) -> int:
@@ -79,7 +79,7 @@ class Elements(Storage):
         return int(self.matrices.nbytes + index_bytes(self.summands[0][1]))
 
     def stored_bytes(self) -> int:
-        """Of the matrices."""
+        """Bytes of the matrices."""
         return int(self.matrices.nbytes)
 
     def shared_bytes(self) -> int:
@@ -87,7 +87,7 @@ class Elements(Storage):
         return plan_bytes(self.summands[0][1])
 
     def holding(self, held: Held) -> Elements:
-        """With the same matrices."""
+        """Return the same matrices with other constraints."""
         new = replace(self, held=held)
         share(self, new, "matrices")
         return new
@@ -113,12 +113,12 @@ class CompressedRows(Storage, ABC):
         """The matrix, and the columns that were taken out of it."""
 
     def flops(self) -> int:
-        """Of the products; the matrix has no zeros stored."""
+        """Operations of the product; the matrix stores no zeros."""
         kept = self._parts[0]
         return int(2 * kept.nnz - np.count_nonzero(np.diff(kept.indptr)))
 
     def assembly_flops(self, method: str) -> int:
-        """Of D, the element matrices, and one addition for each of their entries."""
+        """Operations for D, the element matrices, and one addition per entry of these."""
         sums = 0
         for (_, first), *_ in domains(self.summands):
             rows, columns = ElementAssembly(first).shape
@@ -126,7 +126,7 @@ class CompressedRows(Storage, ABC):
         return self.matrix_flops(method) + sums
 
     def stored_bytes(self) -> int:
-        """Of the matrix and the columns taken out."""
+        """Bytes of the matrix and of the columns taken out."""
         return csr_nbytes(self._parts[0]) + bool(self.held) * csr_nbytes(self._parts[1])
 
     def shared_bytes(self) -> int:
@@ -134,7 +134,7 @@ class CompressedRows(Storage, ABC):
         return 0
 
     def holding(self, held: Held) -> Self:
-        """With another matrix."""
+        """Return the same terms with other constraints, which need another matrix."""
         return replace(self, held=held)
 
 
@@ -160,11 +160,11 @@ class Rows(CompressedRows):
         return [(1.0, RowProduct(kept.indptr, kept.indices, kept.data, width))]
 
     def moved_bytes(self) -> int:
-        """Of the matrix."""
+        """Bytes of the matrix."""
         return csr_nbytes(self._parts[0])
 
     def lift(self, g: NDArray[Any]) -> NDArray[Any]:
-        """By the columns taken out."""
+        """Apply the columns taken out."""
         return np.asarray(self._parts[1] @ g)
 
     def matrix(self, method: str) -> csr_array:

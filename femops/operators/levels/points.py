@@ -1,4 +1,4 @@
-"""What an operator keeps at the levels at which kernels take the pointwise step."""
+"""Data that an operator keeps at the levels whose kernels take the pointwise step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from femops_kernels.pointwise.qdata import Data
 @final
 @dataclass(frozen=True, eq=False)
 class Points(Storage):
-    """What the pointwise step is given, applied by sum factorisation or by dense bases.
+    """Inputs of the pointwise step, applied by sum factorisation or by dense bases.
 
     Attributes
     ----------
@@ -43,17 +43,17 @@ class Points(Storage):
 
     @property
     def dense(self) -> bool:
-        """Whether bases are dense, not factorised."""
+        """True if bases are dense, not factorised."""
         return self.level == "decomposed"
 
     @cached_property
     def fused(self) -> list[tuple[float, Term]]:
-        """The summands, those on one quadrature rule made one."""
+        """The summands, with those on one quadrature rule fused."""
         return [group[0] if len(group) == 1 else (1.0, fused(group)) for group in self._groups]
 
     @cached_property
     def _groups(self) -> list[list[tuple[float, Term]]]:
-        """The summands that can be made one."""
+        """Groups of summands that can be fused."""
         groups: list[list[tuple[float, Term]]] = []
         for factor, term in self.summands:
             group = next((g for g in groups if g[0][1].fusible(term)), None)
@@ -86,11 +86,11 @@ class Points(Storage):
         return *self.work[k], dense_bases(self.fused[k][1]) if self.dense else ()
 
     def _keep(self, k: int, alpha: float) -> float:
-        """What the constrained rows of a sweep hold: the first writes the sum's identity."""
+        """Factor of the identity on constrained rows of a sweep: the first writes the sum's."""
         return self.held.identity / alpha if k == 0 else 0.0
 
     def flops(self) -> int:
-        """Of contractions as emitted and pointwise steps as counted."""
+        """Operations of contractions as emitted and of pointwise steps as counted."""
         total = 0
         for (_, term), (kernel, _) in zip(self.fused, self.work, strict=True):
             each = kernel.contraction_flops()
@@ -100,7 +100,7 @@ class Points(Storage):
         return total
 
     def assembly_flops(self, method: str) -> int:  # noqa: ARG002  (no element matrices)
-        """Of D, and of dense bases by Kronecker products."""
+        """Operations for D, and for dense bases by Kronecker products."""
         total = self.data_flops()
         for _, term in self.fused if self.dense else ():
             q1d, program = term.quadrature.q1d, term.program
@@ -114,22 +114,22 @@ class Points(Storage):
         return bases + sum(data.nbytes for _, data in self.work)
 
     def moved_bytes(self) -> int:
-        """Of data, dense bases, geometry and indices."""
+        """Bytes of data, dense bases, geometry and indices."""
         modes = sum(int(data.modes.nbytes) for _, data in self.work)
         return self._data_bytes() + modes + sum(index_bytes(term) for _, term in self.fused)
 
     def stored_bytes(self) -> int:
-        """Of data and dense bases."""
+        """Bytes of data and dense bases."""
         return self._data_bytes()
 
     def shared_bytes(self) -> int:
-        """Of geometry and plans."""
+        """Bytes of geometry and plans."""
         modes = {id(data.modes): int(data.modes.nbytes) for _, data in self.work}
         plans = max(plan_bytes(term) for _, term in self.fused)
         return sum(modes.values()) + plans
 
     def holding(self, held: Held) -> Points:
-        """With the same data."""
+        """Return the same data with other constraints."""
         new = replace(self, held=held)
         share(self, new, "fused")
         share(self, new, "work")

@@ -31,7 +31,7 @@ def first_terms(summands: Summands, count: int) -> list[tuple[float, Term]]:
     summands : sequence of (float, Term)
         Terms of forms, on one mesh.
     count : int
-        How many elements; of a distributed mesh, of this rank's.
+        Number of elements; on a distributed mesh, of this rank's.
     """
     whole = summands[0][1].spaces[0]
     mesh, part = whole.mesh, first_elements(whole.mesh, count)
@@ -75,7 +75,7 @@ def _space(space: Space, part: Mesh, known: dict[Space, Space]) -> Space:
 
 
 def _first(whole: Space, part: Space, l_vec: NDArray[Any]) -> NDArray[Any]:
-    """What a vector has for the first elements, as a vector of the space on them."""
+    """Entries of a vector in the first elements, as a vector of the space on them."""
     found = np.empty(part.shape, l_vec.dtype)
     indices = part.restriction.indices
     found[indices] = l_vec[whole.restriction.indices[: len(indices)]]

@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept: cache folder, locks between processes, damage control."""
+"""Store of compiled kernels: cache folder, locks between processes, damage control."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def write_once(path: Path, text: str) -> None:
-    """Write a source file atomically unless it stands there already with this text.
+    """Write a source file atomically, unless it exists with this text.
 
     Numba recognises its compiled files by the source's time stamp and size: the file is not
     touched without need.
@@ -120,7 +120,7 @@ def seal(path: Path) -> None:
 
 
 def usable(path: Path) -> bool:
-    """Whether the compiled files of a kernel are whole, those that `seal` has seen.
+    """True if the compiled files of a kernel are whole, those that `seal` has seen.
 
     Others are removed; if they were damaged, a ``CacheWarning`` says so.
     """

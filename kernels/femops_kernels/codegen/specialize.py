@@ -51,7 +51,7 @@ def skeleton_text(name: str) -> str:
 
 @cache
 def _toolchain() -> str:
-    """Hash of the sources that every kernel imports, and of what compiles them."""
+    """Hash of the sources that every kernel imports, and of their compilers."""
     import llvmlite.binding as llvm
     import numba
 

@@ -43,7 +43,7 @@ def placed_array(
     shape : tuple of int
     dtype : dtype
     edges : (nchunks + 1,) int64, optional
-        Where the parts of each chunk of a sweep begin along the axis, and the end, behind which
+        Start of each chunk's parts of a sweep along the axis, and the end, behind which
         nothing is touched.  Equal parts if omitted.
     axis : int
         Along which chunks follow each other, for each index of the axes before it.
@@ -74,7 +74,7 @@ def placed(
 
 
 def placed_plan(plan: Plan) -> Plan:
-    """A plan whose lists lie near the threads that read them."""
+    """A plan with lists in the memory of the threads that read them."""
     return replace(
         plan,
         foreign_dofs=placed(plan.foreign_dofs, plan.foreign_start),
@@ -85,7 +85,7 @@ def placed_plan(plan: Plan) -> Plan:
 
 
 def _shared_out(nbytes: int) -> bool:
-    """Whether several threads work on so much."""
+    """True if several threads work on this many bytes."""
     return nbytes >= _WORD.itemsize * sweep.PARALLEL_EFFORT and machine.get_threads() > 1
 
 

@@ -23,7 +23,7 @@ from femops_kernels.simd.runs import Runs
 @final
 @dataclass(frozen=True, eq=False)
 class Side:
-    """What a kernel reads, or what it writes: components and interpolation.
+    """Input or output of a kernel: components and interpolation.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Side:
 
 
 class SweepKernel(ABC):
-    """What `femops_kernels.cpu.sweep.Sweep` runs: compiled batches under ``skeletons/chunk.py``.
+    """Kernel of a `femops_kernels.cpu.sweep.Sweep`: compiled batches under ``skeletons/chunk.py``.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class SweepKernel(ABC):
         """Floating-point operations of one element without its pointwise steps, as emitted."""
 
     def chunk(self) -> ModuleType:
-        """What works around the batches of a chunk: compiled once for all kernels of a type."""
+        """Compiled work around the batches of a chunk: one module per type, for all kernels."""
         constants = {
             "LANE": Lane(self.width, self.dtype),
             "REAL_BYTES": self.dtype.itemsize,
@@ -112,7 +112,7 @@ class SweepKernel(ABC):
         }
 
     def work_bytes(self, size_in: int, size_out: int) -> int:
-        """Bytes of work space that a thread needs, for copies of chunks of so many dofs."""
+        """Bytes of work space per thread, for copies of chunks with the given numbers of dofs."""
         numbers = self.source.ncomp * size_in + self.target.ncomp * size_out
         numbers += int(self.module.WORK_LANES) * self.width
         runs = len(self.source.runs.nodes) + len(self.target.runs.nodes)
@@ -143,11 +143,11 @@ class Kernel(SweepKernel):
     width : int
         Slots of a lane.
     weights : (q1d,) float64
-        Of the quadrature rule in one direction.
+        Weights of the quadrature rule in one direction.
     geometry : Map1D, optional
         Needed if the step is given Jacobians or positions.
     data_dtype : numpy.dtype, optional
-        Of the numbers stored at points, which are widened when they are loaded; ``dtype`` if
+        Type of the numbers stored at points, which are widened when they are loaded; ``dtype`` if
         omitted.
 
     Raises
@@ -206,7 +206,7 @@ class Kernel(SweepKernel):
         }
 
     def _numbers(self) -> dict[str, object]:
-        """Of them, what concerns the numbers that the pointwise step is given."""
+        """Constants that describe the inputs of the pointwise step."""
         given = self.step.numbers
         named: dict[str, object] = {
             **given.named(),

@@ -28,14 +28,14 @@ _ENOUGH = 2**26
 @final
 @dataclass(frozen=True)
 class Mix:
-    """How much is read and written in one pass, in blocks of lanes.
+    """Amount that one pass reads and writes, in blocks of lanes.
 
     Attributes
     ----------
     reads, writes : int
         Lanes of one block.
     blocks : int
-        Of each worker.
+        Blocks of each worker.
     workers : int
     """
 
@@ -46,12 +46,12 @@ class Mix:
 
     @staticmethod
     def of(read_bytes: float, write_bytes: float, lane_bytes: int, workers: int = 1) -> Mix:
-        """The nearest one: reads by eight lanes, at least one lane written in a block.
+        """The nearest mix: reads in steps of eight lanes, and at least one lane written per block.
 
         Parameters
         ----------
         read_bytes, write_bytes : float
-            Of all workers together.
+            Bytes of all workers together.
         lane_bytes, workers : int
 
         Raises
@@ -76,12 +76,12 @@ class Mix:
 
 @final
 class Limits:
-    """Arrays and kernels to measure the limits with, again and again beside what is compared.
+    """Arrays and kernels that measure the limits, repeatedly, beside the measurement to compare.
 
     Parameters
     ----------
     threads : int
-        How many the kernels use; the caller sets them (`femops_kernels.cpu.machine.set_threads`).
+        Number of threads; the caller sets them (`femops_kernels.cpu.machine.set_threads`).
     nbytes : int
         Bytes of all three arrays of the triad together; far more than the caches hold.
     """
@@ -100,7 +100,7 @@ class Limits:
         return machine.team_of(self._threads)
 
     def triad(self) -> float:
-        """Bandwidth of one pass of STREAM's triad, 24 bytes an entry counted, GB/s."""
+        """Bandwidth of one pass of STREAM's triad, 24 bytes per entry counted, GB/s."""
         a, b, c = (array.ctypes.data for array in self._arrays)
         with LAUNCH:
             begin = perf_counter()
@@ -118,7 +118,7 @@ class Limits:
         Parameters
         ----------
         read_bytes, write_bytes : float
-            Of one pass; the proportion is met as `Mix.of` can.
+            Bytes of one pass; the proportion is met as `Mix.of` can.
 
         Raises
         ------

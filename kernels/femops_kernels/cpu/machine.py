@@ -1,4 +1,4 @@
-"""What this machine offers the kernels: lane width and threads."""
+"""Properties of this machine that kernels use: lane width and threads."""
 
 from __future__ import annotations
 
@@ -130,9 +130,9 @@ def set_threads(count: int) -> None:
 
 
 def share_threads(count: int) -> None:
-    """Take no more threads than a share of the cores, the least share that was ever said.
+    """Take no more threads than a share of the cores, the least share so far.
 
-    Where ``FEMOPS_THREADS`` or ``set_threads``, before or after, ask for a number, they get it.
+    If ``FEMOPS_THREADS`` or ``set_threads``, before or after, ask for a number, they get it.
     """
     _wishes["share"] = min(count, _wishes.get("share", count))
 

@@ -1,4 +1,4 @@
-"""The plan of a sweep: chunks of elements, who owns which dof, chunk-local numbers for the lanes.
+"""The plan of a sweep: chunks of elements, owners of dofs, chunk-local numbers for the lanes.
 
 See ``skeletons/chunk.py`` for how a kernel uses it.
 """
@@ -44,10 +44,10 @@ class Plan:
     batch_start : (nbatch + 1,) int64
         The same of each batch.
     foreign_start : (nchunks + 1,) int64
-        What it copies are the dofs ``foreign_dofs[foreign_start[c]:foreign_start[c + 1]]``: runs
+        Its copies are the dofs ``foreign_dofs[foreign_start[c]:foreign_start[c + 1]]``: runs
         that another chunk owns, and those whose order in an element is not that of their numbers.
     foreign_end : (nchunks,) int64
-        Where its ghosts begin among them, which are the last.
+        Start of its ghosts among them, which are the last.
     foreign_dofs : (nforeign,) int64
     combine_start, combine_dof, combine_slot : int64 arrays
         Contributions ``combine_slot`` (positions in ``foreign_dofs``) to owned dofs, grouped by
@@ -86,17 +86,17 @@ class Plan:
 
     @property
     def nchunks(self) -> int:
-        """How many chunks."""
+        """Number of chunks."""
         return len(self.first_batch) - 1
 
     @property
     def ghosts(self) -> int:
-        """How many ghosts there are."""
+        """Number of ghosts."""
         return len(self.ghost_start) - 1
 
     @property
     def with_ghosts(self) -> NDArray[np.bool_]:
-        """Which chunks touch ghosts."""
+        """True for each chunk that touches ghosts."""
         return np.asarray(self.foreign_end < self.foreign_start[1:])
 
     @property
@@ -111,7 +111,7 @@ class Plan:
         return int(sum(a.nbytes for a in lists))
 
     def local_positions(self, dofs: Int, ncomp: int) -> tuple[Int, Int]:
-        """Where entries of a vector stand among those of the chunks.
+        """Positions of entries of a vector among those of the chunks.
 
         Parameters
         ----------
@@ -152,7 +152,7 @@ def elements_per_chunk(
 
 
 def equal_chunks(num_elements: int, chunk: int) -> Int:
-    """First element of each chunk of so many elements, and the end."""
+    """First element of each chunk of ``chunk`` elements, and the end."""
     return np.append(np.arange(0, num_elements, chunk), num_elements)
 
 
@@ -173,7 +173,7 @@ def make_plan(
     element_start : (nchunks + 1,) int64
         First element of each chunk, a multiple of the width, and the end.
     runs : Runs
-        Which nodes of an element have consecutive dofs, but for their order.
+        Nodes of an element that have consecutive dofs, but for their order.
     ghosts : int
         Dofs beyond ``ndofs``.
 
@@ -298,7 +298,7 @@ def _plan(
 
 
 def _shares(dofs: Int, owned_start: Int, ndofs: int) -> Int:
-    """Where in these ascending dofs, to which the buffer is added, the share of a chunk begins."""
+    """Begin of each chunk's share of the ascending dofs to which the buffer is added."""
     cuts = owned_start
     if owned_start[-1] == 0:  # none is owned: equal shares, each dof in one
         even = np.linspace(0, len(dofs), len(owned_start)).astype(np.int64)

@@ -46,7 +46,7 @@ class Joined:
     forward : Forward
         Brings the values of the columns of other ranks.
     low : int
-        How many numbers stand before its own.
+        Number of entries before its own.
     values : (n,) array
     """
 
@@ -77,7 +77,7 @@ class RowProduct(HostLaunch):
     width : int
         Slots of a lane.
     joined : Joined, optional
-        What the columns count, if it is not the vector.
+        Vector that the columns count, if it is not x.
     """
 
     on_elements = False

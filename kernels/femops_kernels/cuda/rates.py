@@ -21,7 +21,7 @@ _LEAST = 3  # launches, after one that warms up
 @final
 @dataclass(frozen=True)
 class Amounts:
-    """How much is done in one launch.
+    """Amount of work in one launch.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Amounts:
     added : int
         Entries that atomics add to: what caches hold.
     rounds : int
-        Of the loops of the other kernels.
+        Rounds of the loops of the other kernels.
     seconds : float
         For how long each is measured; the fastest launch counts.
     """
@@ -44,7 +44,7 @@ class Amounts:
 @final
 @dataclass(frozen=True)
 class Rates:
-    """What a device does in a second, in float64.
+    """Rates of a device per second, in float64.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ def _atomics(device: Device, amounts: Amounts) -> float:
 def _launcher(
     device: Device, name: str, fields: Mapping[str, str], values: Mapping[str, Any]
 ) -> Callable[[int, int], None]:
-    """Launches a kernel in so many blocks, with so many bytes of shared memory each."""
+    """Return a function that launches a kernel with ``blocks`` blocks of ``shared`` bytes."""
     layout = Layout(fields, _FLOAT64)
     function = device.function(simple_text(layout, _FLOAT64, name))
     packed = layout.pack(device, **values)

@@ -1,1 +1,1 @@
-"""What a form does at one quadrature point, as kernels take it."""
+"""The step of a form at one quadrature point, as kernels take it."""

@@ -1,4 +1,4 @@
-"""What kernels read besides vectors and indices, by lanes."""
+"""Inputs of kernels besides vectors and indices, by lanes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Data:
     elements : (nbatch, n, width) array
         Constant in an element.
     modes : (nbatch, dim, g1d**dim, width) array
-        Of the geometry.
+        Modes of the geometry.
     constants : (n,) array
     """
 

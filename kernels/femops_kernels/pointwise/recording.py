@@ -1,4 +1,4 @@
-"""Pointwise steps recorded: their text is run on numbers that note what is done with them.
+"""Recording of pointwise steps: their text runs on numbers that note each operation.
 
 So operations are counted, and written in CUDA C++, from the very text that lanes run.
 """
@@ -57,9 +57,9 @@ class Recorded:
     Parameters
     ----------
     recording : Recording
-        Where they are noted.
+        Recording that notes the operations.
     name : str
-        What the number is called.
+        Name of the number.
     """
 
     __slots__ = ("_note", "name")
@@ -97,18 +97,18 @@ class Recorded:
 
 @final
 class Recording:
-    """What a pointwise step does.  An operation that is written twice is one.
+    """Record of a pointwise step. An operation that is written twice is one.
 
     Parameters
     ----------
     text : str
         Lane Python; see `femops_kernels.pointwise.step.PointStep`.
     slots : sequence of int
-        Which of `SLOTS` it reads.
+        Entries of `SLOTS` that it reads.
     ncomp : int
         Components of the field.
     numbers : int
-        How many numbers it is given.
+        Number of numbers that it is given.
 
     Attributes
     ----------
@@ -148,7 +148,7 @@ class Recording:
         Parameters
         ----------
         slots : sequence of int
-            Which of `RESULTS` it sets.
+            Entries of `RESULTS` that it sets.
 
         Returns
         -------

@@ -44,20 +44,20 @@ class Numbers:
 
     @property
     def mapped(self) -> bool:
-        """Whether an element's geometry is needed."""
+        """True if an element's geometry is needed."""
         return self.jacobian + self.position > 0
 
     def counts(self) -> tuple[int, ...]:
-        """In order."""
+        """Return the counts in order."""
         return tuple(getattr(self, field.name) for field in fields(self))
 
     def named(self) -> dict[str, int]:
-        """By the names that they have in kernels, in order."""
+        """Return the counts by the names that they have in kernels, in order."""
         names = "NELEMENT", "NJACOBIAN", "NPOSITION", "NWEIGHT", "NCONSTANT", "NQDATA"
         return dict(zip(names, self.counts(), strict=True))
 
     def slices(self) -> list[slice]:
-        """Where each kind stands, in order."""
+        """Return the range of each kind, in order."""
         ends = list(accumulate(self.counts(), initial=0))
         return [slice(a, b) for a, b in pairwise(ends)]
 
@@ -76,7 +76,7 @@ class PointStep:
         factors of the test function and of its reference derivatives; what a kernel does not use
         is returned as it came.
     numbers : Numbers
-        What ``q`` holds.
+        Contents of ``q``.
     value_in, gradient_in : bool
         Whether the field itself, and whether its derivatives are read.
     value_out, gradient_out : bool

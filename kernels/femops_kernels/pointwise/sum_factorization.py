@@ -1,4 +1,4 @@
-"""Sum factorisation, wherever a kernel runs: what it takes, and its operations."""
+"""Sum factorisation on any target: its inputs and its operations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from femops_kernels.simd.matrix import Matrix1D
 @final
 @dataclass(frozen=True, eq=False)
 class Map1D:
-    """What the modes of an element's geometry are at the quadrature points, in one direction.
+    """1-D matrices from the modes of an element's geometry to the quadrature points.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class SumFactorised(Protocol):
 
     @property
     def step(self) -> PointStep:
-        """What it does at each point."""
+        """The step at each point."""
 
     @property
     def geometry(self) -> Map1D | None:
@@ -109,7 +109,7 @@ def contraction_flops(kernel: SumFactorised) -> int:
     if step.gradient_in:
         flops += kernel.source.ncomp * lines * Matrix1D(kernel.d1d).flops()
     if step.gradient_out:
-        # the sum of the directions' results: one addition a point and direction, less where
+        # the sum of the directions' results: one addition per point and direction, less where
         # nothing stands there yet
         adds = q**dim * (dim if step.value_out else dim - 1)
         flops += kernel.target.ncomp * (lines * Matrix1D(kernel.d1d.T).flops() + adds)
@@ -118,7 +118,7 @@ def contraction_flops(kernel: SumFactorised) -> int:
 
 
 def _geometry_flops(kernel: SumFactorised) -> int:
-    """Of Jacobians and positions from the modes of the geometry."""
+    """Operations for Jacobians and positions from the modes of the geometry."""
     given, dim, q = kernel.step.numbers, kernel.dim, kernel.q1d
     if not given.mapped:
         return 0
@@ -135,7 +135,7 @@ def _geometry_flops(kernel: SumFactorised) -> int:
 
 
 def _row_flops(matrix: NDArray[np.float64]) -> int:
-    """Of one row as ``dot_row`` emits it: columns of zeros or ones are not multiplied by."""
+    """Operations of one row as ``dot_row`` emits it: zeros and ones cost no multiplication."""
     used = [column for column in matrix.T if np.any(column != 0.0)]
     products = sum(bool(np.any(column != 1.0)) for column in used)
     return products + max(len(used) - 1, 0)

@@ -1,1 +1,1 @@
-"""Lanes and lines: vectors of the processor, and what kernels do with them."""
+"""Lanes and lines: vectors of the processor, and the operations of kernels on them."""

@@ -77,7 +77,7 @@ def locate(
 
 
 def _known(runs: Any, ncomp: Any, along: Any) -> bool:
-    """Whether a line's arguments are constants, as they must be."""
+    """True if a line's arguments are constants, as they must be."""
     return isinstance(runs, RunsType) and None not in (literal(ncomp), literal(along))
 
 

@@ -1,4 +1,4 @@
-"""How kernels are compiled: functions that only compiled code calls, and entry points.
+"""Compilation of kernels: functions that only compiled code calls, and entry points.
 
 Numba would optimise every function by itself and make machine code of it, then optimise it again in
 each caller.  Here an inner function is put into the module of the entry point as it was written
@@ -49,7 +49,7 @@ class _Whole(JITCodeLibrary):
 
 @final
 class _Pipeline(CompilerBase):
-    """Of numba's passes those that kernels need: no closures, parallel loops, array expressions."""
+    """The passes of numba that kernels need: no closures, parallel loops, array expressions."""
 
     def define_pipelines(self) -> list[Any]:
         state = self.state
@@ -65,7 +65,7 @@ class _Pipeline(CompilerBase):
 
 @final
 class Part(CodeLibrary):
-    """The code of one inner function, and what it calls: to be linked, never run by itself."""
+    """The code of one inner function and of its callees, to be linked, never run by itself."""
 
     def __init__(self, codegen: Any, name: str) -> None:
         super().__init__(codegen, name)

@@ -58,7 +58,7 @@ def as_lane(typingctx: Any, lane: Any, value: Any) -> Any:
 
 
 def _named(name: str, count: int, codegen: Any) -> Any:
-    """Intrinsic of one lane vector, or of two operands of which one is."""
+    """Intrinsic of one lane vector, or of two operands with at least one lane vector."""
     if count == 1:
 
         def typer(typingctx: Any, a: Any) -> Any:

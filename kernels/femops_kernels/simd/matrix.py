@@ -67,13 +67,13 @@ class Matrix1D:
 
     @property
     def is_identity(self) -> bool:
-        """Whether the contraction changes nothing."""
+        """True if the contraction changes nothing."""
         m, n = self.shape
         return m == n and np.array_equal(np.array(self.rows), np.eye(m))
 
     @property
     def is_diagonal(self) -> bool:
-        """Whether the contraction scales each entry by itself."""
+        """True if the contraction scales each entry by itself."""
         m, n = self.shape
         return m == n and not np.any(np.array(self.rows) - np.diag(np.diag(self.rows)))
 

@@ -12,7 +12,7 @@ from femops_kernels.simd.lanes import LaneType, scalar_ir
 
 
 def variable_table(builder: Any, lane: LaneType, values: Any) -> Any:
-    """Pointer to an array which the optimiser takes for one that may change.
+    """Pointer to an array that the optimiser must assume to change.
 
     So it does not load a number long before it is used.
     """

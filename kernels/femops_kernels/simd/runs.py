@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 @final
 @dataclass(frozen=True)
 class Runs:
-    """Which nodes of an element form a run.
+    """Nodes of an element, grouped into runs.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Runs:
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Of each node: its run, and where it stands in it."""
+        """Run of each node, and the node's position in it."""
         run, place = np.empty((2, self.p1d**self.dim), dtype=np.int64)
         for number, nodes in enumerate(self.nodes):
             run[nodes], place[nodes] = number, np.arange(len(nodes))

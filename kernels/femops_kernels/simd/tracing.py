@@ -1,4 +1,4 @@
-"""Functions that are written into a kernel by running them once, on numbers that stand for its own.
+"""Functions that write a kernel by running once, on numbers that stand for the kernel's.
 
 Numba's front end looks at every statement a dozen times, and takes most of the time of compiling.
 What a batch does needs none of that: it is a sequence of operations on numbers and lanes, in loops
@@ -35,7 +35,7 @@ _WORD = ir.IntType(64)
 
 @final
 class _Kernel:
-    """What is being written: the module, and where in it."""
+    """Kernel being written: the module, and the position in it."""
 
     def __init__(self, part: Part) -> None:
         self.module = part.create_ir_module(part.name)
@@ -148,7 +148,7 @@ def _number(value: Any) -> Any:
 
 
 def loop(*bounds: Any) -> Iterator[Any]:
-    """What ``range`` is in a traced function: a loop of the kernel, its body emitted once."""
+    """Replacement of ``range`` in a traced function: a kernel loop, its body emitted once."""
     start, stop, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
     if not any(isinstance(b, Traced) for b in (start, stop, step)) and stop - start <= step:
         yield from range(start, stop, step)  # one pass or none
@@ -171,7 +171,7 @@ def loop(*bounds: Any) -> Iterator[Any]:
 
 
 def _translated(value: Any) -> Any:
-    """What a global of a traced function is while it is traced."""
+    """Replacement of a global of a traced function while it is traced."""
     written = getattr(value, "written_when_traced", None)
     if written is not None:
         return written

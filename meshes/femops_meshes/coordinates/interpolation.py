@@ -188,7 +188,7 @@ def lagrange_derivative_matrix(nodes: ArrayLike, x: ArrayLike) -> Floats:
 
 
 def tensor_apply(matrices: Sequence[ArrayLike], values: ArrayLike) -> Floats:
-    """Apply one matrix a direction to lexicographic tensor-product values, sum factorised.
+    """Apply one matrix per direction to lexicographic tensor-product values, sum factorised.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""From the reference element [0, 1]**dim to physical space, sum factorised.
+"""Maps from the reference element [0, 1]**dim to physical space, sum factorised.
 
 Coordinates are values at the Gauss-Lobatto points of degree g, g from their number.
 """
@@ -28,7 +28,7 @@ def geometry_degree(num_nodes: int, dim: int) -> int:
     g: int = round(num_nodes ** (1.0 / dim)) - 1
     if g < 1 or (g + 1) ** dim != num_nodes:
         raise MeshGeometryError(
-            f"{num_nodes} nodes an element, but in {dim}-D it must be (g + 1)**{dim}, g >= 1"
+            f"{num_nodes} nodes per element, but in {dim}-D it must be (g + 1)**{dim}, g >= 1"
         )
     return g
 

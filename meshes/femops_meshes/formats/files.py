@@ -23,11 +23,11 @@ def read_text(path: str | os.PathLike[str]) -> str:
         mode = os.stat(path).st_mode  # noqa: PTH116  (a str may hold what Path refuses)
         if not stat.S_ISREG(mode):
             # a pipe or a device would let us wait, or read, for ever
-            raise MeshFileError(f"{path} is no regular file: give the path of a mesh file")
+            raise MeshFileError(f"{path} is not a regular file: give the path of a mesh file")
         data = Path(path).read_bytes()
     except FileNotFoundError as error:
         raise MeshFileError(
-            f"{path} does not exist (looked from {Path.cwd()}): correct the path"
+            f"{path} does not exist (looked for in {Path.cwd()}): correct the path"
         ) from error
     except (OSError, ValueError) as error:
         if isinstance(error, MeshFileError):
@@ -43,12 +43,12 @@ def read_text(path: str | os.PathLike[str]) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise MeshFormatError(
-            f"{path} is not text (byte {error.start} is no UTF-8): only text can be read"
+            f"{path} is not text (byte {error.start} is not UTF-8): only text can be read"
         ) from error
 
 
 def write_text(path: str | os.PathLike[str], chunks: Iterable[str]) -> None:
-    """Write a text file so that under its name stands the old content or the whole new one.
+    """Write a text file; its name always has the old content or the whole new one.
 
     The text goes to a file beside it, which then takes its place in one step.
 

@@ -28,7 +28,7 @@ _ATTRIBUTES = {1: (1, 2), 2: (4, 2, 1, 3), 3: (5, 3, 2, 4, 1, 6)}
 
 
 def begins_inline(scanner: Scanner) -> bool:
-    """Whether the text that comes is an INLINE mesh."""
+    """True if the text that follows is an INLINE mesh."""
     return scanner.peek().startswith("MFEM INLINE")
 
 

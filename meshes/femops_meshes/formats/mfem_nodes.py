@@ -1,4 +1,4 @@
-"""Coordinates in an MFEM mesh file: collections by name, and the way from them to GLL nodes."""
+"""Coordinates in an MFEM mesh file: collections by name, and their conversion to GLL nodes."""
 
 import re
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _L2_BASES = ("gauss", "gll", "bernstein", "open", "equispaced", "half")
 @final
 @dataclass(frozen=True)
 class Collection:
-    """What a collection's name says: continuous or not, the 1-D basis, the degree, the name."""
+    """Properties in a collection's name: continuous or not, the 1-D basis, the degree, the name."""
 
     continuous: bool
     basis: str

@@ -1,4 +1,4 @@
-"""MFEM's own numbering of H1 degrees of freedom: what its mesh and solution files go by.
+"""MFEM's own numbering of H1 degrees of freedom, used by its mesh and solution files.
 
 Vertices first, then the dofs inside edges, faces and cells. Edges and faces are numbered as they
 are met first over the elements in the file's order and MFEM's local order of each element's edges
@@ -51,7 +51,7 @@ def _first_met(number: Ints, count: int) -> tuple[Ints, Ints]:
 
 
 def h1_numbers(elements: Ints, topology: Topology, file_elements: Ints, p: int) -> tuple[Ints, int]:
-    """MFEM's number of each lexicographic local node, and how many there are.
+    """MFEM's number of each lexicographic local node, and the count of numbers.
 
     Parameters
     ----------

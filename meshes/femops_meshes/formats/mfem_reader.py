@@ -34,7 +34,7 @@ _END_TAG = "mfem_mesh_end"
 @final
 @dataclass(frozen=True)
 class _Content:
-    """What the file says, before it is known to make sense."""
+    """Contents of the file, before they are known to make sense."""
 
     elements: Ints
     element_attributes: Ints
@@ -132,7 +132,8 @@ def _header(scanner: Scanner) -> tuple[str, ...]:
         if header.startswith(start):
             raise scanner.fail(f'"{shorten(header)}": {advice}')
     raise scanner.fail(
-        f'the file should begin with "MFEM mesh v1.0", got "{shorten(header)}": it is no MFEM mesh'
+        f'the file should begin with "MFEM mesh v1.0", got "{shorten(header)}": '
+        "it is not an MFEM mesh"
     )
 
 
@@ -183,7 +184,7 @@ def _vertices(scanner: Scanner, dim: int, count: int) -> Floats:
 
 
 def _nodes(scanner: Scanner, dim: int, num_elements: int) -> tuple[Collection, Floats]:
-    """Read the collection and the coefficients (ndofs, dim); only L2 tells how many there are."""
+    """Read the collection and the coefficients (ndofs, dim); their count is known only for L2."""
     scanner.keyword("nodes")
     scanner.keyword("FiniteElementSpace")
     collection = parse_collection(scanner, dim)
@@ -200,7 +201,7 @@ def _nodes(scanner: Scanner, dim: int, num_elements: int) -> tuple[Collection, F
     values = scanner.remaining_floats(f'coordinates in "{collection.name}"', (_END_TAG,))
     if len(values) % dim:
         raise scanner.fail(
-            f"{len(values)} numbers are no positions in {dim} dimensions: the file is truncated"
+            f"{len(values)} numbers cannot be positions in {dim} dimensions: the file is truncated"
         )
     return collection, values.reshape(-1, dim) if ordering else values.reshape(dim, -1).T
 

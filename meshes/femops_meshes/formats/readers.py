@@ -15,7 +15,7 @@ def read_mesh(path: str | os.PathLike[str], refine: int = 0, reorder: bool = Tru
     path
         The file.
     refine
-        How many times to split every element into 2**dim; curved geometry is kept.
+        Number of times to split every element into 2**dim; curved geometry is kept.
     reorder
         Order the elements along a Hilbert curve; `Mesh.file_elements` keeps the file's order.
 

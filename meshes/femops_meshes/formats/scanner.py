@@ -23,7 +23,7 @@ class Scanner:
     text
         The file's content.
     name
-        What errors call the file.
+        Name of the file in errors.
     """
 
     def __init__(self, text: str, name: str) -> None:
@@ -40,7 +40,7 @@ class Scanner:
         )
 
     def read(self, expected: str) -> str:
-        """Return the next line, stripped; `expected` says in the error what is missing."""
+        """Return the next line, stripped; `expected` names the missing item in the error."""
         while self._next < len(self._lines):
             text = self._lines[self._next].strip()
             self._next += 1
@@ -72,7 +72,7 @@ class Scanner:
             )
 
     def label(self, name: str) -> str:
-        """Return what follows "name:" on the next line."""
+        """Return the text after "name:" on the next line."""
         text = self.read(f'"{name}: ..."')
         if not text.startswith(name + ":"):
             raise self.fail(f'"{name}: ..." should come here, got "{shorten(text)}"')
@@ -99,7 +99,7 @@ class Scanner:
         return value
 
     def room(self, numbers: int, what: str) -> None:
-        """Check that so many numbers may still follow, before anything of their size is made."""
+        """Check that ``numbers`` numbers may still follow, before an array of that size is made."""
         left = sum(map(len, self._lines[self._next :])) + len(self._lines) - self._next
         if 2 * numbers - 1 > left:
             raise self.fail(
@@ -162,7 +162,7 @@ class Scanner:
                 try:
                     finite = isfinite(float(_plain(word)))
                 except ValueError:
-                    return self.fail(f"{place} is no number: check the counts", number + 1)
+                    return self.fail(f"{place} is not a number: check the counts", number + 1)
                 if not finite:
                     place = f"{self.name}, line {number + 1}: {place}"
                     return MeshGeometryError(f"{place} is not finite: give every node a position")
@@ -183,7 +183,7 @@ class Scanner:
 
 
 def _plain(text: str) -> str:
-    """Return the text, but refuse what float takes and no other program: 1_000, other scripts."""
+    """Return the text, but refuse numbers that only Python reads: 1_000, other scripts."""
     if "_" in text or not text.isascii():
         raise ValueError(text)
     return text

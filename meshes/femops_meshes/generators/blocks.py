@@ -1,4 +1,4 @@
-"""Meshes of few large blocks, each cut into a grid and mapped: what round domains are made of.
+"""Meshes of few large blocks, each cut into a grid and mapped, for round domains.
 
 A round domain is the image of the cube [-1, 1]**dim. Each of the cube's 2 dim sides has a frame:
 its outer normal, and tangents that with it make a right-handed system, normal last.

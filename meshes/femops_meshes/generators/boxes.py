@@ -79,7 +79,7 @@ def box_part(
     Parameters
     ----------
     rank
-        Which part, from 0 to size - 1.
+        Index of the part, from 0 to size - 1.
     size
         Number of parts; those beyond the number of elements are empty.
     counts, lower, upper, periodic, mapping, order

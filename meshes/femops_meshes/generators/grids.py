@@ -122,7 +122,7 @@ class Grid:
         return result.reshape(len(cells), p1d**dim, dim)
 
     def at_ends(self, cells: Ints, faces: Ints) -> NDArray[np.bool_]:
-        """Whether faces (n, 2), rows of `cells` and ternary codes, lie on the grid's boundary."""
+        """True for faces (n, 2), rows of `cells` and ternary codes, on the grid's boundary."""
         digits = faces[:, 1, None] // 3 ** np.arange(self.dim) % 3
         ends = (digits // 2) * (np.array(self.counts) - 1)
         there = (digits != 1) & (cells[faces[:, 0]] == ends) & ~np.array(self.wraps)

@@ -1,1 +1,1 @@
-"""Which rank owns an element, and the part of a mesh that a rank holds."""
+"""Ownership of elements by ranks, and the part of a mesh that a rank holds."""

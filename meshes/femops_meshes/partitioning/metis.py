@@ -12,7 +12,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _TOTAL_WEIGHT = 2**30
-"""METIS weighs in whole numbers, whose sum must fit into 32 bits where it was built so."""
+"""Sum of METIS' whole-number weights, which must fit into 32 bits in some builds."""
 
 
 def metis_owner(topology: Topology, size: int, weights: Floats | None = None) -> Ints:
@@ -65,7 +65,7 @@ def metis_owner(topology: Topology, size: int, weights: Floats | None = None) ->
 
 
 def _graph(topology: Topology) -> tuple[Ints, Ints, Ints]:
-    """Neighbours of each element one after the other, where each begins, and shared faces."""
+    """Start of each element's neighbours, the neighbours, and the faces shared with each."""
     count = len(topology.entity)
     inner = topology.faces[(topology.faces >= 0).all(axis=1)]
     one, other = np.concatenate([inner, inner[:, ::-1]]).T

@@ -1,4 +1,4 @@
-"""Partitions: which of several ranks owns each element of a mesh, and what that costs."""
+"""Partitions: the owner of each element of a mesh, and the cost of the partition."""
 
 from dataclasses import dataclass
 from typing import final
@@ -23,7 +23,7 @@ METHODS = ("curve", "metis")
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Partition:
-    """Who owns each element of a mesh, with figures. Made by `partition` or `Partition.of`.
+    """Owner of each element of a mesh, with figures. Made by `partition` or `Partition.of`.
 
     Parts are numbered from 0. A part *touches* the vertices, edges and faces of its elements;
     one that several touch is *shared*, and belongs to the lowest of them. Columns are dimensions
@@ -155,7 +155,7 @@ class Partition:
         return self.shared @ _dofs_inside(order, self.shared.shape[1])
 
     def exchange(self, order: int) -> tuple[int, int]:
-        """What it takes at least to send all dofs of an H1 space to the parts that touch them.
+        """Least traffic that sends all dofs of an H1 space to the parts that touch them.
 
         Returns
         -------
@@ -175,7 +175,7 @@ class Partition:
 def partition(
     mesh: Mesh, size: int, method: str = "curve", weights: ArrayLike | None = None
 ) -> Partition:
-    """Share the elements of a mesh among so many parts.
+    """Share the elements of a mesh among ``size`` parts.
 
     Parameters
     ----------
@@ -273,14 +273,14 @@ def _checked_owners(owner: ArrayLike, count: int, size: int) -> Ints:
 
 
 def _incidence(topology: Topology, owner: Ints, size: int, kind: int) -> tuple[Ints, Ints]:
-    """Which part touches which entity of a dimension, each pair once, by entity, then by part."""
+    """Pairs (part, entity) of a dimension that touch, each once, by entity, then by part."""
     codes = list(entity_codes(topology.dim, kind))
     pairs = np.unique(topology.entity[:, codes] * size + owner[:, None])
     return pairs // size, pairs % size
 
 
 def _runs(ascending: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-    """Where the run of equal numbers begins that each is in, and whether it has others."""
+    """Start of the run of equal numbers that each entry is in, and whether the run has others."""
     new = np.ones(len(ascending), dtype=bool)
     new[1:] = ascending[1:] != ascending[:-1]
     starts = np.flatnonzero(new)

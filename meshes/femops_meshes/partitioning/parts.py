@@ -1,4 +1,4 @@
-"""Parts of meshes: what one rank holds, and the first elements."""
+"""Parts of meshes: that of one rank, and the first elements."""
 
 from dataclasses import dataclass
 from typing import final
@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Part:
-    """What one of `size` ranks holds of a mesh.
+    """The share of a mesh that one of `size` ranks holds.
 
     Two parts share a vertex if they name the same global number, and an edge or a face if they
     name the same global numbers of its vertices. Both number their vertices in the order of the
@@ -31,7 +31,7 @@ class Part:
         The rank's own elements, and those entries of the whole mesh's boundary that lie on them:
         where the mesh was cut there is no boundary. It may be empty.
     rank, size
-        Which part of how many.
+        Index of the part, and number of parts.
     elements
         Shape (ne,) int64, ascending: number in the whole mesh of each element.
     vertices
@@ -40,7 +40,7 @@ class Part:
         Shape (nf, 2) int64: the faces where the mesh was cut, each as an element of `mesh` and the
         ternary code of the face in it; by element, within one by code.
     num_elements, num_vertices
-        Of the whole mesh.
+        Numbers of the whole mesh.
     """
 
     mesh: Mesh
@@ -83,7 +83,7 @@ def part_of(mesh: Mesh, partition: Partition, rank: int) -> Part:
     partition
         Who owns its elements.
     rank
-        Which part, from 0 to partition.size - 1.
+        Index of the part, from 0 to partition.size - 1.
 
     Raises
     ------

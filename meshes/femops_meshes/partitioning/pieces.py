@@ -1,4 +1,4 @@
-"""Contiguous pieces of an order, one a rank, as equal as possible."""
+"""Contiguous pieces of an order, one per rank, as equal as possible."""
 
 from bisect import bisect_left, bisect_right
 
@@ -13,7 +13,7 @@ Ints = NDArray[np.int64]
 
 
 def checked_rank(rank: int, size: int) -> tuple[int, int]:
-    """Return rank and size if there is such a rank.
+    """Return rank and size after a check that there is such a rank.
 
     Raises
     ------
@@ -60,9 +60,9 @@ def equal_pieces(count: int, size: int) -> Ints:
 
 
 def weighted_pieces(weights: Floats, size: int) -> Ints:
-    """Where to cut things of different weight, so that the heaviest piece is as light as can be.
+    """Cuts between things of different weight that make the heaviest piece as light as can be.
 
-    Of such cuts, one after the other, that is taken which gives its piece most nearly an equal
+    Among such cuts, one after the other, it takes the one whose piece has most nearly an equal
     share of what is left. No piece is empty unless there are fewer things than pieces.
 
     Parameters
@@ -100,7 +100,7 @@ def weighted_pieces(weights: Floats, size: int) -> Ints:
 
 
 def _reach(sums: Floats, start: int, limit: float) -> int:
-    """Where a piece from `start` on ends that weighs no more than the limit, or is one thing."""
+    """End of a piece that begins at `start` and weighs no more than the limit, or is one thing."""
     return max(start + 1, bisect_right(sums, sums[start] + limit) - 1)
 
 

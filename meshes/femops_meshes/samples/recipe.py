@@ -1,4 +1,4 @@
-"""How the sample files were made: ``python -m femops_meshes.samples.recipe FOLDER``."""
+"""Script that made the sample files: ``python -m femops_meshes.samples.recipe FOLDER``."""
 
 import sys
 from pathlib import Path

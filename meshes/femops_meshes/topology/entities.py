@@ -55,14 +55,14 @@ def entity_lattice(dim: int, code: int, p: int) -> tuple[int, ...]:
 
 
 def entity_permutation(orientation: int, n: int, kind: int) -> Ints:
-    """Where an element's nodes inside an edge or a quadrilateral stand in the entity's own order.
+    """Permutation from an element's nodes in an edge or quadrilateral to the entity's own order.
 
     Parameters
     ----------
     orientation
         0 or 1 for an edge, 0 to 7 for a quadrilateral, as in `Topology.orientation`.
     n
-        Nodes a direction inside the entity (p - 1 for degree p).
+        Nodes per direction inside the entity (p - 1 for degree p).
     kind
         1 for an edge, 2 for a quadrilateral.
 
@@ -80,7 +80,7 @@ def entity_permutation(orientation: int, n: int, kind: int) -> Ints:
     if kind not in (1, 2) or not 0 <= orientation < 2 ** (2 * kind - 1) or n < 0:
         raise MeshTopologyError(
             f"no permutation for orientation {orientation} of an entity of dimension {kind} with "
-            f"{n} nodes a direction: edges (1) have orientations 0 and 1, quadrilaterals (2) 0 to 7"
+            f"{n} nodes per direction: edges (1) have orientations 0 and 1, faces (2) have 0 to 7"
         )
     along = np.arange(n, dtype=np.int64)
     first = along[::-1] if orientation & 1 else along
@@ -110,12 +110,12 @@ def quad_orientation(corners: Ints, origin: Ints, toward: Ints) -> Codes:
 def lattice_numbers(
     p: int, entity: Ints, orientation: Codes, offsets: Sequence[int], dim: int
 ) -> Ints:
-    """Global number of each node of a lattice with p + 1 nodes a direction on every element.
+    """Global number of each node of a lattice with p + 1 nodes per direction on every element.
 
     Parameters
     ----------
     p
-        Intervals a direction, at least 1.
+        Intervals per direction, at least 1.
     entity, orientation
         Shape (ne, 3**dim): number and orientation of each sub-entity.
     offsets

@@ -13,7 +13,7 @@ _BITS = {1: 52, 2: 26, 3: 20}
 
 
 def hilbert_index(cells: ArrayLike, bits: int) -> Ints:
-    """Place along the Hilbert curve of cells of a grid with 2**bits cells a direction.
+    """Place along the Hilbert curve of cells of a grid with 2**bits cells per direction.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which side of a face an entry of the boundary is.
+"""Side of a face on which a boundary entry lies.
 
 A face inside the mesh, or one where a periodic mesh is glued, has an element on both sides, and the
 entry's vertices are those of both. What tells the sides apart is how its corners are turned: an
@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 Codes = NDArray[np.int8]
 Flags = NDArray[np.bool_]
 _REFLECTED = np.array([code.bit_count() % 2 == 1 for code in range(8)])
-"""Whether the orientation of a quadrilateral turns it over."""
+"""True for each orientation of a quadrilateral that turns it over."""
 
 
 def outward_order(dim: int, code: int) -> list[int]:
@@ -68,7 +68,7 @@ def chosen_faces(elements: Ints, boundary: Ints, faces: Ints, face_codes: Codes)
 
 
 def looks_out(elements: Ints, boundary: Ints, faces: Ints, face_codes: Codes) -> Flags:
-    """Whether entries look out of the elements on their two sides, (n, 2)."""
+    """True where entries look out of the elements on their two sides, (n, 2)."""
     result = np.empty(faces.shape, dtype=np.bool_)
     for side in (0, 1):
         face = np.stack([faces[:, side], face_codes[:, side]], axis=1)

@@ -140,7 +140,7 @@ class Topology:
         return cls(dim, entity, orientation, tuple(counts), faces, face_codes, boundary_faces)
 
     def lattice(self, p: int) -> Ints:
-        """Global numbers (ne, (p + 1)**dim) of the nodes of a lattice with p intervals a direction.
+        """Global numbers (ne, (p + 1)**dim) of a lattice with p intervals per direction.
 
         Vertices come first (their numbers are the vertex numbers), then edges, faces and cells.
         """
@@ -161,7 +161,7 @@ class Topology:
 def exterior_boundary(elements: Ints, topology: Topology) -> Ints:
     """Corners (nb, 2**(dim-1)) of the topology's boundary faces, so turned that they look outwards.
 
-    What that means is said in `femops_meshes.topology.sides`.
+    `femops_meshes.topology.sides` says what that means.
     """
     return outward_corners(elements, topology.boundary_faces)
 
@@ -243,7 +243,7 @@ def _pair_faces(
 
 
 def _check_twisted(corners: Ints, number: Ints, num_elements: int) -> None:
-    """Check that all who share a quadrilateral agree which of its corners are opposite."""
+    """Check that all elements at a quadrilateral agree which of its corners are opposite."""
     place = np.argmin(corners, axis=1)
     opposite = corners[np.arange(len(corners)), place ^ 3]
     agreed = np.empty(number.max(initial=-1) + 1, dtype=np.int64)
@@ -269,7 +269,7 @@ def _check_boundary(boundary: Ints, entries: Ints, faces: Ints) -> None:
     bad = np.flatnonzero(faces[entries, 0] < 0)
     if len(bad):
         raise MeshTopologyError(
-            f"{len(bad)} boundary element(s) are no face of any element: number(s) {listed(bad)} "
+            f"{len(bad)} boundary element(s) are not faces of any element: number(s) {listed(bad)} "
             f"(counted from 0; {bad[0]} has vertices {boundary[bad[0]].tolist()}): remove them, or "
             "correct their vertex numbers"
         )

@@ -18,7 +18,7 @@ class Cubin(NamedTuple):
     Attributes
     ----------
     code : bytes
-        What a driver loads.
+        Machine code that a driver loads.
     report : Report
         Its needs.
     path : Path
@@ -42,7 +42,7 @@ def cubin(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
     arch : str
         As ``"sm_90"``.
     options : sequence of str
-        Of the compiler, beside its usual ones.
+        Options of the compiler, beside its usual ones.
 
     Raises
     ------

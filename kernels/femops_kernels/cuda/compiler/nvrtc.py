@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 from femops_kernels.errors import CompileError, DeviceError
 
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")
-"""What every kernel is compiled with; the second makes the log tell registers and spills."""
+"""Options of every compilation; the second makes the log report registers and spills."""
 
 _MAJORS = (13, 12)
 _WINDOWS = sys.platform == "win32"
 _BUILTINS = "nvrtc-builtins64_*.dll" if _WINDOWS else "libnvrtc-builtins.so.*"
 INSTALL = 'pip install "femops[cuda13]", or "femops[cuda12]" for drivers before 580'
-"""What brings CuPy and the compiler."""
+"""Command that installs CuPy and the compiler."""
 
 
 class _Library(NamedTuple):
@@ -68,14 +68,14 @@ def compile_cubin(
     options : sequence of str
         Beside `OPTIONS`.
     name : str
-        What the log calls the source.
+        Name of the source in the log.
 
     Returns
     -------
     cubin : bytes
-        What a driver loads.
+        Machine code that a driver loads.
     log : str
-        Of the compiler.
+        Log of the compiler.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def compile_cubin(
 
 
 def _for_arch(arch: str) -> str:
-    """What to do where the compiler does not know an architecture."""
+    """Advice where the compiler does not know an architecture."""
     if _number(arch) > _number(archs()[0]):
         return 'the GPU is newer, pip install --upgrade "femops[cuda13]"'
     return (
@@ -151,7 +151,7 @@ def _dotted(numbers: tuple[int, int]) -> str:
 
 @cache
 def _library() -> _Library:
-    """The newest that the driver takes kernels of, or the newest if there is no driver."""
+    """The newest library whose kernels the driver accepts, or the newest without a driver."""
     newest, refused = driver_version(), ""
     for path in _paths():
         handle = _opened(path)
@@ -181,7 +181,7 @@ def driver_version() -> tuple[int, int] | None:
 
 
 def for_driver(newest: tuple[int, int]) -> str:
-    """What to do where all that is installed is newer than what the driver takes."""
+    """Advice where all that is installed is newer than the driver supports."""
     driver = f"the NVIDIA driver takes CUDA {_dotted(newest)} and older: update it"
     newer = [f"cupy-cuda{major}x" for major in _MAJORS if major > newest[0]]
     if newest[0] not in _MAJORS or not newer:
@@ -196,7 +196,7 @@ def _name(major: int) -> str:
 
 
 def _paths() -> Iterator[Path]:
-    """Where the library may be: first in wheels, then in the machine's CUDA."""
+    """Paths where the library may be: first in wheels, then in the machine's CUDA."""
     for major in _MAJORS:
         for folder in _wheel_folders(major):
             yield folder / _name(major)
@@ -219,7 +219,7 @@ def _wheel_folders(major: int) -> Iterator[Path]:
 
 
 def _pathfinder() -> Iterator[Path]:
-    """What NVIDIA's own search finds, in conda's folders for instance."""
+    """Paths that NVIDIA's own search finds, in conda's folders for instance."""
     from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
 
     with suppress(DynamicLibNotFoundError):

@@ -1,4 +1,4 @@
-"""What the assembler tells of a kernel: registers, spills and memory."""
+"""The assembler's report on a kernel: registers, spills and memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Report(NamedTuple):
     Attributes
     ----------
     registers : int
-        Of a thread.
+        Registers per thread.
     local_bytes : int
         Memory of a thread beside its registers: what is spilled, and arrays that are indexed by
         numbers known only when it runs.

@@ -32,7 +32,7 @@ class Layout:
         ``unsigned char``, ``long long``, ``float``, ``double``) or a pointer to such (``const T*``,
         ``int*``).
     real : dtype
-        What ``T`` is: float64 or float32.
+        Type ``T``: float64 or float32.
 
     Attributes
     ----------

@@ -66,13 +66,13 @@ def take_device(place: int) -> tuple[Device, str]:
     Parameters
     ----------
     place : int
-        Which of the processes; there may be more than GPUs.
+        Index of the process; there may be more processes than GPUs.
 
     Returns
     -------
     device : Device
     bus : str
-        Where it is in the machine, the same for all processes.
+        Address of the GPU in the machine, the same for all processes.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def _count(cupy: Any) -> int:
 
 
 def _asked(call: Callable[[], Any]) -> Any:
-    """What CUDA answers, which begins to work with that."""
+    """Return the answer of a CUDA call; the first call starts CUDA."""
     try:
         return call()
     except (RuntimeError, ImportError, OSError) as error:
@@ -260,7 +260,7 @@ class CudaDevice(Device):
         return replay
 
     def owns(self, array: Any) -> bool:
-        """Whether something is a CuPy array of this device."""
+        """True if something is a CuPy array of this device."""
         return isinstance(array, self._cupy.ndarray) and array.device.id == self.current.id
 
     def adopt(self, array: Any) -> Any:

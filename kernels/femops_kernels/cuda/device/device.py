@@ -1,4 +1,4 @@
-"""What kernels of CUDA C++ run on: a device, and a function that it has compiled."""
+"""Devices that run kernels of CUDA C++, and functions compiled for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Function(ABC):
     Attributes
     ----------
     registers : int
-        Of a thread.
+        Registers per thread.
     local_bytes : int
         Memory of a thread beside its registers; more than 0 means that these were too few.
     """
@@ -34,7 +34,7 @@ class Function(ABC):
         blocks : int
             With 0 nothing is run.
         threads : int
-            Of a block.
+            Threads per block.
         shared_bytes : int
             Dynamic shared memory of a block.
         arguments : array, shape ()
@@ -48,14 +48,14 @@ class Function(ABC):
 
 
 class Passage(ABC):
-    """A way for numbers between a device and what sends and receives messages.
+    """A staging buffer between a device and the messages of ranks.
 
     Copies are made beside kernels that run. Nothing is under way when `depart` is called again.
 
     Attributes
     ----------
     there : array
-        Of the device.
+        Array of the device.
     here : array
         The same numbers in memory of the host; or `there` itself, if messages go from the device.
     """
@@ -65,7 +65,7 @@ class Passage(ABC):
 
     @abstractmethod
     def depart(self) -> None:
-        """Begin to copy `there` to `here`, as it is when all launched before is done."""
+        """Begin to copy `there` to `here`, after all earlier launches."""
 
     @abstractmethod
     def wait(self) -> None:
@@ -77,7 +77,7 @@ class Passage(ABC):
 
 
 class Device(ABC):
-    """Where kernels of CUDA C++ run.
+    """A device that runs kernels of CUDA C++.
 
     Attributes
     ----------
@@ -156,7 +156,7 @@ class Device(ABC):
 
     @abstractmethod
     def owns(self, array: Any) -> bool:
-        """Whether something is an array of this device, as it is."""
+        """True if something is an array of this device, as it is."""
 
     @abstractmethod
     def adopt(self, array: Any) -> Any:
@@ -195,4 +195,4 @@ class Device(ABC):
 
     @abstractmethod
     def seconds(self, call: Callable[[], object]) -> float:
-        """Seconds that the device takes for what a call launches; waits for its end."""
+        """Seconds that the device takes for the launches of a call; waits for their end."""

@@ -1,1 +1,1 @@
-"""The kernel that applies an operator, and what it reads."""
+"""The kernel that applies an operator, and its inputs."""

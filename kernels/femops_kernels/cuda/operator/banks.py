@@ -1,4 +1,4 @@
-"""Where the points of elements lie in shared memory, so that few threads meet in a bank."""
+"""Layout of an element's points in shared memory, so that few threads meet in a bank."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Lines:
     arrays : int
         Work arrays of an element.
     elements : int
-        Of the block.
+        Number of elements of the block.
     itemsize : int
         Bytes of a number.
     """
@@ -64,7 +64,7 @@ class Lines:
     itemsize: int
 
     def rows(self, strides: Strides) -> int:
-        """How often shared memory is busy with all lines: once for each bank's second number."""
+        """Number of rows of banks that all lines keep busy."""
         q, p = self.q1d, self.p1d
         thread = np.arange(self.elements * q ** (self.dim - 1))
         slot, line = np.divmod(thread, q ** (self.dim - 1))
@@ -86,7 +86,7 @@ class Lines:
         return busy
 
     def _busy(self, begins: NDArray[Any], works: NDArray[np.bool_]) -> int:
-        """For one number of each line; as many threads at a time as there are banks."""
+        """Rows busy with one number of each line; one thread per bank works at a time."""
         banks = self.banks
         at = np.arange(len(begins)) // banks * banks + begins % banks
         counts = np.bincount(at[works], minlength=-(-len(begins) // banks) * banks)

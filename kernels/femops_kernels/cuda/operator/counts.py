@@ -1,4 +1,4 @@
-"""What a kernel does to an element, counted: the ground of a bound on its time."""
+"""Work of a kernel on an element, counted: the basis of a bound on its time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from femops_kernels.pointwise.sum_factorization import contraction_flops
 @final
 @dataclass(frozen=True)
 class Work:
-    """Of one element.
+    """Work on one element.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Work:
 
     @staticmethod
     def of(kernel: CudaKernel) -> Work:
-        """Count that of a kernel."""
+        """Count the work of a kernel."""
         step, points = kernel.step, kernel.q1d**kernel.dim
         read = used_slots(kernel.dim, step.value_in, step.gradient_in)
         recording = Recording(step.text, read, kernel.source.ncomp, step.numbers.total)
@@ -63,7 +63,7 @@ def shared_numbers(kernel: CudaKernel) -> int:
 
 
 def _interpolation(dim: int, p: int, q: int, identity: bool) -> int:
-    """Between nodes and points, either way: lines along z, y and x meet in shared memory."""
+    """Traffic between nodes and points: lines along z, y and x meet in shared memory."""
     if dim == 2:
         return 2 * p * q
     return p * p * q + (not identity) * p * q * (p + q) + q * q * p

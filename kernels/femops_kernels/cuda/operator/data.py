@@ -1,4 +1,4 @@
-"""What kernels read besides vectors and dofs, copied to a device."""
+"""Inputs of kernels besides vectors and dofs, copied to a device."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _there: WeakKeyDictionary[Data | FilledData, dict[tuple[Any, ...], dict[str, Any
 @final
 @dataclass(frozen=True, eq=False)
 class FilledData:
-    """Data of which those at points are computed on the device.
+    """Data whose numbers at points are computed on the device.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ def uploaded(
     count : int
         Elements.
     order : Order
-        Of these.
+        Order of the elements.
 
     Returns
     -------
@@ -94,7 +94,7 @@ def _copied(
 
 
 def streams(device: Device, kernel: CudaKernel, numbers: int, order: Order) -> Any:
-    """Zeros for so many numbers at each point.
+    """Zeros for ``numbers`` numbers at each point.
 
     For each block the streams of its threads, by pieces of 16 bytes.
 

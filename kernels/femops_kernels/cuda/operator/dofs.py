@@ -17,7 +17,7 @@ _LARGEST = np.iinfo(np.int32).max
 @final
 @dataclass(frozen=True, eq=False)
 class DofTable:
-    """Where the runs of each element begin; see ``dofs.cuh``.
+    """Begin of the runs of each element; see ``dofs.cuh``.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Shared:
     ----------
     dofs : (n,) int32
     starts : (n + 1,) int32
-        Where in ``slots`` those of a dof begin.
+        Start of the places of each dof in ``slots``.
     slots : int64 array
         Numbers of nodes, element by element, ascending for each dof.
     """
@@ -83,7 +83,7 @@ class Shared:
 
     @staticmethod
     def of(indices: NDArray[np.int64], runs: Runs) -> Shared:
-        """Of all dofs that are not inside an element, (ne, nodes).
+        """Make the table of all dofs that are not inside an element, from (ne, nodes) indices.
 
         Raises
         ------

@@ -63,7 +63,7 @@ _ARGUMENTS = {
 @final
 @dataclass(frozen=True, eq=False)
 class Side:
-    """What a kernel reads, or what it writes.
+    """Input or output of a kernel.
 
     Attributes
     ----------
@@ -103,19 +103,19 @@ class CudaKernel:
     dtype : numpy.dtype
         float64 or float32.
     weights : (q1d,) float64
-        Of the quadrature rule in one direction.
+        Weights of the quadrature rule in one direction.
     shape : Shape
     geometry : Map1D, optional
         Needed if the step is given Jacobians or positions.
     data_dtype : numpy.dtype, optional
-        Of the numbers stored at points; ``dtype`` if omitted.
+        Type of the numbers stored at points; ``dtype`` if omitted.
     reproducible : bool
         Whether what elements add to dofs that they share is left in the order of the elements, to
         be summed by ``combine.cuh``, instead of added at once.
     merged : bool
         Whether it updates vectors of conjugate gradients, see ``merged.cuh``.
     entry : {"apply", "diagonal", "fill"}
-        What it does: applies the operator to x; adds its diagonal to y, see ``diagonal.cuh``;
+        Work of the kernel: applies the operator to x; adds its diagonal to y, see ``diagonal.cuh``;
         stores the step's results at points, as many as the target has components, see
         ``fill.cuh``.
 
@@ -146,7 +146,7 @@ class CudaKernel:
     def fitting(device: Device, **parts: Any) -> CudaKernel:
         """Kernel in the shape that suits a device, which compiles it; see `shape_for`.
 
-        Of its blocks no more share a multiprocessor than registers last for: nothing is spilled
+        Only as many blocks share a multiprocessor as registers suffice for: nothing is spilled
         for their sake.
 
         Parameters
@@ -172,7 +172,7 @@ class CudaKernel:
 
     @property
     def identity(self) -> tuple[bool, bool]:
-        """Whether the points are the nodes, of the field and of the test function."""
+        """True if the points are the nodes, of the field and of the test function."""
         source, target = Matrix1D(self.source.b1d), Matrix1D(self.target.b1d)
         return source.is_identity, target.is_identity
 
@@ -183,18 +183,18 @@ class CudaKernel:
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads per block."""
         return self.shape.elements * self.lines
 
     @property
     def ncomp(self) -> int:
-        """Components of what goes through shared memory."""
+        """Components of the values that go through shared memory."""
         source, target = self.source.ncomp, self.target.ncomp
         return source if self.entry == "fill" else max(source, target)
 
     @property
     def ordered(self) -> bool:
-        """Whether elements are worked on in another order than they are numbered."""
+        """True if elements are worked on in another order than they are numbered."""
         return self.source.ghosts or self.target.ghosts
 
     @property
@@ -218,7 +218,7 @@ class CudaKernel:
         return Lines(*sizes, self.dtype.itemsize)
 
     def shape_key(self, device: str) -> ShapeKey:
-        """What the best shape depends on, on a device of that name."""
+        """Properties that the best launch shape depends on, on a device of that name."""
         step = self.step
         given = ", ".join(f"{n} {name}" for name, n in asdict(step.numbers).items() if n)
         sides = [
@@ -235,7 +235,7 @@ class CudaKernel:
 
     @cached_property
     def strides(self) -> Strides:
-        """Of work arrays in shared memory."""
+        """Strides of work arrays in shared memory."""
         return strides_for(self.bank_lines)
 
     @property
@@ -251,13 +251,13 @@ class CudaKernel:
 
     @cached_property
     def layout(self) -> Layout:
-        """Of the arguments."""
+        """Layout of the arguments."""
         points = f"const {_TYPES[self.stored.name]}*"
         return Layout(_ARGUMENTS | {"points": points}, self.dtype)
 
     @cached_property
     def text(self) -> str:
-        """The whole in CUDA C++, but for what a device puts before it."""
+        """The whole source in CUDA C++, without the head that a device adds."""
         step = self.step.cuda(self.dim, self.source.ncomp)
         parts = [self._sizes(), self.layout.text, self._matrices(), _file("contraction")]
         files = ("dofs", "ghosts", "numbers", "reduce", "cg_state", "merged", "operator")
@@ -322,11 +322,11 @@ class CudaKernel:
 
 
 def shape_for(kernel: CudaKernel, device: Device) -> Shape:
-    """The shape that was measured to be the fastest, else the one that a model takes for it.
+    """The shape measured to be the fastest, else the one that a model chooses.
 
-    About `_THREADS` threads a block: fewer leave warps half empty where elements are small, more
-    wait longer at barriers. Registers for `_RESIDENT` threads a multiprocessor, that it has
-    something to do while memory answers.
+    About `_THREADS` threads per block: fewer leave warps half empty where elements are small, more
+    wait longer at barriers. Registers for `_RESIDENT` threads per multiprocessor, so that it
+    has work while memory answers.
 
     Raises
     ------
@@ -337,14 +337,14 @@ def shape_for(kernel: CudaKernel, device: Device) -> Shape:
     measured = measured_shape(kernel.shape_key(device.name))
     if measured is not None and measured.elements > most_elements(kernel, device):
         raise KernelValueError(
-            f"a table of launch shapes has {measured.elements} elements a block for a kernel that "
-            f"{device.name} can't run so: measure again by femops bench gpu --sweep"
+            f"a table of launch shapes has {measured.elements} elements per block for a kernel "
+            f"that {device.name} can't run so: measure again by femops bench gpu --sweep"
         )
     return measured or model
 
 
 def shape_of(kernel: CudaKernel, device: Device, threads: int, resident: int) -> Shape:
-    """Shape of about so many threads a block, and registers for so many a multiprocessor.
+    """Launch shape of about ``threads`` per block, registers for ``resident`` per multiprocessor.
 
     Raises
     ------
@@ -375,14 +375,14 @@ def most_elements(kernel: CudaKernel, device: Device) -> int:
 
 
 def unspilled(kernel: CudaKernel, device: Device) -> CudaKernel:
-    """The kernel, of whose blocks no more share a multiprocessor than registers last for."""
+    """The kernel with as many blocks per multiprocessor as registers suffice for."""
     while kernel.shape.blocks > 1 and device.function(kernel.text).local_bytes:
         kernel = replace(kernel, shape=replace(kernel.shape, blocks=kernel.shape.blocks - 1))
     return kernel
 
 
 SIMPLE_THREADS = 256
-"""Of a block of kernels whose threads work on entries."""
+"""Threads per block of kernels whose threads work on entries."""
 
 
 def simple_text(layout: Layout, dtype: np.dtype[Any], *names: str, **numbers: int) -> str:

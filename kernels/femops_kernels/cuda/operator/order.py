@@ -14,7 +14,7 @@ from femops_kernels.cuda.device.device import Device
 @final
 @dataclass(frozen=True, eq=False)
 class Order:
-    """Elements by place in a launch: those that meet dofs of other ranks last, in blocks of theirs.
+    """Elements by place in a launch: those that meet other ranks' dofs are last, in own blocks.
 
     Attributes
     ----------
@@ -38,11 +38,11 @@ class Order:
 
     @property
     def blocks(self) -> int:
-        """Of the whole launch."""
+        """Number of blocks of the whole launch."""
         return len(self.elements) // self.group
 
     def taken(self, device: Device, points: NDArray[Any], begin: int, end: int) -> Any:
-        """What some places are given at points; zeros where there is no element.
+        """Numbers at the points of some places; zeros where there is no element.
 
         Whole batches are copied to the device, and their elements put in order there.
 

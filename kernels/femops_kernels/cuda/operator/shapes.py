@@ -1,4 +1,4 @@
-"""Tables of launch shapes: which one was measured to be the fastest, by device and kernel.
+"""Tables of the launch shapes measured to be the fastest, by device and kernel.
 
 There are two, lists of entries in JSON: ``shapes.json`` beside this file, and one of the user in
 the cache folder, which goes first.  ``femops bench gpu --sweep`` writes the latter.
@@ -20,20 +20,20 @@ PACKAGED = Path(__file__).parent / "shapes.json"
 """The table that comes with the package."""
 
 MOST_THREADS = 1024
-"""That a block of any device can have."""
+"""Most threads that a block can have on any device."""
 
 
 @final
 @dataclass(frozen=True)
 class Shape:
-    """How a kernel is launched.
+    """Launch shape of a kernel.
 
     Attributes
     ----------
     elements : int
-        Of a block.
+        Elements per block.
     blocks : int
-        That a multiprocessor should hold at least; bounds the registers.
+        Blocks that a multiprocessor should hold at least; bounds the registers.
     """
 
     elements: int
@@ -43,7 +43,7 @@ class Shape:
 @final
 @dataclass(frozen=True)
 class ShapeKey:
-    """What the best shape depends on.
+    """Properties that the best launch shape depends on.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class ShapeKey:
 
 
 def users_table() -> Path:
-    """The user's own table, whether there is one or not."""
+    """Path of the user's own table, which need not exist."""
     return storage.cache_folder() / "cuda_shapes.json"
 
 
@@ -111,7 +111,7 @@ def record(shapes: Mapping[ShapeKey, Shape]) -> Path:
 
 
 def _lines(rows: Iterable[dict[str, Any]]) -> str:
-    """A list with an entry a line, so that a table can be read and compared."""
+    """A list with an entry per line, so that a table can be read and compared."""
     return "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n"
 
 

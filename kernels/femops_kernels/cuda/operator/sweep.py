@@ -63,9 +63,9 @@ class DeviceDofs:
     indices : (ne, nodes) int64
         The same dofs one by one, on the host.
     met : int
-        How many dofs are met first by one of these elements.
+        Number of dofs that one of these elements meets first.
     shared : DeviceShared, optional
-        Where sums over elements are to be formed in their order.
+        Shared dofs, if sums over elements are to be formed in their order.
     owned : int, optional
         Dofs from this number on are other ranks'; none are if omitted.
     """
@@ -146,7 +146,7 @@ class DeviceSweep(DeviceLaunch):
     device : Device
     kernel : CudaKernel
     source, target : DeviceDofs
-        Of the vector that is read and of the one that is written.
+        Dofs of the vector that is read and of the one that is written.
     data : Data or FilledData
     cleared : (n,) int64
         Flat positions of the vector read that count as zero.
@@ -154,7 +154,7 @@ class DeviceSweep(DeviceLaunch):
         Flat positions of the vector written where the result is ``keep`` times the entry read.
     keep : float
     parts : array, optional
-        What a kernel that fills stores in.
+        Array that a kernel fills.
     """
 
     on_elements = True
@@ -201,7 +201,7 @@ class DeviceSweep(DeviceLaunch):
         self._met = target.met * kernel.target.ncomp
 
     def mergeable(self, size: int) -> bool:
-        """Whether vectors of so many entries can be updated on the way.
+        """True if vectors of ``size`` entries can be updated on the way.
 
         Rows that are held must be columns that count as zero, every dof must be met by elements,
         and what is computed at a point be what was interpolated there.
@@ -213,11 +213,11 @@ class DeviceSweep(DeviceLaunch):
 
     @property
     def blocks(self) -> int:
-        """Of a launch."""
+        """Number of blocks of a launch."""
         return self.order.blocks
 
     def bind(self, kernel: CudaKernel, **arrays: Any) -> tuple[Function, NDArray[Any]]:
-        """A variant of the kernel in the same shape, and its arguments, of which some are given."""
+        """A variant of the kernel in the same launch shape, and its arguments."""
         source, target, *_, keep = self._given
         none = dict.fromkeys(("x", "y", "r", "inverse", "p", "ghosts_in", "ghosts_out", *STATE))
         numbers = {"alpha": 0.0, "keep": keep, "add": 0, "count": self.count}
@@ -275,14 +275,14 @@ class DeviceSweep(DeviceLaunch):
         function.launch(end - begin, self.kernel.threads, self.kernel.shared_bytes, packed)
 
     def combine(self, y: int) -> None:
-        """What a launch leaves to be added, if sums are formed in the elements' order."""
+        """Add what a launch leaves, if sums are formed in the elements' order."""
         if self._combine is not None:
             self._combine.launch(y)
 
 
 @final
 class DeviceIdle(DeviceLaunch):
-    """No work: what a term is on a rank that has none of its elements."""
+    """No work: a term on a rank without any of its elements."""
 
     on_elements = True
 
@@ -296,7 +296,7 @@ class DeviceIdle(DeviceLaunch):
 
 @final
 class Combine:
-    """What the elements left for the dofs that they share, added in their order.
+    """Addition of the elements' contributions to shared dofs, in the elements' order.
 
     Parameters
     ----------
@@ -304,7 +304,7 @@ class Combine:
     kernel : CudaKernel
     shared : DeviceShared
     parts : array
-        What they left.
+        Contributions that they left.
     """
 
     def __init__(
@@ -337,7 +337,7 @@ class DeviceHold(DeviceLaunch):
         Flat positions.
     keep : float
     dtype : numpy.dtype
-        Of the vectors.
+        Type of the vectors.
     """
 
     on_elements = False

@@ -4,7 +4,7 @@
 //
 // An element has LINES threads, a plane of them in 3-D. In each phase a thread has one line of the
 // element in registers, along z, y or x; between phases the lines go through shared memory, so that
-// a number is read and written once a direction, not once a product. Thread (first, second) has
+// a number is read and written once per direction, not once per product. Thread (first, second) has
 // the x-line j = first, k = second; the y-line i = first, k = second; the z-line i = first,
 // j = second. In fewer dimensions the missing directions have length one.
 //

@@ -1,1 +1,1 @@
-"""What is done with a batch of elements."""
+"""Work on a batch of elements."""

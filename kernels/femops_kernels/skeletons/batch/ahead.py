@@ -1,4 +1,4 @@
-"""Asking for the pieces of the vectors that a later batch meets first, while one is worked on."""
+"""Prefetching of the vectors' pieces that a later batch meets first."""
 
 # <defaults>
 from femops_kernels.simd.compiling import inner
@@ -10,7 +10,7 @@ from femops_kernels.skeletons.chunk.table import *
 
 @inner
 def ask_ahead(ahead, k, asks):
-    """Ask for the k-th of so many shares of them.
+    """Prefetch the k-th of ``asks`` shares of the pieces ahead.
 
     ``ahead`` has pieces of memory: address and cache lines of each.
     """

@@ -8,8 +8,8 @@ matrix M and stiffness matrix K,
 
 Direction by direction, z first, p -> M p and s -> M s + a_d K p; s is the result after the last
 one, where a p is added to s beforehand.  This takes half of the contractions that
-``batch.py`` takes (3 and 7 lines of nodes a direction instead of 6 and 15 lines of points), and no
-work at points.
+``batch.py`` takes (3 and 7 lines of nodes per direction instead of 6 and 15 lines of points), and
+no work at points.
 
 ``ELEMENT`` holds a (if VALUE_IN) and a_1, a_2, a_3 (if GRAD_IN) of each component.  Work arrays
 are ``value`` and ``flux`` (p and s after z), both (O3, I2, P_IN), ``slab`` and ``slope`` after y,
@@ -87,7 +87,7 @@ def along_x(a, y, c, slab, slope, k3, ahead):
 
 @inner
 def segment(a, x, y, c):
-    """The only step in one dimension."""
+    """All of the work in one dimension."""
     p = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 0, 0, c)
     if VALUE_IN:
         result = contract(MASS, scale_line(a[0], p))

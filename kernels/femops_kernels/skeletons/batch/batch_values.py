@@ -50,7 +50,7 @@ def points_of_line(source, points, modes, plane, k3, k2):
 
 @traced
 def plane_of_points(source, x, value, slab, points, modes, plane, ahead, k3):
-    """From the nodes of a plane to its points and back, along y and x."""
+    """Interpolate a plane from its nodes to its points and back, along y and x."""
     if DIM > 1:
         for c in range(NCOMP_IN):
             for j1 in range(P_IN):

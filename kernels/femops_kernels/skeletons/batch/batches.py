@@ -1,4 +1,4 @@
-"""All batches of one chunk: what is compiled for each kernel (see ``chunk.py``).
+"""All batches of one chunk, compiled for each kernel (see ``chunk.py``).
 
 Other work on the vectors can be done on the way (``merged.py``): an entry point that is called
 before every few batches, with the number of the first and of the one after the last of them instead
@@ -32,7 +32,7 @@ GROUP = max(1, 512 // BATCH_DOFS)
 
 @inner
 def piece(table, starts, vector, dof_bytes, b):
-    """What batch b meets first of a vector, as ``ask_ahead`` wants it; nothing past the last."""
+    """Begin and cache lines of a vector's part that batch b meets first; nothing past the last."""
     if b >= word(word(table, FIRST_BATCH), word(table, NCHUNKS)):
         return vector, 0
     begin, end = word(word(table, starts), b), word(word(table, starts), b + 1)
@@ -49,7 +49,7 @@ def clear(table, y, b):
 
 @inner
 def side_in(table, x, chunk, local, places):
-    """Where dofs of x are, as ``locate`` wants it: those not owned in ``local``."""
+    """Places of dofs of x, as ``locate`` wants them: those not owned are in ``local``."""
     begin = word(word(table, IN_OWNED_START), chunk)
     return count(table, IN_OWNED_START, chunk), x + begin * DOF_IN, local, places
 
@@ -79,7 +79,7 @@ def locate_runs(table, b, x_side, y_side):
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def batches(table, x, y, chunk, work, alpha, beta):
-    """Add A x to y for all batches of one chunk, which begins with zeros if beta is zero."""
+    """Add A x to y for all batches of one chunk; y begins with zeros if beta is zero."""
     x_local, _, x_places = copies(table, work)
     y_places = x_places + NRUNS_IN * PLACES
     lanes = y_places + NRUNS_OUT * PLACES

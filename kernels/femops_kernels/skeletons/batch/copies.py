@@ -1,4 +1,4 @@
-"""A chunk's copies of dofs that it does not own: where they stand in the work space, how many.
+"""A chunk's copies of dofs that it does not own: their places in the work space, their number.
 
 Both the kernel around the batches (``chunk.py``) and theirs (``batches.py``) have this.
 """
@@ -20,7 +20,7 @@ def count(table, starts, chunk):
 
 @inner
 def copies(table, work):
-    """Addresses of the copy of IN, of what OUT was, and of the work space behind them."""
+    """Addresses of the copy of IN, of the former OUT, and of the work space behind them."""
     x_local = work
     kept = x_local + NCOMP_IN * word(table, IN_LOCAL_SIZE) * REAL_BYTES
     return x_local, kept, kept + NCOMP_OUT * word(table, OUT_LOCAL_SIZE) * REAL_BYTES

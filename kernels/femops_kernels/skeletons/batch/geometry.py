@@ -3,7 +3,7 @@
 Jacobians and positions come from the modes of an element's geometry (products of polynomials of
 each direction, the lowest ones constant and linear), sum factorised along the loops of the batch:
 z for a plane of points, y for a line, x at the point.  Of multilinear elements this takes six
-multiplications a point in 3-D.
+multiplications per point in 3-D.
 """
 
 # <defaults>
@@ -104,7 +104,7 @@ def nothing():
 
 @inner
 def sources(table, b):
-    """Where the numbers of batch b stand: by element, constants, by point."""
+    """Addresses of the numbers of batch b: by element, constants, by point."""
     element = word(table, ELEMENT) + b * NELEMENT * LANE_BYTES
     points = word(table, QDATA) + b * POINTS * NQDATA * STORED_BYTES
     return element, word(table, CONSTANTS), points
@@ -112,7 +112,7 @@ def sources(table, b):
 
 @inner
 def weight_of_line(k3, k2):
-    """Of a line of points, the quadrature weights of the directions across it, multiplied."""
+    """Product of the quadrature weights of the directions across a line of points."""
     if DIM == 1:
         return fill(LANE, 1.0)
     w = fill_entry(LANE, WEIGHTS, k2)
@@ -121,7 +121,7 @@ def weight_of_line(k3, k2):
 
 @inner
 def numbers(source, modes, across, k, k1):
-    """What the pointwise step is given at point k, the k1-th of its line."""
+    """Inputs of the pointwise step at point k, the k1-th of its line."""
     q = load_line(LANE, source[0], 0, 1, NELEMENT)
     q = q + (jacobian(modes, k1) if NJACOBIAN else nothing())
     q = q + (position(modes, k1) if NPOSITION else nothing())

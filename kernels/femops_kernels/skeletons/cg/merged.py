@@ -168,7 +168,7 @@ def hold(table, first, end):
 
 @inner
 def release(table, first, end):
-    """What they held again, and their v."""
+    """Restore the constrained entries of p, and set those of v."""
     starts, held, kept = word(table, HELD_START), word(table, HELD), word(table, KEPT)
     keep = get(LANE, word(table, KEEP), 0)
     for k in range(word(starts, first), word(starts, end)):
@@ -221,7 +221,7 @@ def receive(table, values, positions, count, work, alpha, beta):
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def before(table, first, end, chunk, work, alpha, beta):
-    """Vector updates of what batches from ``first`` up to ``end`` meet first."""
+    """Update the vectors where batches from ``first`` up to ``end`` meet them first."""
     starts, ncomp = word(table, BATCH_START), word(table, NCOMP)
     begin = word(starts, first) * ncomp
     length = word(starts, end) * ncomp - begin

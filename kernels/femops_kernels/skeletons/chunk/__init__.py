@@ -1,1 +1,1 @@
-"""What is done with a chunk of batches, and the loop over chunks."""
+"""Work on a chunk of batches, and the loop over chunks."""

@@ -1,4 +1,4 @@
-"""One chunk of elements: fetch what others own, sweep over its batches; then sum what chunks share.
+"""One chunk of elements: fetch non-owned dofs, sweep over the batches, then sum shared dofs.
 
 A chunk is a run of batches in element order.  Because dofs are numbered by first touch, the dofs
 that a chunk meets first (its *owned* ones) are a contiguous piece of the vector; the others it
@@ -29,7 +29,7 @@ from femops_kernels.skeletons.chunk.table import *
 
 @inner
 def copy_foreign(table, x, chunk, local, alpha):
-    """Foreign entries of x behind the place of the owned ones, then zeros for padding elements."""
+    """Copy non-owned entries of x behind the place of the owned ones, then zeros for padding."""
     at, dofs = word(word(table, IN_FOREIGN_START), chunk), word(table, IN_FOREIGN_DOFS)
     foreign = count(table, IN_FOREIGN_START, chunk)
     others = word(word(table, IN_FOREIGN_END), chunk) - at
@@ -72,7 +72,7 @@ def target(table, y, chunk, position):
 
 @inner
 def keep_constrained(table, y, chunk, kept, beta):
-    """What the constrained entries hold before; zero if that does not count."""
+    """Save the constrained entries as they are; zero if that does not count."""
     positions, starts = word(table, CONSTRAINED), word(table, CONSTRAINED_START)
     first = word(starts, chunk)
     for k in range(first, word(starts, chunk + 1)):
@@ -82,7 +82,7 @@ def keep_constrained(table, y, chunk, kept, beta):
 
 @inner
 def constrain(table, x, y, chunk, kept, alpha):
-    """Set the constrained entries: owned ones are added what x holds, times alpha KEEP."""
+    """Set the constrained entries; to owned ones add those of x, times alpha KEEP."""
     positions, starts = word(table, CONSTRAINED), word(table, CONSTRAINED_START)
     owned = count(table, OUT_OWNED_START, chunk) * NCOMP_OUT
     origin = word(word(table, OUT_OWNED_START), chunk) * NCOMP_OUT
@@ -112,7 +112,7 @@ def sweep(table, x, y, chunk, work, alpha, beta):
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def combine(table, x, y, chunk, work, alpha, beta):
-    """Add to the dofs that ``chunk`` owns what later chunks contributed."""
+    """Add the contributions of later chunks to the dofs that ``chunk`` owns."""
     starts, buffer = word(table, COMBINE_START), word(table, BUFFER)
     dofs, slots = word(table, COMBINE_DOF), word(table, COMBINE_SLOT)
     for k in range(word(starts, chunk), word(starts, chunk + 1)):

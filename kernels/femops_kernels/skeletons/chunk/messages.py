@@ -1,4 +1,4 @@
-"""What is done with values that are sent to other ranks, and with those that arrive.
+"""Handling of values sent to other ranks, and of values that arrive.
 
 Addresses are of int64 arrays and of the vectors' type.
 """
@@ -25,7 +25,7 @@ def pack(x, positions, count, out):
 
 @njit("void(intp, intp, intp, intp)", cache=True, nogil=True)
 def add(values, positions, count, y):
-    """Add values to entries of y, one after the other; but where a position is negative."""
+    """Add values to entries of y, one after the other, except where a position is negative."""
     for k in range(count):
         prefetch(y, word(positions, min(k + AHEAD, count - 1)) * REAL_BYTES, 1)
         at = word(positions, k)

@@ -59,7 +59,7 @@ def mixed_blocks(w, thread, source, target, reads, writes, blocks, passes, worke
 def mixed(team, source, target, reads, writes, blocks, passes, workers):
     """Read and write in a given proportion, each worker its own ``blocks`` again and again.
 
-    Of each block ``2 reads`` lanes are read, half of them from each half of the source (``reads``
+    In each block ``2 reads`` lanes are read, half of them from each half of the source (``reads``
     is a multiple of four), and ``writes`` written.
     """
     mixed_blocks(team, workers, source, target, reads, writes, blocks, passes, workers)

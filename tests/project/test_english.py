@@ -1,0 +1,110 @@
+"""Text is written for readers: how docstrings begin, and how long lines of documentation are."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = [ROOT / "femops", ROOT / "kernels" / "femops_kernels", ROOT / "meshes" / "femops_meshes"]
+FILES = sorted(file for package in PACKAGES for file in package.rglob("*.py"))
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+MAX_LINE = 100
+
+UNCLEAR = re.compile(r"(Of|What|How|Whether|Which|Who|Whose)\b")
+"""First words that hide the subject."""
+
+UNCHANGED = (
+    "femops/bench/",
+    "femops/cli/",
+    "femops/operators/execution/",
+    "femops/operators/integrals/term.py",
+    "femops/solvers/",
+    "kernels/femops_kernels/cpu/exchange.py",
+    "kernels/femops_kernels/cpu/merged.py",
+    "kernels/femops_kernels/cpu/rank_cg.py",
+    "kernels/femops_kernels/cpu/rank_terms.py",
+    "kernels/femops_kernels/cpu/sweep.py",
+    "kernels/femops_kernels/cuda/cg/",
+    "kernels/femops_kernels/cuda/ranks/",
+)
+"""Files and folders whose docstrings still begin in other ways: to be emptied."""
+
+
+def name_of(file):
+    return file.relative_to(ROOT).as_posix()
+
+
+def docstrings(tree):
+    """(line, text) of the docstrings of modules, classes, functions, attributes and constants."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if not isinstance(body, list):
+            continue
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        before = [isinstance(node, documented)]
+        before += [isinstance(child, (ast.Assign, ast.AnnAssign)) for child in body]
+        for child, counts in zip(body, before, strict=False):
+            match child:
+                case ast.Expr(ast.Constant(str(text))) if counts:
+                    yield child.lineno, text
+
+
+def unclear(source):
+    return [line for line, text in docstrings(ast.parse(source)) if UNCLEAR.match(text)]
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_docstrings_begin_with_what_the_thing_is_or_does(file):
+    if not name_of(file).startswith(UNCHANGED):
+        assert unclear(file.read_text()) == [], "say 'Number of ...', 'Return ...', 'True if ...'"
+
+
+def test_excuses_are_still_needed():
+    for entry in UNCHANGED:
+        files = [file for file in FILES if name_of(file).startswith(entry)]
+        assert any(unclear(file.read_text()) for file in files), f"{entry} needs no excuse"
+
+
+def test_all_kinds_of_docstrings_are_seen():
+    source = '''"""Of a module."""
+
+SIZE = 1
+"""Of a constant."""
+
+
+class Thing:
+    """What it is."""
+
+    size: int
+    """How many."""
+
+    def method(self):
+        """Whether it works."""
+        "Of no docstring."
+'''
+    assert sorted(unclear(source)) == [1, 4, 8, 11, 14]
+
+
+def long_lines(text):
+    """Lines of prose that are too long; tables, code and what holds a link or picture may be."""
+    found, fenced = [], False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        excepted = fenced or line.startswith(("|", "    ")) or "](" in line or "://" in line
+        if len(line) > MAX_LINE and not excepted:
+            found.append(number)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_lines_of_documentation_are_wrapped(page):
+    assert long_lines(page.read_text()) == []
+
+
+def test_long_lines_are_seen_outside_tables_and_code():
+    long = "word " * 21
+    text = f"{long}\n| {long} |\n```text\n{long}\n```\n    {long}\n[{long}](page.md)\n{long}\n"
+    assert long_lines(text) == [1, 8]
