@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, final
@@ -17,6 +18,9 @@ from femops.parallel import Communicator, DistributedMesh
 from femops.parallel import box as box_of_ranks
 from femops.spaces.h1_l2 import H1
 from femops_meshes import Mesh, box
+
+Progress = Callable[[str], None]
+"""Takes a line on what comes next."""
 
 FORMS = {"mass": mass, "diffusion": diffusion}
 
@@ -69,6 +73,23 @@ FOOTPRINTS = {"ram": 1.8e6, "cache": 0.12e6}
 """Numbers of dofs: more than caches hold, and few enough for them."""
 
 
+MOST_ORDER = 32
+"""Kernels unroll lines of points: higher ones are compiled for longer than they are measured."""
+
+MOST_DOFS = 1e12
+"""More are no size of a vector on any machine that one process has to itself."""
+
+
+def default_dofs(footprint: str, order: int) -> float:
+    """About how many dofs stand for a footprint.
+
+    Out of cache an eighth at p = 1 and half at p = 2: setting up a mesh costs by the element, and
+    a dof moves several times the bytes there.
+    """
+    part = {1: 1 / 8, 2: 1 / 2}.get(order, 1.0) if footprint == "ram" else 1.0
+    return part * FOOTPRINTS[footprint]
+
+
 def check_names(problems: Any, meshes: Any, footprints: Any = ()) -> None:
     """Check names of problems, meshes and footprints.
 
@@ -82,6 +103,32 @@ def check_names(problems: Any, meshes: Any, footprints: Any = ()) -> None:
         for name in names:
             if name not in all_names:
                 raise OperatorError(f"{what} {name!r}: choose one of {', '.join(all_names)}")
+
+
+def check_orders(orders: Sequence[int]) -> None:
+    """Check polynomial degrees.
+
+    Raises
+    ------
+    OperatorError
+        None, or one that is not in 1 to `MOST_ORDER`.
+    """
+    if not orders or not 1 <= min(orders) <= max(orders) <= MOST_ORDER:
+        raise OperatorError(
+            f"orders are {list(orders)}: give at least one, all from 1 to {MOST_ORDER}"
+        )
+
+
+def check_dofs(dofs: float) -> None:
+    """Check about how many dofs are asked for.
+
+    Raises
+    ------
+    OperatorError
+        Fewer than 1, or more than `MOST_DOFS`.
+    """
+    if not 1 <= dofs <= MOST_DOFS:
+        raise OperatorError(f"{dofs:g} dofs: give a number from 1 to {MOST_DOFS:g}")
 
 
 def _deform(x: NDArray[np.float64]) -> NDArray[Any]:

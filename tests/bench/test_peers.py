@@ -122,7 +122,7 @@ def test_a_peer_that_ends_does_not_end_the_others(monkeypatch):
     (first,) = answers([{"problem": "bp1", "order": 1, "dofs": 343}], 1.0, monkeypatch)
     lines = iter([[], [first, {"median": 1.0}]])
     monkeypatch.setattr(
-        sys.modules["femops.bench.run"], "why_not", lambda _: ""
+        sys.modules["femops.bench.operators"], "why_not", lambda _: ""
     )  # not the function
     monkeypatch.setattr(door.subprocess, "Popen", lambda *_, **__: Process(next(lines)))
     result = run("bp1", (1,), 343, 1, peers=("libceed", "mfem"), **(QUICK | {"rounds": 2}))
@@ -175,7 +175,7 @@ from femops.bench import run
 from femops.bench.peers import door
 from femops.cli import main
 import sys
-sys.modules["femops.bench.run"].why_not = lambda name: "" if name == "mfem" else "no"
+sys.modules["femops.bench.operators"].why_not = lambda name: "" if name == "mfem" else "no"
 door._CHILD = "slow_peer"
 options = "--order 1 --dofs 343 --threads 1 --mesh cartesian --level partial --rounds 1 --peers"
 main(["bench", "bp1", *options.split()])

@@ -8,16 +8,20 @@ from functools import partial
 from time import perf_counter
 from typing import Any, final
 
-from femops.bench.everything import default_dofs
 from femops.bench.gpu.agreement import FORMS, ROUND_OFF, agreement
 from femops.bench.gpu.attempts import Attempts
-from femops.bench.gpu.rows import measured
+from femops.bench.gpu.rows import measured, solved
 from femops.bench.gpu.setup import Sizes, set_up
-from femops.bench.gpu.solver import solved
-from femops.bench.gpu.targets import verdicts
 from femops.bench.gpu.tuning import tune
-from femops.bench.problems import FOOTPRINTS, PROBLEMS, check_names
-from femops.bench.run import Progress, check_dofs, check_orders
+from femops.bench.problems import (
+    FOOTPRINTS,
+    PROBLEMS,
+    Progress,
+    check_dofs,
+    check_names,
+    check_orders,
+    default_dofs,
+)
 from femops.errors import OperatorError
 from femops.operators.execution.device import LEVELS
 from femops.parallel.comm import communicator
@@ -157,9 +161,9 @@ def run_gpu(
         ``machine``: `femops_kernels.cpu.machine.describe`; ``device``; ``agrees``: whether forms
         and the kernels of rows are the CPU's, and levels each other's, to round-off; ``agreement``:
         see `agreement`; ``rates``: see `Rates`, and ``rates_after`` all; ``rows``: for each
-        problem, mesh, order and level the keys `rows.KEYS`; ``cg``: conjugate gradients by the
-        iteration; ``targets``: see `verdicts`; ``failures``: see `Attempts`; ``seconds`` of the
-        whole; ``notes``: lines on what is not measured.
+        problem, mesh, order and level its times beside the limit; ``cg``: conjugate gradients by
+        the iteration; ``failures``: see `Attempts`; ``seconds`` of the whole; ``notes``: lines on
+        what is not measured.
 
     Raises
     ------
@@ -256,24 +260,17 @@ class _Run:
             for off in ("off_other_level", "off_cpu")
         )
         rates = [vars(rates) for rates in self._rates]
-        found = {
+        return _described(self._device) | {
             "agrees": agrees,
             "agreement": self._agreement,
             "rates": rates[0] if rates else None,
             "rates_after": rates[1] if len(rates) > 1 else None,
             "rows": sorted(self._rows, key=_place),
             "cg": sorted(self._cg, key=_place),
+            "failures": self._attempts.failures,
+            "seconds": self._clock.seconds,
+            "notes": self._notes,
         }
-        return (
-            _described(self._device)
-            | found
-            | {
-                "targets": verdicts(found),
-                "failures": self._attempts.failures,
-                "seconds": self._clock.seconds,
-                "notes": self._notes,
-            }
-        )
 
 
 def run_tuning(settings: GpuSettings, progress: Progress | None = None) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from typing import Any
 
 from femops.bench.gpu.attempts import Attempts
 from femops.bench.gpu.setup import GpuCase
-from femops.bench.gpu.timing import batch_times
-from femops.bench.run import Progress
+from femops.bench.problems import Progress
+from femops.bench.timing import batch_times
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.kernel import CudaKernel, shape_of
 from femops_kernels.cuda.operator.shapes import Shape, ShapeKey, record

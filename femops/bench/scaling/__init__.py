@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from femops.bench.run import Progress
-from femops.bench.scaling.prediction import draw_model, draw_speedup, predict
+from femops.bench.problems import Progress
+from femops.bench.scaling.prediction import predict
 from femops.bench.scaling.study import Settings, Task, count_only, measure, rank_memory, worlds_of
 from femops.bench.scaling.worlds import check_alone
 from femops.errors import OperatorError
@@ -84,10 +84,4 @@ def run_scaling(
     return found
 
 
-__all__ = [
-    "MEMORY_RANKS",
-    "Settings",
-    "draw_model",
-    "draw_speedup",
-    "run_scaling",
-]
+__all__ = ["MEMORY_RANKS", "Settings", "run_scaling"]

@@ -9,8 +9,15 @@ from typing import Any, final
 
 import numpy as np
 
-from femops.bench.problems import FOOTPRINTS, PROBLEMS, check_names, per_direction
-from femops.bench.run import Progress, check_dofs, check_orders
+from femops.bench.problems import (
+    FOOTPRINTS,
+    PROBLEMS,
+    Progress,
+    check_dofs,
+    check_names,
+    check_orders,
+    per_direction,
+)
 from femops.bench.scaling.halos import Counts, least_exchange
 from femops.bench.scaling.worlds import World, started
 from femops.bench.timing import LEAST

@@ -59,7 +59,7 @@ def gpu(
         return run_gpu(settings, progress, _keeper(plot))
 
     def draw(path: str, result: Result) -> None:
-        from femops.bench.gpu import draw_gpu
+        from femops.bench.drawing import draw_gpu
 
         draw_gpu(path, result["rows"])
 

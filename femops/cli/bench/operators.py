@@ -38,6 +38,22 @@ PROBLEMS = {
 ORDERS, MESHES = "1-8", "cartesian,multilinear,curved"
 
 
+_HELP = """Measure the speed of {what}.
+
+    Beside it stands what this machine allows, measured in the same rounds: the least bytes of any
+    level at the bandwidth for that mix of reads and writes, or the operations at the rate of
+    multiply-adds (median time in ms; speed and limit in millions of dofs a second).
+    The problems are CEED's: p + 2 Gauss points, or the p + 1 Gauss-Lobatto nodes for bp5 and bp6.
+
+    \b
+    Examples:
+      femops bench {problem}
+      femops bench {problem} --order 2,4,6 --threads 1 --footprint cache
+      femops bench {problem} --order 1 --level all --mesh multilinear
+      femops bench {problem} --order 1-8 --threads 1 --peers --plot {problem}.png
+    """
+
+
 def operator(problem: str, what: str) -> Callable[..., None]:
     """Return the command of a problem."""
 
@@ -77,20 +93,7 @@ def operator(problem: str, what: str) -> Callable[..., None]:
 
         report(problem, measure, _show_operators, _draw_operators, plot=plot, json=json)
 
-    command.__doc__ = f"""Measure the speed of {what}.
-
-    Beside it stands what this machine allows, measured in the same rounds: the least bytes of any
-    level at the bandwidth for that mix of reads and writes, or the operations at the rate of
-    multiply-adds (median time in ms; speed and limit in millions of dofs a second).
-    The problems are CEED's: p + 2 Gauss points, or the p + 1 Gauss-Lobatto nodes for bp5 and bp6.
-
-    \b
-    Examples:
-      femops bench {problem}
-      femops bench {problem} --order 2,4,6 --threads 1 --footprint cache
-      femops bench {problem} --order 1 --level all --mesh multilinear
-      femops bench {problem} --order 1-8 --threads 1 --peers --plot {problem}.png
-    """
+    command.__doc__ = _HELP.format(problem=problem, what=what)
     return paragraphs(command)
 
 
@@ -156,7 +159,7 @@ def cg(
         )
 
     def draw(path: str, result: Result) -> None:
-        from femops.bench.solver import draw_cg
+        from femops.bench.drawing import draw_cg
 
         draw_cg(path, result["rows"])
 
@@ -185,7 +188,7 @@ def numa(
         return run_numa(orders, dofs_of(dofs, None), rounds=rounds, progress=progress)
 
     def draw(path: str, result: Result) -> None:
-        from femops.bench.numa import draw_numa
+        from femops.bench.drawing import draw_numa
 
         draw_numa(path, result["rows"])
 

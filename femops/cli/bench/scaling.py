@@ -91,7 +91,7 @@ def scaling(
 
 def _draw(path: str, result: Result) -> None:
     """Draw the model with what was measured, if there is one, else the speed over the ranks."""
-    from femops.bench.scaling import draw_model, draw_speedup
+    from femops.bench.drawing import draw_model, draw_speedup
 
     if result["model"]:
         draw_model(path, result["model"], result["rows"])

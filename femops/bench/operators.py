@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -12,33 +12,30 @@ import numpy as np
 from femops.bench.bounds import least_traffic
 from femops.bench.cases import Case, OperatorCase, PeerCase
 from femops.bench.machine import Meter, using
+from femops.bench.numa import memories
 from femops.bench.peers import AGREEMENT, PEER_MESH, PEER_PROBLEMS, Peer, check_peers, why_not
-from femops.bench.placement import memories
 from femops.bench.problems import (
     FOOTPRINTS,
     MESHES,
     PROBLEMS,
     Problem,
+    Progress,
+    check_dofs,
     check_names,
+    check_orders,
+    default_dofs,
     make_space,
 )
 from femops.errors import OperatorError
 from femops.operators import Operator
+from femops.operators.levels.auto import flush_memory
 from femops.operators.levels.level_data import LEVELS, check_level
 from femops.spaces.h1_l2 import H1
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.first_touch import placed
 
-Progress = Callable[[str], None]
-
 CLOSE = 0.05
 """By how much "auto" may be slower than the best level."""
-
-MOST_ORDER = 32
-"""Kernels unroll lines of points: higher ones are compiled for longer than they are measured."""
-
-MOST_DOFS = 1e12
-"""More are no size of a vector on any machine that one process has to itself."""
 
 
 @final
@@ -83,32 +80,6 @@ class Settings:
             check_level(level)
         if not self.meshes or not self.levels or self.rounds < 1:
             raise OperatorError("nothing to measure: give at least one mesh, level and round")
-
-
-def check_orders(orders: Sequence[int]) -> None:
-    """Check polynomial degrees.
-
-    Raises
-    ------
-    OperatorError
-        None, or one that is not in 1 to `MOST_ORDER`.
-    """
-    if not orders or not 1 <= min(orders) <= max(orders) <= MOST_ORDER:
-        raise OperatorError(
-            f"orders are {list(orders)}: give at least one, all from 1 to {MOST_ORDER}"
-        )
-
-
-def check_dofs(dofs: float) -> None:
-    """Check about how many dofs are asked for.
-
-    Raises
-    ------
-    OperatorError
-        Fewer than 1, or more than `MOST_DOFS`.
-    """
-    if not 1 <= dofs <= MOST_DOFS:
-        raise OperatorError(f"{dofs:g} dofs: give a number from 1 to {MOST_DOFS:g}")
 
 
 def run(
@@ -187,6 +158,66 @@ def run(
     return document(meter, rows, notes)
 
 
+def run_all(
+    orders: Sequence[int] = tuple(range(1, 9)),
+    threads: int | None = None,
+    *,
+    dofs: dict[str, float] | None = None,
+    peers: Sequence[str] = (),
+    rounds: int = 3,
+    seconds: float = 0.03,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Measure every problem on every mesh, in and out of cache, on one core and on all.
+
+    At p = 1 all levels are measured on one core, beside "auto".
+
+    Parameters
+    ----------
+    orders : sequence of int
+    threads : int, optional
+        Only that many; if omitted one, and as many as `femops_kernels.cpu.machine.get_threads`
+        says.
+    dofs : dict, optional
+        About how many of each footprint; `default_dofs` if omitted.
+    peers, rounds, seconds, progress
+        See `femops.bench.run`.
+
+    Returns
+    -------
+    dict
+        See `femops.bench.run`.
+
+    Raises
+    ------
+    OperatorError
+        An unknown peer or footprint, no order, fewer than one dof or round.
+    femops_kernels.errors.KernelValueError
+        More threads than there can be, or none.
+    """
+    counts = sorted({1, machine.get_threads()}) if threads is None else [threads]
+    settings = Settings(tuple(counts), peers=peers, rounds=rounds, seconds=seconds)
+    settings.check()
+    check_orders(orders)
+    if dofs is not None:
+        check_names((), (), dofs)
+        for many in dofs.values():
+            check_dofs(many)
+    meter, _held = Meter(settings.threads), flush_memory()  # made once for all that is chosen
+    rows: list[dict[str, Any]] = []
+    notes: dict[str, None] = {}
+    for footprint in FOOTPRINTS if dofs is None else dofs:
+        for order in dict.fromkeys(orders):
+            count = default_dofs(footprint, order) if dofs is None else dofs[footprint]
+            for problem in sorted(PROBLEMS.values(), key=lambda p: p.ncomp):
+                if progress:
+                    progress(f"{problem.name}, order {order}, {footprint}")
+                given = replace(settings, beside=LEVELS) if order == 1 else settings
+                rows += measure(problem, order, (count, footprint), given, meter, notes)
+    rows.sort(key=lambda row: (row["footprint"] != "ram", row["threads"], row["problem"]))
+    return document(meter, rows, notes)
+
+
 def document(meter: Meter, rows: list[dict[str, Any]], notes: Iterable[str]) -> dict[str, Any]:
     """What a benchmark returns; see `run`."""
     return {
@@ -224,21 +255,26 @@ def measure(
     with ExitStack() as stack:
         cases: list[Case] = []
         for kind in settings.meshes:
-            cases += _operators(problem, kind, order, size, settings)
+            cases += _operators(problem, kind, order, size, settings, meter)
         cases += _peers(problem, order, size, settings, stack, notes)
         for _ in range(settings.rounds):
             meter.round()
             for case in cases:
-                case.round(meter, settings.seconds)
+                case.round(settings.seconds)
         faults = [case.fault for case in cases if isinstance(case, PeerCase)]
         notes.update(dict.fromkeys(filter(None, faults)))
-        return [
-            case.row(meter) for case in cases if not (isinstance(case, PeerCase) and case.fault)
-        ]
+        rows = [case.row() for case in cases if not (isinstance(case, PeerCase) and case.fault)]
+        # operators come first, and know all that there is to know
+        return [{key: row.get(key) for key in rows[0]} for row in rows]
 
 
 def _operators(
-    problem: Problem, kind: str, order: int, size: tuple[float, str], settings: Settings
+    problem: Problem,
+    kind: str,
+    order: int,
+    size: tuple[float, str],
+    settings: Settings,
+    meter: Meter,
 ) -> Iterator[Case]:
     """Operators of femops on one mesh."""
     V = make_space(problem, kind, order, size[0])
@@ -261,7 +297,8 @@ def _operators(
                 # what was chosen may be there already, its data computed
                 operator = known.setdefault(operator.level, operator)
                 operator.apply(x, y)
-            yield OperatorCase(problem, kind, size[1], V, threads, level, operator, x, y, traffic)
+            facts = problem, kind, size[1], V, threads
+            yield OperatorCase(*facts, level, operator, x, y, traffic, meter)
 
 
 def _peers(
