@@ -25,6 +25,7 @@ class NonlinearOptions(TypedDict, total=False):
     lanes: int | None
 
 
+@final
 class FormOptions(NonlinearOptions, total=False):
     """Options of bilinear forms; `Options` says what they mean."""
 
