@@ -31,14 +31,7 @@ _REAL, _COLUMN, _ROW = 8, 4, 8  # bytes of a number, and of a matrix's indices
 @final
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes that one application moves.
-
-    Attributes
-    ----------
-    level : str
-        At which level of assembly.
-    read, written : float
-    """
+    """Bytes that one application at a level of assembly moves."""
 
     level: str
     read: float
@@ -86,25 +79,10 @@ def _matrix_bytes(problem: Problem, sample: H1, space: H1) -> float:
 def limit(
     dofs: int, traffic: Traffic, flops: float, bandwidth: float, peak: float
 ) -> tuple[float, str]:
-    """Dofs a second that the machine allows, and which of the two limits binds.
+    """Dofs a second that the machine allows, and what binds: "memory" or "arithmetic".
 
-    max(least bytes / bandwidth, operations / peak) seconds an application.
-
-    Parameters
-    ----------
-    dofs : int
-    traffic : Traffic
-        The least one.
-    flops : float
-        Operations of one application at the level used.
-    bandwidth : float
-        GB/s, for that mix of reads and writes at that footprint.
-    peak : float
-        GFlop/s.
-
-    Returns
-    -------
-    (float, {"memory", "arithmetic"})
+    max(least bytes / bandwidth, operations / peak) seconds an application, in GB/s for that mix of
+    reads and writes at that footprint and GFlop/s.
     """
     seconds = {
         "memory": traffic.total / (bandwidth * 1e9),

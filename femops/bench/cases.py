@@ -21,17 +21,7 @@ from femops.spaces.h1_l2 import H1
 
 @dataclass
 class Case(ABC):
-    """Something that is timed in rounds.
-
-    Attributes
-    ----------
-    problem : Problem
-    mesh, footprint : str
-    space : H1
-    threads : int
-    seconds : list of float
-        Median of each round.
-    """
+    """Something that is timed in rounds; ``seconds`` are the medians of each."""
 
     problem: Problem
     mesh: str
@@ -68,20 +58,7 @@ class Case(ABC):
 @final
 @dataclass
 class OperatorCase(Case):
-    """An operator of femops.
-
-    Attributes
-    ----------
-    asked : str
-        The level asked for.
-    operator : Operator
-    x, y : (size,) float64
-        Vectors it is applied to and that it writes.
-    traffic : Traffic
-        The least bytes of any level.
-    meter : Meter
-        Has had as many rounds.
-    """
+    """An operator of femops at the level ``asked`` for, beside the least traffic of any level."""
 
     asked: str
     operator: Operator
@@ -128,14 +105,7 @@ class OperatorCase(Case):
 @final
 @dataclass
 class PeerCase(Case):
-    """Another library's operator, in a process of its own.
-
-    Attributes
-    ----------
-    peer : Peer
-    fault : str
-        Why it has ended; empty while it runs.
-    """
+    """Another library's operator; ``fault`` is why it has ended, empty while it runs."""
 
     peer: Peer
     fault: str = field(default="", init=False)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.bench.problems import Progress, check_orders
+from femops.bench.problems import Progress, check_asked
 from femops.bench.timing import call_seconds, repeated
 from femops.errors import OperatorError
 from femops.forms import convection, diffusion, elasticity, mass
@@ -110,7 +110,7 @@ def _check(form: str, dim: int, orders: Sequence[int], more: int, elements: int)
         raise OperatorError(f"form {form!r}: choose one of {', '.join(FORMS)}")
     if dim not in (1, 2, 3):
         raise OperatorError(f"dim is {dim}: give 1, 2 or 3")
-    check_orders(orders)
+    check_asked(orders=orders)
     if more < 0 or elements < 1:
         raise OperatorError(f"more = {more}, elements = {elements}: give at least 0 and 1")
 

@@ -27,8 +27,7 @@ from femops.bench.problems import (
     FOOTPRINTS,
     PROBLEMS,
     Progress,
-    check_dofs,
-    check_orders,
+    check_asked,
     make_mesh,
 )
 from femops.bench.timing import median_seconds
@@ -63,18 +62,7 @@ def ranges(text: str) -> list[int]:
 
 
 def memories(folder: Path = NODES) -> dict[int, list[int]]:
-    """The nodes that have memory and cores of this process, and those cores.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        The kernel's description.
-
-    Returns
-    -------
-    dict
-        Empty where the kernel describes none.
-    """
+    """The nodes that have memory and cores of this process, and those cores; none if not told."""
     usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
     found: dict[int, list[int]] = {}
     for path in folder.glob("node[0-9]*"):
@@ -86,15 +74,9 @@ def memories(folder: Path = NODES) -> dict[int, list[int]]:
 
 
 def bind(array: NDArray[Any], nodes: Sequence[int], interleave: bool = False) -> None:
-    """Move the pages that lie within an array to nodes.
+    """Move the pages that lie within an array, no part of another's, to nodes.
 
-    Parameters
-    ----------
-    array : C-contiguous array
-        A page that it shares with another array stays where it is.
-    nodes : sequence of int
-    interleave : bool
-        Page by page in turns; else to any of them (so give one).
+    Page by page in turns, or else to any of them (so give one).
 
     Raises
     ------
@@ -170,17 +152,9 @@ def run_numa(
 ) -> dict[str, Any]:
     """Measure diffusion (bp3, level "partial") with its data placed in three ways.
 
-    All threads work, each pinned to a core, the first ones to those of the first memory.
-
-    Parameters
-    ----------
-    orders : sequence of int
-    dofs : float
-        About how many unknowns.
-    rounds, seconds, progress
-        See `femops.bench.run`; the placements take turns.
-    nodes : pathlib.Path
-        The kernel's description of the memories.
+    All threads work, each pinned to a core, the first ones to those of the first memory. The
+    placements take turns. Arguments are those of `femops.bench.run`, and the folder in which the
+    kernel describes memories.
 
     Returns
     -------
@@ -193,10 +167,7 @@ def run_numa(
     OperatorError
         No order, fewer than one dof or round, or pages cannot be placed.
     """
-    check_orders(orders)
-    check_dofs(dofs)
-    if rounds < 1:
-        raise OperatorError("nothing to measure: give at least one round")
+    check_asked(orders=orders, dofs=(dofs,), rounds=rounds)
     found = memories(nodes)
     result: dict[str, Any] = {"machine": machine.describe(), "nodes": found, "rows": []}
     if len(found) < 2:

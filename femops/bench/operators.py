@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
@@ -20,16 +20,14 @@ from femops.bench.problems import (
     PROBLEMS,
     Problem,
     Progress,
-    check_dofs,
-    check_names,
-    check_orders,
+    check_asked,
     default_dofs,
     make_space,
 )
 from femops.errors import OperatorError
 from femops.operators import Operator
 from femops.operators.levels.auto import flush_memory
-from femops.operators.levels.level_data import LEVELS, check_level
+from femops.operators.levels.level_data import LEVELS
 from femops.spaces.h1_l2 import H1
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.first_touch import placed
@@ -39,9 +37,9 @@ CLOSE = 0.05
 
 
 @final
-@dataclass(frozen=True)
-class Settings:
-    """What takes turns, and for how long.
+@dataclass
+class Bench:
+    """Operators that take turns, beside the machine's limits and other libraries.
 
     Attributes
     ----------
@@ -50,8 +48,10 @@ class Settings:
     rounds : int
     seconds : float
         Time of a round for one case.
-    beside : sequence of str
-        More levels, on the fewest threads alone.
+    rows : list of dict
+        What was measured.
+    notes : dict
+        Lines on what was not, each once.
     """
 
     threads: tuple[int, ...]
@@ -60,26 +60,108 @@ class Settings:
     peers: Sequence[str] = ()
     rounds: int = 5
     seconds: float = 0.3
-    beside: Sequence[str] = ()
+    rows: list[dict[str, Any]] = field(default_factory=list, init=False)
+    notes: dict[str, None] = field(default_factory=dict, init=False)
 
-    def levels_of(self, threads: int) -> Sequence[str]:
-        """What is measured on so many threads."""
-        return (*self.levels, *(self.beside if threads == min(self.threads) else ()))
-
-    def check(self) -> None:
-        """Check all but the threads.
-
-        Raises
-        ------
-        OperatorError
-            An unknown name, or nothing to measure.
-        """
-        check_names((), self.meshes)
+    def __post_init__(self) -> None:
+        """Check what is asked for, then measure the machine's limits."""
+        check_asked(meshes=self.meshes, levels=self.levels, rounds=self.rounds)
         check_peers(self.peers)
-        for level in self.levels:
-            check_level(level)
-        if not self.meshes or not self.levels or self.rounds < 1:
-            raise OperatorError("nothing to measure: give at least one mesh, level and round")
+        self._meter = Meter(self.threads)
+
+    def levels_of(self, threads: int, beside: Sequence[str]) -> Sequence[str]:
+        """What is measured on so many threads; what is beside it on the fewest alone."""
+        return (*self.levels, *(beside if threads == min(self.threads) else ()))
+
+    def measure(
+        self, problem: Problem, order: int, size: tuple[float, str], beside: Sequence[str] = ()
+    ) -> None:
+        """Add rows of one problem and order, all taking turns.
+
+        Of about so many dofs, and what the rows call it; with more levels on the fewest threads.
+        """
+        with ExitStack() as stack:
+            cases: list[Case] = []
+            for kind in self.meshes:
+                cases += self._operators(problem, kind, order, size, beside)
+            cases += self._peers(problem, order, size, stack)
+            for _ in range(self.rounds):
+                self._meter.round()
+                for case in cases:
+                    case.round(self.seconds)
+        faults = {id(case): case.fault for case in cases if isinstance(case, PeerCase)}
+        self.notes.update(dict.fromkeys(filter(None, faults.values())))
+        rows = [case.row() for case in cases if not faults.get(id(case))]
+        # operators come first, and know all that there is to know
+        self.rows += [{key: row.get(key) for key in rows[0]} for row in rows]
+
+    def _operators(
+        self,
+        problem: Problem,
+        kind: str,
+        order: int,
+        size: tuple[float, str],
+        beside: Sequence[str],
+    ) -> Iterator[Case]:
+        """Operators of femops on one mesh."""
+        V = make_space(problem, kind, order, size[0])
+        traffic = least_traffic(problem, V)
+        random = np.random.default_rng(order).standard_normal(V.size)
+        known: dict[str, Operator] = {}
+        chosen: dict[str, str] = {}
+        several = len(memories()) > 1
+        for threads in self.threads:
+            with using(threads):
+                if several or not known:  # what lies near many threads is far from a single one
+                    V = H1(V.mesh, V.order, V.ncomp) if several else V
+                    known = {"none": problem.operator(V, "none")}
+                x, y = placed(random), np.empty(V.size)
+            for level in self.levels_of(threads, beside):
+                with using(threads):
+                    # "auto" chooses with the fewest threads, so that more do the same work
+                    operator = known["none"].at_level(chosen.get(level, level))
+                    chosen[level] = operator.level
+                    # what was chosen may be there already, its data computed
+                    operator = known.setdefault(operator.level, operator)
+                    operator.apply(x, y)
+                facts = problem, kind, size[1], V, threads
+                yield OperatorCase(*facts, level, operator, x, y, traffic, self._meter)
+
+    def _peers(
+        self, problem: Problem, order: int, size: tuple[float, str], stack: ExitStack
+    ) -> Iterator[Case]:
+        """Peers that can be used, know the problem, and agree with femops."""
+        if not self.peers:
+            return
+        if not Peer.knows(problem) or PEER_MESH not in self.meshes:
+            self.notes[f"peers: only on {' and '.join(PEER_PROBLEMS)}, {PEER_MESH}"] = None
+            return
+        V = make_space(problem, PEER_MESH, order, size[0])
+        for name in self.peers:
+            if why_not(name):
+                self.notes[why_not(name)] = None
+                continue
+            try:
+                peer = stack.enter_context(Peer(name, problem, V))
+            except OperatorError as error:  # one that fails does not take the others' results along
+                self.notes[str(error)] = None
+                continue
+            off = peer.disagreement(problem, V)
+            if off <= AGREEMENT:
+                yield PeerCase(problem, PEER_MESH, size[1], V, 1, peer)
+            else:
+                case = f"{name}, {problem.name}, order {order}"
+                self.notes[f"{case}: off by {off:.1e}, not reported"] = None
+
+    def result(self) -> dict[str, Any]:
+        """What a benchmark returns; see `run`."""
+        return {
+            "machine": self._meter.describe(),
+            "limits": self._meter.limits(),
+            "rows": self.rows,
+            "auto": auto_check(self.rows),
+            "notes": list(self.notes),
+        }
 
 
 def run(
@@ -141,21 +223,15 @@ def run(
         More threads than there can be, or none.
     """
     count = machine.get_threads() if threads is None else threads
+    size, name = (FOOTPRINTS.get(footprint, 1.0), footprint) if dofs is None else (dofs, "given")
+    check_asked(problems=(problem,), footprints=(footprint,), orders=orders, dofs=(size,))
     meshes, levels, peers = (tuple(dict.fromkeys(given)) for given in (meshes, levels, peers))
-    settings = Settings((count,), meshes, levels, peers, rounds, seconds)
-    check_names((problem,), (), (footprint,))
-    settings.check()
-    check_orders(orders)
-    size, name = (FOOTPRINTS[footprint], footprint) if dofs is None else (dofs, "given")
-    check_dofs(size)
-    meter = Meter(settings.threads)
-    rows: list[dict[str, Any]] = []
-    notes: dict[str, None] = {}
+    bench = Bench((count,), meshes, levels, peers, rounds, seconds)
     for order in dict.fromkeys(orders):
         if progress:
             progress(f"{problem}, order {order}")
-        rows += measure(PROBLEMS[problem], order, (size, name), settings, meter, notes)
-    return document(meter, rows, notes)
+        bench.measure(PROBLEMS[problem], order, (size, name))
+    return bench.result()
 
 
 def run_all(
@@ -196,141 +272,19 @@ def run_all(
         More threads than there can be, or none.
     """
     counts = sorted({1, machine.get_threads()}) if threads is None else [threads]
-    settings = Settings(tuple(counts), peers=peers, rounds=rounds, seconds=seconds)
-    settings.check()
-    check_orders(orders)
-    if dofs is not None:
-        check_names((), (), dofs)
-        for many in dofs.values():
-            check_dofs(many)
-    meter, _held = Meter(settings.threads), flush_memory()  # made once for all that is chosen
-    rows: list[dict[str, Any]] = []
-    notes: dict[str, None] = {}
+    check_asked(orders=orders, footprints=dofs, dofs=(dofs or {}).values())
+    bench = Bench(tuple(counts), peers=peers, rounds=rounds, seconds=seconds)
+    _held = flush_memory()  # made once for all that is chosen
     for footprint in FOOTPRINTS if dofs is None else dofs:
         for order in dict.fromkeys(orders):
             count = default_dofs(footprint, order) if dofs is None else dofs[footprint]
             for problem in sorted(PROBLEMS.values(), key=lambda p: p.ncomp):
                 if progress:
                     progress(f"{problem.name}, order {order}, {footprint}")
-                given = replace(settings, beside=LEVELS) if order == 1 else settings
-                rows += measure(problem, order, (count, footprint), given, meter, notes)
-    rows.sort(key=lambda row: (row["footprint"] != "ram", row["threads"], row["problem"]))
-    return document(meter, rows, notes)
-
-
-def document(meter: Meter, rows: list[dict[str, Any]], notes: Iterable[str]) -> dict[str, Any]:
-    """What a benchmark returns; see `run`."""
-    return {
-        "machine": meter.describe(),
-        "limits": meter.limits(),
-        "rows": rows,
-        "auto": auto_check(rows),
-        "notes": list(notes),
-    }
-
-
-def measure(
-    problem: Problem,
-    order: int,
-    size: tuple[float, str],
-    settings: Settings,
-    meter: Meter,
-    notes: dict[str, None],
-) -> list[dict[str, Any]]:
-    """Rows of one problem and order, all taking turns.
-
-    Parameters
-    ----------
-    problem : Problem
-    order : int
-    size : (float, str)
-        About how many dofs, and what the rows call it.
-    settings : Settings
-        Checked.
-    meter : Meter
-        Of the settings' threads.
-    notes : dict
-        Lines on what is not measured are added, each once.
-    """
-    with ExitStack() as stack:
-        cases: list[Case] = []
-        for kind in settings.meshes:
-            cases += _operators(problem, kind, order, size, settings, meter)
-        cases += _peers(problem, order, size, settings, stack, notes)
-        for _ in range(settings.rounds):
-            meter.round()
-            for case in cases:
-                case.round(settings.seconds)
-        faults = [case.fault for case in cases if isinstance(case, PeerCase)]
-        notes.update(dict.fromkeys(filter(None, faults)))
-        rows = [case.row() for case in cases if not (isinstance(case, PeerCase) and case.fault)]
-        # operators come first, and know all that there is to know
-        return [{key: row.get(key) for key in rows[0]} for row in rows]
-
-
-def _operators(
-    problem: Problem,
-    kind: str,
-    order: int,
-    size: tuple[float, str],
-    settings: Settings,
-    meter: Meter,
-) -> Iterator[Case]:
-    """Operators of femops on one mesh."""
-    V = make_space(problem, kind, order, size[0])
-    traffic = least_traffic(problem, V)
-    random = np.random.default_rng(order).standard_normal(V.size)
-    known: dict[str, Operator] = {}
-    chosen: dict[str, str] = {}
-    several = len(memories()) > 1
-    for threads in settings.threads:
-        with using(threads):
-            if several or not known:  # what lies near many threads is far from a single one
-                V = H1(V.mesh, V.order, V.ncomp) if several else V
-                known = {"none": problem.operator(V, "none")}
-            x, y = placed(random), np.empty(V.size)
-        for level in settings.levels_of(threads):
-            with using(threads):
-                # "auto" chooses with the fewest threads, so that more do the same work
-                operator = known["none"].at_level(chosen.get(level, level))
-                chosen[level] = operator.level
-                # what was chosen may be there already, its data computed
-                operator = known.setdefault(operator.level, operator)
-                operator.apply(x, y)
-            facts = problem, kind, size[1], V, threads
-            yield OperatorCase(*facts, level, operator, x, y, traffic, meter)
-
-
-def _peers(
-    problem: Problem,
-    order: int,
-    size: tuple[float, str],
-    settings: Settings,
-    stack: ExitStack,
-    notes: dict[str, None],
-) -> Iterator[Case]:
-    """Peers that can be used, know the problem, and agree with femops."""
-    if not settings.peers:
-        return
-    if not Peer.knows(problem) or PEER_MESH not in settings.meshes:
-        notes[f"peers: only on {' and '.join(PEER_PROBLEMS)}, {PEER_MESH}"] = None
-        return
-    V = make_space(problem, PEER_MESH, order, size[0])
-    for name in settings.peers:
-        reason = why_not(name)
-        if reason:
-            notes[reason] = None
-            continue
-        try:
-            peer = stack.enter_context(Peer(name, problem, V))
-        except OperatorError as error:  # one that fails does not take the others' results along
-            notes[str(error)] = None
-            continue
-        off = peer.disagreement(problem, V)
-        if off <= AGREEMENT:
-            yield PeerCase(problem, PEER_MESH, size[1], V, 1, peer)
-        else:
-            notes[f"{name}, {problem.name}, order {order}: off by {off:.1e}, not reported"] = None
+                beside = LEVELS if order == 1 else ()
+                bench.measure(problem, order, (count, footprint), beside)
+    bench.rows.sort(key=lambda row: (row["footprint"] != "ram", row["threads"], row["problem"]))
+    return bench.result()
 
 
 def auto_check(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -11,14 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.bench.machine import Meter, using
-from femops.bench.operators import Settings
 from femops.bench.problems import (
     FOOTPRINTS,
     MESHES,
     PROBLEMS,
     Progress,
-    check_dofs,
-    check_orders,
+    check_asked,
     make_space,
 )
 from femops.bench.timing import call_seconds, median_seconds, repeated
@@ -131,9 +129,7 @@ def run_cg(
         An unknown mesh or level, no order, fewer than one dof or round.
     """
     count = machine.get_threads() if threads is None else threads
-    check_orders(orders)
-    check_dofs(dofs)
-    Settings((count,), meshes, (level,), rounds=rounds).check()
+    check_asked(meshes=meshes, levels=(level,), orders=orders, dofs=(dofs,), rounds=rounds)
     meter, rows, notes = Meter((count,)), [], []
     for order in orders:
         if progress:

@@ -30,16 +30,7 @@ def call_seconds(call: Callable[[], object]) -> float:
 
 
 def repeated(measure: Callable[[], float], seconds: float, least: int = LEAST) -> list[float]:
-    """Seconds that are measured again and again, until their sum is that long.
-
-    Parameters
-    ----------
-    measure : callable
-        Takes nothing, returns seconds.
-    seconds : float
-    least : int
-        How often at least.
-    """
+    """Seconds, measured so often at least, and again until their sum is that long."""
     times: list[float] = []
     while len(times) < least or sum(times) < seconds:
         times.append(measure())
@@ -55,15 +46,7 @@ def median_seconds(call: Callable[[], object], seconds: float) -> float:
 @final
 @dataclass(frozen=True)
 class Times:
-    """What was measured of a call on a device.
-
-    Attributes
-    ----------
-    seconds : list of float
-        Of the device, for each batch of calls.
-    launch : float
-        Median seconds of the host, for launching the call.
-    """
+    """Seconds of a call on a device, of each batch, and median ones of the host to launch it."""
 
     seconds: list[float]
     launch: float

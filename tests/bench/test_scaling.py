@@ -167,7 +167,7 @@ def test_a_message_too_many_is_a_defect(monkeypatch):
         ({"level": "best"}, "choose one of full"),
         ({"order": 0}, "all from 1 to 32"),
         ({"dofs": 0.0}, "from 1 to 1e"),
-        ({"rounds": 0}, "at least one problem, mesh and round"),
+        ({"rounds": 0}, "at least one round"),
     ],
 )
 def test_nonsense_is_refused(options, words):

@@ -44,20 +44,7 @@ def measured(
     attempts: Attempts,
     progress: Progress,
 ) -> list[Row]:
-    """Rows of cases, timed one after the other; of the levels the better one is marked.
-
-    Parameters
-    ----------
-    device : Device
-    cases : sequence of GpuCase
-    rates : Rates
-    seconds : float
-        For how long each is timed.
-    attempts : Attempts
-        Is told of cases that fail.
-    progress : callable
-        Called with a line on each that is measured.
-    """
+    """Rows of cases, timed one after the other for so long; of levels the better one is marked."""
     groups: dict[tuple[str, str], list[Measured]] = {}
     for case in cases:
         row = attempts(case.name, partial(_row, device, case, rates, seconds))

@@ -17,9 +17,7 @@ from femops.bench.problems import (
     FOOTPRINTS,
     PROBLEMS,
     Progress,
-    check_dofs,
-    check_names,
-    check_orders,
+    check_asked,
     default_dofs,
 )
 from femops.errors import OperatorError
@@ -89,15 +87,13 @@ class GpuSettings:
         OperatorError
             An unknown name, or nothing to measure.
         """
-        check_orders(self.orders)
-        check_names(self.problems, self.meshes)
-        if self.dofs is not None:
-            check_dofs(self.dofs)
+        dofs = () if self.dofs is None else (self.dofs,)
+        check_asked(problems=self.problems, meshes=self.meshes, orders=self.orders, dofs=dofs)
         for level in self.levels:
             if level not in LEVELS:
                 raise OperatorError(f"level {level!r} on a GPU: choose of {', '.join(LEVELS)}")
-        if not (self.problems and self.meshes and self.levels):
-            raise OperatorError("nothing to measure: give a problem, a mesh and a level")
+        if not self.levels:
+            raise OperatorError("nothing to measure: give at least one level")
 
     def sizes(self, order: int, most: float = GPU_DOFS) -> Sizes:
         """What is measured for an order."""
@@ -109,12 +105,7 @@ class GpuSettings:
 
 @final
 class _Clock:
-    """Whether there is time for what comes next.
-
-    Parameters
-    ----------
-    budget : float
-    """
+    """Whether there is time for what comes next."""
 
     def __init__(self, budget: float) -> None:
         self._begin, self._budget = perf_counter(), budget
@@ -184,14 +175,7 @@ def run_gpu(
 
 @final
 class _Run:
-    """A benchmark on its way.
-
-    Parameters
-    ----------
-    settings : GpuSettings
-    show, keep : callable
-        ``progress`` and ``keep`` of `run_gpu`.
-    """
+    """A benchmark on its way; see `run_gpu`."""
 
     def __init__(self, settings: GpuSettings, show: Progress, keep: Keep) -> None:
         self._settings, self._show, self._keep = settings, show, keep
@@ -274,23 +258,10 @@ class _Run:
 
 
 def run_tuning(settings: GpuSettings, progress: Progress | None = None) -> dict[str, Any]:
-    """Try launch shapes for the kernels of the benchmark, and keep the fastest; see `tune`.
+    """Try launch shapes for the kernels of the benchmark, and keep the fastest.
 
-    Parameters
-    ----------
-    settings, progress
-        See `run_gpu`.
-
-    Returns
-    -------
-    dict
-        ``machine``, ``device``, ``failures`` and ``notes`` as `run_gpu` has them, ``rows`` as
-        `tune` has them, the ``table``.
-
-    Raises
-    ------
-    OperatorError, DeviceError, CacheError
-        See `run_gpu`.
+    Arguments, results and errors are those of `run_gpu`, but for ``rows``: see `tune`; ``table`` is
+    the file that they are in.
     """
     settings.check()
     device, show = _opened(settings.device), progress or (lambda _: None)

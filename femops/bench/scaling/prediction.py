@@ -43,7 +43,7 @@ def network(
 def fitted(world: World, task: Task, level: str, links: Network, settings: Settings) -> Model:
     """The model of a task, with speeds of ranks measured while all ranks of a world work."""
     ncomp = PROBLEMS[task.problem].ncomp
-    same = {"problem": task.problem, "mesh": task.mesh, "order": settings.order, "level": level}
+    same = vars(task) | {"order": settings.order, "level": level}
     n = settings.counts(task, 1)[0]
     # half the elements of the largest too: there caches end
     sizes = sorted({min(n, 2**k) for k in range(12)} | {max(1, round(n * 0.5 ** (1.0 / 3.0)))})
@@ -67,15 +67,8 @@ def predict(
 ) -> list[dict[str, Any]]:
     """The model of each task: its figures, and tables of strong and weak scaling.
 
-    Parameters
-    ----------
-    worlds : sequence of World
-        Ascending; speeds are measured on the largest.
-    settings : Settings
-    rows : as `measure` returns them
-    given : (float or None, float or None)
-        Latency and bandwidth.
-    progress : callable
+    Speeds are measured on the last and largest of the worlds; latency and bandwidth are ``given``,
+    or measured.
     """
     links = network(worlds[-1], *given, settings.seconds)
     ranks = sorted({*DECADES, *settings.ranks})
@@ -107,8 +100,7 @@ def _tables(
         dofs = model.ncomp * (counts[0] * model.order + 1) ** 3
         strong.append({"elements": elements, "dofs": dofs, "rows": table})
     return {
-        "problem": task.problem,
-        "mesh": task.mesh,
+        **vars(task),
         "latency": model.network.latency,
         "bandwidth": model.network.bandwidth,
         "overhead": model.overhead,

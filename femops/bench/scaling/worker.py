@@ -47,13 +47,7 @@ _MESSAGES = 8, 2**20  # bytes of those that tell latency and bandwidth
 @final
 @dataclass
 class Case:
-    """An operator on this rank's part, and vectors for it.
-
-    Attributes
-    ----------
-    operator : Operator
-    x, y : (owned,) float64
-    """
+    """An operator on this rank's part, and vectors for it."""
 
     operator: Operator
     x: NDArray[np.float64]
@@ -77,12 +71,7 @@ class Case:
 @final
 @dataclass
 class Worker:
-    """What a rank remembers from one order to the next; its methods are the orders. Collective.
-
-    Attributes
-    ----------
-    comm : Communicator
-    """
+    """What a rank remembers from one order to the next; its methods are the orders. Collective."""
 
     comm: Communicator
     _meshes: dict[Any, DistributedMesh] = field(default_factory=dict)
@@ -235,13 +224,7 @@ class Worker:
 @final
 @dataclass
 class Peak:
-    """What `peak_of` finds out.
-
-    Attributes
-    ----------
-    nbytes : int
-        Largest resident memory inside, less that before.
-    """
+    """Largest resident memory inside `peak_of`, less that before."""
 
     nbytes: int = 0
 

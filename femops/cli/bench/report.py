@@ -72,12 +72,12 @@ def dofs_of(dofs: float | None, footprint: str | None) -> float:
     OperatorError
         An unknown name.
     """
-    from femops.bench.problems import FOOTPRINTS, check_names
+    from femops.bench.problems import FOOTPRINTS, check_asked
 
     check_one_size(dofs, footprint)
     if dofs is not None:
         return dofs
-    check_names((), (), (footprint or "ram",))
+    check_asked(footprints=(footprint or "ram",))
     return FOOTPRINTS[footprint or "ram"]
 
 
