@@ -1,8 +1,7 @@
 """Speed, measured beside the machine's limits."""
 
-from femops.bench.everything import run_all
+from femops.bench.operators import auto_check, run, run_all
 from femops.bench.problems import FOOTPRINTS, MESHES, PROBLEMS
-from femops.bench.run import auto_check, run
 from femops.bench.solver import run_cg
 
 __all__ = ["FOOTPRINTS", "MESHES", "PROBLEMS", "auto_check", "run", "run_all", "run_cg"]

@@ -1,11 +1,14 @@
-"""The physical limit: what memory and arithmetic allow, whatever the level of assembly.
+"""The least time that an operator can take: what each resource of a machine allows.
 
-Traffic is counted as STREAM counts it: x is read once, y written once with no read for ownership,
-stored data and indices are read once.
+On the host these are memory and arithmetic, whatever the level of assembly. Traffic is counted as
+STREAM counts it: x is read once, y written once with no read for ownership, stored data and
+indices are read once. On a GPU, at the operator's own level, they are memory, shared memory,
+arithmetic and atomics.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
@@ -13,7 +16,11 @@ import numpy as np
 
 from femops.bench.problems import Problem
 from femops.geometry.legendre import GeometryModes
+from femops.operators import Operator
 from femops.spaces.h1_l2 import H1
+from femops_kernels.cuda.operator.counts import Work
+from femops_kernels.cuda.operator.sweep import DeviceSweep
+from femops_kernels.cuda.rates import Rates
 from femops_meshes.partitioning.parts import first_elements
 
 # Enough elements for whole lanes of any width, and for dofs with all their neighbours.
@@ -24,14 +31,7 @@ _REAL, _COLUMN, _ROW = 8, 4, 8  # bytes of a number, and of a matrix's indices
 @final
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes that one application moves.
-
-    Attributes
-    ----------
-    level : str
-        At which level of assembly.
-    read, written : float
-    """
+    """Bytes that one application at a level of assembly moves."""
 
     level: str
     read: float
@@ -79,25 +79,90 @@ def _matrix_bytes(problem: Problem, sample: H1, space: H1) -> float:
 def limit(
     dofs: int, traffic: Traffic, flops: float, bandwidth: float, peak: float
 ) -> tuple[float, str]:
-    """Dofs a second that the machine allows, and which of the two limits binds.
+    """Dofs a second that the machine allows, and what binds: "memory" or "arithmetic".
 
-    max(least bytes / bandwidth, operations / peak) seconds an application.
-
-    Parameters
-    ----------
-    dofs : int
-    traffic : Traffic
-        The least one.
-    flops : float
-        Operations of one application at the level used.
-    bandwidth : float
-        GB/s, for that mix of reads and writes at that footprint.
-    peak : float
-        GFlop/s.
-
-    Returns
-    -------
-    (float, {"memory", "arithmetic"})
+    max(least bytes / bandwidth, operations / peak) seconds an application, in GB/s for that mix of
+    reads and writes at that footprint and GFlop/s.
     """
-    memory, arithmetic = traffic.total / (bandwidth * 1e9), flops / (peak * 1e9)
-    return dofs / max(memory, arithmetic), "memory" if memory >= arithmetic else "arithmetic"
+    seconds = {
+        "memory": traffic.total / (bandwidth * 1e9),
+        "arithmetic": flops / (peak * 1e9),
+    }
+    bound = _longest(seconds)
+    return dofs / seconds[bound], bound
+
+
+def _longest(seconds: Mapping[str, float]) -> str:
+    return max(seconds, key=lambda name: seconds[name])
+
+
+# --- on a GPU ---------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True)
+class Demand:
+    """What one application asks of a device.
+
+    Attributes
+    ----------
+    memory : float
+        Bytes: the vectors once, data, geometry and the places of dofs as they are stored.
+    shared : float
+        Bytes read from shared memory and written to it.
+    flops : float
+    atomics : float
+        Numbers added.
+    """
+
+    memory: float
+    shared: float
+    flops: float
+    atomics: float
+
+    @staticmethod
+    def of(operator: Operator) -> Demand:
+        """Count that of an operator on a device."""
+        totals = [float(_REAL * sum(operator.shape)), 0.0, 0.0, 0.0]
+        for sweep in operator.compiled.sweeps:
+            if isinstance(sweep, DeviceSweep):
+                work = Work.of(sweep.kernel)
+                totals[0] += sweep.data_bytes
+                for k, each in enumerate((work.shared_bytes, work.flops, work.atomics)):
+                    totals[k + 1] += sweep.count * each
+        return Demand(*totals)
+
+    def with_vectors(self, passes: int, dofs: int) -> Demand:
+        """With so many vectors more read or written."""
+        more = float(_REAL * passes * dofs)
+        return Demand(self.memory + more, self.shared, self.flops, self.atomics)
+
+    def bound(self, rates: Rates) -> Bound:
+        """The least time that a device of these rates can take."""
+        return Bound(
+            self.memory / rates.copied_bytes,
+            self.shared / rates.shared_bytes,
+            self.flops / rates.flops,
+            self.atomics / rates.atomics,
+        )
+
+
+@final
+@dataclass(frozen=True)
+class Bound:
+    """Seconds that each of them alone takes at least; the longest is the bound."""
+
+    memory: float
+    shared: float
+    flops: float
+    atomics: float
+
+    @property
+    def name(self) -> str:
+        """What binds."""
+        return _longest(vars(self))
+
+    @property
+    def seconds(self) -> float:
+        """The bound."""
+        return max(self.memory, self.shared, self.flops, self.atomics)

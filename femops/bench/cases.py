@@ -21,17 +21,7 @@ from femops.spaces.h1_l2 import H1
 
 @dataclass
 class Case(ABC):
-    """Something that is timed in rounds.
-
-    Attributes
-    ----------
-    problem : Problem
-    mesh, footprint : str
-    space : H1
-    threads : int
-    seconds : list of float
-        Median of each round.
-    """
+    """Something that is timed in rounds; ``seconds`` are the medians of each."""
 
     problem: Problem
     mesh: str
@@ -41,12 +31,12 @@ class Case(ABC):
     seconds: list[float] = field(default_factory=list, init=False)
 
     @abstractmethod
-    def round(self, meter: Meter, seconds: float) -> None:
+    def round(self, seconds: float) -> None:
         """Time applications for about that long (at least three)."""
 
     @abstractmethod
-    def row(self, meter: Meter) -> dict[str, Any]:
-        """One row of the result; None where something is not known."""
+    def row(self) -> dict[str, Any]:
+        """One row of the result, what is known of it."""
 
     def facts(self, level: str) -> dict[str, Any]:
         """The keys that every row begins with."""
@@ -68,37 +58,28 @@ class Case(ABC):
 @final
 @dataclass
 class OperatorCase(Case):
-    """An operator of femops.
-
-    Attributes
-    ----------
-    asked : str
-        The level asked for.
-    operator : Operator
-    x, y : (size,) float64
-        Vectors it is applied to and that it writes.
-    traffic : Traffic
-        The least bytes of any level.
-    """
+    """An operator of femops at the level ``asked`` for, beside the least traffic of any level."""
 
     asked: str
     operator: Operator
     x: NDArray[np.float64]
     y: NDArray[np.float64]
     traffic: Traffic
+    meter: Meter
     bandwidths: list[float] = field(default_factory=list, init=False)
 
-    def round(self, meter: Meter, seconds: float) -> None:
+    def round(self, seconds: float) -> None:
         """Time applications, and the bandwidth with the least traffic."""
-        self.bandwidths.append(meter.bandwidth(self.threads, self.traffic))
+        self.bandwidths.append(self.meter.bandwidth(self.threads, self.traffic))
         with using(self.threads):
             time = median_seconds(lambda: self.operator.apply(self.x, self.y), seconds)
         self.seconds.append(time)
 
-    def row(self, meter: Meter) -> dict[str, Any]:
+    def row(self) -> dict[str, Any]:
         """Speed beside the limits measured in the same rounds."""
         cost, rounds, dofs = self.operator.cost(), len(self.seconds), self.space.size
-        triad, peak = meter.triad(self.threads, rounds), meter.peak(self.threads, rounds)
+        triad = self.meter.triad(self.threads, rounds)
+        peak = self.meter.peak(self.threads, rounds)
         bandwidth = float(np.median(self.bandwidths))
         most, bound = limit(dofs, self.traffic, cost.flops, bandwidth, peak)
         facts = self.facts(self.operator.level)
@@ -121,51 +102,15 @@ class OperatorCase(Case):
         }
 
 
-KEYS = (
-    "problem",
-    "mesh",
-    "order",
-    "q1d",
-    "dofs",
-    "level",
-    "threads",
-    "seconds_min",
-    "seconds_median",
-    "dofs_per_second",
-    "bytes_per_dof",
-    "flops_per_dof",
-    "roofline",
-    "implementation",
-    "asked",
-    "footprint",
-    "least_bytes_per_dof",
-    "least_level",
-    "bandwidth_gbytes_per_second",
-    "fma_gflops_per_second",
-    "limit",
-    "bound",
-    "fraction_of_limit",
-    "fraction_of_fma_peak",
-)
-"""Keys of a row, in order."""
-
-
 @final
 @dataclass
 class PeerCase(Case):
-    """Another library's operator, in a process of its own.
-
-    Attributes
-    ----------
-    peer : Peer
-    fault : str
-        Why it has ended; empty while it runs.
-    """
+    """Another library's operator; ``fault`` is why it has ended, empty while it runs."""
 
     peer: Peer
     fault: str = field(default="", init=False)
 
-    def round(self, meter: Meter, seconds: float) -> None:  # noqa: ARG002  (limits are the mesh's)
+    def round(self, seconds: float) -> None:
         """Time applications in the other process, until it ends of itself."""
         if self.fault:
             return
@@ -174,11 +119,10 @@ class PeerCase(Case):
         except OperatorError as error:
             self.fault = str(error)
 
-    def row(self, meter: Meter) -> dict[str, Any]:  # noqa: ARG002
+    def row(self) -> dict[str, Any]:
         """Speed; bytes, operations and limit are not known."""
-        known = self.facts("partial") | {
+        return self.facts("partial") | {
             "implementation": self.peer.label,
             "asked": "partial",
             "footprint": self.footprint,
         }
-        return {key: known.get(key) for key in KEYS}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from time import perf_counter
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.bench.run import check_orders
+from femops.bench.problems import Progress, check_asked
+from femops.bench.timing import call_seconds, repeated
 from femops.errors import OperatorError
 from femops.forms import convection, diffusion, elasticity, mass
 from femops.operators import Operator
@@ -60,7 +61,7 @@ def table(
     more: int = 0,
     elements: int = 2,
     seconds: float = 0.05,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Table 1 of the tensor report for a form: counted operations, measured bytes and seconds.
 
@@ -109,7 +110,7 @@ def _check(form: str, dim: int, orders: Sequence[int], more: int, elements: int)
         raise OperatorError(f"form {form!r}: choose one of {', '.join(FORMS)}")
     if dim not in (1, 2, 3):
         raise OperatorError(f"dim is {dim}: give 1, 2 or 3")
-    check_orders(orders)
+    check_asked(orders=orders)
     if more < 0 or elements < 1:
         raise OperatorError(f"more = {more}, elements = {elements}: give at least 0 and 1")
 
@@ -154,13 +155,9 @@ def _time(operator: Operator, seconds: float) -> float | None:
         return None
     x = np.random.default_rng(1).standard_normal(operator.shape[1])
     y = np.empty(operator.shape[0])
-    operator.apply(x, y)
-    times: list[float] = []
-    while len(times) < 5 or sum(times) < seconds:
-        begin = perf_counter()
-        operator.apply(x, y)
-        times.append(perf_counter() - begin)
-    return min(times)
+    call = partial(operator.apply, x, y)
+    call()
+    return min(repeated(partial(call_seconds, call), seconds, least=5))
 
 
 def _fit(rows: Sequence[dict[str, Any]], level: str) -> dict[str, float | None]:

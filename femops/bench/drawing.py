@@ -1,9 +1,13 @@
-"""Pictures of benchmarks: speed over the order, beside the limit."""
+"""Pictures of benchmarks, made of the rows that they return.
+
+All of them raise OperatorError where nothing was measured, and what
+`femops.io.plots.curves.curves` does.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -11,10 +15,12 @@ from typing import Any
 from femops.errors import OperatorError
 from femops.io.plots.curves import Panel, curves
 
-Rows = Sequence[dict[str, Any]]
+Row = dict[str, Any]
+Rows = Sequence[Row]
+Target = str | os.PathLike[str]
 
 
-def draw(path: str | os.PathLike[str], rows: Rows) -> Path:
+def draw(path: Target, rows: Rows) -> Path:
     """Draw dofs a second over p, a panel for each problem, footprint and number of threads.
 
     Curves are meshes (with levels and libraries, where there are several), dashed their limits.
@@ -24,43 +30,17 @@ def draw(path: str | os.PathLike[str], rows: Rows) -> Path:
     ----------
     path : path ending in .png
     rows : as `femops.bench.run` returns them
-
-    Returns
-    -------
-    pathlib.Path
-
-    Raises
-    ------
-    OperatorError
-        There are no rows.
-    FileError, MissingExtraError
-        See `femops.io.plots.curves.curves`.
     """
-    orders = orders_of(rows)
+    orders = _values(rows)
     if len(orders) > 1:
-        rows = _lines(rows)
-    panels: dict[tuple[str, int, str], None] = {}
-    for row in rows:
-        panels[row["footprint"], row["threads"], row["problem"]] = None
-    drawn = [_panel(key, rows, orders) for key in panels]
+        rows = _at_several_orders(rows)
+    keys = dict.fromkeys((row["footprint"], row["threads"], row["problem"]) for row in rows)
+    drawn = [_panel(key, rows, orders) for key in keys]
     problems = len({row["problem"] for row in rows})
     return curves(path, orders, "p", drawn, problems if len(drawn) % problems == 0 else None)
 
 
-def orders_of(rows: Rows) -> list[int]:
-    """Orders that were measured, ascending.
-
-    Raises
-    ------
-    OperatorError
-        There are no rows.
-    """
-    if not rows:
-        raise OperatorError("nothing to draw: nothing was measured")
-    return sorted({row["order"] for row in rows})
-
-
-def _lines(rows: Rows) -> Rows:
+def _at_several_orders(rows: Rows) -> Rows:
     """Those whose like was measured at other orders too; all, if there are none."""
     kinds = ("footprint", "threads", "problem", "mesh", "asked", "implementation")
     orders: dict[tuple[Any, ...], set[int]] = {}
@@ -73,25 +53,119 @@ def _lines(rows: Rows) -> Rows:
 def _panel(key: tuple[str, int, str], rows: Rows, orders: Sequence[int]) -> Panel:
     footprint, threads, problem = key
     mine = [row for row in rows if (row["footprint"], row["threads"], row["problem"]) == key]
-    names = {id(row): _name(row, _several(mine)) for row in mine}
-    lines: dict[str, list[float]] = {}
-    limits: dict[str, list[float]] = {}
-    for row in mine:
-        name, at = names[id(row)], orders.index(row["order"])
-        lines.setdefault(name, [nan] * len(orders))[at] = row["dofs_per_second"]
-        if row["limit"] is not None:
-            limits.setdefault(name, [nan] * len(orders))[at] = row["limit"]
+    # "auto" alone needs no name
+    several = {row["asked"] for row in mine if row["implementation"] == "femops"} != {"auto"}
+
+    def name(row: Row) -> str:
+        if row["implementation"] != "femops":
+            return str(row["implementation"]).split()[0]
+        return f"{row['mesh']}, {row['asked']}" if several else str(row["mesh"])
+
+    speeds, limits = (_lines(mine, orders, name, key) for key in ("dofs_per_second", "limit"))
     size = {"ram": "out of cache", "cache": "in cache"}.get(footprint, footprint)
     many = f"{threads} thread{'s' if threads > 1 else ''}"
-    return Panel(f"{problem}, {size}, {many}: dofs/s", lines, limits)
+    return Panel(f"{problem}, {size}, {many}: dofs/s", speeds, limits)
 
 
-def _several(rows: Rows) -> bool:
-    """Whether levels were forced: "auto" alone needs no name."""
-    return {row["asked"] for row in rows if row["implementation"] == "femops"} != {"auto"}
+def draw_cg(path: Target, rows: Rows) -> Path:
+    """Draw dofs and iterations a second over p, a panel for each mesh."""
+    orders = _values(rows)
+    panels = []
+    for mesh in dict.fromkeys(row["mesh"] for row in rows):
+        mine = [row for row in rows if row["mesh"] == mesh]
+        speeds: dict[str, list[float]] = {}
+        for kind in ("apart", "merged"):
+            key = f"seconds_{kind}"
+            each = [row | {"speed": row["dofs"] / row[key], "kind": kind} for row in mine]
+            speeds |= _lines(each, orders, lambda row: str(row["kind"]), "speed")
+        panels.append(Panel(f"{mesh}: dofs x iterations/s", speeds))
+    return curves(path, orders, "p", panels)
 
 
-def _name(row: dict[str, Any], several: bool) -> str:
-    if row["implementation"] != "femops":
-        return str(row["implementation"]).split()[0]
-    return f"{row['mesh']}, {row['asked']}" if several else str(row["mesh"])
+def draw_numa(path: Target, rows: Rows) -> Path:
+    """Draw dofs a second over p, a curve for each placement."""
+    orders = _values(rows)
+    lines = _lines(rows, orders, lambda row: str(row["placement"]), "dofs_per_second")
+    title = f"{rows[0]['problem']}, {rows[0]['mesh']}: dofs/s"
+    return curves(path, orders, "p", [Panel(title, lines)])
+
+
+def draw_gpu(path: Target, rows: Rows) -> Path:
+    """Draw speed over p for each problem, dashed its limit, and below the fraction of it.
+
+    Curves are meshes and levels.
+    """
+    orders, problems = _values(rows), sorted({row["problem"] for row in rows})
+    speeds, parts = [], []
+    for problem in problems:
+        mine = [row for row in rows if row["problem"] == problem]
+        speed, limits, fractions = (
+            _lines(mine, orders, lambda row: f"{row['mesh']}, {row['level']}", key)
+            for key in ("dofs_per_second", "limit", "fraction_of_limit")
+        )
+        speeds.append(Panel(f"{problem}: dofs/s", speed, limits))
+        parts.append(Panel(f"{problem}: fraction of the limit", fractions))
+    return curves(path, orders, "p", [*speeds, *parts], len(problems))
+
+
+def draw_speedup(path: Target, rows: Rows) -> Path:
+    """Draw dofs a second over the ranks that were timed, one curve each task, dashed the ideal."""
+    timed = [row for row in rows if row["timed"]]
+    x = _values(timed, "ranks", "timed")
+    lines = _lines(timed, x, _task, "dofs_per_second", "ranks")
+    ideal = {name: [line[0] * many / x[0] for many in x] for name, line in lines.items()}
+    return curves(path, x, "ranks", [Panel("dofs/s (dashed: ideal)", lines, ideal)])
+
+
+def draw_model(path: Target, tables: Rows, rows: Rows) -> Path:
+    """Draw the model's efficiencies over the ranks, and what was measured; a panel each task."""
+    x = [row["ranks"] for row in tables[0]["weak"]]
+    kind = "weak" if any(row["scaling"] == "weak" for row in rows) else "strong"
+    panels = []
+    for table in tables:
+        lines = {
+            f"strong, {_short(each['dofs'])} dofs": [row["efficiency"] for row in each["rows"]]
+            for each in table["strong"]
+        }
+        weak = f"weak, {_short(table['strong'][0]['dofs'])} dofs a rank"
+        lines[weak] = [row["efficiency"] for row in table["weak"]]
+        mine = [row for row in rows if row["timed"] and _task(row) == _task(table)]
+        lines |= _lines(mine, x, lambda _: f"measured, {kind}", "efficiency", "ranks")
+        panels.append(Panel(f"{_task(table)}: efficiency", lines))
+    return curves(path, x, "ranks", panels)
+
+
+def _values(rows: Rows, along: str = "order", what: str = "measured") -> list[int]:
+    """Orders (or else) that were measured, ascending.
+
+    Raises
+    ------
+    OperatorError
+        There are no rows.
+    """
+    if not rows:
+        raise OperatorError(f"nothing to draw: nothing was {what}")
+    return sorted({row[along] for row in rows})
+
+
+def _lines(
+    rows: Rows, x: Sequence[int], name: Callable[[Row], str], key: str, along: str = "order"
+) -> dict[str, list[float]]:
+    """Curves by name: values at each x, NaN where there is none."""
+    lines: dict[str, list[float]] = {}
+    for row in rows:
+        if row[key] is not None:
+            line = lines.setdefault(name(row), [nan] * len(x))
+            line[x.index(row[along])] = row[key]
+    return lines
+
+
+def _task(row: Row) -> str:
+    return f"{row['problem']}, {row['mesh']}"
+
+
+def _short(value: float) -> str:
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.2g} {letter}"
+    return f"{value:g}"

@@ -2,24 +2,34 @@
 
 Figure 6 of Abdelfattah et al., High-performance tensor contractions for GPUs (2016), for an
 operator: all data where one thread has touched them, page by page in turns, and each part in the
-memory of the thread that works on it, as `femops_kernels.cpu.first_touch` leaves them.
+memory of the thread that works on it, as `femops_kernels.cpu.first_touch` leaves them. Linux only:
+pages are moved by the system call ``mbind``, whatever thread has touched them first.
 """
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
+import platform
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.bench.placement import NODES, bind, memories
-from femops.bench.problems import FOOTPRINTS, PROBLEMS, make_mesh
-from femops.bench.run import Progress, check_dofs, check_orders
+from femops.bench.cases import Case
+from femops.bench.problems import (
+    FOOTPRINTS,
+    PROBLEMS,
+    Progress,
+    check_asked,
+    make_mesh,
+)
 from femops.bench.timing import median_seconds
 from femops.errors import OperatorError
 from femops.operators import Operator
@@ -27,6 +37,12 @@ from femops.spaces.h1_l2 import H1
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.first_touch import placed, placed_array
 from femops_kernels.cpu.sweep import Sweep
+
+NODES = Path("/sys/devices/system/node")
+_MBIND = {"x86_64": 237, "aarch64": 235, "riscv64": 235, "ppc64le": 259}
+_BIND, _INTERLEAVE = 2, 3  # MPOL_BIND, MPOL_INTERLEAVE of linux/mempolicy.h
+_MOVE = 2  # MPOL_MF_MOVE
+_MASK_BITS = 1024
 
 PLACEMENTS = ("serial", "interleaved", "first touch")
 PROBLEM, MESH = PROBLEMS["bp3"], "multilinear"
@@ -37,16 +53,74 @@ ONE_MEMORY = (
 )
 
 
+def ranges(text: str) -> list[int]:
+    """Numbers of a kernel's list, as '0-3,8'."""
+    numbers: list[int] = []
+    for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
+
+
+def memories(folder: Path = NODES) -> dict[int, list[int]]:
+    """The nodes that have memory and cores of this process, and those cores; none if not told."""
+    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    found: dict[int, list[int]] = {}
+    for path in folder.glob("node[0-9]*"):
+        listed = (path / "cpulist").read_text(encoding="ascii")
+        cores = sorted(usable.intersection(ranges(listed)))
+        if cores:
+            found[int(path.name[4:])] = cores
+    return dict(sorted(found.items()))
+
+
+def bind(array: NDArray[Any], nodes: Sequence[int], interleave: bool = False) -> None:
+    """Move the pages that lie within an array, no part of another's, to nodes.
+
+    Page by page in turns, or else to any of them (so give one).
+
+    Raises
+    ------
+    OperatorError
+        The system call is not known here, or refuses.
+    """
+    start = -(-array.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
+    stop = (array.ctypes.data + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+    number = _MBIND.get(platform.machine()) if platform.system() == "Linux" else None
+    if number is None:
+        raise OperatorError("pages cannot be placed on this system: it takes Linux on 64 bits")
+    if stop <= start:
+        return
+    mask = np.zeros(_MASK_BITS // 64, dtype=np.uint64)
+    for node in nodes:
+        mask[node // 64] |= np.uint64(1) << np.uint64(node % 64)
+    libc = ctypes.CDLL(None, use_errno=True)
+    pages = ctypes.c_ulong(start), ctypes.c_ulong(stop - start)
+    mode = ctypes.c_int(_INTERLEAVE if interleave else _BIND)
+    words = ctypes.c_void_p(mask.ctypes.data), ctypes.c_ulong(_MASK_BITS)
+    if libc.syscall(ctypes.c_long(number), *pages, mode, *words, ctypes.c_uint(_MOVE)):
+        reason = os.strerror(ctypes.get_errno())
+        raise OperatorError(f"pages cannot be moved to nodes {list(nodes)}: {reason}")
+
+
 @final
 @dataclass
-class _Placed:
+class _Placed(Case):
+    """An operator with all its data placed in one way."""
+
     placement: str
     operator: Operator
     x: NDArray[np.float64]
     y: NDArray[np.float64]
-    seconds: list[float] = field(default_factory=list)
 
-    def arrays(self) -> list[NDArray[Any]]:
+    def place(self, nodes: Sequence[int]) -> None:
+        """Move everything, unless it is to stay with who touched it; ``nodes`` are the threads'."""
+        for array in self._arrays() if self.placement != "first touch" else ():
+            if self.placement == "serial":
+                bind(array, nodes[:1])
+            else:
+                bind(array, sorted(set(nodes)), interleave=True)
+
+    def _arrays(self) -> list[NDArray[Any]]:
         """What an application reads and writes."""
         found = [self.x, self.y]
         for sweep in self.operator.compiled.sweeps:
@@ -54,34 +128,15 @@ class _Placed:
             found += [sweep.data.points, sweep.source.starts]
         return found
 
-    def place(self, nodes: Sequence[int]) -> None:
-        """Move everything, unless it is to stay with who touched it; ``nodes`` are the threads'."""
-        for array in self.arrays() if self.placement != "first touch" else ():
-            if self.placement == "serial":
-                bind(array, nodes[:1])
-            else:
-                bind(array, sorted(set(nodes)), interleave=True)
-
     def round(self, seconds: float) -> None:
-        """Time applications for about that long (at least three)."""
+        """Time applications."""
         self.seconds.append(median_seconds(lambda: self.operator.apply(self.x, self.y), seconds))
 
-    def row(self, threads: int) -> dict[str, Any]:
-        """One row of the result."""
-        dofs, median = self.operator.space.size, float(np.median(self.seconds))
+    def row(self) -> dict[str, Any]:
+        """Speed, and the bandwidth that it takes."""
+        facts = {"placement": self.placement} | self.facts(self.operator.level)
         moved = self.operator.cost().bytes_moved
-        return {
-            "placement": self.placement,
-            "problem": PROBLEM.name,
-            "mesh": MESH,
-            "order": self.operator.space.order,
-            "dofs": dofs,
-            "level": self.operator.level,
-            "threads": threads,
-            "seconds_median": median,
-            "dofs_per_second": dofs / median,
-            "gbytes_per_second": moved / median * 1e-9,
-        }
+        return facts | {"gbytes_per_second": moved / facts["seconds_median"] * 1e-9}
 
 
 def run_numa(
@@ -95,17 +150,9 @@ def run_numa(
 ) -> dict[str, Any]:
     """Measure diffusion (bp3, level "partial") with its data placed in three ways.
 
-    All threads work, each pinned to a core, the first ones to those of the first memory.
-
-    Parameters
-    ----------
-    orders : sequence of int
-    dofs : float
-        About how many unknowns.
-    rounds, seconds, progress
-        See `femops.bench.run`; the placements take turns.
-    nodes : pathlib.Path
-        The kernel's description of the memories.
+    All threads work, each pinned to a core, the first ones to those of the first memory. The
+    placements take turns. Arguments are those of `femops.bench.run`, and the folder in which the
+    kernel describes memories.
 
     Returns
     -------
@@ -118,10 +165,7 @@ def run_numa(
     OperatorError
         No order, fewer than one dof or round, or pages cannot be placed.
     """
-    check_orders(orders)
-    check_dofs(dofs)
-    if rounds < 1:
-        raise OperatorError("nothing to measure: give at least one round")
+    check_asked(orders=orders, dofs=(dofs,), rounds=rounds)
     found = memories(nodes)
     result: dict[str, Any] = {"machine": machine.describe(), "nodes": found, "rows": []}
     if len(found) < 2:
@@ -144,13 +188,14 @@ def _order(
         V = H1(mesh, order)  # a space of its own, so that no indices are shared
         x = placed(np.random.default_rng(order).standard_normal(V.size))
         y = placed_array((V.size,), np.float64)
-        case = _Placed(placement, PROBLEM.operator(V, "partial"), x, y)
+        operator = PROBLEM.operator(V, "partial")
+        case = _Placed(PROBLEM, MESH, "given", V, len(places), placement, operator, x, y)
         case.place(places)
         cases.append(case)
     for _ in range(rounds):
         for case in cases:
             case.round(seconds)
-    return [case.row(len(places)) for case in cases]
+    return [case.row() for case in cases]
 
 
 @contextmanager
@@ -170,24 +215,3 @@ def _spread(found: dict[int, list[int]], threads: int) -> Iterator[list[int]]:
         for thread in ids:
             os.sched_setaffinity(thread, before)
         machine.set_threads(count)
-
-
-def draw_numa(path: str | os.PathLike[str], rows: Sequence[dict[str, Any]]) -> Path:
-    """Draw dofs a second over p, a curve for each placement.
-
-    Raises
-    ------
-    OperatorError
-        There are no rows.
-    FileError, MissingExtraError
-        See `femops.io.plots.curves.curves`.
-    """
-    from femops.bench.drawing import orders_of
-    from femops.io.plots.curves import Panel, curves
-
-    lines = {
-        name: [row["dofs_per_second"] for row in rows if row["placement"] == name]
-        for name in PLACEMENTS
-    }
-    orders = orders_of(rows)
-    return curves(path, orders, "p", [Panel(f"{PROBLEM.name}, {MESH}: dofs/s", lines)])

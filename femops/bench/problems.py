@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, final
@@ -13,10 +14,14 @@ from femops.basis import Quadrature1D, gauss, lobatto
 from femops.errors import OperatorError
 from femops.forms import diffusion, mass
 from femops.operators import Operator
+from femops.operators.levels.level_data import check_level
 from femops.parallel import Communicator, DistributedMesh
 from femops.parallel import box as box_of_ranks
 from femops.spaces.h1_l2 import H1
 from femops_meshes import Mesh, box
+
+Progress = Callable[[str], None]
+"""Takes a line on what comes next."""
 
 FORMS = {"mass": mass, "diffusion": diffusion}
 
@@ -69,19 +74,60 @@ FOOTPRINTS = {"ram": 1.8e6, "cache": 0.12e6}
 """Numbers of dofs: more than caches hold, and few enough for them."""
 
 
-def check_names(problems: Any, meshes: Any, footprints: Any = ()) -> None:
-    """Check names of problems, meshes and footprints.
+MOST_ORDER = 32
+"""Kernels unroll lines of points: higher ones are compiled for longer than they are measured."""
+
+MOST_DOFS = 1e12
+"""More are no size of a vector on any machine that one process has to itself."""
+
+
+def default_dofs(footprint: str, order: int) -> float:
+    """About how many dofs stand for a footprint.
+
+    Out of cache an eighth at p = 1 and half at p = 2: setting up a mesh costs by the element, and
+    a dof moves several times the bytes there.
+    """
+    part = {1: 1 / 8, 2: 1 / 2}.get(order, 1.0) if footprint == "ram" else 1.0
+    return part * FOOTPRINTS[footprint]
+
+
+def check_asked(
+    *,
+    problems: Collection[str] | None = None,
+    meshes: Collection[str] | None = None,
+    footprints: Collection[str] | None = None,
+    levels: Collection[str] | None = None,
+    orders: Sequence[int] = (1,),
+    dofs: Iterable[float] = (),
+    rounds: int = 1,
+) -> None:
+    """Check what is to be measured.
 
     Raises
     ------
     OperatorError
-        An unknown one.
+        An unknown name, no order, or one that is not in 1 to `MOST_ORDER`, fewer than one dof or
+        more than `MOST_DOFS`, or nothing of one kind.
     """
-    known = (("problem", problems, PROBLEMS), ("mesh", meshes, MESHES))
-    for what, names, all_names in (*known, ("footprint", footprints, FOOTPRINTS)):
-        for name in names:
-            if name not in all_names:
-                raise OperatorError(f"{what} {name!r}: choose one of {', '.join(all_names)}")
+    given = {"problem": problems, "mesh": meshes, "footprint": footprints, "level": levels}
+    known = {"problem": PROBLEMS, "mesh": MESHES, "footprint": FOOTPRINTS}
+    for what, names in given.items():
+        if names is not None and not names:
+            raise OperatorError(f"nothing to measure: give at least one {what}")
+        for name in names or ():
+            if what == "level":
+                check_level(name)
+            elif name not in known[what]:
+                raise OperatorError(f"{what} {name!r}: choose one of {', '.join(known[what])}")
+    if not orders or not 1 <= min(orders) <= max(orders) <= MOST_ORDER:
+        raise OperatorError(
+            f"orders are {list(orders)}: give at least one, all from 1 to {MOST_ORDER}"
+        )
+    for many in dofs:
+        if not 1 <= many <= MOST_DOFS:
+            raise OperatorError(f"{many:g} dofs: give a number from 1 to {MOST_DOFS:g}")
+    if rounds < 1:
+        raise OperatorError("nothing to measure: give at least one round")
 
 
 def _deform(x: NDArray[np.float64]) -> NDArray[Any]:
@@ -119,21 +165,12 @@ def make_mesh(kind: str, order: int, nodes: float) -> Mesh:
     OperatorError
         An unknown kind.
     """
-    check_names((), (kind,))
+    check_asked(meshes=(kind,))
     return _mesh(kind, per_direction(order, nodes))
 
 
 def shared_mesh(kind: str, counts: tuple[int, int, int], comm: Communicator) -> DistributedMesh:
-    """The same kinds of boxes, of which each rank makes its part. Collective.
-
-    Parameters
-    ----------
-    kind : {"cartesian", "multilinear", "curved"}
-        See `make_mesh`.
-    counts : (int, int, int)
-        Elements in each direction.
-    comm : Communicator
-    """
+    """A box of that kind and so many elements, of which each rank makes its part. Collective."""
     mapping = None if kind == "cartesian" else _deform
     return box_of_ranks(counts, mapping=mapping, order=2 if kind == "curved" else 1, comm=comm)
 
@@ -145,5 +182,5 @@ def _space(kind: str, n: int, order: int, ncomp: int) -> H1:
 
 def make_space(problem: Problem, kind: str, order: int, dofs: float) -> H1:
     """Space of a problem with about that many dofs, of all components together."""
-    check_names((), (kind,))
+    check_asked(meshes=(kind,))
     return _space(kind, per_direction(order, dofs / problem.ncomp), order, problem.ncomp)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import nan
-from pathlib import Path
-from time import perf_counter
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.bench.machine import Meter, using
-from femops.bench.problems import FOOTPRINTS, MESHES, PROBLEMS, make_space
-from femops.bench.run import Progress, Settings, check_dofs, check_orders
-from femops.bench.timing import median_seconds
+from femops.bench.problems import (
+    FOOTPRINTS,
+    MESHES,
+    PROBLEMS,
+    Progress,
+    check_asked,
+    make_space,
+)
+from femops.bench.timing import call_seconds, median_seconds, repeated
 from femops.operators import Operator
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.cg import ConjugateGradients
@@ -46,9 +49,7 @@ class _Solves:
     def round(self, seconds: float) -> None:
         """Time each for about that long."""
         for name, merged in (("apart", False), ("merged", True)):
-            times: list[float] = []
-            while not times or sum(times) * _ITERATIONS < seconds:
-                times.append(self._iteration(merged))
+            times = repeated(partial(self._iteration, merged), seconds / _ITERATIONS, least=1)
             self.seconds[name].append(float(np.median(times)))
         y = np.empty_like(self.b)
         alone = median_seconds(lambda: self.operator.apply(self.b, y), seconds)
@@ -60,9 +61,8 @@ class _Solves:
         assert isinstance(compiled, HostOperator)  # one rank
         solve = ConjugateGradients(compiled, self.b, 0.0 * self.b, None, merged)
         solve.advance(0.0, 2, 2, show=False)  # warms up
-        begin = perf_counter()
-        solve.advance(0.0, 2 + _ITERATIONS, _ITERATIONS, show=False)
-        return (perf_counter() - begin) / (solve.iterations - 2)
+        more = partial(solve.advance, 0.0, 2 + _ITERATIONS, _ITERATIONS, show=False)
+        return call_seconds(more) / (solve.iterations - 2)
 
     def row(self, meter: Meter, threads: int) -> dict[str, Any]:
         """One row of the result."""
@@ -129,9 +129,7 @@ def run_cg(
         An unknown mesh or level, no order, fewer than one dof or round.
     """
     count = machine.get_threads() if threads is None else threads
-    check_orders(orders)
-    check_dofs(dofs)
-    Settings((count,), meshes, (level,), rounds=rounds).check()
+    check_asked(meshes=meshes, levels=(level,), orders=orders, dofs=(dofs,), rounds=rounds)
     meter, rows, notes = Meter((count,)), [], []
     for order in orders:
         if progress:
@@ -154,28 +152,3 @@ def run_cg(
         rows += [solve.row(meter, count) for solve in solves]
     result = {"machine": meter.describe(), "limits": meter.limits()} if rows else {}
     return {"machine": machine.describe()} | result | {"rows": rows, "notes": notes}
-
-
-def draw_cg(path: str | os.PathLike[str], rows: Sequence[dict[str, Any]]) -> Path:
-    """Draw dofs and iterations a second over p, a panel for each mesh.
-
-    Raises
-    ------
-    OperatorError
-        There are no rows.
-    FileError, MissingExtraError
-        See `femops.io.plots.curves.curves`.
-    """
-    from femops.bench.drawing import orders_of
-    from femops.io.plots.curves import Panel, curves
-
-    orders = orders_of(rows)
-    panels = []
-    for mesh in dict.fromkeys(row["mesh"] for row in rows):
-        lines = {name: [nan] * len(orders) for name in ("apart", "merged")}
-        for row in rows:
-            if row["mesh"] == mesh:
-                for name, line in lines.items():
-                    line[orders.index(row["order"])] = row["dofs"] / row[f"seconds_{name}"]
-        panels.append(Panel(f"{mesh}: dofs x iterations/s", lines))
-    return curves(path, orders, "p", panels)

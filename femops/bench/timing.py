@@ -1,29 +1,85 @@
-"""How long a call takes."""
+"""How long calls take, on the host and on a device."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
+from typing import final
 
 import numpy as np
+
+from femops_kernels.cuda.device.device import Device
 
 LEAST = 3
 """Calls of which a median is taken, at least."""
 
+# Seconds of a batch of calls between two events: launches are many times shorter.
+_BATCH = 5e-3
+_MOST = 200
+# Part of a call's time from which on its launch may be what takes it.
+_HASTE = 0.5
+
+
+def call_seconds(call: Callable[[], object]) -> float:
+    """Seconds of one call."""
+    begin = perf_counter()
+    call()
+    return perf_counter() - begin
+
+
+def repeated(measure: Callable[[], float], seconds: float, least: int = LEAST) -> list[float]:
+    """Seconds, measured so often at least, and again until their sum is that long."""
+    times: list[float] = []
+    while len(times) < least or sum(times) < seconds:
+        times.append(measure())
+    return times
+
 
 def median_seconds(call: Callable[[], object], seconds: float) -> float:
-    """Median seconds of calls for about that long (at least `LEAST`), after one that warms up.
+    """Median seconds of calls for about that long (at least `LEAST`), after one that warms up."""
+    call()
+    return float(np.median(repeated(partial(call_seconds, call), seconds)))
 
-    Parameters
-    ----------
-    call : callable
-        Takes nothing; what it returns is not looked at.
-    seconds : float
+
+@final
+@dataclass(frozen=True)
+class Times:
+    """Seconds of a call on a device, of each batch, and median ones of the host to launch it."""
+
+    seconds: list[float]
+    launch: float
+
+    @property
+    def median(self) -> float:
+        """Of the device's seconds."""
+        return float(np.median(self.seconds))
+
+
+def batch_times(device: Device, call: Callable[[], object], seconds: float) -> Times:
+    """Times of a call, in batches for about that long (at least `LEAST`), after a warm-up.
+
+    Calls of a batch follow each other without a gap: where the host takes too long for their
+    launches, they are a single one (`Device.repeatable`, which says what a call may do).
     """
     call()
-    times: list[float] = []
-    while len(times) < LEAST or sum(times) < seconds:
-        begin = perf_counter()
-        call()
-        times.append(perf_counter() - begin)
-    return float(np.median(times))
+    once = device.seconds(call)
+    many = max(1, min(_MOST, int(_BATCH / max(once, 1e-9))))
+    launches: list[float] = []
+
+    def calls() -> None:
+        for _ in range(many):
+            call()
+
+    def batch() -> None:
+        launches.append(call_seconds(calls) / many)
+
+    def measured(work: Callable[[], None]) -> list[float]:
+        work()
+        return repeated(lambda: device.seconds(work) / many, seconds / many)
+
+    times, launch = measured(batch), float(np.median(launches))
+    if launch > _HASTE * float(np.median(times)):
+        times = measured(device.repeatable(batch))
+    return Times(times, launch)

@@ -11,7 +11,8 @@ from typing import Any
 
 import typer
 
-from femops.cli import bench, cost, demo, info, meshes, solve, warmup
+from femops.cli import cost, demo, info, meshes, solve, warmup
+from femops.cli.bench import group as bench
 from femops.cli.exit_codes import INTERRUPTED
 from femops.cli.ranks import one_voice, refuse_ranks
 
@@ -47,7 +48,7 @@ def build() -> typer.Typer:
     app.command("demo")(demo.demo)
     app.add_typer(solve.app, name="solve")
     app.add_typer(meshes.app, name="mesh")
-    app.command("bench", cls=bench.Bench)(bench.bench)
+    app.add_typer(bench.app, name="bench")
     app.command("cost")(cost.cost)
     app.command("info")(info.info)
     app.command("warmup")(warmup.warmup)

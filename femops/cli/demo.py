@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -79,15 +78,11 @@ def apply_seconds(A: femops.Operator) -> float:
     """Median seconds of a product with the operator, over about half a second."""
     import numpy as np
 
+    from femops.bench.timing import median_seconds
+
     x = np.random.default_rng(0).standard_normal(A.shape[0])
     y = np.empty_like(x)
-    A.apply(x, y)
-    times: list[float] = []
-    while len(times) < 5 or sum(times) < 0.5:
-        begin = perf_counter()
-        A.apply(x, y)
-        times.append(perf_counter() - begin)
-    return float(np.median(times))
+    return median_seconds(lambda: A.apply(x, y), 0.5)
 
 
 def _write(output: Output, result: Result, out: Path) -> None:

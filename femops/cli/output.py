@@ -7,8 +7,41 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, final
+
+
+@final
+@dataclass(frozen=True)
+class Column:
+    """A column of a table of dicts.
+
+    Attributes
+    ----------
+    heading : str
+    source : str or callable
+        Key of its value, or what takes a dict and returns it.
+    form : str
+        How a number is written, as `format` takes it.
+    scale : float
+        What a number is multiplied by.
+    """
+
+    heading: str
+    source: str | Callable[[dict[str, Any]], Any]
+    form: str = ""
+    scale: float = 1.0
+
+    def value(self, record: dict[str, Any]) -> Any:
+        """Return its value of a dict."""
+        return record[self.source] if isinstance(self.source, str) else self.source(record)
+
+    def text(self, value: Any) -> str:
+        """Return a value as it is printed; a dash for None."""
+        if value is None:
+            return "-"
+        return format(self.scale * value, self.form) if self.form else str(value)
 
 
 @final
@@ -57,11 +90,16 @@ class Output:
         else:
             _plain_table(title, columns, rows)
 
-    def rows(self, title: str, headings: Sequence[str], rows: list[list[str]], words: int) -> None:
-        """Print a table whose first columns hold words and the others numbers, if it has rows."""
-        columns = [(name, "left" if k < words else "right") for k, name in enumerate(headings)]
-        if rows:
-            self.table(title, columns, rows)
+    def records(
+        self, title: str, columns: Sequence[Column], records: Sequence[dict[str, Any]]
+    ) -> None:
+        """Print a table of dicts, words to the left and numbers to the right, if there are any."""
+        if records:
+            values = [[column.value(record) for column in columns] for record in records]
+            sides = ["left" if isinstance(value, str) else "right" for value in values[0]]
+            heads = list(zip((column.heading for column in columns), sides, strict=True))
+            texts = [[c.text(v) for c, v in zip(columns, line, strict=True)] for line in values]
+            self.table(title, heads, texts)
 
     @contextmanager
     def working(self, what: str) -> Iterator[Callable[[str], None]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from femops.basis import Quadrature1D
 from femops.forms.form import build
 from femops.forms.load import load_vector
+from femops.forms.options import FormOptions, with_options
 from femops.geometry.boundary import BoundaryGeometry
 from femops.operators.integrals.coefficients import Coefficient, Given
 from femops.operators.operator import Operator
@@ -22,16 +23,12 @@ def _boundary_mass(u: Any, alpha: Any) -> dict[str, Any]:
     return {"value": alpha @ u if np.ndim(alpha) == 2 else alpha * u}
 
 
+@with_options(FormOptions)
 def boundary_mass(
     V: Space,
     alpha: Coefficient = 1.0,
     attributes: int | str | Iterable[int | str] | None = None,
-    *,
-    quadrature: int | Quadrature1D | None = None,
-    dtype: DTypeLike = np.float64,
-    data_dtype: DTypeLike | None = None,
-    lanes: int | None = None,
-    level: str = "partial",
+    **options: Unpack[FormOptions],
 ) -> Operator:
     r"""Mass on the boundary, :math:`\int_\Gamma \alpha\, u \cdot v\, ds`.
 
@@ -49,17 +46,8 @@ def boundary_mass(
         `BoundaryGeometry`; or a field on the mesh.
     attributes : int, name, or several, optional
         Boundary attributes, as `Space.boundary_dofs` takes them; the whole boundary if omitted.
-    quadrature : int or Quadrature1D, optional
-        Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
-    dtype : dtype
-        float64 or float32: type of the vectors, the stored data and the arithmetic.
-    data_dtype : dtype, optional
-        Type of the numbers stored at quadrature points (levels partial, decomposed and none, where
-        they store such): float32 in an operator of float64 halves them; see `Operator.at_level`.
-    lanes : int, optional
-        SIMD slots; what the machine has if omitted.
-    level : {"full", "element", "decomposed", "partial", "none", "auto"}
-        Level of assembly; see `Operator.at_level`.
+    **options
+        See `femops.forms.options.Options`.
 
     Returns
     -------
@@ -92,7 +80,7 @@ def boundary_mass(
     shapes = ((),) if V.ncomp == 1 else ((), (V.ncomp,), (V.ncomp, V.ncomp))
     given = {"alpha": Given("alpha", alpha, shapes)}
     traces = boundary_space(V, attributes)
-    return build(_boundary_mass, traces, None, quadrature, given, dtype, lanes, level, data_dtype)
+    return build(_boundary_mass, traces, None, given, options)
 
 
 def boundary_load(

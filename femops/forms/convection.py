@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import DTypeLike
 
-from femops.basis import Quadrature1D
 from femops.forms.form import build
+from femops.forms.options import FormOptions, with_options
 from femops.operators.integrals.coefficients import Coefficient, Given
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
@@ -18,15 +17,11 @@ def _convection(u: Any, beta: Any) -> dict[str, Any]:
     return {"value": u.grad @ np.atleast_1d(beta)}
 
 
+@with_options(FormOptions)
 def convection(
     V: Space,
     beta: Coefficient,
-    *,
-    quadrature: int | Quadrature1D | None = None,
-    dtype: DTypeLike = np.float64,
-    data_dtype: DTypeLike | None = None,
-    lanes: int | None = None,
-    level: str = "partial",
+    **options: Unpack[FormOptions],
 ) -> Operator:
     r"""Convection operator, :math:`\int_\Omega (\beta \cdot \nabla u) \cdot v\, dx`.
 
@@ -39,17 +34,8 @@ def convection(
     beta : sequence, callable, array or GridFunction
         Velocity: a constant (dim,), a function of x that returns (dim, n), an array (ne, nq, dim)
         at the quadrature points, or a field of dim components; in 1-D one number will do for (1,).
-    quadrature : int or Quadrature1D, optional
-        Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
-    dtype : dtype
-        float64 or float32: type of the vectors, the stored data and the arithmetic.
-    data_dtype : dtype, optional
-        Type of the numbers stored at quadrature points (levels partial, decomposed and none, where
-        they store such): float32 in an operator of float64 halves them; see `Operator.at_level`.
-    lanes : int, optional
-        SIMD slots; what the machine has if omitted.
-    level : {"full", "element", "decomposed", "partial", "none", "auto"}
-        Level of assembly; see `Operator.at_level`.
+    **options
+        See `femops.forms.options.Options`.
 
     Returns
     -------
@@ -71,4 +57,4 @@ def convection(
     coefficients = {
         "beta": Given("beta", beta, ((V.dim,), ()) if V.dim == 1 else ((V.dim,),)),
     }
-    return build(_convection, V, None, quadrature, coefficients, dtype, lanes, level, data_dtype)
+    return build(_convection, V, None, coefficients, options)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import DTypeLike
 
-from femops.basis import Quadrature1D
 from femops.forms.form import build
+from femops.forms.options import FormOptions, with_options
 from femops.operators.integrals.coefficients import Coefficient, Given
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
@@ -20,15 +19,11 @@ def _diffusion(u: Any, kappa: Any) -> dict[str, Any]:
     return {"grad": kappa * u.grad}
 
 
+@with_options(FormOptions)
 def diffusion(
     V: Space,
     kappa: Coefficient = 1.0,
-    *,
-    quadrature: int | Quadrature1D | None = None,
-    dtype: DTypeLike = np.float64,
-    data_dtype: DTypeLike | None = None,
-    lanes: int | None = None,
-    level: str = "partial",
+    **options: Unpack[FormOptions],
 ) -> Operator:
     r"""Diffusion operator, :math:`\int_\Omega \kappa \nabla u : \nabla v\, dx`.
 
@@ -42,17 +37,8 @@ def diffusion(
         Conductivity: a scalar, the diagonal (dim,) or a tensor (dim, dim); constant, or a function
         of x (shape (dim, n)) that returns (n,), (dim, n) or (dim, dim, n), an array (ne, nq),
         (ne, nq, dim) or (ne, nq, dim, dim) at the quadrature points, or a field.
-    quadrature : int or Quadrature1D, optional
-        Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
-    dtype : dtype
-        float64 or float32: type of the vectors, the stored data and the arithmetic.
-    data_dtype : dtype, optional
-        Type of the numbers stored at quadrature points (levels partial, decomposed and none, where
-        they store such): float32 in an operator of float64 halves them; see `Operator.at_level`.
-    lanes : int, optional
-        SIMD slots; what the machine has if omitted.
-    level : {"full", "element", "decomposed", "partial", "none", "auto"}
-        Level of assembly; see `Operator.at_level`.
+    **options
+        See `femops.forms.options.Options`.
 
     Returns
     -------
@@ -78,4 +64,4 @@ def diffusion(
     coefficients = {
         "kappa": Given("kappa", kappa, ((), (V.dim,), (V.dim, V.dim))),
     }
-    return build(_diffusion, V, None, quadrature, coefficients, dtype, lanes, level, data_dtype)
+    return build(_diffusion, V, None, coefficients, options)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
-import numpy as np
-from numpy.typing import DTypeLike
-
-from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.forms.form import build
+from femops.forms.options import FormOptions, with_options
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
 
@@ -18,15 +15,11 @@ def _divergence(u: Any) -> dict[str, Any]:
     return {"value": u.div}
 
 
+@with_options(FormOptions)
 def divergence(
     V: Space,
     Q: Space,
-    *,
-    quadrature: int | Quadrature1D | None = None,
-    dtype: DTypeLike = np.float64,
-    data_dtype: DTypeLike | None = None,
-    lanes: int | None = None,
-    level: str = "partial",
+    **options: Unpack[FormOptions],
 ) -> Operator:
     r"""Divergence from a vector to a scalar space, :math:`\int_\Omega q\, \nabla \cdot u\, dx`.
 
@@ -40,17 +33,8 @@ def divergence(
         Trial space, of u: H1 with as many components as dimensions.
     Q : Space
         Test space, of q: H1 or L2 with one component, on the same mesh.
-    quadrature : int or Quadrature1D, optional
-        Points per direction (Gauss), or a rule; p + 2 Gauss points for the larger order if omitted.
-    dtype : dtype
-        float64 or float32: type of the vectors, the stored data and the arithmetic.
-    data_dtype : dtype, optional
-        Type of the numbers stored at quadrature points (levels partial, decomposed and none, where
-        they store such): float32 in an operator of float64 halves them; see `Operator.at_level`.
-    lanes : int, optional
-        SIMD slots; what the machine has if omitted.
-    level : {"full", "element", "decomposed", "partial", "none", "auto"}
-        Level of assembly; see `Operator.at_level`.
+    **options
+        See `femops.forms.options.Options`.
 
     Returns
     -------
@@ -75,4 +59,4 @@ def divergence(
             f"divergence from {V.ncomp} to {Q.ncomp} components: "
             f"make V with ncomp={V.dim} and Q with ncomp=1"
         )
-    return build(_divergence, V, Q, quadrature, {}, dtype, lanes, level, data_dtype)
+    return build(_divergence, V, Q, {}, options)

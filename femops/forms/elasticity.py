@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import DTypeLike
 
-from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.forms.form import build
+from femops.forms.options import FormOptions, with_options
 from femops.operators.integrals.coefficients import Coefficient, Given
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
@@ -20,16 +19,12 @@ def _elasticity(u: Any, lam: Any, mu: Any) -> dict[str, Any]:
     return {"grad": lam * u.div * np.eye(len(strain)) + 2.0 * mu * strain}
 
 
+@with_options(FormOptions)
 def elasticity(
     V: Space,
     lam: Coefficient = 1.0,
     mu: Coefficient = 1.0,
-    *,
-    quadrature: int | Quadrature1D | None = None,
-    dtype: DTypeLike = np.float64,
-    data_dtype: DTypeLike | None = None,
-    lanes: int | None = None,
-    level: str = "partial",
+    **options: Unpack[FormOptions],
 ) -> Operator:
     r"""Linear elasticity of an isotropic material.
 
@@ -42,17 +37,8 @@ def elasticity(
         Trial and test space, with as many components as dimensions.
     lam, mu : number, callable, array or GridFunction
         Lame's parameters, in units of stress; mu is positive.
-    quadrature : int or Quadrature1D, optional
-        Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
-    dtype : dtype
-        float64 or float32: type of the vectors, the stored data and the arithmetic.
-    data_dtype : dtype, optional
-        Type of the numbers stored at quadrature points (levels partial, decomposed and none, where
-        they store such): float32 in an operator of float64 halves them; see `Operator.at_level`.
-    lanes : int, optional
-        SIMD slots; what the machine has if omitted.
-    level : {"full", "element", "decomposed", "partial", "none", "auto"}
-        Level of assembly; see `Operator.at_level`.
+    **options
+        See `femops.forms.options.Options`.
 
     Returns
     -------
@@ -80,4 +66,4 @@ def elasticity(
         "lam": Given("lam", lam, ((),)),
         "mu": Given("mu", mu, ((),), positive=True),
     }
-    return build(_elasticity, V, None, quadrature, coefficients, dtype, lanes, level, data_dtype)
+    return build(_elasticity, V, None, coefficients, options)

@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike
 
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
+from femops.forms.options import FormOptions, Options, chosen, with_options
 from femops.operators.block import BlockOperator
 from femops.operators.block_form import block_operator
 from femops.operators.execution.choice import backend_of
@@ -59,6 +60,7 @@ def form(
 ) -> BlockOperator: ...
 
 
+@with_options(FormOptions)
 def form(
     function: FormFunction,
     trial: Space | Product,
@@ -97,17 +99,8 @@ def form(
         ``{"value": f}``; a parameter called ``n`` gets the outer unit normal.  Both must be H1
         spaces, and arrays have the shape (nf, nq, *shape) for the points of `BoundaryGeometry`.
         Not for products.
-    quadrature : int or Quadrature1D, optional
-        Points per direction (Gauss), or a rule; p + 2 Gauss points for the larger order if omitted.
-    dtype : dtype
-        float64 or float32: type of the vectors, the stored data and the arithmetic.
-    data_dtype : dtype, optional
-        Type of the numbers stored at quadrature points (levels partial, decomposed and none, where
-        they store such): float32 in an operator of float64 halves them; see `Operator.at_level`.
-    lanes : int, optional
-        SIMD slots; what the machine has if omitted. A GPU has none.
-    level : {"full", "element", "decomposed", "partial", "none", "auto"}
-        Level of assembly; see `Operator.at_level`.
+    **options
+        See `femops.forms.options.Options`.
     **coefficients
         Numbers or arrays (constants), functions of x (shape (dim, n)) that return (*shape, n),
         arrays at the quadrature points (ne, nq, *shape), or a `GridFunction`.  They are read now,
@@ -147,6 +140,8 @@ def form(
     """
     check_names(function, len(trial.names) if isinstance(trial, Product) else 1, form)
     given = {name: Given(name, value) for name, value in coefficients.items()}
+    options: FormOptions = {"quadrature": quadrature, "dtype": dtype, "data_dtype": data_dtype}
+    options |= {"lanes": lanes, "level": level}
     if isinstance(trial, Product):
         if test is not None:
             raise OperatorError("a product has test functions of its own: leave out the test space")
@@ -154,14 +149,14 @@ def form(
             raise OperatorError(
                 "a product has no boundary integrals: add them to its blocks' operators"
             )
-        return build_blocks(function, trial, quadrature, given, dtype, lanes, level, data_dtype)
+        return build_blocks(function, trial, given, options)
     if boundary is None:
-        return build(function, trial, test, quadrature, given, dtype, lanes, level, data_dtype)
+        return build(function, trial, test, given, options)
     whole = boundary is True or (boundary == "all" and _unnamed("all", trial))
     attributes = None if whole else boundary
     traces = boundary_space(trial, attributes)
     tests = traces if test is None else boundary_space(test, attributes)
-    return build(function, traces, tests, quadrature, given, dtype, lanes, level, data_dtype)
+    return build(function, traces, tests, given, options)
 
 
 def check_names(function: Any, fields: int, maker: Callable[..., Any]) -> None:
@@ -205,35 +200,29 @@ def _unnamed(name: str, space: Any) -> bool:
 def build_blocks(
     function: FormFunction,
     product: Product,
-    quadrature: int | Quadrature1D | None,
     coefficients: Mapping[str, Given],
-    dtype: DTypeLike,
-    lanes: int | None,
-    level: str = "partial",
-    data_dtype: DTypeLike | None = None,
+    options: FormOptions,
 ) -> BlockOperator:
     """Operator on a product whose coefficients are known to be checked; see `form`."""
     if not callable(function):
         raise OperatorError(f"a form is a function of the fields, got {function!r}")
-    backend_of(product).check_lanes(lanes)
+    o = Options(**options)
+    backend_of(product).check_lanes(o.lanes)
     largest = max(product.spaces.values(), key=lambda space: space.order)
-    rule = largest.quadrature(quadrature)
-    return block_operator(function, product, rule, coefficients, dtype, lanes, level, data_dtype)
+    rule = largest.quadrature(o.quadrature)
+    kinds = o.dtype, o.lanes, o.level, o.data_dtype
+    return block_operator(function, product, rule, coefficients, *kinds)
 
 
 def build(
     function: FormFunction,
     trial: Space | BoundarySpace,
     test: Space | BoundarySpace | None,
-    quadrature: int | Quadrature1D | None,
     coefficients: Mapping[str, Given],
-    dtype: DTypeLike,
-    lanes: int | None,
-    level: str = "partial",
-    data_dtype: DTypeLike | None = None,
+    options: FormOptions,
 ) -> Operator:
     """Operator of a function whose coefficients are known to be checked; see `form`."""
-    test = trial if test is None else test
+    test, o = trial if test is None else test, chosen(function, FormOptions, options)
     for space in (trial, test):
         if not isinstance(space, Space | BoundarySpace):
             raise OperatorError(
@@ -241,12 +230,12 @@ def build(
                 "femops.H1(mesh, order)"
             )
     memory_of([volume_space(trial), volume_space(test)])
-    backend_of(volume_space(trial)).check_lanes(lanes)
+    backend_of(volume_space(trial)).check_lanes(o.lanes)
     if not callable(function):
         raise OperatorError(f"a form is a function of the field, got {function!r}")
     if test.mesh is not trial.mesh:
         raise OperatorError("trial and test space are on different meshes: make both on one mesh")
     larger = trial if trial.order >= test.order else test
-    rule = larger.quadrature(quadrature)
+    rule = larger.quadrature(o.quadrature)
     bilinear = BilinearForm(function, trial, test, rule, coefficients)
-    return Operator.of_form(bilinear, dtype, lanes, level, data_dtype)
+    return Operator.of_form(bilinear, o.dtype, o.lanes, o.level, o.data_dtype)

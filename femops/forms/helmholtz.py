@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
-import numpy as np
-from numpy.typing import DTypeLike
-
-from femops.basis import Quadrature1D
 from femops.forms.form import build
+from femops.forms.options import FormOptions, with_options
 from femops.operators.integrals.coefficients import Coefficient, Given
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
@@ -18,16 +15,12 @@ def _helmholtz(u: Any, k: Any, kappa: Any) -> dict[str, Any]:
     return {"value": -(k * k) * u, "grad": kappa * u.grad}
 
 
+@with_options(FormOptions)
 def helmholtz(
     V: Space,
     k: Coefficient = 1.0,
     kappa: Coefficient = 1.0,
-    *,
-    quadrature: int | Quadrature1D | None = None,
-    dtype: DTypeLike = np.float64,
-    data_dtype: DTypeLike | None = None,
-    lanes: int | None = None,
-    level: str = "partial",
+    **options: Unpack[FormOptions],
 ) -> Operator:
     r"""Helmholtz operator, :math:`\int_\Omega \kappa \nabla u : \nabla v - k^2 u \cdot v\, dx`.
 
@@ -44,17 +37,8 @@ def helmholtz(
         Its sign makes no difference.
     kappa : number, callable, array or GridFunction
         A scalar, as k.
-    quadrature : int or Quadrature1D, optional
-        Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
-    dtype : dtype
-        float64 or float32: type of the vectors, the stored data and the arithmetic.
-    data_dtype : dtype, optional
-        Type of the numbers stored at quadrature points (levels partial, decomposed and none, where
-        they store such): float32 in an operator of float64 halves them; see `Operator.at_level`.
-    lanes : int, optional
-        SIMD slots; what the machine has if omitted.
-    level : {"full", "element", "decomposed", "partial", "none", "auto"}
-        Level of assembly; see `Operator.at_level`.
+    **options
+        See `femops.forms.options.Options`.
 
     Returns
     -------
@@ -78,4 +62,4 @@ def helmholtz(
         "k": Given("k", k, ((),)),
         "kappa": Given("kappa", kappa, ((),)),
     }
-    return build(_helmholtz, V, None, quadrature, coefficients, dtype, lanes, level, data_dtype)
+    return build(_helmholtz, V, None, coefficients, options)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
-import numpy as np
-from numpy.typing import DTypeLike
-
-from femops.basis import Quadrature1D
 from femops.forms.form import build
+from femops.forms.options import FormOptions, with_options
 from femops.operators.integrals.coefficients import Coefficient, Given
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
@@ -18,15 +15,11 @@ def _mass(u: Any, rho: Any) -> dict[str, Any]:
     return {"value": rho * u}
 
 
+@with_options(FormOptions)
 def mass(
     V: Space,
     rho: Coefficient = 1.0,
-    *,
-    quadrature: int | Quadrature1D | None = None,
-    dtype: DTypeLike = np.float64,
-    data_dtype: DTypeLike | None = None,
-    lanes: int | None = None,
-    level: str = "partial",
+    **options: Unpack[FormOptions],
 ) -> Operator:
     r"""Mass operator, :math:`\int_\Omega \rho\, u \cdot v\, dx`.
 
@@ -39,17 +32,8 @@ def mass(
     rho : number, callable, array or GridFunction
         Density: a constant, a function of x (shape (dim, n)) that returns (n,), an array (ne, nq)
         at the quadrature points, or a field.
-    quadrature : int or Quadrature1D, optional
-        Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
-    dtype : dtype
-        float64 or float32: type of the vectors, the stored data and the arithmetic.
-    data_dtype : dtype, optional
-        Type of the numbers stored at quadrature points (levels partial, decomposed and none, where
-        they store such): float32 in an operator of float64 halves them; see `Operator.at_level`.
-    lanes : int, optional
-        SIMD slots; what the machine has if omitted.
-    level : {"full", "element", "decomposed", "partial", "none", "auto"}
-        Level of assembly; see `Operator.at_level`.
+    **options
+        See `femops.forms.options.Options`.
 
     Returns
     -------
@@ -75,4 +59,4 @@ def mass(
     coefficients = {
         "rho": Given("rho", rho, ((),)),
     }
-    return build(_mass, V, None, quadrature, coefficients, dtype, lanes, level, data_dtype)
+    return build(_mass, V, None, coefficients, options)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import DTypeLike
 
-from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.forms.nonlinear import build_nonlinear
+from femops.forms.options import NonlinearOptions, with_options
 from femops.operators.integrals.coefficients import Coefficient, Given
 from femops.operators.nonlinear import NonlinearForm
 from femops.pointwise.tensors import det, inv
@@ -24,14 +23,12 @@ def _neo_hookean(u: Any, lam: Any, mu: Any) -> dict[str, Any]:
     return {"grad": stress}
 
 
+@with_options(NonlinearOptions)
 def neo_hookean(
     V: Space,
     lam: Coefficient = 1.0,
     mu: Coefficient = 1.0,
-    *,
-    quadrature: int | Quadrature1D | None = None,
-    dtype: DTypeLike = np.float64,
-    lanes: int | None = None,
+    **options: Unpack[NonlinearOptions],
 ) -> NonlinearForm:
     r"""Compressible neo-Hookean elasticity in the reference configuration.
 
@@ -46,12 +43,8 @@ def neo_hookean(
         Space of displacements, with as many components as dimensions.
     lam, mu : number, callable, array or GridFunction
         Lame's parameters, in units of stress; mu is positive.
-    quadrature : int or Quadrature1D, optional
-        Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
-    dtype : dtype
-        float64 or float32: type of the vectors, the stored data and the arithmetic.
-    lanes : int, optional
-        SIMD slots; what the machine has if omitted.
+    **options
+        See `femops.forms.options.Options`.
 
     Returns
     -------
@@ -78,4 +71,4 @@ def neo_hookean(
         "lam": Given("lam", lam, ((),)),
         "mu": Given("mu", mu, ((),), positive=True),
     }
-    return build_nonlinear(_neo_hookean, V, quadrature, coefficients, dtype, lanes)
+    return build_nonlinear(_neo_hookean, V, coefficients, options)

@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.forms.form import check_names
+from femops.forms.options import NonlinearOptions, chosen, with_options
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.coefficients import Given
 from femops.operators.nonlinear import NonlinearForm
@@ -18,6 +19,7 @@ from femops.pointwise.trace import FormFunction
 from femops.spaces.base import Space
 
 
+@with_options(NonlinearOptions)
 def nonlinear_form(
     function: FormFunction,
     space: Space,
@@ -36,13 +38,9 @@ def nonlinear_form(
         :math:`\int_\Omega f(u, \nabla u) \cdot v + F(u, \nabla u) : \nabla v\, dx` with what the
         function returns as ``{"value": f, "grad": F}``.
     space : Space
-        Space of u and v.
-    quadrature : int or Quadrature1D, optional
-        Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
-    dtype : dtype
-        float64 or float32: type of the vectors, the stored data and the arithmetic.
-    lanes : int, optional
-        SIMD slots; what the machine has if omitted.
+        Of u and v.
+    **options
+        See `femops.forms.options.Options`.
     **coefficients
         As for `femops.form`; they are read when the form is made.
 
@@ -72,29 +70,23 @@ def nonlinear_form(
     """
     check_names(function, 1, nonlinear_form)
     given = {name: Given(name, value) for name, value in coefficients.items()}
-    return build_nonlinear(function, space, quadrature, given, dtype, lanes)
+    options: NonlinearOptions = {"quadrature": quadrature, "dtype": dtype, "lanes": lanes}
+    return build_nonlinear(function, space, given, options)
 
 
 def build_nonlinear(
     function: FormFunction,
     space: Space,
-    quadrature: int | Quadrature1D | None,
     coefficients: Mapping[str, Given],
-    dtype: DTypeLike,
-    lanes: int | None,
+    options: NonlinearOptions,
 ) -> NonlinearForm:
-    """Nonlinear form of a function whose coefficients are known to be checked.
-
-    Parameters
-    ----------
-    function, space, quadrature, coefficients, dtype, lanes
-        As for `nonlinear_form`.
-    """
+    """Nonlinear form of a function whose coefficients are known to be checked."""
+    o = chosen(function, NonlinearOptions, options)
     if not isinstance(space, Space):
         raise OperatorError(
             f"a nonlinear form was given a {type(space).__name__} for a space: it has one field, "
             "make its space with femops.H1(mesh, order)"
         )
-    backend_of(space).check_lanes(lanes)
-    rule = space.quadrature(quadrature)
-    return NonlinearForm(function, space, rule, coefficients, dtype, lanes)
+    backend_of(space).check_lanes(o.lanes)
+    rule = space.quadrature(o.quadrature)
+    return NonlinearForm(function, space, rule, coefficients, o.dtype, o.lanes)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
-import numpy as np
-from numpy.typing import DTypeLike
-
-from femops.basis import Quadrature1D
 from femops.forms.nonlinear import build_nonlinear
+from femops.forms.options import NonlinearOptions, with_options
 from femops.operators.integrals.coefficients import Coefficient, Given
 from femops.operators.nonlinear import NonlinearForm
 from femops.pointwise.tensors import inner
@@ -19,14 +16,12 @@ def _p_laplacian(u: Any, p: Any, epsilon: Any) -> dict[str, Any]:
     return {"grad": (epsilon**2 + inner(u.grad, u.grad)) ** (0.5 * p - 1.0) * u.grad}
 
 
+@with_options(NonlinearOptions)
 def p_laplacian(
     V: Space,
     p: Coefficient,
     epsilon: Coefficient = 1e-3,
-    *,
-    quadrature: int | Quadrature1D | None = None,
-    dtype: DTypeLike = np.float64,
-    lanes: int | None = None,
+    **options: Unpack[NonlinearOptions],
 ) -> NonlinearForm:
     r"""The regularised p-Laplacian.
 
@@ -40,12 +35,8 @@ def p_laplacian(
     epsilon : number, callable, array or GridFunction
         Regularisation, in units of the gradient; positive, so that the form is smooth where the
         gradient vanishes.
-    quadrature : int or Quadrature1D, optional
-        Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
-    dtype : dtype
-        float64 or float32: type of the vectors, the stored data and the arithmetic.
-    lanes : int, optional
-        SIMD slots; what the machine has if omitted.
+    **options
+        See `femops.forms.options.Options`.
 
     Returns
     -------
@@ -62,4 +53,4 @@ def p_laplacian(
         "p": Given("p", p, ((),), positive=True),
         "epsilon": Given("epsilon", epsilon, ((),), positive=True),
     }
-    return build_nonlinear(_p_laplacian, V, quadrature, coefficients, dtype, lanes)
+    return build_nonlinear(_p_laplacian, V, coefficients, options)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from enum import IntEnum
 from functools import cached_property
 from typing import final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +19,14 @@ from femops.errors import GeometryError
 from femops.geometry.batching import element_blocks
 from femops.geometry.legendre import element_modes, mode_degrees, negligible
 from femops.parallel.mesh import DistributedMesh
+from femops_kernels.derived import Derived
 from femops_meshes.coordinates.mapping import adjugates, determinants, jacobians, positions
 from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]
 
-# Of meshes, the points at which all determinants were found positive.
-_checked: WeakKeyDictionary[Mesh, set[bytes]] = WeakKeyDictionary()
+# Of meshes, that all determinants at some points are positive.
+_checked = Derived[Mesh, None]()
 
 
 class ElementClass(IntEnum):
@@ -88,11 +88,11 @@ class Geometry:
         GeometryError
             If one is not positive.
         """
-        known, points = _checked.setdefault(self.mesh, set()), self.quadrature.points.tobytes()
-        if points not in known:
-            for block in self:
-                _ = block.det
-            known.add(points)
+        _checked.get(self.mesh, self._look, self.quadrature.points.tobytes())
+
+    def _look(self) -> None:
+        for block in self:
+            _ = block.det
 
     def points(self, start: int, stop: int) -> Floats:
         """Positions of the quadrature points, (n, q1d**dim, dim), in the mesh's unit of length."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.polynomial import legendre
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from femops.geometry.batching import element_blocks
 from femops.parallel.comm import Communicator
+from femops_kernels.derived import Derived
 from femops_meshes.coordinates.interpolation import gauss_lobatto, tensor_apply
 from femops_meshes.coordinates.mapping import adjugates, determinants, geometry_degree
 from femops_meshes.mesh import Mesh
@@ -28,8 +29,8 @@ EXACT = 1e-13
 # Of coordinates, as files and generators give them.
 _ROUND_OFF = 8 * np.finfo(np.float64).eps
 
-# Of meshes looked at: nothing that is kept here may hold on to its mesh.
-_facts: WeakKeyDictionary[Mesh, tuple[bool, int]] = WeakKeyDictionary()
+# Of meshes, what `_look` found, or others said.
+_facts = Derived[Mesh, tuple[bool, int]]()
 
 
 def mode_values(count: int, points: NDArray[Any]) -> tuple[Floats, Floats]:
@@ -118,20 +119,18 @@ class GeometryModes:
     @staticmethod
     def share(mesh: Mesh, part: Mesh) -> None:
         """Treat a part of a mesh like the whole, even if its own maps are simpler."""
-        _facts[part] = GeometryModes(mesh)._found
+        _facts.put(part, GeometryModes(mesh)._found)
 
     @staticmethod
     def agree(mesh: Mesh, comm: Communicator) -> None:
         """Make all ranks treat the parts of a mesh in the same way. Collective."""
         affine, degree = GeometryModes(mesh)._found
         worst = comm.max(np.array([not affine, degree], dtype=np.int64))
-        _facts[mesh] = (not worst[0], int(worst[1]))
+        _facts.put(mesh, (not worst[0], int(worst[1])))
 
     @property
     def _found(self) -> tuple[bool, int]:
-        if self.mesh not in _facts:
-            _facts[self.mesh] = _look(self.mesh)
-        return _facts[self.mesh]
+        return _facts.get(self.mesh, partial(_look, self.mesh))
 
     @property
     def affine(self) -> bool:

@@ -6,10 +6,9 @@ import ctypes
 import os
 import warnings
 import zlib
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -18,11 +17,12 @@ from femops.parallel import launch
 from femops.parallel.agreement import check
 from femops.parallel.comm import Communicator
 from femops_kernels.cuda.device.device import Device
+from femops_kernels.derived import Derived
 
 CUDA_AWARE = "FEMOPS_CUDA_AWARE_MPI"
 """Environment variable: 1 if MPI takes memory of GPUs, 0 if not; detected if unset."""
 
-_devices: WeakKeyDictionary[Communicator, Device] = WeakKeyDictionary()
+_devices = Derived[Communicator, Device]()
 
 
 def rank_device(name: str, comm: Communicator) -> Device:
@@ -51,9 +51,7 @@ def rank_device(name: str, comm: Communicator) -> Device:
     if name != "cuda":
         with check(comm):
             return open_device(name)
-    if comm not in _devices:
-        _devices[comm] = _own_device(comm)
-    return _devices[comm]
+    return _devices.get(comm, partial(_own_device, comm))
 
 
 def _own_device(comm: Communicator) -> Device:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any, final
-from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -15,11 +14,10 @@ from femops.numbering import local_nodes
 from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1
 from femops.spaces.restriction import ElementRestriction
+from femops_kernels.derived import Derived
 from femops_meshes.mesh import Mesh
 
-_Key = tuple[int, ...]
-_faces: WeakKeyDictionary[Mesh, WeakValueDictionary[_Key, BoundaryFaces]] = WeakKeyDictionary()
-_spaces: WeakKeyDictionary[Space, WeakValueDictionary[_Key, BoundarySpace]] = WeakKeyDictionary()
+_faces = Derived[Mesh, BoundaryFaces](weak=True)
 
 
 @final
@@ -99,6 +97,9 @@ class BoundarySpace:
         return self.volume.sum_elements(e_vec, self.restriction)
 
 
+_spaces = Derived[Space, BoundarySpace](weak=True)
+
+
 def boundary_space(space: Any, attributes: Attributes) -> BoundarySpace:
     """The functions of a space on the faces of some boundary attributes.
 
@@ -119,16 +120,10 @@ def boundary_space(space: Any, attributes: Attributes) -> BoundarySpace:
             f"a boundary integral was asked for on {space!r}: its dofs belong to the elements, "
             "none to the boundary: take an H1 space"
         )
-    key = tuple(boundary_attributes(space.distributed or space.mesh, attributes).tolist())
-    of_mesh = _faces.setdefault(space.mesh, WeakValueDictionary())
-    faces = of_mesh.get(key)
-    if faces is None:
-        of_mesh[key] = faces = BoundaryFaces(space.distributed or space.mesh, key)
-    of_space = _spaces.setdefault(space, WeakValueDictionary())
-    found = of_space.get(key)
-    if found is None:
-        of_space[key] = found = BoundarySpace(space, faces)
-    return found
+    mesh = space.distributed or space.mesh
+    chosen = tuple(boundary_attributes(mesh, attributes).tolist())
+    faces = _faces.get(space.mesh, lambda: BoundaryFaces(mesh, chosen), chosen)
+    return _spaces.get(space, lambda: BoundarySpace(space, faces), chosen)
 
 
 AnySpace = Space | BoundarySpace

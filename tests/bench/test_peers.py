@@ -83,8 +83,8 @@ def test_a_peer_that_computes_something_else_is_not_reported(factor, reported, m
     request = {"problem": "bp1", "order": 1, "dofs": 343}
     (first,) = answers([request], factor, monkeypatch)
     monkeypatch.setattr(door, "find_spec", lambda _: True)
-    monkeypatch.setattr(door.subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=0))
-    monkeypatch.setattr(door.subprocess, "Popen", lambda *_, **__: Process([first, {"median": 1}]))
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=0))
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: Process([first, {"median": 1}]))
     result = run("bp1", (1,), 343, 1, peers=("mfem",), **QUICK)
     labels = [row["implementation"] for row in result["rows"]]
     assert labels == (["femops", "double 1.0"] if reported else ["femops"])
@@ -103,15 +103,12 @@ class Process:
         self.stdin = io.StringIO()
         self.stdout = io.StringIO("".join(json.dumps(line) + "\n" for line in lines))
 
-    def terminate(self):
-        pass
-
-    def wait(self):
+    def wait(self, _):
         return 134
 
 
 def test_a_process_that_ends_is_an_error(monkeypatch):
-    monkeypatch.setattr(door.subprocess, "Popen", lambda *_, **__: Process([]))
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: Process([]))
     space = make_space(PROBLEMS["bp1"], "cartesian", 1, 8.0)
     with pytest.raises(OperatorError, match="libceed has ended with code 134"):
         Peer("libceed", PROBLEMS["bp1"], space)
@@ -122,9 +119,9 @@ def test_a_peer_that_ends_does_not_end_the_others(monkeypatch):
     (first,) = answers([{"problem": "bp1", "order": 1, "dofs": 343}], 1.0, monkeypatch)
     lines = iter([[], [first, {"median": 1.0}]])
     monkeypatch.setattr(
-        sys.modules["femops.bench.run"], "why_not", lambda _: ""
+        sys.modules["femops.bench.operators"], "why_not", lambda _: ""
     )  # not the function
-    monkeypatch.setattr(door.subprocess, "Popen", lambda *_, **__: Process(next(lines)))
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: Process(next(lines)))
     result = run("bp1", (1,), 343, 1, peers=("libceed", "mfem"), **(QUICK | {"rounds": 2}))
     assert [row["implementation"] for row in result["rows"]] == ["femops"]
     ended = "the process of {} has ended with code 134"
@@ -138,10 +135,10 @@ def test_a_process_that_ends_unasked_is_cleared_away():
     popen = subprocess.Popen
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            door.subprocess, "Popen", lambda _, **kw: popen([sys.executable, "-c", code], **kw)
+            subprocess, "Popen", lambda _, **kw: popen([sys.executable, "-c", code], **kw)
         )
         peer = Peer("mfem", PROBLEMS["bp1"], space)
-    peer._process.wait()
+    peer._child._process.wait()
     with pytest.raises(OperatorError, match="mfem has ended with code 3"), peer:
         peer.time(0.0)
 
@@ -175,7 +172,7 @@ from femops.bench import run
 from femops.bench.peers import door
 from femops.cli import main
 import sys
-sys.modules["femops.bench.run"].why_not = lambda name: "" if name == "mfem" else "no"
+sys.modules["femops.bench.operators"].why_not = lambda name: "" if name == "mfem" else "no"
 door._CHILD = "slow_peer"
 options = "--order 1 --dofs 343 --threads 1 --mesh cartesian --level partial --rounds 1 --peers"
 main(["bench", "bp1", *options.split()])

@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 
-from femops.bench.everything import default_dofs
-from femops.bench.problems import FOOTPRINTS, MESHES, PROBLEMS, make_mesh, make_space
+from femops.bench.problems import (
+    FOOTPRINTS,
+    MESHES,
+    PROBLEMS,
+    default_dofs,
+    make_mesh,
+    make_space,
+)
 from femops.errors import OperatorError
 from femops.geometry.legendre import EXACT, GeometryModes, element_modes, mode_degrees, negligible
 

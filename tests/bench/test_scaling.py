@@ -13,11 +13,12 @@ import pytest
 
 import mpi_runs
 from femops import launchers
-from femops.bench.scaling import Settings, draw_model, draw_speedup, halos, run_scaling, study
+from femops.bench.drawing import draw_model, draw_speedup
+from femops.bench.scaling import Settings, halos, run_scaling, study
 from femops.bench.scaling.halos import Halo, halo, least_exchange
-from femops.bench.scaling.memory import peak_of
 from femops.bench.scaling.model import Model, Network, RankSpeed
 from femops.bench.scaling.study import Task, Timing
+from femops.bench.scaling.worker import peak_of
 from femops.bench.scaling.worlds import started
 from femops.errors import MissingExtraError, OperatorError
 from femops.parallel import cores, launch
@@ -166,7 +167,7 @@ def test_a_message_too_many_is_a_defect(monkeypatch):
         ({"level": "best"}, "choose one of full"),
         ({"order": 0}, "all from 1 to 32"),
         ({"dofs": 0.0}, "from 1 to 1e"),
-        ({"rounds": 0}, "at least one problem, mesh and round"),
+        ({"rounds": 0}, "at least one round"),
     ],
 )
 def test_nonsense_is_refused(options, words):

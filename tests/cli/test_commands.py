@@ -1,5 +1,6 @@
 """The commands as a user meets them: output, exit codes, files, and never a traceback."""
 
+import inspect
 import json
 import subprocess
 import sys
@@ -12,8 +13,12 @@ import pytest
 import femops
 import femops.bench
 import mpi_runs
+from femops.bench.gpu import GpuSettings
+from femops.bench.numa import run_numa
+from femops.bench.scaling import Settings
 from femops.cli.app import explained
-from femops.cli.options import numbers
+from femops.cli.bench import gpu, operators, scaling
+from femops.cli.options import names, numbers
 from femops.cli.output import Output, quantity
 from femops_meshes import write_mfem
 
@@ -25,6 +30,7 @@ COMMANDS = [
     ["mesh", "convert"],
     ["mesh", "partition"],
     ["bench"],
+    *(["bench", name] for name in ("bp1", "bp6", "all", "cg", "numa", "scaling", "gpu")),
     ["cost"],
     ["info"],
     ["warmup"],
@@ -119,6 +125,30 @@ def test_info(run):
     assert facts["versions"]["numpy"] == np.__version__
     assert {"cores", "threads", "lanes_float64"} <= set(facts["machine"])
     assert facts["cache_folder"] in run("info")[1]
+
+
+def test_defaults_of_bench_are_those_of_the_library():
+    """Commands state them, as they load nothing before they run."""
+    assert list(operators.PROBLEMS) == list(femops.bench.PROBLEMS)
+    assert names(operators.MESHES) == list(femops.bench.MESHES)
+    for command, settings in ((scaling.scaling, Settings()), (gpu.gpu, GpuSettings())):
+        given = inspect.signature(command).parameters
+        for option, attribute in (("problem", "problems"), ("mesh", "meshes")):
+            assert names(given[option].default) == list(getattr(settings, attribute))
+    stated = {name: p.default for name, p in inspect.signature(scaling.scaling).parameters.items()}
+    assert numbers(stated["ranks"]) == list(Settings().ranks)
+    same = ("order", "level", "weak", "rounds")
+    assert [stated[name] for name in same] == [getattr(Settings(), name) for name in same]
+    level = inspect.signature(gpu.gpu).parameters["level"].default
+    assert names(level) == list(GpuSettings().levels)
+    for command, function in (
+        (operators.all_problems, femops.bench.run_all),
+        (operators.cg, femops.bench.run_cg),
+        (operators.numa, run_numa),
+    ):
+        stated, of_library = (inspect.signature(each).parameters for each in (command, function))
+        assert stated["rounds"].default == of_library["rounds"].default
+        assert numbers(stated["order"].default) == list(of_library["orders"].default)
 
 
 def test_bench_prints_its_contract(run, monkeypatch):
@@ -284,15 +314,15 @@ BAD = [
     (["bench", "all", "--threads", "9999"], 1, "9999 threads: choose 1 to"),
     (["bench", "all", "--plot", "no/all.png"], 1, "there is no folder"),
     (["bench", "all", "--plot", "/proc/all.png"], 1, "cannot write '/proc/all.png'"),
-    (["bench", "all", "--dofs", "99"], 2, "takes no --dofs"),
-    (["bench", "numa", "--level", "full"], 2, "takes no --level"),
-    (["bench", "cg", "--peers"], 2, "takes no --peers"),
+    (["bench", "all", "--dofs", "99"], 2, "No such option: --dofs"),
+    (["bench", "numa", "--level", "full"], 2, "No such option: --level"),
+    (["bench", "cg", "--peers"], 2, "No such option: --peers"),
     (["bench", "cg", "--footprint", "huge"], 1, "footprint"),
-    (["bench", "bp1", "--ranks", "2"], 2, "takes no --ranks"),
-    (["bench", "cg", "--model"], 2, "takes no --model"),
-    (["bench", "scaling", "--threads", "2"], 2, "takes no --threads"),
+    (["bench", "bp1", "--ranks", "2"], 2, "No such option: --ranks"),
+    (["bench", "cg", "--model"], 2, "No such option: --model"),
+    (["bench", "scaling", "--threads", "2"], 2, "No such option: --threads"),
     (["bench", "scaling", "--ranks", "1,x"], 2, "'1,x' is no list of numbers of ranks"),
-    (["bench", "scaling", "--order", "2,4"], 2, "takes one --order"),
+    (["bench", "scaling", "--order", "2,4"], 2, "got '2,4'"),
     (["bench", "scaling", "--latency", "1e-6"], 2, "add --model"),
     (["bench", "scaling", "--model", "--bandwidth", "0"], 2, "got '0': give a number > 0"),
     (["bench", "scaling", "--dofs", "100", "--footprint", "ram"], 2, "not both"),

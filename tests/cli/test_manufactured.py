@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import femops
-from femops.cli.manufactured import Field, Waves
 from femops.cli.problems.elasticity import Elasticity
 from femops.cli.problems.helmholtz import Helmholtz
+from femops.cli.problems.manufactured import Field, Waves
 from femops.cli.problems.neo_hookean import STRETCH, NeoHookean
 from femops.cli.problems.stokes import Stokes
 from femops.errors import SpaceError

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import femops
-from femops.cli.manufactured import Field, Waves
 from femops.cli.problems.krylov import minres
+from femops.cli.problems.manufactured import Field, Waves
 from femops.operators.execution.host import LEVELS
 from femops_meshes import write_mfem
 from mesh_files import FILES, NEEDED

@@ -16,7 +16,6 @@ from femops.bench import gpu
 from femops.bench.gpu import GpuSettings, run_gpu, run_tuning, tuning
 from femops.bench.gpu import run as running
 from femops.bench.gpu.agreement import agreement
-from femops.bench.gpu.rows import KEYS
 from femops.bench.gpu.setup import GpuCase
 from femops.cli import main
 from femops.errors import OperatorError
@@ -27,6 +26,15 @@ from femops_kernels.errors import KernelError
 
 TINY = Amounts(copied=1024, added=64, rounds=16, seconds=0.0)
 QUICK: dict[str, Any] = {"forms": ("mass",), "dims": (2,), "seconds": 0.0, "amounts": TINY}
+
+
+KEYS = (
+    "problem mesh order dofs level dofs_per_second bytes_per_dof limit bound fraction_of_limit q1d "
+    "seconds_min seconds_median seconds_launch shared_bytes_per_dof flops_per_dof atomics_per_dof "
+    "seconds_memory seconds_shared seconds_flops seconds_atomics elements blocks threads "
+    "registers local_bytes best limit_of_levels off_other_level off_cpu"
+)
+"""Keys of a row, in order."""
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +63,7 @@ def result(shared: HostDevice) -> dict[str, Any]:
 def test_a_row_for_each_level(result: dict[str, Any]) -> None:
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     rows = result["rows"]
-    assert all(tuple(row) == KEYS for row in rows)
+    assert all(" ".join(row) == KEYS for row in rows)
     assert [(row["problem"], row["order"], row["level"]) for row in rows] == [
         (problem, order, level)
         for problem in ("bp1", "bp5")
@@ -139,7 +147,6 @@ def test_a_wrong_kernel_that_is_measured_is_found(monkeypatch) -> None:
     assert [row["off_cpu"] for row in result["rows"]] == [pytest.approx(1e-6, rel=1e-3)] * 2
     assert all(row["off_other_level"] < 1e-13 for row in result["rows"])
     assert not result["agrees"]
-    assert result["targets"][0]["verdict"] == "missed"
 
 
 def test_conjugate_gradients_by_the_iteration(shared: HostDevice) -> None:
@@ -378,15 +385,6 @@ def test_command_fails_where_a_part_fails(bench, tmp_path, monkeypatch) -> None:
     assert json.loads((tmp_path / "bench.json").read_text())["failures"][0]["what"] == name
 
 
-def test_command_ends_with_what_was_to_be_reached(bench) -> None:
-    _, out, _ = bench("--problem", "bp1")
-    last = out.splitlines()[-5:]
-    assert last[0].startswith("results are the CPU's to 1e-12: met: 2 of 2 compared")
-    assert last[1] == "bp3 at p = 2 to 8: at least 60% of the limit: not measured"
-    assert last[2].startswith("bp1 at p = 2 to 8: at least 45% of the limit: ")
-    assert last[4] == "CG on bp3 at p = 6: more than 4.4 GDoF/s: not measured"
-
-
 @pytest.mark.usefixtures("few_shapes")
 def test_command_tries_shapes(bench, table) -> None:
     code, out, _ = bench("--problem", "bp1", "--sweep")
@@ -401,7 +399,7 @@ def test_command_tries_shapes(bench, table) -> None:
 def test_command_refuses_what_it_has_no_use_for(bench, words) -> None:
     code, _, err = bench(*words)
     assert code == 2
-    assert f"'bench gpu' takes no {words[0]}" in err
+    assert f"No such option: {words[0]}" in err
 
 
 def test_no_gpu_is_one_clear_error(capsys, monkeypatch) -> None:

@@ -145,14 +145,7 @@ MESHES = {
 def agreement(
     device: Device, names: Sequence[str] = tuple(FORMS), dims: Sequence[int] = (1, 2, 3)
 ) -> list[dict[str, Any]]:
-    """How far results of the device are from the CPU's.
-
-    Parameters
-    ----------
-    device : Device
-    names : sequence of str
-        Of `FORMS`.
-    dims : sequence of int
+    """How far results of the device are from the CPU's, of some of `FORMS` in these dimensions.
 
     Returns
     -------

@@ -18,13 +18,7 @@ def one_line(error: BaseException) -> str:
 
 @final
 class Attempts:
-    """What has been tried.
-
-    Attributes
-    ----------
-    failures : list of dict
-        ``what`` failed, the ``message`` in one line, the ``traceback``.
-    """
+    """What has been tried; ``failures`` say ``what``, the ``message`` and the ``traceback``."""
 
     def __init__(self) -> None:
         self.failures: list[dict[str, Any]] = []
@@ -34,9 +28,6 @@ class Attempts:
         try:
             return call()
         except Exception as error:  # noqa: BLE001  (whatever a driver says; the exit code tells)
-            self.failed(what, one_line(error), traceback.format_exc())
+            found = {"message": one_line(error), "traceback": traceback.format_exc()}
+            self.failures.append({"what": what} | found)
             return None
-
-    def failed(self, what: str, message: str, trace: str = "") -> None:
-        """Tell that something failed."""
-        self.failures.append({"what": what, "message": message, "traceback": trace})

@@ -1,57 +1,39 @@
-"""Rows of the result: cases timed, beside the bound."""
+"""Rows of the result: operators and conjugate gradients, timed beside the bound."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
 from math import isfinite
 from typing import Any
 
+import numpy as np
+from scipy.sparse import csr_array
+
+from femops.bench.bounds import Demand
 from femops.bench.gpu.attempts import Attempts
-from femops.bench.gpu.bounds import Demand
-from femops.bench.gpu.checks import off_cpu
 from femops.bench.gpu.setup import GpuCase
-from femops.bench.gpu.timing import batch_times
-from femops.bench.run import Progress
+from femops.bench.problems import Problem, Progress, make_mesh
+from femops.bench.solver import PASSES
+from femops.bench.timing import batch_times
 from femops.errors import OperatorError
+from femops.operators import Operator
+from femops.solvers import cg
+from femops.spaces.h1_l2 import H1
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.rates import Rates
+from femops_meshes import Mesh
 
-KEYS = (
-    "problem",
-    "mesh",
-    "order",
-    "q1d",
-    "dofs",
-    "level",
-    "seconds_min",
-    "seconds_median",
-    "seconds_launch",
-    "dofs_per_second",
-    "bytes_per_dof",
-    "shared_bytes_per_dof",
-    "flops_per_dof",
-    "atomics_per_dof",
-    "seconds_memory",
-    "seconds_shared",
-    "seconds_flops",
-    "seconds_atomics",
-    "limit",
-    "bound",
-    "fraction_of_limit",
-    "elements",
-    "blocks",
-    "threads",
-    "registers",
-    "local_bytes",
-    "best",
-    "limit_of_levels",
-    "off_other_level",
-    "off_cpu",
-)
-"""Keys of a row, in order."""
+SOLVED = ("bp3", "bp1")
+"""Problems that are solved."""
 
-Measured = tuple[GpuCase, dict[str, Any]]
+# Of two solves, both with a burst that is captured: what else they do is the same.
+_FEW, _MANY = 16, 80
+_ROUNDS = 5
+
+Row = dict[str, Any]
+Measured = tuple[GpuCase, Row]
 
 
 def measured(
@@ -61,21 +43,8 @@ def measured(
     seconds: float,
     attempts: Attempts,
     progress: Progress,
-) -> list[dict[str, Any]]:
-    """Rows of cases, timed one after the other; of the levels the better one is marked.
-
-    Parameters
-    ----------
-    device : Device
-    cases : sequence of GpuCase
-    rates : Rates
-    seconds : float
-        For how long each is timed.
-    attempts : Attempts
-        Is told of cases that fail.
-    progress : callable
-        Called with a line on each that is measured.
-    """
+) -> list[Row]:
+    """Rows of cases, timed one after the other for so long; of levels the better one is marked."""
     groups: dict[tuple[str, str], list[Measured]] = {}
     for case in cases:
         row = attempts(case.name, partial(_row, device, case, rates, seconds))
@@ -87,7 +56,7 @@ def measured(
     return [row for group in groups.values() for _, row in group]
 
 
-def speed(row: dict[str, Any]) -> str:
+def speed(row: Row) -> str:
     """How fast it is, in words."""
     return (
         f"{1e-9 * row['dofs_per_second']:.3g} GDoF/s, {row['fraction_of_limit']:.0%} of "
@@ -95,37 +64,41 @@ def speed(row: dict[str, Any]) -> str:
     )
 
 
-def _row(device: Device, case: GpuCase, rates: Rates, seconds: float) -> dict[str, Any]:
-    times, operator = batch_times(device, case.apply, seconds), case.operator
-    order, dofs = operator.space.order, operator.space.size
-    demand = Demand.of(operator)
-    bound = demand.bound(rates)
-    kernel = case.sweep.kernel
+def _row(device: Device, case: GpuCase, rates: Rates, seconds: float) -> Row:
+    times, kernel = batch_times(device, case.apply, seconds), case.sweep.kernel
+    demand, dofs = Demand.of(case.operator), case.operator.space.size
     function = device.function(kernel.text)
-    return {
-        "problem": case.problem.name,
-        "mesh": case.mesh,
-        "order": order,
+    return _facts(case, demand, rates, times.median) | {
         "q1d": kernel.q1d,
-        "dofs": dofs,
-        "level": case.level,
         "seconds_min": min(times.seconds),
         "seconds_median": times.median,
         "seconds_launch": times.launch,
-        "dofs_per_second": dofs / times.median,
-        "bytes_per_dof": demand.memory / dofs,
         "shared_bytes_per_dof": demand.shared / dofs,
         "flops_per_dof": demand.flops / dofs,
         "atomics_per_dof": demand.atomics / dofs,
-        **{f"seconds_{name}": needed for name, needed in vars(bound).items()},
-        "limit": dofs / bound.seconds,
-        "bound": bound.name,
-        "fraction_of_limit": bound.seconds / times.median,
+        **{f"seconds_{name}": needed for name, needed in vars(demand.bound(rates)).items()},
         "elements": kernel.shape.elements,
         "blocks": kernel.shape.blocks,
         "threads": kernel.threads,
         "registers": function.registers,
         "local_bytes": function.local_bytes,
+    }
+
+
+def _facts(case: GpuCase, demand: Demand, rates: Rates, seconds: float) -> Row:
+    """What rows of operators and of solvers begin with."""
+    space, bound = case.operator.space, demand.bound(rates)
+    return {
+        "problem": case.problem.name,
+        "mesh": case.mesh,
+        "order": space.order,
+        "dofs": space.size,
+        "level": case.level,
+        "dofs_per_second": space.size / seconds,
+        "bytes_per_dof": demand.memory / space.size,
+        "limit": space.size / bound.seconds,
+        "bound": bound.name,
+        "fraction_of_limit": bound.seconds / seconds,
     }
 
 
@@ -159,3 +132,90 @@ def _difference(case: GpuCase, other: GpuCase) -> float:
     other.apply()
     scale = float(abs(other.y).max())
     return float(abs(case.y - other.y).max()) / scale if scale else 0.0
+
+
+# --- beside the CPU's matrices --------------------------------------------------------------------
+
+
+def off_cpu(device: Device, case: GpuCase) -> float:
+    """How far results of a case's kernel are from those of the matrix, assembled on the host.
+
+    On a small mesh of the same kind; relative to the largest entry. The kernel is the very same.
+
+    Raises
+    ------
+    OperatorError
+        Results are not finite, or another kernel was made.
+    """
+    problem, order = case.problem, case.operator.space.order
+    mesh = _small(case.mesh, order)
+    space = H1(mesh, order, problem.ncomp, device=device)
+    small = GpuCase.make(problem, case.mesh, case.level, space)
+    if small.sweep.kernel.text != case.sweep.kernel.text:
+        raise OperatorError("a small mesh has another kernel: nothing is compared")
+    small.apply()
+    # components of a vector are the same problem each
+    expected: Any = _matrix(replace(problem, name="", ncomp=1), case.mesh, order) @ device.download(
+        small.x
+    )
+    off = float(np.abs(device.download(small.y) - expected).max() / np.abs(expected).max())
+    if not isfinite(off):
+        raise OperatorError("results are not finite")
+    return off
+
+
+def _small(kind: str, order: int) -> Mesh:
+    """Few elements, but at low orders more than a block has."""
+    n = 3 if order < 5 else 2
+    return make_mesh(kind, order, (n * order + 1.0) ** 3)
+
+
+@lru_cache(maxsize=8)  # levels, and problems with the same form, follow each other
+def _matrix(problem: Problem, kind: str, order: int) -> csr_array:
+    return problem.operator(H1(_small(kind, order), order)).assemble()
+
+
+# --- conjugate gradients --------------------------------------------------------------------------
+
+
+def solved(
+    device: Device,
+    cases: Sequence[GpuCase],
+    rates: Rates,
+    attempts: Attempts,
+    progress: Progress,
+) -> list[Row]:
+    """Rows of conjugate gradients on those of the cases that are of `SOLVED`.
+
+    An iteration's seconds are those of many iterations less those of few.
+    """
+    rows = []
+    for case in cases:
+        if case.problem.name in SOLVED:
+            row = attempts(f"CG, {case.name}", partial(_solve_row, device, case, rates))
+            if row is not None:
+                progress(f"CG, {case.name}: {speed(row)}")
+                rows.append(row)
+    return rows
+
+
+def _solve_row(device: Device, case: GpuCase, rates: Rates) -> Row:
+    operator = case.operator
+    if case.problem.form == "diffusion":
+        operator = operator.constrained(operator.space.boundary_dofs())
+    median = float(np.median([_iteration(device, operator, case.x) for _ in range(_ROUNDS)]))
+    demand = Demand.of(operator).with_vectors(PASSES[True] - 2, operator.space.size)
+    return _facts(case, demand, rates, median) | {"seconds_iteration": median}
+
+
+def _iteration(device: Device, operator: Operator, b: Any) -> float:
+    """Seconds of an iteration; the right-hand side is rough, so that none ends too early."""
+    taken: list[int] = []
+
+    def run(iterations: int) -> None:
+        taken.append(cg(operator, b, rtol=0.0, maxiter=iterations)[1].iterations)
+
+    run(_FEW)
+    few, many = (device.seconds(partial(run, n)) for n in (_FEW, _MANY))
+    more = taken[-1] - taken[-2]
+    return (many - few) / max(more, 1)

@@ -8,16 +8,18 @@ from functools import partial
 from time import perf_counter
 from typing import Any, final
 
-from femops.bench.everything import default_dofs
 from femops.bench.gpu.agreement import FORMS, ROUND_OFF, agreement
 from femops.bench.gpu.attempts import Attempts
-from femops.bench.gpu.rows import measured
+from femops.bench.gpu.rows import measured, solved
 from femops.bench.gpu.setup import Sizes, set_up
-from femops.bench.gpu.solver import solved
-from femops.bench.gpu.targets import verdicts
 from femops.bench.gpu.tuning import tune
-from femops.bench.problems import FOOTPRINTS, PROBLEMS, check_names
-from femops.bench.run import Progress, check_dofs, check_orders
+from femops.bench.problems import (
+    FOOTPRINTS,
+    PROBLEMS,
+    Progress,
+    check_asked,
+    default_dofs,
+)
 from femops.errors import OperatorError
 from femops.operators.execution.device import LEVELS
 from femops.parallel.comm import communicator
@@ -85,15 +87,13 @@ class GpuSettings:
         OperatorError
             An unknown name, or nothing to measure.
         """
-        check_orders(self.orders)
-        check_names(self.problems, self.meshes)
-        if self.dofs is not None:
-            check_dofs(self.dofs)
+        dofs = () if self.dofs is None else (self.dofs,)
+        check_asked(problems=self.problems, meshes=self.meshes, orders=self.orders, dofs=dofs)
         for level in self.levels:
             if level not in LEVELS:
                 raise OperatorError(f"level {level!r} on a GPU: choose of {', '.join(LEVELS)}")
-        if not (self.problems and self.meshes and self.levels):
-            raise OperatorError("nothing to measure: give a problem, a mesh and a level")
+        if not self.levels:
+            raise OperatorError("nothing to measure: give at least one level")
 
     def sizes(self, order: int, most: float = GPU_DOFS) -> Sizes:
         """What is measured for an order."""
@@ -105,12 +105,7 @@ class GpuSettings:
 
 @final
 class _Clock:
-    """Whether there is time for what comes next.
-
-    Parameters
-    ----------
-    budget : float
-    """
+    """Whether there is time for what comes next."""
 
     def __init__(self, budget: float) -> None:
         self._begin, self._budget = perf_counter(), budget
@@ -157,9 +152,9 @@ def run_gpu(
         ``machine``: `femops_kernels.cpu.machine.describe`; ``device``; ``agrees``: whether forms
         and the kernels of rows are the CPU's, and levels each other's, to round-off; ``agreement``:
         see `agreement`; ``rates``: see `Rates`, and ``rates_after`` all; ``rows``: for each
-        problem, mesh, order and level the keys `rows.KEYS`; ``cg``: conjugate gradients by the
-        iteration; ``targets``: see `verdicts`; ``failures``: see `Attempts`; ``seconds`` of the
-        whole; ``notes``: lines on what is not measured.
+        problem, mesh, order and level its times beside the limit; ``cg``: conjugate gradients by
+        the iteration; ``failures``: see `Attempts`; ``seconds`` of the whole; ``notes``: lines on
+        what is not measured.
 
     Raises
     ------
@@ -180,14 +175,7 @@ def run_gpu(
 
 @final
 class _Run:
-    """A benchmark on its way.
-
-    Parameters
-    ----------
-    settings : GpuSettings
-    show, keep : callable
-        ``progress`` and ``keep`` of `run_gpu`.
-    """
+    """A benchmark on its way; see `run_gpu`."""
 
     def __init__(self, settings: GpuSettings, show: Progress, keep: Keep) -> None:
         self._settings, self._show, self._keep = settings, show, keep
@@ -256,44 +244,24 @@ class _Run:
             for off in ("off_other_level", "off_cpu")
         )
         rates = [vars(rates) for rates in self._rates]
-        found = {
+        return _described(self._device) | {
             "agrees": agrees,
             "agreement": self._agreement,
             "rates": rates[0] if rates else None,
             "rates_after": rates[1] if len(rates) > 1 else None,
             "rows": sorted(self._rows, key=_place),
             "cg": sorted(self._cg, key=_place),
+            "failures": self._attempts.failures,
+            "seconds": self._clock.seconds,
+            "notes": self._notes,
         }
-        return (
-            _described(self._device)
-            | found
-            | {
-                "targets": verdicts(found),
-                "failures": self._attempts.failures,
-                "seconds": self._clock.seconds,
-                "notes": self._notes,
-            }
-        )
 
 
 def run_tuning(settings: GpuSettings, progress: Progress | None = None) -> dict[str, Any]:
-    """Try launch shapes for the kernels of the benchmark, and keep the fastest; see `tune`.
+    """Try launch shapes for the kernels of the benchmark, and keep the fastest.
 
-    Parameters
-    ----------
-    settings, progress
-        See `run_gpu`.
-
-    Returns
-    -------
-    dict
-        ``machine``, ``device``, ``failures`` and ``notes`` as `run_gpu` has them, ``rows`` as
-        `tune` has them, the ``table``.
-
-    Raises
-    ------
-    OperatorError, DeviceError, CacheError
-        See `run_gpu`.
+    Arguments, results and errors are those of `run_gpu`, but for ``rows``: see `tune`; ``table`` is
+    the file that they are in.
     """
     settings.check()
     device, show = _opened(settings.device), progress or (lambda _: None)

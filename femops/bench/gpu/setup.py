@@ -26,15 +26,7 @@ _WORKERS = 8
 @final
 @dataclass(eq=False)
 class GpuCase:
-    """An operator that is to be measured, with vectors on its device.
-
-    Attributes
-    ----------
-    problem : Problem
-    mesh, level : str
-    operator : Operator
-    x, y : arrays of the device
-    """
+    """An operator that is to be measured, with vectors on its device."""
 
     problem: Problem
     mesh: str
@@ -73,16 +65,7 @@ class GpuCase:
 @final
 @dataclass(frozen=True)
 class Sizes:
-    """What is measured for one order.
-
-    Attributes
-    ----------
-    problems : sequence of Problem
-    meshes, levels : sequence of str
-    order : int
-    dofs : float
-        About how many.
-    """
+    """What is measured for one order, of about so many dofs."""
 
     problems: Sequence[Problem]
     meshes: Sequence[str]

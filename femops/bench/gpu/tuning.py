@@ -10,8 +10,8 @@ from typing import Any
 
 from femops.bench.gpu.attempts import Attempts
 from femops.bench.gpu.setup import GpuCase
-from femops.bench.gpu.timing import batch_times
-from femops.bench.run import Progress
+from femops.bench.problems import Progress
+from femops.bench.timing import batch_times
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.kernel import CudaKernel, shape_of
 from femops_kernels.cuda.operator.shapes import Shape, ShapeKey, record
@@ -38,18 +38,7 @@ def tune(
     attempts: Attempts,
     progress: Progress,
 ) -> list[dict[str, Any]]:
-    """Try shapes for the kernels of cases, and record the fastest in the user's table.
-
-    Parameters
-    ----------
-    device : Device
-    cases : sequence of GpuCase
-    seconds : float
-        For how long each shape is timed.
-    attempts : Attempts
-        Is told of cases that fail.
-    progress : callable
-        Called with a line on each kernel, when it is in the table.
+    """Try shapes for the kernels of cases, each for so long, and record the fastest in the table.
 
     Returns
     -------

@@ -5,19 +5,18 @@ A process of its own, as a library may abort where another would raise, and prin
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
-from types import TracebackType
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.bench.child import Child
 from femops.bench.problems import Problem
 from femops.errors import OperatorError
 from femops.spaces.h1_l2 import H1
@@ -38,6 +37,26 @@ def wave(x: NDArray[Any]) -> NDArray[Any]:
     """A function with no symmetry that would hide a direction mistaken for another, (dim, n)."""
     values: NDArray[Any] = np.sin(3.0 * x[0] + 1.0) * np.cos(2.0 * x[1]) * (1.0 + x[2])
     return values
+
+
+class PeerOperator(ABC):
+    """An operator of a peer, applied to `wave`, interpolated.
+
+    Attributes
+    ----------
+    label : str
+        Name, version and kind.
+    x, y : (ndofs,) float64
+        Vectors, in whatever order of dofs; y is written by `apply`.
+    """
+
+    label: str
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+
+    @abstractmethod
+    def apply(self) -> None:
+        """Set y = A x."""
 
 
 def norms(x: NDArray[Any], y: NDArray[Any]) -> list[float]:
@@ -80,12 +99,7 @@ def why_not(name: str) -> str:
 class Peer:
     """A peer's operator, ready to be timed; close it by leaving a ``with`` block.
 
-    Parameters
-    ----------
-    name : {"libceed", "mfem"}
-    problem : Problem
-    space : H1
-        Of femops, on `PEER_MESH`; the peer has one of the same order and number of dofs.
+    Of the space, on `PEER_MESH`, it has one of the same order and number of dofs.
 
     Attributes
     ----------
@@ -101,17 +115,11 @@ class Peer:
     """
 
     def __init__(self, name: str, problem: Problem, space: H1) -> None:
-        self.name = name
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", _CHILD, name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+        command = [sys.executable, "-m", _CHILD, name]
+        self._child = Child(f"the process of {name} has ended with code", command, patience=0.1)
         request = {"problem": problem.name, "order": space.order, "dofs": space.size}
         try:
-            answer = self._ask(request)
+            answer = self._child.ask(request)
         except BaseException:
             self.close()
             raise
@@ -131,40 +139,14 @@ class Peer:
 
     def time(self, seconds: float) -> float:
         """Median seconds of applications for about that long (at least three)."""
-        return float(self._ask({"seconds": seconds})["median"])
-
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.flush()
-            line = process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        if not line:
-            raise OperatorError(f"the process of {self.name} has ended with code {process.wait()}")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        return float(self._child.ask({"seconds": seconds})["median"])
 
     def close(self) -> None:
         """End the process."""
-        self._process.terminate()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                # what could not be written to a process that has ended is tried once more
-                with suppress(BrokenPipeError):
-                    stream.close()
+        self._child.close()
 
     def __enter__(self) -> Peer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

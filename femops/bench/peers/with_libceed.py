@@ -10,8 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.bench.peers.door import wave
-from femops.bench.peers.peer_operator import PeerOperator
+from femops.bench.peers.door import PeerOperator, wave
 from femops.bench.problems import Problem
 from femops.errors import OperatorError
 from femops.spaces.h1_l2 import H1
@@ -41,13 +40,7 @@ def backend() -> str:
 
 @final
 class LibceedOperator(PeerOperator):
-    """Mass or diffusion with numbers stored at every point, dofs in the order of femops.
-
-    Parameters
-    ----------
-    problem : Problem
-    space : H1
-    """
+    """Mass or diffusion with numbers stored at every point, dofs in the order of femops."""
 
     def __init__(self, problem: Problem, space: H1) -> None:
         import libceed

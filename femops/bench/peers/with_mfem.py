@@ -8,21 +8,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.bench.peers.door import wave
-from femops.bench.peers.peer_operator import PeerOperator
+from femops.bench.peers.door import PeerOperator, wave
 from femops.bench.problems import Problem
 from femops.spaces.h1_l2 import H1
 
 
 @final
 class MfemOperator(PeerOperator):
-    """Mass or diffusion by partial assembly, dofs in MFEM's order.
-
-    Parameters
-    ----------
-    problem : Problem
-    space : H1
-    """
+    """Mass or diffusion by partial assembly, dofs in MFEM's order."""
 
     def __init__(self, problem: Problem, space: H1) -> None:
         import mfem.ser as mfem

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from femops.bench.run import Progress
-from femops.bench.scaling.prediction import draw_model, draw_speedup, predict
-from femops.bench.scaling.study import Settings, Task, count_only, measure, rank_memory, worlds_of
-from femops.bench.scaling.worlds import check_alone
+from femops.bench.problems import Progress
+from femops.bench.scaling.prediction import predict
+from femops.bench.scaling.study import Settings, Task, count_only, measure, rank_memory
+from femops.bench.scaling.worlds import check_alone, started
 from femops.errors import OperatorError
 from femops.parallel import launch
 from femops_kernels.cpu import machine
@@ -68,7 +68,7 @@ def run_scaling(
         raise OperatorError("a model needs times: give a number of ranks for which there are cores")
     found: dict[str, Any] = {"machine": machine.describe(), "rows": [], "memory": [], "model": []}
     with ExitStack() as stack:
-        worlds = worlds_of(timed, stack)
+        worlds = [stack.enter_context(started(many)) for many in timed]
         if worlds:
             found["rows"] = measure(worlds, settings, show)
         if model:
@@ -84,10 +84,4 @@ def run_scaling(
     return found
 
 
-__all__ = [
-    "MEMORY_RANKS",
-    "Settings",
-    "draw_model",
-    "draw_speedup",
-    "run_scaling",
-]
+__all__ = ["MEMORY_RANKS", "Settings", "run_scaling"]

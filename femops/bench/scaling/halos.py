@@ -21,6 +21,7 @@ MANY = 64
 """Parts from which on their shapes depend on their number of elements alone."""
 
 Counts = tuple[int, int, int]
+"""Elements of a box in each direction."""
 Floats = NDArray[np.float64]
 
 
@@ -54,14 +55,7 @@ def whole_box(counts: Counts) -> Mesh:
 
 
 def least_exchange(counts: Counts, ranks: int, order: int, ncomp: int) -> tuple[int, int]:
-    """Messages and bytes of an application at least: each shared dof to who touches it, and back.
-
-    Parameters
-    ----------
-    counts : (int, int, int)
-        Elements of the box in each direction.
-    ranks, order, ncomp : int
-    """
+    """Messages and bytes of an application at least: shared dofs to who touches them, and back."""
     messages, dofs = partition(whole_box(counts), ranks).exchange(order)
     return 2 * messages, 2 * dofs * ncomp * np.dtype(np.float64).itemsize
 
@@ -101,12 +95,6 @@ def halo(counts: Counts, ranks: int, order: int) -> Halo:
     By it surfaces go with the elements of a rank to the power 2/3. Shapes are those of the parts
     of a cube of `FITS` elements in each direction: as many parts if they are few, and else parts
     of as many elements, or the largest of which there are `MANY`.
-
-    Parameters
-    ----------
-    counts : (int, int, int)
-        Elements of the box in each direction.
-    ranks, order : int
     """
     elements, sample = counts[0] * counts[1] * counts[2], FITS**3
     if ranks == 1:

@@ -27,15 +27,7 @@ _REAL = 8
 @final
 @dataclass(frozen=True)
 class Network:
-    """How long messages are on their way.
-
-    Attributes
-    ----------
-    latency : float
-        Seconds of a message without content.
-    bandwidth : float
-        Bytes a second between two ranks.
-    """
+    """How long messages are on their way: seconds of one without content, bytes a second."""
 
     latency: float
     bandwidth: float
@@ -52,13 +44,6 @@ class RankSpeed:
 
     Between sizes that were measured it is a power; beyond the largest time goes with the elements,
     below the smallest it stays what it is.
-
-    Attributes
-    ----------
-    elements : sequence of float
-        Ascending.
-    measured : sequence of float
-        Seconds.
     """
 
     elements: Sequence[float]
@@ -115,14 +100,7 @@ class Model:
     halo: Callable[[Counts, int, int], Halo]
 
     def predicted(self, counts: Counts, ranks: int) -> dict[str, Any]:
-        """Seconds on so many ranks, and what they are made of.
-
-        Parameters
-        ----------
-        counts : (int, int, int)
-            Elements of the box in each direction.
-        ranks : int
-        """
+        """Seconds on so many ranks, and what they are made of."""
         total = counts[0] * counts[1] * counts[2]
         each = ceil(total / ranks)
         halo = self.halo(counts, ranks, self.order)
@@ -148,12 +126,7 @@ class Model:
     ) -> list[dict[str, Any]]:
         """The same problem on more and more ranks, with ``speedup`` and ``efficiency``.
 
-        Parameters
-        ----------
-        counts : (int, int, int)
-        ranks : sequence of int
-        one : float, optional
-            Seconds on one rank, where other cores are idle; predicted too if omitted.
+        ``one`` are seconds on one rank, where other cores are idle; predicted too if omitted.
         """
         rows = [self.predicted(counts, many) for many in ranks]
         one = self.predicted(counts, 1)["seconds"] if one is None else one
@@ -167,15 +140,9 @@ class Model:
     def weak(
         self, sized: Callable[[int], Counts], ranks: Sequence[int], one: float | None = None
     ) -> list[dict[str, Any]]:
-        """As many elements for each rank, with ``efficiency``.
+        """As many elements for each rank in boxes that are ``sized``, with ``efficiency``.
 
-        Parameters
-        ----------
-        sized : callable
-            The box for so many ranks.
-        ranks : sequence of int
-        one : float, optional
-            Seconds an element on one rank, where other cores are idle; predicted too if omitted.
+        ``one`` are seconds an element on one rank, other cores idle; predicted if omitted.
         """
         first = int(np.prod(sized(1)))
         if one is None:

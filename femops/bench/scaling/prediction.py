@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from math import nan
-from pathlib import Path
 from typing import Any
 
-from femops.bench.problems import PROBLEMS, per_direction
-from femops.bench.run import Progress
+from femops.bench.problems import PROBLEMS, Progress, per_direction
 from femops.bench.scaling.halos import Counts, halo
 from femops.bench.scaling.model import Model, Network, RankSpeed
 from femops.bench.scaling.study import Settings, Task
@@ -47,7 +43,7 @@ def network(
 def fitted(world: World, task: Task, level: str, links: Network, settings: Settings) -> Model:
     """The model of a task, with speeds of ranks measured while all ranks of a world work."""
     ncomp = PROBLEMS[task.problem].ncomp
-    same = {"problem": task.problem, "mesh": task.mesh, "order": settings.order, "level": level}
+    same = vars(task) | {"order": settings.order, "level": level}
     n = settings.counts(task, 1)[0]
     # half the elements of the largest too: there caches end
     sizes = sorted({min(n, 2**k) for k in range(12)} | {max(1, round(n * 0.5 ** (1.0 / 3.0)))})
@@ -71,15 +67,8 @@ def predict(
 ) -> list[dict[str, Any]]:
     """The model of each task: its figures, and tables of strong and weak scaling.
 
-    Parameters
-    ----------
-    worlds : sequence of World
-        Ascending; speeds are measured on the largest.
-    settings : Settings
-    rows : as `measure` returns them
-    given : (float or None, float or None)
-        Latency and bandwidth.
-    progress : callable
+    Speeds are measured on the last and largest of the worlds; latency and bandwidth are ``given``,
+    or measured.
     """
     links = network(worlds[-1], *given, settings.seconds)
     ranks = sorted({*DECADES, *settings.ranks})
@@ -111,8 +100,7 @@ def _tables(
         dofs = model.ncomp * (counts[0] * model.order + 1) ** 3
         strong.append({"elements": elements, "dofs": dofs, "rows": table})
     return {
-        "problem": task.problem,
-        "mesh": task.mesh,
+        **vars(task),
         "latency": model.network.latency,
         "bandwidth": model.network.bandwidth,
         "overhead": model.overhead,
@@ -120,77 +108,3 @@ def _tables(
         "strong": strong,
         "weak": model.weak(sized, ranks, an_element),
     }
-
-
-def draw_model(
-    path: str | os.PathLike[str],
-    tables: Sequence[dict[str, Any]],
-    rows: Sequence[dict[str, Any]],
-) -> Path:
-    """Draw the model's efficiencies over the ranks, and what was measured; a panel each task.
-
-    Raises
-    ------
-    FileError, MissingExtraError
-        See `femops.io.plots.curves.curves`.
-    """
-    from femops.io.plots.curves import Panel, curves
-
-    x = [row["ranks"] for row in tables[0]["weak"]]
-    panels = []
-    for table in tables:
-        weak = f"weak, {_short(table['strong'][0]['dofs'])} dofs a rank"
-        lines = {
-            f"strong, {_short(each['dofs'])} dofs": [row["efficiency"] for row in each["rows"]]
-            for each in table["strong"]
-        }
-        lines[weak] = [row["efficiency"] for row in table["weak"]]
-        mine = _efficiencies(rows, table)
-        lines[f"measured, {'weak' if _weak(rows) else 'strong'}"] = [mine.get(n, nan) for n in x]
-        panels.append(Panel(f"{table['problem']}, {table['mesh']}: efficiency", lines))
-    return curves(path, x, "ranks", panels)
-
-
-def draw_speedup(path: str | os.PathLike[str], rows: Sequence[dict[str, Any]]) -> Path:
-    """Draw dofs a second over the ranks that were timed, one curve each task.
-
-    Raises
-    ------
-    OperatorError
-        Nothing was timed.
-    FileError, MissingExtraError
-        See `femops.io.plots.curves.curves`.
-    """
-    from femops.io.plots.curves import Panel, curves
-
-    timed = [row for row in rows if row["timed"]]
-    if not timed:
-        raise OperatorError("nothing to draw: nothing was timed")
-    x = sorted({row["ranks"] for row in timed})
-    lines: dict[str, list[float]] = {}
-    ideal: dict[str, list[float]] = {}
-    for row in timed:
-        name = f"{row['problem']}, {row['mesh']}"
-        lines.setdefault(name, [nan] * len(x))[x.index(row["ranks"])] = row["dofs_per_second"]
-    for name, line in lines.items():
-        ideal[name] = [line[0] * many / x[0] for many in x]
-    return curves(path, x, "ranks", [Panel("dofs/s (dashed: ideal)", lines, ideal)])
-
-
-def _efficiencies(rows: Sequence[dict[str, Any]], table: dict[str, Any]) -> dict[int, float]:
-    return {
-        row["ranks"]: row["efficiency"]
-        for row in rows
-        if row["timed"] and (row["problem"], row["mesh"]) == (table["problem"], table["mesh"])
-    }
-
-
-def _weak(rows: Sequence[dict[str, Any]]) -> bool:
-    return any(row["scaling"] == "weak" for row in rows)
-
-
-def _short(value: float) -> str:
-    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return f"{value / size:.2g} {letter}"
-    return f"{value:g}"

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
 
-from femops.bench.problems import FOOTPRINTS, PROBLEMS, check_names, per_direction
-from femops.bench.run import Progress, check_dofs, check_orders
+from femops.bench.problems import (
+    FOOTPRINTS,
+    PROBLEMS,
+    Progress,
+    check_asked,
+    per_direction,
+)
 from femops.bench.scaling.halos import Counts, least_exchange
 from femops.bench.scaling.worlds import World, started
 from femops.bench.timing import LEAST
 from femops.errors import OperatorError
-from femops.operators.levels.level_data import check_level
 from femops.parallel import cores
 
 MOST_RANKS = 4096
@@ -25,12 +28,7 @@ MOST_RANKS = 4096
 @final
 @dataclass(frozen=True)
 class Task:
-    """One problem on one kind of mesh.
-
-    Attributes
-    ----------
-    problem, mesh : str
-    """
+    """One problem on one kind of mesh."""
 
     problem: str
     mesh: str
@@ -80,16 +78,12 @@ class Settings:
         OperatorError
             An unknown name, nothing to measure, or too much.
         """
-        check_names(self.problems, self.meshes)
-        check_level(self.level)
-        check_orders((self.order,))
-        check_dofs(self.dofs)
+        named = {"problems": self.problems, "meshes": self.meshes, "levels": (self.level,)}
+        check_asked(**named, orders=(self.order,), dofs=(self.dofs,), rounds=self.rounds)
         if not self.ranks or not 1 <= min(self.ranks) <= max(self.ranks) <= MOST_RANKS:
             raise OperatorError(
                 f"ranks are {list(self.ranks)}: give at least one, all from 1 to {MOST_RANKS}"
             )
-        if not (self.problems and self.meshes and self.rounds >= 1):
-            raise OperatorError("nothing to measure: give at least one problem, mesh and round")
 
     def tasks(self) -> list[Task]:
         """All problems on all meshes."""
@@ -113,8 +107,6 @@ class Timing:
 
     Attributes
     ----------
-    task : Task
-    ranks : int
     facts : dict
         What the ranks say of it: ``dofs``, ``elements``, ``level``.
     rounds : list of dict
@@ -137,8 +129,7 @@ def prepare(world: World, task: Task, settings: Settings, level: str) -> dict[st
     return world.ask(
         "prepare",
         name=task.name,
-        problem=task.problem,
-        mesh=task.mesh,
+        **vars(task),
         order=settings.order,
         counts=settings.counts(task, world.ranks),
         level=level,
@@ -180,8 +171,7 @@ def _round(world: World, task: Task, seconds: float) -> dict[str, float]:
 
 def _facts(timing: Timing, settings: Settings) -> dict[str, Any]:
     return {
-        "problem": timing.task.problem,
-        "mesh": timing.task.mesh,
+        **vars(timing.task),
         "order": settings.order,
         "scaling": "weak" if settings.weak else "strong",
         "ranks": timing.ranks,
@@ -261,11 +251,6 @@ def count_only(ranks: int, settings: Settings, levels: dict[Task, str]) -> list[
     return rows
 
 
-def worlds_of(ranks: Sequence[int], stack: ExitStack) -> list[World]:
-    """Worlds of these numbers of ranks, ascending, that end with the stack."""
-    return [stack.enter_context(started(many)) for many in ranks]
-
-
 def rank_memory(
     settings: Settings, ranks: Sequence[int], progress: Progress
 ) -> list[dict[str, Any]]:
@@ -281,15 +266,9 @@ def rank_memory(
     for many in ranks:
         progress(f"memory of {many} ranks")
         with started(many) as world:
-            facts = world.ask(
-                "memory",
-                problem=task.problem,
-                mesh=task.mesh,
-                order=settings.order,
-                counts=settings.counts(task, 1),
-                level=level,
-            )
-        rows.append({"problem": task.problem, "mesh": task.mesh, "ranks": many} | facts)
+            asked = {"order": settings.order, "counts": settings.counts(task, 1), "level": level}
+            facts = world.ask("memory", **vars(task), **asked)
+        rows.append(vars(task) | {"ranks": many} | facts)
     for row in rows:
         more = row["ranks"] / rows[0]["ranks"]
         row["times_share"] = row["bytes"] * more / rows[0]["bytes"]

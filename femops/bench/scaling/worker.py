@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import ceil
+from pathlib import Path
 from time import perf_counter
 from typing import Any, final
 
@@ -20,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.bench.problems import PROBLEMS, make_space, shared_mesh
-from femops.bench.scaling.memory import peak_of
 from femops.bench.timing import LEAST
+from femops.errors import OperatorError
 from femops.operators import Operator
 from femops.parallel import Communicator, DistributedMesh, cores, world
 from femops.parallel.channels import MpiChannel
@@ -36,19 +39,15 @@ Measured = NDArray[np.float64]
 """(3, n): seconds, waited, how often a core was taken away."""
 
 _AGAIN = 3  # times at most that disturbed ones are measured again
+_PROCESS = Path("/proc/self")
+_RESET = "5"  # proc(5), clear_refs: the peak resident set size becomes the present one
 _MESSAGES = 8, 2**20  # bytes of those that tell latency and bandwidth
 
 
 @final
 @dataclass
 class Case:
-    """An operator on this rank's part, and vectors for it.
-
-    Attributes
-    ----------
-    operator : Operator
-    x, y : (owned,) float64
-    """
+    """An operator on this rank's part, and vectors for it."""
 
     operator: Operator
     x: NDArray[np.float64]
@@ -72,12 +71,7 @@ class Case:
 @final
 @dataclass
 class Worker:
-    """What a rank remembers from one order to the next; its methods are the orders. Collective.
-
-    Attributes
-    ----------
-    comm : Communicator
-    """
+    """What a rank remembers from one order to the next; its methods are the orders. Collective."""
 
     comm: Communicator
     _meshes: dict[Any, DistributedMesh] = field(default_factory=dict)
@@ -225,6 +219,42 @@ class Worker:
         with peak_of() as peak:
             facts = self.prepare(*arguments, counts, level)
         return facts | {"bytes": self.comm.max(peak.nbytes), "sum": self.comm.sum(peak.nbytes)}
+
+
+@final
+@dataclass
+class Peak:
+    """Largest resident memory inside `peak_of`, less that before."""
+
+    nbytes: int = 0
+
+
+@contextmanager
+def peak_of() -> Iterator[Peak]:
+    """Measure the most memory of this process inside, less what it had before. Linux only.
+
+    Raises
+    ------
+    OperatorError
+        The kernel does not tell.
+    """
+    peak = Peak()
+    try:
+        (_PROCESS / "clear_refs").write_text(_RESET, encoding="ascii")
+        before = _kibibytes("VmRSS")
+        yield peak
+        peak.nbytes = 1024 * (_kibibytes("VmHWM") - before)
+    except OSError as error:
+        raise OperatorError(
+            f"memory is measured by /proc on Linux, this is {sys.platform}: {error}"
+        ) from error
+
+
+def _kibibytes(name: str) -> int:
+    found = re.search(rf"^{name}:\s+(\d+) kB$", (_PROCESS / "status").read_text("ascii"), re.M)
+    if found is None:
+        raise OSError(f"/proc/self/status has no {name}")
+    return int(found[1])
 
 
 _REAL = np.dtype(np.float64)

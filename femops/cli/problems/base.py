@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import femops
-from femops.cli.manufactured import AnyMesh, Field, Waves
+from femops.cli.problems.manufactured import AnyMesh, Field, Waves
 from femops.errors import SpaceError
 from femops_meshes import Mesh
 

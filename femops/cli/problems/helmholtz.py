@@ -7,9 +7,9 @@ from typing import final
 import numpy as np
 
 import femops
-from femops.cli.manufactured import AnyMesh, Field, Floats, bounding_box
 from femops.cli.problems.base import Problem, Vector
 from femops.cli.problems.krylov import minres
+from femops.cli.problems.manufactured import AnyMesh, Field, Floats, bounding_box
 
 ACROSS = 8.0
 """Wave number times the longest side, if none is given: no resonance of a box, disc or ball."""

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from femops.cli.manufactured import AnyMesh
     from femops.cli.problems.base import Problem
+    from femops.cli.problems.manufactured import AnyMesh
 
 Make = Callable[["AnyMesh", int, str], "Problem"]
 """Of mesh, order and level: a class of problems, its own parameters given."""

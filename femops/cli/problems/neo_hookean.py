@@ -7,9 +7,9 @@ from typing import Any, final
 import numpy as np
 
 import femops
-from femops.cli.manufactured import AnyMesh, Field, Floats
 from femops.cli.problems.base import Problem, Vector
 from femops.cli.problems.krylov import cg, prepare_cg
+from femops.cli.problems.manufactured import AnyMesh, Field, Floats
 from femops.errors import SolverError
 from femops.solvers.sums import Sums
 

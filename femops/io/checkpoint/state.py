@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,16 +39,17 @@ from femops.parallel.serial_order import SerialOrder, moved
 from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1
 from femops.spaces.restriction import Vector
+from femops_kernels.derived import Derived
 from femops_meshes import Mesh
 
 Ints = NDArray[np.int64]
 
 SUFFIX = ".state"
 
-_CHECKSUMS: WeakKeyDictionary[Mesh, int] = WeakKeyDictionary()
+_CHECKSUMS = Derived[Mesh, int]()
 """Checksums of meshes that are not distributed: programs save many states on one mesh."""
 
-_ORDERS: WeakKeyDictionary[Space, SerialOrder] = WeakKeyDictionary()
+_ORDERS = Derived[Space, SerialOrder]()
 """Orders of the dofs of spaces that ranks share."""
 
 
@@ -231,24 +231,25 @@ def _checksum(space: Space) -> int:
     if space.distributed is not None:
         return space.distributed.checksum
     mesh = space.mesh
-    if mesh not in _CHECKSUMS:
-        numbers = [np.arange(count) for count in (mesh.num_elements, mesh.num_vertices)]
-        _CHECKSUMS[mesh] = checksum(mesh, *numbers)
-    return _CHECKSUMS[mesh]
+
+    def make() -> int:
+        return checksum(mesh, np.arange(mesh.num_elements), np.arange(mesh.num_vertices))
+
+    return _CHECKSUMS.get(mesh, make)
 
 
 def _order(space: Space) -> SerialOrder:
     """Order of the dofs of a space that ranks share."""
-    if space not in _ORDERS:
+
+    def make() -> SerialOrder:
         assert space.numbering is not None
         assert space.distributed is not None
         nodes = np.arange(space.p1d**space.dim)
         if isinstance(space, H1):
             nodes = touch_order(space.dim, space.order)
-        _ORDERS[space] = SerialOrder(
-            space.numbering, nodes, space.distributed.part, space.halo, space.comm
-        )
-    return _ORDERS[space]
+        return SerialOrder(space.numbering, nodes, space.distributed.part, space.halo, space.comm)
+
+    return _ORDERS.get(space, make)
 
 
 def _whole_blocks(cuts: Ints, rows: int) -> Ints:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +41,7 @@ from femops.pointwise.trace import (
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import BoundarySpace, volume_space
 from femops_kernels.cpu.first_touch import placed_array
+from femops_kernels.derived import Derived
 from femops_kernels.pointwise.qdata import Data, store_interleaved
 from femops_meshes.mesh import Mesh
 
@@ -52,7 +52,7 @@ _CACHED = ("step", "geometry", "known", "center", "_cuts")
 # Of a determinant times a weight, an adjugate, and its division by the determinant.
 _INVERSE_FLOPS = {1: 2, 2: 3 + 1 + 2 + 4, 3: 14 + 1 + 27 + 9}
 
-_mode_lanes: WeakKeyDictionary[Mesh, dict[tuple[str, int], NDArray[Any]]] = WeakKeyDictionary()
+_mode_lanes = Derived[Mesh, NDArray[Any]]()
 
 
 def mode_lanes(
@@ -63,8 +63,8 @@ def mode_lanes(
     Slots past the last element repeat it, so that they have a Jacobian.  They lie near the threads
     of the first sweep that asks, whose chunks begin at batches ``edges``.
     """
-    kept, key = _mode_lanes.setdefault(mesh, {}), (dtype.str, width)
-    if key not in kept:
+
+    def make() -> NDArray[Any]:
         modes, ne = GeometryModes(mesh), mesh.num_elements
         shape = (-(-ne // width), mesh.dim, (modes.degree + 1) ** mesh.dim, width)
         out = placed_array(shape, dtype, edges)
@@ -73,8 +73,9 @@ def mode_lanes(
         if ne:  # on a rank there may be none
             filled = ne - (len(out) - 1) * width
             out[-1, :, :, filled:] = out[-1, :, :, filled - 1 : filled]
-        kept[key] = out
-    return kept[key]
+        return out
+
+    return _mode_lanes.get(mesh, make, dtype.str, width)
 
 
 @final

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,12 @@ from femops_kernels.cpu.plan import (
     make_foreign_plan,
     make_plan,
 )
+from femops_kernels.derived import Derived
 from femops_kernels.simd.runs import Runs
 
 Ints = NDArray[np.int64]
 
-_plans: WeakKeyDictionary[AnySpace, dict[tuple[int, bytes], Plan]] = WeakKeyDictionary()
+_plans = Derived[AnySpace, Plan]()
 
 
 def _element_start(trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic]) -> Ints:
@@ -68,15 +69,17 @@ def plans(
 
 
 def _plan(space: AnySpace, width: int, starts: Ints) -> Plan:
-    kept, key = _plans.setdefault(space, {}), (width, starts.tobytes())
-    if key not in kept:
-        runs = Runs(space.dim, space.p1d, space.p1d == 1 or isinstance(space, L2))
-        whole, own = space.restriction, space.restriction.owned
-        given = whole.indices, own, width, starts, runs, whole.ndofs - own
-        if isinstance(space, BoundarySpace):
-            mesh = space.volume.distributed
-            plan = make_foreign_plan(*given, apart=mesh is not None and mesh.reproducible)
-        else:
-            plan = make_plan(*given)
-        kept[key] = placed_plan(plan)
-    return kept[key]
+    made = partial(_make_plan, space, width, starts)
+    return _plans.get(space, made, width, starts.tobytes())
+
+
+def _make_plan(space: AnySpace, width: int, starts: Ints) -> Plan:
+    runs = Runs(space.dim, space.p1d, space.p1d == 1 or isinstance(space, L2))
+    whole, own = space.restriction, space.restriction.owned
+    given = whole.indices, own, width, starts, runs, whole.ndofs - own
+    if isinstance(space, BoundarySpace):
+        mesh = space.volume.distributed
+        plan = make_foreign_plan(*given, apart=mesh is not None and mesh.reproducible)
+    else:
+        plan = make_plan(*given)
+    return placed_plan(plan)

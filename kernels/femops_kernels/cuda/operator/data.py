@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +13,11 @@ from numpy.typing import NDArray
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.kernel import CudaKernel
 from femops_kernels.cuda.operator.order import Order
+from femops_kernels.derived import Derived
 from femops_kernels.pointwise.qdata import Data, element_values
 
 # Bytes of the blocks in which data are copied, and there brought into the order of a kernel.
 _BLOCK = 2**26
-
-_there: WeakKeyDictionary[Data | FilledData, dict[tuple[Any, ...], dict[str, Any]]] = (
-    WeakKeyDictionary()
-)
 
 
 @final
@@ -38,6 +35,9 @@ class FilledData:
 
     data: Data
     fill: Callable[[CudaKernel, Order], Any]
+
+
+_there = Derived[Data | FilledData, dict[str, Any]]()
 
 
 def uploaded(
@@ -63,11 +63,9 @@ def uploaded(
     dict
         Arrays of the device by argument; None for what is not read.
     """
-    copies, places = _there.setdefault(data, {}), (order.group, order.elements.tobytes())
-    key = device, *places, kernel.step.numbers, kernel.dtype, kernel.stored
-    if key not in copies:
-        copies[key] = _copied(device, kernel, data, count, order)
-    return copies[key]
+    places = order.group, order.elements.tobytes()
+    copy = partial(_copied, device, kernel, data, count, order)
+    return _there.get(data, copy, device, *places, kernel.step.numbers, kernel.dtype, kernel.stored)
 
 
 def _copied(

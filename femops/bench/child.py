@@ -1,0 +1,101 @@
+"""Processes that answer lines of JSON by lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, final
+
+from femops.errors import OperatorError
+
+_SHOWN = 300  # characters of what a failed process has printed last
+
+
+@final
+class Child:
+    """A process of its own, with those that it starts, until it is closed.
+
+    Parameters
+    ----------
+    name : str
+        For messages, which go on with its exit code.
+    command : sequence of str
+    environment : mapping
+        Variables besides those of this process.
+    patience : float
+        Seconds that it has to end by itself when there is nothing more to do.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        patience: float = 5.0,
+    ) -> None:
+        self._name, self._patience = name, patience
+        # a file: a pipe that nobody reads would stop the process when it is full
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
+        self._process = subprocess.Popen(
+            command,
+            env=os.environ | (environment or {}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests, self._answers = self._process.stdin, self._process.stdout
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Send a request, and wait for the answer.
+
+        Raises
+        ------
+        OperatorError
+            The process has ended instead: what it said last.
+        """
+        line = ""
+        try:
+            self._requests.write(json.dumps(request) + "\n")
+            self._requests.flush()
+            line = self._answers.readline()
+            answer: dict[str, Any] = json.loads(line)
+        except (BrokenPipeError, json.JSONDecodeError):
+            code = self._end()
+            self._errors.seek(0)
+            said = " ".join((line + self._errors.read()).split())[-_SHOWN:]
+            raise OperatorError(f"{self._name} {code}{said and f': {said}'}") from None
+        return answer
+
+    def close(self) -> None:
+        """End the process, and forget what it said."""
+        self._end()
+        self._answers.close()
+        self._errors.close()
+
+    def _end(self) -> int:
+        """End it, by force if it does not end by itself; returns its exit code."""
+        # what could not be written to a process that has ended is tried once more
+        with suppress(BrokenPipeError):
+            self._requests.close()
+        for last in (None, "SIGTERM", "SIGKILL"):
+            if last is not None:
+                self._signal(last)
+            with suppress(subprocess.TimeoutExpired):
+                return self._process.wait(self._patience)
+        return self._process.wait()
+
+    def _signal(self, name: str) -> None:
+        """Send a signal to the process and, where the system can, to those that it started."""
+        if hasattr(os, "killpg"):
+            os.killpg(self._process.pid, signal.Signals[name])
+        else:
+            self._process.kill()

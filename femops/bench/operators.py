@@ -1,0 +1,319 @@
+"""Timing operators in interleaved rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+
+from femops.bench.bounds import least_traffic
+from femops.bench.cases import Case, OperatorCase, PeerCase
+from femops.bench.machine import Meter, using
+from femops.bench.numa import memories
+from femops.bench.peers import AGREEMENT, PEER_MESH, PEER_PROBLEMS, Peer, check_peers, why_not
+from femops.bench.problems import (
+    FOOTPRINTS,
+    MESHES,
+    PROBLEMS,
+    Problem,
+    Progress,
+    check_asked,
+    default_dofs,
+    make_space,
+)
+from femops.errors import OperatorError
+from femops.operators import Operator
+from femops.operators.execution.host import LEVELS
+from femops.operators.levels.auto import flush_memory
+from femops.spaces.h1_l2 import H1
+from femops_kernels.cpu import machine
+from femops_kernels.cpu.first_touch import placed
+
+CLOSE = 0.05
+"""By how much "auto" may be slower than the best level."""
+
+
+@final
+@dataclass
+class Bench:
+    """Operators that take turns, beside the machine's limits and other libraries.
+
+    Attributes
+    ----------
+    threads : tuple of int
+    meshes, levels, peers : sequence of str
+    rounds : int
+    seconds : float
+        Time of a round for one case.
+    rows : list of dict
+        What was measured.
+    notes : dict
+        Lines on what was not, each once.
+    """
+
+    threads: tuple[int, ...]
+    meshes: Sequence[str] = MESHES
+    levels: Sequence[str] = ("auto",)
+    peers: Sequence[str] = ()
+    rounds: int = 5
+    seconds: float = 0.3
+    rows: list[dict[str, Any]] = field(default_factory=list, init=False)
+    notes: dict[str, None] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        """Check what is asked for, then measure the machine's limits."""
+        check_asked(meshes=self.meshes, levels=self.levels, rounds=self.rounds)
+        check_peers(self.peers)
+        self._meter = Meter(self.threads)
+
+    def levels_of(self, threads: int, beside: Sequence[str]) -> Sequence[str]:
+        """What is measured on so many threads; what is beside it on the fewest alone."""
+        return (*self.levels, *(beside if threads == min(self.threads) else ()))
+
+    def measure(
+        self, problem: Problem, order: int, size: tuple[float, str], beside: Sequence[str] = ()
+    ) -> None:
+        """Add rows of one problem and order, all taking turns.
+
+        Of about so many dofs, and what the rows call it; with more levels on the fewest threads.
+        """
+        with ExitStack() as stack:
+            cases: list[Case] = []
+            for kind in self.meshes:
+                cases += self._operators(problem, kind, order, size, beside)
+            cases += self._peers(problem, order, size, stack)
+            for _ in range(self.rounds):
+                self._meter.round()
+                for case in cases:
+                    case.round(self.seconds)
+        faults = {id(case): case.fault for case in cases if isinstance(case, PeerCase)}
+        self.notes.update(dict.fromkeys(filter(None, faults.values())))
+        rows = [case.row() for case in cases if not faults.get(id(case))]
+        # operators come first, and know all that there is to know
+        self.rows += [{key: row.get(key) for key in rows[0]} for row in rows]
+
+    def _operators(
+        self,
+        problem: Problem,
+        kind: str,
+        order: int,
+        size: tuple[float, str],
+        beside: Sequence[str],
+    ) -> Iterator[Case]:
+        """Operators of femops on one mesh."""
+        V = make_space(problem, kind, order, size[0])
+        traffic = least_traffic(problem, V)
+        random = np.random.default_rng(order).standard_normal(V.size)
+        known: dict[str, Operator] = {}
+        chosen: dict[str, str] = {}
+        several = len(memories()) > 1
+        for threads in self.threads:
+            with using(threads):
+                if several or not known:  # what lies near many threads is far from a single one
+                    V = H1(V.mesh, V.order, V.ncomp) if several else V
+                    known = {"none": problem.operator(V, "none")}
+                x, y = placed(random), np.empty(V.size)
+            for level in self.levels_of(threads, beside):
+                with using(threads):
+                    # "auto" chooses with the fewest threads, so that more do the same work
+                    operator = known["none"].at_level(chosen.get(level, level))
+                    chosen[level] = operator.level
+                    # what was chosen may be there already, its data computed
+                    operator = known.setdefault(operator.level, operator)
+                    operator.apply(x, y)
+                facts = problem, kind, size[1], V, threads
+                yield OperatorCase(*facts, level, operator, x, y, traffic, self._meter)
+
+    def _peers(
+        self, problem: Problem, order: int, size: tuple[float, str], stack: ExitStack
+    ) -> Iterator[Case]:
+        """Peers that can be used, know the problem, and agree with femops."""
+        if not self.peers:
+            return
+        if not Peer.knows(problem) or PEER_MESH not in self.meshes:
+            self.notes[f"peers: only on {' and '.join(PEER_PROBLEMS)}, {PEER_MESH}"] = None
+            return
+        V = make_space(problem, PEER_MESH, order, size[0])
+        for name in self.peers:
+            if why_not(name):
+                self.notes[why_not(name)] = None
+                continue
+            try:
+                peer = stack.enter_context(Peer(name, problem, V))
+            except OperatorError as error:  # one that fails does not take the others' results along
+                self.notes[str(error)] = None
+                continue
+            off = peer.disagreement(problem, V)
+            if off <= AGREEMENT:
+                yield PeerCase(problem, PEER_MESH, size[1], V, 1, peer)
+            else:
+                case = f"{name}, {problem.name}, order {order}"
+                self.notes[f"{case}: off by {off:.1e}, not reported"] = None
+
+    def result(self) -> dict[str, Any]:
+        """What a benchmark returns; see `run`."""
+        return {
+            "machine": self._meter.describe(),
+            "limits": self._meter.limits(),
+            "rows": self.rows,
+            "auto": auto_check(self.rows),
+            "notes": list(self.notes),
+        }
+
+
+def run(
+    problem: str,
+    orders: Sequence[int] = tuple(range(1, 9)),
+    dofs: float | None = None,
+    threads: int | None = None,
+    *,
+    footprint: str = "ram",
+    meshes: Sequence[str] = MESHES,
+    levels: Sequence[str] = ("auto",),
+    peers: Sequence[str] = (),
+    rounds: int = 5,
+    seconds: float = 0.3,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Measure an operator's speed on this machine.
+
+    For each order, all meshes and levels take turns with the machine's own limits for a number of
+    rounds; a row reports the median (and least) of the rounds' medians.  What is named twice is
+    measured once.
+
+    Parameters
+    ----------
+    problem : {"bp1", "bp2", "bp3", "bp4", "bp5", "bp6"}
+        See `femops.bench.PROBLEMS`.
+    orders : sequence of int
+    dofs : float, optional
+        About how many unknowns; those of the footprint if omitted.
+    threads : int, optional
+        As many as `femops_kernels.cpu.machine.get_threads` says if omitted.  One thread is pinned
+        to its core.
+    footprint : {"ram", "cache"}
+        See `femops.bench.FOOTPRINTS`.
+    meshes : sequence of {"cartesian", "multilinear", "curved"}
+    levels : sequence of str
+        See `Operator.at_level`.
+    peers : sequence of {"libceed", "mfem"}
+        Run beside, one thread each, on the Cartesian mesh (bp1 and bp3).
+    rounds : int
+    seconds : float
+        Time of a round for one mesh and level.
+    progress : callable, optional
+        Called with a line of text before each order.
+
+    Returns
+    -------
+    dict
+        ``machine``: `femops_kernels.cpu.machine.describe` with ``triad_gbytes_per_second`` and
+        ``fma_gflops_per_second`` (medians); ``limits`` of each number of threads; ``rows``: see
+        `docs/performance.md` for the keys; ``auto``: see `auto_check`; ``notes``: lines on what
+        is not measured.
+
+    Raises
+    ------
+    OperatorError
+        An unknown problem, mesh, level, footprint or peer, no order, fewer than one dof or round.
+    femops_kernels.errors.KernelValueError
+        More threads than there can be, or none.
+    """
+    count = machine.get_threads() if threads is None else threads
+    size, name = (FOOTPRINTS.get(footprint, 1.0), footprint) if dofs is None else (dofs, "given")
+    check_asked(problems=(problem,), footprints=(footprint,), orders=orders, dofs=(size,))
+    meshes, levels, peers = (tuple(dict.fromkeys(given)) for given in (meshes, levels, peers))
+    bench = Bench((count,), meshes, levels, peers, rounds, seconds)
+    for order in dict.fromkeys(orders):
+        if progress:
+            progress(f"{problem}, order {order}")
+        bench.measure(PROBLEMS[problem], order, (size, name))
+    return bench.result()
+
+
+def run_all(
+    orders: Sequence[int] = tuple(range(1, 9)),
+    threads: int | None = None,
+    *,
+    dofs: dict[str, float] | None = None,
+    peers: Sequence[str] = (),
+    rounds: int = 3,
+    seconds: float = 0.03,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Measure every problem on every mesh, in and out of cache, on one core and on all.
+
+    At p = 1 all levels are measured on one core, beside "auto".
+
+    Parameters
+    ----------
+    orders : sequence of int
+    threads : int, optional
+        Only that many; if omitted one, and as many as `femops_kernels.cpu.machine.get_threads`
+        says.
+    dofs : dict, optional
+        About how many of each footprint; `default_dofs` if omitted.
+    peers, rounds, seconds, progress
+        See `femops.bench.run`.
+
+    Returns
+    -------
+    dict
+        See `femops.bench.run`.
+
+    Raises
+    ------
+    OperatorError
+        An unknown peer or footprint, no order, fewer than one dof or round.
+    femops_kernels.errors.KernelValueError
+        More threads than there can be, or none.
+    """
+    counts = sorted({1, machine.get_threads()}) if threads is None else [threads]
+    check_asked(orders=orders, footprints=dofs, dofs=(dofs or {}).values())
+    bench = Bench(tuple(counts), peers=peers, rounds=rounds, seconds=seconds)
+    _held = flush_memory()  # made once for all that is chosen
+    for footprint in FOOTPRINTS if dofs is None else dofs:
+        for order in dict.fromkeys(orders):
+            count = default_dofs(footprint, order) if dofs is None else dofs[footprint]
+            for problem in sorted(PROBLEMS.values(), key=lambda p: p.ncomp):
+                if progress:
+                    progress(f"{problem.name}, order {order}, {footprint}")
+                beside = LEVELS if order == 1 else ()
+                bench.measure(problem, order, (count, footprint), beside)
+    bench.rows.sort(key=lambda row: (row["footprint"] != "ram", row["threads"], row["problem"]))
+    return bench.result()
+
+
+def auto_check(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """How far the level "auto" is from the best of the levels measured beside it.
+
+    Parameters
+    ----------
+    rows : as `run` returns them
+
+    Returns
+    -------
+    list of dict
+        For each problem, mesh, order and so on with "auto" and other levels: ``chosen`` and
+        ``best`` level, ``seconds`` of all levels, ``loss`` (time over that of the best, less 1;
+        0 where the level chosen is the best one) and whether that is ``close``, within 5 %.
+    """
+    same = ("problem", "mesh", "order", "dofs", "threads", "footprint")
+    groups: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        if row["implementation"] == "femops":
+            groups.setdefault(tuple(row[key] for key in same), {})[row["asked"]] = row
+    checks = []
+    for key, group in groups.items():
+        times = {name: group[name]["seconds_median"] for name in LEVELS if name in group}
+        if "auto" not in group or not times:
+            continue
+        chosen, best = group["auto"]["level"], min(times, key=lambda name: times[name])
+        # the chosen level's own row, where there is one, was timed just as the others were
+        loss = times.get(chosen, group["auto"]["seconds_median"]) / times[best] - 1.0
+        found = {"chosen": chosen, "best": best, "loss": loss, "close": loss <= CLOSE}
+        checks.append(dict(zip(same, key, strict=True)) | found | {"seconds": times})
+    return checks

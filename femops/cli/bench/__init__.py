@@ -1,0 +1,1 @@
+"""``femops bench``: a command for each benchmark."""

@@ -1,0 +1,35 @@
+"""``femops bench``: the group of its commands."""
+
+from __future__ import annotations
+
+import typer
+
+from femops.cli.bench.gpu import gpu
+from femops.cli.bench.operators import PROBLEMS, all_problems, cg, numa, operator
+from femops.cli.bench.report import PlotCommand
+from femops.cli.bench.scaling import scaling
+from femops.cli.options import paragraphs
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+@paragraphs
+def group() -> None:
+    """Measure the speed of operators.
+
+    Beside it stands what this machine allows, measured in the same rounds.
+
+    \b
+    Examples:
+      femops bench bp1
+      femops bench bp3 --order 2,4,6 --threads 1 --footprint cache
+      femops bench all --json --plot
+    """  # noqa: D301  (\b is click's mark for lines to keep)
+
+
+for _name, _what in PROBLEMS.items():
+    app.command(_name, cls=PlotCommand)(operator(_name, _what))
+app.command("all", cls=PlotCommand)(paragraphs(all_problems))
+for _command in (cg, numa, scaling, gpu):
+    app.command(cls=PlotCommand)(paragraphs(_command))

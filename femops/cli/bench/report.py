@@ -1,0 +1,147 @@
+"""What benchmarks share: options, and the way from a measurement to tables, JSON and a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from math import inf
+from typing import Annotated, Any, final
+
+import typer
+from typer.core import TyperCommand
+
+from femops.cli.options import number, whole_number
+from femops.cli.output import Output, one_line_warnings
+
+PICTURE = "bench.png"
+"""What ``--plot`` draws into where no file is named."""
+
+Result = dict[str, Any]
+Progress = Callable[[str], None]
+
+OrdersOption = Annotated[
+    str, typer.Option("--order", metavar="LIST", help="Polynomial degrees: 4, 1-8 or 2,4,6.")
+]
+FootprintOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="ram: 1.8 M dofs (default); cache: 0.12 M.")
+]
+DofsOption = Annotated[
+    float | None,
+    typer.Option(parser=number(8, inf), metavar="N", help="About how many dofs instead."),
+]
+MeshesOption = Annotated[
+    str, typer.Option("--mesh", metavar="NAMES", help="Of cartesian, multilinear, curved.")
+]
+LevelOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="Of full, element, decomposed, partial, none, auto (measured)."
+    ),
+]
+RoundsOption = Annotated[
+    int, typer.Option(parser=whole_number(1), metavar="N", help="Turns of each.")
+]
+PeersOption = Annotated[
+    bool, typer.Option("--peers", help="Run libceed and mfem beside, if installed.")
+]
+PlotOption = Annotated[
+    str | None,
+    typer.Option(metavar="[FILE]", help=f"Draw it into this PNG file (default: {PICTURE})."),
+]
+
+
+@final
+class PlotCommand(TyperCommand):
+    """A command whose ``--plot`` may stand alone; typer has no options of that kind."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Name the file of a ``--plot`` that names none."""
+        given = []
+        for word, following in pairwise([*args, "--"]):
+            given += [word, PICTURE] if word == "--plot" and following[:1] == "-" else [word]
+        return super().parse_args(ctx, given)
+
+
+def dofs_of(dofs: float | None, footprint: str | None) -> float:
+    """Return about how many dofs are asked for, by their number or by a name.
+
+    Raises
+    ------
+    typer.BadParameter
+        Both are given.
+    OperatorError
+        An unknown name.
+    """
+    from femops.bench.problems import FOOTPRINTS, check_asked
+
+    check_one_size(dofs, footprint)
+    if dofs is not None:
+        return dofs
+    check_asked(footprints=(footprint or "ram",))
+    return FOOTPRINTS[footprint or "ram"]
+
+
+def check_one_size(dofs: float | None, footprint: str | None) -> None:
+    """Refuse a number of dofs beside the name of one."""
+    if dofs is not None and footprint is not None:
+        raise typer.BadParameter("give --dofs or --footprint, not both")
+
+
+def report(
+    name: str,
+    measure: Callable[[Progress], Result],
+    show: Callable[[Output, Result], None],
+    draw: Callable[[str, Result], object],
+    *,
+    plot: str | None,
+    json: bool,
+    lasting: bool = False,
+) -> None:
+    """Measure, and give out the result.
+
+    Parameters
+    ----------
+    name : str
+        Of the benchmark.
+    measure : callable
+        Takes what shows progress; its result has ``machine`` and ``rows``.
+    show : callable
+        Prints tables of the result.
+    draw : callable
+        Draws the result, if it has rows, into a file.
+    plot : str or None
+        The file, if a picture is asked for.
+    json : bool
+        Whether to print the result itself instead.
+    lasting : bool
+        Whether each step is told, and stays to be read.
+
+    Raises
+    ------
+    typer.Exit
+        Something failed, or results differ.
+    """
+    _check_plot(plot)
+    output = Output(json)
+    working = output.telling() if lasting else output.working(f"measuring {name}")
+    with one_line_warnings(), working as progress:
+        result = measure(progress)
+    output.json(result)
+    output.say(f"{name} on {result['machine']['processor']}")
+    show(output, result)
+    for note in result.get("notes", ()):
+        output.say(note)
+    if plot is not None and result["rows"]:
+        draw(plot, result)
+    if result.get("failures") or not result.get("agrees", True):
+        raise typer.Exit(1)
+
+
+def _check_plot(plot: str | None) -> None:
+    """Refuse a path before anything is measured, not after."""
+    if plot is not None:
+        from femops.io.atomic import check_writable, checked_path
+        from femops.io.plots.picture import check_matplotlib
+
+        check_writable(checked_path(plot, ".png"))
+        check_matplotlib()

@@ -1,0 +1,104 @@
+"""Options of forms, stated once: their types, their defaults, and what they mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import Any, TypedDict, TypeVar, final
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from femops.basis import Quadrature1D
+from femops.pointwise.trace import FormFunction, name_of
+
+Form = TypeVar("Form", bound=Callable[..., Any])
+
+
+class NonlinearOptions(TypedDict, total=False):
+    """Options of nonlinear forms; `Options` says what they mean."""
+
+    quadrature: int | Quadrature1D | None
+    dtype: DTypeLike
+    lanes: int | None
+
+
+@final
+class FormOptions(NonlinearOptions, total=False):
+    """Options of bilinear forms; `Options` says what they mean."""
+
+    data_dtype: DTypeLike | None
+    level: str
+
+
+@final
+@dataclass(frozen=True)
+class Options:
+    """Options of a form, with the defaults of those that are not given.
+
+    Attributes
+    ----------
+    quadrature : int or Quadrature1D, optional
+        Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted, for the larger order
+        of two spaces.
+    dtype : dtype
+        float64 or float32: type of the vectors, the stored data and the arithmetic.
+    lanes : int, optional
+        SIMD slots; what the machine has if omitted. A GPU has none.
+    data_dtype : dtype, optional
+        Type of the numbers stored at quadrature points (levels partial, decomposed and none, where
+        they store such): float32 in an operator of float64 halves them; see `Operator.at_level`.
+    level : {"full", "element", "decomposed", "partial", "none", "auto"}
+        What is kept; see `Operator.at_level`.
+    """
+
+    quadrature: int | Quadrature1D | None = None
+    dtype: DTypeLike = np.float64
+    lanes: int | None = None
+    data_dtype: DTypeLike | None = None
+    level: str = "partial"
+
+
+def chosen(function: FormFunction, kind: type, given: NonlinearOptions) -> Options:
+    """The options of a form of a function, which are of this kind.
+
+    Raises
+    ------
+    TypeError
+        One that such forms do not have.
+    """
+    for option in given:
+        if option not in kind.__annotations__:
+            raise TypeError(
+                f"{name_of(function).strip('_')}() got an unexpected keyword argument {option!r}: "
+                f"its options are {', '.join(kind.__annotations__)}"
+            )
+    return Options(**given)
+
+
+def with_options(kind: type) -> Callable[[Form], Form]:
+    """Spell out the options of a form in its signature and docstring, as help() shows them.
+
+    In the source they are ``**options: Unpack[kind]``, which editors and type checkers read, and an
+    entry of the docstring. A form that has them as parameters of its own keeps these.
+    """
+
+    def spelled_out(form: Form) -> Form:
+        parameters = dict(signature(form).parameters)
+        if parameters.pop("options", None):
+            for name, written in kind.__annotations__.items():
+                default, annotation = getattr(Options, name), written.__forward_arg__
+                parameters[name] = Parameter(
+                    name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+                )
+            shown = signature(form).replace(parameters=list(parameters.values()))
+            form.__signature__ = shown  # type: ignore[attr-defined]
+        if form.__doc__ and Options.__doc__:  # python -OO has none
+            entries = re.findall(r" {4}\w+ : .*\n(?: {8}.*\n)+", Options.__doc__)
+            mine = [entry for entry in entries if entry.split()[0] in kind.__annotations__]
+            form.__doc__ = re.sub(r" {4}\*\*options\n.*\n", lambda _: "".join(mine), form.__doc__)
+        return form
+
+    return spelled_out
