@@ -13,8 +13,8 @@ import pytest
 import femops
 from femops.cli.problems.krylov import minres
 from femops_kernels.cpu.machine import max_threads, set_threads
-from kernel_cases import turned
-from oracle import Array, Oracle
+from support.cases.kernels import turned
+from support.oracles.naive import Array, Oracle
 
 # dimension, degree, refinements of the coarser of two meshes
 DISC = [(2, 1, 2), (2, 2, 2), (2, 3, 1), (2, 4, 1), (2, 5, 1), (2, 6, 1)]

@@ -11,11 +11,11 @@ import pytest
 
 import femops
 import femops.bench
-import mpi_runs
 from femops.cli.app import explained
 from femops.cli.options import numbers
 from femops.cli.output import Output, quantity
 from femops_meshes import write_mfem
+from support import mpi_runs
 
 COMMANDS = [
     ["demo"],

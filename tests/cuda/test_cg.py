@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import femops
-from cuda.host_device import HostDevice, host_device
 from femops_kernels.cg import CONVERGED
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
-from kernel_cases import bend, smooth, turned
+from support.cases.kernels import bend, smooth, turned
+from support.cuda.host_device import HostDevice, host_device
 
 CASES = [
     *("bare", "jacobi", "vector", "float32", "scaled", "eliminated", "segment", "l2"),

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import femops
-from cuda.building import build
-from cuda.host_device import HostDevice, host_device
 from femops.bench.gpu.bounds import Bound, Demand
 from femops.bench.problems import PROBLEMS, make_mesh
 from femops_kernels.cuda.operator.counts import Work, shared_numbers
 from femops_kernels.cuda.operator.sweep import DeviceSweep
 from femops_kernels.cuda.rates import Amounts, Rates
+from support.cuda.building import build
+from support.cuda.host_device import HostDevice, host_device
 
 ACCESSES = (
     "line[i] = from[i * STRIDE]",

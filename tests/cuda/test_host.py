@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuda.building import build
-from cuda.host_device import HostDevice, host_device
-from cuda.toys import THREADS, expected, neighbours
 from femops_kernels.errors import CompileError, DeviceError, KernelValueError
+from support.cuda.building import build
+from support.cuda.host_device import HostDevice, host_device
+from support.cuda.toys import THREADS, expected, neighbours
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import femops
-import nonlinear_cases
-from cuda.guarded import GuardedDevice, guarded_device
 from femops.operators.execution.device import LEVELS
-from kernel_cases import bend, smooth
+from support.cases import nonlinear as nonlinear_cases
+from support.cases.kernels import bend, smooth
+from support.cuda.guarded import GuardedDevice, guarded_device
 
 
 @pytest.fixture(scope="module")

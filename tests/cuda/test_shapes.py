@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import femops
-from cuda.host_device import HostDevice, host_device
 from femops_kernels.cuda.operator import shapes
 from femops_kernels.cuda.operator.kernel import CudaKernel, shape_for, shape_of, unspilled
 from femops_kernels.cuda.operator.shapes import PACKAGED, Shape, measured_shape, record
 from femops_kernels.errors import CacheError, KernelValueError
+from support.cuda.host_device import HostDevice, host_device
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import femops
-from cuda.guarded import guarded_device
-from cuda.host_device import HostDevice, host_device
-from kernel_cases import smooth, turned
+from support.cases.kernels import smooth, turned
+from support.cuda.guarded import guarded_device
+from support.cuda.host_device import HostDevice, host_device
 
 
 @pytest.fixture(scope="module")

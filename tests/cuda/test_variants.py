@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from cuda.paper import PaperDevice
-from cuda.variants import VARIANTS
 from femops_kernels.cuda.compiler import nvrtc
 from femops_kernels.errors import DeviceError
+from support.cuda.paper import PaperDevice
+from support.cuda.variants import VARIANTS
 
 try:
     ARCHS = nvrtc.default_archs()

@@ -18,8 +18,8 @@ import femops
 from femops.operators.assembly import csr as assembly
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops_kernels.cpu.machine import max_threads, set_threads
-from kernel_cases import Problem, bend, random_vector, smooth, tensor, turned
-from oracle import Array, degree, mapping, rule, shapes
+from support.cases.kernels import Problem, bend, random_vector, smooth, tensor, turned
+from support.oracles.naive import Array, degree, mapping, rule, shapes
 
 LEVELS = ["full", "element", "decomposed", "partial", "none"]
 STORED = ["full", "element", "decomposed"]

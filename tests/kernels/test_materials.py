@@ -7,7 +7,7 @@ import pytest
 
 import femops
 from femops.operators.levels.level_data import LEVELS
-from kernel_cases import bend
+from support.cases.kernels import bend
 
 
 def layered(**box: object) -> femops.Mesh:

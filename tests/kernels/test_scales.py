@@ -13,8 +13,8 @@ from femops.geometry.jacobians import ElementClass, classify
 from femops.geometry.legendre import GeometryModes
 from femops_kernels.simd.matrix import Matrix1D
 from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
-from kernel_cases import random_vector
-from level_cases import LEVELS
+from support.cases.kernels import random_vector
+from support.cases.levels import LEVELS
 
 
 def kernels(A: Any) -> list[str]:

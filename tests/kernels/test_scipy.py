@@ -10,8 +10,8 @@ import scipy.sparse.linalg as spla
 
 import femops
 from femops_kernels.cpu.machine import max_threads, set_threads
-from kernel_cases import bend, random_vector, smooth, turned
-from oracle import Array, Oracle
+from support.cases.kernels import bend, random_vector, smooth, turned
+from support.oracles.naive import Array, Oracle
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 import femops
-from cuda.guarded import guarded_device
-from cuda.host_device import HostDevice
 from femops.parallel import gpus
 from femops.spaces.devices import put
 from femops_kernels.cuda.ranks.rank_terms import DeviceRankTerms
-from kernel_cases import bend, smooth
-from level_cases import FORMS, cover
-from parallel.operator_cases import compare, here, own_piece, whole_mesh
+from support.cases.kernels import bend, smooth
+from support.cases.levels import FORMS, cover
+from support.cases.rank_operators import compare, here, own_piece, whole_mesh
+from support.cuda.guarded import guarded_device
+from support.cuda.host_device import HostDevice
 
 WAYS = ["staged", "direct"]
 

@@ -5,9 +5,9 @@ import pytest
 
 import femops
 from femops.parallel import Serial
-from kernel_cases import bend, smooth
-from level_cases import LEVELS
-from parallel.operator_cases import every_fifth
+from support.cases.kernels import bend, smooth
+from support.cases.levels import LEVELS
+from support.cases.rank_operators import every_fifth
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*ranks have no elements")
 

@@ -7,7 +7,7 @@ import pytest
 
 import femops
 from femops import H1, L2, SpaceError
-from parallel.mesh_cases import SAMPLES
+from support.cases.rank_meshes import SAMPLES
 
 SPACES = [
     (H1, "gll", 3, 1),

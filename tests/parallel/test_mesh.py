@@ -11,7 +11,7 @@ import pytest
 import femops
 from femops.parallel import DistributedMesh, Serial
 from femops_meshes import part_of, partition
-from parallel.mesh_cases import (
+from support.cases.rank_meshes import (
     IN_MESH,
     IN_PART,
     SAMPLES,
@@ -20,7 +20,7 @@ from parallel.mesh_cases import (
     striped,
     whole_blocks,
 )
-from simulated_ranks import on_ranks
+from support.simulated_ranks import on_ranks
 
 SIZES = (1, 2, 3, 5)
 

@@ -5,9 +5,9 @@ import pytest
 
 import femops
 from femops.parallel import Serial
-from kernel_cases import bend, make_mesh, smooth
-from level_cases import cover
-from parallel.operator_cases import compare, every_fifth, own_piece, results, whole_mesh
+from support.cases.kernels import bend, make_mesh, smooth
+from support.cases.levels import cover
+from support.cases.rank_operators import compare, every_fifth, own_piece, results, whole_mesh
 
 
 def check(case, comm, alone, ranks, tolerance):

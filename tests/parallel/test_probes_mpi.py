@@ -19,7 +19,7 @@ from femops import (
     VectorError,
 )
 from femops_meshes.coordinates.mapping import positions
-from parallel.mesh_cases import SAMPLES
+from support.cases.rank_meshes import SAMPLES
 
 SPACES = [
     (H1, "gll", 3, 1),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import mpi_runs
+from support import mpi_runs
 
 SUITE = """
 import time
@@ -53,9 +53,10 @@ def test_outcomes(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -m 'not slow'\nmarkers = slow: no\n")
     (tmp_path / "test_suite.py").write_text(SUITE)
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "FEMOPS_TEST_"))}
-    env["PYTHONPATH"] = os.pathsep.join([str(Path(mpi_runs.__file__).parent), *sys.path])
+    env["PYTHONPATH"] = os.pathsep.join([str(Path(mpi_runs.__file__).parents[1]), *sys.path])
+    options = ["-p", "support.mpi_runs", "-p", "no:xdist", "-rfs"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "mpi_runs", "-p", "no:xdist", "-rfs", str(tmp_path)],
+        [sys.executable, "-m", "pytest", *options, str(tmp_path)],
         cwd=tmp_path,
         env=env,
         capture_output=True,

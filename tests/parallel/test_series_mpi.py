@@ -8,7 +8,7 @@ import pytest
 import femops
 from femops import CommunicatorError, FileError, RankError
 from femops.io.vtk import series as module
-from series_cases import field, saved
+from support.cases.series import field, saved
 
 needs_vtk = pytest.mark.skipif(find_spec("pyvista") is None, reason="needs the extra femops[viz]")
 

@@ -8,7 +8,7 @@ from femops.parallel import Serial
 from femops.solvers.gmres import gmres
 from femops.solvers.minres import minres
 from femops.solvers.sums import Sums
-from kernel_cases import bend, smooth
+from support.cases.kernels import bend, smooth
 
 
 def ball():

@@ -15,8 +15,8 @@ import femops
 from femops_kernels.cg import CONVERGED
 from femops_kernels.cpu.cg import ConjugateGradients
 from femops_kernels.cpu.machine import max_threads, set_threads
-from kernel_cases import bend, smooth, turned
-from oracle import Array
+from support.cases.kernels import bend, smooth, turned
+from support.oracles.naive import Array
 
 CASES = ["bare", "jacobi", "vector", "inside", "float32", "one chunk", "scaled", "many batches"]
 

@@ -4,8 +4,8 @@ import numpy as np
 
 import femops
 from femops.spaces.devices import put
-from kernel_cases import make_mesh, random_vector
-from level_cases import FORMS, bulge, make_spaces
+from support.cases.kernels import make_mesh, random_vector
+from support.cases.levels import FORMS, bulge, make_spaces
 
 
 def whole_mesh(case):

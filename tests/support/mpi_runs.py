@@ -210,8 +210,8 @@ def run_once(rest: list[pytest.Item], count: int, folder: Path) -> dict[str, tup
     """Outcomes of tests up to the first that failed."""
     seconds = START + sum(limit(item) for item in rest)
     options = ["-q", "-s", "-x", "--tb=short", "--no-header", "-m", ""]
-    options += [f"-p{name}" for name in ("mpi_runs", "no:cacheprovider")]
-    tests = Path(__file__).parent
+    options += [f"-p{name}" for name in ("support.mpi_runs", "no:cacheprovider")]
+    tests = Path(__file__).parents[1]
     paths = [str(tests), *filter(None, [os.environ.get("PYTHONPATH")])]
     code, text = launch(
         count,

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
-from cuda.host_device import HostDevice, host_device
 from femops_kernels.cuda.device.device import Device, Function, Passage
 from femops_kernels.errors import KernelValueError
+from support.cuda.host_device import HostDevice, host_device
 
 
 @final

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cuda.building import build, compiler
-from cuda.launches import Launch, pointers_of
 from femops_kernels.cuda.device.device import Device, Function, Passage
 from femops_kernels.errors import DeviceError, KernelValueError
+from support.cuda.building import build, compiler
+from support.cuda.launches import Launch, pointers_of
 
 
 @final

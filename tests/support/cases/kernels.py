@@ -11,8 +11,8 @@ from typing import Any, final
 import numpy as np
 
 import femops
-from oracle import Array, Matrices, Oracle
-from pairwise import Pairwise
+from support.cases.pairwise import Pairwise
+from support.oracles.naive import Array, Matrices, Oracle
 
 FACTORS: dict[str, list[Any]] = {
     "p": [1, 2, 3, 4, 5, 6, 7, 8, 12],
