@@ -153,12 +153,12 @@ def test_what_the_compiler_says(device: HostDevice) -> None:
 
 def test_kernels_are_built_once(device: HostDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     neighbours(device, entries(1))
-    monkeypatch.setattr("cuda.building._compile", lambda *_: pytest.fail("compiled again"))
+    monkeypatch.setattr("support.cuda.building._compile", lambda *_: pytest.fail("compiled again"))
     neighbours(host_device(), entries(1))
 
 
 def test_a_missing_compiler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cuda.building.compiler", lambda: None)
+    monkeypatch.setattr("support.cuda.building.compiler", lambda: None)
     with pytest.raises(CompileError, match=r"no C\+\+ compiler"):
         build("")
 
