@@ -11,6 +11,7 @@ import pytest
 
 import femops
 import femops.bench
+from femops.bench.scaling import Settings
 from femops.cli.app import explained
 from femops.cli.options import numbers
 from femops.cli.output import Output, quantity
@@ -192,7 +193,9 @@ def test_bench_cg_prints_and_draws(run, tmp_path):
 
 
 @pytest.mark.skipif(mpi_runs.why_not() is not None, reason=str(mpi_runs.why_not()))
-def test_bench_scaling_prints_and_draws(run, tmp_path):
+def test_bench_scaling_prints_and_draws(run, tmp_path, monkeypatch):
+    quick = (*Settings.__init__.__defaults__[:-1], 0.0)  # the last is the seconds of a round
+    monkeypatch.setattr(Settings.__init__, "__defaults__", quick)
     arguments = ["bench", "scaling", "--problem", "bp1", "--mesh", "cartesian", "--order", 2]
     arguments += ["--dofs", 500, "--rounds", 1, "--level", "partial"]
     model = ["--model", "--latency", "1e-6", "--bandwidth", "1e10", "--plot", "model.png"]

@@ -11,6 +11,7 @@ import femops
 from femops_kernels.cg import CONVERGED
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
 from support.cases.kernels import bend, smooth, turned
+from support.cuda import host_device as host_device_fixture
 from support.cuda.host_device import HostDevice, host_device
 
 CASES = [
@@ -19,9 +20,7 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def device() -> HostDevice:
-    return host_device()
+device = host_device_fixture.device
 
 
 def problem(case: str, device: HostDevice | None) -> tuple[Any, Any, Any]:

@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 
 from femops_kernels.errors import CompileError, DeviceError, KernelValueError
+from support.cuda import host_device as host_device_fixture
 from support.cuda.building import build
 from support.cuda.host_device import HostDevice, host_device
 from support.cuda.toys import THREADS, expected, neighbours
 
-
-@pytest.fixture
-def device() -> HostDevice:
-    return host_device()
+device = host_device_fixture.device
 
 
 def entries(count: int) -> np.ndarray:

@@ -22,15 +22,12 @@ from support.cases.levels import FORMS
 from support.cases.products import CASES as PRODUCTS
 from support.cases.products import Case as ProductCase
 from support.cases.products import error, held, vector
+from support.cuda import guarded
 from support.cuda.device_cases import FACTORS, PAIRWISE, DeviceCase, cover, product
 from support.cuda.guarded import GuardedDevice, guarded_device
 from support.oracles.naive import Oracle
 
-
-@pytest.fixture(scope="module")
-def device() -> GuardedDevice:
-    """With little shared memory: even small meshes take several blocks."""
-    return guarded_device(shared_bytes=12 * 1024, options=["-O0"])
+device = guarded.small_device
 
 
 def test_the_cover_holds_every_pair_that_makes_sense() -> None:

@@ -10,13 +10,11 @@ import pytest
 
 import femops
 from support.cases.kernels import smooth, turned
+from support.cuda import host_device as host_device_fixture
 from support.cuda.guarded import guarded_device
-from support.cuda.host_device import HostDevice, host_device
+from support.cuda.host_device import HostDevice
 
-
-@pytest.fixture(scope="module")
-def device() -> HostDevice:
-    return host_device()
+device = host_device_fixture.device
 
 
 def p_laplacian(device: HostDevice | None) -> tuple[Any, Any, Any]:

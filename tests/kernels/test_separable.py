@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import femops
-from support.cases.kernels import bend, random_vector, shear, smooth, turned
+from support.cases.kernels import bend, kernels, random_vector, shear, smooth, turned
 from support.cases.levels import convection, diffusion, elasticity, mass
 from support.oracles.forms import AtPoints, Dense, FormOracle
 from support.oracles.naive import Array
@@ -21,11 +21,6 @@ TENSOR = np.array([[2.0, 0.5], [0.5, 1.0]])
 def stretched(x: Array) -> Array:
     """A box of uneven elements."""
     return x + 0.3 * x**2
-
-
-def kernels(A: Any) -> list[str]:
-    """What applies an operator."""
-    return [type(sweep.kernel).__name__ for sweep in A.terms.sweeps]
 
 
 def separable(A: Any) -> bool:

@@ -1,5 +1,7 @@
 """Operators on many ranks with a device each, as one rank on the host has them."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,9 @@ from femops.spaces.devices import put
 from femops_kernels.cuda.ranks.rank_terms import DeviceRankTerms
 from support.cases.kernels import bend, smooth
 from support.cases.levels import FORMS, cover
-from support.cases.rank_operators import compare, here, own_piece, whole_mesh
-from support.cuda.guarded import guarded_device
+from support.cases.products import stokes
+from support.cases.rank_operators import compare, here, piece, waves, whole_mesh
+from support.cuda import guarded
 from support.cuda.host_device import HostDevice
 
 WAYS = ["staged", "direct"]
@@ -22,10 +25,7 @@ def first_of_each_form():
     return [next(case for case in cases if case.form == form) for form in FORMS]
 
 
-@pytest.fixture(scope="module")
-def device():
-    """A rank's own, with little shared memory: small parts take several blocks."""
-    return guarded_device(shared_bytes=12 * 1024, options=["-O0"])
+device = guarded.small_device
 
 
 @pytest.fixture
@@ -68,15 +68,6 @@ def on_both(comm, build, device):
     return build(femops.distribute(mesh, comm), device), build(mesh, None)
 
 
-def piece(space):
-    """Where a rank's vector stands in that of the whole, of a space or of each of a product."""
-    if isinstance(space, femops.Product):
-        first = np.cumsum([0, *(one.global_size for one in space.spaces.values())])
-        ends = zip(first, map(own_piece, space.spaces.values()), strict=False)
-        return np.concatenate([np.arange(k + at.start, k + at.stop) for k, at in ends])
-    return own_piece(space)
-
-
 def close(mine, whole, space, tolerance=1e-12):
     gap = np.abs(here(mine).reshape(-1) - whole.reshape(-1)[piece(space)]).max(initial=0.0)
     assert gap <= tolerance * np.abs(whole).max()
@@ -105,23 +96,12 @@ def faces_alone(mesh, device):
     return femops.boundary_mass(V).constrained(V.boundary_dofs())
 
 
-def stokes(u, p, mu):
-    return {"u": {"grad": mu * u.grad - p * np.eye(len(u))}, "p": {"value": -u.div}}
-
-
 def taylor_hood(mesh, device):
     W = femops.Product(
         u=femops.H1(mesh, 2, ncomp=mesh.dim, device=device), p=femops.H1(mesh, 1, device=device)
     )
     A = femops.form(stokes, W, mu=smooth)
     return A.constrained(W.positions(u=W.spaces["u"].boundary_dofs()))
-
-
-def waves(real, imag, k):
-    return {
-        "real": {"grad": real.grad, "value": -k * k * real - k * imag},
-        "imag": {"grad": imag.grad, "value": -k * k * imag + k * real},
-    }
 
 
 def one_space_twice(mesh, device):
@@ -166,17 +146,15 @@ def test_nonlinear_forms(comm, device):
 
 @pytest.mark.parallel(3)
 def test_ranks_without_elements(comm, device):
-    with pytest.warns(UserWarning, match="no elements") if comm.rank == 0 else no_warning():
+    with (
+        pytest.warns(UserWarning, match="no elements")
+        if comm.rank == 0
+        else warnings.catch_warnings()
+    ):
         mesh = femops.box((2, 1), comm=comm)
     A, B = robin(mesh, device), robin(femops.box((2, 1)), None)
     assert comm.sum(int(A.space.size == 0)) == 1
     check(A, B)
-
-
-def no_warning():
-    import warnings
-
-    return warnings.catch_warnings()
 
 
 @pytest.mark.parallel(2, 3)

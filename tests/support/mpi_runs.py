@@ -187,7 +187,7 @@ def outcome_of(item: pytest.Item) -> tuple[str, str]:
         if other.get_closest_marker("parallel") and other.callspec.params["ranks"] == count
     ]
     folder = Path(os.environ[RUNS])
-    with locked(folder / "lock"):
+    with locked(folder / ("lock" if count > 1 else "lock of one rank")):
         file = folder / f"{count}.json"
         if not file.exists():
             file.write_text(json.dumps(run(group, count, folder / f"{count}")))
@@ -196,7 +196,7 @@ def outcome_of(item: pytest.Item) -> tuple[str, str]:
 
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """One process at a time: ranks need the cores for themselves."""
+    """One process at a time: ranks need the cores for themselves; one rank alone does not."""
     import fcntl  # which Windows lacks
 
     with file.open("w") as handle:

@@ -265,3 +265,8 @@ class Problem:
         self.dense_mass = self.oracle.mass(smooth)
         self.dense_diffusion = self.oracle.diffusion()
         self.u = random_vector(self.space, "float64")
+
+
+def kernels(A: Any) -> list[str]:
+    """What applies an operator."""
+    return [type(sweep.kernel).__name__ for sweep in A.terms.sweeps]

@@ -85,3 +85,33 @@ def compare(case, comm, alone, ranks, tolerance, **where):
         gap = np.abs(here(found[name]) - values[out]).max(initial=0.0)
         assert gap <= tolerance * np.abs(values).max(), f"{name}: {gap}"
     return mine, whole
+
+
+def waves(real, imag, k):
+    """Helmholtz' equation with an absorbing term, real and imaginary part."""
+    return {
+        "real": {"grad": real.grad, "value": -k * k * real - k * imag},
+        "imag": {"grad": imag.grad, "value": -k * k * imag + k * real},
+    }
+
+
+def sines(ncomp):
+    """A function of so many components."""
+    return lambda x: np.sin(x[0]) if ncomp == 1 else [np.sin(x[0] + k) for k in range(ncomp)]
+
+
+def piece(space):
+    """Where a rank's vector stands in that of the whole, of a space or of each of a product."""
+    places, first = [], 0
+    for one in space.spaces.values() if isinstance(space, femops.Product) else [space]:
+        begin = first + one.first_dof * one.ncomp
+        places.append(np.arange(begin, begin + one.size))
+        first += one.global_size
+    return np.concatenate(places)
+
+
+def close(mine, whole, space, tolerance=1e-12):
+    """A rank's part of a vector is that of the whole."""
+    expected = np.asarray(whole).reshape(-1)[piece(space)]
+    gap = np.abs(np.asarray(mine).reshape(-1) - expected).max(initial=0.0)
+    assert gap <= tolerance * np.abs(whole).max()

@@ -257,3 +257,9 @@ class _Memory:
         # CuPy does not ask whether it may be written
         self.__array_interface__ = dict(interface) | {"data": (interface["data"][0], False)}
         self._alive = array
+
+
+@pytest.fixture
+def device() -> HostDevice:
+    """One of this test's own."""
+    return host_device()
