@@ -77,6 +77,7 @@ def launch(
     # Open MPI starts no more ranks than there are cores unless it is told to.
     env["OMPI_MCA_rmaps_base_oversubscribe"] = "1"
     env["PRTE_MCA_rmaps_default_mapping_policy"] = ":oversubscribe"
+    env["MPIR_CVAR_ENABLE_HEAVY_YIELD"] = "1"  # ranks of MPICH that wait leave the core to others
     env |= environment
     process = subprocess.Popen(
         [mpiexec() or "mpiexec", "-n", str(ranks), *arguments],
