@@ -71,20 +71,31 @@ def here(array):
 
 
 def compare(case, comm, alone, ranks, tolerance, **where):
-    """What ranks have against what one has alone, on the host: both operators."""
-    whole, mine = build(case, alone), build(case, ranks, **where)
-    u = random_vector(whole.space, case.dtype).reshape(-1)
+    """What ranks have against what one has alone, on the host.
+
+    ``alone`` gives the mesh of one, and is asked on rank 0 alone.
+
+    Returns
+    -------
+    (operator of the ranks, matrix of one)
+    """
+    mine = build(case, ranks, **where)
+    serial, matrix, u = comm.broadcast(of_one(case, alone()) if comm.rank == 0 else None)
     at, out = own_piece(mine.space), own_piece(mine.test_space)
-    assert comm.sum(mine.test_space.size) == whole.test_space.size
-    serial, found = (
-        results(whole, u, case.held),
-        results(mine, put(mine.space, u[at].copy()), case.held),
-    )
+    assert comm.sum(mine.test_space.size) == matrix.shape[0]
+    found = results(mine, put(mine.space, u[at].copy()), case.held)
     for name, values in serial.items():
         assert found[name].dtype == case.dtype
         gap = np.abs(here(found[name]) - values[out]).max(initial=0.0)
         assert gap <= tolerance * np.abs(values).max(), f"{name}: {gap}"
-    return mine, whole
+    return mine, matrix
+
+
+def of_one(case, mesh):
+    """Results, matrix, and the vector that they are results for."""
+    whole = build(case, mesh)
+    u = random_vector(whole.space, case.dtype).reshape(-1)
+    return results(whole, u, case.held), whole.assemble(), u
 
 
 def waves(real, imag, k):
