@@ -7,6 +7,8 @@ import pytest
 # Three threads on any machine, so that "the same bits for any number of threads" is always tried.
 # Numba reads this when it is first imported.
 os.environ.setdefault("NUMBA_NUM_THREADS", "3")
+# Those that wait leave the cores to the other processes of the tests.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # Small problems run on one thread by themselves: not here, where threads are what is tried.
 from femops_kernels.cpu import sweep

@@ -6,7 +6,7 @@ import pytest
 import femops
 from femops.parallel import Serial
 from support.cases.kernels import bend, make_mesh, smooth
-from support.cases.levels import cover
+from support.cases.levels import FACTORS, cover
 from support.cases.rank_operators import compare, every_fifth, own_piece, results, whole_mesh
 
 
@@ -24,6 +24,32 @@ def check_equal(comm, case):
     check(case, comm, lambda: mesh, femops.distribute(mesh, comm), 10 * case.tolerance)
 
 
+HALVES = cover()[::2], cover()[1::2]
+"""Each case is tried on two ranks and on three: on one of them to be equal, on the other to have
+the same bits."""
+
+
+def test_each_half_has_every_value():
+    for half in HALVES:
+        for name in FACTORS:
+            assert {getattr(case, name) for case in half} == set(FACTORS[name]), name
+
+
+@pytest.mark.parallel(2)
+@pytest.mark.parametrize("case", HALVES[0], ids=str)
+@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
+def test_equal_to_serial_on_two(comm, case):
+    check_equal(comm, case)
+
+
+@pytest.mark.parallel(3)
+@pytest.mark.parametrize("case", HALVES[1], ids=str)
+@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
+def test_equal_to_serial_on_three(comm, case):
+    check_equal(comm, case)
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parallel(2, 3)
 @pytest.mark.parametrize("case", cover(), ids=str)
 @pytest.mark.filterwarnings("ignore:.*ranks have no elements")
@@ -49,10 +75,23 @@ def check_reproducible(comm, case):
     check(case, comm, alone, ranks, 0.0)
 
 
+@pytest.mark.parallel(2)
+@pytest.mark.parametrize("case", HALVES[1], ids=str)
+def test_reproducible_on_two(comm, case):
+    """The same bits on any number of ranks."""
+    check_reproducible(comm, case)
+
+
+@pytest.mark.parallel(3)
+@pytest.mark.parametrize("case", HALVES[0], ids=str)
+def test_reproducible_on_three(comm, case):
+    check_reproducible(comm, case)
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parallel(2, 3)
 @pytest.mark.parametrize("case", cover(), ids=str)
 def test_reproducible(comm, case):
-    """The same bits on any number of ranks."""
     check_reproducible(comm, case)
 
 
