@@ -20,7 +20,7 @@ if "FEMOPS_TEST_FOLDER" not in os.environ:  # ranks, which have no use for it, s
     )
     settings.load_profile("any speed")
 
-pytest_plugins = ["mpi_runs", "cuda.compiled"]
+pytest_plugins = ["support.mpi_runs", "support.cuda.compiled"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

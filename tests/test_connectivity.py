@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import connectivity
 import femops
-from kernel_cases import COUNTS, make_mesh, turned
+from support.cases.kernels import COUNTS, make_mesh, turned
+from support.oracles import connectivity
 
 KINDS = ["box", "sheared", "multilinear", "curved", "unstructured"]
 

@@ -7,8 +7,17 @@ from math import comb
 import numpy as np
 import pytest
 
-import connectivity
-from oracle import Array, Oracle, bernstein, digits, lagrange, mapping, nodes_1d, rule
+from support.oracles import connectivity
+from support.oracles.naive import (
+    Array,
+    Oracle,
+    bernstein,
+    digits,
+    lagrange,
+    mapping,
+    nodes_1d,
+    rule,
+)
 
 SEGMENT = np.array([[0.0], [1.0]])
 EPS = 64 * np.finfo(np.longdouble).eps

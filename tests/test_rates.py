@@ -5,16 +5,16 @@ All are waves, u = a sin(k . x + 1), so -div grad u = |k|^2 u.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 import femops
 from femops.cli.problems.krylov import minres
-from femops_kernels.cpu.machine import max_threads, set_threads
-from kernel_cases import turned
-from oracle import Array, Oracle
+from support import fixtures
+from support.cases.kernels import turned
+from support.oracles.naive import Array, Oracle
 
 # dimension, degree, refinements of the coarser of two meshes
 DISC = [(2, 1, 2), (2, 2, 2), (2, 3, 1), (2, 4, 1), (2, 5, 1), (2, 6, 1)]
@@ -23,11 +23,7 @@ BALL = [(3, 1, 2), (3, 2, 1), (3, 3, 1)]
 Error = Callable[[femops.Mesh, int], float]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    set_threads(1)  # thousands of small products
-    yield
-    set_threads(max_threads())
+one_thread = fixtures.one_thread
 
 
 def slope(x: Array) -> Array:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import mpi_runs
 from femops import launchers
 from femops.bench.drawing import draw_model, draw_speedup
 from femops.bench.scaling import Settings, halos, run_scaling, study
@@ -23,6 +22,7 @@ from femops.bench.scaling.worlds import started
 from femops.errors import MissingExtraError, OperatorError
 from femops.parallel import cores, launch
 from femops_meshes import box, box_part, partition
+from support import mpi_runs
 
 mpi = pytest.mark.skipif(mpi_runs.why_not() is not None, reason=str(mpi_runs.why_not()))
 linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells memory")

@@ -12,7 +12,6 @@ import pytest
 
 import femops
 import femops.bench
-import mpi_runs
 from femops.bench.gpu import GpuSettings
 from femops.bench.numa import run_numa
 from femops.bench.scaling import Settings
@@ -21,6 +20,7 @@ from femops.cli.bench import gpu, operators, scaling
 from femops.cli.options import names, numbers
 from femops.cli.output import Output, quantity
 from femops_meshes import write_mfem
+from support import mpi_runs
 
 COMMANDS = [
     ["demo"],
@@ -222,7 +222,9 @@ def test_bench_cg_prints_and_draws(run, tmp_path):
 
 
 @pytest.mark.skipif(mpi_runs.why_not() is not None, reason=str(mpi_runs.why_not()))
-def test_bench_scaling_prints_and_draws(run, tmp_path):
+def test_bench_scaling_prints_and_draws(run, tmp_path, monkeypatch):
+    quick = (*Settings.__init__.__defaults__[:-1], 0.0)  # the last is the seconds of a round
+    monkeypatch.setattr(Settings.__init__, "__defaults__", quick)
     arguments = ["bench", "scaling", "--problem", "bp1", "--mesh", "cartesian", "--order", 2]
     arguments += ["--dofs", 500, "--rounds", 1, "--level", "partial"]
     model = ["--model", "--latency", "1e-6", "--bandwidth", "1e10", "--plot", "model.png"]

@@ -11,7 +11,7 @@ from femops.cli.problems.krylov import minres
 from femops.cli.problems.manufactured import Field, Waves
 from femops.operators.execution.host import LEVELS
 from femops_meshes import write_mfem
-from mesh_files import FILES, NEEDED
+from support.mesh_files import FILES, NEEDED
 
 FIRST = ["mesh", "elements", "order", "dofs", "level"]
 ERRORS = ["iterations", "l2_error", "h1_error"]

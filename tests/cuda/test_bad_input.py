@@ -13,9 +13,9 @@ import pytest
 import scipy.sparse.linalg
 
 import femops
-from cuda.guarded import guarded_device
 from femops_kernels.cuda.operator.dofs import DofTable, Shared
 from femops_kernels.simd.runs import Runs
+from support.cuda.guarded import guarded_device
 
 MESH = femops.box((3, 3))
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuda.host_device import HostDevice, HostFunction, host_device
 from femops.bench import gpu
 from femops.bench.gpu import GpuSettings, run_gpu, run_tuning, tuning
 from femops.bench.gpu import run as running
@@ -23,6 +22,7 @@ from femops_kernels.cuda.device import cupy_device
 from femops_kernels.cuda.operator import shapes
 from femops_kernels.cuda.rates import Amounts, Rates
 from femops_kernels.errors import KernelError
+from support.cuda.host_device import HostDevice, HostFunction, host_device
 
 TINY = Amounts(copied=1024, added=64, rounds=16, seconds=0.0)
 QUICK: dict[str, Any] = {"forms": ("mass",), "dims": (2,), "seconds": 0.0, "amounts": TINY}

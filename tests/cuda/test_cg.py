@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import femops
-from cuda.host_device import HostDevice, host_device
 from femops_kernels.cg import CONVERGED
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
-from kernel_cases import bend, smooth, turned
+from support.cases.kernels import bend, smooth, turned
+from support.cuda import host_device as host_device_fixture
+from support.cuda.host_device import HostDevice, host_device
 
 CASES = [
     *("bare", "jacobi", "vector", "float32", "scaled", "eliminated", "segment", "l2"),
@@ -19,9 +20,7 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def device() -> HostDevice:
-    return host_device()
+device = host_device_fixture.device
 
 
 def problem(case: str, device: HostDevice | None) -> tuple[Any, Any, Any]:

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 import femops
-from cuda.building import build
-from cuda.host_device import HostDevice, host_device
 from femops.bench.bounds import Bound, Demand
 from femops.bench.problems import PROBLEMS, make_mesh
 from femops_kernels.cuda.operator.counts import Work, shared_numbers
 from femops_kernels.cuda.operator.sweep import DeviceSweep
 from femops_kernels.cuda.rates import Amounts, Rates
+from support.cuda import host_device as host_device_fixture
+from support.cuda.building import build
+from support.cuda.host_device import HostDevice
 
 ACCESSES = (
     "line[i] = from[i * STRIDE]",
@@ -31,9 +32,7 @@ ACCESSES = (
 ATOMIC = "atomicAdd(add_at(a, at), value)"
 
 
-@pytest.fixture
-def device() -> HostDevice:
-    return host_device()
+device = host_device_fixture.device
 
 
 def sweep_of(A: Any) -> DeviceSweep:

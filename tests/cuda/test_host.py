@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuda.building import build
-from cuda.host_device import HostDevice, host_device
-from cuda.toys import THREADS, expected, neighbours
 from femops_kernels.errors import CompileError, DeviceError, KernelValueError
+from support.cuda import host_device as host_device_fixture
+from support.cuda.building import build
+from support.cuda.host_device import HostDevice, host_device
+from support.cuda.toys import THREADS, expected, neighbours
 
-
-@pytest.fixture
-def device() -> HostDevice:
-    return host_device()
+device = host_device_fixture.device
 
 
 def entries(count: int) -> np.ndarray:
@@ -153,12 +151,12 @@ def test_what_the_compiler_says(device: HostDevice) -> None:
 
 def test_kernels_are_built_once(device: HostDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     neighbours(device, entries(1))
-    monkeypatch.setattr("cuda.building._compile", lambda *_: pytest.fail("compiled again"))
+    monkeypatch.setattr("support.cuda.building._compile", lambda *_: pytest.fail("compiled again"))
     neighbours(host_device(), entries(1))
 
 
 def test_a_missing_compiler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cuda.building.compiler", lambda: None)
+    monkeypatch.setattr("support.cuda.building.compiler", lambda: None)
     with pytest.raises(CompileError, match=r"no C\+\+ compiler"):
         build("")
 

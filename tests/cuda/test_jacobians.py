@@ -10,16 +10,13 @@ import numpy as np
 import pytest
 
 import femops
-import nonlinear_cases
-from cuda.guarded import GuardedDevice, guarded_device
 from femops.operators.execution.device import LEVELS
-from kernel_cases import bend, smooth
+from support.cases import nonlinear as nonlinear_cases
+from support.cases.kernels import bend, smooth
+from support.cuda import guarded
+from support.cuda.guarded import GuardedDevice
 
-
-@pytest.fixture(scope="module")
-def device() -> GuardedDevice:
-    """With little shared memory: even small meshes take several blocks."""
-    return guarded_device(shared_bytes=12 * 1024, options=["-O0"])
+device = guarded.small_device
 
 
 def state(V: Any, dtype: Any = "float64") -> np.ndarray:

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import femops
-import product_cases
-from cuda.guarded import GuardedDevice, guarded_device
-from kernel_cases import smooth, turned
+from support.cases import products as product_cases
+from support.cases.kernels import smooth, turned
+from support.cuda.guarded import GuardedDevice, guarded_device
 
 
 @final

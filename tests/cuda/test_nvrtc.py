@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from femops_kernels.codegen import cache as storage
 from femops_kernels.cuda.compiler import cubins, nvrtc
 from femops_kernels.cuda.compiler.cubins import cubin
 from femops_kernels.cuda.compiler.report import report
 from femops_kernels.errors import CacheWarning, CompileError, DeviceError, KernelError
+from support import fixtures
 
 PRELUDE = (Path(cubins.__file__).parents[1] / "src" / "device.cuh").read_text()
 SCALE = """
@@ -38,11 +38,7 @@ needs_nvrtc = pytest.mark.skipif(bool(missing()), reason=missing())
 ARCHS = () if missing() else nvrtc.default_archs()
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """An empty cache folder."""
-    monkeypatch.setattr(storage, "cache_folder", lambda: tmp_path)
-    return tmp_path
+folder = fixtures.empty_cache
 
 
 @pytest.fixture

@@ -14,23 +14,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import femops
-import nonlinear_cases
-import product_cases
-from cuda.device_cases import FACTORS, PAIRWISE, DeviceCase, cover, product
-from cuda.guarded import GuardedDevice, guarded_device
 from femops.operators.execution.device import LEVELS
-from kernel_cases import bend, random_vector, smooth, turned
-from level_cases import FORMS
-from oracle import Oracle
-from product_cases import CASES as PRODUCTS
-from product_cases import Case as ProductCase
-from product_cases import error, held, vector
+from support.cases import nonlinear as nonlinear_cases
+from support.cases import products as product_cases
+from support.cases.kernels import bend, random_vector, smooth, turned
+from support.cases.levels import FORMS
+from support.cases.products import CASES as PRODUCTS
+from support.cases.products import Case as ProductCase
+from support.cases.products import error, held, vector
+from support.cuda import guarded
+from support.cuda.device_cases import FACTORS, PAIRWISE, DeviceCase, cover, product
+from support.cuda.guarded import GuardedDevice, guarded_device
+from support.oracles.naive import Oracle
 
-
-@pytest.fixture(scope="module")
-def device() -> GuardedDevice:
-    """With little shared memory: even small meshes take several blocks."""
-    return guarded_device(shared_bytes=12 * 1024, options=["-O0"])
+device = guarded.small_device
 
 
 def test_the_cover_holds_every_pair_that_makes_sense() -> None:

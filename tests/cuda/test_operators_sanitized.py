@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import femops
-from cuda.host_device import HostDevice, host_device
-from cuda.launches import ADDRESS, THREAD, Launch, SanitizerError, replay, require
-from kernel_cases import bend, smooth, turned
+from support.cases.kernels import bend, smooth, turned
+from support.cuda.host_device import HostDevice, host_device
+from support.cuda.launches import ADDRESS, THREAD, Launch, SanitizerError, replay, require
 
 
 def make_mass(device: HostDevice | None) -> Any:

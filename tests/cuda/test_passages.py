@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cuda.host_device import HostPassage
 from femops_kernels.cuda.device import cupy_device
 from femops_kernels.cuda.device.cupy_device import CudaPassage
+from support.cuda.host_device import HostPassage
 
 
 class FakeCuda:

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import femops
-from cuda.host_device import host_device
-from cuda.launches import ADDRESS, THREAD, Launch, SanitizerError, replay, require
 from femops_kernels.cuda.device.arguments import Layout
-from kernel_cases import smooth, turned
-from simulated_ranks import on_ranks
+from support.cases.kernels import smooth, turned
+from support.cuda.host_device import host_device
+from support.cuda.launches import ADDRESS, THREAD, Launch, SanitizerError, replay, require
+from support.simulated_ranks import on_ranks
 
 
 def make(mesh: Any, device: Any) -> Any:

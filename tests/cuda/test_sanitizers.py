@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cuda.host_device import HostDevice, host_device
-from cuda.launches import ADDRESS, THREAD, Launch, SanitizerError, replay, require
-from cuda.toys import FAULTS, expected, neighbours
 from femops_kernels.errors import DeviceError
+from support.cuda.host_device import HostDevice, host_device
+from support.cuda.launches import ADDRESS, THREAD, Launch, SanitizerError, replay, require
+from support.cuda.toys import FAULTS, expected, neighbours
 
 COUNT = 3 * 32 - 5
 

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import femops
-from cuda.host_device import HostDevice, host_device
 from femops_kernels.cuda.operator import shapes
 from femops_kernels.cuda.operator.kernel import CudaKernel, shape_for, shape_of, unspilled
 from femops_kernels.cuda.operator.shapes import PACKAGED, Shape, measured_shape, record
 from femops_kernels.errors import CacheError, KernelValueError
+from support.cuda import host_device as host_device_fixture
+from support.cuda.host_device import HostDevice
 
 
 @pytest.fixture(autouse=True)
@@ -25,9 +26,7 @@ def table(tmp_path, monkeypatch):
     return path
 
 
-@pytest.fixture
-def device() -> HostDevice:
-    return host_device()
+device = host_device_fixture.device
 
 
 def operator(device: HostDevice, order: int = 1, **options: Any) -> Any:

@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 
 import femops
-from cuda.guarded import guarded_device
-from cuda.host_device import HostDevice, host_device
-from kernel_cases import smooth, turned
+from support.cases.kernels import smooth, turned
+from support.cuda import host_device as host_device_fixture
+from support.cuda.guarded import guarded_device
+from support.cuda.host_device import HostDevice
 
-
-@pytest.fixture(scope="module")
-def device() -> HostDevice:
-    return host_device()
+device = host_device_fixture.device
 
 
 def p_laplacian(device: HostDevice | None) -> tuple[Any, Any, Any]:

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import femops
-from cuda.host_device import host_device
-from cuda.launches import ADDRESS, THREAD, Launch, SanitizerError, replay, require
 from femops_kernels.cuda.cg.cg import memory_of_sums
 from femops_kernels.cuda.device.arguments import Layout
 from femops_kernels.cuda.operator.kernel import STATE, simple_text
-from kernel_cases import bend, smooth, turned
+from support.cases.kernels import bend, smooth, turned
+from support.cuda.host_device import host_device
+from support.cuda.launches import ADDRESS, THREAD, Launch, SanitizerError, replay, require
 
 ENTRY = """\
 ENTRY(THREADS, 1, Arguments) {

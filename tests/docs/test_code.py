@@ -16,9 +16,9 @@ import pytest
 
 import femops
 import femops.errors
-from cuda.guarded import guarded_device
 from femops.cli import main
 from femops_kernels.cuda.device import cupy_device
+from support.cuda.guarded import guarded_device
 
 pytest.importorskip("matplotlib", reason="pictures are drawn: needs the extra femops[viz]")
 

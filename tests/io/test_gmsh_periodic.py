@@ -8,7 +8,7 @@ from scipy.linalg import eigh
 
 import femops
 from femops_meshes import MeshFormatError, MeshTopologyError
-from gmsh_files import KINDS, convert, document, need_gmsh, run
+from support.gmsh_files import KINDS, convert, document, need_gmsh, run
 
 _BOX = """
 import gmsh

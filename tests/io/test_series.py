@@ -7,7 +7,7 @@ import pytest
 
 import femops
 from femops.io.vtk import series as module
-from series_cases import field, saved
+from support.cases.series import field, saved
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from femops import CheckpointError, FileError, SpaceError, VectorError
 from femops.io.checkpoint import state as module
 from femops.io.checkpoint import state_file
 from femops.parallel import Serial
-from parallel.state_cases import SPACES, bits, same
+from support.cases.rank_states import SPACES, bits, same
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.execution.host import LEVELS
 from femops.operators.levels import auto
 from femops.operators.levels.sample import first_terms
-from kernel_cases import bend, random_vector, smooth, turned, wave
-from level_cases import bulge, own, wind
+from support.cases.kernels import bend, random_vector, smooth, turned, wave
+from support.cases.levels import bulge, own, wind
 
 
 @pytest.fixture(autouse=True)

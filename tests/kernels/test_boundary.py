@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import boundary_oracle
 import femops
 from femops.operators.assembly import csr as assembly
 from femops_kernels.cpu.machine import max_threads, set_threads
-from kernel_cases import bend, random_vector, turned
-from mesh_files import shared
-from oracle import Array
+from support.cases.kernels import bend, random_vector, turned
+from support.mesh_files import shared
+from support.oracles import boundary as boundary_oracle
+from support.oracles.naive import Array
 
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
 

@@ -12,10 +12,18 @@ from typing import Any, final
 import numpy as np
 import pytest
 
-import kernel_cases
 from femops_kernels.cpu.machine import max_threads, set_threads
-from kernel_cases import FACTORS, PAIRWISE, Case, cover, make_matrices, make_operator, make_space
-from oracle import Matrices
+from support.cases import kernels as kernel_cases
+from support.cases.kernels import (
+    FACTORS,
+    PAIRWISE,
+    Case,
+    cover,
+    make_matrices,
+    make_operator,
+    make_space,
+)
+from support.oracles.naive import Matrices
 
 
 @final

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import femops
-from kernel_cases import bend, random_vector, smooth, tensor
+from support.cases.kernels import bend, random_vector, smooth, tensor
 
 POINT_LEVELS = ("partial", "decomposed", "none")
 BENT = femops.box((4, 3), mapping=bend)

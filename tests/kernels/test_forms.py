@@ -9,14 +9,12 @@ import pytest
 
 import femops
 from femops_kernels.cpu.machine import lane_width
-from form_oracle import FormOracle
-from kernel_cases import Problem, bend, diagonal, smooth
-from oracle import Oracle
+from support import fixtures
+from support.cases.kernels import Problem, bend, diagonal, smooth
+from support.oracles.forms import FormOracle
+from support.oracles.naive import Oracle
 
-
-@pytest.fixture(scope="module")
-def problem() -> Problem:
-    return Problem()
+problem = fixtures.problem
 
 
 # --- load vectors ---------------------------------------------------------------------------------

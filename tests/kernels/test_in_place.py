@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 import femops
 from femops.operators.integrals.snapshots import Sampled
-from level_cases import LEVELS
-from oracle import Array
+from support.cases.levels import LEVELS
+from support.oracles.naive import Array
 
 Live = dict[str, Array]
 

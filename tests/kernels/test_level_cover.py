@@ -11,8 +11,8 @@ import pytest
 
 from femops.geometry.jacobians import ElementClass, classify
 from femops.geometry.legendre import GeometryModes
-from kernel_cases import make_mesh, random_vector
-from level_cases import FACTORS, LEVELS, PAIRWISE, Case, build, cover, product
+from support.cases.kernels import make_mesh, random_vector
+from support.cases.levels import FACTORS, LEVELS, PAIRWISE, Case, build, cover, product
 
 
 def test_the_cover_holds_every_pair_that_makes_sense() -> None:

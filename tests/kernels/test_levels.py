@@ -19,24 +19,20 @@ from femops.operators.assembly import csr as assembly
 from femops.operators.assembly.dense_bases import dense_bases, dense_bytes
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops_kernels.cpu.machine import max_threads, set_threads
-from kernel_cases import Problem, bend, random_vector, smooth, tensor, turned
-from oracle import Array, degree, mapping, rule, shapes
+from support import fixtures
+from support.cases.kernels import Problem, bend, random_vector, smooth, tensor, turned
+from support.cases.levels import wind
+from support.oracles.naive import Array, degree, mapping, rule, shapes
 
 LEVELS = ["full", "element", "decomposed", "partial", "none"]
 STORED = ["full", "element", "decomposed"]
 TOLERANCE = {"float64": 1e-13, "float32": 1e-5}
 
 
-@pytest.fixture(scope="module")
-def problem() -> Problem:
-    return Problem()
+problem = fixtures.problem
 
 
 # --- an oracle for any form -----------------------------------------------------------------------
-
-
-def wind(x: Array) -> Array:
-    return np.stack([1.2 + np.sin(x[d - 1] + d) + 0.3 * x[d] for d in range(len(x))])
 
 
 def slots(space: Any, e: int, points: Array, inverse: Array) -> Array:

@@ -7,7 +7,7 @@ import pytest
 
 import femops
 from femops.operators.execution.host import LEVELS
-from kernel_cases import bend
+from support.cases.kernels import bend
 
 
 def layered(**box: object) -> femops.Mesh:

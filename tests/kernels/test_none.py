@@ -14,10 +14,10 @@ from numba.core.runtime import rtsys
 from numba.core.runtime._nrt_python import memsys_enable_stats
 
 import femops
-from form_oracle import Dense, FormOracle, Nodal
-from kernel_cases import bend, random_vector, shear, smooth, tensor, turned
-from level_cases import LEVELS, convection, diffusion, mass, own, skewed, wind
-from oracle import Array
+from support.cases.kernels import bend, random_vector, shear, smooth, tensor, turned
+from support.cases.levels import LEVELS, convection, diffusion, mass, own, skewed, wind
+from support.oracles.forms import Dense, FormOracle, Nodal
+from support.oracles.naive import Array
 
 MESHES = {
     "affine": lambda: turned(femops.box((4, 3), mapping=shear)),

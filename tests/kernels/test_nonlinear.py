@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import femops
-from nonlinear_cases import CASES, FORMS, cubic, make_space, naive
+from support.cases.nonlinear import CASES, FORMS, cubic, make_space, naive
 
 
 @pytest.mark.parametrize(("name", "dim"), CASES)

@@ -16,13 +16,11 @@ from numba.core.runtime._nrt_python import memsys_enable_stats
 
 import femops
 from femops_kernels.cpu.machine import max_threads, set_threads
-from kernel_cases import Problem, bend, random_vector, smooth, tensor, turned, wave
-from oracle import Oracle
+from support import fixtures
+from support.cases.kernels import Problem, bend, random_vector, smooth, tensor, turned, wave
+from support.oracles.naive import Oracle
 
-
-@pytest.fixture(scope="module")
-def problem() -> Problem:
-    return Problem()
+problem = fixtures.problem
 
 
 @pytest.fixture(scope="module")

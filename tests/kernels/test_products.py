@@ -17,8 +17,8 @@ from scipy.sparse.linalg import minres, spsolve
 
 import femops
 from femops_kernels.cpu.machine import max_threads, set_threads
-from kernel_cases import bend, smooth, turned
-from product_cases import (
+from support.cases.kernels import bend, smooth, turned
+from support.cases.products import (
     CASES,
     LEVELS,
     STOKES,

@@ -1,16 +1,18 @@
 """Random forms against dense matrices that share no code and no assumption with femops.
 
-An example is one number: tests/random_forms.py makes a function, spaces and coefficients of it, and
-tests/dense_forms.py integrates the same function with numbers that carry a bound of round-off.
-Every entry of the matrix is compared within that bound, so a small term that is wrong shows beside
-a huge one.  ``make exhaustive`` tries more examples, each at all levels.
+An example is one number: tests/support/cases/random_forms.py makes a function, spaces and
+coefficients of it, and tests/support/oracles/dense_forms.py integrates the same function with
+numbers that carry a bound of round-off.  Every entry of the matrix is compared within that bound,
+so a small term that is wrong shows beside a huge one.
+
+``make exhaustive`` tries more examples, each at all levels.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from form_checks import LEVELS, failures, tried
+from support.cases.form_checks import LEVELS, failures, tried
 
 BATCH = 20
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import femops
-from kernel_cases import bend, random_vector
-from level_cases import LEVELS
+from support.cases.kernels import bend, random_vector
+from support.cases.levels import LEVELS
 
 BOX = femops.box((3, 2))
 CURVED = femops.box((3, 2), mapping=bend, order=2)

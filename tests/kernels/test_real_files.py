@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import connectivity
 import femops
-from kernel_cases import random_vector
-from mesh_files import FILES, NEEDED
-from oracle import Oracle
+from support.cases.kernels import random_vector
+from support.mesh_files import FILES, NEEDED
+from support.oracles import connectivity
+from support.oracles.naive import Oracle
 
 
 @NEEDED

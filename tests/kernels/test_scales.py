@@ -13,14 +13,8 @@ from femops.geometry.jacobians import ElementClass, classify
 from femops.geometry.legendre import GeometryModes
 from femops_kernels.simd.matrix import Matrix1D
 from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
-from kernel_cases import random_vector
-from level_cases import LEVELS
-
-
-def kernels(A: Any) -> list[str]:
-    """What applies an operator."""
-    return [type(sweep.kernel).__name__ for sweep in A.compiled.sweeps]
-
+from support.cases.kernels import kernels, random_vector
+from support.cases.levels import LEVELS
 
 # --- 1-D matrices in place of points --------------------------------------------------------------
 

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import scipy.sparse.linalg as spla
 
 import femops
-from femops_kernels.cpu.machine import max_threads, set_threads
-from kernel_cases import bend, random_vector, smooth, turned
-from oracle import Array, Oracle
+from support import fixtures
+from support.cases.kernels import bend, random_vector, smooth, turned
+from support.oracles.naive import Array, Oracle
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    set_threads(1)  # many small products
-    yield
-    set_threads(max_threads())
+one_thread = fixtures.one_thread
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import femops
-from form_oracle import AtPoints, Dense, FormOracle
-from kernel_cases import bend, random_vector, shear, smooth, turned
-from level_cases import convection, diffusion, elasticity, mass
-from oracle import Array
+from support.cases.kernels import bend, kernels, random_vector, shear, smooth, turned
+from support.cases.levels import convection, diffusion, elasticity, mass
+from support.oracles.forms import AtPoints, Dense, FormOracle
+from support.oracles.naive import Array
 
 TOLERANCE = {"float64": 1e-13, "float32": 1e-5}
 TENSOR = np.array([[2.0, 0.5], [0.5, 1.0]])
@@ -21,11 +21,6 @@ TENSOR = np.array([[2.0, 0.5], [0.5, 1.0]])
 def stretched(x: Array) -> Array:
     """A box of uneven elements."""
     return x + 0.3 * x**2
-
-
-def kernels(A: Any) -> list[str]:
-    """What applies an operator."""
-    return [type(sweep.kernel).__name__ for sweep in A.compiled.sweeps]
 
 
 def separable(A: Any) -> bool:

@@ -7,7 +7,7 @@ import pytest
 
 import femops
 from femops.bench import cost
-from kernel_cases import bend
+from support.cases.kernels import bend
 
 ORDERS = range(2, 13)  # p1d = 3 ... 13
 

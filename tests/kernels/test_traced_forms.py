@@ -13,18 +13,14 @@ from scipy.sparse.linalg import LinearOperator, gmres, minres
 
 import femops
 from femops_kernels.cpu.machine import max_threads, set_threads
-from form_oracle import Dense, FormOracle, Nodal
-from kernel_cases import bend, random_vector, smooth, tensor, turned, wave
-from oracle import Array
+from support.cases.kernels import bend, random_vector, smooth, tensor, turned, wave
+from support.cases.levels import wind
+from support.oracles.forms import Dense, FormOracle, Nodal
+from support.oracles.naive import Array
 
 TOLERANCE = {"float64": 1e-13, "float32": 1e-5}
 
 # --- coefficients ---------------------------------------------------------------------------------
-
-
-def wind(x: Array) -> Array:
-    """A velocity."""
-    return np.stack([1.2 + np.sin(x[d - 1] + d) + 0.3 * x[d] for d in range(len(x))])
 
 
 def skewed(x: Array) -> Array:

@@ -23,7 +23,7 @@ from femops_meshes import (
     scrambled,
     write_mfem,
 )
-from mesh_files import FILES
+from support.mesh_files import FILES
 
 SQUARES = """MFEM mesh v1.0
 

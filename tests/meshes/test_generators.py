@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from counted_lines import lines
 from femops_meshes import (
     MeshArgumentError,
     MeshGeometryError,
@@ -12,6 +11,7 @@ from femops_meshes import (
     l_shape,
     shell,
 )
+from support.counted_lines import lines
 
 PI = np.pi
 ROUND = [

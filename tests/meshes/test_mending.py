@@ -18,7 +18,7 @@ from femops_meshes import (
     scrambled,
     write_mfem,
 )
-from gmsh_files import document, need_gmsh, of_mesh
+from support.gmsh_files import document, need_gmsh, of_mesh
 
 
 def mirrored(mesh, which, direction=None):

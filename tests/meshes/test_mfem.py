@@ -31,7 +31,7 @@ from femops_meshes.coordinates.interpolation import (
 )
 from femops_meshes.coordinates.mapping import determinants, jacobians, positions
 from femops_meshes.samples.recipe import write_samples
-from mesh_files import FILES, NEEDED, shared
+from support.mesh_files import FILES, NEEDED, shared
 
 HEX = [(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1), (0, 1, 1)]
 EDGES = {

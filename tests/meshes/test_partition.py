@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import femops
 from femops_meshes import MeshArgumentError, MeshExtraError, Partition, box, partition
-from mesh_files import FILES, NEEDED
-from partition_oracle import MESHES, entities, figures
+from support.mesh_files import FILES, NEEDED
+from support.oracles.partitions import MESHES, entities, figures
 
 NAMES = ("touched", "owned", "shared", "total", "total_shared", "neighbours", "copies")
 

@@ -6,7 +6,7 @@ import pytest
 import femops
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.partitioning.parts import first_elements
-from kernel_cases import bend, make_mesh, turned
+from support.cases.kernels import bend, make_mesh, turned
 
 MESHES = {
     "line": lambda: turned(femops.box((7,), order=2, mapping=bend)),

@@ -20,7 +20,7 @@ from femops_meshes import (
     partition,
 )
 from femops_meshes.topology.entities import entity_corners
-from partition_oracle import MESHES, bend, entities
+from support.oracles.partitions import MESHES, bend, entities
 
 ARRAYS = "elements coordinates element_attributes boundary boundary_attributes file_elements"
 

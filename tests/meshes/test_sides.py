@@ -14,7 +14,7 @@ from femops_meshes import (
     scrambled,
     write_mfem,
 )
-from glued_cases import UPPER, alike, glued
+from support.cases.glued import UPPER, alike, glued
 
 
 def bend(x):

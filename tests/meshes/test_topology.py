@@ -11,10 +11,7 @@ from femops_meshes.coordinates.mapping import positions
 from femops_meshes.generators.axes import rotations, turned_lattice
 from femops_meshes.topology.entities import entity_codes, entity_lattice
 from femops_meshes.topology.topology import Topology
-
-
-def bend(x):
-    return x + 0.05 * np.sin(3 * x[::-1] + 1)
+from support.oracles.partitions import bend
 
 
 def check_lattice(mesh, p):

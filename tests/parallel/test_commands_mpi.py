@@ -19,7 +19,7 @@ from femops.cli.problems.stokes import Stokes
 from femops.cli.ranks import refuse_ranks
 from femops.cli.solve import _check_paths
 from femops.parallel import Serial
-from mpi_runs import launch, why_not
+from support.mpi_runs import launch, why_not
 
 needs_ranks = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 

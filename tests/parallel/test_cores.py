@@ -7,7 +7,7 @@ import pytest
 
 from femops.parallel import cores
 from femops_kernels.cpu import machine
-from mpi_runs import launch, why_not
+from support.mpi_runs import launch, why_not
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 
 import femops
 from femops.parallel import Serial
-from kernel_cases import smooth
+from support.cases.kernels import smooth
 
 
 def piece(space, values):

@@ -1,16 +1,19 @@
 """Operators on many ranks with a device each, as one rank on the host has them."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 import femops
-from cuda.guarded import guarded_device
-from cuda.host_device import HostDevice
 from femops.parallel import gpus
 from femops_kernels.cuda.operators import DistributedDeviceOperator
-from kernel_cases import bend, smooth
-from level_cases import FORMS, cover
-from parallel.operator_cases import compare, here, own_piece, whole_mesh
+from support.cases.kernels import bend, smooth
+from support.cases.levels import FORMS, cover
+from support.cases.products import stokes
+from support.cases.rank_operators import compare, here, piece, waves, whole_mesh
+from support.cuda import guarded
+from support.cuda.host_device import HostDevice
 
 WAYS = ["staged", "direct"]
 
@@ -21,10 +24,7 @@ def first_of_each_form():
     return [next(case for case in cases if case.form == form) for form in FORMS]
 
 
-@pytest.fixture(scope="module")
-def device():
-    """A rank's own, with little shared memory: small parts take several blocks."""
-    return guarded_device(shared_bytes=12 * 1024, options=["-O0"])
+device = guarded.small_device
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def way(request, monkeypatch):
 def test_equal_to_serial(comm, device, case, way):
     mesh = whole_mesh(case)
     ranks = femops.distribute(mesh, comm)
-    mine, _ = compare(case, comm, mesh, ranks, 10 * case.tolerance, device=device)
+    mine, _ = compare(case, comm, lambda: mesh, ranks, 10 * case.tolerance, device=device)
     assert (mine.level, mine.space.device) == (case.level, device)
 
 
@@ -54,7 +54,7 @@ def test_equal_to_serial(comm, device, case, way):
 def test_equal_to_serial_on_one_rank(comm, device, case):
     mesh = whole_mesh(case)
     ranks = femops.distribute(mesh, comm)
-    mine, _ = compare(case, comm, mesh, ranks, 10 * case.tolerance, device=device)
+    mine, _ = compare(case, comm, lambda: mesh, ranks, 10 * case.tolerance, device=device)
     assert not isinstance(mine.compiled, DistributedDeviceOperator)
 
 
@@ -65,15 +65,6 @@ def on_both(comm, build, device):
     """A thing on the devices of all ranks, and on the host of this rank alone."""
     mesh = femops.ball(2, order=2)
     return build(femops.distribute(mesh, comm), device), build(mesh, None)
-
-
-def piece(space):
-    """Where a rank's vector stands in that of the whole, of a space or of each of a product."""
-    if isinstance(space, femops.Product):
-        first = np.cumsum([0, *(one.global_size for one in space.spaces.values())])
-        ends = zip(first, map(own_piece, space.spaces.values()), strict=False)
-        return np.concatenate([np.arange(k + at.start, k + at.stop) for k, at in ends])
-    return own_piece(space)
 
 
 def close(mine, whole, space, tolerance=1e-12):
@@ -104,23 +95,12 @@ def faces_alone(mesh, device):
     return femops.boundary_mass(V).constrained(V.boundary_dofs())
 
 
-def stokes(u, p, mu):
-    return {"u": {"grad": mu * u.grad - p * np.eye(len(u))}, "p": {"value": -u.div}}
-
-
 def taylor_hood(mesh, device):
     W = femops.Product(
         u=femops.H1(mesh, 2, ncomp=mesh.dim, device=device), p=femops.H1(mesh, 1, device=device)
     )
     A = femops.form(stokes, W, mu=smooth)
     return A.constrained(W.positions(u=W.spaces["u"].boundary_dofs()))
-
-
-def waves(real, imag, k):
-    return {
-        "real": {"grad": real.grad, "value": -k * k * real - k * imag},
-        "imag": {"grad": imag.grad, "value": -k * k * imag + k * real},
-    }
 
 
 def one_space_twice(mesh, device):
@@ -165,17 +145,15 @@ def test_nonlinear_forms(comm, device):
 
 @pytest.mark.parallel(3)
 def test_ranks_without_elements(comm, device):
-    with pytest.warns(UserWarning, match="no elements") if comm.rank == 0 else no_warning():
+    with (
+        pytest.warns(UserWarning, match="no elements")
+        if comm.rank == 0
+        else warnings.catch_warnings()
+    ):
         mesh = femops.box((2, 1), comm=comm)
     A, B = robin(mesh, device), robin(femops.box((2, 1)), None)
     assert comm.sum(int(A.space.size == 0)) == 1
     check(A, B)
-
-
-def no_warning():
-    import warnings
-
-    return warnings.catch_warnings()
 
 
 @pytest.mark.parallel(2, 3)

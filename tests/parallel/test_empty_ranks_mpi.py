@@ -5,9 +5,10 @@ import pytest
 
 import femops
 from femops.parallel import Serial
-from kernel_cases import bend, smooth
-from level_cases import LEVELS
-from parallel.operator_cases import every_fifth
+from support.cases.kernels import bend, smooth
+from support.cases.levels import LEVELS
+from support.cases.products import stokes
+from support.cases.rank_operators import close, every_fifth, piece
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*ranks have no elements")
 
@@ -24,28 +25,12 @@ CASES = [(CURVED, level) for level in LEVELS]
 CASES += [(name, level) for name in MESHES if name != CURVED for level in ("partial", "none")]
 
 
-def piece(space):
-    """Where a rank's vector stands in that of the whole, of a space or of each of a product."""
-    places, first = [], 0
-    for one in space.spaces.values() if isinstance(space, femops.Product) else [space]:
-        begin = first + one.first_dof * one.ncomp
-        places.append(np.arange(begin, begin + one.size))
-        first += one.global_size
-    return np.concatenate(places)
-
-
 def on_both(comm, make, build, reproducible=False):
     """A thing on the mesh of all ranks, some of which have nothing, and on that of one."""
     mesh, options = make(), {"reproducible": reproducible}
     shared = femops.distribute(mesh, comm, **options)
     assert comm.sum(int(shared.mesh.num_elements == 0)) > 0
     return build(shared), build(femops.distribute(mesh, Serial(), **options))
-
-
-def close(mine, whole, space, tolerance=1e-12):
-    expected = np.asarray(whole).reshape(-1)[piece(space)]
-    most = np.abs(whole).max()
-    assert np.abs(np.asarray(mine).reshape(-1) - expected).max(initial=0.0) <= tolerance * most
 
 
 def drift(u, x, c):
@@ -97,10 +82,6 @@ def test_operators_and_sums(comm, name, level, reproducible):
             close(A.diagonal(), B.diagonal(), A.space)
             held, every = A.constrained(every_fifth(A.space)), every_fifth(B.space)
             close(held @ u[piece(A.space)], B.constrained(every) @ u, A.space)
-
-
-def stokes(u, p, mu):
-    return {"u": {"grad": mu * u.grad - p * np.eye(len(u))}, "p": {"value": -u.div}}
 
 
 @pytest.mark.parallel(4)

@@ -7,7 +7,8 @@ import pytest
 
 import femops
 from femops import H1, L2, SpaceError
-from parallel.mesh_cases import SAMPLES
+from support.cases.rank_meshes import SAMPLES
+from support.cases.rank_operators import sines as smooth
 
 SPACES = [
     (H1, "gll", 3, 1),
@@ -15,10 +16,6 @@ SPACES = [
     (L2, "gauss", 1, 2),
     (L2, "bernstein", 2, 1),
 ]
-
-
-def smooth(ncomp):
-    return lambda x: np.sin(x[0]) if ncomp == 1 else [np.sin(x[0] + k) for k in range(ncomp)]
 
 
 def spaces(mesh, whole):

@@ -13,7 +13,7 @@ from femops.parallel import Serial, gpus, launch
 from femops.parallel.cores import Node
 from femops_kernels.cuda.device import cupy_device
 from femops_kernels.cuda.device.device import Device
-from simulated_ranks import on_ranks
+from support.simulated_ranks import on_ranks
 
 
 class Named(Device):

@@ -11,8 +11,8 @@ from femops import H1, VectorError
 from femops.parallel.halo import Halo
 from femops.parallel.numbering import h1_rank_numbering, l2_rank_numbering
 from femops_meshes import Partition, box_part, partition
-from parallel.cases import ALL, holders, parts_of, shared_meshes
-from simulated_ranks import on_ranks
+from support.cases.parts import ALL, holders, parts_of, shared_meshes
+from support.simulated_ranks import on_ranks
 
 DTYPES = (np.float32, np.float64, np.complex64, np.complex128)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import femops
-from kernel_cases import smooth
-from level_cases import LEVELS
+from support.cases.kernels import smooth
+from support.cases.levels import LEVELS
 
 
 def parts(A, u):

@@ -11,7 +11,7 @@ import pytest
 import femops
 from femops.parallel import Serial, world
 from femops.parallel.launch import launched
-from mpi_runs import launch, why_not
+from support.mpi_runs import launch, why_not
 
 NAMES = ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"]
 needs_ranks = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))

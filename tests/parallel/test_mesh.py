@@ -1,7 +1,6 @@
 """Every rank holds its part of a mesh: made by itself, or sent by the rank that has the whole."""
 
 import itertools
-import warnings
 from dataclasses import replace
 from functools import partial
 
@@ -11,7 +10,7 @@ import pytest
 import femops
 from femops.parallel import DistributedMesh, Serial
 from femops_meshes import part_of, partition
-from parallel.mesh_cases import (
+from support.cases.rank_meshes import (
     IN_MESH,
     IN_PART,
     SAMPLES,
@@ -20,7 +19,7 @@ from parallel.mesh_cases import (
     striped,
     whole_blocks,
 )
-from simulated_ranks import on_ranks
+from support.simulated_ranks import on_ranks, quietly
 
 SIZES = (1, 2, 3, 5)
 
@@ -30,13 +29,6 @@ BOXES = {
     "bent": {"counts": (3, 3, 2), "mapping": lambda x: x + 0.1 * x[::-1] ** 2, "order": 3},
     "interval": {"counts": 17, "lower": -1.0},
 }
-
-
-def quietly(size, program):
-    """Of each rank, whatever is warned of."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return on_ranks(size, program)
 
 
 # --- Boxes ----------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ import femops
 from femops import CommunicatorError, MeshError, RankError
 from femops.parallel import DistributedMesh
 from femops_meshes import MeshArgumentError, MeshFileError, box_part
-from parallel.mesh_cases import SAMPLES
-from simulated_ranks import on_ranks
+from support.cases.rank_meshes import SAMPLES
+from support.simulated_ranks import on_ranks
 
 
 def raised(size, program, error, message, told=None, failing=0):

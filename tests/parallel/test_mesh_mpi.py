@@ -9,8 +9,8 @@ from femops import CommunicatorError, RankError
 from femops.parallel import Serial
 from femops.parallel.launch import mpi
 from femops_meshes import MeshArgumentError, MeshFileError, MeshTopologyError, partition
-from glued_cases import alike, glued
-from parallel.mesh_cases import SAMPLES, check_blocks, check_mesh, whole_blocks
+from support.cases.glued import alike, glued
+from support.cases.rank_meshes import SAMPLES, check_blocks, check_mesh, whole_blocks
 
 
 @pytest.mark.parallel(1, 2, 4)

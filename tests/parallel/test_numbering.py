@@ -12,8 +12,8 @@ from femops import H1, L2, SpaceError
 from femops.numbering import local_nodes, ternary_codes
 from femops.parallel.numbering import h1_rank_numbering, l2_rank_numbering
 from femops_meshes import Partition, box_part, part_of, partition
-from parallel.cases import ALL, holders, parts_of, shared_meshes
-from simulated_ranks import on_ranks
+from support.cases.parts import ALL, holders, parts_of, shared_meshes
+from support.simulated_ranks import on_ranks
 
 
 def numbered(mesh, cut, p):

@@ -5,26 +5,51 @@ import pytest
 
 import femops
 from femops.parallel import Serial
-from kernel_cases import bend, make_mesh, smooth
-from level_cases import cover
-from parallel.operator_cases import compare, every_fifth, own_piece, results, whole_mesh
+from support.cases.kernels import bend, make_mesh, smooth
+from support.cases.levels import FACTORS, cover
+from support.cases.rank_operators import compare, every_fifth, own_piece, results, whole_mesh
 
 
 def check(case, comm, alone, ranks, tolerance):
     """What ranks have against what one has alone, assembled too."""
-    mine, whole = compare(case, comm, alone, ranks, tolerance)
-    out = own_piece(mine.test_space)
-    rows, matrix = mine.assemble(), whole.assemble()
-    assert rows.shape == (mine.test_space.size, whole.space.size)
+    mine, matrix = compare(case, comm, alone, ranks, tolerance)
+    rows, out = mine.assemble(), own_piece(mine.test_space)
+    assert rows.shape == (mine.test_space.size, matrix.shape[1])
     most = abs(matrix).max()
     assert abs(rows - matrix[out]).max() <= tolerance * most if rows.shape[0] else True
 
 
 def check_equal(comm, case):
     mesh = whole_mesh(case)
-    check(case, comm, mesh, femops.distribute(mesh, comm), 10 * case.tolerance)
+    check(case, comm, lambda: mesh, femops.distribute(mesh, comm), 10 * case.tolerance)
 
 
+HALVES = cover()[::2], cover()[1::2]
+"""Each case is tried on two ranks and on three: on one of them to be equal, on the other to have
+the same bits."""
+
+
+def test_each_half_has_every_value():
+    for half in HALVES:
+        for name in FACTORS:
+            assert {getattr(case, name) for case in half} == set(FACTORS[name]), name
+
+
+@pytest.mark.parallel(2)
+@pytest.mark.parametrize("case", HALVES[0], ids=str)
+@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
+def test_equal_to_serial_on_two(comm, case):
+    check_equal(comm, case)
+
+
+@pytest.mark.parallel(3)
+@pytest.mark.parametrize("case", HALVES[1], ids=str)
+@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
+def test_equal_to_serial_on_three(comm, case):
+    check_equal(comm, case)
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parallel(2, 3)
 @pytest.mark.parametrize("case", cover(), ids=str)
 @pytest.mark.filterwarnings("ignore:.*ranks have no elements")
@@ -41,16 +66,32 @@ def test_equal_to_serial_on_more(comm, case):
 
 def check_reproducible(comm, case):
     mesh = make_mesh(case.mesh, case.dim, "blocks")
-    alone = femops.distribute(mesh, Serial(), reproducible=True)
     ranks = femops.distribute(mesh, comm, reproducible=True)
     assert comm.max(int(ranks.num_elements == 0)) == 0
+
+    def alone():
+        return femops.distribute(mesh, Serial(), reproducible=True)
+
     check(case, comm, alone, ranks, 0.0)
 
 
+@pytest.mark.parallel(2)
+@pytest.mark.parametrize("case", HALVES[1], ids=str)
+def test_reproducible_on_two(comm, case):
+    """The same bits on any number of ranks."""
+    check_reproducible(comm, case)
+
+
+@pytest.mark.parallel(3)
+@pytest.mark.parametrize("case", HALVES[0], ids=str)
+def test_reproducible_on_three(comm, case):
+    check_reproducible(comm, case)
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parallel(2, 3)
 @pytest.mark.parametrize("case", cover(), ids=str)
 def test_reproducible(comm, case):
-    """The same bits on any number of ranks."""
     check_reproducible(comm, case)
 
 

@@ -11,17 +11,15 @@ import femops
 from femops import CommunicatorError, FileError, RankError, SpaceError, VectorError
 from femops.io.vtk import pieces
 from femops.io.vtk.vtu_file import Piece
-from mpi_runs import launch, why_not
-from parallel.mesh_cases import SAMPLES
+from support import fixtures
+from support.cases.rank_meshes import SAMPLES
+from support.mpi_runs import launch, why_not
 
 SUFFIXES = [".vtu", ".pvtu"]
 needs_vtk = pytest.mark.skipif(find_spec("pyvista") is None, reason="needs the extra femops[viz]")
 
 
-@pytest.fixture
-def folder(tmp_path, comm):
-    """The same on all ranks."""
-    return comm.broadcast(tmp_path)
+folder = fixtures.shared_folder
 
 
 def flow(mesh):

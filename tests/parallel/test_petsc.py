@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mpi_runs import launch, why_not
+from support.mpi_runs import launch, why_not
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "petsc_krylov.py"
 FOUND = r"29521 dofs, CG (alone|with GAMG): (\d+) iterations, L2 error (\S+)"

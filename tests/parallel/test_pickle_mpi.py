@@ -8,7 +8,7 @@ import pytest
 
 import femops
 from femops.parallel import DistributedMesh, Serial, communicator
-from kernel_cases import smooth
+from support.cases.kernels import smooth
 
 LEVELS = ["full", "element", "partial", "none"]
 

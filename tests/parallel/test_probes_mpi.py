@@ -19,7 +19,8 @@ from femops import (
     VectorError,
 )
 from femops_meshes.coordinates.mapping import positions
-from parallel.mesh_cases import SAMPLES
+from support.cases.rank_meshes import SAMPLES
+from support.cases.rank_operators import sines as waves
 
 SPACES = [
     (H1, "gll", 3, 1),
@@ -40,10 +41,6 @@ def points_of(mesh, rng):
 def same_on_all_ranks(comm, array):
     everywhere = comm.gather_all(array).view(np.uint8)
     np.testing.assert_array_equal(everywhere, everywhere[:1].repeat(comm.size, axis=0))
-
-
-def waves(ncomp):
-    return lambda x: np.sin(x[0]) if ncomp == 1 else [np.sin(x[0] + k) for k in range(ncomp)]
 
 
 def check_probe(comm, whole, mesh, points):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import mpi_runs
+from support import mpi_runs
 
 SUITE = """
 import time
@@ -48,23 +48,29 @@ def test_passes_last(comm, k):
 """
 
 
-@pytest.mark.skipif(mpi_runs.why_not() is not None, reason=str(mpi_runs.why_not()))
-def test_outcomes(tmp_path):
-    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -m 'not slow'\nmarkers = slow: no\n")
-    (tmp_path / "test_suite.py").write_text(SUITE)
+def run_suite(folder, suite):
+    """What pytest prints of a module of tests."""
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = -m 'not slow'\nmarkers = slow: no\n")
+    (folder / "test_suite.py").write_text(suite)
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "FEMOPS_TEST_"))}
-    env["PYTHONPATH"] = os.pathsep.join([str(Path(mpi_runs.__file__).parent), *sys.path])
+    env["PYTHONPATH"] = os.pathsep.join([str(Path(mpi_runs.__file__).parents[1]), *sys.path])
+    options = ["-p", "support.mpi_runs", "-p", "no:xdist", "-rfs"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "mpi_runs", "-p", "no:xdist", "-rfs", str(tmp_path)],
-        cwd=tmp_path,
+        [sys.executable, "-m", "pytest", *options, str(folder)],
+        cwd=folder,
         env=env,
         capture_output=True,
         text=True,
         timeout=600,
         check=False,
     )
-    text = done.stdout
-    assert "3 failed, 4 passed, 1 skipped" in text, text + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.skipif(mpi_runs.why_not() is not None, reason=str(mpi_runs.why_not()))
+def test_outcomes(tmp_path):
+    text = run_suite(tmp_path, SUITE)
+    assert "3 failed, 4 passed, 1 skipped" in text, text
     assert "not today" in text
     parts = {part.split(" ", 1)[0]: part for part in text.split("_ test_")[1:]}
     assert set(parts) == {"fails_on_rank_1[2", "hangs[2", "dies[2"}
@@ -76,6 +82,23 @@ def test_outcomes(tmp_path):
     assert "Timeout" in hang
     assert "in test_hangs" in hang  # the stack of rank 0
     assert "--- rank 1: did not come to the end" in death
+
+
+@pytest.mark.skipif(mpi_runs.why_not() is not None, reason=str(mpi_runs.why_not()))
+def test_ranks_that_do_not_start(tmp_path):
+    """All of their tests fail, with the reason, and they are started once."""
+    begun = f"""
+import os
+if "FEMOPS_TEST_FOLDER" in os.environ:
+    with open({str(tmp_path / "begun")!r}, "a") as file:
+        file.write("x")
+    1 / 0
+"""
+    text = run_suite(tmp_path, begun + SUITE)
+    assert "8 failed" in text, text
+    assert text.count("2 ranks did not start; mpiexec ended with ") >= 8
+    assert "ZeroDivisionError" in text
+    assert (tmp_path / "begun").read_text() == "xx"
 
 
 def test_missing_packages_are_named(monkeypatch):

@@ -8,15 +8,13 @@ import pytest
 import femops
 from femops import CommunicatorError, FileError, RankError
 from femops.io.vtk import series as module
-from series_cases import field, saved
+from support import fixtures
+from support.cases.series import field, saved
 
 needs_vtk = pytest.mark.skipif(find_spec("pyvista") is None, reason="needs the extra femops[viz]")
 
 
-@pytest.fixture
-def folder(tmp_path, comm):
-    """The same on all ranks."""
-    return comm.broadcast(tmp_path)
+folder = fixtures.shared_folder
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Sums of integrals, products of spaces, nonlinear forms and solvers on many ranks."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -8,29 +10,13 @@ from femops.parallel import Serial
 from femops.solvers.gmres import gmres
 from femops.solvers.minres import minres
 from femops.solvers.sums import Sums
-from kernel_cases import bend, smooth
+from support.cases.kernels import bend, smooth
+from support.cases.products import stokes
+from support.cases.rank_operators import close, piece, waves
 
 
 def ball():
     return femops.ball(2, order=2)
-
-
-def piece(space):
-    """Where a rank's vector stands in that of the whole, of a space or of each of a product."""
-    if isinstance(space, femops.Product):
-        pieces, first = [], 0
-        for one in space.spaces.values():
-            own = piece(one)
-            pieces.append(np.arange(first + own.start, first + own.stop))
-            first += one.global_size
-        return np.concatenate(pieces)
-    first = space.first_dof * space.ncomp
-    return slice(first, first + space.size)
-
-
-def close(mine, whole, space, tolerance=1e-12):
-    expected = whole.reshape(-1)[piece(space)]
-    assert np.abs(mine.reshape(-1) - expected).max(initial=0.0) <= tolerance * np.abs(whole).max()
 
 
 def on_both(comm, make, build):
@@ -86,17 +72,6 @@ def test_boundary_alone(comm):
     A, B = on_both(comm, ball, build)
     u, w = random(A.space, B.space)
     close(A @ u, B @ w, A.space)
-
-
-def stokes(u, p, mu):
-    return {"u": {"grad": mu * u.grad - p * np.eye(len(u))}, "p": {"value": -u.div}}
-
-
-def waves(real, imag, k):
-    return {
-        "real": {"grad": real.grad, "value": -k * k * real - k * imag},
-        "imag": {"grad": imag.grad, "value": -k * k * imag + k * real},
-    }
 
 
 def taylor_hood(mesh, level="partial"):
@@ -199,7 +174,11 @@ def test_cg_in_float32(comm):
 
 @pytest.mark.parallel(2)
 def test_cg_where_ranks_have_nothing(comm):
-    with pytest.warns(UserWarning, match="no elements") if comm.rank == 0 else no_warning():
+    with (
+        pytest.warns(UserWarning, match="no elements")
+        if comm.rank == 0
+        else warnings.catch_warnings()
+    ):
         mesh = femops.box(1, comm=comm)
     V = femops.H1(mesh, 4)
     A = femops.mass(V)
@@ -331,9 +310,3 @@ def test_norms_and_integrals_are_the_same_bits(comm):
 
     mine, alone = on_both(comm, lambda: femops.box((5, 4, 3), mapping=bend), build)
     assert mine == alone
-
-
-def no_warning():
-    import warnings
-
-    return warnings.catch_warnings()

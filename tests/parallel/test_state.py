@@ -16,10 +16,9 @@ from femops.io.checkpoint import state_file
 from femops.parallel import DistributedMesh
 from femops.parallel.serial_order import SerialOrder, moved
 from femops_meshes import Partition, part_of
-from parallel.cases import shared_meshes
-from parallel.state_cases import SPACES, bits, same, share
-from parallel.test_mesh import quietly
-from simulated_ranks import SimulatedRank, on_ranks
+from support.cases.parts import shared_meshes
+from support.cases.rank_states import SPACES, bits, same, share
+from support.simulated_ranks import SimulatedRank, on_ranks, quietly
 
 
 @pytest.fixture(autouse=True)

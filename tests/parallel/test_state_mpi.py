@@ -9,9 +9,9 @@ import pytest
 import femops
 from femops import CheckpointError, FileError, RankError
 from femops.io.checkpoint import state_file
-from mpi_runs import launch, why_not
-from parallel.mesh_cases import SAMPLES
-from parallel.state_cases import SPACES, bits, same, share
+from support.cases.rank_meshes import SAMPLES
+from support.cases.rank_states import SPACES, bits, same, share
+from support.mpi_runs import launch, why_not
 
 
 @pytest.fixture

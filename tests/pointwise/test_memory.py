@@ -15,14 +15,9 @@ from femops.pointwise import memory as disk
 from femops.pointwise.errors import TraceError
 from femops.pointwise.graph import Graph, Node
 from femops.pointwise.operations import BINARY, UNARY
-from femops_kernels.codegen import cache as storage
+from support import fixtures
 
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of this test's own."""
-    monkeypatch.setattr(storage, "cache_folder", lambda: tmp_path)
-    return tmp_path
+folder = fixtures.empty_cache
 
 
 def elasticity() -> LinearStep:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,17 +14,14 @@ import femops
 from femops_kernels.cg import CONVERGED
 from femops_kernels.cpu.cg import ConjugateGradients
 from femops_kernels.cpu.machine import max_threads, set_threads
-from kernel_cases import bend, smooth, turned
-from oracle import Array
+from support import fixtures
+from support.cases.kernels import bend, smooth, turned
+from support.oracles.naive import Array
 
 CASES = ["bare", "jacobi", "vector", "inside", "float32", "one chunk", "scaled", "many batches"]
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    set_threads(1)
-    yield
-    set_threads(max_threads())
+one_thread = fixtures.one_thread
 
 
 def problem(case: str) -> tuple[Any, Any, Any]:

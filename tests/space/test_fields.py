@@ -18,7 +18,7 @@ from femops import (
     l2_error,
     l2_norm,
 )
-from space.cases import MESHES, bend, scrambled_box
+from support.cases.meshes import MESHES, bend, scrambled_box
 
 
 @pytest.mark.parametrize("p", [1, 3])

@@ -8,7 +8,7 @@ import pytest
 import femops
 from femops import H1, L2
 from femops_meshes import read_mfem, write_mfem
-from space.cases import MESHES
+from support.cases.meshes import MESHES
 
 SHARED = Path(__file__).parents[3] / "shared" / "meshes"
 

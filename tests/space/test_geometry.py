@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import femops
-from counted_lines import lines
 from femops import ElementClass, Geometry, GeometryError, Mesh, classify, gauss
 from femops_meshes.coordinates.interpolation import tensor_apply
 from femops_meshes.coordinates.mapping import adjugates
-from space.cases import MESHES, bend, scrambled_box
+from support.cases.meshes import MESHES, bend, scrambled_box
+from support.counted_lines import lines
 
 
 def volume(mesh, q1d=8):

@@ -14,7 +14,7 @@ from numpy.polynomial import Polynomial
 import femops
 from femops.geometry.jacobians import ElementClass, classify
 from femops.geometry.legendre import GeometryModes, element_modes, mode_degrees, mode_values
-from oracle import Array, mapping
+from support.oracles.naive import Array, mapping
 
 
 def shifted_legendre(k: int) -> Polynomial:

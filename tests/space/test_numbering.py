@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femops
-from counted_lines import lines
 from femops import H1, Mesh
 from femops.numbering import local_nodes, ternary_codes
 from femops_meshes.coordinates.mapping import positions
-from space.cases import MESHES, PERIODIC, corner_rotations, same_place, scrambled_box
+from support.cases.meshes import MESHES, PERIODIC, corner_rotations, same_place, scrambled_box
+from support.counted_lines import lines
 
 
 def is_continuous(space, periods=None):

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femops
-import oracle
 from femops import H1, L2, FemopsError, GeometryError, Mesh, Probe, ProbeError, SpaceError
 from femops import VectorError as WrongVector
 from femops.geometry.evaluation import point_gradient, point_values
 from femops.geometry.location import Boxes
-from mesh_files import shared
-from space.cases import MESHES, PERIODIC, bend, scrambled_box
+from support.cases.meshes import MESHES, PERIODIC, bend, scrambled_box
+from support.mesh_files import shared
+from support.oracles import naive as oracle
 
 RNG = np.random.default_rng(20)
 

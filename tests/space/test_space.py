@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import femops
 from femops import H1, L2, BasisError, SpaceError, VectorError, gauss, lobatto
 from femops_meshes.coordinates.mapping import positions
-from space.cases import MESHES, PERIODIC, bend, scrambled_box
+from support.cases.meshes import MESHES, PERIODIC, bend, scrambled_box
 
 SPACES = [(H1, "gll"), (H1, "bernstein"), (L2, "gauss"), (L2, "gll"), (L2, "bernstein")]
 

@@ -9,9 +9,9 @@ from typing import Any, final
 import numpy as np
 
 import femops
-from form_oracle import FormOracle, Nodal, PlainField
-from kernel_cases import bend, smooth, turned
-from oracle import Array
+from support.cases.kernels import bend, smooth, turned
+from support.oracles.forms import FormOracle, Nodal, PlainField
+from support.oracles.naive import Array
 
 LEVELS = ("full", "element", "decomposed", "partial", "none")
 TOLERANCE = {"float64": 1e-13, "float32": 1e-5}

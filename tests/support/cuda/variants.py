@@ -11,9 +11,9 @@ import numpy as np
 import femops
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
 from femops_kernels.cuda.device.device import Device
-from kernel_cases import bend, smooth
-from level_cases import own, skewed, wind
-from simulated_ranks import on_ranks
+from support.cases.kernels import bend, smooth
+from support.cases.levels import own, skewed, wind
+from support.simulated_ranks import on_ranks
 
 Run = Callable[[Device], Any]
 """Has a device compile a kernel, by using it."""

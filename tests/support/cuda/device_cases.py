@@ -8,11 +8,11 @@ from dataclasses import astuple, dataclass
 from functools import cache
 from typing import Any, final
 
-import level_cases
 from femops.operators.execution.device import LEVELS
-from form_oracle import Dense
-from level_cases import FORMS, Case, build
-from pairwise import Pairwise, Values
+from support.cases import levels as level_cases
+from support.cases.levels import FORMS, Case, build
+from support.cases.pairwise import Pairwise, Values
+from support.oracles.forms import Dense
 
 FACTORS: dict[str, list[Any]] = {
     **level_cases.FACTORS,

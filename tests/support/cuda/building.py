@@ -71,14 +71,33 @@ def build(source: str, *options: str, tail: str = "") -> Path:
     text = f"{head}{source}\n}}  // namespace kernel\n{tail}"
     every = [*_options(), f"-I{HERE}", *options]
     key = hashlib.sha256("\0".join([text, *every, _toolchain()]).encode()).hexdigest()[:24]
-    folder = storage.cache_folder() / "host"
-    folder.mkdir(exist_ok=True)
+    folder = _folder()
     built = folder / key
     with storage.locked(folder / f"{key}.lock"):
         if not built.exists():
             storage.write_once(folder / f"{key}.cpp", text)
-            _compile(folder / f"{key}.cpp", built, every)
+            _compile(folder / f"{key}.cpp", built, [f"-I{_header(tuple(every))}", *every])
     return built
+
+
+def _folder() -> Path:
+    folder = storage.cache_folder() / "host"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@cache
+def _header(options: tuple[str, ...]) -> Path:
+    """A folder with ``host.hpp``, and that compiled: reading it is most of what a kernel takes."""
+    key = hashlib.sha256("\0".join([*options, _toolchain()]).encode()).hexdigest()[:24]
+    folder = _folder() / f"header-{key}"
+    folder.mkdir(exist_ok=True)
+    with storage.locked(folder / "lock"):
+        compiled = folder / "host.hpp.gch"
+        if not compiled.exists():
+            storage.write_once(folder / "host.hpp", (HERE / "host.hpp").read_text(encoding="utf-8"))
+            _compile(folder / "host.hpp", compiled, ["-x", "c++-header", *options])
+    return folder
 
 
 def _compile(file: Path, target: Path, options: Sequence[str]) -> None:

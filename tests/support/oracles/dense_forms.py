@@ -2,7 +2,8 @@
 
 Written from docs/conventions.md alone: own rules, own bases, own geometry; of femops it takes mesh
 coordinates and the numbers of the dofs.  The form's function is called with `Num` and `Dual` of
-tests/running_error.py: for a linear form once for each value and derivative that its fields have.
+tests/support/oracles/running_error.py: for a linear form once for each value and derivative that
+its fields have.
 """
 
 from __future__ import annotations
@@ -16,7 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from running_error import EPS, LONG, ONE, ZERO, Dual, Num, Unsure, det, inverse, nums
+from support.oracles.running_error import (
+    EPS,
+    LONG,
+    ONE,
+    ZERO,
+    Dual,
+    Num,
+    Unsure,
+    det,
+    inverse,
+    nums,
+)
 
 Array = np.ndarray[Any, Any]
 # Rounding errors of bases and of sums over points and nodes, in units of EPS.
@@ -335,7 +347,7 @@ class DenseForm:
     Parameters
     ----------
     function : callable
-        As the user wrote it, with the names of tests/running_error.py.
+        As the user wrote it, with the names of tests/support/oracles/running_error.py.
     points : Points
     fields, tests : dict of Side
     coefficients : dict

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "shared" / "meshes"
+FOLDER = Path(__file__).parents[3] / "shared" / "meshes"
 FILES = sorted(FOLDER.glob("*.mesh"))
 NEEDED = pytest.mark.skipif(not FILES, reason=f"no mesh files in {FOLDER}")
 

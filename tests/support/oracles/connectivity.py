@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.spatial import cKDTree
 
-from oracle import Array, mapping, nodes_1d
+from support.oracles.naive import Array, mapping, nodes_1d
 
 
 def node_positions(coordinates: Array, p: int, family: str = "gll") -> Array:

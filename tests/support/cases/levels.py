@@ -10,12 +10,12 @@ from typing import Any, final
 
 import numpy as np
 
-import boundary_oracle
 import femops
-from form_oracle import AtPoints, Dense, FormOracle, Nodal
-from kernel_cases import diagonal, make_mesh, smooth, tensor
-from oracle import Array
-from pairwise import Pairwise, Values
+from support.cases.kernels import diagonal, make_mesh, smooth, tensor
+from support.cases.pairwise import Pairwise, Values
+from support.oracles import boundary as boundary_oracle
+from support.oracles.forms import AtPoints, Dense, FormOracle, Nodal
+from support.oracles.naive import Array
 
 LEVELS = ("full", "element", "decomposed", "partial", "none")
 TOLERANCE = {"float64": 1e-13, "float32": 1e-5}

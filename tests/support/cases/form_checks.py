@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import femops
-from dense_forms import Matrix
-from random_forms import Example, example
+from support.cases.random_forms import Example, example
+from support.oracles.dense_forms import Matrix
 
 LEVELS = ("full", "element", "decomposed", "partial", "none")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+import warnings
 
 import numpy as np
 
@@ -125,3 +126,10 @@ def on_ranks(size, program):
     if raised:
         raise (own or raised)[0]
     return results, comms
+
+
+def quietly(size, program):
+    """Of each rank, whatever is warned of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return on_ranks(size, program)

@@ -1,8 +1,9 @@
 """A naive oracle for integrals over the boundary.
 
-It stands on tests/oracle.py and shares no code with femops.  Faces are found by comparing vertex
-numbers; the basis of the adjacent element is evaluated at the points of the face; the surface
-element comes from the tangents, and the normal is turned to point away from the element.
+It stands on tests/support/oracles/naive.py and shares no code with femops.  Faces are found by
+comparing vertex numbers; the basis of the adjacent element is evaluated at the points of the face;
+the surface element comes from the tangents, and the normal is turned to point away from the
+element.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, final
 
 import numpy as np
 
-from oracle import Array, degree, gauss_rule, line
+from support.oracles.naive import Array, degree, gauss_rule, line
 
 
 def tabulate(family: str, p: int, grids: list[Array], slope: int | None = None) -> Array:

@@ -11,11 +11,11 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from cuda.host_device import HostPassage
 from femops_kernels.cuda.compiler import cubins
 from femops_kernels.cuda.compiler.cubins import cubin
 from femops_kernels.cuda.compiler.report import Report
 from femops_kernels.cuda.device.device import Device, Function
+from support.cuda.host_device import HostPassage
 
 SHARED_BYTES = {"sm_70": 98304, "sm_75": 65536, "sm_80": 166912, "sm_90": 232448}
 """Of a block, at most; from the programming guide."""

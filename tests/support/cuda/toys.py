@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cuda.host_device import HostDevice
+from support.cuda.host_device import HostDevice
 
 THREADS = 32
 

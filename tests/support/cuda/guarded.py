@@ -8,12 +8,13 @@ from types import ModuleType
 from typing import Any, final
 
 import numpy as np
+import pytest
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
-from cuda.host_device import HostDevice, host_device
 from femops_kernels.cuda.device.device import Device, Function, Passage
 from femops_kernels.errors import KernelValueError
+from support.cuda.host_device import HostDevice, host_device
 
 
 @final
@@ -237,3 +238,9 @@ _guarded: weakref.WeakValueDictionary[int, GuardedDevice] = weakref.WeakValueDic
 def guarded_device(**options: Any) -> GuardedDevice:
     """A device for a test; see `host_device`."""
     return GuardedDevice(host_device(**options))
+
+
+@pytest.fixture(scope="module")
+def small_device() -> GuardedDevice:
+    """With little shared memory: even small meshes take several blocks."""
+    return guarded_device(shared_bytes=12 * 1024, options=["-O0"])

@@ -2,8 +2,8 @@
 
 Such a test takes the fixture ``comm``, the communicator of all ranks, and is one test for each
 number of ranks. This process runs none of them: it starts ``mpiexec -n N python -m pytest`` on all
-tests of a file that have the same N, once (under xdist too), and gives each the outcome that its
-ranks have written down. A failure on one rank ends the run, as does a test that takes longer than
+tests that have the same N, once (under xdist too), and gives each the outcome that its ranks have
+written down. A failure on one rank ends the run, as does a test that takes longer than
 its timeout, after every rank has said where it was; the tests after it get another run.
 """
 
@@ -32,8 +32,14 @@ RUNS, RANKS = "FEMOPS_TEST_RUNS", "FEMOPS_TEST_RANKS"
 FOLDER = "FEMOPS_TEST_FOLDER"
 """Environment of the ranks: where they write."""
 
+CHOSEN = "chosen.json"
+"""The file, in that folder, that names the tests to run."""
+
 ENDS = pytest.StashKey()
 """The communicator of the barrier after each test."""
+
+NAP = 1e-3
+"""Seconds between two looks at that barrier: ranks that wait leave the cores to the others."""
 
 TIMEOUT = 120
 """Seconds after which a test counts as one that hangs: many times what any takes."""
@@ -71,6 +77,7 @@ def launch(
     # Open MPI starts no more ranks than there are cores unless it is told to.
     env["OMPI_MCA_rmaps_base_oversubscribe"] = "1"
     env["PRTE_MCA_rmaps_default_mapping_policy"] = ":oversubscribe"
+    env["MPIR_CVAR_ENABLE_HEAVY_YIELD"] = "1"  # ranks of MPICH that wait leave the core to others
     env |= environment
     process = subprocess.Popen(
         [mpiexec() or "mpiexec", "-n", str(ranks), *arguments],
@@ -146,11 +153,17 @@ def comm(ranks: int) -> object:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if FOLDER in os.environ:
+        chosen = set(json.loads((Path(os.environ[FOLDER]) / CHOSEN).read_text()))
+        items[:] = [item for item in items if item.nodeid in chosen]
+        faulthandler.cancel_dump_traceback_later()
+        if len(items) == len(chosen):
+            own_file("collected").touch()
     if RANKS in os.environ:
         return
+    reason = why_not()
     for item in items:
         if item.get_closest_marker("parallel"):
-            reason = why_not()
             if reason:
                 item.add_marker(pytest.mark.skip(reason=reason))
             item.setup = lambda: None  # fixtures are for the ranks
@@ -172,22 +185,19 @@ def outcome_of(item: pytest.Item) -> tuple[str, str]:
     group = [
         other
         for other in item.session.items
-        if other.path == item.path
-        and other.get_closest_marker("parallel")
-        and other.callspec.params["ranks"] == count
+        if other.get_closest_marker("parallel") and other.callspec.params["ranks"] == count
     ]
     folder = Path(os.environ[RUNS])
-    number = item.session.items.index(group[0])  # of the group
-    with locked(folder / "lock"):
-        file = folder / f"{number}.json"
+    with locked(folder / ("lock" if count > 1 else "lock of one rank")):
+        file = folder / f"{count}.json"
         if not file.exists():
-            file.write_text(json.dumps(run(group, count, folder / f"{number}")))
+            file.write_text(json.dumps(run(group, count, folder / f"{count}")))
         return tuple(json.loads(file.read_text())[item.nodeid])
 
 
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """One process at a time: ranks need the cores for themselves."""
+    """One process at a time: ranks need the cores for themselves; one rank alone does not."""
     import fcntl  # which Windows lacks
 
     with file.open("w") as handle:
@@ -210,17 +220,22 @@ def run_once(rest: list[pytest.Item], count: int, folder: Path) -> dict[str, tup
     """Outcomes of tests up to the first that failed."""
     seconds = START + sum(limit(item) for item in rest)
     options = ["-q", "-s", "-x", "--tb=short", "--no-header", "-m", ""]
-    options += [f"-p{name}" for name in ("mpi_runs", "no:cacheprovider")]
-    tests = Path(__file__).parent
+    options += [f"-p{name}" for name in ("support.mpi_runs", "no:cacheprovider")]
+    tests = Path(__file__).parents[1]
     paths = [str(tests), *filter(None, [os.environ.get("PYTHONPATH")])]
+    (folder / CHOSEN).write_text(json.dumps([item.nodeid for item in rest]))
     code, text = launch(
         count,
-        [sys.executable, "-m", "pytest", *options, *(item.nodeid for item in rest)],
+        [sys.executable, "-m", "pytest", *options, *dict.fromkeys(str(i.path) for i in rest)],
         seconds,
         rest[0].config.rootpath,
         **{RANKS: str(count), FOLDER: str(folder), "PYTHONPATH": os.pathsep.join(paths)},
         PYTEST_DISABLE_PLUGIN_AUTOLOAD="1",  # half of the time to start
     )
+    if not all((folder / f"{rank}.collected").exists() for rank in range(count)):
+        said = "\n".join(shown([None] * count, folder))
+        failure = f"{count} ranks did not start; mpiexec ended with {code}\n{said}\n{text}"
+        return dict.fromkeys((item.nodeid for item in rest), ("failed", failure))
     logs = [read_log(folder / f"{rank}.jsonl") for rank in range(count)]
     found: dict[str, tuple[str, str]] = {}
     for item in rest:
@@ -267,6 +282,13 @@ def limit(item: pytest.Item) -> float:
 # --- The ranks ------------------------------------------------------------------------------------
 
 
+def own_file(kind: str) -> Path:
+    """A file of this rank."""
+    from mpi4py import MPI
+
+    return Path(os.environ[FOLDER]) / f"{MPI.COMM_WORLD.rank}.{kind}"
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Each rank prints into a file of its own."""
     if FOLDER in os.environ:
@@ -275,10 +297,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         # A rank that waits here for the others must not be taken for one that does its part of the
         # test in which they hang.
         session.stash[ENDS] = MPI.COMM_WORLD.Dup()
-        rank = MPI.COMM_WORLD.rank
-        target = os.open(Path(os.environ[FOLDER]) / f"{rank}.txt", os.O_CREAT | os.O_WRONLY)
+        target = os.open(own_file("txt"), os.O_CREAT | os.O_WRONLY)
         for stream in (1, 2):
             os.dup2(target, stream)
+        faulthandler.dump_traceback_later(START, exit=True, file=sys.__stderr__)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -293,11 +315,18 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     timer.start()
     try:
         result = yield
-        item.session.stash[ENDS].Barrier()
+        end_together(item.session.stash[ENDS])
         return result
     finally:
         timer.cancel()
         faulthandler.cancel_dump_traceback_later()
+
+
+def end_together(comm: object) -> None:
+    """Wait for the other ranks, asleep: MPI's own barrier keeps a core busy."""
+    request = comm.Ibarrier()
+    while not request.Test():
+        time.sleep(NAP)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -306,7 +335,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     from mpi4py import MPI
 
     text = report.longreprtext if report.failed else str(report.longrepr and report.longrepr[2])
-    with (Path(os.environ[FOLDER]) / f"{MPI.COMM_WORLD.rank}.jsonl").open("a") as log:
+    with own_file("jsonl").open("a") as log:
         log.write(json.dumps([report.nodeid, report.outcome, text]) + "\n")
     if report.failed:
         time.sleep(0.5)  # ranks that fail with this one may say so too

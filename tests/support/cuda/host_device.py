@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cuda.building import build, compiler
-from cuda.launches import Launch, pointers_of
 from femops_kernels.cuda.device.device import Device, Function, Passage
 from femops_kernels.errors import DeviceError, KernelValueError
+from support.cuda.building import build, compiler
+from support.cuda.launches import Launch, pointers_of
 
 
 @final
@@ -257,3 +257,9 @@ class _Memory:
         # CuPy does not ask whether it may be written
         self.__array_interface__ = dict(interface) | {"data": (interface["data"][0], False)}
         self._alive = array
+
+
+@pytest.fixture
+def device() -> HostDevice:
+    """One of this test's own."""
+    return host_device()

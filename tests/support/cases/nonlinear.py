@@ -10,7 +10,7 @@ import femops
 from femops.forms.neo_hookean import _neo_hookean
 from femops.forms.p_laplacian import _p_laplacian
 from femops.geometry.jacobians import Geometry
-from kernel_cases import bend, turned
+from support.cases.kernels import bend, turned
 
 
 class PointField:

@@ -11,8 +11,8 @@ from typing import Any, final
 import numpy as np
 
 import femops
-from oracle import Array, Matrices, Oracle
-from pairwise import Pairwise
+from support.cases.pairwise import Pairwise
+from support.oracles.naive import Array, Matrices, Oracle
 
 FACTORS: dict[str, list[Any]] = {
     "p": [1, 2, 3, 4, 5, 6, 7, 8, 12],
@@ -265,3 +265,8 @@ class Problem:
         self.dense_mass = self.oracle.mass(smooth)
         self.dense_diffusion = self.oracle.diffusion()
         self.u = random_vector(self.space, "float64")
+
+
+def kernels(A: Any) -> list[str]:
+    """What applies an operator."""
+    return [type(sweep.kernel).__name__ for sweep in A.compiled.sweeps]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 import femops
 from femops import H1, Mesh
 from femops_meshes import Partition, part_of, partition
-from space.cases import MESHES, PERIODIC, scrambled_box
+from support.cases.meshes import MESHES, PERIODIC, scrambled_box
 
 
 def joined(first, second, at, name):

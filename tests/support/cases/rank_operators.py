@@ -3,8 +3,8 @@
 import numpy as np
 
 import femops
-from kernel_cases import make_mesh, random_vector
-from level_cases import FORMS, bulge, make_spaces
+from support.cases.kernels import make_mesh, random_vector
+from support.cases.levels import FORMS, bulge, make_spaces
 
 
 def whole_mesh(case):
@@ -70,17 +70,58 @@ def here(array):
 
 
 def compare(case, comm, alone, ranks, tolerance, **where):
-    """What ranks have against what one has alone, on the host: both operators."""
-    whole, mine = build(case, alone), build(case, ranks, **where)
-    u = random_vector(whole.space, case.dtype).reshape(-1)
+    """What ranks have against what one has alone, on the host.
+
+    ``alone`` gives the mesh of one, and is asked on rank 0 alone.
+
+    Returns
+    -------
+    (operator of the ranks, matrix of one)
+    """
+    mine = build(case, ranks, **where)
+    serial, matrix, u = comm.broadcast(of_one(case, alone()) if comm.rank == 0 else None)
     at, out = own_piece(mine.space), own_piece(mine.test_space)
-    assert comm.sum(mine.test_space.size) == whole.test_space.size
-    serial, found = (
-        results(whole, u, case.held),
-        results(mine, mine.space.memory.put(u[at].copy()), case.held),
-    )
+    assert comm.sum(mine.test_space.size) == matrix.shape[0]
+    found = results(mine, mine.space.memory.put(u[at].copy()), case.held)
     for name, values in serial.items():
         assert found[name].dtype == case.dtype
         gap = np.abs(here(found[name]) - values[out]).max(initial=0.0)
         assert gap <= tolerance * np.abs(values).max(), f"{name}: {gap}"
-    return mine, whole
+    return mine, matrix
+
+
+def of_one(case, mesh):
+    """Results, matrix, and the vector that they are results for."""
+    whole = build(case, mesh)
+    u = random_vector(whole.space, case.dtype).reshape(-1)
+    return results(whole, u, case.held), whole.assemble(), u
+
+
+def waves(real, imag, k):
+    """Helmholtz' equation with an absorbing term, real and imaginary part."""
+    return {
+        "real": {"grad": real.grad, "value": -k * k * real - k * imag},
+        "imag": {"grad": imag.grad, "value": -k * k * imag + k * real},
+    }
+
+
+def sines(ncomp):
+    """A function of so many components."""
+    return lambda x: np.sin(x[0]) if ncomp == 1 else [np.sin(x[0] + k) for k in range(ncomp)]
+
+
+def piece(space):
+    """Where a rank's vector stands in that of the whole, of a space or of each of a product."""
+    places, first = [], 0
+    for one in space.spaces.values() if isinstance(space, femops.Product) else [space]:
+        begin = first + one.first_dof * one.ncomp
+        places.append(np.arange(begin, begin + one.size))
+        first += one.global_size
+    return np.concatenate(places)
+
+
+def close(mine, whole, space, tolerance=1e-12):
+    """A rank's part of a vector is that of the whole."""
+    expected = np.asarray(whole).reshape(-1)[piece(space)]
+    gap = np.abs(np.asarray(mine).reshape(-1) - expected).max(initial=0.0)
+    assert gap <= tolerance * np.abs(whole).max()

@@ -1,8 +1,8 @@
 """Random forms: programs in text, with the spaces, coefficients and points they are made for.
 
 An example is made from one number.  Each expression is evaluated while it is put together, by the
-numbers of tests/running_error.py, so that arguments lie where functions are defined and large and
-small numbers meet on purpose, not by accident.
+numbers of tests/support/oracles/running_error.py, so that arguments lie where functions are defined
+and large and small numbers meet on purpose, not by accident.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 import femops
-from dense_forms import DenseForm, Matrix, PointField, Points, Side, faces_of
-from running_error import FEMOPS, NUMPY, Num, Unsure, nums
+from support.oracles.dense_forms import DenseForm, Matrix, PointField, Points, Side, faces_of
+from support.oracles.running_error import FEMOPS, NUMPY, Num, Unsure, nums
 
 Array = np.ndarray[Any, Any]
 

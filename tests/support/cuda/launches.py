@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cuda.building import build, compiler
 from femops_kernels.errors import CompileError, DeviceError
+from support.cuda.building import build, compiler
 
 ADDRESS, THREAD = "address,undefined", "thread"
 """Sanitizers: of wrong addresses and what has no meaning in C++, and of races."""

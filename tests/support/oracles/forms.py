@@ -1,9 +1,10 @@
 """A naive oracle for forms given as functions: the function is called with plain numbers.
 
-It stands on tests/oracle.py and shares no code with femops: at every quadrature point the user's
-function is called with a field whose value, or one of whose derivatives, is one and all else zero.
-What it returns is multiplied by the trial and the test functions.  A nonlinear function is called
-with the numbers of the state, and a tiny imaginary step in their place: its derivative.
+It stands on tests/support/oracles/naive.py and shares no code with femops: at every quadrature
+point the user's function is called with a field whose value, or one of whose derivatives, is one
+and all else zero.  What it returns is multiplied by the trial and the test functions.  A nonlinear
+function is called with the numbers of the state, and a tiny imaginary step in their place: its
+derivative.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, final
 
 import numpy as np
 
-from oracle import Array, degree, digits, mapping, rule, shapes
+from support.oracles.naive import Array, degree, digits, mapping, rule, shapes
 
 Function = Callable[..., Any]
 

@@ -1,0 +1,1 @@
+"""What is tried: meshes, spaces, forms and covers of their combinations."""

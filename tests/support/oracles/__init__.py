@@ -1,0 +1,1 @@
+"""What is right, by loops that share no code with the library."""
