@@ -208,7 +208,7 @@ REFUSED = {
     "lines in one group": ([(1, 1, 1, 1, 2), (8, 1, 1, 2, 3, 4)], "1 of 2 elements stand in"),
     "points": ([(15, 1, 1, 1)], "holds no elements"),
     "dangling": ([(3, 1, 1, *LEFT), (1, 2, 1, 3, 6)], "name vertices of no element"),
-    "no face": ([(3, 1, 1, *LEFT), (1, 2, 1, 1, 5)], "no face of any element"),
+    "no face": ([(3, 1, 1, *LEFT), (1, 2, 1, 1, 5)], "not faces of any element"),
     "twisted": ([(3, 1, 1, 1, 5, 2, 4)], "inverted"),
 }
 

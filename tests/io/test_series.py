@@ -70,8 +70,8 @@ def test_a_step_that_fails_leaves_the_series_as_it_was(tmp_path, space, monkeypa
         (math.inf, "not finite"),
         (1.0, "not later than 1.0"),
         (0.5, "not later than 1.0"),
-        ("soon", "no number"),
-        (None, "no number"),
+        ("soon", "not a number"),
+        (None, "not a number"),
     ],
 )
 def test_bad_times(tmp_path, space, time, message):

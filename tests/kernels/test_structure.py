@@ -229,8 +229,8 @@ def fail(u: Any) -> Any:
 @pytest.mark.parametrize(
     ("function", "line", "what"),
     [
-        (overwrite, "x[0] = 5.0", "can't be overwritten"),
-        (scale, "g *= 2", "can't be overwritten"),
+        (overwrite, "x[0] = 5.0", "cannot overwrite its arguments"),
+        (scale, "g *= 2", "cannot overwrite its arguments"),
         (divide, "(1 / 0) * u", "division by zero"),
         (misspell, "kapa * u", "'kapa' is not defined"),
         (subtract, "(x[0] > 0) - (x[1] > 0)", r"\^"),
