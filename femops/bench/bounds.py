@@ -15,7 +15,7 @@ from typing import final
 import numpy as np
 
 from femops.bench.problems import Problem
-from femops.geometry.legendre import GeometryModes
+from femops.geometry.legendre import LegendreGeometry
 from femops.operators import Operator
 from femops.spaces.h1_l2 import H1
 from femops_kernels.cuda.operator.counts import Work
@@ -51,10 +51,10 @@ def least_traffic(problem: Problem, space: H1) -> Traffic:
     ne, vector = space.mesh.num_elements, _REAL * space.size
     part = first_elements(space.mesh, min(ne, _SAMPLE))
     if part is not space.mesh:
-        GeometryModes.share(space.mesh, part)
+        LegendreGeometry.share(space.mesh, part)
     sample = H1(part, space.order, space.ncomp)
     data: dict[str, float] = {}
-    for level in ("none", "partial"):
+    for level in ("matrix-free", "partial"):
         moved = problem.operator(sample, level).cost().bytes_moved - 2 * _REAL * sample.size
         data[level] = moved * ne / part.num_elements
     data["element"] = _REAL * ne * (space.p1d**space.dim * space.ncomp) ** 2

@@ -31,7 +31,7 @@ ROWS = {
     "near-optimal": ("full", "near-optimal"),
     "decomposed": ("decomposed", "near-optimal"),
     "partial": ("partial", "near-optimal"),
-    "matrix-free": ("none", "near-optimal"),
+    "matrix-free": ("matrix-free", "near-optimal"),
 }
 """Rows of Table 1: level of the operator, and how element matrices are formed for it."""
 

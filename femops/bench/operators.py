@@ -114,12 +114,12 @@ class Bench:
             with using(threads):
                 if several or not known:  # what lies near many threads is far from a single one
                     V = H1(V.mesh, V.order, V.ncomp) if several else V
-                    known = {"none": problem.operator(V, "none")}
+                    known = {"matrix-free": problem.operator(V, "matrix-free")}
                 x, y = placed(random), np.empty(V.size)
             for level in self.levels_of(threads, beside):
                 with using(threads):
                     # "auto" chooses with the fewest threads, so that more do the same work
-                    operator = known["none"].at_level(chosen.get(level, level))
+                    operator = known["matrix-free"].at_level(chosen.get(level, level))
                     chosen[level] = operator.level
                     # what was chosen may be there already, its data computed
                     operator = known.setdefault(operator.level, operator)

@@ -46,7 +46,7 @@ def cost(
     seconds of an application are measured. Under them stand the exponents with which they grow in
     p + 1, beside those of Table 1 of the tensor report. The decomposed level stores dense bases,
     which grow as a matrix but are one for all elements, and data at the quadrature points. The
-    matrix-free row is the level "none". The mesh is isoparametric: as curved as the order allows.
+    mesh is isoparametric: as curved as the order allows.
 
     \b
     Examples:

@@ -102,7 +102,7 @@ LevelOption = Annotated[
         parser=level_name,
         metavar="LEVEL",
         help="What operators keep: full (a matrix), element, decomposed, partial (numbers at the "
-        "quadrature points), none, or auto (measured).",
+        "quadrature points), matrix-free, or auto (measured).",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]

@@ -37,7 +37,8 @@ def warmup(
     order: Annotated[str, typer.Option(help="Polynomial degrees: 4, 1-8 or 2,4,6.")] = "1-4",
     dim: Annotated[str, typer.Option(help="Dimensions: 3, 1-3 or 2,3.")] = "2,3",
     level: Annotated[
-        str, typer.Option(help="Levels of assembly: full, element, decomposed, partial, none.")
+        str,
+        typer.Option(help="Levels of assembly: full, element, decomposed, partial, matrix-free."),
     ] = "partial",
     mesh: Annotated[
         str, typer.Option(help="Kinds of elements: cartesian, multilinear, curved.")
@@ -55,7 +56,7 @@ def warmup(
     Examples:
       femops warmup
       femops warmup --order 1-8 --dim 3
-      femops warmup elasticity --order 2 --level none --mesh curved
+      femops warmup elasticity --order 2 --level matrix-free --mesh curved
     """  # noqa: D301  (\b is click's mark for lines to keep)
     from femops.operators.execution.host import LEVELS
 

@@ -14,7 +14,7 @@ from femops.errors import GeometryError, ProbeError, SpaceError
 from femops.geometry.batching import element_blocks
 from femops.geometry.evaluation import physical_gradient, point_gradient, point_values
 from femops.geometry.location import locate
-from femops.parallel.agreement import check, check_same
+from femops.parallel.collective_checks import check, check_same
 from femops.parallel.comm import communicator
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import Space

@@ -13,7 +13,7 @@ from femops.forms.form import build
 from femops.forms.load import load_vector
 from femops.forms.options import FormOptions, with_options
 from femops.geometry.boundary import BoundaryGeometry
-from femops.operators.integrals.coefficients import Coefficient, Given
+from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import boundary_space
@@ -66,7 +66,8 @@ def boundary_mass(
     Notes
     -----
     Partial assembly: the surface element times the weight times alpha is stored at each point of
-    the faces, or what is constant once for each face if all are affine.  At level "none" too.
+    the faces, or what is constant once for each face if all are affine.  So it is at level
+    "matrix-free".
 
     Examples
     --------
@@ -78,7 +79,7 @@ def boundary_mass(
     12.0
     """
     shapes = ((),) if V.ncomp == 1 else ((), (V.ncomp,), (V.ncomp, V.ncomp))
-    given = {"alpha": Given("alpha", alpha, shapes)}
+    given = {"alpha": FormCoefficient("alpha", alpha, shapes)}
     traces = boundary_space(V, attributes)
     return build(_boundary_mass, traces, None, given, options)
 

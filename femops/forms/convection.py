@@ -8,7 +8,7 @@ import numpy as np
 
 from femops.forms.form import build
 from femops.forms.options import FormOptions, with_options
-from femops.operators.integrals.coefficients import Coefficient, Given
+from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
 
@@ -55,6 +55,6 @@ def convection(
     if all are affine and beta is constant in each.
     """
     coefficients = {
-        "beta": Given("beta", beta, ((V.dim,), ()) if V.dim == 1 else ((V.dim,),)),
+        "beta": FormCoefficient("beta", beta, ((V.dim,), ()) if V.dim == 1 else ((V.dim,),)),
     }
     return build(_convection, V, None, coefficients, options)

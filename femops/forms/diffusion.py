@@ -8,7 +8,7 @@ import numpy as np
 
 from femops.forms.form import build
 from femops.forms.options import FormOptions, with_options
-from femops.operators.integrals.coefficients import Coefficient, Given
+from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
 
@@ -62,6 +62,6 @@ def diffusion(
     change its sign in space.  It is then not definite; `femops.cg` says so where it finds out.
     """
     coefficients = {
-        "kappa": Given("kappa", kappa, ((), (V.dim,), (V.dim, V.dim))),
+        "kappa": FormCoefficient("kappa", kappa, ((), (V.dim,), (V.dim, V.dim))),
     }
     return build(_diffusion, V, None, coefficients, options)

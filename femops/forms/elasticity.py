@@ -9,7 +9,7 @@ import numpy as np
 from femops.errors import OperatorError
 from femops.forms.form import build
 from femops.forms.options import FormOptions, with_options
-from femops.operators.integrals.coefficients import Coefficient, Given
+from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
 
@@ -63,7 +63,7 @@ def elasticity(
             f"elasticity takes a space with ncomp={V.dim}, this one has ncomp={V.ncomp}"
         )
     coefficients = {
-        "lam": Given("lam", lam, ((),)),
-        "mu": Given("mu", mu, ((),), positive=True),
+        "lam": FormCoefficient("lam", lam, ((),)),
+        "mu": FormCoefficient("mu", mu, ((),), positive=True),
     }
     return build(_elasticity, V, None, coefficients, options)

@@ -16,9 +16,9 @@ from femops.operators.block import BlockOperator
 from femops.operators.block_form import block_operator
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.bilinear import BilinearForm
-from femops.operators.integrals.coefficients import Given
+from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.operator import Operator
-from femops.pointwise.blame import definition
+from femops.pointwise.diagnostics import definition
 from femops.pointwise.errors import TraceError
 from femops.pointwise.trace import FormFunction, name_of
 from femops.spaces.base import Space
@@ -139,7 +139,7 @@ def form(
     (True, True)
     """
     check_names(function, len(trial.names) if isinstance(trial, Product) else 1, form)
-    given = {name: Given(name, value) for name, value in coefficients.items()}
+    given = {name: FormCoefficient(name, value) for name, value in coefficients.items()}
     options: FormOptions = {"quadrature": quadrature, "dtype": dtype, "data_dtype": data_dtype}
     options |= {"lanes": lanes, "level": level}
     if isinstance(trial, Product):
@@ -200,7 +200,7 @@ def _unnamed(name: str, space: Any) -> bool:
 def build_blocks(
     function: FormFunction,
     product: Product,
-    coefficients: Mapping[str, Given],
+    coefficients: Mapping[str, FormCoefficient],
     options: FormOptions,
 ) -> BlockOperator:
     """Operator on a product whose coefficients are known to be checked; see `form`."""
@@ -218,7 +218,7 @@ def build(
     function: FormFunction,
     trial: Space | BoundarySpace,
     test: Space | BoundarySpace | None,
-    coefficients: Mapping[str, Given],
+    coefficients: Mapping[str, FormCoefficient],
     options: FormOptions,
 ) -> Operator:
     """Operator of a function whose coefficients are known to be checked; see `form`."""

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 from femops.forms.form import build
 from femops.forms.options import FormOptions, with_options
-from femops.operators.integrals.coefficients import Coefficient, Given
+from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
 
@@ -59,7 +59,7 @@ def helmholtz(
     parameters that are constant in each need as many once in each; others stay at the points.
     """
     coefficients = {
-        "k": Given("k", k, ((),)),
-        "kappa": Given("kappa", kappa, ((),)),
+        "k": FormCoefficient("k", k, ((),)),
+        "kappa": FormCoefficient("kappa", kappa, ((),)),
     }
     return build(_helmholtz, V, None, coefficients, options)

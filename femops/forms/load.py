@@ -11,7 +11,7 @@ from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.geometry.boundary import BoundaryGeometry
 from femops.geometry.jacobians import Geometry, GeometryBlock
-from femops.operators.integrals.coefficients import Coefficient, Given
+from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.integrals.snapshots import Block
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import BoundarySpace
@@ -84,8 +84,8 @@ def load_vector(
     kind, points = vector_type(dtype), geometry.quadrature.points
     shape = _components(V)
     # vectors are read here, where all ranks are
-    source = None if f is None else Given(name, f, (shape, ()) if shape else ((),)).read()
-    along = None if flux is None else Given("flux", flux, ((*shape, V.dim),)).read()
+    source = None if f is None else FormCoefficient(name, f, (shape, ()) if shape else ((),)).read()
+    along = None if flux is None else FormCoefficient("flux", flux, ((*shape, V.dim),)).read()
     values, slopes = V.basis.interpolation(points).T, V.basis.gradient(points).T
     e_vec = np.zeros((geometry.num_elements, V.p1d**V.dim, *shape))
     for block in geometry:
@@ -102,7 +102,7 @@ def _components(V: Space | BoundarySpace) -> tuple[int, ...]:
     return () if V.ncomp == 1 else (V.ncomp,)
 
 
-def _sources(V: Space | BoundarySpace, f: Given, block: Block) -> Floats:
+def _sources(V: Space | BoundarySpace, f: FormCoefficient, block: Block) -> Floats:
     """F times the weight, (n, nq[, ncomp]); one value will do for all components."""
     shape, values = _components(V), f.at(block)
     if values.ndim == 2 and shape:
@@ -111,7 +111,7 @@ def _sources(V: Space | BoundarySpace, f: Given, block: Block) -> Floats:
     return np.asarray(weights * np.broadcast_to(values, (*weights.shape[:2], *shape)))
 
 
-def _reference_fluxes(flux: Given, block: GeometryBlock) -> list[Floats]:
+def _reference_fluxes(flux: FormCoefficient, block: GeometryBlock) -> list[Floats]:
     """W det(J) F J^-T, the factors of the reference derivatives, (n, nq[, ncomp]) each."""
     values = flux.at(block)
     factors = block.weighted_det[..., np.newaxis, np.newaxis] * block.inverse

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 from femops.forms.form import build
 from femops.forms.options import FormOptions, with_options
-from femops.operators.integrals.coefficients import Coefficient, Given
+from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
 
@@ -57,6 +57,6 @@ def mass(
     Helmholtz's.  It is then not definite; `femops.cg` says so where it finds out.
     """
     coefficients = {
-        "rho": Given("rho", rho, ((),)),
+        "rho": FormCoefficient("rho", rho, ((),)),
     }
     return build(_mass, V, None, coefficients, options)

@@ -9,9 +9,9 @@ import numpy as np
 from femops.errors import OperatorError
 from femops.forms.nonlinear import build_nonlinear
 from femops.forms.options import NonlinearOptions, with_options
-from femops.operators.integrals.coefficients import Coefficient, Given
+from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.nonlinear import NonlinearForm
-from femops.pointwise.tensors import det, inv
+from femops.pointwise.expressions.tensors import det, inv
 from femops.spaces.base import Space
 
 
@@ -68,7 +68,7 @@ def neo_hookean(
             f"neo_hookean takes a space with ncomp={V.dim}, this one has ncomp={V.ncomp}"
         )
     coefficients = {
-        "lam": Given("lam", lam, ((),)),
-        "mu": Given("mu", mu, ((),), positive=True),
+        "lam": FormCoefficient("lam", lam, ((),)),
+        "mu": FormCoefficient("mu", mu, ((),), positive=True),
     }
     return build_nonlinear(_neo_hookean, V, coefficients, options)

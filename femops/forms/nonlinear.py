@@ -13,7 +13,7 @@ from femops.errors import OperatorError
 from femops.forms.form import check_names
 from femops.forms.options import NonlinearOptions, chosen, with_options
 from femops.operators.execution.choice import backend_of
-from femops.operators.integrals.coefficients import Given
+from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.nonlinear import NonlinearForm
 from femops.pointwise.trace import FormFunction
 from femops.spaces.base import Space
@@ -69,7 +69,7 @@ def nonlinear_form(
     True
     """
     check_names(function, 1, nonlinear_form)
-    given = {name: Given(name, value) for name, value in coefficients.items()}
+    given = {name: FormCoefficient(name, value) for name, value in coefficients.items()}
     options: NonlinearOptions = {"quadrature": quadrature, "dtype": dtype, "lanes": lanes}
     return build_nonlinear(function, space, given, options)
 
@@ -77,7 +77,7 @@ def nonlinear_form(
 def build_nonlinear(
     function: FormFunction,
     space: Space,
-    coefficients: Mapping[str, Given],
+    coefficients: Mapping[str, FormCoefficient],
     options: NonlinearOptions,
 ) -> NonlinearForm:
     """Nonlinear form of a function whose coefficients are known to be checked."""

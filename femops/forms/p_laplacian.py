@@ -6,9 +6,9 @@ from typing import Any, Unpack
 
 from femops.forms.nonlinear import build_nonlinear
 from femops.forms.options import NonlinearOptions, with_options
-from femops.operators.integrals.coefficients import Coefficient, Given
+from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.nonlinear import NonlinearForm
-from femops.pointwise.tensors import inner
+from femops.pointwise.expressions.tensors import inner
 from femops.spaces.base import Space
 
 
@@ -50,7 +50,7 @@ def p_laplacian(
         Too few quadrature points; inverted elements.
     """
     coefficients = {
-        "p": Given("p", p, ((),), positive=True),
-        "epsilon": Given("epsilon", epsilon, ((),), positive=True),
+        "p": FormCoefficient("p", p, ((),), positive=True),
+        "epsilon": FormCoefficient("epsilon", epsilon, ((),), positive=True),
     }
     return build_nonlinear(_p_laplacian, V, coefficients, options)

@@ -104,7 +104,7 @@ def _look(mesh: Mesh) -> tuple[bool, int]:
 
 @final
 @dataclass(frozen=True, eq=False)
-class GeometryModes:
+class LegendreGeometry:
     """The maps of a mesh's elements, in as few modes as they need.
 
     A mesh is looked at once.
@@ -119,12 +119,12 @@ class GeometryModes:
     @staticmethod
     def share(mesh: Mesh, part: Mesh) -> None:
         """Treat a part of a mesh like the whole, even if its own maps are simpler."""
-        _facts.put(part, GeometryModes(mesh)._found)
+        _facts.put(part, LegendreGeometry(mesh)._found)
 
     @staticmethod
     def agree(mesh: Mesh, comm: Communicator) -> None:
         """Make all ranks treat the parts of a mesh in the same way. Collective."""
-        affine, degree = GeometryModes(mesh)._found
+        affine, degree = LegendreGeometry(mesh)._found
         worst = comm.max(np.array([not affine, degree], dtype=np.int64))
         _facts.put(mesh, (not worst[0], int(worst[1])))
 

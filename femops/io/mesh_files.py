@@ -10,7 +10,7 @@ import numpy as np
 
 import femops_meshes
 from femops.io.gmsh.file import begins_like_gmsh
-from femops.parallel.agreement import check
+from femops.parallel.collective_checks import check
 from femops.parallel.comm import communicator
 from femops.parallel.distribution import distribute, refuse_without_ranks
 from femops.parallel.mesh import DistributedMesh

@@ -13,9 +13,9 @@ from scipy.sparse import block_array, csr_array
 
 from femops.errors import OperatorError
 from femops.operators.assembly.element_matrices import check_method
-from femops.operators.constraints import FREE, Held, read_only
+from femops.operators.constraints import FREE, Constraints, read_only
 from femops.operators.execution.choice import backend_of
-from femops.operators.execution.ranks import End, distributed
+from femops.operators.execution.ranks import Operand, distributed
 from femops.operators.integrals.bilinear import Made
 from femops.operators.levels.cost import Cost
 from femops.operators.matrix_free import MatrixFree
@@ -52,14 +52,14 @@ class BlockOperator(MatrixFree):
         blocks: Mapping[Pair, Operator],
         symmetric: bool,
         dtype: np.dtype[Any],
-        held: Held = FREE,
+        constraints: Constraints = FREE,
     ) -> None:
         self.space: Product = product
         self.test_space: Product = product
-        self.held = held
+        self.constraints = constraints
         self._symmetric = symmetric
         self._blocks = {
-            pair: _holding(blocks[pair], self._local(*pair))
+            pair: _with_constraints(blocks[pair], self._local(*pair))
             for pair in ((test, field) for test in product.names for field in product.names)
             if pair in blocks
         }
@@ -81,12 +81,12 @@ class BlockOperator(MatrixFree):
             )
         return self._blocks.get(pair)
 
-    def _local(self, test: str, field: str) -> Held:
+    def _local(self, test: str, field: str) -> Constraints:
         """The essential conditions of a block."""
-        rows, columns = (_within(self.held.rows, self.space.slice(n)) for n in (test, field))
+        rows, columns = (_within(self.constraints.rows, self.space.slice(n)) for n in (test, field))
         if test == field:
-            return Held(rows, columns, self.held.identity)
-        return Held(rows, columns, symmetric=not self.held.identity)
+            return Constraints(rows, columns, self.constraints.identity)
+        return Constraints(rows, columns, symmetric=not self.constraints.identity)
 
     def _bare(self) -> list[str]:
         """Names of the spaces whose rows no block writes: they need an identity, or zeros."""
@@ -98,11 +98,11 @@ class BlockOperator(MatrixFree):
         ]
 
     def _with(
-        self, change: Callable[[Operator], Operator], held: Held | None = None
+        self, change: Callable[[Operator], Operator], constraints: Constraints | None = None
     ) -> BlockOperator:
         blocks = {pair: change(block) for pair, block in self._blocks.items()}
-        held = self.held if held is None else held
-        return BlockOperator(self.space, blocks, self._symmetric, self.dtype, held)
+        constraints = self.constraints if constraints is None else constraints
+        return BlockOperator(self.space, blocks, self._symmetric, self.dtype, constraints)
 
     # --- application -----------------------------------------------------------------------------
 
@@ -116,8 +116,8 @@ class BlockOperator(MatrixFree):
         backend = backend_of(self.space)
         rows = [(pair, block.launches()) for pair, block in self._blocks.items()]
         for name in self._bare():  # what stands in a diagonal block that the form does not have
-            size, held = self.space.spaces[name].size, self._local(name, name).rows
-            identity = backend.identity(size, held, self.held.identity, self.dtype)
+            size, constraints = self.space.spaces[name].size, self._local(name, name).rows
+            identity = backend.identity(size, constraints, self.constraints.identity, self.dtype)
             rows.append(((name, name), [(1.0, identity)]))
         begun: set[str] = set()
         for (test, field), launches in rows:
@@ -129,7 +129,7 @@ class BlockOperator(MatrixFree):
                 begun.add(test)
         local = backend.operator(work, places)
         ends = [
-            End(self.space.spaces[name], self._local(name, name).rows, offsets[name])
+            Operand(self.space.spaces[name], self._local(name, name).rows, offsets[name])
             for name in names
         ]
         return distributed(backend, local, ends, ends, pairs, self.dtype)
@@ -146,7 +146,7 @@ class BlockOperator(MatrixFree):
         if self._symmetric:
             return self
         blocks = {(field, test): block.T for (test, field), block in self._blocks.items()}
-        return BlockOperator(self.space, blocks, False, self.dtype, self.held)
+        return BlockOperator(self.space, blocks, False, self.dtype, self.constraints)
 
     def _adjoint(self) -> BlockOperator:
         return self._transposed
@@ -160,7 +160,7 @@ class BlockOperator(MatrixFree):
             raise OperatorError(
                 f"operators on different products or types can't be added: {self!r} and {other!r}"
             )
-        if not self.held.same(other.held):
+        if not self.constraints.same(other.constraints):
             raise OperatorError(
                 "operators with different constraints can't be added: "
                 "write (A + B).constrained(dofs)"
@@ -168,13 +168,15 @@ class BlockOperator(MatrixFree):
         blocks = dict(self._blocks)
         for pair, block in other._blocks.items():
             blocks[pair] = blocks[pair] + block if pair in blocks else block
-        held = replace(self.held, identity=self.held.identity + other.held.identity)
+        constraints = replace(
+            self.constraints, identity=self.constraints.identity + other.constraints.identity
+        )
         symmetric = self._symmetric and other._symmetric
-        return BlockOperator(self.space, blocks, symmetric, self.dtype, held)
+        return BlockOperator(self.space, blocks, symmetric, self.dtype, constraints)
 
     def _scaled(self, factor: float) -> BlockOperator:
-        held = replace(self.held, identity=factor * self.held.identity)
-        return self._with(lambda block: block * factor, held)
+        constraints = replace(self.constraints, identity=factor * self.constraints.identity)
+        return self._with(lambda block: block * factor, constraints)
 
     # --- essential conditions --------------------------------------------------------------------
 
@@ -196,8 +198,8 @@ class BlockOperator(MatrixFree):
         OperatorError
             Positions that are no whole numbers or outside the vector.
         """
-        held = self.held.constrained(positions(dofs, self.space.size))
-        return self._with(lambda block: block, held)
+        constraints = self.constraints.constrained(positions(dofs, self.space.size))
+        return self._with(lambda block: block, constraints)
 
     @property
     def unconstrained(self) -> BlockOperator:
@@ -207,7 +209,7 @@ class BlockOperator(MatrixFree):
     @property
     def constrained_dofs(self) -> NDArray[np.int64]:
         """Positions of the constrained rows, ascending; read-only."""
-        return read_only(self.held.rows)
+        return read_only(self.constraints.rows)
 
     def rhs(self, b: NDArray[Any], values: NDArray[Any] | float = 0.0) -> NDArray[Any]:
         """Right-hand side that belongs to given values at the constrained dofs.
@@ -238,9 +240,9 @@ class BlockOperator(MatrixFree):
         for (test, field), block in self._blocks.items():
             part = result[self.space.slice(test)]
             part[:] = block.rhs(part, given[field])
-        rows = self.space.memory.put(self.held.rows)
+        rows = self.space.memory.put(self.constraints.rows)
         imposed = self._arrays.broadcast_to(self._arrays.asarray(values), self.space.shape)
-        result[rows] = self.held.identity * imposed[rows]
+        result[rows] = self.constraints.identity * imposed[rows]
         return result
 
     # --- coefficients, levels --------------------------------------------------------------------
@@ -296,7 +298,7 @@ class BlockOperator(MatrixFree):
             block = self._blocks.get((name, name))
             if block is not None:
                 result[self.space.slice(name)] = block.diagonal().reshape(-1)
-        result[self.space.memory.put(self.held.rows)] = self.held.identity
+        result[self.space.memory.put(self.constraints.rows)] = self.constraints.identity
         return result
 
     def assemble(self, method: str = "near-optimal") -> csr_array:
@@ -324,7 +326,7 @@ class BlockOperator(MatrixFree):
         if test != field:
             return None
         rows, n = self._local(test, field).rows, self.space.spaces[test].size
-        values = np.full(len(rows), self.held.identity, self.dtype)
+        values = np.full(len(rows), self.constraints.identity, self.dtype)
         return csr_array((values, (rows, rows)), shape=(n, n))
 
     def cost(self, method: str = "near-optimal") -> Cost:
@@ -343,17 +345,19 @@ class BlockOperator(MatrixFree):
     def __repr__(self) -> str:
         spaces = ", ".join(f"{name}={space.size}" for name, space in self.space.spaces.items())
         blocks = " ".join(f"[{test}, {field}]" for test, field in self._blocks)
-        held = f", {len(self.held.rows)} constrained" if self.held else ""
+        constraints = f", {len(self.constraints.rows)} constrained" if self.constraints else ""
         asked = ", ".join(sorted({block.asked for block in self._blocks.values()}))
         level = "" if asked == "partial" else f", {asked}"
-        return f"BlockOperator({spaces}: blocks {blocks}, {self.dtype}{level}{held})"
+        return f"BlockOperator({spaces}: blocks {blocks}, {self.dtype}{level}{constraints})"
 
 
-def _holding(block: Operator, held: Held) -> Operator:
+def _with_constraints(block: Operator, constraints: Constraints) -> Operator:
     """A block under essential conditions; the block itself if it has them already."""
-    same = block.held.same(held) and block.held.identity == held.identity
+    same = (
+        block.constraints.same(constraints) and block.constraints.identity == constraints.identity
+    )
     # all ranks compute anew, or none
-    return block._holding(held) if block.space.comm.max(int(not same)) else block
+    return block._with_constraints(constraints) if block.space.comm.max(int(not same)) else block
 
 
 def _within(dofs: NDArray[np.int64], part: slice) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.operators.block import BlockOperator
 from femops.operators.integrals.bilinear import BilinearForm
-from femops.operators.integrals.coefficients import Given
+from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.number_types import float_type
 from femops.operators.levels.level_data import check_level
 from femops.operators.operator import Operator
@@ -25,7 +25,7 @@ def block_operator(
     function: FormFunction,
     product: Product,
     quadrature: Quadrature1D,
-    coefficients: Mapping[str, Given],
+    coefficients: Mapping[str, FormCoefficient],
     dtype: DTypeLike,
     lanes: int | None,
     level: str,
@@ -39,7 +39,7 @@ def block_operator(
         See `femops.form`.
     quadrature : Quadrature1D
         For all blocks.
-    coefficients : dict of Given
+    coefficients : dict of FormCoefficient
 
     Raises
     ------
@@ -66,7 +66,7 @@ def block_operator(
 
 
 def _check_names(
-    function: FormFunction, product: Product, coefficients: Mapping[str, Given]
+    function: FormFunction, product: Product, coefficients: Mapping[str, FormCoefficient]
 ) -> None:
     """Check that fields cannot be mistaken for each other, or for coefficients."""
     names = product.names

@@ -24,7 +24,7 @@ def read_only(dofs: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Held:
+class Constraints:
     """Rows and columns that are zero, but for the diagonal where the spaces are the same.
 
     Attributes
@@ -42,11 +42,11 @@ class Held:
     identity: float = 0.0
     symmetric: bool = True
 
-    def same(self, other: Held) -> bool:
+    def same(self, other: Constraints) -> bool:
         """True if the same rows and columns are held."""
         return np.array_equal(self.rows, other.rows) and np.array_equal(self.columns, other.columns)
 
-    def constrained(self, dofs: NDArray[np.int64]) -> Held:
+    def constrained(self, dofs: NDArray[np.int64]) -> Constraints:
         """More rows and columns replaced by those of the identity.
 
         Raises
@@ -60,10 +60,10 @@ class Held:
                 "write A.unconstrained.constrained(dofs)"
             )
         union = np.union1d(self.rows, dofs)
-        return Held(union, union, self.identity or 1.0)
+        return Constraints(union, union, self.identity or 1.0)
 
     def __bool__(self) -> bool:
         return bool(len(self.rows) or len(self.columns))
 
 
-FREE = Held()
+FREE = Constraints()

@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from femops.basis import Quadrature1D
-from femops.operators.constraints import Held, read_only
+from femops.operators.constraints import Constraints, read_only
 from femops.operators.execution.choice import backend_of
-from femops.operators.execution.ranks import End, distributed
+from femops.operators.execution.ranks import Operand, distributed
 from femops.operators.execution.vectors import check_output, checked_vector
 from femops.operators.integrals.bilinear import FIELD, STATE, BilinearForm
-from femops.operators.integrals.coefficients import Given
+from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.number_types import float_type
 from femops.operators.integrals.term import Term
 from femops.operators.operator import Operator
-from femops.pointwise.cut import Cut, nonlinear_cut
-from femops.pointwise.linear import LinearStep
+from femops.pointwise.linear import LinearQFunction
+from femops.pointwise.qdata_split import QDataSplit, nonlinear_split
 from femops.pointwise.trace import FormFunction, Trace, linearised, trace
 from femops.spaces.base import Space
 from femops.spaces.restriction import positions
@@ -54,7 +54,7 @@ class NonlinearForm:
         function: FormFunction,
         space: Space,
         quadrature: Quadrature1D,
-        coefficients: Mapping[str, Given],
+        coefficients: Mapping[str, FormCoefficient],
         dtype: DTypeLike,
         lanes: int | None,
     ) -> None:
@@ -63,8 +63,8 @@ class NonlinearForm:
         self._form = BilinearForm(function, space, space, quadrature, coefficients)
         self._width = lane_width(self.dtype, lanes)
         self._trace = self._traced()  # now: what the function reads may change later
-        self._held = _NOTHING
-        self._setups: dict[Any, tuple[Cut, Data]] = {}  # of Jacobians at states on a device
+        self._constrained = _NOTHING
+        self._setups: dict[Any, tuple[QDataSplit, Data]] = {}  # of Jacobians at states on a device
 
     @property
     def name(self) -> str:
@@ -74,7 +74,7 @@ class NonlinearForm:
     @property
     def constrained_dofs(self) -> NDArray[np.int64]:
         """Flat positions of the constrained dofs, ascending; read-only."""
-        return read_only(self._held)
+        return read_only(self._constrained)
 
     def _traced(self) -> Trace:
         shapes = self._form.coefficient_shapes()
@@ -82,24 +82,26 @@ class NonlinearForm:
         return trace(self._form.function, self.space.dim, components, components, shapes)
 
     @cached_property
-    def _derivative(self) -> LinearStep:
-        return LinearStep(linearised(self._trace, FIELD, STATE), FIELD, FIELD)
+    def _derivative(self) -> LinearQFunction:
+        return LinearQFunction(linearised(self._trace, FIELD, STATE), FIELD, FIELD)
 
     @cached_property
     def _compiled(self) -> CompiledOperator:
         form = replace(self._form, static=self._trace.static)
         point, test = self._trace.fields[FIELD], self._trace.tests[FIELD]
-        cut = nonlinear_cut(self._trace, point, test.flat(), self.space.ncomp, form.known)
+        qdata_split = nonlinear_split(self._trace, point, test.flat(), self.space.ncomp, form.known)
         kind, width, space, rule = self.dtype, self._width, self.space, self._form.quadrature
-        held = Held(rows=self._held, symmetric=False)
+        constrained = Constraints(rows=self._constrained, symmetric=False)
         backend = backend_of(space)
         launch = backend.idle()
         if space.mesh.num_elements:
-            data = form.data(cut, kind, width)
-            term = Term(self.name, space, space, rule, cut.program, kind, width, None, given=data)
-            launch = backend.launch(term, held, 0.0)
+            data = form.data(qdata_split, kind, width)
+            term = Term(
+                self.name, space, space, rule, qdata_split.qfunction, kind, width, None, given=data
+            )
+            launch = backend.launch(term, constrained, 0.0)
         local = backend.operator([(1.0, launch)])
-        ends = [End(space, _NOTHING)], [End(space, self._held)]
+        ends = [Operand(space, _NOTHING)], [Operand(space, self._constrained)]
         return distributed(backend, local, *ends, [(0, 0)], kind)
 
     def residual(self, u: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -131,8 +133,9 @@ class NonlinearForm:
     def jacobian(self, u: NDArray[Any]) -> Operator:
         """Derivative of the residual at u, an operator.
 
-        The part that depends on u is stored at the quadrature points, at level "none" too; see
-        `Operator.at_level` for all levels.  Constrained dofs have rows and columns of the identity.
+        The part that depends on u is stored at the quadrature points, at level "matrix-free"
+        too; see `Operator.at_level` for all levels.  Constrained dofs have rows and columns of
+        the identity.
 
         Parameters
         ----------
@@ -153,7 +156,9 @@ class NonlinearForm:
         form = replace(self._form, traced=self._derivative, state=state)
         operator = Operator.of_form(form, self.dtype, self._width)
         # of ranks that share the conditions some may hold nothing
-        return operator if self._held is _NOTHING else operator.constrained(self._held)
+        return (
+            operator if self._constrained is _NOTHING else operator.constrained(self._constrained)
+        )
 
     def constrained(self, dofs: ArrayLike) -> NonlinearForm:
         """The form with some dofs held: their residual is zero, their Jacobian the identity.
@@ -174,7 +179,7 @@ class NonlinearForm:
         """
         twin = copy(self)
         twin.__dict__.pop("_compiled", None)
-        twin._held = np.union1d(self._held, positions(dofs, self.space.size))
+        twin._constrained = np.union1d(self._constrained, positions(dofs, self.space.size))
         return twin
 
     def _check(self, vector: Any, what: str) -> NDArray[Any]:
@@ -182,5 +187,5 @@ class NonlinearForm:
         return checked
 
     def __repr__(self) -> str:
-        held = f", {len(self._held)} constrained" if len(self._held) else ""
-        return f"NonlinearForm({self.name}: {self.space.size} unknowns, {self.dtype}{held})"
+        constrained = f", {len(self._constrained)} constrained" if len(self._constrained) else ""
+        return f"NonlinearForm({self.name}: {self.space.size} unknowns, {self.dtype}{constrained})"

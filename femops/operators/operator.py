@@ -13,15 +13,15 @@ from scipy.sparse import csr_array
 
 from femops.errors import OperatorError, VectorError
 from femops.operators.assembly.element_matrices import check_method
-from femops.operators.constraints import FREE, Held, read_only
+from femops.operators.constraints import FREE, Constraints, read_only
 from femops.operators.execution.backend import Launches
 from femops.operators.integrals.bilinear import BilinearForm, Made
 from femops.operators.integrals.ranges import in_range
 from femops.operators.integrals.term import Term, updated
 from femops.operators.levels.auto import Auto
 from femops.operators.levels.cost import Cost, cost_of
-from femops.operators.levels.domains import storage_of
-from femops.operators.levels.level_data import Storage, base_level, check_level
+from femops.operators.levels.domains import level_data_of
+from femops.operators.levels.level_data import LevelData, base_level, check_level
 from femops.operators.matrix_free import MatrixFree
 from femops.spaces.base import Space
 from femops.spaces.memory import memory_of
@@ -51,7 +51,7 @@ class Operator(MatrixFree):
         float64 or float32; vectors have this type.
     asked : str
         The level asked for; see `at_level`.
-    held : Held
+    constraints : Constraints
         Essential conditions.
     """
 
@@ -61,17 +61,17 @@ class Operator(MatrixFree):
     def __init__(
         self,
         terms: Sequence[tuple[float, Term]],
-        held: Held = FREE,
+        constraints: Constraints = FREE,
         level: str = "partial",
-        storage: Storage | None = None,
+        level_data: LevelData | None = None,
     ) -> None:
         self._summands = tuple(terms)
-        self.held = held
+        self.constraints = constraints
         self.asked = level
-        if storage is None:
-            make = Auto if level == "auto" else partial(storage_of, level)
-            storage = make(self._summands, held)
-        self._storage = storage
+        if level_data is None:
+            make = Auto if level == "auto" else partial(level_data_of, level)
+            level_data = make(self._summands, constraints)
+        self._level_data = level_data
         self.space, self.test_space = terms[0][1].spaces
         super().__init__(terms[0][1].dtype, (self.test_space.size, self.space.size))
 
@@ -91,23 +91,25 @@ class Operator(MatrixFree):
     @property
     def level(self) -> str:
         """Level of the operator; with "auto" the level chosen, measured when asked."""
-        return self._storage.level
+        return self._level_data.level
 
     def at_level(self, level: str) -> Operator:
         """The operator, keeping something else.
 
         Parameters
         ----------
-        level : {"full", "element", "decomposed", "partial", "none", "auto"}
+        level : {"full", "element", "decomposed", "partial", "matrix-free", "auto"}
             ``full``: the matrix in compressed rows; ``element``: dense element matrices;
             ``decomposed``: dense bases, one for all elements, and the data at the quadrature
             points; ``partial``: these data alone, or those of elements if all are affine;
-            ``none``: nothing but coefficients that vary, the geometry is computed on the way;
+            ``matrix-free``: nothing but coefficients that vary, the geometry is computed on the
+            way;
             ``auto``: what a measurement on some elements finds fastest, at the first use.
-            The ``data_dtype`` of the forms stays: of ``decomposed``, ``partial`` and ``none`` it
-            is the type of what is stored at the points.  Rounded to float32 that is off by 6e-8 of
-            each number, and so at most is A x, of the product of absolute values.  It does nothing
-            at ``full`` and ``element``, nor where no number is stored at a point.
+            The ``data_dtype`` of the forms stays: of ``decomposed``, ``partial`` and
+            ``matrix-free`` it is the type of what is stored at the points.  Rounded to float32 that
+            is off by 6e-8 of each number, and so at most is A x, of the product of absolute values.
+            It does nothing at ``full`` and ``element``, nor where no number is stored at a
+            point.
 
         Raises
         ------
@@ -120,35 +122,35 @@ class Operator(MatrixFree):
             return self
         base = base_level(level)
         terms = [(factor, in_range(term.at_level(base))) for factor, term in self._summands]
-        return Operator(terms, self.held, level)
+        return Operator(terms, self.constraints, level)
 
     # --- application -----------------------------------------------------------------------------
 
     @cached_property
     def compiled(self) -> CompiledOperator:
         """The compiled work; compiled, or read from the cache, at the first use."""
-        return self._storage.compiled()
+        return self._level_data.compiled()
 
     def launches(self) -> Launches:
         """Compiled work of the operator, with factors."""
-        return self._storage.launches()
+        return self._level_data.launches()
 
     # --- algebra ---------------------------------------------------------------------------------
 
     @property
     def symmetric(self) -> bool:
         """True if the operator is known to equal its transpose."""
-        square = self.space is self.test_space and self.held.symmetric
-        return square and all(term.program.symmetric for _, term in self._summands)
+        square = self.space is self.test_space and self.constraints.symmetric
+        return square and all(term.qfunction.symmetric for _, term in self._summands)
 
     @cached_property
     def _transposed(self) -> Operator:
-        summands, held = self._storage.kept, self.held
+        summands, constraints = self._level_data.kept, self.constraints
         terms = [(factor, term.transposed()) for factor, term in summands]
         same = all(t is s for (_, t), (_, s) in zip(terms, summands, strict=True))
-        if same and held.symmetric:
+        if same and constraints.symmetric:
             return self
-        turned = replace(held, rows=held.columns, columns=held.rows)
+        turned = replace(constraints, rows=constraints.columns, columns=constraints.rows)
         return Operator(terms, turned, self.level)
 
     def _adjoint(self) -> Operator:
@@ -160,13 +162,15 @@ class Operator(MatrixFree):
         if not isinstance(other, Operator):
             return super().__add__(other)
         _check_sum(self, other)
-        held = replace(self.held, identity=self.held.identity + other.held.identity)
-        return Operator(self._summands + other._summands, held, self.asked)
+        constraints = replace(
+            self.constraints, identity=self.constraints.identity + other.constraints.identity
+        )
+        return Operator(self._summands + other._summands, constraints, self.asked)
 
     def _scaled(self, factor: float) -> Operator:
         scaled = [(factor * a, term) for a, term in self._summands]
-        held = replace(self.held, identity=factor * self.held.identity)
-        return Operator(scaled, held, self.asked)
+        constraints = replace(self.constraints, identity=factor * self.constraints.identity)
+        return Operator(scaled, constraints, self.asked)
 
     # --- essential conditions --------------------------------------------------------------------
 
@@ -192,7 +196,9 @@ class Operator(MatrixFree):
             raise OperatorError(
                 "an operator between two spaces has no identity: use eliminated(rows, columns)"
             )
-        return self._holding(self.held.constrained(positions(dofs, self.space.size)))
+        return self._with_constraints(
+            self.constraints.constrained(positions(dofs, self.space.size))
+        )
 
     def eliminated(self, rows: ArrayLike = (), columns: ArrayLike = ()) -> Operator:
         """The operator with some rows and columns replaced by zero.
@@ -212,25 +218,27 @@ class Operator(MatrixFree):
             Positions that are no whole numbers or outside the vector, or an operator that is
             constrained already.
         """
-        if self.held.identity:
+        if self.constraints.identity:
             raise OperatorError("the operator is constrained: eliminate first, or not at all")
-        out = np.union1d(self.held.rows, positions(rows, self.test_space.size))
-        into = np.union1d(self.held.columns, positions(columns, self.space.size))
+        out = np.union1d(self.constraints.rows, positions(rows, self.test_space.size))
+        into = np.union1d(self.constraints.columns, positions(columns, self.space.size))
         differ = self.space.comm.max(int(not np.array_equal(out, into)))
-        return self._holding(Held(out, into, symmetric=not differ))
+        return self._with_constraints(Constraints(out, into, symmetric=not differ))
 
     @property
     def unconstrained(self) -> Operator:
         """The operator without its essential conditions."""
-        return self._holding(FREE)
+        return self._with_constraints(FREE)
 
-    def _holding(self, held: Held) -> Operator:
-        return Operator(self._summands, held, self.asked, self._storage.holding(held))
+    def _with_constraints(self, constraints: Constraints) -> Operator:
+        return Operator(
+            self._summands, constraints, self.asked, self._level_data.with_constraints(constraints)
+        )
 
     @property
     def constrained_dofs(self) -> NDArray[np.int64]:
         """Flat positions of the constrained rows, ascending; read-only."""
-        return read_only(self.held.rows)
+        return read_only(self.constraints.rows)
 
     @property
     def coefficients(self) -> frozenset[str]:
@@ -266,8 +274,10 @@ class Operator(MatrixFree):
     def _updated(self, coefficients: Mapping[str, Any], made: Made) -> Operator:
         """See `update`, and `BilinearForm.with_coefficients` for ``made``."""
         level = self.level
-        terms = updated(self._storage.kept, coefficients, level, made)
-        return Operator([(factor, in_range(term)) for factor, term in terms], self.held, level)
+        terms = updated(self._level_data.kept, coefficients, level, made)
+        return Operator(
+            [(factor, in_range(term)) for factor, term in terms], self.constraints, level
+        )
 
     def rhs(self, b: NDArray[Any], values: NDArray[Any] | float = 0.0) -> NDArray[Any]:
         """Right-hand side that belongs to given values at the constrained dofs.
@@ -293,7 +303,8 @@ class Operator(MatrixFree):
         b, xp = self._check(b, "b", self.test_space), self._arrays
         g = xp.zeros(self.space.size, dtype=self.dtype)
         rows, columns = (
-            self.space.memory.put(dofs) for dofs in (self.held.rows, self.held.columns)
+            self.space.memory.put(dofs)
+            for dofs in (self.constraints.rows, self.constraints.columns)
         )
         if not isinstance(values, int | float | np.number):
             values = self._check(values, "values", self.space)
@@ -304,8 +315,8 @@ class Operator(MatrixFree):
             raise VectorError(
                 "the load or an imposed value is not finite: look where it comes from"
             )
-        result: NDArray[Any] = b.reshape(-1) - self._storage.lift(g)
-        result[rows] = self.held.identity * g[rows] if self.held.identity else 0.0
+        result: NDArray[Any] = b.reshape(-1) - self._level_data.lift(g)
+        result[rows] = self.constraints.identity * g[rows] if self.constraints.identity else 0.0
         return result.reshape(b.shape)
 
     # --- what it holds ---------------------------------------------------------------------------
@@ -317,9 +328,9 @@ class Operator(MatrixFree):
         """
         if self.space is not self.test_space:
             raise OperatorError("an operator between two spaces has no diagonal")
-        values = self._storage.backend.diagonal(self._summands, lambda: self.compiled)
-        if len(self.held.rows):
-            values[self.space.memory.put(self.held.rows)] = self.held.identity
+        values = self._level_data.backend.diagonal(self._summands, lambda: self.compiled)
+        if len(self.constraints.rows):
+            values[self.space.memory.put(self.constraints.rows)] = self.constraints.identity
         return values.reshape(self.space.shape)
 
     def assemble(self, method: str = "near-optimal") -> csr_array:
@@ -337,7 +348,7 @@ class Operator(MatrixFree):
             If it would not fit into memory; the message says how much it needs.
         """
         check_method(method)
-        return self._storage.matrix(method)
+        return self._level_data.matrix(method)
 
     def __getstate__(self) -> dict[str, Any]:
         """State for a copy or another process: compiled code is found again, not carried over."""
@@ -349,17 +360,17 @@ class Operator(MatrixFree):
         ``method`` is how element matrices are formed, where they are needed; see `assemble`.
         """
         check_method(method)
-        return cost_of(self._storage, method)
+        return cost_of(self._level_data, method)
 
     def __repr__(self) -> str:
         names = " + ".join(
             term.name if factor == 1.0 else f"{factor:g} {term.name}"
             for factor, term in self._summands
         )
-        held = f", {len(self.held.rows)} constrained" if self.held else ""
+        constraints = f", {len(self.constraints.rows)} constrained" if self.constraints else ""
         level = "" if self.asked == "partial" else f", {self.asked}"
         rows, columns = self.shape
-        return f"Operator({names}: {rows} x {columns}, {self.dtype}{level}{held})"
+        return f"Operator({names}: {rows} x {columns}, {self.dtype}{level}{constraints})"
 
 
 def _check_sum(a: Operator, b: Operator) -> None:
@@ -377,7 +388,7 @@ def _check_sum(a: Operator, b: Operator) -> None:
         raise OperatorError(
             f"operators on different spaces or types can't be added: {a!r} and {b!r}"
         )
-    if not a.held.same(b.held):
+    if not a.constraints.same(b.constraints):
         raise OperatorError(
             "operators with different constraints can't be added: write (A + B).constrained(dofs)"
         )

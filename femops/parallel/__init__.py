@@ -3,7 +3,7 @@
 And what ends all ranks when one fails.
 """
 
-from femops.parallel.agreement import check
+from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator, Mpi, Serial, communicator, world
 from femops.parallel.distribution import box, distribute
 from femops.parallel.mesh import DistributedMesh

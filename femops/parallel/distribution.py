@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 import femops_meshes
-from femops.parallel.agreement import check, check_same, listed
+from femops.parallel.collective_checks import check, check_same, listed
 from femops.parallel.comm import Array, Communicator, communicator
-from femops.parallel.mesh import DistributedMesh, block_pieces, checksum, rank_blocks
+from femops.parallel.mesh import DistributedMesh, checksum, group_pieces, rank_groups
 from femops_meshes import Mesh, MeshArgumentError, Part, Partition
 from femops_meshes.generators.grids import Grid
 from femops_meshes.mesh import PointMap
@@ -127,7 +127,7 @@ def box(
     _check_same(ranks, {**same, "use of a mapping": mapping is not None})
     piece, blocks = None, None
     if reproducible:
-        piece, blocks = rank_blocks(grid.num_cells, ranks.size, ranks.rank)
+        piece, blocks = rank_groups(grid.num_cells, ranks.size, ranks.rank)
     with check(ranks):
         part = femops_meshes.box_part(
             ranks.rank,
@@ -207,7 +207,7 @@ def distribute(
             shares = _shares(mesh, ranks.size, method, weights, reproducible)
             parts = [femops_meshes.part_of(mesh, shares, rank) for rank in range(ranks.size)]
     part = _scattered(parts, ranks, root)
-    blocks = rank_blocks(part.num_elements, ranks.size, ranks.rank)[1] if reproducible else None
+    blocks = rank_groups(part.num_elements, ranks.size, ranks.rank)[1] if reproducible else None
     return DistributedMesh.of(ranks, part, blocks)
 
 
@@ -289,7 +289,7 @@ def _shares(
 ) -> Partition:
     if not reproducible:
         return femops_meshes.partition(mesh, size, method, weights)
-    cuts, pieces = block_pieces(mesh.num_elements, size)
+    cuts, pieces = group_pieces(mesh.num_elements, size)
     owner = np.repeat(np.arange(size), np.diff(cuts[pieces]))
     return Partition.of(mesh, owner, size)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from femops.errors import CommunicatorError
 from femops.parallel import launch
-from femops.parallel.agreement import check
+from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.derived import Derived

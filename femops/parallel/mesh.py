@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from femops.parallel.agreement import check
+from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator, communicator
 from femops_meshes import Mesh, MeshArgumentError, Part
 from femops_meshes.checks import blocks as few_at_once
@@ -17,7 +17,7 @@ from femops_meshes.names import Names
 from femops_meshes.partitioning.pieces import equal_pieces
 
 Ints = NDArray[np.int64]
-Numbers = NDArray[np.uint64]
+QFunctionInputs = NDArray[np.uint64]
 
 WIDEST = 16
 """Elements of the widest batch."""
@@ -87,7 +87,7 @@ class DistributedMesh:
             cuts = None if blocks is None else np.array(blocks, dtype=np.int64)
             _check_part(ranks, part, cuts)
             hashes = checksum(part.mesh, part.elements, part.vertices)
-        _warn_of_empty(ranks, part, whole_blocks=cuts is not None)
+        _warn_of_empty(ranks, part, whole_groups=cuts is not None)
         return cls(
             ranks,
             part,
@@ -159,7 +159,7 @@ def _of_mesh(name: str) -> bool:
     return hasattr(Mesh, name) or name in Mesh.__dataclass_fields__
 
 
-def block_pieces(count: int, size: int) -> tuple[Ints, Ints]:
+def group_pieces(count: int, size: int) -> tuple[Ints, Ints]:
     """Cut elements into blocks, and blocks into a piece for each rank.
 
     Returns
@@ -174,9 +174,9 @@ def block_pieces(count: int, size: int) -> tuple[Ints, Ints]:
     return np.minimum(np.arange(blocks + 1) * each, count), equal_pieces(blocks, size)
 
 
-def rank_blocks(count: int, size: int, rank: int) -> tuple[tuple[int, int], Ints]:
+def rank_groups(count: int, size: int, rank: int) -> tuple[tuple[int, int], Ints]:
     """Start and stop of the elements of a rank that holds whole blocks, and its `blocks`."""
-    cuts, pieces = block_pieces(count, size)
+    cuts, pieces = group_pieces(count, size)
     own = cuts[pieces[rank] : pieces[rank + 1] + 1]
     return (int(own[0]), int(own[-1])), own - own[0]
 
@@ -208,7 +208,7 @@ def _sum_of_hashes(*columns: NDArray[np.signedinteger[Any]]) -> int:
     return int(_mixed(_mixed(rows + places).sum(axis=1)).sum())
 
 
-def _mixed(numbers: Numbers) -> Numbers:
+def _mixed(numbers: QFunctionInputs) -> QFunctionInputs:
     """Numbers in which each bit depends on all bits of the inputs.
 
     Notes
@@ -218,7 +218,7 @@ def _mixed(numbers: Numbers) -> Numbers:
     """
     mixed = (numbers ^ numbers >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    result: Numbers = mixed ^ mixed >> np.uint64(31)
+    result: QFunctionInputs = mixed ^ mixed >> np.uint64(31)
     return result
 
 
@@ -247,13 +247,13 @@ def _check_part(comm: Communicator, part: object, blocks: Ints | None) -> None:
             )
 
 
-def _warn_of_empty(comm: Communicator, part: Part, *, whole_blocks: bool) -> None:
+def _warn_of_empty(comm: Communicator, part: Part, *, whole_groups: bool) -> None:
     empty = comm.sum(int(part.mesh.num_elements == 0))
     with check(comm):  # a warning may be an error
         if empty and comm.rank == 0:
             warnings.warn(
                 f"{empty} of {comm.size} ranks have no elements: the mesh has {part.num_elements}"
-                f"{f', shared out in blocks of {WIDEST} or more' * whole_blocks}: take fewer "
+                f"{f', shared out in blocks of {WIDEST} or more' * whole_groups}: take fewer "
                 "ranks or a finer mesh",
                 stacklevel=4,
             )

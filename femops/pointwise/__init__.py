@@ -1,19 +1,19 @@
 """Physics at one quadrature point: traced, differentiated, cut and printed."""
 
-from femops.pointwise.cut import Cut, Known, linear_cut, nonlinear_cut
-from femops.pointwise.linear import LinearStep
-from femops.pointwise.program import Program, fuse
+from femops.pointwise.linear import LinearQFunction
+from femops.pointwise.qdata_split import Known, QDataSplit, linear_split, nonlinear_split
+from femops.pointwise.qfunction import QFunction, fuse
 from femops.pointwise.trace import CoefficientShape, Trace, trace
 
 __all__ = [
     "CoefficientShape",
-    "Cut",
     "Known",
-    "LinearStep",
-    "Program",
+    "LinearQFunction",
+    "QDataSplit",
+    "QFunction",
     "Trace",
     "fuse",
-    "linear_cut",
-    "nonlinear_cut",
+    "linear_split",
+    "nonlinear_split",
     "trace",
 ]

@@ -13,9 +13,9 @@ from typing import final
 import numpy as np
 
 from femops.pointwise.errors import TraceError
-from femops.pointwise.graph import Node, ancestors, substitute
-from femops.pointwise.identities import identities
-from femops.pointwise.linear import LinearStep, compares, entries_of
+from femops.pointwise.expressions.graph import Node, ancestors, substitute
+from femops.pointwise.expressions.identities import identities
+from femops.pointwise.linear import LinearQFunction, compares, entries_of
 from femops.pointwise.trace import Argument, Objects, Trace
 
 Pair = tuple[str, str]
@@ -24,22 +24,22 @@ Pair = tuple[str, str]
 
 @final
 @dataclass(frozen=True)
-class BlockSteps:
+class BlockQFunctions:
     """A form on several fields, block by block.
 
     Attributes
     ----------
-    steps : dict of LinearStep
+    steps : dict of LinearQFunction
         By pair; those that are zero are left out.
     symmetric : bool
         Whether the whole D is symmetric.
     """
 
-    steps: Mapping[Pair, LinearStep]
+    steps: Mapping[Pair, LinearQFunction]
     symmetric: bool
 
 
-def linear_blocks(trace: Trace) -> BlockSteps:
+def linear_blocks(trace: Trace) -> BlockQFunctions:
     """Split a form that is linear in its fields.
 
     Parameters
@@ -63,12 +63,13 @@ def linear_blocks(trace: Trace) -> BlockSteps:
     if not kept:
         raise TraceError("the form is zero whatever the fields: it defines no operator")
     steps = {
-        (test, field): LinearStep(_alone(trace, field, test), field, test) for test, field in kept
+        (test, field): LinearQFunction(_alone(trace, field, test), field, test)
+        for test, field in kept
     }
     mirrored = all(
         np.array_equal(found[test, field], found[field, test].T) for test, field in pairs
     )
-    return BlockSteps(steps, mirrored)
+    return BlockQFunctions(steps, mirrored)
 
 
 def _identities(entries: Objects) -> Objects:

@@ -9,16 +9,16 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.pointwise.derivative import derivatives
 from femops.pointwise.errors import TraceError
-from femops.pointwise.graph import Node, ancestors, substitute
-from femops.pointwise.identities import Identity, identities, letter
-from femops.pointwise.memory import decode, encode, remembered
+from femops.pointwise.expressions.derivative import derivatives
+from femops.pointwise.expressions.graph import Node, ancestors, substitute
+from femops.pointwise.expressions.identities import Identity, identities, letter
 from femops.pointwise.trace import INVERSE, Objects, Trace
+from femops.pointwise.trace_cache import decode, encode, remembered
 
 
 @final
-class LinearStep:
+class LinearQFunction:
     """D of a form that is linear in one field, with its zeros and its equal entries found.
 
     Parameters

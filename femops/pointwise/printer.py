@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from femops.pointwise.graph import Node, ancestors
+from femops.pointwise.expressions.graph import Node, ancestors
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 

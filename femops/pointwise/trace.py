@@ -10,10 +10,10 @@ from typing import Any, final
 import numpy as np
 
 from femops.errors import FemopsError
-from femops.pointwise.blame import definition, explain, line_of
-from femops.pointwise.derivative import derivatives
+from femops.pointwise.diagnostics import definition, explain, line_of
 from femops.pointwise.errors import TraceError
-from femops.pointwise.graph import Graph, Node, Symbolic
+from femops.pointwise.expressions.derivative import derivatives
+from femops.pointwise.expressions.graph import Graph, Node, Symbolic
 
 FormFunction = Callable[..., Any]
 Objects = np.ndarray[Any, np.dtype[Any]]
@@ -107,7 +107,7 @@ class FieldSymbol(Symbolic):
 @final
 @dataclass(frozen=True)
 class Argument:
-    """A field that goes into a pointwise step or a test function that comes out: its nodes.
+    """A field that goes into a q-function or a test function that comes out: its nodes.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class Argument:
 @final
 @dataclass(frozen=True)
 class Trace:
-    """The pointwise step of a form as a graph.
+    """The q-function of a form as a graph.
 
     Attributes
     ----------

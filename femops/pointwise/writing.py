@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from femops.pointwise.graph import Node, ancestors
+from femops.pointwise.expressions.graph import Node, ancestors
 from femops.pointwise.printer import assignments
-from femops.pointwise.program import Program
+from femops.pointwise.qfunction import QFunction
+from femops_kernels.pointwise.qfunction import QFunctionInputs
 from femops_kernels.pointwise.recording import SLOTS
-from femops_kernels.pointwise.step import Numbers
 
 
 def make_program(
@@ -18,12 +18,12 @@ def make_program(
     outputs: Sequence[Node],
     components: tuple[int, int],
     names: dict[int, str],
-    numbers: Numbers,
+    numbers: QFunctionInputs,
     *,
     symmetric: bool,
     scaled: tuple[int, ...],
-) -> Program:
-    """Text of a pointwise step from nodes.
+) -> QFunction:
+    """Text of a q-function from nodes.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def make_program(
     names : dict
         Names of the numbers that the step is given, by node number.
     numbers, symmetric, scaled
-        See `Program`.
+        See `QFunction`.
     """
     n_in, n_out = components
     called = {node.number: f"{SLOTS[k // n_in]}[{k % n_in}]" for k, node in enumerate(inputs)}
@@ -52,7 +52,7 @@ def make_program(
         parts.append(f"({', '.join(entries)},)" if used else slot)
     lines = ["@inner", f"def pointwise({', '.join(SLOTS)}, q):", *(f"    {s}" for s in statements)]
     text = "\n".join([*lines, f"    return {', '.join(parts)}", ""])
-    return Program(
+    return QFunction(
         text=text,
         dim=dim,
         ncomp_in=n_in,

@@ -82,7 +82,7 @@ def newton(
         Krylov solver for the steps, preconditioned by the Jacobian's diagonal (minres by its
         absolute value): cg for a positive definite Jacobian, minres for a symmetric, gmres for
         any; auto is cg for a symmetric Jacobian, else gmres.
-    level : {"full", "element", "decomposed", "partial", "none", "auto"}
+    level : {"full", "element", "decomposed", "partial", "matrix-free", "auto"}
         What Jacobians keep; see `Operator.at_level`.
     callback : callable, optional
         Called as ``callback(u)`` after each step.

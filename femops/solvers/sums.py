@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from femops.spaces.base import Space
 from femops.spaces.memory import block_sums
 from femops.spaces.product import Product
-from femops_kernels.cg import Reduction, block_edges
+from femops_kernels.cg import Reduction, segment_edges
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -47,7 +47,7 @@ class Sums(Reduction):
         self._comm, self._memory, self.arrays = space.comm, space.memory, space.memory.xp
         self._exact = mesh is not None and mesh.reproducible
         self.many = self._exact or self._comm.size > 1
-        self.edges = _mesh_edges(spaces) if self._exact else block_edges(space.size)
+        self.edges = _mesh_edges(spaces) if self._exact else segment_edges(space.size)
         self._most = self._comm.max(len(self.edges) - 1) if self._exact else 0
 
     def __call__(self, partial: Floats) -> Floats:

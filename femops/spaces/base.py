@@ -14,13 +14,13 @@ from femops.errors import SpaceError, VectorError
 from femops.geometry.batching import element_blocks
 from femops.geometry.evaluation import physical_gradient, reference_gradient, reference_values
 from femops.geometry.jacobians import Geometry
-from femops.geometry.legendre import GeometryModes
+from femops.geometry.legendre import LegendreGeometry
 from femops.parallel.comm import communicator
 from femops.parallel.halo import Halo
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering
 from femops.spaces.functions import Function, evaluate
-from femops.spaces.memory import Memory, Place, find_memory, zeros
+from femops.spaces.memory import DeviceLike, Memory, find_memory, zeros
 from femops.spaces.restriction import ElementRestriction, Vector, check_float_array
 from femops_kernels.cuda.device.device import Device
 from femops_meshes.coordinates.interpolation import equispaced, tensor_apply
@@ -80,7 +80,7 @@ class Space(ABC):
     reproducible: bool = False
 
     def __init__(
-        self, mesh: AnyMesh, order: int, ncomp: int, family: Family, device: Place = None
+        self, mesh: AnyMesh, order: int, ncomp: int, family: Family, device: DeviceLike = None
     ) -> None:
         name, self.distributed, self.comm = type(self).__name__, None, communicator()
         if isinstance(mesh, DistributedMesh):
@@ -127,7 +127,7 @@ class Space(ABC):
 
     def _share_out(self, mesh: DistributedMesh) -> None:
         """Number the dofs of all ranks, and find the ranks that share them."""
-        GeometryModes.agree(mesh.mesh, mesh.comm)
+        LegendreGeometry.agree(mesh.mesh, mesh.comm)
         self.numbering = numbering = self._rank_numbering(mesh)
         self.restriction = ElementRestriction(numbering.indices, numbering.ndofs, numbering.owned)
         self.first_dof = int(numbering.offsets[mesh.comm.rank])

@@ -19,7 +19,7 @@ from femops.numbering import boundary_nodes, h1_numbering
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering, h1_rank_numbering, l2_rank_numbering
 from femops.spaces.base import AnyMesh, Space
-from femops.spaces.memory import Place
+from femops.spaces.memory import DeviceLike
 from femops.spaces.restriction import ElementRestriction
 from femops_meshes.formats.mfem import mfem_h1_dofs
 
@@ -70,7 +70,7 @@ class H1(Space):
         ncomp: int = 1,
         family: Family = "gll",
         *,
-        device: Place = None,
+        device: DeviceLike = None,
         reproducible: bool = False,
     ) -> None:
         super().__init__(mesh, order, ncomp, family, device)
@@ -161,7 +161,7 @@ class L2(Space):
         ncomp: int = 1,
         family: Family = "gauss",
         *,
-        device: Place = None,
+        device: DeviceLike = None,
     ) -> None:
         super().__init__(mesh, order, ncomp, family, device)
         self._check_order()

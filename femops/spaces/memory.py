@@ -18,7 +18,7 @@ from femops_kernels.cuda.device.device import Device
 from femops_kernels.errors import KernelError
 
 Kind = TypeVar("Kind", bound=np.generic)
-Place = str | Device | None
+DeviceLike = str | Device | None
 """What names a device; None the host."""
 
 
@@ -267,7 +267,7 @@ class DeviceMemory(Memory):
 HOST = HostMemory()
 
 
-def find_device(device: Place, comm: Communicator | None = None) -> Device | None:
+def find_device(device: DeviceLike, comm: Communicator | None = None) -> Device | None:
     """The device that a user names, None for the host. Collective, unless it is the host.
 
     Parameters
@@ -291,7 +291,7 @@ def find_device(device: Place, comm: Communicator | None = None) -> Device | Non
     return rank_device(device, communicator(comm))
 
 
-def find_memory(device: Place, comm: Communicator | None = None) -> Memory:
+def find_memory(device: DeviceLike, comm: Communicator | None = None) -> Memory:
     """The memory of the device that a user names; see `find_device`."""
     found = find_device(device, comm)
     return HOST if found is None else DeviceMemory(found)

@@ -19,12 +19,12 @@ from femops_kernels.skeletons.cg.decisions import (
     taken,
 )
 
-__all__ = ["BREAKDOWN", "CONVERGED", "RankSolve", "Reduction", "Solve", "block_edges"]
+__all__ = ["BREAKDOWN", "CONVERGED", "RankSolve", "Reduction", "Solve", "segment_edges"]
 
 BLOCK = 4096  # numbers of a block: 32 kB of float64, three vectors of it stay in cache
 
 
-def block_edges(n: int) -> NDArray[np.int64]:
+def segment_edges(n: int) -> NDArray[np.int64]:
     """Edges of the blocks in which a vector of ``n`` numbers is summed, the end included."""
     return np.append(np.arange(0, n, BLOCK), n)
 

@@ -12,7 +12,13 @@ from femops.bench.problems import (
     make_space,
 )
 from femops.errors import OperatorError
-from femops.geometry.legendre import EXACT, GeometryModes, element_modes, mode_degrees, negligible
+from femops.geometry.legendre import (
+    EXACT,
+    LegendreGeometry,
+    element_modes,
+    mode_degrees,
+    negligible,
+)
 
 
 def beyond(mesh, kept):
@@ -24,13 +30,13 @@ def beyond(mesh, kept):
 @pytest.mark.parametrize("nodes", [1e3, 2e4])
 def test_meshes_are_what_they_are_called(nodes):
     box, bent, curved = (make_mesh(kind, 2, nodes) for kind in MESHES)
-    assert GeometryModes(box).affine
+    assert LegendreGeometry(box).affine
     degrees = mode_degrees(1, 3)
     assert np.all(beyond(bent, degrees.sum(axis=1) <= 1))  # no element is affine
-    assert GeometryModes(bent).degree == 1
+    assert LegendreGeometry(bent).degree == 1
     degrees = mode_degrees(curved.order, 3)
     assert np.all(beyond(curved, degrees.max(axis=1) <= 1))  # none is multilinear
-    assert GeometryModes(curved).degree == 2
+    assert LegendreGeometry(curved).degree == 2
 
 
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=lambda p: p.name)

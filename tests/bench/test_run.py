@@ -24,14 +24,14 @@ KEYS = (
 @pytest.fixture(scope="module")
 def levels():
     """A small run with levels side by side."""
-    names = ("auto", "full", "none")
+    names = ("auto", "full", "matrix-free")
     return run("bp5", (1,), 400, 1, meshes=("multilinear",), levels=names, **QUICK)
 
 
 def test_a_row_for_each_level(levels):
     rows = levels["rows"]
-    assert [row["asked"] for row in rows] == ["auto", "full", "none"]
-    assert [row["level"] for row in rows][1:] == ["full", "none"]
+    assert [row["asked"] for row in rows] == ["auto", "full", "matrix-free"]
+    assert [row["level"] for row in rows][1:] == ["full", "matrix-free"]
     assert rows[0]["level"] != "auto"
     assert all(" ".join(row) == KEYS for row in rows)
 
@@ -65,11 +65,18 @@ def fake(asked, level, seconds, **more):
 
 
 def test_auto_beside_the_best_by_hand():
-    rows = [fake("auto", "none", 9.0), fake("none", "none", 1.2), fake("full", "full", 1.0)]
+    rows = [
+        fake("auto", "matrix-free", 9.0),
+        fake("matrix-free", "matrix-free", 1.2),
+        fake("full", "full", 1.0),
+    ]
     rows += [fake("auto", "full", 1.0, mesh=2), fake("full", "full", 1.0, mesh=2)]
-    rows += [fake("auto", "none", 1.0, mesh=3), fake("none", "none", 1.0, implementation="peer")]
+    rows += [
+        fake("auto", "matrix-free", 1.0, mesh=3),
+        fake("matrix-free", "matrix-free", 1.0, implementation="peer"),
+    ]
     first, second = auto_check(rows)
-    assert (first["chosen"], first["best"], first["close"]) == ("none", "full", False)
+    assert (first["chosen"], first["best"], first["close"]) == ("matrix-free", "full", False)
     assert first["loss"] == pytest.approx(0.2)  # the level's own row counts
     assert (second["mesh"], second["loss"], second["close"]) == (2, 0.0, True)
 

@@ -14,8 +14,8 @@ import pytest
 from femops.bench import gpu
 from femops.bench.gpu import GpuSettings, run_gpu, run_tuning, tuning
 from femops.bench.gpu import run as running
-from femops.bench.gpu.agreement import agreement
 from femops.bench.gpu.setup import GpuCase
+from femops.bench.gpu.validation import agreement
 from femops.cli import main
 from femops.errors import OperatorError
 from femops_kernels.cuda.device import cupy_device
@@ -68,7 +68,7 @@ def test_a_row_for_each_level(result: dict[str, Any]) -> None:
         (problem, order, level)
         for problem in ("bp1", "bp5")
         for order in (1, 2)
-        for level in ("none", "partial")
+        for level in ("matrix-free", "partial")
     ]
     assert {row["q1d"] - row["order"] for row in rows if row["problem"] == "bp5"} == {1}
     assert result["notes"] == result["failures"] == []
@@ -183,7 +183,7 @@ def test_what_fails_is_told_and_the_rest_goes_on(shared: HostDevice, monkeypatch
         return make(problem, mesh, level, space)
 
     def broken(case: GpuCase) -> None:
-        if (case.problem.name, case.level) == ("bp5", "none"):
+        if (case.problem.name, case.level) == ("bp5", "matrix-free"):
             raise RuntimeError("cudaErrorUnknown:\nunknown error")
         apply(case)
 
@@ -192,7 +192,7 @@ def test_what_fails_is_told_and_the_rest_goes_on(shared: HostDevice, monkeypatch
     problems = ("bp1", "bp5")
     result = run_gpu(GpuSettings((1,), problems, ("multilinear",), dofs=60, device=shared, **QUICK))
     rows = [(row["problem"], row["level"], row["best"]) for row in result["rows"]]
-    assert rows == [("bp1", "none", True), ("bp5", "partial", True)]
+    assert rows == [("bp1", "matrix-free", True), ("bp5", "partial", True)]
     assert [row["off_other_level"] for row in result["rows"]] == [None, None]
     assert [(failure["what"], failure["message"]) for failure in result["failures"]] == [
         ("bp1, multilinear, order 1, partial", "there is no room for it (out of it)"),
@@ -206,7 +206,7 @@ def test_nothing_is_tried_on_a_gpu_that_answers_no_more(shared: HostDevice, monk
         raise RuntimeError("cudaErrorIllegalAddress")
 
     monkeypatch.setattr(HostDevice, "synchronize", dead)
-    given = ("bp1",), ("multilinear",), ("none",), 60
+    given = ("bp1",), ("multilinear",), ("matrix-free",), 60
     result = run_gpu(GpuSettings((1, 2), *given, device=shared, **QUICK))
     assert {row["order"] for row in result["rows"]} == {2}
     (failure,) = result["failures"]
@@ -247,7 +247,7 @@ def test_without_limits_nothing_is_measured(shared: HostDevice, monkeypatch) -> 
 
 def test_results_so_far_are_kept_after_each_part(shared: HostDevice) -> None:
     kept: list[Any] = []
-    given = ("bp1",), ("multilinear",), ("none",), 60
+    given = ("bp1",), ("multilinear",), ("matrix-free",), 60
     lines: list[str] = []
     settings = GpuSettings((1, 2), *given, device=shared, **QUICK)
     result = run_gpu(settings, lines.append, lambda so_far: kept.append(json.dumps(so_far)))
@@ -301,7 +301,9 @@ def few_shapes(monkeypatch):
 
 @pytest.mark.usefixtures("few_shapes")
 def test_the_sweep_writes_a_table_that_is_used(shared: HostDevice, table) -> None:
-    settings = GpuSettings((2,), ("bp1",), ("multilinear",), ("none",), 60, 0.0, device=shared)
+    settings = GpuSettings(
+        (2,), ("bp1",), ("multilinear",), ("matrix-free",), 60, 0.0, device=shared
+    )
     (row,) = run_tuning(settings)["rows"]
     (entry,) = json.loads(table.read_text())
     assert entry["device"] == shared.name
@@ -312,7 +314,7 @@ def test_the_sweep_writes_a_table_that_is_used(shared: HostDevice, table) -> Non
     another = 3 if row["elements"] != 3 else 2
     table.write_text(json.dumps([entry | {"elements": another, "blocks": 1}]))
     (again,) = run_gpu(
-        GpuSettings((2,), ("bp1",), ("multilinear",), ("none",), 60, device=shared, **QUICK)
+        GpuSettings((2,), ("bp1",), ("multilinear",), ("matrix-free",), 60, device=shared, **QUICK)
     )["rows"]
     assert (again["elements"], again["blocks"]) == (another, 1)
 
@@ -322,7 +324,9 @@ def test_shapes_that_spill_are_not_tried(shared: HostDevice, monkeypatch) -> Non
     monkeypatch.setattr(
         HostFunction, "local_bytes", property(lambda self: 8 * ("BLOCKS = 1;" not in self.source))
     )
-    settings = GpuSettings((2,), ("bp1",), ("multilinear",), ("none",), 60, 0.0, device=shared)
+    settings = GpuSettings(
+        (2,), ("bp1",), ("multilinear",), ("matrix-free",), 60, 0.0, device=shared
+    )
     (row,) = run_tuning(settings)["rows"]
     assert row["blocks"] == row["blocks_before"] == 1
 
@@ -336,7 +340,7 @@ def bench(shared, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cupy_device, "open_device", lambda _: shared)
     monkeypatch.setattr(gpu, "GpuSettings", partial(GpuSettings, **QUICK))
-    few = ("--order", "2", "--dofs", "60", "--mesh", "multilinear", "--level", "none")
+    few = ("--order", "2", "--dofs", "60", "--mesh", "multilinear", "--level", "matrix-free")
 
     def call(*words: str) -> tuple[Any, str, str]:
         with pytest.raises(SystemExit) as stop:
@@ -360,13 +364,18 @@ def test_command(bench, tmp_path) -> None:
 def test_command_prints_tables(bench) -> None:
     code, out, _ = bench("--problem", "bp1")
     assert code == 0
-    for words in ("the host, as a GPU (host), 4 multiprocessors", "none *", "atomics", "mass"):
+    for words in (
+        "the host, as a GPU (host), 4 multiprocessors",
+        "matrix-free *",
+        "atomics",
+        "mass",
+    ):
         assert words in out
 
 
 def test_command_fails_where_results_differ(bench, monkeypatch) -> None:
     wrong = {"mass": lambda mesh, place: [np.ones(3) * (2.0 if place else 1.0)]}
-    monkeypatch.setattr("femops.bench.gpu.agreement.FORMS", wrong)
+    monkeypatch.setattr("femops.bench.gpu.validation.FORMS", wrong)
     code, out, _ = bench("--problem", "bp1")
     assert code == 1
     assert "differs" in out

@@ -8,7 +8,7 @@ import pytest
 
 from femops.bench import timing
 from femops.bench.gpu import GpuSettings
-from femops.bench.gpu.agreement import FORMS
+from femops.bench.gpu.validation import FORMS
 
 
 @pytest.mark.parametrize(("launching", "captured"), [(1e-3, 0), (0.0, 0), (0.08, 1)])

@@ -104,7 +104,7 @@ def test_the_kernel_does_what_is_counted(device: HostDevice, make: Any, case: An
 
 def test_geometry_is_not_multiplied_by_ones(device: HostDevice) -> None:
     """The first modes are 1 and of slope 1: a product for each other one, none for slopes."""
-    A = bp("bp3", 2, "none", device)
+    A = bp("bp3", 2, "matrix-free", device)
     (sweep,) = A.compiled.sweeps
     product = "factors[m] * modes[m]"
     text = sweep.kernel.text
@@ -138,7 +138,7 @@ def test_counts_by_hand(device: HostDevice) -> None:
 
 
 def test_geometry_instead_of_data(device: HostDevice) -> None:
-    none = Demand.of(bp("bp1", 2, "none", device))
+    none = Demand.of(bp("bp1", 2, "matrix-free", device))
     # 343 dofs; of 27 elements the starts of 27 runs and the modes of 3 components; two constants
     assert none.memory == 2 * 8 * 343 + 27 * 27 * 4 + 4 + 27 * 3 * 8 * 8 + 2 * 8
     assert none.flops > Demand.of(bp("bp1", 2, "partial", device)).flops
@@ -146,7 +146,7 @@ def test_geometry_instead_of_data(device: HostDevice) -> None:
 
 def test_flops_are_the_cpus(device: HostDevice) -> None:
     """Of a kernel by sum factorisation, which a mesh that is not affine makes of a mass."""
-    host, there = bp("bp1", 2, "none", None), Demand.of(bp("bp1", 2, "none", device))
+    host, there = bp("bp1", 2, "matrix-free", None), Demand.of(bp("bp1", 2, "matrix-free", device))
     assert there.flops == host.cost().flops
 
 

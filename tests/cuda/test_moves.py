@@ -60,7 +60,7 @@ OPERATORS: dict[str, tuple[int, Make]] = {
     "sum": (1, lambda V: femops.diffusion(V, smooth) + 2 * femops.mass(V)),
     "two rules": (2, lambda V: femops.diffusion(V) + femops.mass(V, quadrature=5)),
     "boundary": (2, lambda V: femops.diffusion(V) + femops.boundary_mass(V)),
-    "none": (1, lambda V: femops.diffusion(V, level="none")),
+    "matrix-free": (1, lambda V: femops.diffusion(V, level="matrix-free")),
     "fields": (4, lambda V: femops.form(product_cases.waves, of_two(V), k=1.0, loss=2.0)),
 }
 """How many launches each takes."""

@@ -264,7 +264,7 @@ def test_sums_products_and_updates_of_operators(both: Both) -> None:
     both.agree((A - 0.5 * M) @ x, (B - 0.5 * N) @ there)
     both.agree(A @ (M @ x), B @ (N @ there))
     both.agree(A.update(mu=3.0) @ x, B.update(mu=3.0) @ there)
-    both.agree(A.at_level("none") @ x, B.at_level("none") @ there)
+    both.agree(A.at_level("matrix-free") @ x, B.at_level("matrix-free") @ there)
     assert femops.diffusion(both.spaces[1], level="auto").level in LEVELS
 
 

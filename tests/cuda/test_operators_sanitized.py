@@ -32,7 +32,7 @@ def make_elasticity(device: HostDevice | None) -> Any:
     """Components, and the geometry from the elements' nodes."""
     mesh = turned(femops.box((3, 2, 2), order=2, mapping=bend))
     V = femops.H1(mesh, 2, ncomp=3, device=device)
-    return femops.elasticity(V, 1.3, smooth).at_level("none")
+    return femops.elasticity(V, 1.3, smooth).at_level("matrix-free")
 
 
 def make_divergence(device: HostDevice | None) -> Any:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from femops_kernels.cuda.device import cupy_device
-from femops_kernels.cuda.device.cupy_device import CudaPassage
-from support.cuda.host_device import HostPassage
+from femops_kernels.cuda.device.cupy_device import CudaStagingBuffer
+from support.cuda.host_device import HostStagingBuffer
 
 
 class FakeCuda:
@@ -54,15 +54,15 @@ class FakeCuda:
         return SimpleNamespace(size=size, dtype=dtype, data=data)
 
 
-def passage(size, *, direct):
+def staging_buffer(size, *, direct):
     """One on a device that stands for a GPU, and its log."""
     cuda = FakeCuda()
     device = SimpleNamespace(xp=SimpleNamespace(cuda=cuda, zeros=cuda.zeros), current=nullcontext())
-    return CudaPassage(device, size, np.dtype(np.float32), direct=direct), cuda.log
+    return CudaStagingBuffer(device, size, np.dtype(np.float32), direct=direct), cuda.log
 
 
 def test_copies_are_beside_kernels_and_behind_those_that_they_need():
-    way, log = passage(5, direct=False)
+    way, log = staging_buffer(5, direct=False)
     assert (way.here.dtype, way.here.tolist()) == (np.float32, [0.0] * 5)
     assert log == [("the host", "pins", 20)]
     log.clear()
@@ -83,7 +83,7 @@ def test_copies_are_beside_kernels_and_behind_those_that_they_need():
 
 @pytest.mark.parametrize(("size", "direct"), [(5, True), (0, False)])
 def test_without_a_copy_the_host_still_waits(size, direct):
-    way, log = passage(size, direct=direct)
+    way, log = staging_buffer(size, direct=direct)
     assert (way.here is way.there) == direct
     log.clear()
     way.depart()
@@ -113,7 +113,7 @@ def test_numbers_come_back_from_a_gpu():
     if not cupy_device.describe()["devices"]:
         pytest.skip("there is no GPU")
     device = cupy_device.open_device("cuda")
-    way = device.passage(1000, np.dtype(np.float64), direct=False)
+    way = device.staging_buffer(1000, np.dtype(np.float64), direct=False)
     way.there[:] = device.upload(np.arange(1000.0))
     way.depart()
     way.wait()
@@ -124,7 +124,7 @@ def test_numbers_come_back_from_a_gpu():
 
 
 def test_the_stand_in_copies_as_late_as_can_be():
-    way = HostPassage(3, np.dtype(np.float64), direct=False)
+    way = HostStagingBuffer(3, np.dtype(np.float64), direct=False)
     way.there[:] = 1.0
     way.depart()
     assert way.here.tolist() == [0.0] * 3
@@ -134,7 +134,7 @@ def test_the_stand_in_copies_as_late_as_can_be():
     way.enter()
     assert way.there.tolist() == [2.0] * 3
     assert (way.departures, way.entries) == (1, 1)
-    both = HostPassage(3, np.dtype(np.float64), direct=True)
+    both = HostStagingBuffer(3, np.dtype(np.float64), direct=True)
     assert both.here is both.there
 
 

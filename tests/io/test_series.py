@@ -118,7 +118,7 @@ def test_a_step_without_index_is_not_overwritten_unasked(tmp_path, space):
     assert saved(path, space, [3.0], existing="replace").times == (3.0,)
 
 
-def test_damaged_and_foreign_series_are_refused(tmp_path, space):
+def test_damaged_and_nonowned_series_are_refused(tmp_path, space):
     path = tmp_path / "run.pvd"
     saved(path, space, [0.0, 1.0])
     text = path.read_text()

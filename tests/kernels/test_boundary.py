@@ -76,10 +76,10 @@ CASES = [
     ("square", 2, "bernstein", "function", [1], "float64", 2, "partial"),
     ("disc", 2, "gll", "normal", None, "float64", None, "partial"),
     ("disc", 2, "gll", "constant matrix", None, "float32", None, "decomposed"),
-    ("half-periodic", 2, "gll", "number", None, "float64", None, "none"),
+    ("half-periodic", 2, "gll", "number", None, "float64", None, "matrix-free"),
     ("cube", 2, "gll", "number", [1, 6], "float64", None, "decomposed"),
     ("cube", 1, "bernstein", "matrix", None, "float64", 16, "partial"),
-    ("ball", 2, "gll", "normal", None, "float64", None, "none"),
+    ("ball", 2, "gll", "normal", None, "float64", None, "matrix-free"),
     ("ball", 1, "gll", "vector", None, "float32", None, "element"),
 ]
 
@@ -325,7 +325,7 @@ def test_auto() -> None:
     np.testing.assert_allclose(R @ u, expected, atol=1e-14)
     whole = (R + A.at_level("auto")).constrained([3])
     np.testing.assert_allclose(whole @ u, whole.assemble() @ u, atol=1e-13)
-    assert {R.level, whole.level} <= {"full", "element", "decomposed", "partial", "none"}
+    assert {R.level, whole.level} <= {"full", "element", "decomposed", "partial", "matrix-free"}
 
 
 def test_update_and_copies() -> None:

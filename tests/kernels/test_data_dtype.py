@@ -11,7 +11,7 @@ import pytest
 import femops
 from support.cases.kernels import bend, random_vector, smooth, tensor
 
-POINT_LEVELS = ("partial", "decomposed", "none")
+POINT_LEVELS = ("partial", "decomposed", "matrix-free")
 BENT = femops.box((4, 3), mapping=bend)
 
 

@@ -48,9 +48,9 @@ def check_shown(make, kind):
 
 @pytest.mark.parametrize(("make", "given"), BILINEAR.items())
 def test_options_are_passed_on(V, make, given):
-    A = make(V, *given, dtype="float32", lanes=4, level="none")
+    A = make(V, *given, dtype="float32", lanes=4, level="matrix-free")
     (width,) = {sweep.kernel.width for sweep in A.compiled.sweeps if hasattr(sweep, "kernel")}
-    assert (A.dtype, A.level, width) == (np.float32, "none", 4)
+    assert (A.dtype, A.level, width) == (np.float32, "matrix-free", 4)
     plain, half, more = (
         make(V, *given, **options).cost().stored_bytes
         for options in ({"quadrature": 3}, {"quadrature": 3, "data_dtype": "float32"}, {})
@@ -67,4 +67,4 @@ def test_another_option_is_one_clear_error(V, make, given):
 
 def test_nonlinear_forms_have_no_level(V):
     with pytest.raises(TypeError, match=r"keyword argument 'level': .* quadrature, dtype, lanes$"):
-        femops.p_laplacian(V, 3.0, level="none")
+        femops.p_laplacian(V, 3.0, level="matrix-free")

@@ -204,7 +204,7 @@ def test_the_position_may_meet_the_field_at_every_level() -> None:
     A = femops.form(layered, V)
     u = np.random.default_rng(4).standard_normal(V.shape)
     expected = A.assemble() @ u.ravel()
-    for level in ("element", "decomposed", "partial", "none"):
+    for level in ("element", "decomposed", "partial", "matrix-free"):
         result = (A.at_level(level) @ u).ravel()
         np.testing.assert_allclose(result, expected, atol=1e-13 * abs(expected).max())
 
@@ -231,7 +231,7 @@ def test_coefficients_called_like_an_argument_of_form(name: str, value: str) -> 
     scope: dict[str, Any] = {}
     exec(f"def own(u, x, *, {name}{value}): return {{'value': {name} * u}}", scope)
     message = rf"own\(u, x, {name}\): '{name}' is an argument of femops.form: call the coefficient"
-    given = {"level": "none", "lanes": 2, "dtype": "float32"}
+    given = {"level": "matrix-free", "lanes": 2, "dtype": "float32"}
     for options in ({}, {name: given[name]} if name in given else {}):
         with pytest.raises(femops.TraceError, match=message):
             femops.form(scope["own"], V, **options)

@@ -10,7 +10,7 @@ import itertools
 import pytest
 
 from femops.geometry.jacobians import ElementClass, classify
-from femops.geometry.legendre import GeometryModes
+from femops.geometry.legendre import LegendreGeometry
 from support.cases.kernels import make_mesh, random_vector
 from support.cases.levels import FACTORS, LEVELS, PAIRWISE, Case, build, cover, product
 
@@ -30,10 +30,10 @@ def test_the_meshes_are_what_they_are_called(dim: int, size: str) -> None:
     expected = {"box": (True, 1), "sheared": (True, 1), "multilinear": (dim == 1, 1)}
     expected |= {"curved": (False, 3)}
     for kind, facts in expected.items():
-        modes = GeometryModes(make_mesh(kind, dim, size))
+        modes = LegendreGeometry(make_mesh(kind, dim, size))
         assert (modes.affine, modes.degree) == facts
     for kind in ("periodic", "unstructured") if size != "one" else ():
-        assert not GeometryModes(make_mesh(kind, dim, size)).affine
+        assert not LegendreGeometry(make_mesh(kind, dim, size)).affine
     if dim > 1:  # not one element is affine
         assert set(classify(make_mesh("multilinear", dim, size))) == {ElementClass.MULTILINEAR}
 

@@ -24,7 +24,7 @@ from support.cases.kernels import Problem, bend, random_vector, smooth, tensor, 
 from support.cases.levels import wind
 from support.oracles.naive import Array, degree, mapping, rule, shapes
 
-LEVELS = ["full", "element", "decomposed", "partial", "none"]
+LEVELS = ["full", "element", "decomposed", "partial", "matrix-free"]
 STORED = ["full", "element", "decomposed"]
 TOLERANCE = {"float64": 1e-13, "float32": 1e-5}
 
@@ -458,7 +458,7 @@ def test_dense_bases_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch
     assert peak < 2**27  # imports, geometry
     for space, test in ((W, W), (W, femops.H1(W.mesh, 2))):
         A = femops.form(lambda u: {"value": u, "grad": u.grad}, space, test)
-        [(_, term)] = A.at_level("decomposed")._storage.fused
+        [(_, term)] = A.at_level("decomposed")._level_data.fused
         kept = {id(b): b.nbytes for b in dense_bases(term)}
         assert dense_bytes(term) == sum(kept.values())
 

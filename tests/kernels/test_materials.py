@@ -43,7 +43,7 @@ def test_materials_are_the_values_at_points(kind: str, level: str) -> None:
 def test_nothing_is_kept_at_points_for_them(kind: str) -> None:
     mesh = MESHES[kind]
     V = femops.H1(mesh, 2)
-    A = femops.diffusion(V, femops.by_attribute(mesh, {1: 0.5, "rock": 3.0}), level="none")
+    A = femops.diffusion(V, femops.by_attribute(mesh, {1: 0.5, "rock": 3.0}), level="matrix-free")
     points, ne = 4**3, mesh.num_elements
     assert A.cost().stored_bytes < ne * points * 8 / 2
     partial = A.at_level("partial").cost().stored_bytes
@@ -66,7 +66,7 @@ def test_update_keeps_them_for_elements() -> None:
     V = femops.H1(mesh, 2)
     u = np.random.default_rng(3).standard_normal(V.size)
     first, second = (femops.by_attribute(mesh, {1: a, 2: 3.0, 5: 1.0}) for a in (0.5, 7.0))
-    A = femops.mass(V, first, level="none").update(rho=second)
+    A = femops.mass(V, first, level="matrix-free").update(rho=second)
     B = femops.mass(V, second)
     np.testing.assert_allclose(A @ u, B @ u, rtol=0, atol=1e-13 * np.abs(B @ u).max())
 

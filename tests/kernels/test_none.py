@@ -40,7 +40,7 @@ def check(operator: Any, dense: Dense, tolerance: float = 1e-13) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "level"), [("affine", "none"), ("affine", "partial"), ("curved", "none")]
+    ("kind", "level"), [("affine", "matrix-free"), ("affine", "partial"), ("curved", "matrix-free")]
 )
 def test_sums_are_fused_whatever_they_are_given(kind: str, level: str) -> None:
     """Constants, functions, arrays; with and without a Jacobian; with factors."""
@@ -70,7 +70,9 @@ def test_sums_are_fused_whatever_they_are_given(kind: str, level: str) -> None:
 
 def test_the_same_form_twice_with_other_constants(space: femops.H1) -> None:
     oracle = FormOracle.of(space)
-    operator = femops.mass(space, 2.0, level="none") - 3.0 * femops.mass(space, 5.0, level="none")
+    operator = femops.mass(space, 2.0, level="matrix-free") - 3.0 * femops.mass(
+        space, 5.0, level="matrix-free"
+    )
     check(operator, oracle.matrix(mass, c=2.0 - 15.0))
     both = operator.update(rho=4.0)
     check(both, oracle.matrix(mass, c=4.0 - 12.0))
@@ -105,7 +107,7 @@ def test_a_tensor_is_updated_in_the_transpose(space: femops.H1) -> None:
         return skewed(x) + 0.3 * tensor(x)
 
     oracle = FormOracle.of(space)
-    for level in ("none", "partial"):
+    for level in ("matrix-free", "partial"):
         operator = femops.diffusion(space, skewed, level=level).T.update(kappa=other)
         dense = oracle.matrix(lambda u, c: {"grad": c @ u.grad}, c=other)
         check(operator, dense.T)
@@ -120,7 +122,7 @@ def test_a_transpose_keeps_its_level() -> None:
     V = femops.H1(femops.disc(1), 2)
     A = femops.convection(V, wind)
     oracle = FormOracle.of(V).matrix(convection, c=wind)
-    for first, level in itertools.permutations(("partial", "none", "element"), 2):
+    for first, level in itertools.permutations(("partial", "matrix-free", "element"), 2):
         twice = A.at_level(first).T.at_level(level).T
         assert twice.level == level
         assert twice.cost().stored_bytes == A.at_level(level).cost().stored_bytes
@@ -132,7 +134,7 @@ def test_a_transpose_keeps_its_level() -> None:
 # --- copies ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("level", ["none", "auto"])
+@pytest.mark.parametrize("level", ["matrix-free", "auto"])
 def test_copies_and_pickles(space: femops.H1, level: str) -> None:
     operator = femops.form(own, space, c=smooth, level=level).constrained([1, 2])
     u = random_vector(space, "float64")
@@ -151,7 +153,9 @@ def test_copies_and_pickles(space: femops.H1, level: str) -> None:
 
 def test_apply_allocates_nothing() -> None:
     space = femops.H1(femops.box((24, 24), order=2, mapping=bend), 3)
-    operator = femops.diffusion(space, smooth, level="none").constrained(space.boundary_dofs())
+    operator = femops.diffusion(space, smooth, level="matrix-free").constrained(
+        space.boundary_dofs()
+    )
     u, out = random_vector(space, "float64"), space.zeros()
     operator.apply(u, out=out)
     memsys_enable_stats()
@@ -183,14 +187,14 @@ def test_lanes_that_elements_do_not_fill(kind: str, lanes: int, dtype: str) -> N
     )
     space = femops.H1(mesh, 2)
     dense = FormOracle.of(space).matrix(own, c=smooth)
-    options = {"dtype": dtype, "lanes": lanes, "level": "none"}
+    options = {"dtype": dtype, "lanes": lanes, "level": "matrix-free"}
     operator = femops.form(own, space, c=smooth, **options)
     check(operator, dense, 1e-13 if dtype == "float64" else 1e-5)
 
 
 def test_a_nan_stays_with_its_neighbours(space: femops.H1) -> None:
     indices = space.restriction.indices
-    for level in ("partial", "none"):
+    for level in ("partial", "matrix-free"):
         u = random_vector(space, "float64")
         u[indices[-1, 4]] = np.nan
         touched = np.unique(indices[np.any(indices == indices[-1, 4], axis=1)])
@@ -201,7 +205,7 @@ def test_a_nan_stays_with_its_neighbours(space: femops.H1) -> None:
 def test_only_the_geometry_is_shared() -> None:
     """Nothing is kept where coefficients are constant; the modes are the mesh's, kept once."""
     V = femops.H1(MESHES["multilinear"](), 3)
-    A, B = femops.diffusion(V, 2.0, level="none"), femops.mass(V, level="none")
+    A, B = femops.diffusion(V, 2.0, level="matrix-free"), femops.mass(V, level="matrix-free")
     assert A.cost().stored_bytes <= 64
     assert (A + B).cost().shared_bytes == A.cost().shared_bytes
     sweeps = [operator.compiled.sweeps[0].data.modes for operator in (A, B, A + B)]
@@ -273,7 +277,7 @@ def test_a_branch_may_do_what_it_is_there_to_prevent() -> None:
 
     space = femops.H1(MESHES["curved"](), 2)
     dense = FormOracle.of(space).matrix(plain)
-    for level in ("partial", "none"):
+    for level in ("partial", "matrix-free"):
         check(femops.form(guarded, space, level=level), dense)
 
 

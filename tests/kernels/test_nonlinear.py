@@ -170,7 +170,7 @@ def test_bad_arguments() -> None:
         femops.p_laplacian(femops.H1(V.mesh, 1), 3.0, 0.0).residual(np.zeros(9))
 
 
-@pytest.mark.parametrize("level", ["full", "element", "decomposed", "partial", "none"])
+@pytest.mark.parametrize("level", ["full", "element", "decomposed", "partial", "matrix-free"])
 def test_a_jacobian_refuses_bad_coefficients(level: str) -> None:
     """At every level, also where what is kept has none of the coefficient in it."""
     V = make_space("neo_hookean", 2)

@@ -10,7 +10,7 @@ import pytest
 import femops
 from femops.basis import Basis1D, Quadrature1D
 from femops.geometry.jacobians import ElementClass, classify
-from femops.geometry.legendre import GeometryModes
+from femops.geometry.legendre import LegendreGeometry
 from femops_kernels.simd.matrix import Matrix1D
 from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
 from support.cases.kernels import kernels, random_vector
@@ -20,7 +20,7 @@ from support.cases.levels import LEVELS
 
 
 @pytest.mark.parametrize("small", [1e-14, 1e-30, 1e-200])
-@pytest.mark.parametrize("level", ["partial", "none"])
+@pytest.mark.parametrize("level", ["partial", "matrix-free"])
 def test_small_couplings_of_components_are_kept(small: float, level: str) -> None:
     V = femops.H1(femops.box((3, 2)), 2, ncomp=2)
 
@@ -79,7 +79,7 @@ def wavy(size: float, thickness: float, at: float = 0.0) -> femops.Mesh:
 )
 def test_thin_elements_keep_their_shape(size: float, thickness: float, at: float) -> None:
     mesh = wavy(size, thickness, at)
-    assert not GeometryModes(mesh).affine
+    assert not LegendreGeometry(mesh).affine
     assert classify(mesh).tolist() == [ElementClass.CURVED]
     V = femops.H1(mesh, 2)
     one = V.interpolate(1.0)
@@ -97,7 +97,7 @@ def test_boxes_are_affine_wherever_they_are(shift: float) -> None:
             lower = (shift, shift / 2)
             upper = (shift + 1.0, shift / 2 + 1.0)
             mesh = femops.box(counts, lower=lower, upper=upper, order=order)
-            assert GeometryModes(mesh).affine
+            assert LegendreGeometry(mesh).affine
             assert set(classify(mesh)) == {ElementClass.AFFINE}
 
 
@@ -120,7 +120,7 @@ def test_matrices_of_the_librarys_own_points_are_symmetric(family: Any) -> None:
             assert found == [1, -1, -1, 1, 1]
 
 
-@pytest.mark.parametrize("level", ["partial", "none", "decomposed"])
+@pytest.mark.parametrize("level", ["partial", "matrix-free", "decomposed"])
 @pytest.mark.parametrize("box", [True, False])
 @pytest.mark.parametrize("uneven", [2e-13, 1e-12])
 def test_a_rule_that_is_nearly_symmetric_is_taken_as_it_is(

@@ -10,7 +10,7 @@ import pytest
 
 import femops
 
-LEVELS = ["full", "element", "decomposed", "partial", "none"]
+LEVELS = ["full", "element", "decomposed", "partial", "matrix-free"]
 CHARGE = 1.6e-19
 
 
@@ -183,7 +183,7 @@ def test_conditions_in_a_kernel(scalar: Any) -> None:
     def total(x: Any) -> Any:
         return sum((k + 1) * (1.0 * function(x)) for k, function in enumerate(CONDITIONS.values()))
 
-    A = femops.form(lambda u, x: {"value": total(x) * u}, scalar, level="none")
+    A = femops.form(lambda u, x: {"value": total(x) * u}, scalar, level="matrix-free")
     F = femops.nonlinear_form(lambda u, x: {"value": total(x) * u}, scalar)
     expected = femops.mass(scalar, at_each(total))
     u = np.random.default_rng(3).standard_normal(scalar.size)
@@ -311,7 +311,7 @@ def test_expressions_that_grow(scalar: Any) -> None:
         return 1.0 + a
 
     one = np.ones(scalar.size)
-    for level in ("partial", "none"):
+    for level in ("partial", "matrix-free"):
         A = femops.form(lambda u, x: {"value": grow(x[0]) * u}, scalar, level=level)
         assert one @ (A @ one) == pytest.approx(
             one @ (femops.mass(scalar, lambda x: grow(x[0])) @ one)

@@ -146,5 +146,7 @@ def test_where_corners_do_not_tell_the_side_integrals_are_refused(tmp_path, make
         ones = np.ones(V.ndofs)
         other = np.ones(expected.shape[0])
         assert ones @ (area @ ones) == pytest.approx(other @ (expected @ other))
-    with pytest.raises(MeshTopologyError, match=r"the order that faces outwards|a point has no sides"):
+    with pytest.raises(
+        MeshTopologyError, match=r"the order that faces outwards|a point has no sides"
+    ):
         part_of(mesh, partition(mesh, 2), 0)

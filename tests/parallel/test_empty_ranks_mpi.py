@@ -22,7 +22,9 @@ MESHES = {
 
 CURVED = "2 x 1, curved"
 CASES = [(CURVED, level) for level in LEVELS]
-CASES += [(name, level) for name in MESHES if name != CURVED for level in ("partial", "none")]
+CASES += [
+    (name, level) for name in MESHES if name != CURVED for level in ("partial", "matrix-free")
+]
 
 
 def on_both(comm, make, build, reproducible=False):
@@ -110,7 +112,7 @@ def reaction(u):
 @pytest.mark.parallel(4)
 @pytest.mark.parametrize("reproducible", [False, True])
 @pytest.mark.parametrize("linear", ["cg", "minres", "gmres"])
-@pytest.mark.parametrize("level", ["auto", "full", "none"])
+@pytest.mark.parametrize("level", ["auto", "full", "matrix-free"])
 def test_solvers(comm, linear, level, reproducible):
     def build(mesh):
         V = femops.H1(mesh, 3)

@@ -24,7 +24,7 @@ class Named(Device):
     def __init__(self, name):
         self.name = name
 
-    function = upload = download = owns = adopt = address = passage = synchronize = None
+    function = upload = download = owns = adopt = address = staging_buffer = synchronize = None
 
 
 @pytest.fixture

@@ -182,7 +182,7 @@ def test_missing_mpi4py_under_a_launcher(no_launcher, monkeypatch, capsys, name,
 
 
 @needs_ranks
-def test_a_foreign_launcher_is_told():
+def test_a_nonowned_launcher_is_told():
     """It gives every process a world of one."""
     env = {k: v for k, v in os.environ.items() if k not in NAMES} | {"MV2_COMM_WORLD_SIZE": "4"}
     done = subprocess.run(

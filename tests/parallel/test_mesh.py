@@ -17,7 +17,7 @@ from support.cases.rank_meshes import (
     check_blocks,
     check_mesh,
     striped,
-    whole_blocks,
+    whole_groups,
 )
 from support.simulated_ranks import on_ranks, quietly
 
@@ -45,7 +45,7 @@ def test_ranks_make_their_parts_of_a_box(name, size):
         check_mesh(got, whole, partition(whole, size), comm)
         assert (got.reproducible, got.blocks) == (False, None)
         again = femops.box(**BOXES[name], comm=comm, reproducible=True)
-        check_mesh(again, whole, whole_blocks(whole, size), comm)
+        check_mesh(again, whole, whole_groups(whole, size), comm)
         check_blocks(again)
 
     quietly(size, program)
@@ -94,7 +94,7 @@ def test_one_rank_scatters_a_mesh(name, size):
         assert not got.reproducible
         if size < 10:
             again = femops.distribute(mine, comm, root=root, reproducible=True)
-            check_mesh(again, whole, whole_blocks(whole, size), comm)
+            check_mesh(again, whole, whole_groups(whole, size), comm)
             check_blocks(again)
 
     quietly(size, program)
@@ -123,7 +123,7 @@ def test_a_file_is_read_by_one_rank(options):
     def program(comm):
         name = path if comm.rank == 0 else "no.mesh"
         got = femops.read_mesh(name, 1, False, comm=comm, **options)
-        shares = whole_blocks(whole, 3) if options else partition(whole, 3)
+        shares = whole_groups(whole, 3) if options else partition(whole, 3)
         check_mesh(got, whole, shares, comm)
         assert got.reproducible == bool(options)
 

@@ -10,7 +10,7 @@ from femops.parallel import Serial
 from femops.parallel.launch import mpi
 from femops_meshes import MeshArgumentError, MeshFileError, MeshTopologyError, partition
 from support.cases.glued import alike, glued
-from support.cases.rank_meshes import SAMPLES, check_blocks, check_mesh, whole_blocks
+from support.cases.rank_meshes import SAMPLES, check_blocks, check_mesh, whole_groups
 
 
 @pytest.mark.parallel(1, 2, 4)
@@ -22,7 +22,7 @@ def test_one_rank_scatters_a_mesh(comm, name):
     got = femops.distribute(mine, mpi().COMM_WORLD, root=root)
     check_mesh(got, whole, partition(whole, comm.size), comm)
     again = femops.distribute(mine, comm, root=root, reproducible=True)
-    check_mesh(again, whole, whole_blocks(whole, comm.size), comm)
+    check_mesh(again, whole, whole_groups(whole, comm.size), comm)
     check_blocks(again)
     assert got.checksum == again.checksum == femops.distribute(whole, Serial()).checksum
 
@@ -44,7 +44,7 @@ def test_ranks_make_their_parts_of_a_box(comm, reproducible):
     arguments = {"counts": (7, 5), "periodic": (True, False), "order": 2}
     whole = femops.box(**arguments)
     got = femops.box(**arguments, comm=mpi().COMM_WORLD, reproducible=reproducible)
-    shares = (whole_blocks if reproducible else partition)(whole, comm.size)
+    shares = (whole_groups if reproducible else partition)(whole, comm.size)
     check_mesh(got, whole, shares, comm)
     assert got.checksum == femops.distribute(whole, Serial()).checksum
 

@@ -10,7 +10,7 @@ import femops
 from femops.parallel import DistributedMesh, Serial, communicator
 from support.cases.kernels import smooth
 
-LEVELS = ["full", "element", "partial", "none"]
+LEVELS = ["full", "element", "partial", "matrix-free"]
 
 
 def again(thing):

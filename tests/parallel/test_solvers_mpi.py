@@ -41,7 +41,7 @@ def robin(mesh, level="partial"):
 
 
 @pytest.mark.parallel(2, 3)
-@pytest.mark.parametrize("level", ["partial", "none", "element", "full"])
+@pytest.mark.parametrize("level", ["partial", "matrix-free", "element", "full"])
 def test_elements_and_boundary(comm, level):
     mine, alone = on_both(comm, ball, lambda mesh: robin(mesh, level))
     for A, B in ((mine, alone), (-mine.T, -alone.T)):
@@ -56,7 +56,7 @@ def test_all_ranks_take_the_level_that_one_has_found(comm):
     A = femops.diffusion(V, level="auto") + femops.boundary_mass(V, level="auto")
     u = V.interpolate(smooth)
     levels = [comm.broadcast(A.level, rank) for rank in range(comm.size)]
-    assert set(levels) == {A.level} <= {"full", "element", "decomposed", "partial", "none"}
+    assert set(levels) == {A.level} <= {"full", "element", "decomposed", "partial", "matrix-free"}
     gap = A @ u - A.at_level("partial") @ u
     assert comm.max(float(np.abs(gap).max(initial=0.0))) < 1e-12
     with pytest.raises(femops.OperatorError, match="boundary integrals alone"):

@@ -1,4 +1,4 @@
-"""Pointwise steps in CUDA C++, compiled for the host: they compute what programs do on NumPy."""
+"""Q-functions in CUDA C++, compiled for the host: they compute what programs do on NumPy."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from femops.forms.p_laplacian import _p_laplacian
 from femops.pointwise import (
     CoefficientShape,
     Known,
-    LinearStep,
-    Program,
+    LinearQFunction,
+    QFunction,
     fuse,
-    linear_cut,
-    nonlinear_cut,
+    linear_split,
+    nonlinear_split,
     trace,
 )
-from femops.pointwise.graph import Graph, Node, ancestors
-from femops.pointwise.operations import BINARY, COMPARE, UNARY
+from femops.pointwise.expressions.graph import Graph, Node, ancestors
+from femops.pointwise.expressions.operations import BINARY, COMPARE, UNARY
 from femops.pointwise.printer import NUMPY_FUNCTIONS
 from femops.pointwise.trace import Argument, linearised
 from femops.pointwise.writing import make_program
+from femops_kernels.pointwise.qfunction import QFunctionInputs
 from femops_kernels.pointwise.recording import FUNCTIONS
-from femops_kernels.pointwise.step import Numbers
 
 POINTS = 8
 SCALAR = CoefficientShape(())
@@ -109,22 +109,22 @@ def every_known(names: frozenset[str]) -> list[Known]:
     return [vary, Known(False, names, 8, True), Known(True, nothing, 8, False, names)]
 
 
-def programs_of_step(step: LinearStep, names: frozenset[str]) -> Iterator[Program]:
+def programs_of_step(step: LinearQFunction, names: frozenset[str]) -> Iterator[QFunction]:
     """For every level that differs; those of one also transposed."""
     for known in every_known(names):
-        for level in ("partial", "none"):
-            yield linear_cut(step, level, known).program
-    yield linear_cut(step, "none", known, transpose=True).program
+        for level in ("partial", "matrix-free"):
+            yield linear_split(step, level, known).qfunction
+    yield linear_split(step, "matrix-free", known, transpose=True).qfunction
 
 
-def kept_programs(step: LinearStep, names: frozenset[str]) -> Iterator[Program]:
+def kept_programs(step: LinearQFunction, names: frozenset[str]) -> Iterator[QFunction]:
     """What a derivative keeps at points, from its state."""
     static = dict(step.trace.static)
     point = Argument(static.pop("state"), static.pop("dstate"))
     for known in every_known(names):
-        kept = linear_cut(step, "partial", known).point
+        kept = linear_split(step, "partial", known).point
         still = replace(step.trace, static=static)
-        yield nonlinear_cut(still, point, kept, len(kept), known).program
+        yield nonlinear_split(still, point, kept, len(kept), known).qfunction
 
 
 def traced(form: Form, name: str = "u") -> Any:
@@ -132,19 +132,21 @@ def traced(form: Form, name: str = "u") -> Any:
     return trace(function, dim, {name: n_in}, {name: n_out}, shapes)
 
 
-def fused_programs() -> Iterator[Program]:
+def fused_programs() -> Iterator[QFunction]:
     """Sums of two and of four."""
-    for level in ("partial", "none"):
+    for level in ("partial", "matrix-free"):
         for dim in (2, 3):
             parts = [
-                linear_cut(LinearStep(traced(LINEAR[f"{name}-{dim}d"]), "u", "u"), level).program
+                linear_split(
+                    LinearQFunction(traced(LINEAR[f"{name}-{dim}d"]), "u", "u"), level
+                ).qfunction
                 for name in ("mass", "general", "convection", "diffusion")
             ]
             yield fuse(parts[:2])
             yield fuse(parts)
 
 
-def of_every_operation() -> Program:
+def of_every_operation() -> QFunction:
     """A program whose value results use every operation of the graph on random others."""
     rng = np.random.default_rng(2)
     graph = Graph()
@@ -169,7 +171,7 @@ def of_every_operation() -> Program:
     outputs = [*pool[3:], graph.constant(-2.5) * pool[-1], graph.constant(0.1)]
     assert not {*operations, "where"} - {node.op for node in ancestors(outputs)}
     zeros = [graph.constant(0.0)] * (3 * len(outputs))
-    numbers = Numbers(point=1)
+    numbers = QFunctionInputs(point=1)
     return make_program(
         1, field, [*outputs, *zeros], (2, len(outputs)), {given.number: "q[0]"}, numbers,
         symmetric=False, scaled=(),
@@ -177,21 +179,22 @@ def of_every_operation() -> Program:
 
 
 @functools.cache
-def programs() -> dict[str, list[Program]]:
+def programs() -> dict[str, list[QFunction]]:
     """All that are tried, by the name of their form; each once."""
-    found: dict[str, Iterator[Program]] = {}
+    found: dict[str, Iterator[QFunction]] = {}
     for name, form in LINEAR.items():
-        step = LinearStep(traced(form), "u", "u")
+        step = LinearQFunction(traced(form), "u", "u")
         found[name] = programs_of_step(step, frozenset(form[3]))
     for name, form in NONLINEAR.items():
         names = frozenset(form[3])
         form_trace, ncomp = traced(form), form[2][1]
         point, outputs = form_trace.fields["u"], form_trace.tests["u"].flat()
         cuts = [
-            nonlinear_cut(form_trace, point, outputs, ncomp, known) for known in every_known(names)
+            nonlinear_split(form_trace, point, outputs, ncomp, known)
+            for known in every_known(names)
         ]
-        found[name] = (cut.program for cut in cuts)
-        derivative = LinearStep(linearised(traced(form), "u", "state"), "u", "u")
+        found[name] = (cut.qfunction for cut in cuts)
+        derivative = LinearQFunction(linearised(traced(form), "u", "state"), "u", "u")
         found[f"{name}-derivative"] = programs_of_step(derivative, names)
         found[f"{name}-kept"] = kept_programs(derivative, names)
     found["fused"] = fused_programs()
@@ -220,12 +223,12 @@ extern "C" void step_{k}(const T* in, T* out) {{
 """
 
 
-def source(kind: str, some: list[Program]) -> str:
+def source(kind: str, some: list[QFunction]) -> str:
     """C++ with a function ``step_k`` of field and numbers for each program."""
     parts = [HEAD, f"using T = {kind};\n"]
     for k, program in enumerate(some):
         sizes = f"constexpr int NCOMP_IN = {program.ncomp_in}, NCOMP_OUT = {program.ncomp_out};\n"
-        text = program.step.cuda(program.dim, program.ncomp_in)
+        text = program.code.cuda(program.dim, program.ncomp_in)
         parts += [f"namespace step_{k}_ {{\n{sizes}{text}}}\n", ENTRY.format(k=k)]
     return "".join(parts)
 
@@ -245,7 +248,7 @@ def compiled(text: str, folder: Path) -> Any:
     return ctypes.CDLL(str(library))
 
 
-def run(step: Any, program: Program, fields: np.ndarray, q: np.ndarray) -> np.ndarray:
+def run(step: Any, program: QFunction, fields: np.ndarray, q: np.ndarray) -> np.ndarray:
     """Results (4, ncomp_out, points) of compiled text; what it does not set stays unset."""
     out = np.full((4, program.ncomp_out, fields.shape[-1]), np.nan, fields.dtype)
     for k in range(fields.shape[-1]):
@@ -265,7 +268,7 @@ def steps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return dtype, {program: getattr(library, f"step_{k}") for k, program in enumerate(every)}
 
 
-def numbers_for(program: Program, rng: np.random.Generator) -> np.ndarray:
+def numbers_for(program: QFunction, rng: np.random.Generator) -> np.ndarray:
     """What a program is given, (numbers, points): a Jacobian is not far from the identity."""
     q = rng.uniform(0.1, 0.4, (program.numbers.total, POINTS))
     jacobian = program.numbers.slices()[1]
@@ -298,15 +301,17 @@ def test_compiled_text_computes_what_the_program_does(steps: Any, name: str) -> 
 def test_what_is_written_twice_stands_once() -> None:
     for some in programs().values():
         for program in some:
-            text = program.step.cuda(program.dim, program.ncomp_in)
+            text = program.code.cuda(program.dim, program.ncomp_in)
             right = re.findall(r"const (?:T|bool) t\d+ = (.*);", text)
             assert len(right) == len(set(right)) == program.flops
 
 
-def by_hand(results: list[str]) -> Program:
+def by_hand(results: list[str]) -> QFunction:
     text = f"def pointwise(u, ux, uy, uz, q):\n    return ({', '.join(results)},), ux, uy, uz\n"
     flags = (True, False, True, False)
-    return Program(text, 1, 2, len(results), Numbers(), *flags, symmetric=False, scaled=())
+    return QFunction(
+        text, 1, 2, len(results), QFunctionInputs(), *flags, symmetric=False, scaled=()
+    )
 
 
 def test_numbers_that_are_not_ordinary(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femops
-from femops.pointwise import tensors
-from femops.pointwise.derivative import derivatives
 from femops.pointwise.errors import TraceError
-from femops.pointwise.graph import Graph, Node, ancestors
+from femops.pointwise.expressions import tensors
+from femops.pointwise.expressions.derivative import derivatives
+from femops.pointwise.expressions.graph import Graph, Node, ancestors
 from femops.pointwise.printer import evaluate
 
 UNARY = [

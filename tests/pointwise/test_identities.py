@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from femops.pointwise import tensors
-from femops.pointwise.graph import Graph, ancestors
-from femops.pointwise.identities import identities
+from femops.pointwise.expressions import tensors
+from femops.pointwise.expressions.graph import Graph, ancestors
+from femops.pointwise.expressions.identities import identities
 
 LITERALS = [1.0, -1.0, 0.5, 3.0, 1e-19, 1.6e-19, -1.6e-19, 1e20, 0.1, 2.0**127, 5e-324]
 

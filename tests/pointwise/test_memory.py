@@ -10,19 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from femops.forms.elasticity import _elasticity
-from femops.pointwise import CoefficientShape, LinearStep, linear_cut, trace
-from femops.pointwise import memory as disk
+from femops.pointwise import CoefficientShape, LinearQFunction, linear_split, trace
+from femops.pointwise import trace_cache as disk
 from femops.pointwise.errors import TraceError
-from femops.pointwise.graph import Graph, Node
-from femops.pointwise.operations import BINARY, UNARY
+from femops.pointwise.expressions.graph import Graph, Node
+from femops.pointwise.expressions.operations import BINARY, UNARY
 from support import fixtures
 
 folder = fixtures.empty_cache
 
 
-def elasticity() -> LinearStep:
+def elasticity() -> LinearQFunction:
     shapes = {"lam": CoefficientShape(()), "mu": CoefficientShape(())}
-    return LinearStep(trace(_elasticity, 3, {"u": 3}, {"u": 3}, shapes), "u", "u")
+    return LinearQFunction(trace(_elasticity, 3, {"u": 3}, {"u": 3}, shapes), "u", "u")
 
 
 def text(nodes: list[Node]) -> list[str]:
@@ -50,13 +50,15 @@ def test_nodes_come_back(choices: list[tuple[int, int, int]]) -> None:
 def test_a_form_is_examined_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = elasticity()
     assert len(list(folder.glob("trace_*.json"))) == 1
-    monkeypatch.setattr(LinearStep, "_examine", lambda *_: pytest.fail("examined again"))
+    monkeypatch.setattr(LinearQFunction, "_examine", lambda *_: pytest.fail("examined again"))
     again = elasticity()
     np.testing.assert_array_equal(again.structure, first.structure)
     assert text(again.distinct) == text(first.distinct)
     assert text(list(again.entries.flat)) == text(list(first.entries.flat))
     for transpose in (False, True):
-        programs = [linear_cut(s, "partial", transpose=transpose).program for s in (first, again)]
+        programs = [
+            linear_split(s, "partial", transpose=transpose).qfunction for s in (first, again)
+        ]
         assert programs[0] == programs[1]  # the same kernel: nothing is compiled for it
 
 
@@ -73,7 +75,7 @@ def test_a_form_is_examined_once(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_another_form_finds_nothing(folder: Path, other: object) -> None:
     shapes = {"a": CoefficientShape(())}
     for function in (lambda u, a: {"value": a * u, "grad": u.grad}, other):
-        LinearStep(trace(function, 2, {"u": 1}, {"u": 1}, shapes), "u", "u")
+        LinearQFunction(trace(function, 2, {"u": 1}, {"u": 1}, shapes), "u", "u")
     assert len(list(folder.glob("trace_*.json"))) == 2
 
 
@@ -90,5 +92,5 @@ def test_a_damaged_file_is_written_again(folder: Path, damage: str) -> None:
 def test_refusals_are_not_kept(folder: Path) -> None:
     for _ in range(2):
         with pytest.raises(TraceError, match="not linear"):
-            LinearStep(trace(lambda u: {"value": u * u}, 2, {"u": 1}, {"u": 1}, {}), "u", "u")
+            LinearQFunction(trace(lambda u: {"value": u * u}, 2, {"u": 1}, {"u": 1}, {}), "u", "u")
     assert not list(folder.glob("*"))

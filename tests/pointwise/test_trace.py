@@ -19,11 +19,19 @@ from femops.forms.divergence import _divergence
 from femops.forms.elasticity import _elasticity
 from femops.forms.helmholtz import _helmholtz
 from femops.forms.mass import _mass
-from femops.pointwise import CoefficientShape, Cut, Known, LinearStep, fuse, linear_cut, trace
+from femops.pointwise import (
+    CoefficientShape,
+    Known,
+    LinearQFunction,
+    QDataSplit,
+    fuse,
+    linear_split,
+    trace,
+)
 from femops.pointwise.errors import TraceError
-from femops.pointwise.graph import Graph
+from femops.pointwise.expressions.graph import Graph
 from femops.pointwise.printer import assignments, evaluate
-from femops_kernels.pointwise.step import Numbers
+from femops_kernels.pointwise.qfunction import QFunctionInputs
 
 POINTS = 6
 DIMS = [1, 2, 3]
@@ -39,9 +47,9 @@ class Case:
     shapes: dict[str, CoefficientShape]
     formula: Any
 
-    def step(self) -> LinearStep:
+    def step(self) -> LinearQFunction:
         ins, outs = ({"u": n} for n in self.components)
-        return LinearStep(trace(self.function, self.dim, ins, outs, self.shapes), "u", "u")
+        return LinearQFunction(trace(self.function, self.dim, ins, outs, self.shapes), "u", "u")
 
     def statics(self) -> dict[str, np.ndarray]:
         """Random values of all that is known beforehand, points last."""
@@ -65,9 +73,9 @@ class Case:
         given = {k: v for k, v in self.statics().items() if k not in ("jacobian", "reference")}
         return np.asarray(self.formula(**given))
 
-    def given(self, step: LinearStep, cut: Cut) -> np.ndarray:
+    def given(self, step: LinearQFunction, cut: QDataSplit) -> np.ndarray:
         """The numbers that a program is given, (points, n), in their order."""
-        values, numbers = self.statics(), cut.program.numbers
+        values, numbers = self.statics(), cut.qfunction.numbers
         at_one = {**values, "weight": values["weight"] / values["reference"]}
         jacobian = values["jacobian"].reshape(-1, POINTS)
         rows = [
@@ -81,7 +89,7 @@ class Case:
         return np.stack([np.broadcast_to(row, POINTS) for row in rows], axis=-1)
 
     @staticmethod
-    def inputs(step: LinearStep, values: dict[str, np.ndarray]) -> dict[int, np.ndarray]:
+    def inputs(step: LinearQFunction, values: dict[str, np.ndarray]) -> dict[int, np.ndarray]:
         """Arrays of the static inputs by node."""
         return {
             # the names of what every form has begin with @, which no coefficient's can
@@ -90,13 +98,13 @@ class Case:
             for index, node in np.ndenumerate(nodes)
         }
 
-    def cuts(self, step: LinearStep, *, transpose: bool = False) -> list[Cut]:
+    def cuts(self, step: LinearQFunction, *, transpose: bool = False) -> list[QDataSplit]:
         """For every level, of meshes that are affine and not, with coefficients of every kind."""
         names = frozenset(self.shapes)
         known = [Known(a, c, 8) for a in (False, True) for c in (frozenset[str](), names)]
         return [
-            linear_cut(step, level, k, transpose=transpose)
-            for level in ("points", "partial", "none")
+            linear_split(step, level, k, transpose=transpose)
+            for level in ("points", "partial", "matrix-free")
             for k in known
         ]
 
@@ -217,7 +225,7 @@ def test_distinct_entries(dim: int, name: str) -> None:
 def test_what_elasticity_stores() -> None:
     """The frontier: J^-1, w det(J), lam and mu, where D has 45 distinct numbers."""
     step = cases(3)["elasticity"][0].step()
-    stored = linear_cut(step, "points").point
+    stored = linear_split(step, "points").point
     assert len(stored) == 12
     inputs = {node.data for node in stored if node.op == "input"}
     assert inputs == {f"@inverse_{i}_{j}" for i in range(3) for j in range(3)} | {
@@ -226,12 +234,14 @@ def test_what_elasticity_stores() -> None:
     }
     assert [repr(node) for node in stored if node.op != "input"] == ["mul(c(mu), 2.0)"]
     constants = frozenset({"lam", "mu"})
-    curved = linear_cut(step, "partial", Known(constants=constants, points=27)).program.numbers
-    assert curved == Numbers(point=10, constant=2)
-    affine = linear_cut(step, "partial", Known(True, constants, 27)).program.numbers
-    assert affine == Numbers(element=10, weight=1, constant=2)
-    nothing = linear_cut(step, "none", Known(constants=constants, points=27)).program.numbers
-    assert nothing == Numbers(jacobian=9, weight=1, constant=3)
+    curved = linear_split(step, "partial", Known(constants=constants, points=27)).qfunction.numbers
+    assert curved == QFunctionInputs(point=10, constant=2)
+    affine = linear_split(step, "partial", Known(True, constants, 27)).qfunction.numbers
+    assert affine == QFunctionInputs(element=10, weight=1, constant=2)
+    nothing = linear_split(
+        step, "matrix-free", Known(constants=constants, points=27)
+    ).qfunction.numbers
+    assert nothing == QFunctionInputs(jacobian=9, weight=1, constant=3)
 
 
 @pytest.mark.parametrize(("dim", "name"), every_case)
@@ -240,7 +250,7 @@ def test_d_is_the_formula(dim: int, name: str) -> None:
     step = case.step()
     expected = case.expected()
     for cut in case.cuts(step):
-        d = cut.program.matrix(case.given(step, cut))
+        d = cut.qfunction.matrix(case.given(step, cut))
         np.testing.assert_allclose(d, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
 
 
@@ -250,13 +260,13 @@ def test_transposed_program_is_d_transposed(dim: int, name: str) -> None:
     step = case.step()
     expected = case.expected().transpose(2, 3, 0, 1, 4)
     for cut in case.cuts(step, transpose=True):
-        d = cut.program.matrix(case.given(step, cut))
+        d = cut.qfunction.matrix(case.given(step, cut))
         np.testing.assert_allclose(d, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
-    assert (cut.program.ncomp_in, cut.program.ncomp_out) == case.components[::-1]
+    assert (cut.qfunction.ncomp_in, cut.qfunction.ncomp_out) == case.components[::-1]
     symmetric = d.shape == expected.transpose(2, 3, 0, 1, 4).shape and np.allclose(
         expected, expected.transpose(2, 3, 0, 1, 4), rtol=1e-12
     )
-    assert cut.program.symmetric == step.symmetric
+    assert cut.qfunction.symmetric == step.symmetric
     assert step.symmetric == (symmetric and name not in ("convection", "divergence", "gradient"))
 
 
@@ -266,9 +276,9 @@ def test_scaled_numbers_scale_the_form(dim: int, name: str) -> None:
     step = case.step()
     for cut in (*case.cuts(step), *case.cuts(step, transpose=True)):
         q = case.given(step, cut)
-        before = cut.program.matrix(q)
-        q[:, list(cut.program.scaled)] *= -2.5
-        np.testing.assert_allclose(cut.program.matrix(q), -2.5 * before, rtol=1e-13)
+        before = cut.qfunction.matrix(q)
+        q[:, list(cut.qfunction.scaled)] *= -2.5
+        np.testing.assert_allclose(cut.qfunction.matrix(q), -2.5 * before, rtol=1e-13)
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
@@ -281,7 +291,7 @@ def test_fused_programs_add(dim: int, affine: bool, level: int) -> None:
         case = cases(dim)[name][0]
         step = case.step()
         cut = case.cuts(step)[4 * level + 2 * affine]
-        q, program = case.given(step, cut), cut.program
+        q, program = case.given(step, cut), cut.qfunction
         found.append(program)
         qs.append(q)
         total[np.ix_(program.slots_out, [0], program.slots_in, [0])] += program.matrix(q)
@@ -306,7 +316,8 @@ def test_fused_programs_add(dim: int, affine: bool, level: int) -> None:
 @pytest.mark.parametrize("dim", DIMS)
 def test_flops_are_counted(dim: int) -> None:
     flops = {
-        name: linear_cut(cases(dim)[name][0].step(), "points").program.flops for name in cases(dim)
+        name: linear_split(cases(dim)[name][0].step(), "points").qfunction.flops
+        for name in cases(dim)
     }
     assert flops["mass"] == 1
     assert flops["vector mass"] == 2
@@ -322,8 +333,8 @@ def test_functions_are_flops() -> None:
     statements, (result,) = assignments([np.exp(q) * u], {u.number: "u[0]", q.number: "q[0]"})
     body = "\n".join(f"    {s}" for s in statements)
     text = f"@inner\ndef pointwise(u, ux, uy, uz, q):\n{body}\n    return ({result},), ux, uy, uz\n"
-    program = femops.pointwise.Program(
-        text, 1, 1, 1, Numbers(point=1), True, False, True, False, symmetric=True, scaled=()
+    program = femops.pointwise.QFunction(
+        text, 1, 1, 1, QFunctionInputs(point=1), True, False, True, False, symmetric=True, scaled=()
     )
     assert program.flops == 2
     np.testing.assert_allclose(program.matrix(np.array([[2.0]])), np.full((1,) * 5, np.exp(2.0)))
@@ -484,7 +495,7 @@ def test_several_fields_and_tests() -> None:
 )
 def test_what_is_not_linear(function: Any, message: str) -> None:
     with pytest.raises(TraceError, match=message):
-        LinearStep(trace(function, 2, {"u": 1}, {"u": 1}, {}), "u", "u")
+        LinearQFunction(trace(function, 2, {"u": 1}, {"u": 1}, {}), "u", "u")
 
 
 # --- forms that once came out wrong --------------------------------------------------------------

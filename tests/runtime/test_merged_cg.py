@@ -33,10 +33,10 @@ def problem(case: str) -> tuple[Any, Any, Any]:
     if case == "vector":
         A: Any = femops.elasticity(V).constrained(V.boundary_dofs(components=0))
     elif case == "scaled":
-        A = 3.0 * femops.diffusion(V, level="none")  # nothing at points: batch by batch
+        A = 3.0 * femops.diffusion(V, level="matrix-free")  # nothing at points: batch by batch
         assert A.compiled.alphas[0] == 3.0
     elif case == "many batches":
-        A = (femops.diffusion(V) + femops.mass(V)).at_level("none")
+        A = (femops.diffusion(V) + femops.mass(V)).at_level("matrix-free")
     else:
         A = femops.diffusion(V, smooth, dtype=dtype) + femops.mass(V, dtype=dtype)
     if case == "inside":
@@ -157,7 +157,7 @@ def test_where_it_is_not_one_sweep() -> None:
         assert info.converged
         assert not info.merged
         assert np.abs(B @ x - b).max() < 1e-7 * np.abs(b).max()
-    for level in ("full", "element", "decomposed", "none"):
+    for level in ("full", "element", "decomposed", "matrix-free"):
         _, info = femops.cg(A.at_level(level), b, rtol=1e-9, M=M)
         assert info.converged
         assert info.merged == (level != "full")

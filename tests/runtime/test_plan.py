@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femops
-from femops_kernels.cpu.plan import Plan, equal_chunks, make_foreign_plan, make_plan
+from femops_kernels.cpu.plan import Plan, equal_chunks, make_nonowned_plan, make_plan
 from femops_kernels.errors import KernelError
 from femops_kernels.pointwise.qdata import element_values, interleave
-from femops_kernels.simd.runs import Runs
+from femops_kernels.simd.runs import DofRuns
 
 
 def first_touch(indices: np.ndarray) -> np.ndarray:
@@ -24,13 +24,13 @@ def first_touch(indices: np.ndarray) -> np.ndarray:
     return new[np.searchsorted(numbers, indices)]
 
 
-SEGMENTS = Runs(1, 3)
+SEGMENTS = DofRuns(1, 3)
 MESHES = ("disc.mesh", "ball.mesh")
-SINGLE = Runs(1, 1), Runs(1, 2), Runs(2, 2), Runs(3, 2)  # each node a run of its own
+SINGLE = DofRuns(1, 1), DofRuns(1, 2), DofRuns(2, 2), DofRuns(3, 2)  # each node a run of its own
 
 
 @st.composite
-def restrictions(draw: st.DrawFn) -> tuple[np.ndarray, Runs]:
+def restrictions(draw: st.DrawFn) -> tuple[np.ndarray, DofRuns]:
     """Any numbers that neighbours share, as elements do."""
     ne, runs = draw(st.integers(1, 150)), draw(st.sampled_from(SINGLE))
     nodes = runs.p1d**runs.dim
@@ -40,25 +40,25 @@ def restrictions(draw: st.DrawFn) -> tuple[np.ndarray, Runs]:
 
 
 @st.composite
-def spaces(draw: st.DrawFn) -> tuple[np.ndarray, Runs]:
+def spaces(draw: st.DrawFn) -> tuple[np.ndarray, DofRuns]:
     """Meshes on which faces and edges meet turned in any way."""
     name, order = draw(st.sampled_from(MESHES)), draw(st.integers(1, 4))
     mesh = femops.read_mesh(femops.sample(name))
     if draw(st.booleans()):
         space = femops.L2(mesh, order)
-        return space.restriction.indices, Runs(mesh.dim, order + 1, broken=True)
-    return femops.H1(mesh, order).restriction.indices, Runs(mesh.dim, order + 1)
+        return space.restriction.indices, DofRuns(mesh.dim, order + 1, broken=True)
+    return femops.H1(mesh, order).restriction.indices, DofRuns(mesh.dim, order + 1)
 
 
 def replay(plan: Plan, x: np.ndarray, ne: int) -> np.ndarray:
     """What a kernel that multiplies by one does: gather, scatter, copy out, combine."""
     y = np.full(len(x), np.nan if plan.owned_start[-1] else 0.0)
-    buffer = np.full(len(plan.foreign_dofs), np.nan)
+    buffer = np.full(len(plan.nonowned_dofs), np.nan)
     for c in range(plan.nchunks):
         owned = slice(plan.owned_start[c], plan.owned_start[c + 1])
-        foreign = slice(plan.foreign_start[c], plan.foreign_start[c + 1])
+        nonowned = slice(plan.nonowned_start[c], plan.nonowned_start[c + 1])
         pad = np.zeros(plan.runs.longest)
-        local = np.concatenate([x[owned], x[plan.foreign_dofs[foreign]], pad])
+        local = np.concatenate([x[owned], x[plan.nonowned_dofs[nonowned]], pad])
         sums = np.full(plan.local_size, np.nan)
         sums[owned.stop - owned.start :] = 0.0
         for batch in range(plan.first_batch[c], plan.first_batch[c + 1]):
@@ -69,7 +69,7 @@ def replay(plan: Plan, x: np.ndarray, ne: int) -> np.ndarray:
                 np.add.at(sums, places, local[places])
         count = owned.stop - owned.start
         y[owned] = sums[:count]
-        buffer[foreign] = sums[count : count + foreign.stop - foreign.start]
+        buffer[nonowned] = sums[count : count + nonowned.stop - nonowned.start]
     for c in range(plan.nchunks):
         for k in range(plan.combine_start[c], plan.combine_start[c + 1]):
             y[plan.combine_dof[k]] += buffer[plan.combine_slot[k]]
@@ -78,7 +78,7 @@ def replay(plan: Plan, x: np.ndarray, ne: int) -> np.ndarray:
 
 @given(restrictions() | spaces(), st.sampled_from([2, 4, 8, 16]))
 @settings(max_examples=100, deadline=None)
-def test_replayed(given: tuple[np.ndarray, Runs], width: int) -> None:
+def test_replayed(given: tuple[np.ndarray, DofRuns], width: int) -> None:
     indices, runs = given
     ndofs = int(indices.max()) + 1
     plan = make_plan(indices, ndofs, width, equal_chunks(len(indices), 16), runs)
@@ -91,10 +91,10 @@ def test_replayed(given: tuple[np.ndarray, Runs], width: int) -> None:
 
 @given(restrictions() | spaces())
 @settings(max_examples=50, deadline=None)
-def test_combined_in_ascending_chunks(given: tuple[np.ndarray, Runs]) -> None:
+def test_combined_in_ascending_chunks(given: tuple[np.ndarray, DofRuns]) -> None:
     indices, runs = given
     plan = make_plan(indices, int(indices.max()) + 1, 8, equal_chunks(len(indices), 16), runs)
-    chunk = np.searchsorted(plan.foreign_start, plan.combine_slot, side="right") - 1
+    chunk = np.searchsorted(plan.nonowned_start, plan.combine_slot, side="right") - 1
     same = plan.combine_dof[1:] == plan.combine_dof[:-1]
     assert (plan.combine_slot[1:][same] > plan.combine_slot[:-1][same]).all()
     assert (chunk[1:][same] >= chunk[:-1][same]).all()
@@ -103,28 +103,28 @@ def test_combined_in_ascending_chunks(given: tuple[np.ndarray, Runs]) -> None:
 @given(restrictions(), st.sampled_from([2, 8]), st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
 def test_replayed_where_no_chunk_owns(
-    given: tuple[np.ndarray, Runs], width: int, seed: int
+    given: tuple[np.ndarray, DofRuns], width: int, seed: int
 ) -> None:
     """Any numbers, of a vector with others: each dof is added to by one chunk, in order."""
     indices, runs = given
     rng = np.random.default_rng(seed)
     ndofs = 2 * int(indices.max()) + 5
     indices = rng.permutation(ndofs)[indices]
-    plan = make_foreign_plan(indices, ndofs, width, equal_chunks(len(indices), 16), runs)
+    plan = make_nonowned_plan(indices, ndofs, width, equal_chunks(len(indices), 16), runs)
     x = rng.standard_normal(ndofs)
     expected = x * np.bincount(indices.ravel(), minlength=ndofs)
     np.testing.assert_allclose(replay(plan, x, len(indices)), expected, rtol=1e-13)
     assert plan.combine_start[0] == 0
-    assert plan.combine_start[-1] == len(plan.foreign_dofs)
+    assert plan.combine_start[-1] == len(plan.nonowned_dofs)
     shares = [plan.combine_dof[a:b] for a, b in pairwise(plan.combine_start)]
     assert sum(len(np.unique(share)) for share in shares) == len(np.unique(indices))
-    chunk = np.searchsorted(plan.foreign_start, plan.combine_slot, side="right") - 1
+    chunk = np.searchsorted(plan.nonowned_start, plan.combine_slot, side="right") - 1
     same = plan.combine_dof[1:] == plan.combine_dof[:-1]
     assert (chunk[1:][same] > chunk[:-1][same]).all()
     dofs = np.unique(rng.integers(0, 2 * ndofs, 9))
     start, positions = plan.local_positions(dofs, 2)
     for c in range(plan.nchunks):
-        mine = plan.foreign_dofs[plan.foreign_start[c] : plan.foreign_start[c + 1]]
+        mine = plan.nonowned_dofs[plan.nonowned_start[c] : plan.nonowned_start[c + 1]]
         local, component = np.divmod(positions[start[c] : start[c + 1]], 2)
         touched = dofs[np.isin(dofs // 2, mine)]
         np.testing.assert_array_equal(np.sort(mine[local] * 2 + component), touched)
@@ -142,7 +142,7 @@ def test_positions_of_constrained_dofs() -> None:
         first, end = plan.owned_start[c], plan.owned_start[c + 1]
         copies = [
             *range(first, end),
-            *plan.foreign_dofs[plan.foreign_start[c] : plan.foreign_start[c + 1]],
+            *plan.nonowned_dofs[plan.nonowned_start[c] : plan.nonowned_start[c + 1]],
         ]
         for at in positions[start[c] : start[c + 1]]:
             local, component = divmod(at, 2)
@@ -163,7 +163,7 @@ def test_refuses_other_numberings() -> None:
 def test_refuses_runs_that_two_dofs_do_not_tell() -> None:
     indices = np.array([[0, 2, 1, 3], [0, 2, 3, 1]])[[0, 1] * 8]
     with pytest.raises(KernelError, match="begin alike"):
-        make_plan(indices, 4, 8, equal_chunks(len(indices), 16), Runs(1, 4, broken=True))
+        make_plan(indices, 4, 8, equal_chunks(len(indices), 16), DofRuns(1, 4, broken=True))
 
 
 @pytest.mark.parametrize("ne", [1, 7, 8, 9, 33])

@@ -75,7 +75,7 @@ def test_second_process_compiles_nothing(warm: Path) -> None:
 
 def test_warmed_up_compiles_nothing(tmp_path: Path) -> None:
     """What ``femops warmup`` compiled serves another mesh, with conditions and values."""
-    command = "warmup elasticity --order 3 --dim 2 --level none,partial --mesh multilinear"
+    command = "warmup elasticity --order 3 --dim 2 --level matrix-free,partial --mesh multilinear"
     env = os.environ | {"FEMOPS_CACHE": str(tmp_path), "FEMOPS_THREADS": "1"}
     subprocess.run([sys.executable, "-m", "femops", *command.split()], env=env, check=True)
     before = sorted(tmp_path.glob("*.py"))
@@ -83,7 +83,7 @@ def test_warmed_up_compiles_nothing(tmp_path: Path) -> None:
     body = """
     set_threads(1)
     V = femops.H1(femops.box((3, 4), mapping=lambda x: x + 0.2 * x[::-1] * x), 3, ncomp=2)
-    for level in ("none", "partial"):
+    for level in ("matrix-free", "partial"):
         A = femops.elasticity(V, lam=2.0, level=level).constrained(V.boundary_dofs(1))
         b = A.rhs(np.ones(V.shape))
         femops.cg(A, b, M=femops.jacobi(A))

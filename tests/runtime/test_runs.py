@@ -10,10 +10,10 @@ import pytest
 from femops_kernels.simd.addresses import gather_nodes, locate, scatter_nodes
 from femops_kernels.simd.lanes import Lane
 from femops_kernels.simd.lines import store_line
-from femops_kernels.simd.runs import Runs
+from femops_kernels.simd.runs import DofRuns
 
 SHAPES = [
-    Runs(dim, p1d, broken)
+    DofRuns(dim, p1d, broken)
     for dim, p1d, broken in itertools.product((1, 2, 3), (1, 2, 3, 5), (False, True))
     if p1d > 1 or broken
 ]
@@ -31,7 +31,7 @@ def entity(digits: tuple[int, ...], p1d: int) -> list[int]:
 
 
 @pytest.mark.parametrize("runs", SHAPES, ids=str)
-def test_every_node_is_in_one_run(runs: Runs) -> None:
+def test_every_node_is_in_one_run(runs: DofRuns) -> None:
     nodes = np.concatenate(runs.nodes)
     np.testing.assert_array_equal(np.sort(nodes), np.arange(runs.p1d**runs.dim))
     assert runs.longest == max(len(n) for n in runs.nodes)
@@ -44,7 +44,7 @@ def test_every_node_is_in_one_run(runs: Runs) -> None:
 
 
 @pytest.mark.parametrize("runs", SHAPES, ids=str)
-def test_lines_are_made_of_runs(runs: Runs) -> None:
+def test_lines_are_made_of_runs(runs: DofRuns) -> None:
     grid = np.arange(runs.p1d**runs.dim).reshape((runs.p1d,) * runs.dim)
     for along in range(runs.dim):
         lines = np.moveaxis(grid, runs.dim - 1 - along, -1).reshape(-1, runs.p1d)
@@ -55,9 +55,11 @@ def test_lines_are_made_of_runs(runs: Runs) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("runs", [Runs(3, 4), Runs(3, 2), Runs(2, 3, broken=True)], ids=str)
+@pytest.mark.parametrize(
+    "runs", [DofRuns(3, 4), DofRuns(3, 2), DofRuns(2, 3, broken=True)], ids=str
+)
 @pytest.mark.parametrize("ncomp", [1, 3])
-def test_lines_gathered_and_scattered(runs: Runs, dtype: str, ncomp: int) -> None:
+def test_lines_gathered_and_scattered(runs: DofRuns, dtype: str, ncomp: int) -> None:
     """Slots may share runs, and all of their updates count."""
     from numba import njit
 

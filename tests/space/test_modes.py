@@ -13,7 +13,7 @@ from numpy.polynomial import Polynomial
 
 import femops
 from femops.geometry.jacobians import ElementClass, classify
-from femops.geometry.legendre import GeometryModes, element_modes, mode_degrees, mode_values
+from femops.geometry.legendre import LegendreGeometry, element_modes, mode_degrees, mode_values
 from support.oracles.naive import Array, mapping
 
 
@@ -88,13 +88,13 @@ def power(n: int) -> object:
 def test_affine_meshes_and_degrees(dim: int) -> None:
     counts = (3, 2, 2)[:dim]
     for order in (1, 2, 3):
-        modes = GeometryModes(femops.box(counts, order=order))
+        modes = LegendreGeometry(femops.box(counts, order=order))
         assert (modes.affine, modes.degree) == (True, 1)
-        tapered = GeometryModes(femops.box(counts, order=order, mapping=taper))
+        tapered = LegendreGeometry(femops.box(counts, order=order, mapping=taper))
         assert (tapered.affine, tapered.degree) == (dim == 1, 1)
     for n in (2, 3):
         for order in range(n, 5):
-            curved = GeometryModes(femops.box(counts, order=order, mapping=power(n)))
+            curved = LegendreGeometry(femops.box(counts, order=order, mapping=power(n)))
             assert (curved.affine, curved.degree) == (False, n)
 
 
@@ -104,14 +104,14 @@ def test_one_element_decides_for_all(which: int) -> None:
     coordinates = mesh.coordinates.copy()
     coordinates[which, 4] += 1e-6  # the middle of one element
     bent = femops.Mesh.from_arrays(None, np.array(mesh.elements), coordinates=coordinates)
-    modes = GeometryModes(bent)
+    modes = LegendreGeometry(bent)
     assert (modes.affine, modes.degree) == (False, 2)
     assert np.count_nonzero(classify(bent) == ElementClass.CURVED) == 1
 
 
 def test_the_modes_kept_are_the_maps() -> None:
     mesh = femops.box((3, 2), mapping=taper).curved(3)
-    modes = GeometryModes(mesh)
+    modes = LegendreGeometry(mesh)
     blocks = list(modes.blocks())
     assert [start for start, _ in blocks] == [0]
     assert blocks[0][1].shape == (6, 2, 4)
@@ -126,11 +126,11 @@ def test_size_makes_no_difference(dim: int, size: float) -> None:
     counts = (2, 2, 1)[:dim]
     for order in (1, 3):
         plain = femops.box(counts, order=order, mapping=lambda x: size * x)
-        assert GeometryModes(plain).affine
+        assert LegendreGeometry(plain).affine
         assert set(classify(plain)) == {ElementClass.AFFINE}
         tapered = femops.box(counts, order=order, mapping=lambda x: size * taper(x))
-        assert not GeometryModes(tapered).affine
-        assert GeometryModes(tapered).degree == 1
+        assert not LegendreGeometry(tapered).affine
+        assert LegendreGeometry(tapered).degree == 1
         assert set(classify(tapered)) == {ElementClass.MULTILINEAR}
 
 
@@ -140,29 +140,29 @@ def test_far_from_the_origin(offset: float) -> None:
     shift = np.array([[offset], [-offset]])
     for order in (1, 2, 4):
         plain = femops.box((4, 3), order=order, mapping=lambda x: 0.01 * x + shift)
-        assert GeometryModes(plain).affine
-        assert GeometryModes(plain).degree == 1
+        assert LegendreGeometry(plain).affine
+        assert LegendreGeometry(plain).degree == 1
         tapered = femops.box((4, 3), order=order, mapping=lambda x: 0.01 * taper(x) + shift)
-        assert not GeometryModes(tapered).affine
+        assert not LegendreGeometry(tapered).affine
         assert set(classify(tapered)) == {ElementClass.MULTILINEAR}
     bent = femops.box((4, 3), order=2, mapping=lambda x: 0.01 * (x + 0.1 * x**2) + shift)
-    assert GeometryModes(bent).degree == 2
+    assert LegendreGeometry(bent).degree == 2
     assert set(classify(bent)) == {ElementClass.CURVED}
 
 
 def test_a_part_is_treated_as_the_whole() -> None:
     whole = femops.box((4, 1), order=2, mapping=lambda x: x + 0.1 * np.maximum(x - 0.5, 0) ** 2)
     part = femops.box((2, 1))
-    assert not GeometryModes(whole).affine
-    GeometryModes.share(whole, part)
-    assert not GeometryModes(part).affine
-    assert GeometryModes(femops.box((2, 1))).affine
+    assert not LegendreGeometry(whole).affine
+    LegendreGeometry.share(whole, part)
+    assert not LegendreGeometry(part).affine
+    assert LegendreGeometry(femops.box((2, 1))).affine
 
 
 def test_a_mesh_is_let_go() -> None:
     """What is known of a mesh, and its modes for kernels, do not keep it."""
     mesh = femops.box((3, 2), mapping=taper)
-    A = femops.mass(femops.H1(mesh, 1), level="none")
+    A = femops.mass(femops.H1(mesh, 1), level="matrix-free")
     A.apply(np.ones(A.shape[1]))
     gone = weakref.ref(mesh)
     del A, mesh

@@ -8,11 +8,11 @@ from functools import partial
 from time import perf_counter
 from typing import Any, final
 
-from femops.bench.gpu.agreement import FORMS, ROUND_OFF, agreement
 from femops.bench.gpu.attempts import Attempts
 from femops.bench.gpu.rows import measured, solved
 from femops.bench.gpu.setup import Sizes, set_up
 from femops.bench.gpu.tuning import tune
+from femops.bench.gpu.validation import FORMS, ROUND_OFF, agreement
 from femops.bench.problems import (
     FOOTPRINTS,
     PROBLEMS,

@@ -28,7 +28,9 @@ def gpu(
     ] = "bp1,bp2,bp3,bp4,bp5,bp6",
     dofs: DofsOption = None,
     mesh: MeshesOption = "cartesian,multilinear",
-    level: Annotated[str, typer.Option(metavar="NAMES", help="Of none, partial.")] = "none,partial",
+    level: Annotated[
+        str, typer.Option(metavar="NAMES", help="Of matrix-free, partial.")
+    ] = "matrix-free,partial",
     sweep: Annotated[
         bool,
         typer.Option("--sweep", help="Try launch shapes instead, and keep the fastest in a table."),

@@ -35,7 +35,7 @@ MeshesOption = Annotated[
 LevelOption = Annotated[
     str,
     typer.Option(
-        metavar="NAME", help="Of full, element, decomposed, partial, none, auto (measured)."
+        metavar="NAME", help="Of full, element, decomposed, partial, matrix-free, auto (measured)."
     ),
 ]
 RoundsOption = Annotated[

@@ -32,7 +32,7 @@ from femops.io.checkpoint.state_file import (
     write_rows,
 )
 from femops.numbering import touch_order
-from femops.parallel.agreement import check
+from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator
 from femops.parallel.mesh import checksum
 from femops.parallel.serial_order import SerialOrder, moved

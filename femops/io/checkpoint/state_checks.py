@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from femops.errors import CheckpointError, SpaceError
-from femops.parallel.agreement import check_same
+from femops.parallel.collective_checks import check_same
 from femops.parallel.comm import Communicator, Serial
 from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1, L2

@@ -13,7 +13,7 @@ import numpy as np
 from femops.errors import FileError
 from femops.io.atomic import make_folder, refusal, remove, replacing, to_disk
 from femops.io.vtk.vtu_file import TAIL, Ints, Piece, head, index, write_vtu
-from femops.parallel.agreement import check, listed
+from femops.parallel.collective_checks import check, listed
 from femops.parallel.comm import Communicator
 
 

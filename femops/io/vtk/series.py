@@ -15,7 +15,7 @@ from femops.errors import FileError
 from femops.io.atomic import checked_path, make_folder, remove, replacing, to_disk
 from femops.io.vtk.pieces import piece_files
 from femops.io.vtk.vtu import save
-from femops.parallel.agreement import check, check_same
+from femops.parallel.collective_checks import check, check_same
 from femops.parallel.comm import communicator
 from femops.spaces.h1_l2 import Space
 

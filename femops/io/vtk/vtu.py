@@ -17,7 +17,7 @@ from femops.io.atomic import checked_path, replacing
 from femops.io.vtk.nodes import CELL_TYPES, vtk_order
 from femops.io.vtk.pieces import save_joined, save_pieces
 from femops.io.vtk.vtu_file import Array, Piece, write_vtu
-from femops.parallel.agreement import check, check_same
+from femops.parallel.collective_checks import check, check_same
 from femops.spaces.h1_l2 import H1, Space
 from femops_meshes.coordinates.interpolation import equispaced
 from femops_meshes.coordinates.mapping import positions

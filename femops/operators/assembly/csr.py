@@ -15,7 +15,7 @@ from scipy.sparse import coo_array, csr_array, diags_array
 from femops.errors import OperatorError
 from femops.operators.assembly.dense_bases import dense_bytes
 from femops.operators.assembly.element_matrices import ElementAssembly, check_method
-from femops.operators.constraints import Held
+from femops.operators.constraints import Constraints
 from femops.operators.integrals.number_types import check_values
 from femops.operators.integrals.term import Term
 from femops.spaces.boundary_space import AnySpace
@@ -149,7 +149,9 @@ def add_element_matrices(out: NDArray[Any], summands: Summands, method: str) -> 
             out[start:stop] += factor * assembly.matrices(start, stop, method)
 
 
-def split(matrix: csr_array, held: Held, dtype: np.dtype[Any]) -> tuple[csr_array, csr_array]:
+def split(
+    matrix: csr_array, constraints: Constraints, dtype: np.dtype[Any]
+) -> tuple[csr_array, csr_array]:
     """Take rows and columns out of a matrix.
 
     Returns
@@ -162,12 +164,12 @@ def split(matrix: csr_array, held: Held, dtype: np.dtype[Any]) -> tuple[csr_arra
         side.
     """
     keep_rows, keep_columns = (np.ones(n) for n in matrix.shape)
-    keep_rows[held.rows] = 0.0
-    keep_columns[held.columns] = 0.0
+    keep_rows[constraints.rows] = 0.0
+    keep_columns[constraints.columns] = 0.0
     rows = diags_array(keep_rows) @ matrix
     kept = rows @ diags_array(keep_columns)
-    if held.identity:
-        kept = kept + held.identity * diags_array(1.0 - keep_rows)
+    if constraints.identity:
+        kept = kept + constraints.identity * diags_array(1.0 - keep_rows)
     removed = csr_array(rows @ diags_array(1.0 - keep_columns))
     for part in (kept, removed):
         part.eliminate_zeros()

@@ -29,18 +29,18 @@ def dense_basis(term: Term, space: AnySpace, slots: list[int]) -> list[NDArray[n
 
 def dense_bases(term: Term) -> tuple[NDArray[Any], NDArray[Any]]:
     """Dense bases (slots, points, nodes) of field and test function, one array if equal."""
-    program = term.program
+    qfunction = term.qfunction
     ins, outs = (
         np.array(dense_basis(term, space, slots), dtype=term.dtype)
-        for space, slots in ((term.trial, program.slots_in), (term.test, program.slots_out))
+        for space, slots in ((term.trial, qfunction.slots_in), (term.test, qfunction.slots_out))
     )
     return (ins, ins) if np.array_equal(ins, outs) else (ins, outs)
 
 
 def dense_bytes(term: Term) -> int:
     """Bytes of these bases."""
-    points, program = term.quadrature.points, term.program
-    sides = [(term.trial, program.slots_in), (term.test, program.slots_out)]
+    points, qfunction = term.quadrature.points, term.qfunction
+    sides = [(term.trial, qfunction.slots_in), (term.test, qfunction.slots_out)]
     values = [(space.basis.interpolation(points), slots) for space, slots in sides]
     sizes = [len(slots) * b.size**term.trial.dim * term.dtype.itemsize for b, slots in values]
     (b, ins), (c, outs) = values

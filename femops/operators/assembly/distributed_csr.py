@@ -16,7 +16,7 @@ from scipy.sparse import coo_array, csr_array
 
 from femops.operators.assembly.csr import Summands, domains, element_entries
 from femops.operators.assembly.element_matrices import check_method
-from femops.operators.constraints import Held
+from femops.operators.constraints import Constraints
 from femops.operators.integrals.number_types import check_values
 from femops.parallel.halo import Halo
 from femops.parallel.numbering import RankNumbering
@@ -90,19 +90,19 @@ def assembled_rows(summands: Summands, method: str) -> tuple[csr_array, Columns]
 
 
 def split_rows(
-    matrix: csr_array, columns: Columns, held: Held, dtype: np.dtype[Any]
+    matrix: csr_array, columns: Columns, constraints: Constraints, dtype: np.dtype[Any]
 ) -> tuple[csr_array, csr_array]:
     """Return the matrix that is kept, and the columns taken out of it; see `split`. Collective."""
     entries = matrix.tocoo()
     flags = np.zeros(columns.space.size)
-    flags[held.columns] = 1.0
+    flags[constraints.columns] = 1.0
     out = columns.forward(flags)[entries.col] > 0.0
-    stays = ~np.isin(entries.row, held.rows) & (entries.data != 0.0)
+    stays = ~np.isin(entries.row, constraints.rows) & (entries.data != 0.0)
     kept, removed = stays & ~out, stays & out
-    diagonal = held.rows if held.identity else held.rows[:0]
+    diagonal = constraints.rows if constraints.identity else constraints.rows[:0]
     row = np.concatenate([entries.row[kept], diagonal])
     col = np.concatenate([entries.col[kept], columns.low + diagonal])
-    data = np.concatenate([entries.data[kept], np.full(len(diagonal), held.identity)])
+    data = np.concatenate([entries.data[kept], np.full(len(diagonal), constraints.identity)])
     check_values("entries of the matrix", entries.data, dtype)
     taken = entries.data[removed], (entries.row[removed], entries.col[removed])
     first, second = (
@@ -112,10 +112,10 @@ def split_rows(
     return first, second
 
 
-def rank_matrix(summands: Summands, held: Held, method: str) -> csr_array:
+def rank_matrix(summands: Summands, constraints: Constraints, method: str) -> csr_array:
     """Rows (size, global size) that the rank owns, with essential conditions. Collective."""
     matrix, columns = assembled_rows(summands, method)
-    kept = split_rows(matrix, columns, held, summands[0][1].dtype)[0]
+    kept = split_rows(matrix, columns, constraints, summands[0][1].dtype)[0]
     space = columns.space
     shape = (kept.shape[0], space.global_ndofs * space.ncomp)
     return csr_array((kept.data, columns.whole[kept.indices], kept.indptr), shape=shape)

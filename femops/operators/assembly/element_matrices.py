@@ -155,8 +155,8 @@ class ElementAssembly:
 
     def _kinds(self, i: int, j: int) -> Kinds:
         """True where the bases of an entry of D are derivatives, direction by direction."""
-        program = self.term.program
-        out, into = program.slots_out[i], program.slots_in[j]
+        qfunction = self.term.qfunction
+        out, into = qfunction.slots_out[i], qfunction.slots_in[j]
         return tuple((out == d + 1, into == d + 1) for d in range(self.dim))
 
     def _contractions(self, kinds: Iterable[Kinds]) -> list[Contraction]:
@@ -257,9 +257,9 @@ class ElementAssembly:
 
     def _naive(self, d: Floats, structure: NDArray[np.bool_]) -> Floats:
         """The same by products of dense bases."""
-        program, term = self.term.program, self.term
-        ins = dense_basis(term, term.trial, program.slots_in)
-        outs = dense_basis(term, term.test, program.slots_out)
+        qfunction, term = self.term.qfunction, self.term
+        ins = dense_basis(term, term.trial, qfunction.slots_in)
+        outs = dense_basis(term, term.test, qfunction.slots_out)
         total: Any = 0.0
         for i, j in np.argwhere(structure):
             total = total + outs[i].T @ (d[i, j][:, :, np.newaxis] * ins[j])

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.operators.integrals.term import Term
-from femops.pointwise.graph import same
+from femops.pointwise.expressions.graph import same
 from femops_kernels.pointwise.qdata import element_values
 
 
@@ -18,12 +18,12 @@ def entry_numbers(term: Term) -> NDArray[np.int64]:
     0 for none, else plus or minus its number, counted from one.
     """
     assert term.source is not None
-    program, entries = term.program, term.source.step.structure
+    qfunction, entries = term.qfunction, term.source.qfunction.structure
     entries = entries if term.original is None else entries.T
-    slots, n_out, n_in = 1 + program.dim, program.ncomp_out, program.ncomp_in
+    slots, n_out, n_in = 1 + qfunction.dim, qfunction.ncomp_out, qfunction.ncomp_in
     grid = entries.reshape(slots, n_out, slots, n_in)
     taken: NDArray[np.int64] = grid[
-        np.ix_(program.slots_out, range(n_out), program.slots_in, range(n_in))
+        np.ix_(qfunction.slots_out, range(n_out), qfunction.slots_in, range(n_in))
     ]
     return taken
 
@@ -42,10 +42,10 @@ def distinct_values(
         Which, counted from one; all if omitted.
     """
     assert term.source is not None
-    distinct, width = term.source.step.distinct, term.width
+    distinct, width = term.source.qfunction.distinct, term.width
     first = start // width * width
     wanted = range(len(distinct)) if numbers is None else [k - 1 for k in numbers]
-    if "data" not in term.__dict__ or not same(term.cut.point, distinct):
+    if "data" not in term.__dict__ or not same(term.qdata_split.point, distinct):
         nodes, block = [distinct[k] for k in wanted], term.source.geometry.block(start, stop)
         return term.source.values(nodes, block)
     part = term.data.points[start // width : -(-stop // width)]

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.operators.assembly.csr import Summands
-from femops.operators.constraints import Held
+from femops.operators.constraints import Constraints
 from femops.operators.integrals.state import State
 from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
 from femops_kernels.compiled import CompiledOperator, Exchanges, Launch, Places, Routes
-from femops_kernels.cpu.kernel import SweepKernel
+from femops_kernels.cpu.kernels.kernel import SweepKernel
 from femops_kernels.pointwise.qdata import Data
 
 Ints = NDArray[np.int64]
@@ -64,14 +64,14 @@ class Backend(ABC):
 
     @abstractmethod
     def launch(
-        self, term: Term, held: Held, keep: float, work: Callable[[], Work] | None = None
+        self, term: Term, held: Constraints, keep: float, work: Callable[[], Work] | None = None
     ) -> Launch:
         """The kernel of a term, bound to dofs and data; `idle` on a rank without elements.
 
         Parameters
         ----------
         term : Term
-        held : Held
+        held : Constraints
             Its columns count as zero; its rows of the result are ``keep`` times the field's.
         keep : float
         work : callable, optional

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from femops.errors import OperatorError
 from femops.operators.assembly.csr import Summands
-from femops.operators.constraints import FREE, Held
+from femops.operators.constraints import FREE, Constraints
 from femops.operators.execution.backend import Backend, Ints, Sizes, Work
 from femops.operators.execution.device_state import DeviceState
 from femops.operators.execution.kernels import geometry_map
@@ -31,21 +31,21 @@ from femops_kernels.cuda.operator.kernel import CudaKernel, Side, unspilled
 from femops_kernels.cuda.operator.order import Order
 from femops_kernels.cuda.operator.sweep import (
     DeviceDofs,
-    DeviceHold,
-    DeviceIdle,
+    DeviceIdentityRows,
     DeviceLaunch,
+    DeviceNoOp,
     DeviceShared,
     DeviceSweep,
 )
 from femops_kernels.cuda.operators import DeviceOperator, DistributedDeviceOperator
-from femops_kernels.cuda.ranks.messages import DeviceForward, DeviceReverse, Post
+from femops_kernels.cuda.ranks.messages import DeviceChannel, DeviceForward, DeviceReverse
 from femops_kernels.pointwise.qdata import Data
-from femops_kernels.pointwise.step import PointStep
+from femops_kernels.pointwise.qfunction import QFunctionCode
 from femops_kernels.pointwise.sum_factorization import Map1D
-from femops_kernels.simd.runs import Runs
+from femops_kernels.simd.runs import DofRuns
 from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
 
-LEVELS = ("partial", "none")
+LEVELS = ("partial", "matrix-free")
 """Levels that a device has kernels of."""
 
 _dofs: WeakKeyDictionary[AnySpace, DeviceDofs] = WeakKeyDictionary()
@@ -82,22 +82,22 @@ class DeviceBackend(Backend):
     def launch(
         self,
         term: Term,
-        held: Held,
+        constraints: Constraints,
         keep: float,
         work: Callable[[], Work] | None = None,  # noqa: ARG002  (the host's)
     ) -> DeviceLaunch:
         """See `Backend.launch`."""
         if not term.trial.mesh.num_elements:
-            return DeviceIdle()
-        return _sweep(self._device, term, held, keep)
+            return DeviceNoOp()
+        return _sweep(self._device, term, constraints, keep)
 
     def idle(self) -> DeviceLaunch:
         """See `Backend.idle`."""
-        return DeviceIdle()
+        return DeviceNoOp()
 
     def start(self, term: Term, rows: Ints, keep: float) -> DeviceLaunch:
         """See `Backend.start`: a device's results are zero before any launch."""
-        return DeviceHold(self._device, rows if keep else rows[:0], keep, term.dtype)
+        return DeviceIdentityRows(self._device, rows if keep else rows[:0], keep, term.dtype)
 
     def identity(
         self,
@@ -107,7 +107,7 @@ class DeviceBackend(Backend):
         dtype: np.dtype[Any],
     ) -> DeviceLaunch:
         """See `Backend.identity`."""
-        return DeviceHold(self._device, rows, factor, dtype)
+        return DeviceIdentityRows(self._device, rows, factor, dtype)
 
     def operator(
         self, launches: Sequence[tuple[float, DeviceLaunch]], places: Places | None = None
@@ -137,14 +137,16 @@ class DeviceBackend(Backend):
         """See `Backend.placed`."""
         return vector
 
-    def way(self, space: Space, send: Sizes, receive: Sizes, dtype: np.dtype[Any]) -> Post:
+    def way(self, space: Space, send: Sizes, receive: Sizes, dtype: np.dtype[Any]) -> DeviceChannel:
         """See `Backend.way`."""
         direct = takes_device_memory(space.comm)
         out, into = (
-            self._device.passage(sum(sizes.values()), dtype, direct=direct)
+            self._device.staging_buffer(sum(sizes.values()), dtype, direct=direct)
             for sizes in (send, receive)
         )
-        return Post(space.comm.channel(send, receive, dtype, (out.here, into.here)), out, into)
+        return DeviceChannel(
+            space.comm.channel(send, receive, dtype, (out.here, into.here)), out, into
+        )
 
     def forward(self, way: Any, positions: Ints) -> DeviceForward:
         """See `Backend.forward`."""
@@ -167,11 +169,13 @@ class DeviceBackend(Backend):
         return DistributedDeviceOperator(local, forwards, reverses, routes)
 
 
-def _sweep(device: Device, term: Term, held: Held, keep: float) -> DeviceSweep:
+def _sweep(device: Device, term: Term, constraints: Constraints, keep: float) -> DeviceSweep:
     """The kernel of a term, bound to dofs and data on a device."""
     kernel = _kernel(device, term)
     source, target = (_device_dofs(device, space) for space in (term.trial, term.test))
-    return DeviceSweep(device, kernel, source, target, _data(term), held.columns, held.rows, keep)
+    return DeviceSweep(
+        device, kernel, source, target, _data(term), constraints.columns, constraints.rows, keep
+    )
 
 
 def _data(term: Term) -> Data | FilledData:
@@ -180,18 +184,18 @@ def _data(term: Term) -> Data | FilledData:
     if source is None or not isinstance(source.state, DeviceState):
         return term.data
     if term not in _filled:
-        cut, program_data = source.setup(term.cut, term.dtype, term.width)
-        data = source.data(term.cut, term.dtype, term.width, at_points=False)
-        step = cut.program.step
-        numbers, geometry = cut.program.ncomp_out, geometry_map(term, step)
-        fill = partial(_fill, source.state, step, numbers, geometry, program_data)
+        qdata_split, program_data = source.setup(term.qdata_split, term.dtype, term.width)
+        data = source.data(term.qdata_split, term.dtype, term.width, at_points=False)
+        code = qdata_split.qfunction.code
+        numbers, geometry = qdata_split.qfunction.ncomp_out, geometry_map(term, code)
+        fill = partial(_fill, source.state, code, numbers, geometry, program_data)
         _filled[term] = FilledData(data, fill)
     return _filled[term]
 
 
 def _fill(
     state: DeviceState,
-    step: PointStep,
+    code: QFunctionCode,
     numbers: int,
     geometry: Map1D | None,
     data: Data,
@@ -205,7 +209,7 @@ def _fill(
     filling = replace(
         kernel,
         target=replace(kernel.source, ncomp=numbers),
-        step=step,
+        qfunction=code,
         geometry=geometry,
         reproducible=False,
         merged=False,
@@ -218,7 +222,7 @@ def _fill(
 
 
 def _kernel(device: Device, term: Term) -> CudaKernel:
-    points, step = term.quadrature.points, term.program.step
+    points, code = term.quadrature.points, term.qfunction.code
     sides = [
         Side(
             space.ncomp,
@@ -234,10 +238,10 @@ def _kernel(device: Device, term: Term) -> CudaKernel:
         source=sides[0],
         target=sides[1],
         d1d=lagrange_derivative_matrix(points, points),
-        step=step,
+        qfunction=code,
         dtype=term.dtype,
         weights=term.quadrature.weights,
-        geometry=geometry_map(term, step),
+        geometry=geometry_map(term, code),
         data_dtype=term.data_dtype,
         reproducible=volume_space(term.test).reproducible,
     )
@@ -250,7 +254,7 @@ def _broken(space: AnySpace) -> bool:
 def _device_dofs(device: Device, space: AnySpace) -> DeviceDofs:
     """The dofs of the elements of a space, copied once."""
     if space not in _dofs:
-        indices, runs = space.restriction.indices, Runs(space.dim, space.p1d, _broken(space))
+        indices, runs = space.restriction.indices, DofRuns(space.dim, space.p1d, _broken(space))
         table = DofTable.of(indices, runs)
         shared = None
         if volume_space(space).reproducible:

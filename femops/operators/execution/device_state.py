@@ -8,7 +8,7 @@ from typing import Any, final
 from numpy.typing import NDArray
 
 from femops.operators.integrals.state import State
-from femops.pointwise.cut import Cut
+from femops.pointwise.qdata_split import QDataSplit
 from femops.spaces.base import Space
 from femops_kernels.pointwise.qdata import Data
 
@@ -28,7 +28,7 @@ class DeviceState(State):
     filled = True
 
     def __init__(
-        self, space: Space, vector: Any, setups: dict[Any, tuple[Cut, Data]] | None = None
+        self, space: Space, vector: Any, setups: dict[Any, tuple[QDataSplit, Data]] | None = None
     ) -> None:
         self.space, self.vector = space, vector
         self.setups = {} if setups is None else setups

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from femops.operators.assembly.csr import Summands
 from femops.operators.assembly.diagonal import assemble_diagonal
-from femops.operators.constraints import Held
+from femops.operators.constraints import Constraints
 from femops.operators.execution.backend import Backend, Ints, Sizes, Work
 from femops.operators.execution.kernels import factorised_kernel, sweep
 from femops.operators.integrals.state import HostState
@@ -20,13 +20,13 @@ from femops_kernels.channel import Channel
 from femops_kernels.compiled import CompiledOperator, Exchanges, Places, Routes
 from femops_kernels.cpu.exchange import Forward, Reverse
 from femops_kernels.cpu.first_touch import placed
+from femops_kernels.cpu.identity_rows import IdentityRows
 from femops_kernels.cpu.machine import lane_width
 from femops_kernels.cpu.operators import DistributedHostOperator, HostOperator
 from femops_kernels.cpu.rows import RowProduct
-from femops_kernels.cpu.start import Start
-from femops_kernels.cpu.sweep import HostLaunch, Idle
+from femops_kernels.cpu.sweep import HostLaunch, NoOp
 
-LEVELS = ("full", "element", "decomposed", "partial", "none")
+LEVELS = ("full", "element", "decomposed", "partial", "matrix-free")
 
 
 @final
@@ -42,22 +42,26 @@ class HostBackend(Backend):
         """See `Backend.check_lanes`: it has any."""
 
     def launch(
-        self, term: Term, held: Held, keep: float, work: Callable[[], Work] | None = None
+        self,
+        term: Term,
+        constraints: Constraints,
+        keep: float,
+        work: Callable[[], Work] | None = None,
     ) -> HostLaunch:
         """See `Backend.launch`."""
         # a kernel is decided on with the other ranks, as often as they do
         kernel, data, bases = work() if work else (factorised_kernel(term), term.data, ())
         if not term.trial.mesh.num_elements:
-            return Idle()
-        return sweep(term, kernel, held, keep, data, bases)
+            return NoOp()
+        return sweep(term, kernel, constraints, keep, data, bases)
 
     def idle(self) -> HostLaunch:
         """See `Backend.idle`."""
-        return Idle()
+        return NoOp()
 
     def start(self, term: Term, rows: Ints, keep: float) -> HostLaunch:
         """See `Backend.start`."""
-        return Start(term.test.size, rows, keep, term.width, term.dtype)
+        return IdentityRows(term.test.size, rows, keep, term.width, term.dtype)
 
     def identity(self, size: int, rows: Ints, factor: float, dtype: np.dtype[Any]) -> HostLaunch:
         """See `Backend.identity`."""

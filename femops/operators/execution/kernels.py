@@ -6,17 +6,17 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from femops.geometry.legendre import GeometryModes, mode_values
-from femops.operators.constraints import Held
+from femops.geometry.legendre import LegendreGeometry, mode_values
+from femops.operators.constraints import Constraints
 from femops.operators.integrals.chunks import plans
 from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
-from femops_kernels.cpu.dense import DecomposedKernel
-from femops_kernels.cpu.kernel import Kernel, Side, SweepKernel
+from femops_kernels.cpu.kernels.dense import DecomposedKernel
+from femops_kernels.cpu.kernels.kernel import Kernel, Side, SweepKernel
 from femops_kernels.cpu.plan import Plan
 from femops_kernels.cpu.sweep import Sweep
 from femops_kernels.pointwise.qdata import Data
-from femops_kernels.pointwise.step import PointStep
+from femops_kernels.pointwise.qfunction import QFunctionCode
 from femops_kernels.pointwise.sum_factorization import Map1D
 from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
 
@@ -34,7 +34,7 @@ def index_bytes(term: Term) -> int:
 def plan_bytes(term: Term) -> int:
     """Bytes of the plans and of a sweep's buffer."""
     source, target = plans_of(term)
-    buffer = len(target.foreign_dofs) * term.test.ncomp * term.dtype.itemsize
+    buffer = len(target.nonowned_dofs) * term.test.ncomp * term.dtype.itemsize
     return buffer + sum({id(plan): plan.nbytes for plan in (source, target)}.values())
 
 
@@ -48,12 +48,12 @@ def sides(term: Term) -> tuple[Side, Side]:
     return found[term.trial], found[term.test]
 
 
-def geometry_map(term: Term, step: PointStep) -> Map1D | None:
+def geometry_map(term: Term, code: QFunctionCode) -> Map1D | None:
     """What a step needs that is given Jacobians or positions."""
-    if not step.numbers.mapped:
+    if not code.numbers.mapped:
         return None
     assert isinstance(term.trial, Space)  # a face's position is kept
-    degree = GeometryModes(term.trial.mesh).degree
+    degree = LegendreGeometry(term.trial.mesh).degree
     return Map1D(*mode_values(degree + 1, term.quadrature.points))
 
 
@@ -64,25 +64,25 @@ def factorised_kernel(term: Term) -> Kernel:
         term.trial.dim,
         *sides(term),
         lagrange_derivative_matrix(points, points),
-        term.program.step,
+        term.qfunction.code,
         term.dtype,
         term.width,
         weights,
-        geometry_map(term, term.program.step),
+        geometry_map(term, term.qfunction.code),
         term.data_dtype,
     )
 
 
 def dense_kernel(term: Term) -> DecomposedKernel:
     """The kernel that applies a term by dense bases."""
-    dim, q1d, step = term.trial.dim, term.quadrature.q1d, term.program.step
-    return DecomposedKernel(dim, *sides(term), q1d, step, term.dtype, term.width, term.data_dtype)
+    dim, q1d, code = term.trial.dim, term.quadrature.q1d, term.qfunction.code
+    return DecomposedKernel(dim, *sides(term), q1d, code, term.dtype, term.width, term.data_dtype)
 
 
 def sweep(
     term: Term,
     kernel: SweepKernel,
-    held: Held,
+    held: Constraints,
     keep: float,
     data: Data,
     dense: tuple[NDArray[Any], ...] = (),

@@ -24,28 +24,28 @@ _channels: WeakKeyDictionary[Space, dict[Any, tuple[Any, Ints]]] = WeakKeyDictio
 
 @final
 @dataclass(frozen=True, eq=False)
-class End:
+class Operand:
     """A vector of one space, which an operator reads or writes, in the operator's flat vector.
 
     Attributes
     ----------
     space : Space
-    held : (k,) int64
+    constrained : (k,) int64
         Flat positions in it that are not exchanged.
     first : int
         Where it begins.
     """
 
     space: Space
-    held: Ints
+    constrained: Ints
     first: int = 0
 
 
 def distributed(
     backend: Backend,
     local: CompiledOperator,
-    sources: Sequence[End],
-    targets: Sequence[End],
+    sources: Sequence[Operand],
+    targets: Sequence[Operand],
     pairs: Sequence[tuple[int, int]],
     dtype: np.dtype[Any],
 ) -> CompiledOperator:
@@ -58,7 +58,7 @@ def distributed(
     backend : Backend
     local : CompiledOperator
         What this rank has of it.
-    sources, targets : sequence of End
+    sources, targets : sequence of Operand
         What it reads and writes.
     pairs : sequence of (int, int)
         For each launch, which source and which target.
@@ -102,7 +102,7 @@ def distributed(
 
 
 def _way(
-    backend: Backend, end: End, kind: str, occurrence: int, dtype: np.dtype[Any]
+    backend: Backend, end: Operand, kind: str, occurrence: int, dtype: np.dtype[Any]
 ) -> tuple[Any, Ints]:
     """What carries messages, kept for all operators on the space, and positions of owned dofs."""
     halo, ncomp = end.space.halo, end.space.ncomp
@@ -113,11 +113,11 @@ def _way(
         way = backend.way(end.space, *(sizes if kind == "forward" else sizes[::-1]), dtype)
         kept[key] = way, _flat([*halo.send.values()], ncomp)
     way, positions = kept[key]
-    return way, _without(positions, end.held)
+    return way, _without(positions, end.constrained)
 
 
 def _way_apart(
-    backend: Backend, end: End, dtype: np.dtype[Any], launch: Launch
+    backend: Backend, end: Operand, dtype: np.dtype[Any], launch: Launch
 ) -> tuple[Any, Ints, Ints]:
     """For one number for each contribution of a chunk, not for each ghost."""
     halo, ncomp, comm = end.space.halo, end.space.ncomp, end.space.comm
@@ -132,7 +132,7 @@ def _way_apart(
     received = {rank: len(at) * ncomp for rank, at in arriving.items()}
     positions = _flat([halo.send[rank][at] for rank, at in arriving.items()], ncomp)
     way = backend.way(end.space, sent, received, dtype)
-    return way, _without(positions, end.held), np.arange(len(ghosts) + 1)
+    return way, _without(positions, end.constrained), np.arange(len(ghosts) + 1)
 
 
 def forward_of(space: Space, halo: Halo, dtype: np.dtype[Any]) -> Forward:
@@ -156,7 +156,7 @@ def _flat(dofs: list[Ints], ncomp: int) -> Ints:
     return np.asarray(np.add.outer(joined * ncomp, np.arange(ncomp)).reshape(-1))
 
 
-def _without(positions: Ints, held: Ints) -> Ints:
+def _without(positions: Ints, constrained: Ints) -> Ints:
     """Positions, but -1 for those held."""
-    result: Ints = np.where(np.isin(positions, held), -1, positions)
+    result: Ints = np.where(np.isin(positions, constrained), -1, positions)
     return result

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from femops.geometry.batching import element_blocks
 from femops.operators.execution.kernels import sides
 from femops.operators.integrals.term import Term
-from femops.pointwise.graph import ancestors
+from femops.pointwise.expressions.graph import ancestors
 from femops.pointwise.printer import evaluate
 from femops.pointwise.trace import INVERSE
 from femops_kernels.cpu.first_touch import placed_array
-from femops_kernels.cpu.separable import SeparableKernel
+from femops_kernels.cpu.kernels.separable import SeparableKernel
 from femops_kernels.pointwise.qdata import Data, element_values, store_interleaved
 
 # Entries of D beside its diagonal that are no more than round-off of the geometry, relative to the
@@ -39,22 +39,22 @@ def separated(term: Term, parts: Sequence[Term]) -> tuple[SeparableKernel, Data]
     parts : sequence of Term
         Summands of the term; the term itself if it is no sum.
     """
-    program = term.program
-    slots, numbers = program.slots_in, program.numbers
-    if numbers.point or numbers.mapped or not numbers.weight or slots != program.slots_out:
+    qfunction = term.qfunction
+    slots, numbers = qfunction.slots_in, qfunction.numbers
+    if numbers.point or numbers.mapped or not numbers.weight or slots != qfunction.slots_out:
         return None
-    if program.ncomp_in != program.ncomp_out:
+    if qfunction.ncomp_in != qfunction.ncomp_out:
         return None
     width, ne = term.width, term.trial.mesh.num_elements
     if not ne:
         _on_any_rank(term, False)
         return None
-    ncomp = program.ncomp_in
+    ncomp = qfunction.ncomp_in
     shape = (-(-ne // width), 1, ncomp * len(slots), width)
     factors = placed_array(shape, term.dtype, term.chunk_batches)
     diagonal: NDArray[np.float64] | None = None
     for start, stop in element_blocks(ne, (ncomp * len(slots)) ** 2):
-        diagonal = _diagonal(program.matrix(_numbers(term, start, stop)))
+        diagonal = _diagonal(qfunction.matrix(_numbers(term, start, stop)))
         if diagonal is None:
             break
         store_interleaved(factors, diagonal[:, np.newaxis], start)
@@ -73,9 +73,9 @@ def _straight(term: Term) -> bool:
     form = term.source
     if form is None:  # a sample of elements, to measure
         return True
-    apart = form.step.structure * (1 - np.eye(len(form.step.structure), dtype=np.int64))
-    nodes = [form.step.distinct[k - 1] for k in np.unique(np.abs(apart)).tolist() if k]
-    slopes = form.step.trace.static.get(INVERSE, _NO_MAP)
+    apart = form.qfunction.structure * (1 - np.eye(len(form.qfunction.structure), dtype=np.int64))
+    nodes = [form.qfunction.distinct[k - 1] for k in np.unique(np.abs(apart)).tolist() if k]
+    slopes = form.qfunction.trace.static.get(INVERSE, _NO_MAP)
     used = {node.number for node in [*ancestors(nodes), *slopes.flat]}
     for block in form.center if nodes else ():
         inputs = form.inputs(block, used)
@@ -98,7 +98,7 @@ def _on_any_rank(term: Term, bent: bool) -> bool:
 
 
 def _numbers(term: Term, start: int, stop: int) -> NDArray[np.float64]:
-    """Inputs of the pointwise step in some elements, for the weight 1; (n, numbers)."""
+    """Inputs of the q-function in some elements, for the weight 1; (n, numbers)."""
     data, first = term.data, start // term.width
     part = data.elements[first : -(-stop // term.width), np.newaxis]
     elements = element_values(part, stop - first * term.width)[start - first * term.width :, 0]
@@ -126,7 +126,7 @@ def _kernel(term: Term) -> SeparableKernel:
             (term.test.basis.gradient(points), term.trial.basis.gradient(points)),
         )
     )
-    value, gradient = term.program.value_in, term.program.gradient_in
+    value, gradient = term.qfunction.value_in, term.qfunction.gradient_in
     return SeparableKernel(
         term.trial.dim, *sides(term), term.dtype, term.width, mass, stiffness, value, gradient
     )

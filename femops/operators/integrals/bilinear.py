@@ -16,16 +16,16 @@ from femops.errors import OperatorError
 from femops.geometry.boundary import BoundaryBlock, BoundaryFaces, BoundaryGeometry
 from femops.geometry.evaluation import reference_gradient, reference_values
 from femops.geometry.jacobians import Geometry
-from femops.geometry.legendre import GeometryModes
+from femops.geometry.legendre import LegendreGeometry
 from femops.operators.integrals.chunks import chunk_batches
-from femops.operators.integrals.coefficients import Given
+from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.number_types import check_range, check_values, largest_of
 from femops.operators.integrals.snapshots import Block
 from femops.operators.integrals.state import State
-from femops.pointwise.cut import Cut, Known, linear_cut, nonlinear_cut
-from femops.pointwise.graph import Node, ancestors
-from femops.pointwise.linear import LinearStep
+from femops.pointwise.expressions.graph import Node, ancestors
+from femops.pointwise.linear import LinearQFunction
 from femops.pointwise.printer import evaluate
+from femops.pointwise.qdata_split import Known, QDataSplit, linear_split, nonlinear_split
 from femops.pointwise.trace import (
     INVERSE,
     NORMAL,
@@ -45,10 +45,10 @@ from femops_kernels.derived import Derived
 from femops_kernels.pointwise.qdata import Data, store_interleaved
 from femops_meshes.mesh import Mesh
 
-Made = dict[Given, Given]
+Made = dict[FormCoefficient, FormCoefficient]
 FIELD = "u"
 STATE = "@state"
-_CACHED = ("step", "geometry", "known", "center", "_cuts")
+_CACHED = ("qfunction", "geometry", "known", "center", "_splits")
 # Of a determinant times a weight, an adjugate, and its division by the determinant.
 _INVERSE_FLOPS = {1: 2, 2: 3 + 1 + 2 + 4, 3: 14 + 1 + 27 + 9}
 
@@ -65,7 +65,7 @@ def mode_lanes(
     """
 
     def make() -> NDArray[Any]:
-        modes, ne = GeometryModes(mesh), mesh.num_elements
+        modes, ne = LegendreGeometry(mesh), mesh.num_elements
         shape = (-(-ne // width), mesh.dim, (modes.degree + 1) ** mesh.dim, width)
         out = placed_array(shape, dtype, edges)
         for start, values in modes.blocks():
@@ -90,11 +90,11 @@ class BilinearForm:
     trial, test : Space or BoundarySpace
         On one mesh, or on the same faces of its boundary.
     quadrature : Quadrature1D
-    coefficients : dict of Given
-        Read when the form is made, see `Given.keep`: what parts of an operator compute of them
-        later is of the same values. Collective, if there is a field that ranks share.
-    traced : LinearStep, optional
-        The pointwise step, where it is known; else the function is traced.
+    coefficients : dict of FormCoefficient
+        Read when the form is made, see `FormCoefficient.keep`: what parts of an operator compute
+        of them later is of the same values. Collective, if there is a field that ranks share.
+    traced : LinearQFunction, optional
+        The q-function, where it is known; else the function is traced.
     state : State, optional
         Where a nonlinear function was differentiated.
     static : dict of arrays of Node, optional
@@ -105,8 +105,8 @@ class BilinearForm:
     trial: Space | BoundarySpace
     test: Space | BoundarySpace
     quadrature: Quadrature1D
-    coefficients: Mapping[str, Given]
-    traced: LinearStep | None = None
+    coefficients: Mapping[str, FormCoefficient]
+    traced: LinearQFunction | None = None
     state: State | None = None
     static: Mapping[str, Objects] | None = None
 
@@ -131,8 +131,8 @@ class BilinearForm:
         return Geometry(mesh, rule)
 
     @cached_property
-    def step(self) -> LinearStep:
-        """The traced pointwise step.
+    def qfunction(self) -> LinearQFunction:
+        """The traced q-function.
 
         Raises
         ------
@@ -145,7 +145,7 @@ class BilinearForm:
         shapes = self.coefficient_shapes()
         boundary = isinstance(self.trial, BoundarySpace)
         traced = trace(self.function, self.geometry.dim, fields, tests, shapes, boundary=boundary)
-        return LinearStep(traced, FIELD, FIELD)
+        return LinearQFunction(traced, FIELD, FIELD)
 
     def coefficient_shapes(self) -> dict[str, CoefficientShape]:
         """Shapes of the coefficients, as tracing needs them. Collective."""
@@ -162,7 +162,7 @@ class BilinearForm:
     def __getstate__(self) -> dict[str, Any]:
         """State for a copy or another process, where what the function reads may differ."""
         state = {k: v for k, v in self.__dict__.items() if k not in _CACHED}
-        return state | ({"traced": self.step} if "step" in self.__dict__ else {})
+        return state | ({"traced": self.qfunction} if "qfunction" in self.__dict__ else {})
 
     def with_coefficients(self, values: Mapping[str, Any], made: Made) -> BilinearForm:
         """The same form with other coefficients.
@@ -170,7 +170,7 @@ class BilinearForm:
         Parameters
         ----------
         values : dict
-        made : dict of Given
+        made : dict of FormCoefficient
             Replacements of the coefficients of forms that share them, read once for all; added to.
 
         Raises
@@ -192,7 +192,7 @@ class BilinearForm:
         # another shape is another trace; a derivative keeps its own
         if self.state is None:
             same = new.coefficient_shapes() == self.coefficient_shapes()
-            new = replace(new, traced=self.step if same else None)
+            new = replace(new, traced=self.qfunction if same else None)
         else:
             new = replace(new, state=self.state.renewed())
         return new
@@ -204,25 +204,25 @@ class BilinearForm:
         given = self.coefficients.items()
         constants = [name for name, g in given if g.is_constant(self.geometry)]
         elementwise = [name for name, g in given if g.is_elementwise]
-        affine, mapped = GeometryModes(mesh).affine, isinstance(self.trial, Space)
+        affine, mapped = LegendreGeometry(mesh).affine, isinstance(self.trial, Space)
         return Known(affine, frozenset(constants), points, mapped, frozenset(elementwise))
 
     @cached_property
-    def _cuts(self) -> dict[tuple[str, bool], Cut]:
+    def _splits(self) -> dict[tuple[str, bool], QDataSplit]:
         return {}
 
-    def cut(self, level: str, *, transpose: bool = False) -> Cut:
-        """The pointwise program of a level, and its inputs; made once."""
-        if level == "none" and isinstance(self.trial, BoundarySpace):
+    def qdata_split(self, level: str, *, transpose: bool = False) -> QDataSplit:
+        """The q-function of a level, and its inputs; made once."""
+        if level == "matrix-free" and isinstance(self.trial, BoundarySpace):
             level = "partial"  # kernels have no maps of faces; these are few
         key = (level, transpose)
-        if key not in self._cuts:
-            self._cuts[key] = linear_cut(self.step, level, self.known, transpose=transpose)
-        return self._cuts[key]
+        if key not in self._splits:
+            self._splits[key] = linear_split(self.qfunction, level, self.known, transpose=transpose)
+        return self._splits[key]
 
     def data(
         self,
-        cut: Cut,
+        qdata_split: QDataSplit,
         dtype: np.dtype[Any],
         width: int,
         data_dtype: np.dtype[Any] | None = None,
@@ -234,7 +234,7 @@ class BilinearForm:
         Without ``at_points`` what is stored there is left out.
         """
         ne, points = self.trial.mesh.num_elements, self.geometry.num_points
-        nbatch, numbers = -(-ne // width), cut.program.numbers
+        nbatch, numbers = -(-ne // width), qdata_split.qfunction.numbers
         edges = chunk_batches(self.trial, self.test, dtype, width)
         stores = numbers.point if at_points else 0
         stored = placed_array((nbatch, points, stores, width), data_dtype or dtype, edges)
@@ -242,7 +242,7 @@ class BilinearForm:
         what, finite, largest = f"{self.name}: the data at quadrature points", True, 0.0
         cure = "use float64" if data_dtype is None else "leave data_dtype out"
         for block in self.geometry if stores else ():
-            values = self.values(cut.point, block, check=False)
+            values = self.values(qdata_split.point, block, check=False)
             finite &= bool(np.isfinite(values).all())
             if stored.dtype == np.float32 and self.state is None:
                 largest = max(largest, largest_of(values))
@@ -251,20 +251,20 @@ class BilinearForm:
         if largest and data_dtype is not None:
             check_range(what, largest, stored.dtype, cure, whole=True)
         for block in self.center if numbers.element else ():
-            values = self.values(cut.element, block, check=False)
+            values = self.values(qdata_split.element, block, check=False)
             finite &= bool(np.isfinite(values).all())
             check_values(f"{self.name}: the data of elements", values, dtype)
             store_interleaved(elements, values, block.start)
-        constants = np.zeros(len(cut.constant), dtype)
+        constants = np.zeros(len(qdata_split.constant), dtype)
         if ne:  # one element tells what is the same everywhere
-            values = self.values(cut.constant, self.center.block(0, 1), check=False)[0, 0]
+            values = self.values(qdata_split.constant, self.center.block(0, 1), check=False)[0, 0]
             finite &= bool(np.isfinite(values).all())
             check_values(f"{self.name}: constants that kernels read", values, dtype)
             constants[:] = values
         if not finite:
-            self.check(cut.finite)
-        if cut.computed and at_points:
-            self.check(cut.computed)
+            self.check(qdata_split.finite)
+        if qdata_split.computed and at_points:
+            self.check(qdata_split.computed)
         modes: NDArray[Any] = np.zeros(0, dtype)
         if numbers.mapped:
             assert isinstance(self.geometry, Geometry)
@@ -282,21 +282,25 @@ class BilinearForm:
         """Whether kernels compute what is stored at points, of a state that is where they run."""
         return self.state is not None and self.state.filled
 
-    def setup(self, cut: Cut, dtype: np.dtype[Any], width: int) -> tuple[Cut, Data]:
+    def setup(
+        self, qdata_split: QDataSplit, dtype: np.dtype[Any], width: int
+    ) -> tuple[QDataSplit, Data]:
         """The program of kernels that compute what a cut keeps at points of a state, its data.
 
         Both do not depend on the state, and are made once.
         """
         assert self.state is not None
-        key = dtype, tuple(node.number for node in cut.point)
+        key = dtype, tuple(node.number for node in qdata_split.point)
         if key not in self.state.setups:
-            static = dict(self.step.trace.static)
+            static = dict(self.qfunction.trace.static)
             point = Argument(static.pop(STATE), static.pop(f"d{STATE}"))
-            trace = replace(self.step.trace, static=static)
-            found = nonlinear_cut(trace, point, cut.point, len(cut.point), self.known)
+            trace = replace(self.qfunction.trace, static=static)
+            found = nonlinear_split(
+                trace, point, qdata_split.point, len(qdata_split.point), self.known
+            )
             plain = replace(self, state=None, static=static)
             self.state.setups[key] = found, plain.data(found, dtype, width)
-        made: tuple[Cut, Data] = self.state.setups[key]
+        made: tuple[QDataSplit, Data] = self.state.setups[key]
         return made
 
     def check(self, stored: list[Node]) -> None:
@@ -334,7 +338,7 @@ class BilinearForm:
                 f"({where}): look at square roots, logarithms and divisions in the form"
             )
 
-    def data_flops(self, cut: Cut) -> int:
+    def data_flops(self, qdata_split: QDataSplit) -> int:
         """Floating-point operations of `data`; coefficients and a state are not counted.
 
         Jacobians by sum factorisation, their determinants and inverses, and what is kept as the
@@ -342,7 +346,7 @@ class BilinearForm:
         """
         each = sum(
             self._store_flops(nodes, q1d)
-            for nodes, q1d in ((cut.element, 1), (cut.point, self.quadrature.q1d))
+            for nodes, q1d in ((qdata_split.element, 1), (qdata_split.point, self.quadrature.q1d))
         )
         return int(self.trial.mesh.num_elements * each)
 
@@ -360,7 +364,7 @@ class BilinearForm:
 
     @property
     def _static(self) -> Mapping[str, Objects]:
-        return self.step.trace.static if self.static is None else self.static
+        return self.qfunction.trace.static if self.static is None else self.static
 
     def inputs(self, block: Block, used: set[int]) -> dict[int, Any]:
         """Arrays of the static inputs that are used, (n, points) each."""
@@ -385,7 +389,7 @@ class BilinearForm:
                 inputs |= {node.number: array[(..., *index)] for index, node in wanted}
         return inputs
 
-    def _coefficient(self, given: Given, block: Block) -> NDArray[np.float64]:
+    def _coefficient(self, given: FormCoefficient, block: Block) -> NDArray[np.float64]:
         """Values (n, points, *shape) of a coefficient; (1, 1, *shape) if they are all the same."""
         if given.name in self.known.constants:
             return given.at(self.geometry.block(0, 1))[:, :1]

@@ -15,11 +15,11 @@ from femops_kernels.cpu.plan import (
     Plan,
     elements_per_chunk,
     equal_chunks,
-    make_foreign_plan,
+    make_nonowned_plan,
     make_plan,
 )
 from femops_kernels.derived import Derived
-from femops_kernels.simd.runs import Runs
+from femops_kernels.simd.runs import DofRuns
 
 Ints = NDArray[np.int64]
 
@@ -74,12 +74,12 @@ def _plan(space: AnySpace, width: int, starts: Ints) -> Plan:
 
 
 def _make_plan(space: AnySpace, width: int, starts: Ints) -> Plan:
-    runs = Runs(space.dim, space.p1d, space.p1d == 1 or isinstance(space, L2))
+    runs = DofRuns(space.dim, space.p1d, space.p1d == 1 or isinstance(space, L2))
     whole, own = space.restriction, space.restriction.owned
     given = whole.indices, own, width, starts, runs, whole.ndofs - own
     if isinstance(space, BoundarySpace):
         mesh = space.volume.distributed
-        plan = make_foreign_plan(*given, apart=mesh is not None and mesh.reproducible)
+        plan = make_nonowned_plan(*given, apart=mesh is not None and mesh.reproducible)
     else:
         plan = make_plan(*given)
     return placed_plan(plan)

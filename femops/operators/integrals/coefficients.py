@@ -53,7 +53,7 @@ Coefficient = PlainCoefficient | GridFunction
 
 @final
 @dataclass(frozen=True, eq=False)
-class Given:
+class FormCoefficient:
     """A coefficient of a form: as the user gave it, or as the form keeps it.
 
     Attributes
@@ -82,17 +82,17 @@ class Given:
     def __post_init__(self) -> None:
         refuse_device_array(self.value, self.name)
 
-    def of(self, value: Any) -> Given:
+    def of(self, value: Any) -> FormCoefficient:
         """The same coefficient with another value, as a user gives it."""
         return replace(self, value=value, kept=False)
 
-    def read(self) -> Given:
+    def read(self) -> FormCoefficient:
         """The coefficient with its vector read. Collective where ranks share its dofs."""
         if not isinstance(self.value, GridFunction):
             return self
         return replace(self, value=Field.of(self.value.space, self.value.vector))
 
-    def keep(self, geometry: Geometry | BoundaryGeometry) -> Given:
+    def keep(self, geometry: Geometry | BoundaryGeometry) -> FormCoefficient:
         """The coefficient as it is now, for the points of a form. Collective as `read`.
 
         A constant, an array or a vector is copied; a function of x is evaluated at all points.

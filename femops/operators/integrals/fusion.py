@@ -17,7 +17,7 @@ from femops_kernels.pointwise.qdata import Data
 
 def fused(terms: Sequence[tuple[float, Term]]) -> Term:
     """One term for the sum of fusible terms with factors."""
-    program = fuse([term.program for _, term in terms])
+    qfunction = fuse([term.qfunction for _, term in terms])
     first = terms[0][1]
     scaled = [_scaled(term, factor) for factor, term in terms]
     mapped = max(scaled, key=lambda data: len(data.modes))
@@ -29,18 +29,18 @@ def fused(terms: Sequence[tuple[float, Term]]) -> Term:
         np.concatenate([data.constants for data in scaled]),
     )
     name = " + ".join(term.name for _, term in terms)
-    return replace(first, name=name, program=program, source=None, given=data, original=None)
+    return replace(first, name=name, qfunction=qfunction, source=None, given=data, original=None)
 
 
 def _scaled(term: Term, factor: float) -> Data:
     """Data of a term times a factor."""
     if factor == 1.0:
         return term.data
-    data, kinds = term.data, term.program.numbers.slices()
+    data, kinds = term.data, term.qfunction.numbers.slices()
     points, elements, constants = (
         array.copy() for array in (data.points, data.elements, data.constants)
     )
-    for k in term.program.scaled:
+    for k in term.qfunction.scaled:
         kind = next(i for i, part in enumerate(kinds) if part.start <= k < part.stop)
         parts = {0: np.moveaxis(elements, 1, 0), 4: constants, 5: np.moveaxis(points, 2, 0)}
         part = parts[kind][k - kinds[kind].start, ...]

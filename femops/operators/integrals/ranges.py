@@ -11,7 +11,7 @@ from femops.operators.integrals.bilinear import BilinearForm
 from femops.operators.integrals.number_types import check_range, largest_of
 from femops.operators.integrals.snapshots import Block
 from femops.operators.integrals.term import Term
-from femops.pointwise.graph import ancestors
+from femops.pointwise.expressions.graph import ancestors
 from femops.pointwise.trace import NORMAL, POSITION
 from femops.spaces.boundary_space import volume_space
 
@@ -41,11 +41,11 @@ def in_range(term: Term) -> Term:
     form = term.source
     if term.dtype != np.float32 or form is None or form.state is not None:
         return term  # a bad state shows in its residual
-    mapped = term.program.numbers.mapped
+    mapped = term.qfunction.numbers.mapped
     largest = np.zeros(len(_WHAT))
     for block in _blocks(form):
-        entries = form.values(form.step.distinct, block)
-        constants = form.values(term.cut.constant, block, check=False)
+        entries = form.values(form.qfunction.distinct, block)
+        constants = form.values(term.qdata_split.constant, block, check=False)
         found = [constants, entries]
         if mapped and isinstance(block, GeometryBlock):
             found += [block.points, block.det, 1.0 / block.det]
@@ -63,8 +63,8 @@ def _blocks(form: BilinearForm) -> Iterator[Block]:
 
     A function is only asked where it is needed.
     """
-    known, static = form.known, form.step.trace.static
-    used = {node.number for node in ancestors(form.step.distinct)}
+    known, static = form.known, form.qfunction.trace.static
+    used = {node.number for node in ancestors(form.qfunction.distinct)}
     placed = {node.number for name in (POSITION, NORMAL) for node in static.get(name, _NONE).flat}
     if set(form.coefficients) <= known.constants | known.elementwise and not used & placed:
         yield from form.center

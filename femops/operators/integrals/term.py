@@ -15,15 +15,15 @@ from femops.errors import OperatorError
 from femops.operators.integrals.bilinear import BilinearForm, Made
 from femops.operators.integrals.chunks import chunk_batches
 from femops.operators.integrals.number_types import data_type, float_type
-from femops.pointwise import Cut, Program
-from femops.pointwise.graph import same
+from femops.pointwise import QDataSplit, QFunction
+from femops.pointwise.expressions.graph import same
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import AnySpace, BoundarySpace, volume_space
 from femops_kernels.cpu.machine import lane_width
 from femops_kernels.pointwise.qdata import Data
 
-DATA_LEVELS = ("decomposed", "partial", "none")
-"""Levels whose kernels take the pointwise step."""
+DATA_LEVELS = ("decomposed", "partial", "matrix-free")
+"""Levels whose kernels take the q-function."""
 
 
 @final
@@ -36,7 +36,7 @@ class Term:
     name : str
     trial, test : Space or BoundarySpace
     quadrature : Quadrature1D
-    program : Program
+    qfunction : QFunction
     dtype : numpy.dtype
         Type of vectors and arithmetic.
     width : int
@@ -57,7 +57,7 @@ class Term:
     trial: AnySpace
     test: AnySpace
     quadrature: Quadrature1D
-    program: Program
+    qfunction: QFunction
     dtype: np.dtype[Any]
     width: int
     source: BilinearForm | None
@@ -83,15 +83,19 @@ class Term:
         """
         kind = float_type(dtype)
         stored = data_type(data_dtype, kind)
-        program, width, rule = form.cut(level).program, lane_width(kind, lanes), form.quadrature
+        qfunction, width, rule = (
+            form.qdata_split(level).qfunction,
+            lane_width(kind, lanes),
+            form.quadrature,
+        )
         for space, alone in (
-            (form.trial, program.gradient_in and not program.value_in),
-            (form.test, program.gradient_out and not program.value_out),
+            (form.trial, qfunction.gradient_in and not qfunction.value_in),
+            (form.test, qfunction.gradient_out and not qfunction.value_out),
         ):
             if space.order == 0 and alone:
                 raise OperatorError(f"{form.name}: a space of order 0 has no gradient")
         spaces = form.trial, form.test
-        term = Term(form.name, *spaces, rule, program, kind, width, form, level)
+        term = Term(form.name, *spaces, rule, qfunction, kind, width, form, level)
         return term if stored == kind else replace(term, data_dtype=stored)
 
     @property
@@ -105,10 +109,10 @@ class Term:
         return isinstance(self.trial, BoundarySpace)
 
     @cached_property
-    def cut(self) -> Cut:
+    def qdata_split(self) -> QDataSplit:
         """What the program is given, of a term that has a source."""
         assert self.source is not None
-        return self.source.cut(self.level, transpose=self.original is not None)
+        return self.source.qdata_split(self.level, transpose=self.original is not None)
 
     @cached_property
     def data(self) -> Data:
@@ -116,50 +120,56 @@ class Term:
         if self.given is not None:
             return self.given
         assert self.source is not None
-        return self.source.data(self.cut, self.dtype, self.width, self.data_dtype)
+        return self.source.data(self.qdata_split, self.dtype, self.width, self.data_dtype)
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or another process needs: the source is cut again there."""
-        return {k: v for k, v in self.__dict__.items() if k != "cut"}
+        return {k: v for k, v in self.__dict__.items() if k != "qdata_split"}
 
     def ready(self, level: str) -> Term:
         """The term itself, its data computed where the level keeps them, else only checked."""
         if not self.trial.mesh.num_elements:
             return self
         if self.source is not None and self.source.filled:
-            self.source.setup(self.cut, self.dtype, self.width)
+            self.source.setup(self.qdata_split, self.dtype, self.width)
         elif level in DATA_LEVELS:
             _ = self.data
         elif self.source is not None:
-            self.source.check([*self.cut.finite, *self.cut.computed])
+            self.source.check([*self.qdata_split.finite, *self.qdata_split.computed])
         return self
 
     def at_level(self, level: str) -> Term:
         """The term, cut for another level; without data where that keeps none."""
         if self.source is None:
             return self
-        cut = self.source.cut(level, transpose=self.original is not None)
-        alike = cut.program == self.program and same(cut.kept, self.cut.kept)
+        qdata_split = self.source.qdata_split(level, transpose=self.original is not None)
+        alike = qdata_split.qfunction == self.qfunction and same(
+            qdata_split.kept, self.qdata_split.kept
+        )
         known = self.__dict__.get("data", self.given) if alike and level in DATA_LEVELS else None
         original = None if self.original is None else self.original.at_level(level)
-        return replace(self, program=cut.program, level=level, given=known, original=original)
+        return replace(
+            self, qfunction=qdata_split.qfunction, level=level, given=known, original=original
+        )
 
     def transposed(self) -> Term:
         """The term with trial and test space exchanged."""
-        if self.program.symmetric and self.trial is self.test:
+        if self.qfunction.symmetric and self.trial is self.test:
             return self
         if self.original is not None:
             return self.original
         if self.source is None:
             raise OperatorError(f"{self.name} is a sum: transpose its terms")
-        cut = self.source.cut(self.level, transpose=True)
+        qdata_split = self.source.qdata_split(self.level, transpose=True)
         return replace(
             self,
             name=f"{self.name}.T",
             trial=self.test,
             test=self.trial,
-            program=cut.program,
-            given=self.__dict__.get("data") if same(self.cut.kept, cut.kept) else None,
+            qfunction=qdata_split.qfunction,
+            given=self.__dict__.get("data")
+            if same(self.qdata_split.kept, qdata_split.kept)
+            else None,
             original=self,
         )
 
@@ -179,8 +189,8 @@ class Term:
                 "make a new operator"
             )
         original = None if self.original is None else self.original.updated(form)
-        program = form.cut(self.level, transpose=original is not None).program
-        return replace(self, program=program, source=form, given=None, original=original)
+        qfunction = form.qdata_split(self.level, transpose=original is not None).qfunction
+        return replace(self, qfunction=qfunction, source=form, given=None, original=original)
 
     def fusible(self, other: Term) -> bool:
         """Whether one kernel can do both."""

@@ -26,15 +26,15 @@ from scipy.sparse import csr_array
 from femops.errors import OperatorError
 from femops.operators.assembly.csr import Summands, domains, element_bytes
 from femops.operators.assembly.point_matrices import entry_numbers
-from femops.operators.constraints import FREE, Held
+from femops.operators.constraints import FREE, Constraints
 from femops.operators.execution.backend import Launches
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.host import LEVELS
 from femops.operators.integrals.term import Term
-from femops.operators.levels.domains import storage_of
-from femops.operators.levels.level_data import Storage
+from femops.operators.levels.domains import level_data_of
+from femops.operators.levels.level_data import LevelData
 from femops.operators.levels.sample import first_terms
-from femops.parallel.agreement import check
+from femops.parallel.collective_checks import check
 from femops.spaces.boundary_space import touched
 from femops_kernels.cpu.machine import get_threads
 
@@ -90,7 +90,7 @@ def _least_bytes(summands: Summands) -> str:
     """The level that moves the fewest bytes: kernels of a device wait for memory."""
     levels = backend_of(summands[0][1].spaces[0]).levels
     bytes_moved = {
-        level: storage_of(level, _at(level, summands), FREE).moved_bytes() for level in levels
+        level: level_data_of(level, _at(level, summands), FREE).moved_bytes() for level in levels
     }
     return min(levels, key=lambda level: bytes_moved[level])
 
@@ -116,7 +116,7 @@ def _agreed_level(summands: Summands, choose: Callable[[Summands], str]) -> str:
 
 def _fits(level: str, summands: Summands) -> bool:
     try:
-        storage_of(level, summands, FREE)
+        level_data_of(level, summands, FREE)
     except OperatorError:
         return False
     return True
@@ -132,7 +132,7 @@ def measure_levels(summands: Summands, levels: Sequence[str] = LEVELS) -> dict[s
     summands : sequence of (float, Term)
         Terms of forms on one mesh, or on the same boundary faces, which are all tried.
     levels : sequence of str
-        Levels to choose from; "none" fits wherever any does.
+        Levels to choose from; "matrix-free" fits wherever any does.
     """
     whole, count = summands[0][1], _sample_size(summands[0][1])
     sample = list(summands) if whole.on_boundary else first_terms(summands, count)
@@ -204,9 +204,9 @@ def _work(level: str, sample: Summands) -> tuple[float, float]:
     if level == "element":
         size = float(element_bytes(term))
         return size, 2 * size / term.dtype.itemsize
-    storage = storage_of(level, _at(level, sample), FREE)
+    level_data = level_data_of(level, _at(level, sample), FREE)
     vectors = (term.trial.size + term.test.size) * term.dtype.itemsize
-    return vectors + storage.moved_bytes(), storage.flops()
+    return vectors + level_data.moved_bytes(), level_data.flops()
 
 
 def _least_entries(term: Term) -> float:
@@ -222,8 +222,8 @@ def _at(level: str, sample: Summands) -> list[tuple[float, Term]]:
 
 def _runner(level: str, sample: Summands, flush: Callable[[], float] | None) -> Callable[[], float]:
     """Return a function that applies the sample once, with caches empty or holding its data."""
-    storage: Storage = storage_of(level, _at(level, sample), FREE)
-    work = storage.backend.operator(storage.launches())
+    level_data: LevelData = level_data_of(level, _at(level, sample), FREE)
+    work = level_data.backend.operator(level_data.launches())
     term = sample[0][1]
     x: NDArray[Any] = np.ones(term.trial.size, term.dtype)
     y: NDArray[Any] = np.empty(term.test.size, term.dtype)
@@ -260,20 +260,20 @@ def _measure(runs: dict[str, Callable[[], float]]) -> dict[str, float]:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Auto(Storage):
+class Auto(LevelData):
     """Data of the fastest level, which is chosen at the first use.
 
     Attributes
     ----------
-    summands, held
-        See `Storage`.
+    summands, constraints
+        See `LevelData`.
     """
 
     summands: Summands
-    held: Held
+    constraints: Constraints
 
     @cached_property
-    def chosen(self) -> Storage:
+    def chosen(self) -> LevelData:
         """The storage of the level chosen.
 
         Raises
@@ -285,7 +285,7 @@ class Auto(Storage):
         choose = choose_level if self.backend.measures else _least_bytes
         alone = space.comm.size == 1
         level = choose(self.summands) if alone else _agreed_level(self.summands, choose)
-        return storage_of(level, _at(level, self.summands), self.held)
+        return level_data_of(level, _at(level, self.summands), self.constraints)
 
     @property
     def kept(self) -> Summands:
@@ -325,11 +325,11 @@ class Auto(Storage):
         """Bytes that the level chosen shares with other operators."""
         return self.chosen.shared_bytes()
 
-    def holding(self, held: Held) -> Auto:
+    def with_constraints(self, constraints: Constraints) -> Auto:
         """Return the same with other constraints; the choice is kept if it is made."""
-        new = replace(self, held=held)
+        new = replace(self, constraints=constraints)
         if "chosen" in self.__dict__:
-            new.__dict__["chosen"] = self.chosen.holding(held)
+            new.__dict__["chosen"] = self.chosen.with_constraints(constraints)
         return new
 
     def lift(self, g: NDArray[Any]) -> NDArray[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from femops.operators.levels.level_data import Storage
+from femops.operators.levels.level_data import LevelData
 
 
 @final
@@ -16,7 +16,7 @@ class Cost:
     Attributes
     ----------
     flops : int
-        Floating-point operations (an FMA is two), contractions as emitted and pointwise steps as
+        Floating-point operations (an FMA is two), contractions as emitted and q-functions as
         counted.
     bytes_moved : int
         Least traffic with memory, bytes: stored data and indices read once, x read, y written.
@@ -40,15 +40,15 @@ class Cost:
     data_flops: int
 
 
-def cost_of(storage: Storage, method: str) -> Cost:
+def cost_of(level_data: LevelData, method: str) -> Cost:
     """Cost of applying an operator's data; nothing is compiled for it."""
-    first = storage.summands[0][1]
+    first = level_data.summands[0][1]
     vectors = (first.trial.size + first.test.size) * first.dtype.itemsize
     return Cost(
-        flops=storage.flops(),
-        bytes_moved=vectors + storage.moved_bytes(),
-        stored_bytes=storage.stored_bytes(),
-        shared_bytes=storage.shared_bytes(),
-        assembly_flops=storage.assembly_flops(method),
-        data_flops=storage.data_flops(),
+        flops=level_data.flops(),
+        bytes_moved=vectors + level_data.moved_bytes(),
+        stored_bytes=level_data.stored_bytes(),
+        shared_bytes=level_data.shared_bytes(),
+        assembly_flops=level_data.assembly_flops(method),
+        data_flops=level_data.data_flops(),
     )

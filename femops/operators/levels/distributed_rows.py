@@ -15,7 +15,7 @@ from femops.operators.execution.backend import Launches
 from femops.operators.execution.ranks import forward_of
 from femops.operators.levels.matrices import CompressedRows, csr_nbytes, placed_csr
 from femops_kernels.cpu.first_touch import placed_array
-from femops_kernels.cpu.rows import Joined, RowProduct
+from femops_kernels.cpu.rows import GatheredVector, RowProduct
 
 
 @final
@@ -25,15 +25,15 @@ class RankRows(CompressedRows):
 
     Attributes
     ----------
-    summands, held
-        See `Storage`.
+    summands, constraints
+        See `LevelData`.
     """
 
     @cached_property
     def _rows(self) -> tuple[csr_array, csr_array, Columns]:
         """The matrix, the columns that were taken out of it, and their numbers."""
         matrix, columns = assembled_rows(self.summands, "near-optimal")
-        kept, removed = split_rows(matrix, columns, self.held, self.summands[0][1].dtype)
+        kept, removed = split_rows(matrix, columns, self.constraints, self.summands[0][1].dtype)
         return placed_csr(kept), removed, columns
 
     @property
@@ -47,7 +47,7 @@ class RankRows(CompressedRows):
         joined = placed_array((len(columns.whole),), term.dtype)
         forward = forward_of(columns.space, columns.halo, term.dtype)
         given = kept.indptr, kept.indices, kept.data, term.width
-        return [(1.0, RowProduct(*given, Joined(forward, columns.low, joined)))]
+        return [(1.0, RowProduct(*given, GatheredVector(forward, columns.low, joined)))]
 
     def moved_bytes(self) -> int:
         """Bytes of the matrix, and of the copy of the vector with its ghosts."""

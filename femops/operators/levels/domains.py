@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from typing import final
 
 from femops.operators.assembly.csr import Summands, domains, level_bytes, require_memory
-from femops.operators.constraints import Held
+from femops.operators.constraints import Constraints
 from femops.operators.execution.backend import Launches
 from femops.operators.execution.choice import backend_of
 from femops.operators.levels.distributed_rows import RankRows
-from femops.operators.levels.level_data import Storage
+from femops.operators.levels.level_data import LevelData
 from femops.operators.levels.matrices import Elements, Rows
 from femops.operators.levels.points import Points
 from femops_kernels.compiled import Launch
 
 
-def storage_of(level: str, summands: Summands, held: Held) -> Storage:
+def level_data_of(level: str, summands: Summands, constraints: Constraints) -> LevelData:
     """Storage of a sum at one of the levels; nothing is allocated or compiled yet.
 
     Raises
@@ -31,54 +31,62 @@ def storage_of(level: str, summands: Summands, held: Held) -> Storage:
     backend_of(summands[0][1].spaces[0]).check_level(level)
     groups = domains(summands)
     if level == "full" or (len(groups) == 1 and not summands[0][1].on_boundary):
-        return _storage_of(level, summands, held)
+        return _storage_of(level, summands, constraints)
     parts = tuple(
-        _storage_of(level, group, _share_of(held, first=k == 0)) for k, group in enumerate(groups)
+        _storage_of(level, group, _share_of(constraints, first=k == 0))
+        for k, group in enumerate(groups)
     )
-    return Domains(summands, held, level, parts)
+    return Domains(summands, constraints, level, parts)
 
 
-def _storage_of(level: str, summands: Summands, held: Held) -> Storage:
+def _storage_of(level: str, summands: Summands, constraints: Constraints) -> LevelData:
     """Storage of integrals over the same elements, unless the level is "full"."""
     needed = level_bytes(level, summands)
     if needed:
         require_memory(needed, f"level={level!r}")
     if level == "full":
         alone = summands[0][1].spaces[0].distributed is None
-        return Rows(summands, held) if alone else RankRows(summands, held)
-    return Elements(summands, held) if level == "element" else Points(summands, held, level)
+        return Rows(summands, constraints) if alone else RankRows(summands, constraints)
+    return (
+        Elements(summands, constraints)
+        if level == "element"
+        else Points(summands, constraints, level)
+    )
 
 
-def _share_of(held: Held, *, first: bool) -> Held:
+def _share_of(constraints: Constraints, *, first: bool) -> Constraints:
     """Constraints of one part of a sum: the first part has the identity on constrained rows."""
-    return held if first else replace(held, identity=0.0)
+    return constraints if first else replace(constraints, identity=0.0)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Domains(Storage):
+class Domains(LevelData):
     """The storages of several domains of integration, or of boundary faces alone.
 
     Attributes
     ----------
-    summands, held, level
-        See `Storage`.
-    parts : tuple of Storage
+    summands, constraints, level
+        See `LevelData`.
+    parts : tuple of LevelData
         Data of each domain, that of the elements first, if there is one.
     """
 
     summands: Summands
-    held: Held
+    constraints: Constraints
     level: str
-    parts: tuple[Storage, ...]
+    parts: tuple[LevelData, ...]
 
     def launches(self) -> Launches:
         """Those of the parts, after one that writes the whole result."""
         parts, begin = self.parts, list[tuple[float, Launch]]()
         first = parts[0].summands[0][1]
         if first.on_boundary:
-            parts = (parts[0].holding(_share_of(self.held, first=False)), *parts[1:])
-            start = self.backend.start(first, self.held.rows, self.held.identity)
+            parts = (
+                parts[0].with_constraints(_share_of(self.constraints, first=False)),
+                *parts[1:],
+            )
+            start = self.backend.start(first, self.constraints.rows, self.constraints.identity)
             begin = [(1.0, start)]
         return [*begin, *(launch for part in parts for launch in part.launches())]
 
@@ -102,7 +110,10 @@ class Domains(Storage):
         """Bytes that all parts share with other operators."""
         return sum(part.shared_bytes() for part in self.parts)
 
-    def holding(self, held: Held) -> Domains:
+    def with_constraints(self, constraints: Constraints) -> Domains:
         """Return the same data with other constraints."""
-        parts = (part.holding(_share_of(held, first=k == 0)) for k, part in enumerate(self.parts))
-        return replace(self, held=held, parts=tuple(parts))
+        parts = (
+            part.with_constraints(_share_of(constraints, first=k == 0))
+            for k, part in enumerate(self.parts)
+        )
+        return replace(self, constraints=constraints, parts=tuple(parts))

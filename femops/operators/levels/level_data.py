@@ -8,7 +8,7 @@ element        dense element matrices                                 products b
 decomposed     dense bases B (one for all elements) and D             B, D, transpose of B
 partial        D at the quadrature points, or in each element if      sum factorisation
                all are affine; a diagonal one by 1-D matrices
-none           the modes of the elements' geometry                    sum factorisation
+matrix-free    the modes of the elements' geometry                    sum factorisation
 =============  =====================================================  =======================
 """
 
@@ -24,11 +24,11 @@ from femops.errors import OperatorError
 from femops.operators.assembly.csr import Summands, assemble_csr, split
 from femops.operators.assembly.distributed_csr import rank_matrix
 from femops.operators.assembly.element_matrices import ElementAssembly
-from femops.operators.constraints import FREE, Held
+from femops.operators.constraints import FREE, Constraints
 from femops.operators.execution.backend import Backend, Launches
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.host import LEVELS
-from femops.operators.execution.ranks import End, distributed
+from femops.operators.execution.ranks import Operand, distributed
 from femops.operators.integrals.term import Term
 from femops_kernels.compiled import CompiledOperator
 
@@ -38,19 +38,19 @@ CHOICES = (*LEVELS, "auto")
 _CACHED = ("fused", "_groups", "work", "matrices", "_parts", "_rows")
 
 
-class Storage(ABC):
+class LevelData(ABC):
     """Data of an operator at some level: a sum of terms with essential conditions.
 
     Attributes
     ----------
     summands : sequence of (float, Term)
-    held : Held
+    constraints : Constraints
     level : str
         Level of assembly.
     """
 
     summands: Summands
-    held: Held
+    constraints: Constraints
     level: str
 
     def __getstate__(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class Storage(ABC):
         backend, first = self.backend, self.summands[0][1]
         trial, test = first.spaces
         local = backend.operator(self.launches())
-        ends = [End(trial, self.held.columns)], [End(test, self.held.rows)]
+        ends = [Operand(trial, self.constraints.columns)], [Operand(test, self.constraints.rows)]
         return distributed(backend, local, *ends, [(0, 0)] * len(local.sweeps), first.dtype)
 
     @abstractmethod
@@ -89,7 +89,9 @@ class Storage(ABC):
 
     def data_flops(self) -> int:
         """Operations that compute D, at the quadrature points or in elements."""
-        return sum(t.source.data_flops(t.cut) for t in self._terms() if t.source is not None)
+        return sum(
+            t.source.data_flops(t.qdata_split) for t in self._terms() if t.source is not None
+        )
 
     def _terms(self) -> list[Term]:
         return [term for _, term in self.summands]
@@ -112,22 +114,22 @@ class Storage(ABC):
         """Bytes of plans and geometry, kept for all operators on the spaces."""
 
     @abstractmethod
-    def holding(self, held: Held) -> Storage:
+    def with_constraints(self, constraints: Constraints) -> LevelData:
         """The same terms under other essential conditions, sharing what can be shared."""
 
     def lift(self, g: NDArray[Any]) -> NDArray[Any]:
         """Contribution of values at held columns, zero elsewhere, to the other rows."""
         first = self.summands[0][1]
         result: NDArray[Any] = first.spaces[1].memory.xp.empty(first.test.size, g.dtype)
-        self.holding(FREE).compiled().apply(g, result)
+        self.with_constraints(FREE).compiled().apply(g, result)
         return result
 
     def matrix(self, method: str) -> csr_array:
         """The matrix with the essential conditions; on many ranks, this rank's rows."""
         if self.summands[0][1].spaces[0].distributed is not None:
-            return rank_matrix(self.summands, self.held, method)
+            return rank_matrix(self.summands, self.constraints, method)
         whole = assemble_csr(self.summands, method)
-        return split(whole, self.held, self.summands[0][1].dtype)[0]
+        return split(whole, self.constraints, self.summands[0][1].dtype)[0]
 
 
 def check_level(level: str) -> None:
@@ -141,7 +143,7 @@ def base_level(level: str) -> str:
     return "partial" if level == "auto" else level
 
 
-def share(old: Storage, new: Storage, name: str) -> None:
+def share(old: LevelData, new: LevelData, name: str) -> None:
     """Hand on a cached attribute where it has been computed."""
     if name in old.__dict__:
         new.__dict__[name] = old.__dict__[name]

@@ -13,30 +13,30 @@ from scipy.sparse import csr_array
 
 from femops.operators.assembly.csr import Summands, assemble_csr, domains, split
 from femops.operators.assembly.element_matrices import ElementAssembly
-from femops.operators.constraints import Held
+from femops.operators.constraints import Constraints
 from femops.operators.execution.backend import Launches
 from femops.operators.execution.kernels import index_bytes, plan_bytes, sides, sweep
 from femops.operators.integrals.number_types import check_values
-from femops.operators.levels.level_data import Storage, share
-from femops_kernels.cpu.dense import ElementKernel
+from femops.operators.levels.level_data import LevelData, share
 from femops_kernels.cpu.first_touch import placed_array
+from femops_kernels.cpu.kernels.dense import ElementKernel
 from femops_kernels.cpu.rows import RowProduct, placed_rows
 from femops_kernels.pointwise.qdata import Data, store_interleaved
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Elements(Storage):
+class Elements(LevelData):
     """Dense element matrices.
 
     Attributes
     ----------
-    summands, held
-        See `Storage`.
+    summands, constraints
+        See `LevelData`.
     """
 
     summands: Summands
-    held: Held
+    constraints: Constraints
     level: str = "element"
 
     @cached_property
@@ -60,11 +60,11 @@ class Elements(Storage):
 
     def launches(self) -> Launches:
         """One sweep for the whole sum."""
-        term, held = self.summands[0][1], self.held
+        term, constraints = self.summands[0][1], self.constraints
         if not term.trial.mesh.num_elements:
             return [(1.0, self.backend.idle())]
         data = Data(self.matrices)
-        return [(1.0, sweep(term, self._kernel(), held, held.identity, data))]
+        return [(1.0, sweep(term, self._kernel(), constraints, constraints.identity, data))]
 
     def flops(self) -> int:
         """Operations of the products."""
@@ -86,25 +86,25 @@ class Elements(Storage):
         """Of the plans."""
         return plan_bytes(self.summands[0][1])
 
-    def holding(self, held: Held) -> Elements:
+    def with_constraints(self, constraints: Constraints) -> Elements:
         """Return the same matrices with other constraints."""
-        new = replace(self, held=held)
+        new = replace(self, constraints=constraints)
         share(self, new, "matrices")
         return new
 
 
 @dataclass(frozen=True, eq=False)
-class CompressedRows(Storage, ABC):
+class CompressedRows(LevelData, ABC):
     """The matrix in compressed rows, with the essential conditions in it.
 
     Attributes
     ----------
-    summands, held
-        See `Storage`.
+    summands, constraints
+        See `LevelData`.
     """
 
     summands: Summands
-    held: Held
+    constraints: Constraints
     level: str = "full"
 
     @property
@@ -127,15 +127,15 @@ class CompressedRows(Storage, ABC):
 
     def stored_bytes(self) -> int:
         """Bytes of the matrix and of the columns taken out."""
-        return csr_nbytes(self._parts[0]) + bool(self.held) * csr_nbytes(self._parts[1])
+        return csr_nbytes(self._parts[0]) + bool(self.constraints) * csr_nbytes(self._parts[1])
 
     def shared_bytes(self) -> int:
         """None."""
         return 0
 
-    def holding(self, held: Held) -> Self:
+    def with_constraints(self, constraints: Constraints) -> Self:
         """Return the same terms with other constraints, which need another matrix."""
-        return replace(self, held=held)
+        return replace(self, constraints=constraints)
 
 
 @final
@@ -145,13 +145,15 @@ class Rows(CompressedRows):
 
     Attributes
     ----------
-    summands, held
-        See `Storage`.
+    summands, constraints
+        See `LevelData`.
     """
 
     @cached_property
     def _parts(self) -> tuple[csr_array, csr_array]:
-        kept, removed = split(assemble_csr(self.summands), self.held, self.summands[0][1].dtype)
+        kept, removed = split(
+            assemble_csr(self.summands), self.constraints, self.summands[0][1].dtype
+        )
         return placed_csr(kept), removed
 
     def launches(self) -> Launches:
@@ -170,7 +172,7 @@ class Rows(CompressedRows):
     def matrix(self, method: str) -> csr_array:
         """A copy of the matrix kept, or one assembled by the other method."""
         if method != "near-optimal":
-            return Storage.matrix(self, method)
+            return LevelData.matrix(self, method)
         kept = self._parts[0]
         kind = np.int32 if kept.nnz < 2**31 else np.int64
         indices = kept.indices.astype(kind), kept.indptr.astype(kind)

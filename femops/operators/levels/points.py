@@ -1,4 +1,4 @@
-"""Data that an operator keeps at the levels whose kernels take the pointwise step."""
+"""Data that an operator keeps at the levels whose kernels take the q-function."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import final
 
 from femops.operators.assembly.csr import Summands
 from femops.operators.assembly.dense_bases import dense_bases, dense_bytes
-from femops.operators.constraints import Held
+from femops.operators.constraints import Constraints
 from femops.operators.execution.backend import Launches, Work
 from femops.operators.execution.kernels import (
     dense_kernel,
@@ -19,26 +19,26 @@ from femops.operators.execution.kernels import (
 from femops.operators.execution.separable import separated
 from femops.operators.integrals.fusion import fused
 from femops.operators.integrals.term import Term
-from femops.operators.levels.level_data import Storage, share
-from femops_kernels.cpu.kernel import SweepKernel
-from femops_kernels.cpu.separable import SeparableKernel
+from femops.operators.levels.level_data import LevelData, share
+from femops_kernels.cpu.kernels.kernel import SweepKernel
+from femops_kernels.cpu.kernels.separable import SeparableKernel
 from femops_kernels.pointwise.qdata import Data
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Points(Storage):
-    """Inputs of the pointwise step, applied by sum factorisation or by dense bases.
+class Points(LevelData):
+    """Inputs of the q-function, applied by sum factorisation or by dense bases.
 
     Attributes
     ----------
-    summands, held
-        See `Storage`.
-    level : {"decomposed", "partial", "none"}
+    summands, constraints
+        See `LevelData`.
+    level : {"decomposed", "partial", "matrix-free"}
     """
 
     summands: Summands
-    held: Held
+    constraints: Constraints
     level: str
 
     @property
@@ -77,7 +77,7 @@ class Points(Storage):
         """One sweep for each quadrature rule."""
         launch = self.backend.launch
         return [
-            (alpha, launch(term, self.held, self._keep(k, alpha), partial(self._work, k)))
+            (alpha, launch(term, self.constraints, self._keep(k, alpha), partial(self._work, k)))
             for k, (alpha, term) in enumerate(self.fused)
         ]
 
@@ -87,15 +87,15 @@ class Points(Storage):
 
     def _keep(self, k: int, alpha: float) -> float:
         """Factor of the identity on constrained rows of a sweep: the first writes the sum's."""
-        return self.held.identity / alpha if k == 0 else 0.0
+        return self.constraints.identity / alpha if k == 0 else 0.0
 
     def flops(self) -> int:
-        """Operations of contractions as emitted and of pointwise steps as counted."""
+        """Operations of contractions as emitted and of q-functions as counted."""
         total = 0
         for (_, term), (kernel, _) in zip(self.fused, self.work, strict=True):
             each = kernel.contraction_flops()
             if not isinstance(kernel, SeparableKernel):
-                each += term.quadrature.q1d**term.trial.dim * term.program.flops
+                each += term.quadrature.q1d**term.trial.dim * term.qfunction.flops
             total += term.trial.mesh.num_elements * each
         return total
 
@@ -103,8 +103,8 @@ class Points(Storage):
         """Operations for D, and for dense bases by Kronecker products."""
         total = self.data_flops()
         for _, term in self.fused if self.dense else ():
-            q1d, program = term.quadrature.q1d, term.program
-            sides = [(term.trial.p1d, program.slots_in), (term.test.p1d, program.slots_out)]
+            q1d, qfunction = term.quadrature.q1d, term.qfunction
+            sides = [(term.trial.p1d, qfunction.slots_in), (term.test.p1d, qfunction.slots_out)]
             for p1d, slots in sides[:1] if sides[0] == sides[1] else sides:
                 total += len(slots) * sum((q1d * p1d) ** k for k in range(2, term.trial.dim + 1))
         return total
@@ -128,9 +128,9 @@ class Points(Storage):
         plans = max(plan_bytes(term) for _, term in self.fused)
         return sum(modes.values()) + plans
 
-    def holding(self, held: Held) -> Points:
+    def with_constraints(self, constraints: Constraints) -> Points:
         """Return the same data with other constraints."""
-        new = replace(self, held=held)
+        new = replace(self, constraints=constraints)
         share(self, new, "fused")
         share(self, new, "work")
         return new

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.geometry.legendre import GeometryModes
+from femops.geometry.legendre import LegendreGeometry
 from femops.operators.integrals.bilinear import BilinearForm
-from femops.operators.integrals.coefficients import Given
+from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.snapshots import Field, Sampled
 from femops.operators.integrals.state import HostState, State
 from femops.operators.integrals.term import Term
@@ -37,7 +37,7 @@ def first_terms(summands: Summands, count: int) -> list[tuple[float, Term]]:
     mesh, part = whole.mesh, first_elements(whole.mesh, count)
     if part is mesh and whole.distributed is None:
         return list(summands)
-    GeometryModes.share(mesh, part)
+    LegendreGeometry.share(mesh, part)
     known: dict[Space, Space] = {}
     return [(factor, _term(term, part, known)) for factor, term in summands]
 
@@ -62,7 +62,7 @@ def _form(form: BilinearForm, part: Mesh, known: dict[Space, Space]) -> Bilinear
         trial=trial,
         test=_space(volume_space(form.test), part, known),
         coefficients=given,
-        traced=form.step,
+        traced=form.qfunction,
         state=state,
     )
 
@@ -82,7 +82,7 @@ def _first(whole: Space, part: Space, l_vec: NDArray[Any]) -> NDArray[Any]:
     return found
 
 
-def _given(given: Given, part: Mesh, known: dict[Space, Space]) -> Given:
+def _given(given: FormCoefficient, part: Mesh, known: dict[Space, Space]) -> FormCoefficient:
     value: Any = given.value
     if isinstance(value, Field):
         space = _space(value.space, part, known)

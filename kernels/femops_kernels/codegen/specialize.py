@@ -41,6 +41,7 @@ _loaded: dict[str, ModuleType] = {}
 _lock = threading.RLock()
 
 
+@cache
 def skeleton_text(name: str) -> str:
     """Source of a skeleton without its block of defaults."""
     (path,) = (_PACKAGE / "skeletons").rglob(f"{name}.py")
@@ -76,7 +77,7 @@ def source(skeletons: Sequence[str], constants: Mapping[str, object], program: s
     constants : mapping
         Values of the names in ``skeletons/defaults.py``; written by ``repr``.
     program : str
-        The pointwise step: a definition of ``pointwise``.
+        The q-function: a definition of ``pointwise``.
     """
     lines = [f"{name} = {value!r}" for name, value in constants.items()]
     body = "\n\n".join(skeleton_text(name) for name in skeletons)
@@ -86,7 +87,7 @@ def source(skeletons: Sequence[str], constants: Mapping[str, object], program: s
 def specialize(
     skeletons: Sequence[str], constants: Mapping[str, object], program: str = ""
 ) -> ModuleType:
-    """Module compiled from skeletons, constants and a pointwise program, or found in the cache.
+    """Module compiled from skeletons, constants and a q-function, or found in the cache.
 
     Raises
     ------

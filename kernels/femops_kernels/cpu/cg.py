@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cg import RankSolve, Reduction, Solve, block_edges
+from femops_kernels.cg import RankSolve, Reduction, Solve, segment_edges
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.compiled import CompiledOperator, DistributedOperator
 from femops_kernels.cpu.first_touch import placed_array
@@ -85,7 +85,7 @@ class ConjugateGradients(HostSolve):
         merged: bool = False,
     ) -> None:
         skeletons = ("cg", "cg_merged") if merged else ("cg",)
-        super().__init__(launches, b, x, inverse, merged, block_edges(len(b)), skeletons)
+        super().__init__(launches, b, x, inverse, merged, segment_edges(len(b)), skeletons)
         self._pass = MergedPass(launches, self._vectors, len(b), inverse) if merged else None
 
     def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from femops_kernels.cpu import machine, sweep
+from femops_kernels.cpu.identity_rows import IdentityRows
 from femops_kernels.cpu.plan import Plan
-from femops_kernels.cpu.start import Start
 from femops_kernels.pointwise.qdata import aligned_array
 
 # Rows of a part where no chunks are given: as many as the blocks of ``skeletons/cg.py`` have.
@@ -77,7 +77,7 @@ def placed_plan(plan: Plan) -> Plan:
     """A plan with lists in the memory of the threads that read them."""
     return replace(
         plan,
-        foreign_dofs=placed(plan.foreign_dofs, plan.foreign_start),
+        nonowned_dofs=placed(plan.nonowned_dofs, plan.nonowned_start),
         combine_dof=placed(plan.combine_dof, plan.combine_start),
         combine_slot=placed(plan.combine_slot, plan.combine_start),
         starts=placed(plan.starts, plan.first_batch),
@@ -110,7 +110,7 @@ def _touch(memory: NDArray[np.uint8], begins: NDArray[np.int64]) -> None:
     A word that two chunks share is the former's.
     """
     cuts = -(-begins // _WORD.itemsize)
-    zero = Start(int(cuts[-1]), _NONE, 0.0, machine.lane_width(_WORD), _WORD, cuts)
+    zero = IdentityRows(int(cuts[-1]), _NONE, 0.0, machine.lane_width(_WORD), _WORD, cuts)
     row, factor = np.array([*zero.row, 0, 0, 0], dtype=np.int64), np.ones(1)
     addresses = row.ctypes.data, factor.ctypes.data, 1
     with sweep.LAUNCH:

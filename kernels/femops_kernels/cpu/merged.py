@@ -12,9 +12,16 @@ from numpy.typing import NDArray
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.compiled import DistributedOperator
 from femops_kernels.cpu.exchange import Forward
-from femops_kernels.cpu.kernel import SweepKernel
+from femops_kernels.cpu.kernels.kernel import SweepKernel
 from femops_kernels.cpu.plan import Plan
-from femops_kernels.cpu.sweep import LAUNCH, LaunchSum, Run, Sweep, address_table, chunk_order
+from femops_kernels.cpu.sweep import (
+    LAUNCH,
+    Application,
+    LaunchSum,
+    Sweep,
+    address_table,
+    chunk_order,
+)
 from femops_kernels.simd.lanes import Lane
 from femops_kernels.skeletons.cg import merged_table as layout
 from femops_kernels.skeletons.chunk import table as sweep_layout
@@ -30,7 +37,7 @@ def mergeable(launches: LaunchSum) -> bool:
         and isinstance(sweep, Sweep)
         and int(sweep.target.owned_start[-1]) == sweep.target.ndofs
         and np.array_equal(sweep.source.owned_start, sweep.target.owned_start)
-        and np.array_equal(sweep.source.foreign_dofs, sweep.target.foreign_dofs)
+        and np.array_equal(sweep.source.nonowned_dofs, sweep.target.nonowned_dofs)
         and np.array_equal(sweep.cleared, sweep.constrained)
     )
 
@@ -115,19 +122,19 @@ def _kernel_table(
 ) -> tuple[NDArray[np.int64], tuple[NDArray[np.int64], ...]]:
     """The operator's table as a pass needs it, and arrays that it tells the addresses of."""
     plan = sweep.target
-    # a chunk reads foreign dofs from the tail, behind which ghosts are counted
+    # a chunk reads non-owned dofs from the tail, behind which ghosts are counted
     tail, behind = n // sweep.kernel.target.ncomp, len(shared) - plan.ndofs
-    at = np.searchsorted(shared, plan.foreign_dofs)
-    is_ghost = plan.foreign_dofs >= plan.ndofs
-    foreign = tail + np.where(is_ghost, plan.foreign_dofs + behind, at)
+    at = np.searchsorted(shared, plan.nonowned_dofs)
+    is_ghost = plan.nonowned_dofs >= plan.ndofs
+    nonowned = tail + np.where(is_ghost, plan.nonowned_dofs + behind, at)
     nothing = np.zeros(plan.nchunks + 1, dtype=np.int64)
     table = sweep.table.copy()
-    table[sweep_layout.IN_FOREIGN_DOFS] = foreign.ctypes.data
+    table[sweep_layout.IN_NONOWNED_DOFS] = nonowned.ctypes.data
     table[sweep_layout.IN_GHOSTS_FROM] = tail + len(shared)
     table[sweep_layout.CLEARED_START] = nothing.ctypes.data  # they are zero in p and in the tail
     table[sweep_layout.BEFORE] = module.before.address
     table[sweep_layout.BEFORE_READS] = r.ctypes.data
-    return table, (foreign, nothing)
+    return table, (nonowned, nothing)
 
 
 def _piece_entries(plan: Plan, shared: NDArray[np.int64]) -> dict[int, Any]:
@@ -146,19 +153,19 @@ def _piece_entries(plan: Plan, shared: NDArray[np.int64]) -> dict[int, Any]:
 
 def _held_entries(sweep: Sweep, shared: NDArray[np.int64]) -> dict[int, Any]:
     """Of the table, what concerns entries that the operator multiplies by one number."""
-    plan, ncomp, held = sweep.target, sweep.kernel.target.ncomp, sweep.constrained
-    in_tail = np.isin(np.add.outer(shared * ncomp, np.arange(ncomp)), held)
+    plan, ncomp, constrained = sweep.target, sweep.kernel.target.ncomp, sweep.constrained
+    in_tail = np.isin(np.add.outer(shared * ncomp, np.arange(ncomp)), constrained)
     positions = np.flatnonzero(in_tail)
     return {
         layout.NCOMP: ncomp,
-        layout.HELD_START: np.searchsorted(held, plan.batch_start * ncomp),
-        layout.HELD: held,
-        layout.KEPT: np.zeros(len(held), dtype=sweep.kernel.dtype),
+        layout.CONSTRAINED_START: np.searchsorted(constrained, plan.batch_start * ncomp),
+        layout.CONSTRAINED: constrained,
+        layout.KEPT: np.zeros(len(constrained), dtype=sweep.kernel.dtype),
         layout.KEEP: int(sweep.table[sweep_layout.KEEP]),
-        layout.TAIL_HELD_START: np.searchsorted(
+        layout.TAIL_CONSTRAINED_START: np.searchsorted(
             positions, np.searchsorted(shared, plan.owned_start) * ncomp
         ),
-        layout.TAIL_HELD: positions,
+        layout.TAIL_CONSTRAINED: positions,
     }
 
 
@@ -233,7 +240,7 @@ class RankPass:
         one, (order, plain) = self._merged, self._order
         half = plain // 2 if self._operator.overlap else 0
         with LAUNCH:
-            run = Run(self._launches, 0, 0, one.rows, one.alphas)
+            run = Application(self._launches, 0, 0, one.rows, one.alphas)
             run.some(0, order, 0, len(order))
             self._forward.start(self._p.ctypes.data)
             run.some(1, order, 0, half)

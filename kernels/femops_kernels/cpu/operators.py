@@ -13,7 +13,7 @@ from femops_kernels.cpu.cg import ConjugateGradients, RankConjugateGradients
 from femops_kernels.cpu.exchange import Forward, Reverse
 from femops_kernels.cpu.merged import mergeable
 from femops_kernels.cpu.rows import RowProduct
-from femops_kernels.cpu.sweep import LAUNCH, LaunchSum, Run, Sweep, chunk_order
+from femops_kernels.cpu.sweep import LAUNCH, Application, LaunchSum, Sweep, chunk_order
 from femops_kernels.skeletons.chunk import table as layout
 
 
@@ -74,7 +74,7 @@ class DistributedHostOperator(DistributedOperator):
     def apply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
         """See `CompiledOperator.apply`."""
         with LAUNCH:
-            run = Run(self.local, x.ctypes.data, y.ctypes.data)
+            run = Application(self.local, x.ctypes.data, y.ctypes.data)
             for forward, place in self.forwards:
                 forward.start(run.x + place)
             for k in range(len(self.sweeps)):
@@ -82,7 +82,7 @@ class DistributedHostOperator(DistributedOperator):
             if not self._at_once:
                 self._finish(run, range(len(self.reverses)))
 
-    def _launch(self, run: Run, k: int) -> None:
+    def _launch(self, run: Application, k: int) -> None:
         """Launch k: its chunks without ghosts around those with ghosts, for the first."""
         sweep, (order, plain) = self.sweeps[k], self._orders[k]
         begin = plain // 2 if k == 0 and self.overlap and isinstance(sweep, Sweep) else 0
@@ -113,7 +113,7 @@ class DistributedHostOperator(DistributedOperator):
         if self._at_once and route.reverse is not None:
             self._finish(run, [route.reverse])
 
-    def _finish(self, run: Run, which: Iterable[int]) -> None:
+    def _finish(self, run: Application, which: Iterable[int]) -> None:
         for k in which:
             reverse, place = self.reverses[k]
             reverse.finish(run.y + place)

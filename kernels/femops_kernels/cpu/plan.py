@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from femops_kernels.errors import KernelValueError
 from femops_kernels.simd.lanes import WIDTHS
-from femops_kernels.simd.runs import Runs
+from femops_kernels.simd.runs import DofRuns
 
 # What a chunk's dofs may fill in x and y: they must stay in a second-level cache beside the work
 # arrays.
@@ -43,37 +43,37 @@ class Plan:
         Dofs first met by chunk c are ``owned_start[c]:owned_start[c + 1]``.
     batch_start : (nbatch + 1,) int64
         The same of each batch.
-    foreign_start : (nchunks + 1,) int64
-        Its copies are the dofs ``foreign_dofs[foreign_start[c]:foreign_start[c + 1]]``: runs
+    nonowned_start : (nchunks + 1,) int64
+        Its copies are the dofs ``nonowned_dofs[nonowned_start[c]:nonowned_start[c + 1]]``: runs
         that another chunk owns, and those whose order in an element is not that of their numbers.
-    foreign_end : (nchunks,) int64
+    nonowned_end : (nchunks,) int64
         Start of its ghosts among them, which are the last.
-    foreign_dofs : (nforeign,) int64
+    nonowned_dofs : (nnonowned,) int64
     combine_start, combine_dof, combine_slot : int64 arrays
-        Contributions ``combine_slot`` (positions in ``foreign_dofs``) to owned dofs, grouped by
+        Contributions ``combine_slot`` (positions in ``nonowned_dofs``) to owned dofs, grouped by
         owner, for each dof by ascending contributing chunk.
     ghost_start : (n + 1,) int64
     ghost_slot : int64 array
         Contributions to ghost g are ``ghost_slot[ghost_start[g]:ghost_start[g + 1]]``, by ascending
-        chunk: positions in ``foreign_dofs``.
+        chunk: positions in ``nonowned_dofs``.
     starts : (nbatch, nruns, width) uint16 or uint32
-        Chunk-local number of the first dof of a run: owned ones first, then foreign ones, then as
+        Chunk-local number of the first dof of a run: owned ones first, then non-owned ones, then as
         many as the longest run has, which padding elements use.
     local_size : int
         Most dofs that have a chunk-local number, rounded up.
     ndofs : int
         Entries (of one component) of the vectors.  Higher numbers are ghosts: dofs whose values
         come from elsewhere, and whose results go there.
-    runs : Runs
+    runs : DofRuns
     """
 
     width: int
     first_batch: Int
     owned_start: Int
     batch_start: Int
-    foreign_start: Int
-    foreign_end: Int
-    foreign_dofs: Int
+    nonowned_start: Int
+    nonowned_end: Int
+    nonowned_dofs: Int
     combine_start: Int
     combine_dof: Int
     combine_slot: Int
@@ -82,7 +82,7 @@ class Plan:
     starts: NDArray[Any]
     local_size: int
     ndofs: int
-    runs: Runs
+    runs: DofRuns
 
     @property
     def nchunks(self) -> int:
@@ -97,7 +97,7 @@ class Plan:
     @property
     def with_ghosts(self) -> NDArray[np.bool_]:
         """True for each chunk that touches ghosts."""
-        return np.asarray(self.foreign_end < self.foreign_start[1:])
+        return np.asarray(self.nonowned_end < self.nonowned_start[1:])
 
     @property
     def number_bytes(self) -> int:
@@ -107,7 +107,7 @@ class Plan:
     @property
     def nbytes(self) -> int:
         """Bytes that a sweep reads of the plan itself."""
-        lists = (self.foreign_dofs, self.combine_dof, self.combine_slot, self.starts)
+        lists = (self.nonowned_dofs, self.combine_dof, self.combine_slot, self.starts)
         return int(sum(a.nbytes for a in lists))
 
     def local_positions(self, dofs: Int, ncomp: int) -> tuple[Int, Int]:
@@ -132,8 +132,8 @@ class Plan:
         start, parts = np.zeros(self.nchunks + 1, dtype=np.int64), []
         for c in range(self.nchunks):
             owned = slice(self.owned_start[c], self.owned_start[c + 1])
-            foreign = self.foreign_dofs[self.foreign_start[c] : self.foreign_start[c + 1]]
-            local, component = np.nonzero(np.concatenate([flags[owned], flags[foreign]]))
+            nonowned = self.nonowned_dofs[self.nonowned_start[c] : self.nonowned_start[c + 1]]
+            local, component = np.nonzero(np.concatenate([flags[owned], flags[nonowned]]))
             parts.append(local * ncomp + component)
             start[c + 1] = start[c] + len(local)
         return start, np.concatenate(parts)
@@ -157,7 +157,7 @@ def equal_chunks(num_elements: int, chunk: int) -> Int:
 
 
 def make_plan(
-    indices: Int, ndofs: int, width: int, element_start: Int, runs: Runs, ghosts: int = 0
+    indices: Int, ndofs: int, width: int, element_start: Int, runs: DofRuns, ghosts: int = 0
 ) -> Plan:
     """Plan for a restriction.
 
@@ -172,7 +172,7 @@ def make_plan(
         Slots of a lane.
     element_start : (nchunks + 1,) int64
         First element of each chunk, a multiple of the width, and the end.
-    runs : Runs
+    runs : DofRuns
         Nodes of an element that have consecutive dofs, but for their order.
     ghosts : int
         Dofs beyond ``ndofs``.
@@ -198,12 +198,12 @@ def make_plan(
     return _plan(indices, element_start, owned_start, met, (ndofs, ghosts), width, runs)
 
 
-def make_foreign_plan(
+def make_nonowned_plan(
     indices: Int,
     ndofs: int,
     width: int,
     element_start: Int,
-    runs: Runs,
+    runs: DofRuns,
     ghosts: int = 0,
     *,
     apart: bool = False,
@@ -248,7 +248,7 @@ def _plan(
     met: NDArray[Any],
     sizes: tuple[int, int],
     width: int,
-    runs: Runs,
+    runs: DofRuns,
     apart: bool = False,
 ) -> Plan:
     """Plan for chunks that own some dofs, of which ``met`` are met up to each element.
@@ -258,23 +258,23 @@ def _plan(
     ne, (ndofs, ghosts) = len(indices), sizes
     first_batch = -(-element_start // width)
     local = np.empty((first_batch[-1] * width, len(runs.nodes)), dtype=np.int64)
-    foreign: list[Int] = []
+    nonowned: list[Int] = []
     for c, (begin, end) in enumerate(itertools.pairwise(element_start)):
         owned = owned_start[c], owned_start[c + 1]
         numbers, outside = _localise(indices[begin:end], *owned, runs, ndofs if apart else None)
         local[begin:end] = numbers
-        foreign.append(outside)
-    inside = [np.count_nonzero(f < ndofs) for f in foreign]
-    foreign_start = np.concatenate([[0], np.cumsum([len(f) for f in foreign])]).astype(np.int64)
-    foreign_dofs = np.concatenate(foreign) if foreign else np.zeros(0, np.int64)
-    counts = np.diff(owned_start) + np.diff(foreign_start)
+        nonowned.append(outside)
+    inside = [np.count_nonzero(f < ndofs) for f in nonowned]
+    nonowned_start = np.concatenate([[0], np.cumsum([len(f) for f in nonowned])]).astype(np.int64)
+    nonowned_dofs = np.concatenate(nonowned) if nonowned else np.zeros(0, np.int64)
+    counts = np.diff(owned_start) + np.diff(nonowned_start)
     # every chunk but the last is full: batches follow the elements without a gap
     local[ne:] = counts[-1] if ne else 0
     # whole cache lines, so that what lies behind a copy begins with one
     local_size = -(-(int(counts.max(initial=0)) + runs.longest) // _ALIGN) * _ALIGN
     kind = np.uint16 if local_size <= 2**16 else np.uint32
-    order = np.argsort(foreign_dofs, kind="stable")
-    slots, by_slot = order.astype(np.int64), foreign_dofs[order]
+    order = np.argsort(nonowned_dofs, kind="stable")
+    slots, by_slot = order.astype(np.int64), nonowned_dofs[order]
     own = int(np.searchsorted(by_slot, ndofs))
     last = np.minimum(np.arange(1, first_batch[-1] + 1) * width, ne) - 1
     return Plan(
@@ -282,9 +282,9 @@ def _plan(
         first_batch=first_batch.astype(np.int64),
         owned_start=owned_start.astype(np.int64),
         batch_start=np.append(0, met[last]).astype(np.int64),
-        foreign_start=foreign_start,
-        foreign_end=foreign_start[:-1] + np.array(inside, dtype=np.int64),
-        foreign_dofs=foreign_dofs.astype(np.int64),
+        nonowned_start=nonowned_start,
+        nonowned_end=nonowned_start[:-1] + np.array(inside, dtype=np.int64),
+        nonowned_dofs=nonowned_dofs.astype(np.int64),
         combine_start=_shares(by_slot[:own], owned_start, ndofs),
         combine_dof=by_slot[:own].astype(np.int64),
         combine_slot=slots[:own],
@@ -306,7 +306,7 @@ def _shares(dofs: Int, owned_start: Int, ndofs: int) -> Int:
     return np.searchsorted(dofs, cuts).astype(np.int64)
 
 
-def _localise(part: Int, first: int, end: int, runs: Runs, apart: int | None) -> tuple[Int, Int]:
+def _localise(part: Int, first: int, end: int, runs: DofRuns, apart: int | None) -> tuple[Int, Int]:
     """Chunk-local number of the first dof of every run, and the dofs that the chunk copies.
 
     The chunk has the elements ``part`` and owns the dofs ``first`` to ``end``.  Elements that meet
@@ -340,11 +340,11 @@ def _localise(part: Int, first: int, end: int, runs: Runs, apart: int | None) ->
     order = np.argsort(heads, kind="stable")
     starts = np.empty_like(heads)
     starts[order] = np.cumsum(lengths[order]) - lengths[order]
-    foreign = np.empty(int(lengths.sum()), dtype=np.int64)
+    nonowned = np.empty(int(lengths.sum()), dtype=np.int64)
     done = 0
     for rows, inverse, element, run in found:
         mine = starts[done : done + len(rows)]
-        foreign[mine[:, np.newaxis] + np.arange(rows.shape[1])] = rows
+        nonowned[mine[:, np.newaxis] + np.arange(rows.shape[1])] = rows
         local[element, run] = end - first + mine[inverse]
         done += len(rows)
-    return local, foreign
+    return local, nonowned

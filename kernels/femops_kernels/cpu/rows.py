@@ -38,7 +38,7 @@ def placed_rows(
 
 @final
 @dataclass(frozen=True, eq=False)
-class Joined:
+class GatheredVector:
     """A vector of all columns of a rank's rows: of lower ranks, its own, of higher ranks.
 
     Attributes
@@ -76,7 +76,7 @@ class RowProduct(HostLaunch):
     values : (n,) float64 or float32
     width : int
         Slots of a lane.
-    joined : Joined, optional
+    joined : GatheredVector, optional
         Vector that the columns count, if it is not x.
     """
 
@@ -88,7 +88,7 @@ class RowProduct(HostLaunch):
         columns: NDArray[np.int32],
         values: NDArray[Any],
         width: int,
-        joined: Joined | None = None,
+        joined: GatheredVector | None = None,
     ) -> None:
         self.joined, self.forward = joined, None if joined is None else joined.forward
         self.start, self.columns, self.values = start, columns, values

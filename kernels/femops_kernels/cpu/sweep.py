@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.compiled import CompiledOperator, Launch, Places
 from femops_kernels.cpu import machine
-from femops_kernels.cpu.kernel import SweepKernel
+from femops_kernels.cpu.kernels.kernel import SweepKernel
 from femops_kernels.cpu.plan import Plan
 from femops_kernels.pointwise.qdata import ALIGNMENT, Data
 from femops_kernels.skeletons.chunk import table as layout
@@ -63,7 +63,7 @@ class HostLaunch(Launch, ABC):
 
 
 @final
-class Idle(HostLaunch):
+class NoOp(HostLaunch):
     """No work: what a term is on a rank that has none of its elements."""
 
     on_elements = True
@@ -110,7 +110,7 @@ class Sweep(HostLaunch):
         cleared_start, cleared_at = source.local_positions(cleared, kernel.source.ncomp)
         start, positions = target.local_positions(constrained, kernel.target.ncomp)
         # padding elements, which are the last, write behind the last chunk's piece
-        buffered = (len(target.foreign_dofs) + target.runs.longest) * kernel.target.ncomp
+        buffered = (len(target.nonowned_dofs) + target.runs.longest) * kernel.target.ncomp
         # each chunk writes its piece before any is read: it lies near the chunk's thread
         self.buffer = np.empty(buffered, kernel.dtype)
         entries = _plan_entries(source, target) | {
@@ -153,17 +153,17 @@ def _plan_entries(source: Plan, target: Plan) -> dict[int, Any]:
         layout.FIRST_BATCH: source.first_batch,
         layout.IN_LOCAL_SIZE: source.local_size,
         layout.IN_OWNED_START: source.owned_start,
-        layout.IN_FOREIGN_START: source.foreign_start,
-        layout.IN_FOREIGN_DOFS: source.foreign_dofs,
+        layout.IN_NONOWNED_START: source.nonowned_start,
+        layout.IN_NONOWNED_DOFS: source.nonowned_dofs,
         layout.IN_STARTS: source.starts,
         layout.IN_BATCH_START: source.batch_start,
         layout.IN_PAD: source.runs.longest,
-        layout.IN_FOREIGN_END: source.foreign_end,
+        layout.IN_NONOWNED_END: source.nonowned_end,
         layout.IN_GHOSTS_FROM: source.ndofs,
         layout.IN_GHOSTS: 0,
         layout.OUT_LOCAL_SIZE: target.local_size,
         layout.OUT_OWNED_START: target.owned_start,
-        layout.OUT_FOREIGN_START: target.foreign_start,
+        layout.OUT_NONOWNED_START: target.nonowned_start,
         layout.OUT_STARTS: target.starts,
         layout.OUT_BATCH_START: target.batch_start,
         layout.COMBINE_START: target.combine_start,
@@ -235,7 +235,7 @@ class LaunchSum(CompiledOperator, ABC):
 
 
 @final
-class Run:
+class Application:
     """One application, piece by piece. Hold ``LAUNCH`` while it is used.
 
     Parameters

@@ -9,7 +9,7 @@ from femops_kernels.cg import Reduction, Solve
 from femops_kernels.compiled import DistributedOperator, Routes
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
 from femops_kernels.cuda.operator.sweep import DeviceLaunchSum, DeviceSweep
-from femops_kernels.cuda.ranks.messages import DeviceForward, DeviceReverse, Post
+from femops_kernels.cuda.ranks.messages import DeviceChannel, DeviceForward, DeviceReverse
 from femops_kernels.cuda.ranks.rank_cg import DeviceRankConjugateGradients
 
 
@@ -134,10 +134,10 @@ class DistributedDeviceOperator(DistributedOperator):
             found["ghosts_out"] = self.reverses[route.reverse][0].ghosts
         return found
 
-    def _sent_behind(self, k: int) -> Post | None:
+    def _sent_behind(self, k: int) -> DeviceChannel | None:
         """What is sent when launch k is done, if that is the last of those that add to it."""
         which = self.routes[k].reverse
-        post: Post | None = None
+        post: DeviceChannel | None = None
         if which is not None and self._due[k]:
             post = self.reverses[which][0].post
         return post

@@ -1,4 +1,4 @@
-"""Recording of pointwise steps: their text runs on numbers that note each operation.
+"""Recording of q-functions: their text runs on numbers that note each operation.
 
 So operations are counted, and written in CUDA C++, from the very text that lanes run.
 """
@@ -97,12 +97,12 @@ class Recorded:
 
 @final
 class Recording:
-    """Record of a pointwise step. An operation that is written twice is one.
+    """Record of a q-function. An operation that is written twice is one.
 
     Parameters
     ----------
     text : str
-        Lane Python; see `femops_kernels.pointwise.step.PointStep`.
+        Lane Python; see `femops_kernels.pointwise.qfunction.QFunctionCode`.
     slots : sequence of int
         Entries of `SLOTS` that it reads.
     ncomp : int

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.errors import KernelValueError
-from femops_kernels.pointwise.step import PointStep
+from femops_kernels.pointwise.qfunction import QFunctionCode
 from femops_kernels.simd.matrix import Matrix1D
 
 
@@ -73,7 +73,7 @@ class SumFactorised(Protocol):
         """Derivatives at the points of the polynomial through them."""
 
     @property
-    def step(self) -> PointStep:
+    def qfunction(self) -> QFunctionCode:
         """The step at each point."""
 
     @property
@@ -96,8 +96,8 @@ def check_points(q1d: int, *p1d: int) -> None:
 
 
 def contraction_flops(kernel: SumFactorised) -> int:
-    """Operations of all contractions of one element, without its pointwise steps."""
-    q, dim, step = kernel.q1d, kernel.dim, kernel.step
+    """Operations of all contractions of one element, without its q-functions."""
+    q, dim, qfunction = kernel.q1d, kernel.dim, kernel.qfunction
     flops = 0
     for side, matrix in (
         (kernel.source, Matrix1D(kernel.source.b1d)),
@@ -106,20 +106,20 @@ def contraction_flops(kernel: SumFactorised) -> int:
         lines = sum(side.p1d ** (dim - 1 - k) * q**k for k in range(dim))
         flops += side.ncomp * lines * matrix.flops()
     lines = dim * q ** (dim - 1)
-    if step.gradient_in:
+    if qfunction.gradient_in:
         flops += kernel.source.ncomp * lines * Matrix1D(kernel.d1d).flops()
-    if step.gradient_out:
+    if qfunction.gradient_out:
         # the sum of the directions' results: one addition per point and direction, less where
         # nothing stands there yet
-        adds = q**dim * (dim if step.value_out else dim - 1)
+        adds = q**dim * (dim if qfunction.value_out else dim - 1)
         flops += kernel.target.ncomp * (lines * Matrix1D(kernel.d1d.T).flops() + adds)
-    weights = bool(step.numbers.weight) * (q**dim + (q ** (dim - 1) if dim > 2 else 0))
+    weights = bool(qfunction.numbers.weight) * (q**dim + (q ** (dim - 1) if dim > 2 else 0))
     return int(flops + weights + _geometry_flops(kernel))
 
 
 def _geometry_flops(kernel: SumFactorised) -> int:
     """Operations for Jacobians and positions from the modes of the geometry."""
-    given, dim, q = kernel.step.numbers, kernel.dim, kernel.q1d
+    given, dim, q = kernel.qfunction.numbers, kernel.dim, kernel.q1d
     if not given.mapped:
         return 0
     assert kernel.geometry is not None

@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 from femops_kernels.simd.lanes import LaneType, address_of, scalar_ir, vector_ir
 from femops_kernels.simd.lines import literal, pack, unpack
 from femops_kernels.simd.number_tables import word_table
-from femops_kernels.simd.runs import RunsType
+from femops_kernels.simd.runs import DofRunsType
 
 PLACE_BYTES = 8
 _WORD = ir.IntType(64)
@@ -78,7 +78,7 @@ def locate(
 
 def _known(runs: Any, ncomp: Any, along: Any) -> bool:
     """True if a line's arguments are constants, as they must be."""
-    return isinstance(runs, RunsType) and None not in (literal(ncomp), literal(along))
+    return isinstance(runs, DofRunsType) and None not in (literal(ncomp), literal(along))
 
 
 def _line_pointers(builder: Any, lane: LaneType, kinds: Any, args: Any) -> list[list[Any]]:

@@ -1,4 +1,4 @@
-"""Functions of lane vectors that pointwise programs call: ``lane_sqrt`` and the like.
+"""Functions of lane vectors that q-functions call: ``lane_sqrt`` and the like.
 
 What LLVM knows on vectors is one instruction; the others call the C library slot by slot.
 """

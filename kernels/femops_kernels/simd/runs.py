@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 @final
 @dataclass(frozen=True)
-class Runs:
+class DofRuns:
     """Nodes of an element, grouped into runs.
 
     Attributes
@@ -98,25 +98,25 @@ class Runs:
 
 
 @final
-class RunsType(types.Dummy):
-    """Numba's type of `Runs`: all of it is known when compiling."""
+class DofRunsType(types.Dummy):
+    """Numba's type of `DofRuns`: all of it is known when compiling."""
 
-    def __init__(self, runs: Runs) -> None:
+    def __init__(self, runs: DofRuns) -> None:
         self.runs = runs
         super().__init__(name=repr(runs))
 
 
-@typeof_impl.register(Runs)
-def _typeof_runs(value: Runs, _context: Any) -> RunsType:
-    return RunsType(value)
+@typeof_impl.register(DofRuns)
+def _typeof_runs(value: DofRuns, _context: Any) -> DofRunsType:
+    return DofRunsType(value)
 
 
-register_default(RunsType)(models.OpaqueModel)
+register_default(DofRunsType)(models.OpaqueModel)
 
 
-@lower_constant(RunsType)  # type: ignore[no-untyped-call,untyped-decorator]  # numba has no types
+@lower_constant(DofRunsType)  # type: ignore[no-untyped-call,untyped-decorator]  # numba has no types
 def _lower_runs(context: Any, _builder: Any, _type: Any, _value: Any) -> Any:
     return context.get_dummy_value()
 
 
-__all__ = ["Runs"]
+__all__ = ["DofRuns"]

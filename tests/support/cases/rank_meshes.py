@@ -44,7 +44,7 @@ def blocks_of(count):
     return [list(range(first, min(first + each, count))) for first in range(0, count, each)]
 
 
-def whole_blocks(mesh, size):
+def whole_groups(mesh, size):
     """The partition of a reproducible mesh."""
     blocks = blocks_of(mesh.num_elements)
     owner = np.empty(mesh.num_elements, dtype=int)

@@ -12,7 +12,7 @@ import pytest
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
-from femops_kernels.cuda.device.device import Device, Function, Passage
+from femops_kernels.cuda.device.device import Device, Function, StagingBuffer
 from femops_kernels.errors import KernelValueError
 from support.cuda.host_device import HostDevice, host_device
 
@@ -196,9 +196,11 @@ class GuardedDevice(Device):
         """See `Device.seconds`."""
         return self.host.seconds(call)
 
-    def passage(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> GuardedPassage:
-        """See `Device.passage`."""
-        return GuardedPassage(self, self.host.passage(size, dtype, direct=direct), direct=direct)
+    def staging_buffer(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> GuardedPassage:
+        """See `Device.staging_buffer`."""
+        return GuardedPassage(
+            self, self.host.staging_buffer(size, dtype, direct=direct), direct=direct
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """As of a GPU: a copy is the object itself."""
@@ -207,24 +209,24 @@ class GuardedDevice(Device):
 
 
 @final
-class GuardedPassage(Passage):
+class GuardedPassage(StagingBuffer):
     """That of the host, with an array of the device at one end, or at both."""
 
-    def __init__(self, device: GuardedDevice, way: Passage, *, direct: bool) -> None:
+    def __init__(self, device: GuardedDevice, way: StagingBuffer, *, direct: bool) -> None:
         self.there = GuardedArray(device, way.there)
         self.here = self.there if direct else way.here
         self._way = way
 
     def depart(self) -> None:
-        """See `Passage.depart`."""
+        """See `StagingBuffer.depart`."""
         self._way.depart()
 
     def wait(self) -> None:
-        """See `Passage.wait`."""
+        """See `StagingBuffer.wait`."""
         self._way.wait()
 
     def enter(self) -> None:
-        """See `Passage.enter`."""
+        """See `StagingBuffer.enter`."""
         self._way.enter()
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from femops_kernels.cuda.device.device import Device, Function, Passage
+from femops_kernels.cuda.device.device import Device, Function, StagingBuffer
 from femops_kernels.errors import DeviceError, KernelValueError
 from support.cuda.building import build, compiler
 from support.cuda.launches import Launch, pointers_of
@@ -185,9 +185,9 @@ class HostDevice(Device):
         self.arrays[owner.ctypes.data] = owner
         return array.ctypes.data
 
-    def passage(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> HostPassage:
-        """See `Device.passage`."""
-        return HostPassage(size, dtype, direct=direct)
+    def staging_buffer(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> HostStagingBuffer:
+        """See `Device.staging_buffer`."""
+        return HostStagingBuffer(size, dtype, direct=direct)
 
     def synchronize(self) -> None:
         """Nothing is under way."""
@@ -214,7 +214,7 @@ class HostDevice(Device):
 
 
 @final
-class HostPassage(Passage):
+class HostStagingBuffer(StagingBuffer):
     """Copies are made at the last moment: what is written too early is seen.
 
     Attributes
@@ -229,15 +229,15 @@ class HostPassage(Passage):
         self.departures = self.entries = 0
 
     def depart(self) -> None:
-        """See `Passage.depart`."""
+        """See `StagingBuffer.depart`."""
         self.departures += 1
 
     def wait(self) -> None:
-        """See `Passage.wait`."""
+        """See `StagingBuffer.wait`."""
         self.here[:] = self.there
 
     def enter(self) -> None:
-        """See `Passage.enter`."""
+        """See `StagingBuffer.enter`."""
         self.entries += 1
         self.there[:] = self.here
 

@@ -15,7 +15,7 @@ from femops_kernels.cuda.compiler import cubins
 from femops_kernels.cuda.compiler.cubins import cubin
 from femops_kernels.cuda.compiler.report import Report
 from femops_kernels.cuda.device.device import Device, Function
-from support.cuda.host_device import HostPassage
+from support.cuda.host_device import HostStagingBuffer
 
 SHARED_BYTES = {"sm_70": 98304, "sm_75": 65536, "sm_80": 166912, "sm_90": 232448}
 """Of a block, at most; from the programming guide."""
@@ -127,6 +127,6 @@ class PaperDevice(Device):
         """No time passes."""
         return 0.0
 
-    def passage(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> HostPassage:
-        """See `Device.passage`."""
-        return HostPassage(size, dtype, direct=direct)
+    def staging_buffer(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> HostStagingBuffer:
+        """See `Device.staging_buffer`."""
+        return HostStagingBuffer(size, dtype, direct=direct)

@@ -15,10 +15,10 @@ from support.cases.kernels import bend, smooth
 from support.cases.levels import own, skewed, wind
 from support.simulated_ranks import on_ranks
 
-Run = Callable[[Device], Any]
+Application = Callable[[Device], Any]
 """Has a device compile a kernel, by using it."""
 
-VARIANTS: dict[str, Run] = {}
+VARIANTS: dict[str, Application] = {}
 """By names that say form, dimension, order (p10 is p = 10) and what else there is to a kernel."""
 
 
@@ -43,7 +43,7 @@ def add(name: str, make: Callable[..., Any], *sizes: tuple[int, int], **options:
         VARIANTS[f"{name}-{dim}d-p{p}"] = _applied(make, dim, p, options)
 
 
-def _applied(make: Callable[..., Any], dim: int, p: int, options: dict[str, Any]) -> Run:
+def _applied(make: Callable[..., Any], dim: int, p: int, options: dict[str, Any]) -> Application:
     def run(device: Device) -> None:
         V = space(device, dim, p, **options)
         operator = make(V)
@@ -52,7 +52,7 @@ def _applied(make: Callable[..., Any], dim: int, p: int, options: dict[str, Any]
     return run
 
 
-def residual(make: Callable[..., Any], dim: int, p: int, **options: Any) -> Run:
+def residual(make: Callable[..., Any], dim: int, p: int, **options: Any) -> Application:
     """The residual of a nonlinear form."""
 
     def run(device: Device) -> None:
@@ -98,7 +98,7 @@ def in_2d(*orders: int) -> list[tuple[int, int]]:
     return [(2, p) for p in orders]
 
 
-def diagonal(make: Callable[..., Any], dim: int, p: int, **options: Any) -> Run:
+def diagonal(make: Callable[..., Any], dim: int, p: int, **options: Any) -> Application:
     """The diagonal of an operator."""
 
     def run(device: Device) -> None:
@@ -130,13 +130,13 @@ add("neo-hookean-jacobian", jacobian, *in_3d(3, 6), ncomp=3)  # and what compute
 for _kind, _orders in {"affine": (4,), "multilinear": (2, 6), "curved": (7,)}.items():
     add(
         f"diffusion-none-{_kind}",
-        lambda V: femops.diffusion(V, level="none"),
+        lambda V: femops.diffusion(V, level="matrix-free"),
         *in_3d(*_orders),
         kind=_kind,
     )
-add("mass-none-curved", lambda V: femops.mass(V, level="none"), *in_3d(5), kind="curved")
-add("elasticity-none", lambda V: elastic(V, level="none"), *in_3d(3), ncomp=3)
-add("own-none", lambda V: femops.form(own, V, c=smooth, level="none"), *in_3d(3), *in_2d(4))
+add("mass-none-curved", lambda V: femops.mass(V, level="matrix-free"), *in_3d(5), kind="curved")
+add("elasticity-none", lambda V: elastic(V, level="matrix-free"), *in_3d(3), ncomp=3)
+add("own-none", lambda V: femops.form(own, V, c=smooth, level="matrix-free"), *in_3d(3), *in_2d(4))
 
 # --- diagonals ------------------------------------------------------------------------------------
 
@@ -156,7 +156,7 @@ VARIANTS["p-laplacian-residual-3d-p5"] = residual(lambda V: femops.p_laplacian(V
 # --- conjugate gradients --------------------------------------------------------------------------
 
 
-def merged(make: Callable[..., Any], p: int, **options: Any) -> Run:
+def merged(make: Callable[..., Any], p: int, **options: Any) -> Application:
     """The operator's kernel with updates of vectors in it, and the other one of an iteration."""
 
     def run(device: Device) -> None:
@@ -170,7 +170,9 @@ def merged(make: Callable[..., Any], p: int, **options: Any) -> Run:
 
 for _p in (2, 6, 8):
     VARIANTS[f"diffusion-merged-3d-p{_p}"] = merged(femops.diffusion, _p)
-VARIANTS["diffusion-none-merged-3d-p6"] = merged(lambda V: femops.diffusion(V, level="none"), 6)
+VARIANTS["diffusion-none-merged-3d-p6"] = merged(
+    lambda V: femops.diffusion(V, level="matrix-free"), 6
+)
 VARIANTS["mass-single-merged-3d-p3"] = merged(lambda V: femops.mass(V, dtype="float32"), 3)
 
 # --- single precision, the same bits --------------------------------------------------------------
@@ -185,7 +187,7 @@ add("mass-reproducible", femops.mass, (1, 4), reproducible=True)
 # --- many ranks -----------------------------------------------------------------------------------
 
 
-def of_ranks(dim: int, p: int, **options: Any) -> Run:
+def of_ranks(dim: int, p: int, **options: Any) -> Application:
     """Diffusion where another rank has some of the dofs."""
 
     def run(device: Device) -> None:

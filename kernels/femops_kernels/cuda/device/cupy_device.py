@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from femops_kernels.cuda.compiler import nvrtc
 from femops_kernels.cuda.compiler.cubins import Cubin, cubin
 from femops_kernels.cuda.compiler.report import ENTRY
-from femops_kernels.cuda.device.device import Device, Function, Passage
+from femops_kernels.cuda.device.device import Device, Function, StagingBuffer
 from femops_kernels.cuda.device.foreign import view
 from femops_kernels.errors import DeviceError, KernelValueError
 
@@ -282,9 +282,9 @@ class CudaDevice(Device):
         """Address of the first entry of an array."""
         return int(array.data.ptr)
 
-    def passage(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> Passage:
+    def staging_buffer(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> StagingBuffer:
         """Make a passage; memory of the host is pinned, so that copies need not be waited for."""
-        return CudaPassage(self, size, dtype, direct=direct)
+        return CudaStagingBuffer(self, size, dtype, direct=direct)
 
     def synchronize(self) -> None:
         """Wait until all streams of the device have done their work."""
@@ -355,14 +355,14 @@ class CudaFunction(Function):
 
 
 @final
-class CudaPassage(Passage):
+class CudaStagingBuffer(StagingBuffer):
     """Copies in a stream of their own, or none.
 
     Parameters
     ----------
     device : CudaDevice
     size, dtype, direct
-        See `Device.passage`.
+        See `Device.staging_buffer`.
     """
 
     def __init__(
@@ -381,7 +381,7 @@ class CudaPassage(Passage):
                 self.here[:] = 0
 
     def depart(self) -> None:
-        """See `Passage.depart`."""
+        """See `StagingBuffer.depart`."""
         with self._device.current:
             self._launched.record(self._cuda.get_current_stream())
             self._stream.wait_event(self._launched)
@@ -391,11 +391,11 @@ class CudaPassage(Passage):
             self._copied.record(self._stream)
 
     def wait(self) -> None:
-        """See `Passage.wait`."""
+        """See `StagingBuffer.wait`."""
         self._copied.synchronize()
 
     def enter(self) -> None:
-        """See `Passage.enter`."""
+        """See `StagingBuffer.enter`."""
         if self._direct or not self.here.size:
             return
         with self._device.current:

@@ -47,7 +47,7 @@ class Function(ABC):
         """
 
 
-class Passage(ABC):
+class StagingBuffer(ABC):
     """A staging buffer between a device and the messages of ranks.
 
     Copies are made beside kernels that run. Nothing is under way when `depart` is called again.
@@ -178,7 +178,7 @@ class Device(ABC):
         """Address of the first entry of an array of the device."""
 
     @abstractmethod
-    def passage(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> Passage:
+    def staging_buffer(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> StagingBuffer:
         """Make a passage for some numbers, which are zero.
 
         Parameters
@@ -186,7 +186,7 @@ class Device(ABC):
         size : int
         dtype : numpy.dtype
         direct : bool
-            Whether `Passage.here` is the device's own array.
+            Whether `StagingBuffer.here` is the device's own array.
         """
 
     @abstractmethod

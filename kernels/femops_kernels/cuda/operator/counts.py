@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import final
 
 from femops_kernels.cuda.operator.kernel import CudaKernel
+from femops_kernels.pointwise.qfunction import used_slots
 from femops_kernels.pointwise.recording import Recording
-from femops_kernels.pointwise.step import used_slots
 from femops_kernels.pointwise.sum_factorization import contraction_flops
 
 
@@ -19,7 +19,7 @@ class Work:
     Attributes
     ----------
     flops : int
-        Floating-point operations: of contractions, and of the pointwise step at every point.
+        Floating-point operations: of contractions, and of the q-function at every point.
     shared_bytes : int
         Read from shared memory and written to it.
     atomics : int
@@ -33,9 +33,9 @@ class Work:
     @staticmethod
     def of(kernel: CudaKernel) -> Work:
         """Count the work of a kernel."""
-        step, points = kernel.step, kernel.q1d**kernel.dim
-        read = used_slots(kernel.dim, step.value_in, step.gradient_in)
-        recording = Recording(step.text, read, kernel.source.ncomp, step.numbers.total)
+        qfunction, points = kernel.qfunction, kernel.q1d**kernel.dim
+        read = used_slots(kernel.dim, qfunction.value_in, qfunction.gradient_in)
+        recording = Recording(qfunction.text, read, kernel.source.ncomp, qfunction.numbers.total)
         return Work(
             contraction_flops(kernel) + points * len(recording.operations),
             shared_numbers(kernel) * kernel.dtype.itemsize,
@@ -47,16 +47,16 @@ def shared_numbers(kernel: CudaKernel) -> int:
     """Numbers that go through shared memory for an element, phase by phase of ``operator.cuh``."""
     if kernel.dim == 1:
         return 0
-    q, dim, step = kernel.q1d, kernel.dim, kernel.step
+    q, dim, qfunction = kernel.q1d, kernel.dim, kernel.qfunction
     points, source, target = q**dim, kernel.source, kernel.target
     same_in, same_out = kernel.identity
     read = _interpolation(dim, source.p1d, q, same_in)
-    if step.gradient_in:
+    if qfunction.gradient_in:
         # u is put down, unless it lies there; each direction but x reads and writes its line,
         # the step reads what came of it
         read += points * (not same_in) + 3 * (dim - 1) * points
     written = _interpolation(dim, target.p1d, q, same_out)
-    if step.gradient_out:
+    if qfunction.gradient_out:
         # the step puts down, each direction reads and writes, all are summed
         written += 4 * (dim - 1) * points
     return source.ncomp * read + target.ncomp * written

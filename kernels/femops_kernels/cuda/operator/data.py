@@ -43,7 +43,7 @@ _there = Derived[Data | FilledData, dict[str, Any]]()
 def uploaded(
     device: Device, kernel: CudaKernel, data: Data | FilledData, count: int, order: Order
 ) -> dict[str, Any]:
-    """The numbers that the pointwise step is given, in the order in which the kernel reads them.
+    """The numbers that the q-function is given, in the order in which the kernel reads them.
 
     Copied once for all kernels that read the same in one order.
 
@@ -65,13 +65,15 @@ def uploaded(
     """
     places = order.group, order.elements.tobytes()
     copy = partial(_copied, device, kernel, data, count, order)
-    return _there.get(data, copy, device, *places, kernel.step.numbers, kernel.dtype, kernel.stored)
+    return _there.get(
+        data, copy, device, *places, kernel.qfunction.numbers, kernel.dtype, kernel.stored
+    )
 
 
 def _copied(
     device: Device, kernel: CudaKernel, source: Data | FilledData, count: int, order: Order
 ) -> dict[str, Any]:
-    given, kind = kernel.step.numbers, kernel.dtype
+    given, kind = kernel.qfunction.numbers, kernel.dtype
     arrays: dict[str, Any] = dict.fromkeys(("points", "elements", "modes", "constants"))
     data = source.data if isinstance(source, FilledData) else source
     if given.point:

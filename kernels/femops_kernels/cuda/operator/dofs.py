@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.errors import KernelValueError
-from femops_kernels.simd.runs import Runs
+from femops_kernels.simd.runs import DofRuns
 
 _LARGEST = np.iinfo(np.int32).max
 
@@ -32,7 +32,7 @@ class DofTable:
     turned: NDArray[np.int32]
 
     @staticmethod
-    def of(indices: NDArray[np.int64], runs: Runs) -> DofTable:
+    def of(indices: NDArray[np.int64], runs: DofRuns) -> DofTable:
         """Table of the dofs of elements, (ne, nodes).
 
         Raises
@@ -82,7 +82,7 @@ class Shared:
     slots: NDArray[np.int64]
 
     @staticmethod
-    def of(indices: NDArray[np.int64], runs: Runs) -> Shared:
+    def of(indices: NDArray[np.int64], runs: DofRuns) -> Shared:
         """Make the table of all dofs that are not inside an element, from (ne, nodes) indices.
 
         Raises

@@ -1,4 +1,4 @@
-"""The kernel of one term of an operator, in CUDA C++: sizes, matrices and pointwise step joined."""
+"""The kernel of one term of an operator, in CUDA C++: sizes, matrices and q-function joined."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from femops_kernels.cuda.operator.banks import Lines, Strides, strides_for
 from femops_kernels.cuda.operator.shapes import MOST_THREADS, Shape, ShapeKey, measured_shape
 from femops_kernels.cuda.operator.tables import columns, matrix_type, table
 from femops_kernels.errors import KernelValueError
-from femops_kernels.pointwise.step import PointStep
+from femops_kernels.pointwise.qfunction import QFunctionCode
 from femops_kernels.pointwise.sum_factorization import Map1D, check_points
 from femops_kernels.simd.matrix import Matrix1D
 
@@ -99,7 +99,7 @@ class CudaKernel:
         The field and the test function.
     d1d : (q1d, q1d) float64
         Derivative at the quadrature points of the polynomial through them.
-    step : PointStep
+    qfunction : QFunctionCode
     dtype : numpy.dtype
         float64 or float32.
     weights : (q1d,) float64
@@ -129,7 +129,7 @@ class CudaKernel:
     source: Side
     target: Side
     d1d: NDArray[np.float64]
-    step: PointStep
+    qfunction: QFunctionCode
     dtype: np.dtype[Any]
     weights: NDArray[np.float64]
     shape: Shape
@@ -205,7 +205,7 @@ class CudaKernel:
     @property
     def work_arrays(self) -> int:
         """Work arrays of an element: ``BUFFERS`` of ``operator.cuh`` for each component."""
-        gradient = self.step.gradient_in or self.step.gradient_out
+        gradient = self.qfunction.gradient_in or self.qfunction.gradient_out
         buffers = 0 if self.dim == 1 else 2 if self.dim == 3 and gradient else 1
         return buffers * self.ncomp
 
@@ -213,20 +213,20 @@ class CudaKernel:
     def bank_lines(self) -> Lines:
         """Lines of points that threads read and write in shared memory."""
         p1d = max(self.source.p1d, self.target.p1d)
-        gradient = self.step.gradient_in or self.step.gradient_out
+        gradient = self.qfunction.gradient_in or self.qfunction.gradient_out
         sizes = self.dim, self.q1d, p1d, gradient, self.work_arrays, self.shape.elements
         return Lines(*sizes, self.dtype.itemsize)
 
     def shape_key(self, device: str) -> ShapeKey:
         """Properties that the best launch shape depends on, on a device of that name."""
-        step = self.step
-        given = ", ".join(f"{n} {name}" for name, n in asdict(step.numbers).items() if n)
+        qfunction = self.qfunction
+        given = ", ".join(f"{n} {name}" for name, n in asdict(qfunction.numbers).items() if n)
         sides = [
             f"{side.ncomp} x {side.p1d} nodes{' broken' * side.broken}, "
             + " and ".join(["value"] * value + ["gradient"] * gradient)
             for side, value, gradient in (
-                (self.source, step.value_in, step.gradient_in),
-                (self.target, step.value_out, step.gradient_out),
+                (self.source, qfunction.value_in, qfunction.gradient_in),
+                (self.target, qfunction.value_out, qfunction.gradient_out),
             )
         ]
         types = f"{self.dtype}, stored {self.stored}{', reproducible' * self.reproducible}"
@@ -258,13 +258,13 @@ class CudaKernel:
     @cached_property
     def text(self) -> str:
         """The whole source in CUDA C++, without the head that a device adds."""
-        step = self.step.cuda(self.dim, self.source.ncomp)
+        qfunction = self.qfunction.cuda(self.dim, self.source.ncomp)
         parts = [self._sizes(), self.layout.text, self._matrices(), _file("contraction")]
         files = ("dofs", "ghosts", "numbers", "reduce", "cg_state", "merged", "operator")
-        return "\n".join([*parts, step, *map(_file, (*files, self.entry))])
+        return "\n".join([*parts, qfunction, *map(_file, (*files, self.entry))])
 
     def _sizes(self) -> str:
-        source, target, step = self.source, self.target, self.step
+        source, target, qfunction = self.source, self.target, self.qfunction
         numbers = {
             "DIM": self.dim,
             "P_IN": source.p1d,
@@ -274,7 +274,7 @@ class CudaKernel:
             "NCOMP_IN": source.ncomp,
             "NCOMP_OUT": target.ncomp,
             "NCOMP": self.ncomp,
-            **step.numbers.named(),
+            **qfunction.numbers.named(),
             "ELEMENTS": self.shape.elements,
             "BLOCKS": self.shape.blocks,
             "LINES": self.lines,
@@ -290,10 +290,10 @@ class CudaKernel:
             "GHOSTS_OUT": target.ghosts,
             "BROKEN_IN": source.broken,
             "BROKEN_OUT": target.broken,
-            "VALUE_IN": step.value_in,
-            "VALUE_OUT": step.value_out,
-            "GRAD_IN": step.gradient_in,
-            "GRAD_OUT": step.gradient_out,
+            "VALUE_IN": qfunction.value_in,
+            "VALUE_OUT": qfunction.value_out,
+            "GRAD_IN": qfunction.gradient_in,
+            "GRAD_OUT": qfunction.gradient_out,
             "MERGED": self.merged,
         }
         types = f"using T = {_TYPES[self.dtype.name]};\nusing S = {_TYPES[self.stored.name]};"
@@ -307,7 +307,7 @@ class CudaKernel:
         same = b_in.rows == b_out.rows
         parts.append("using BOut = BIn;\n" if same else matrix_type("BOut", b_out))
         parts.append(matrix_type("D", Matrix1D(self.d1d)))
-        if self.step.numbers.weight:
+        if self.qfunction.numbers.weight:
             parts.append(table("WEIGHTS", self.weights))
         else:
             parts.append(table("WEIGHTS", np.zeros(1)))
@@ -397,4 +397,5 @@ def simple_text(layout: Layout, dtype: np.dtype[Any], *names: str, **numbers: in
 
 
 def _file(name: str) -> str:
-    return (_FOLDER / f"{name}.cuh").read_text(encoding="utf-8")
+    (path,) = _FOLDER.rglob(f"{name}.cuh")
+    return path.read_text(encoding="utf-8")

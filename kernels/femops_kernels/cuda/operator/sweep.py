@@ -112,12 +112,12 @@ class Marked:
         size = max(int(dofs.indices.max()) + 1, int(positions.max()) // ncomp + 1)
         marks = np.zeros(size * ncomp, dtype=np.uint8)
         marks[positions] = bit
-        held: NDArray[np.bool_] = np.asarray(marks.reshape(size, ncomp).any(axis=1))
-        met = np.asarray(held[dofs.indices].any(axis=1) * np.uint8(bit))
+        constrained: NDArray[np.bool_] = np.asarray(marks.reshape(size, ncomp).any(axis=1))
+        met = np.asarray(constrained[dofs.indices].any(axis=1) * np.uint8(bit))
         return Marked(device.upload(met), device.upload(marks))
 
 
-CLEARED, HELD = 1, 2
+CLEARED, CONSTRAINED = 1, 2
 """Bits of what is held, as in ``operator.cuh``."""
 
 
@@ -150,7 +150,7 @@ class DeviceSweep(DeviceLaunch):
     data : Data or FilledData
     cleared : (n,) int64
         Flat positions of the vector read that count as zero.
-    held : (n,) int64
+    constrained : (n,) int64
         Flat positions of the vector written where the result is ``keep`` times the entry read.
     keep : float
     parts : array, optional
@@ -167,14 +167,14 @@ class DeviceSweep(DeviceLaunch):
         target: DeviceDofs,
         data: Data | FilledData,
         cleared: NDArray[np.int64],
-        held: NDArray[np.int64],
+        constrained: NDArray[np.int64],
         keep: float,
         parts: Any = None,
     ) -> None:
         self.device, self.kernel, self.count = device, kernel, len(source.indices)
-        self._given = source, target, data, cleared, held, keep
+        self._given = source, target, data, cleared, constrained, keep
         inside = Marked.of(device, cleared, source, kernel.source.ncomp, CLEARED)
-        outside = Marked.of(device, held, target, kernel.target.ncomp, HELD)
+        outside = Marked.of(device, constrained, target, kernel.target.ncomp, CONSTRAINED)
         self.order = Order.of(source.with_ghosts | target.with_ghosts, kernel.shape.elements)
         self._arrays = {
             "order": device.upload(self.order.elements) if kernel.ordered else None,
@@ -197,7 +197,7 @@ class DeviceSweep(DeviceLaunch):
             self._arrays["parts"] = device.xp.empty(numbers, kernel.dtype)
             self._combine = Combine(device, kernel, target.shared, self._arrays["parts"])
         self._bound: tuple[Function, NDArray[Any]] | None = None
-        self._alike = source is target and np.array_equal(cleared, held)
+        self._alike = source is target and np.array_equal(cleared, constrained)
         self._met = target.met * kernel.target.ncomp
 
     def mergeable(self, size: int) -> bool:
@@ -206,8 +206,11 @@ class DeviceSweep(DeviceLaunch):
         Rows that are held must be columns that count as zero, every dof must be met by elements,
         and what is computed at a point be what was interpolated there.
         """
-        step, merged = self.kernel.step, replace(self.kernel, merged=True)
-        factors = (step.value_in, step.gradient_in) == (step.value_out, step.gradient_out)
+        qfunction, merged = self.kernel.qfunction, replace(self.kernel, merged=True)
+        factors = (qfunction.value_in, qfunction.gradient_in) == (
+            qfunction.value_out,
+            qfunction.gradient_out,
+        )
         room = merged.shared_bytes <= self.device.shared_bytes
         return self._alike and self._met == size and factors and room
 
@@ -281,7 +284,7 @@ class DeviceSweep(DeviceLaunch):
 
 
 @final
-class DeviceIdle(DeviceLaunch):
+class DeviceNoOp(DeviceLaunch):
     """No work: a term on a rank without any of its elements."""
 
     on_elements = True
@@ -289,7 +292,7 @@ class DeviceIdle(DeviceLaunch):
     def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
         """See `DeviceLaunch.launch`."""
 
-    def diagonal(self) -> DeviceIdle:
+    def diagonal(self) -> DeviceNoOp:
         """See `DeviceLaunch.diagonal`."""
         return self
 
@@ -327,7 +330,7 @@ class Combine:
 
 
 @final
-class DeviceHold(DeviceLaunch):
+class DeviceIdentityRows(DeviceLaunch):
     """``y[i] = keep x[i]`` at some entries, which hold zero before; nothing elsewhere.
 
     Parameters
@@ -361,9 +364,9 @@ class DeviceHold(DeviceLaunch):
         blocks = -(-self._count // SIMPLE_THREADS)
         self._device.function(self._text).launch(blocks, SIMPLE_THREADS, 0, packed)
 
-    def diagonal(self) -> DeviceIdle:
+    def diagonal(self) -> DeviceNoOp:
         """See `DeviceLaunch.diagonal`: it is that of no term."""
-        return DeviceIdle()
+        return DeviceNoOp()
 
 
 class DeviceLaunchSum(CompiledOperator, ABC):

@@ -9,23 +9,23 @@ from numpy.typing import NDArray
 
 from femops_kernels.channel import Channel
 from femops_kernels.cuda.device.arguments import Layout, copied
-from femops_kernels.cuda.device.device import Device, Passage
+from femops_kernels.cuda.device.device import Device, StagingBuffer
 from femops_kernels.cuda.operator.kernel import SIMPLE_THREADS, simple_text
 
 
 @final
-class Post:
+class DeviceChannel:
     """A channel between arrays of a device.
 
     Parameters
     ----------
     channel : Channel
         Of what the passages have on the host's side.
-    out, into : Passage
+    out, into : StagingBuffer
         Of what is sent, and of what is received.
     """
 
-    def __init__(self, channel: Channel, out: Passage, into: Passage) -> None:
+    def __init__(self, channel: Channel, out: StagingBuffer, into: StagingBuffer) -> None:
         self.channel, self._out, self._into = channel, out, into
 
     @property
@@ -60,12 +60,12 @@ class DeviceForward:
     Parameters
     ----------
     device : Device
-    post : Post
+    post : DeviceChannel
     positions : (n,) int64
         Flat positions in the vector of what is sent; negative ones are sent as zero.
     """
 
-    def __init__(self, device: Device, post: Post, positions: NDArray[np.int64]) -> None:
+    def __init__(self, device: Device, post: DeviceChannel, positions: NDArray[np.int64]) -> None:
         self.post = post
         fields = {"x": "const T*", "values": "T*"}
         self._pack = _Entries(device, "pack", fields, post.outgoing, positions)
@@ -84,12 +84,12 @@ class DeviceReverse:
     Parameters
     ----------
     device : Device
-    post : Post
+    post : DeviceChannel
     positions : (n,) int64
         Flat positions in the vector to which what arrives is added; what has a negative one is not.
     """
 
-    def __init__(self, device: Device, post: Post, positions: NDArray[np.int64]) -> None:
+    def __init__(self, device: Device, post: DeviceChannel, positions: NDArray[np.int64]) -> None:
         self._device, self.post = device, post
         fields = {"y": "T*", "values": "const T*"}
         self._add = _Entries(device, "add", fields, post.incoming, positions)

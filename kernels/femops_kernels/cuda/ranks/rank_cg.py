@@ -45,7 +45,7 @@ class DeviceRankConjugateGradients(RankSolve):
         self._vectors = device.xp.zeros((4, max(1, len(b))), b.dtype)
         self.x[:] = x
         self._state = np.array([-1.0, 0.0, 0.0, 0.0])
-        self._numbers = device.passage(_NUMBERS, np.dtype(np.float64), direct=False)
+        self._numbers = device.staging_buffer(_NUMBERS, np.dtype(np.float64), direct=False)
         self._parts = Parts(device, self._vectors, b, inverse, self._numbers.there, ranks=True)
         _, _, self._q, self._p = (row[: len(b)] for row in self._vectors)
 

@@ -1,5 +1,5 @@
 // The diagonal of an operator: sum over the points of D's entries times a basis function's values or
-// derivatives twice, D by the pointwise step of unit vectors. The 1-D matrices are products of basis
+// derivatives twice, D by the q-function of unit vectors. The 1-D matrices are products of basis
 // functions, of their values (0), one of them a derivative (1), or both (2); what is left to be
 // contracted along y and z in one way is summed before, as in element matrices.
 

@@ -1,4 +1,4 @@
-// Stores what the pointwise step computes of a field, as numbers.cuh reads it: for each thread a
+// Stores what the q-function computes of a field, as numbers.cuh reads it: for each thread a
 // stream in pieces of 16 bytes, which the threads of a block have side by side.
 
 constexpr int FILLED_PIECE = 16 / sizeof(T);

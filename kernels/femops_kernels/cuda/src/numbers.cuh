@@ -1,4 +1,4 @@
-// The numbers that the pointwise step is given: stored, or computed from the element's geometry.
+// The numbers that the q-function is given: stored, or computed from the element's geometry.
 //
 // Jacobians and positions come from the modes of an element's geometry (products of polynomials of
 // each direction): those of y and z once for the thread's line of points, those of x at the point.

@@ -1,4 +1,4 @@
-// One launch applies an operator: each element's dofs gathered, interpolated, the pointwise step,
+// One launch applies an operator: each element's dofs gathered, interpolated, the q-function,
 // transposed interpolation, results added. (3a)-(4f) of the tensor report; derivatives are taken by
 // the collocated matrix D at the quadrature points.
 //

@@ -1,4 +1,4 @@
-"""One batch of elements: gather, interpolate, pointwise step, transposed interpolation, scatter.
+"""One batch of elements: gather, interpolate, q-function, transposed interpolation, scatter.
 
 Sum factorisation (3a)-(4f) in one to three dimensions: z-lines first (they are gathered), then
 y, then x.  Derivatives are taken by the collocated matrix D at the quadrature points, so a
@@ -78,7 +78,7 @@ def integrate(y, c, value, slab):
 
 @traced
 def points_of_line(source, value, along_x, along_y, along_z, modes, plane, ahead, k3, k2):
-    """The pointwise step at the Q1D points of an x-line; x-derivatives before and after."""
+    """The q-function at the Q1D points of an x-line; x-derivatives before and after."""
     if ASK_BY_LINE:
         ask_ahead(ahead, k3 * Q2 + k2, ASKS)
     start = k3 * PLANE + k2 * Q1D

@@ -1,4 +1,4 @@
-"""One batch of elements by dense bases: B, then the pointwise step D, then the transpose of B.
+"""One batch of elements by dense bases: B, then the q-function D, then the transpose of B.
 
 ``B`` (slot, point, node) is one array for all elements, its entries read by broadcast; slots are
 the field's value and reference derivatives, as far as they are used.  Nothing is factorised: a
@@ -51,7 +51,7 @@ def dense(matrix, rows, columns, down, across, values, out):
 
 @inner
 def points(table, b, ins, outs):
-    """The pointwise step at every point; slots are (component, slot, point)."""
+    """The q-function at every point; slots are (component, slot, point)."""
     for k in range(POINTS):
         at = (b * POINTS + k) * NQDATA
         q = widen(LANE, load_line(STORED, word(table, QDATA), at, 1, NQDATA))

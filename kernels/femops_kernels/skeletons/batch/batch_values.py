@@ -37,7 +37,7 @@ WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
 
 @traced
 def points_of_line(source, points, modes, plane, k3, k2):
-    """The pointwise step at the Q1D points of an x-line."""
+    """The q-function at the Q1D points of an x-line."""
     start = (k3 * Q2 + k2) * Q1D
     line = modes_of_line(modes, plane, k2) if MAPPED else nothing()
     across = weight_of_line(k3, k2) if NWEIGHT else fill(LANE, 1.0)

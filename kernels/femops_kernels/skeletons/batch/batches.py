@@ -58,8 +58,8 @@ def side_in(table, x, chunk, local, places):
 def side_out(table, y, chunk, places):
     """The same of y, where dofs that the chunk does not own are in its piece of the buffer."""
     owned, begin = count(table, OUT_OWNED_START, chunk), word(word(table, OUT_OWNED_START), chunk)
-    foreign = word(word(table, OUT_FOREIGN_START), chunk) - owned
-    return owned, y + begin * DOF_OUT, word(table, BUFFER) + foreign * DOF_OUT, places
+    nonowned = word(word(table, OUT_NONOWNED_START), chunk) - owned
+    return owned, y + begin * DOF_OUT, word(table, BUFFER) + nonowned * DOF_OUT, places
 
 
 @traced

@@ -1,4 +1,4 @@
-"""The numbers that the pointwise step is given: stored, or computed where they are needed.
+"""The numbers that the q-function is given: stored, or computed where they are needed.
 
 Jacobians and positions come from the modes of an element's geometry (products of polynomials of
 each direction, the lowest ones constant and linear), sum factorised along the loops of the batch:
@@ -121,7 +121,7 @@ def weight_of_line(k3, k2):
 
 @inner
 def numbers(source, modes, across, k, k1):
-    """Inputs of the pointwise step at point k, the k1-th of its line."""
+    """Inputs of the q-function at point k, the k1-th of its line."""
     q = load_line(LANE, source[0], 0, 1, NELEMENT)
     q = q + (jacobian(modes, k1) if NJACOBIAN else nothing())
     q = q + (position(modes, k1) if NPOSITION else nothing())

@@ -7,9 +7,9 @@ of v = A p is summed with r and p, while these are in cache.  After Kronbichler,
 finite-element implementations, who update a chunk at a time.  The entry points are those of
 ``chunk.py``, and what ``batches.py`` calls.
 
-With threads nobody knows whether the owner of a foreign dof has updated it yet.  So the next p of
+With threads nobody knows whether the owner of a non-owned dof has updated it yet.  So the next p of
 the dofs that chunks share is computed before the sweep, by ``tail``, and put behind the end of p,
-its *tail*: that is what a chunk reads as foreign.  Nobody else reads what a chunk owns of p, so
+its *tail*: that is what a chunk reads as non-owned.  Nobody else reads what a chunk owns of p, so
 entries that count as zero are zero there and in the tail while the chunk is worked on.
 """
 
@@ -159,9 +159,13 @@ def add_products(sums, total):
 @inner
 def hold(table, first, end):
     """Zeros for the held entries of p, of the dofs that some batches meet first."""
-    starts, held, kept = word(table, HELD_START), word(table, HELD), word(table, KEPT)
+    starts, constrained, kept = (
+        word(table, CONSTRAINED_START),
+        word(table, CONSTRAINED),
+        word(table, KEPT),
+    )
     for k in range(word(starts, first), word(starts, end)):
-        at = word(table, P) + word(held, k) * REAL_BYTES
+        at = word(table, P) + word(constrained, k) * REAL_BYTES
         put(LANE, kept, k, get(LANE, at, 0))
         put(LANE, at, 0, 0.0)
 
@@ -169,10 +173,14 @@ def hold(table, first, end):
 @inner
 def release(table, first, end):
     """Restore the constrained entries of p, and set those of v."""
-    starts, held, kept = word(table, HELD_START), word(table, HELD), word(table, KEPT)
+    starts, constrained, kept = (
+        word(table, CONSTRAINED_START),
+        word(table, CONSTRAINED),
+        word(table, KEPT),
+    )
     keep = get(LANE, word(table, KEEP), 0)
     for k in range(word(starts, first), word(starts, end)):
-        at, value = word(held, k), get(LANE, kept, k)
+        at, value = word(constrained, k), get(LANE, kept, k)
         put(LANE, word(table, P), at, value)
         put(LANE, word(table, V), at, keep * value)
 
@@ -191,9 +199,9 @@ def tail(table, x, y, chunk, work, alpha, beta):
             ri, pi, mi = get(LANE, r, at), get(LANE, p, at), get(LANE, m, at)
             _, pi, _ = updated(ri, pi, get(LANE, v, at), mi, drop, factor)
             put(LANE, begin, u * ncomp + c, pi)
-    starts = word(table, TAIL_HELD_START)
+    starts = word(table, TAIL_CONSTRAINED_START)
     for k in range(word(starts, chunk), word(starts, chunk + 1)):
-        put(LANE, begin, word(word(table, TAIL_HELD), k), 0.0)
+        put(LANE, begin, word(word(table, TAIL_CONSTRAINED), k), 0.0)
 
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")

@@ -4,7 +4,7 @@
 """
 
 KERNEL = 0  # address of the operator's entry point ``sweep``
-KERNEL_TABLE = 1  # address of its table, whose foreign dofs are places in the tail of P
+KERNEL_TABLE = 1  # address of its table, whose non-owned dofs are places in the tail of P
 BUFFER = 2  # address: what that leaves to be combined
 COEFFICIENTS = 3  # address: float64 DROP, BETA, NEAR, FAR, TOUCH
 X, R, P, V, M = 4, 5, 6, 7, 8  # addresses of the vectors, and of the diagonal preconditioner
@@ -18,12 +18,14 @@ SLOT = 15  # address: where in BUFFER contributions stand
 NCOMP = 16  # components
 TAIL = 17  # first number of the tail
 CHUNKS = 18  # how many chunks
-HELD_START = 19  # address, per batch: first entry of HELD
-HELD = 20  # address: positions in a vector where the operator is KEEP times the identity, ascending
+CONSTRAINED_START = 19  # address, per batch: first entry of HELD
+CONSTRAINED = (
+    20  # address: positions in a vector where the operator is KEEP times the identity, ascending
+)
 KEPT = 21  # address: what p has there, while the operator reads zeros
 KEEP = 22  # address: one number
-TAIL_HELD_START = 23  # address, per chunk: first entry of TAIL_HELD
-TAIL_HELD = 24  # address: such positions in the tail
+TAIL_CONSTRAINED_START = 23  # address, per chunk: first entry of TAIL_HELD
+TAIL_CONSTRAINED = 24  # address: such positions in the tail
 
 DROP, BETA, NEAR, FAR, TOUCH = 0, 1, 2, 3, 4  # r -= DROP v; p = z + BETA p;
 # x += NEAR p + FAR (p - z), before that and only if TOUCH

@@ -2,14 +2,14 @@
 
 A chunk is a run of batches in element order.  Because dofs are numbered by first touch, the dofs
 that a chunk meets first (its *owned* ones) are a contiguous piece of the vector; the others it
-meets are *foreign*, owned by an earlier chunk, or stand in another order than the element has
-them.  Owned dofs are read and added to where they are; foreign ones are copied from x, and their
+meets are *non-owned*, owned by an earlier chunk, or stand in another order than the element has
+them.  Owned dofs are read and added to where they are; non-owned ones are copied from x, and their
 results go to the chunk's piece of a buffer.  When all chunks are done, ``combine`` adds the buffer
 to the owned dofs in ascending chunk number.  No atomics, and the same bits for any number of
 threads.
 
 The batches are another kernel's, called by its address (``batches.py``): what is here is compiled
-once for all orders, levels and pointwise steps.
+once for all orders, levels and q-functions.
 
 Arguments of both entry points: addresses of the table, of x and of y; the chunk's number; the
 address of the thread's work space; ``y = alpha A x + beta y``, where beta is zero, and y not read,
@@ -28,23 +28,23 @@ from femops_kernels.skeletons.chunk.table import *
 
 
 @inner
-def copy_foreign(table, x, chunk, local, alpha):
+def copy_nonowned(table, x, chunk, local, alpha):
     """Copy non-owned entries of x behind the place of the owned ones, then zeros for padding."""
-    at, dofs = word(word(table, IN_FOREIGN_START), chunk), word(table, IN_FOREIGN_DOFS)
-    foreign = count(table, IN_FOREIGN_START, chunk)
-    others = word(word(table, IN_FOREIGN_END), chunk) - at
+    at, dofs = word(word(table, IN_NONOWNED_START), chunk), word(table, IN_NONOWNED_DOFS)
+    nonowned = count(table, IN_NONOWNED_START, chunk)
+    others = word(word(table, IN_NONOWNED_END), chunk) - at
     local += count(table, IN_OWNED_START, chunk) * NCOMP_IN * REAL_BYTES
     for i in range(others):
         dof = word(dofs, at + i)
         for c in range(NCOMP_IN):
             put(LANE, local, i * NCOMP_IN + c, alpha * get(LANE, x, dof * NCOMP_IN + c))
     ghosts = word(table, IN_GHOSTS) - word(table, IN_GHOSTS_FROM) * NCOMP_IN * REAL_BYTES
-    for i in range(others, foreign):
+    for i in range(others, nonowned):
         dof = word(dofs, at + i)
         for c in range(NCOMP_IN):
             put(LANE, local, i * NCOMP_IN + c, alpha * get(LANE, ghosts, dof * NCOMP_IN + c))
     if chunk + 1 == word(table, NCHUNKS):
-        for k in range(foreign * NCOMP_IN, (foreign + word(table, IN_PAD)) * NCOMP_IN):
+        for k in range(nonowned * NCOMP_IN, (nonowned + word(table, IN_PAD)) * NCOMP_IN):
             put(LANE, local, k, 0.0)
 
 
@@ -66,7 +66,7 @@ def target(table, y, chunk, position):
     owned = count(table, OUT_OWNED_START, chunk) * NCOMP_OUT
     if position < owned:
         return y + (word(word(table, OUT_OWNED_START), chunk) * NCOMP_OUT + position) * REAL_BYTES
-    begin = word(word(table, OUT_FOREIGN_START), chunk) * NCOMP_OUT
+    begin = word(word(table, OUT_NONOWNED_START), chunk) * NCOMP_OUT
     return word(table, BUFFER) + (begin + position - owned) * REAL_BYTES
 
 
@@ -98,11 +98,11 @@ def constrain(table, x, y, chunk, kept, alpha):
 def sweep(table, x, y, chunk, work, alpha, beta):
     """One chunk."""
     x_local, kept, _ = copies(table, work)
-    copy_foreign(table, x, chunk, x_local, alpha)
+    copy_nonowned(table, x, chunk, x_local, alpha)
     source = x
     if alpha != 1.0 or count(table, CLEARED_START, chunk) > 0:
         source = owned_copy(table, x, chunk, x_local, alpha)
-    begin, buffer = word(table, OUT_FOREIGN_START), word(table, BUFFER)
+    begin, buffer = word(table, OUT_NONOWNED_START), word(table, BUFFER)
     for k in range(word(begin, chunk) * NCOMP_OUT, word(begin, chunk + 1) * NCOMP_OUT):
         put(LANE, buffer, k, 0.0)
     keep_constrained(table, y, chunk, kept, beta)

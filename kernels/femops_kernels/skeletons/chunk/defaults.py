@@ -1,4 +1,4 @@
-"""Sizes and pointwise step with which the skeletons are read, linted and tried.
+"""Sizes and q-function with which the skeletons are read, linted and tried.
 
 ``specialize`` writes its own.  The names here are the whole interface between a specialised kernel
 and what it was made for.
@@ -7,7 +7,7 @@ and what it was made for.
 from femops_kernels.simd.compiling import inner
 from femops_kernels.simd.lanes import Lane
 from femops_kernels.simd.matrix import Matrix1D
-from femops_kernels.simd.runs import Runs
+from femops_kernels.simd.runs import DofRuns
 
 LANE = Lane(8, "float64")
 LANE_WIDTH = 8
@@ -18,12 +18,12 @@ DIM = 3
 NCOMP_IN, NCOMP_OUT = 1, 1  # components of the field and of the test function
 P_IN, P_OUT = 2, 2  # their nodes per direction
 NODES_IN, NODES_OUT = 8, 8  # P_IN ** DIM, P_OUT ** DIM
-RUNS_IN, RUNS_OUT = Runs(3, 2), Runs(3, 2)  # which of them have consecutive numbers
+RUNS_IN, RUNS_OUT = DofRuns(3, 2), DofRuns(3, 2)  # which of them have consecutive numbers
 NRUNS_IN, NRUNS_OUT = 8, 8
 ALIKE = True  # IN and OUT have one plan
 Q1D = 2  # quadrature points per direction
 POINTS = 8  # Q1D ** DIM
-# the numbers that the pointwise step is given, in this order
+# the numbers that the q-function is given, in this order
 NELEMENT = 0  # constant in an element
 NJACOBIAN = 0  # DIM ** 2 or none: the Jacobian, by rows, from the modes of the geometry
 NPOSITION = 0  # DIM or none: the position
@@ -32,7 +32,7 @@ NCONSTANT = 0  # the same everywhere
 NQDATA = 1  # stored at a quadrature point
 STORED = Lane(8, "float64")  # how these are stored; LANE or narrower
 STORED_BYTES = 64
-VALUE_IN, VALUE_OUT = True, True  # the pointwise step reads u, writes v
+VALUE_IN, VALUE_OUT = True, True  # the q-function reads u, writes v
 GRAD_IN, GRAD_OUT = False, False  # it reads ux, uy, uz, writes vx, vy, vz (reference derivatives)
 BY_CHUNK = False  # other work on the vectors is done for a chunk at once, not batch by batch
 PREFETCH = True  # ask for the next batch's quadrature data while working on this one
@@ -53,5 +53,5 @@ WEIGHTS = Matrix1D(((0.5, 0.5),))  # of the quadrature rule in one direction
 
 @inner
 def pointwise(u, ux, uy, uz, q):
-    """Default pointwise step: mass."""
+    """Default q-function: mass."""
     return (q[0] * u[0],), ux, uy, uz

@@ -7,19 +7,19 @@ the end (prefix sums).  IN belongs to the vector that is read, OUT to the one th
 NCHUNKS = 0  # how many chunks
 FIRST_BATCH = 1  # address, per chunk: first batch
 QDATA = 2  # address: (batch, point, number, slot)
-BUFFER = 3  # address: contributions to foreign dofs of OUT, components together
+BUFFER = 3  # address: contributions to non-owned dofs of OUT, components together
 
 IN_LOCAL_SIZE = 4  # dofs of a chunk's copy of a vector
 IN_OWNED_START = 5  # address, per chunk: first owned dof
-IN_FOREIGN_START = 6  # address, per chunk: first entry of IN_FOREIGN_DOFS
-IN_FOREIGN_DOFS = 7  # address: dofs that a chunk copies
+IN_NONOWNED_START = 6  # address, per chunk: first entry of IN_NONOWNED_DOFS
+IN_NONOWNED_DOFS = 7  # address: dofs that a chunk copies
 IN_STARTS = 8  # address: chunk-local number of the first dof of (batch, run, slot)
 CLEARED_START = 9  # address, per chunk: first entry of CLEARED
 CLEARED = 10  # address: positions in the chunk's copy of IN that are read as zero
 
 OUT_LOCAL_SIZE = 11
 OUT_OWNED_START = 12
-OUT_FOREIGN_START = 13  # and the first entry of the chunk's piece of BUFFER
+OUT_NONOWNED_START = 13  # and the first entry of the chunk's piece of BUFFER
 OUT_STARTS = 14
 COMBINE_START = 15  # address, per chunk: first entry of COMBINE_DOF and COMBINE_SLOT
 COMBINE_DOF = 16  # address: owned dof that takes a contribution
@@ -39,7 +39,7 @@ IN_PAD = 29  # dofs behind those of the last chunk's copy that padding elements 
 BEFORE = 30  # address of an entry point that is called before batches, or 0 (see ``batches.py``)
 BEFORE_TABLE = 31  # address of its table
 BEFORE_READS = 32  # address of a vector that it reads and these do not, or 0
-IN_FOREIGN_END = 33  # address, per chunk: first entry of IN_FOREIGN_DOFS that is a ghost's
+IN_NONOWNED_END = 33  # address, per chunk: first entry of IN_NONOWNED_DOFS that is a ghost's
 IN_GHOSTS_FROM = 34  # number of the first ghost: these are dofs of others
 IN_GHOSTS = 35  # address: their values
 WORDS = 36

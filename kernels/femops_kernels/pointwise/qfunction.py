@@ -1,4 +1,4 @@
-"""The pointwise step of a kernel: its text, and the numbers that it is given."""
+"""The q-function of a kernel: its text, and the numbers that it is given."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from femops_kernels.pointwise.recording import Recording
 
 @final
 @dataclass(frozen=True)
-class Numbers:
-    """The numbers that a pointwise step is given, in this order: how many, and where from.
+class QFunctionInputs:
+    """The numbers that a q-function is given, in this order: how many, and where from.
 
     Attributes
     ----------
@@ -64,8 +64,8 @@ class Numbers:
 
 @final
 @dataclass(frozen=True)
-class PointStep:
-    """The pointwise step of a kernel, as text.
+class QFunctionCode:
+    """The q-function of a kernel, as text.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class PointStep:
         component, and the numbers that it is given.  It returns ``(v, vx, vy, vz)``, the
         factors of the test function and of its reference derivatives; what a kernel does not use
         is returned as it came.
-    numbers : Numbers
+    numbers : QFunctionInputs
         Contents of ``q``.
     value_in, gradient_in : bool
         Whether the field itself, and whether its derivatives are read.
@@ -84,7 +84,7 @@ class PointStep:
     """
 
     text: str
-    numbers: Numbers
+    numbers: QFunctionInputs
     value_in: bool
     gradient_in: bool
     value_out: bool

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import final
 
-from femops.pointwise.graph import Node, ancestors
+from femops.pointwise.expressions.graph import Node, ancestors
 
 # Not a Mersenne prime, modulo which powers of two repeat soon.
 _PRIME = 2**255 - 19

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from femops.pointwise.graph import Node, ancestors
-from femops.pointwise.operations import LIBRARY
+from femops.pointwise.expressions.graph import Node, ancestors
+from femops.pointwise.expressions.operations import LIBRARY
 
 
 def frontier(outputs: Sequence[Node], moving: set[int], *, deep: bool = False) -> list[Node]:

@@ -1,4 +1,4 @@
-"""The expression graph of a form's pointwise step.
+"""The expression graph of a form's q-function.
 
 Equal expressions are one node, constants keep all their digits, and nothing is rearranged: what a
 kernel computes is what the user wrote, in the user's order.  Only what is exact in floating point
@@ -15,7 +15,7 @@ from typing import Any, final
 import numpy as np
 
 from femops.pointwise.errors import TraceError
-from femops.pointwise.operations import BITWISE, COMPARE, COMPARISONS, LOGICAL, UFUNCS
+from femops.pointwise.expressions.operations import BITWISE, COMPARE, COMPARISONS, LOGICAL, UFUNCS
 
 # Powers up to this are written as multiplications.
 _MOST_FACTORS = 16

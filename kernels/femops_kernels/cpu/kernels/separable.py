@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.codegen.specialize import specialize
-from femops_kernels.cpu.kernel import Side, SweepKernel
+from femops_kernels.cpu.kernels.kernel import Side, SweepKernel
 from femops_kernels.simd.matrix import Matrix1D
 
 

@@ -102,10 +102,10 @@ def _divergence(mesh: Mesh, place: Place) -> Operator:
 
 FORMS: dict[str, _Case] = {
     "mass": lambda m, d: _results(forms.mass(_scalar(m, d))),
-    "mass, none": lambda m, d: _results(forms.mass(_scalar(m, d), level="none")),
+    "mass, none": lambda m, d: _results(forms.mass(_scalar(m, d), level="matrix-free")),
     "mass, L2": lambda m, d: _results(forms.mass(L2(m, 1, device=d))),
     "diffusion": lambda m, d: _results(forms.diffusion(_scalar(m, d), _rough)),
-    "diffusion, none": lambda m, d: _results(forms.diffusion(_scalar(m, d), level="none")),
+    "diffusion, none": lambda m, d: _results(forms.diffusion(_scalar(m, d), level="matrix-free")),
     "diffusion, constrained": _constrained,
     "diffusion, float32": lambda m, d: _results(forms.diffusion(_scalar(m, d), dtype="float32")),
     "diffusion, reproducible": lambda m, d: _results(

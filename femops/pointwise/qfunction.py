@@ -1,4 +1,4 @@
-"""Pointwise programs: the text that a kernel runs at each quadrature point.
+"""Q-functions: the text that a kernel runs at each quadrature point.
 
 It is text in the few operations that lane vectors, NumPy arrays and recording numbers share, so
 the kernels, the diagonal, the assembled matrix and the operation count can't disagree.
@@ -15,25 +15,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.pointwise.printer import NUMPY_FUNCTIONS
+from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs, used_slots
 from femops_kernels.pointwise.recording import RESULTS, SLOTS, Recording
-from femops_kernels.pointwise.step import Numbers, PointStep, used_slots
 
 
 @final
 @dataclass(frozen=True)
-class Program:
-    """A pointwise program.
+class QFunction:
+    """A q-function.
 
     Attributes
     ----------
     text : str
         Definition of ``pointwise(u, ux, uy, uz, q)``; see
-        `femops_kernels.pointwise.step.PointStep`.  Arguments and results are tuples by component;
-        ``q`` holds the numbers that it is given.
+        `femops_kernels.pointwise.qfunction.QFunctionCode`.  Arguments and results are tuples by
+        component; ``q`` holds the numbers that it is given.
     dim : int
     ncomp_in, ncomp_out : int
         Components of field and test function.
-    numbers : Numbers
+    numbers : QFunctionInputs
         Contents of ``q``, in order.
     value_in, gradient_in : bool
         Whether the field's value, and its (reference) derivatives are read.
@@ -49,7 +49,7 @@ class Program:
     dim: int
     ncomp_in: int
     ncomp_out: int
-    numbers: Numbers
+    numbers: QFunctionInputs
     value_in: bool
     gradient_in: bool
     value_out: bool
@@ -58,9 +58,9 @@ class Program:
     scaled: tuple[int, ...]
 
     @property
-    def step(self) -> PointStep:
-        """The pointwise step, as the kernel package takes it."""
-        return PointStep(
+    def code(self) -> QFunctionCode:
+        """The q-function, as the kernel package takes it."""
+        return QFunctionCode(
             self.text,
             self.numbers,
             self.value_in,
@@ -151,7 +151,7 @@ def _tuple(entries: Sequence[str]) -> str:
     return "(" + ", ".join(entries) + ",)"
 
 
-def fuse(programs: Sequence[Program]) -> Program:
+def fuse(programs: Sequence[QFunction]) -> QFunction:
     """One program for the sum of several.
 
     It is given the numbers of all, those of one kind together; what comes from the geometry is
@@ -160,14 +160,14 @@ def fuse(programs: Sequence[Program]) -> Program:
     if len(programs) == 1:
         return programs[0]
     first = programs[0]
-    numbers, places = _together([program.numbers for program in programs])
+    numbers, places = _together([qfunction.numbers for qfunction in programs])
     parts, calls = [], []
     sums: list[list[str]] = [[], [], [], []]
-    for k, (program, place) in enumerate(zip(programs, places, strict=True)):
-        parts.append(program.text.replace("def pointwise(", f"def part{k}("))
+    for k, (qfunction, place) in enumerate(zip(programs, places, strict=True)):
+        parts.append(qfunction.text.replace("def pointwise(", f"def part{k}("))
         results = [f"{name}_{k}" for name in RESULTS]
         calls.append(f"    {', '.join(results)} = part{k}(u, ux, uy, uz, {_pick(place)})")
-        for slot in program.slots_out:
+        for slot in qfunction.slots_out:
             sums[slot].append(results[slot])
     lines = []
     for name, unused, summands in zip(RESULTS, SLOTS, sums, strict=True):
@@ -175,7 +175,7 @@ def fuse(programs: Sequence[Program]) -> Program:
         lines.append(f"    {name} = {_tuple(entries) if summands else unused}")
     head = ["@inner", "def pointwise(u, ux, uy, uz, q):"]
     text = "\n".join([*parts, *head, *calls, *lines, "    return v, vx, vy, vz", ""])
-    return Program(
+    return QFunction(
         text=text,
         dim=first.dim,
         ncomp_in=first.ncomp_in,
@@ -190,11 +190,11 @@ def fuse(programs: Sequence[Program]) -> Program:
     )
 
 
-def _together(parts: Sequence[Numbers]) -> tuple[Numbers, list[list[int]]]:
+def _together(parts: Sequence[QFunctionInputs]) -> tuple[QFunctionInputs, list[list[int]]]:
     """Numbers of a sum, and the places of each part's own numbers among them."""
     own = (True, False, False, False, True, True)  # the others come from the geometry
     columns = zip(own, zip(*(part.counts() for part in parts), strict=True), strict=True)
-    numbers = Numbers(*(sum(counts) if mine else max(counts) for mine, counts in columns))
+    numbers = QFunctionInputs(*(sum(counts) if mine else max(counts) for mine, counts in columns))
     places: list[list[int]] = []
     used = [0] * len(own)
     for part in parts:

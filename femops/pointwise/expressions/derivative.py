@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from femops.pointwise.graph import Node, ancestors
+from femops.pointwise.expressions.graph import Node, ancestors
 
 
 def derivatives(outputs: Sequence[Node], direction: dict[int, Node]) -> list[Node]:

@@ -10,21 +10,21 @@ from numpy.typing import NDArray
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.cpu.sweep import HostLaunch, address_table
 from femops_kernels.simd.lanes import Lane
-from femops_kernels.skeletons.chunk import start_table as layout
+from femops_kernels.skeletons.chunk import identity_rows_table as layout
 
 # Entries of a chunk: half a megabyte, so that threads share large vectors only.
 CHUNK_ENTRIES = 2**16
 
 
 @final
-class Start(HostLaunch):
+class IdentityRows(HostLaunch):
     """``y = 0`` but for held entries, ``y[i] = keep * x[i]``.
 
     Parameters
     ----------
     size : int
         Length of y.
-    held : (n,) int64
+    constrained : (n,) int64
         Ascending positions; looked at only if ``keep`` is not zero.
     keep : float
     width : int
@@ -39,7 +39,7 @@ class Start(HostLaunch):
     def __init__(
         self,
         size: int,
-        held: NDArray[np.int64],
+        constrained: NDArray[np.int64],
         keep: float,
         width: int,
         dtype: np.dtype[Any],
@@ -47,14 +47,14 @@ class Start(HostLaunch):
     ) -> None:
         lane = Lane(width, dtype)
         constants = {"LANE": lane, "LANE_WIDTH": width, "REAL_BYTES": dtype.itemsize}
-        module = specialize(("start_table", "start"), constants)
+        module = specialize(("identity_rows_table", "identity_rows"), constants)
         if first is None:
             first = np.append(np.arange(0, size, CHUNK_ENTRIES), size).astype(np.int64)
-        positions = held if keep else held[:0]
+        positions = constrained if keep else constrained[:0]
         self._entries = {
             layout.FIRST_ENTRY: first,
-            layout.HELD_START: np.searchsorted(positions, first).astype(np.int64),
-            layout.HELD: positions,
+            layout.CONSTRAINED_START: np.searchsorted(positions, first).astype(np.int64),
+            layout.CONSTRAINED: positions,
             layout.KEEP: np.array([keep], dtype=dtype),
         }
         self.table = address_table(self._entries)

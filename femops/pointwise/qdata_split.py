@@ -2,9 +2,9 @@
 
 What does not depend on the field can be computed once: at each quadrature point, or once for an
 element where its map is affine.  For a linear form the distinct entries of D will do; what the
-pointwise step needs of geometry and coefficients (the frontier) is often less for forms that
+q-function needs of geometry and coefficients (the frontier) is often less for forms that
 couple components or have a varying coefficient.  The least bytes win.  Where nothing is kept
-("none"), the step is given Jacobian and position, computed from the element's geometry.
+("matrix-free"), the step is given Jacobian and position, computed from the element's geometry.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any, final
 
 import numpy as np
 
-from femops.pointwise.frontier import dependent, frontier, opened
-from femops.pointwise.graph import Graph, Node, ancestors, same, substitute
-from femops.pointwise.guards import guarded
-from femops.pointwise.linear import LinearStep
-from femops.pointwise.operations import FAILING
-from femops.pointwise.program import Program
-from femops.pointwise.tensors import adjugate
+from femops.pointwise.expressions.frontier import dependent, frontier, opened
+from femops.pointwise.expressions.graph import Graph, Node, ancestors, same, substitute
+from femops.pointwise.expressions.guards import guarded
+from femops.pointwise.expressions.operations import FAILING
+from femops.pointwise.expressions.tensors import adjugate
+from femops.pointwise.linear import LinearQFunction
+from femops.pointwise.qfunction import QFunction
 from femops.pointwise.trace import (
     INVERSE,
     POSITION,
@@ -33,7 +33,7 @@ from femops.pointwise.trace import (
     symbols,
 )
 from femops.pointwise.writing import make_program
-from femops_kernels.pointwise.step import Numbers
+from femops_kernels.pointwise.qfunction import QFunctionInputs
 
 
 @final
@@ -65,12 +65,12 @@ class Known:
 
 @final
 @dataclass(frozen=True)
-class Cut:
-    """A kernel's pointwise program and its inputs.
+class QDataSplit:
+    """A kernel's q-function and its inputs.
 
     Attributes
     ----------
-    program : Program
+    qfunction : QFunction
     element, constant, point : list of Node
         Functions of the trace's static inputs, in the order of the program's ``q``.  Those of an
         element are evaluated with the weight 1 at any of its points.
@@ -80,7 +80,7 @@ class Cut:
         Kept nodes where they are taken: these should be finite.
     """
 
-    program: Program
+    qfunction: QFunction
     element: list[Node]
     constant: list[Node]
     point: list[Node]
@@ -93,7 +93,7 @@ class Cut:
         return [*self.element, *self.constant, *self.point]
 
 
-class _Place(IntEnum):
+class _Variability(IntEnum):
     CONSTANT = 0
     ELEMENT = 1
     POINT = 2
@@ -102,7 +102,7 @@ class _Place(IntEnum):
 @final
 @dataclass
 class _Given:
-    """Nodes that a program is given, by where they come from; in the order of `Numbers`."""
+    """Nodes that a program is given, by where they come from; in the order of `QFunctionInputs`."""
 
     element: list[Node] = field(default_factory=list)
     jacobian: list[Node] = field(default_factory=list)
@@ -121,8 +121,8 @@ class _Given:
             *self.point,
         ]
 
-    def numbers(self) -> Numbers:
-        return Numbers(
+    def numbers(self) -> QFunctionInputs:
+        return QFunctionInputs(
             len(self.element),
             len(self.jacobian),
             len(self.position),
@@ -135,7 +135,7 @@ class _Given:
 @final
 @dataclass(frozen=True)
 class _Step:
-    """Inputs and outputs of a pointwise step, forward or transposed."""
+    """Inputs and outputs of a q-function, forward or transposed."""
 
     trace: Trace
     inputs: list[Node]
@@ -145,7 +145,7 @@ class _Step:
     finite: list[Node]  # what does not depend on the inputs, and should be
 
     @staticmethod
-    def of(step: LinearStep, transpose: bool) -> _Step:
+    def of(step: LinearQFunction, transpose: bool) -> _Step:
         components = (len(step.field.values), len(step.test.values))
         inputs, outputs = step.field.flat(), step.test.flat()
         if transpose:
@@ -167,7 +167,7 @@ class _Step:
         carriers: set[int],
         inputs: list[Node] | None = None,
         constant: list[Node] | None = None,
-    ) -> Cut:
+    ) -> QDataSplit:
         """Write the program.
 
         ``carriers`` are numbers of the given nodes that a factor of the form multiplies; of those
@@ -183,7 +183,7 @@ class _Step:
         for node in given.element:
             if node.number in carriers:
                 new[node.number] = new[node.number] * symbol[position[given.weight[0].number]]
-        program = make_program(
+        qfunction = make_program(
             self.trace.dim,
             self.inputs if inputs is None else inputs,
             substitute(outputs, new),
@@ -197,7 +197,7 @@ class _Step:
         computed = self.finite if self._may_fail(given) else []
         kept = [*given.element, *constant, *given.point]
         finite = guarded(self.outputs, kept, {node.number for node in self.inputs})
-        return Cut(program, given.element, constant, given.point, computed, finite)
+        return QDataSplit(qfunction, given.element, constant, given.point, computed, finite)
 
     def _may_fail(self, given: _Given) -> bool:
         """True if finite inputs may give numbers that are not finite."""
@@ -209,26 +209,26 @@ class _Step:
         )
 
 
-def linear_cut(
-    step: LinearStep, level: str, known: Known | None = None, *, transpose: bool = False
-) -> Cut:
+def linear_split(
+    step: LinearQFunction, level: str, known: Known | None = None, *, transpose: bool = False
+) -> QDataSplit:
     """Cut of a linear form.
 
     Parameters
     ----------
-    step : LinearStep
+    step : LinearQFunction
     level : str
-        "none": nothing is kept at points but coefficients that vary; "partial": the least bytes
-        are kept; any other: all that is kept is kept at points.
+        "matrix-free": nothing is kept at points but coefficients that vary; "partial": the least
+        bytes are kept; any other: all that is kept is kept at points.
     known : Known, optional
     transpose : bool
         Whether field and test function are exchanged.
     """
-    if level not in ("none", "partial"):
+    if level not in ("matrix-free", "partial"):
         known = Known(at_points=True)
     known = Known() if known is None else known
     work = _Step.of(step, transpose)
-    if level == "none":
+    if level == "matrix-free":
         if not known.affine:
             return _mapped(work, step, known)
         candidates = [_by_nodes(work, _opened(work, known), known)]
@@ -238,15 +238,18 @@ def linear_cut(
         depths = (frontier(work.outputs, moving), frontier(work.outputs, moving, deep=True))
         candidates = [_by_nodes(work, nodes, known) for nodes in depths]
     entries = _by_entries(work, step, known, transpose)
-    if level != "none" or not entries.point:
+    if level != "matrix-free" or not entries.point:
         candidates.insert(0, entries)
-    found = [cut for cut in candidates if cut is not None]
-    return min(found, key=lambda cut: len(cut.point) * known.points + len(cut.element))
+    found = [qdata_split for qdata_split in candidates if qdata_split is not None]
+    return min(
+        found,
+        key=lambda qdata_split: len(qdata_split.point) * known.points + len(qdata_split.element),
+    )
 
 
-def nonlinear_cut(
+def nonlinear_split(
     trace: Trace, point: Argument, outputs: list[Node], ncomp: int, known: Known | None = None
-) -> Cut:
+) -> QDataSplit:
     """Cut of a step that is not linear: the geometry and the coefficients that it uses.
 
     Parameters
@@ -265,29 +268,32 @@ def nonlinear_cut(
     choices = (frontier(outputs, moving), frontier(outputs, moving, deep=True))
     met = guarded(outputs, choices[0], moving)
     work = _Step(trace, inputs, outputs, components, False, met)
-    cuts = [_by_nodes(work, stored, known, scalable=False) for stored in choices]
-    found = [cut for cut in cuts if cut is not None]
-    return min(found, key=lambda cut: len(cut.point) * known.points + len(cut.element))
+    splits = [_by_nodes(work, stored, known, scalable=False) for stored in choices]
+    found = [qdata_split for qdata_split in splits if qdata_split is not None]
+    return min(
+        found,
+        key=lambda qdata_split: len(qdata_split.point) * known.points + len(qdata_split.element),
+    )
 
 
-def _places(trace: Trace, nodes: Iterable[Node], known: Known) -> dict[int, _Place]:
+def _places(trace: Trace, nodes: Iterable[Node], known: Known) -> dict[int, _Variability]:
     """Variability of each node: constant, by element, or by point."""
-    found: dict[int, _Place] = {}
+    found: dict[int, _Variability] = {}
     for name, static in trace.static.items():
-        place = _Place.CONSTANT if name in known.constants else _Place.POINT
+        place = _Variability.CONSTANT if name in known.constants else _Variability.POINT
         if name in known.elementwise or (name in (INVERSE, WEIGHT) and known.affine):
-            place = _Place.ELEMENT
+            place = _Variability.ELEMENT
         found |= {node.number: place for node in static.flat}
     for node in ancestors(nodes):
         if node.args:
             found[node.number] = max(found[a.number] for a in node.args)
         else:
             same = node.op == "const" and not known.at_points
-            found.setdefault(node.number, _Place.CONSTANT if same else _Place.POINT)
+            found.setdefault(node.number, _Variability.CONSTANT if same else _Variability.POINT)
     return found
 
 
-def _by_entries(work: _Step, step: LinearStep, known: Known, transpose: bool) -> Cut:
+def _by_entries(work: _Step, step: LinearQFunction, known: Known, transpose: bool) -> QDataSplit:
     """Keep the distinct entries of D."""
     structure = step.structure.T if transpose else step.structure
     graph, distinct = work.graph, step.distinct
@@ -305,16 +311,18 @@ def _by_entries(work: _Step, step: LinearStep, known: Known, transpose: bool) ->
     places = _places(work.trace, distinct, known)
     given, kept = _Given(), _Given()
     for name, node in zip(names, distinct, strict=True):
-        part = "point" if places[node.number] is _Place.POINT else "element"
+        part = "point" if places[node.number] is _Variability.POINT else "element"
         getattr(given, part).append(name)
         getattr(kept, part).append(node)
-    cut = work.finish(outputs, given, {name.number for name in names}, inputs)
-    return replace(cut, element=kept.element, point=kept.point, computed=[], finite=distinct)
+    qdata_split = work.finish(outputs, given, {name.number for name in names}, inputs)
+    return replace(
+        qdata_split, element=kept.element, point=kept.point, computed=[], finite=distinct
+    )
 
 
 def _by_nodes(
     work: _Step, stored: list[Node], known: Known, *, scalable: bool = True
-) -> Cut | None:
+) -> QDataSplit | None:
     """Keep the geometry and the coefficients that the outputs use.
 
     None if the quadrature weight does not stand by itself: the form could not be scaled then.
@@ -331,9 +339,9 @@ def _by_nodes(
         place = places[node.number]
         if known.mapped and node.number in position:
             given.position = list(work.trace.static[POSITION].flat)
-        elif place is _Place.CONSTANT:
+        elif place is _Variability.CONSTANT:
             given.constant.append(node)
-        elif place is _Place.ELEMENT and (node is weight or node.number not in weighted):
+        elif place is _Variability.ELEMENT and (node is weight or node.number not in weighted):
             given.element.append(node)
         else:
             given.point.append(node)
@@ -350,13 +358,15 @@ def _opened(work: _Step, known: Known) -> list[Node]:
         lambda node: (
             bool(node.args)
             and (
-                node.is_condition or places[node.number] is _Place.POINT or node.number in weighted
+                node.is_condition
+                or places[node.number] is _Variability.POINT
+                or node.number in weighted
             )
         ),
     )
 
 
-def _mapped(work: _Step, step: LinearStep, known: Known) -> Cut:
+def _mapped(work: _Step, step: LinearQFunction, known: Known) -> QDataSplit:
     """Keep nothing of the geometry: the step is given Jacobian and position.
 
     If D is of one degree in the inverse Jacobian, the adjugate takes its place and the powers
@@ -386,9 +396,9 @@ def _mapped(work: _Step, step: LinearStep, known: Known) -> Cut:
         given.position = list(static[POSITION].flat)
     mine = {node.number for node in given.all()}
     parts = {
-        _Place.CONSTANT: given.constant,
-        _Place.ELEMENT: given.element,
-        _Place.POINT: given.point,
+        _Variability.CONSTANT: given.constant,
+        _Variability.ELEMENT: given.element,
+        _Variability.POINT: given.point,
     }
     open_nodes = _opened(replace(work, outputs=outputs), known)
     places = _places(work.trace, open_nodes, known)

@@ -1,4 +1,4 @@
-"""A compiled operator kernel: sizes, 1-D matrices and pointwise program made into machine code."""
+"""A compiled operator kernel: sizes, 1-D matrices and q-function made into machine code."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.codegen.specialize import specialize
-from femops_kernels.pointwise.step import PointStep
+from femops_kernels.pointwise.qfunction import QFunctionCode
 from femops_kernels.pointwise.sum_factorization import Map1D, check_points, contraction_flops
 from femops_kernels.simd.addresses import PLACE_BYTES
 from femops_kernels.simd.lanes import Lane
 from femops_kernels.simd.matrix import Matrix1D
-from femops_kernels.simd.runs import Runs
+from femops_kernels.simd.runs import DofRuns
 
 
 @final
@@ -32,14 +32,14 @@ class Side:
         Interpolation to the quadrature points.
     index_bytes : int
         2 or 4, the width of the plan's numbers.
-    runs : Runs
+    runs : DofRuns
         The plan's.
     """
 
     ncomp: int
     b1d: NDArray[np.float64]
     index_bytes: int
-    runs: Runs
+    runs: DofRuns
 
     @property
     def p1d(self) -> int:
@@ -74,7 +74,7 @@ class SweepKernel(ABC):
 
     @abstractmethod
     def contraction_flops(self) -> int:
-        """Floating-point operations of one element without its pointwise steps, as emitted."""
+        """Floating-point operations of one element without its q-functions, as emitted."""
 
     def chunk(self) -> ModuleType:
         """Compiled work around the batches of a chunk: one module per type, for all kernels."""
@@ -137,7 +137,7 @@ class Kernel(SweepKernel):
         The field and the test function.
     d1d : (q1d, q1d) float64
         Derivative at the quadrature points of the polynomial through them.
-    step : PointStep
+    qfunction : QFunctionCode
     dtype : numpy.dtype
         float64 or float32.
     width : int
@@ -160,7 +160,7 @@ class Kernel(SweepKernel):
     source: Side
     target: Side
     d1d: NDArray[np.float64]
-    step: PointStep
+    qfunction: QFunctionCode
     dtype: np.dtype[Any]
     width: int
     weights: NDArray[np.float64]
@@ -178,12 +178,12 @@ class Kernel(SweepKernel):
     @cached_property
     def module(self) -> ModuleType:
         """The compiled batches; compiled, or read from the cache, when first asked for."""
-        step = self.step
+        qfunction = self.qfunction
         # Jacobians are long chains of operations: lines of points one after the other overlap more
-        whole = step.gradient_in or step.gradient_out or step.numbers.mapped
+        whole = qfunction.gradient_in or qfunction.gradient_out or qfunction.numbers.mapped
         batch = "batch" if whole else "batch_values"
         skeletons = ("table", "copies", "ahead", "geometry", batch, "batches")
-        return specialize(skeletons, self.constants(), self.step.text)
+        return specialize(skeletons, self.constants(), self.qfunction.text)
 
     def constants(self) -> dict[str, object]:
         """Values of the names in ``skeletons/defaults.py``."""
@@ -192,13 +192,13 @@ class Kernel(SweepKernel):
             "Q1D": self.q1d,
             "POINTS": self.q1d**self.dim,
             **self._numbers(),
-            "VALUE_IN": self.step.value_in,
-            "VALUE_OUT": self.step.value_out,
-            "GRAD_IN": self.step.gradient_in,
-            "GRAD_OUT": self.step.gradient_out,
+            "VALUE_IN": self.qfunction.value_in,
+            "VALUE_OUT": self.qfunction.value_out,
+            "GRAD_IN": self.qfunction.gradient_in,
+            "GRAD_OUT": self.qfunction.gradient_out,
             "PREFETCH": True,
             # measured: where much is read at the points they take memory's whole time
-            "BY_CHUNK": self.step.numbers.point > (1 if self.q1d > 6 else 0),
+            "BY_CHUNK": self.qfunction.numbers.point > (1 if self.q1d > 6 else 0),
             "B": Matrix1D(source.b1d),
             "BT": Matrix1D(target.b1d.T),
             "D": Matrix1D(self.d1d),
@@ -206,8 +206,8 @@ class Kernel(SweepKernel):
         }
 
     def _numbers(self) -> dict[str, object]:
-        """Constants that describe the inputs of the pointwise step."""
-        given = self.step.numbers
+        """Constants that describe the inputs of the q-function."""
+        given = self.qfunction.numbers
         named: dict[str, object] = {
             **given.named(),
             "G1D": 1,

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from femops.pointwise.graph import Graph, Node, ancestors
+from femops.pointwise.expressions.graph import Graph, Node, ancestors
 from femops_kernels.codegen import cache as storage
 
 Encoded = dict[str, Any]
@@ -105,5 +105,5 @@ def _sum(text: str) -> str:
 def _sources() -> str:
     """Hash of this package's sources."""
     folder = Path(__file__).parent
-    parts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))]
+    parts = [path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py"))]
     return _sum("\0".join(parts))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from femops.pointwise.frontier import dependent
-from femops.pointwise.graph import Node, ancestors
+from femops.pointwise.expressions.frontier import dependent
+from femops.pointwise.expressions.graph import Node, ancestors
 
 
 def guarded(outputs: Sequence[Node], nodes: Iterable[Node], moving: set[int]) -> list[Node]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from femops.pointwise.errors import TraceError
-from femops.pointwise.graph import Node
+from femops.pointwise.expressions.graph import Node
 
 
 def _entries(value: Any) -> Any:

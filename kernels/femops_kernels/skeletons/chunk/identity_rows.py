@@ -7,7 +7,7 @@ Terms that only add to y need it before them.  It has the entry points of ``chun
 from femops_kernels.simd.compiling import entry
 from femops_kernels.simd.lanes import get, put, word
 from femops_kernels.skeletons.chunk.defaults import *
-from femops_kernels.skeletons.chunk.start_table import *
+from femops_kernels.skeletons.chunk.identity_rows_table import *
 
 # </defaults>
 
@@ -15,12 +15,12 @@ from femops_kernels.skeletons.chunk.start_table import *
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def sweep(table, x, y, chunk, work, alpha, beta):
     """One chunk; y is not read, as this is the first term."""
-    firsts, starts = word(table, FIRST_ENTRY), word(table, HELD_START)
-    held, keep = word(table, HELD), get(LANE, word(table, KEEP), 0)
+    firsts, starts = word(table, FIRST_ENTRY), word(table, CONSTRAINED_START)
+    constrained, keep = word(table, CONSTRAINED), get(LANE, word(table, KEEP), 0)
     for i in range(word(firsts, chunk), word(firsts, chunk + 1)):
         put(LANE, y, i, 0.0)
     for k in range(word(starts, chunk), word(starts, chunk + 1)):
-        i = word(held, k)
+        i = word(constrained, k)
         put(LANE, y, i, alpha * keep * get(LANE, x, i))
 
 

@@ -10,8 +10,8 @@ from typing import Any, final
 import numpy as np
 
 from femops_kernels.codegen.specialize import specialize
-from femops_kernels.cpu.kernel import Side, SweepKernel, stored_sizes
-from femops_kernels.pointwise.step import PointStep
+from femops_kernels.cpu.kernels.kernel import Side, SweepKernel, stored_sizes
+from femops_kernels.pointwise.qfunction import QFunctionCode
 
 
 @final
@@ -64,7 +64,7 @@ class DecomposedKernel(SweepKernel):
         See `SweepKernel`.
     q1d : int
         Quadrature points per direction.
-    step : PointStep
+    qfunction : QFunctionCode
     data_dtype : numpy.dtype, optional
         See `Kernel`.
     """
@@ -73,7 +73,7 @@ class DecomposedKernel(SweepKernel):
     source: Side
     target: Side
     q1d: int
-    step: PointStep
+    qfunction: QFunctionCode
     dtype: np.dtype[Any]
     width: int
     data_dtype: np.dtype[Any] | None = None
@@ -81,23 +81,25 @@ class DecomposedKernel(SweepKernel):
     @cached_property
     def module(self) -> ModuleType:
         """The compiled module."""
-        step = self.step
+        qfunction = self.qfunction
         constants = self.sizes() | {
             "POINTS": self.q1d**self.dim,
-            "NQDATA": step.numbers.point,
+            "NQDATA": qfunction.numbers.point,
             **stored_sizes(self.width, self.data_dtype or self.dtype),
-            "VALUE_IN": step.value_in,
-            "VALUE_OUT": step.value_out,
-            "GRAD_IN": step.gradient_in,
-            "GRAD_OUT": step.gradient_out,
+            "VALUE_IN": qfunction.value_in,
+            "VALUE_OUT": qfunction.value_out,
+            "GRAD_IN": qfunction.gradient_in,
+            "GRAD_OUT": qfunction.gradient_out,
         }
-        return specialize(("table", "copies", "batch_decomposed", "batches"), constants, step.text)
+        return specialize(
+            ("table", "copies", "batch_decomposed", "batches"), constants, qfunction.text
+        )
 
     def contraction_flops(self) -> int:
         """Floating-point operations of both bases for one element."""
-        step, points = self.step, self.q1d**self.dim
-        slots_in = step.value_in + self.dim * step.gradient_in
-        slots_out = step.value_out + self.dim * step.gradient_out
+        qfunction, points = self.qfunction, self.q1d**self.dim
+        slots_in = qfunction.value_in + self.dim * qfunction.gradient_in
+        slots_out = qfunction.value_out + self.dim * qfunction.gradient_out
         return sum(
             2 * side.ncomp * slots * points * side.p1d**self.dim
             for side, slots in ((self.source, slots_in), (self.target, slots_out))
