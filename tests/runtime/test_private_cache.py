@@ -1,4 +1,4 @@
-"""The cache of compiled kernels is run as code: nobody else may write it, and it ends as it should."""
+"""The cache of compiled kernels is code: nobody else may write it, and it ends as it should."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_files_are_read_if_only_we_can_have_written_them(tmp_path: Path) -> None
 def test_files_of_another_are_refused(tmp_path: Path) -> None:
     (tmp_path / "kernel").write_bytes(b"code")
     of_another(tmp_path / "kernel")
-    with pytest.raises(CacheError, match="kernel' belongs to the user 54321, .*remove it"):
+    with pytest.raises(CacheError, match=r"kernel' belongs to the user 54321, .*remove it"):
         read_private(tmp_path / "kernel")
 
 

@@ -301,8 +301,9 @@ def _flush(file: BinaryIO) -> None:
 def _opened(path: Path) -> BinaryIO:
     try:
         return path.open("rb")
-    except OSError as error:
-        raise FileError(f"cannot read '{path}': {error.strerror}; is this its name?") from error
+    except (OSError, ValueError) as error:  # ValueError: a zero in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise FileError(f"cannot read '{path}': {reason}; is this its name?") from error
 
 
 def _check_fits(contents: Contents, name: str, space: Space, path: Path) -> None:
