@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import CheckpointError, FileError
-from femops.io.atomic import checked_path, refused, remove_leftovers, replacing, to_disk
+from femops.io.atomic import checked_path, refused, replacing, to_disk
 from femops.io.checkpoint.state_checks import (
     check_agreement,
     check_space,
@@ -261,7 +261,6 @@ def _new_file(stack: ExitStack, target: Path, size: int, comm: Communicator) -> 
     made = None
     with check(comm), refused(target):
         if comm.rank == 0:
-            remove_leftovers(target)
             made = stack.enter_context(replacing(target)).absolute()
             os.truncate(made, size)
     temporary: Path = comm.broadcast(made)
