@@ -106,9 +106,13 @@ def _check(path: Path, found: os.stat_result, *, on_the_way: bool = False) -> No
         return
     others = found.st_mode & stat.S_IWOTH
     if others or (found.st_mode & stat.S_IWGRP and not _own_group(path, found.st_gid)):
+        # who has made a folder with the sticky bit wants others to write it
+        mine = found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX
         raise CacheError(
             f"{'all users' if others else 'its group'} can write '{path}', and put code there that "
-            f"femops runs as {_name(os.geteuid())}: chmod go-w '{path}', or {_remedy(path)}"
+            f"femops runs as {_name(os.geteuid())}: "
+            + (f"chmod go-w '{path}', or " if mine else "")
+            + _remedy(path)
         )
 
 
