@@ -57,6 +57,7 @@ def build() -> typer.Typer:
 
 def run(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit; see `femops.cli.main`."""
+    _open_closed()
     command = typer.main.get_command(build())
     given = sys.argv[1:] if arguments is None else list(arguments)
     before, sys.unraisablehook = sys.unraisablehook, _interrupt_again
@@ -77,6 +78,20 @@ def run(arguments: Sequence[str] | None = None) -> None:
         sys.exit(ERROR)
     finally:
         sys.unraisablehook = before
+
+
+def _open_closed() -> None:
+    """Open standard output where it was closed, so that to write there is refused; and error.
+
+    No other file gets their numbers then, to be written over by a library in C.
+    """
+    for number, name, how in ((1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, how)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8"))
 
 
 def _tell(error: Exception, line: str) -> None:

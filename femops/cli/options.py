@@ -197,7 +197,7 @@ def _source(name: str, refine: int) -> Path | list[int]:
     from femops_meshes import MeshFileError, sample, samples
 
     path = Path(name)
-    if path.exists():
+    if _there(path):
         return path
     if re.fullmatch(r"[1-9][0-9]{0,8}(x[1-9][0-9]{0,8}){0,2}", name):
         return [int(count) * 2 ** min(refine, 60) for count in name.split("x")]
@@ -213,6 +213,17 @@ def _source(name: str, refine: int) -> Path | list[int]:
             f"(8x8x8), or a sample: {known}"
         )
     return sample(name)
+
+
+def _there(path: Path) -> bool:
+    """Whether something has that name, or the system refuses to tell: reading it says why."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def set_threads(count: int | None) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from femops.errors import FileError
+from femops_meshes.formats.temporary import temporary_file
 
 
 def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
@@ -18,18 +18,23 @@ def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
     Raises
     ------
     FileError
-        Another suffix, no such folder, or `path` is a folder.
+        Another suffix, no such folder, a name that the system refuses, or `path` is a folder.
     """
     target = Path(path)
+    if "\0" in str(target):
+        raise FileError(f"cannot write {str(target)!r}: there is a zero in it, choose another name")
     if target.suffix.lower() not in suffixes:
         raise FileError(
             f"'{target}' does not end in {' or '.join(suffixes)}: name it "
             f"'{target.stem}{suffixes[0]}'"
         )
-    if not target.parent.is_dir():
-        raise FileError(f"cannot write '{target}': there is no folder '{target.parent}', make it")
-    if target.is_dir():
-        raise FileError(f"cannot write '{target}': this is a folder, choose another name")
+    with refused(target):
+        if not target.parent.is_dir():
+            raise FileError(
+                f"cannot write '{target}': there is no folder '{target.parent}', make it"
+            )
+        if target.is_dir():
+            raise FileError(f"cannot write '{target}': this is a folder, choose another name")
     return target
 
 
@@ -111,34 +116,9 @@ def replacing(target: Path) -> Iterator[Path]:
     FileError
         The system refuses to write or to move the file.
     """
-    temporary: Path | None = None
-    try:
-        with refused(target):
-            handle, name = tempfile.mkstemp(
-                prefix=_prefix(target), suffix=target.suffix, dir=target.parent
-            )
-            temporary = Path(name)
-            os.close(handle)
-            yield temporary
-            # mkstemp lets only the owner read; a new file should be as readable as any other.
-            umask = os.umask(0)
-            os.umask(umask)
-            temporary.chmod(0o666 & ~umask)
-            os.replace(temporary, target)
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-
-
-def remove_leftovers(target: Path) -> None:
-    """Remove the temporary files of writers of `target` that were killed.
-
-    Another writer of `target`, if there is one now, will fail.
-    """
-    name = re.compile(re.escape(_prefix(target)) + "[a-z0-9_]{8}" + re.escape(target.suffix))
-    for file in target.parent.iterdir():
-        if name.fullmatch(file.name):
-            file.unlink(missing_ok=True)
+    with refused(target), temporary_file(target) as temporary:
+        yield temporary
+        os.replace(temporary, target)
 
 
 def to_disk(path: Path) -> None:
@@ -153,7 +133,3 @@ def to_disk(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _prefix(target: Path) -> str:
-    return f".{target.stem}-"

@@ -16,6 +16,8 @@ from typing import Any
 
 from femops.pointwise.expressions.graph import Graph, Node, ancestors
 from femops_kernels.codegen import cache as storage
+from femops_kernels.codegen.private import read_private
+from femops_kernels.errors import CacheError
 
 Encoded = dict[str, Any]
 
@@ -76,6 +78,11 @@ def remembered(question: Any, compute: Callable[[], Any]) -> Any:
         All that the answer depends on.
     compute : callable
         Returns the answer, which JSON can hold.
+
+    Raises
+    ------
+    CacheError
+        The folder cannot be written, or others can write what it holds.
     """
     text = json.dumps([_sources(), question])
     path = storage.cache_folder() / f"trace_{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
@@ -88,11 +95,13 @@ def remembered(question: Any, compute: Callable[[], Any]) -> Any:
 
 
 def _read(path: Path) -> Any:
-    """Contents of a file; None if there is none, or it is damaged."""
+    """Contents of a file, of which code is made; None if there is none, or it is damaged."""
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        kept = json.loads(read_private(path))
         answer = kept["answer"]
         return json.loads(answer) if kept["sum"] == _sum(answer) else None
+    except CacheError:
+        raise
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -12,7 +12,7 @@ class KernelValueError(KernelError, ValueError):
 
 
 class CacheError(KernelError, OSError):
-    """No folder for compiled kernels can be written."""
+    """No folder for compiled kernels can be written, or others can write what is there."""
 
 
 class CompileError(KernelError, RuntimeError):

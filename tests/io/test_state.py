@@ -410,19 +410,6 @@ def test_kills_at_any_time(tmp_path):
         assert number(tmp_path / "run.state") >= 1
 
 
-def test_only_what_a_killed_writer_left_is_removed(tmp_path, space):
-    keep = [
-        ".run-2024.state",
-        ".run-abcdefgh.vtu",
-        ".other-abcdefgh.state",
-        ".run-x-abcdefgh.state",
-    ]
-    for name in [*keep, ".run-abcdefg_.state"]:
-        (tmp_path / name).write_text("")
-    saved(tmp_path, space)
-    assert sorted(file.name for file in tmp_path.iterdir()) == sorted([*keep, "run.state"])
-
-
 def test_a_message_of_the_page_is_what_is_raised(tmp_path, space):
     page = (Path(__file__).parents[2] / "docs" / "checkpoints.md").read_text()
     path, _ = saved(tmp_path, space)

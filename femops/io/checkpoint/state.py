@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import CheckpointError, FileError
-from femops.io.atomic import checked_path, refused, remove_leftovers, replacing, to_disk
+from femops.io.atomic import checked_path, refused, replacing, to_disk
 from femops.io.checkpoint.state_checks import (
     check_agreement,
     check_space,
@@ -262,7 +262,6 @@ def _new_file(stack: ExitStack, target: Path, size: int, comm: Communicator) -> 
     made = None
     with check(comm), refused(target):
         if comm.rank == 0:
-            remove_leftovers(target)
             made = stack.enter_context(replacing(target)).absolute()
             os.truncate(made, size)
     temporary: Path = comm.broadcast(made)
@@ -302,8 +301,9 @@ def _flush(file: BinaryIO) -> None:
 def _opened(path: Path) -> BinaryIO:
     try:
         return path.open("rb")
-    except OSError as error:
-        raise FileError(f"cannot read '{path}': {error.strerror}; is this its name?") from error
+    except (OSError, ValueError) as error:  # ValueError: a zero in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise FileError(f"cannot read '{path}': {reason}; is this its name?") from error
 
 
 def _check_fits(contents: Contents, name: str, space: Space, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -34,6 +35,12 @@ BLOCK = 2**20
 
 _PAGE = 4096
 """Data of each vector begin at a multiple of this many bytes."""
+
+_LEAST = {"order": 0, "ncomp": 1, "dofs": 1, "elements": 1, "rows": 1}
+"""Of the numbers of a `Field`."""
+
+_TEXTS = {"space": "H1|L2", "family": r"\w+", "dtype": "<f[48]", "mesh": "[0-9a-f]{16}"}
+"""Patterns of its texts."""
 
 
 @final
@@ -66,6 +73,25 @@ class Field:
     elements: int
     mesh: str
     rows: int = field(compare=False)
+
+    @classmethod
+    def parsed(cls, given: Any) -> Field:
+        """Find in JSON what was put there.
+
+        Raises
+        ------
+        ValueError
+            It is none that femops writes.
+        """
+        _expect(isinstance(given, dict) and cls.__dataclass_fields__.keys() <= given.keys(), given)
+        found = cls(**{key: given[key] for key in cls.__dataclass_fields__})
+        for key, least in _LEAST.items():
+            number = getattr(found, key)
+            _expect(type(number) is int and least <= number < 2**63, f"{key} {number!r}")
+        for key, pattern in _TEXTS.items():
+            text = getattr(found, key)
+            _expect(isinstance(text, str) and re.fullmatch(pattern, text), f"{key} {text!r}")
+        return found
 
     @property
     def row(self) -> int:
@@ -111,12 +137,25 @@ class Contents:
 
     @classmethod
     def parsed(cls, text: bytes) -> Contents:
-        """Find what was put into JSON."""
-        tree, names = json.loads(text), Field.__dataclass_fields__
-        fields = {
-            name: Field(**{key: row[key] for key in names}) for name, row in tree["vectors"].items()
-        }
-        return cls(fields, tree["values"], text)
+        """Find what was put into JSON.
+
+        Raises
+        ------
+        ValueError
+            It is not what femops writes.
+        """
+        try:
+            tree = json.loads(text.decode())
+        except RecursionError as error:
+            raise ValueError("too many brackets") from error
+        _expect(isinstance(tree, dict), tree)
+        parts = tree.get("vectors"), tree.get("values")
+        _expect(all(isinstance(part, dict) for part in parts), "no vectors or values")
+        _expect(len(parts[0]) > 0, "no vectors")
+        fields = {name: Field.parsed(row) for name, row in parts[0].items()}
+        offsets = {name: row.get("offset") for name, row in parts[0].items()}
+        _expect(offsets == _offsets(fields), "offsets that do not follow each other")
+        return cls(fields, parts[1], text)
 
     @cached_property
     def offsets(self) -> dict[str, int]:
@@ -142,6 +181,12 @@ class Contents:
         table = b"".join(part.astype("<u4").tobytes() for part in sums)
         rest = _REST.pack(VERSION, len(self.text), zlib.crc32(table)) + self.text
         return _PREFIX.pack(MAGIC, zlib.crc32(rest)) + rest + table
+
+
+def _expect(holds: object, found: object) -> None:
+    """Say what was found in a text if that does not hold."""
+    if not holds:
+        raise ValueError(f"it has {str(found)[:80]}")
 
 
 def _offsets(fields: Mapping[str, Field]) -> dict[str, int]:
@@ -189,7 +234,7 @@ class StateReader:
     Raises
     ------
     CheckpointError
-        It is no checkpoint, is truncated or damaged, or was written by a later version.
+        It is no checkpoint, is truncated or damaged, or was not written by this version.
     """
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
@@ -201,7 +246,7 @@ class StateReader:
             raise self._not_whole(size, f"at least {_FIXED}")
         _, self.checksum = _PREFIX.unpack(prefix[: _PREFIX.size])
         version, length, of_table = _REST.unpack(prefix[_PREFIX.size :])
-        if version > VERSION:
+        if version != VERSION:
             raise CheckpointError(
                 f"'{path}' has format {version}, unless it is damaged; this femops reads up to "
                 f"{VERSION}: use a newer one"
@@ -211,7 +256,13 @@ class StateReader:
         text = file.read(length)
         if zlib.crc32(prefix[_PREFIX.size :] + text) != self.checksum:
             raise self._damaged("its head")
-        self.contents = Contents.parsed(text)
+        try:
+            self.contents = Contents.parsed(text)
+        except ValueError as error:
+            raise CheckpointError(
+                f"'{path}' has a checksum that is right, and a head that femops does not write "
+                f"({error}): take another checkpoint"
+            ) from error
         if size != self.contents.size:
             raise self._not_whole(size, f"{self.contents.size}")
         self._sums = self._read_table(of_table)

@@ -6,15 +6,17 @@ import re
 import secrets
 import shutil
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 
 from femops.errors import FileError
-from femops.io.atomic import make_folder, refusal, remove, replacing, to_disk
+from femops.io.atomic import make_folder, refused, remove, replacing, to_disk
 from femops.io.vtk.vtu_file import TAIL, Ints, Piece, head, index, write_vtu
 from femops.parallel.collective_checks import check, listed
 from femops.parallel.comm import Communicator
+from femops_meshes.formats.temporary import shared_name, temporary_file
 
 
 def save_joined(target: Path, piece: Piece, comm: Communicator) -> None:
@@ -28,15 +30,12 @@ def save_joined(target: Path, piece: Piece, comm: Communicator) -> None:
         The system refuses; or ranks do not see each other's files.
     """
     token = comm.broadcast(secrets.token_hex(4))
-    parts = [target.parent / f".{target.stem}-{token}-{rank}" for rank in range(comm.size)]
-    own = parts[comm.rank]
-    try:
-        with check(comm):
-            try:
-                with own.open("wb") as file:
-                    piece.write_data(file)
-            except OSError as error:
-                raise refusal(target, error) from error
+    parts = [shared_name(target, f"{token}.{rank}") for rank in range(comm.size)]
+    with ExitStack() as stack:
+        with check(comm), refused(target):
+            own = stack.enter_context(temporary_file(target, f"{token}.{comm.rank}"))
+            with own.open("wb") as file:
+                piece.write_data(file)
             written = own.stat().st_size
         sizes = comm.gather_all(piece.sizes)
         lengths = comm.gather_all(np.array([written]))
@@ -45,8 +44,6 @@ def save_joined(target: Path, piece: Piece, comm: Communicator) -> None:
                 _check_there(target, parts, lengths)
                 _join(target, head(piece, list(sizes)), parts)
                 remove(parts)
-    finally:
-        own.unlink(missing_ok=True)
 
 
 def _join(target: Path, start: bytes, parts: Sequence[Path]) -> None:

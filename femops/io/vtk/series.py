@@ -12,9 +12,10 @@ from xml.etree import ElementTree as ET
 from xml.sax.saxutils import quoteattr
 
 from femops.errors import FileError
-from femops.io.atomic import checked_path, make_folder, remove, replacing, to_disk
+from femops.io.atomic import checked_path, make_folder, refused, remove, replacing, to_disk
 from femops.io.vtk.pieces import piece_files
 from femops.io.vtk.vtu import save
+from femops.io.vtk.vtu_file import check_name
 from femops.parallel.collective_checks import check, check_same
 from femops.parallel.comm import communicator
 from femops.spaces.h1_l2 import Space
@@ -71,13 +72,14 @@ class TimeSeries:
                     f"existing = {existing!r} is unknown: take 'refuse', 'continue' or 'replace'"
                 )
             self.path = checked_path(path, ".pvd")
+            check_name(self.path.stem, "the series")
         facts = {"the path": str(self.path.absolute()), "existing": existing}
         check_same(self._comm, "a series", facts)
         self._folder = self.path.with_suffix("")
         self._steps: list[tuple[float, Path]] = []
         self._fields: set[str] | None = None
         self._closed = False
-        with check(self._comm):
+        with check(self._comm), refused(self.path):
             if self._comm.rank == 0:
                 self._begin(existing)
         self._steps = self._comm.broadcast(self._steps)

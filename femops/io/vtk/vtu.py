@@ -16,7 +16,7 @@ from femops.errors import SpaceError
 from femops.io.atomic import checked_path, replacing
 from femops.io.vtk.nodes import CELL_TYPES, vtk_order
 from femops.io.vtk.pieces import save_joined, save_pieces
-from femops.io.vtk.vtu_file import Array, Piece, write_vtu
+from femops.io.vtk.vtu_file import Array, Piece, check_name, write_vtu
 from femops.parallel.collective_checks import check, check_same
 from femops.spaces.h1_l2 import H1, Space
 from femops_meshes.coordinates.interpolation import equispaced
@@ -57,7 +57,8 @@ def save(path: str | os.PathLike[str], space: Space, /, **fields: Any) -> Path:
     Raises
     ------
     FileError
-        The file cannot be written, does not end so, or ranks do not see each other's files.
+        The file cannot be written, does not end so, a name cannot be held by XML, or ranks do not
+        see each other's files.
     CommunicatorError
         Ranks disagree about the path or the fields.
     SpaceError
@@ -79,6 +80,10 @@ def save(path: str | os.PathLike[str], space: Space, /, **fields: Any) -> Path:
     comm = space.comm
     with check(comm):
         target = checked_path(path, ".vtu", ".pvtu")
+        if target.suffix.lower() == ".pvtu":
+            check_name(target.stem, "the file")
+        for name in fields:
+            check_name(name, "the field")
         found = {name: _field(space, name, u) for name, u in fields.items()}
     kinds = [(name, own.order, own.ncomp, str(u.dtype)) for name, (own, u) in found.items()]
     facts = {"the path": str(target.absolute()), "names, orders and types of fields": kinds}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.errors import FileError
+
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 
@@ -20,6 +23,23 @@ _TYPES = {"f4": "Float32", "f8": "Float64", "i4": "Int32", "i8": "Int64", "u1": 
 
 TAIL = b"\n</AppendedData>\n</VTKFile>\n"
 """End of a file, after the data of its pieces."""
+
+
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def check_name(name: str, what: str) -> None:
+    """Check that XML can hold a name.
+
+    Raises
+    ------
+    FileError
+        It is empty, or has characters that XML has no way to write.
+    """
+    unfit = _NO_XML.search(name)
+    if not name or unfit:
+        reason = f"XML cannot hold {unfit[0]!r}" if unfit else "it is empty"
+        raise FileError(f"{what} {name!r} cannot be written ({reason}): choose another name")
 
 
 @final

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -11,7 +12,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from femops_kernels.errors import CacheError, CacheWarning
+from femops_kernels.codegen.private import private_folder, read_private
+from femops_kernels.errors import CacheError, CacheWarning, KernelError
 
 try:
     import fcntl
@@ -20,46 +22,59 @@ except ImportError:
     fcntl = None  # type: ignore[assignment]
 
 
-def _candidates() -> list[Path]:
-    chosen = os.environ.get("FEMOPS_CACHE")
+def _wanted() -> Path:
+    """The folder that is used if it can be."""
+    chosen, base = os.environ.get("FEMOPS_CACHE"), os.environ.get("XDG_CACHE_HOME")
     if chosen:
-        return [Path(chosen)]
-    base = os.environ.get("XDG_CACHE_HOME")
-    return [Path(base) / "femops" if base else Path.home() / ".cache" / "femops"]
+        return Path(chosen)
+    return Path(base) / "femops" if base else Path("~/.cache/femops").expanduser()
 
 
-def _writable(folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
-
-
-@cache
 def cache_folder() -> Path:
-    """Folder of compiled kernels.
+    """Folder of compiled kernels, which nobody but this user and root can write.
 
     ``$FEMOPS_CACHE``, else ``$XDG_CACHE_HOME/femops``, else ``~/.cache/femops``.  Where that
-    can't be written, a temporary folder of this process is used and a ``CacheWarning`` says so.
+    can't be written, a temporary folder is used to the end of this process and a ``CacheWarning``
+    says so.
 
     Raises
     ------
     CacheError
-        If no folder at all can be written.
+        If others can write the folder or put another in its place, or none at all can be written.
     """
-    for folder in _candidates():
-        if _writable(folder):
+    if not _folder().is_dir():  # removed: a temporary one, as the parent of this process ended
+        _folder.cache_clear()
+    return _folder()
+
+
+@cache
+def _folder() -> Path:
+    try:
+        folder = private_folder(_wanted())
+        private_folder(folder / "__pycache__")  # before Numba makes it for all to read
+        with tempfile.TemporaryFile(dir=folder):
             return folder
+    except CacheError:
+        raise
+    except (OSError, RuntimeError) as error:  # RuntimeError: nobody knows the user's home
+        return _temporary_folder(error)
+
+
+def _temporary_folder(refusal: Exception) -> Path:
+    """A folder that is removed when this process ends; forked ones leave it alone."""
+    from multiprocessing.util import Finalize
+
     try:
         folder = Path(tempfile.mkdtemp(prefix="femops-"))
     except OSError as error:
         raise CacheError(
             f"no folder for compiled kernels can be written: set FEMOPS_CACHE ({error})"
         ) from error
+    # Not atexit's: children of multiprocessing end without it.
+    Finalize(None, shutil.rmtree, (folder, True), exitpriority=-1)
+    private_folder(folder)
     message = (
-        f"{_candidates()[0]} can't be written: kernels are compiled anew in {folder}; "
+        f"the cache folder can't be written ({refusal}): kernels are compiled anew in {folder}; "
         "set FEMOPS_CACHE to keep them"
     )
     warnings.warn(message, CacheWarning, stacklevel=2)
@@ -67,9 +82,29 @@ def cache_folder() -> Path:
 
 
 @contextmanager
+def _kept(folder: Path) -> Iterator[None]:
+    """Let what the system refuses inside be the error that kernels can't be kept in a folder."""
+    try:
+        yield
+    except KernelError:
+        raise
+    except OSError as error:
+        raise CacheError(
+            f"compiled kernels can't be kept in '{folder}' ({error.strerror or error}): make room "
+            "there, or set FEMOPS_CACHE to another folder"
+        ) from error
+
+
+@contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock between processes, so that no kernel is compiled twice at once."""
-    with path.open("a") as file:
+    """Hold a lock between processes, so that no kernel is compiled twice at once.
+
+    Raises
+    ------
+    CacheError
+        If the system refuses to read or write files inside.
+    """
+    with _kept(path.parent), path.open("a") as file:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -82,19 +117,32 @@ def write_once(path: Path, text: str) -> None:
     touched without need.
     """
     try:
-        if path.read_text(encoding="utf-8") == text:
+        if read_private(path) == text.encode():
             return
-    except (OSError, UnicodeDecodeError):
+    except CacheError:
+        raise
+    except OSError:
         pass
     write_whole(path, text.encode())
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that appears whole or not at all."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    os.replace(temporary, path)
+    """Write a file that appears whole or not at all.
+
+    Raises
+    ------
+    CacheError
+        If the system refuses.
+    """
+    with _kept(path.parent):
+        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink()
+            raise
 
 
 def _compiled(path: Path) -> list[Path]:
@@ -108,26 +156,34 @@ def _compiled(path: Path) -> list[Path]:
 def _digest(path: Path) -> str:
     digest = hashlib.sha256()
     for file in _compiled(path):
-        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+        digest.update(file.name.encode() + b"\0" + read_private(file))
     return digest.hexdigest()
 
 
 def seal(path: Path) -> None:
     """Record the checksum of a kernel's compiled files."""
-    value, record = _digest(path), path.with_suffix(".sha256")
-    if not record.exists() or record.read_text(errors="replace") != value:
-        write_whole(record, value.encode())
+    for file in _compiled(path):
+        if file.stat().st_mode & 0o022:  # Numba makes them as the umask says
+            file.chmod(0o600)
+    value, record = _digest(path).encode(), path.with_suffix(".sha256")
+    if not record.exists() or read_private(record) != value:
+        write_whole(record, value)
 
 
 def usable(path: Path) -> bool:
     """True if the compiled files of a kernel are whole, those that `seal` has seen.
 
     Others are removed; if they were damaged, a ``CacheWarning`` says so.
+
+    Raises
+    ------
+    CacheError
+        If another user can have written one of them.
     """
     record = path.with_suffix(".sha256")
     # without a checksum they are missing, or their compiler was stopped before `seal`: no damage
     finished = record.exists()
-    if finished and record.read_text(errors="replace") == _digest(path):
+    if finished and read_private(record) == _digest(path).encode():
         return True
     if finished:
         message = f"compiled kernel {path.stem} in {path.parent} was damaged: compiled again"

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from femops_kernels.codegen import cache as storage
 from femops_kernels.errors import KernelError
@@ -37,6 +38,9 @@ from femops_kernels.simd.runs import *
 from femops_kernels.simd.threads import *
 from femops_kernels.simd.tracing import *
 """
+_CACHE_SETTINGS = "CACHE_DIR", "CACHE_LOCATOR_CLASSES"
+"""Of Numba: where it keeps what it compiles."""
+
 _loaded: dict[str, ModuleType] = {}
 _lock = threading.RLock()
 
@@ -92,7 +96,7 @@ def specialize(
     Raises
     ------
     CacheError
-        If no folder can be written, not even a temporary one.
+        If no folder can be written, not even a temporary one, or others can write it.
     KernelError
         If numba is told not to compile.
     """
@@ -122,7 +126,7 @@ def _load(name: str, text: str) -> ModuleType:
     with storage.locked(folder / f"{name}.lock"):
         storage.write_once(path, text)
         storage.usable(path)  # what is not is removed
-        with _no_collection():
+        with _no_collection(), _beside_the_source():
             module = _import(name, path)
         storage.seal(path)
     return module
@@ -138,6 +142,23 @@ def _no_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+@contextmanager
+def _beside_the_source() -> Iterator[None]:
+    """Numba keeps what it compiles beside the source, whatever its own settings say.
+
+    They are for a user's programs: who may write the folder they name is not checked.
+    """
+    import numba
+
+    settings: Any = numba.config
+    kept = {name: getattr(settings, name) for name in _CACHE_SETTINGS}
+    vars(settings).update(dict.fromkeys(_CACHE_SETTINGS, ""))
+    try:
+        yield
+    finally:
+        vars(settings).update(kept)
 
 
 def _import(name: str, path: Path) -> ModuleType:

@@ -1,12 +1,12 @@
 """Whole text files: read with clear errors, written so that no half file is ever seen."""
 
 import os
-import secrets
 import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from femops_meshes.errors import MeshFileError, MeshFormatError
+from femops_meshes.errors import MeshError, MeshFileError, MeshFormatError
+from femops_meshes.formats.temporary import temporary_file
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
@@ -57,20 +57,19 @@ def write_text(path: str | os.PathLike[str], chunks: Iterable[str]) -> None:
     MeshFileError
         If it can't be written; what stood there before is untouched.
     """
-    target = Path(os.path.realpath(path))
-    part = target.with_name(f".{target.name[:200]}.{secrets.token_hex(8)}.part")
     try:
-        with part.open("x", encoding="utf-8", newline="\n") as file:
-            try:
+        target = Path(os.path.realpath(path))
+        with temporary_file(target) as part:
+            with part.open("w", encoding="utf-8", newline="\n") as file:
                 file.writelines(chunks)
                 file.flush()
                 os.fsync(file.fileno())
-                os.replace(part, target)
-            except BaseException:
-                part.unlink(missing_ok=True)
-                raise
-    except OSError as error:
+            os.replace(part, target)
+    except MeshError:
+        raise
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise MeshFileError(
-            f"{path} can't be written ({error}): check that its folder exists, is writable and has "
-            "room"
+            f"{path} can't be written ({reason}): check that its folder exists, is writable and "
+            "has room"
         ) from error

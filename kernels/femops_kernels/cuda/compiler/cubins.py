@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from femops_kernels.codegen import cache as storage
+from femops_kernels.codegen.private import read_private
 from femops_kernels.cuda.compiler import nvrtc
 from femops_kernels.cuda.compiler.report import Report, report
 
@@ -51,7 +52,7 @@ def cubin(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
     DeviceError
         If there is no compiler for the architecture.
     CacheError
-        If no folder can be written, not even a temporary one.
+        If no folder can be written, not even a temporary one, or others can write it.
     """
     parts = [source, arch, *map(str, nvrtc.version()), *nvrtc.OPTIONS, *options]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
@@ -65,4 +66,5 @@ def cubin(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
             storage.write_whole(code, compiled)
             storage.write_whole(log, told.encode())
             storage.seal(path)
-        return Cubin(code.read_bytes(), report(log.read_text(encoding="utf-8")), path)
+        text = read_private(log).decode()
+        return Cubin(read_private(code), report(text), path)

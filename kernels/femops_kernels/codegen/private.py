@@ -1,0 +1,148 @@
+"""Folders and files that nobody else can have written: compiled kernels are code that is run.
+
+What is checked is what OpenSSH's ``StrictModes`` checks of keys. Whoever may write a folder may
+rename what is in it and put something else there, so the folder alone is not enough: each folder
+from the root on, and each symbolic link on the way, belongs to this user or to root, and neither
+its group nor others may write it. In a folder with the sticky bit, as ``/tmp``, only the owner of
+an entry can rename it: others may write such a folder on the way.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from femops_kernels.errors import CacheError
+
+try:
+    import grp
+    import pwd
+except ImportError:
+    # Windows: folders of a user are closed to others by access lists, which are not looked at
+    _POSIX = False
+else:
+    _POSIX = True
+
+_ELSEWHERE = "set FEMOPS_CACHE to a folder that only you can write"
+
+_MOST_LINKS = 40
+"""On the way to a folder; Linux follows no more."""
+
+
+def private_folder(folder: Path) -> Path:
+    """Real path of a folder that is private, made if it is not there.
+
+    What is made, parents too, is for this user alone.
+
+    Raises
+    ------
+    CacheError
+        If another user can write it, or put another folder in its place.
+    OSError
+        If the system refuses to make it.
+    """
+    if not _POSIX:
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder.absolute()
+    whole = folder.absolute()
+    here, left, links = Path(whole.anchor), list(reversed(whole.parts[1:])), 0
+    _check(here, os.lstat(here), on_the_way=True)
+    while left:
+        step = here / left.pop()
+        found = _found_or_made(step)
+        _check(step, found, on_the_way=bool(left) or stat.S_ISLNK(found.st_mode))
+        if stat.S_ISLNK(found.st_mode):
+            links += 1
+            if links > _MOST_LINKS:
+                raise CacheError(f"'{folder}' leads through too many links: {_ELSEWHERE}")
+            target = here / step.readlink()
+            here, left = Path(target.anchor), [*left, *reversed(target.parts[1:])]
+        elif stat.S_ISDIR(found.st_mode):
+            here = here.parent if step.name == ".." else step
+        else:
+            raise NotADirectoryError(f"'{step}' is no folder")
+    return here
+
+
+def read_private(path: Path) -> bytes:
+    """Content of a file, in a private folder, that only this user and root can have written.
+
+    Raises
+    ------
+    CacheError
+        If another user can, or it is a symbolic link or no file.
+    OSError
+        If it can't be read.
+    """
+    if _POSIX:
+        found = os.lstat(path)
+        if not stat.S_ISREG(found.st_mode):
+            raise CacheError(f"'{path}' is no plain file but a link, folder or pipe: remove it")
+        _check(path, found)
+    return path.read_bytes()
+
+
+def _found_or_made(folder: Path) -> os.stat_result:
+    try:
+        return os.lstat(folder)
+    except FileNotFoundError:
+        folder.mkdir(mode=0o700, exist_ok=True)  # another process may be quicker
+        return os.lstat(folder)
+
+
+def _check(path: Path, found: os.stat_result, *, on_the_way: bool = False) -> None:
+    """Check who may write what was found, or, of a folder `on_the_way`, who may rename in it."""
+    trusted = {os.geteuid(), 0}
+    if on_the_way:
+        # in a user namespace root may appear as another, as the owner of the root folder does
+        trusted.add(os.lstat("/").st_uid)
+    if found.st_uid not in trusted:
+        raise CacheError(
+            f"'{path}' belongs to {_name(found.st_uid)}, who could put code there that femops runs "
+            f"as {_name(os.geteuid())}: {_remedy(path)}"
+        )
+    if stat.S_ISLNK(found.st_mode) or (on_the_way and found.st_mode & stat.S_ISVTX):
+        return
+    others = found.st_mode & stat.S_IWOTH
+    if others or (found.st_mode & stat.S_IWGRP and not _own_group(path, found.st_gid)):
+        # who has made a folder with the sticky bit wants others to write it
+        mine = found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX
+        raise CacheError(
+            f"{'all users' if others else 'its group'} can write '{path}', and put code there that "
+            f"femops runs as {_name(os.geteuid())}: "
+            + (f"chmod go-w '{path}', or " if mine else "")
+            + _remedy(path)
+        )
+
+
+def _remedy(path: Path) -> str:
+    return _ELSEWHERE if path.is_dir() else f"remove it, or {_ELSEWHERE}"
+
+
+def _own_group(path: Path, group: int) -> bool:
+    """Whether a group is this user alone.
+
+    Many systems give each user a group of the same name, and let it write what the user makes.
+    With an access list the bits of the group speak of others too.
+    """
+    try:
+        user, entry = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+    except KeyError:
+        return False
+    alone = (entry.gr_gid, entry.gr_name) == (user.pw_gid, user.pw_name)
+    return alone and {*entry.gr_mem} <= {user.pw_name} and not _has_access_list(path)
+
+
+def _has_access_list(path: Path) -> bool:
+    try:
+        return "system.posix_acl_access" in os.listxattr(path)
+    except (AttributeError, OSError):  # no such system or file system
+        return False
+
+
+def _name(user: int) -> str:
+    try:
+        return f"the user {pwd.getpwuid(user).pw_name}"
+    except KeyError:
+        return f"the user {user}"

@@ -1,0 +1,118 @@
+"""Temporary files that a killed writer leaves behind for a while only."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import secrets
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:
+    # Windows: nothing tells whether a writer lives, so what a killed one has left stays
+    _LOCKS = False
+else:
+    _LOCKS = True
+
+_HERE = f"{zlib.crc32(platform.node().encode(errors='surrogateescape')) % 0xFFFF:04x}"
+"""This machine: a number below ffff."""
+
+_MANY = "ffff"
+"""In the name of a file that is known on several machines."""
+
+_NAME = re.compile(r"\..{0,40}-femops-([0-9a-f]{4})-[0-9a-f]{8}(\..{0,19})?", re.DOTALL)
+
+_DAY = 86400.0
+
+_searched: set[tuple[int, Path]] = set()
+"""Processes (there may have been a fork) and the folders in which they have looked already."""
+
+
+@contextmanager
+def temporary_file(target: Path, shared: str | None = None) -> Iterator[Path]:
+    """Yield a new file beside `target`, removed at the end if it has that name still.
+
+    What killed writers have left in the folder is removed first. A writer holds a lock on its file,
+    which ends with it, however it ends. Not all file systems show locks to other machines: files of
+    those are removed a day after their last change.
+
+    Parameters
+    ----------
+    target : Path
+        What the file may become; the name of the file begins and ends like its.
+    shared : str, optional
+        Eight hexadecimal digits, a dot and more, from which other machines know the name: see
+        `shared_name`. Any digits if omitted.
+
+    Raises
+    ------
+    OSError
+        The system refuses to make it.
+    """
+    _remove_abandoned(target.parent)
+    path, handle = _made(target, shared)
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+        if handle is not None:
+            os.close(handle)
+
+
+def shared_name(target: Path, shared: str) -> Path:
+    """Path of the temporary file of that name."""
+    return target.with_name(f".{target.stem[:40]}-femops-{_MANY}-{shared}")
+
+
+def _made(target: Path, shared: str | None) -> tuple[Path, int | None]:
+    """A new file and what holds its lock."""
+    while True:
+        ending = f"{_HERE}-{secrets.token_hex(4)}{target.suffix[:20]}"
+        path = target.with_name(f".{target.stem[:40]}-femops-{ending}")
+        if shared is not None:
+            path = shared_name(target, shared)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        if not _LOCKS:
+            os.close(handle)
+            return path, None
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:
+            return path, handle
+        os.close(handle)  # before it was locked, another process took it for abandoned
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove files whose writers have ended; once in a process, as folders can be large."""
+    here = os.getpid(), folder.absolute()
+    if not _LOCKS or here in _searched:
+        return
+    _searched.add(here)
+    with suppress(OSError), os.scandir(folder) as entries:
+        found = [(folder / entry.name, _NAME.fullmatch(entry.name)) for entry in entries]
+        for path, match in found:
+            if match is not None:
+                with suppress(OSError):  # its writer was quicker, or it is another user's
+                    _remove_if_abandoned(path, match[1])
+
+
+def _remove_if_abandoned(path: Path, machine: str) -> None:
+    old = time.time() - path.stat().st_mtime > _DAY
+    if machine != _HERE and not old:
+        return
+    handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if not old or isinstance(error, BlockingIOError):
+                return  # it lives, or, on a file system without locks, may live
+        path.unlink()
+    finally:
+        os.close(handle)

@@ -1,0 +1,160 @@
+"""Checkpoints with right checksums and contents that nobody saved: our error, or a state."""
+
+import json
+import random
+import tracemalloc
+import zlib
+
+import numpy as np
+import pytest
+
+import femops
+from femops import CheckpointError
+from femops.io.checkpoint.state_file import _PREFIX, _REST, MAGIC
+
+FIXED = _PREFIX.size + _REST.size
+SPACE = femops.H1(femops.box((3, 2)), 2)
+NUMBERS = [0, 1, -1, 2, 3, 34, 36, 2**31, 2**40, 2**62, 2**63, 2**64, 10**30, -(2**63), 0.5, 1e308]
+WORDS = ["", "H1", "L2", "<f4", "<f8", ">f8", "O", "<V8", "|S0", "<M8[ns]", "gll", "\ud800", "\0"]
+ODD = [
+    *NUMBERS,
+    *WORDS,
+    None,
+    True,
+    [],
+    {},
+    [[]],
+    {"u": 1},
+    {"dofs": 1},
+    float("nan"),
+    float("inf"),
+]
+
+
+def sealed(version, text, table, rest, length=None):
+    """A file whose checksums are right."""
+    head = _REST.pack(version, len(text) if length is None else length, zlib.crc32(table)) + text
+    return _PREFIX.pack(MAGIC, zlib.crc32(head)) + head + table + rest
+
+
+def places(tree):
+    """All (container, key) in a tree."""
+    pairs = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    for key, value in list(pairs):
+        yield tree, key
+        if isinstance(value, dict | list):
+            yield from places(value)
+
+
+def change_tree(rng, tree):
+    where, key = rng.choice(list(places(tree)))
+    match rng.randrange(6):
+        case 0 if isinstance(where, dict):
+            del where[key]
+        case 1 if isinstance(where, dict):
+            where[rng.choice(WORDS)] = where.pop(key)
+        case 2 if isinstance(where, dict):
+            where[rng.choice(["more", "v", "offset", "values"])] = rng.choice(ODD)
+        case 3:
+            where[key] = [where[key]]
+        case 4 if isinstance(where[key], int):
+            where[key] += rng.choice([-1, 1, 4096, 2**32, 2**60])
+        case _:
+            where[key] = rng.choice(ODD)
+
+
+def change_text(rng, text):
+    at = rng.randrange(len(text))
+    return rng.choice(
+        [
+            text[:at],
+            text[:at] + bytes([rng.randrange(256)]) + text[at + 1 :],
+            text.decode().encode("utf-16"),
+            b"[" * rng.choice([10, 10**5]),
+            b'{"vectors": ' * 10**4,
+            b'{"vectors": {"u": ' + b"9" * 5000 + b"}}",
+            text[:at] + text,
+            b"null",
+        ]
+    )
+
+
+def crafted(rng, whole):
+    """The bytes of a checkpoint, changed, with checksums as if they had been written so."""
+    version, length, _ = _REST.unpack(whole[_PREFIX.size : FIXED])
+    text = whole[FIXED : FIXED + length]
+    tree, blocks = json.loads(text), rng.choice([0, 1, 1, 1, 2, 7])
+    table = whole[FIXED + length : FIXED + length + 4] * blocks
+    if rng.random() < 0.8:
+        for _ in range(rng.randint(1, 3)):
+            change_tree(rng, tree)
+        text = json.dumps(tree).encode()
+    if rng.random() < 0.2:
+        text = change_text(rng, text)
+    if rng.random() < 0.1:
+        version = rng.choice([0, 2, 2**32 - 1])
+    length = rng.choice([0, 1, len(text) - 1, 2**40, 2**63]) if rng.random() < 0.05 else None
+    start = -(-(FIXED + len(text) + len(table)) // 4096) * 4096
+    rest = bytes(start - FIXED - len(text) - len(table)) + whole[4096:]
+    rest = rng.choice([rest, rest, rest, rest + bytes(4096), rest[: rng.randrange(len(rest))]])
+    return sealed(version, text, table, rest, length)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("state")
+    path = femops.save_state(
+        folder / "run.state", {"u": (SPACE, np.arange(35.0))}, {"step": 1, "at": [0.5, {}]}
+    )
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(k, marks=pytest.mark.exhaustive) for k in range(4, 60))]
+)
+def test_crafted_contents(tmp_path, whole, seed):
+    """Neither another error, nor more memory than the file itself could fill."""
+    rng, path, refused = random.Random(seed), tmp_path / "run.state", 0
+    tracemalloc.start()
+    try:
+        for _ in range(100):
+            data = crafted(rng, whole)
+            path.write_bytes(data)
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            for spaces in ({}, {"u": SPACE}):
+                try:
+                    state = femops.load_state(path, spaces)
+                except CheckpointError:
+                    refused += 1
+                else:
+                    assert isinstance(state.values, dict)
+                    assert all(state.vectors[name].shape == (35,) for name in spaces)
+            assert tracemalloc.get_traced_memory()[1] - before < 2**20 + 100 * len(data)
+    finally:
+        tracemalloc.stop()
+    assert 100 < refused < 200  # some are as good as the original
+
+
+def test_as_it_was_written_it_is_read(tmp_path, whole):
+    """What the fuzz starts from."""
+    version, length, _ = _REST.unpack(whole[_PREFIX.size : FIXED])
+    text, table = whole[FIXED : FIXED + length], whole[FIXED + length : FIXED + length + 4]
+    assert sealed(version, text, table, whole[FIXED + length + 4 :]) == whole
+
+
+@pytest.mark.parametrize("number", [2**40, 2**62])
+def test_a_size_that_the_file_does_not_have(tmp_path, whole, number):
+    """A sparse file costs nothing: what it claims is compared before memory is taken."""
+    length = _REST.unpack(whole[_PREFIX.size : FIXED])[1]
+    tree = json.loads(whole[FIXED : FIXED + length])
+    tree["vectors"]["u"]["dofs"] = number
+    path = tmp_path / "run.state"
+    path.write_bytes(sealed(1, json.dumps(tree).encode(), b"", bytes(8192)))
+    with pytest.raises(CheckpointError, match=r"is not whole: it has .* are due"):
+        femops.load_state(path, {"u": SPACE})
+
+
+def test_a_name_with_a_zero(tmp_path):
+    with pytest.raises(femops.FileError, match="cannot read"):
+        femops.load_state("run\0.state")

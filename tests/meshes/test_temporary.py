@@ -1,0 +1,161 @@
+"""Temporary files: what killed writers have left is removed, what others write is not."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import femops
+from femops_meshes.formats import temporary
+from femops_meshes.formats.temporary import shared_name, temporary_file
+
+HERE = temporary._HERE
+ABANDONED = f".run-femops-{HERE}-01234567.vtu"
+DAYS = 3 * 86400
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+def search_again() -> None:
+    """As a new process would."""
+    temporary._searched.clear()
+
+
+def test_a_file_that_is_there_as_long_as_it_is_used(tmp_path: Path) -> None:
+    with temporary_file(tmp_path / "run.vtu") as file:
+        assert names(tmp_path) == [file.name]
+        assert re.fullmatch(rf"\.run-femops-{HERE}-[0-9a-f]{{8}}\.vtu", file.name)
+        (tmp_path / "plain").write_text("")
+        assert file.stat().st_mode == (tmp_path / "plain").stat().st_mode
+    assert names(tmp_path) == ["plain"]
+    with temporary_file(tmp_path / "run.vtu") as file:
+        file.replace(tmp_path / "run.vtu")
+    assert names(tmp_path) == ["plain", "run.vtu"]
+
+
+def test_names_as_long_as_the_system_allows(tmp_path: Path) -> None:
+    for name in ("x" * 251 + ".vtu", "ü" * 125 + ".vtu", "a." + "b" * 253):
+        with temporary_file(tmp_path / name) as file:
+            file.replace(tmp_path / name)
+    assert len(names(tmp_path)) == 3
+
+
+KEPT = [
+    ".run-2024.vtu",
+    ".run-abcdefgh.vtu",
+    f"run-femops-{HERE}-01234567.vtu",
+    f".run-femops-{HERE}-0123456.vtu",
+    f".run-femops-{HERE}-01234567.vtu~.d.e.f.g.h.i.j.k.l",
+    ".run-femops-0000-01234567.vtu",  # of another machine, which may be at it
+    ".run-femops-ffff-01234567.3",
+]
+
+
+def test_only_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
+    left = [ABANDONED, f".other-x-femops-{HERE}-01234567.state", f".-femops-{HERE}-01234567"]
+    for name in [*KEPT, *left]:
+        (tmp_path / name).write_text("")
+    with temporary_file(tmp_path / "a.vtu") as alive:
+        assert names(tmp_path) == sorted([*KEPT, alive.name])
+        search_again()
+        with temporary_file(tmp_path / "b.vtu"):
+            assert alive.exists()
+    for name in KEPT:
+        os.utime(tmp_path / name, (time.time() - DAYS,) * 2)
+    search_again()
+    with temporary_file(tmp_path / "a.vtu"):
+        pass
+    assert names(tmp_path) == sorted(KEPT[:-2])
+
+
+def test_the_file_of_a_writer_that_takes_days_stays(tmp_path: Path) -> None:
+    with temporary_file(tmp_path / "a.vtu") as alive:
+        os.utime(alive, (time.time() - DAYS,) * 2)
+        search_again()
+        with temporary_file(tmp_path / "b.vtu"):
+            assert alive.exists()
+
+
+def test_a_new_file_that_another_process_takes_for_abandoned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It finds the file before there is a lock on it; the writer makes another."""
+    lock, taken = temporary.fcntl.flock, []
+
+    def flock(handle: int, how: int) -> None:
+        if not taken:
+            (file,) = tmp_path.iterdir()
+            file.unlink()
+            taken.append(file)
+        lock(handle, how)
+
+    monkeypatch.setattr(temporary.fcntl, "flock", flock)
+    with temporary_file(tmp_path / "run.vtu") as file:
+        assert file.exists()
+        assert taken
+        assert file not in taken
+
+
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only age tells there."""
+
+    def flock(handle: int, how: int) -> None:
+        raise OSError(errno.ENOSYS, "no locks")
+
+    monkeypatch.setattr(temporary.fcntl, "flock", flock)
+    (tmp_path / ABANDONED).write_text("")
+    with temporary_file(tmp_path / "run.vtu") as file:
+        assert names(tmp_path) == sorted([ABANDONED, file.name])
+    os.utime(tmp_path / ABANDONED, (time.time() - DAYS,) * 2)
+    search_again()
+    with temporary_file(tmp_path / "run.vtu"):
+        pass
+    assert names(tmp_path) == []
+
+
+def test_a_name_that_other_machines_know(tmp_path: Path) -> None:
+    target = tmp_path / "run.vtu"
+    with temporary_file(target, "01234567.5") as file:
+        assert file == shared_name(target, "01234567.5")
+        assert temporary._NAME.fullmatch(file.name)
+        with pytest.raises(FileExistsError), temporary_file(target, "01234567.5"):
+            pass
+
+
+WRITERS = {
+    "run.vtu": "femops.save('run.vtu', V, u=V.zeros())",
+    "run.pvtu": "femops.save('run.pvtu', V, u=V.zeros())",
+    "run.pvd": "femops.TimeSeries('run.pvd', existing='replace').save(0.0, V, u=V.zeros())",
+    "run.state": "femops.save_state('run.state', {'u': (V, V.zeros())})",
+    "run.mesh": "femops_meshes.write_mfem(V.mesh, 'run.mesh')",
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_the_next_writer_in_the_folder_removes_what_a_kill_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    program = f"""
+import os, signal, femops, femops_meshes
+V = femops.H1(femops.box((2, 2)), 1)
+os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)
+{WRITERS[name]}
+"""
+    killed = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert [file for file in tmp_path.rglob("*") if "-femops-" in file.name]
+    monkeypatch.chdir(tmp_path)
+    V = femops.H1(femops.box((2, 2)), 1)
+    for code in WRITERS.values():
+        exec(code, {"femops": femops, "femops_meshes": sys.modules["femops_meshes"], "V": V})
+    assert not [file for file in tmp_path.rglob("*") if "-femops-" in file.name]

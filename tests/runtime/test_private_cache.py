@@ -1,0 +1,343 @@
+"""The cache of compiled kernels is code: nobody else may write it, and it ends as it should."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from femops_kernels.codegen import private
+from femops_kernels.codegen.private import private_folder, read_private
+from femops_kernels.errors import CacheError
+
+ANOTHER = 54321
+"""A user that no machine has."""
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+@pytest.fixture(autouse=True)
+def crowd(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every group has members, whoever runs the tests."""
+    monkeypatch.setattr(private, "_own_group", lambda path, group: False)
+
+
+# --- Folders and files ----------------------------------------------------------------------------
+
+
+def test_folders_are_made_for_the_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        made = private_folder(tmp_path / "a" / "b" / "c")
+    finally:
+        os.umask(before)
+    assert made == tmp_path.resolve() / "a" / "b" / "c"
+    assert [folder.stat().st_mode & 0o777 for folder in (made, *made.parents[:2])] == 3 * [0o700]
+    assert private_folder(made) == made
+
+
+def of_another(path: Path) -> None:
+    os.chown(path, ANOTHER, -1, follow_symlinks=False)
+
+
+UNSAFE: dict[str, Callable[[Path], object]] = {
+    "others write it": lambda top: (top / "a/b").chmod(0o757),
+    "its group writes it": lambda top: (top / "a/b").chmod(0o770),
+    "others write it, with the sticky bit": lambda top: (top / "a/b").chmod(0o1777),
+    "others write a parent": lambda top: (top / "a").chmod(0o777),
+    "the group of a parent writes it": lambda top: (top / "a").chmod(0o775),
+    "another's": lambda top: of_another(top / "a/b"),
+    "a parent of another's": lambda top: of_another(top / "a"),
+}
+
+
+@pytest.mark.parametrize(
+    "how", [pytest.param(k, marks=[as_root] * ("another" in k)) for k in UNSAFE]
+)
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_folder_that_others_could_fill_is_refused(tmp_path: Path, how: str, linked: bool) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    folder = tmp_path / "a" / "b"
+    if linked:
+        (tmp_path / "link").symlink_to("a")
+        folder = tmp_path / "link" / "b"
+    UNSAFE[how](tmp_path)
+    cause = "belongs to the user 54321" if "another" in how else "can write "
+    with pytest.raises(CacheError, match=cause) as error:
+        private_folder(folder / "new" if "parent" in how else folder)
+    assert "set FEMOPS_CACHE to" in str(error.value)
+    assert ("chmod go-w" in str(error.value)) == ("write" in how and "sticky" not in how)
+    assert not (folder / "new").exists()
+
+
+def test_a_folder_in_one_with_the_sticky_bit(tmp_path: Path) -> None:
+    """As in /tmp: what is there can be renamed by its owner alone."""
+    tmp_path.chmod(0o1777)
+    assert private_folder(tmp_path / "mine").stat().st_mode & 0o777 == 0o700
+
+
+def test_links_are_followed_if_they_are_ours(tmp_path: Path) -> None:
+    (tmp_path / "real" / "in").mkdir(parents=True)
+    (tmp_path / "one").symlink_to(tmp_path / "two")
+    (tmp_path / "two").symlink_to("real/../real")
+    assert private_folder(tmp_path / "one" / "in") == (tmp_path / "real" / "in").resolve()
+    (tmp_path / "three").symlink_to("three")
+    with pytest.raises(CacheError, match="too many links"):
+        private_folder(tmp_path / "three")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError):
+        private_folder(tmp_path / "file" / "in")
+
+
+@as_root
+def test_a_link_of_another_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    of_another(tmp_path / "link")
+    with pytest.raises(CacheError, match="link' belongs to the user 54321"):
+        private_folder(tmp_path / "link")
+
+
+@pytest.mark.parametrize(
+    ("name", "members", "access_list", "alone"),
+    [
+        ("me", [], False, True),
+        ("me", ["me"], False, True),
+        ("me", ["me", "you"], False, False),
+        ("staff", [], False, False),
+        ("me", [], True, False),
+    ],
+)
+def test_a_group_of_one(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    name: str,
+    members: list[str],
+    access_list: bool,
+    alone: bool,
+) -> None:
+    """Where each user has a group of the same name, what it may write is still the user's."""
+    monkeypatch.undo()  # `crowd`
+    group = SimpleNamespace(gr_gid=7, gr_name=name, gr_mem=members)
+    user = SimpleNamespace(pw_gid=7, pw_name="me")
+    monkeypatch.setattr(private, "grp", SimpleNamespace(getgrgid=lambda number: group))
+    monkeypatch.setattr(private, "pwd", SimpleNamespace(getpwuid=lambda number: user))
+    monkeypatch.setattr(private, "_has_access_list", lambda path: access_list)
+    tmp_path.chmod(0o770)
+    if alone:
+        assert private_folder(tmp_path) == tmp_path.resolve()
+    else:
+        with pytest.raises(CacheError, match="its group can write"):
+            private_folder(tmp_path)
+
+
+def test_files_are_read_if_only_we_can_have_written_them(tmp_path: Path) -> None:
+    file = tmp_path / "kernel"
+    with pytest.raises(FileNotFoundError):
+        read_private(file)
+    file.write_bytes(b"code")
+    file.chmod(0o644)
+    assert read_private(file) == b"code"
+    for mode in (0o664, 0o646):
+        file.chmod(mode)
+        with pytest.raises(CacheError, match=r"can write '.*kernel'.*: chmod go-w .*remove it"):
+            read_private(file)
+    file.chmod(0o600)
+    (tmp_path / "link").symlink_to(file)
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for other in ("link", "folder", "pipe"):
+        with pytest.raises(CacheError, match=f"{other}' is no plain file"):
+            read_private(tmp_path / other)
+
+
+@as_root
+def test_files_of_another_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "kernel").write_bytes(b"code")
+    of_another(tmp_path / "kernel")
+    with pytest.raises(CacheError, match=r"kernel' belongs to the user 54321, .*remove it"):
+        read_private(tmp_path / "kernel")
+
+
+# --- Programs -------------------------------------------------------------------------------------
+
+KERNEL = """
+import os, sys, warnings
+from femops_kernels.codegen import cache, specialize
+warnings.simplefilter("always")
+def kernel(number=1):
+    text = f'''
+@njit("float64(float64)", cache=True)
+def twice(x):
+    return x + {number} * x
+'''
+    cache_text = specialize.source
+    specialize.source = lambda *given: "from numba import njit" + text
+    try:
+        return specialize.specialize(["twice"], {}).twice(2.0)
+    finally:
+        specialize.source = cache_text
+"""
+
+
+def run(body: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("FEMOPS", "XDG_", "NUMBA"))}
+    return subprocess.run(
+        [sys.executable, "-c", KERNEL + textwrap.dedent(body)],
+        env={**env, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,  # a hang
+        check=False,
+    )
+
+
+def done(result: subprocess.CompletedProcess[str]) -> str:
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def refused(result: subprocess.CompletedProcess[str]) -> str:
+    assert result.returncode == 1
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("femops_kernels.errors.CacheError: ")
+    return last
+
+
+class Plant:
+    """A pickle that makes a file when it is read."""
+
+    def __init__(self, proof: Path) -> None:
+        self.proof = proof
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return os.mkdir, (str(self.proof),)
+
+
+def test_planted_files_are_not_run(tmp_path: Path) -> None:
+    """The files are those that a real process would run: with the folder closed, they are."""
+    cache, proof = tmp_path / "cache", tmp_path / "proof"
+    assert done(run("print(kernel())", FEMOPS_CACHE=str(cache))) == "4.0\n"
+    assert cache.stat().st_mode & 0o777 == 0o700
+    (index,) = cache.rglob("*.nbi")
+    index.write_bytes(pickle.dumps(Plant(proof)))
+    (source,) = cache.glob("twice_*.py")
+    seal = f"import pathlib; cache.seal(pathlib.Path({str(source)!r}))"
+    done(run(seal, FEMOPS_CACHE=str(cache)))
+    cache.chmod(0o777)
+    assert "chmod go-w" in refused(run("kernel()", FEMOPS_CACHE=str(cache)))
+    cache.chmod(0o700)
+    index.chmod(0o666)
+    assert f"can write '{index}'" in refused(run("kernel()", FEMOPS_CACHE=str(cache)))
+    assert not proof.exists()
+    index.chmod(0o600)
+    run("kernel()", FEMOPS_CACHE=str(cache))
+    assert proof.exists()
+
+
+def test_files_that_numba_makes_are_closed_to_others(tmp_path: Path) -> None:
+    """Whatever the umask; and what it keeps is in our folder, whatever its settings."""
+    (tmp_path / "cache").mkdir(mode=0o755)
+    (tmp_path / "numba").mkdir()
+    given = {"FEMOPS_CACHE": str(tmp_path / "cache"), "NUMBA_CACHE_DIR": str(tmp_path / "numba")}
+    done(run("os.umask(0); kernel()", **given))
+    compiled = [*(tmp_path / "cache" / "__pycache__").iterdir()]
+    assert {file.suffix for file in compiled} >= {".nbi", ".nbc"}
+    assert not any(file.stat().st_mode & 0o022 for file in compiled)
+    assert not list((tmp_path / "numba").iterdir())
+    assert done(run("os.umask(0); print(kernel())", **given)) == "4.0\n"
+
+
+@pytest.mark.parametrize("bytes_left", [10, 4000])
+def test_a_full_disk(tmp_path: Path, bytes_left: int) -> None:
+    """No file can be longer: first our source cannot be written, then what Numba compiled."""
+    body = f"""
+    import resource
+    resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes_left}, {bytes_left}))
+    kernel()
+    """
+    line = refused(run(body, FEMOPS_CACHE=str(tmp_path)))
+    assert f"can't be kept in '{tmp_path}' (File too large): make room there, or set" in line
+    assert not [file for file in tmp_path.rglob("*") if "tmp" in file.name]
+    result = run("print(kernel())", FEMOPS_CACHE=str(tmp_path))
+    assert done(result) == "4.0\n"
+    assert "Warning" not in result.stderr
+
+
+# --- The folder for where none can be written -----------------------------------------------------
+
+
+def temporary(tmp_path: Path, body: str) -> subprocess.CompletedProcess[str]:
+    home = tmp_path / "home"
+    home.write_text("a file, so no folder can be made in it")
+    (tmp_path / "tmp").mkdir()
+    return run(body, HOME=str(home), TMPDIR=str(tmp_path / "tmp"))
+
+
+def test_a_temporary_folder_is_removed_at_exit(tmp_path: Path) -> None:
+    body = """
+    kernel()
+    folder = cache.cache_folder()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    print(folder)
+    """
+    result = temporary(tmp_path, body)
+    folder = done(result).strip()
+    assert Path(folder).parent == tmp_path / "tmp"
+    assert not list((tmp_path / "tmp").iterdir())
+    assert len(re.findall("CacheWarning: the cache folder can't be written", result.stderr)) == 1
+
+
+@pytest.mark.parametrize("leave", ["sys.exit(0)", "os._exit(0)"])
+def test_a_forked_child_leaves_the_folder_of_its_parent(tmp_path: Path, leave: str) -> None:
+    body = f"""
+    kernel()
+    if (child := os.fork()) == 0:
+        kernel(2)
+        {leave}
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(list(cache.cache_folder().glob("*.py"))) == 2
+    kernel(3)
+    """
+    done(temporary(tmp_path, body))
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_children_have_folders_that_end_with_them(tmp_path: Path) -> None:
+    """One that outlives its parent finds the folder gone; one of multiprocessing has its own."""
+    body = """
+    import multiprocessing, time
+    child = multiprocessing.get_context("fork").Process(target=kernel)
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+    assert not os.listdir(os.environ["TMPDIR"])
+    kernel()
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.close(write)
+        os.read(read, 1)  # until the parent has gone
+        while os.path.exists(cache._folder()):
+            time.sleep(0.01)
+        print(kernel(2), flush=True)
+        sys.exit(0)
+    """
+    assert done(temporary(tmp_path, body)) == "6.0\n"
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_a_temporary_folder_obeys_the_same_rules(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "home").write_text("")
+    (tmp_path / "tmp").chmod(0o777)
+    result = run("kernel()", HOME=str(tmp_path / "home"), TMPDIR=str(tmp_path / "tmp"))
+    assert f"all users can write '{tmp_path / 'tmp'}'" in refused(result)
+    assert not list((tmp_path / "tmp").iterdir())
