@@ -318,3 +318,21 @@ def test_expressions_that_grow(scalar: Any) -> None:
         )
     F = femops.nonlinear_form(lambda u: {"value": grow(u)}, scalar)
     assert F.residual(one / 2).sum() == pytest.approx(grow(0.5))
+
+
+@pytest.mark.parametrize(
+    ("condition", "value"),
+    [
+        (lambda one, x: ~(one == 0.82), 1.0),
+        (lambda one, x: (one == 0.82) | (x[0] > 5.0), 0.0),
+        (lambda one, x: (one == 1.0) & (x[0] < 5.0), 1.0),
+        (lambda one, x: (one == 1.0) ^ (x[0] < 5.0), 0.0),
+        (lambda one, x: (one == 1.0) + (one == 2.0), 1.0),
+        (lambda one, x: 3.0 * (one == 1.0), 3.0),
+    ],
+)
+def test_conditions_whose_answer_is_known_when_traced_stay_conditions(condition, value):
+    V = femops.H1(femops.box((2, 2)), order=1)
+    A = femops.form(lambda u, x: {"value": u * condition(x[0] ** 0, x) + 0.0 * x[0] * u}, V)
+    one = np.ones(V.size)
+    assert one @ (A @ one) == pytest.approx(value, abs=1e-14)

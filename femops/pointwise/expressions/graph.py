@@ -127,7 +127,7 @@ class Graph:
             return self._joined(op, self.condition(a), self.condition(b))
         a, b = self.number(a), self.number(b)
         if op in COMPARE and a.op == b.op == "const":
-            return self.constant(float(COMPARISONS[op](a.value, b.value)))
+            return self.truth(COMPARISONS[op](a.value, b.value))
         simple = _simplify(self, op, a, b)
         if simple is not None:
             return simple
@@ -147,20 +147,32 @@ class Graph:
     def where(self, condition: Node, a: Node, b: Node) -> Node:
         """Node that is ``a`` where the condition holds, else ``b``."""
         condition, a, b = self.condition(condition), self.number(a), self.number(b)
-        if condition.op == "const":
-            return a if condition.value else b
+        if condition.is_known:
+            return a if condition.op == "eq" else b
         return a if a is b else self.make("where", (condition, a, b), None)
 
     def number(self, node: Node) -> Node:
         """A node as a number: a condition is 1 where it holds, else 0."""
         if not node.is_condition:
             return node
+        if node.is_known:
+            return self.constant(float(node.op == "eq"))
         return self.make("where", (node, self.constant(1.0), self.constant(0.0)), None)
 
+    def truth(self, value: bool) -> Node:
+        """The condition that holds everywhere, or nowhere: 0 == 0, or 0 != 0.
+
+        No number stands for it, so that it can be joined with other conditions.
+        """
+        zero = self.constant(0.0)
+        return self.make("eq" if value else "ne", (zero, zero), None)
+
     def condition(self, node: Node) -> Node:
-        """A node as a condition: a number holds where it is not zero; a constant stays one."""
-        if node.is_condition or node.op == "const":
+        """A node as a condition: a number holds where it is not zero."""
+        if node.is_condition:
             return node
+        if node.op == "const":
+            return self.truth(node.value != 0.0)
         if node.op == "where" and node is self.number(node.args[0]):
             return node.args[0]
         return self.make("ne", (node, self.constant(0.0)), None)
@@ -254,6 +266,11 @@ class Node(Symbolic):
     def is_condition(self) -> bool:
         """True if the node is a condition, not a number."""
         return self.op in COMPARE
+
+    @property
+    def is_known(self) -> bool:
+        """True if the node is a condition that holds everywhere, or nowhere."""
+        return self.is_condition and all(a.op == "const" for a in self.args)
 
     def is_constant(self, value: float) -> bool:
         """True if the node is this number."""
