@@ -142,3 +142,16 @@ def test_a_rule_that_is_nearly_symmetric_is_taken_as_it_is(
     expected = dense @ u[order]
     gap = abs((A @ u)[order] - expected).max()
     assert gap <= 1e-14 * (abs(dense) @ abs(u[order])).max()
+
+
+def test_a_function_may_give_as_many_constant_components_as_there_are_points():
+    V = femops.H1(femops.box((3,)), order=1, ncomp=2)
+    A = femops.form(
+        lambda u, c: {"value": np.array([c[0] * u[0], c[1] * u[1]])},
+        V,
+        quadrature=2,
+        c=lambda x: [3.0, 5.0],
+    )
+    u = np.zeros(V.shape)
+    u[:, 0], u[:, 1] = 1.0, 10.0
+    assert u.ravel() @ (A @ u.ravel()) == pytest.approx(3.0 + 500.0, rel=1e-14)

@@ -190,9 +190,14 @@ class FormCoefficient:
         nq, ne = block.geometry.num_points, block.geometry.num_elements
         if callable(self.value):
             first = block.geometry.block(0, 1)
-            x = columns(first.points)
-            shape = _mixed_shape(of_place(self.value, first)(x))
-            return shape[:-1] if shape and shape[-1] == x.shape[1] else shape
+            function, x = of_place(self.value, first), columns(first.points)
+            shape = _mixed_shape(function(x))
+            if shape and shape[-1] == x.shape[1]:
+                # as many components as points? one more point tells
+                more = np.pad(x, ((0, 0), (0, 1)), mode="edge")
+                shape = _mixed_shape(function(more))
+                return shape[:-1] if shape[-1] == more.shape[1] else shape
+            return shape
         shape = _shape(self.value, self.name)
         return shape[2:] if not self.kept and shape[:2] == (ne, nq) else shape
 
