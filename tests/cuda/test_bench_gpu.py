@@ -196,7 +196,7 @@ def test_what_fails_is_told_and_the_rest_goes_on(shared: HostDevice, monkeypatch
     assert [row["off_other_level"] for row in result["rows"]] == [None, None]
     assert [(failure["what"], failure["message"]) for failure in result["failures"]] == [
         ("bp1, multilinear, order 1, partial", "there is no room for it (out of it)"),
-        ("bp5, multilinear, order 1, none", "RuntimeError: cudaErrorUnknown: unknown error"),
+        ("bp5, multilinear, order 1, matrix-free", "RuntimeError: cudaErrorUnknown: unknown error"),
     ]
     assert all("Traceback" in failure["traceback"] for failure in result["failures"])
 
@@ -257,7 +257,7 @@ def test_results_so_far_are_kept_after_each_part(shared: HostDevice) -> None:
     assert [part["rates"] is None for part in parts] == [True, *[False] * 4]
     assert parts[-1]["rows"] == result["rows"]
     assert set(parts[-1]["rates_after"]) == set(result["rates"])
-    assert any(line.startswith("bp1, multilinear, order 2, none: ") for line in lines)
+    assert any(line.startswith("bp1, multilinear, order 2, matrix-free: ") for line in lines)
 
 
 def test_levels_that_are_one_kernel_are_timed_once(shared: HostDevice) -> None:
@@ -275,7 +275,7 @@ def test_levels_that_are_one_kernel_are_timed_once(shared: HostDevice) -> None:
         ({"orders": ()}, "orders are"),
         ({"problems": ("bp9",)}, "problem 'bp9'"),
         ({"meshes": ("round",)}, "mesh 'round'"),
-        ({"levels": ("full",)}, "level 'full' on a GPU: choose of partial, none"),
+        ({"levels": ("full",)}, "level 'full' on a GPU: choose of partial, matrix-free"),
         ({"levels": ()}, "nothing to measure"),
         ({"dofs": 0.0}, "0 dofs"),
     ],
@@ -358,7 +358,7 @@ def test_command(bench, tmp_path) -> None:
     assert row["problem"] == "bp1"
     assert (tmp_path / "bench.png").stat().st_size > 1000
     assert json.loads((tmp_path / "bench.json").read_text())["rows"] == [row]
-    assert re.search(r"^ +\d+\.\d s  bp1, multilinear, order 2, none: .* GDoF/s", err, re.MULTILINE)
+    assert re.search(r"^ +\d+\.\d s  bp1, multilinear, order 2, matrix-free: .* GDoF/s", err, re.MULTILINE)
 
 
 def test_command_prints_tables(bench) -> None:
@@ -389,7 +389,7 @@ def test_command_fails_where_a_part_fails(bench, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(GpuCase, "apply", broken)
     code, out, _ = bench("--problem", "bp1", "--plot")
     assert code == 1
-    name = "bp1, multilinear, order 2, none"
+    name = "bp1, multilinear, order 2, matrix-free"
     assert f"failed: {name}: RuntimeError: too many resources" in out
     assert json.loads((tmp_path / "bench.json").read_text())["failures"][0]["what"] == name
 

@@ -196,8 +196,8 @@ class Expected:
 
     def matrix(self) -> Array:
         result = np.asarray(sum(s.factor * s.matrix for s in self.summands))
-        result[self.constraints], result[:, self.constraints] = 0.0, 0.0
-        result[self.constraints, self.constraints] = self.identity
+        result[self.held], result[:, self.held] = 0.0, 0.0
+        result[self.held, self.held] = self.identity
         return result
 
     def changed(self, change: Callable[[Summand], Summand]) -> Expected:
@@ -215,7 +215,7 @@ class Expected:
         return replace(self, summands=self.summands + other.summands, identity=both)
 
     def constrained(self, dofs: Array) -> Expected:
-        return replace(self, held=np.union1d(self.constraints, dofs), identity=self.identity or 1.0)
+        return replace(self, held=np.union1d(self.held, dofs), identity=self.identity or 1.0)
 
 
 def close(found: Any, expected: Array, size: float) -> None:
@@ -317,7 +317,7 @@ def done(
         return A.at_level(rng.choice(LEVELS)), expected
     if len(expected.summands) > 1:  # each number of terms is a kernel to compile
         return A, expected
-    if len(expected.constraints):
+    if len(expected.held):
         return A + A.T, expected.plus(expected.transposed())
     more = case.operator(live).at_level(A.level)
     return A + more, expected.plus(Expected.of(case, live))

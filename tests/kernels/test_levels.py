@@ -431,7 +431,7 @@ def test_an_unknown_level_is_refused(problem: Problem) -> None:
         lambda: problem.mass.at_level("Full"),
     ):
         with pytest.raises(
-            femops.OperatorError, match="full, element, decomposed, partial, none, auto"
+            femops.OperatorError, match="full, element, decomposed, partial, matrix-free, auto"
         ):
             ask()
 

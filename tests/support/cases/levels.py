@@ -331,9 +331,9 @@ def at_faces(case: Case, c: Any) -> Callable[[Array, Array], Any]:
 def finish(case: Case, operator: Any, dense: Dense) -> tuple[Any, Dense]:
     """Both with rows and columns held, and transposed, if the case says so."""
     rows, columns = np.arange(1, operator.shape[0], 4), np.arange(1, operator.shape[1], 3)
-    if case.constraints and operator.space is operator.test_space:
+    if case.held and operator.space is operator.test_space:
         operator, dense = operator.constrained(rows), dense.eliminated(rows, rows)
         dense.matrix[rows, rows] = 1.0
-    elif case.constraints:
+    elif case.held:
         operator, dense = operator.eliminated(rows, columns), dense.eliminated(rows, columns)
     return (operator.T, dense.T) if case.transposed else (operator, dense)

@@ -36,9 +36,9 @@ def build(case, mesh, **where):
     else:
         spaces = (trial,) if trial is test else (trial, test)
         operator = form.make(*spaces, **options, level=case.level)
-    if case.constraints and trial is test:
+    if case.held and trial is test:
         operator = operator.constrained(every_fifth(trial))
-    elif case.constraints:
+    elif case.held:
         operator = operator.eliminated(every_fifth(test), every_fifth(trial))
     return operator.T if case.transposed else operator
 
@@ -82,7 +82,7 @@ def compare(case, comm, alone, ranks, tolerance, **where):
     serial, matrix, u = comm.broadcast(of_one(case, alone()) if comm.rank == 0 else None)
     at, out = own_piece(mine.space), own_piece(mine.test_space)
     assert comm.sum(mine.test_space.size) == matrix.shape[0]
-    found = results(mine, mine.space.memory.put(u[at].copy()), case.constraints)
+    found = results(mine, mine.space.memory.put(u[at].copy()), case.held)
     for name, values in serial.items():
         assert found[name].dtype == case.dtype
         gap = np.abs(here(found[name]) - values[out]).max(initial=0.0)
@@ -94,7 +94,7 @@ def of_one(case, mesh):
     """Results, matrix, and the vector that they are results for."""
     whole = build(case, mesh)
     u = random_vector(whole.space, case.dtype).reshape(-1)
-    return results(whole, u, case.constraints), whole.assemble(), u
+    return results(whole, u, case.held), whole.assemble(), u
 
 
 def waves(real, imag, k):
