@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 
 
 def is_tolerance(value: Any) -> bool:
-    """Whether it is a finite number >= 0."""
+    """True if it is a finite number >= 0."""
     return isinstance(value, int | float | np.number) and bool(0.0 <= value < np.inf)
 
 
@@ -63,7 +63,7 @@ class Sums(Reduction):
         )
 
     def all(self, mine: bool) -> bool:
-        """Whether something holds on all ranks; and never on a reproducible mesh. Collective."""
+        """True if something holds on all ranks; never on a reproducible mesh. Collective."""
         return not self._exact and not self._comm.max(int(not mine))
 
     def dot(self, a: NDArray[Any], b: NDArray[Any]) -> float:

@@ -19,7 +19,7 @@ from femops_kernels.errors import KernelError
 
 Kind = TypeVar("Kind", bound=np.generic)
 DeviceLike = str | Device | None
-"""What names a device; None the host."""
+"""Name of a device, or the device; None is the host."""
 
 
 class HasMemory(Protocol):
@@ -39,7 +39,7 @@ class VectorSpace(HasMemory, Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of a vector."""
+        """Shape of a vector."""
 
     def check_vector(self, vector: Any, what: str) -> Any:
         """Refuse what is no vector of the space."""
@@ -106,7 +106,7 @@ class Memory(ABC):
 
     @abstractmethod
     def overlap(self, a: NDArray[Any], b: NDArray[Any]) -> bool:
-        """Whether two contiguous arrays share memory."""
+        """True if two contiguous arrays share memory."""
 
     @abstractmethod
     def protect(self, view: NDArray[Any]) -> None:
