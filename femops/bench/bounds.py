@@ -102,7 +102,7 @@ def _longest(seconds: Mapping[str, float]) -> str:
 @final
 @dataclass(frozen=True)
 class Demand:
-    """What one application asks of a device.
+    """Amounts that one application asks of a device.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class Bound:
 
     @property
     def name(self) -> str:
-        """What binds."""
+        """Name of the resource that binds."""
         return _longest(vars(self))
 
     @property

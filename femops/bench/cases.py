@@ -1,4 +1,4 @@
-"""What takes turns in a measurement: operators at a level, and peers."""
+"""Cases that take turns in a measurement: operators at a level, and peers."""
 
 from __future__ import annotations
 

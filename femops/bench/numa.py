@@ -1,4 +1,4 @@
-"""What the placement of data on several memories (NUMA nodes) is worth.
+"""Benchmark of the placement of data on several memories (NUMA nodes).
 
 Figure 6 of Abdelfattah et al., High-performance tensor contractions for GPUs (2016), for an
 operator: all data where one thread has touched them, page by page in turns, and each part in the
@@ -121,7 +121,7 @@ class _Placed(Case):
                 bind(array, sorted(set(nodes)), interleave=True)
 
     def _arrays(self) -> list[NDArray[Any]]:
-        """What an application reads and writes."""
+        """Arrays that an application reads and writes."""
         found = [self.x, self.y]
         for sweep in self.operator.compiled.sweeps:
             assert isinstance(sweep, Sweep)  # of the level "partial"

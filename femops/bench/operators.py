@@ -70,7 +70,7 @@ class Bench:
         self._meter = Meter(self.threads)
 
     def levels_of(self, threads: int, beside: Sequence[str]) -> Sequence[str]:
-        """What is measured on so many threads; what is beside it on the fewest alone."""
+        """Levels measured on so many threads; those of ``beside`` on the fewest alone."""
         return (*self.levels, *(beside if threads == min(self.threads) else ()))
 
     def measure(
@@ -154,7 +154,7 @@ class Bench:
                 self.notes[f"{case}: off by {off:.1e}, not reported"] = None
 
     def result(self) -> dict[str, Any]:
-        """What a benchmark returns; see `run`."""
+        """Return the benchmark's result; see `run`."""
         return {
             "machine": self._meter.describe(),
             "limits": self._meter.limits(),
@@ -288,7 +288,7 @@ def run_all(
 
 
 def auto_check(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """How far the level "auto" is from the best of the levels measured beside it.
+    """Compare the level "auto" with the best of the levels measured beside it.
 
     Parameters
     ----------

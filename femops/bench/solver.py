@@ -1,4 +1,4 @@
-"""What merging the vector updates of conjugate gradients into the operator's sweep is worth."""
+"""Benchmark of merging the vector updates of conjugate gradients into the operator's sweep."""
 
 from __future__ import annotations
 

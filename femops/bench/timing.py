@@ -1,4 +1,4 @@
-"""How long calls take, on the host and on a device."""
+"""Timing of calls, on the host and on a device."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Times:
 
     @property
     def median(self) -> float:
-        """Of the device's seconds."""
+        """Median of the device's seconds."""
         return float(np.median(self.seconds))
 
 

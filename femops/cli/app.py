@@ -116,7 +116,7 @@ def _interrupt_again(lost: Any) -> None:
 
 
 def unwritten(error: Exception) -> bool:
-    """Whether a stream refused what was written to it; errors of files have names, or femops'."""
+    """True if a stream refused what was written to it; errors of files have names, or femops'."""
     from femops.errors import Errors
 
     return isinstance(error, OSError) and not error.filename and not isinstance(error, Errors)

@@ -1,4 +1,4 @@
-"""What a matrix would have taken: its nonzeros counted from the mesh, without forming it."""
+"""Cost of a matrix: its nonzeros counted from the mesh, without forming it."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def _source(name: str, refine: int) -> Path | list[int]:
 
 
 def _there(path: Path) -> bool:
-    """Whether something has that name, or the system refuses to tell: reading it says why."""
+    """True if something has that name, or the system refuses to tell: reading it says why."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError, ValueError):

@@ -1,4 +1,4 @@
-"""What commands print: tables on a terminal, plain text elsewhere, JSON if asked."""
+"""Output of commands: tables on a terminal, plain text elsewhere, JSON if asked."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def _mesh(kind: str, dim: int) -> femops.Mesh:
 
 
 def _compile_threads() -> None:
-    """What several threads need besides: they are woken for large operators only."""
+    """Compile what several threads need besides: they are woken for large operators only."""
     import femops
     from femops_kernels.cpu import machine
 

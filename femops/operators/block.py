@@ -339,7 +339,7 @@ class BlockOperator(MatrixFree):
         return Cost(**{f.name: sum(getattr(c, f.name) for c in costs) for f in fields(Cost)})
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy or another process needs: compiled code is found again, not carried over."""
+        """State that a copy or another process needs: compiled code is found again there."""
         return {k: v for k, v in self.__dict__.items() if k not in ("compiled", "_transposed")}
 
     def __repr__(self) -> str:

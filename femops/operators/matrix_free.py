@@ -97,7 +97,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     @property
     def _scipy(self) -> bool:
-        """Whether SciPy's own functions can do with its vectors."""
+        """True if SciPy's own functions can work with its vectors."""
         return self.space.memory.scipy
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
@@ -176,7 +176,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return super().rmatmat(X) if self._scipy else self._rmatmat(given)
 
     def _given(self, x: Any) -> NDArray[Any]:
-        """What a solver asks to be multiplied; SciPy's own make arrays of the host of all."""
+        """Check what a solver asks to be multiplied; SciPy's own make arrays of the host of all."""
         if not self._scipy and isinstance(x, np.ndarray):
             raise VectorError(
                 f"an array of the host was given to an operator on {self.space.memory.name}, as "

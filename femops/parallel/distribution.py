@@ -91,7 +91,7 @@ def box(
     comm : mpi4py.MPI.Intracomm or Communicator, optional
         The ranks that shall hold a part each; all of them call this, with the same arguments.
     reproducible
-        Whether ranks take whole blocks of elements, so that results can be the same for any number
+        Whether ranks take whole groups of elements, so that results can be the same for any number
         of them.
 
     Returns
@@ -125,9 +125,9 @@ def box(
     same = {name: getattr(grid, name) for name in ("counts", "lower", "upper")}
     same |= {"periodic": grid.wraps, "order": order, "reproducible": bool(reproducible)}
     _check_same(ranks, {**same, "use of a mapping": mapping is not None})
-    piece, blocks = None, None
+    piece, groups = None, None
     if reproducible:
-        piece, blocks = rank_groups(grid.num_cells, ranks.size, ranks.rank)
+        piece, groups = rank_groups(grid.num_cells, ranks.size, ranks.rank)
     with check(ranks):
         part = femops_meshes.box_part(
             ranks.rank,
@@ -140,7 +140,7 @@ def box(
             order,
             piece=piece,
         )
-    return DistributedMesh.of(ranks, part, blocks)
+    return DistributedMesh.of(ranks, part, groups)
 
 
 def distribute(
@@ -169,7 +169,7 @@ def distribute(
         Shape (ne,), positive, on the rank `root`: work of each element, in any unit; None if all
         are equal.
     reproducible
-        Whether ranks take whole blocks of elements, so that results can be the same for any number
+        Whether ranks take whole groups of elements, so that results can be the same for any number
         of them.
 
     Raises
@@ -207,12 +207,12 @@ def distribute(
             shares = _shares(mesh, ranks.size, method, weights, reproducible)
             parts = [femops_meshes.part_of(mesh, shares, rank) for rank in range(ranks.size)]
     part = _scattered(parts, ranks, root)
-    blocks = rank_groups(part.num_elements, ranks.size, ranks.rank)[1] if reproducible else None
-    return DistributedMesh.of(ranks, part, blocks)
+    groups = rank_groups(part.num_elements, ranks.size, ranks.rank)[1] if reproducible else None
+    return DistributedMesh.of(ranks, part, groups)
 
 
 def _check_reproducible(reproducible: bool, method: str, weights: ArrayLike | None = None) -> None:
-    """Check that a partition into whole blocks is not asked to be another as well.
+    """Check that a partition into whole groups is not asked to be another as well.
 
     Raises
     ------
@@ -222,7 +222,7 @@ def _check_reproducible(reproducible: bool, method: str, weights: ArrayLike | No
     if reproducible and (method != "curve" or weights is not None):
         got = f"method={method!r}" if weights is None else "weights"
         raise MeshArgumentError(
-            f"reproducible=True cuts the curve into equal blocks, so {got} can't be obeyed: "
+            f"reproducible=True cuts the curve into equal groups, so {got} can't be obeyed: "
             "leave out one of them"
         )
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator, communicator
 from femops_meshes import Mesh, MeshArgumentError, Part
-from femops_meshes.checks import blocks as few_at_once
+from femops_meshes.checks import element_ranges
 from femops_meshes.names import Names
 from femops_meshes.partitioning.pieces import equal_pieces
 
@@ -22,8 +22,8 @@ QFunctionInputs = NDArray[np.uint64]
 WIDEST = 16
 """Elements of the widest batch."""
 
-BLOCKS = 840
-"""Largest number of blocks, chosen so that ranks have about equally many."""
+GROUPS = 840
+"""Largest number of element groups, chosen so that ranks have about equally many."""
 
 
 @final
@@ -44,10 +44,10 @@ class DistributedMesh:
         Shape (k,) int64, ascending: those that occur on any rank.
     checksum
         Checksum of the whole mesh; the same for any number of ranks and any partition.
-    blocks
-        Shape (m + 1,) int64: block k of this rank's elements is from blocks[k] to the one before
-        blocks[k + 1]. The blocks are the same for any number of ranks, so results can be too. None
-        if the mesh was not asked to be `reproducible`.
+    element_groups
+        Shape (m + 1,) int64: group k of this rank's elements is from element_groups[k] to the one
+        before element_groups[k + 1]. The groups are the same for any number of ranks, so results
+        can be too. None if the mesh was not asked to be `reproducible`.
     """
 
     comm: Communicator
@@ -55,10 +55,10 @@ class DistributedMesh:
     whole_element_attributes: Ints
     whole_boundary_attributes: Ints
     checksum: int
-    blocks: Ints | None
+    element_groups: Ints | None
 
     @classmethod
-    def of(cls, comm: Any, part: Part, blocks: ArrayLike | None = None) -> DistributedMesh:
+    def of(cls, comm: Any, part: Part, element_groups: ArrayLike | None = None) -> DistributedMesh:
         """Make the mesh of the ranks' parts. Collective.
 
         Parameters
@@ -67,13 +67,13 @@ class DistributedMesh:
         part : Part
             This rank's; those of all ranks are of one partition of one mesh. Whether they are is
             found out when a space is made. It may have no elements.
-        blocks : array_like of int, optional
-            Starts of blocks in it, from 0 to its number of elements; given by all ranks or none.
+        element_groups : array_like of int, optional
+            Starts of groups in it, from 0 to its number of elements; given by all ranks or none.
 
         Raises
         ------
         MeshArgumentError
-            If the part is not this rank's, or the blocks are none of its elements.
+            If the part is not this rank's, or the groups are none of its elements.
         RankError
             If another rank failed.
 
@@ -84,7 +84,8 @@ class DistributedMesh:
         """
         ranks = communicator(comm)
         with check(ranks):
-            cuts = None if blocks is None else np.array(blocks, dtype=np.int64)
+            groups = element_groups
+            cuts = None if groups is None else np.array(groups, dtype=np.int64)
             _check_part(ranks, part, cuts)
             hashes = checksum(part.mesh, part.elements, part.vertices)
         _warn_of_empty(ranks, part, whole_groups=cuts is not None)
@@ -105,7 +106,7 @@ class DistributedMesh:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a pickled mesh, if this rank has written it."""
-        _check_part(state["comm"], state["part"], state["blocks"])
+        _check_part(state["comm"], state["part"], state["element_groups"])
         vars(self).update(state)
         self.__post_init__()
 
@@ -143,14 +144,15 @@ class DistributedMesh:
 
     @property
     def reproducible(self) -> bool:
-        """True if ranks hold whole blocks, so that results can be the same for 1 to 8 ranks."""
-        return self.blocks is not None
+        """True if ranks hold whole groups, so that results can be the same for 1 to 8 ranks."""
+        return self.element_groups is not None
 
     def __repr__(self) -> str:
-        blocks = "" if self.blocks is None else f" in {len(self.blocks) - 1} blocks"
+        cuts = self.element_groups
+        groups = "" if cuts is None else f" in {len(cuts) - 1} groups"
         return (
             f"DistributedMesh(rank {self.comm.rank} of {self.comm.size}: {self.mesh.num_elements} "
-            f"of {self.num_elements} elements{blocks}, dim {self.dim})"
+            f"of {self.num_elements} elements{groups}, dim {self.dim})"
         )
 
 
@@ -160,22 +162,22 @@ def _of_mesh(name: str) -> bool:
 
 
 def group_pieces(count: int, size: int) -> tuple[Ints, Ints]:
-    """Cut elements into blocks, and blocks into a piece for each rank.
+    """Cut elements into groups, and groups into a piece for each rank.
 
     Returns
     -------
     cuts, pieces
-        Start of each block, and the end; shape (size + 1,): the first block of each rank, and
+        Start of each group, and the end; shape (size + 1,): the first group of each rank, and
         their number. Blocks are of one size, a multiple of 16, so that batches of elements are
         the same on any number of ranks; there are at most 840.
     """
-    each = max(1, -(-count // (BLOCKS * WIDEST))) * WIDEST
-    blocks = -(-count // each)
-    return np.minimum(np.arange(blocks + 1) * each, count), equal_pieces(blocks, size)
+    each = max(1, -(-count // (GROUPS * WIDEST))) * WIDEST
+    groups = -(-count // each)
+    return np.minimum(np.arange(groups + 1) * each, count), equal_pieces(groups, size)
 
 
 def rank_groups(count: int, size: int, rank: int) -> tuple[tuple[int, int], Ints]:
-    """Start and stop of the elements of a rank that holds whole blocks, and its `blocks`."""
+    """Start and stop of the elements of a rank that holds whole groups, and these groups."""
     cuts, pieces = group_pieces(count, size)
     own = cuts[pieces[rank] : pieces[rank + 1] + 1]
     return (int(own[0]), int(own[-1])), own - own[0]
@@ -194,7 +196,7 @@ def checksum(mesh: Mesh, elements: Ints, vertices: Ints) -> int:
     width = mesh.coordinates.shape[1] * mesh.dim
     nodes = np.ascontiguousarray(mesh.coordinates).reshape(-1, width)
     total = _sum_of_hashes(vertices[mesh.boundary], mesh.boundary_attributes[:, np.newaxis])
-    for some in few_at_once(mesh.num_elements, width):
+    for some in element_ranges(mesh.num_elements, width):
         numbers = elements[some, np.newaxis], vertices[mesh.elements[some]]
         attributes = mesh.element_attributes[some, np.newaxis]
         total += _sum_of_hashes(*numbers, attributes, nodes[some].view(np.int64))
@@ -230,7 +232,7 @@ def _on_any_rank(comm: Communicator, attributes: NDArray[np.int32]) -> Ints:
     return result
 
 
-def _check_part(comm: Communicator, part: object, blocks: Ints | None) -> None:
+def _check_part(comm: Communicator, part: object, groups: Ints | None) -> None:
     if not isinstance(part, Part):
         raise MeshArgumentError(f"part is a {type(part).__name__}: give each rank its Part")
     if (part.rank, part.size) != (comm.rank, comm.size):
@@ -238,12 +240,12 @@ def _check_part(comm: Communicator, part: object, blocks: Ints | None) -> None:
             f"rank {comm.rank} of {comm.size} has part {part.rank} of {part.size}: give each rank "
             "the part of its own number, of as many as there are ranks"
         )
-    if blocks is not None:
-        ends = [blocks[0], blocks[-1]] if blocks.ndim == 1 and len(blocks) else []
-        if ends != [0, part.mesh.num_elements] or (np.diff(blocks) <= 0).any():
+    if groups is not None:
+        ends = [groups[0], groups[-1]] if groups.ndim == 1 and len(groups) else []
+        if ends != [0, part.mesh.num_elements] or (np.diff(groups) <= 0).any():
             raise MeshArgumentError(
-                f"blocks are {blocks.tolist()}: they must ascend from 0 to the part's number of "
-                f"elements, {part.mesh.num_elements}"
+                f"element_groups are {groups.tolist()}: they must ascend from 0 to the part's "
+                f"number of elements, {part.mesh.num_elements}"
             )
 
 
@@ -253,7 +255,7 @@ def _warn_of_empty(comm: Communicator, part: Part, *, whole_groups: bool) -> Non
         if empty and comm.rank == 0:
             warnings.warn(
                 f"{empty} of {comm.size} ranks have no elements: the mesh has {part.num_elements}"
-                f"{f', shared out in blocks of {WIDEST} or more' * whole_groups}: take fewer "
+                f"{f', shared out in groups of {WIDEST} or more' * whole_groups}: take fewer "
                 "ranks or a finer mesh",
                 stacklevel=4,
             )

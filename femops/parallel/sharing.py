@@ -1,8 +1,8 @@
 """Vertices, edges and faces that ranks share of a mesh that each holds a part of.
 
 A vertex is known by its number in the whole mesh, an edge or a face by those of its vertices. The
-numbers of vertices are cut into a block for each rank, and all who touch a vertex tell the rank of
-its block, which tells each of them who else does. Ranks that share vertices then compare the
+numbers of vertices are cut into a range for each rank, and all who touch a vertex tell the rank of
+its range, which tells each of them who else does. Ranks that share vertices then compare the
 entities between these.
 """
 
@@ -30,8 +30,8 @@ def shared_vertices(part: Part, comm: Communicator) -> dict[int, Ints]:
     dict
         {rank: numbers in the part of the vertices shared with it, ascending}, by ascending rank.
     """
-    block = -(-part.num_vertices // comm.size)
-    told = comm.exchange(_grouped(part.vertices // block, part.vertices))
+    length = -(-part.num_vertices // comm.size)
+    told = comm.exchange(_grouped(part.vertices // length, part.vertices))
     answers = comm.exchange(_who_else(told))
     none = np.empty((0, 2), dtype=np.int64)
     pairs = np.concatenate([none, *(answer.reshape(-1, 2) for answer in answers.values())])

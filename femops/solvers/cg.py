@@ -30,7 +30,7 @@ _BURST_SECONDS = 0.1
 @final
 @dataclass(frozen=True)
 class Info:
-    """How a solve went.
+    """Report of a solve.
 
     Attributes
     ----------

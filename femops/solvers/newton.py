@@ -30,7 +30,7 @@ _FLATTER = 0.8  # what the slope along a step must fall to
 @final
 @dataclass(frozen=True)
 class NewtonInfo:
-    """How a nonlinear solve went.
+    """Report of a nonlinear solve.
 
     Attributes
     ----------

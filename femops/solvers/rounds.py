@@ -1,4 +1,4 @@
-"""What GMRES and MINRES have in common: rounds, each begun from the residual as it is."""
+"""Common part of GMRES and MINRES: rounds, each begun from the residual as it is."""
 
 from __future__ import annotations
 

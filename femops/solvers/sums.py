@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.spaces.base import Space
-from femops.spaces.memory import block_sums
+from femops.spaces.memory import segment_sums
 from femops.spaces.product import Product
 from femops_kernels.cg import Reduction, segment_edges
 
@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 
 
 def is_tolerance(value: Any) -> bool:
-    """Whether it is a finite number >= 0."""
+    """True if it is a finite number >= 0."""
     return isinstance(value, int | float | np.number) and bool(0.0 <= value < np.inf)
 
 
@@ -33,8 +33,8 @@ class Sums(Reduction):
     Attributes
     ----------
     edges : (m + 1,) int64
-        Blocks of the flat vector, which are summed by themselves; on a reproducible mesh those of
-        the dofs that its blocks of elements touch first.
+        Segments of the flat vector, which are summed by themselves; on a reproducible mesh those of
+        the dofs that its element groups touch first.
     many : bool
         Whether there are several ranks, or could be: then results are those of many.
     arrays : module
@@ -51,10 +51,10 @@ class Sums(Reduction):
         self._most = self._comm.max(len(self.edges) - 1) if self._exact else 0
 
     def __call__(self, partial: Floats) -> Floats:
-        """Totals (k,) of the sums (k, blocks) of the blocks. Collective, one message."""
+        """Totals (k,) of the sums (k, segments) of the segments. Collective, one message."""
         if not self._exact:
             return self._comm.sum(partial.sum(axis=1))
-        # rounded once, so it does not matter who has which block
+        # rounded once, so it does not matter who has which segment
         padded = np.zeros((len(partial), self._most))
         padded[:, : partial.shape[1]] = partial
         gathered = self._comm.gather_all(padded, alike=True)
@@ -63,7 +63,7 @@ class Sums(Reduction):
         )
 
     def all(self, mine: bool) -> bool:
-        """Whether something holds on all ranks; and never on a reproducible mesh. Collective."""
+        """True if something holds on all ranks; never on a reproducible mesh. Collective."""
         return not self._exact and not self._comm.max(int(not mine))
 
     def dot(self, a: NDArray[Any], b: NDArray[Any]) -> float:
@@ -78,7 +78,7 @@ class Sums(Reduction):
         right = b.astype(np.float64, copy=False)
         if not self._exact:
             return self(self._memory.inner(rows, right)[:, np.newaxis])
-        return self(block_sums(rows * right, self.edges))
+        return self(segment_sums(rows * right, self.edges))
 
     def combined(self, weights: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
         """The sum (size,) of the vectors (k, size), each times its weight."""
@@ -98,12 +98,12 @@ class Sums(Reduction):
 
 
 def _mesh_edges(spaces: list[Space]) -> Ints:
-    """Where the entries begin that each block of elements of a reproducible mesh meets first."""
+    """Where the entries begin that each element group of a reproducible mesh meets first."""
     parts, first = [], 0
     for space in spaces:
         assert space.distributed is not None
-        assert space.distributed.blocks is not None
-        touched = space.restriction.first_touch[space.distributed.blocks[:-1]]
+        assert space.distributed.element_groups is not None
+        touched = space.restriction.first_touch[space.distributed.element_groups[:-1]]
         parts.append(first + touched * space.ncomp)
         first += space.size
     return np.concatenate([*parts, [first]])

@@ -19,7 +19,7 @@ from femops_kernels.errors import KernelError
 
 Kind = TypeVar("Kind", bound=np.generic)
 DeviceLike = str | Device | None
-"""What names a device; None the host."""
+"""Name of a device, or the device; None is the host."""
 
 
 class HasMemory(Protocol):
@@ -39,7 +39,7 @@ class VectorSpace(HasMemory, Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of a vector."""
+        """Shape of a vector."""
 
     def check_vector(self, vector: Any, what: str) -> Any:
         """Refuse what is no vector of the space."""
@@ -106,7 +106,7 @@ class Memory(ABC):
 
     @abstractmethod
     def overlap(self, a: NDArray[Any], b: NDArray[Any]) -> bool:
-        """Whether two contiguous arrays share memory."""
+        """True if two contiguous arrays share memory."""
 
     @abstractmethod
     def protect(self, view: NDArray[Any]) -> None:
@@ -118,7 +118,7 @@ class Memory(ABC):
     def partial(
         self, a: NDArray[Any], b: NDArray[Any], edges: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """The inner product of two float64 vectors as sums (1, m), of blocks where that is done."""
+        """Inner product of two float64 vectors as sums (1, m), of segments where that is done."""
 
     @abstractmethod
     def inner(self, rows: NDArray[Any], b: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -167,7 +167,7 @@ class HostMemory(Memory):
         self, a: NDArray[Any], b: NDArray[Any], edges: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """See `Memory.partial`."""
-        return block_sums((a * b)[np.newaxis], edges)
+        return segment_sums((a * b)[np.newaxis], edges)
 
     def inner(self, rows: NDArray[Any], b: NDArray[np.float64]) -> NDArray[np.float64]:
         """See `Memory.inner`."""
@@ -249,7 +249,7 @@ class DeviceMemory(Memory):
         self,
         a: NDArray[Any],
         b: NDArray[Any],
-        edges: NDArray[np.int64],  # noqa: ARG002  (one block)
+        edges: NDArray[np.int64],  # noqa: ARG002  (one segment)
     ) -> NDArray[np.float64]:
         """See `Memory.partial`: one number comes to the host."""
         return np.array([[float(a @ b)]])
@@ -338,13 +338,13 @@ def vector_type(dtype: DTypeLike) -> np.dtype[Any]:
     return kind
 
 
-def block_sums(products: NDArray[Any], edges: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Sums (k, m) of blocks of rows (k, size), each with the bits it would have alone.
+def segment_sums(products: NDArray[Any], edges: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Sums (k, m) of segments of rows (k, size), each with the bits it would have alone.
 
-    A block is summed in pairs, so it must not be longer where a rank's entries end.
+    A segment is summed in pairs, so it must not be longer where a rank's entries end.
     """
     parts, some = np.zeros((len(products), len(edges) - 1)), np.flatnonzero(np.diff(edges))
-    # a block without entries would be given the first of the next
+    # a segment without entries would be given the first of the next
     if len(some):
         parts[:, some] = np.add.reduceat(products, edges[some], axis=1)
     return parts

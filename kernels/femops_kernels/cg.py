@@ -21,12 +21,12 @@ from femops_kernels.skeletons.cg.decisions import (
 
 __all__ = ["BREAKDOWN", "CONVERGED", "RankSolve", "Reduction", "Solve", "segment_edges"]
 
-BLOCK = 4096  # numbers of a block: 32 kB of float64, three vectors of it stay in cache
+SEGMENT = 4096  # numbers of a segment: 32 kB of float64, three vectors of it stay in cache
 
 
 def segment_edges(n: int) -> NDArray[np.int64]:
-    """Edges of the blocks in which a vector of ``n`` numbers is summed, the end included."""
-    return np.append(np.arange(0, n, BLOCK), n)
+    """Edges of the segments in which a vector of ``n`` numbers is summed, the end included."""
+    return np.append(np.arange(0, n, SEGMENT), n)
 
 
 class Reduction(ABC):
@@ -35,7 +35,7 @@ class Reduction(ABC):
     Attributes
     ----------
     edges : (m + 1,) int64
-        Blocks of a vector, which are summed by themselves, and the end.
+        Segments of a vector, which are summed by themselves, and the end.
     many : bool
         Whether there are several ranks, or could be.
     """
@@ -45,7 +45,7 @@ class Reduction(ABC):
 
     @abstractmethod
     def __call__(self, partial: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Totals (k,) of all ranks of the sums (k, blocks) of the blocks. Collective."""
+        """Totals (k,) of all ranks of the sums (k, segments) of the segments. Collective."""
 
 
 class Solve(ABC):

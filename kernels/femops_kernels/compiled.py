@@ -13,10 +13,10 @@ from femops_kernels.cg import Reduction, Solve
 from femops_kernels.channel import Route
 
 Places = Sequence[tuple[int, int, bool]]
-"""Of launches on pieces of x and y: where in x and y they begin, bytes, and whether the result is
+"""Places of launches on pieces of x and y: where they begin, bytes, and whether the result is
 added to what earlier ones left there."""
 Exchanges = Sequence[tuple[Any, int]]
-"""What is exchanged, and where in a vector its piece begins, bytes."""
+"""Exchanges, and where in a vector the piece of each begins, bytes."""
 Routes = Sequence[Route]
 
 
@@ -62,7 +62,7 @@ class CompiledOperator(ABC):
 
     @abstractmethod
     def mergeable(self, size: int, *, many: bool) -> bool:
-        """Whether a sweep can update vectors of conjugate gradients on its way.
+        """True if a sweep can update vectors of conjugate gradients on its way.
 
         Parameters
         ----------

@@ -63,7 +63,7 @@ def positive(value: object, name: str) -> float:
     return float(number)
 
 
-def blocks(num_elements: int, points: int) -> Iterator[slice]:
+def element_ranges(num_elements: int, points: int) -> Iterator[slice]:
     """Ranges of elements so short that data at `points` points of each stays small."""
     step = max(1, _POINTS // points)
     return (slice(start, start + step) for start in range(0, num_elements, step))
@@ -224,8 +224,8 @@ def geometry(coordinates: Floats) -> None:
     dim = coordinates.shape[2]
     points = gauss_legendre(geometry_degree(coordinates.shape[1], dim) + 2)[0]
     least = np.empty(len(coordinates))
-    for block in blocks(len(coordinates), len(points) ** dim):
-        least[block] = determinants(jacobians(coordinates[block], points)).min(axis=1)
+    for some in element_ranges(len(coordinates), len(points) ** dim):
+        least[some] = determinants(jacobians(coordinates[some], points)).min(axis=1)
     bad = np.flatnonzero(least <= 0)
     if len(bad):
         raise MeshGeometryError(

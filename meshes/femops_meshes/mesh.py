@@ -231,8 +231,8 @@ class Mesh:
         product: Floats = weights
         for _ in range(self.dim - 1):
             product = np.multiply.outer(weights, product).ravel()
-        for block in checks.blocks(self.num_elements, len(product)):
-            J = jacobians(self.coordinates[block], points)
+        for some in checks.element_ranges(self.num_elements, len(product)):
+            J = jacobians(self.coordinates[some], points)
             total += float((determinants(J) @ product).sum())
         return total
 

@@ -14,7 +14,7 @@ from support.cases.rank_meshes import (
     IN_MESH,
     IN_PART,
     SAMPLES,
-    check_blocks,
+    check_groups,
     check_mesh,
     striped,
     whole_groups,
@@ -43,22 +43,22 @@ def test_ranks_make_their_parts_of_a_box(name, size):
     def program(comm):
         got = femops.box(**BOXES[name], comm=comm)
         check_mesh(got, whole, partition(whole, size), comm)
-        assert (got.reproducible, got.blocks) == (False, None)
+        assert (got.reproducible, got.element_groups) == (False, None)
         again = femops.box(**BOXES[name], comm=comm, reproducible=True)
         check_mesh(again, whole, whole_groups(whole, size), comm)
-        check_blocks(again)
+        check_groups(again)
 
     quietly(size, program)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6, 7, 8])
-def test_blocks_of_several_elements(size):
-    """The same for any number of ranks; more than 840 * 16 elements are blocks of 32."""
+def test_groups_of_several_elements(size):
+    """The same for any number of ranks; more than 840 * 16 elements are groups of 32."""
 
     def program(comm):
         got = femops.box((150, 100), comm=comm, reproducible=True)
-        check_blocks(got)
-        return (got.part.elements[0] + got.blocks[:-1]).tolist()
+        check_groups(got)
+        return (got.part.elements[0] + got.element_groups[:-1]).tolist()
 
     starts, _ = on_ranks(size, program)
     lengths = np.diff([*itertools.chain(*starts), 15000])
@@ -95,7 +95,7 @@ def test_one_rank_scatters_a_mesh(name, size):
         if size < 10:
             again = femops.distribute(mine, comm, root=root, reproducible=True)
             check_mesh(again, whole, whole_groups(whole, size), comm)
-            check_blocks(again)
+            check_groups(again)
 
     quietly(size, program)
 
@@ -144,8 +144,8 @@ def test_one_rank_alone():
     assert femops.distribute(whole, None).comm.size == 1
     got = femops.box((40, 30), comm=comm, reproducible=True)
     check_mesh(got, femops.box((40, 30)), partition(femops.box((40, 30)), 1), comm)
-    check_blocks(got)
-    assert repr(got) == ("DistributedMesh(rank 0 of 1: 1200 of 1200 elements in 75 blocks, dim 2)")
+    check_groups(got)
+    assert repr(got) == ("DistributedMesh(rank 0 of 1: 1200 of 1200 elements in 75 groups, dim 2)")
 
 
 def test_each_part_is_sent_once():

@@ -191,22 +191,30 @@ def test_no_communicator(make):
 
 
 @pytest.mark.parametrize(
-    ("part", "blocks", "message"),
+    ("part", "groups", "message"),
     [
         (lambda rank: femops.box(4), None, "part is a Mesh: give each rank its Part"),
         (lambda rank: box_part(1 - rank, 2, 4), None, "rank 0 of 2 has part 1 of 2: give each"),
         (lambda rank: box_part(rank, 3, 4), None, "rank 0 of 2 has part 0 of 3: give each rank"),
-        (lambda rank: box_part(rank, 2, 4), [0, 1], "blocks are [0, 1]: they must ascend from 0"),
-        (lambda rank: box_part(rank, 2, 4), [1, 2], "blocks are [1, 2]: they must ascend"),
-        (lambda rank: box_part(rank, 2, 4), [0, 2, 1, 2], "blocks are [0, 2, 1, 2]: they must"),
-        (lambda rank: box_part(rank, 2, 4), [], "blocks are []: they must ascend"),
+        (
+            lambda rank: box_part(rank, 2, 4),
+            [0, 1],
+            "element_groups are [0, 1]: they must ascend from 0",
+        ),
+        (lambda rank: box_part(rank, 2, 4), [1, 2], "element_groups are [1, 2]: they must ascend"),
+        (
+            lambda rank: box_part(rank, 2, 4),
+            [0, 2, 1, 2],
+            "element_groups are [0, 2, 1, 2]: they must",
+        ),
+        (lambda rank: box_part(rank, 2, 4), [], "element_groups are []: they must ascend"),
     ],
 )
-def test_parts_that_are_not_the_ranks_own(part, blocks, message):
+def test_parts_that_are_not_the_ranks_own(part, groups, message):
     def program(comm):
         if comm.rank == 0:
-            DistributedMesh.of(comm, part(0), blocks)
-        DistributedMesh.of(comm, box_part(1, 2, 4), None if blocks is None else [0, 2])
+            DistributedMesh.of(comm, part(0), groups)
+        DistributedMesh.of(comm, box_part(1, 2, 4), None if groups is None else [0, 2])
 
     told = f"rank 0 of 2 failed: MeshArgumentError: {message}"
     raised(2, program, MeshArgumentError, message, told)

@@ -10,7 +10,7 @@ from femops.parallel import Serial
 from femops.parallel.launch import mpi
 from femops_meshes import MeshArgumentError, MeshFileError, MeshTopologyError, partition
 from support.cases.glued import alike, glued
-from support.cases.rank_meshes import SAMPLES, check_blocks, check_mesh, whole_groups
+from support.cases.rank_meshes import SAMPLES, check_groups, check_mesh, whole_groups
 
 
 @pytest.mark.parallel(1, 2, 4)
@@ -23,7 +23,7 @@ def test_one_rank_scatters_a_mesh(comm, name):
     check_mesh(got, whole, partition(whole, comm.size), comm)
     again = femops.distribute(mine, comm, root=root, reproducible=True)
     check_mesh(again, whole, whole_groups(whole, comm.size), comm)
-    check_blocks(again)
+    check_groups(again)
     assert got.checksum == again.checksum == femops.distribute(whole, Serial()).checksum
 
 
@@ -51,13 +51,13 @@ def test_ranks_make_their_parts_of_a_box(comm, reproducible):
 
 @pytest.mark.parallel(2, 4)
 @pytest.mark.parametrize(
-    ("reproducible", "blocks"), [(False, ""), (True, ", shared out in blocks")]
+    ("reproducible", "groups"), [(False, ""), (True, ", shared out in groups")]
 )
-def test_more_ranks_than_elements(comm, reproducible, blocks):
+def test_more_ranks_than_elements(comm, reproducible, groups):
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         got = femops.box(1, comm=comm, reproducible=reproducible)
-    expected = f"{comm.size - 1} of {comm.size} ranks have no elements: the mesh has 1{blocks}"
+    expected = f"{comm.size - 1} of {comm.size} ranks have no elements: the mesh has 1{groups}"
     assert [expected in str(one.message) for one in seen] == ([True] if comm.rank == 0 else [])
     assert got.whole_boundary_attributes.tolist() == [1, 2]
     assert got.mesh.num_elements == (comm.rank == 0)

@@ -15,18 +15,6 @@ MAX_LINE = 100
 UNCLEAR = re.compile(r"(Of|What|How|Whether|Which|Who|Whose)\b")
 """First words that hide the subject."""
 
-UNCHANGED: tuple[str, ...] = (
-    "femops/bench/",
-    "femops/cli/",
-    "femops/operators/execution/",
-    "femops/operators/integrals/",
-    "femops/operators/levels/",
-    "femops/solvers/",
-    "femops/spaces/",
-    "kernels/femops_kernels/",
-)
-"""Files and folders whose docstrings still begin in other ways: to be emptied."""
-
 
 def name_of(file):
     return file.relative_to(ROOT).as_posix()
@@ -53,14 +41,7 @@ def unclear(source):
 
 @pytest.mark.parametrize("file", FILES, ids=name_of)
 def test_docstrings_begin_with_what_the_thing_is_or_does(file):
-    if not name_of(file).startswith(UNCHANGED):
-        assert unclear(file.read_text()) == [], "say 'Number of ...', 'Return ...', 'True if ...'"
-
-
-def test_excuses_are_still_needed():
-    for entry in UNCHANGED:
-        files = [file for file in FILES if name_of(file).startswith(entry)]
-        assert any(unclear(file.read_text()) for file in files), f"{entry} needs no excuse"
+    assert unclear(file.read_text()) == [], "say 'Number of ...', 'Return ...', 'True if ...'"
 
 
 def test_all_kinds_of_docstrings_are_seen():

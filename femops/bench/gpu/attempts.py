@@ -10,7 +10,7 @@ Result = TypeVar("Result")
 
 
 def one_line(error: BaseException) -> str:
-    """What went wrong, in one line."""
+    """Return the error in one line."""
     if isinstance(error, MemoryError):
         return f"there is no room for it ({error})"
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
@@ -18,7 +18,7 @@ def one_line(error: BaseException) -> str:
 
 @final
 class Attempts:
-    """What has been tried; ``failures`` say ``what``, the ``message`` and the ``traceback``."""
+    """Record of attempts; ``failures`` say ``what``, the ``message`` and the ``traceback``."""
 
     def __init__(self) -> None:
         self.failures: list[dict[str, Any]] = []

@@ -57,7 +57,7 @@ def measured(
 
 
 def speed(row: Row) -> str:
-    """How fast it is, in words."""
+    """Speed in words."""
     return (
         f"{1e-9 * row['dofs_per_second']:.3g} GDoF/s, {row['fraction_of_limit']:.0%} of "
         f"{1e-9 * row['limit']:.3g} ({row['bound']})"
@@ -86,7 +86,7 @@ def _row(device: Device, case: GpuCase, rates: Rates, seconds: float) -> Row:
 
 
 def _facts(case: GpuCase, demand: Demand, rates: Rates, seconds: float) -> Row:
-    """What rows of operators and of solvers begin with."""
+    """First entries of the rows of operators and of solvers."""
     space, bound = case.operator.space, demand.bound(rates)
     return {
         "problem": case.problem.name,
@@ -114,7 +114,7 @@ def _compare(device: Device, group: Sequence[Measured], attempts: Attempts) -> N
 
 
 def _off(case: GpuCase, others: Iterable[GpuCase]) -> float | None:
-    """How far results are from those of others, relative to the largest entry.
+    """Distance of results from those of others, relative to the largest entry.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def _difference(case: GpuCase, other: GpuCase) -> float:
 
 
 def off_cpu(device: Device, case: GpuCase) -> float:
-    """How far results of a case's kernel are from those of the matrix, assembled on the host.
+    """Distance of a kernel's results from those of the matrix, assembled on the host.
 
     On a small mesh of the same kind; relative to the largest entry. The kernel is the very same.
 

@@ -45,7 +45,7 @@ _MARGIN = 1.3
 @final
 @dataclass(frozen=True)
 class GpuSettings:
-    """What is measured.
+    """Choice of what is measured.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class GpuSettings:
             raise OperatorError("nothing to measure: give at least one level")
 
     def sizes(self, order: int, most: float = GPU_DOFS) -> Sizes:
-        """What is measured for an order."""
+        """Return what is measured for an order."""
         share = default_dofs("ram", order) / FOOTPRINTS["ram"]
         dofs = share * most if self.dofs is None else self.dofs
         problems = [PROBLEMS[name] for name in dict.fromkeys(self.problems)]
@@ -105,7 +105,7 @@ class GpuSettings:
 
 @final
 class _Clock:
-    """Whether there is time for what comes next."""
+    """Clock that tells whether there is time for what comes next."""
 
     def __init__(self, budget: float) -> None:
         self._begin, self._budget = perf_counter(), budget
@@ -113,7 +113,7 @@ class _Clock:
         self._last = self._begin
 
     def allows(self, sizes: Sizes) -> bool:
-        """Whether an order is likely to fit in; the first always does."""
+        """True if an order is likely to fit in; the first always does."""
         self._last = perf_counter()
         expected = _MARGIN * self._rate * sizes.work
         return not expected or self.seconds + expected <= self._budget
@@ -231,13 +231,13 @@ class _Run:
             self._cg += solved(device, cases, self._rates[0], attempts, show)
 
     def _answers(self) -> bool:
-        """Whether the GPU still works: after a kernel that reads where nothing is, it does not."""
+        """True if the GPU still works: after a kernel that reads where nothing is, it does not."""
         failed = len(self._attempts.failures)
         self._attempts("all that follows", self._device.synchronize)
         return len(self._attempts.failures) == failed
 
     def result(self) -> dict[str, Any]:
-        """What is there so far."""
+        """Return the results so far."""
         agrees = all(row["agrees"] for row in self._agreement) and all(
             (row[off] or 0.0) <= ROUND_OFF["float64"]
             for row in self._rows

@@ -47,7 +47,7 @@ class GpuCase:
 
     @property
     def name(self) -> str:
-        """What it is, in words."""
+        """Name of the case in words."""
         return _name(self.problem, self.mesh, self.operator.space.order, self.level)
 
     @property
@@ -65,7 +65,7 @@ class GpuCase:
 @final
 @dataclass(frozen=True)
 class Sizes:
-    """What is measured for one order, of about so many dofs."""
+    """Problems, meshes and levels that are measured for one order, and about how many dofs."""
 
     problems: Sequence[Problem]
     meshes: Sequence[str]
@@ -75,7 +75,7 @@ class Sizes:
 
     @property
     def work(self) -> float:
-        """How long it takes to set up, but for a factor: by elements, and by points."""
+        """Time of the set-up but for a factor: by elements, and by points."""
         points, elements = (self.order + 2) ** 3, self.dofs / self.order**3
         shares = sum(1.0 / problem.ncomp for problem in self.problems)
         return len(self.meshes) * shares * elements * (40.0 + points)
@@ -116,7 +116,7 @@ def set_up(device: Device, sizes: Sizes, attempts: Attempts) -> list[GpuCase]:
 
 
 def _distinct(cases: Sequence[GpuCase]) -> list[GpuCase]:
-    """Of levels that are the same kernel, as on affine elements, the last."""
+    """Return the cases without twins: of levels that are the same kernel, the last."""
     kernels = {(case.problem.name, case.mesh, case.sweep.kernel.text): case for case in cases}
     return list(kernels.values())
 

@@ -132,7 +132,7 @@ FORMS: dict[str, _Case] = {
 """Forms of the library and of a user, each in a setting that reaches other parts of a kernel."""
 
 _OF_VECTORS = ("elasticity", "divergence", "divergence, transposed", "form of two fields")
-"""Of fields that have no components in 1-D."""
+"""Forms on fields that have no components in 1-D."""
 
 MESHES = {
     1: lambda: box((5,), mapping=lambda x: x + 0.1 * x**2),
@@ -145,7 +145,7 @@ MESHES = {
 def agreement(
     device: Device, names: Sequence[str] = tuple(FORMS), dims: Sequence[int] = (1, 2, 3)
 ) -> list[dict[str, Any]]:
-    """How far results of the device are from the CPU's, of some of `FORMS` in these dimensions.
+    """Return how far the device's results are from the CPU's, for some of `FORMS`.
 
     Returns
     -------
@@ -173,7 +173,7 @@ def agreement(
 
 
 def _compared(device: Device, name: str, mesh: Mesh, future: Future[list[Any]]) -> dict[str, Any]:
-    """What is told of a form; None for the error and why, if there is no number."""
+    """Row of a form; None for the error and why, if there is no number."""
     limit = ROUND_OFF["float32" if "float32" in name else "float64"]
     try:
         error, message = _error(device, FORMS[name](mesh, None), future.result()), ""

@@ -60,7 +60,7 @@ class PeerOperator(ABC):
 
 
 def norms(x: NDArray[Any], y: NDArray[Any]) -> list[float]:
-    """What operators are compared by: the norm of y = A x, and x . y."""
+    """Numbers by which operators are compared: the norm of y = A x, and x . y."""
     return [float(np.linalg.norm(y)), float(x @ y)]
 
 
@@ -128,7 +128,7 @@ class Peer:
 
     @staticmethod
     def knows(problem: Problem) -> bool:
-        """Whether peers can do a problem."""
+        """True if peers can do a problem."""
         return problem.name in PEER_PROBLEMS
 
     def disagreement(self, problem: Problem, space: H1) -> float:

@@ -1,4 +1,4 @@
-"""What ranks exchange: counted in partitions of boxes, and by the law of surfaces beyond."""
+"""Exchanges between ranks: counted in partitions of boxes, and by the law of surfaces beyond."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 @final
 @dataclass(frozen=True)
 class Halo:
-    """What the busiest of several ranks exchanges, each way.
+    """Exchange of the busiest of several ranks, each way.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ def _sums(of: NDArray[np.int64], what: NDArray[Any], parts: Partition) -> Floats
 
 
 def _near(mesh: Mesh, parts: Partition) -> NDArray[np.bool_]:
-    """Which elements have a vertex that several parts touch."""
+    """Mask of the elements that have a vertex that several parts touch."""
     low = np.full(mesh.num_vertices, parts.size)
     high = np.full(mesh.num_vertices, -1)
     owner = np.broadcast_to(parts.owner[:, None], mesh.elements.shape)

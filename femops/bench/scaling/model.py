@@ -27,7 +27,7 @@ _REAL = 8
 @final
 @dataclass(frozen=True)
 class Network:
-    """How long messages are on their way: seconds of one without content, bytes a second."""
+    """Time of messages on their way: seconds of one without content, bytes a second."""
 
     latency: float
     bandwidth: float
@@ -77,7 +77,7 @@ class RankSpeed:
 @final
 @dataclass(frozen=True)
 class Model:
-    """What an application takes on any number of ranks.
+    """Model of the time of an application on any number of ranks.
 
     Attributes
     ----------

@@ -22,7 +22,7 @@ LARGER = 1000
 def network(
     world: World, latency: float | None, bandwidth: float | None, seconds: float
 ) -> Network:
-    """What is given, and else what a ping-pong between two ranks says.
+    """Return the network: what is given, and else what a ping-pong between two ranks says.
 
     Raises
     ------

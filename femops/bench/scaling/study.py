@@ -35,14 +35,14 @@ class Task:
 
     @property
     def name(self) -> str:
-        """What ranks remember it by."""
+        """Name by which ranks remember the task."""
         return f"{self.problem} {self.mesh}"
 
 
 @final
 @dataclass(frozen=True)
 class Settings:
-    """What is measured, and for how long.
+    """Choice of what is measured, and for how long.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ class Timing:
     rounds: list[dict[str, float]] = field(default_factory=list)
 
     def calm(self) -> list[bool]:
-        """Whether there were enough undisturbed applications in a round."""
+        """True for each round that had enough undisturbed applications."""
         names = [name for name in self.rounds[0] if name.startswith("calm")]
         return [min(each[name] for name in names) >= LEAST for each in self.rounds]
 
@@ -213,7 +213,7 @@ UNTIMED = dict.fromkeys(
         *("wait", "wait_without_overlap", "seconds_without_overlap"),
     )
 )
-"""Of rows on more ranks than cores."""
+"""Entries of a row that stay empty on more ranks than cores."""
 
 
 def messages(world: World, task: Task, settings: Settings, level: str) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class Case:
     y: NDArray[np.float64]
 
     def channels(self) -> list[MpiChannel]:
-        """What its messages go through; none on a single rank."""
+        """Channels of its messages; none on a single rank."""
         compiled = self.operator.compiled
         if not isinstance(compiled, DistributedOperator):
             return []
@@ -71,7 +71,7 @@ class Case:
 @final
 @dataclass
 class Worker:
-    """What a rank remembers from one order to the next; its methods are the orders. Collective."""
+    """Memory of a rank from one order to the next; its methods are the orders. Collective."""
 
     comm: Communicator
     _meshes: dict[Any, DistributedMesh] = field(default_factory=dict)
@@ -261,7 +261,7 @@ _REAL = np.dtype(np.float64)
 
 
 def _losses() -> int:
-    """How often the system has given this process' core to another until now."""
+    """Number of times that the system has given this process' core to another."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
@@ -286,7 +286,7 @@ def pin(comm: Communicator) -> None:
 
 
 def orders(comm: Communicator) -> Iterator[dict[str, Any]]:
-    """What rank 0 reads, on all ranks, until there is no more."""
+    """Yield on all ranks the orders that rank 0 reads, until there are no more."""
     while True:
         line = sys.stdin.readline() if comm.rank == 0 else ""
         comm.barrier(NAP)

@@ -69,7 +69,7 @@ def gpu(
 
 
 def _keeper(plot: str | None) -> Callable[[Result], None] | None:
-    """What writes results beside the picture that is asked for, if one is."""
+    """Return the function that writes results beside the picture, if one is asked for."""
     if plot is None:
         return None
     import json

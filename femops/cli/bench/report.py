@@ -1,4 +1,4 @@
-"""What benchmarks share: options, and the way from a measurement to tables, JSON and a picture."""
+"""Common parts of benchmarks: options; from a measurement to tables, JSON and a picture."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from femops.cli.options import number, whole_number
 from femops.cli.output import Output, one_line_warnings
 
 PICTURE = "bench.png"
-"""What ``--plot`` draws into where no file is named."""
+"""File that ``--plot`` draws into where none is named."""
 
 Result = dict[str, Any]
 Progress = Callable[[str], None]

@@ -1,4 +1,4 @@
-"""What all problems of the command line share: from a mesh to a solution and its errors."""
+"""Base of all problems of the command line: from a mesh to a solution and its errors."""
 
 from __future__ import annotations
 
@@ -109,11 +109,11 @@ class Problem(ABC):
         return {}
 
     def fields(self, u: Vector) -> dict[str, Any]:
-        """What is written into files, by name; u is a solution."""
+        """Fields that are written into files, by name; u is a solution."""
         return {"u": u}
 
     def more(self) -> dict[str, Any]:
-        """What else is known when it is solved: errors of other fields, counts."""
+        """Further facts that are known when it is solved: errors of other fields, counts."""
         return {}
 
 
@@ -146,7 +146,7 @@ class Result:
     solve_seconds: float
 
     def facts(self) -> dict[str, Any]:
-        """What is reported of it, by name."""
+        """Facts that are reported, by name."""
         return {
             "dofs": self.problem.size,
             "level": self.problem.level,
@@ -160,7 +160,7 @@ class Result:
 
 
 def has_boundary(mesh: AnyMesh) -> bool:
-    """Whether the whole mesh has."""
+    """True if the whole mesh has a boundary."""
     whole = mesh.num_boundary if isinstance(mesh, Mesh) else len(mesh.whole_boundary_attributes)
     return whole > 0
 

@@ -36,7 +36,7 @@ class Elasticity(Problem):
         self.operator = femops.elasticity(V, lam, mu, level=level).constrained(V.boundary_dofs())
 
     def stress(self, x: Floats) -> Floats:
-        """Of the exact solution, (dim, dim, n)."""
+        """Stress of the exact solution, (dim, dim, n)."""
         gradient = self.field.gradient(x)
         identity = np.eye(len(gradient))[..., np.newaxis]
         spherical = self.lam * np.trace(gradient) * identity

@@ -1,4 +1,4 @@
-"""What makes a problem; the problems themselves are imported when one is made."""
+"""Makers of problems; the problems themselves are imported when one is made."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ if TYPE_CHECKING:
     from femops.cli.problems.manufactured import AnyMesh
 
 Make = Callable[["AnyMesh", int, str], "Problem"]
-"""Of mesh, order and level: a class of problems, its own parameters given."""
+"""Maker of a problem from mesh, order and level: a class of problems, its own parameters given."""

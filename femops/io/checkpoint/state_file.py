@@ -37,7 +37,7 @@ _PAGE = 4096
 """Data of each vector begin at a multiple of this many bytes."""
 
 _LEAST = {"order": 0, "ncomp": 1, "dofs": 1, "elements": 1, "rows": 1}
-"""Of the numbers of a `Field`."""
+"""Least values of the numbers of a `Field`."""
 
 _TEXTS = {"space": "H1|L2", "family": r"\w+", "dtype": "<f[48]", "mesh": "[0-9a-f]{16}"}
 """Patterns of its texts."""

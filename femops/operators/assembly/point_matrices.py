@@ -13,7 +13,7 @@ from femops_kernels.pointwise.qdata import element_values
 
 
 def entry_numbers(term: Term) -> NDArray[np.int64]:
-    """Which distinct entry each one of D is, (slots_out, ncomp, slots_in, ncomp).
+    """Numbers of the distinct entries of D, (slots_out, ncomp, slots_in, ncomp).
 
     0 for none, else plus or minus its number, counted from one.
     """

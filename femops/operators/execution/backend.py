@@ -1,4 +1,4 @@
-"""What everything above asks of the machine that an operator is compiled for."""
+"""The seam between operators and the machines that they are compiled for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from femops_kernels.pointwise.qdata import Data
 
 Ints = NDArray[np.int64]
 Sizes = Mapping[int, int]
-"""How many numbers go to each rank, or come from it."""
+"""Count of the numbers that go to each rank, or come from it."""
 Launches = list[tuple[float, Launch]]
 Work = tuple[SweepKernel, Data, tuple[NDArray[Any], ...]]
 """A kernel of the host, its data, and dense bases if it reads any."""
@@ -80,11 +80,11 @@ class Backend(ABC):
 
     @abstractmethod
     def idle(self) -> Launch:
-        """What a term is on a rank that has none of its elements."""
+        """Launch of a term on a rank that has none of its elements."""
 
     @abstractmethod
     def start(self, term: Term, rows: Ints, keep: float) -> Launch:
-        """What sets the result to zero, but for some rows: ``keep`` times the field's."""
+        """Launch that sets the result to zero, but for some rows: ``keep`` times the field's."""
 
     @abstractmethod
     def identity(self, size: int, rows: Ints, factor: float, dtype: np.dtype[Any]) -> Launch:
@@ -139,7 +139,7 @@ class Backend(ABC):
 
     @abstractmethod
     def way(self, space: Space, send: Sizes, receive: Sizes, dtype: np.dtype[Any]) -> Any:
-        """What carries so many numbers to other ranks and from them; collective.
+        """Channel that carries so many numbers to other ranks and from them; collective.
 
         Parameters
         ----------

@@ -9,6 +9,6 @@ from femops.spaces.memory import HasMemory
 
 
 def backend_of(space: HasMemory) -> Backend:
-    """What compiles operators for where the vectors of a space are."""
+    """Backend that compiles operators for where the vectors of a space are."""
     device = space.memory.device
     return HOST if device is None else DeviceBackend(device)

@@ -179,7 +179,7 @@ def _sweep(device: Device, term: Term, constraints: Constraints, keep: float) ->
 
 
 def _data(term: Term) -> Data | FilledData:
-    """What a kernel of the term reads, made once: computed on the host, or of a state there."""
+    """Data that a kernel of the term reads, made once: on the host, or of a state there."""
     source = term.source
     if source is None or not isinstance(source.state, DeviceState):
         return term.data
@@ -268,7 +268,7 @@ def _device_dofs(device: Device, space: AnySpace) -> DeviceDofs:
 
 
 def _touched(space: AnySpace) -> NDArray[np.int32]:
-    """Which dofs each element meets first; no face meets any."""
+    """Dofs that each element meets first; no face meets any."""
     if isinstance(space, BoundarySpace):
         return np.zeros(space.mesh.num_elements + 1, dtype=np.int32)
     return space.restriction.first_touch.astype(np.int32)

@@ -43,7 +43,7 @@ class DeviceState(State):
         return DeviceState(self.space, self.vector)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What another process needs: the programs are made again there."""
+        """Recipe for another process: the programs are made again there."""
         return _restored, (self.space, self.space.memory.get(self.vector))
 
 

@@ -39,7 +39,7 @@ def plan_bytes(term: Term) -> int:
 
 
 def sides(term: Term) -> tuple[Side, Side]:
-    """What a kernel reads and what it writes."""
+    """Sides of a kernel: what it reads and what it writes."""
     points = term.quadrature.points
     found = {
         space: Side(space.ncomp, space.basis.interpolation(points), plan.number_bytes, plan.runs)
@@ -49,7 +49,7 @@ def sides(term: Term) -> tuple[Side, Side]:
 
 
 def geometry_map(term: Term, code: QFunctionCode) -> Map1D | None:
-    """What a step needs that is given Jacobians or positions."""
+    """Map of the geometry that a q-function needs where it is given Jacobians or positions."""
     if not code.numbers.mapped:
         return None
     assert isinstance(term.trial, Space)  # a face's position is kept

@@ -1,4 +1,4 @@
-"""What is exchanged between ranks when an operator is applied: the maps P and its transpose."""
+"""Exchanges between ranks when an operator is applied: the maps P and its transpose."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def distributed(
 def _way(
     backend: Backend, end: Operand, kind: str, occurrence: int, dtype: np.dtype[Any]
 ) -> tuple[Any, Ints]:
-    """What carries messages, kept for all operators on the space, and positions of owned dofs."""
+    """Channel of messages, kept for all operators on the space, and positions of owned dofs."""
     halo, ncomp = end.space.halo, end.space.ncomp
     assert halo is not None
     kept, key = _channels.setdefault(end.space, {}), (kind, occurrence, dtype)

@@ -1,4 +1,4 @@
-"""What operators and nonlinear forms ask of the vectors they are given."""
+"""Checks of the vectors that operators and nonlinear forms are given."""
 
 from __future__ import annotations
 
@@ -93,6 +93,6 @@ def check_output(
 
 
 def _read_only(array: Any) -> bool:
-    """Whether another library says so, as JAX does: CuPy does not ask."""
+    """True if another library says so, as JAX does: CuPy does not ask."""
     interface = getattr(array, "__cuda_array_interface__", None)
     return interface is not None and bool(interface["data"][1])

@@ -279,7 +279,7 @@ class BilinearForm:
 
     @property
     def filled(self) -> bool:
-        """Whether kernels compute what is stored at points, of a state that is where they run."""
+        """True if kernels compute what is stored at points, of a state that is where they run."""
         return self.state is not None and self.state.filled
 
     def setup(

@@ -32,11 +32,11 @@ def _element_start(trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic])
     if not ne:
         return np.zeros(1, dtype=np.int64)
     mesh = volume_space(trial).distributed
-    if mesh is None or mesh.blocks is None or isinstance(trial, BoundarySpace):
+    if mesh is None or mesh.element_groups is None or isinstance(trial, BoundarySpace):
         return equal_chunks(ne, _chunk(trial, test, dtype, ne))
     # the same chunks on any number of ranks
     chunk = _chunk(trial, test, dtype, mesh.num_elements)
-    starts = [np.arange(a, b, chunk) for a, b in pairwise(mesh.blocks.tolist())]
+    starts = [np.arange(a, b, chunk) for a, b in pairwise(mesh.element_groups.tolist())]
     return np.concatenate([*starts, [ne]])
 
 

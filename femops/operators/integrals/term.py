@@ -105,25 +105,25 @@ class Term:
 
     @property
     def on_boundary(self) -> bool:
-        """Whether the integral is over boundary faces: its sweep only adds to the result."""
+        """True if the integral is over boundary faces: its sweep only adds to the result."""
         return isinstance(self.trial, BoundarySpace)
 
     @cached_property
     def qdata_split(self) -> QDataSplit:
-        """What the program is given, of a term that has a source."""
+        """Split of what the q-function is given, of a term that has a source."""
         assert self.source is not None
         return self.source.qdata_split(self.level, transpose=self.original is not None)
 
     @cached_property
     def data(self) -> Data:
-        """What a kernel reads besides vectors and indices."""
+        """Data that a kernel reads besides vectors and indices."""
         if self.given is not None:
             return self.given
         assert self.source is not None
         return self.source.data(self.qdata_split, self.dtype, self.width, self.data_dtype)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy or another process needs: the source is cut again there."""
+        """State that a copy or another process needs: the data are split again there."""
         return {k: v for k, v in self.__dict__.items() if k != "qdata_split"}
 
     def ready(self, level: str) -> Term:
@@ -193,7 +193,7 @@ class Term:
         return replace(self, qfunction=qfunction, source=form, given=None, original=original)
 
     def fusible(self, other: Term) -> bool:
-        """Whether one kernel can do both."""
+        """True if one kernel can do both."""
         same = self.quadrature is other.quadrature or (
             np.array_equal(self.quadrature.points, other.quadrature.points)
         )

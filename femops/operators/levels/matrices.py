@@ -75,7 +75,7 @@ class Elements(LevelData):
         return self.matrix_flops(method)
 
     def moved_bytes(self) -> int:
-        """Of matrices and indices."""
+        """Bytes of matrices and indices."""
         return int(self.matrices.nbytes + index_bytes(self.summands[0][1]))
 
     def stored_bytes(self) -> int:
@@ -83,7 +83,7 @@ class Elements(LevelData):
         return int(self.matrices.nbytes)
 
     def shared_bytes(self) -> int:
-        """Of the plans."""
+        """Bytes of the plans."""
         return plan_bytes(self.summands[0][1])
 
     def with_constraints(self, constraints: Constraints) -> Elements:

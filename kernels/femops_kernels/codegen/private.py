@@ -121,7 +121,7 @@ def _remedy(path: Path) -> str:
 
 
 def _own_group(path: Path, group: int) -> bool:
-    """Whether a group is this user alone.
+    """True if a group is this user alone.
 
     Many systems give each user a group of the same name, and let it write what the user makes.
     With an access list the bits of the group speak of others too.

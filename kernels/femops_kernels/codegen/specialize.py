@@ -39,7 +39,7 @@ from femops_kernels.simd.threads import *
 from femops_kernels.simd.tracing import *
 """
 _CACHE_SETTINGS = "CACHE_DIR", "CACHE_LOCATOR_CLASSES"
-"""Of Numba: where it keeps what it compiles."""
+"""Numba's settings of where it keeps what it compiles."""
 
 _loaded: dict[str, ModuleType] = {}
 _lock = threading.RLock()

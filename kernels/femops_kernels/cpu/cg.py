@@ -35,7 +35,7 @@ class HostSolve(Solve, ABC):
     b, x, inverse, merged
         See `CompiledOperator.conjugate_gradients`.
     edges : (m + 1,) int64
-        Where the blocks of a vector begin, and the end.
+        Where the segments of a vector begin, and the end.
     skeletons : sequence of str
         Of what is compiled.
     others : (k,) int64, optional

@@ -101,5 +101,5 @@ class Reverse:
 
 @cache
 def _module(dtype: np.dtype[Any]) -> ModuleType:
-    """What is compiled for the vectors' type."""
+    """Compiled module for the vectors' type."""
     return specialize(("messages",), {"LANE": Lane(2, dtype), "REAL_BYTES": dtype.itemsize})

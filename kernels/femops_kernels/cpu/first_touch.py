@@ -22,7 +22,7 @@ from femops_kernels.cpu.identity_rows import IdentityRows
 from femops_kernels.cpu.plan import Plan
 from femops_kernels.pointwise.qdata import aligned_array
 
-# Rows of a part where no chunks are given: as many as the blocks of ``skeletons/cg.py`` have.
+# Rows of a part where no chunks are given: as many as the segments of ``skeletons/cg/`` have.
 _EVEN = 4096
 _WORD = np.dtype(np.float64)
 _NONE = np.zeros(0, dtype=np.int64)

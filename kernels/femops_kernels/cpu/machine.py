@@ -70,7 +70,7 @@ def cores() -> int:
 
 
 def _asked() -> int | None:
-    """What FEMOPS_THREADS says.
+    """Number of threads that FEMOPS_THREADS asks for; None if it is not set.
 
     Raises
     ------

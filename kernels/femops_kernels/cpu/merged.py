@@ -30,7 +30,7 @@ NONE = np.zeros(0, dtype=np.int64)
 
 
 def mergeable(launches: LaunchSum) -> bool:
-    """Whether it is one sweep over the whole of vectors that are alike."""
+    """True if it is one sweep over the whole of vectors that are alike."""
     sweep = launches.sweeps[0]
     return (
         len(launches.sweeps) == 1
@@ -44,7 +44,7 @@ def mergeable(launches: LaunchSum) -> bool:
 
 @final
 class MergedPass:
-    """What ``skeletons/merged.py`` needs for one solve.
+    """Tables and vectors that ``skeletons/cg/merged.py`` needs for one solve.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def _kernel_table(
 
 
 def _piece_entries(plan: Plan, shared: NDArray[np.int64]) -> dict[int, Any]:
-    """Of the table, which dofs batches meet first, and which of these are shared."""
+    """Entries of the table: the dofs that batches meet first, and which of these are shared."""
     slots = np.append(np.searchsorted(plan.combine_dof, shared), len(plan.combine_dof))
     return {
         layout.FIRST_BATCH: plan.first_batch,
@@ -152,7 +152,7 @@ def _piece_entries(plan: Plan, shared: NDArray[np.int64]) -> dict[int, Any]:
 
 
 def _held_entries(sweep: Sweep, shared: NDArray[np.int64]) -> dict[int, Any]:
-    """Of the table, what concerns entries that the operator multiplies by one number."""
+    """Entries of the table for constrained dofs, which the operator multiplies by one number."""
     plan, ncomp, constrained = sweep.target, sweep.kernel.target.ncomp, sweep.constrained
     in_tail = np.isin(np.add.outer(shared * ncomp, np.arange(ncomp)), constrained)
     positions = np.flatnonzero(in_tail)
@@ -195,7 +195,7 @@ def owned_pieces(launches: LaunchSum) -> NDArray[np.int64]:
 
 
 def tail_length(launches: LaunchSum, sent: NDArray[np.int64] = NONE) -> int:
-    """How many entries of a vector chunks share, or other ranks need."""
+    """Number of entries of a vector that chunks share, or that other ranks need."""
     sweep = launches.sweeps[0]
     assert isinstance(sweep, Sweep)
     return len(shared_dofs(sweep.target, sent)) * sweep.kernel.target.ncomp

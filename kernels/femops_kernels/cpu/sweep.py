@@ -212,7 +212,7 @@ class LaunchSum(CompiledOperator, ABC):
         self._effort = sum(s.effort for s in self.sweeps)
 
     def threads(self) -> int:
-        """How many threads are to be used: more than one must be wanted, and pay.
+        """Number of threads to be used: more than one must be wanted, and pay.
 
         The result has the same bits either way.
         """
@@ -271,7 +271,7 @@ class Application:
             self._driver.some(*self._row(k), self.x, self.y, *work, *listed)
 
     def combined(self, k: int) -> None:
-        """What is left of launch k."""
+        """Finish launch k: add what its chunks left in the buffer."""
         self._driver.combined(*self._row(k), self.x, self.y, self._work, self._team)
 
 

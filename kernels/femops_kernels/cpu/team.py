@@ -21,7 +21,7 @@ from femops_kernels.errors import KernelError, KernelValueError
 from femops_kernels.simd import threads as layout
 
 POSIX = os.name == "posix"
-"""Whether there are threads as these need them; where not, all work is done by the caller."""
+"""True if there are threads as these need them; where not, all work is done by the caller."""
 MOST = 1024
 """Threads that a team can have."""
 # Looks before a thread goes to sleep: some 5 microseconds where a pause takes 20 to 40 nanoseconds.

@@ -18,7 +18,7 @@ class DeviceOperator(DeviceLaunchSum):
     """An operator of one process; see `DeviceLaunchSum`."""
 
     def diagonal(self) -> DeviceOperator:
-        """What gives the operator's diagonal, whatever it is applied to; nothing is held."""
+        """Operator that gives the diagonal, whatever it is applied to; without constraints."""
         launches = zip(self.alphas, self.sweeps, strict=True)
         return DeviceOperator(
             self.device, [(a, s.diagonal()) for a, s in launches if s.on_elements]
@@ -135,7 +135,7 @@ class DistributedDeviceOperator(DistributedOperator):
         return found
 
     def _sent_behind(self, k: int) -> DeviceChannel | None:
-        """What is sent when launch k is done, if that is the last of those that add to it."""
+        """Channel to send when launch k is done, if that is the last of those that add to it."""
         which = self.routes[k].reverse
         post: DeviceChannel | None = None
         if which is not None and self._due[k]:

@@ -141,7 +141,7 @@ def take(team, body, arguments, thread, width):
 
 @inner
 def unfinished(team, width):
-    """Whether a worker may be in a loop, or one of so many threads has not done its own items."""
+    """Return 1 if a worker may be in a loop, or one of the threads has not done its own items."""
     if atomic_get(team, ACTIVE) != 0:
         return 1
     for k in range(width):

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_meshes.checks import blocks
+from femops_meshes.checks import element_ranges
 from femops_meshes.coordinates.interpolation import gauss_legendre
 from femops_meshes.coordinates.mapping import determinants, geometry_degree, jacobians
 
@@ -38,7 +38,7 @@ def mended(corners: Ints, coordinates: Floats) -> tuple[Ints, Floats, bool]:
     for points in (np.array([0.5]), gauss_legendre(n + 1)[0]):
         of = np.flatnonzero(mirrored) if len(points) > 1 else np.arange(len(corners))
         mirrored[:] = False
-        for some in blocks(len(of), len(points) ** dim):
+        for some in element_ranges(len(of), len(points) ** dim):
             negative = determinants(jacobians(coordinates[of[some]], points)) < 0
             mirrored[of[some]] = negative.all(axis=1)
     if not mirrored.any():

@@ -36,8 +36,8 @@ SAMPLES = {
 }
 
 
-def blocks_of(count):
-    """The elements of each block: as many in each, a multiple of 16, at most 840 blocks."""
+def groups_of(count):
+    """The elements of each group: as many in each, a multiple of 16, at most 840 groups."""
     each = 16
     while each * 840 < count:
         each += 16
@@ -46,11 +46,11 @@ def blocks_of(count):
 
 def whole_groups(mesh, size):
     """The partition of a reproducible mesh."""
-    blocks = blocks_of(mesh.num_elements)
+    groups = groups_of(mesh.num_elements)
     owner = np.empty(mesh.num_elements, dtype=int)
-    for rank, mine in enumerate(np.array_split(np.arange(len(blocks)), size)):
+    for rank, mine in enumerate(np.array_split(np.arange(len(groups)), size)):
         for number in mine:
-            owner[blocks[number]] = rank
+            owner[groups[number]] = rank
     return Partition.of(mesh, owner, size)
 
 
@@ -82,13 +82,13 @@ def same(got, expected):
     assert not got.flags.writeable
 
 
-def check_blocks(got):
-    """Blocks are those of the whole mesh, from the first to the last of the rank's elements."""
-    assert got.reproducible == (got.blocks is not None)
+def check_groups(got):
+    """Groups are those of the whole mesh, from the first to the last of the rank's elements."""
+    assert got.reproducible == (got.element_groups is not None)
     mine = got.part.elements.tolist()
-    expected = [block for block in blocks_of(got.num_elements) if set(block) <= set(mine)]
-    cuts = got.blocks.tolist()
+    expected = [group for group in groups_of(got.num_elements) if set(group) <= set(mine)]
+    cuts = got.element_groups.tolist()
     assert [mine[a:b] for a, b in pairwise(cuts)] == expected
     assert sum(map(len, expected)) == len(mine)
-    assert got.blocks.dtype == np.int64
-    assert not got.blocks.flags.writeable
+    assert got.element_groups.dtype == np.int64
+    assert not got.element_groups.flags.writeable

@@ -188,7 +188,7 @@ class _Pass:
 
 
 def memory_of_sums(device: Device, blocks: int, threads: int, count: int) -> dict[str, Any]:
-    """What a launch that forms so many sums works on; see ``reduce.cuh``."""
+    """Memory of a launch that forms so many sums; see ``reduce.cuh``."""
     partials, counters = 0, 0
     while blocks > 1:
         groups = -(-blocks // threads)

@@ -134,7 +134,7 @@ class DeviceLaunch(Launch, ABC):
 
     @abstractmethod
     def diagonal(self) -> DeviceLaunch:
-        """What adds the diagonal of a square term to y, whatever x is; nothing is held."""
+        """Launch that adds a square term's diagonal to y, whatever x is; without constraints."""
 
 
 @final

@@ -30,12 +30,12 @@ class DeviceChannel:
 
     @property
     def outgoing(self) -> Any:
-        """What is sent, an array of the device."""
+        """Values that are sent, an array of the device."""
         return self._out.there
 
     @property
     def incoming(self) -> Any:
-        """What has arrived, an array of the device."""
+        """Values that have arrived, an array of the device."""
         return self._into.there
 
     def ready(self) -> None:
@@ -137,5 +137,5 @@ class _Entries:
 
 
 def _address(device: Device, array: Any) -> int:
-    """Of an array; a null pointer if it has no entries."""
+    """Address of an array; a null pointer if it has no entries."""
     return device.address(array) if array.size else 0

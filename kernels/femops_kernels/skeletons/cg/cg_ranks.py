@@ -1,7 +1,7 @@
 """The vector updates of conjugate gradients, separately: ranks add up their sums in between.
 
-What a function sums it leaves in ``partial``, block by block; ``vectors`` are x, r, p and A p. The
-loops, which threads share, are in what is called.
+What a function sums it leaves in ``partial``, segment by segment; ``vectors`` are x, r, p and A p.
+The loops, which threads share, are in what is called.
 """
 
 # <defaults>

@@ -1,8 +1,8 @@
 """Vector updates and inner products of conjugate gradients.
 
-Vectors are cut into blocks at ``edges``; inner products are summed block by block, in order, so
-that the result has the same bits for any number of threads.  What the blocks have summed stands in
-the rows of ``partial``.
+Vectors are cut into segments at ``edges``; inner products are summed segment by segment, in order,
+so that the result has the same bits for any number of threads.  What the segments have summed
+stands in the rows of ``partial``.
 """
 
 # <defaults>
@@ -16,7 +16,7 @@ from femops_kernels.skeletons.cg.decisions import DROP, FAR, NEAR
 
 @njit
 def total(partial):
-    """Sum of the blocks' sums, in order."""
+    """Sum of the segments' sums, in order."""
     s = 0.0
     for i in range(len(partial)):
         s += partial[i]
@@ -24,7 +24,7 @@ def total(partial):
 
 
 @shared
-def start_blocks(k, thread, b, r, p, inverse, use_inverse, edges, partial):
+def start_segments(k, thread, b, r, p, inverse, use_inverse, edges, partial):
     """Set r = b - r and p = M r."""
     s, t = 0.0, 0.0
     for i in range(edges[k], edges[k + 1]):
@@ -38,7 +38,7 @@ def start_blocks(k, thread, b, r, p, inverse, use_inverse, edges, partial):
 
 
 @shared
-def dot_blocks(k, thread, a, b, edges, partial):
+def dot_segments(k, thread, a, b, edges, partial):
     """Sum a b."""
     s = 0.0
     for i in range(edges[k], edges[k + 1]):
@@ -47,7 +47,7 @@ def dot_blocks(k, thread, a, b, edges, partial):
 
 
 @shared
-def step_blocks(k, thread, alpha, x, r, p, ap, inverse, use_inverse, edges, partial):
+def step_segments(k, thread, alpha, x, r, p, ap, inverse, use_inverse, edges, partial):
     """Update x and r."""
     s, t = 0.0, 0.0
     for i in range(edges[k], edges[k + 1]):
@@ -60,7 +60,7 @@ def step_blocks(k, thread, alpha, x, r, p, ap, inverse, use_inverse, edges, part
 
 
 @shared
-def turn_blocks(k, thread, beta, r, p, inverse, use_inverse, edges):
+def turn_segments(k, thread, beta, r, p, inverse, use_inverse, edges):
     """Set p = M r + beta p."""
     for i in range(edges[k], edges[k + 1]):
         z = r[i] * inverse[i] if use_inverse else r[i]
@@ -68,7 +68,7 @@ def turn_blocks(k, thread, beta, r, p, inverse, use_inverse, edges):
 
 
 @shared
-def settle_blocks(k, thread, drop, near, far, x, r, p, v, inverse, use_inverse, edges, partial):
+def settle_segments(k, thread, drop, near, far, x, r, p, v, inverse, use_inverse, edges, partial):
     """Update x and r by what is due."""
     s, t = 0.0, 0.0
     for i in range(edges[k], edges[k + 1]):
@@ -85,14 +85,14 @@ def settle_blocks(k, thread, drop, near, far, x, r, p, v, inverse, use_inverse, 
 def start(team, b, vectors, inverse, use_inverse, edges, partial):
     """Set r = b - r (r holds A x) and p = M r; returns r.M r and r.r."""
     r, p = vectors[1], vectors[2]
-    start_blocks(team, len(edges) - 1, b, r, p, inverse, use_inverse, edges, partial)
+    start_segments(team, len(edges) - 1, b, r, p, inverse, use_inverse, edges, partial)
     return total(partial[0]), total(partial[1])
 
 
 @njit(nogil=True)
 def dot(team, a, b, edges, partial):
     """Inner product."""
-    dot_blocks(team, len(edges) - 1, a, b, edges, partial)
+    dot_segments(team, len(edges) - 1, a, b, edges, partial)
     return total(partial[0])
 
 
@@ -101,14 +101,14 @@ def step(team, alpha, vectors, inverse, use_inverse, edges, partial):
     """Update x += alpha p and r -= alpha A p; returns r.M r and r.r."""
     x, r, p, ap = vectors[0], vectors[1], vectors[2], vectors[3]
     n = len(edges) - 1
-    step_blocks(team, n, alpha, x, r, p, ap, inverse, use_inverse, edges, partial)
+    step_segments(team, n, alpha, x, r, p, ap, inverse, use_inverse, edges, partial)
     return total(partial[0]), total(partial[1])
 
 
 @njit(nogil=True)
 def direction(team, beta, vectors, inverse, use_inverse, edges):
     """Set p = M r + beta p."""
-    turn_blocks(team, len(edges) - 1, beta, vectors[1], vectors[2], inverse, use_inverse, edges)
+    turn_segments(team, len(edges) - 1, beta, vectors[1], vectors[2], inverse, use_inverse, edges)
 
 
 @njit(nogil=True)
@@ -116,6 +116,6 @@ def settle(team, todo, vectors, inverse, use_inverse, edges, partial):
     """Do the updates of x and r that merged passes left due; returns r.M r and r.r."""
     x, r, p, v = vectors[0], vectors[1], vectors[2], vectors[3]
     drop, near, far, n = todo[DROP], todo[NEAR], todo[FAR], len(edges) - 1
-    settle_blocks(team, n, drop, near, far, x, r, p, v, inverse, use_inverse, edges, partial)
+    settle_segments(team, n, drop, near, far, x, r, p, v, inverse, use_inverse, edges, partial)
     todo[DROP], todo[NEAR], todo[FAR] = 0.0, 0.0, 0.0
     return total(partial[0]), total(partial[1])

@@ -21,7 +21,7 @@ SMALL_BETA = 0.1  # p - z has lost too many digits to be divided by less
 
 
 def ended(state, limit):
-    """Whether there is no further iteration: status, limit, or nothing left to reduce."""
+    """True if there is no further iteration: status, limit, or nothing left to reduce."""
     if state[STATUS] != RUNNING or state[ITERATIONS] >= limit:
         return True
     if not state[RHO] > 0.0:

@@ -33,7 +33,7 @@ def sweep_ordered(k, thread, row, source, target, work, work_bytes, order, alpha
 
 @shared
 def combine_chunks(c, thread, row, source, target, work, alpha, beta):
-    """What chunks have left for each other."""
+    """Add what chunks have left for each other in the buffer."""
     call_chunk(word(row, 1), word(row, 2), source, target, c, work, alpha, beta)
 
 
@@ -63,7 +63,7 @@ def some(row, alpha, x, y, work, work_bytes, team, order, count):
 
 @njit("void(intp, float64, intp, intp, intp, intp)", cache=True, nogil=True)
 def combined(row, alpha, x, y, work, team):
-    """What is left of one term when all its chunks are done; see ``apply``."""
+    """Add up the buffer of one term when all its chunks are done; see ``apply``."""
     source, target = x + word(row, 4), y + word(row, 5)
     beta = 0.0 if word(row, 6) == 0 else 1.0
     combine_chunks(team, word(row, 3), row, source, target, work, alpha, beta)

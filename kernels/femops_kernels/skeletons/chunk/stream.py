@@ -47,7 +47,7 @@ def triad(team, a, b, c, factor, blocks):
 
 @shared
 def mixed_blocks(w, thread, source, target, reads, writes, blocks, passes, workers):
-    """What one worker reads and writes."""
+    """Read and write one worker's share."""
     for _ in range(passes):
         for k in range(w * blocks, (w + 1) * blocks):
             low = source + k * reads * LANE_BYTES
