@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 
 import femops_meshes
+from femops.errors import FileError
+from femops.io.atomic import checked_path
 from femops.io.gmsh.file import begins_like_gmsh
 from femops.parallel.agreement import check
 from femops.parallel.comm import communicator
@@ -101,6 +104,48 @@ def read_mesh(
     with check(ranks):
         mesh = _read(path, refine, reorder) if ranks.rank == 0 else None
     return distribute(mesh, ranks, method=method, reproducible=reproducible)
+
+
+def save_mesh(path: str | os.PathLike[str], mesh: Any, fields: Mapping[str, Any]) -> Path:
+    """Write a mesh as `femops.save` does to a file ending in .mesh.
+
+    Raises
+    ------
+    FileError
+        The file cannot be written, or would have to hold fields or the parts of several ranks.
+    MeshError
+        The mesh has a name that MFEM's format cannot hold.
+    """
+    if isinstance(mesh, DistributedMesh) and mesh.comm.size == 1:
+        mesh = mesh.mesh
+    if fields or not isinstance(mesh, Mesh):
+        what = "" if fields else f" (a {type(mesh).__name__} was given)"
+        raise FileError(
+            f"'{path}' cannot hold fields{what}: a .mesh file (MFEM) is of one whole mesh, as in "
+            "femops.save(path, mesh); fields, and meshes of several ranks, go to .vtu or .pvtu"
+        )
+    target = checked_path(path, ".mesh")
+    femops_meshes.write_mfem(mesh, target)
+    return target
+
+
+def not_kept(mesh: Mesh, suffix: str) -> list[str]:
+    """What a file with this suffix does not keep of a mesh, a few words each."""
+    if suffix == ".mesh":
+        return []
+    if suffix == ".png":
+        return ["the mesh itself, being a picture"]
+    lost = []
+    if mesh.num_boundary:
+        count = len(np.unique(mesh.boundary_attributes))
+        lost.append(f"the {mesh.num_boundary} boundary faces and their {count} attribute(s)")
+    if mesh.element_names or mesh.boundary_names:
+        lost.append(
+            "names of attributes: " + ", ".join([*mesh.element_names, *mesh.boundary_names])
+        )
+    if not mesh.continuous:
+        lost.append("which sides are glued, as the mesh is periodic")
+    return lost
 
 
 def _read(path: str | os.PathLike[str], refine: int, reorder: bool) -> Mesh:

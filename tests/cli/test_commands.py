@@ -109,6 +109,27 @@ def test_mesh_refine_and_convert(run, tmp_path):
         assert (tmp_path / name).stat().st_size > 1000
 
 
+def test_names_are_shown_kept_and_missed(run):
+    mesh = femops.box((2, 2)).with_names({"stone": 1}, {"inlet": 1, "walls": (3, 4)})
+    femops.save("named.mesh", mesh)
+    facts = json.loads(run("mesh", "info", "named.mesh", "--json")[1])
+    assert facts["element_names"] == {"stone": [1]}
+    assert facts["boundary_names"] == {"inlet": [1], "walls": [3, 4]}
+    assert "inlet = 1, walls = 3 + 4" in run("mesh", "info", "named.mesh")[1]
+    assert json.loads(run("mesh", "info", "disc.mesh", "--json")[1])["boundary_names"] == {}
+    assert run("mesh", "refine", "named.mesh", "finer.mesh")[::2] == (0, "")
+    assert femops.read_mesh("finer.mesh").boundary_names == mesh.boundary_names
+    code, _, err = run("mesh", "convert", "named.mesh", "named.vtu")
+    assert code == 0
+    assert err.splitlines() == [
+        "femops: note: named.vtu does not keep the 8 boundary faces and their 4 attribute(s)",
+        "femops: note: named.vtu does not keep names of attributes: stone, inlet, walls",
+    ]
+    torus = femops.box((3, 3), periodic=True)
+    femops.save("torus.mesh", torus)
+    assert "glued" in run("mesh", "convert", "torus.mesh", "torus.vtu")[2]
+
+
 def test_info(run):
     code, out, _ = run("info", "--json")
     facts = json.loads(out)

@@ -28,6 +28,7 @@ from femops_meshes.coordinates.interpolation import (
     tensor_apply,
 )
 from femops_meshes.formats.mending import mended
+from femops_meshes.names import names_of
 from femops_meshes.topology.entities import VTK_CORNERS
 from femops_meshes.topology.topology import exterior_boundary
 
@@ -102,16 +103,7 @@ def mesh_of(content: GmshArrays) -> Mesh:
     numbers[: len(tagged)] = tagged
     mesh = Mesh.assemble(corners, coordinates[kept], vertices, inside.numbers, boundary, numbers)
     checks.geometry(mesh.coordinates)
-    return mesh.with_names(inside.names, _names_of(outside.names, mesh.boundary_attributes))
-
-
-def _names_of(
-    names: dict[str, tuple[int, ...]], attributes: NDArray[np.int32]
-) -> dict[str, tuple[int, ...]]:
-    """Names of those attributes that there are: periodic sides lose theirs."""
-    there = set(attributes.tolist())
-    left = {name: tuple(n for n in numbers if n in there) for name, numbers in names.items()}
-    return {name: numbers for name, numbers in left.items() if numbers}
+    return mesh.with_names(inside.names, names_of(outside.names, mesh.boundary_attributes))
 
 
 def _checked_kinds(content: GmshArrays) -> tuple[int, int]:
