@@ -69,7 +69,18 @@ def refine(
 
 @app.command()
 @paragraphs
-def convert(mesh: MeshArgument, out: OutArgument) -> None:
+def convert(
+    mesh: MeshArgument,
+    out: OutArgument,
+    split: Annotated[
+        bool,
+        typer.Option(
+            "--split",
+            help="Split triangles into 3 quadrilaterals, tetrahedra into 4 hexahedra, "
+            "prisms into 6 (Gmsh files).",
+        ),
+    ] = False,
+) -> None:
     """Write a mesh in another format.
 
     MFEM (.mesh), ParaView (.vtu), or a picture (.png). What the format does not
@@ -79,8 +90,9 @@ def convert(mesh: MeshArgument, out: OutArgument) -> None:
     Examples:
       femops mesh convert ball.mesh ball.vtu
       femops mesh convert my.mesh my.png
+      femops mesh convert --split tetrahedra.msh hexahedra.mesh
     """  # noqa: D301  (\b is click's mark for lines to keep)
-    _write(mesh, out)
+    _write(mesh, out, split=split)
 
 
 @app.command()
@@ -207,7 +219,7 @@ def _text(value: Any) -> str:
     return ", ".join(_text(v) for v in value) if isinstance(value, list) else str(value)
 
 
-def _write(name: str, out: Path, times: int = 0) -> None:
+def _write(name: str, out: Path, times: int = 0, *, split: bool = False) -> None:
     import femops
     from femops.io.atomic import check_writable, checked_path
     from femops.io.mesh_files import not_kept
@@ -216,7 +228,7 @@ def _write(name: str, out: Path, times: int = 0) -> None:
         raise typer.BadParameter(f"'{out}' must end in .mesh, .vtu or .png")
     check_writable(checked_path(out, out.suffix))  # before the work, not after it
     with one_line_warnings():
-        mesh = load_mesh(name, times)
+        mesh = load_mesh(name, times, split=split)
         if out.suffix == ".png":
             femops.picture(out, mesh)
         else:

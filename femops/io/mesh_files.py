@@ -26,6 +26,7 @@ def read_mesh(
     refine: int = 0,
     reorder: bool = True,
     *,
+    split: bool = False,
     comm: None = None,
     method: str = "curve",
     reproducible: bool = False,
@@ -38,6 +39,7 @@ def read_mesh(
     refine: int = 0,
     reorder: bool = True,
     *,
+    split: bool = False,
     comm: Any,
     method: str = "curve",
     reproducible: bool = False,
@@ -49,6 +51,7 @@ def read_mesh(
     refine: int = 0,
     reorder: bool = True,
     *,
+    split: bool = False,
     comm: Any = None,
     method: str = "curve",
     reproducible: bool = False,
@@ -75,6 +78,11 @@ def read_mesh(
         How many times to split every element into 2**dim; curved geometry is kept.
     reorder
         Order the elements along a Hilbert curve; `Mesh.file_elements` keeps the file's order.
+    split
+        Split the triangles, tetrahedra and prisms of a Gmsh file into three quadrilaterals, four
+        and six hexahedra, and what else there is beside them into four and eight, so that all fit
+        together. Curved geometry, attributes, names and periodic sides are kept. A file without
+        triangles, tetrahedra and prisms is read as it is.
     comm : mpi4py.MPI.Intracomm or Communicator, optional
         The ranks that shall hold a part each; all of them call this.
     method, reproducible
@@ -85,13 +93,13 @@ def read_mesh(
     MeshFileError
         If the file cannot be read.
     MeshFormatError
-        If it is damaged, or holds what is not supported: triangles, tetrahedra, serendipity
-        elements, a surface in space.
+        If it is damaged, or holds what is not supported: triangles and tetrahedra if not `split`,
+        pyramids, serendipity elements, a surface in space.
     MeshTopologyError, MeshGeometryError
         If the elements don't fit together, or are inverted in a part of them.
     MeshArgumentError
-        If `path` is no path or `refine` no whole number >= 0; if `method` and `reproducible` do not
-        go together, or are asked for without `comm`.
+        If `path` is no path, `refine` no whole number >= 0, or `split` no bool; if `method` and
+        `reproducible` do not go together, or are asked for without `comm`.
     MissingExtraError
         If it is a Gmsh file, and the package ``gmsh`` is missing or does not find its libraries.
     RankError
@@ -99,10 +107,10 @@ def read_mesh(
     """
     if comm is None:
         refuse_without_ranks(method, reproducible=reproducible)
-        return _read(path, refine, reorder)
+        return _read(path, refine, reorder, split=split)
     ranks = communicator(comm)
     with check(ranks):
-        mesh = _read(path, refine, reorder) if ranks.rank == 0 else None
+        mesh = _read(path, refine, reorder, split=split) if ranks.rank == 0 else None
     return distribute(mesh, ranks, method=method, reproducible=reproducible)
 
 
@@ -148,15 +156,17 @@ def not_kept(mesh: Mesh, suffix: str) -> list[str]:
     return lost
 
 
-def _read(path: str | os.PathLike[str], refine: int, reorder: bool) -> Mesh:
+def _read(path: str | os.PathLike[str], refine: int, reorder: bool, *, split: bool) -> Mesh:
     if not isinstance(path, str | os.PathLike):
         raise MeshArgumentError(f"path is {path!r}: give the path of a mesh file")
     if not isinstance(refine, int | np.integer) or refine < 0:
         raise MeshArgumentError(f"refine is {refine!r}: give a whole number >= 0")
+    if split not in (True, False):
+        raise MeshArgumentError(f"split is {split!r}: give True or False")
     if begins_like_gmsh(path):
         from femops.io.gmsh.reader import read_gmsh
 
-        mesh = read_gmsh(path).refine(refine)
+        mesh = read_gmsh(path, split=split).refine(refine)
         order = femops_meshes.hilbert_order(mesh.element_centers()) if reorder else None
         return mesh if order is None else mesh.reordered(order)
     try:

@@ -16,6 +16,7 @@ from femops.cli.app import explained
 from femops.cli.options import numbers
 from femops.cli.output import Output, quantity
 from femops_meshes import write_mfem
+from gmsh_files import document, need_gmsh
 
 COMMANDS = [
     ["demo"],
@@ -128,6 +129,22 @@ def test_names_are_shown_kept_and_missed(run):
     torus = femops.box((3, 3), periodic=True)
     femops.save("torus.mesh", torus)
     assert "glued" in run("mesh", "convert", "torus.mesh", "torus.vtu")[2]
+
+
+def test_convert_splits(run, tmp_path):
+    need_gmsh()
+    nodes = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0)]
+    text = document(
+        nodes, [(1, 5, 1, 1, 2), (2, 7, 1, 1, 2, 3), (2, 7, 1, 2, 4, 3)], [(1, 5, "low")]
+    )
+    (tmp_path / "tri.msh").write_text(text)
+    code, _, err = run("mesh", "convert", "tri.msh", "quads.mesh")
+    assert code == 1
+    assert "femops mesh convert --split in.msh out.mesh" in err
+    assert len(err.splitlines()) == 1
+    code, out, err = run("mesh", "convert", "--split", "tri.msh", "quads.mesh")
+    assert (code, out, err) == (0, "wrote quads.mesh: 6 elements\n", "")
+    assert femops.read_mesh("quads.mesh").boundary_names == {"low": (5,)}
 
 
 def test_info(run):

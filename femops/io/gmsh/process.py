@@ -101,20 +101,21 @@ def _arrays(gmsh: Any, np: Any, by_element: bool) -> dict[str, Any]:
         "names": np.array(names, dtype=np.str_).reshape(-1, 3),
         "kinds": np.array([kind[:4] for kind in kinds], dtype=np.int64).reshape(-1, 4),
         "kind_names": np.array([kind[4] for kind in kinds], dtype=np.str_),
+        "references": np.concatenate([np.zeros(0), *(kind[5] for kind in kinds)]),
     }
 
 
 def _sides(gmsh: Any, np: Any) -> dict[str, Any]:
-    """Dimension, number and number of nodes of each entity that has elements; their nodes."""
-    sides: list[tuple[int, int, int]] = []
+    """Dimension, number, type and number of elements of each entity that has some; their nodes."""
+    sides: list[tuple[int, int, int, int]] = []
     nodes = [np.zeros(0, dtype=np.int64)]
     for dim, entity in gmsh.model.getEntities():
-        corners = [np.asarray(n, np.int64) for n in gmsh.model.mesh.getElements(dim, entity)[2]]
-        if corners and dim < 3:
-            nodes.append(np.unique(np.concatenate(corners)))
-            sides.append((dim, entity, len(nodes[-1])))
+        for kind, elements, corners in zip(*gmsh.model.mesh.getElements(dim, entity), strict=True):
+            if dim < 3:
+                nodes.append(np.asarray(corners, dtype=np.int64))
+                sides.append((dim, entity, int(kind), len(elements)))
     return {
-        "sides": np.array(sides, dtype=np.int64).reshape(-1, 3),
+        "sides": np.array(sides, dtype=np.int64).reshape(-1, 4),
         "side_nodes": np.concatenate(nodes),
     }
 
@@ -130,10 +131,10 @@ def _check_count(gmsh: Any, got: int) -> None:
         )
 
 
-def _kind(gmsh: Any, kind: int) -> tuple[int, int, int, int, str]:
-    """Type number, dimension, degree, number of nodes and Gmsh's word of a type of element."""
-    name, dim, degree, count, _, _ = gmsh.model.mesh.getElementProperties(kind)
-    return kind, dim, degree, count, name.split()[0]
+def _kind(gmsh: Any, kind: int) -> tuple[int, int, int, int, str, list[float]]:
+    """Number, dimension, degree, number of nodes, Gmsh's word and positions of nodes of a type."""
+    name, dim, degree, count, nodes, _ = gmsh.model.mesh.getElementProperties(kind)
+    return kind, dim, degree, count, name.split()[0], list(nodes)[: dim * count]
 
 
 if __name__ == "__main__":
