@@ -357,15 +357,24 @@ def real_files(tmp_path_factory):
     sources[2].write_text(squares + links)
     files = [
         convert(source, folder / f"{source.stem}{k}.msh", *kind)
-        for source in sources
+        for source in sources[:2]
         for k, kind in enumerate(KINDS)
     ]
-    # Gmsh may write the links in another way, or none
-    return [file.read_bytes() for file in (*files, sources[2])]
+    # Gmsh would number nodes anew in the glued one, and keep the old numbers in $Periodic
+    return Files(file.read_bytes() for file in (*files, sources[2]))
+
+
+class Files(tuple):
+    """Contents of files, too long to be shown."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return "files"
 
 
 MUTATIONS = st.tuples(
-    st.integers(0, 12),
+    st.integers(0, 8),
     st.floats(0, 1),
     st.sampled_from(["cut", "flip", "delete", "insert", "number"]),
     st.binary(min_size=1, max_size=8),
@@ -377,7 +386,7 @@ def test_files_to_be_mutated_are_good(real_files, tmp_path):
         (tmp_path / "a.msh").write_bytes(data)
         mesh, message = outcome(tmp_path / "a.msh", split=True)
         assert message == ""
-        assert mesh.num_elements == {0: 2, 1: 10, 2: 18, 3: 18}[which // 4]
+        assert mesh.num_elements == {0: 2, 1: 10, 2: 18}[which // 4]
     assert mesh.num_boundary == 12
 
 

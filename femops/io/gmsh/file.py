@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, final
 
@@ -121,15 +122,14 @@ class GmshArrays:
 
 def _rows(nodes: NDArray[np.int64], counts: list[int], sizes: list[int]) -> list[NDArray[np.int64]]:
     """Cut a list of nodes into arrays (count, size)."""
-    stops = np.cumsum(np.multiply(counts, sizes))
-    return (
-        [
-            part.reshape(count, size)
-            for part, count, size in zip(np.split(nodes, stops[:-1]), counts, sizes, strict=True)
-        ]
-        if counts
-        else []
-    )
+    shapes = [*zip(counts, sizes, strict=True)]
+    return [part.reshape(*shape) for part, shape in zip(_cut(nodes, shapes), shapes, strict=True)]
+
+
+def _cut(values: NDArray[Any], shapes: list[tuple[int, int]]) -> list[NDArray[Any]]:
+    """Cut an array into parts with the numbers of entries of these shapes."""
+    stops = np.cumsum([0, *(a * b for a, b in shapes)]).tolist()
+    return [values[start:stop] for start, stop in pairwise(stops)]
 
 
 def node_places(tags: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -272,7 +272,7 @@ def _arrays(content: dict[str, Any], links: list[Link]) -> GmshArrays:
     numbers = content["kinds"].tolist()
     named = zip(numbers, content["kind_names"], strict=True)
     kinds = {n: Kind(dim, p, size, str(shape)) for (n, dim, p, size), shape in named}
-    reference = np.split(content["references"], np.cumsum([d * k for _, d, _, k in numbers])[:-1])
+    reference = _cut(content["references"], [(d, k) for _, d, _, k in numbers])
     heads = content.get("sides", np.zeros((0, 4), np.int64)).tolist()
     counts, sizes = [count for *_, count in heads], [kinds[kind].size for _, _, kind, _ in heads]
     rows = _rows(content.get("side_nodes", np.zeros(0, np.int64)), counts, sizes)

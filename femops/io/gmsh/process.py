@@ -50,6 +50,8 @@ def main(source: str, target: str, memory: int, by_element: bool, periodic: bool
             gmsh.option.setNumber("Mesh.SwitchElementTags", 0)
             gmsh.open(source)
         arrays |= _sides(gmsh, np) if periodic else {}
+        on_sides = arrays["sides"][:, 2].tolist() if periodic else []
+        arrays |= _kinds(gmsh, np, {*arrays["blocks"][:, 1].tolist(), *on_sides})
     except Exception as error:  # noqa: BLE001  (Gmsh raises plain Exception)
         arrays = {}
         print(error)  # noqa: T201
@@ -91,7 +93,6 @@ def _arrays(gmsh: Any, np: Any, by_element: bool) -> dict[str, Any]:
         for tag in physical:
             name = gmsh.model.getPhysicalName(dim, tag) or gmsh.model.getPhysicalName(dim, abs(tag))
             names.append((str(dim), str(abs(int(tag))), name))
-    kinds = [_kind(gmsh, kind) for kind in sorted({kind for _, kind, _ in blocks})]
     return {
         "tags": np.asarray(tags, dtype=np.int64),
         "positions": np.asarray(positions, dtype=np.float64).reshape(-1, 3),
@@ -99,9 +100,6 @@ def _arrays(gmsh: Any, np: Any, by_element: bool) -> dict[str, Any]:
         "nodes": np.concatenate(nodes),
         "groups": np.array(groups, dtype=np.int64).reshape(-1, 2),
         "names": np.array(names, dtype=np.str_).reshape(-1, 3),
-        "kinds": np.array([kind[:4] for kind in kinds], dtype=np.int64).reshape(-1, 4),
-        "kind_names": np.array([kind[4] for kind in kinds], dtype=np.str_),
-        "references": np.concatenate([np.zeros(0), *(kind[5] for kind in kinds)]),
     }
 
 
@@ -117,6 +115,16 @@ def _sides(gmsh: Any, np: Any) -> dict[str, Any]:
     return {
         "sides": np.array(sides, dtype=np.int64).reshape(-1, 4),
         "side_nodes": np.concatenate(nodes),
+    }
+
+
+def _kinds(gmsh: Any, np: Any, numbers: set[int]) -> dict[str, Any]:
+    """Facts about types of elements."""
+    kinds = [_kind(gmsh, number) for number in sorted(numbers)]
+    return {
+        "kinds": np.array([kind[:4] for kind in kinds], dtype=np.int64).reshape(-1, 4),
+        "kind_names": np.array([kind[4] for kind in kinds], dtype=np.str_),
+        "references": np.concatenate([np.zeros(0), *(kind[5] for kind in kinds)]),
     }
 
 
