@@ -52,7 +52,6 @@ from femops.io import read_mesh as read_mesh
 from femops.io import save as save
 from femops.io import save_state as save_state
 from femops.operators import BlockOperator as BlockOperator
-from femops.operators import GridFunction as GridFunction
 from femops.operators import NonlinearForm as NonlinearForm
 from femops.operators import Operator as Operator
 from femops.operators import by_attribute as by_attribute
@@ -71,6 +70,7 @@ from femops.pointwise.expressions.tensors import where as where
 from femops.solvers import cg as cg
 from femops.solvers import jacobi as jacobi
 from femops.solvers import newton as newton
+from femops.spaces.base import GridFunction as GridFunction
 from femops.spaces.h1_l2 import H1 as H1
 from femops.spaces.h1_l2 import L2 as L2
 from femops.spaces.h1_l2 import Space as Space

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,17 +69,30 @@ def refine(
 
 @app.command()
 @paragraphs
-def convert(mesh: MeshArgument, out: OutArgument) -> None:
+def convert(
+    mesh: MeshArgument,
+    out: OutArgument,
+    split: Annotated[
+        bool,
+        typer.Option(
+            "--split",
+            help="Split triangles into 3 quadrilaterals, tetrahedra into 4 hexahedra, "
+            "prisms into 6 (Gmsh files).",
+        ),
+    ] = False,
+) -> None:
     """Write a mesh in another format.
 
-    MFEM (.mesh), ParaView (.vtu), or a picture (.png).
+    MFEM (.mesh), ParaView (.vtu), or a picture (.png). What the format does not
+    keep, as names of attributes in .vtu files, is told on standard error.
 
     \b
     Examples:
       femops mesh convert ball.mesh ball.vtu
       femops mesh convert my.mesh my.png
+      femops mesh convert --split tetrahedra.msh hexahedra.mesh
     """  # noqa: D301  (\b is click's mark for lines to keep)
-    _write(mesh, out)
+    _write(mesh, out, split=split)
 
 
 @app.command()
@@ -185,6 +199,8 @@ def describe(mesh: Mesh) -> dict[str, Any]:
         "boundary_faces": mesh.num_boundary,
         "element_attributes": np.unique(mesh.element_attributes).tolist(),
         "boundary_attributes": np.unique(mesh.boundary_attributes).tolist(),
+        "element_names": {name: list(group) for name, group in mesh.element_names.items()},
+        "boundary_names": {name: list(group) for name, group in mesh.boundary_names.items()},
         "volume": mesh.volume(),
         "lower": lower.tolist(),
         "upper": upper.tolist(),
@@ -197,23 +213,26 @@ def _text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.10g}"
+    if isinstance(value, dict):
+        names = (f"{name} = " + " + ".join(map(_text, group)) for name, group in value.items())
+        return ", ".join(names) or "none"
     return ", ".join(_text(v) for v in value) if isinstance(value, list) else str(value)
 
 
-def _write(name: str, out: Path, times: int = 0) -> None:
+def _write(name: str, out: Path, times: int = 0, *, split: bool = False) -> None:
     import femops
     from femops.io.atomic import check_writable, checked_path
-    from femops_meshes import write_mfem
+    from femops.io.mesh_files import not_kept
 
     if out.suffix not in (".mesh", ".vtu", ".png"):
         raise typer.BadParameter(f"'{out}' must end in .mesh, .vtu or .png")
     check_writable(checked_path(out, out.suffix))  # before the work, not after it
     with one_line_warnings():
-        mesh = load_mesh(name, times)
-        if out.suffix == ".mesh":
-            write_mfem(mesh, out)
-        elif out.suffix == ".vtu":
-            femops.save(out, femops.L2(mesh, 0))
-        else:
+        mesh = load_mesh(name, times, split=split)
+        if out.suffix == ".png":
             femops.picture(out, mesh)
+        else:
+            femops.save(out, mesh)
+        for lost in not_kept(mesh, out.suffix):
+            sys.stderr.write(f"femops: note: {out} does not keep {lost}\n")
         Output().say(f"wrote {out}: {mesh.num_elements} elements")

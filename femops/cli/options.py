@@ -136,8 +136,10 @@ def paragraphs(command: Command) -> Command:
     return command
 
 
-def load_mesh(name: str, refine: int = 0) -> Mesh:
+def load_mesh(name: str, refine: int = 0, *, split: bool = False) -> Mesh:
     """Read a mesh file; where there is none, take the sample of that name, or make the box.
+
+    With ``split`` as `femops.read_mesh` splits.
 
     Raises
     ------
@@ -148,7 +150,9 @@ def load_mesh(name: str, refine: int = 0) -> Mesh:
     from femops_meshes import box
 
     source = _source(name, refine)
-    return read_mesh(source, refine=refine) if isinstance(source, Path) else box(source)
+    if not isinstance(source, Path):
+        return box(source)
+    return read_mesh(source, refine=refine, split=split)
 
 
 def share_mesh(

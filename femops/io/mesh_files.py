@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 
 import femops_meshes
+from femops.errors import FileError
+from femops.io.atomic import checked_path
 from femops.io.gmsh.file import begins_like_gmsh
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import communicator
@@ -23,6 +26,7 @@ def read_mesh(
     refine: int = 0,
     reorder: bool = True,
     *,
+    split: bool = False,
     comm: None = None,
     method: str = "curve",
     reproducible: bool = False,
@@ -35,6 +39,7 @@ def read_mesh(
     refine: int = 0,
     reorder: bool = True,
     *,
+    split: bool = False,
     comm: Any,
     method: str = "curve",
     reproducible: bool = False,
@@ -46,6 +51,7 @@ def read_mesh(
     refine: int = 0,
     reorder: bool = True,
     *,
+    split: bool = False,
     comm: Any = None,
     method: str = "curve",
     reproducible: bool = False,
@@ -72,6 +78,11 @@ def read_mesh(
         Number of times to split every element into 2**dim; curved geometry is kept.
     reorder
         Order the elements along a Hilbert curve; `Mesh.file_elements` keeps the file's order.
+    split
+        Split the triangles, tetrahedra and prisms of a Gmsh file into three quadrilaterals, four
+        and six hexahedra, and what else there is beside them into four and eight, so that all fit
+        together. Curved geometry, attributes, names and periodic sides are kept. A file without
+        triangles, tetrahedra and prisms is read as it is.
     comm : mpi4py.MPI.Intracomm or Communicator, optional
         The ranks that shall hold a part each; all of them call this.
     method, reproducible
@@ -82,13 +93,13 @@ def read_mesh(
     MeshFileError
         If the file cannot be read.
     MeshFormatError
-        If it is damaged, or holds what is not supported: triangles, tetrahedra, serendipity
-        elements, a surface in space.
+        If it is damaged, or holds what is not supported: triangles and tetrahedra if not `split`,
+        pyramids, serendipity elements, a surface in space.
     MeshTopologyError, MeshGeometryError
         If the elements don't fit together, or are inverted in a part of them.
     MeshArgumentError
-        If `path` is no path or `refine` no whole number >= 0; if `method` and `reproducible` do not
-        go together, or are asked for without `comm`.
+        If `path` is no path, `refine` no whole number >= 0, or `split` no bool; if `method` and
+        `reproducible` do not go together, or are asked for without `comm`.
     MissingExtraError
         If it is a Gmsh file, and the package ``gmsh`` is missing or does not find its libraries.
     RankError
@@ -96,22 +107,66 @@ def read_mesh(
     """
     if comm is None:
         refuse_without_ranks(method, reproducible=reproducible)
-        return _read(path, refine, reorder)
+        return _read(path, refine, reorder, split=split)
     ranks = communicator(comm)
     with check(ranks):
-        mesh = _read(path, refine, reorder) if ranks.rank == 0 else None
+        mesh = _read(path, refine, reorder, split=split) if ranks.rank == 0 else None
     return distribute(mesh, ranks, method=method, reproducible=reproducible)
 
 
-def _read(path: str | os.PathLike[str], refine: int, reorder: bool) -> Mesh:
+def save_mesh(path: str | os.PathLike[str], mesh: Any, fields: Mapping[str, Any]) -> Path:
+    """Write a mesh as `femops.save` does to a file ending in .mesh.
+
+    Raises
+    ------
+    FileError
+        The file cannot be written, or would have to hold fields or the parts of several ranks.
+    MeshError
+        The mesh has a name that MFEM's format cannot hold.
+    """
+    if isinstance(mesh, DistributedMesh) and mesh.comm.size == 1:
+        mesh = mesh.mesh
+    if fields or not isinstance(mesh, Mesh):
+        what = "" if fields else f" (a {type(mesh).__name__} was given)"
+        raise FileError(
+            f"'{path}' cannot hold fields{what}: a .mesh file (MFEM) is of one whole mesh, as in "
+            "femops.save(path, mesh); fields, and meshes of several ranks, go to .vtu or .pvtu"
+        )
+    target = checked_path(path, ".mesh")
+    femops_meshes.write_mfem(mesh, target)
+    return target
+
+
+def not_kept(mesh: Mesh, suffix: str) -> list[str]:
+    """Parts of a mesh that a file with this suffix does not keep, a few words each."""
+    if suffix == ".mesh":
+        return []
+    if suffix == ".png":
+        return ["the mesh itself, being a picture"]
+    lost = []
+    if mesh.num_boundary:
+        count = len(np.unique(mesh.boundary_attributes))
+        lost.append(f"the {mesh.num_boundary} boundary faces and their {count} attribute(s)")
+    if mesh.element_names or mesh.boundary_names:
+        lost.append(
+            "names of attributes: " + ", ".join([*mesh.element_names, *mesh.boundary_names])
+        )
+    if not mesh.continuous:
+        lost.append("which sides are glued, as the mesh is periodic")
+    return lost
+
+
+def _read(path: str | os.PathLike[str], refine: int, reorder: bool, *, split: bool) -> Mesh:
     if not isinstance(path, str | os.PathLike):
         raise MeshArgumentError(f"path is {path!r}: give the path of a mesh file")
     if not isinstance(refine, int | np.integer) or refine < 0:
         raise MeshArgumentError(f"refine is {refine!r}: give a whole number >= 0")
+    if split not in (True, False):
+        raise MeshArgumentError(f"split is {split!r}: give True or False")
     if begins_like_gmsh(path):
         from femops.io.gmsh.reader import read_gmsh
 
-        mesh = read_gmsh(path).refine(refine)
+        mesh = read_gmsh(path, split=split).refine(refine)
         order = femops_meshes.hilbert_order(mesh.element_centers()) if reorder else None
         return mesh if order is None else mesh.reordered(order)
     try:

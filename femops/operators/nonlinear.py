@@ -160,6 +160,34 @@ class NonlinearForm:
             operator if self._constrained is _NOTHING else operator.constrained(self._constrained)
         )
 
+    def update(self, **coefficients: Any) -> NonlinearForm:
+        """The form with other values of some coefficients, which are read now.
+
+        Constrained dofs stay. Nothing is compiled, unless a coefficient that was constant varies
+        now or the other way around, or its shape is another.
+
+        Parameters
+        ----------
+        **coefficients
+            By name.
+
+        Returns
+        -------
+        NonlinearForm
+
+        Raises
+        ------
+        OperatorError
+            A coefficient that the form does not have, or one of another shape.
+        """
+        twin = copy(self)
+        twin.__dict__.pop("_terms", None)
+        twin._form, twin._setups = self._form.replaced(coefficients, {}), {}
+        if twin._form.coefficient_shapes() != self._form.coefficient_shapes():
+            twin.__dict__.pop("_derivative", None)
+            twin._trace = twin._traced()
+        return twin
+
     def constrained(self, dofs: ArrayLike) -> NonlinearForm:
         """The form with some dofs held: their residual is zero, their Jacobian the identity.
 

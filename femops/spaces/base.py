@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -12,16 +13,23 @@ from numpy.typing import DTypeLike, NDArray
 from femops.basis import Basis1D, Family, Quadrature1D, gauss, whole_number
 from femops.errors import SpaceError, VectorError
 from femops.geometry.batching import element_blocks
-from femops.geometry.evaluation import physical_gradient, reference_gradient, reference_values
+from femops.geometry.boundary import Attributes
+from femops.geometry.evaluation import (
+    physical_gradient,
+    point_values,
+    reference_gradient,
+    reference_values,
+)
 from femops.geometry.jacobians import Geometry
 from femops.geometry.legendre import LegendreGeometry
 from femops.parallel.comm import communicator
 from femops.parallel.halo import Halo
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering
-from femops.spaces.functions import Function, evaluate
+from femops.spaces.functions import Function, Predicate, evaluate
 from femops.spaces.memory import DeviceLike, Memory, find_memory, zeros
 from femops.spaces.restriction import ElementRestriction, Vector, check_float_array
+from femops.spaces.transfer import places_of_nodes
 from femops_kernels.cuda.device.device import Device
 from femops_meshes.coordinates.interpolation import equispaced, tensor_apply
 from femops_meshes.coordinates.mapping import positions
@@ -30,6 +38,7 @@ from femops_meshes.mesh import Mesh
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 AnyMesh = Mesh | DistributedMesh
+BoundaryPart = Attributes | Predicate
 
 
 class Space(ABC):
@@ -147,8 +156,9 @@ class Space(ABC):
     @abstractmethod
     def boundary_dofs(
         self,
-        attributes: int | str | Iterable[int | str] | None = None,
+        attributes: BoundaryPart = None,
         components: int | Iterable[int] | None = None,
+        where: Predicate | None = None,
     ) -> Ints:
         """Indices of the dofs on the boundary, for essential conditions.
 
@@ -156,9 +166,12 @@ class Space(ABC):
         ----------
         attributes : int, name, or several, optional
             Only faces of these boundary attributes, or of these of ``mesh.boundary_names``; all
-            if omitted.
+            if omitted. A callable is taken for `where`.
         components : int or ints, optional
             Only these components; all if omitted.
+        where : callable, optional
+            Only dofs at positions that this predicate chooses: it takes x of shape (dim, n), the
+            positions of the nodes on these faces (see `dof_coordinates`), and returns n booleans.
 
         Returns
         -------
@@ -168,8 +181,8 @@ class Space(ABC):
         Raises
         ------
         SpaceError
-            The mesh has no such attribute or the space no such component; or it is an L2 space,
-            whose functions have no values on the boundary.
+            The mesh has no such attribute or the space no such component; the predicate does not
+            return n booleans; or it is an L2 space, whose functions have no values on the boundary.
         """
 
     # --- vectors ---------------------------------------------------------------------------------
@@ -281,14 +294,20 @@ class Space(ABC):
             result[new] = x.reshape(-1, self.dim)[owner[new] - start * n]
         return result
 
-    def interpolate(self, f: Function) -> Floats:
+    def interpolate(self, f: Function | GridFunction | tuple[Space, Any]) -> Floats:
         """The function of the space that agrees with f at the nodes.
+
+        A field of another space is evaluated in its own basis: on the same mesh, or one that this
+        mesh is a refinement of, at known places; on another mesh its elements that hold the nodes
+        are looked for. A field that jumps has at a shared node the value in one of the elements.
+        Collective, where ranks share the mesh.
 
         Parameters
         ----------
-        f : callable or number(s)
+        f : callable, number(s) or field
             ``f(x)`` with x of shape (dim, n) returns (n,) for one component, else (ncomp, n);
-            constants, alone or per component, are taken too.
+            constants, alone or per component, are taken too. A field is a `GridFunction` or a
+            pair (space, vector).
 
         Returns
         -------
@@ -297,10 +316,47 @@ class Space(ABC):
         Raises
         ------
         SpaceError
-            f gives another shape, or values that are not finite.
+            f gives another shape, or values that are not finite; a field of other components, in
+            another dimension, or on another mesh where ranks share one of the two.
+        ProbeError
+            Nodes lie outside the mesh of the field.
+        VectorError
+            A pair whose second part is no vector of the first.
         """
-        values = evaluate(f, np.ascontiguousarray(self.dof_coordinates().T), self.shape[1:])
+        if isinstance(f, tuple) and len(f) == 2 and isinstance(f[0], Space):
+            f = GridFunction(*f)
+        if isinstance(f, GridFunction):
+            values = self._of_field(f.space, f.vector)
+        else:
+            x = np.ascontiguousarray(self.dof_coordinates().T)
+            values = evaluate(f, x, self.shape[1:])
         return self.memory.put(values if self.basis.is_nodal else self._from_nodal(values))
+
+    def _of_field(self, source: Space, vector: Vector) -> Floats:
+        """Values at the nodes of a function of another space."""
+        if (source.ncomp, source.dim) != (self.ncomp, self.dim):
+            raise SpaceError(
+                f"a field of {source.ncomp} component(s) in {source.dim}-D cannot be interpolated "
+                f"to {self!r}: take a space with as many"
+            )
+        same = source.mesh is self.mesh and source.distributed is self.distributed
+        if not same and max(source.comm.size, self.comm.size) > 1:
+            raise SpaceError(
+                "a field on another mesh cannot be interpolated where ranks share a mesh, as each "
+                "has but a part: interpolate in one process, or evaluate it by femops.Probe"
+            )
+        n, trailing = self.p1d**self.dim, () if self.ncomp == 1 else (self.ncomp,)
+        l_vec = source.l_vec(vector).reshape(-1, *trailing)
+        owners = np.divmod(self.restriction.owner[: self.ndofs], n)
+        elements, reference = places_of_nodes(
+            source.mesh, self.mesh, owners, self.basis.nodes, self.dof_coordinates()
+        )
+        result = np.empty((self.ndofs, *trailing))
+        for start, stop in element_blocks(self.ndofs, source.ncomp * source.p1d**source.dim):
+            rows = source.restriction.indices[elements[start:stop]]
+            e_vec = np.asarray(l_vec[rows], dtype=np.float64)
+            result[start:stop] = point_values(source.basis, reference[start:stop], e_vec)
+        return result
 
     def _from_nodal(self, values: Floats) -> Floats:
         """Coefficients of the function with these values at the nodes, element by element."""
@@ -414,3 +470,29 @@ class Space(ABC):
             f"family={self.basis.family!r}: {self.mesh.num_elements} elements in {self.dim}-D, "
             f"{self.ndofs} dofs)"
         )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class GridFunction:
+    """A finite element function, as a coefficient, to interpolate or to save.
+
+    Attributes
+    ----------
+    space : Space
+        Of any order; as a coefficient, on the mesh of the form.
+    vector : l_vec of it
+        Not copied here: an operator copies it when it is made or updated, so that the same
+        GridFunction can be given again after the vector has changed.
+
+    Raises
+    ------
+    VectorError
+        A vector that is not one of the space.
+    """
+
+    space: Space
+    vector: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        self.space.check_vector(self.vector, "the grid function's vector")

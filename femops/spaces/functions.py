@@ -20,6 +20,9 @@ Floats = NDArray[np.float64]
 Function = Callable[[Floats], Any] | ArrayLike
 """``f(x)`` of points x (dim, n) -> (n,) or (ncomp, n) or a scalar; or the constant itself."""
 
+Predicate = Callable[[Floats], Any]
+"""``f(x)`` of points x (dim, n) -> (n,) booleans."""
+
 
 def evaluate(f: Function, x: Floats, shape: tuple[int, ...] = (), what: str = "f") -> Floats:
     """Values of a user's function at points.
@@ -94,6 +97,35 @@ def evaluate_any(
             f"({where}): give a function that is finite on the whole mesh"
         )
     return np.array(np.moveaxis(values, -1, 0), order="C")  # never the user's own array
+
+
+def selected(predicate: Callable[[Floats], Any], x: Floats) -> NDArray[np.bool_]:
+    """Points that a user's predicate chooses: booleans (n,).
+
+    Parameters
+    ----------
+    predicate : callable
+        Called once as ``predicate(x)``, unless there are no points.
+    x : (dim, n) float64
+
+    Raises
+    ------
+    SpaceError
+        It is called otherwise, or returns what is no array of n booleans.
+    """
+    n = x.shape[1]
+    result = _called(predicate, x, (), "the predicate", SpaceError) if n else np.zeros(0, np.bool_)
+    try:
+        chosen = np.asarray(result)
+    except ValueError:
+        chosen = np.empty(0, object)
+    if chosen.shape != (n,) or chosen.dtype != np.bool_:
+        raise SpaceError(
+            f"the predicate returned a {type(result).__name__} of shape {chosen.shape} and type "
+            f"{chosen.dtype} at {n} points: it takes x of shape (dim, n) and returns n booleans, "
+            "as lambda x: x[0] < 1e-9 does"
+        )
+    return chosen
 
 
 def _called(

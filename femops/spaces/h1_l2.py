@@ -18,7 +18,8 @@ from femops.geometry.boundary import boundary_attributes, chosen
 from femops.numbering import boundary_nodes, h1_numbering
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering, h1_rank_numbering, l2_rank_numbering
-from femops.spaces.base import AnyMesh, Space
+from femops.spaces.base import AnyMesh, BoundaryPart, Space
+from femops.spaces.functions import Predicate, selected
 from femops.spaces.memory import DeviceLike
 from femops.spaces.restriction import ElementRestriction
 from femops_meshes.formats.mfem import mfem_h1_dofs
@@ -116,16 +117,23 @@ class H1(Space):
 
     def boundary_dofs(
         self,
-        attributes: int | str | Iterable[int | str] | None = None,
+        attributes: BoundaryPart = None,
         components: int | Iterable[int] | None = None,
+        where: Predicate | None = None,
     ) -> Ints:
         """Indices of the dofs on the boundary; see `Space.boundary_dofs`."""
+        if callable(attributes):
+            if where is not None:
+                raise SpaceError("boundary_dofs was given two predicates: join them by & in one")
+            attributes, where = None, attributes
         numbers = boundary_attributes(self.distributed or self.mesh, attributes)
         picked = chosen(components, list(range(self.ncomp)), "component", "space")
         listed = np.isin(self.mesh.boundary_attributes, numbers)
         nodes = boundary_nodes(self.mesh.topology, self.order, self.restriction.indices, listed)
         if self.halo is not None:  # a rank may touch the boundary at an edge only
             nodes = self.halo.marked(nodes)
+        if where is not None:
+            nodes = nodes[selected(where, self.dof_coordinates()[nodes].T.copy())]
         return np.asarray(np.add.outer(nodes * self.ncomp, picked).ravel())
 
 
@@ -191,11 +199,12 @@ class L2(Space):
 
     def boundary_dofs(
         self,
-        attributes: int | str | Iterable[int | str] | None = None,
+        attributes: BoundaryPart = None,
         components: int | Iterable[int] | None = None,
+        where: Predicate | None = None,
     ) -> Ints:
         """Raise `SpaceError`: no dof of this space lies on the boundary."""
-        del attributes, components
+        del attributes, components, where
         raise SpaceError(
             "the dofs of an L2 space belong to its elements, none to the boundary: impose "
             "essential conditions on an H1 space"

@@ -40,6 +40,13 @@ def checked_names(names: Mapping[str, int | Iterable[int]], attributes: ArrayLik
     return result
 
 
+def names_of(names: Names, attributes: ArrayLike) -> Names:
+    """Leave out the numbers that are no attributes of a mesh, and names that then have none."""
+    there = set(np.unique(attributes).tolist())
+    left = {name: tuple(n for n in numbers if n in there) for name, numbers in names.items()}
+    return {name: numbers for name, numbers in left.items() if numbers}
+
+
 def with_numbers(
     wanted: int | str | Iterable[int | str] | None, names: Names
 ) -> list[int | str] | None:

@@ -21,6 +21,7 @@ from femops.cli.options import names, numbers
 from femops.cli.output import Output, quantity
 from femops_meshes import write_mfem
 from support import mpi_runs
+from support.gmsh_files import document, need_gmsh
 
 COMMANDS = [
     ["demo"],
@@ -113,6 +114,43 @@ def test_mesh_refine_and_convert(run, tmp_path):
         code, out, _ = run("mesh", "convert", "disc.mesh", name)
         assert (code, out) == (0, f"wrote {name}: 20 elements\n")
         assert (tmp_path / name).stat().st_size > 1000
+
+
+def test_names_are_shown_kept_and_missed(run):
+    mesh = femops.box((2, 2)).with_names({"stone": 1}, {"inlet": 1, "walls": (3, 4)})
+    femops.save("named.mesh", mesh)
+    facts = json.loads(run("mesh", "info", "named.mesh", "--json")[1])
+    assert facts["element_names"] == {"stone": [1]}
+    assert facts["boundary_names"] == {"inlet": [1], "walls": [3, 4]}
+    assert "inlet = 1, walls = 3 + 4" in run("mesh", "info", "named.mesh")[1]
+    assert json.loads(run("mesh", "info", "disc.mesh", "--json")[1])["boundary_names"] == {}
+    assert run("mesh", "refine", "named.mesh", "finer.mesh")[::2] == (0, "")
+    assert femops.read_mesh("finer.mesh").boundary_names == mesh.boundary_names
+    code, _, err = run("mesh", "convert", "named.mesh", "named.vtu")
+    assert code == 0
+    assert err.splitlines() == [
+        "femops: note: named.vtu does not keep the 8 boundary faces and their 4 attribute(s)",
+        "femops: note: named.vtu does not keep names of attributes: stone, inlet, walls",
+    ]
+    torus = femops.box((3, 3), periodic=True)
+    femops.save("torus.mesh", torus)
+    assert "glued" in run("mesh", "convert", "torus.mesh", "torus.vtu")[2]
+
+
+def test_convert_splits(run, tmp_path):
+    need_gmsh()
+    nodes = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0)]
+    text = document(
+        nodes, [(1, 5, 1, 1, 2), (2, 7, 1, 1, 2, 3), (2, 7, 1, 2, 4, 3)], [(1, 5, "low")]
+    )
+    (tmp_path / "tri.msh").write_text(text)
+    code, _, err = run("mesh", "convert", "tri.msh", "quads.mesh")
+    assert code == 1
+    assert "femops mesh convert --split in.msh out.mesh" in err
+    assert len(err.splitlines()) == 1
+    code, out, err = run("mesh", "convert", "--split", "tri.msh", "quads.mesh")
+    assert (code, out, err) == (0, "wrote quads.mesh: 6 elements\n", "")
+    assert femops.read_mesh("quads.mesh").boundary_names == {"low": (5,)}
 
 
 def test_info(run):

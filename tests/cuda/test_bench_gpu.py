@@ -358,7 +358,9 @@ def test_command(bench, tmp_path) -> None:
     assert row["problem"] == "bp1"
     assert (tmp_path / "bench.png").stat().st_size > 1000
     assert json.loads((tmp_path / "bench.json").read_text())["rows"] == [row]
-    assert re.search(r"^ +\d+\.\d s  bp1, multilinear, order 2, matrix-free: .* GDoF/s", err, re.MULTILINE)
+    assert re.search(
+        r"^ +\d+\.\d s  bp1, multilinear, order 2, matrix-free: .* GDoF/s", err, re.MULTILINE
+    )
 
 
 def test_command_prints_tables(bench) -> None:

@@ -342,25 +342,61 @@ def real_files(tmp_path_factory):
     mesh = femops.box((2, 1, 1), order=2)
     source = folder / "source.msh"
     source.write_text(of_mesh(mesh, 2, [(3, 1, "all")]))
-    files = [convert(source, folder / f"{k}.msh", *kind) for k, kind in enumerate(KINDS)]
-    return [file.read_bytes() for file in files]
+    sources = [source, *(folder / f"{name}.msh" for name in ("simplices", "glued"))]
+    cube = np.indices((2, 2, 2)).reshape(3, -1).T  # a tetrahedron and a prism
+    elements = [(2, 5, 1, 2, 3, 5), (4, 1, 1, 1, 5, 3, 2), (6, 2, 2, 5, 7, 3, 6, 8, 4)]
+    sources[1].write_text(document(cube, elements, [(3, 1, "tip"), (2, 5, "skin")]))
+    squares = document(
+        [(x, y, 0) for y in (0, 1) for x in range(4)],
+        [(1, 3, 1, 1, 5), (1, 4, 2, 4, 8)]
+        + [
+            (2, 1, 1, *row) for k in (1, 2, 3) for row in ((k, k + 1, k + 4), (k + 1, k + 5, k + 4))
+        ],
+    )
+    links = "$Periodic\n3\n0 1 4\n1\n1 4\n0 5 8\n1\n5 8\n1 1 2\n2\n1 4\n5 8\n$EndPeriodic\n"
+    sources[2].write_text(squares + links)
+    files = [
+        convert(source, folder / f"{source.stem}{k}.msh", *kind)
+        for source in sources[:2]
+        for k, kind in enumerate(KINDS)
+    ]
+    # Gmsh would number nodes anew in the glued one, and keep the old numbers in $Periodic
+    return Files(file.read_bytes() for file in (*files, sources[2]))
+
+
+class Files(tuple):
+    """Contents of files, too long to be shown."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return "files"
 
 
 MUTATIONS = st.tuples(
-    st.integers(0, 3),
+    st.integers(0, 8),
     st.floats(0, 1),
     st.sampled_from(["cut", "flip", "delete", "insert", "number"]),
     st.binary(min_size=1, max_size=8),
 )
 
 
+def test_files_to_be_mutated_are_good(real_files, tmp_path):
+    for which, data in enumerate(real_files):
+        (tmp_path / "a.msh").write_bytes(data)
+        mesh, message = outcome(tmp_path / "a.msh", split=True)
+        assert message == ""
+        assert mesh.num_elements == {0: 2, 1: 10, 2: 18}[which // 4]
+    assert mesh.num_boundary == 12
+
+
 @settings(
-    max_examples=120,
+    max_examples=160,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(mutation=MUTATIONS)
-def test_mutated_files_give_a_mesh_or_one_clear_error(real_files, tmp_path, mutation):
+@given(mutation=MUTATIONS, split=st.booleans())
+def test_mutated_files_give_a_mesh_or_one_clear_error(real_files, tmp_path, mutation, split):
     which, place, how, extra = mutation
     data = real_files[which]
     last = len(data) - 1
@@ -374,7 +410,7 @@ def test_mutated_files_give_a_mesh_or_one_clear_error(real_files, tmp_path, muta
     }[how]
     path = tmp_path / "mutated.msh"
     path.write_bytes(data)
-    mesh, message = outcome(path)
+    mesh, message = outcome(path, split=split)
     if mesh is None:
         assert str(path) in message
         assert "\n" not in message
@@ -383,8 +419,8 @@ def test_mutated_files_give_a_mesh_or_one_clear_error(real_files, tmp_path, muta
         assert how != "cut" or k == last  # without its last end of line a file is whole
 
 
-def outcome(path):
+def outcome(path, *, split):
     try:
-        return femops.read_mesh(path), ""
+        return femops.read_mesh(path, split=split), ""
     except femops.MeshError as error:
         return None, str(error)

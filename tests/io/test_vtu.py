@@ -215,7 +215,7 @@ def test_order_is_a_permutation(dim, degree):
     [
         (lambda V, p: femops.save(p / "u.vtk", V), FileError, "name it 'u.vtu'"),
         (lambda V, p: femops.save(p / "no" / "u.vtu", V), FileError, "there is no folder"),
-        (lambda V, p: femops.save(p / "u.vtu", V.mesh), SpaceError, "a Mesh for a space"),
+        (lambda V, p: femops.save(p / "u.vtu", 3), SpaceError, "a int for a space"),
         (lambda V, p: femops.save(p / "u.vtu", V, u=np.zeros(3)), VectorError, "u has 3 entries"),
         (lambda V, p: vtk_order(4, 1), GeometryError, "no Lagrange cell"),
     ],
@@ -246,3 +246,20 @@ def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch):
         femops.save(path, V, u=V.zeros())
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["u.vtu"]
+
+
+def test_a_mesh_alone(tmp_path):
+    mesh = femops.ball(1, order=2).with_names({"stone": 1}, {"skin": 1})
+    read = femops.read_mesh(femops.save(tmp_path / "m.mesh", mesh), reorder=False)
+    assert (read.element_names, read.boundary_names) == (mesh.element_names, mesh.boundary_names)
+    assert np.array_equal(read.coordinates, mesh.coordinates)
+    assert femops.save(tmp_path / "m.vtu", mesh).stat().st_size > 1000
+    V = femops.H1(mesh, 1)
+    with pytest.raises(femops.FileError, match=r"end in \.mesh or \.vtu or \.pvtu"):
+        femops.save(tmp_path / "m.msh", mesh)
+    for given, fields in ((V, {}), (V, {"u": V.zeros()}), (mesh, {"u": V.zeros()}), (3, {})):
+        with pytest.raises(femops.FileError, match="cannot hold fields"):
+            femops.save(tmp_path / "n.mesh", given, **fields)
+    with pytest.raises(femops.MeshError, match="cannot be written to MFEM"):
+        femops.save(tmp_path / "n.mesh", mesh.with_names({'"': 1}))
+    assert not (tmp_path / "n.mesh").exists()

@@ -71,6 +71,50 @@ def test_constrained_dofs_are_held() -> None:
     np.testing.assert_array_equal((constrained.jacobian(u) @ d)[held], d[held])
 
 
+@pytest.mark.parametrize(
+    "k",
+    [0.5, lambda x: 1 + x[0] ** 2, "field", np.array([[3.0]])],
+    ids=["number", "function", "field", "another shape"],
+)
+def test_update_is_the_form_made_anew(k: Any) -> None:
+    """Residual, Jacobian and constraints; the form that was updated stays as it was."""
+    V = make_space("cubic", 2)
+    rng = np.random.default_rng(1)
+    u, d = rng.standard_normal((2, *V.shape))
+    k = femops.GridFunction(V, V.interpolate(lambda x: 2 + x[1])) if isinstance(k, str) else k
+
+    def form(u: Any, x: Any, k: Any) -> dict[str, Any]:
+        return cubic(u, x, k if np.ndim(k) == 0 else k[0, 0])
+
+    held = V.boundary_dofs()
+    old = femops.nonlinear_form(form, V, k=2.5).constrained(held)
+    before, jacobian = old.residual(u), old.jacobian(u) @ d
+    new = old.update(k=k)
+    made = femops.nonlinear_form(form, V, k=k).constrained(held)
+    np.testing.assert_array_equal(new.constrained_dofs, made.constrained_dofs)
+    for got, expected in (
+        (new.residual(u), made.residual(u)),
+        (new.jacobian(u) @ d, made.jacobian(u) @ d),
+        (new.update(k=2.5).residual(u), before),
+        (old.residual(u), before),
+        (old.jacobian(u) @ d, jacobian),
+    ):
+        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-13 * np.abs(expected).max())
+    assert np.abs(new.residual(u) - before).max() > 1e-3
+    twin = pickle.loads(pickle.dumps(femops.neo_hookean(make_space("neo_hookean", 2)).update(mu=3)))
+    assert twin.residual(np.zeros(twin.space.size)).shape == (twin.space.size,)
+
+
+def test_update_refuses_what_the_form_has_not() -> None:
+    form = femops.neo_hookean(make_space("neo_hookean", 2))
+    with pytest.raises(femops.OperatorError, match="has no coefficient 'nu': it has lam, mu"):
+        form.update(nu=0.3)
+    with pytest.raises(femops.OperatorError, match="mu is 0 somewhere: it must be positive"):
+        form.update(mu=0)
+    with pytest.raises(femops.OperatorError, match="lam"):
+        form.update(lam=np.zeros((2, 2)))
+
+
 def test_newton_finds_a_manufactured_solution() -> None:
     """-div((1 + u^2) grad u) + u^3 = f with u = 1 + x y / 2, exact in the space."""
     V = femops.H1(femops.box((3, 3)), 2)

@@ -75,7 +75,7 @@ Ordering: 0
 CHANGES = [
     ("MFEM mesh v1.0", "NFEM mesh", MeshFormatError, "line 1: .*begin with"),
     ("MFEM mesh v1.0", "MFEM NC mesh v1.0", MeshFormatError, "nonconforming"),
-    ("MFEM mesh v1.0", "MFEM mesh v1.3", MeshFormatError, "attribute sets"),
+    ("MFEM mesh v1.0", "MFEM mesh v1.4", MeshFormatError, "begin with"),
     ("MFEM mesh v1.0", "MFEM NURBS mesh v1.0", MeshFormatError, "NURBS"),
     ("MFEM mesh v1.0", "$MeshFormat", MeshFormatError, "Gmsh"),
     ("dimension\n2", "dimension\n4", MeshFormatError, "line 5: .*from 1 to 3, got 4"),
@@ -243,6 +243,7 @@ def own_files(folder):
         "torus": scrambled(box((3, 3), periodic=True, order=2), 1),
         "cubes": scrambled(box((2, 1, 2)), 2),
         "curved": scrambled(ball(1, order=2), 3),
+        "named": box((2, 2)).with_names({"all": 1}, {"walls": (1, 2), "a b": 4}),
     }
     for name, mesh in meshes.items():
         write_mfem(mesh, folder / f"{name}.mesh", digits=6)

@@ -2,9 +2,19 @@
 
 import pickle
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from femops_meshes import MeshArgumentError, box, write_mfem
+from femops_meshes import (
+    MeshArgumentError,
+    MeshFormatError,
+    box,
+    read_mfem,
+    scrambled,
+    write_mfem,
+)
 from femops_meshes.names import with_numbers
 
 
@@ -56,6 +66,119 @@ def test_names_become_numbers():
     assert with_numbers(["a", 7, "c"], names) == [1, 4, 7, "c"]
 
 
-def test_mfem_files_hold_no_names(tmp_path):
-    write_mfem(named(), tmp_path / "a.mesh")
-    assert "left" not in (tmp_path / "a.mesh").read_text()
+def files_of_names():
+    plain = box((2, 2), order=2)
+    yield named()
+    yield plain.with_names(boundary={"1": 1, " a b ": (1, 4), "ö # x": 2})
+    yield scrambled(box((3, 3), periodic=True, order=2), 1).with_names({"torus": 1})
+    yield box(3).with_names({"rod": 1}, {"end": 2})
+
+
+@pytest.mark.parametrize("mesh", list(files_of_names()))
+def test_mfem_files_keep_names(tmp_path, mesh):
+    path = tmp_path / "a.mesh"
+    write_mfem(mesh, path)
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("MFEM mesh v1.3\n")
+    assert text.endswith("\nmfem_mesh_end\n")
+    read = read_mfem(path)
+    assert read.element_names == mesh.element_names
+    assert read.boundary_names == mesh.boundary_names
+    assert np.array_equal(read.coordinates, mesh.coordinates)
+    assert np.array_equal(read.boundary_attributes, mesh.boundary_attributes)
+
+
+def test_a_mesh_without_names_is_written_for_older_readers(tmp_path):
+    write_mfem(box((2, 2)), tmp_path / "a.mesh")
+    assert (tmp_path / "a.mesh").read_text().startswith("MFEM mesh v1.0\n")
+
+
+TEXT = st.text(min_size=1, max_size=8)
+
+
+@settings(max_examples=150, deadline=None)
+@given(inside=st.sets(TEXT, max_size=2), outside=st.lists(TEXT, max_size=3, unique=True))
+def test_any_name_is_kept_or_refused(tmp_path_factory, inside, outside):
+    groups = {name: (1 + k, 4) for k, name in enumerate(outside)}
+    mesh = box((2, 2)).with_names(dict.fromkeys(inside, 1), groups)
+    path = tmp_path_factory.getbasetemp() / "named.mesh"
+    bad = any(set(name) & set('"\r\n\0') for name in (*inside, *outside))
+    bad |= any(0xD800 <= ord(c) < 0xE000 for name in (*inside, *outside) for c in name)
+    if bad:
+        with pytest.raises(MeshArgumentError, match="cannot be written to MFEM's format"):
+            write_mfem(mesh, path)
+        return
+    write_mfem(mesh, path)
+    read = read_mfem(path)
+    assert (read.element_names, read.boundary_names) == (mesh.element_names, mesh.boundary_names)
+
+
+MFEM_SETS = """MFEM mesh v1.3
+dimension
+1
+elements
+2
+10 1 0 1
+11 1 1 2
+
+attribute_sets
+4
+"Base" 1 10
+"Rose"
+2
+10
+11
+South 2
+11
+10
+"elsewhere" 2 99 98
+boundary
+2
+1 0 0
+2 0 2
+bdr_attribute_sets
+1
+"ends" 3 1 2
+7
+vertices
+3
+1
+0
+1
+2
+
+mfem_mesh_end
+"""
+
+
+def test_sets_as_mfem_writes_them():
+    """On one line or several, names without quotes; what the mesh has not is left out."""
+    mesh = read_mfem(MFEM_SETS)
+    assert mesh.element_names == {"Base": (10,), "Rose": (10, 11), "South": (10, 11)}
+    assert mesh.boundary_names == {"ends": (1, 2)}
+    before, after = MFEM_SETS.split("attribute_sets", 1)
+    without = before + "boundary" + after.split("\nboundary", 1)[1]
+    assert read_mfem(without).element_names == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("sets\n4", "sets\n5", 'the set "boundary" has more attributes'),
+        ("sets\n4", "sets\n3", '"boundary" should come here'),
+        ("sets\n4", "sets\n-1", "must be >= 0"),
+        ("sets\n4", "sets\n99999999999", "characters are left"),
+        ('"Base" 1 10', '"Base" 1 10 11', "more attributes than the 1"),
+        ('"Base" 1 10', '"Base 1 10', "double quotes"),
+        ('"Base" 1 10', '"" 1 10', "names two sets, or none"),
+        ('"Base" 1 10', '"Rose" 1 10', 'line 12: "Rose" names two sets'),
+        ('"Base" 1 10', '"Base" 88888888888 10', "characters are left"),
+        ('"Base" 1 10', '"Base" 1 x', "must be a whole number"),
+        ('"Base" 1 10', '"Base" 1 0', "must be >= 1"),
+        ("MFEM mesh v1.3", "MFEM mesh v1.0", '"boundary" should come here'),
+    ],
+)
+def test_damaged_sets(old, new, message):
+    assert old in MFEM_SETS
+    with pytest.raises(MeshFormatError, match=message):
+        read_mfem(MFEM_SETS.replace(old, new, 1))

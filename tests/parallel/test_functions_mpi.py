@@ -49,6 +49,27 @@ def test_each_has_its_piece(comm, name):
     check_functions(femops.distribute(whole, comm), whole)
 
 
+@pytest.mark.parallel(1, 2, 4)
+@pytest.mark.parametrize("name", ["ball", "disc", "periodic", "line"])
+def test_fields_and_predicates(comm, name):
+    """Between spaces on one mesh as in one process; between meshes one process alone."""
+    whole = SAMPLES[name]()
+    mesh = femops.distribute(whole, comm)
+    for make, family, p in ((H1, "gll", 4), (H1, "bernstein", 2), (L2, "gauss", 1)):
+        (V, coarse), (W, serial) = ((make(m, p, 1, family), H1(m, 2)) for m in (mesh, whole))
+        own = slice(V.first_dof, V.first_dof + V.ndofs)
+        u, w = (S.interpolate(smooth(1)) for S in (coarse, serial))
+        close(V.interpolate((coarse, u)), W.interpolate((serial, w))[own])
+        if comm.size > 1:
+            for S, of in ((H1(mesh, 2), (serial, w)), (H1(whole, 2), (coarse, u))):
+                with pytest.raises(SpaceError, match="where ranks share a mesh"):
+                    S.interpolate(of)
+        if make is H1:
+            dofs, all_dofs = (S.boundary_dofs(lambda x: x[0] < 0.3) for S in (V, W))
+            mine = all_dofs[(all_dofs >= own.start) & (all_dofs < own.stop)]
+            np.testing.assert_array_equal(dofs + own.start, mine)
+
+
 def one_element(comm):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that ranks have none

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, final
 
@@ -48,6 +49,27 @@ class Kind:
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Elements of one type on an entity of a periodic mesh, of less than three dimensions.
+
+    Attributes
+    ----------
+    dim, entity
+        Of the entity, with Gmsh's number.
+    kind
+        Type number.
+    nodes
+        Shape (n, k): numbers of the elements' nodes.
+    """
+
+    dim: int
+    entity: int
+    kind: int
+    nodes: NDArray[np.int64]
+
+
+@final
 @dataclass(frozen=True)
 class GmshArrays:
     """Contents of a Gmsh file.
@@ -70,6 +92,8 @@ class GmshArrays:
         Nodes that are one, as the mesh is periodic.
     sides
         Nodes of a periodic mesh by dimension and number of the entity that their elements lie on.
+    reference
+        Positions (k, dim) of the nodes of each type in its reference element.
     """
 
     tags: NDArray[np.int64]
@@ -80,7 +104,51 @@ class GmshArrays:
     names: dict[tuple[int, int], str]
     kinds: dict[int, Kind]
     links: list[Link]
-    sides: dict[tuple[int, int], NDArray[np.int64]]
+    sides: list[Side]
+    reference: dict[int, NDArray[np.float64]]
+
+    def rows(self) -> list[NDArray[np.int64]]:
+        """Nodes (n, k) of the elements of each block."""
+        sizes = [self.kinds[kind].size for kind in self.blocks[:, 1].tolist()]
+        return _rows(self.nodes, self.blocks[:, 2].tolist(), sizes)
+
+    def side_nodes(self, dim: int, entity: int) -> NDArray[np.int64]:
+        """Numbers of the nodes of all elements on an entity, ascending."""
+        mine = [
+            side.nodes.ravel() for side in self.sides if (side.dim, side.entity) == (dim, entity)
+        ]
+        return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *mine]))
+
+
+def _rows(nodes: NDArray[np.int64], counts: list[int], sizes: list[int]) -> list[NDArray[np.int64]]:
+    """Cut a list of nodes into arrays (count, size)."""
+    shapes = [*zip(counts, sizes, strict=True)]
+    return [part.reshape(*shape) for part, shape in zip(_cut(nodes, shapes), shapes, strict=True)]
+
+
+def _cut(values: NDArray[Any], shapes: list[tuple[int, int]]) -> list[NDArray[Any]]:
+    """Cut an array into parts with the numbers of entries of these shapes."""
+    stops = np.cumsum([0, *(a * b for a, b in shapes)]).tolist()
+    return [values[start:stop] for start, stop in pairwise(stops)]
+
+
+def node_places(tags: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Place in `tags` of each node number; of several the first.
+
+    Raises
+    ------
+    MeshFormatError
+        If one is not there.
+    """
+    known, first = np.unique(tags, return_index=True)
+    places = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
+    unknown = numbers[known[places] != numbers] if len(known) else numbers.ravel()
+    if len(unknown):
+        raise MeshFormatError(
+            f"{len(unknown)} node(s) of elements are not in the file, number {unknown[0]} the "
+            "first: it is damaged, write it again"
+        )
+    return np.asarray(first[places])
 
 
 def begins_like_gmsh(path: str | os.PathLike[str]) -> bool:
@@ -201,10 +269,13 @@ def _missing(said: str) -> str:
 
 
 def _arrays(content: dict[str, Any], links: list[Link]) -> GmshArrays:
-    rows = content.get("sides", np.zeros((0, 3), np.int64))
-    nodes = content.get("side_nodes", np.zeros(0, np.int64))
-    stops = np.cumsum(rows[:, 2])
-    kinds = zip(content["kinds"].tolist(), content["kind_names"], strict=True)
+    numbers = content["kinds"].tolist()
+    named = zip(numbers, content["kind_names"], strict=True)
+    kinds = {n: Kind(dim, p, size, str(shape)) for (n, dim, p, size), shape in named}
+    reference = _cut(content["references"], [(d, k) for _, d, _, k in numbers])
+    heads = content.get("sides", np.zeros((0, 4), np.int64)).tolist()
+    counts, sizes = [count for *_, count in heads], [kinds[kind].size for _, _, kind, _ in heads]
+    rows = _rows(content.get("side_nodes", np.zeros(0, np.int64)), counts, sizes)
     return GmshArrays(
         tags=content["tags"],
         positions=content["positions"],
@@ -212,10 +283,13 @@ def _arrays(content: dict[str, Any], links: list[Link]) -> GmshArrays:
         nodes=content["nodes"],
         groups=content["groups"],
         names={(int(dim), int(tag)): str(name) for dim, tag, name in content["names"] if name},
-        kinds={n: Kind(dim, p, size, str(shape)) for (n, dim, p, size), shape in kinds},
+        kinds=kinds,
         links=links,
-        sides={
-            (dim, entity): nodes[stop - count : stop]
-            for (dim, entity, count), stop in zip(rows.tolist(), stops.tolist(), strict=True)
+        sides=[
+            Side(d, entity, kind, nodes)
+            for (d, entity, kind, _), nodes in zip(heads, rows, strict=True)
+        ],
+        reference={
+            n: where.reshape(k, d) for (n, d, _, k), where in zip(numbers, reference, strict=True)
         },
     )

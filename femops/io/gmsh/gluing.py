@@ -51,7 +51,7 @@ def vertex_links(content: GmshArrays, vertices: Ints, positions: Floats) -> list
         places = np.minimum(np.searchsorted(vertices, nodes), len(vertices) - 1)
         known = vertices[places] == nodes
         both = known.all(axis=1)
-        side = content.sides.get((link.dim, link.entities[0]), vertices[:0])
+        side = content.side_nodes(link.dim, link.entities[0])
         alone = np.union1d(nodes[known & ~both[:, None]], np.intersect1d(side, vertices))
         alone = np.setdiff1d(alone, nodes[both, 0])
         if both.any() and len(alone):
@@ -69,7 +69,7 @@ def _matched(content: GmshArrays, link: Link, vertices: Ints, positions: Floats)
     """Pairs of node numbers (n, 2) of a link that has none, by their positions."""
     places = []
     for entity in link.entities:
-        mine = np.isin(vertices, content.sides.get((link.dim, entity), vertices[:0]))
+        mine = np.isin(vertices, content.side_nodes(link.dim, entity))
         places.append(np.flatnonzero(mine))
     side, other = places
     what = f"the periodic side {link.entities[0]} of dimension {link.dim} and its image"
@@ -171,15 +171,15 @@ def _check_kind(
     outside = before.faces[:, 1] < 0 if kind == before.dim - 1 else None
     pairs = [np.zeros((0, 2), dtype=np.int64)]
     for link in links:
-        mapped, images = _images(rows, link, before.num_entities[0])
-        if outside is not None and link.dim == kind and (outside[mapped] & (images < 0)).any():
-            lost = mapped[outside[mapped] & (images < 0)]
+        mapped, there = images(rows, link.nodes, before.num_entities[0])
+        if outside is not None and link.dim == kind and (outside[mapped] & (there < 0)).any():
+            lost = mapped[outside[mapped] & (there < 0)]
             raise MeshTopologyError(
                 f"{len(lost)} of {len(mapped)} face(s) of a periodic side have no image on the "
                 "other side: mesh both in the same way, in Gmsh by setPeriodic before the mesh is "
                 "generated"
             )
-        pairs.append(np.stack([mapped, images], axis=1)[images >= 0])
+        pairs.append(np.stack([mapped, there], axis=1)[there >= 0])
     wanted, _ = _classes(len(rows), np.concatenate(pairs))
     if after.num_entities[kind] != wanted:
         names = {1: "edges", 2: "faces"}[kind]
@@ -190,12 +190,22 @@ def _check_kind(
         )
 
 
-def _images(rows: Ints, link: Link, num_vertices: int) -> tuple[Ints, Ints]:
-    """Rows whose vertices a link maps, and the number of each row's image, or -1."""
+def images(rows: Ints, pairs: Ints, num_vertices: int) -> tuple[Ints, Ints]:
+    """The rows of which a link maps all vertices, and the number of each one's image or -1.
+
+    Parameters
+    ----------
+    rows
+        Shape (n, k): vertices of edges or faces, ascending in each.
+    pairs
+        Shape (m, 2): vertices and their images.
+    num_vertices
+        How many there are.
+    """
     image = np.full(num_vertices, -1, dtype=np.int64)
-    image[link.nodes[:, 0]] = link.nodes[:, 1]
+    image[pairs[:, 0]] = pairs[:, 1]
     targeted = np.zeros(num_vertices, dtype=np.bool_)
-    targeted[link.nodes[:, 1]] = True
+    targeted[pairs[:, 1]] = True
     mapped = np.flatnonzero((image[rows] >= 0).all(axis=1))
     targets = np.flatnonzero(targeted[rows].all(axis=1))
     both = np.concatenate([rows[targets], np.sort(image[rows[mapped]], axis=1)])

@@ -50,6 +50,8 @@ def main(source: str, target: str, memory: int, by_element: bool, periodic: bool
             gmsh.option.setNumber("Mesh.SwitchElementTags", 0)
             gmsh.open(source)
         arrays |= _sides(gmsh, np) if periodic else {}
+        on_sides = arrays["sides"][:, 2].tolist() if periodic else []
+        arrays |= _kinds(gmsh, np, {*arrays["blocks"][:, 1].tolist(), *on_sides})
     except Exception as error:  # noqa: BLE001  (Gmsh raises plain Exception)
         arrays = {}
         print(error)  # noqa: T201
@@ -91,7 +93,6 @@ def _arrays(gmsh: Any, np: Any, by_element: bool) -> dict[str, Any]:
         for tag in physical:
             name = gmsh.model.getPhysicalName(dim, tag) or gmsh.model.getPhysicalName(dim, abs(tag))
             names.append((str(dim), str(abs(int(tag))), name))
-    kinds = [_kind(gmsh, kind) for kind in sorted({kind for _, kind, _ in blocks})]
     return {
         "tags": np.asarray(tags, dtype=np.int64),
         "positions": np.asarray(positions, dtype=np.float64).reshape(-1, 3),
@@ -99,23 +100,31 @@ def _arrays(gmsh: Any, np: Any, by_element: bool) -> dict[str, Any]:
         "nodes": np.concatenate(nodes),
         "groups": np.array(groups, dtype=np.int64).reshape(-1, 2),
         "names": np.array(names, dtype=np.str_).reshape(-1, 3),
-        "kinds": np.array([kind[:4] for kind in kinds], dtype=np.int64).reshape(-1, 4),
-        "kind_names": np.array([kind[4] for kind in kinds], dtype=np.str_),
     }
 
 
 def _sides(gmsh: Any, np: Any) -> dict[str, Any]:
-    """Dimension, number and number of nodes of each entity that has elements; their nodes."""
-    sides: list[tuple[int, int, int]] = []
+    """Dimension, number, type and number of elements of each entity that has some; their nodes."""
+    sides: list[tuple[int, int, int, int]] = []
     nodes = [np.zeros(0, dtype=np.int64)]
     for dim, entity in gmsh.model.getEntities():
-        corners = [np.asarray(n, np.int64) for n in gmsh.model.mesh.getElements(dim, entity)[2]]
-        if corners and dim < 3:
-            nodes.append(np.unique(np.concatenate(corners)))
-            sides.append((dim, entity, len(nodes[-1])))
+        for kind, elements, corners in zip(*gmsh.model.mesh.getElements(dim, entity), strict=True):
+            if dim < 3:
+                nodes.append(np.asarray(corners, dtype=np.int64))
+                sides.append((dim, entity, int(kind), len(elements)))
     return {
-        "sides": np.array(sides, dtype=np.int64).reshape(-1, 3),
+        "sides": np.array(sides, dtype=np.int64).reshape(-1, 4),
         "side_nodes": np.concatenate(nodes),
+    }
+
+
+def _kinds(gmsh: Any, np: Any, numbers: set[int]) -> dict[str, Any]:
+    """Facts about types of elements."""
+    kinds = [_kind(gmsh, number) for number in sorted(numbers)]
+    return {
+        "kinds": np.array([kind[:4] for kind in kinds], dtype=np.int64).reshape(-1, 4),
+        "kind_names": np.array([kind[4] for kind in kinds], dtype=np.str_),
+        "references": np.concatenate([np.zeros(0), *(kind[5] for kind in kinds)]),
     }
 
 
@@ -130,10 +139,10 @@ def _check_count(gmsh: Any, got: int) -> None:
         )
 
 
-def _kind(gmsh: Any, kind: int) -> tuple[int, int, int, int, str]:
-    """Type number, dimension, degree, number of nodes and Gmsh's word of a type of element."""
-    name, dim, degree, count, _, _ = gmsh.model.mesh.getElementProperties(kind)
-    return kind, dim, degree, count, name.split()[0]
+def _kind(gmsh: Any, kind: int) -> tuple[int, int, int, int, str, list[float]]:
+    """Number, dimension, degree, number of nodes, Gmsh's word and positions of nodes of a type."""
+    name, dim, degree, count, nodes, _ = gmsh.model.mesh.getElementProperties(kind)
+    return kind, dim, degree, count, name.split()[0], list(nodes)[: dim * count]
 
 
 if __name__ == "__main__":

@@ -9,10 +9,11 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.io.gmsh.file import GmshArrays, Kind, read_arrays
+from femops.io.gmsh.file import GmshArrays, Kind, node_places, read_arrays
 from femops.io.gmsh.gluing import glued, vertex_links
 from femops.io.gmsh.groups import Numbering, attributes_of
 from femops.io.gmsh.nodes import ELEMENTS, POINT, gmsh_order
+from femops.io.gmsh.splitting import SPLIT, split_simplices
 from femops_meshes import (
     Mesh,
     MeshError,
@@ -28,6 +29,7 @@ from femops_meshes.coordinates.interpolation import (
     tensor_apply,
 )
 from femops_meshes.formats.mending import mended
+from femops_meshes.names import names_of
 from femops_meshes.topology.entities import VTK_CORNERS
 from femops_meshes.topology.topology import exterior_boundary
 
@@ -38,7 +40,7 @@ _SHAPES = ("Line", "Quadrilateral", "Hexahedron")
 _FLAT = 1e-10  # of the size of the mesh: how far from a plane its nodes may lie
 
 
-def read_gmsh(path: str | os.PathLike[str]) -> Mesh:
+def read_gmsh(path: str | os.PathLike[str], *, split: bool = False) -> Mesh:
     """Read a mesh of lines, quadrangles or hexahedra from a Gmsh file, version 2.2 or 4.1.
 
     The elements of the highest dimension in the file are the mesh; those of one dimension less
@@ -57,6 +59,9 @@ def read_gmsh(path: str | os.PathLike[str]) -> Mesh:
     ----------
     path
         The file, ASCII or binary. It is read by the package ``gmsh``, in a process of its own.
+    split
+        Split triangles, tetrahedra and prisms, and with them all elements; see
+        `femops.io.gmsh.splitting`. A file without them is read as it is.
 
     Raises
     ------
@@ -72,7 +77,8 @@ def read_gmsh(path: str | os.PathLike[str]) -> Mesh:
         If the package ``gmsh`` is not installed or does not find its libraries.
     """
     try:
-        return mesh_of(read_arrays(path))
+        content = read_arrays(path)
+        return mesh_of(split_simplices(content) if split else content)
     except MeshError as error:
         if str(path) in str(error):
             raise
@@ -102,16 +108,7 @@ def mesh_of(content: GmshArrays) -> Mesh:
     numbers[: len(tagged)] = tagged
     mesh = Mesh.assemble(corners, coordinates[kept], vertices, inside.numbers, boundary, numbers)
     checks.geometry(mesh.coordinates)
-    return mesh.with_names(inside.names, _names_of(outside.names, mesh.boundary_attributes))
-
-
-def _names_of(
-    names: dict[str, tuple[int, ...]], attributes: NDArray[np.int32]
-) -> dict[str, tuple[int, ...]]:
-    """Names of the attributes that remain: periodic sides lose theirs."""
-    there = set(attributes.tolist())
-    left = {name: tuple(n for n in numbers if n in there) for name, numbers in names.items()}
-    return {name: numbers for name, numbers in left.items() if numbers}
+    return mesh.with_names(inside.names, names_of(outside.names, mesh.boundary_attributes))
 
 
 def _checked_kinds(content: GmshArrays) -> tuple[int, int]:
@@ -122,12 +119,13 @@ def _checked_kinds(content: GmshArrays) -> tuple[int, int]:
             "it holds no elements that can be read: let Gmsh generate the mesh before it saves"
         )
     degrees = set()
-    for block_dim, number, count in content.blocks.tolist():
+    # those of the mesh before those of its boundary
+    for block_dim, number, count in sorted(content.blocks.tolist(), reverse=True):
         kind = content.kinds[number]
         if block_dim < dim - 1 or count == 0:
             continue
         if number not in ELEMENTS.get(block_dim, {POINT: 0}):
-            raise MeshFormatError(_refusal(kind, count))
+            raise MeshFormatError(_refusal(kind, count, dim))
         if block_dim == dim:
             degrees.add(kind.degree)
     if len(degrees) > 1:
@@ -137,14 +135,22 @@ def _checked_kinds(content: GmshArrays) -> tuple[int, int]:
     return int(dim), degrees.pop()
 
 
-def _refusal(kind: Kind, count: int) -> str:
+def _refusal(kind: Kind, count: int, dim: int) -> str:
     what = f"it holds {count} {kind.shape.lower()}(s) of degree {kind.degree}, {kind.size} nodes: "
     if kind.shape not in _SHAPES:
-        return what + (
-            "only lines, quadrangles and hexahedra are supported, alone; in Gmsh set "
-            "Mesh.RecombineAll = 1 (in 3-D also transfinite volumes, or "
-            "Mesh.SubdivisionAlgorithm = 2)"
+        # With RecombineAll on surfaces, Gmsh's subdivision of volumes inverts elements.
+        advice = "only lines, quadrangles and hexahedra are supported; let Gmsh make " + (
+            "all quadrangles by Mesh.RecombineAll = 1 and Mesh.SubdivisionAlgorithm = 1"
+            if dim == 2
+            else "all hexahedra by Mesh.SubdivisionAlgorithm = 2, or by transfinite volumes with "
+            "Mesh.RecombineAll = 1"
         )
+        if kind.shape in SPLIT:
+            advice += (
+                ", or split the elements: `femops mesh convert --split in.msh out.mesh`, "
+                "femops.read_mesh(path, split=True)"
+            )
+        return what + advice
     if kind.size < (kind.degree + 1) ** kind.dim:
         return what + "these are incomplete elements; in Gmsh set Mesh.SecondOrderIncomplete = 0"
     return what + f"the highest degree is {max(ELEMENTS[kind.dim].values())}"
@@ -160,23 +166,11 @@ class _Entries:
 
 
 def _entries(content: GmshArrays, dim: int, tags: Ints, width: int) -> _Entries:
-    sizes = np.array([content.kinds[kind].size for kind in content.blocks[:, 1].tolist()])
-    stops = np.cumsum(content.blocks[:, 2] * sizes)
     chosen = np.flatnonzero(content.blocks[:, 0] == dim)
-    rows = [
-        content.nodes[stops[b] - content.blocks[b, 2] * sizes[b] : stops[b]].reshape(-1, sizes[b])[
-            :, :width
-        ]
-        for b in chosen
-    ]
+    all_rows = content.rows()
+    rows = [all_rows[block][:, :width] for block in chosen]
     numbers = np.concatenate([np.zeros((0, width), dtype=np.int64), *rows])
-    places = np.minimum(np.searchsorted(tags, numbers), len(tags) - 1)
-    unknown = numbers[tags[places] != numbers]
-    if len(unknown):
-        raise MeshFormatError(
-            f"{len(unknown)} node(s) of elements are not in the file, number {unknown[0]} the "
-            "first: it is damaged, write it again"
-        )
+    places = node_places(tags, numbers)
     return _Entries(places, np.repeat(chosen, content.blocks[chosen, 2]))
 
 

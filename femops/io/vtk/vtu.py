@@ -14,20 +14,30 @@ from numpy.typing import NDArray
 
 from femops.errors import SpaceError
 from femops.io.atomic import checked_path, replacing
+from femops.io.mesh_files import save_mesh
 from femops.io.vtk.nodes import CELL_TYPES, vtk_order
 from femops.io.vtk.pieces import save_joined, save_pieces
 from femops.io.vtk.vtu_file import Array, Piece, check_name, write_vtu
 from femops.parallel.collective_checks import check, check_same
-from femops.spaces.h1_l2 import H1, Space
+from femops.parallel.mesh import DistributedMesh
+from femops.spaces.base import GridFunction
+from femops.spaces.h1_l2 import H1, L2, Space
 from femops_meshes.coordinates.interpolation import equispaced
 from femops_meshes.coordinates.mapping import positions
+from femops_meshes.mesh import Mesh
 
 MAX_DEGREE = 10
 """Highest degree of a cell that VTK's readers accept."""
 
 
-def save(path: str | os.PathLike[str], space: Space, /, **fields: Any) -> Path:
+def save(
+    path: str | os.PathLike[str], space: Space | Mesh | DistributedMesh, /, **fields: Any
+) -> Path:
     """Write the mesh and fields of a space as a VTU file with Lagrange cells of its degree.
+
+    A mesh can stand in place of the space. It goes to a VTU file without fields, or to a file of
+    MFEM's, ending in .mesh, which `read_mesh` reads back with all that the mesh has: attributes,
+    their names (as attribute sets, format v1.3), boundary, curved and periodic geometry.
 
     Collective, where ranks share the mesh: all call it with the same path, and the file has a piece
     of each. Many ranks had better write a .pvtu file: each writes its own piece, in a folder
@@ -40,10 +50,10 @@ def save(path: str | os.PathLike[str], space: Space, /, **fields: Any) -> Path:
 
     Parameters
     ----------
-    path : path ending in .vtu or .pvtu
+    path : path ending in .vtu or .pvtu; of a mesh also in .mesh
         In a folder that all ranks see.
-    space : Space
-        The space of the fields.
+    space : Space, Mesh or DistributedMesh
+        The space of the fields, or a mesh alone.
     **fields : l_vec or GridFunction
         Vectors of the space by the name they get in the file, or fields in other spaces on its
         mesh, such as pressures beside velocities. With as many components as the mesh has
@@ -58,7 +68,9 @@ def save(path: str | os.PathLike[str], space: Space, /, **fields: Any) -> Path:
     ------
     FileError
         The file cannot be written, does not end so, a name cannot be held by XML, or ranks do not
-        see each other's files.
+        see each other's files; a .mesh file of fields, or of a mesh that several ranks share.
+    MeshError
+        The mesh has a name that MFEM's format cannot hold.
     CommunicatorError
         Ranks disagree about the path or the fields.
     SpaceError
@@ -72,14 +84,19 @@ def save(path: str | os.PathLike[str], space: Space, /, **fields: Any) -> Path:
         Above degree 10, which is the highest that VTK reads: the fields are then interpolated at
         the nodes of degree 10.
     """
+    if Path(path).suffix.lower() == ".mesh":
+        return save_mesh(path, space, fields)
+    suffixes = [".vtu", ".pvtu"]
+    if isinstance(space, Mesh | DistributedMesh):
+        space, suffixes = L2(space, 0), [".mesh", *suffixes]
     if not isinstance(space, Space):
         raise SpaceError(
             f"save was given a {type(space).__name__} for a space: save(path, V, u=u) takes the "
-            "space of the fields, for instance V = femops.H1(mesh, order=1)"
+            "space of the fields, for instance V = femops.H1(mesh, order=1), or a mesh alone"
         )
     comm = space.comm
     with check(comm):
-        target = checked_path(path, ".vtu", ".pvtu")
+        target = checked_path(path, *suffixes)
         if target.suffix.lower() == ".pvtu":
             check_name(target.stem, "the file")
         for name in fields:
@@ -115,9 +132,6 @@ class _Grid:
 
 def _field(space: Space, name: str, given: Any) -> tuple[Space, Array]:
     """Space and vector of a field, which can lie in another space."""
-    # Here, as it loads the compiler, which reading and writing meshes does without.
-    from femops.operators.integrals.coefficients import GridFunction
-
     if not isinstance(given, GridFunction):
         return space, space.check_vector(given, name)
     if (given.space.mesh, given.space.distributed) != (space.mesh, space.distributed):

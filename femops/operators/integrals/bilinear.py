@@ -165,7 +165,18 @@ class BilinearForm:
         return state | ({"traced": self.qfunction} if "qfunction" in self.__dict__ else {})
 
     def with_coefficients(self, values: Mapping[str, Any], made: Made) -> BilinearForm:
-        """The same form with other coefficients.
+        """The same form with other coefficients; parameters and errors as of `replaced`."""
+        new = self.replaced(values, made)
+        # another shape is another trace; a derivative keeps its own
+        if self.state is None:
+            same = new.coefficient_shapes() == self.coefficient_shapes()
+            new = replace(new, traced=self.qfunction if same else None)
+        else:  # not what was computed of other coefficients
+            new = replace(new, state=self.state.renewed())
+        return new
+
+    def replaced(self, values: Mapping[str, Any], made: Made) -> BilinearForm:
+        """The form with other coefficients, and whatever it was traced to.
 
         Parameters
         ----------
@@ -188,14 +199,7 @@ class BilinearForm:
             if old not in made:
                 made[old] = old.of(value).keep(self.geometry)
             changed[name] = made[old]
-        new = replace(self, coefficients={**self.coefficients, **changed})
-        # another shape is another trace; a derivative keeps its own
-        if self.state is None:
-            same = new.coefficient_shapes() == self.coefficient_shapes()
-            new = replace(new, traced=self.qfunction if same else None)
-        else:
-            new = replace(new, state=self.state.renewed())
-        return new
+        return replace(self, coefficients={**self.coefficients, **changed})
 
     @cached_property
     def known(self) -> Known:

@@ -15,36 +15,9 @@ from femops.geometry.boundary import BoundaryBlock, BoundaryGeometry
 from femops.geometry.jacobians import Geometry
 from femops.operators.integrals.snapshots import Block, Field, Sampled, frozen
 from femops.pointwise.trace import CoefficientShape
-from femops.spaces.base import Space
+from femops.spaces.base import GridFunction
 from femops.spaces.functions import evaluate_any
 from femops.spaces.restriction import refuse_device_array
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class GridFunction:
-    """A finite element function as a coefficient.
-
-    Attributes
-    ----------
-    space : Space
-        On the mesh of the form, of any order.
-    vector : l_vec of it
-        Not copied here: an operator copies it when it is made or updated, so that the same
-        GridFunction can be given again after the vector has changed.
-
-    Raises
-    ------
-    VectorError
-        A vector that is not one of the space.
-    """
-
-    space: Space
-    vector: NDArray[Any]
-
-    def __post_init__(self) -> None:
-        self.space.check_vector(self.vector, "the grid function's vector")
-
 
 Function = Callable[..., Any]
 PlainCoefficient = float | NDArray[Any] | Callable[[NDArray[np.float64]], Any]

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from femops.errors import OperatorError
-from femops.operators.integrals.coefficients import GridFunction
 from femops.parallel.mesh import DistributedMesh
+from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import L2
 from femops_meshes.mesh import Mesh
 from femops_meshes.names import listing, with_numbers

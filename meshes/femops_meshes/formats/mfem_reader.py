@@ -1,4 +1,4 @@
-"""Reader of the MFEM mesh format v1.0 (and v1.2, which only adds an end tag)."""
+"""Reader of the MFEM mesh formats v1.0, v1.2 (which adds an end tag) and v1.3 (and names)."""
 
 import os
 from dataclasses import dataclass
@@ -15,8 +15,10 @@ from femops_meshes.formats.mending import mended
 from femops_meshes.formats.mfem_inline import begins_inline, read_inline
 from femops_meshes.formats.mfem_nodes import Collection, interior_order, parse_collection
 from femops_meshes.formats.mfem_numbering import h1_numbers
+from femops_meshes.formats.mfem_sets import INSIDE, OUTSIDE, read_sets
 from femops_meshes.formats.scanner import Scanner, shorten
 from femops_meshes.mesh import Mesh
+from femops_meshes.names import Names, names_of
 from femops_meshes.topology.entities import VTK_CORNERS
 from femops_meshes.topology.topology import Topology, check_dangling
 
@@ -27,7 +29,7 @@ GEOMETRIES = ("point", "segment", "triangle", "square", "tetrahedron", "cube", "
 _TENSOR = {0: 0, 1: 1, 2: 3, 3: 5}
 """MFEM's geometry number of the reference cube of each dimension."""
 
-_HEADERS = ("MFEM mesh v1.0", "MFEM mesh v1.2")
+_HEADERS = ("MFEM mesh v1.0", "MFEM mesh v1.2", "MFEM mesh v1.3")
 _END_TAG = "mfem_mesh_end"
 
 
@@ -43,10 +45,12 @@ class _Content:
     num_vertices: int
     positions: Floats | tuple[Collection, Floats]
     where: str
+    element_names: Names
+    boundary_names: Names
 
 
 def read_mfem(source: str | os.PathLike[str]) -> Mesh:
-    """Read a mesh in MFEM's format v1.0, or the box that a file "MFEM INLINE mesh v1.0" describes.
+    """Read a mesh in MFEM's format v1.0 to v1.3, or the box that an INLINE mesh file describes.
 
     Parameters
     ----------
@@ -57,8 +61,9 @@ def read_mfem(source: str | os.PathLike[str]) -> Mesh:
     -------
     mesh
         With elements, local axes and vertices in the file's order. Vertices that no element uses
-        are dropped. Elements whose corners are listed in mirrored order are turned over, curved
-        ones with their nodes: quadrilaterals as MFEM does, which leaves others as they are.
+        are dropped, and so are names of attributes that it has not. Elements whose corners are
+        listed in mirrored order are turned over, curved ones with their nodes: quadrilaterals as
+        MFEM does, which leaves others as they are.
 
     Raises
     ------
@@ -89,14 +94,16 @@ def read_mfem(source: str | os.PathLike[str]) -> Mesh:
 
 
 def _parse(scanner: Scanner) -> _Content:
-    end_tag = _header(scanner)
+    end_tag, named = _header(scanner)
     scanner.keyword("dimension")
     dim = scanner.integer(scanner.read("the dimension"), "the dimension", 1, 3)
     scanner.keyword("elements")
     elements, element_attributes = _entries(scanner, "element", dim)
+    inside = read_sets(scanner, INSIDE) if named else {}
     where = f"{scanner.name} (elements end at line {scanner.line})"
     scanner.keyword("boundary")
     boundary, boundary_attributes = _entries(scanner, "boundary element", dim - 1)
+    outside = read_sets(scanner, OUTSIDE) if named else {}
     scanner.keyword("vertices")
     count = scanner.integer(scanner.read("the number of vertices"), "the number of vertices", 0)
     positions: Floats | tuple[Collection, Floats]
@@ -113,16 +120,17 @@ def _parse(scanner: Scanner) -> _Content:
         count,
         positions,
         where,
+        inside,
+        outside,
     )
 
 
-def _header(scanner: Scanner) -> tuple[str, ...]:
-    """Check the first line; return the tags that may end the file."""
+def _header(scanner: Scanner) -> tuple[tuple[str, ...], bool]:
+    """Check the first line; return the tags that may end the file, and whether it has names."""
     header = scanner.read('the line "MFEM mesh v1.0"')
     if header in _HEADERS:
-        return () if header == _HEADERS[0] else (_END_TAG,)
+        return () if header == _HEADERS[0] else (_END_TAG,), header == _HEADERS[2]
     other = {
-        "MFEM mesh v1.3": "attribute sets are not supported",
         "MFEM NC mesh": "nonconforming meshes are not supported",
         "MFEM NURBS": "NURBS meshes are not supported",
         "$MeshFormat": "Gmsh's format is not supported: convert it with MFEM or meshio first",
@@ -229,7 +237,10 @@ def _build(content: _Content) -> Mesh:
         topology,
     )
     checks.geometry(mesh.coordinates)
-    return mesh
+    return mesh.with_names(
+        names_of(content.element_names, mesh.element_attributes),
+        names_of(content.boundary_names, mesh.boundary_attributes),
+    )
 
 
 def _node_coordinates(

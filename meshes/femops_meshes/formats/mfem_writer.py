@@ -1,4 +1,4 @@
-"""Writer of the MFEM mesh format v1.0."""
+"""Writer of the MFEM mesh formats v1.0 and v1.3."""
 
 import os
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from femops_meshes.formats.files import write_text
 from femops_meshes.formats.mfem_numbering import h1_numbers
+from femops_meshes.formats.mfem_sets import INSIDE, OUTSIDE, check_writable_names, written_sets
 from femops_meshes.mesh import Mesh
 from femops_meshes.topology.entities import VTK_CORNERS
 
@@ -17,7 +18,7 @@ _ROWS = 65536
 
 
 def write_mfem(mesh: Mesh, path: str | os.PathLike[str], digits: int | None = None) -> None:
-    """Write a mesh in MFEM's format v1.0.
+    """Write a mesh in MFEM's format v1.0, or v1.3 if it has names, as its sets of attributes.
 
     Elements go out in the file's order (`Mesh.file_elements`). Straight meshes get vertices, curved
     ones nodes in H1, discontinuous ones nodes in L2 (Gauss-Lobatto).
@@ -35,17 +36,30 @@ def write_mfem(mesh: Mesh, path: str | os.PathLike[str], digits: int | None = No
     ------
     MeshFileError
         If the file can't be written.
+    MeshArgumentError
+        If the format can't hold a name: one with a double quote or the end of a line.
     """
+    check_writable_names(mesh.element_names, mesh.boundary_names)
     write_text(path, _chunks(mesh, digits))
 
 
 def _chunks(mesh: Mesh, digits: int | None) -> Iterator[str]:
     dim = mesh.dim
+    named = bool(mesh.element_names or mesh.boundary_names)
     order = np.argsort(mesh.file_elements, kind="stable")
-    yield f"MFEM mesh v1.0\n\ndimension\n{dim}\n\nelements\n{mesh.num_elements}\n"
+    version = "v1.3" if named else "v1.0"  # which older programs read, too
+    yield f"MFEM mesh {version}\n\ndimension\n{dim}\n\nelements\n{mesh.num_elements}\n"
     yield from _entries(mesh.elements[order], mesh.element_attributes[order], dim)
+    yield from written_sets(INSIDE, mesh.element_names) if named else ()
     yield f"\nboundary\n{mesh.num_boundary}\n"
     yield from _entries(mesh.boundary, mesh.boundary_attributes, dim - 1)
+    yield from written_sets(OUTSIDE, mesh.boundary_names) if named else ()
+    yield from _positions(mesh, order, digits)
+    yield "\nmfem_mesh_end\n" if named else ""
+
+
+def _positions(mesh: Mesh, order: NDArray[np.int64], digits: int | None) -> Iterator[str]:
+    dim = mesh.dim
     yield f"\nvertices\n{mesh.num_vertices}\n"
     if mesh.continuous and mesh.order == 1:
         vertices = np.empty((mesh.num_vertices, dim))

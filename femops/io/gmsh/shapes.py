@@ -1,0 +1,126 @@
+"""Reference elements of Gmsh's: corners, what they are made of, how they are cut into parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import final
+
+import numpy as np
+from numpy.polynomial.legendre import legvander
+from numpy.typing import NDArray
+
+from femops.io.gmsh.nodes import gmsh_order
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Corners = tuple[int, ...]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """A reference element.
+
+    Attributes
+    ----------
+    corners
+        Shape (n, dim) float64, in Gmsh's order.
+    edges, faces
+        Their corners; of a triangle or quadrangle, the only face is itself.
+    simplex
+        How many directions, the first, share one degree: their exponents sum to it at most.
+    """
+
+    corners: Floats
+    edges: tuple[Corners, ...]
+    faces: tuple[Corners, ...] = ()
+    simplex: int = 0
+
+    @property
+    def dim(self) -> int:
+        """Dimension."""
+        return int(self.corners.shape[1])
+
+    @property
+    def entities(self) -> list[tuple[int, Corners]]:
+        """Dimension and corners of all vertices, edges, faces and, in 3-D, of the element."""
+        rows: list[tuple[int, Corners]] = [(0, (k,)) for k in range(len(self.corners))]
+        rows += [(1, edge) for edge in self.edges] + [(2, face) for face in self.faces]
+        return rows + [(3, tuple(range(len(self.corners))))] * (self.dim // 3)
+
+    @property
+    def middles(self) -> Floats:
+        """Position of the middle of each entity, (n, dim)."""
+        return np.array([self.corners[list(row)].mean(axis=0) for _, row in self.entities])
+
+    @property
+    def parts(self) -> Ints:
+        """Entities (m, 2**dim) whose middles are the lexicographic corners of each part.
+
+        There is a part for each corner of the element, not mirrored if the element is not.
+        """
+        if self.dim == 1:
+            return np.array([[0, 2], [2, 1]])
+        return np.array([self._part(corner) for corner in range(len(self.corners))])
+
+    def _part(self, corner: int) -> list[int]:
+        ends = [sum(edge) - corner for edge in self.edges if corner in edge]
+        if np.linalg.det(self.corners[ends] - self.corners[corner]) < 0:
+            ends[:2] = ends[1::-1]
+        result = []
+        for bits in range(2**self.dim):
+            # lower dimensions come first: the first entity with all of these is the one they span
+            spanned = {corner, *(end for d, end in enumerate(ends) if bits >> d & 1)}
+            found = (k for k, (_, row) in enumerate(self.entities) if spanned <= set(row))
+            result.append(next(found))
+        return result
+
+    def basis(self, degree: int, points: Floats) -> Floats:
+        """Values (n, m) of a basis of the complete polynomials of a degree at points (n, dim)."""
+        low, high = self.corners.min(axis=0), self.corners.max(axis=0)
+        lines = [legvander(x, degree) for x in (2 * (points - low) / (high - low) - 1).T]
+        columns = [
+            np.prod([line[:, k] for line, k in zip(lines, powers, strict=True)], axis=0)
+            for powers in self.powers(degree)
+        ]
+        return np.stack(columns, axis=1)
+
+    def powers(self, degree: int) -> list[tuple[int, ...]]:
+        """Exponents of the complete polynomials of a degree."""
+        powers = product(range(degree + 1), repeat=self.dim)
+        return [each for each in powers if sum(each[: self.simplex]) <= degree]
+
+
+def _tensor(dim: int) -> Floats:
+    """Corners of lines, quadrangles and hexahedra, which lie in [-1, 1]**dim."""
+    lexicographic = np.array([*product((-1.0, 1.0), repeat=dim)])[:, ::-1]
+    return lexicographic[np.argsort(gmsh_order(dim, 1))]
+
+
+_FLAT = [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0)]
+_ROUND = tuple((k, (k + 1) % 4) for k in range(4))
+
+SHAPES = {
+    "Line": Shape(_tensor(1), ((0, 1),)),
+    "Triangle": Shape(np.array(_FLAT), ((0, 1), (1, 2), (0, 2)), ((0, 1, 2),), simplex=2),
+    "Quadrilateral": Shape(_tensor(2), _ROUND, ((0, 1, 2, 3),)),
+    "Tetrahedron": Shape(
+        np.eye(4)[:, 1:],
+        tuple(combinations(range(4), 2)),
+        tuple(combinations(range(4), 3)),
+        simplex=3,
+    ),
+    "Prism": Shape(
+        np.array([(*corner, z) for z in (-1.0, 1.0) for corner in _FLAT]),
+        ((0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5), (0, 3), (1, 4), (2, 5)),
+        ((0, 1, 2), (3, 4, 5), (0, 1, 4, 3), (1, 2, 5, 4), (0, 2, 5, 3)),
+        simplex=2,
+    ),
+    "Hexahedron": Shape(
+        _tensor(3),
+        (*_ROUND, *((a + 4, b + 4) for a, b in _ROUND), *((k, k + 4) for k in range(4))),
+        ((0, 1, 2, 3), (4, 5, 6, 7), *((a, b, b + 4, a + 4) for a, b in _ROUND)),
+    ),
+}
+"""By Gmsh's word for the shape."""

@@ -1,0 +1,53 @@
+"""Where the nodes of a space on one mesh lie in the elements of another."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import ProbeError
+from femops.geometry.location import locate
+from femops_meshes.mesh import Mesh
+from femops_meshes.parents import parents_of
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def places_of_nodes(
+    source: Mesh, target: Mesh, owners: tuple[Ints, Ints], nodes: Floats, x: Floats
+) -> tuple[Ints, Floats]:
+    """Element of `source` (n,) and reference coordinates (n, dim) of each node on `target`.
+
+    Parameters
+    ----------
+    source, target : Mesh
+        A refinement of `source` as `target` is known as such, and exact; else nodes are located.
+    owners : arrays (n,)
+        An element of each node, and the node's lexicographic number there.
+    nodes : (p1d,) float64
+        Of the 1-D basis.
+    x : (n, dim) float64
+        Positions of the nodes.
+
+    Raises
+    ------
+    ProbeError
+        Nodes outside `source`.
+    """
+    parents = parents_of(target, source)
+    if parents is not None:
+        elements, local = owners
+        grid = np.stack([local // len(nodes) ** d % len(nodes) for d in range(target.dim)], axis=1)
+        reference = parents.low[elements] + parents.width * nodes[grid]
+        return parents.elements[elements], reference
+    found, reference = locate(source, x)
+    outside = np.flatnonzero(found < 0)
+    if len(outside):
+        where = ", ".join(f"{c:.6g}" for c in x[outside[0]])
+        raise ProbeError(
+            f"{len(outside)} of {len(x)} nodes of the space lie outside the mesh of the field, the "
+            f"first of them at ({where}): the field has no values there; take a field on a mesh "
+            "that covers this one, curved sides included"
+        )
+    return found, reference

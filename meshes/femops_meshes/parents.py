@@ -1,0 +1,68 @@
+"""The parent of each element of a refined mesh."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_meshes import refinement
+from femops_meshes.mesh import Mesh
+
+_SAME = 1e-10  # of an element's size: nodes closer than this are at one place
+
+
+@final
+@dataclass(frozen=True)
+class Parents:
+    """Where the elements of a refinement lie.
+
+    Attributes
+    ----------
+    elements
+        Shape (ne,) int64: the element of the coarse mesh.
+    low
+        Shape (ne, dim) float64: the part's lowest corner in that element's [0, 1]**dim.
+    width
+        Of the part, in each direction.
+    """
+
+    elements: NDArray[np.int64]
+    low: NDArray[np.float64]
+    width: float
+
+
+def parents_of(fine: Mesh, coarse: Mesh) -> Parents | None:
+    """Tell where the elements of `fine` lie in those of `coarse`, if it is a refinement of it.
+
+    Any number of times, none included, and in any order of the elements: `Mesh.file_elements`
+    tells which is which, and all coordinates are compared.
+
+    Returns
+    -------
+    parents
+        None if `fine` is no refinement of `coarse`, or its coordinates have another degree.
+    """
+    dim, count = coarse.dim, coarse.num_elements
+    if fine is coarse:  # a part that a rank holds, too
+        return Parents(np.arange(count), np.zeros((count, dim)), 1.0)
+    times = (max(fine.num_elements // max(count, 1), 1).bit_length() - 1) // dim
+    children = 2 ** (dim * times)
+    places = np.argsort(coarse.file_elements, kind="stable")
+    if (
+        (fine.dim, fine.order, fine.num_elements) != (dim, coarse.order, count * children)
+        or not np.array_equal(coarse.file_elements[places], np.arange(count))
+        or fine.file_elements.max(initial=0) >= fine.num_elements
+    ):
+        return None
+    coordinates = coarse.coordinates[places]
+    for _ in range(times):
+        coordinates = refinement.split_coordinates(coordinates, 2)
+    gap = np.abs(coordinates[fine.file_elements] - fine.coordinates).max(axis=(1, 2))
+    if (gap > _SAME * np.ptp(fine.coordinates, axis=1).max(axis=1)).any():
+        return None
+    child, low = fine.file_elements % children, np.zeros((fine.num_elements, dim))
+    for step in range(times):
+        digit = child >> (dim * (times - 1 - step))
+        low += (digit[:, None] >> np.arange(dim) & 1) * 0.5 ** (step + 1)
+    return Parents(places[fine.file_elements // children], low, 0.5**times)

@@ -1,0 +1,460 @@
+"""Triangles, tetrahedra and prisms, split: the same geometry, groups and periods, all fits."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import femops
+from femops.io.gmsh.file import GmshArrays, Kind
+from femops.io.gmsh.nodes import ELEMENTS
+from femops.io.gmsh.reader import mesh_of
+from femops.io.gmsh.shapes import SHAPES
+from femops.io.gmsh.splitting import split_simplices
+from femops_meshes import MeshFormatError
+from femops_meshes.coordinates.mapping import determinants, jacobians, positions
+from support.gmsh_files import KINDS, document, need_gmsh, run
+
+PARTS = {"Triangle": 3, "Quadrilateral": 4, "Tetrahedron": 4, "Prism": 6, "Hexahedron": 8}
+
+# --- one element, without Gmsh --------------------------------------------------------------------
+
+
+def lattice(shape, degree):
+    """Nodes of a complete element, corners first, in [0, 1]**dim but for the corners' own box."""
+    corners = SHAPES[shape].corners
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    grid = np.array([*itertools.product(range(degree + 1), repeat=corners.shape[1])])
+    summed = {"Triangle": 2, "Tetrahedron": 3, "Prism": 2}.get(shape, 0)
+    grid = grid[grid[:, :summed].sum(axis=1) <= degree]
+    nodes = low + grid / degree * (high - low)
+    rest = [x for x in nodes if np.abs(corners - x).max(axis=1).min() > 1e-9]
+    return np.array([*corners, *rest])
+
+
+def one_element(shape, degree, where):
+    """What a file would hold that has this element alone, its nodes moved by `where`."""
+    nodes = lattice(shape, degree)
+    n, dim = nodes.shape
+    points = np.zeros((n, 3))
+    points[:, :dim] = where(nodes)
+    no = np.zeros((0, 2), dtype=np.int64)
+    return GmshArrays(
+        tags=np.arange(1, n + 1),
+        positions=points,
+        blocks=np.array([[dim, 999, 1]]),
+        nodes=np.arange(1, n + 1),
+        groups=no,
+        names={},
+        kinds={999: Kind(dim, degree, n, shape)},
+        links=[],
+        sides=[],
+        reference={999: nodes},
+    )
+
+
+def bent(shape, degree, seed, mirror):
+    """A map near the identity, complete polynomials of the degree in each component."""
+    rng = np.random.default_rng(seed)
+    dim = SHAPES[shape].dim
+    turn = np.diag([-1.0 if mirror else 1.0, 1.0, 1.0][:dim])
+    powers = np.array(SHAPES[shape].powers(degree))
+    weights = 0.05 * rng.standard_normal((len(powers), dim)) / len(powers)
+
+    def where(x):
+        terms = np.prod(x[..., None, :] ** powers, axis=-1)
+        return (x + terms @ weights) @ turn
+
+    return where
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    shape=st.sampled_from(["Triangle", "Tetrahedron", "Prism"]),
+    degree=st.integers(1, 5),
+    seed=st.integers(0, 99),
+    mirror=st.booleans(),
+)
+def test_parts_have_the_geometry_of_their_element(shape, degree, seed, mirror):
+    """At any point: the map of a part is that of the element after the flat part's own."""
+    where = bent(shape, degree, seed, mirror)
+    flat = mesh_of(split_simplices(one_element(shape, 1, lambda x: x)))
+    whole = mesh_of(split_simplices(one_element(shape, degree, where)))
+    assert whole.num_elements == PARTS[shape]
+    assert whole.order == degree
+    points = np.array([0.0, 0.13, 0.5, 0.77, 1.0])
+    at = positions(whole.coordinates, points)
+    expected = where(positions(flat.coordinates, points))
+    if mirror:  # two directions are exchanged
+        n, dim = len(points), flat.dim
+        planes = expected.reshape(len(expected), n ** (dim - 2), n, n, dim)
+        expected = planes.swapaxes(2, 3).reshape(expected.shape)
+    np.testing.assert_allclose(at, expected, atol=1e-12)
+    assert determinants(jacobians(whole.coordinates, points)).min() > 0
+    assert whole.continuous
+
+
+@pytest.mark.parametrize("shape", [*PARTS])
+def test_parts_of_one_element_by_euler(shape):
+    """Corners, edges, faces and cells of what one element is cut into; its boundary is closed."""
+    content = one_element(shape, 1, lambda x: x)
+    if shape in ("Quadrilateral", "Hexahedron"):  # alone, these stay
+        assert split_simplices(content) is content
+        return
+    mesh = mesh_of(split_simplices(content))
+    counts = mesh.topology.num_entities
+    middles = len(SHAPES[shape].entities)
+    assert (counts[0], counts[-1]) == (middles, PARTS[shape])
+    assert sum((-1) ** k * n for k, n in enumerate(counts)) == 1
+    faces, volume = {"Triangle": (6, 1 / 2), "Tetrahedron": (12, 1 / 6), "Prism": (18, 1)}[shape]
+    assert mesh.num_boundary == faces
+    assert mesh.volume() == pytest.approx(volume)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (Kind(3, 1, 5, "Pyramid"), "pyramid, which cannot be split"),
+        (Kind(3, 2, 10, "Tetrahedron"), r"mixes elements of degrees \[1, 2\]"),
+        (Kind(3, 1, 3, "Tetrahedron"), "incomplete elements"),
+    ],
+)
+def test_what_cannot_be_split(kind, message):
+    content = one_element("Tetrahedron", 1, lambda x: x)
+    more = np.array([[3, 999, 1], [3, 998, 1]])
+    nodes = np.concatenate([content.nodes, np.resize(content.nodes, kind.size)])
+    content = GmshArrays(
+        **{**vars(content), "blocks": more, "nodes": nodes, "kinds": {**content.kinds, 998: kind}}
+    )
+    with pytest.raises(MeshFormatError, match=message):
+        split_simplices(content)
+
+
+def test_nodes_that_cannot_be():
+    content = one_element("Triangle", 2, lambda x: x)
+    far = GmshArrays(**{**vars(content), "tags": content.tags + (2**63 - 8)})
+    with pytest.raises(MeshFormatError, match="a node has the number"):
+        split_simplices(far)
+    for place in (np.nan, np.inf, 1e200):
+        bad = one_element("Triangle", 2, lambda x, place=place: np.where(x > 0.9, place, x))
+        with pytest.raises(femops.MeshError, match=r"not finite|beyond"):
+            split_simplices(bad)
+    for tags in (content.tags + 1, content.tags[:0]):
+        with pytest.raises(MeshFormatError, match="are not in the file"):
+            split_simplices(GmshArrays(**{**vars(content), "tags": tags}))
+
+
+def test_degrees_that_no_hexahedron_has():
+    assert mesh_of(split_simplices(one_element("Triangle", 10, lambda x: x))).order == 10
+    with pytest.raises(MeshFormatError, match="degree 10: the highest is 9"):
+        split_simplices(one_element("Tetrahedron", 10, lambda x: x))
+
+
+# --- files that Gmsh makes ------------------------------------------------------------------------
+
+_MAKE = """
+import gmsh, json
+import numpy as np
+gmsh.initialize(readConfigFiles=False)
+gmsh.option.setNumber("General.Terminal", 0)
+gmsh.option.setNumber("Mesh.MeshSizeMin", {size})
+gmsh.option.setNumber("Mesh.MeshSizeMax", {size})
+occ, mesh = gmsh.model.occ, gmsh.model.mesh
+{model}
+dim = gmsh.model.getDimension()
+for d, start in ((dim, 1), (dim - 1, 11)):
+    for k, (_, tag) in enumerate(gmsh.model.getEntities(d), start):
+        gmsh.model.addPhysicalGroup(d, [tag], k, "%d-%d" % (d, k))
+mesh.generate(dim)
+mesh.setOrder({order})
+gmsh.option.setNumber("Mesh.MshFileVersion", {kind[0]})
+gmsh.option.setNumber("Mesh.Binary", {kind[1]})
+gmsh.write({path!r})
+facts = {{}}
+
+def rule(shape, d):
+    # Gauss's product rule, of which one end is collapsed where the element has a tip
+    x, w = np.polynomial.legendre.leggauss(2 * {order} + 6)
+    grid = np.stack(np.meshgrid(*[(x + 1) / 2] * d, indexing="ij"), axis=-1).reshape(-1, d)
+    weights = np.prod(np.meshgrid(*[w / 2] * d, indexing="ij"), axis=0).ravel()
+    tips = {{"Triangle": 2, "Prism": 2, "Tetrahedron": 3}}.get(shape, 0)
+    points = np.zeros((len(grid), 3))
+    points[:, :d] = 2 * grid - 1
+    points[:, :tips] = grid[:, :tips]
+    for k in range(1, tips):
+        points[:, :k] *= 1 - grid[:, k : k + 1]
+        weights = weights * (1 - grid[:, k]) ** k
+    return points.ravel(), weights * 2.0 ** (d - tips)
+
+for d, tag in gmsh.model.getPhysicalGroups():
+    measure, normal, count = 0.0, np.zeros(3), 0
+    for entity in gmsh.model.getEntitiesForPhysicalGroup(d, tag):
+        for kind, elements, _ in zip(*mesh.getElements(d, entity)):
+            shape = mesh.getElementProperties(kind)[0].split()[0]
+            points, weights = rule(shape, d)
+            J, det, _ = mesh.getJacobians(kind, points, entity)
+            J = np.reshape(J, (-1, 3, 3)).swapaxes(1, 2)
+            w = np.tile(weights, len(elements))
+            if d == dim == 2:  # Gmsh tells absolute values, and a corner may be inverted a little
+                det = np.linalg.det(J[:, :2, :2])
+            measure += np.abs(np.reshape(det, (len(elements), -1)) @ weights).sum()
+            if d == 2:
+                normal += w @ np.cross(J[:, :, 0], J[:, :, 1])
+            elif d == 1:
+                normal += w @ np.stack([J[:, 1, 0], -J[:, 0, 0], 0 * w], axis=1)
+            facts.setdefault(shape, 0)
+            facts[shape] += len(elements) * (d == dim)
+    facts[gmsh.model.getPhysicalName(d, tag)] = [measure, normal.tolist()]
+print(json.dumps(facts))
+"""
+
+DISC = "occ.addDisk(0, 0, 0, 1, 0.7); occ.synchronize()"
+BALL = "occ.addSphere(0, 0, 0, 1); occ.synchronize()"
+BOXES = """
+a, b = occ.addBox(0, 0, 0, 1, 1, 1), occ.addBox(1, 0, 0, 0.5, 1, 1)
+occ.fragment([(3, a)], [(3, b)]); occ.synchronize()
+"""
+MIXED = """
+a, b = occ.addRectangle(0, 0, 0, 1, 1), occ.addDisk(0.5, 1, 0, 0.3, 0.3)
+occ.fragment([(2, a)], [(2, b)]); occ.synchronize()
+mesh.setRecombine(2, gmsh.model.getEntities(2)[0][1])
+"""
+PRISMS = """
+d = occ.addDisk(0, 0, 0, 1, 1)
+occ.extrude([(2, d)], 0, 0.3, 1, numElements=[2]); occ.synchronize()
+"""
+ALL = """
+a, b = occ.addRectangle(0, 0, 0, 1, 1), occ.addRectangle(1, 0, 0, 1, 1)
+occ.fragment([(2, a)], [(2, b)])
+occ.extrude([(2, a), (2, b)], 0, 0, 0.5, numElements=[2], recombine=True)
+c = occ.addBox(0, 0, -0.5, 1, 1, 0.5)
+occ.fragment([(3, 1)], [(3, 2), (3, c)]); occ.synchronize()
+for d, tag in gmsh.model.getEntities(2):
+    box = gmsh.model.getBoundingBox(2, tag)
+    if abs(box[2]) + abs(box[5]) < 1e-5 and box[0] > 0.9:
+        mesh.setRecombine(2, tag)
+"""
+
+CASES = [
+    *((DISC, order, 0.5, KINDS[order - 1]) for order in (1, 2, 3, 4)),
+    *((BALL, order, 0.8, KINDS[order]) for order in (1, 2, 3)),
+    (BOXES, 1, 0.5, KINDS[0]),
+    (BOXES, 2, 1.0, KINDS[3]),
+    (MIXED, 1, 0.3, KINDS[1]),
+    (MIXED, 3, 0.25, KINDS[2]),
+    (PRISMS, 1, 0.5, KINDS[2]),
+    (PRISMS, 2, 0.9, KINDS[1]),
+]
+
+
+def made(folder, model, order, size, kind):
+    """A file of Gmsh's, and what it measures in it."""
+    path = folder / "made.msh"
+    code = _MAKE.format(model=model, order=order, size=size, kind=kind, path=str(path))
+    return path, json.loads(run(code))
+
+
+def check_fit(mesh):
+    """That each face inside is one of two elements, and those outside are the boundary."""
+    mesh.validate()
+    faces = mesh.topology.faces
+    outside = np.flatnonzero(faces[:, 1] < 0)
+    assert (faces[:, 0] >= 0).all()
+    element, code = mesh.topology.boundary_faces.T
+    listed = mesh.topology.entity[element, code]
+    assert np.isin(outside, listed).all()
+    assert len(np.unique(listed)) == len(listed)
+    return sum((-1) ** k * n for k, n in enumerate(mesh.topology.num_entities))
+
+
+@pytest.mark.parametrize(("model", "order", "size", "kind"), CASES)
+def test_files_of_gmsh(tmp_path, model, order, size, kind):
+    path, facts = made(tmp_path, model, order, size, kind)
+    mesh = femops.read_mesh(path, split=True)
+    assert mesh.order == order
+    assert mesh.num_elements == sum(PARTS[s] * n for s, n in facts.items() if s in PARTS)
+    assert mesh.continuous
+    assert check_fit(mesh) == 1
+    dim, rule = mesh.dim, femops.gauss(order + 8)
+    tight = {"rtol": 1e-12, "atol": 1e-13}  # files have 16 digits
+    measures = np.concatenate([b.weighted_det.sum(axis=1) for b in femops.Geometry(mesh, rule)])
+    assert set(mesh.element_names) == {n for n in facts if n.startswith(f"{dim}-")}
+    for name, (number,) in mesh.element_names.items():
+        total = measures[mesh.element_attributes == number].sum()
+        np.testing.assert_allclose(total, facts[name][0], **tight)
+    assert set(mesh.boundary_names) == {n for n in facts if n.startswith(f"{dim - 1}-")}
+    for name in mesh.boundary_names:
+        blocks = [*femops.BoundaryGeometry(mesh, rule, name)]
+        area = sum(b.weighted_det.sum() for b in blocks)
+        vector = sum((b.weighted_det[..., None] * b.normals).sum(axis=(0, 1)) for b in blocks)
+        # the area of a curved side is no integral of a polynomial: rules approach it
+        np.testing.assert_allclose(area, facts[name][0], rtol=1e-12 if order == 1 else 1e-6)
+        expected = np.array(facts[name][1])[:dim]
+        sign = 1 if expected @ vector >= 0 else -1
+        np.testing.assert_allclose(vector, sign * expected, **tight)
+
+
+def test_all_shapes_at_once(tmp_path):
+    """Tetrahedra, prisms and hexahedra share faces; where Gmsh needs pyramids, that is told."""
+    path, facts = made(tmp_path, ALL, 1, 0.5, KINDS[0])
+    assert facts.get("Tetrahedron", 0) > 0
+    if facts.get("Pyramid"):
+        with pytest.raises(MeshFormatError, match="pyramid, which cannot be split"):
+            femops.read_mesh(path, split=True)
+        return
+    mesh = femops.read_mesh(path, split=True)
+    assert check_fit(mesh) == 1
+
+
+def test_poisson_on_split_tetrahedra(tmp_path):
+    """Polynomials of the degree are exact on straight parts; others converge as they should."""
+    path, _ = made(tmp_path, BOXES, 1, 0.6, KINDS[0])
+
+    mesh = femops.read_mesh(path, split=True)
+
+    size = np.array([[1.5], [1.0], [1.0]])
+
+    def solved(mesh, u, f):
+        V = femops.H1(mesh, 2)
+        # the wall between the boxes is a group, too
+        outside = V.boundary_dofs(lambda x: ((x < 1e-9) | (x > size - 1e-9)).any(axis=0))
+        A = femops.diffusion(V).constrained(outside)
+        x, _ = femops.cg(A, A.rhs(femops.load(V, f), V.interpolate(u)), rtol=1e-13)
+        return femops.l2_error(V, x, u)
+
+    assert solved(mesh, lambda x: x[0] ** 2 - 3 * x[1] * x[2], -2.0) < 1e-11
+
+    def wave(x):
+        return np.sin(2 * x[0]) * np.cos(x[1]) * np.exp(x[2])
+
+    errors = [solved(mesh.refine(k), wave, lambda x: 4 * wave(x)) for k in (0, 1)]
+    assert np.log2(errors[0] / errors[1]) > 2.8
+
+
+_PERIODIC = """
+gmsh.option.setNumber("Mesh.SaveAll", {save_all})
+dim, size = {dim}, (1.0, 1.3, 0.9)
+occ.addBox(0, 0, 0, *size) if dim == 3 else occ.addRectangle(0, 0, 0, *size[:2])
+occ.synchronize()
+def side(d, high):
+    low, up = [-1e-6] * 3, [s + 1e-6 for s in size]
+    (low if high else up)[d] = size[d] - 1e-6 if high else 1e-6
+    return [tag for _, tag in gmsh.model.getEntitiesInBoundingBox(*low, *up, dim - 1)]
+for d in {pairs}:
+    affine = [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
+    affine[4 * d + 3] = size[d]
+    mesh.setPeriodic(dim - 1, side(d, True), side(d, False), affine)
+"""
+
+
+@pytest.mark.parametrize(
+    ("dim", "pairs", "order", "kind"),
+    [
+        (2, [0], 1, KINDS[0]),
+        (2, [0, 1], 2, KINDS[2]),
+        (2, [0, 1], 1, KINDS[1]),
+        (3, [1], 1, KINDS[3]),
+        (3, [0, 1, 2], 1, KINDS[0]),
+        (3, [0, 1, 2], 2, KINDS[2]),
+    ],
+)
+def test_periodic_sides_are_glued(tmp_path, dim, pairs, order, kind):
+    model = _PERIODIC.format(dim=dim, pairs=pairs, save_all=0)
+    path, facts = made(tmp_path, model, order, 0.5, kind)
+    mesh = femops.read_mesh(path, split=True)
+    assert mesh.num_elements == sum(PARTS[s] * n for s, n in facts.items() if s in PARTS)
+    assert not mesh.continuous
+    assert check_fit(mesh) == 0  # a circle times something
+    assert mesh.volume() == pytest.approx(facts[f"{dim}-1"][0], rel=1e-12)
+    left = 2 * (dim - len(pairs))
+    assert len(mesh.boundary_names) == left
+    V = femops.H1(mesh, 3)
+    period = (1.0, 1.3, 0.9)
+
+    def wave(x):
+        return sum(np.cos(2 * np.pi * x[d] / period[d]) for d in pairs)
+
+    # continuous across the glued sides: each element finds the wave at its own nodes
+    where, values = V.sample(V.interpolate(wave), 4)
+    exact = wave(np.moveaxis(where, -1, 0))
+    assert np.abs(values - exact).max() < 0.05
+    at_nodes = V.interpolate(wave)[V.restriction.indices]
+    own = wave(np.moveaxis(positions(mesh.coordinates, V.basis.nodes), -1, 0))
+    np.testing.assert_allclose(at_nodes, own, atol=1e-9)
+
+
+def test_elements_in_several_groups(tmp_path):
+    """Version 2 lists them once in each: parts are the same."""
+    need_gmsh()
+    nodes = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0)]
+    elements = [
+        (1, 5, 1, 1, 2),
+        (1, 6, 1, 1, 2),
+        (2, 7, 1, 1, 2, 3),
+        (2, 7, 1, 2, 4, 3),
+        (2, 8, 1, 1, 2, 3),
+    ]
+    path = tmp_path / "a.msh"
+    path.write_text(document(nodes, elements, [(2, 7, "all"), (2, 8, "one"), (1, 6, "low")]))
+    mesh = femops.read_mesh(path, split=True)
+    assert mesh.num_elements == 6
+    assert mesh.volume() == pytest.approx(1)
+    inside = np.isin(mesh.element_attributes, mesh.element_names["one"])
+    assert np.count_nonzero(inside) == 3
+    assert np.isin(mesh.element_attributes, mesh.element_names["all"]).all()
+    assert np.count_nonzero(np.isin(mesh.boundary_attributes, mesh.boundary_names["low"])) == 2
+    assert check_fit(mesh) == 1
+
+
+def test_other_files_are_read_as_they_are(tmp_path):
+    need_gmsh()
+    path = tmp_path / "a.msh"
+    nodes = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0)]
+    path.write_text(document(nodes, [(3, 1, 1, 1, 2, 4, 3)]))
+    assert femops.read_mesh(path, split=True).num_elements == 1
+    disc = femops.sample("disc.mesh")
+    assert femops.read_mesh(disc, split=True).num_elements == femops.read_mesh(disc).num_elements
+    with pytest.raises(femops.MeshError, match="split is 3"):
+        femops.read_mesh(path, split=3)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (DISC, "triangle.*Mesh.RecombineAll = 1 and Mesh.SubdivisionAlgorithm = 1.*--split in.msh"),
+        (BALL, "tetrahedron.*Mesh.SubdivisionAlgorithm = 2.*--split in.msh out.mesh"),
+    ],
+)
+def test_the_error_says_how_to_go_on(tmp_path, model, words):
+    path, _ = made(tmp_path, model, 1, 1.0, KINDS[2])
+    with pytest.raises(MeshFormatError, match=words) as caught:
+        femops.read_mesh(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        (DISC, {"Mesh.RecombineAll": 1, "Mesh.SubdivisionAlgorithm": 1}),
+        (BALL, {"Mesh.SubdivisionAlgorithm": 2}),
+    ],
+)
+def test_what_the_error_advises_works(tmp_path, model, options):
+    lines = "".join(f"gmsh.option.setNumber({k!r}, {v})\n" for k, v in options.items())
+    path, _ = made(tmp_path, lines + model, 1, 0.8, KINDS[2])
+    assert check_fit(femops.read_mesh(path)) == 1
+
+
+def test_kinds_are_told_by_gmsh():
+    """Gmsh's reference elements are those that shapes.py has."""
+    names = {"Triangle": 2, "Tetrahedron": 4, "Prism": 6, "Quadrilateral": 3, "Hexahedron": 5}
+    code = "import gmsh, json\ngmsh.initialize(readConfigFiles=False)\nprint(json.dumps(["
+    code += f"gmsh.model.mesh.getElementProperties(t)[0::4][:2] for t in {[*names.values()]}"
+    code = code.replace("[0::4][:2]", "[:5]") + "], default=list))"
+    for shape, (word, dim, _, count, nodes) in zip(names, json.loads(run(code)), strict=True):
+        assert word.startswith(shape)
+        np.testing.assert_array_equal(SHAPES[shape].corners, np.reshape(nodes, (count, dim)))
+    assert set(ELEMENTS) == {1, 2, 3}
