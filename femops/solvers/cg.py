@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from femops.errors import SolverError, VectorError
 from femops.operators import BlockOperator, Operator
 from femops.operators.execution.choice import backend_of
+from femops.solvers.inner_products import Sums, is_tolerance
 from femops.solvers.jacobi import Jacobi
-from femops.solvers.sums import Sums, is_tolerance
 from femops_kernels.cg import BREAKDOWN, CONVERGED, Solve
 
 _ADVICE = (

@@ -7,8 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.solvers.rounds import Apply, Vector, solve_in_rounds
-from femops.solvers.sums import Sums
+from femops.solvers.inner_products import Sums
+from femops.solvers.restarts import Apply, Vector, solve_in_rounds
 
 Floats = NDArray[np.float64]
 

@@ -6,8 +6,8 @@ from math import hypot, sqrt
 
 import numpy as np
 
-from femops.solvers.rounds import Apply, Vector, solve_in_rounds
-from femops.solvers.sums import Sums
+from femops.solvers.inner_products import Sums
+from femops.solvers.restarts import Apply, Vector, solve_in_rounds
 
 # A round must reduce the residual to this part of it, or there is no use in more rounds.
 _PROGRESS = 0.5

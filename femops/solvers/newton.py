@@ -15,9 +15,9 @@ from femops.operators.levels.level_data import check_level
 from femops.operators.nonlinear import NonlinearForm
 from femops.solvers.cg import cg
 from femops.solvers.gmres import gmres
+from femops.solvers.inner_products import Sums, is_tolerance
 from femops.solvers.jacobi import jacobi
 from femops.solvers.minres import minres
-from femops.solvers.sums import Sums, is_tolerance
 
 Linear = Literal["auto", "cg", "minres", "gmres"]
 # Eisenstat & Walker (1996), choice 2: how far a step's linear system is solved.

@@ -60,10 +60,10 @@ class Derived(Generic[Owner, Value]):
         """
         slot = self._slot(owner, key)
         with slot.lock:
-            value: Any = None if slot.constrained is None else slot.constrained()
-            if slot.constrained is None or (self._weak and value is None):
+            value: Any = None if slot.kept is None else slot.kept()
+            if slot.kept is None or (self._weak and value is None):
                 value = make()
-                slot.constrained = self._hold(value)
+                slot.kept = self._hold(value)
         found: Value = value
         return found
 
@@ -71,7 +71,7 @@ class Derived(Generic[Owner, Value]):
         """Let an owner have this value from now on."""
         slot = self._slot(owner, key)
         with slot.lock:
-            slot.constrained = self._hold(value)
+            slot.kept = self._hold(value)
 
     def _slot(self, owner: Owner, key: Hashable) -> _Slot:
         with self._lock:  # dictionaries of weak keys are not safe by themselves
@@ -87,4 +87,4 @@ class _Slot:
 
     def __init__(self) -> None:
         self.lock = RLock()
-        self.constrained: Callable[[], Any] | None = None
+        self.kept: Callable[[], Any] | None = None

@@ -33,7 +33,7 @@ class Double(child.PeerOperator):
     label = "double 1.0"
 
     def __init__(self, problem, space, factor=1.0):
-        self.x = space.interpolate(door.wave)
+        self.x = space.interpolate(interface.wave)
         self.y = np.empty_like(self.x)
         self.operator, self.factor = problem.operator(space), factor
 
@@ -67,15 +67,15 @@ def answers(requests, factor, monkeypatch):
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
-@pytest.mark.parametrize("name", door.PEER_PROBLEMS)
+@pytest.mark.parametrize("name", interface.PEER_PROBLEMS)
 def test_the_process_answers_with_norms_and_times(name, monkeypatch):
     space = make_space(PROBLEMS[name], "cartesian", 1, 500.0)
     request = {"problem": name, "order": 1, "dofs": space.size}
     first, second = answers([request, {"seconds": 0.0}], 1.0, monkeypatch)
     assert first["label"] == "double 1.0"
     assert second["median"] > 0
-    u = space.interpolate(door.wave)
-    assert first["norms"] == door.norms(u, PROBLEMS[name].operator(space) @ u)
+    u = space.interpolate(interface.wave)
+    assert first["norms"] == interface.norms(u, PROBLEMS[name].operator(space) @ u)
 
 
 @pytest.mark.parametrize(("factor", "reported"), [(1.0, True), (1.0 + 1e-9, False)])
@@ -145,13 +145,13 @@ def test_a_process_that_ends_unasked_is_cleared_away():
 
 SLOW = """
 import os, sys, time
-from femops.bench.peers import child, door
+from femops.bench.peers import child, interface
 
 class Slow(child.PeerOperator):
     label = "slow 1.0"
 
     def __init__(self, problem, space):
-        self.x = space.interpolate(door.wave)
+        self.x = space.interpolate(interface.wave)
         self.y = problem.operator(space) @ self.x
         self.calls = 0
 
@@ -169,11 +169,11 @@ COMMAND = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from femops.bench import run
-from femops.bench.peers import door
+from femops.bench.peers import interface
 from femops.cli import main
 import sys
 sys.modules["femops.bench.operators"].why_not = lambda name: "" if name == "mfem" else "no"
-door._CHILD = "slow_peer"
+interface._CHILD = "slow_peer"
 options = "--order 1 --dofs 343 --threads 1 --mesh cartesian --level partial --rounds 1 --peers"
 main(["bench", "bp1", *options.split()])
 """
@@ -204,12 +204,12 @@ def test_an_interrupted_benchmark_leaves_no_process(tmp_path):
 
 
 @pytest.mark.parametrize("name", PEERS)
-@pytest.mark.parametrize("problem", door.PEER_PROBLEMS)
+@pytest.mark.parametrize("problem", interface.PEER_PROBLEMS)
 def test_real_peers_agree(name, problem):
     pytest.importorskip(name)
     if why_not(name):
         pytest.skip(why_not(name))
     space = make_space(PROBLEMS[problem], "cartesian", 3, 500.0)
     with Peer(name, PROBLEMS[problem], space) as peer:
-        assert peer.disagreement(PROBLEMS[problem], space) < door.AGREEMENT
+        assert peer.disagreement(PROBLEMS[problem], space) < interface.AGREEMENT
         assert peer.time(0.0) > 0

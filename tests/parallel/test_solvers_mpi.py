@@ -8,8 +8,8 @@ import pytest
 import femops
 from femops.parallel import Serial
 from femops.solvers.gmres import gmres
+from femops.solvers.inner_products import Sums
 from femops.solvers.minres import minres
-from femops.solvers.sums import Sums
 from support.cases.kernels import bend, smooth
 from support.cases.products import stokes
 from support.cases.rank_operators import close, piece, waves

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from femops_kernels.cpu import machine, team
+from femops_kernels.cpu import machine, thread_pool
 from femops_kernels.cpu.sweep import LAUNCH
 from femops_kernels.errors import KernelError
 from femops_kernels.simd.lanes import word
@@ -58,7 +58,7 @@ def meeting(team, items, arrived):
 def run(threads, items, *, strict=False):
     counts, owners = np.zeros(items + 1, np.int64), np.full(items + 1, -1)
     with LAUNCH:
-        address = team.team_address(threads, strict=strict)
+        address = thread_pool.team_address(threads, strict=strict)
         counted(address, items, counts.ctypes.data, owners.ctypes.data)
     assert counts[-1] == 0
     return counts[:-1], owners[:-1]
@@ -84,16 +84,16 @@ def test_strictly_each_thread_has_its_part(items):
 def test_arrays_numbers_and_flags_arrive():
     values, out = np.random.default_rng(1).standard_normal((50, 9)), np.zeros(50)
     with LAUNCH:
-        summed(team.team_address(3), values, 2.5, True, out)
+        summed(thread_pool.team_address(3), values, 2.5, True, out)
         assert np.allclose(out, 2.5 * values.sum(axis=1))
-        summed(team.team_address(1), values, 2.5, False, out)
+        summed(thread_pool.team_address(1), values, 2.5, False, out)
     assert (out == 9.0).all()
 
 
 def test_as_many_threads_as_asked_for_work_at_a_time():
     arrived = np.zeros(2, np.int64)
     with LAUNCH:
-        meeting(team.team_address(5), 5, arrived.ctypes.data)
+        meeting(thread_pool.team_address(5), 5, arrived.ctypes.data)
     assert arrived[0] == 5
 
 
@@ -125,7 +125,7 @@ def test_python_threads_take_turns():
 
 
 def test_a_system_that_gives_no_threads_is_reported(monkeypatch):
-    fresh = team.Team()
+    fresh = thread_pool.Team()
 
     class Refuses:
         def pthread_create(self, *_):

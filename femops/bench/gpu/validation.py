@@ -19,7 +19,7 @@ from femops.spaces.h1_l2 import H1, L2
 from femops.spaces.product import Product
 from femops_kernels.cuda.device.device import Device
 from femops_meshes import Mesh, box
-from femops_meshes.generators.round import ball, disc
+from femops_meshes.generators.curved_domains import ball, disc
 
 ROUND_OFF = {"float64": 1e-12, "float32": 1e-4}
 """By how much results may differ, relative to the largest entry."""

@@ -1,6 +1,6 @@
 """Other libraries to run beside femops, each in a process of its own, if they are installed."""
 
-from femops.bench.peers.door import (
+from femops.bench.peers.interface import (
     AGREEMENT,
     PEER_MESH,
     PEER_PROBLEMS,

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any, TextIO
 
-from femops.bench.peers.door import PEER_MESH, PeerOperator, norms
+from femops.bench.peers.interface import PEER_MESH, PeerOperator, norms
 from femops.bench.problems import PROBLEMS, Problem, make_space
 from femops.bench.timing import median_seconds
 from femops.spaces.h1_l2 import H1

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.bench.peers.door import PeerOperator, wave
+from femops.bench.peers.interface import PeerOperator, wave
 from femops.bench.problems import Problem
 from femops.spaces.h1_l2 import H1
 

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 import femops
 from femops.errors import SolverError
+from femops.solvers.inner_products import Sums
 from femops.solvers.minres import minres as solve_by_minres
-from femops.solvers.rounds import Apply
-from femops.solvers.sums import Sums
+from femops.solvers.restarts import Apply
 from femops.spaces.base import Space
 
 Vector = NDArray[np.float64]

@@ -11,7 +11,7 @@ from femops.cli.problems.base import Problem, Vector
 from femops.cli.problems.krylov import cg, prepare_cg
 from femops.cli.problems.manufactured import AnyMesh, Field, Floats
 from femops.errors import SolverError
-from femops.solvers.sums import Sums
+from femops.solvers.inner_products import Sums
 
 STRETCH = 0.2
 """Bound on the entries of the exact displacement gradient: det F stays positive."""

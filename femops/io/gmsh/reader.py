@@ -28,7 +28,7 @@ from femops_meshes.coordinates.interpolation import (
     lagrange_matrix,
     tensor_apply,
 )
-from femops_meshes.formats.mending import mended
+from femops_meshes.formats.repair import mended
 from femops_meshes.names import names_of
 from femops_meshes.topology.entities import VTK_CORNERS
 from femops_meshes.topology.topology import exterior_boundary

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from femops_kernels.cpu import team
+from femops_kernels.cpu import thread_pool
 from femops_kernels.errors import KernelValueError
 from femops_kernels.simd.lanes import WIDTHS
 
@@ -80,7 +80,7 @@ def _asked() -> int | None:
     asked = os.environ.get("FEMOPS_THREADS")
     if not asked:
         return None
-    _check_threads(int(asked) if asked.isdigit() else asked, team.MOST)
+    _check_threads(int(asked) if asked.isdigit() else asked, thread_pool.MOST)
     return int(asked)
 
 
@@ -103,7 +103,7 @@ def get_threads() -> int:
     KernelValueError
         If FEMOPS_THREADS is no number of threads.
     """
-    if not team.POSIX:
+    if not thread_pool.POSIX:
         return 1
     here = getattr(_here, "threads", None)
     if here is not None:
@@ -138,8 +138,8 @@ def share_threads(count: int) -> None:
 
 
 def team_of(threads: int, *, strict: bool = False) -> int:
-    """Address of the team that so many threads are, see `femops_kernels.cpu.team.team_address`."""
-    return team.team_address(threads, strict=strict)
+    """Address of the team that so many threads are; see `thread_pool.team_address`."""
+    return thread_pool.team_address(threads, strict=strict)
 
 
 def thread_ids() -> list[int]:
@@ -152,7 +152,7 @@ def thread_ids() -> list[int]:
     KernelValueError
         A system without ``gettid``.
     """
-    return team.system_numbers(get_threads())
+    return thread_pool.system_numbers(get_threads())
 
 
 def describe() -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Loops that threads share: atomic operations, waiting, and a loop's body as a function.
 
 `shared` makes a loop of a function of one index.  Who runs it, and how threads wait, is written in
-``skeletons/chunk/team.py``.
+``skeletons/chunk/worker.py``.
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ from femops_meshes import checks
 from femops_meshes.coordinates.interpolation import tensor_apply
 from femops_meshes.errors import MeshError, MeshFormatError
 from femops_meshes.formats.files import read_text
-from femops_meshes.formats.mending import mended
 from femops_meshes.formats.mfem_inline import begins_inline, read_inline
 from femops_meshes.formats.mfem_nodes import Collection, interior_order, parse_collection
 from femops_meshes.formats.mfem_numbering import h1_numbers
 from femops_meshes.formats.mfem_sets import INSIDE, OUTSIDE, read_sets
+from femops_meshes.formats.repair import mended
 from femops_meshes.formats.scanner import Scanner, shorten
 from femops_meshes.mesh import Mesh
 from femops_meshes.names import Names, names_of

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from femops_kernels.cuda.device.arguments import Layout
 from femops_kernels.cuda.device.device import Device
-from femops_kernels.cuda.operator.banks import Lines, Strides, strides_for
 from femops_kernels.cuda.operator.shapes import MOST_THREADS, Shape, ShapeKey, measured_shape
+from femops_kernels.cuda.operator.shared_memory import Lines, Strides, strides_for
 from femops_kernels.cuda.operator.tables import columns, matrix_type, table
 from femops_kernels.errors import KernelValueError
 from femops_kernels.pointwise.qfunction import QFunctionCode

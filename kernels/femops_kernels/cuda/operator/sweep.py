@@ -352,7 +352,7 @@ class DeviceIdentityRows(DeviceLaunch):
         layout = Layout(fields | {"factor": "T", "count": "int"}, dtype)
         self._device, self._count, self._keep = device, len(positions), keep
         self._positions = device.upload(positions)
-        self._text = simple_text(layout, dtype, "hold")
+        self._text = simple_text(layout, dtype, "identity_rows")
         self._packed = layout.pack(
             device, x=None, y=None, positions=self._positions, factor=0.0, count=self._count
         )

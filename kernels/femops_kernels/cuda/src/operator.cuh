@@ -8,7 +8,7 @@
 // the x-line j = first, k = second; the y-line i = first, k = second; the z-line i = first,
 // j = second. In fewer dimensions the missing directions have length one.
 //
-// Strides of work arrays are chosen so that few lines meet in a bank (`banks.py`). A block has
+// Strides of work arrays are chosen so that few lines meet in a bank (`shared_memory.py`). A block has
 // ELEMENTS of them one after the other.
 
 constexpr int VOLUME = Q * STRIDE_X;

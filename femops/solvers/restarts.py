@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.solvers.sums import Sums
+from femops.solvers.inner_products import Sums
 
 Vector = NDArray[Any]
 Apply = Callable[[Vector], Vector]

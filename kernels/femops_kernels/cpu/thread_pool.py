@@ -58,7 +58,7 @@ class Team:
         self._call("pthread_mutex_init", self._place(layout.MUTEX), None)
         for condition in (layout.NEWS, layout.DONE):
             self._call("pthread_cond_init", self._place(condition), None)
-        self._worker: int = specialize(("team",), {}).worker.address
+        self._worker: int = specialize(("worker",), {}).worker.address
         self._count = 1
 
     def address(self, threads: int, *, strict: bool) -> int:
