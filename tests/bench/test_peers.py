@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from femops.bench import run
-from femops.bench.peers import PEERS, Peer, child, door, why_not
+from femops.bench.peers import PEERS, Peer, child, interface, why_not
 from femops.bench.problems import PROBLEMS, make_space
 from femops.errors import OperatorError
 
@@ -42,7 +42,7 @@ class Double(child.PeerOperator):
 
 
 def test_without_peers_a_note_says_how_to_install(monkeypatch):
-    monkeypatch.setattr(door, "find_spec", lambda _: None)
+    monkeypatch.setattr(interface, "find_spec", lambda _: None)
     result = run("bp1", (1,), 60, 1, peers=PEERS, **QUICK)
     assert {row["implementation"] for row in result["rows"]} == {"femops"}
     install = "is not installed: pip install 'femops[peers]'"
@@ -50,7 +50,7 @@ def test_without_peers_a_note_says_how_to_install(monkeypatch):
 
 
 def test_a_peer_that_does_not_load_is_named(monkeypatch):
-    monkeypatch.setattr(door, "find_spec", lambda _: True)
+    monkeypatch.setattr(interface, "find_spec", lambda _: True)
     monkeypatch.setattr(sys, "executable", "false")  # ends with code 1, silently
     assert why_not("mfem") == "mfem cannot be used: it ends with code 1"
 
@@ -82,7 +82,7 @@ def test_the_process_answers_with_norms_and_times(name, monkeypatch):
 def test_a_peer_that_computes_something_else_is_not_reported(factor, reported, monkeypatch):
     request = {"problem": "bp1", "order": 1, "dofs": 343}
     (first,) = answers([request], factor, monkeypatch)
-    monkeypatch.setattr(door, "find_spec", lambda _: True)
+    monkeypatch.setattr(interface, "find_spec", lambda _: True)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=0))
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: Process([first, {"median": 1}]))
     result = run("bp1", (1,), 343, 1, peers=("mfem",), **QUICK)
