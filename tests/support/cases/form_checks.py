@@ -73,7 +73,10 @@ def check(case: Example, level: str) -> None:
     compare("matrix", A.assemble().toarray(), exact.v, exact.e)
     assert not (A.symmetric and exact.skew), "an operator that is not symmetric says it is"
     check_actions("A @ u", lambda u: A @ u, exact, components(inputs), case.seed)
-    check_actions("A.T @ v", lambda v: A.T @ v, exact.T, components(outputs), case.seed)
+    turned = exact.T
+    if A.symmetric:  # it is applied as A is: where terms of an entry cancel, round-off is A's own
+        turned = Matrix(turned.v, np.maximum(exact.e, turned.e))
+    check_actions("A.T @ v", lambda v: A.T @ v, turned, components(outputs), case.seed)
     if A.shape[0] == A.shape[1] and case.test_side is None:
         compare("diagonal", A.diagonal(), np.diagonal(exact.v), np.diagonal(exact.e))
 
