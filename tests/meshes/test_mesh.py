@@ -77,7 +77,7 @@ def test_boundary_faces_outwards():
         ({"vertices": None}, MeshArgumentError, "neither"),
         ({"element_attributes": [0]}, MeshTopologyError, "from 1"),
         ({"element_attributes": [1, 2]}, MeshTopologyError, "one each"),
-        ({"boundary": [[0, 3]]}, MeshTopologyError, "no face"),
+        ({"boundary": [[0, 3]]}, MeshTopologyError, "not faces of any"),
         ({"boundary": [[0, 9]]}, MeshTopologyError, "no element"),
         ({"boundary": [[0, 1, 2]]}, MeshTopologyError, "shape"),
         ({"coordinates": np.zeros((1, 5, 2))}, MeshGeometryError, "5 nodes"),

@@ -32,7 +32,8 @@ def entity_codes(dim: int, kind: int) -> tuple[int, ...]:
 
 def code_digits(code: int, dim: int) -> tuple[int, ...]:
     """Ternary digits t_1, ..., t_dim of a code."""
-    return tuple(code // 3**d % 3 for d in range(dim))
+    whole = int(code)  # codes are kept in arrays of small integers, in which sums overflow
+    return tuple(whole // 3**d % 3 for d in range(dim))
 
 
 @lru_cache
