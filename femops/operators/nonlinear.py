@@ -181,7 +181,7 @@ class NonlinearForm:
             A coefficient that the form does not have, or one of another shape.
         """
         twin = copy(self)
-        twin.__dict__.pop("_terms", None)
+        twin.__dict__.pop("_compiled", None)
         twin._form, twin._setups = self._form.replaced(coefficients, {}), {}
         if twin._form.coefficient_shapes() != self._form.coefficient_shapes():
             twin.__dict__.pop("_derivative", None)

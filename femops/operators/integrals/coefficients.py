@@ -165,6 +165,8 @@ class FormCoefficient:
             first = block.geometry.block(0, 1)
             function, x = of_place(self.value, first), columns(first.points)
             shape = _mixed_shape(function(x))
+            if not x.shape[1]:  # a rank without elements
+                return shape[:-1]
             if shape and shape[-1] == x.shape[1]:
                 # as many components as points? one more point tells
                 more = np.pad(x, ((0, 0), (0, 1)), mode="edge")
