@@ -230,7 +230,8 @@ def test_coefficients_called_like_an_argument_of_form(name: str, value: str) -> 
     V = femops.H1(mesh, 1)
     scope: dict[str, Any] = {}
     exec(f"def own(u, x, *, {name}{value}): return {{'value': {name} * u}}", scope)
-    message = rf"own\(u, x, {name}\): '{name}' is an argument of femops.form: rename the coefficient"
+    argument = f"'{name}' is an argument of femops.form: rename the coefficient"
+    message = rf"own\(u, x, {name}\): {argument}"
     given = {"level": "matrix-free", "lanes": 2, "dtype": "float32"}
     for options in ({}, {name: given[name]} if name in given else {}):
         with pytest.raises(femops.TraceError, match=message):
