@@ -43,7 +43,7 @@ class Constraints:
     symmetric: bool = True
 
     def same(self, other: Constraints) -> bool:
-        """True if the same rows and columns are held."""
+        """True if the same rows and columns are constrained."""
         return np.array_equal(self.rows, other.rows) and np.array_equal(self.columns, other.columns)
 
     def constrained(self, dofs: NDArray[np.int64]) -> Constraints:
@@ -52,7 +52,7 @@ class Constraints:
         Raises
         ------
         OperatorError
-            If rows or columns are held at zero already.
+            If rows or columns are constrained to zero already.
         """
         if self and not self.identity:
             raise OperatorError(

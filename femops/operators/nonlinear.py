@@ -189,7 +189,7 @@ class NonlinearForm:
         return twin
 
     def constrained(self, dofs: ArrayLike) -> NonlinearForm:
-        """The form with some dofs held: their residual is zero, their Jacobian the identity.
+        """The form with some dofs constrained: their residual is zero, their Jacobian the identity.
 
         Parameters
         ----------

@@ -64,14 +64,18 @@ class Backend(ABC):
 
     @abstractmethod
     def launch(
-        self, term: Term, held: Constraints, keep: float, work: Callable[[], Work] | None = None
+        self,
+        term: Term,
+        constraints: Constraints,
+        keep: float,
+        work: Callable[[], Work] | None = None,
     ) -> Launch:
         """The kernel of a term, bound to dofs and data; `idle` on a rank without elements.
 
         Parameters
         ----------
         term : Term
-        held : Constraints
+        constraints : Constraints
             Its columns count as zero; its rows of the result are ``keep`` times the field's.
         keep : float
         work : callable, optional

@@ -82,7 +82,7 @@ def dense_kernel(term: Term) -> DecomposedKernel:
 def sweep(
     term: Term,
     kernel: SweepKernel,
-    held: Constraints,
+    constraints: Constraints,
     keep: float,
     data: Data,
     dense: tuple[NDArray[Any], ...] = (),
@@ -93,10 +93,10 @@ def sweep(
     ----------
     term : Term
     kernel : SweepKernel
-    held, keep
+    constraints, keep
         See `Backend.launch`.
     data : Data
     dense : arrays, optional
         See `Sweep`.
     """
-    return Sweep(kernel, *plans_of(term), data, held.columns, held.rows, keep, dense)
+    return Sweep(kernel, *plans_of(term), data, constraints.columns, constraints.rows, keep, dense)

@@ -118,7 +118,7 @@ class LevelData(ABC):
         """The same terms under other essential conditions, sharing what can be shared."""
 
     def lift(self, g: NDArray[Any]) -> NDArray[Any]:
-        """Contribution of values at held columns, zero elsewhere, to the other rows."""
+        """Contribution of values at constrained columns, zero elsewhere, to the other rows."""
         first = self.summands[0][1]
         result: NDArray[Any] = first.spaces[1].memory.xp.empty(first.test.size, g.dtype)
         self.with_constraints(FREE).compiled().apply(g, result)

@@ -18,7 +18,7 @@ CHUNK_ENTRIES = 2**16
 
 @final
 class IdentityRows(HostLaunch):
-    """``y = 0`` but for held entries, ``y[i] = keep * x[i]``.
+    """``y = 0`` but for constrained entries, ``y[i] = keep * x[i]``.
 
     Parameters
     ----------

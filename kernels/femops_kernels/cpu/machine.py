@@ -57,7 +57,7 @@ def lane_width(dtype: DTypeLike = np.float64, width: int | None = None) -> int:
     return number
 
 
-_wishes: dict[str, int] = {}  # of threads: how many were "asked" for, how many are a "share"
+_shares: list[int] = []  # what `share_threads` said
 _here = threading.local()  # what `set_threads` said in a Python thread
 
 
@@ -109,7 +109,7 @@ def get_threads() -> int:
     if here is not None:
         return int(here)
     asked = _asked()
-    return min(_wishes.get("share", cores()), cores()) if asked is None else asked
+    return min([cores(), *_shares]) if asked is None else asked
 
 
 def max_threads() -> int:
@@ -134,7 +134,7 @@ def share_threads(count: int) -> None:
 
     If ``FEMOPS_THREADS`` or ``set_threads``, before or after, ask for a number, they get it.
     """
-    _wishes["share"] = min(count, _wishes.get("share", count))
+    _shares.append(count)
 
 
 def team_of(threads: int, *, strict: bool = False) -> int:

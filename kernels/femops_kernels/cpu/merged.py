@@ -91,7 +91,7 @@ class MergedPass:
         self.shared = shared_dofs(plan, sent)
         x, r, p, v = vectors
         self.table, self._kernel_arrays = _kernel_table(sweep, n, self.shared, module, r)
-        self._entries = _piece_entries(plan, self.shared) | _held_entries(sweep, self.shared)
+        self._entries = _piece_entries(plan, self.shared) | _constrained_entries(sweep, self.shared)
         self._entries |= {
             layout.KERNEL: int(sweep.row[0]),
             layout.KERNEL_TABLE: self.table,
@@ -151,7 +151,7 @@ def _piece_entries(plan: Plan, shared: NDArray[np.int64]) -> dict[int, Any]:
     }
 
 
-def _held_entries(sweep: Sweep, shared: NDArray[np.int64]) -> dict[int, Any]:
+def _constrained_entries(sweep: Sweep, shared: NDArray[np.int64]) -> dict[int, Any]:
     """Entries of the table for constrained dofs, which the operator multiplies by one number."""
     plan, ncomp, constrained = sweep.target, sweep.kernel.target.ncomp, sweep.constrained
     in_tail = np.isin(np.add.outer(shared * ncomp, np.arange(ncomp)), constrained)

@@ -1,4 +1,4 @@
-// Entries that are held: each thread sets one.
+// Constrained entries: each thread sets one.
 
 ENTRY(THREADS, 1, Arguments) {
     const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;

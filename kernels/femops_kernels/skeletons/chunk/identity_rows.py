@@ -1,4 +1,4 @@
-"""A chunk of y set to zero, but for held entries, which are a multiple of those of x.
+"""A chunk of y set to zero, but for constrained entries, which are a multiple of those of x.
 
 Terms that only add to y need it before them.  It has the entry points of ``chunk.py``.
 """
