@@ -34,11 +34,14 @@ class DofRuns:
         Nodes per direction.
     broken : bool
         Whether all nodes are one run: those of functions that are not continuous.
+    single : bool
+        Whether each node is a run.
     """
 
     dim: int
     p1d: int
     broken: bool = False
+    single: bool = False
 
     @cached_property
     def nodes(self) -> list[NDArray[np.int64]]:
@@ -48,6 +51,8 @@ class DofRuns:
         least); those without nodes are left out.
         """
         nodes = np.arange(self.p1d**self.dim)
+        if self.single:
+            return list(nodes[:, np.newaxis])
         if self.broken:
             return [nodes]
         digits = np.ones(self.p1d, dtype=np.int64)

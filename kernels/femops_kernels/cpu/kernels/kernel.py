@@ -72,6 +72,11 @@ class SweepKernel(ABC):
     def module(self) -> ModuleType:
         """The compiled batches; compiled, or read from the cache, when first asked for."""
 
+    @property
+    @abstractmethod
+    def multivector(self) -> ModuleType:
+        """The compiled work on a chunk for many vectors; see ``skeletons/multivector``."""
+
     @abstractmethod
     def contraction_flops(self) -> int:
         """Floating-point operations of one element without its q-functions, as emitted."""
@@ -178,12 +183,22 @@ class Kernel(SweepKernel):
     @cached_property
     def module(self) -> ModuleType:
         """The compiled batches; compiled, or read from the cache, when first asked for."""
+        skeletons = ("table", "copies", "ahead", "geometry", self._batch, "batches")
+        return specialize(skeletons, self.constants(), self.qfunction.text)
+
+    @cached_property
+    def multivector(self) -> ModuleType:
+        """See `SweepKernel.multivector`: of a q-function that is given nothing of the geometry."""
+        skeletons = ("vector_table", "broadcast", "rows_ahead", self._batch, "multivector")
+        return specialize(skeletons, self.constants(), self.qfunction.text)
+
+    @property
+    def _batch(self) -> str:
+        """Skeleton of the work on a batch."""
         qfunction = self.qfunction
         # Jacobians are long chains of operations: lines of points one after the other overlap more
         whole = qfunction.gradient_in or qfunction.gradient_out or qfunction.numbers.mapped
-        batch = "batch" if whole else "batch_values"
-        skeletons = ("table", "copies", "ahead", "geometry", batch, "batches")
-        return specialize(skeletons, self.constants(), self.qfunction.text)
+        return "batch" if whole else "batch_values"
 
     def constants(self) -> dict[str, object]:
         """Values of the names in ``skeletons/defaults.py``."""

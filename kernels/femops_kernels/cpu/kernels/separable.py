@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.codegen.specialize import specialize
-from femops_kernels.cpu.kernels.kernel import Side, SweepKernel
+from femops_kernels.cpu.kernels.kernel import Side, SweepKernel, stored_sizes
 from femops_kernels.simd.matrix import Matrix1D
 
 
@@ -43,14 +43,28 @@ class SeparableKernel(SweepKernel):
     @cached_property
     def module(self) -> ModuleType:
         """The compiled batches."""
-        constants = self.sizes() | {
+        skeletons = ("table", "copies", "ahead", "factors", "batch_separable", "batches")
+        return specialize(skeletons, self._constants())
+
+    @cached_property
+    def multivector(self) -> ModuleType:
+        """See `SweepKernel.multivector`."""
+        none = {"POINTS": 1, "NQDATA": 0, "NWEIGHT": 0, "NCONSTANT": 0}
+        constants = self._constants() | none | stored_sizes(self.width, self.dtype)
+        constants["WEIGHTS"] = Matrix1D([[1.0]])
+        skeletons = ("vector_table", "broadcast", "rows_ahead", "batch_separable", "multivector")
+        return specialize(skeletons, constants)
+
+    def _constants(self) -> dict[str, object]:
+        factors = self.source.ncomp * (self.value + self.dim * self.gradient)
+        return self.sizes() | {
+            "NELEMENT": factors,
             "VALUE_IN": self.value,
             "GRAD_IN": self.gradient,
             "MASS": Matrix1D(self.mass),
             "STIFF": Matrix1D(self.stiffness),
             "BY_CHUNK": self.source.p1d <= 3,
         }
-        return specialize(("table", "copies", "ahead", "batch_separable", "batches"), constants)
 
     def contraction_flops(self) -> int:
         """Floating-point operations of one element, as emitted."""

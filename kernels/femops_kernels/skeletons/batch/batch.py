@@ -14,7 +14,7 @@ Work arrays are lexicographic, x fastest, in lane vectors: ``value`` (NCOMP, Q3,
 # <defaults>
 
 from femops_kernels.simd.addresses import gather_nodes, scatter_nodes
-from femops_kernels.simd.lanes import fill, word
+from femops_kernels.simd.lanes import fill
 from femops_kernels.simd.line_math import add_lines
 from femops_kernels.simd.lines import contract, load_line, store_line
 from femops_kernels.simd.tracing import traced
@@ -148,7 +148,7 @@ def batch(table, b, x, y, work, ahead):
     along_x = slab + PLANE * LANE_BYTES
     along_y = along_x + NCOMP * Q1D * LANE_BYTES
     along_z = along_y + NCOMP * PLANE * LANE_BYTES
-    modes, plane = word(table, MODES) + b * MODE_LANES * LANE_BYTES, work + OWN_LANES * LANE_BYTES
+    modes, plane = modes_of(table, b), work + OWN_LANES * LANE_BYTES
     for c in range(NCOMP_IN):
         interpolate(x, c, value + c * VALUE_BYTES, slab)
         if GRAD_IN and DIM == 3:

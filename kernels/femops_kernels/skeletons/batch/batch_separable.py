@@ -20,11 +20,11 @@ are ``value`` and ``flux`` (p and s after z), both (O3, I2, P_IN), ``slab`` and 
 
 from femops_kernels.simd.addresses import gather_nodes, scatter_nodes
 from femops_kernels.simd.compiling import inner
-from femops_kernels.simd.lanes import word
 from femops_kernels.simd.line_math import scale_and_add, scale_line
 from femops_kernels.simd.lines import contract, load_line, store_line
 from femops_kernels.simd.tracing import traced
 from femops_kernels.skeletons.batch.ahead import ask_ahead
+from femops_kernels.skeletons.batch.factors import element_line
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
 
@@ -105,9 +105,8 @@ def batch(table, b, x, y, work, ahead):
     flux = value + O3 * SIDE * LANE_BYTES
     slab = flux + O3 * SIDE * LANE_BYTES
     slope = slab + O2 * P_IN * LANE_BYTES
-    factors = word(table, ELEMENT) + b * NCOMP_IN * FACTORS * LANE_BYTES
     for c in range(NCOMP_IN):
-        a = load_line(LANE, factors, c * FACTORS, 1, FACTORS)
+        a = element_line(table, b, c * FACTORS, FACTORS)
         if DIM == 1:
             segment(a, x, y, c)
         if DIM == 3:

@@ -13,7 +13,7 @@ then (O2, P_OUT); ``slab`` (NCOMP, Q2, LINE), whose lines hold P_IN and then P_O
 # <defaults>
 
 from femops_kernels.simd.addresses import gather_nodes, scatter_nodes
-from femops_kernels.simd.lanes import fill, word
+from femops_kernels.simd.lanes import fill
 from femops_kernels.simd.lines import contract, load_line, store_line
 from femops_kernels.simd.tracing import traced
 from femops_kernels.skeletons.batch.ahead import ask_ahead
@@ -82,7 +82,7 @@ def batch(table, b, x, y, work, ahead):
     value = work
     slab = value + NCOMP * Q3 * SIDE * LANE_BYTES
     points = slab + NCOMP * SLAB * LANE_BYTES
-    modes, plane = word(table, MODES) + b * MODE_LANES * LANE_BYTES, work + OWN_LANES * LANE_BYTES
+    modes, plane = modes_of(table, b), work + OWN_LANES * LANE_BYTES
     source = sources(table, b)
     if DIM > 2:
         for c in range(NCOMP_IN):

@@ -111,6 +111,12 @@ def sources(table, b):
 
 
 @inner
+def modes_of(table, b):
+    """Address of the modes of batch b."""
+    return word(table, MODES) + b * MODE_LANES * LANE_BYTES
+
+
+@inner
 def weight_of_line(k3, k2):
     """Product of the quadrature weights of the directions across a line of points."""
     if DIM == 1:

@@ -1,0 +1,78 @@
+"""The numbers that the q-function is given, the same for all vectors: read once by element.
+
+They stand where ``element_numbers`` put them, one after the other, and are broadcast to the lanes.
+What a q-function computes from the geometry is stored at the points beforehand.
+"""
+
+# <defaults>
+from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.lanes import Lane, fill, get, put, word
+from femops_kernels.simd.lines import fill_entry, fill_line
+from femops_kernels.simd.rows import gather_rows, scatter_rows
+from femops_kernels.skeletons.chunk.defaults import *
+from femops_kernels.skeletons.multivector.vector_table import *
+
+# </defaults>
+
+gather_nodes, scatter_nodes = gather_rows, scatter_rows
+MAPPED, MODE_LANES, PLANE_MODE_LANES, LINE_MODE_LANES = False, 0, 0, 0
+NUMBERS = NELEMENT + POINTS * NQDATA  # of an element
+NUMBER_LANES = -(-NUMBERS // LANE_WIDTH)
+
+
+@inner
+def element_numbers(table, e, numbers):
+    """Put the numbers of an element one after the other: those of the element, then by point."""
+    b, slot = e // LANE_WIDTH, e % LANE_WIDTH
+    source = word(table, ELEMENT) + (b * NELEMENT * LANE_WIDTH + slot) * REAL_BYTES
+    for i in range(NELEMENT):
+        put(LANE, numbers, i, get(LANE, source, i * LANE_WIDTH))
+    source = word(table, QDATA) + b * POINTS * NQDATA * STORED_BYTES
+    source += slot * (STORED_BYTES // LANE_WIDTH)
+    for i in range(POINTS * NQDATA):
+        put(LANE, numbers, NELEMENT + i, get(STORED, source, i * LANE_WIDTH))
+
+
+@inner
+def nothing():
+    """No numbers."""
+    return fill_line(LANE, 0, 0, 0)
+
+
+@inner
+def sources(table, b):
+    """Addresses of an element's numbers, of constants, of the numbers by point.
+
+    ``b`` is the address at which ``element_numbers`` put them.
+    """
+    return b, word(table, CONSTANTS), b + NELEMENT * REAL_BYTES
+
+
+@inner
+def modes_of(table, b):
+    """No modes: the geometry is in the numbers."""
+    return b
+
+
+@inner
+def element_line(table, b, first, count):
+    """``count`` numbers that are constant in the element, from the first of them on."""
+    return fill_line(LANE, b, first, count)
+
+
+@inner
+def weight_of_line(k3, k2):
+    """Product of the quadrature weights of the directions across a line of points."""
+    if DIM == 1:
+        return fill(LANE, 1.0)
+    w = fill_entry(LANE, WEIGHTS, k2)
+    return w * fill_entry(LANE, WEIGHTS, k3) if DIM > 2 else w
+
+
+@inner
+def numbers(source, line, across, k, k1):
+    """Inputs of the q-function at point k, the k1-th of its line."""
+    q = fill_line(LANE, source[0], 0, NELEMENT)
+    q = q + ((across * fill_entry(LANE, WEIGHTS, k1),) if NWEIGHT else nothing())
+    q = q + fill_line(LANE, source[1], 0, NCONSTANT)
+    return q + fill_line(LANE, source[2], k * NQDATA, NQDATA)
