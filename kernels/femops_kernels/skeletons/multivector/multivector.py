@@ -149,12 +149,10 @@ def sweep(table, x, y, task, work, alpha, beta):
         for k in range(first, end):
             offset, mask = block(table, k)
             ins, reads, writes = lists_of(here)
-            next_ins, _, next_writes = ins, reads, writes
-            ahead, _ = block(table, k + 1)
+            next_ins, (ahead, _) = ins, block(table, k + 1)
             if k + 1 == end:
-                next_ins, _, next_writes = lists_of(then)
-                ahead, _ = block(table, first)
-            rows = next_ins, next_writes, ahead + LANE_BYTES - 1
+                next_ins, (ahead, _) = then, block(table, first)
+            rows = next_ins, ahead + LANE_BYTES - 1, writes, offset + LANE_BYTES - 1
             if not (ASK_BY_LINE or ASK_BY_PLANE):
                 ask_ahead(rows, 0, 1)
             batch(table, given, (ins, offset, mask), (reads, writes, offset, factor), lanes, rows)

@@ -1,4 +1,4 @@
-"""Prefetching of the rows that the next block of vectors, or the next element, reads and writes."""
+"""Prefetching of the rows that a block of vectors writes, and that the next one reads."""
 
 # <defaults>
 from femops_kernels.simd.compiling import inner
@@ -14,9 +14,10 @@ ROWS_IN, ROWS_OUT = NODES_IN * NCOMP_IN, NODES_OUT * NCOMP_OUT  # of an element
 def ask_ahead(ahead, k, asks):
     """Prefetch the k-th of ``asks`` shares of the rows ahead.
 
-    ``ahead`` are lists of the rows read and written, and the byte of a row whose line is asked for.
+    ``ahead`` are a list of rows read, the byte of these whose cache line is asked for, and the same
+    of rows written.
     """
     for i in range(k * ROWS_IN // asks, (k + 1) * ROWS_IN // asks):
-        prefetch(word(ahead[0], i), ahead[2], 2)
+        prefetch(word(ahead[0], i), ahead[1], 2)
     for i in range(k * ROWS_OUT // asks, (k + 1) * ROWS_OUT // asks):
-        prefetch(word(ahead[1], i), ahead[2], 2)
+        prefetch(word(ahead[2], i), ahead[3], 2)
