@@ -34,7 +34,7 @@ NCOMP = max(NCOMP_IN, NCOMP_OUT)
 GRAD_LANES = NCOMP * (POINTS + PLANE + Q1D) if GRAD_IN or GRAD_OUT else 0
 OWN_LANES = NCOMP * POINTS + PLANE + GRAD_LANES
 # What a later batch meets is asked for line by line, or plane by plane where lines are short.
-ASK_BY_LINE, ASK_BY_PLANE = Q1D > 6, 3 < Q1D <= 6
+ASK_BY_LINE, ASK_BY_PLANE = Q1D > LINES_ASK, 3 < Q1D <= LINES_ASK
 ASKS = Q2 * Q3 if ASK_BY_LINE else Q3
 WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
 

@@ -31,7 +31,7 @@ SIDE, LINE = max(I2 * P_IN, O2 * P_OUT), max(P_IN, P_OUT)
 SLAB = Q2 * LINE
 OWN_LANES = NCOMP * (Q3 * SIDE + SLAB + Q1D)
 # As in ``batch.py``; measured: with fewer points it does not pay.
-ASK_BY_LINE, ASK_BY_PLANE = Q1D > 6, 3 < Q1D <= 6
+ASK_BY_LINE, ASK_BY_PLANE = Q1D > LINES_ASK, 3 < Q1D <= LINES_ASK
 WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
 
 

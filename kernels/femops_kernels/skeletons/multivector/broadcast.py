@@ -15,6 +15,7 @@ from femops_kernels.skeletons.multivector.vector_table import *
 # </defaults>
 
 gather_nodes, scatter_nodes = gather_rows, scatter_rows
+LINES_ASK = 1
 MAPPED, MODE_LANES, PLANE_MODE_LANES, LINE_MODE_LANES = False, 0, 0, 0
 NUMBERS = NELEMENT + POINTS * NQDATA  # of an element
 NUMBER_LANES = -(-NUMBERS // LANE_WIDTH)
