@@ -23,7 +23,7 @@ from femops.operators.operator import Operator
 from femops.pointwise.blocks import Pair
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
-from femops_kernels.compiled import CompiledOperator, Launch
+from femops_kernels.compiled import ONE, CompiledOperator, Launch, Panels
 
 
 @final
@@ -109,15 +109,20 @@ class BlockOperator(MatrixFree):
     @cached_property
     def compiled(self) -> CompiledOperator:
         """The compiled work of all blocks; compiled, or read from the cache, at the first use."""
-        offsets, names, itemsize = self.space.offsets, self.space.names, self.dtype.itemsize
+        return self._compiled_for(ONE)
+
+    def _compiled_for(self, panels: Panels) -> CompiledOperator:
+        offsets, names = self.space.offsets, self.space.names
+        itemsize = self.dtype.itemsize * panels.nvec
         places: list[tuple[int, int, bool]] = []
         pairs: list[tuple[int, int]] = []
         work: list[tuple[float, Launch]] = []
         backend = backend_of(self.space)
-        rows = [(pair, block.launches()) for pair, block in self._blocks.items()]
+        rows = [(pair, block.launches(panels)) for pair, block in self._blocks.items()]
         for name in self._bare():  # what stands in a diagonal block that the form does not have
             size, constraints = self.space.spaces[name].size, self._local(name, name).rows
-            identity = backend.identity(size, constraints, self.constraints.identity, self.dtype)
+            given = size, constraints, self.constraints.identity, self.dtype
+            identity = backend.identity(*given, panels)
             rows.append(((name, name), [(1.0, identity)]))
         begun: set[str] = set()
         for (test, field), launches in rows:
@@ -132,7 +137,11 @@ class BlockOperator(MatrixFree):
             Operand(self.space.spaces[name], self._local(name, name).rows, offsets[name])
             for name in names
         ]
-        return distributed(backend, local, ends, ends, pairs, self.dtype)
+        return distributed(backend, local, ends, ends, pairs, self.dtype, panels.nvec)
+
+    @property
+    def _lanes(self) -> int:
+        return max((block._lanes for block in self._blocks.values()), default=1)
 
     # --- algebra ---------------------------------------------------------------------------------
 
@@ -340,7 +349,7 @@ class BlockOperator(MatrixFree):
 
     def __getstate__(self) -> dict[str, Any]:
         """State that a copy or another process needs: compiled code is found again there."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("compiled", "_transposed")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("compiled", "_transposed", "_panelled")}
 
     def __repr__(self) -> str:
         spaces = ", ".join(f"{name}={space.size}" for name, space in self.space.spaces.items())

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import OperatorError, VectorError
+from femops.operators.execution.choice import backend_of
 from femops.operators.execution.vectors import check_factor, check_output, checked_vector
 from femops.spaces.base import Space
 from femops.spaces.product import Product
-from femops_kernels.compiled import CompiledOperator
+from femops_kernels.compiled import CompiledOperator, Panels
 
 
 class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no types
@@ -36,6 +37,15 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     @abstractmethod
     def compiled(self) -> CompiledOperator:
         """The compiled work; compiled, or read from the cache, at the first use."""
+
+    @abstractmethod
+    def _compiled_for(self, panels: Panels) -> CompiledOperator:
+        """The compiled work on many vectors; collective where ranks share dofs."""
+
+    @property
+    @abstractmethod
+    def _lanes(self) -> int:
+        """Slots of the widest lanes."""
 
     @property
     @abstractmethod
@@ -101,6 +111,8 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return self.space.memory.scipy
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
+        if x.dtype.kind == "c":
+            return self._complex(x)
         if not np.can_cast(x.dtype, self.dtype, "same_kind"):
             raise VectorError(
                 f"x has type {x.dtype}, the operator {self.dtype}: give a real vector"
@@ -109,10 +121,47 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return self.apply(flat)
 
     def _matmat(self, x: NDArray[Any]) -> NDArray[Any]:
-        result: NDArray[Any] = self._arrays.empty((self.shape[0], x.shape[1]), self.dtype)
-        for k in range(x.shape[1]):
-            result[:, k] = self._matvec(x[:, k])
+        if x.dtype.kind == "c":
+            return self._complex(x)
+        n, k = x.shape
+        fewest, slots = backend_of(self.space).fewest_at_once(self._lanes), self._lanes
+        if not fewest or k < fewest:
+            result: NDArray[Any] = self._arrays.empty((self.shape[0], k), self.dtype)
+            for i in range(k):
+                result[:, i] = self._matvec(x[:, i])
+            return result
+        if k < slots:  # a lane at least
+            padded = self._arrays.zeros((n, slots), self.dtype)
+            padded[:, :k] = x
+            return self._matmat(padded)[:, :k].copy()
+        given = self._arrays.ascontiguousarray(x, dtype=self.dtype)
+        result = self._arrays.empty((self.shape[0], k), self.dtype)
+        self.apply_panels(given, result, Panels(k))
         return result
+
+    def _complex(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Real and imaginary parts as vectors of their own."""
+        kind = np.result_type(self.dtype, np.complex64)
+        given = self._arrays.ascontiguousarray(x, dtype=kind)
+        parts = given.view(self.dtype).reshape(len(given), -1)
+        product = self._arrays.ascontiguousarray(self._matmat(parts))
+        result: NDArray[Any] = product.view(kind).reshape(-1, *x.shape[1:])
+        return result
+
+    def apply_panels(self, x: NDArray[Any], y: NDArray[Any], panels: Panels) -> None:
+        """Overwrite y by the operator applied to many vectors.
+
+        Parameters
+        ----------
+        x, y : (count, size, nvec) arrays
+            Contiguous, of the operator's type, where its vectors are; the first axis is left out
+            of a single panel.
+        panels : Panels
+        """
+        kept = self.__dict__.get("_panelled")
+        if kept is None or kept[0] != panels:
+            kept = self.__dict__["_panelled"] = panels, self._compiled_for(panels)
+        kept[1].apply(x, y)
 
     def _rmatvec(self, x: NDArray[Any]) -> NDArray[Any]:
         return self._adjoint()._matvec(x)

@@ -26,10 +26,10 @@ from femops.operators.matrix_free import MatrixFree
 from femops.spaces.base import Space
 from femops.spaces.memory import memory_of
 from femops.spaces.restriction import positions
-from femops_kernels.compiled import CompiledOperator
+from femops_kernels.compiled import ONE, CompiledOperator, Panels
 
 # Cached attributes that hold compiled code and addresses.
-_COMPILED = ("compiled", "_transposed")
+_COMPILED = ("compiled", "_transposed", "_panelled")
 
 
 @final
@@ -131,9 +131,16 @@ class Operator(MatrixFree):
         """The compiled work; compiled, or read from the cache, at the first use."""
         return self._level_data.compiled()
 
-    def launches(self) -> Launches:
+    @property
+    def _lanes(self) -> int:
+        return max(term.width for _, term in self._summands)
+
+    def _compiled_for(self, panels: Panels) -> CompiledOperator:
+        return self._level_data.compiled(panels)
+
+    def launches(self, panels: Panels = ONE) -> Launches:
         """Compiled work of the operator, with factors."""
-        return self._level_data.launches()
+        return self._level_data.launches(panels)
 
     # --- algebra ---------------------------------------------------------------------------------
 

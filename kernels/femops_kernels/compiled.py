@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,27 @@ added to what earlier ones left there."""
 Exchanges = Sequence[tuple[Any, int]]
 """Exchanges, and where in a vector the piece of each begins, bytes."""
 Routes = Sequence[Route]
+
+
+@final
+@dataclass(frozen=True)
+class Panels:
+    """How many vectors an operator is applied to at once.
+
+    Attributes
+    ----------
+    nvec : int
+        Vectors of a panel: an array (size, nvec), the vectors of an entry next to each other.
+    count : int
+        Panels, one behind the other.
+    """
+
+    nvec: int = 1
+    count: int = 1
+
+
+ONE = Panels()
+"""A single vector."""
 
 
 class Launch(ABC):

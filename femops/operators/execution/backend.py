@@ -14,7 +14,15 @@ from femops.operators.constraints import Constraints
 from femops.operators.integrals.state import State
 from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
-from femops_kernels.compiled import CompiledOperator, Exchanges, Launch, Places, Routes
+from femops_kernels.compiled import (
+    ONE,
+    CompiledOperator,
+    Exchanges,
+    Launch,
+    Panels,
+    Places,
+    Routes,
+)
 from femops_kernels.cpu.kernels.kernel import SweepKernel
 from femops_kernels.pointwise.qdata import Data
 
@@ -83,15 +91,41 @@ class Backend(ABC):
         """
 
     @abstractmethod
+    def fewest_at_once(self, width: int) -> int:
+        """Vectors from which on they are applied at once, by lanes of a width; 0 if never."""
+
+    @abstractmethod
+    def launch_panels(
+        self,
+        term: Term,
+        constraints: Constraints,
+        keep: float,
+        work: Callable[[], Work],
+        panels: Panels,
+    ) -> Launch:
+        """The kernel of a term for many vectors.
+
+        Parameters
+        ----------
+        term, constraints, keep
+            See `launch`.
+        work : callable
+            The host's kernel, given nothing of the geometry.
+        panels : Panels
+        """
+
+    @abstractmethod
     def idle(self) -> Launch:
         """Launch of a term on a rank that has none of its elements."""
 
     @abstractmethod
-    def start(self, term: Term, rows: Ints, keep: float) -> Launch:
+    def start(self, term: Term, rows: Ints, keep: float, panels: Panels = ONE) -> Launch:
         """Launch that sets the result to zero, but for some rows: ``keep`` times the field's."""
 
     @abstractmethod
-    def identity(self, size: int, rows: Ints, factor: float, dtype: np.dtype[Any]) -> Launch:
+    def identity(
+        self, size: int, rows: Ints, factor: float, dtype: np.dtype[Any], panels: Panels = ONE
+    ) -> Launch:
         """A diagonal matrix, with a factor in some rows and zero in the others."""
 
     # --- operators -------------------------------------------------------------------------------

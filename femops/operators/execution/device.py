@@ -23,7 +23,14 @@ from femops.parallel.gpus import takes_device_memory
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import AnySpace, BoundarySpace, volume_space
 from femops.spaces.h1_l2 import L2
-from femops_kernels.compiled import CompiledOperator, Exchanges, Places, Routes
+from femops_kernels.compiled import (
+    ONE,
+    CompiledOperator,
+    Exchanges,
+    Panels,
+    Places,
+    Routes,
+)
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.data import FilledData, streams
 from femops_kernels.cuda.operator.dofs import DofTable, Shared
@@ -91,11 +98,32 @@ class DeviceBackend(Backend):
             return DeviceNoOp()
         return _sweep(self._device, term, constraints, keep)
 
+    def fewest_at_once(self, width: int) -> int:  # noqa: ARG002  (none)
+        """See `Backend.fewest_at_once`: one after the other."""
+        return 0
+
+    def launch_panels(
+        self,
+        term: Term,
+        constraints: Constraints,  # noqa: ARG002  (refused)
+        keep: float,  # noqa: ARG002
+        work: Callable[[], Work],  # noqa: ARG002
+        panels: Panels,  # noqa: ARG002
+    ) -> DeviceLaunch:
+        """See `Backend.launch_panels`."""
+        raise OperatorError(f"{term.name}: {self._device.name} has no kernels of many vectors")
+
     def idle(self) -> DeviceLaunch:
         """See `Backend.idle`."""
         return DeviceNoOp()
 
-    def start(self, term: Term, rows: Ints, keep: float) -> DeviceLaunch:
+    def start(
+        self,
+        term: Term,
+        rows: Ints,
+        keep: float,
+        panels: Panels = ONE,  # noqa: ARG002  (of one vector)
+    ) -> DeviceLaunch:
         """See `Backend.start`: a device's results are zero before any launch."""
         return DeviceIdentityRows(self._device, rows if keep else rows[:0], keep, term.dtype)
 
@@ -105,6 +133,7 @@ class DeviceBackend(Backend):
         rows: Ints,
         factor: float,
         dtype: np.dtype[Any],
+        panels: Panels = ONE,  # noqa: ARG002  (of one vector)
     ) -> DeviceLaunch:
         """See `Backend.identity`."""
         return DeviceIdentityRows(self._device, rows, factor, dtype)

@@ -12,16 +12,24 @@ from femops.operators.assembly.csr import Summands
 from femops.operators.assembly.diagonal import assemble_diagonal
 from femops.operators.constraints import Constraints
 from femops.operators.execution.backend import Backend, Ints, Sizes, Work
-from femops.operators.execution.kernels import factorised_kernel, sweep
+from femops.operators.execution.kernels import factorised_kernel, sweep, vector_term
 from femops.operators.integrals.state import HostState
 from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
 from femops_kernels.channel import Channel
-from femops_kernels.compiled import CompiledOperator, Exchanges, Places, Routes
+from femops_kernels.compiled import (
+    ONE,
+    CompiledOperator,
+    Exchanges,
+    Panels,
+    Places,
+    Routes,
+)
 from femops_kernels.cpu.exchange import Forward, Reverse
 from femops_kernels.cpu.first_touch import placed
 from femops_kernels.cpu.identity_rows import IdentityRows
 from femops_kernels.cpu.machine import lane_width
+from femops_kernels.cpu.multivector import VectorSweep
 from femops_kernels.cpu.operators import DistributedHostOperator, HostOperator
 from femops_kernels.cpu.rows import RowProduct
 from femops_kernels.cpu.sweep import HostLaunch, NoOp
@@ -55,20 +63,46 @@ class HostBackend(Backend):
             return NoOp()
         return sweep(term, kernel, constraints, keep, data, bases)
 
+    def fewest_at_once(self, width: int) -> int:
+        """See `Backend.fewest_at_once`."""
+        # measured: of half a lane's slots or less, one vector after the other takes less time
+        return width // 2 + 1
+
+    def launch_panels(
+        self,
+        term: Term,
+        constraints: Constraints,
+        keep: float,
+        work: Callable[[], Work],
+        panels: Panels,
+    ) -> HostLaunch:
+        """See `Backend.launch_panels`."""
+        given = work()
+        if not term.trial.mesh.num_elements:
+            return NoOp()
+        return VectorSweep(vector_term(term, given, constraints, keep), panels)
+
     def idle(self) -> HostLaunch:
         """See `Backend.idle`."""
         return NoOp()
 
-    def start(self, term: Term, rows: Ints, keep: float) -> HostLaunch:
+    def start(self, term: Term, rows: Ints, keep: float, panels: Panels = ONE) -> HostLaunch:
         """See `Backend.start`."""
-        return IdentityRows(term.test.size, rows, keep, term.width, term.dtype)
+        size = term.test.size
+        every = np.add.outer(np.arange(panels.count) * size, rows)
+        entries = np.add.outer(every * panels.nvec, np.arange(panels.nvec)).reshape(-1)
+        size *= panels.count * panels.nvec
+        return IdentityRows(size, entries, keep, term.width, term.dtype)
 
-    def identity(self, size: int, rows: Ints, factor: float, dtype: np.dtype[Any]) -> HostLaunch:
+    def identity(
+        self, size: int, rows: Ints, factor: float, dtype: np.dtype[Any], panels: Panels = ONE
+    ) -> HostLaunch:
         """See `Backend.identity`."""
         start = np.zeros(size + 1, dtype=np.int64)
         start[rows + 1] = 1
         values, width = np.full(len(rows), factor, dtype), lane_width(dtype, None)
-        return RowProduct(np.cumsum(start), rows.astype(np.int32), values, width)
+        columns = rows.astype(np.int32)
+        return RowProduct(np.cumsum(start), columns, values, width, nvec=panels.nvec)
 
     def operator(
         self, launches: Sequence[tuple[float, HostLaunch]], places: Places | None = None

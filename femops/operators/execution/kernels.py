@@ -8,11 +8,13 @@ from numpy.typing import NDArray
 
 from femops.geometry.legendre import LegendreGeometry, mode_values
 from femops.operators.constraints import Constraints
-from femops.operators.integrals.chunks import plans
+from femops.operators.execution.backend import Work
+from femops.operators.integrals.chunks import plans, vector_plans
 from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
 from femops_kernels.cpu.kernels.dense import DecomposedKernel
 from femops_kernels.cpu.kernels.kernel import Kernel, Side, SweepKernel
+from femops_kernels.cpu.multivector import VectorTerm
 from femops_kernels.cpu.plan import Plan
 from femops_kernels.cpu.sweep import Sweep
 from femops_kernels.pointwise.qdata import Data
@@ -24,6 +26,27 @@ from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
 def plans_of(term: Term) -> tuple[Plan, Plan]:
     """The chunks in which a sweep goes over the elements, for trial and test space."""
     return plans(term.trial, term.test, term.dtype, term.width)
+
+
+def vector_term(
+    term: Term,
+    work: Work,
+    constraints: Constraints,
+    keep: float,
+) -> VectorTerm:
+    """A kernel bound to plans of a term's spaces and to data, for any number of vectors.
+
+    Parameters
+    ----------
+    term : Term
+    work : Work
+        The kernel, given nothing of the geometry, and what it reads.
+    constraints, keep
+        See `Backend.launch`.
+    """
+    kernel, data, dense = work
+    plans = vector_plans(term.trial, term.test, term.dtype)
+    return VectorTerm(kernel, *plans, data, constraints.columns, constraints.rows, keep, dense)
 
 
 def index_bytes(term: Term) -> int:

@@ -48,6 +48,7 @@ def distributed(
     targets: Sequence[Operand],
     pairs: Sequence[tuple[int, int]],
     dtype: np.dtype[Any],
+    nvec: int = 1,
 ) -> CompiledOperator:
     """An operator with the exchanges that it needs; itself where ranks share no dofs.
 
@@ -64,7 +65,10 @@ def distributed(
         For each launch, which source and which target.
     dtype : numpy.dtype
         Of the vectors.
+    nvec : int
+        Vectors at once, whose entries stand together; they share the messages.
     """
+    row = dtype.itemsize * nvec
     ends = [*sources, *targets]
     if all(end.space.halo is None for end in ends):
         return local
@@ -75,15 +79,15 @@ def distributed(
     for k, end in enumerate(sources):
         if end.space.halo is not None and k in read:
             where[k] = len(forwards)
-            forward = backend.forward(*_way(backend, end, "forward", k, dtype))
-            forwards.append((forward, end.first * dtype.itemsize))
+            forward = backend.forward(*_way(backend, end, "forward", k, dtype, nvec))
+            forwards.append((forward, end.first * row))
     apart = any(end.space.distributed.reproducible for end in ends if end.space.distributed)
     reverses: list[tuple[Any, int]] = []
     routes, known = [], {}
     for launch, (source, target) in zip(launches, pairs, strict=True):
         if launch.forward is not None:
             routes.append(Route(len(forwards)))
-            forwards.append((launch.forward, sources[source].first * dtype.itemsize))
+            forwards.append((launch.forward, sources[source].first * row))
             continue
         if not launch.on_elements:
             routes.append(Route())
@@ -92,35 +96,35 @@ def distributed(
         if end.space.halo is not None and (apart or target not in known):
             known[target] = len(reverses)
             given = (
-                _way_apart(backend, end, dtype, launch)
+                _way_apart(backend, end, dtype, launch, nvec)
                 if apart
-                else _way(backend, end, "reverse", target, dtype)
+                else _way(backend, end, "reverse", target, dtype, nvec)
             )
-            reverses.append((backend.reverse(*given), end.first * dtype.itemsize))
+            reverses.append((backend.reverse(*given), end.first * row))
         routes.append(Route(where.get(source), known.get(target)))
     return backend.distributed(local, forwards, reverses, routes, apart)
 
 
 def _way(
-    backend: Backend, end: Operand, kind: str, occurrence: int, dtype: np.dtype[Any]
+    backend: Backend, end: Operand, kind: str, occurrence: int, dtype: np.dtype[Any], nvec: int
 ) -> tuple[Any, Ints]:
     """Channel of messages, kept for all operators on the space, and positions of owned dofs."""
-    halo, ncomp = end.space.halo, end.space.ncomp
+    halo, ncomp = end.space.halo, end.space.ncomp * nvec
     assert halo is not None
-    kept, key = _channels.setdefault(end.space, {}), (kind, occurrence, dtype)
+    kept, key = _channels.setdefault(end.space, {}), (kind, occurrence, dtype, nvec)
     if key not in kept:
         sizes = _sent(halo, ncomp), _received(halo, ncomp)
         way = backend.way(end.space, *(sizes if kind == "forward" else sizes[::-1]), dtype)
         kept[key] = way, _flat([*halo.send.values()], ncomp)
     way, positions = kept[key]
-    return way, _without(positions, end.constrained)
+    return way, _without(positions, end.constrained, nvec)
 
 
 def _way_apart(
-    backend: Backend, end: Operand, dtype: np.dtype[Any], launch: Launch
+    backend: Backend, end: Operand, dtype: np.dtype[Any], launch: Launch, nvec: int
 ) -> tuple[Any, Ints, Ints]:
     """For one number for each contribution of a chunk, not for each ghost."""
-    halo, ncomp, comm = end.space.halo, end.space.ncomp, end.space.comm
+    halo, ncomp, comm = end.space.halo, end.space.ncomp * nvec, end.space.comm
     assert halo is not None
     ghosts = launch.contributed
     places = {
@@ -132,12 +136,12 @@ def _way_apart(
     received = {rank: len(at) * ncomp for rank, at in arriving.items()}
     positions = _flat([halo.send[rank][at] for rank, at in arriving.items()], ncomp)
     way = backend.way(end.space, sent, received, dtype)
-    return way, _without(positions, end.constrained), np.arange(len(ghosts) + 1)
+    return way, _without(positions, end.constrained, nvec), np.arange(len(ghosts) + 1)
 
 
-def forward_of(space: Space, halo: Halo, dtype: np.dtype[Any]) -> Forward:
+def forward_of(space: Space, halo: Halo, dtype: np.dtype[Any], nvec: int = 1) -> Forward:
     """Make the exchange that brings the ghosts of a halo on the dofs of a space."""
-    ncomp = space.ncomp
+    ncomp = space.ncomp * nvec
     channel = space.comm.channel(_sent(halo, ncomp), _received(halo, ncomp), dtype)
     return Forward(channel, _flat([*halo.send.values()], ncomp))
 
@@ -156,7 +160,7 @@ def _flat(dofs: list[Ints], ncomp: int) -> Ints:
     return np.asarray(np.add.outer(joined * ncomp, np.arange(ncomp)).reshape(-1))
 
 
-def _without(positions: Ints, constrained: Ints) -> Ints:
-    """Positions, but -1 for those held."""
-    result: Ints = np.where(np.isin(positions, constrained), -1, positions)
+def _without(positions: Ints, constrained: Ints, nvec: int) -> Ints:
+    """Positions of entries of many vectors, but -1 for those constrained."""
+    result: Ints = np.where(np.isin(positions // nvec, constrained), -1, positions)
     return result

@@ -60,11 +60,11 @@ def check_factor(space: Space | Product, x: NDArray[Any]) -> NDArray[Any]:
         Another shape, or no real numbers.
     """
     n = space.size
-    columns = x.ndim in (1, 2) and len(x) == n and x.dtype.kind in "biuf"
+    columns = x.ndim in (1, 2) and len(x) == n and x.dtype.kind in "biufc"
     if columns or (x.ndim > 1 and x.shape == space.shape):
         return x
     raise VectorError(
-        f"x has shape {x.shape} and type {x.dtype}, the operator takes real "
+        f"x has shape {x.shape} and type {x.dtype}, the operator takes "
         f"vectors ({n},) or columns ({n}, k): make one with V.zeros()"
     )
 

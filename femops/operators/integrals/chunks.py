@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -22,6 +23,9 @@ from femops_kernels.derived import Derived
 from femops_kernels.simd.runs import DofRuns
 
 Ints = NDArray[np.int64]
+
+# Chunks of a sweep over many vectors: elements of each, and how many there are of a large mesh.
+_FEWEST_ELEMENTS, _VECTOR_CHUNKS = 64, 64
 
 _plans = Derived[AnySpace, Plan]()
 
@@ -68,13 +72,34 @@ def plans(
     return _plan(trial, width, starts), _plan(test, width, starts)
 
 
+def vector_plans(trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic]) -> tuple[Plan, Plan]:
+    """Plans of a sweep over many vectors, in which each node is a run and each element a batch."""
+    ne, mesh = trial.mesh.num_elements, volume_space(trial).distributed
+    if mesh is not None and mesh.element_groups is not None:
+        starts = _element_start(trial, test, dtype)  # the same on any number of ranks
+    else:
+        # what chunks share is copied and added: the fewer the better, but threads want some
+        starts = equal_chunks(ne, max(_FEWEST_ELEMENTS, -(-ne // _VECTOR_CHUNKS)))
+    return _vector_plan(trial, starts), _vector_plan(test, starts)
+
+
+def _vector_plan(space: AnySpace, starts: Ints) -> Plan:
+    made = partial(_make_vector_plan, space, starts)
+    return _plans.get(space, made, "vectors", starts.tobytes())
+
+
+def _make_vector_plan(space: AnySpace, starts: Ints) -> Plan:
+    plan = _make_plan(space, 1, starts, single=True)
+    return replace(plan, starts=plan.starts.astype(np.int32))
+
+
 def _plan(space: AnySpace, width: int, starts: Ints) -> Plan:
     made = partial(_make_plan, space, width, starts)
     return _plans.get(space, made, width, starts.tobytes())
 
 
-def _make_plan(space: AnySpace, width: int, starts: Ints) -> Plan:
-    runs = DofRuns(space.dim, space.p1d, space.p1d == 1 or isinstance(space, L2))
+def _make_plan(space: AnySpace, width: int, starts: Ints, single: bool = False) -> Plan:
+    runs = DofRuns(space.dim, space.p1d, space.p1d == 1 or isinstance(space, L2), single)
     whole, own = space.restriction, space.restriction.owned
     given = whole.indices, own, width, starts, runs, whole.ndofs - own
     if isinstance(space, BoundarySpace):

@@ -36,6 +36,7 @@ from femops.operators.levels.level_data import LevelData
 from femops.operators.levels.sample import first_terms
 from femops.parallel.collective_checks import check
 from femops.spaces.boundary_space import touched
+from femops_kernels.compiled import ONE, Panels
 from femops_kernels.cpu.machine import get_threads
 
 _log = logging.getLogger("femops")
@@ -297,9 +298,9 @@ class Auto(LevelData):
         """The level chosen."""
         return self.chosen.level
 
-    def launches(self) -> Launches:
+    def launches(self, panels: Panels = ONE) -> Launches:
         """Return the launches of the level chosen."""
-        return self.chosen.launches()
+        return self.chosen.launches(panels)
 
     def flops(self) -> int:
         """Operations of the level chosen."""

@@ -14,6 +14,7 @@ from femops.operators.assembly.distributed_csr import Columns, assembled_rows, s
 from femops.operators.execution.backend import Launches
 from femops.operators.execution.ranks import forward_of
 from femops.operators.levels.matrices import CompressedRows, csr_nbytes, placed_csr
+from femops_kernels.compiled import ONE, Panels
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.rows import GatheredVector, RowProduct
 
@@ -40,14 +41,16 @@ class RankRows(CompressedRows):
     def _parts(self) -> tuple[csr_array, csr_array]:
         return self._rows[:2]
 
-    def launches(self) -> Launches:
+    def launches(self, panels: Panels = ONE) -> Launches:
         """One product by rows."""
         kept, _, columns = self._rows
         term = self.summands[0][1]
-        joined = placed_array((len(columns.whole),), term.dtype)
-        forward = forward_of(columns.space, columns.halo, term.dtype)
+        nvec = panels.nvec
+        joined = placed_array((len(columns.whole) * nvec,), term.dtype)
+        forward = forward_of(columns.space, columns.halo, term.dtype, nvec)
         given = kept.indptr, kept.indices, kept.data, term.width
-        return [(1.0, RowProduct(*given, GatheredVector(forward, columns.low, joined)))]
+        gathered = GatheredVector(forward, columns.low * nvec, joined)
+        return [(1.0, RowProduct(*given, gathered, nvec))]
 
     def moved_bytes(self) -> int:
         """Bytes of the matrix, and of the copy of the vector with its ghosts."""

@@ -17,7 +17,7 @@ from femops.operators.levels.distributed_rows import RankRows
 from femops.operators.levels.level_data import LevelData
 from femops.operators.levels.matrices import Elements, Rows
 from femops.operators.levels.points import Points
-from femops_kernels.compiled import Launch
+from femops_kernels.compiled import ONE, Launch, Panels
 
 
 def level_data_of(level: str, summands: Summands, constraints: Constraints) -> LevelData:
@@ -77,7 +77,7 @@ class Domains(LevelData):
     level: str
     parts: tuple[LevelData, ...]
 
-    def launches(self) -> Launches:
+    def launches(self, panels: Panels = ONE) -> Launches:
         """Those of the parts, after one that writes the whole result."""
         parts, begin = self.parts, list[tuple[float, Launch]]()
         first = parts[0].summands[0][1]
@@ -86,9 +86,9 @@ class Domains(LevelData):
                 parts[0].with_constraints(_share_of(self.constraints, first=False)),
                 *parts[1:],
             )
-            start = self.backend.start(first, self.constraints.rows, self.constraints.identity)
-            begin = [(1.0, start)]
-        return [*begin, *(launch for part in parts for launch in part.launches())]
+            rows, keep = self.constraints.rows, self.constraints.identity
+            begin = [(1.0, self.backend.start(first, rows, keep, panels))]
+        return [*begin, *(launch for part in parts for launch in part.launches(panels))]
 
     def flops(self) -> int:
         """Operations of all parts."""

@@ -30,12 +30,12 @@ from femops.operators.execution.choice import backend_of
 from femops.operators.execution.host import LEVELS
 from femops.operators.execution.ranks import Operand, distributed
 from femops.operators.integrals.term import Term
-from femops_kernels.compiled import CompiledOperator
+from femops_kernels.compiled import ONE, CompiledOperator, Panels
 
 CHOICES = (*LEVELS, "auto")
 """Levels that a user may ask for; "auto" is the fastest of them, by measurement."""
 
-_CACHED = ("fused", "_groups", "work", "matrices", "_parts", "_rows")
+_CACHED = ("fused", "_groups", "work", "matrices", "_parts", "_rows", "_stored", "_by_element")
 
 
 class LevelData(ABC):
@@ -63,7 +63,7 @@ class LevelData(ABC):
         return self.summands
 
     @abstractmethod
-    def launches(self) -> Launches:
+    def launches(self, panels: Panels = ONE) -> Launches:
         """The compiled work and its factors; compiled, or read from the cache."""
 
     @property
@@ -71,13 +71,14 @@ class LevelData(ABC):
         """The machine that it is compiled for."""
         return backend_of(self.summands[0][1].spaces[0])
 
-    def compiled(self) -> CompiledOperator:
+    def compiled(self, panels: Panels = ONE) -> CompiledOperator:
         """The compiled work, ready to be run; collective where ranks share dofs."""
         backend, first = self.backend, self.summands[0][1]
         trial, test = first.spaces
-        local = backend.operator(self.launches())
+        local = backend.operator(self.launches(panels))
         ends = [Operand(trial, self.constraints.columns)], [Operand(test, self.constraints.rows)]
-        return distributed(backend, local, *ends, [(0, 0)] * len(local.sweeps), first.dtype)
+        pairs = [(0, 0)] * len(local.sweeps)
+        return distributed(backend, local, *ends, pairs, first.dtype, panels.nvec)
 
     @abstractmethod
     def flops(self) -> int:

@@ -11,13 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from femops.operators.assembly.csr import Summands, assemble_csr, domains, split
+from femops.operators.assembly.csr import (
+    Summands,
+    assemble_csr,
+    domains,
+    require_memory,
+    split,
+)
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.constraints import Constraints
 from femops.operators.execution.backend import Launches
 from femops.operators.execution.kernels import index_bytes, plan_bytes, sides, sweep
 from femops.operators.integrals.number_types import check_values
 from femops.operators.levels.level_data import LevelData, share
+from femops_kernels.compiled import ONE, Panels
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.kernels.dense import ElementKernel
 from femops_kernels.cpu.rows import RowProduct, placed_rows
@@ -58,11 +65,23 @@ class Elements(LevelData):
         term = self.summands[0][1]
         return ElementKernel(term.trial.dim, *sides(term), term.dtype, term.width)
 
-    def launches(self) -> Launches:
+    @cached_property
+    def _by_element(self) -> NDArray[Any]:
+        """The matrices (ne, rows, columns), as BLAS takes them."""
+        ne = self.summands[0][1].trial.mesh.num_elements
+        nbatch, rows, columns, width = self.matrices.shape
+        require_memory(self.matrices.nbytes, "element matrices for many vectors")
+        return np.moveaxis(self.matrices, -1, 1).reshape(nbatch * width, rows, columns)[:ne]
+
+    def launches(self, panels: Panels = ONE) -> Launches:
         """One sweep for the whole sum."""
         term, constraints = self.summands[0][1], self.constraints
         if not term.trial.mesh.num_elements:
             return [(1.0, self.backend.idle())]
+        if panels != ONE:
+            work = self._kernel(), Data(self._by_element), ()
+            given = constraints, constraints.identity, lambda: work, panels
+            return [(1.0, self.backend.launch_panels(term, *given))]
         data = Data(self.matrices)
         return [(1.0, sweep(term, self._kernel(), constraints, constraints.identity, data))]
 
@@ -90,6 +109,7 @@ class Elements(LevelData):
         """Return the same matrices with other constraints."""
         new = replace(self, constraints=constraints)
         share(self, new, "matrices")
+        share(self, new, "_by_element")
         return new
 
 
@@ -156,10 +176,11 @@ class Rows(CompressedRows):
         )
         return placed_csr(kept), removed
 
-    def launches(self) -> Launches:
+    def launches(self, panels: Panels = ONE) -> Launches:
         """One product by rows."""
         kept, width = self._parts[0], self.summands[0][1].width
-        return [(1.0, RowProduct(kept.indptr, kept.indices, kept.data, width))]
+        given = kept.indptr, kept.indices, kept.data, width
+        return [(1.0, RowProduct(*given, nvec=panels.nvec))]
 
     def moved_bytes(self) -> int:
         """Bytes of the matrix."""

@@ -20,6 +20,7 @@ from femops.operators.execution.separable import separated
 from femops.operators.integrals.fusion import fused
 from femops.operators.integrals.term import Term
 from femops.operators.levels.level_data import LevelData, share
+from femops_kernels.compiled import ONE, Panels
 from femops_kernels.cpu.kernels.kernel import SweepKernel
 from femops_kernels.cpu.kernels.separable import SeparableKernel
 from femops_kernels.pointwise.qdata import Data
@@ -73,11 +74,32 @@ class Points(LevelData):
             for (_, t), group in zip(self.fused, self._groups, strict=True)
         ]
 
-    def launches(self) -> Launches:
+    @cached_property
+    def _stored(self) -> Points:
+        """The same with all that follows from the geometry kept at the points: for many vectors.
+
+        It is less than a vector, and read once for all of them.
+        """
+        if not any(term.qfunction.code.numbers.mapped for _, term in self.summands):
+            return self
+        kept = [(f, t.at_level("partial").ready("partial")) for f, t in self.summands]
+        return replace(self, summands=kept, level="partial")
+
+    def launches(self, panels: Panels = ONE) -> Launches:
         """One sweep for each quadrature rule."""
+        if panels != ONE:
+            return self._stored.with_constraints(self.constraints).launches_of(panels)
         launch = self.backend.launch
         return [
             (alpha, launch(term, self.constraints, self._keep(k, alpha), partial(self._work, k)))
+            for k, (alpha, term) in enumerate(self.fused)
+        ]
+
+    def launches_of(self, panels: Panels) -> Launches:
+        """The same for many vectors; of data that contain all of the geometry."""
+        launch, given = self.backend.launch_panels, self.constraints
+        return [
+            (alpha, launch(term, given, self._keep(k, alpha), partial(self._work, k), panels))
             for k, (alpha, term) in enumerate(self.fused)
         ]
 
@@ -133,4 +155,5 @@ class Points(LevelData):
         new = replace(self, constraints=constraints)
         share(self, new, "fused")
         share(self, new, "work")
+        share(self, new, "_stored")
         return new

@@ -28,6 +28,7 @@ from math import inf, sqrt
 
 from numba import njit
 
+from femops_kernels.simd.blas import *
 from femops_kernels.simd.compiling import *
 from femops_kernels.simd.lane_math import *
 from femops_kernels.simd.lanes import *

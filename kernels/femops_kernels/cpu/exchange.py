@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from femops_kernels.channel import Channel
 from femops_kernels.codegen.specialize import specialize
-from femops_kernels.cpu.sweep import Sweep
+from femops_kernels.cpu.sweep import ElementSweep
 from femops_kernels.simd.lanes import Lane
 
 
@@ -69,7 +69,7 @@ class Reverse:
     positions: NDArray[np.int64]
     starts: NDArray[np.int64] | None = None
 
-    def collect(self, sweep: Sweep | None, more: bool) -> None:
+    def collect(self, sweep: ElementSweep | None, more: bool) -> None:
         """Put in what a sweep has left for ghosts; ``more`` adds it to what others have."""
         out = self.channel.outgoing
         if sweep is None:
@@ -83,7 +83,7 @@ class Reverse:
             starts.ctypes.data,
             plan.ghost_slot.ctypes.data,
             len(starts) - 1,
-            sweep.kernel.target.ncomp,
+            sweep.numbers,
             out.ctypes.data,
             float(more),
         )

@@ -9,10 +9,13 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.compiled import Panels
 from femops_kernels.cpu import machine
+from femops_kernels.cpu.blas import gemm_address
+from femops_kernels.cpu.kernels.dense import ElementKernel
 from femops_kernels.cpu.kernels.kernel import SweepKernel
 from femops_kernels.cpu.plan import Plan
-from femops_kernels.cpu.sweep import HostLaunch, address_table
+from femops_kernels.cpu.sweep import ElementSweep, address_table
 from femops_kernels.pointwise.qdata import ALIGNMENT, Data
 from femops_kernels.skeletons.multivector import vector_table as layout
 
@@ -20,11 +23,6 @@ Ints = NDArray[np.int64]
 
 # Tasks for each thread, so that none waits long for the others at the end.
 TASKS_PER_THREAD = 2
-
-
-def fewest_vectors(width: int) -> int:
-    """Vectors that one sweep takes at least: the slots of a lane."""
-    return width
 
 
 @final
@@ -46,6 +44,8 @@ class VectorTerm:
         Flat positions of a vector written where the result is ``keep`` times the entry read.
     keep : float
         Zero where the two vectors belong to different spaces.
+    dense : (array, array), optional
+        Dense bases of field and test function, for a kernel that reads them.
     """
 
     kernel: SweepKernel
@@ -55,6 +55,7 @@ class VectorTerm:
     cleared: Ints
     constrained: Ints
     keep: float
+    dense: tuple[NDArray[Any], ...] = ()
 
     @cached_property
     def entries(self) -> dict[int, Any]:
@@ -67,6 +68,9 @@ class VectorTerm:
             layout.QDATA: self.data.points,
             layout.ELEMENT: self.data.elements,
             layout.CONSTANTS: self.data.constants,
+            layout.DENSE_IN: self.dense[0] if self.dense else 0,
+            layout.DENSE_OUT: self.dense[1] if self.dense else 0,
+            layout.GEMM: gemm_address(kernel.dtype)[1] if isinstance(kernel, ElementKernel) else 0,
             layout.IN_OWNED_START: source.owned_start,
             layout.IN_NONOWNED_START: source.nonowned_start,
             layout.IN_NONOWNED_DOFS: source.nonowned_dofs,
@@ -89,10 +93,10 @@ class VectorTerm:
             layout.KEEP: np.array([self.keep], dtype=kernel.dtype),
         }
 
-    def buffer_bytes(self, nvec: int) -> int:
-        """Bytes of the buffer for some number of vectors."""
-        rows = len(self.target.nonowned_dofs) * self.kernel.target.ncomp
-        return rows * nvec * self.kernel.dtype.itemsize
+    @property
+    def buffer_rows(self) -> int:
+        """Rows of the buffer."""
+        return len(self.target.nonowned_dofs) * self.kernel.target.ncomp
 
 
 def _flags(positions: Ints, size: int) -> Any:
@@ -105,32 +109,42 @@ def _flags(positions: Ints, size: int) -> Any:
 
 
 @final
-class VectorSweep(HostLaunch):
+class VectorSweep(ElementSweep):
     """A term bound to a number of vectors: the rows of x and y follow each other without a gap.
 
     Parameters
     ----------
     term : VectorTerm
-    nvec : int
-        Numbers of a row, at least `fewest_vectors`.
+    panels : Panels
+        Of at least as many vectors each as a lane has slots.
+    strides : (int, int), optional
+        Entries of a vector from one panel to the next, of x and of y, if these are those of a
+        product of spaces.
     """
 
-    on_elements = True
+    ghosts_at = layout.IN_GHOSTS
 
-    def __init__(self, term: VectorTerm, nvec: int) -> None:
-        kernel = self.kernel = term.kernel
-        self.term, self.source, self.target, self.nvec = term, term.source, term.target, nvec
-        row = nvec * kernel.dtype.itemsize
-        chunks, blocks = term.source.nchunks, -(-nvec // kernel.width)
-        # the last block overlaps the one before it, so one group has both
-        wanted = -(-TASKS_PER_THREAD * machine.max_threads() // chunks)
-        groups = max(1, min(wanted, blocks // 2)) if machine.max_threads() > 1 else 1
-        rows = len(term.target.nonowned_dofs) * kernel.target.ncomp
-        self.buffer = np.empty(rows * nvec, kernel.dtype)
+    def __init__(
+        self, term: VectorTerm, panels: Panels, strides: tuple[int, int] | None = None
+    ) -> None:
+        kernel, nvec = term.kernel, panels.nvec
+        self.term, self.source, self.target = term, term.source, term.target
+        self.kernel, row = kernel, nvec * term.kernel.dtype.itemsize
+        self.groups, self.numbers = self._groups(panels), nvec * kernel.target.ncomp
+        self.buffer = np.empty(term.buffer_rows * nvec * panels.count, kernel.dtype)
+        if strides is None:
+            strides = (
+                term.source.ndofs * kernel.source.ncomp,
+                term.target.ndofs * kernel.target.ncomp,
+            )
         entries = term.entries | {
-            layout.NGROUPS: groups,
+            layout.NGROUPS: self.groups,
+            layout.PANEL_GROUPS: self.groups // panels.count,
             layout.NVEC: nvec,
             layout.ROW_BYTES: row,
+            layout.IN_PANEL_BYTES: row * strides[0],
+            layout.OUT_PANEL_BYTES: row * strides[1],
+            layout.BUFFER_PANEL_BYTES: row * term.buffer_rows,
             layout.BUFFER: self.buffer,
             layout.ZEROS: np.zeros(nvec, kernel.dtype),
         }
@@ -138,14 +152,27 @@ class VectorSweep(HostLaunch):
         self.table = address_table(entries)
         module = kernel.multivector
         addresses = (module.sweep.address, module.combine.address, self.table.ctypes.data)
-        self.row = (*addresses, chunks * groups)
+        self.row = (*addresses, term.source.nchunks * self.groups)
         self.work_bytes = self._work_bytes(row)
-        nbatch, points, numbers, width = term.data.points.shape
-        self.effort = nbatch * points * max(numbers, 1) * width * nvec
+        self.effort = term.data.points.size * nvec * panels.count
+
+    def _groups(self, panels: Panels) -> int:
+        """Groups of the vectors of all panels, so that there is work for all threads.
+
+        The last block of vectors overlaps the one before it, so one group has both.
+        """
+        threads = machine.max_threads()
+        if threads == 1:
+            return panels.count
+        wanted = -(-TASKS_PER_THREAD * threads // (self.source.nchunks * panels.count))
+        most = -(-panels.nvec // self.term.kernel.width) // 2
+        return panels.count * max(1, min(wanted, most))
 
     def _work_bytes(self, row: int) -> int:
-        """Bytes of a thread's work space; see ``skeletons/multivector/multivector.py``."""
+        """Bytes of a thread's work space; see the skeletons."""
         kernel, module = self.kernel, self.kernel.multivector
-        lanes = int(module.NUMBER_LANES) + int(module.WORK_LANES)
-        needed = row + lanes * kernel.width * kernel.dtype.itemsize + 2 * module.LISTS + ALIGNMENT
+        lanes = (module.NUMBER_LANES + module.WORK_LANES) * kernel.width * kernel.dtype.itemsize
+        if isinstance(kernel, ElementKernel):
+            lanes = (module.ROWS_IN + module.ROWS_OUT) * row
+        needed = row + lanes + 2 * module.LISTS + ALIGNMENT
         return int(-(-needed // ALIGNMENT) * ALIGNMENT)

@@ -13,8 +13,7 @@ from femops_kernels.cpu.cg import ConjugateGradients, RankConjugateGradients
 from femops_kernels.cpu.exchange import Forward, Reverse
 from femops_kernels.cpu.merged import mergeable
 from femops_kernels.cpu.rows import RowProduct
-from femops_kernels.cpu.sweep import LAUNCH, Application, LaunchSum, Sweep, chunk_order
-from femops_kernels.skeletons.chunk import table as layout
+from femops_kernels.cpu.sweep import LAUNCH, Application, ElementSweep, LaunchSum, chunk_order
 
 
 @final
@@ -85,7 +84,7 @@ class DistributedHostOperator(DistributedOperator):
     def _launch(self, run: Application, k: int) -> None:
         """Launch k: its chunks without ghosts around those with ghosts, for the first."""
         sweep, (order, plain) = self.sweeps[k], self._orders[k]
-        begin = plain // 2 if k == 0 and self.overlap and isinstance(sweep, Sweep) else 0
+        begin = plain // 2 if k == 0 and self.overlap and isinstance(sweep, ElementSweep) else 0
         behind = plain - begin if self.overlap and self._due[k] else 0
         # order: chunks without ghosts, then those with them
         run.some(k, order, 0, begin)
@@ -95,8 +94,8 @@ class DistributedHostOperator(DistributedOperator):
         route = self.routes[k]
         if route.forward is not None:
             forward, place = self.forwards[route.forward]
-            if isinstance(sweep, Sweep):
-                sweep.table[layout.IN_GHOSTS] = forward.ghosts
+            if isinstance(sweep, ElementSweep):
+                sweep.table[sweep.ghosts_at] = forward.ghosts
             elif isinstance(sweep, RowProduct) and sweep.joined is not None:
                 self.local.rows[k, 4] = sweep.joined.fill(run.x + place) - run.x
         if not behind:
@@ -104,7 +103,7 @@ class DistributedHostOperator(DistributedOperator):
         run.some(k, order, plain, len(order))
         if route.reverse is not None:
             reverse = self.reverses[route.reverse][0]
-            reverse.collect(sweep if isinstance(sweep, Sweep) else None, self._more[k])
+            reverse.collect(sweep if isinstance(sweep, ElementSweep) else None, self._more[k])
             if self._due[k]:
                 reverse.start()
         if behind:

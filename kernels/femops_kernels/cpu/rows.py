@@ -78,6 +78,8 @@ class RowProduct(HostLaunch):
         Slots of a lane.
     joined : GatheredVector, optional
         Vector that the columns count, if it is not x.
+    nvec : int
+        Vectors; of more than one the rows of x and y are those of ``skeletons/csr_rows.py``.
     """
 
     on_elements = False
@@ -89,6 +91,7 @@ class RowProduct(HostLaunch):
         values: NDArray[Any],
         width: int,
         joined: GatheredVector | None = None,
+        nvec: int = 1,
     ) -> None:
         self.joined, self.forward = joined, None if joined is None else joined.forward
         self.start, self.columns, self.values = start, columns, values
@@ -98,7 +101,7 @@ class RowProduct(HostLaunch):
             "LANE_WIDTH": width,
             "REAL_BYTES": values.dtype.itemsize,
         }
-        module = specialize(("row_table", "csr"), constants)
+        module = specialize(("row_table", "csr" if nvec == 1 else "csr_rows"), constants)
         self.first_row = _first_rows(start, len(values))
         self.table = address_table(
             {
@@ -106,9 +109,11 @@ class RowProduct(HostLaunch):
                 layout.ROW_START: start,
                 layout.COLUMNS: columns,
                 layout.VALUES: values,
+                layout.ROW_BYTES: nvec * values.dtype.itemsize,
+                layout.NVEC: nvec,
             }
         )
         addresses = (module.sweep.address, module.combine.address, self.table.ctypes.data)
         self.row = (*addresses, len(self.first_row) - 1)
         self.work_bytes = lane.nbytes
-        self.effort = values.size
+        self.effort = values.size * nvec

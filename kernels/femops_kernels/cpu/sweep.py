@@ -73,8 +73,42 @@ class NoOp(HostLaunch):
         self.row, self.work_bytes, self.effort = (0, 0, 0, 0), 0, 0
 
 
+class ElementSweep(HostLaunch, ABC):
+    """A kernel bound to plans: work on elements, which several ranks may share.
+
+    Attributes
+    ----------
+    source, target : Plan
+        Of the vectors that are read and of those that are written.
+    buffer : array
+        Contributions to non-owned dofs, all numbers of a dof together.
+    table : int64 array
+        What the kernel reads its arrays from.
+    ghosts_at : int
+        Where in the table the address of the ghosts' values is.
+    groups : int
+        Tasks of a chunk.
+    numbers : int
+        Numbers of a dof that is written.
+    """
+
+    on_elements = True
+    source: Plan
+    target: Plan
+    buffer: NDArray[Any]
+    table: NDArray[np.int64]
+    ghosts_at: int
+    groups: int
+    numbers: int
+
+    @property
+    def contributed(self) -> NDArray[np.int64]:
+        """See `Launch.contributed`: one for each chunk that has something for the ghost."""
+        return np.repeat(np.arange(self.target.ghosts), np.diff(self.target.ghost_start))
+
+
 @final
-class Sweep(HostLaunch):
+class Sweep(ElementSweep):
     """A kernel bound to plans and to its quadrature data: one term of an operator.
 
     Parameters
@@ -93,7 +127,7 @@ class Sweep(HostLaunch):
         Dense bases of field and test function, for a kernel that reads them.
     """
 
-    on_elements = True
+    ghosts_at, groups = layout.IN_GHOSTS, 1
 
     def __init__(
         self,
@@ -107,7 +141,7 @@ class Sweep(HostLaunch):
         dense: tuple[NDArray[Any], ...] = (),
     ) -> None:
         self.kernel, self.source, self.target, self.data = kernel, source, target, data
-        self.cleared, self.constrained = cleared, constrained
+        self.cleared, self.constrained, self.numbers = cleared, constrained, kernel.target.ncomp
         cleared_start, cleared_at = source.local_positions(cleared, kernel.source.ncomp)
         start, positions = target.local_positions(constrained, kernel.target.ncomp)
         # padding elements, which are the last, write behind the last chunk's piece
@@ -141,11 +175,6 @@ class Sweep(HostLaunch):
         self.work_bytes = -(-needed // ALIGNMENT) * ALIGNMENT
         nbatch, rows, columns, width = data.points.shape
         self.effort = nbatch * rows * max(columns, 1) * width
-
-    @property
-    def contributed(self) -> NDArray[np.int64]:
-        """See `Launch.contributed`: one for each chunk that has something for the ghost."""
-        return np.repeat(np.arange(self.target.ghosts), np.diff(self.target.ghost_start))
 
 
 def _plan_entries(source: Plan, target: Plan) -> dict[int, Any]:
@@ -277,10 +306,10 @@ class Application:
 
 
 def chunk_order(launch: HostLaunch) -> tuple[NDArray[np.int64], int]:
-    """Chunks of a launch, those without ghosts first, and how many these are."""
-    if not isinstance(launch, Sweep):
+    """Tasks of a launch, those without ghosts first, and how many these are."""
+    if not isinstance(launch, ElementSweep):
         return np.arange(launch.row[3]), launch.row[3]
-    ghostly = launch.source.with_ghosts | launch.target.with_ghosts
+    ghostly = np.repeat(launch.source.with_ghosts | launch.target.with_ghosts, launch.groups)
     return np.argsort(ghostly, kind="stable"), int(np.count_nonzero(~ghostly))
 
 

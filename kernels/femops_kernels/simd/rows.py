@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from femops_kernels.simd.lanes import LaneType, address_of, call_llvm, splat, vector_ir
@@ -46,6 +46,23 @@ def _row_pointers(builder: Any, lane: LaneType, runs: Any, line: Any, lists: Any
     return nodes
 
 
+def _slots(builder: Any, lane: LaneType, mask: Any) -> Any:
+    """A vector of truth values of the bits of a number."""
+    bits = builder.trunc(mask, ir.IntType(lane.width))
+    return builder.bitcast(bits, ir.VectorType(ir.IntType(1), lane.width))
+
+
+def store_masked(builder: Any, lane: LaneType, value: Any, pointer: Any, used: Any) -> None:
+    """Emit the store of some slots of a lane vector."""
+    suffix = "f64" if lane.scalar.bitwidth == 64 else "f32"
+    align = ir.Constant(ir.IntType(32), lane.scalar.bitwidth // 8)
+    kinds = [value.type, pointer.type, align.type, used.type]
+    name = f"llvm.masked.store.v{lane.width}{suffix}.p0"
+    function = ir.FunctionType(ir.VoidType(), kinds)
+    called = cgutils.get_or_insert_function(builder.module, function, name)
+    builder.call(called, [value, pointer, align, used])
+
+
 def _known(runs: Any, along: Any) -> bool:
     return isinstance(runs, DofRunsType) and literal(along) is not None
 
@@ -69,8 +86,7 @@ def gather_rows(
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         lane, runs = sig.return_type.dtype, sig.args[1].runs
         table, offset, mask = unpack(builder, args[3], 3)
-        bits = builder.trunc(mask, ir.IntType(lane.width))
-        used = builder.bitcast(bits, ir.VectorType(ir.IntType(1), lane.width))
+        used = _slots(builder, lane, mask)
         where = literal(sig.args[4]), args[5], args[6]
         values, zero = [], splat(builder, lane, 0.0)
         for (at,) in _row_pointers(builder, lane, runs, where, [(table, offset)]):
@@ -93,19 +109,20 @@ def scatter_rows(
     component: Any,
     line: Any,
 ) -> Any:
-    """``scatter_rows(LANE, RUNS, ncomp, (reads, writes, offset, factor), along, j, component, l)``.
+    """``scatter_rows(LANE, RUNS, ncomp, rows, along, j, component, line)``.
 
-    Writes a line times a factor, whose bits are given, plus what stands in the rows that ``reads``
-    names, to those that ``writes`` names; see ``gather_rows``.
+    ``rows`` are ``(reads, writes, offset, mask, factor)``.  Writes a line times a factor, whose
+    bits are given, plus what stands in the rows that ``reads`` names, to those that ``writes``
+    names; see ``gather_rows``.
     """
     if not _known(runs, along):
         return None
     intp = types.intp
-    sig = types.void(lane, runs, ncomp, types.UniTuple(intp, 4), along, intp, intp, line)
+    sig = types.void(lane, runs, ncomp, types.UniTuple(intp, 5), along, intp, intp, line)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         lane, runs = sig.args[0].lane, sig.args[1].runs
-        reads, writes, offset, factor = unpack(builder, args[3], 4)
+        reads, writes, offset, mask, factor = unpack(builder, args[3], 5)
         factor = builder.bitcast(factor, ir.DoubleType())
         if lane.scalar.bitwidth == 32:
             factor = builder.fptrunc(factor, ir.FloatType())
@@ -113,11 +130,12 @@ def scatter_rows(
         where = literal(sig.args[4]), args[5], args[6]
         lists = [(reads, offset), (writes, offset)]
         nodes = _row_pointers(builder, lane, runs, where, lists)
+        used = _slots(builder, lane, mask)
         values = unpack(builder, args[7], sig.args[7].count)
         for value, (read, write) in zip(values, nodes, strict=True):
             there = builder.load(read, align=size)
             total = call_llvm(builder, "fma", lane, factor, value, there)
-            builder.store(total, write, align=size)
+            store_masked(builder, lane, total, write, used)
         return context.get_dummy_value()
 
     return sig, codegen

@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from femops_kernels.codegen.specialize import specialize
-from femops_kernels.cpu.kernels.kernel import Side, SweepKernel, stored_sizes
+from femops_kernels.cpu.kernels.kernel import Side, SweepKernel, no_element_numbers, stored_sizes
 from femops_kernels.pointwise.qfunction import QFunctionCode
 
 
@@ -47,6 +47,12 @@ class ElementKernel(SweepKernel):
         constants = self.sizes() | {"POINTS": rows, "NQDATA": columns}
         return specialize(("table", "copies", "batch_element", "batches"), constants)
 
+    @cached_property
+    def multivector(self) -> ModuleType:
+        """See `SweepKernel.multivector`: products by BLAS."""
+        constants = self.sizes() | {"GEMM_BYTES": self.dtype.itemsize}
+        return specialize(("vector_table", "vector_rows", "cell_matrix"), constants)
+
     def contraction_flops(self) -> int:
         """Floating-point operations of one element."""
         rows, columns = self.shape
@@ -81,8 +87,20 @@ class DecomposedKernel(SweepKernel):
     @cached_property
     def module(self) -> ModuleType:
         """The compiled module."""
+        skeletons = ("table", "copies", "stored", "batch_decomposed", "batches")
+        return specialize(skeletons, self._constants(), self.qfunction.text)
+
+    @cached_property
+    def multivector(self) -> ModuleType:
+        """See `SweepKernel.multivector`."""
+        skeletons = "vector_table", "broadcast", "rows_ahead", "batch_decomposed"
+        skeletons += "vector_rows", "multivector"
+        constants = self._constants() | no_element_numbers()
+        return specialize(skeletons, constants, self.qfunction.text)
+
+    def _constants(self) -> dict[str, object]:
         qfunction = self.qfunction
-        constants = self.sizes() | {
+        return self.sizes() | {
             "POINTS": self.q1d**self.dim,
             "NQDATA": qfunction.numbers.point,
             **stored_sizes(self.width, self.data_dtype or self.dtype),
@@ -91,9 +109,6 @@ class DecomposedKernel(SweepKernel):
             "GRAD_IN": qfunction.gradient_in,
             "GRAD_OUT": qfunction.gradient_out,
         }
-        return specialize(
-            ("table", "copies", "batch_decomposed", "batches"), constants, qfunction.text
-        )
 
     def contraction_flops(self) -> int:
         """Floating-point operations of both bases for one element."""

@@ -130,6 +130,12 @@ def stored_sizes(width: int, data_dtype: np.dtype[Any]) -> dict[str, object]:
     return {"STORED": stored, "STORED_BYTES": stored.nbytes}
 
 
+def no_element_numbers() -> dict[str, object]:
+    """Names of ``skeletons/defaults.py`` that concern what is constant in an element: nothing."""
+    none = {"NELEMENT": 0, "NWEIGHT": 0, "NCONSTANT": 0}
+    return none | {"WEIGHTS": Matrix1D([[1.0]])}
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Kernel(SweepKernel):
@@ -189,7 +195,8 @@ class Kernel(SweepKernel):
     @cached_property
     def multivector(self) -> ModuleType:
         """See `SweepKernel.multivector`: of a q-function that is given nothing of the geometry."""
-        skeletons = ("vector_table", "broadcast", "rows_ahead", self._batch, "multivector")
+        skeletons = "vector_table", "broadcast", "rows_ahead", self._batch
+        skeletons += "vector_rows", "multivector"
         return specialize(skeletons, self.constants(), self.qfunction.text)
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.codegen.specialize import specialize
-from femops_kernels.cpu.kernels.kernel import Side, SweepKernel, stored_sizes
+from femops_kernels.cpu.kernels.kernel import Side, SweepKernel, no_element_numbers, stored_sizes
 from femops_kernels.simd.matrix import Matrix1D
 
 
@@ -43,17 +43,16 @@ class SeparableKernel(SweepKernel):
     @cached_property
     def module(self) -> ModuleType:
         """The compiled batches."""
-        skeletons = ("table", "copies", "ahead", "factors", "batch_separable", "batches")
+        skeletons = ("table", "copies", "ahead", "stored", "batch_separable", "batches")
         return specialize(skeletons, self._constants())
 
     @cached_property
     def multivector(self) -> ModuleType:
         """See `SweepKernel.multivector`."""
-        none = {"POINTS": 1, "NQDATA": 0, "NWEIGHT": 0, "NCONSTANT": 0}
-        constants = self._constants() | none | stored_sizes(self.width, self.dtype)
-        constants["WEIGHTS"] = Matrix1D([[1.0]])
-        skeletons = ("vector_table", "broadcast", "rows_ahead", "batch_separable", "multivector")
-        return specialize(skeletons, constants)
+        none = no_element_numbers() | {"POINTS": 1, "NQDATA": 0}
+        constants = none | self._constants() | stored_sizes(self.width, self.dtype)
+        skeletons = "vector_table", "broadcast", "rows_ahead", "batch_separable"
+        return specialize((*skeletons, "vector_rows", "multivector"), constants)
 
     def _constants(self) -> dict[str, object]:
         factors = self.source.ncomp * (self.value + self.dim * self.gradient)

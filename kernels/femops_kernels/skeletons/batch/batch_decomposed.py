@@ -9,8 +9,9 @@ basis costs points times nodes ("decomposed", the second row of Table 1).
 
 from femops_kernels.simd.addresses import gather_nodes, scatter_nodes
 from femops_kernels.simd.compiling import inner
-from femops_kernels.simd.lanes import fill, fma, get, load, store, widen, word
+from femops_kernels.simd.lanes import fill, fma, get, load, store, word
 from femops_kernels.simd.lines import load_line, store_line
+from femops_kernels.skeletons.batch.stored import point_line
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
 
@@ -18,10 +19,11 @@ from femops_kernels.skeletons.chunk.table import *
 
 SLOTS_IN = int(VALUE_IN) + DIM * int(GRAD_IN)
 SLOTS_OUT = int(VALUE_OUT) + DIM * int(GRAD_OUT)
-ROWS_IN, ROWS_OUT = SLOTS_IN * POINTS, SLOTS_OUT * POINTS
+BASIS_ROWS_IN, BASIS_ROWS_OUT = SLOTS_IN * POINTS, SLOTS_OUT * POINTS
 NODES = max(NODES_IN, NODES_OUT)
 GRAD_AT_IN, GRAD_AT_OUT = int(VALUE_IN) * POINTS, int(VALUE_OUT) * POINTS
-WORK_LANES = NODES + NCOMP_IN * ROWS_IN + NCOMP_OUT * ROWS_OUT
+ASK_BY_LINE = ASK_BY_PLANE = False
+WORK_LANES = NODES + NCOMP_IN * BASIS_ROWS_IN + NCOMP_OUT * BASIS_ROWS_OUT
 
 
 @inner
@@ -53,24 +55,23 @@ def dense(matrix, rows, columns, down, across, values, out):
 def points(table, b, ins, outs):
     """The q-function at every point; slots are (component, slot, point)."""
     for k in range(POINTS):
-        at = (b * POINTS + k) * NQDATA
-        q = widen(LANE, load_line(STORED, word(table, QDATA), at, 1, NQDATA))
-        u = load_line(LANE, ins, k, ROWS_IN, NCOMP_IN)
+        q = point_line(table, b, k)
+        u = load_line(LANE, ins, k, BASIS_ROWS_IN, NCOMP_IN)
         if GRAD_IN:
-            ux = load_line(LANE, ins, GRAD_AT_IN + k, ROWS_IN, NCOMP_IN)
-            uy = load_line(LANE, ins, GRAD_AT_IN + (DIM > 1) * POINTS + k, ROWS_IN, NCOMP_IN)
-            uz = load_line(LANE, ins, GRAD_AT_IN + (DIM - 1) * POINTS + k, ROWS_IN, NCOMP_IN)
+            ux = load_line(LANE, ins, GRAD_AT_IN + k, BASIS_ROWS_IN, NCOMP_IN)
+            uy = load_line(LANE, ins, GRAD_AT_IN + (DIM > 1) * POINTS + k, BASIS_ROWS_IN, NCOMP_IN)
+            uz = load_line(LANE, ins, GRAD_AT_IN + (DIM - 1) * POINTS + k, BASIS_ROWS_IN, NCOMP_IN)
             v, vx, vy, vz = pointwise(u, ux, uy, uz, q)
         else:
             v, vx, vy, vz = pointwise(u, u, u, u, q)
         if VALUE_OUT:
-            store_line(LANE, outs, k, ROWS_OUT, v)
+            store_line(LANE, outs, k, BASIS_ROWS_OUT, v)
         if GRAD_OUT:
-            store_line(LANE, outs, GRAD_AT_OUT + k, ROWS_OUT, vx)
+            store_line(LANE, outs, GRAD_AT_OUT + k, BASIS_ROWS_OUT, vx)
             if DIM > 1:
-                store_line(LANE, outs, GRAD_AT_OUT + POINTS + k, ROWS_OUT, vy)
+                store_line(LANE, outs, GRAD_AT_OUT + POINTS + k, BASIS_ROWS_OUT, vy)
             if DIM > 2:
-                store_line(LANE, outs, GRAD_AT_OUT + 2 * POINTS + k, ROWS_OUT, vz)
+                store_line(LANE, outs, GRAD_AT_OUT + 2 * POINTS + k, BASIS_ROWS_OUT, vz)
 
 
 @inner
@@ -78,17 +79,17 @@ def batch(table, b, x, y, work, ahead):
     """Add A x to y for batch b of elements; arguments as in ``batch.py``."""
     nodes = work
     ins = nodes + NODES * LANE_BYTES
-    outs = ins + NCOMP_IN * ROWS_IN * LANE_BYTES
+    outs = ins + NCOMP_IN * BASIS_ROWS_IN * LANE_BYTES
     for c in range(NCOMP_IN):
         for j in range(NODES_IN // P_IN):
             line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 0, j, c)
             store_line(LANE, nodes, j * P_IN, 1, line)
-        at = ins + c * ROWS_IN * LANE_BYTES
-        dense(word(table, DENSE_IN), ROWS_IN, NODES_IN, NODES_IN, 1, nodes, at)
+        at = ins + c * BASIS_ROWS_IN * LANE_BYTES
+        dense(word(table, DENSE_IN), BASIS_ROWS_IN, NODES_IN, NODES_IN, 1, nodes, at)
     points(table, b, ins, outs)
     for c in range(NCOMP_OUT):
-        at = outs + c * ROWS_OUT * LANE_BYTES
-        dense(word(table, DENSE_OUT), NODES_OUT, ROWS_OUT, 1, NODES_OUT, at, nodes)
+        at = outs + c * BASIS_ROWS_OUT * LANE_BYTES
+        dense(word(table, DENSE_OUT), NODES_OUT, BASIS_ROWS_OUT, 1, NODES_OUT, at, nodes)
         for j in range(NODES_OUT // P_OUT):
             line = load_line(LANE, nodes, j * P_OUT, 1, P_OUT)
             scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 0, j, c, line)

@@ -24,7 +24,7 @@ from femops_kernels.simd.line_math import scale_and_add, scale_line
 from femops_kernels.simd.lines import contract, load_line, store_line
 from femops_kernels.simd.tracing import traced
 from femops_kernels.skeletons.batch.ahead import ask_ahead
-from femops_kernels.skeletons.batch.factors import element_line
+from femops_kernels.skeletons.batch.stored import element_line
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
 
@@ -37,7 +37,7 @@ FACTORS = (1 if VALUE_IN else 0) + (DIM if GRAD_IN else 0)  # of a component
 A1 = 1 if VALUE_IN else 0  # where a_1 stands among them
 WORK_LANES = 2 * (O3 * SIDE + O2 * P_IN)
 # Asked for line by line memory has more time; measured: with shorter lines it does not pay.
-ASK_BY_LINE = P_IN > 5
+ASK_BY_LINE, ASK_BY_PLANE = P_IN > 5, P_IN <= 5
 
 
 @inner

@@ -62,6 +62,12 @@ def element_line(table, b, first, count):
 
 
 @inner
+def point_line(table, b, k):
+    """All numbers of a point."""
+    return fill_line(LANE, b, NELEMENT + k * NQDATA, NQDATA)
+
+
+@inner
 def weight_of_line(k3, k2):
     """Product of the quadrature weights of the directions across a line of points."""
     if DIM == 1:

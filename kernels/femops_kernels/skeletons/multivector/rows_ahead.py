@@ -4,10 +4,9 @@
 from femops_kernels.simd.compiling import inner
 from femops_kernels.simd.lanes import prefetch, word
 from femops_kernels.skeletons.chunk.defaults import *
+from femops_kernels.skeletons.multivector.vector_rows import ROWS_IN, ROWS_OUT
 
 # </defaults>
-
-ROWS_IN, ROWS_OUT = NODES_IN * NCOMP_IN, NODES_OUT * NCOMP_OUT  # of an element
 
 
 @inner

@@ -1,37 +1,45 @@
 """The int64 table through which a kernel of many vectors finds its arrays.
 
 Addresses are byte addresses; "per chunk" and "per element" arrays have one entry each and one more
-at the end (prefix sums).  A row is what all vectors have of one component of one dof.
+at the end (prefix sums).  A row is what the vectors of a panel have of one component of one dof;
+panels follow each other.
 """
 
-NGROUPS = 0  # groups into which the vectors are cut: a task is one chunk for one group
-NVEC = 1  # vectors: numbers of a row, no fewer than a lane has slots
-ROW_BYTES = 2  # from one row to the next
-FIRST_ELEMENT = 3  # address, per chunk: first element
-QDATA = 4  # address: (batch, point, number, slot); here a slot is an element
-ELEMENT = 5  # address: numbers that are constant in an element, (batch, number, slot)
-CONSTANTS = 6  # address: numbers that are the same everywhere
-BUFFER = 7  # address: contributions to non-owned rows of OUT
-ZEROS = 8  # address: a row of zeros
+NGROUPS = 0  # groups into which the vectors of all panels are cut: a task is a chunk for a group
+PANEL_GROUPS = 1  # those of a panel
+NVEC = 2  # numbers of a row, no fewer than a lane has slots
+ROW_BYTES = 3  # from one row to the next
+IN_PANEL_BYTES = 4  # from one panel to the next, of the vectors read
+OUT_PANEL_BYTES = 5
+BUFFER_PANEL_BYTES = 6
+FIRST_ELEMENT = 7  # address, per chunk: first element
+QDATA = 8  # address: (batch, point, number, slot), a slot is an element; or matrices by element
+ELEMENT = 9  # address: numbers that are constant in an element, (batch, number, slot)
+CONSTANTS = 10  # address: numbers that are the same everywhere
+DENSE_IN = 11  # address: dense basis (slot, point, node) of the field, where a kernel reads one
+DENSE_OUT = 12  # the same of the test function
+GEMM = 13  # address of BLAS's product of matrices, where a kernel calls it
+BUFFER = 14  # address: contributions to non-owned rows of OUT
+ZEROS = 15  # address: a row of zeros
 
-IN_OWNED_START = 9  # address, per chunk: first owned dof
-IN_NONOWNED_START = 10  # address, per chunk: first entry of IN_NONOWNED_DOFS
-IN_NONOWNED_DOFS = 11  # address: dofs of a chunk that others own
-IN_STARTS = 12  # address: chunk-local number of the dof of (element, node), int32
-IN_GHOSTS_FROM = 13  # number of the first ghost: these are dofs of others
-IN_GHOSTS = 14  # address: their rows
-CLEARED = 15  # address: for each row of IN whether it is read as zero, bytes; or 0
+IN_OWNED_START = 16  # address, per chunk: first owned dof
+IN_NONOWNED_START = 17  # address, per chunk: first entry of IN_NONOWNED_DOFS
+IN_NONOWNED_DOFS = 18  # address: dofs of a chunk that others own
+IN_STARTS = 19  # address: chunk-local number of the dof of (element, node), int32
+IN_GHOSTS_FROM = 20  # number of the first ghost: these are dofs of others
+IN_GHOSTS = 21  # address: their rows
+CLEARED = 22  # address: for each row of IN whether it is read as zero, bytes; or 0
 
-OUT_OWNED_START = 16
-OUT_NONOWNED_START = 17  # and the first entry of the chunk's piece of BUFFER
-OUT_NONOWNED_DOFS = 18
-OUT_STARTS = 19
-OUT_GHOSTS_FROM = 20
-OUT_ELEMENT_START = 21  # address, per element: first dof that it meets first
-CONSTRAINED = 22  # address: for each row of OUT whether it is constrained, bytes; or 0
-COMBINE_START = 23  # address, per chunk: first entry of COMBINE_DOF and COMBINE_SLOT
-COMBINE_DOF = 24  # address: owned dof that takes a contribution
-COMBINE_SLOT = 25  # address: where in the buffer it stands; ascending chunk number for each dof
-KEPT_START = 26  # address, per chunk: first entry of KEPT
-KEPT = 27  # address: constrained rows that the chunk owns
-KEEP = 28  # address: what a constrained row multiplies its row of x by, one number
+OUT_OWNED_START = 23
+OUT_NONOWNED_START = 24  # and the first entry of the chunk's piece of BUFFER
+OUT_NONOWNED_DOFS = 25
+OUT_STARTS = 26
+OUT_GHOSTS_FROM = 27
+OUT_ELEMENT_START = 28  # address, per element: first dof that it meets first
+CONSTRAINED = 29  # address: for each row of OUT whether it is constrained, bytes; or 0
+COMBINE_START = 30  # address, per chunk: first entry of COMBINE_DOF and COMBINE_SLOT
+COMBINE_DOF = 31  # address: owned dof that takes a contribution
+COMBINE_SLOT = 32  # address: where in the buffer it stands; ascending chunk number for each dof
+KEPT_START = 33  # address, per chunk: first entry of KEPT
+KEPT = 34  # address: constrained rows that the chunk owns
+KEEP = 35  # address: what a constrained row multiplies its row of x by, one number

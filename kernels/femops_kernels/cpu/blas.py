@@ -1,0 +1,35 @@
+"""The BLAS that compiled code calls: Intel's MKL where it is installed, else SciPy's."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+_MKL = ("libmkl_rt.so.2", "libmkl_rt.so.1", "mkl_rt.2.dll", "libmkl_rt.2.dylib")
+
+
+@cache
+def gemm_address(kind: DTypeLike) -> tuple[str, int]:
+    """Name of the library, and the address of its product of matrices of a type.
+
+    Parameters
+    ----------
+    kind : dtype
+        float64 or float32.
+    """
+    name = {8: "dgemm", 4: "sgemm"}[np.dtype(kind).itemsize]
+    for library in _MKL:
+        for path in (Path(sys.prefix) / "lib" / library, Path(library)):
+            try:
+                found = ctypes.CDLL(str(path))
+            except OSError:
+                continue
+            return "MKL", int(ctypes.cast(getattr(found, f"{name}_"), ctypes.c_void_p).value or 0)
+    from numba.extending import get_cython_function_address
+
+    return "SciPy", int(get_cython_function_address("scipy.linalg.cython_blas", name))
