@@ -78,11 +78,11 @@ class Points(LevelData):
     def _stored(self) -> Points:
         """The same with all that follows from the geometry kept at the points: for many vectors.
 
-        It is less than a vector, and read once for all of them.
+        It is less than a few vectors, and read once for all of them.
         """
-        if not any(term.qfunction.code.numbers.mapped for _, term in self.summands):
+        if not any(_mapped(term) for _, term in self.summands):
             return self
-        kept = [(f, t.at_level("partial").ready("partial")) for f, t in self.summands]
+        kept = [(factor, _kept_at_points(term)) for factor, term in self.summands]
         return replace(self, summands=kept, level="partial")
 
     def launches(self, panels: Panels = ONE) -> Launches:
@@ -157,3 +157,14 @@ class Points(LevelData):
         share(self, new, "work")
         share(self, new, "_stored")
         return new
+
+
+def _mapped(term: Term) -> bool:
+    """True if the q-function is given Jacobians or positions."""
+    return term.qfunction.code.numbers.mapped
+
+
+def _kept_at_points(term: Term) -> Term:
+    """The term, cut so that its q-function is given nothing of the geometry."""
+    partial = term.at_level("partial")
+    return (term.at_level("decomposed") if _mapped(partial) else partial).ready("partial")
