@@ -71,7 +71,8 @@ class Elements(LevelData):
         ne = self.summands[0][1].trial.mesh.num_elements
         nbatch, rows, columns, width = self.matrices.shape
         require_memory(self.matrices.nbytes, "element matrices for many vectors")
-        return np.moveaxis(self.matrices, -1, 1).reshape(nbatch * width, rows, columns)[:ne]
+        by_slot = np.moveaxis(self.matrices, -1, 1).reshape(nbatch * width, rows, columns)
+        return np.ascontiguousarray(by_slot[:ne])
 
     def launches(self, panels: Panels = ONE) -> Launches:
         """One sweep for the whole sum."""
