@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, final
 
 from femops.io.atomic import checked_path, replacing
-from femops.io.plots.picture import new_figure
+from femops.io.plots.with_matplotlib import new_figure
 
 
 @final
