@@ -12,7 +12,7 @@ from femops.io.plots.sampling import Sampler, boundary_faces, outlines, quadrila
 from femops.io.plots.scene import VIEW, arrows_of, make_scene, view_axes
 from femops_meshes.coordinates.mapping import positions
 
-image = pytest.importorskip("matplotlib.image", reason="needs the extra femops[viz]")
+image = pytest.importorskip("matplotlib.image", reason="needs the extra viz")
 
 VIRIDIS_ENDS = np.array([[68, 1, 84], [253, 231, 37]]) / 255
 DRAWN = {"backend": "matplotlib"}
@@ -213,7 +213,7 @@ def test_a_factor_is_a_finite_number(factor):
 
 def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MissingExtraError, match=r"pip install matplotlib  \(or 'femops\[viz\]'\)"):
+    with pytest.raises(MissingExtraError, match=r"by pip install matplotlib"):
         femops.picture(tmp_path / "u.png", femops.box((2, 2)))
 
 
@@ -238,7 +238,7 @@ print({"matplotlib", "pyvista"} & set(sys.modules))
 
 def test_pyvista_draws_the_same(tmp_path):
     """In a process of its own, which VTK may kill where there is no OpenGL."""
-    pytest.importorskip("pyvista", reason="needs the extra femops[viz]")
+    pytest.importorskip("pyvista", reason="needs the extra viz")
     begin = "import pyvista, sys\nfrom pathlib import Path\npath = Path(sys.argv[1])\n"
     plain = "p = pyvista.Plotter(off_screen=True)\np.add_mesh(pyvista.Sphere())\np.screenshot(path)"
     ours = """
@@ -263,7 +263,7 @@ femops.plot(femops.disc(1), backend="pyvista").save(path.with_stem("mesh"))
 @pytest.mark.parametrize("dim", [1, 2, 3])
 @pytest.mark.parametrize("kind", [femops.H1, femops.L2])
 def test_pyvista_is_handed_what_a_file_holds(tmp_path, dim, kind):
-    pyvista = pytest.importorskip("pyvista", reason="needs the extra femops[viz]")
+    pyvista = pytest.importorskip("pyvista", reason="needs the extra viz")
     V = kind(femops.box((2, 1, 2)[:dim], mapping=lambda x: x + 0.1 * x**2, order=2), 3)
     u, W = V.interpolate(lambda x: x[0]), kind(V.mesh, 2, ncomp=dim)
     fields = {"w": femops.GridFunction(W, W.interpolate(lambda x: x if dim > 1 else x[0]))}

@@ -8,7 +8,7 @@ from femops.errors import FemopsError, FileError, GeometryError, SpaceError, Vec
 from femops.io.vtk.nodes import vtk_order
 from femops_meshes.coordinates.mapping import positions
 
-pyvista = pytest.importorskip("pyvista", reason="needs the extra femops[viz]")
+pyvista = pytest.importorskip("pyvista", reason="needs the extra viz")
 
 SKEW = {
     1: lambda x: x + 0.1 * x**2,
@@ -267,7 +267,7 @@ def test_a_mesh_alone(tmp_path):
 
 @pytest.mark.parametrize(("dim", "kind"), [(1, femops.H1), (2, femops.L2), (3, femops.H1)])
 def test_meshio_reads_what_is_saved(tmp_path, dim, kind):
-    meshio = pytest.importorskip("meshio", reason="needs the extra femops[dev]")
+    meshio = pytest.importorskip("meshio", reason="needs the extra dev")
     V = kind(mesh_of(dim), 3)
     u = V.interpolate(lambda x: x[0] + 2)
     file = femops.save(tmp_path / "u.vtu", V, u=u)

@@ -1,4 +1,4 @@
-"""Curves on logarithmic axes, as PNG files; needs Matplotlib, of the extra ``femops[viz]``."""
+"""Curves on logarithmic axes, as PNG files; needs Matplotlib, of the extra ``viz``."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def check_matplotlib() -> None:
     except ImportError as error:
         raise MissingExtraError(
             f"pictures need Matplotlib, which cannot be imported ({error}): "
-            "install it by  pip install matplotlib  (or 'femops[viz]')"
+            "install it by pip install matplotlib"
         ) from error
 
 

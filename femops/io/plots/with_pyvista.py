@@ -41,7 +41,7 @@ def check_pyvista() -> None:
     except ImportError as error:
         raise MissingExtraError(
             f"this needs PyVista, which cannot be imported ({error}): "
-            "install it by  pip install pyvista  (or 'femops[viz]')"
+            "install it by pip install pyvista"
         ) from error
 
 
