@@ -64,7 +64,7 @@ def test_a_notebook_is_shown_a_png_with_the_name_of_the_field():
     drawn = femops.plot(V, V.interpolate(lambda x: x[0]), name="pressure", title="flow")
     assert drawn._repr_png_().startswith(b"\x89PNG")
     field, bar = drawn.figure.axes
-    assert (field.get_title(), bar.get_title()) == ("flow", "pressure")
+    assert (field.get_title(), bar.get_ylabel()) == ("flow", "pressure")
 
 
 def test_vector_fields_are_drawn_by_their_length_and_with_arrows(tmp_path):

@@ -41,7 +41,7 @@ def test_no_command_installs_femops_from_an_index_that_lacks_it():
     told = {}
     for file in files:
         text = file.read_text()
-        assert not re.search(r"pip install [^\n]*femops", text), file
+        assert not re.search(r"pip install \S*femops", text), file
         if count := len(re.findall(r"pip install \"?\.", text)):
             told[file.name] = count
     assert set(told) == {"README.md", "installation.md", "tutorial.md"}

@@ -223,4 +223,4 @@ def _draw_arrows(axes: Axes, points: Floats, vectors: Floats) -> None:
 
 
 def _color_bar(axes: Axes, shades: Any, label: str) -> None:
-    axes.figure.colorbar(shades, ax=axes, shrink=0.8).ax.set_title(label)
+    axes.figure.colorbar(shades, ax=axes, shrink=0.8, label=label)

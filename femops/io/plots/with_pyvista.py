@@ -166,7 +166,7 @@ def _look_at(plotter: Any, scene: Scene) -> None:
     camera.position = middle @ turn + 2 * max(width, height, depth) * turn[2]
     camera.up = turn[1]
     camera.enable_parallel_projection()
-    free = 0.78 if scene.has_field else 0.94
+    free = 0.76 if scene.has_field else 0.94
     camera.parallel_scale = max(height / 2 / 0.9, width / 2 / free / aspect)
     camera.SetWindowCenter(1 - free - 0.06, 0)
     plotter.renderer.reset_camera_clipping_range()
@@ -177,7 +177,9 @@ def _bar(label: str) -> dict[str, Any]:
         "title": label,
         "color": "black",
         "vertical": True,
-        "position_x": 0.87,
+        "title_font_size": 16,
+        "label_font_size": 18,
+        "position_x": 0.85,
         "position_y": 0.2,
         "height": 0.6,
         "fmt": "%.3g",
