@@ -69,8 +69,7 @@ def main():
     assert rates[-1][1] > ORDER - 0.1
     try:
         Path("out").mkdir(exist_ok=True)
-        speed = femops.H1(V.mesh, ORDER)
-        print(femops.picture("out/stokes.png", speed, np.linalg.norm(u, axis=1), title="speed"))
+        print(femops.picture("out/stokes.png", V, u, name="velocity"))
     except femops.MissingExtraError as error:
         print(error)
 

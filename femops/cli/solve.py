@@ -233,7 +233,7 @@ def _check_paths(save: Path | None, picture: Path | None, comm: Communicator) ->
     """Before the work, not after it. Collective."""
     from femops.errors import FileError
     from femops.io.atomic import check_writable, checked_path
-    from femops.io.plots.picture import check_matplotlib
+    from femops.io.plots.with_matplotlib import check_matplotlib
     from femops.parallel import check
 
     if picture is not None and comm.size > 1:

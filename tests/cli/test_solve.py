@@ -157,7 +157,7 @@ def test_minres_gives_up_where_there_is_no_solution():
 
 @pytest.mark.parametrize("problem", ["poisson", "elasticity", "stokes"])
 def test_solve_in_words_with_files(run, tmp_path, problem):
-    pytest.importorskip("matplotlib", reason="needs the extra femops[viz]")
+    pytest.importorskip("matplotlib", reason="needs the extra viz")
     code, out, _ = run(
         "solve", problem, "disc.mesh", "--order", 2, "--save", "u.vtu", "--picture", "u.png"
     )
