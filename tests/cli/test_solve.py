@@ -11,7 +11,7 @@ from femops.cli.problems.krylov import minres
 from femops.cli.problems.manufactured import Field, Waves
 from femops.operators.execution.host import LEVELS
 from femops_meshes import write_mfem
-from support.mesh_files import FILES, NEEDED
+from support.mesh_files import FILES, NEEDED, shared
 
 FIRST = ["mesh", "elements", "order", "dofs", "level"]
 ERRORS = ["iterations", "l2_error", "h1_error"]
@@ -107,6 +107,31 @@ def test_parameters_are_those_asked_for(run):
     assert (stiff["lam"], stiff["mu"]) == (20.0, 2.0)
     assert (plain["lam"], plain["mu"]) == (1.0, 1.0)
     assert stiff["iterations"] > plain["iterations"]
+
+
+@pytest.mark.parametrize("counts", [(1, 1), (2, 1), (3, 1, 1), (1, 2, 1), (2, 2, 1)])
+def test_stokes_is_refused_where_velocities_do_not_see_all_pressures(run, tmp_path, counts):
+    """And only there: by the rank of the matrix, constants left out."""
+    mesh = femops.box(counts)
+    V, Q = femops.H1(mesh, 2, ncomp=mesh.dim), femops.H1(mesh, 1)
+    seen = femops.divergence(V, Q).eliminated(columns=V.boundary_dofs()).assemble().toarray()
+    singular = np.linalg.matrix_rank(seen) < Q.size - 1
+    write_mfem(mesh, tmp_path / "box.mesh")
+    code, out, err = run("solve", "stokes", "box.mesh", "--order", 2, "--rtol", 1e-4)
+    assert code == (1 if singular else 0), err
+    if singular:
+        assert out == ""
+        assert f"{mesh.num_elements} elements have boundary on both sides of two directions" in err
+        code, _, err = run("solve", "stokes", "box.mesh", "--order", 2, "--refine", 1)
+        assert code == 0, err
+
+
+@pytest.mark.parametrize("order", [2, 3, 4])
+def test_stokes_on_a_beam_of_single_elements(run, order):
+    code, _, err = run("solve", "stokes", shared("beam-hex.mesh"), "--order", order)
+    assert code == 1
+    assert "8 elements have boundary on both sides of two directions" in err
+    assert err.endswith("refine it (--refine 1)\n")
 
 
 # --- what is not reached --------------------------------------------------------------------------

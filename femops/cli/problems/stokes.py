@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 import femops
 from femops.cli.problems.base import Problem, Vector
 from femops.cli.problems.krylov import minres, total
 from femops.cli.problems.manufactured import AnyMesh, Field, Floats
+from femops.errors import SpaceError
+from femops_meshes import Mesh
 
 
 @final
@@ -31,6 +34,7 @@ class Stokes(Problem):
 
     def __init__(self, mesh: AnyMesh, order: int, level: str) -> None:
         super().__init__(mesh, order, level)
+        _check_stable(mesh)
         self.space = V = femops.H1(mesh, order, ncomp=mesh.dim)
         self.pressures = Q = femops.H1(mesh, order - 1)
         self.field = Field.solenoidal(self.waves)
@@ -93,3 +97,31 @@ class Stokes(Problem):
     def more(self) -> dict[str, Any]:
         """Error of the pressure in L2."""
         return {"pressure_error": femops.l2_error(self.pressures, self.p, self.pressure.exact)}
+
+
+def _check_stable(mesh: AnyMesh) -> None:
+    """Refuse a mesh on which velocities do not see all pressures. Collective.
+
+    In a direction at both ends of which an element has boundary, its velocities are x (1 - x) times
+    polynomials of degree k - 2. One pressure of degree k - 1 is orthogonal to all of these. Where
+    two directions are such, the product of two such pressures is orthogonal to all divergences:
+    the system is singular, and nearly so where elements are bent.
+    """
+    own, where = (mesh, None) if isinstance(mesh, Mesh) else (mesh.mesh, mesh.comm)
+    count = int((_held_directions(own) > 1).sum())
+    count = count if where is None else where.sum(count)
+    if count:
+        raise SpaceError(
+            f"the mesh is too coarse for the Stokes problem: {count} elements have boundary on "
+            "both sides of two directions, and velocities that are held there do not see all "
+            "pressures; refine it (--refine 1)"
+        )
+
+
+def _held_directions(mesh: Mesh) -> NDArray[np.int64]:
+    """Number of directions (ne,) in which an element has boundary at both ends."""
+    topology, middle, steps = mesh.topology, 3**mesh.dim // 2, 3 ** np.arange(mesh.dim)
+    element, code = topology.boundary_faces.T
+    held = np.isin(np.arange(len(topology.faces)), topology.entity[element, code])
+    low, high = (held[topology.entity[:, middle + sign * steps]] for sign in (-1, 1))
+    return np.asarray((low & high).sum(axis=1))
