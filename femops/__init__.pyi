@@ -71,7 +71,9 @@ from femops.pointwise.expressions.tensors import minimum as minimum
 from femops.pointwise.expressions.tensors import sym as sym
 from femops.pointwise.expressions.tensors import where as where
 from femops.solvers import cg as cg
+from femops.solvers import gmres as gmres
 from femops.solvers import jacobi as jacobi
+from femops.solvers import minres as minres
 from femops.solvers import newton as newton
 from femops.spaces.base import GridFunction as GridFunction
 from femops.spaces.h1_l2 import H1 as H1

@@ -79,8 +79,9 @@ def _solve(
         set_threads(threads)
         with output.working(f"reading {mesh}"):
             grid = share_mesh(mesh, refine, comm, partition.value, reproducible)
-        with output.working(f"solving on {grid.num_elements} elements of order {order}"):
-            result = solve(make, grid, order, rtol, level)
+        title = f"solving on {grid.num_elements} elements of order {order}"
+        with output.iterating(title) as progress:
+            result = solve(make, grid, order, rtol, level, progress)
         facts = {"mesh": mesh, "elements": grid.num_elements, "order": order, **result.facts()}
         if comm.size > 1:
             facts["ranks"] = comm.size
