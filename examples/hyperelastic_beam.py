@@ -6,8 +6,6 @@ comes from the same function, by differentiation of the traced expressions.
 
 from pathlib import Path
 
-import numpy as np
-
 import femops
 
 LENGTH, WEIGHT = 4.0, 0.004
@@ -44,9 +42,8 @@ def main():
     assert abs(tips[1] / slender - 1) < 0.05
     try:
         Path("out").mkdir(exist_ok=True)
-        size = np.linalg.norm(u, axis=1)
-        scalar = femops.H1(V.mesh, V.order)
-        print(femops.picture("out/hyperelastic_beam.png", scalar, size, title="displacement"))
+        options = {"name": "displacement", "deform": 1.0}
+        print(femops.picture("out/hyperelastic_beam.png", V, u, **options))
     except femops.MissingExtraError as error:
         print(error)
     Path("out").mkdir(exist_ok=True)

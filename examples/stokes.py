@@ -1,4 +1,4 @@
-"""Stokes flow by Taylor-Hood elements: one function, solved by SciPy's MINRES without a matrix.
+"""Stokes flow by Taylor-Hood elements: one function, solved by MINRES without a matrix.
 
 Velocity in H1 of order k with dim components, pressure in H1 of order k - 1.  The solution is
 manufactured; velocity and pressure converge at their rates.
@@ -7,7 +7,7 @@ manufactured; velocity and pressure converge at their rates.
 from pathlib import Path
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, minres
+from scipy.sparse.linalg import LinearOperator
 
 import femops
 
@@ -49,8 +49,8 @@ def solve(n):
     scale = W.join(u=A["u", "u"].diagonal(), p=femops.mass(Q).diagonal())
     precondition = LinearOperator(A.shape, lambda r: r / scale, dtype=float)
     b = A.rhs(W.join(u=femops.load(V, force)))
-    x, status = minres(A, b, rtol=1e-10, maxiter=5000, M=precondition)
-    assert status == 0
+    x, info = femops.minres(A, b, rtol=1e-10, M=precondition)
+    assert info.converged
     u, p = W.split(x)
     p = p - femops.integrate(Q, p)  # the unit square: the mean is the integral
     return V, u, femops.l2_error(V, u, velocity), femops.l2_error(Q, p, pressure)
@@ -69,8 +69,7 @@ def main():
     assert rates[-1][1] > ORDER - 0.1
     try:
         Path("out").mkdir(exist_ok=True)
-        speed = femops.H1(V.mesh, ORDER)
-        print(femops.picture("out/stokes.png", speed, np.linalg.norm(u, axis=1), title="speed"))
+        print(femops.picture("out/stokes.png", V, u, name="velocity"))
     except femops.MissingExtraError as error:
         print(error)
 

@@ -44,13 +44,16 @@ from femops.geometry.boundary import BoundaryGeometry as BoundaryGeometry
 from femops.geometry.jacobians import ElementClass as ElementClass
 from femops.geometry.jacobians import Geometry as Geometry
 from femops.geometry.jacobians import classify as classify
+from femops.io import Picture as Picture
 from femops.io import State as State
 from femops.io import TimeSeries as TimeSeries
 from femops.io import load_state as load_state
 from femops.io import picture as picture
+from femops.io import plot as plot
 from femops.io import read_mesh as read_mesh
 from femops.io import save as save
 from femops.io import save_state as save_state
+from femops.io import to_pyvista as to_pyvista
 from femops.operators import BlockOperator as BlockOperator
 from femops.operators import NonlinearForm as NonlinearForm
 from femops.operators import Operator as Operator
@@ -68,7 +71,9 @@ from femops.pointwise.expressions.tensors import minimum as minimum
 from femops.pointwise.expressions.tensors import sym as sym
 from femops.pointwise.expressions.tensors import where as where
 from femops.solvers import cg as cg
+from femops.solvers import gmres as gmres
 from femops.solvers import jacobi as jacobi
+from femops.solvers import minres as minres
 from femops.solvers import newton as newton
 from femops.spaces.base import GridFunction as GridFunction
 from femops.spaces.h1_l2 import H1 as H1

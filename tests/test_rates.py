@@ -9,11 +9,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from scipy.sparse.linalg import LinearOperator
 
 import femops
-from femops.cli.problems.krylov import minres
 from support import fixtures
 from support.cases.kernels import turned
+from support.cases.products import stokes
 from support.oracles.naive import Array, Oracle
 
 # dimension, degree, refinements of the coarser of two meshes
@@ -85,7 +86,8 @@ def helmholtz_error(mesh: femops.Mesh, p: int) -> float:
     operator = femops.helmholtz(space, k).constrained(space.boundary_dofs())
     load = femops.load(space, lambda x: (slope(x) @ slope(x) - k**2) * exact(x))
     b = operator.rhs(load, space.interpolate(exact))
-    u, _ = minres(space, operator.apply, b, abs(operator.diagonal()), 1e-12)
+    u, info = femops.minres(operator, b, rtol=1e-12, M=abs(femops.jacobi(operator)))
+    assert info.converged
     return femops.l2_error(space, u, exact)
 
 
@@ -147,18 +149,17 @@ def stokes_errors(mesh: femops.Mesh, p: int) -> Array:
         return (k @ k) * polarised(x) - np.multiply.outer(m, wave)
 
     held, values = V.boundary_dofs(), V.interpolate(polarised)
-    A = femops.diffusion(V).constrained(held)
-    B = -femops.divergence(V, Q).eliminated(columns=held)
-    g, ones = B.rhs(Q.zeros(), values), femops.load(Q, 1.0)
+    W = femops.Product(u=V, p=Q)
+    A = femops.form(stokes, W, mu=1.0).constrained(W.positions(u=held))
+    b = A.rhs(W.join(u=femops.load(V, force)), W.join(u=values))
+    g, ones = W.split(b)[1], femops.load(Q, 1.0)
     g -= ones * (g.sum() / ones.sum())  # what the interpolated values let out
-    b = np.concatenate([A.rhs(femops.load(V, force), values).ravel(), g])
-
-    def apply(z: Array) -> Array:
-        return np.concatenate([A.apply(z[: V.size]) + B.T.apply(z[V.size :]), B.apply(z[: V.size])])
-
-    diagonal = np.concatenate([A.diagonal().ravel(), femops.mass(Q).diagonal()])
-    z, _ = minres(femops.Product(u=V, p=Q), apply, b, diagonal, 1e-11)
-    u, q = z[: V.size].reshape(V.shape), z[V.size :]
+    diagonal = femops.diffusion(V).constrained(held).diagonal()
+    scale = W.join(u=diagonal, p=femops.mass(Q).diagonal())
+    M = LinearOperator(A.shape, lambda r: r / scale, dtype=float)
+    z, info = femops.minres(A, b, rtol=1e-11, M=M)
+    assert info.converged
+    u, q = W.split(z)
     off = femops.integrate(Q, q) - femops.integrate(Q, pressure, p + 3)
     pressures = q - off / mesh.volume()
     return np.array([femops.l2_error(V, u, polarised), femops.l2_error(Q, pressures, pressure)])

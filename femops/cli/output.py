@@ -119,6 +119,22 @@ class Output:
             yield status.update
 
     @contextmanager
+    def iterating(self, what: str) -> Iterator[Callable[[int, float], None] | None]:
+        """Show on a terminal that something is under way, and how far its iteration has come.
+
+        Yields
+        ------
+        callable or None
+            Takes iterations and residual; None where nothing is shown.
+        """
+        with self.working(what) as update:
+
+            def tell(iterations: int, residual: float) -> None:
+                update(f"{what}: iteration {iterations}, residual {residual:.1e}")
+
+            yield tell if sys.stderr.isatty() else None
+
+    @contextmanager
     def telling(self) -> Iterator[Callable[[str], None]]:
         """Tell on standard error what has been done, each with the seconds since the beginning.
 

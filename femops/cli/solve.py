@@ -79,8 +79,9 @@ def _solve(
         set_threads(threads)
         with output.working(f"reading {mesh}"):
             grid = share_mesh(mesh, refine, comm, partition.value, reproducible)
-        with output.working(f"solving on {grid.num_elements} elements of order {order}"):
-            result = solve(make, grid, order, rtol, level)
+        title = f"solving on {grid.num_elements} elements of order {order}"
+        with output.iterating(title) as progress:
+            result = solve(make, grid, order, rtol, level, progress)
         facts = {"mesh": mesh, "elements": grid.num_elements, "order": order, **result.facts()}
         if comm.size > 1:
             facts["ranks"] = comm.size
@@ -233,7 +234,7 @@ def _check_paths(save: Path | None, picture: Path | None, comm: Communicator) ->
     """Before the work, not after it. Collective."""
     from femops.errors import FileError
     from femops.io.atomic import check_writable, checked_path
-    from femops.io.plots.picture import check_matplotlib
+    from femops.io.plots.with_matplotlib import check_matplotlib
     from femops.parallel import check
 
     if picture is not None and comm.size > 1:

@@ -64,7 +64,7 @@ def read_mesh(
 
     * MFEM mesh v1.0, and MFEM INLINE mesh v1.0 of segments, quadrilaterals or hexahedra;
     * Gmsh, versions 2.2 and 4.1, ASCII and binary, with complete elements of degree 1 to 9 (needs
-      ``pip install 'femops[mesh]'``). Tags of physical groups become attributes, their names
+      ``pip install gmsh``). Tags of physical groups become attributes, their names
       `Mesh.element_names` and `Mesh.boundary_names`; what is in no group, exterior faces among
       it, has attribute 1 or the lowest number that is no group's. Periodic sides are glued.
 

@@ -240,7 +240,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         if ranks > 1:
             raise OperatorError(
                 f"{ranks} ranks hold this operator, and SciPy's solvers, which call matvec, know "
-                "nothing of other ranks: solve by femops.cg, or by PETSc "
+                "nothing of other ranks: solve by femops.cg, minres or gmres, or by PETSc "
                 "(examples/petsc_krylov.py); for products write A @ x or A.apply(x)"
             )
 

@@ -27,6 +27,7 @@ from femops.spaces.base import Space
 from femops.spaces.memory import memory_of
 from femops.spaces.restriction import positions
 from femops_kernels.compiled import ONE, CompiledOperator, Panels
+from femops_meshes import html
 
 # Cached attributes that hold compiled code and addresses.
 _COMPILED = ("compiled", "_transposed", "_panelled")
@@ -370,14 +371,31 @@ class Operator(MatrixFree):
         return cost_of(self._level_data, method)
 
     def __repr__(self) -> str:
-        names = " + ".join(
-            term.name if factor == 1.0 else f"{factor:g} {term.name}"
-            for factor, term in self._summands
-        )
         constraints = f", {len(self.constraints.rows)} constrained" if self.constraints else ""
         level = "" if self.asked == "partial" else f", {self.asked}"
         rows, columns = self.shape
-        return f"Operator({names}: {rows} x {columns}, {self.dtype}{level}{constraints})"
+        return f"Operator({self._names}: {rows} x {columns}, {self.dtype}{level}{constraints})"
+
+    def _repr_html_(self) -> str:
+        rows, columns = self.shape
+        facts = [
+            ("forms", self._names),
+            ("shape", f"{rows:,} x {columns:,}, {self.dtype}"),
+            ("constrained dofs", f"{len(self.constraints.rows):,}"),
+            ("level", self.asked),
+            ("from", repr(self.space)),
+        ]
+        if self.test_space is not self.space:
+            facts.append(("to", repr(self.test_space)))
+        return html.table("Operator", facts)
+
+    @property
+    def _names(self) -> str:
+        """The sum of forms."""
+        return " + ".join(
+            term.name if factor == 1.0 else f"{factor:g} {term.name}"
+            for factor, term in self._summands
+        )
 
 
 def _check_sum(a: Operator, b: Operator) -> None:

@@ -42,7 +42,7 @@ def mpi() -> Any:
         )
         raise MissingExtraError(
             f"{why} exchange messages without mpi4py and an MPI library ({error}): "
-            'pip install "femops[mpi]", or "femops[mpi-site]" for the MPI that is installed here'
+            "pip install mpi4py mpich, or mpi4py alone for the MPI that is installed here"
         ) from error
     return MPI
 
@@ -63,7 +63,7 @@ def check_world() -> None:
             f"the launcher started {count} processes ({name}), but each is alone in COMM_WORLD: "
             f"mpi4py uses another MPI than the launcher's, {library()}. Start the program by the "
             f"mpiexec of that one{f', {beside}' if beside else ''}; or, to use the launcher's MPI, "
-            'take "femops[mpi-site]" without the package mpich; with srun, try --mpi=pmi2 or pmix'
+            "take mpi4py without the package mpich; with srun, try --mpi=pmi2 or pmix"
         )
 
 
@@ -85,7 +85,7 @@ def mpiexec() -> str:
         missing = "mpi4py" if find_spec("mpi4py") is None else "mpiexec"
         raise MissingExtraError(
             f"ranks cannot be started without {missing}: "
-            'pip install "femops[mpi]", or "femops[mpi-site]" for the MPI that is installed here'
+            "pip install mpi4py mpich, or mpi4py alone for the MPI that is installed here"
         )
     return found
 

@@ -2,54 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import SolverError, VectorError
+from femops.errors import SolverError
 from femops.operators import BlockOperator, Operator
 from femops.operators.execution.choice import backend_of
-from femops.solvers.inner_products import Sums, is_tolerance
+from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
+from femops.solvers.linear_problem import Info, LinearProblem
+from femops.solvers.watch import Callback, Progress, Watch
 from femops_kernels.cg import BREAKDOWN, CONVERGED, Solve
 
 _ADVICE = (
     "are boundary conditions missing, or is a coefficient negative? "
-    "scipy.sparse.linalg.minres takes indefinite operators"
+    "femops.minres takes indefinite operators"
 )
 # Times the machine's precision and |b|: a residual that is no use to reduce further.
 _ROUND_OFF = 1e4
 _FIRST_BURST = 16  # iterations
 _BURST_SECONDS = 0.1
-
-
-@final
-@dataclass(frozen=True)
-class Info:
-    """Report of a solve.
-
-    Attributes
-    ----------
-    converged : bool
-        Whether the recursion came to the tolerance and the residual is within ten times of it.
-    iterations : int
-    residual : float
-        Euclidean norm of b - A x, computed at the end.
-    tolerance : float
-        What it had to come to, max(rtol |b|, atol).
-    merged : bool
-        Whether vectors were updated inside the operator's sweep.
-    """
-
-    converged: bool
-    iterations: int
-    residual: float
-    tolerance: float
-    merged: bool
 
 
 def cg(
@@ -61,8 +36,10 @@ def cg(
     atol: float = 0.0,
     maxiter: int | None = None,
     M: Jacobi | None = None,
-    callback: Callable[[NDArray[Any]], Any] | None = None,
+    callback: Callback | None = None,
     merged: bool | None = None,
+    history: bool = False,
+    progress: Progress | None = None,
 ) -> tuple[NDArray[Any], Info]:
     """Solve A x = b for a symmetric positive definite operator.
 
@@ -96,6 +73,12 @@ def cg(
         Whether vectors are updated inside the operator's sweep, so that they are read and written
         less often; iterates agree to round-off. If omitted, where that is possible: for operators
         of one sweep over all elements.
+    history : bool
+        Whether ``info.residuals`` has the norm of the residual after each iteration.
+    progress : callable, optional
+        Called as ``progress(iterations, residual)`` with the iterations done and the norm of the
+        residual, at the beginning and about ten times a second, with ``history`` or ``callback``
+        after each iteration. On ranks all call it.
 
     Returns
     -------
@@ -113,40 +96,21 @@ def cg(
     VectorError
         Vectors of another length or type.
     """
-    _check_arguments(A, M, rtol, atol, maxiter)
-    right = _flat(A, b, "b")
-    xp = A.space.memory.xp
-    guess = xp.zeros_like(right) if x0 is None else _flat(A, x0, "x0")
-    sums = Sums(A.space)
-    norm = _norm_of(A, right, sums)
-    tolerance = max(rtol * norm, atol)
-    limit = 10 * A.space.global_size if maxiter is None else maxiter
-    inverse = None if M is None else xp.ascontiguousarray(M.inverse, dtype=right.dtype)
+    problem = LinearProblem.checked("cg", A, b, x0, M, rtol, atol, maxiter)
+    right, sums = problem.right, problem.sums
+    inverse = None
+    if M is not None:
+        inverse = A.space.memory.xp.ascontiguousarray(M.inverse, dtype=right.dtype)
     merge = _merged(A, merged, sums)
-    solve = A.compiled.conjugate_gradients(right, guess, inverse, merge, sums)
+    solve = A.compiled.conjugate_gradients(right, problem.guess, inverse, merge, sums)
     view = solve.x.reshape(b.shape)
     A.space.memory.protect(view)
     # squares of less would underflow in the recursion
-    goal = max(tolerance, float(np.finfo(right.dtype).tiny) ** 0.5)
-    _run(solve, goal, limit, None if callback is None else lambda: callback(view))
-    x, info = _conclude(solve, A, right, sums, tolerance)
+    goal = max(problem.tolerance, float(np.finfo(right.dtype).tiny) ** 0.5)
+    watch = Watch(history, progress, callback)
+    _run(solve, goal, problem.limit, watch, view)
+    x, info = _conclude(solve, problem, tuple(watch.norms))
     return x.reshape(b.shape), info
-
-
-def _norm_of(A: Operator | BlockOperator, right: NDArray[Any], sums: Sums) -> float:
-    """Euclidean norm of a right-hand side for which there can be a solve."""
-    norm = sums.norm(right)
-    if not np.isfinite(norm):
-        raise SolverError(
-            "b has entries that are not finite: look at the load vector and the boundary values"
-        )
-    # of entries whose squares underflow nothing would be reduced, and the solve called converged
-    if norm == 0.0 and A.space.comm.max(int(bool(right.any()))):
-        raise SolverError(
-            "b has entries other than zero, but their squares underflow: multiply b, and then "
-            "divide x, by a large number"
-        )
-    return norm
 
 
 def _merged(A: Operator | BlockOperator, wanted: bool | None, sums: Sums) -> bool:
@@ -160,14 +124,10 @@ def _merged(A: Operator | BlockOperator, wanted: bool | None, sums: Sums) -> boo
 
 
 def _conclude(
-    solve: Solve,
-    A: Operator | BlockOperator,
-    right: NDArray[Any],
-    sums: Sums,
-    tolerance: float,
+    solve: Solve, problem: LinearProblem, residuals: tuple[float, ...]
 ) -> tuple[NDArray[Any], Info]:
     """Solution and report, by the residual as it is and not as the recursion has it."""
-    norm = sums.norm(right)
+    A, right, norm, tolerance = problem.A, problem.right, problem.norm, problem.tolerance
     reducible = solve.residual > _ROUND_OFF * np.finfo(right.dtype).eps * norm
     if not np.isfinite(solve.residual) or (solve.status == BREAKDOWN and reducible):
         raise SolverError(
@@ -175,68 +135,30 @@ def _conclude(
             f"be positive definite: {_ADVICE}"
         )
     x = backend_of(A.space).placed(solve.x.copy())
-    residual = sums.norm(right - A.apply(x))
+    residual = problem.sums.norm(right - A.apply(x))
     if solve.status == CONVERGED and not residual <= max(norm, tolerance):
         raise SolverError(
             f"the recursion has converged, but |b - A x| = {residual:.1e} and |b| = {norm:.1e}: "
             f"the operator is singular; {_ADVICE}"
         )
     converged = solve.status == CONVERGED and residual <= 10.0 * tolerance
-    return x, Info(converged, solve.iterations, residual, tolerance, solve.merged)
+    return x, Info(converged, solve.iterations, residual, tolerance, solve.merged, residuals)
 
 
-def _run(solve: Solve, tolerance: float, limit: int, after: Callable[[], Any] | None) -> None:
+def _run(solve: Solve, tolerance: float, limit: int, watch: Watch, view: NDArray[Any]) -> None:
     """Iterate to the end, in bursts of compiled iterations.
 
     Between bursts Python can act on an interrupt from the keyboard, which compiled code can't.
     """
-    burst = 1 if after else solve.every or _FIRST_BURST
+    burst = 1 if watch.each else solve.every or _FIRST_BURST
+    show = watch.callback is not None
     solve.advance(tolerance, limit, 0)
+    watch.tell(0, solve.residual, lambda: view)
     while solve.status == 0 and solve.iterations < limit:
         begin = perf_counter()
-        solve.advance(tolerance, limit, burst, show=after is not None)
-        if after is None and solve.every is None:
+        solve.advance(tolerance, limit, burst, show=show)
+        if not watch.each and solve.every is None:
             pace = _BURST_SECONDS / max(perf_counter() - begin, 1e-9)
             burst = max(1, int(burst * min(pace, 4.0)))
-        elif after and solve.status != BREAKDOWN:
-            after()
-
-
-def _check_arguments(A: Any, M: Any, rtol: float, atol: float, maxiter: int | None) -> None:
-    if not isinstance(A, Operator | BlockOperator):
-        raise SolverError(
-            f"A is a {type(A).__name__}: femops.cg takes femops operators, "
-            "scipy.sparse.linalg.cg any"
-        )
-    if not A.symmetric:
-        raise SolverError(
-            f"{A!r} is not symmetric: cg needs that, scipy.sparse.linalg.gmres not (a tensor "
-            "coefficient is symmetric only if it is so to the last bit: give (K + K.T) / 2)"
-        )
-    if M is not None and not isinstance(M, Jacobi):
-        raise SolverError(
-            f"M is a {type(M).__name__}: femops.cg takes femops.jacobi(A), "
-            "scipy.sparse.linalg.cg any preconditioner"
-        )
-    if M is not None and M.shape != A.shape:
-        raise SolverError(
-            f"M is {M.shape[0]} x {M.shape[1]}, A {A.shape[0]} x {A.shape[1]}: "
-            "make it with jacobi(A)"
-        )
-    if M is not None and M.device is not A.space.device:
-        raise SolverError("A and M are not on the same device: make M with jacobi(A)")
-    if not (is_tolerance(rtol) and is_tolerance(atol)):
-        raise SolverError(f"rtol = {rtol!r}, atol = {atol!r}: give numbers >= 0")
-    if maxiter is not None and (not isinstance(maxiter, int | np.integer) or maxiter < 0):
-        raise SolverError(f"maxiter = {maxiter}: give a whole number >= 0")
-
-
-def _flat(A: Operator | BlockOperator, vector: Any, what: str) -> NDArray[Any]:
-    vector = A.space.memory.vector_of(A.space, vector, what)
-    if vector.dtype != A.dtype:
-        raise VectorError(
-            f"{what} has type {vector.dtype}, the operator {A.dtype}: "
-            f"convert it by .astype({A.dtype})"
-        )
-    flat: NDArray[Any] = A.space.memory.xp.ascontiguousarray(vector).reshape(-1)
-    return flat
+        if solve.status != BREAKDOWN:
+            watch.tell(solve.iterations, solve.residual, lambda: view)

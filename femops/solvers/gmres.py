@@ -1,51 +1,74 @@
-"""GMRES for vectors of ranks or devices, which SciPy's knows nothing of."""
+"""GMRES, on ranks and devices too."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator
 
+from femops.errors import SolverError
+from femops.operators import BlockOperator, Operator
 from femops.solvers.inner_products import Sums
-from femops.solvers.restarts import Apply, Vector, solve_in_rounds
+from femops.solvers.linear_problem import Info, LinearProblem, Map, Vector
+from femops.solvers.restarts import Seen, solve_in_rounds
+from femops.solvers.watch import Callback, Progress, Watch
 
 Floats = NDArray[np.float64]
 
 
 def gmres(
-    apply: Apply,
-    b: Vector,
-    inverse: Vector,
-    sums: Sums,
+    A: Operator | BlockOperator,
+    b: NDArray[Any],
+    x0: NDArray[Any] | None = None,
     *,
-    rtol: float,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
     restart: int = 60,
-    maxiter: int = 3000,
-) -> tuple[Vector, int, bool]:
-    """Solve A x = b by restarted GMRES, preconditioned from the right. Collective.
+    maxiter: int | None = None,
+    M: LinearOperator | None = None,
+    callback: Callback | None = None,
+    history: bool = False,
+    progress: Progress | None = None,
+) -> tuple[NDArray[Any], Info]:
+    """Solve A x = b for any operator, by restarted GMRES, preconditioned from the right.
+
+    SciPy's of that name knows nothing of ranks and devices. On a reproducible mesh the result has
+    the same bits for any number of ranks and threads. Collective.
 
     Parameters
     ----------
-    apply : callable
-        A, of flat vectors.
-    b : (size,) array
-    inverse : (size,) array
-        Of a diagonal.
-    sums : Sums
-        Of the vectors' space.
-    rtol : float
-        Done when |b - A x| <= rtol |b|.
+    A : Operator or BlockOperator
+    b, x0, rtol, atol
+        As for `cg`. Done when |b - A x| <= max(rtol |b|, atol), x as it is.
     restart : int
-        Directions that are kept.
-    maxiter : int
-        Most iterations, of all restarts together.
+        Directions that are kept, each a vector; when there are so many it begins again.
+    maxiter : int, optional
+        Most products with A, of all restarts together; ten times the number of unknowns if
+        omitted. A restart that makes no progress is the last.
+    M : Jacobi or LinearOperator, optional
+        Preconditioner, about the inverse of A. On ranks its product takes and gives what a rank
+        owns.
+    callback : callable, optional
+        As for `cg`. The iterate is formed for it each time, which takes as many operations as there
+        are directions.
+    history, progress
+        As for `cg`.
 
     Returns
     -------
-    x : (size,) array
-    iterations : int
-    converged : bool
+    x : array of the shape of b
+        The last iterate, converged or not.
+    info : Info
+
+    Raises
+    ------
+    SolverError
+        An operator or preconditioner that cannot be used, or arguments that make no sense.
+    VectorError
+        Vectors of another length or type.
 
     Notes
     -----
@@ -53,44 +76,67 @@ def gmres(
     nonsymmetric linear systems", SIAM J. Sci. Stat. Comput. 7 (1986). Directions are made
     orthogonal twice, each time with one reduction.
     """
+    problem = LinearProblem.checked("gmres", A, b, x0, M, rtol, atol, maxiter)
+    if not isinstance(restart, int | np.integer) or restart < 1:
+        raise SolverError(f"restart = {restart!r}: give a whole number >= 1")
+    precondition = problem.preconditioner(M)
 
-    def one_round(residual: Vector, norm: float, goal: float, steps: int) -> tuple[Vector, int]:
-        return _cycle(apply, inverse, sums, residual / norm, norm, goal, min(restart, steps))
+    def one_round(
+        residual: Vector, norm: float, steps: int, seen: Seen | None
+    ) -> tuple[Vector, int]:
+        directions = min(int(restart), steps)
+        return _cycle(problem, precondition, residual / norm, norm, directions, seen)
 
-    return solve_in_rounds(apply, b, sums, one_round, rtol=rtol, maxiter=maxiter)
+    return solve_in_rounds(problem, one_round, Watch(history, progress, callback), b.shape)
 
 
 def _cycle(
-    apply: Apply,
-    inverse: Vector,
-    sums: Sums,
+    problem: LinearProblem,
+    precondition: Map,
     first: Vector,
     norm: float,
-    goal: float,
     steps: int,
+    seen: Seen | None,
 ) -> tuple[Vector, int]:
     """The update of up to so many steps, and how many were done."""
+    sums, least = problem.sums, float(np.finfo(first.dtype).eps)
     basis = sums.arrays.empty((steps + 1, len(first)), first.dtype)
     basis[0] = first
     upper, right = np.zeros((steps + 1, steps)), np.zeros(steps + 1)
     right[0] = norm
     turns: list[tuple[float, float]] = []
+
+    def update() -> Vector:
+        k = len(turns)
+        if abs(upper[k - 1, k - 1]) <= least * size:
+            k -= 1  # A is singular: its product with the last direction adds nothing
+        if not k:
+            return 0.0 * first
+        weights = np.linalg.solve(upper[:k, :k], right[:k])
+        return precondition(sums.combined(weights, basis[:k]))
+
     for k in range(steps):
-        w = apply(inverse * basis[k])
-        column = np.zeros(steps + 1)
-        for _ in range(2):
-            h = sums.dots(basis[: k + 1], w)
-            w -= sums.combined(h, basis[: k + 1])
-            column[: k + 1] += h
-        column[k + 1] = length = sums.norm(w)
-        _turn(column, right, turns, k)
-        upper[:, k] = column
-        if abs(right[k + 1]) <= goal or length == 0.0:
+        w = problem.A.apply(precondition(basis[k]))
+        upper[:, k], size = _orthogonalised(w, basis[: k + 1], steps, sums)
+        length = upper[k + 1, k]
+        _turn(upper[:, k], right, turns, k)
+        if seen is not None:
+            seen(abs(right[k + 1]), update)
+        if abs(right[k + 1]) <= problem.tolerance or length <= least * size:
             break
         basis[k + 1] = w / length
-    count = len(turns)
-    weights = np.linalg.solve(upper[:count, :count], right[:count])
-    return inverse * sums.combined(weights, basis[:count]), count
+    return update(), len(turns)
+
+
+def _orthogonalised(w: Vector, basis: Vector, steps: int, sums: Sums) -> tuple[Floats, float]:
+    """Subtract from w its parts along the basis; these with what is left, and the former norm."""
+    column, count = np.zeros(steps + 1), len(basis)
+    for _ in range(2):
+        h = sums.dots(basis, w)
+        w -= sums.combined(h, basis)
+        column[:count] += h
+    column[count] = sums.norm(w)
+    return column, float(np.linalg.norm(column))
 
 
 def _turn(column: Floats, right: Floats, turns: list[tuple[float, float]], k: int) -> None:

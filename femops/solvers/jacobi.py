@@ -30,6 +30,10 @@ class Jacobi(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         self.inverse, self._memory = inverse, memory
         super().__init__(inverse.dtype, (len(inverse), len(inverse)))
 
+    def __abs__(self) -> Jacobi:
+        """Its absolute value, which is positive definite."""
+        return Jacobi(abs(self.inverse), self._memory)
+
     @property
     def device(self) -> Device | None:
         """Where the operator is; None for the host."""

@@ -1,13 +1,19 @@
-"""MINRES for vectors of ranks or devices, which SciPy's knows nothing of."""
+"""MINRES, on ranks and devices too."""
 
 from __future__ import annotations
 
 from math import hypot, sqrt
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator
 
-from femops.solvers.inner_products import Sums
-from femops.solvers.restarts import Apply, Vector, solve_in_rounds
+from femops.errors import SolverError
+from femops.operators import BlockOperator, Operator
+from femops.solvers.linear_problem import Info, LinearProblem, Map, Vector
+from femops.solvers.restarts import Seen, solve_in_rounds
+from femops.solvers.watch import Callback, Progress, Watch
 
 # A round must reduce the residual to this part of it, or there is no use in more rounds.
 _PROGRESS = 0.5
@@ -17,48 +23,51 @@ _ROUND_OFF = 450.0  # times the machine's precision, 1e-13 in float64
 
 
 def minres(
-    apply: Apply, b: Vector, inverse: Vector, sums: Sums, *, rtol: float, maxiter: int = 3000
-) -> tuple[Vector, int, bool]:
-    """Minimal residuals for a symmetric operator, preconditioned by a positive diagonal.
+    A: Operator | BlockOperator,
+    b: NDArray[Any],
+    x0: NDArray[Any] | None = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M: LinearOperator | None = None,
+    callback: Callback | None = None,
+    history: bool = False,
+    progress: Progress | None = None,
+) -> tuple[NDArray[Any], Info]:
+    """Solve A x = b for a symmetric operator, by minimal residuals; it need not be definite.
 
-    The preconditioned residual is small before the residual is, or after; so the method is begun
-    again for what is left. Collective.
+    SciPy's of that name knows nothing of ranks and devices, and ends where the residual is small
+    beside |A| |x|, which may be much more than |b|. The preconditioned residual is small before the
+    residual is, or after; so the method is begun again for what is left. On a reproducible mesh the
+    result has the same bits for any number of ranks and threads. Collective.
 
     Parameters
     ----------
-    apply, b, inverse, sums, rtol, maxiter
-        As of `gmres`.
+    A : Operator or BlockOperator
+        May be singular if there is a solution.
+    b, x0, rtol, atol, maxiter
+        As for `cg`. Done when |b - A x| <= max(rtol |b|, atol), x as it is.
+    M : Jacobi or LinearOperator, optional
+        Symmetric positive definite preconditioner, about the inverse of |A|: for an indefinite A,
+        `femops.jacobi` of a definite operator that is like it. On ranks its product takes and gives
+        what a rank owns.
+    callback, history, progress
+        As for `cg`.
 
     Returns
     -------
-    x : (size,) array
-    iterations : int
-    converged : bool
-    """
-    least = _ROUND_OFF * float(np.finfo(b.dtype).eps)
+    x : array of the shape of b
+        The last iterate, converged or not.
+    info : Info
 
-    def one_round(residual: Vector, norm: float, goal: float, steps: int) -> tuple[Vector, int]:
-        part = max(_MARGIN * goal / norm, least)
-        return _reduced(apply, residual, inverse, sums, part, least, steps)
-
-    return solve_in_rounds(
-        apply, b, sums, one_round, rtol=rtol, maxiter=maxiter, progress=_PROGRESS
-    )
-
-
-def _reduced(
-    apply: Apply,
-    b: Vector,
-    inverse: Vector,
-    sums: Sums,
-    part: float,
-    least: float,
-    steps: int,
-) -> tuple[Vector, int]:
-    """Vector whose residual is that part of b in the preconditioner's norm, and iterations.
-
-    Less is reached where there is no solution, or in so many steps; ``least`` is relative and
-    counts as zero.
+    Raises
+    ------
+    SolverError
+        An operator that is not symmetric, a preconditioner found not to be positive definite, or
+        arguments that make no sense.
+    VectorError
+        Vectors of another length or type.
 
     Notes
     -----
@@ -66,29 +75,74 @@ def _reduced(
     6.1. C. Paige and M. Saunders, "Solution of sparse indefinite systems of linear equations",
     1975: what is left is a least-squares solution's if A takes it to zero.
     """
+    problem = LinearProblem.checked("minres", A, b, x0, M, rtol, atol, maxiter)
+    precondition = problem.preconditioner(M, positive=True)
+    eps = float(np.finfo(problem.right.dtype).eps)
+    least = _ROUND_OFF * eps
+    # |A r| that small beside |A| |r|: steps change the residual by less than round-off
+    flat = 2.0 * sqrt(eps)
+
+    def one_round(
+        residual: Vector, norm: float, steps: int, seen: Seen | None
+    ) -> tuple[Vector, int]:
+        part = max(_MARGIN * problem.tolerance / norm, least)
+        return _reduced(problem, precondition, residual, part, least, flat, steps, seen)
+
+    watch = Watch(history, progress, callback)
+    return solve_in_rounds(problem, one_round, watch, b.shape, progress=_PROGRESS)
+
+
+def _reduced(
+    problem: LinearProblem,
+    precondition: Map,
+    b: Vector,
+    part: float,
+    least: float,
+    flat: float,
+    steps: int,
+    seen: Seen | None,
+) -> tuple[Vector, int]:
+    """Vector whose residual is that part of b in the preconditioner's norm, and iterations.
+
+    Less is reached where there is no solution, or in so many steps; ``least`` is relative and
+    counts as zero, as ``flat`` for the gradient of the residual's square.
+    """
+    sums = problem.sums
     x, older, old, earlier, v = (sums.arrays.zeros_like(b) for _ in range(5))
-    new, z = b, inverse * b
-    gamma, gamma_new = 1.0, sqrt(sums.dot(z, b))
+    new, z = b, precondition(b)
+    gamma, gamma_new = 1.0, _norm(sums.dot(z, b), 0.0)
     c_old, c, s_old, s, size = 1.0, 1.0, 0.0, 0.0, 0.0
     first = left = gamma_new
+    residual = b
     for count in range(1, steps + 1):
         earlier, v, gamma_old, gamma = v, new, gamma, gamma_new
         z = z / gamma
-        product = apply(z)
+        product = problem.A.apply(z)
         delta = sums.dot(product, z)
         new = product - (delta / gamma) * v - (gamma / gamma_old) * earlier
-        below = inverse * new
-        gamma_new = sqrt(max(sums.dot(below, new), 0.0))
+        below = precondition(new)
+        size = max(size, abs(delta))
+        gamma_new = _norm(sums.dot(below, new), least * size)
         a0, a2, a3 = c * delta - c_old * s * gamma, s * delta + c_old * c * gamma, s_old * gamma
-        size = max(size, abs(delta), gamma_new)
-        if hypot(a0, c * gamma_new) <= least * size:
-            return x, count
+        size = max(size, gamma_new)
+        if hypot(a0, c * gamma_new) <= flat * size:
+            return x, count - 1
         a1 = hypot(a0, gamma_new)
         older, old = old, (z - a3 * older - a2 * old) / a1
         c_old, c, s_old, s = c, a0 / a1, s, gamma_new / a1
         x += c * left * old
         left *= -s
+        if seen is not None:
+            residual = s * s * residual + (c * left / max(gamma_new, least * size)) * new
+            seen(sums.norm(residual), x.copy)
         if abs(left) <= part * first or gamma_new <= least * size:
             return x, count
         z = below
     return x, steps
+
+
+def _norm(square: float, least: float) -> float:
+    """The preconditioner's norm of its square; less than `least` below zero is round-off."""
+    if square < -(least**2):
+        raise SolverError("M is found not to be positive definite, and minres needs that")
+    return sqrt(max(square, 0.0))

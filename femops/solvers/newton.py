@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, final, get_args
 
@@ -17,13 +16,16 @@ from femops.solvers.cg import cg
 from femops.solvers.gmres import gmres
 from femops.solvers.inner_products import Sums, is_tolerance
 from femops.solvers.jacobi import jacobi
+from femops.solvers.linear_problem import Info
 from femops.solvers.minres import minres
+from femops.solvers.watch import Callback, Progress, Watch
 
 Linear = Literal["auto", "cg", "minres", "gmres"]
 # Eisenstat & Walker (1996), choice 2: how far a step's linear system is solved.
 _FORCING, _GAMMA = 0.1, 0.9
 _SHORTEST = 2.0**-12  # step length at which the search gives up
 _DECREASE = 1e-4  # Armijo's constant
+_MOST = 3000  # iterations of MINRES or GMRES in a step
 _FLATTER = 0.8  # what the slope along a step must fall to
 
 
@@ -43,6 +45,8 @@ class NewtonInfo:
         Of the Krylov solver, all steps together.
     residuals : tuple of float
         Euclidean norm of the residual before the first step and after each.
+    linear_residuals : tuple of tuples of float
+        With ``history=True`` those of the Krylov solver, for each step (see `Info`); else empty.
     """
 
     converged: bool
@@ -50,6 +54,7 @@ class NewtonInfo:
     iterations: int
     linear_iterations: int
     residuals: tuple[float, ...]
+    linear_residuals: tuple[tuple[float, ...], ...] = ()
 
 
 def newton(
@@ -62,7 +67,9 @@ def newton(
     maxiter: int = 30,
     linear: Linear = "auto",
     level: str = "partial",
-    callback: Callable[[NDArray[Any]], Any] | None = None,
+    callback: Callback | None = None,
+    history: bool = False,
+    progress: Progress | None = None,
 ) -> tuple[NDArray[Any], NewtonInfo]:
     """Solve R(u; v) = b(v) for all v by an inexact Newton method with backtracking.
 
@@ -86,6 +93,11 @@ def newton(
         What Jacobians keep; see `Operator.at_level`.
     callback : callable, optional
         Called as ``callback(u)`` after each step.
+    history : bool
+        Whether ``info.linear_residuals`` is kept; ``info.residuals`` always is.
+    progress : callable, optional
+        Called as ``progress(steps, residual)`` before the first step and after each, with the norm
+        of the residual.
 
     Returns
     -------
@@ -112,16 +124,16 @@ def newton(
     norms = [sums.norm(residual)]
     if not np.isfinite(norms[0]):
         raise SolverError("the residual of the first guess is not a number: begin with another")
-    goal, forcing, spent = max(rtol * norms[0], atol), _FORCING, 0
-    reason = "converged"
+    goal, forcing, solves = max(rtol * norms[0], atol), _FORCING, list[Info]()
+    reason, watch = "converged", Watch(False, progress, callback)
+    watch.tell(0, norms[0], u.view)
     while norms[-1] > goal:
         if len(norms) > maxiter:
             reason = f"not converged in {maxiter} steps"
             break
         J = F.jacobian(u).at_level(level)
-        step, count, failure = _solve(J, -residual, forcing, linear, sums)
+        step, failure = _solve(J, -residual, forcing, linear, solves, history)
         level = J.level  # "auto" is chosen once
-        spent += count
         found = None if failure else _search(F, u, step, load, residual, sums)
         if found is None:
             reason = failure or "no step along the Newton direction makes progress"
@@ -129,9 +141,10 @@ def newton(
         u, residual = found
         norms.append(sums.norm(residual))
         forcing = min(_FORCING, max(_GAMMA * (norms[-1] / norms[-2]) ** 2, 0.1 * goal / norms[-1]))
-        if callback:
-            callback(u)
-    return u, NewtonInfo(norms[-1] <= goal, reason, len(norms) - 1, spent, tuple(norms))
+        watch.tell(len(norms) - 1, norms[-1], u.view)
+    spent = sum(info.iterations for info in solves)
+    inner = tuple(info.residuals for info in solves) if history else ()
+    return u, NewtonInfo(norms[-1] <= goal, reason, len(norms) - 1, spent, tuple(norms), inner)
 
 
 def _own(F: NonlinearForm, vector: Any, what: str) -> NDArray[Any]:
@@ -151,23 +164,28 @@ def _check(F: Any, rtol: float, atol: float, maxiter: int, linear: str) -> None:
 
 
 def _solve(
-    J: Operator, right: NDArray[Any], rtol: float, linear: Linear, sums: Sums
-) -> tuple[NDArray[Any], int, str]:
-    """Step, Krylov iterations, and what went wrong if anything did."""
+    J: Operator,
+    right: NDArray[Any],
+    rtol: float,
+    linear: Linear,
+    solves: list[Info],
+    history: bool,
+) -> tuple[NDArray[Any], str]:
+    """Step, and what went wrong if anything did; the report is added to those of before."""
+    failure = "a step's linear problem is not solved in {} iterations"
     try:
         M = jacobi(J)
         if linear == "cg" or (linear == "auto" and J.symmetric):
-            step, info = cg(J, right, rtol=rtol, M=M)
-            return step, info.iterations, ""
+            step, info = cg(J, right, rtol=rtol, M=M, history=history)
+            failure = ""  # what it has come to is a direction of descent
+        elif linear == "minres":  # takes a positive preconditioner, whatever the Jacobian is
+            step, info = minres(J, right, rtol=rtol, maxiter=_MOST, M=abs(M), history=history)
+        else:
+            step, info = gmres(J, right, rtol=rtol, maxiter=_MOST, M=M, history=history)
     except SolverError as error:
-        return right, 0, f"the linear solver gave up: {error}"
-    flat = right.reshape(-1)
-    if linear == "minres":  # takes a positive definite preconditioner, whatever the Jacobian is
-        step, spent, converged = minres(J.apply, flat, abs(M.inverse), sums, rtol=rtol)
-    else:
-        step, spent, converged = gmres(J.apply, flat, M.inverse, sums, rtol=rtol)
-    failure = "" if converged else f"a step's linear problem is not solved in {spent} iterations"
-    return step.reshape(right.shape), spent, failure
+        return right, f"the linear solver gave up: {error}"
+    solves.append(info)
+    return step, "" if info.converged else failure.format(info.iterations)
 
 
 def _search(

@@ -6,56 +6,64 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from femops.solvers.inner_products import Sums
+from femops.operators.execution.choice import backend_of
+from femops.solvers.linear_problem import Info, LinearProblem, Vector
+from femops.solvers.watch import Watch
 
-Vector = NDArray[Any]
-Apply = Callable[[Vector], Vector]
-Round = Callable[[Vector, float, float, int], tuple[Vector, int]]
+Seen = Callable[[float, Callable[[], Vector]], Any]
+"""Called after each iteration with the residual's norm and what makes the round's update so far."""
+Round = Callable[[Vector, float, int, Seen | None], tuple[Vector, int]]
+"""Given a residual, its norm, the most iterations and whom to tell of each, what to add to x, and
+iterations done."""
 
 
 def solve_in_rounds(
-    apply: Apply,
-    b: Vector,
-    sums: Sums,
+    problem: LinearProblem,
     one_round: Round,
+    watch: Watch,
+    shape: tuple[int, ...],
     *,
-    rtol: float,
-    maxiter: int,
     progress: float = 1.0,
-) -> tuple[Vector, int, bool]:
+) -> tuple[Vector, Info]:
     """Solve A x = b, round by round. Collective.
 
     Parameters
     ----------
-    apply : callable
-        A, of flat vectors.
-    b : (size,) array
-    sums : Sums
-        Of the vectors' space.
-    one_round : callable
-        Given a residual, its norm, the norm that it has to come to and the most iterations, what
-        to add to x, and iterations done.
-    rtol : float
-        Done when |b - A x| <= rtol |b|.
-    maxiter : int
-        Most iterations, of all rounds together.
+    problem : LinearProblem
+    one_round : Round
+    watch : Watch
+    shape : tuple of int
+        Of x, as the user has it.
     progress : float
         A round that leaves this part of the residual, or more, is the last.
-
-    Returns
-    -------
-    x : (size,) array
-    iterations : int
-    converged : bool
     """
-    x, residual, spent = sums.arrays.zeros_like(b), b, 0
-    norm, before = sums.norm(b), np.inf
-    goal = rtol * norm
-    while goal < norm < progress * before and spent < maxiter:
-        update, count = one_round(residual, norm, goal, maxiter - spent)
-        x += update
-        residual = b - apply(x)
-        before, norm, spent = norm, sums.norm(residual), spent + count
-    return x, spent, norm <= goal
+    A, sums, goal = problem.A, problem.sums, problem.tolerance
+    x, residual, spent = problem.guess.copy(), problem.right, 0
+    if A.space.comm.max(int(bool(x.any()))):
+        residual = residual - A.apply(x)
+    norm, before, told = sums.norm(residual), np.inf, 0
+
+    def view(iterate: Vector) -> Vector:
+        shown = iterate.reshape(shape)
+        A.space.memory.protect(shown)
+        return shown
+
+    def seen(norm: float, update: Callable[[], Vector]) -> None:
+        nonlocal told
+        told += 1
+        watch.tell(told, norm, lambda: view(x + update()))
+
+    watch.tell(told, norm, lambda: view(x))
+    while goal < norm < progress * before and spent < problem.limit:
+        update, count = one_round(
+            residual, norm, problem.limit - spent, None if watch.idle else seen
+        )
+        candidate = x + update
+        residual, spent, before = problem.right - A.apply(candidate), spent + count, norm
+        reached = sums.norm(residual)
+        if not reached <= norm:  # round-off, where A is singular and there is no solution
+            break
+        x, norm = candidate, reached
+    info = Info(norm <= goal, spent, norm, goal, residuals=tuple(watch.norms))
+    return backend_of(A.space).placed(x).reshape(shape), info

@@ -29,6 +29,7 @@ from femops.parallel.numbering import RankNumbering
 from femops.spaces.functions import Function, Predicate, evaluate
 from femops.spaces.memory import DeviceLike, Memory, find_memory, zeros
 from femops.spaces.restriction import ElementRestriction, Vector, check_float_array
+from femops.spaces.summary import as_table, one_line
 from femops.spaces.transfer import places_of_nodes
 from femops_kernels.cuda.device.device import Device
 from femops_meshes.coordinates.interpolation import equispaced, tensor_apply
@@ -465,11 +466,10 @@ class Space(ABC):
         return result
 
     def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(order={self.order}, ncomp={self.ncomp}, "
-            f"family={self.basis.family!r}: {self.mesh.num_elements} elements in {self.dim}-D, "
-            f"{self.ndofs} dofs)"
-        )
+        return one_line(self)
+
+    def _repr_html_(self) -> str:
+        return as_table(self)
 
 
 @final

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from femops_meshes import checks, refinement
+from femops_meshes import checks, html, refinement
 from femops_meshes.coordinates.interpolation import (
     gauss_legendre,
     gauss_lobatto,
@@ -404,7 +404,11 @@ class Mesh:
         checks.geometry(self.coordinates)
 
     def __repr__(self) -> str:
-        return _table(self)
+        rows = "\n".join(f"  {name:<9} {value}" for name, value in _contents(self))
+        return f"Mesh\n{rows}"
+
+    def _repr_html_(self) -> str:
+        return html.table("Mesh", _contents(self))
 
 
 def _check_shapes(mesh: Mesh) -> None:
@@ -434,8 +438,8 @@ def _check_shapes(mesh: Mesh) -> None:
             )
 
 
-def _table(mesh: Mesh) -> str:
-    """Small table of the mesh's contents."""
+def _contents(mesh: Mesh) -> list[tuple[str, str]]:
+    """Names and values of a small table of the mesh's contents."""
     lower, upper = mesh.bounding_box()
     shape = ("segments", "quadrilaterals", "hexahedra")[mesh.dim - 1]
     spans = " x ".join(f"[{a:.6g}, {b:.6g}]" for a, b in zip(lower, upper, strict=True))
@@ -443,10 +447,9 @@ def _table(mesh: Mesh) -> str:
         spans = "nothing"
     inside = listing(mesh.element_attributes, mesh.element_names)
     outside = listing(mesh.boundary_attributes, mesh.boundary_names)
-    rows = [
+    return [
         ("elements", f"{mesh.num_elements} {shape}, attributes {inside}"),
         ("boundary", f"{mesh.num_boundary} faces, attributes {outside}"),
         ("vertices", f"{mesh.num_vertices}"),
         ("geometry", f"degree {mesh.order}, in {spans}"),
     ]
-    return "Mesh\n" + "\n".join(f"  {name:<9} {value}" for name, value in rows)

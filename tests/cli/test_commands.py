@@ -69,7 +69,7 @@ def test_help_is_quick():
 
 
 def test_demo(run, tmp_path):
-    pytest.importorskip("matplotlib", reason="needs the extra femops[viz]")
+    pytest.importorskip("matplotlib", reason="needs the extra viz")
     code, out, _ = run("demo", "--refine", 0)
     assert code == 0
     for word in ("mesh", "dofs", "iterations", "L2 error", "dofs/s", "a matrix takes", "used"):
@@ -105,7 +105,7 @@ def test_mesh_info(run):
 
 
 def test_mesh_refine_and_convert(run, tmp_path):
-    pytest.importorskip("matplotlib", reason="needs the extra femops[viz]")
+    pytest.importorskip("matplotlib", reason="needs the extra viz")
     assert run("mesh", "refine", "disc.mesh", "finer.mesh", "--times", 2)[0] == 0
     mesh, finer = femops.read_mesh(femops.sample("disc.mesh")), femops.read_mesh("finer.mesh")
     assert finer.num_elements == 16 * mesh.num_elements

@@ -1,17 +1,22 @@
 """``femops solve``: errors of problems with known solutions, and what is reported of them."""
 
 import json
+import re
+import sys
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
 import pytest
 
 import femops
-from femops.cli.problems.krylov import minres
+from femops.cli.output import Output
+from femops.cli.problems.krylov import solution
 from femops.cli.problems.manufactured import Field, Waves
 from femops.operators.execution.host import LEVELS
+from femops.solvers import Info
 from femops_meshes import write_mfem
-from support.mesh_files import FILES, NEEDED
+from support.mesh_files import FILES, NEEDED, shared
 
 FIRST = ["mesh", "elements", "order", "dofs", "level"]
 ERRORS = ["iterations", "l2_error", "h1_error"]
@@ -83,6 +88,20 @@ def test_a_mesh_without_boundary(run, problem):
     assert fine < coarse / 10
 
 
+@pytest.mark.parametrize("problem", KEYS)
+def test_a_terminal_shows_iterations_and_residuals(run, monkeypatch, problem):
+    shown = []
+    monkeypatch.setattr(Output, "working", lambda self, what: nullcontext(shown.append))
+    result = solve(run, problem, "disc.mesh", "--order", 2)
+    assert shown == []  # not a terminal
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    solve(run, problem, "disc.mesh", "--order", 2)
+    assert shown[0].startswith("solving on 20 elements of order 2: iteration 0, residual ")
+    assert f": iteration {result['iterations']}, residual " in shown[-1]
+    first, last = (float(line.split()[-1]) for line in (shown[0], shown[-1]))
+    assert 0.0 < last < 1e-4 * first
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_levels_agree(run, level):
     partial = solve(run, "stokes", "disc.mesh", "--order", 2)
@@ -107,6 +126,31 @@ def test_parameters_are_those_asked_for(run):
     assert (stiff["lam"], stiff["mu"]) == (20.0, 2.0)
     assert (plain["lam"], plain["mu"]) == (1.0, 1.0)
     assert stiff["iterations"] > plain["iterations"]
+
+
+@pytest.mark.parametrize("counts", [(1, 1), (2, 1), (3, 1, 1), (1, 2, 1), (2, 2, 1)])
+def test_stokes_is_refused_where_velocities_do_not_see_all_pressures(run, tmp_path, counts):
+    """And only there: by the rank of the matrix, constants left out."""
+    mesh = femops.box(counts)
+    V, Q = femops.H1(mesh, 2, ncomp=mesh.dim), femops.H1(mesh, 1)
+    seen = femops.divergence(V, Q).eliminated(columns=V.boundary_dofs()).assemble().toarray()
+    singular = np.linalg.matrix_rank(seen) < Q.size - 1
+    write_mfem(mesh, tmp_path / "box.mesh")
+    code, out, err = run("solve", "stokes", "box.mesh", "--order", 2, "--rtol", 1e-4)
+    assert code == (1 if singular else 0), err
+    if singular:
+        assert out == ""
+        assert f"{mesh.num_elements} elements have boundary on both sides of two directions" in err
+        code, _, err = run("solve", "stokes", "box.mesh", "--order", 2, "--refine", 1)
+        assert code == 0, err
+
+
+@pytest.mark.parametrize("order", [2, 3, 4])
+def test_stokes_on_a_beam_of_single_elements(run, order):
+    code, _, err = run("solve", "stokes", shared("beam-hex.mesh"), "--order", order)
+    assert code == 1
+    assert "8 elements have boundary on both sides of two directions" in err
+    assert err.endswith("refine it (--refine 1)\n")
 
 
 # --- what is not reached --------------------------------------------------------------------------
@@ -137,19 +181,39 @@ def test_no_convergence_is_an_error(run, monkeypatch, level):
 
 def test_minres_goes_on_until_the_residual_is_small():
     """Where |A| |x| is far more than |b|, SciPy's own test would end it much too early."""
-    stiffness = np.diag(np.concatenate([-np.geomspace(1e-4, 1e4, 20), [1.0, 2.0]]))
+    A = diagonal(np.concatenate([-np.geomspace(1e-4, 1e4, 20), [1.0, 2.0]]))
     b = np.ones(22)
-    x, iterations = minres(
-        femops.H1(femops.box((21,)), 1), lambda z: stiffness @ z, b, np.ones(22), 1e-9
-    )
-    assert np.linalg.norm(b - stiffness @ x) <= 1e-9 * np.linalg.norm(b)
+    x, iterations = solution(femops.minres, A, b, 1e-9)
+    assert np.linalg.norm(b - A @ x) <= 1e-9 * np.linalg.norm(b)
     assert iterations > 22
 
 
+def diagonal(values):
+    """An operator with that diagonal: masses of single nodes."""
+    V = femops.H1(femops.box((len(values) - 1,)), 1)
+    density = values / femops.mass(V, quadrature=femops.lobatto(2)).diagonal()
+    at = lambda x: density[np.rint(x[0] * (len(values) - 1)).astype(int)]  # noqa: E731
+    return femops.mass(V, at, quadrature=femops.lobatto(2))
+
+
 def test_minres_gives_up_where_there_is_no_solution():
-    singular = np.diag([1.0, -1.0, 0.0])
-    with pytest.raises(femops.SolverError, match="no convergence"):
-        minres(femops.H1(femops.box((2,)), 1), lambda z: singular @ z, np.ones(3), np.ones(3), 1e-9)
+    A = diagonal(np.array([1.0, -1.0, 0.0]))
+    with pytest.raises(femops.SolverError, match=r"no convergence .* only to 5.8e-01: look"):
+        solution(femops.minres, A, np.ones(3), 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("residual", "advice"),
+    [
+        (3e-9, "only to 3.0e-09: ask for less (--rtol 1e-08) or look at the mesh"),
+        (0.7e-4, "only to 7.0e-05: ask for less (--rtol 0.001) or look at the mesh"),
+        (0.02, "only to 2.0e-02: look at the mesh, or refine it"),
+    ],
+)
+def test_advice_is_a_tolerance_above_what_was_reached(residual, advice):
+    A = diagonal(np.ones(3))
+    with pytest.raises(femops.SolverError, match=f"in 9 iterations, {re.escape(advice)}$"):
+        solution(lambda *_, **__: (None, Info(False, 9, residual, 1e-10)), A, np.eye(3)[1], 1e-10)
 
 
 # --- output ---------------------------------------------------------------------------------------
@@ -157,7 +221,7 @@ def test_minres_gives_up_where_there_is_no_solution():
 
 @pytest.mark.parametrize("problem", ["poisson", "elasticity", "stokes"])
 def test_solve_in_words_with_files(run, tmp_path, problem):
-    pytest.importorskip("matplotlib", reason="needs the extra femops[viz]")
+    pytest.importorskip("matplotlib", reason="needs the extra viz")
     code, out, _ = run(
         "solve", problem, "disc.mesh", "--order", 2, "--save", "u.vtu", "--picture", "u.png"
     )

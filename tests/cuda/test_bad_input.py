@@ -41,7 +41,7 @@ def test_unknown_names() -> None:
 def test_what_to_install(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(
-        femops.DeviceError, match=r'CuPy, .* pip install "femops\[cuda13\]"'
+        femops.DeviceError, match=r'CuPy, .* pip install "cupy-cuda13x\[ctk\]"'
     ) as caught:
         make(MESH, 1, device="cuda")
     assert "\n" not in str(caught.value)

@@ -423,4 +423,4 @@ def test_no_gpu_is_one_clear_error(capsys, monkeypatch) -> None:
     assert out == ""
     assert err.startswith("femops: ")
     assert err.count("\n") == 1
-    assert 'pip install "femops[cuda13]"' in err
+    assert 'pip install "cupy-cuda13x[ctk]"' in err

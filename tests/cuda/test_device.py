@@ -232,7 +232,7 @@ def test_unknown_names_are_refused(name):
 
 def test_without_cupy(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(DeviceError, match=r'not installed: pip install "femops\[cuda13\]"'):
+    with pytest.raises(DeviceError, match=r'not installed: pip install "cupy-cuda13x\[ctk\]"'):
         open_device("cuda")
     with pytest.raises(femops.DeviceError):
         open_device("cuda")
@@ -268,7 +268,7 @@ def test_a_gpu_that_another_process_has_for_itself(cupy, monkeypatch):
     ("status", "driver", "message"),
     [
         (35, None, "no NVIDIA driver on this machine"),
-        (35, (12, 4), r'CuPy is too new: .* CUDA 12.4 and older: .*"femops\[cuda12\]"'),
+        (35, (12, 4), r'CuPy is too new: .* CUDA 12.4 and older: .*"cupy-cuda12x\[ctk\]"'),
         (100, (13, 0), "no GPU that CUDA can use: .*CUDA_VISIBLE_DEVICES"),
         (999, (13, 0), "CUDA can't be started: cudaError 999"),
     ],

@@ -179,8 +179,8 @@ def test_a_refused_source_names_its_first_error_and_stays(folder):
 @pytest.mark.parametrize(
     ("arch", "advice"),
     [
-        ("sm_20", r'older, .*: pip uninstall cupy-cuda13x .* pip install "femops\[cuda12\]"$'),
-        ("sm_990", r'newer, pip install --upgrade "femops\[cuda13\]"$'),
+        ("sm_20", r'older, .*: pip uninstall cupy-cuda13x .* pip install "cupy-cuda12x\[ctk\]"$'),
+        ("sm_990", r'newer, pip install --upgrade "cupy-cuda13x\[ctk\]"$'),
     ],
 )
 def test_an_unknown_architecture_is_refused(arch, advice):
@@ -271,7 +271,7 @@ def test_the_builtins_are_found_wherever_the_process_stands(tmp_path):
 
 def test_without_a_compiler_it_says_what_to_install(search):
     search.setattr(nvrtc, "_paths", lambda: iter([Path("/nowhere/libnvrtc.so.13")]))
-    with pytest.raises(DeviceError, match=r'not installed: pip install "femops\[cuda13\]"'):
+    with pytest.raises(DeviceError, match=r'not installed: pip install "cupy-cuda13x\[ctk\]"'):
         nvrtc.version()
 
 
@@ -286,7 +286,7 @@ def test_a_compiler_too_new_for_the_driver_is_refused(search):
 
 def test_what_fits_an_older_driver():
     assert nvrtc.for_driver((12, 4)).endswith(
-        'update it, or pip uninstall cupy-cuda13x and pip install "femops[cuda12]"'
+        'update it, or pip uninstall cupy-cuda13x and pip install "cupy-cuda12x[ctk]"'
     )
 
 

@@ -20,7 +20,7 @@ from femops.cli import main
 from femops_kernels.cuda.device import cupy_device
 from support.cuda.guarded import guarded_device
 
-pytest.importorskip("matplotlib", reason="pictures are drawn: needs the extra femops[viz]")
+pytest.importorskip("matplotlib", reason="pictures are drawn: needs the extra viz")
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])

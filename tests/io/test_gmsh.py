@@ -285,7 +285,7 @@ def with_fake(monkeypatch, folder, code):
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("raise ImportError('No module named gmsh')", r"pip install 'femops\[mesh\]'"),
+        ("raise ImportError('No module named gmsh')", r"pip install gmsh"),
         (
             "raise OSError('libGLU.so.1: cannot open shared object file')",
             "apt install libglu1-mesa",

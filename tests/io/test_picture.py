@@ -8,13 +8,14 @@ import pytest
 
 import femops
 from femops.errors import FileError, MissingExtraError, SpaceError, VectorError
-from femops.io.plots.picture import VIEW
-from femops.io.plots.surface import exposed_faces, kept_elements, sample_surface, view_axes
+from femops.io.plots.sampling import Sampler, boundary_faces, outlines, quadrilaterals
+from femops.io.plots.scene import VIEW, arrows_of, make_scene, view_axes
 from femops_meshes.coordinates.mapping import positions
 
-image = pytest.importorskip("matplotlib.image", reason="needs the extra femops[viz]")
+image = pytest.importorskip("matplotlib.image", reason="needs the extra viz")
 
 VIRIDIS_ENDS = np.array([[68, 1, 84], [253, 231, 37]]) / 255
+DRAWN = {"backend": "matplotlib"}
 
 
 def pixels(path):
@@ -43,7 +44,7 @@ def test_a_curve(tmp_path):
 def test_a_cut_ball_shows_its_middle(tmp_path):
     V = femops.H1(femops.box((4, 4, 4), lower=-1), 2)
     u = V.interpolate(lambda x: np.exp(-((x**2).sum(0))))
-    femops.picture(tmp_path / "whole.png", V, u)
+    femops.picture(tmp_path / "whole.png", V, u, cut=False)
     femops.picture(tmp_path / "cut.png", V, u, cut=True)
     assert middle(tmp_path / "whole.png")[0] < 0.35
     assert middle(tmp_path / "cut.png")[0] > 0.6
@@ -58,36 +59,104 @@ def middle(path):
     return shown[r - 30 : r + 30 : 4, c - 30 : c + 30 : 4].mean(axis=(0, 1))
 
 
-def test_vector_fields_are_drawn_by_their_length(tmp_path):
+def test_a_notebook_is_shown_a_png_with_the_name_of_the_field():
+    V = femops.H1(femops.box((2, 2)), 2)
+    drawn = femops.plot(V, V.interpolate(lambda x: x[0]), name="pressure", title="flow")
+    assert drawn._repr_png_().startswith(b"\x89PNG")
+    field, bar = drawn.figure.axes
+    assert (field.get_title(), bar.get_ylabel()) == ("flow", "pressure")
+
+
+def test_vector_fields_are_drawn_by_their_length_and_with_arrows(tmp_path):
     mesh = femops.box((2, 2))
     scalar, vector = femops.H1(mesh, 2), femops.H1(mesh, 2, ncomp=2)
-    femops.picture(tmp_path / "a.png", scalar, scalar.interpolate(lambda x: 5 * x[0] + 5))
-    femops.picture(
-        tmp_path / "b.png", vector, vector.interpolate(lambda x: (3 * x[0] + 3, -4 * x[0] - 4))
-    )
-    np.testing.assert_allclose(pixels(tmp_path / "a.png"), pixels(tmp_path / "b.png"), atol=0.02)
+    u = vector.interpolate(lambda x: (3 * x[0] + 3, -4 * x[0] - 4))
+    length = scalar.interpolate(lambda x: 5 * x[0] + 5)
+    femops.picture(tmp_path / "a.png", scalar, length, name="length of u")
+    femops.picture(tmp_path / "b.png", vector, u, arrows=False)
+    femops.picture(tmp_path / "c.png", vector, u)
+    a, b, c = (pixels(tmp_path / f"{name}.png") for name in "abc")
+    np.testing.assert_allclose(a, b, atol=0.02)
+    assert 0.01 < (np.abs(b - c).max(axis=1) > 0.3).mean() < 0.2
+
+
+def test_arrows_are_spread_and_point_along_the_field():
+    points = np.random.default_rng(0).uniform(size=(5000, 2))
+    starts, vectors = arrows_of(points, points[:, ::-1], count=10)
+    assert 100 <= len(starts) <= 121
+    np.testing.assert_allclose(vectors / starts[:, ::-1], (vectors / starts[:, ::-1])[0, 0])
+    assert np.linalg.norm(vectors, axis=1).max() == pytest.approx(0.12, rel=0.01)
+
+
+def test_arrows_in_space_start_at_the_front():
+    points = np.array([[0.5, 0.5], [0.52, 0.5], [0, 0], [1, 1]])
+    starts, _ = arrows_of(points, np.ones((4, 2)), count=3, depth=np.array([0, 1.0, 0, 0]))
+    assert starts.tolist() == [[0, 0], [0.52, 0.5], [1, 1]]
 
 
 def test_sampled_faces_turn_outward_and_carry_the_field():
     mesh = femops.box((3, 2, 2), mapping=lambda x: x + 0.1 * np.sin(2 * x[[1, 2, 0]]), order=2)
-    keep = kept_elements(mesh, VIEW, cut=True)
-    assert 0 < keep.sum() < mesh.num_elements
-    faces = exposed_faces(mesh, keep)
-    assert keep[faces[:, 0]].all()
+    faces = boundary_faces(mesh)
+    assert len(faces) == mesh.num_boundary == 2 * (6 + 6 + 4)
     V = femops.H1(mesh, 3)
-    surface = sample_surface(mesh, faces, 5, V, V.interpolate(lambda x: x[0] + 2 * x[2]))
-    p = surface.points
-    np.testing.assert_allclose(surface.values, p[..., 0] + 2 * p[..., 2], atol=2e-3)
+    field = femops.GridFunction(V, V.interpolate(lambda x: x[0] + 2 * x[2]))
+    p = Sampler(mesh, field).faces(faces, 5)
+    np.testing.assert_allclose(p[..., 3], p[..., 0] + 2 * p[..., 2], atol=2e-3)
     centers = positions(mesh.coordinates, np.array([0.5]))[faces[:, 0], 0]
     first, second = p[:, 3, 2] - p[:, 1, 2], p[:, 2, 3] - p[:, 2, 1]
-    outward = p[:, 2, 2] - centers
-    assert (np.einsum("fi,fi->f", np.cross(first, second), outward) > 0).all()
+    outward = p[:, 2, 2, :3] - centers
+    normals = np.cross(first[:, :3], second[:, :3])
+    assert (np.einsum("fi,fi->f", normals, outward) > 0).all()
 
 
-def test_all_faces_of_a_whole_mesh_are_its_boundary():
-    mesh = femops.box((3, 2, 2))
-    faces = exposed_faces(mesh, kept_elements(mesh, VIEW, cut=False))
-    assert len(faces) == mesh.num_boundary == 2 * (6 + 6 + 4)
+def areas(polygons):
+    """Area vectors, outward."""
+    spokes = polygons[:, 1:, :3] - polygons[:, :1, :3]
+    return np.cross(spokes[:, :-1], spokes[:, 1:]).sum(axis=1) / 2
+
+
+@pytest.mark.parametrize(("cut", "volume"), [("x", 4), ("yz", 6), ("xyz", 7), ("", 8)])
+def test_a_cut_solid_is_closed_and_carries_the_field(cut, volume):
+    """The volume by the divergence theorem sees each hole and each face turned wrongly."""
+    V = femops.H1(femops.box((3, 2, 4), lower=-1), 2)
+    field = femops.GridFunction(V, V.interpolate(lambda x: x[0] - 2 * x[1] + 3 * x[2]))
+    scene = make_scene(Sampler(V.mesh, field), "u", cut, False, True)
+    p, area = scene.patches, areas(scene.patches)
+    np.testing.assert_allclose(area.sum(axis=0), 0, atol=1e-12)
+    assert np.einsum("pi,pi->", p[:, 0, :3], area) / 3 == pytest.approx(volume, abs=1e-4)
+    for corners in (p, scene.edges):
+        np.testing.assert_allclose(corners[..., 3], corners[..., :3] @ [1, -2, 3], atol=1e-12)
+
+
+def test_edges_of_elements_are_drawn_on_a_cut():
+    mesh = femops.box((3, 2, 4), lower=-1)
+    edges = make_scene(Sampler(mesh), "u", "x", False, True).edges[..., :3]
+    on_it = edges[(np.abs(edges[..., 0]) < 1e-5).all(axis=1)]
+    length = np.linalg.norm(on_it[:, 1] - on_it[:, 0], axis=1).sum()
+    assert length == pytest.approx(8 * 2 * (1 + 0.5), rel=1e-4)  # all sides of eight elements
+    assert not len(make_scene(Sampler(mesh), "u", "x", False, False).edges)
+
+
+@pytest.mark.parametrize(("hidden", "opened"), [(True, True), (False, False)])
+def test_a_field_that_the_boundary_hides_is_cut_open(hidden, opened):
+    V = femops.H1(femops.box((2, 2, 2), lower=-1), 2)
+    u = V.interpolate(lambda x: (1 - x**2).prod(0) if hidden else x[0])
+    scene = make_scene(Sampler(V.mesh, femops.GridFunction(V, u)), "u", None, False, True)
+    assert scene.shades.max() > 0.9
+    assert (np.linalg.norm(scene.patches[..., :3], axis=2).min() < 0.1) == opened
+
+
+def test_a_displacement_moves_the_mesh():
+    mesh = femops.box((2, 2))
+    V, Q = femops.H1(mesh, 2, ncomp=2), femops.H1(mesh, 1)
+    u = V.interpolate(lambda x: (x[0] ** 2, 0 * x[0]))
+    moved = femops.plot(V, u, deform=2.0, **DRAWN).figure.axes[0].dataLim
+    np.testing.assert_allclose(moved.extents, [0, 0, 3, 1])
+    by = femops.GridFunction(V, u)
+    moved = femops.plot(Q, Q.interpolate(1.0), deform=by, **DRAWN).figure.axes[0].dataLim
+    np.testing.assert_allclose(moved.extents, [0, 0, 2, 1])
+    moved = femops.plot(mesh, deform=by, **DRAWN).figure.axes[0].dataLim
+    np.testing.assert_allclose(moved.extents, [0, 0, 2, 1])
 
 
 def test_the_view_is_orthonormal():
@@ -96,13 +165,37 @@ def test_the_view_is_orthonormal():
     assert axes[1, 2] > 0
 
 
+def test_pieces_of_grids():
+    grid = Sampler(femops.box((1, 1))).patches(3)
+    assert quadrilaterals(grid).shape == (4, 4, 3)
+    np.testing.assert_allclose(areas(quadrilaterals(grid)).sum(axis=0), [0, 0, -1])
+    sides = outlines(grid)
+    assert np.linalg.norm(sides[:, 1] - sides[:, 0], axis=1).sum() == pytest.approx(4)
+
+
+V2 = femops.H1(femops.box((2, 2)), 1)
+ONE = femops.GridFunction(V2, V2.interpolate(1.0))
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
         (lambda V, p: femops.picture(p / "u.jpg", V), FileError, "name it 'u.png'"),
+        (lambda V, p: femops.plot(V).save(p / "u.jpg"), FileError, "name it 'u.png'"),
         (lambda V, p: femops.picture(p / "u.png", V.mesh, V.zeros()), SpaceError, "with a mesh"),
-        (lambda V, p: femops.picture(p / "u.png", 3), SpaceError, "was given a int"),
+        (lambda V, p: femops.picture(p / "u.png", 3), SpaceError, "asked of a int"),
         (lambda V, p: femops.picture(p / "u.png", V, np.zeros(2)), VectorError, "u has 2 entries"),
+        (lambda V, p: femops.plot(V, V.zeros(), cut="w"), SpaceError, "cut is 'w': take True"),
+        (lambda V, p: femops.plot(V, V.zeros(), cut=3), SpaceError, "cut is 3: take True"),
+        (lambda V, p: femops.plot(V, V.zeros(), arrows=True), SpaceError, "as many components"),
+        (lambda V, p: femops.plot(V, V.zeros(), deform=1.0), SpaceError, "of 2 component"),
+        (lambda V, p: femops.plot(V, V.zeros(), deform=ONE), SpaceError, "on the mesh"),
+        (lambda V, p: femops.plot(V, backend="gl"), SpaceError, "take 'pyvista' or"),
+        (
+            lambda V, p: femops.plot(femops.box((2,)), backend="pyvista"),
+            SpaceError,
+            "a curve is drawn by Matplotlib",
+        ),
     ],
 )
 def test_errors_say_what_to_do(tmp_path, call, error, message):
@@ -111,13 +204,96 @@ def test_errors_say_what_to_do(tmp_path, call, error, message):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("factor", [True, "1", np.inf])
+def test_a_factor_is_a_finite_number(factor):
+    V = femops.H1(femops.box((2, 2)), 1, ncomp=2)
+    with pytest.raises(SpaceError, match="deform is"):
+        femops.plot(V, V.zeros(), deform=factor)
+
+
 def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MissingExtraError, match=r"pip install matplotlib  \(or 'femops\[viz\]'\)"):
+    with pytest.raises(MissingExtraError, match=r"by pip install matplotlib"):
         femops.picture(tmp_path / "u.png", femops.box((2, 2)))
 
 
+def test_without_pyvista_matplotlib_draws(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyvista", None)
+    mesh = femops.box((1, 1, 1))
+    assert type(femops.plot(mesh).figure).__name__ == "Figure"
+    for call in (lambda: femops.plot(mesh, backend="pyvista"), lambda: femops.to_pyvista(mesh)):
+        with pytest.raises(MissingExtraError, match="needs PyVista"):
+            call()
+
+
 def test_matplotlib_is_loaded_only_to_draw():
-    code = "import sys, femops; femops.save, femops.picture; print('matplotlib' in sys.modules)"
+    code = """
+import sys, femops
+femops.save, femops.plot, femops.to_pyvista
+print({"matplotlib", "pyvista"} & set(sys.modules))
+"""
     out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert out.stdout.strip() == "False"
+    assert out.stdout.strip() == "set()"
+
+
+def test_pyvista_draws_the_same(tmp_path):
+    """In a process of its own, which VTK may kill where there is no OpenGL."""
+    pytest.importorskip("pyvista", reason="needs the extra viz")
+    begin = "import pyvista, sys\nfrom pathlib import Path\npath = Path(sys.argv[1])\n"
+    plain = "p = pyvista.Plotter(off_screen=True)\np.add_mesh(pyvista.Sphere())\np.screenshot(path)"
+    ours = """
+import femops
+V = femops.H1(femops.box((2, 2, 2), lower=-1), 2, ncomp=3)
+u = V.interpolate(lambda x: ((1 - x**2).prod(0), 0 * x[0], 0 * x[0]))
+picture = femops.plot(V, u, title="flow", name="v")
+assert isinstance(picture.figure, pyvista.Plotter)
+picture.save(path)
+femops.plot(femops.disc(1), backend="pyvista").save(path.with_stem("mesh"))
+"""
+    run = [sys.executable, "-c"]
+    path = tmp_path / "u.png"
+    if subprocess.run([*run, begin + plain, path], capture_output=True, check=False).returncode:
+        pytest.skip("VTK cannot draw here: it needs OpenGL, by EGL or OSMesa")
+    done = subprocess.run([*run, begin + ours, path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(has_color(path, end) for end in VIRIDIS_ENDS)
+    assert (pixels(tmp_path / "mesh.png") == 1).all(axis=1).mean() < 0.7
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("kind", [femops.H1, femops.L2])
+def test_pyvista_is_handed_what_a_file_holds(tmp_path, dim, kind):
+    pyvista = pytest.importorskip("pyvista", reason="needs the extra viz")
+    V = kind(femops.box((2, 1, 2)[:dim], mapping=lambda x: x + 0.1 * x**2, order=2), 3)
+    u, W = V.interpolate(lambda x: x[0]), kind(V.mesh, 2, ncomp=dim)
+    fields = {"w": femops.GridFunction(W, W.interpolate(lambda x: x if dim > 1 else x[0]))}
+    given = femops.to_pyvista(V, u, **fields)
+    read = pyvista.read(femops.save(tmp_path / "u.vtu", V, u=u, **fields))
+    assert given.n_cells == V.mesh.num_elements
+    assert np.array_equal(given.celltypes, read.celltypes)
+    for name in ("u", "w"):
+        assert np.array_equal(at_nodes(given, given[name]), at_nodes(read, read[name]))
+    assert np.array_equal(at_nodes(given, given.points), at_nodes(read, read.points))
+    assert np.array_equal(given["attribute"], read["attribute"])
+    assert set(femops.to_pyvista(V.mesh).array_names) == {"attribute"}
+    with pytest.raises(SpaceError, match="to_pyvista was given a int"):
+        femops.to_pyvista(3)
+
+
+def at_nodes(grid, values):
+    """Values at the nodes of each cell in turn."""
+    return values[grid.cells.reshape(grid.n_cells, -1)[:, 1:]]
+
+
+def test_notebooks_show_tables():
+    mesh = femops.box((2, 2)).with_names(elements={"<steel>": 1})
+    V = femops.H1(mesh, 3)
+    A = (femops.mass(V) + 2 * femops.diffusion(V)).constrained(V.boundary_dofs())
+    assert "4 quadrilaterals, attributes {1}, &lt;steel&gt; = 1" in mesh._repr_html_()
+    assert "<td style='text-align:left'>3, basis gll</td>" in V._repr_html_()
+    assert "49 of 1 component(s)" in V._repr_html_()
+    table = A._repr_html_()
+    assert "mass + 2 diffusion" in table
+    assert "49 x 49, float64" in table
+    assert ">24<" in table
+    assert "H1(order=3" in table

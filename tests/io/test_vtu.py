@@ -8,7 +8,7 @@ from femops.errors import FemopsError, FileError, GeometryError, SpaceError, Vec
 from femops.io.vtk.nodes import vtk_order
 from femops_meshes.coordinates.mapping import positions
 
-pyvista = pytest.importorskip("pyvista", reason="needs the extra femops[viz]")
+pyvista = pytest.importorskip("pyvista", reason="needs the extra viz")
 
 SKEW = {
     1: lambda x: x + 0.1 * x**2,
@@ -263,3 +263,24 @@ def test_a_mesh_alone(tmp_path):
     with pytest.raises(femops.MeshError, match="cannot be written to MFEM"):
         femops.save(tmp_path / "n.mesh", mesh.with_names({'"': 1}))
     assert not (tmp_path / "n.mesh").exists()
+
+
+@pytest.mark.parametrize(("dim", "kind"), [(1, femops.H1), (2, femops.L2), (3, femops.H1)])
+def test_meshio_reads_what_is_saved(tmp_path, dim, kind):
+    meshio = pytest.importorskip("meshio", reason="needs the extra dev")
+    V = kind(mesh_of(dim), 3)
+    u = V.interpolate(lambda x: x[0] + 2)
+    file = femops.save(tmp_path / "u.vtu", V, u=u)
+    read = meshio.read(file)
+    (block,) = read.cells
+    assert (block.type, len(block.data)) == (
+        {1: "VTK_LAGRANGE_CURVE", 2: "VTK_LAGRANGE_QUADRILATERAL", 3: "VTK_LAGRANGE_HEXAHEDRON"}[
+            dim
+        ],
+        V.mesh.num_elements,
+    )
+    where, values = V.sample(u, 4)
+    in_file = vtk_order(dim, 3)
+    np.testing.assert_allclose(read.points[block.data][..., :dim], where[:, in_file])
+    np.testing.assert_allclose(read.point_data["u"][block.data], values[:, in_file])
+    assert read.cell_data["attribute"][0].shape == (V.mesh.num_elements,)

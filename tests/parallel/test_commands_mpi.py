@@ -82,7 +82,7 @@ def test_the_answers_are_those_of_one_process(comm, capsys, problem, mesh, order
 @pytest.mark.parallel(3)
 @pytest.mark.parametrize(("problem", "mesh", "order", "options"), METIS)
 def test_partitions_by_metis(comm, capsys, problem, mesh, order, options):
-    pytest.importorskip("pymetis", reason="needs the extra femops[metis]")
+    pytest.importorskip("pymetis", reason="needs the extra metis")
     compare(comm, capsys, problem, mesh, order, options)
 
 

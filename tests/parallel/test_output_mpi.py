@@ -16,7 +16,7 @@ from support.cases.rank_meshes import SAMPLES
 from support.mpi_runs import launch, why_not
 
 SUFFIXES = [".vtu", ".pvtu"]
-needs_vtk = pytest.mark.skipif(find_spec("pyvista") is None, reason="needs the extra femops[viz]")
+needs_vtk = pytest.mark.skipif(find_spec("pyvista") is None, reason="needs the extra viz")
 
 
 folder = fixtures.shared_folder
@@ -254,7 +254,7 @@ femops.save(target, V, u=V.zeros() + 1)
 """
 
 
-@pytest.mark.skipif(why_not() is not None, reason="needs the extra femops[mpi]")
+@pytest.mark.skipif(why_not() is not None, reason="needs the extra mpi")
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_rank_that_is_killed(tmp_path, suffix):
     target = tmp_path / f"u{suffix}"

@@ -11,7 +11,7 @@ from femops.io.vtk import series as module
 from support import fixtures
 from support.cases.series import field, saved
 
-needs_vtk = pytest.mark.skipif(find_spec("pyvista") is None, reason="needs the extra femops[viz]")
+needs_vtk = pytest.mark.skipif(find_spec("pyvista") is None, reason="needs the extra viz")
 
 
 folder = fixtures.shared_folder

@@ -34,6 +34,19 @@ def test_readme_and_docs_name_only_files_that_exist():
                 assert (page.parent / target).exists(), f"{page.name} names {target}"
 
 
+def test_no_command_installs_femops_from_an_index_that_lacks_it():
+    """From a checkout only, and told in few places; messages name the packages that are missing."""
+    folders = ["femops", "kernels", "meshes", "docs", "examples"]
+    files = [ROOT / "README.md", *(f for d in folders for f in (ROOT / d).rglob("*.[pm][yd]"))]
+    told = {}
+    for file in files:
+        text = file.read_text()
+        assert not re.search(r"pip install \S*femops", text), file
+        if count := len(re.findall(r"pip install \"?\.", text)):
+            told[file.name] = count
+    assert set(told) == {"README.md", "installation.md", "tutorial.md"}
+
+
 def test_the_version_is_one():
     import femops
 

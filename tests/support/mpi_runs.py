@@ -54,8 +54,8 @@ START = 120
 def why_not() -> str | None:
     """Why there can be no ranks here; None if there can."""
     if find_spec("mpi4py") is None:
-        return "mpi4py is missing: needs the extra femops[mpi]"
-    return None if mpiexec() else "mpiexec is missing: needs the extra femops[mpi]"
+        return "mpi4py is missing: needs the extra mpi"
+    return None if mpiexec() else "mpiexec is missing: needs the extra mpi"
 
 
 def mpiexec() -> str | None:

@@ -81,7 +81,7 @@ def check_peers(names: Iterable[str]) -> None:
 def why_not(name: str) -> str:
     """Why a peer cannot be used, one line; empty where it can."""
     if find_spec(name) is None:
-        return f"{name} is not installed: pip install 'femops[peers]'"
+        return f"{name} is not installed: pip install {name}"
     command = [sys.executable, "-m", _CHILD, name, "--probe"]
     try:
         done = subprocess.run(

@@ -141,7 +141,7 @@ def _check_plot(plot: str | None) -> None:
     """Refuse a path before anything is measured, not after."""
     if plot is not None:
         from femops.io.atomic import check_writable, checked_path
-        from femops.io.plots.picture import check_matplotlib
+        from femops.io.plots.with_matplotlib import check_matplotlib
 
         check_writable(checked_path(plot, ".png"))
         check_matplotlib()

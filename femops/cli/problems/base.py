@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 import femops
 from femops.cli.problems.manufactured import AnyMesh, Field, Waves
 from femops.errors import SpaceError
+from femops.solvers.watch import Progress
 from femops_meshes import Mesh
 
 Vector = NDArray[np.float64]
@@ -43,8 +44,10 @@ class Problem(ABC):
         Of the solution.
     field : Field
         The exact solution.
-    operator : Operator
-        On the space, with its essential conditions.
+    operator : Operator or BlockOperator
+        On the space, or on all fields, with its essential conditions.
+    progress : callable or None
+        Told of the iterations, see `femops.cg`.
 
     Raises
     ------
@@ -59,7 +62,8 @@ class Problem(ABC):
 
     space: femops.H1
     field: Field
-    operator: femops.Operator
+    operator: femops.Operator | femops.BlockOperator
+    progress: Progress | None = None
 
     def __init__(self, mesh: AnyMesh, order: int, level: str) -> None:
         if mesh.dim < self.least_dim:
@@ -171,6 +175,7 @@ def solve(
     order: int,
     rtol: float,
     level: str = "partial",
+    progress: Progress | None = None,
 ) -> Result:
     """Solve a problem, with the values of the exact solution on the whole boundary.
 
@@ -186,6 +191,8 @@ def solve(
         Relative residual at which the iteration stops.
     level : str
         What operators keep.
+    progress : callable, optional
+        Told of the iterations, see `femops.cg`.
 
     Raises
     ------
@@ -196,6 +203,7 @@ def solve(
     """
     begin = perf_counter()
     problem = make(mesh, order, level)
+    problem.progress = progress
     built = perf_counter()
     problem.prepare()
     ready = perf_counter()

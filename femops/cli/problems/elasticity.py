@@ -8,7 +8,7 @@ import numpy as np
 
 import femops
 from femops.cli.problems.base import Problem, Vector
-from femops.cli.problems.krylov import cg, prepare_cg
+from femops.cli.problems.krylov import prepare_cg, solution
 from femops.cli.problems.manufactured import AnyMesh, Field, Floats
 
 
@@ -53,7 +53,8 @@ class Elasticity(Problem):
 
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
         """Solution and iterations."""
-        return cg(self.operator, b, rtol)
+        A = self.operator
+        return solution(femops.cg, A, b, rtol, M=femops.jacobi(A), progress=self.progress)
 
     def parameters(self) -> dict[str, float]:
         """Those of Lame."""

@@ -8,7 +8,7 @@ import numpy as np
 
 import femops
 from femops.cli.problems.base import Problem, Vector
-from femops.cli.problems.krylov import minres
+from femops.cli.problems.krylov import solution
 from femops.cli.problems.manufactured import AnyMesh, Field, Floats, bounding_box
 
 ACROSS = 8.0
@@ -55,8 +55,8 @@ class Helmholtz(Problem):
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
         """Solution and iterations."""
         definite = femops.diffusion(self.space) + femops.mass(self.space, self.k**2)
-        diagonal = definite.constrained(self.operator.constrained_dofs).diagonal()
-        return minres(self.space, self.operator.apply, b, diagonal, rtol)
+        M = femops.jacobi(definite.constrained(self.operator.constrained_dofs))
+        return solution(femops.minres, self.operator, b, rtol, M=M, progress=self.progress)
 
     def parameters(self) -> dict[str, float]:
         """The wave number."""

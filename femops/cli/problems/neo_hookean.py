@@ -8,7 +8,7 @@ import numpy as np
 
 import femops
 from femops.cli.problems.base import Problem, Vector
-from femops.cli.problems.krylov import cg, prepare_cg
+from femops.cli.problems.krylov import prepare_cg, solution
 from femops.cli.problems.manufactured import AnyMesh, Field, Floats
 from femops.errors import SolverError
 from femops.solvers.inner_products import Sums
@@ -69,11 +69,13 @@ class NeoHookean(Problem):
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
         """Solution and Newton's iterations."""
         held = self.space.interpolate(self.field.exact)
-        guess, first = cg(self.operator, self.operator.rhs(b, held), _GUESS)
+        A = self.operator
+        guess, first = solution(femops.cg, A, A.rhs(b, held), _GUESS, M=femops.jacobi(A))
         on_boundary = self.form.constrained_dofs
         guess.reshape(-1)[on_boundary] = held.reshape(-1)[on_boundary]
         goal = rtol * Sums(self.space).norm(b)
-        u, info = femops.newton(self.form, guess, b, rtol=0.0, atol=goal, level=self.level)
+        options: dict[str, Any] = {"level": self.level, "progress": self.progress}
+        u, info = femops.newton(self.form, guess, b, rtol=0.0, atol=goal, **options)
         if not info.converged:
             raise SolverError(
                 f"Newton's method came from a residual of {info.residuals[0]:.1e} to "

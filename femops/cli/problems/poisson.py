@@ -8,7 +8,7 @@ import numpy as np
 
 import femops
 from femops.cli.problems.base import Problem, Vector
-from femops.cli.problems.krylov import cg, prepare_cg, total
+from femops.cli.problems.krylov import prepare_cg, solution, total
 from femops.cli.problems.manufactured import AnyMesh, Field
 
 
@@ -48,7 +48,8 @@ class Poisson(Problem):
 
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
         """Solution and iterations."""
-        u, iterations = cg(self.operator, b, rtol)
+        A = self.operator
+        u, iterations = solution(femops.cg, A, b, rtol, M=femops.jacobi(A), progress=self.progress)
         if self.closed:
             u -= femops.integrate(self.space, u) / femops.integrate(self.space, 1.0)
         return u, iterations

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator
 
 import femops
 from femops.cli.problems.base import Problem, Vector
-from femops.cli.problems.krylov import minres, total
+from femops.cli.problems.krylov import solution, total
 from femops.cli.problems.manufactured import AnyMesh, Field, Floats
+from femops.errors import SpaceError
+from femops_meshes import Mesh
 
 
 @final
@@ -31,14 +35,16 @@ class Stokes(Problem):
 
     def __init__(self, mesh: AnyMesh, order: int, level: str) -> None:
         super().__init__(mesh, order, level)
+        _check_stable(mesh)
         self.space = V = femops.H1(mesh, order, ncomp=mesh.dim)
         self.pressures = Q = femops.H1(mesh, order - 1)
         self.field = Field.solenoidal(self.waves)
         self.pressure = Field.scalar(self.waves, shift=2.0)
         self.field.check_periodic(V)
-        held = V.boundary_dofs()
-        self.operator = femops.diffusion(V, level=level).constrained(held)
-        self.divergence = -femops.divergence(V, Q, level=level).eliminated(columns=held)
+        self.both = W = femops.Product(u=V, p=Q)
+        self.operator = femops.form(_stokes, W, level=level).constrained(
+            W.positions(u=V.boundary_dofs())
+        )
         self.p = Q.zeros()
 
     def force(self, x: Floats) -> Floats:
@@ -46,40 +52,32 @@ class Stokes(Problem):
         return np.asarray(self.field.minus_laplacian(x) + self.pressure.gradient(x))
 
     def right_hand_side(self) -> Vector:
-        """Load and boundary values."""
-        values = self.space.interpolate(self.field.exact)
-        b = self.operator.rhs(femops.load(self.space, self.force), values)
-        return np.concatenate([b.ravel(), self._outflow(values)])
-
-    def _outflow(self, values: Vector) -> Vector:
-        """Right-hand side of the pressure: what flows through the boundary, less its mean.
+        """Load and boundary values; what flows through the boundary, less its mean.
 
         Interpolated values let a little more out than in, for which there is no solution.
         """
-        Q = self.pressures
-        g, ones = self.divergence.rhs(Q.zeros(), values), femops.load(Q, 1.0)
-        return np.asarray(g - ones * (total(Q, g) / total(Q, ones)))
-
-    def apply(self, z: Vector) -> Vector:
-        """Both equations, of velocity and pressure one after the other."""
-        u, p = z[: self.space.size], z[self.space.size :]
-        first = self.operator.apply(u) + self.divergence.T.apply(p)
-        return np.concatenate([first, self.divergence.apply(u)])
+        W, Q = self.both, self.pressures
+        load = W.join(u=femops.load(self.space, self.force))
+        b = self.operator.rhs(load, W.interpolate(u=self.field.exact))
+        g, ones = W.split(b)[1], femops.load(Q, 1.0)
+        g -= ones * (total(Q, g) / total(Q, ones))
+        return b
 
     def prepare(self) -> None:
         """Compile the products."""
-        self.apply(np.zeros(self.space.size + self.pressures.size))
+        self.operator.apply(self.both.zeros())
 
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
         """Velocity and iterations; the pressure is kept."""
-        Q = self.pressures
-        diagonal = np.concatenate([self.operator.diagonal().ravel(), femops.mass(Q).diagonal()])
-        both = femops.Product(u=self.space, p=Q)
-        z, iterations = minres(both, self.apply, b, diagonal, rtol)
-        p = z[self.space.size :]
+        A, Q = self.operator, self.pressures
+        definite = femops.diffusion(self.space).constrained(self.space.boundary_dofs())
+        scale = self.both.join(u=definite.diagonal(), p=femops.mass(Q).diagonal())
+        M = LinearOperator(A.shape, lambda r: r / scale, dtype=b.dtype)
+        z, iterations = solution(femops.minres, A, b, rtol, M=M, progress=self.progress)
+        u, p = self.both.split(z)
         exact = femops.integrate(Q, self.pressure.exact, self.space.order + 3)
         self.p = p - (femops.integrate(Q, p) - exact) / femops.integrate(Q, 1.0)
-        return z[: self.space.size].reshape(self.space.shape), iterations
+        return u, iterations
 
     @property
     def size(self) -> int:
@@ -93,3 +91,36 @@ class Stokes(Problem):
     def more(self) -> dict[str, Any]:
         """Error of the pressure in L2."""
         return {"pressure_error": femops.l2_error(self.pressures, self.p, self.pressure.exact)}
+
+
+def _stokes(u: Any, p: Any) -> dict[str, Any]:
+    """The form; -div u is tested by q, so that it is symmetric."""
+    return {"u": {"grad": u.grad - p * np.eye(len(u.grad))}, "p": {"value": -u.div}}
+
+
+def _check_stable(mesh: AnyMesh) -> None:
+    """Refuse a mesh on which velocities do not see all pressures. Collective.
+
+    In a direction at both ends of which an element has boundary, its velocities are x (1 - x) times
+    polynomials of degree k - 2. One pressure of degree k - 1 is orthogonal to all of these. Where
+    two directions are such, the product of two such pressures is orthogonal to all divergences:
+    the system is singular, and nearly so where elements are bent.
+    """
+    own, where = (mesh, None) if isinstance(mesh, Mesh) else (mesh.mesh, mesh.comm)
+    count = int((_held_directions(own) > 1).sum())
+    count = count if where is None else where.sum(count)
+    if count:
+        raise SpaceError(
+            f"the mesh is too coarse for the Stokes problem: {count} elements have boundary on "
+            "both sides of two directions, and velocities that are held there do not see all "
+            "pressures; refine it (--refine 1)"
+        )
+
+
+def _held_directions(mesh: Mesh) -> NDArray[np.int64]:
+    """Number of directions (ne,) in which an element has boundary at both ends."""
+    topology, middle, steps = mesh.topology, 3**mesh.dim // 2, 3 ** np.arange(mesh.dim)
+    element, code = topology.boundary_faces.T
+    held = np.isin(np.arange(len(topology.faces)), topology.entity[element, code])
+    low, high = (held[topology.entity[:, middle + sign * steps]] for sign in (-1, 1))
+    return np.asarray((low & high).sum(axis=1))

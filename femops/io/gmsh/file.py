@@ -262,10 +262,7 @@ def _missing(said: str) -> str:
             f"({said}): install it, on Debian and Ubuntu by apt install libglu1-mesa libxcursor1 "
             "libxft2 libxinerama1"
         )
-    return (
-        f"Gmsh's files are read by the package gmsh ({said}): "
-        "install it by pip install 'femops[mesh]'"
-    )
+    return f"Gmsh's files are read by the package gmsh ({said}): install it by pip install gmsh"
 
 
 def _arrays(content: dict[str, Any], links: list[Link]) -> GmshArrays:

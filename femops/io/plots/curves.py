@@ -1,4 +1,4 @@
-"""Curves on logarithmic axes, as PNG files; needs Matplotlib, of the extra ``femops[viz]``."""
+"""Curves on logarithmic axes, as PNG files; needs Matplotlib, of the extra ``viz``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, final
 
 from femops.io.atomic import checked_path, replacing
-from femops.io.plots.picture import new_figure
+from femops.io.plots.with_matplotlib import new_figure
 
 
 @final

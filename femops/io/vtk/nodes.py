@@ -2,8 +2,9 @@
 
 VTK numbers the nodes of a cell of degree p by entity: corners, then the inside of each edge, then
 of each face, then of the cell. Source: vtkLagrangeCurve, vtkLagrangeQuadrilateral and
-vtkLagrangeHexahedron, ``PointIndexFromIJK`` (VTK 9, file version 2.2: the vertical edges stand in
-the order of the bottom's corners, which older files had otherwise).
+vtkLagrangeHexahedron, ``PointIndexFromIJK``. In memory VTK 9 has the vertical edges of a hexahedron
+in the order of the bottom's corners. Files below version 2.2 have the last two of them the other
+way around, as VTK 8 had; VTK 9 swaps them when it reads such a file.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ _ENTITIES: dict[int, list[tuple[int, ...]]] = {
 
 
 @lru_cache
-def vtk_order(dim: int, degree: int) -> NDArray[np.int64]:
-    """Lexicographic local node at each of VTK's places.
+def vtk_order(dim: int, degree: int, *, in_memory: bool = False) -> NDArray[np.int64]:
+    """Lexicographic local node at each of VTK's places, in a file or in memory.
 
     Parameters
     ----------
@@ -46,6 +47,8 @@ def vtk_order(dim: int, degree: int) -> NDArray[np.int64]:
         1 to 3.
     degree : int
         p >= 1.
+    in_memory : bool
+        In VTK's memory, and not in a file of version 1.0.
 
     Returns
     -------
@@ -62,10 +65,13 @@ def vtk_order(dim: int, degree: int) -> NDArray[np.int64]:
             f"VTK has no Lagrange cell of dimension {dim} and degree {degree}: "
             "take dimension 1 to 3 and degree 1 or more"
         )
+    entities = list(_ENTITIES[dim])
+    if dim == 3 and not in_memory:
+        entities[18:20] = entities[19], entities[18]
     ends = {_L: range(1), _I: range(1, degree), _H: range(degree, degree + 1)}
     order = [
         sum(j * (degree + 1) ** d for d, j in enumerate(reversed(index)))
-        for entity in _ENTITIES[dim]
+        for entity in entities
         for index in product(*(ends[place] for place in reversed(entity)))
     ]
     result = np.array(order, dtype=np.int64)

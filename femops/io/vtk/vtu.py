@@ -86,29 +86,19 @@ def save(
     """
     if Path(path).suffix.lower() == ".mesh":
         return save_mesh(path, space, fields)
-    suffixes = [".vtu", ".pvtu"]
-    if isinstance(space, Mesh | DistributedMesh):
-        space, suffixes = L2(space, 0), [".mesh", *suffixes]
-    if not isinstance(space, Space):
-        raise SpaceError(
-            f"save was given a {type(space).__name__} for a space: save(path, V, u=u) takes the "
-            "space of the fields, for instance V = femops.H1(mesh, order=1), or a mesh alone"
-        )
+    alone = isinstance(space, Mesh | DistributedMesh)
+    suffixes = [".mesh"] * alone + [".vtu", ".pvtu"]
+    space = space_of(space, "save")
     comm = space.comm
     with check(comm):
         target = checked_path(path, *suffixes)
         if target.suffix.lower() == ".pvtu":
             check_name(target.stem, "the file")
-        for name in fields:
-            check_name(name, "the field")
-        found = {name: _field(space, name, u) for name, u in fields.items()}
+        found = checked_fields(space, fields)
     kinds = [(name, own.order, own.ncomp, str(u.dtype)) for name, (own, u) in found.items()]
     facts = {"the path": str(target.absolute()), "names, orders and types of fields": kinds}
     check_same(comm, "what is saved", facts)
-    degree = _degree([space, *(own for own, _ in found.values())], warn=comm.rank == 0)
-    grid = _grid(space, degree)
-    data = {name: _point_data(own, grid, u) for name, (own, u) in found.items()}
-    piece = _piece(grid, data, space.mesh.element_attributes)
+    piece = lagrange_piece(space, found, warn=comm.rank == 0)
     if target.suffix.lower() == ".pvtu":
         save_pieces(target, piece, comm)
     elif comm.size > 1:
@@ -117,6 +107,62 @@ def save(
         with replacing(target) as temporary:
             write_vtu(temporary, piece)
     return target
+
+
+def space_of(given: Any, caller: str) -> Space:
+    """The space of fields; of a mesh alone one without continuity.
+
+    Raises
+    ------
+    SpaceError
+        It is neither a space nor a mesh.
+    """
+    if isinstance(given, Mesh | DistributedMesh):
+        return L2(given, 0)
+    if not isinstance(given, Space):
+        raise SpaceError(
+            f"{caller} was given a {type(given).__name__} for a space: it takes the space of the "
+            "fields, for instance V = femops.H1(mesh, order=1), or a mesh alone"
+        )
+    return given
+
+
+def checked_fields(space: Space, fields: dict[str, Any]) -> dict[str, tuple[Space, Array]]:
+    """Space and vector of each field, which can lie in another space.
+
+    Raises
+    ------
+    FileError, SpaceError, VectorError
+        See `save`.
+    """
+    for name in fields:
+        check_name(name, "the field")
+    return {name: _field(space, name, u) for name, u in fields.items()}
+
+
+def lagrange_piece(
+    space: Space,
+    fields: dict[str, tuple[Space, Array]],
+    *,
+    in_memory: bool = False,
+    warn: bool = True,
+) -> Piece:
+    """Lagrange cells of the highest degree, with the fields at their nodes.
+
+    Parameters
+    ----------
+    space : Space
+    fields : dict
+        Space and vector by name (`checked_fields`).
+    in_memory : bool
+        Nodes in the order of VTK's memory, and not of its files.
+    warn : bool
+        Whether to warn of degrees that VTK does not read.
+    """
+    degree = _degree([space, *(own for own, _ in fields.values())], warn=warn)
+    grid = _grid(space, degree, vtk_order(space.dim, degree, in_memory=in_memory))
+    data = {name: _point_data(own, grid, u) for name, (own, u) in fields.items()}
+    return _piece(grid, data, space.mesh.element_attributes)
 
 
 @dataclass(frozen=True)
@@ -150,13 +196,13 @@ def _degree(spaces: Sequence[Space], *, warn: bool) -> int:
         warnings.warn(
             f"degree {degree} is written as degree {MAX_DEGREE}, the highest VTK reads: the file "
             "holds the values at the nodes of that degree",
-            stacklevel=3,
+            stacklevel=4,
         )
     return min(degree, MAX_DEGREE)
 
 
-def _grid(space: Space, degree: int) -> _Grid:
-    mesh, order = space.mesh, vtk_order(space.dim, degree)
+def _grid(space: Space, degree: int, order: NDArray[np.int64]) -> _Grid:
+    mesh = space.mesh
     if isinstance(space, H1) and mesh.continuous:
         nodes = mesh.topology.lattice(degree)[:, order]
         count = mesh.topology.lattice_size(degree)

@@ -132,16 +132,15 @@ def index(piece: Piece, files: Sequence[str]) -> str:
 def _first_lines(kind: str, more: str = "") -> list[str]:
     order = "LittleEndian" if sys.byteorder == "little" else "BigEndian"
     layout = f'byte_order="{order}" header_type="UInt64"'
-    start = f'<VTKFile type="{kind}" version="2.2" {layout}>'
+    # Of all versions that know UInt64 this is the one that meshio takes too.
+    start = f'<VTKFile type="{kind}" version="1.0" {layout}>'
     return ['<?xml version="1.0"?>', start, f"<{kind}{more}>"]
 
 
 def _kind(name: str, array: Array) -> str:
-    components = array.shape[1] if array.ndim == 2 else 1
-    return (
-        f'type="{_TYPES[array.dtype.str[1:]]}" Name={quoteattr(name)} '
-        f'NumberOfComponents="{components}"'
-    )
+    kind = f'type="{_TYPES[array.dtype.str[1:]]}" Name={quoteattr(name)}'
+    # meshio makes (n, 1) of one component that is told
+    return kind if array.ndim == 1 else f'{kind} NumberOfComponents="{array.shape[1]}"'
 
 
 def _encoded_size(nbytes: int) -> int:

@@ -80,6 +80,6 @@ def _pymetis() -> Any:
     except ImportError as error:
         raise MeshExtraError(
             f"partitions by METIS need the package pymetis ({error}): "
-            "pip install 'femops[metis]', or choose the method 'curve'"
+            "pip install pymetis, or choose the method 'curve'"
         ) from error
     return pymetis

@@ -186,7 +186,7 @@ def partition(
     method
         "curve" cuts the order of the elements into pieces as equal as can be: meshes that are read
         or generated lie along a Hilbert curve. "metis" lets METIS look for parts of about equal
-        weight with few faces between them; needs ``pip install 'femops[metis]'``.
+        weight with few faces between them; needs ``pip install pymetis``.
     weights
         Shape (ne,), positive: work of each element, in any unit; None if all are equal.
 

@@ -20,8 +20,15 @@ OPTIONS = ("--std=c++17", "--ptxas-options=-v")
 _MAJORS = (13, 12)
 _WINDOWS = sys.platform == "win32"
 _BUILTINS = "nvrtc-builtins64_*.dll" if _WINDOWS else "libnvrtc-builtins.so.*"
-INSTALL = 'pip install "femops[cuda13]", or "femops[cuda12]" for drivers before 580'
-"""Command that installs CuPy and the compiler."""
+
+
+def _install(major: int) -> str:
+    """Packages of CuPy and the compiler, for pip."""
+    return f'"cupy-cuda{major}x[ctk]"'
+
+
+INSTALL = f"pip install {_install(13)}, or {_install(12)} for drivers before 580"
+"""Command that installs them."""
 
 
 class _Library(NamedTuple):
@@ -107,10 +114,10 @@ def compile_cubin(
 def _for_arch(arch: str) -> str:
     """Advice where the compiler does not know an architecture."""
     if _number(arch) > _number(archs()[0]):
-        return 'the GPU is newer, pip install --upgrade "femops[cuda13]"'
+        return f"the GPU is newer, pip install --upgrade {_install(13)}"
     return (
         "the GPU is older, CUDA 12 knows it: pip uninstall cupy-cuda13x nvidia-cuda-nvrtc and "
-        'pip install "femops[cuda12]"'
+        f"pip install {_install(12)}"
     )
 
 
@@ -187,8 +194,8 @@ def for_driver(newest: tuple[int, int]) -> str:
     if newest[0] not in _MAJORS or not newer:
         return driver
     # CuPy's packages for several versions spoil each other
-    extra = f'pip install "femops[cuda{newest[0]}]"'
-    return f"{driver}, or pip uninstall {' '.join(newer)} and {extra}"
+    command = f"pip install {_install(newest[0])}"
+    return f"{driver}, or pip uninstall {' '.join(newer)} and {command}"
 
 
 def _name(major: int) -> str:

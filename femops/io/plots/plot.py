@@ -1,0 +1,199 @@
+"""Pictures of meshes and fields: what may be drawn, and by what."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from femops.errors import MissingExtraError, SpaceError
+from femops.io.atomic import checked_path
+from femops.io.plots.picture import Picture
+from femops.io.plots.sampling import Sampler
+from femops.io.plots.scene import make_scene
+from femops.io.plots.with_matplotlib import MatplotlibPicture
+from femops.io.plots.with_pyvista import PyVistaPicture, check_pyvista
+from femops.parallel.mesh import DistributedMesh
+from femops.spaces.base import GridFunction
+from femops.spaces.h1_l2 import Space
+from femops_meshes import Mesh
+
+Backend = Literal["pyvista", "matplotlib"]
+
+
+def plot(
+    what: Space | Mesh | DistributedMesh,
+    u: Any = None,
+    *,
+    name: str = "u",
+    cut: bool | str | None = None,
+    deform: float | GridFunction | None = None,
+    arrows: bool | None = None,
+    edges: bool = True,
+    title: str | None = None,
+    backend: Backend | None = None,
+) -> Picture:
+    """Draw a mesh, and a field on it; a notebook shows what is returned.
+
+    By PyVista in 3-D where it is installed, and by Matplotlib, which needs neither a display nor
+    OpenGL, else. Elements are drawn curved, fields with the accuracy of their polynomials.
+
+    Parameters
+    ----------
+    what : Space, Mesh or DistributedMesh
+        The space of `u`, or a mesh to draw alone.
+    u : l_vec, optional
+        The field; of a vector field colours show the Euclidean length.
+    name : str
+        The field's, for the colour bar.
+    cut : bool or str, optional
+        In 3-D, what is taken away to show what is inside: all on the viewer's side of the middle
+        along the axes that are named, "x" for a half, "xy" for a quarter, "xyz" or True for an
+        octant; nothing if False. If omitted an octant, where the boundary hides most of the field.
+    deform : float or GridFunction, optional
+        The mesh is drawn moved by this multiple of `u`, or by this displacement.
+    arrows : bool, optional
+        Arrows along a vector field with as many components as the mesh has dimensions. Such a
+        field has them if omitted, unless the mesh is deformed.
+    edges : bool
+        Draw the edges of the elements.
+    title : str, optional
+    backend : {"pyvista", "matplotlib"}, optional
+        What draws.
+
+    Returns
+    -------
+    Picture
+        It has ``save("u.png")``, ``show()`` and, for changes of one's own, ``figure``.
+
+    Raises
+    ------
+    MissingExtraError
+        What should draw is not installed.
+    SpaceError
+        `what` is neither a space nor a mesh, or shared by many ranks; a field came without its
+        space; a cut, a displacement, arrows or a backend that cannot be.
+    VectorError
+        The field does not fit the space.
+
+    Examples
+    --------
+    >>> import femops
+    >>> V = femops.H1(femops.disc(2), order=3)
+    >>> picture = femops.plot(V, V.interpolate(lambda x: x[0] * x[1]), name="xy")
+    """
+    space, mesh = _space_and_mesh(what, u)
+    field = None if space is None else GridFunction(space, space.check_vector(u, "u"))
+    sampler = Sampler(mesh, field, *_displacement(mesh, field, deform))
+    axes, along = _axes(cut), _along(field, arrows, deformed=deform is not None)
+    by_pyvista = _by_pyvista(backend, mesh.dim)
+    if mesh.dim == 1:
+        return MatplotlibPicture(sampler, name, title)
+    scene = make_scene(sampler, name, axes, along, edges)
+    if by_pyvista:
+        return PyVistaPicture(scene, title)
+    return MatplotlibPicture(scene, name, title)
+
+
+def picture(
+    path: str | os.PathLike[str],
+    what: Space | Mesh | DistributedMesh,
+    u: Any = None,
+    **options: Any,
+) -> Path:
+    """Draw a mesh, and a field on it, into a PNG file, by Matplotlib.
+
+    Parameters
+    ----------
+    path : path ending in .png
+    what : Space, Mesh or DistributedMesh
+    u : l_vec, optional
+    **options
+        Those of `plot`.
+
+    Returns
+    -------
+    pathlib.Path
+        The file, which appears under its name only when complete.
+
+    Raises
+    ------
+    MissingExtraError, SpaceError, VectorError
+        See `plot`.
+    FileError
+        The file cannot be written, or does not end in .png.
+    """
+    target = checked_path(path, ".png")
+    return plot(what, u, **{"backend": "matplotlib", **options}).save(target)
+
+
+def _space_and_mesh(what: Any, u: Any) -> tuple[Space | None, Mesh]:
+    if isinstance(what, Space | DistributedMesh) and what.comm.size > 1:
+        raise SpaceError(
+            f"a picture is drawn by one process, the mesh is shared by {what.comm.size}: "
+            "femops.save('u.pvtu', V, u=u) writes files for ParaView"
+        )
+    if isinstance(what, DistributedMesh):
+        what = what.mesh
+    if isinstance(what, Space):
+        return (None if u is None else what), what.mesh
+    if not isinstance(what, Mesh):
+        raise SpaceError(
+            f"a picture was asked of a {type(what).__name__}: give the space of the field, or a "
+            "mesh"
+        )
+    if u is not None:
+        raise SpaceError("a picture was asked of a field with a mesh: give the space of the field")
+    return None, what
+
+
+def _displacement(
+    mesh: Mesh, field: GridFunction | None, deform: Any
+) -> tuple[GridFunction | None, float]:
+    """The function that moves the mesh, and its factor."""
+    if deform is None:
+        return None, 1.0
+    moved, factor = (deform, 1.0) if isinstance(deform, GridFunction) else (field, deform)
+    if moved is None or moved.space.mesh is not mesh or moved.space.ncomp != mesh.dim:
+        raise SpaceError(
+            f"deform takes a displacement on the mesh, of {mesh.dim} component(s): a GridFunction, "
+            "or a factor if u is one"
+        )
+    if isinstance(factor, bool) or not isinstance(factor, int | float | np.number):
+        raise SpaceError(f"deform is {factor!r}: give a number or a GridFunction")
+    if not np.isfinite(factor):
+        raise SpaceError(f"deform is {factor}: give a finite number")
+    return moved, float(factor)
+
+
+def _axes(cut: Any) -> str | None:
+    """The axes of a cut; None if the field decides."""
+    if cut is None or isinstance(cut, bool):
+        return {None: None, True: "xyz", False: ""}[cut]
+    if not isinstance(cut, str) or not cut or not set(cut) <= set("xyz"):
+        raise SpaceError(f"cut is {cut!r}: take True, False, or axes as in 'x' or 'xy'")
+    return "".join(sorted(set(cut)))
+
+
+def _along(field: GridFunction | None, arrows: bool | None, *, deformed: bool) -> bool:
+    """True if there are arrows."""
+    fits = field is not None and 1 < field.space.ncomp == field.space.dim
+    if arrows and not fits:
+        raise SpaceError("arrows show a vector field with as many components as dimensions, 2 or 3")
+    return fits and not deformed if arrows is None else bool(arrows)
+
+
+def _by_pyvista(backend: Any, dim: int) -> bool:
+    if backend not in (None, "pyvista", "matplotlib"):
+        raise SpaceError(f"backend is {backend!r}: take 'pyvista' or 'matplotlib'")
+    if backend == "pyvista" and dim == 1:
+        raise SpaceError("a curve is drawn by Matplotlib: leave out the backend")
+    if backend is not None or dim < 3:
+        return bool(backend == "pyvista")
+    try:
+        check_pyvista()
+    except MissingExtraError:
+        return False
+    return True

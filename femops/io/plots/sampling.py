@@ -1,0 +1,150 @@
+"""Fields and the meshes under them, sampled on grids of points in elements and on faces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.spaces.base import GridFunction
+from femops_meshes import Mesh
+from femops_meshes.coordinates.interpolation import (
+    equispaced,
+    gauss_lobatto,
+    lagrange_matrix,
+    tensor_apply,
+)
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+FACE_DIRECTIONS = {
+    code: (d, side) for d in range(3) for side, code in ((0, 13 - 3**d), (1, 13 + 3**d))
+}
+"""For the ternary code of each face: its normal direction, and its end (0 low, 1 high)."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Sampler:
+    """A mesh, moved by a displacement, and a field on it, as points with columns of numbers.
+
+    Attributes
+    ----------
+    mesh : Mesh
+    field : GridFunction or None
+    displacement : GridFunction or None
+    factor : float
+        Of the displacement.
+    """
+
+    mesh: Mesh
+    field: GridFunction | None = None
+    displacement: GridFunction | None = None
+    factor: float = 1.0
+
+    @property
+    def degree(self) -> int:
+        """Highest polynomial degree of what is sampled."""
+        functions = [f for f in (self.field, self.displacement) if f is not None]
+        return max([self.mesh.order, *(f.space.order for f in functions)])
+
+    @property
+    def width(self) -> int:
+        """Numbers of a point."""
+        return 3 if self.field is None else 3 + self.field.space.ncomp
+
+    def __call__(self, elements: Ints, *points: Floats) -> Floats:
+        """Position in 3-D, then the field's components, at a tensor grid in each element.
+
+        Parameters
+        ----------
+        elements : (n,) ints
+        *points : (k,) float64
+            Reference coordinates in each direction, x first.
+
+        Returns
+        -------
+        (n, ..., kx, 3 + ncomp) float64
+            Axes as of points, the last direction first.
+        """
+        mesh = self.mesh
+        nodes = gauss_lobatto(mesh.order + 1)[0]
+        lines = [lagrange_matrix(nodes, x) for x in points]
+        where = tensor_apply(lines, mesh.coordinates[elements])
+        if self.displacement is not None:
+            where = where + self.factor * _at_grid(self.displacement, elements, points)
+        columns = [where, np.zeros((*where.shape[:2], 3 - mesh.dim))]
+        if self.field is not None:
+            columns.append(_at_grid(self.field, elements, points))
+        grid = [len(x) for x in reversed(points)]
+        return np.concatenate(columns, axis=2).reshape(len(elements), *grid, self.width)
+
+    def patches(self, n: int) -> Floats:
+        """All elements of a mesh in 2-D, n x n points of each: (ne, n, n, 3 + ncomp)."""
+        return self(np.arange(self.mesh.num_elements), equispaced(n), equispaced(n))
+
+    def faces(self, faces: Ints, n: int) -> Floats:
+        """Faces of a mesh in 3-D, n x n points of each.
+
+        Parameters
+        ----------
+        faces : (k, 2) ints
+            Element and ternary code of each.
+        n : int
+
+        Returns
+        -------
+        (k, n, n, 3 + ncomp) float64
+            Such that the first index, the second and the outer normal are right-handed.
+        """
+        result = np.empty((len(faces), n, n, self.width))
+        for code, (direction, side) in FACE_DIRECTIONS.items():
+            mine = np.flatnonzero(faces[:, 1] == code)
+            points = [equispaced(n)] * 3
+            points[direction] = np.array([float(side)])
+            layer = self(faces[mine, 0], *points).reshape(-1, n, n, self.width)
+            # Arrays are [z, y, x]: what is left are two ascending axes, the later direction first.
+            # That order is right-handed with the outer normal for x and z low, and for y high.
+            swap = (direction == 1) == (side == 0)
+            result[mine] = layer.swapaxes(1, 2) if swap else layer
+        return result
+
+
+def _at_grid(f: GridFunction, elements: Ints, points: tuple[Floats, ...]) -> Floats:
+    """Values (n, k, ncomp) at a tensor grid."""
+    space = f.space
+    l_vec = f.vector.reshape(space.ndofs, space.ncomp)
+    e_vec = np.asarray(l_vec[space.restriction.indices[elements]], dtype=np.float64)
+    return tensor_apply([space.basis.interpolation(x) for x in points], e_vec)
+
+
+def boundary_faces(mesh: Mesh) -> Ints:
+    """Element and ternary code, (k, 2), of the faces with an element on one side only."""
+    faces, codes = mesh.topology.faces, mesh.topology.face_codes
+    there = faces >= 0
+    alone = np.flatnonzero(there[:, 0] != there[:, 1])
+    side = np.where(there[alone, 0], 0, 1)
+    return np.stack([faces[alone, side], codes[alone, side]], axis=1).astype(np.int64)
+
+
+def all_faces(elements: Ints) -> Ints:
+    """Element and ternary code, (6 n, 2), of all faces of these elements."""
+    codes = np.array(list(FACE_DIRECTIONS))
+    return np.stack([np.repeat(elements, 6), np.tile(codes, len(elements))], axis=1)
+
+
+def quadrilaterals(patches: Floats) -> Floats:
+    """Corners of the cells of grids of points, in turn: (k, n, n, c) -> (cells, 4, c)."""
+    p = patches
+    corners = np.stack([p[:, :-1, :-1], p[:, 1:, :-1], p[:, 1:, 1:], p[:, :-1, 1:]], axis=3)
+    return corners.reshape(-1, 4, p.shape[-1])
+
+
+def outlines(patches: Floats) -> Floats:
+    """Short pieces of the sides of grids of points: (k, n, n, c) -> (pieces, 2, c)."""
+    p = patches
+    sides = np.concatenate([p[:, 0], p[:, -1], p[:, :, 0], p[:, :, -1]])
+    return np.stack([sides[:, :-1], sides[:, 1:]], axis=2).reshape(-1, 2, p.shape[-1])

@@ -1,0 +1,220 @@
+"""Scenes: polygons with values, edges of elements, arrows; and where these are cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.geometry.batching import element_blocks
+from femops.io.plots.cutting import (
+    below,
+    heights,
+    outside_corner,
+    section,
+    section_lines,
+    widened,
+)
+from femops.io.plots.sampling import (
+    Sampler,
+    all_faces,
+    boundary_faces,
+    outlines,
+    quadrilaterals,
+)
+from femops_meshes.coordinates.interpolation import equispaced
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+VIEW = np.array([1.0, -1.3, 0.9])
+"""Direction from a mesh in 3-D to the viewer."""
+
+PATCHES = 60_000
+"""About as many flat patches make up a picture."""
+
+HIDDEN = 0.5
+"""A boundary that shows less than this share of a field's range is cut open."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """Flat pieces in space, each corner a position in 3-D and the field's components.
+
+    Attributes
+    ----------
+    dim : int
+        Dimension of the mesh.
+    patches : (m, k, 3 + ncomp) float64
+        Convex polygons, outer side counterclockwise; the last corner of some is repeated.
+    edges : (n, 2, 3 + ncomp) float64
+        Pieces of the elements' edges.
+    name : str
+        Of the field.
+    arrows : bool
+        Whether a vector field is shown by arrows too.
+    """
+
+    dim: int
+    patches: Floats
+    edges: Floats
+    name: str
+    arrows: bool
+
+    @property
+    def has_field(self) -> bool:
+        """True if there is a field, and not a mesh alone."""
+        return bool(self.patches.shape[2] > 3)
+
+    @property
+    def label(self) -> str:
+        """Meaning of the colours."""
+        return self.name if self.patches.shape[2] == 4 else f"length of {self.name}"
+
+    @property
+    def shades(self) -> Floats:
+        """The field, of vectors their Euclidean lengths, at the corners: (m, k)."""
+        return magnitude(self.patches[..., 3:])
+
+    def middles(self) -> tuple[Floats, Floats]:
+        """Centres of the patches, (m, 3), and the field's means there, (m, ncomp)."""
+        p = self.patches
+        once = np.ones(p.shape[:2])
+        once[:, 1:] = (p[:, 1:] != p[:, :-1]).any(axis=2)
+        mean = (once[..., None] * p).sum(axis=1) / once.sum(axis=1)[:, None]
+        return mean[:, :3], mean[:, 3:]
+
+
+def magnitude(values: Floats) -> Floats:
+    """The value itself of one component, the Euclidean length of several: (..., ncomp) -> (...)."""
+    return values[..., 0] if values.shape[-1] == 1 else np.linalg.norm(values, axis=-1)
+
+
+def points_per_line(count: int, dim: int, degree: int) -> int:
+    """Sampling points along a line of each of `count` pieces of dimension `dim`."""
+    affordable = int((PATCHES / max(count, 1)) ** (1 / dim))
+    return int(np.clip(affordable, 2, 6 * degree + 10)) + 1
+
+
+def make_scene(sampler: Sampler, name: str, cut: str | None, arrows: bool, edges: bool) -> Scene:
+    """Sample a mesh in 2-D or 3-D.
+
+    Parameters
+    ----------
+    sampler : Sampler
+    name : str
+        Of the field.
+    cut : str or None
+        Axes among x, y and z: in 3-D all that is on the viewer's side of the middle along each of
+        these is left out. Chosen by the field if None.
+    arrows : bool
+        Whether a vector field has arrows.
+    edges : bool
+        Whether the edges of elements are drawn.
+    """
+    mesh = sampler.mesh
+    if mesh.dim == 2:
+        grids = sampler.patches(points_per_line(mesh.num_elements, 2, sampler.degree))
+        patches, lines = quadrilaterals(grids), outlines(grids)
+    else:
+        faces = boundary_faces(mesh)
+        grids = sampler.faces(faces, points_per_line(len(faces), 2, sampler.degree))
+        patches, lines = quadrilaterals(grids), outlines(grids)
+        planes = _planes(patches, _chosen_cut(sampler, patches) if cut is None else cut)
+        if len(planes):
+            inner, inner_lines = _sections(sampler, planes)
+            outer = outside_corner(patches, planes)
+            width = max(outer.shape[1], inner.shape[1])
+            patches = np.concatenate([widened(outer, width), widened(inner, width)])
+            lines = np.concatenate([outside_corner(lines, planes), inner_lines])
+    return Scene(mesh.dim, patches, lines if edges else lines[:0], name, arrows)
+
+
+def _chosen_cut(sampler: Sampler, patches: Floats) -> str:
+    """An octant, if the boundary hides most of the field."""
+    if sampler.field is None:
+        return ""
+    space = sampler.field.space
+    inside = magnitude(sampler.field.vector.reshape(space.ndofs, space.ncomp))
+    shown = magnitude(patches[..., 3:])
+    return "xyz" if np.ptp(shown) < HIDDEN * np.ptp(inside) else ""
+
+
+def _planes(patches: Floats, axes: str) -> Floats:
+    """Planes through the middle, normals toward the viewer: (k, 4)."""
+    points = patches[..., :3].reshape(-1, 3)
+    lower, upper = points.min(axis=0), points.max(axis=0)
+    # a little off the middle, where meshes often have faces
+    middle = (lower + upper) / 2 + 1e-6 * np.sign(VIEW) * (upper - lower)
+    planes = np.zeros((len(axes), 4))
+    for plane, d in zip(planes, ("xyz".index(axis) for axis in axes), strict=True):
+        plane[d] = np.sign(VIEW[d])
+        plane[3] = plane[d] * middle[d]
+    return planes
+
+
+def _sections(sampler: Sampler, planes: Floats) -> tuple[Floats, Floats]:
+    """Polygons and lines of elements on each plane, where it is above all others."""
+    polygons, lines = [], []
+    for k, plane in enumerate(planes):
+        met = _met(sampler, plane)
+        n = points_per_line(6 * len(met), 2, sampler.degree)
+        inner = section(sampler(met, *[equispaced(n)] * 3), plane)
+        corners = quadrilaterals(sampler.faces(all_faces(met), n))
+        inner_lines = section_lines(
+            np.concatenate([corners[:, [0, 1, 2]], corners[:, [0, 2, 3]]]), plane
+        )
+        for other in np.delete(planes, k, axis=0):
+            inner, inner_lines = below(inner, -other), below(inner_lines, -other)
+        polygons.append(inner)
+        lines.append(inner_lines)
+    width = max(piece.shape[1] for piece in polygons)
+    return np.concatenate([widened(p, width) for p in polygons]), np.concatenate(lines)
+
+
+def _met(sampler: Sampler, plane: Floats) -> Ints:
+    """Elements that a plane meets."""
+    bare, n, found = replace(sampler, field=None), sampler.mesh.order + 2, []
+    for start, stop in element_blocks(sampler.mesh.num_elements, n**3):
+        grids = bare(np.arange(start, stop), *[equispaced(n)] * 3)
+        above = heights(grids, plane).reshape(len(grids), -1) > 0
+        found.append(start + np.flatnonzero(above.any(axis=1) & ~above.all(axis=1)))
+    return np.concatenate(found)
+
+
+def arrows_of(
+    points: Floats, vectors: Floats, count: int = 18, depth: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """Starts and directions of arrows, about evenly spread, and about as long as they are apart.
+
+    Parameters
+    ----------
+    points, vectors : (n, d) float64
+    count : int
+        As many along the longest side of the box around the points.
+    depth : (n,) float64, optional
+        Toward the viewer, in the unit of points: of points behind each other the first counts.
+    """
+    lower = points.min(axis=0)
+    spacing = np.ptp(points, axis=0).max() / count or 1.0
+    cells = np.floor((points - lower) / spacing)
+    off = np.square((points - lower) / spacing - cells - 0.5).sum(axis=1)
+    if depth is not None:
+        off = off - depth / spacing
+    order = np.lexsort([off, *cells.T])
+    first = np.ones(len(order), dtype=np.bool_)
+    first[1:] = (np.diff(cells[order], axis=0) != 0).any(axis=1)
+    chosen = order[first]
+    longest = np.linalg.norm(vectors[chosen], axis=1).max() or 1.0
+    return points[chosen], vectors[chosen] * (1.2 * spacing / longest)
+
+
+def view_axes(view: Floats) -> Floats:
+    """Orthonormal rows: right, up, toward the viewer; z is up on the picture."""
+    toward = view / np.linalg.norm(view)
+    right = np.cross([0.0, 0.0, 1.0], toward)
+    right /= np.linalg.norm(right)
+    return np.array([right, np.cross(toward, right), toward])

@@ -1,0 +1,202 @@
+"""Pictures drawn by PyVista, of the extra ``viz``, and fields handed to it; its only door."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import MissingExtraError
+from femops.io.plots.picture import Picture
+from femops.io.plots.scene import VIEW, Scene, arrows_of, view_axes
+from femops.io.vtk.vtu import checked_fields, lagrange_piece, space_of
+
+if TYPE_CHECKING:
+    import pyvista
+
+    from femops.parallel.mesh import DistributedMesh
+    from femops.spaces.h1_l2 import Space
+    from femops_meshes import Mesh
+
+PLAIN = "#b8c9e0"
+"""Colour of elements without a field."""
+
+LOOK: dict[str, Any] = {"cmap": "viridis", "ambient": 0.45, "diffuse": 0.55}
+"""Colours, and light that leaves them legible in the shade."""
+
+
+def check_pyvista() -> None:
+    """Check that PyVista can be used.
+
+    Raises
+    ------
+    MissingExtraError
+        It cannot be imported.
+    """
+    try:
+        import pyvista  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(
+            f"this needs PyVista, which cannot be imported ({error}): "
+            "install it by pip install pyvista"
+        ) from error
+
+
+def to_pyvista(
+    space: Space | Mesh | DistributedMesh, u: Any = None, /, **fields: Any
+) -> pyvista.UnstructuredGrid:
+    """The mesh and fields of a space as a grid of PyVista's with Lagrange cells of its degree.
+
+    The same cells, points and numbers as in a file of `save`. On many ranks, those of this rank's
+    elements.
+
+    Parameters
+    ----------
+    space : Space, Mesh or DistributedMesh
+        The space of the fields, or a mesh alone.
+    u : l_vec or GridFunction, optional
+        A field; the grid calls it u.
+    **fields : l_vec or GridFunction
+        Fields by name, as for `save`.
+
+    Returns
+    -------
+    pyvista.UnstructuredGrid
+
+    Raises
+    ------
+    MissingExtraError
+        PyVista is not installed.
+    FileError, SpaceError, VectorError
+        See `save`.
+
+    Examples
+    --------
+    >>> import femops
+    >>> V = femops.H1(femops.ball(2), order=3)
+    >>> grid = femops.to_pyvista(V, V.interpolate(lambda x: x[0]))
+    >>> grid.clip("x").n_cells > 0
+    True
+    """
+    check_pyvista()
+    import pyvista
+
+    if u is not None:
+        fields = {"u": u, **fields}
+    space = space_of(space, "to_pyvista")
+    piece = lagrange_piece(space, checked_fields(space, fields), in_memory=True)
+    cells, offsets = piece.sections["Cells"], piece.sections["Cells"]["offsets"]
+    nodes = cells["connectivity"].reshape(piece.cells, -1)
+    counts = np.diff(offsets, prepend=0)[:, None]
+    grid = pyvista.UnstructuredGrid(
+        np.hstack([counts, nodes]).ravel(), cells["types"], piece.sections["Points"]["Points"]
+    )
+    for name, array in piece.sections["PointData"].items():
+        grid.point_data[name] = array
+    for name, array in piece.sections["CellData"].items():
+        grid.cell_data[name] = array
+    return grid
+
+
+@final
+class PyVistaPicture(Picture):
+    """A plotter of PyVista's."""
+
+    def __init__(self, scene: Scene, title: str | None) -> None:
+        check_pyvista()
+        self._scene, self._title = scene, title
+
+    @cached_property
+    def figure(self) -> Any:
+        """Off screen; drawn when first asked for."""
+        return self._plotter(off_screen=True)
+
+    def write_png(self, file: Path | BinaryIO) -> None:
+        """See `Picture.write_png`."""
+        from matplotlib.image import imsave
+
+        image: Any = self.figure.screenshot(return_img=True)
+        imsave(file, image, format="png")
+
+    def show(self) -> None:
+        """See `Picture.show`."""
+        self._plotter(off_screen=False).show()
+
+    def _plotter(self, *, off_screen: bool) -> Any:
+        import pyvista
+
+        scene, ink = self._scene, "black"
+        plotter: Any = pyvista.Plotter(off_screen=off_screen, window_size=[975, 780])
+        plotter.set_background("white")
+        if off_screen:
+            plotter.enable_anti_aliasing("ssaa")
+        surface = _polygons(scene.patches[..., :3])
+        if scene.has_field:
+            shades, bar = scene.shades.ravel(), _bar(scene.label)
+            plotter.add_mesh(surface, scalars=shades, scalar_bar_args=bar, **LOOK)
+        else:
+            plotter.add_mesh(surface, color=PLAIN, **LOOK)
+        if len(scene.edges):
+            plotter.add_mesh(_lines(scene.edges[..., :3]), color=ink, line_width=1.5)
+        if scene.arrows:
+            points, vectors = scene.middles()
+            wide = np.zeros_like(points)
+            wide[:, : scene.dim] = vectors
+            plotter.add_arrows(*arrows_of(points, wide), color="white")
+        if self._title:
+            plotter.add_text(self._title, position="upper_edge", color=ink, font_size=12)
+        if scene.dim == 3:
+            plotter.add_axes(color=ink)
+        _look_at(plotter, scene)
+        return plotter
+
+
+def _look_at(plotter: Any, scene: Scene) -> None:
+    """Fill the window, but for room on the right where the colour bar is."""
+    turn = view_axes(VIEW) if scene.dim == 3 else np.eye(3)
+    points = scene.patches[..., :3].reshape(-1, 3) @ turn.T
+    lower, upper = points.min(axis=0), points.max(axis=0)
+    width, height, depth = upper - lower
+    middle = (lower + upper) / 2
+    camera, aspect = plotter.camera, plotter.window_size[0] / plotter.window_size[1]
+    camera.focal_point = middle @ turn
+    camera.position = middle @ turn + 2 * max(width, height, depth) * turn[2]
+    camera.up = turn[1]
+    camera.enable_parallel_projection()
+    free = 0.76 if scene.has_field else 0.94
+    camera.parallel_scale = max(height / 2 / 0.9, width / 2 / free / aspect)
+    camera.SetWindowCenter(1 - free - 0.06, 0)
+    plotter.renderer.reset_camera_clipping_range()
+
+
+def _bar(label: str) -> dict[str, Any]:
+    return {
+        "title": label,
+        "color": "black",
+        "vertical": True,
+        "title_font_size": 16,
+        "label_font_size": 18,
+        "position_x": 0.85,
+        "position_y": 0.2,
+        "height": 0.6,
+        "fmt": "%.3g",
+    }
+
+
+def _polygons(corners: NDArray[np.float64]) -> pyvista.PolyData:
+    import pyvista
+
+    m, k, _ = corners.shape
+    faces = np.hstack([np.full((m, 1), k), np.arange(m * k).reshape(m, k)])
+    return pyvista.PolyData(corners.reshape(-1, 3), faces.ravel())
+
+
+def _lines(ends: NDArray[np.float64]) -> pyvista.PolyData:
+    import pyvista
+
+    n = len(ends)
+    lines = np.hstack([np.full((n, 1), 2), np.arange(2 * n).reshape(n, 2)])
+    return pyvista.PolyData(ends.reshape(-1, 3), lines=lines.ravel())

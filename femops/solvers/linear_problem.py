@@ -1,0 +1,192 @@
+"""Common part of all linear solvers: their arguments, and their report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator
+
+from femops.errors import SolverError, VectorError
+from femops.operators import BlockOperator, Operator
+from femops.solvers.inner_products import Sums, is_tolerance
+from femops.solvers.jacobi import Jacobi
+
+Vector = NDArray[Any]
+Map = Callable[[Vector], Vector]
+Solver = Literal["cg", "minres", "gmres"]
+
+
+@final
+@dataclass(frozen=True)
+class Info:
+    """Report of a solve.
+
+    Attributes
+    ----------
+    converged : bool
+        Whether the residual has come to the tolerance; that of `cg` may be ten times as large.
+    iterations : int
+    residual : float
+        Euclidean norm of b - A x, computed at the end.
+    tolerance : float
+        What it had to come to, max(rtol |b|, atol).
+    merged : bool
+        Whether vectors were updated inside the operator's sweep.
+    residuals : tuple of float
+        With ``history=True`` the norm of the residual before the first iteration and after each, as
+        the recursion has it; else empty.
+    """
+
+    converged: bool
+    iterations: int
+    residual: float
+    tolerance: float
+    merged: bool = False
+    residuals: tuple[float, ...] = ()
+
+
+@final
+@dataclass(frozen=True)
+class LinearProblem:
+    """A x = b, as a solver needs it.
+
+    Attributes
+    ----------
+    A : Operator or BlockOperator
+    right, guess : (size,) arrays
+        Right-hand side and first guess; zeros if none is given.
+    sums : Sums
+        Of the vectors' space.
+    norm : float
+        Euclidean norm of the right-hand side.
+    tolerance : float
+        What the norm of the residual has to come to.
+    limit : int
+        Most iterations.
+    """
+
+    A: Operator | BlockOperator
+    right: Vector
+    guess: Vector
+    sums: Sums
+    norm: float
+    tolerance: float
+    limit: int
+
+    @classmethod
+    def checked(
+        cls,
+        solver: Solver,
+        A: Operator | BlockOperator,
+        b: Vector,
+        x0: Vector | None,
+        M: Any,
+        rtol: float,
+        atol: float,
+        maxiter: int | None,
+    ) -> LinearProblem:
+        """The problem that a user has given. Collective.
+
+        Raises
+        ------
+        SolverError, VectorError
+            As `femops.cg`.
+        """
+        _check_operators(solver, A, M)
+        if not (is_tolerance(rtol) and is_tolerance(atol)):
+            raise SolverError(f"rtol = {rtol!r}, atol = {atol!r}: give numbers >= 0")
+        if maxiter is not None and (not isinstance(maxiter, int | np.integer) or maxiter < 0):
+            raise SolverError(f"maxiter = {maxiter}: give a whole number >= 0")
+        right = _flat(A, b, "b")
+        guess = A.space.memory.xp.zeros_like(right) if x0 is None else _flat(A, x0, "x0")
+        sums = Sums(A.space)
+        norm = _norm_of(A, right, sums)
+        limit = 10 * A.space.global_size if maxiter is None else int(maxiter)
+        return cls(A, right, guess, sums, norm, max(rtol * norm, atol), limit)
+
+    def preconditioner(self, M: Any, *, positive: bool = False) -> Map:
+        """Product of the preconditioner with a flat vector; the vector itself without one.
+
+        Raises
+        ------
+        SolverError
+            Jacobi's, of a diagonal with entries below zero, if it has to be `positive`.
+        """
+        xp, kind = self.A.space.memory.xp, self.right.dtype
+        if M is None:
+            return lambda r: r
+        if not isinstance(M, Jacobi):
+            return lambda r: xp.ascontiguousarray(M @ r, dtype=kind).reshape(-1)
+        inverse = xp.ascontiguousarray(M.inverse, dtype=kind)
+        if positive and self.A.space.comm.max(int((inverse <= 0.0).any())):
+            raise SolverError(
+                "M is not positive, and minres needs that: make it by jacobi(B) of a positive "
+                "definite operator B, as femops.diffusion(V) + femops.mass(V)"
+            )
+        return lambda r: inverse * r
+
+
+def _check_operators(solver: Solver, A: Any, M: Any) -> None:
+    """Refuse operators that a solver does not take."""
+    if not isinstance(A, Operator | BlockOperator):
+        raise SolverError(
+            f"A is a {type(A).__name__}: femops.{solver} takes femops operators, "
+            f"scipy.sparse.linalg.{solver} any"
+        )
+    if A.space is not A.test_space:
+        raise SolverError(f"{A!r} goes from one space to another: its system has no solution")
+    if solver != "gmres" and not A.symmetric:
+        raise SolverError(
+            f"{A!r} is not symmetric: {solver} needs that, femops.gmres not (a tensor "
+            "coefficient is symmetric only if it is so to the last bit: give (K + K.T) / 2)"
+        )
+    if M is None:
+        return
+    if solver == "cg" and not isinstance(M, Jacobi):
+        raise SolverError(
+            f"M is a {type(M).__name__}: femops.cg takes femops.jacobi(A), "
+            "scipy.sparse.linalg.cg any preconditioner"
+        )
+    if not isinstance(M, LinearOperator):
+        raise SolverError(
+            f"M is a {type(M).__name__}: give femops.jacobi(B), or a "
+            "scipy.sparse.linalg.LinearOperator"
+        )
+    if M.shape != A.shape:
+        raise SolverError(
+            f"M is {M.shape[0]} x {M.shape[1]}, A {A.shape[0]} x {A.shape[1]}: "
+            "make it with jacobi(A)"
+        )
+    if isinstance(M, Jacobi) and M.device is not A.space.device:
+        raise SolverError("A and M are not on the same device: make M with jacobi(A)")
+
+
+def _norm_of(A: Operator | BlockOperator, right: Vector, sums: Sums) -> float:
+    """Euclidean norm of a right-hand side for which there can be a solve."""
+    norm = sums.norm(right)
+    if not np.isfinite(norm):
+        raise SolverError(
+            "b has entries that are not finite: look at the load vector and the boundary values"
+        )
+    # of entries whose squares underflow nothing would be reduced, and the solve called converged
+    if norm == 0.0 and A.space.comm.max(int(bool(right.any()))):
+        raise SolverError(
+            "b has entries other than zero, but their squares underflow: multiply b, and then "
+            "divide x, by a large number"
+        )
+    return norm
+
+
+def _flat(A: Operator | BlockOperator, vector: Any, what: str) -> Vector:
+    vector = A.space.memory.vector_of(A.space, vector, what)
+    if vector.dtype != A.dtype:
+        raise VectorError(
+            f"{what} has type {vector.dtype}, the operator {A.dtype}: "
+            f"convert it by .astype({A.dtype})"
+        )
+    flat: Vector = A.space.memory.xp.ascontiguousarray(vector).reshape(-1)
+    return flat

@@ -1,0 +1,55 @@
+"""Reports of an iteration while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, final
+
+from numpy.typing import NDArray
+
+Vector = NDArray[Any]
+Progress = Callable[[int, float], Any]
+"""Called with the iterations done and the residual's norm."""
+Callback = Callable[[Vector], Any]
+"""Called with a view of the iterate."""
+
+
+@final
+class Watch:
+    """Norms, progress and iterates of a solve, for whoever asked for them.
+
+    Parameters
+    ----------
+    history : bool
+        Whether norms are kept.
+    progress : callable, optional
+    callback : callable, optional
+
+    Attributes
+    ----------
+    norms : list of float
+        Norm of the residual before the first iteration and after each, if they are kept.
+    """
+
+    def __init__(self, history: bool, progress: Progress | None, callback: Callback | None) -> None:
+        self.norms: list[float] = []
+        self._history, self._progress, self.callback = history, progress, callback
+
+    @property
+    def each(self) -> bool:
+        """True if every iteration has to be told."""
+        return self._history or self.callback is not None
+
+    @property
+    def idle(self) -> bool:
+        """True if nobody asked for anything."""
+        return not self.each and self._progress is None
+
+    def tell(self, iterations: int, norm: float, iterate: Callable[[], Vector]) -> None:
+        """Tell of an iteration; the iterate is made if it was asked for."""
+        if self._history:
+            self.norms.append(norm)
+        if self._progress:
+            self._progress(iterations, norm)
+        if self.callback and iterations:
+            self.callback(iterate())
