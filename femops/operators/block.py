@@ -349,7 +349,11 @@ class BlockOperator(MatrixFree):
 
     def __getstate__(self) -> dict[str, Any]:
         """State that a copy or another process needs: compiled code is found again there."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("compiled", "_transposed", "_panelled")}
+        return {
+            k: v
+            for k, v in self.__dict__.items()
+            if k not in ("compiled", "_transposed", "_panelled")
+        }
 
     def __repr__(self) -> str:
         spaces = ", ".join(f"{name}={space.size}" for name, space in self.space.spaces.items())

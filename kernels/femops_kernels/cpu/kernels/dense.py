@@ -10,7 +10,13 @@ from typing import Any, final
 import numpy as np
 
 from femops_kernels.codegen.specialize import specialize
-from femops_kernels.cpu.kernels.kernel import Side, SweepKernel, no_element_numbers, stored_sizes
+from femops_kernels.cpu.kernels.kernel import (
+    Side,
+    SweepKernel,
+    no_element_numbers,
+    stored_sizes,
+    vector_skeletons,
+)
 from femops_kernels.pointwise.qfunction import QFunctionCode
 
 
@@ -93,10 +99,8 @@ class DecomposedKernel(SweepKernel):
     @cached_property
     def multivector(self) -> ModuleType:
         """See `SweepKernel.multivector`."""
-        skeletons = "vector_table", "broadcast", "rows_ahead", "batch_decomposed"
-        skeletons += "vector_rows", "multivector"
         constants = self._constants() | no_element_numbers()
-        return specialize(skeletons, constants, self.qfunction.text)
+        return specialize(vector_skeletons("batch_decomposed"), constants, self.qfunction.text)
 
     def _constants(self) -> dict[str, object]:
         qfunction = self.qfunction

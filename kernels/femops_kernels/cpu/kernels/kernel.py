@@ -130,6 +130,11 @@ def stored_sizes(width: int, data_dtype: np.dtype[Any]) -> dict[str, object]:
     return {"STORED": stored, "STORED_BYTES": stored.nbytes}
 
 
+def vector_skeletons(batch: str) -> tuple[str, ...]:
+    """Skeletons of the work on a chunk for many vectors, around the work on a batch."""
+    return ("vector_table", "broadcast", "rows_ahead", batch, "vector_rows", "multivector")
+
+
 def no_element_numbers() -> dict[str, object]:
     """Names of ``skeletons/defaults.py`` that concern what is constant in an element: nothing."""
     none = {"NELEMENT": 0, "NWEIGHT": 0, "NCONSTANT": 0}
@@ -195,9 +200,7 @@ class Kernel(SweepKernel):
     @cached_property
     def multivector(self) -> ModuleType:
         """See `SweepKernel.multivector`: of a q-function that is given nothing of the geometry."""
-        skeletons = "vector_table", "broadcast", "rows_ahead", self._batch
-        skeletons += "vector_rows", "multivector"
-        return specialize(skeletons, self.constants(), self.qfunction.text)
+        return specialize(vector_skeletons(self._batch), self.constants(), self.qfunction.text)
 
     @property
     def _batch(self) -> str:

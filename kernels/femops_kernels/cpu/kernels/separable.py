@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.codegen.specialize import specialize
-from femops_kernels.cpu.kernels.kernel import Side, SweepKernel, no_element_numbers, stored_sizes
+from femops_kernels.cpu.kernels.kernel import (
+    Side,
+    SweepKernel,
+    no_element_numbers,
+    stored_sizes,
+    vector_skeletons,
+)
 from femops_kernels.simd.matrix import Matrix1D
 
 
@@ -51,8 +57,7 @@ class SeparableKernel(SweepKernel):
         """See `SweepKernel.multivector`."""
         none = no_element_numbers() | {"POINTS": 1, "NQDATA": 0}
         constants = none | self._constants() | stored_sizes(self.width, self.dtype)
-        skeletons = "vector_table", "broadcast", "rows_ahead", "batch_separable"
-        return specialize((*skeletons, "vector_rows", "multivector"), constants)
+        return specialize(vector_skeletons("batch_separable"), constants)
 
     def _constants(self) -> dict[str, object]:
         factors = self.source.ncomp * (self.value + self.dim * self.gradient)

@@ -6,7 +6,7 @@ What a q-function computes from the geometry is stored at the points beforehand.
 
 # <defaults>
 from femops_kernels.simd.compiling import inner
-from femops_kernels.simd.lanes import Lane, fill, get, put, word
+from femops_kernels.simd.lanes import fill, get, put, word
 from femops_kernels.simd.lines import fill_entry, fill_line
 from femops_kernels.simd.rows import gather_rows, scatter_rows
 from femops_kernels.skeletons.chunk.defaults import *

@@ -7,9 +7,9 @@ points.
 """
 
 # <defaults>
+from femops_kernels.simd.blas import call_gemm
 from femops_kernels.simd.compiling import entry, inner
 from femops_kernels.simd.lanes import get, put, word
-from femops_kernels.simd.blas import call_gemm
 from femops_kernels.simd.rows import ROW_WORD
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.multivector.vector_rows import *
