@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import OperatorError, VectorError
+from femops.operators.assembly.csr import require_memory
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.vectors import check_factor, check_output, checked_vector
 from femops.spaces.base import Space
@@ -134,6 +135,9 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
             padded = self._arrays.zeros((n, slots), self.dtype)
             padded[:, :k] = x
             return self._matmat(padded)[:, :k].copy()
+        copied = not (x.flags.c_contiguous and x.dtype == self.dtype)
+        needed = (self.shape[0] + n * copied) * k * self.dtype.itemsize
+        require_memory(needed, f"a product with {k} vectors", "fewer at once")
         given = self._arrays.ascontiguousarray(x, dtype=self.dtype)
         result = self._arrays.empty((self.shape[0], k), self.dtype)
         self.apply_panels(given, result, Panels(k))
