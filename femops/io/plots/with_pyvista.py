@@ -57,9 +57,9 @@ def to_pyvista(
     ----------
     space : Space, Mesh or DistributedMesh
         The space of the fields, or a mesh alone.
-    u : l_vec or GridFunction, optional
+    u : (size,) array or GridFunction, optional
         A field; the grid calls it u.
-    **fields : l_vec or GridFunction
+    **fields : (size,) array or GridFunction
         Fields by name, as for `save`.
 
     Returns
