@@ -129,7 +129,8 @@ class PyVistaPicture(Picture):
         import pyvista
 
         scene, ink = self._scene, "black"
-        plotter: Any = pyvista.Plotter(off_screen=off_screen, window_size=[975, 780])
+        with pyvista.vtk_verbosity("error"):  # it warns that there is no display
+            plotter: Any = pyvista.Plotter(off_screen=off_screen, window_size=[975, 780])
         plotter.set_background("white")
         if off_screen:
             plotter.enable_anti_aliasing("ssaa")
