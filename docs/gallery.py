@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 
 FOLDER = "gallery"
-PROPER = {"mpi": "MPI", "petsc": "PETSc", "scipy": "SciPy"}
+PROPER = {"krylov": "Krylov", "mpi": "MPI", "petsc": "PETSc", "scipy": "SciPy"}
 
 
 @dataclass(frozen=True)
