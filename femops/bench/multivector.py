@@ -250,18 +250,18 @@ def _operations(operator: Operator) -> float:
     return float(total)
 
 
-def _vectors(operator: Operator, *shape: int) -> Arrays:
+def _vectors(*shape: int) -> Arrays:
     x = np.random.default_rng(0).standard_normal(shape)
     return x, np.zeros_like(x)
 
 
 def _at_once(operator: Operator, panels: Panels) -> Callable[[], object]:
-    x, y = _vectors(operator, panels.count, operator.space.size, panels.nvec)
+    x, y = _vectors(panels.count, operator.space.size, panels.nvec)
     return lambda: operator.apply_panels(x, y, panels)
 
 
 def _one_by_one(operator: Operator, nvec: int) -> Callable[[], object]:
-    x, y = _vectors(operator, nvec, operator.space.size)
+    x, y = _vectors(nvec, operator.space.size)
 
     def run() -> None:
         for k in range(nvec):

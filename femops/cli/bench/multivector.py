@@ -47,7 +47,7 @@ def multivector(
       femops bench multivector --width 8,16,32,64,100 --method panels,columns --plot widths.png
       femops bench multivector --cells 27000 --order 4 --method columns,one-by-one
     """  # noqa: D301  (\b is click's mark for lines to keep)
-    given = {
+    given: dict[str, Any] = {
         "orders": numbers(order, "orders"),
         "vectors": numbers(vectors, "numbers of vectors"),
         "widths": numbers(width, "widths of panels"),
@@ -88,4 +88,4 @@ COLUMNS = (
 
 def _show(output: Output, result: Result) -> None:
     """Print the table."""
-    output.table(COLUMNS, result["rows"])
+    output.records("Many vectors", COLUMNS, result["rows"])
