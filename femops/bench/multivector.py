@@ -54,7 +54,7 @@ FORMS: dict[str, Callable[..., Any]] = {
     "helmholtz": _helmholtz,
     "hamiltonian": _hamiltonian,
 }
-"""What is measured; the Hamiltonian is that of the harmonic oscillator."""
+"""Forms that are measured; the Hamiltonian is that of the harmonic oscillator."""
 
 METHODS = ("columns", "panels", "cell matrices", "one by one")
 """``columns``: all at once, (size, nvec). ``panels``: all at once, (panels, size, width)."""
@@ -63,7 +63,7 @@ METHODS = ("columns", "panels", "cell matrices", "one by one")
 @final
 @dataclass(frozen=True)
 class Settings:
-    """What is to be measured.
+    """Choice of what is measured.
 
     Attributes
     ----------
