@@ -348,12 +348,11 @@ def check_shape(space: VectorSpace, array: NDArray[Kind], what: str) -> NDArray[
 
 def by_components(space: Any, vectors: Any) -> Any:
     """See `Space.components`."""
-    array = space.memory.adopt(vectors, "u")
-    if not hasattr(array, "shape"):
-        raise VectorError(f"u is a {type(array).__name__}: give an array, as V.zeros() makes")
-    if len(array.shape) != 2 or array.shape[0] != space.size:
-        check_shape(space, array, "u")
-    return array.reshape(space.ndofs, space.ncomp, *array.shape[1:])
+    if not hasattr(vectors, "shape"):
+        raise VectorError(f"u is a {type(vectors).__name__}: give an array, as V.zeros() makes")
+    if len(vectors.shape) != 2 or vectors.shape[0] != space.size:
+        check_shape(space, vectors, "u")
+    return vectors.reshape(space.ndofs, space.ncomp, *vectors.shape[1:])
 
 
 def vector_type(dtype: DTypeLike) -> np.dtype[Any]:

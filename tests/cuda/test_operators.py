@@ -179,7 +179,7 @@ def test_vectors_of_products(device: GuardedDevice) -> None:
     u, p = W.split(there)
     assert device.owns(u)
     assert np.shares_memory(u.host, there.host)
-    np.testing.assert_array_equal(u.get(), np.tile([1.0, 2.0], (W.spaces["u"].ndofs, 1)))
+    np.testing.assert_array_equal(u.get(), np.tile([1.0, 2.0], W.spaces["u"].ndofs))
     np.testing.assert_array_equal(p.get(), W.spaces["p"].dof_coordinates()[:, 0])
     np.testing.assert_array_equal(W.join(u=u, p=p).get(), there.get())
     np.testing.assert_array_equal(W.split(W.join(p=p))[0].get(), 0.0)
