@@ -62,9 +62,14 @@ def check_factor(space: Space | Product, x: NDArray[Any]) -> NDArray[Any]:
     """
     if x.dtype.kind not in "biufc":
         raise VectorError(f"x has type {x.dtype}: give numbers, as V.zeros() has")
-    if x.ndim != 2 or len(x) != space.size:
-        check_shape(space, x, "x")
-    return x
+    if x.ndim == 2 and len(x) == space.size:
+        return x
+    if x.ndim == 2 and x.size != space.size:
+        raise VectorError(
+            f"x has shape {x.shape}; the operator takes a vector ({space.size},), or many as the "
+            f"columns of an array ({space.size}, nvec)"
+        )
+    return check_shape(space, x, "x")
 
 
 def check_output(
