@@ -21,6 +21,7 @@ from femops.errors import RankError as RankError
 from femops.errors import SolverError as SolverError
 from femops.errors import SpaceError as SpaceError
 from femops.errors import VectorError as VectorError
+from femops.fields.multivector import MultiVector as MultiVector
 from femops.fields.norms import h1_error as h1_error
 from femops.fields.norms import h1_seminorm_error as h1_seminorm_error
 from femops.fields.norms import integrate as integrate

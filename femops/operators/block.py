@@ -143,6 +143,10 @@ class BlockOperator(MatrixFree):
     def _lanes(self) -> int:
         return max((block._lanes for block in self._blocks.values()), default=1)
 
+    @property
+    def _at_once(self) -> bool:
+        return False
+
     # --- algebra ---------------------------------------------------------------------------------
 
     @property

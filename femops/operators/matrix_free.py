@@ -12,9 +12,15 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import OperatorError, VectorError
+from femops.fields.multivector import MultiVector
 from femops.operators.assembly.csr import require_memory
 from femops.operators.execution.choice import backend_of
-from femops.operators.execution.vectors import check_factor, check_output, checked_vector
+from femops.operators.execution.vectors import (
+    check_factor,
+    check_many,
+    check_output,
+    checked_vector,
+)
 from femops.spaces.base import Space
 from femops.spaces.memory import check_shape
 from femops.spaces.product import Product
@@ -152,6 +158,43 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         result: NDArray[Any] = product.view(kind).reshape(-1, *x.shape[1:])
         return result
 
+    def apply_many(self, x: MultiVector, out: MultiVector | None = None) -> MultiVector:
+        """Compute A X for many vectors at once, as ``A @ X``.
+
+        Parameters
+        ----------
+        x : MultiVector
+            Of the operator's space and type, or complex ones of that precision.
+        out : MultiVector, optional
+            Of the test space, with panels like those of x. Overwritten; must not overlap x.
+
+        Returns
+        -------
+        MultiVector
+
+        Raises
+        ------
+        VectorError
+            Vectors of another space, type or number, or an ``out`` that overlaps x.
+        """
+        result = x.empty_like(self.test_space) if out is None else out
+        check_many(self.space, self.test_space, self.dtype, x, result)
+        given, there = (many.panels.view(self.dtype) for many in (x, result))
+        fewest, count = backend_of(self.space).fewest_at_once(self._lanes), given.shape[2]
+        if not fewest or count < self._lanes:
+            result[:] = self._matmat(x.columns())
+        elif self._at_once:
+            self.apply_panels(given, there, Panels(count, len(given)))
+        else:
+            for panel, target in zip(given, there, strict=True):
+                self.apply_panels(panel, target, Panels(count))
+        return result
+
+    @property
+    @abstractmethod
+    def _at_once(self) -> bool:
+        """Whether it is applied to several panels by one call."""
+
     def apply_panels(self, x: NDArray[Any], y: NDArray[Any], panels: Panels) -> None:
         """Overwrite y by the operator applied to many vectors.
 
@@ -176,6 +219,8 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     def __matmul__(self, x: Any) -> Any:
         if isinstance(x, LinearOperator):
             return super().__matmul__(x)
+        if isinstance(x, MultiVector):
+            return self.apply_many(x)
         given = check_factor(self.space, self.space.memory.factor(x, "x"))
         # not SciPy's: that calls what solvers call
         return self._matvec(given) if given.ndim == 1 else self._matmat(given)

@@ -136,6 +136,10 @@ class Operator(MatrixFree):
     def _lanes(self) -> int:
         return max(term.width for _, term in self._summands)
 
+    @property
+    def _at_once(self) -> bool:
+        return self.space.comm.size == 1 and self.level != "full"
+
     def _compiled_for(self, panels: Panels) -> CompiledOperator:
         return self._level_data.compiled(panels)
 

@@ -16,6 +16,8 @@ from femops.parallel.gpus import rank_device
 from femops.spaces.restriction import FLOAT_TYPES, Vector, refuse_device_array
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.errors import KernelError
+from femops_kernels.pointwise.qdata import aligned_array
+from femops_meshes.refinement import available_memory
 
 Kind = TypeVar("Kind", bound=np.generic)
 DeviceLike = str | Device | None
@@ -124,6 +126,31 @@ class Memory(ABC):
     def combined(self, weights: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
         """The sum (size,) of the vectors (k, size), each times its weight."""
 
+    # --- many vectors ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def free_bytes(self) -> int:
+        """Memory that can be had; very much where that is not known."""
+
+    @abstractmethod
+    def panels(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """A new array of zeros; on the host it begins on a cache line."""
+
+    @abstractmethod
+    def three_term(
+        self,
+        old: NDArray[Any],
+        product: NDArray[Any],
+        current: NDArray[Any] | None,
+        coefficients: tuple[float, float, float],
+        scales: NDArray[Any] | None = None,
+        extra: tuple[NDArray[Any], NDArray[Any]] | None = None,
+    ) -> None:
+        """Set old = scales (a product + factors extra) + b current + c old.
+
+        See `femops_kernels.cpu.three_term.step`.
+        """
+
 
 @final
 class HostMemory(Memory):
@@ -171,6 +198,28 @@ class HostMemory(Memory):
     def combined(self, weights: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
         """See `Memory.combined`."""
         return np.asarray(weights @ rows, dtype=rows.dtype)
+
+    def free_bytes(self) -> int:
+        """See `Memory.free_bytes`."""
+        return available_memory()
+
+    def panels(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """See `Memory.panels`."""
+        return aligned_array(shape, dtype)
+
+    def three_term(
+        self,
+        old: NDArray[Any],
+        product: NDArray[Any],
+        current: NDArray[Any] | None,
+        coefficients: tuple[float, float, float],
+        scales: NDArray[Any] | None = None,
+        extra: tuple[NDArray[Any], NDArray[Any]] | None = None,
+    ) -> None:
+        """See `Memory.three_term`."""
+        from femops_kernels.cpu.three_term import step  # compilers are loaded when they are used
+
+        step(old, product, current, coefficients, scales, extra)
 
 
 @final
@@ -257,6 +306,31 @@ class DeviceMemory(Memory):
         """See `Memory.combined`."""
         product: NDArray[Any] = self.device.upload(weights.astype(rows.dtype)) @ rows
         return product
+
+    def free_bytes(self) -> int:
+        """See `Memory.free_bytes`: the device itself says when it has no more."""
+        return 2**62
+
+    def panels(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """See `Memory.panels`."""
+        made: NDArray[Any] = self.xp.zeros(shape, dtype)
+        return made
+
+    def three_term(
+        self,
+        old: NDArray[Any],
+        product: NDArray[Any],
+        current: NDArray[Any] | None,
+        coefficients: tuple[float, float, float],
+        scales: NDArray[Any] | None = None,
+        extra: tuple[NDArray[Any], NDArray[Any]] | None = None,
+    ) -> None:
+        """See `Memory.three_term`."""
+        a, b, c = coefficients
+        total = a * product if extra is None else a * product + extra[1] * extra[0]
+        total = total if scales is None else total * scales[:, np.newaxis]
+        total = total if current is None else total + b * current
+        old[...] = total + c * old if c else total
 
 
 HOST = HostMemory()

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import VectorError
+from femops.fields.multivector import MultiVector
 from femops.spaces.base import Space
 from femops.spaces.memory import check_shape
 from femops.spaces.product import Product
@@ -93,6 +94,33 @@ def check_output(
         raise VectorError("out overlaps the vector that is read: give another array")
     if not getattr(out.flags, "writeable", True) or (given is not out and _read_only(given)):
         raise VectorError("out is read-only: give an array that can be written")
+
+
+def check_many(
+    space: Space | Product,
+    test_space: Space | Product,
+    dtype: np.dtype[Any],
+    x: MultiVector,
+    out: MultiVector,
+) -> None:
+    """Refuse many vectors that an operator cannot be applied to, and such an output.
+
+    Raises
+    ------
+    VectorError
+    """
+    for vectors, of, what in ((x, space, "x"), (out, test_space, "out")):
+        if not isinstance(vectors, MultiVector):
+            raise VectorError(f"{what} is a {type(vectors).__name__}: give a MultiVector")
+        if vectors.space is not of:
+            raise VectorError(f"{what} is not of the space of the operator: {vectors!r}, {of!r}")
+        if vectors.dtype not in (dtype, np.result_type(dtype, np.complex64)):
+            raise VectorError(
+                f"{what} has type {vectors.dtype}, the operator {dtype}: make it of that type"
+            )
+    if (x.nvec, x.width, x.dtype) != (out.nvec, out.width, out.dtype):
+        raise VectorError(f"out is {out!r}: it needs panels and type of x, which is {x!r}")
+    check_output(space, x.panels, out.panels, out.panels)
 
 
 def _read_only(array: Any) -> bool:

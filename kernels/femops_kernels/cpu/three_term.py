@@ -1,0 +1,61 @@
+"""Three-term recurrences of many vectors on the host."""
+
+from __future__ import annotations
+
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.codegen.specialize import specialize
+from femops_kernels.cpu import machine
+from femops_kernels.cpu.sweep import LAUNCH, PARALLEL_EFFORT
+from femops_kernels.pointwise.qdata import ALIGNMENT
+
+Array = NDArray[Any]
+
+_PIECE = 128  # rows that a thread works on at a time
+
+
+@cache  # on the way of every step: no look at the sources each time
+def _compiled(kind: str) -> ModuleType:
+    lanes = ALIGNMENT // np.dtype(kind).itemsize
+    return specialize(("three_term",), {"LANE_WIDTH": lanes, "REAL": kind, "PIECE": _PIECE})
+
+
+def step(
+    old: Array,
+    product: Array,
+    current: Array | None,
+    coefficients: tuple[float, float, float],
+    scales: Array | None = None,
+    extra: tuple[Array, Array] | None = None,
+) -> None:
+    """Set old = scales (a product + factors extra) + b current + c old, in one pass over memory.
+
+    Parameters
+    ----------
+    old, product, current : (rows, width) arrays
+        C-contiguous, of one type; rows are whole cache lines. Current may be left out.
+    coefficients : (a, b, c)
+        Old is not read if c is zero.
+    scales : (rows,) array, optional
+    extra : ((rows, width) array, (width,) array), optional
+        The array and its factors, one for each column.
+    """
+    rows, width = old.shape
+    module = _compiled(old.dtype.name)
+    more, factors = (None, None) if extra is None else extra
+    arrays = tuple(
+        0 if array is None else array.ctypes.data
+        for array in (product, more, factors, current, old)
+    )
+    threads = 1 if old.size < PARALLEL_EFFORT else machine.get_threads()
+    with LAUNCH:
+        team = machine.team_of(threads)
+        where = 0 if scales is None else scales.ctypes.data
+        module.step(
+            team, arrays, where, rows, width // module.LANE_WIDTH, *(float(c) for c in coefficients)
+        )
