@@ -19,6 +19,7 @@ from femops.parallel import launch
 from femops.parallel.channels import NEW, Kind, Memory, MpiChannel, SilentChannel, Sizes
 from femops.parallel.cores import Node
 from femops_kernels.channel import Channel
+from femops_kernels.codegen.notice import NOTICE
 
 Array = NDArray[Any]
 Value = TypeVar("Value", int, float, NDArray[Any])
@@ -205,6 +206,8 @@ class Mpi(Communicator):
         mpi, self.raw = launch.mpi(), comm.Dup()
         node = Node.of(self.raw, mpi.COMM_TYPE_SHARED)
         super().__init__(self.raw.rank, self.raw.size, node)
+        if self.rank:
+            NOTICE.silent = True  # one rank speaks for all
         self._everywhere = comm if comm in (mpi.COMM_WORLD, mpi.COMM_SELF) else None
         self._exchanges = 0
 

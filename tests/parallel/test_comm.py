@@ -8,6 +8,7 @@ import pytest
 
 import femops
 from femops.parallel import Communicator, Mpi, Serial, check, communicator
+from femops_kernels.codegen.notice import NOTICE
 
 PAIR = [("key", "i8"), ("value", "f4", (2,))]
 TYPES = ["f8", "f4", "c16", "c8", "i8", "u1", "?", ">f8", PAIR]
@@ -201,6 +202,11 @@ def test_mpi(comm, body):
 
 
 # --- What only several ranks can show -------------------------------------------------------------
+
+
+@pytest.mark.parallel(2)
+def test_one_rank_says_that_it_compiles(comm):
+    assert NOTICE.silent or comm.rank == 0
 
 
 @pytest.mark.parallel(2, 3)

@@ -73,6 +73,23 @@ def test_second_process_compiles_nothing(warm: Path) -> None:
     assert {p: p.stat().st_mtime_ns for p in warm.rglob("*.nb?")} == before
 
 
+SAYS_AT_ONCE = "from femops_kernels.codegen import notice; notice.AFTER = 0.0; check()"
+
+
+def test_a_long_compilation_is_said_once(tmp_path: Path) -> None:
+    """In one line on standard error, while it goes on; nothing is said of what is found."""
+    said = done(run(SAYS_AT_ONCE, tmp_path, FEMOPS_THREADS="1"))
+    folder = tmp_path.resolve()
+    line = f"femops compiles kernels for this machine, and keeps them in {folder} for the next run"
+    assert said == line + "\n"
+    assert done(run(SAYS_AT_ONCE, tmp_path, FEMOPS_THREADS="1")) == ""
+
+
+def test_a_program_can_silence_it(tmp_path: Path) -> None:
+    body = "import logging; logging.getLogger('femops').setLevel('ERROR'); " + SAYS_AT_ONCE
+    assert done(run(body, tmp_path, FEMOPS_THREADS="1")) == ""
+
+
 def test_warmed_up_compiles_nothing(tmp_path: Path) -> None:
     """What ``femops warmup`` compiled serves another mesh, with conditions and values."""
     command = "warmup elasticity --order 3 --dim 2 --level matrix-free,partial --mesh multilinear"

@@ -13,13 +13,14 @@ import importlib.util
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from femops_kernels.codegen import cache as storage
+from femops_kernels.codegen.notice import NOTICE
 from femops_kernels.errors import KernelError
 
 _PACKAGE = Path(__file__).parents[1]
@@ -127,8 +128,9 @@ def _load(name: str, text: str) -> ModuleType:
     path = folder / f"{name}.py"
     with storage.locked(folder / f"{name}.lock"):
         storage.write_once(path, text)
-        storage.usable(path)  # what is not is removed
-        with _no_collection(), _beside_the_source():
+        found = storage.usable(path)  # what is not is removed
+        watched = nullcontext() if found else NOTICE.compiling(folder)
+        with watched, _no_collection(), _beside_the_source():
             module = _import(name, path)
         storage.seal(path)
     return module

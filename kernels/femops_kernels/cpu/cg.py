@@ -21,8 +21,19 @@ from femops_kernels.cpu.merged import (
     sent_dofs,
     tail_length,
 )
-from femops_kernels.cpu.sweep import LAUNCH, LaunchSum
-from femops_kernels.skeletons.cg.decisions import BETA, RHO, begin_pass, end_pass, predicted, taken
+from femops_kernels.cpu.sweep import LAUNCH, LaunchSum, address_table, driver_address
+from femops_kernels.simd.lanes import Lane
+from femops_kernels.skeletons.cg import cg_table as layout
+from femops_kernels.skeletons.cg.decisions import (
+    BETA,
+    ITERATIONS,
+    RHO,
+    begin_pass,
+    end_pass,
+    predicted,
+    taken,
+)
+from femops_kernels.skeletons.cg.merged_table import NSUMS
 
 
 class HostSolve(Solve, ABC):
@@ -59,10 +70,30 @@ class HostSolve(Solve, ABC):
         self._vectors = placed_array((4, len(b) + tail), b.dtype, pieces, axis=1)
         self.x[:] = x
         self._state = np.array([-1.0, 0.0, 0.0, 0.0])
-        named = ("driver", "decisions", "cg_vectors", *skeletons)
-        self._module = specialize(named, {"REAL": b.dtype.name})
-        self._common = b if inverse is None else inverse, inverse is not None, edges
+        constants = {"LANE": Lane(2, b.dtype), "NSUMS": NSUMS}
+        self._module = specialize(("cg_table", "decisions", "cg_vectors", *skeletons), constants)
         self._partial = np.zeros((2, len(edges) - 1))
+        whole = [vector[: len(b)] for vector in self._vectors]
+        self._entries = dict.fromkeys(range(layout.SIZE), 0) | {
+            **dict(zip((layout.X, layout.R, layout.P, layout.AP), whole, strict=True)),
+            layout.B: b,
+            layout.INVERSE: b if inverse is None else inverse,  # read only if it is used
+            layout.USE_INVERSE: int(inverse is not None),
+            layout.EDGES: edges,
+            layout.SEGMENTS: len(edges) - 1,
+            layout.PARTIAL: self._partial[0],
+            layout.SECOND: self._partial[1],
+            layout.STATE: self._state,
+        }
+        self._table = address_table(self._entries)
+
+    def _set(self, *operator: int) -> int:
+        """Tell compiled code of an operator and where it works; the table's address.
+
+        Hold ``LAUNCH`` while it is used.
+        """
+        self._table[: layout.DRIVER] = *operator, *self._launches.workplace()
+        return self._table.ctypes.data
 
 
 @final
@@ -84,30 +115,27 @@ class ConjugateGradients(HostSolve):
         inverse: NDArray[Any] | None,
         merged: bool = False,
     ) -> None:
-        skeletons = ("cg", "cg_merged") if merged else ("cg",)
+        skeletons = ("cg_begin", "cg_merged" if merged else "cg")
         super().__init__(launches, b, x, inverse, merged, segment_edges(len(b)), skeletons)
+        self._table[layout.DRIVER] = driver_address()
         self._pass = MergedPass(launches, self._vectors, len(b), inverse) if merged else None
+        if self._pass is not None:
+            self._table[layout.TODO] = self._pass.todo.ctypes.data
+            self._table[layout.SUMS] = self._pass.sums.ctypes.data
+            self._table[layout.PASSES] = len(self._pass.sums) - 1
 
     def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
         """See `Solve.advance`."""
         with LAUNCH:
-            work = self._launches.workplace()
-            known, ends = (*self._common, self._partial, self._state), (tolerance, limit)
-            if self._state[0] < 0.0 or not self._pass:
-                self._module.iterate(
-                    *self._launches.addresses,
-                    *work,
-                    self._vectors,
-                    self._b,
-                    *known,
-                    *ends,
-                    0 if self._pass else steps,
-                )
-            if self._pass and self.status == 0:
-                passes = self._pass.todo, self._pass.sums, self._pass.scale
-                self._module.iterate_merged(
-                    *self._pass.addresses, *work, self._vectors, *known, *passes, *ends, steps, show
-                )
+            table, one = self._set(*self._launches.addresses), self._pass
+            if self._state[ITERATIONS] < 0.0:
+                self._module.begin.ctypes(table, tolerance)
+            if one is None:
+                self._module.iterate.ctypes(table, tolerance, limit, steps)
+            else:
+                table = self._set(*one.addresses)
+                go_on = self._module.iterate_merged.ctypes
+                go_on(table, one.scale, tolerance, limit, steps, show)
 
 
 @final
@@ -140,29 +168,30 @@ class RankConjugateGradients(HostSolve, RankSolve):
         super().__init__(launches, b, x, inverse, merged, sums.edges, ("cg_ranks",), others)
         if exchanged is not None:
             self._pass = RankPass(exchanged, launches, self._vectors, len(b), inverse)
+            self._table[layout.TODO] = self._pass.todo.ctypes.data
         self._r, self._p, self._v = (self._vectors[k, : len(b)] for k in (1, 2, 3))
 
-    def _update(self, name: str, *arguments: Any) -> None:
+    def _update(self, name: str, *factors: float) -> None:
         """One of the vector updates, shared by the threads of the operator."""
         with LAUNCH:
-            getattr(self._module, name)(self._launches.workplace()[2], *arguments)
+            getattr(self._module, name).ctypes(self._set(0, 0, 0), *factors)
 
     def _begun(self) -> NDArray[np.float64]:
         self._operator.apply(self.x, self._r)
-        self._update("begin", self._b, self._vectors, *self._common, self._partial)
+        self._update("begin")
         return self._sums(self._partial)
 
     def _curvature(self) -> float:
         self._operator.apply(self._p, self._v)
-        self._update("product", self._p, self._v, self._common[2], self._partial)
+        self._update("curvature")
         return float(self._sums(self._partial[:1])[0])
 
     def _moved(self, alpha: float) -> NDArray[np.float64]:
-        self._update("move", alpha, self._vectors, *self._common, self._partial)
+        self._update("move", alpha)
         return self._sums(self._partial)
 
     def _turn(self, beta: float) -> None:
-        self._update("turn", beta, self._vectors, *self._common)
+        self._update("turn", beta)
 
     def _step(self, tolerance: float, last: bool) -> None:
         """As the loop of ``skeletons/cg/cg_merged.py`` has it, where vectors are updated so."""
@@ -173,10 +202,10 @@ class RankConjugateGradients(HostSolve, RankSolve):
         begin_pass(one.todo)
         one.run()
         end_pass(one.todo)
-        sums, use_inverse = self._sums(one.sums.T), self._common[1]
+        sums, use_inverse = self._sums(one.sums.T), bool(self._entries[layout.USE_INVERSE])
         if predicted(one.todo, self._state, sums, use_inverse, one.scale, tolerance, last):
             return
-        self._update("catch_up", one.todo, self._vectors, *self._common, self._partial)
+        self._update("catch_up")
         rho, rr = self._sums(self._partial)
         one.todo[BETA] = rho / self._state[RHO]
         taken(self._state, rho, rr, tolerance)

@@ -18,6 +18,7 @@ from femops_kernels.cpu import machine
 from femops_kernels.cpu.kernels.kernel import SweepKernel
 from femops_kernels.cpu.plan import Plan
 from femops_kernels.pointwise.qdata import ALIGNMENT, Data
+from femops_kernels.simd.compiling import address_of_function
 from femops_kernels.skeletons.chunk import table as layout
 
 # Stored numbers below which threads cost more than they save: measured with two threads, 60,000
@@ -285,7 +286,7 @@ class Application:
         rows: NDArray[np.int64] | None = None,
         alphas: NDArray[np.float64] | None = None,
     ) -> None:
-        self._driver, self.x, self.y = driver(), x, y
+        self._driver, self.x, self.y = _pieces(), x, y
         self._work, self._work_bytes, self._team = launches.workplace()
         self._rows = launches.rows if rows is None else rows
         self._alphas = launches.alphas if alphas is None else alphas
@@ -316,4 +317,16 @@ def chunk_order(launch: HostLaunch) -> tuple[NDArray[np.int64], int]:
 @cache  # on the way of every application: no look at the sources each time
 def driver() -> ModuleType:
     """Compiled driver of all kernels."""
-    return specialize(("driver",), {})
+    return specialize(("driver_loops", "driver"), {})
+
+
+@cache
+def driver_address() -> int:
+    """Address of the driver, for compiled code."""
+    return address_of_function(driver().apply)
+
+
+@cache
+def _pieces() -> ModuleType:
+    """Compiled driver of single launches, on some of their chunks."""
+    return specialize(("driver_loops", "driver_pieces"), {})

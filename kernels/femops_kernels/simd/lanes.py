@@ -359,6 +359,17 @@ def half_word(typingctx: Any, base: Any, k: Any) -> Any:
     return sig, codegen
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def numbers(typingctx: Any, lane: Any, base: Any) -> Any:
+    """``numbers(LANE, address)``: numbers of the lane's scalar type, to be indexed."""
+    sig = types.CPointer(lane.lane.scalar)(lane, types.intp)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.inttoptr(args[1], context.get_value_type(sig.return_type))
+
+    return sig, codegen
+
+
 __all__ = [
     "WIDTHS",
     "Lane",
@@ -367,6 +378,7 @@ __all__ = [
     "get",
     "half_word",
     "load",
+    "numbers",
     "prefetch",
     "put",
     "store",

@@ -302,9 +302,34 @@ def call_chunk(
     return sig, codegen
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def call_driver(
+    typingctx: Any,
+    driver: Any,
+    rows: Any,
+    alphas: Any,
+    count: Any,
+    x: Any,
+    y: Any,
+    work: Any,
+    work_bytes: Any,
+    team: Any,
+) -> Any:
+    """Call a driver by its address; see ``skeletons/chunk/driver.py`` for the arguments."""
+    sig = types.void(*[types.intp] * 9)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        fnty = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 8)
+        builder.call(builder.inttoptr(args[0], fnty.as_pointer()), args[1:])
+        return context.get_dummy_value()
+
+    return sig, codegen
+
+
 __all__ = [
     "Matrix1D",
     "call_chunk",
+    "call_driver",
     "contract",
     "dot_row",
     "fill_entry",

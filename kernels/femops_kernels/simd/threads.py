@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from femops_kernels.simd.compiling import as_intrinsic, compiled_part, inner
+from femops_kernels.simd.compiling import Part, as_intrinsic, compiled_part, inner
 
 LINE_WORDS = 16
 """Words between what different threads write: two cache lines, which are fetched in pairs."""
@@ -205,6 +206,9 @@ def run(team, body, arguments, items):
     await_workers(team, 0)
 
 
+_RUN = types.void(*[types.intp] * 4)
+
+
 def shared(function: Callable[..., Any]) -> Any:
     """Decorator that makes a loop, shared by a team of threads, of what is done for one item.
 
@@ -216,8 +220,7 @@ def shared(function: Callable[..., Any]) -> Any:
         arguments = tuple(types.unliteral(one) for one in given)
         sig = types.void(types.intp, types.intp, *arguments)
         part, result = compiled_part(typingctx, function, (types.intp, types.intp, *arguments))
-        run_sig = types.void(*[types.intp] * 4)
-        runs, running = compiled_part(typingctx, run.inner_function, run_sig.args)
+        runs, running = _compiled_run(typingctx)
 
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             for one in (part, runs):
@@ -231,13 +234,19 @@ def shared(function: Callable[..., Any]) -> Any:
             body = _body(context, builder.module, result.fndesc, kept.type)
             address = [builder.ptrtoint(body, _WORD), builder.ptrtoint(kept, _WORD)]
             context.call_internal_no_propagate(
-                builder, running.fndesc, run_sig, [args[0], *address, args[1]]
+                builder, running.fndesc, _RUN, [args[0], *address, args[1]]
             )
             return context.get_dummy_value()
 
         return sig, codegen
 
     return as_intrinsic(typer, function, ("team", "items"))
+
+
+@cache
+def _compiled_run(typingctx: Any) -> tuple[Part, Any]:
+    """The code of `run`, which is the same for all loops."""
+    return compiled_part(typingctx, run.inner_function, _RUN.args)
 
 
 def _body(context: Any, module: Any, fndesc: Any, kept: Any) -> Any:

@@ -8,10 +8,11 @@ the tolerance and where the caller wants to see x, the updates that are due are 
 """
 
 # <defaults>
-from numba import njit
-
-from femops_kernels.skeletons.cg.cg import is_ended, is_taken
-from femops_kernels.skeletons.cg.cg_vectors import settle
+from femops_kernels.simd.compiling import entry, inner
+from femops_kernels.simd.lanes import numbers, word
+from femops_kernels.skeletons.cg.cg_begin import is_ended, is_taken, product
+from femops_kernels.skeletons.cg.cg_table import *
+from femops_kernels.skeletons.cg.cg_vectors import FLOAT64, settle, total
 from femops_kernels.skeletons.cg.decisions import (
     BETA,
     ITERATIONS,
@@ -20,70 +21,43 @@ from femops_kernels.skeletons.cg.decisions import (
     end_pass,
     predicted,
 )
-from femops_kernels.skeletons.chunk.driver import apply
+from femops_kernels.skeletons.cg.merged_table import NSUMS
 
-REAL = "float64"
 # </defaults>
 
-before_pass, after_pass, is_predicted = njit(begin_pass), njit(end_pass), njit(predicted)
+before_pass, after_pass, is_predicted = inner(begin_pass), inner(end_pass), inner(predicted)
 
 
-@njit
-def one_pass(launch, todo, sums):
+@inner
+def one_pass(table, todo, sums):
     """One pass of ``merged.py``; leaves what it gives in the first row of sums."""
-    rows, alphas, count, work, work_bytes, team = launch
     before_pass(todo)
-    # the count is not a constant: of a loop of known length LLVM has dropped the first launch
-    apply(rows, alphas, count, 0, 0, work, work_bytes, team)
+    product(table, 0, 0)
     after_pass(todo)
-    for k in range(1, len(sums)):
-        for j in range(sums.shape[1]):
-            sums[0, j] += sums[k, j]
+    for k in range(1, word(table, PASSES) + 1):
+        for j in range(NSUMS):
+            sums[j] += sums[k * NSUMS + j]
 
 
-@njit(
-    f"void(intp, intp, intp, intp, intp, intp, {REAL}[:, ::1], {REAL}[::1], boolean, int64[::1], "
-    "float64[:, ::1], float64[::1], float64[::1], float64[:, ::1], float64, float64, int64, int64, "
-    "boolean)",
-    cache=True,
-    nogil=True,
-)
-def iterate_merged(
-    rows,
-    alphas,
-    count,
-    work,
-    work_bytes,
-    team,
-    vectors,
-    inverse,
-    use_inverse,
-    edges,
-    partial,
-    state,
-    todo,
-    sums,
-    scale,
-    tolerance,
-    limit,
-    steps,
-    show,
-):
+@entry("void(intp, float64, float64, intp, intp, intp)")
+def iterate_merged(table, scale, tolerance, limit, steps, show):
     """Go on as ``iterate`` of ``cg.py`` does; if ``show``, x is up to date at the end.
 
-    ``vectors`` have entries up to the last edge, and p its tail behind them; ``todo`` is zero at
-    the beginning.  The operator is ``scale`` times what passes apply, so that v is A p over
-    ``scale``.
+    Vectors have entries up to the last edge, and p its tail behind them; what is to do is zero at
+    the beginning.  The operator of the table is the pass; A is ``scale`` times what it applies, so
+    that v is A p over ``scale``.
     """
-    launch = rows, alphas, count, work, work_bytes, team
+    todo, sums = numbers(FLOAT64, word(table, TODO)), numbers(FLOAT64, word(table, SUMS))
+    state, use_inverse = numbers(FLOAT64, word(table, STATE)), word(table, USE_INVERSE) != 0
     for k in range(steps):
         if is_ended(state, limit):
             return
-        one_pass(launch, todo, sums)
-        last = state[ITERATIONS] + 1.0 >= limit or (show and k + 1 == steps)
-        if is_predicted(todo, state, sums[0], use_inverse, scale, tolerance, last):
+        one_pass(table, todo, sums)
+        last = state[ITERATIONS] + 1.0 >= limit or (show != 0 and k + 1 == steps)
+        if is_predicted(todo, state, sums, use_inverse, scale, tolerance, last):
             continue
-        rho, rr = settle(team, todo, vectors, inverse, use_inverse, edges, partial)
+        settle(table)
+        rho, rr = total(table, PARTIAL), total(table, SECOND)
         todo[BETA] = rho / state[RHO]
         if is_taken(state, rho, rr, tolerance):
             return

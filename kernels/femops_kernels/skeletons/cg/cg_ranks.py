@@ -1,45 +1,40 @@
 """The vector updates of conjugate gradients, separately: ranks add up their sums in between.
 
-What a function sums it leaves in ``partial``, segment by segment; ``vectors`` are x, r, p and A p.
 The loops, which threads share, are in what is called.
 """
 
 # <defaults>
-from numba import njit
-
+from femops_kernels.simd.compiling import entry
 from femops_kernels.skeletons.cg.cg_vectors import direction, dot, settle, start, step
 
-REAL = "float64"
 # </defaults>
 
-COMMON = f"{REAL}[:, ::1], {REAL}[::1], boolean, int64[::1]"
 
-
-@njit(f"void(intp, {REAL}[::1], {COMMON}, float64[:, ::1])", cache=True, nogil=True)
-def begin(team, b, vectors, inverse, use_inverse, edges, partial):
+@entry("void(intp)")
+def begin(table):
     """Set r = b - r (r holds A x) and p = M r; sums r.M r and r.r."""
-    start(team, b, vectors, inverse, use_inverse, edges, partial)
+    start(table)
 
 
-@njit(f"void(intp, {REAL}[::1], {REAL}[::1], int64[::1], float64[:, ::1])", cache=True, nogil=True)
-def product(team, a, b, edges, partial):
-    """Sums of the inner product of two vectors."""
-    dot(team, a, b, edges, partial)
+@entry("void(intp)")
+def curvature(table):
+    """Sums of the inner product of p and A p."""
+    dot(table)
 
 
-@njit(f"void(intp, float64, {COMMON}, float64[:, ::1])", cache=True, nogil=True)
-def move(team, alpha, vectors, inverse, use_inverse, edges, partial):
+@entry("void(intp, float64)")
+def move(table, alpha):
     """Update x += alpha p and r -= alpha A p; sums r.M r and r.r."""
-    step(team, alpha, vectors, inverse, use_inverse, edges, partial)
+    step(table, alpha)
 
 
-@njit(f"void(intp, float64, {COMMON})", cache=True, nogil=True)
-def turn(team, beta, vectors, inverse, use_inverse, edges):
+@entry("void(intp, float64)")
+def turn(table, beta):
     """Set p = M r + beta p."""
-    direction(team, beta, vectors, inverse, use_inverse, edges)
+    direction(table, beta)
 
 
-@njit(f"void(intp, float64[::1], {COMMON}, float64[:, ::1])", cache=True, nogil=True)
-def catch_up(team, todo, vectors, inverse, use_inverse, edges, partial):
+@entry("void(intp)")
+def catch_up(table):
     """Do the updates of x and r that are due; sums r.M r and r.r."""
-    settle(team, todo, vectors, inverse, use_inverse, edges, partial)
+    settle(table)
