@@ -127,7 +127,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return self.apply(flat)
 
     def _matmat(self, x: NDArray[Any]) -> NDArray[Any]:
-        """A times many vectors, (size, nvec)."""
+        """Return the product with many vectors, (size, nvec)."""
         if x.dtype.kind == "c":
             return self._complex(x)
         n, k = x.shape
@@ -150,7 +150,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return result
 
     def _complex(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Real and imaginary parts as vectors of their own."""
+        """Return the product with complex vectors: real and imaginary parts are vectors."""
         kind = np.result_type(self.dtype, np.complex64)
         given = self._arrays.ascontiguousarray(x, dtype=kind)
         parts = given.view(self.dtype).reshape(len(given), -1)
