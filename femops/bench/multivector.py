@@ -20,6 +20,7 @@ from femops.bench.machine import Meter, using
 from femops.bench.problems import Progress, check_asked, make_mesh
 from femops.bench.timing import median_seconds
 from femops.errors import OperatorError
+from femops.fields.multivector import MultiVector
 from femops.forms import form
 from femops.operators import Operator
 from femops.spaces.h1_l2 import H1
@@ -256,8 +257,9 @@ def _vectors(*shape: int) -> Arrays:
 
 
 def _at_once(operator: Operator, panels: Panels) -> Callable[[], object]:
-    x, y = _vectors(panels.count, operator.space.size, panels.nvec)
-    return lambda: operator.apply_panels(x, y, panels)
+    space = operator.space
+    x, y = (MultiVector(space, a) for a in _vectors(panels.count, space.size, panels.nvec))
+    return lambda: operator.apply_many(x, y)
 
 
 def _one_by_one(operator: Operator, nvec: int) -> Callable[[], object]:

@@ -131,6 +131,9 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         if x.dtype.kind == "c":
             return self._complex(x)
         n, k = x.shape
+        comm = self.space.comm
+        if comm.size > 1 and comm.max(k) != -comm.max(-k):  # or ranks would wait for each other
+            raise VectorError(f"ranks give different numbers of vectors, here {k}: give the same")
         fewest, slots = backend_of(self.space).fewest_at_once(self._lanes), self._lanes
         if not fewest or k < fewest:
             result: NDArray[Any] = self._arrays.empty((self.shape[0], k), self.dtype)
@@ -146,7 +149,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         require_memory(needed, f"a product with {k} vectors", "fewer at once")
         given = self._arrays.ascontiguousarray(x, dtype=self.dtype)
         result = self._arrays.empty((self.shape[0], k), self.dtype)
-        self.apply_panels(given, result, Panels(k))
+        self._apply_panels(given, result, Panels(k))
         return result
 
     def _complex(self, x: NDArray[Any]) -> NDArray[Any]:
@@ -184,10 +187,10 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         if not fewest or count < self._lanes:
             result[:] = self._matmat(x.columns())
         elif self._at_once:
-            self.apply_panels(given, there, Panels(count, len(given)))
+            self._apply_panels(given, there, Panels(count, len(given)))
         else:
             for panel, target in zip(given, there, strict=True):
-                self.apply_panels(panel, target, Panels(count))
+                self._apply_panels(panel, target, Panels(count))
         return result
 
     @property
@@ -195,7 +198,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     def _at_once(self) -> bool:
         """True if it is applied to several panels by one call."""
 
-    def apply_panels(self, x: NDArray[Any], y: NDArray[Any], panels: Panels) -> None:
+    def _apply_panels(self, x: NDArray[Any], y: NDArray[Any], panels: Panels) -> None:
         """Overwrite y by the operator applied to many vectors.
 
         Parameters
