@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache
 from types import ModuleType
 from typing import Any, final
 
@@ -65,13 +65,11 @@ class MergedPass:
     addresses : (int, int, int)
         Of the first two, and how many rows there are.
     scale : float
-        See ``skeletons/cg_merged.py``; the last row of the sums is that of ``receive``.
+        See ``skeletons/cg_merged.py``; the last row of the sums is that of ``merged_receive.py``.
     table : array
         Of the operator's sweep in the pass.
     shared : (m,) int64
         Dofs in the tail, ascending.
-    receive : callable
-        Entry point that adds what other ranks send.
     """
 
     def __init__(
@@ -89,7 +87,7 @@ class MergedPass:
         self.todo = np.zeros(5)
         self.sums = np.zeros((2 * plan.nchunks + 1, layout.NSUMS))
         self.shared = shared_dofs(plan, sent)
-        x, r, p, v = vectors
+        self._dtype, (x, r, p, v) = vectors.dtype, vectors
         self.table, self._kernel_arrays = _kernel_table(sweep, n, self.shared, module, r)
         self._entries = _piece_entries(plan, self.shared) | _constrained_entries(sweep, self.shared)
         self._entries |= {
@@ -109,7 +107,11 @@ class MergedPass:
         self.table[sweep_layout.BEFORE_TABLE] = self._table.ctypes.data
         self.rows = _rows(module, self._table.ctypes.data, plan.nchunks)
         self.addresses = self.rows.ctypes.data, self.alphas.ctypes.data, len(self.rows)
-        self.receive = partial(module.receive.ctypes, self._table.ctypes.data)
+
+    def receive(self, values: NDArray[Any], positions: NDArray[np.int64]) -> None:
+        """Add what other ranks have sent."""
+        given = values.ctypes.data, positions.ctypes.data, len(positions)
+        _receiver(self._dtype).receive.ctypes(self._table.ctypes.data, *given, 0, 0.0, 0.0)
 
 
 def shared_dofs(plan: Plan, sent: NDArray[np.int64] = NONE) -> NDArray[np.int64]:
@@ -177,7 +179,14 @@ def _module(kernel: SweepKernel, *, use_inverse: bool) -> ModuleType:
         "REAL_BYTES": kernel.dtype.itemsize,
         "USE_INVERSE": use_inverse,
     }
-    return specialize(("merged_table", "merged"), constants)
+    return specialize(("merged_table", "merged_sums", "merged"), constants)
+
+
+@cache
+def _receiver(dtype: np.dtype[Any]) -> ModuleType:
+    """Compiled code that adds what other ranks have sent."""
+    constants = {"LANE": Lane(2, dtype)}
+    return specialize(("merged_table", "merged_sums", "merged_receive"), constants)
 
 
 def _rows(module: ModuleType, table: int, nchunks: int) -> NDArray[np.int64]:
@@ -252,8 +261,7 @@ class RankPass:
             run.some(1, order, half, plain)
             run.combined(1)
             self._reverse.channel.finish()
-            values, at = self._reverse.channel.incoming, self._reverse.positions
-            one.receive(values.ctypes.data, at.ctypes.data, len(at), 0, 0.0, 0.0)
+            one.receive(self._reverse.channel.incoming, self._reverse.positions)
 
 
 def sent_dofs(operator: DistributedOperator) -> NDArray[np.int64]:

@@ -8,6 +8,7 @@ down, and optimised with it.
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, final
 
@@ -47,20 +48,38 @@ class _Whole(JITCodeLibrary):
         super()._optimize_final_module()
 
 
-@final
-class _Pipeline(CompilerBase):
+class _Pipeline(CompilerBase, ABC):
     """The passes of numba that kernels need: no closures, parallel loops, array expressions."""
+
+    @property
+    @abstractmethod
+    def library(self) -> type[JITCodeLibrary]:
+        """The class that keeps the code of an entry point."""
 
     def define_pipelines(self) -> list[Any]:
         state = self.state
         if state.library is None:
-            state.library = _Whole(state.targetctx.codegen(), state.func_id.func_qualname)
+            state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
             state.library.enable_object_caching()
         passes = PassManager("kernel")
         for one in _PASSES:
             passes.add_pass(one, one._name)
         passes.finalize()
         return [passes]
+
+
+@final
+class _Thorough(_Pipeline):
+    """The passes for loops over elements and vectors."""
+
+    library = _Whole
+
+
+@final
+class _Quick(_Pipeline):
+    """The passes for what decides and calls: it is optimised once."""
+
+    library = JITCodeLibrary
 
 
 @final
@@ -129,7 +148,7 @@ def compiled_part(typingctx: Any, function: Callable[..., Any], args: Any) -> tu
     flags = Flags()
     flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
     flags.error_model = "numpy"
-    result = compile_extra(typingctx, context, function, args, None, flags, {}, part, _Pipeline)
+    result = compile_extra(typingctx, context, function, args, None, flags, {}, part, _Quick)
     part.finalize()
     return part, result
 
@@ -153,14 +172,18 @@ def inlined(made: Any) -> Any:
     return getattr(made, "inner_function", None)
 
 
-def entry(signature: str) -> Any:
-    """Decorator of entry points, which are called by their address."""
-    return cfunc(signature, cache=True, error_model="numpy", pipeline_class=_Pipeline)
+def entry(signature: str, *, thorough: bool = True) -> Any:
+    """Decorator of entry points, which are called by their address.
+
+    What is not `thorough` is optimised once, which is enough where others do the work.
+    """
+    pipeline = _Thorough if thorough else _Quick
+    return cfunc(signature, cache=True, error_model="numpy", pipeline_class=pipeline)
 
 
 def function(signature: str) -> Any:
     """Decorator of entry points that Python calls too: at less cost than by their address."""
-    return njit(signature, cache=True, nogil=True, error_model="numpy", pipeline_class=_Pipeline)
+    return njit(signature, cache=True, nogil=True, error_model="numpy", pipeline_class=_Quick)
 
 
 def address_of_function(made: Any) -> int:

@@ -11,7 +11,7 @@ from femops_kernels.skeletons.cg.decisions import BREAKDOWN, ITERATIONS, RHO, ST
 # </defaults>
 
 
-@entry("void(intp, float64, intp, intp)")
+@entry("void(intp, float64, intp, intp)", thorough=False)
 def iterate(table, tolerance, limit, steps):
     """Up to ``steps`` iterations, until |r| <= tolerance or ``limit`` iterations in all.
 

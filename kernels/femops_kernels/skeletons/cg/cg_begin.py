@@ -21,7 +21,7 @@ def product(table, x, y):
     call_driver(word(table, DRIVER), rows, alphas, count, x, y, work, work_bytes, team)
 
 
-@entry("void(intp, float64)")
+@entry("void(intp, float64)", thorough=False)
 def begin(table, tolerance):
     """Set r = b - A x and p = M r, and the count of iterations to zero."""
     product(table, word(table, X), word(table, R))

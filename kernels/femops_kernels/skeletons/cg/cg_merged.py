@@ -39,7 +39,7 @@ def one_pass(table, todo, sums):
             sums[j] += sums[k * NSUMS + j]
 
 
-@entry("void(intp, float64, float64, intp, intp, intp)")
+@entry("void(intp, float64, float64, intp, intp, intp)", thorough=False)
 def iterate_merged(table, scale, tolerance, limit, steps, show):
     """Go on as ``iterate`` of ``cg.py`` does; if ``show``, x is up to date at the end.
 

@@ -15,15 +15,15 @@ entries that count as zero are zero there and in the tail while the chunk is wor
 
 # <defaults>
 from femops_kernels.simd.compiling import entry, inner
-from femops_kernels.simd.lanes import Lane, fill, get, load, put, store, word
+from femops_kernels.simd.lanes import fill, get, load, put, store, word
 from femops_kernels.simd.lines import call_chunk
+from femops_kernels.skeletons.cg.merged_sums import FLOAT64, add_number, add_products, corrected
 from femops_kernels.skeletons.cg.merged_table import *
 from femops_kernels.skeletons.chunk.defaults import LANE, LANE_WIDTH, REAL_BYTES
 
 USE_INVERSE = True
 # </defaults>
 
-FLOAT64 = Lane(2, "float64")  # how sums and factors are read
 STRIP = 32  # lanes summed before a sum is carried on in float64
 
 
@@ -56,12 +56,6 @@ def add_lane(sums, k, lane, scratch):
     for i in range(LANE_WIDTH):
         s += get(LANE, scratch, i)
     put(FLOAT64, sums, k, s)
-
-
-@inner
-def add_number(sums, k, value):
-    """Add a number to a sum."""
-    put(FLOAT64, sums, k, get(FLOAT64, sums, k) + value)
 
 
 @inner
@@ -137,26 +131,6 @@ def after(table, begin, length, sums, scratch):
 
 
 @inner
-def corrected(total, r, p, old, new, m):
-    """Sums of products for an entry of v that was ``old`` and is ``new``."""
-    pv, rv, vv, rmv, vmv = total
-    c = new - old
-    square = (new + old) * c
-    return pv + p * c, rv + r * c, vv + square, rmv + r * m * c, vmv + m * square
-
-
-@inner
-def add_products(sums, total):
-    """Add sums of products."""
-    pv, rv, vv, rmv, vmv = total
-    add_number(sums, PV, pv)
-    add_number(sums, RV, rv)
-    add_number(sums, VV, vv)
-    add_number(sums, RMV, rmv)
-    add_number(sums, VMV, vmv)
-
-
-@inner
 def hold(table, first, end):
     """Zeros for the held entries of p, of the dofs that some batches meet first."""
     starts, constrained, kept = (
@@ -204,27 +178,9 @@ def tail(table, x, y, chunk, work, alpha, beta):
         put(LANE, begin, word(word(table, TAIL_CONSTRAINED), k), 0.0)
 
 
-@entry("void(intp, intp, intp, intp, intp, float64, float64)")
+@entry("void(intp, intp, intp, intp, intp, float64, float64)", thorough=False)
 def nothing(table, x, y, chunk, work, alpha, beta):
     """Tails need not be combined."""
-
-
-@entry("void(intp, intp, intp, intp, intp, float64, float64)")
-def receive(table, values, positions, count, work, alpha, beta):
-    """Add values of other ranks to entries of v, where positions are not negative; correct sums."""
-    r, p, v, m = word(table, R), word(table, P), word(table, V), word(table, M)
-    total = 0.0, 0.0, 0.0, 0.0, 0.0
-    for k in range(count):
-        at = word(positions, k)
-        if at >= 0:
-            old = get(LANE, v, at)
-            new = old + get(LANE, values, k)
-            put(LANE, v, at, new)
-            total = corrected(total, get(LANE, r, at), get(LANE, p, at), old, new, get(LANE, m, at))
-    sums = word(table, SUMS) + 2 * word(table, CHUNKS) * NSUMS * 8
-    for k in range(NSUMS):
-        put(FLOAT64, sums, k, 0.0)
-    add_products(sums, total)
 
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")

@@ -12,7 +12,7 @@ from femops_kernels.skeletons.chunk.identity_rows_table import *
 # </defaults>
 
 
-@entry("void(intp, intp, intp, intp, intp, float64, float64)")
+@entry("void(intp, intp, intp, intp, intp, float64, float64)", thorough=False)
 def sweep(table, x, y, chunk, work, alpha, beta):
     """One chunk; y is not read, as this is the first term."""
     firsts, starts = word(table, FIRST_ENTRY), word(table, CONSTRAINED_START)
@@ -24,6 +24,6 @@ def sweep(table, x, y, chunk, work, alpha, beta):
         put(LANE, y, i, alpha * keep * get(LANE, x, i))
 
 
-@entry("void(intp, intp, intp, intp, intp, float64, float64)")
+@entry("void(intp, intp, intp, intp, intp, float64, float64)", thorough=False)
 def combine(table, x, y, chunk, work, alpha, beta):
     """Nothing: chunks share no entry."""

@@ -13,7 +13,7 @@ from femops_kernels.simd.threads import *
 # </defaults>
 
 
-@entry("intp(intp)")
+@entry("intp(intp)", thorough=False)
 def worker(line):
     """Work as one thread of a team, given its line of the team's memory; never returns."""
     team, number, seen = word(line, TEAM), word(line, NUMBER), 0
