@@ -189,7 +189,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     @property
     @abstractmethod
     def _at_once(self) -> bool:
-        """Whether it is applied to several panels by one call."""
+        """True if it is applied to several panels by one call."""
 
     def apply_panels(self, x: NDArray[Any], y: NDArray[Any], panels: Panels) -> None:
         """Overwrite y by the operator applied to many vectors.
