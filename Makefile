@@ -47,6 +47,8 @@ format: $(VENV)/.installed-dev
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@! grep -rlE '<(script|link|img)[^>]*(src|href)="https?:' docs/_build/html --include=*.html || { \
+		echo "these pages need a network" >&2; exit 1; }
 	@echo "docs/_build/html/index.html"
 
 dist: $(VENV)/.installed-dev
@@ -54,7 +56,7 @@ dist: $(VENV)/.installed-dev
 	$(BIN)/python -m build --outdir dist .
 
 clean:
-	rm -rf $(VENV) build dist out docs/_build .pytest_cache .mypy_cache .ruff_cache \
+	rm -rf $(VENV) build dist out docs/_build docs/gallery .pytest_cache .mypy_cache .ruff_cache \
 		.import_linter_cache .hypothesis
 	find femops kernels meshes tests docs examples -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,7 +1,15 @@
 """Sphinx configuration."""
 
+import importlib.util
 import re
+import sys
 from importlib.metadata import version as installed_version
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from gallery import write_gallery  # noqa: E402
 
 project = "femops"
 author = "femops developers"
@@ -19,6 +27,17 @@ numpydoc_show_class_members = False  # autodoc lists them
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"femops {version}"
+html_css_files = ["femops.css"]
+
+
+def _mathjax():
+    """MathJax in one file, which draws its own glyphs, so that pages need no network."""
+    package = importlib.util.find_spec("sphinx-mathjax-offline")
+    return Path(package.origin).parent / "static" / "mathjax" / "tex-svg.js"
+
+
+html_static_path = ["_static", str(_mathjax())]
+mathjax_path = "tex-svg.js"
 
 
 def _literal_signs(_app, _what, _name, _object, _options, lines):
@@ -33,5 +52,6 @@ def _literal_signs(_app, _what, _name, _object, _options, lines):
 
 
 def setup(app):
-    """Register the above, before numpydoc reads the docstrings."""
+    """Register the above, before numpydoc reads the docstrings; run the examples."""
     app.connect("autodoc-process-docstring", _literal_signs, priority=100)
+    app.connect("builder-inited", lambda _app: write_gallery(HERE.parent / "examples", HERE))

@@ -29,7 +29,7 @@ def main():
     tips = []
     for order in (2, 3):
         V, u, info = bend(order)
-        tips.append(u[:, 2].min())
+        tips.append(V.components(u)[:, 2].min())
         print(
             f"order {order}: {V.size} unknowns, {info.iterations} Newton steps, "
             f"{info.linear_iterations} iterations of cg, tip {tips[-1]:.4f}"

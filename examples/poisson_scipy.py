@@ -3,6 +3,8 @@
 A femops operator is a SciPy LinearOperator: SciPy's solvers take it without a matrix.
 """
 
+from pathlib import Path
+
 import numpy as np
 from scipy.sparse.linalg import cg
 
@@ -30,6 +32,11 @@ def main():
     print(f"{V.ndofs} dofs, status {status}, L2 error {error:.2e}")
     assert status == 0
     assert error < 2e-5
+    try:
+        Path("out").mkdir(exist_ok=True)
+        print(femops.picture("out/poisson_scipy.png", V, u, cut=True))
+    except femops.MissingExtraError as error:
+        print(error)
 
 
 if __name__ == "__main__":

@@ -108,6 +108,27 @@ def draw_gpu(path: Target, rows: Rows) -> Path:
     return curves(path, orders, "p", [*speeds, *parts], len(problems))
 
 
+def draw_multivector(path: Target, rows: Rows) -> Path:
+    """Draw seconds over the vectors, or the width of panels if that varies; a panel each task."""
+    widths = {row["width"] for row in rows if row["width"]}
+    along = "width" if len(widths) > 1 and len({row["nvec"] for row in rows}) == 1 else "nvec"
+    given = [row for row in rows if row[along] is not None]
+    x, panels = _values(given, along), []
+    for key in dict.fromkeys((row["problem"], row["mesh"], row["order"]) for row in rows):
+        mine = [row for row in rows if (row["problem"], row["mesh"], row["order"]) == key]
+        lines: dict[str, list[float]] = {}
+        for row in mine:
+            name = str(row["method"])
+            if along == "nvec" and row["width"]:
+                name += f" of {row['width']}"
+            line = lines.setdefault(name, [nan] * len(x))
+            at = range(len(x)) if row[along] is None else [x.index(row[along])]
+            for k in at:
+                line[k] = row["seconds_median"]
+        panels.append(Panel(f"{key[0]}, {key[1]}, p = {key[2]}: seconds", lines))
+    return curves(path, x, "vectors of a panel" if along == "width" else "vectors", panels)
+
+
 def draw_speedup(path: Target, rows: Rows) -> Path:
     """Draw dofs a second over the ranks that were timed, one curve each task, dashed the ideal."""
     timed = [row for row in rows if row["timed"]]

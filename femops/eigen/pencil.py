@@ -114,12 +114,12 @@ def _positive(A: AnyOperator, values: Array, free: Array) -> bool:
 def _diagonal(A: AnyOperator, M: Any, free: Array) -> Array:
     """The diagonal of a mass that is given as an array."""
     given = A.space.memory.adopt(M, "M")
-    if getattr(given, "shape", None) not in (A.space.shape, (A.space.size,)):
+    if getattr(given, "shape", None) != (A.space.size,):
         raise SolverError(
             f"M has shape {getattr(given, 'shape', None)}: give an operator, or the diagonal "
             f"({A.space.size},) of a lumped mass"
         )
-    weights: Array = given.reshape(-1)
+    weights: Array = given
     if weights.dtype.kind != "f" or not _positive(A, weights, free):
         raise SolverError("M is not positive: give a diagonal of numbers > 0")
     return weights
@@ -131,7 +131,7 @@ def _lumped(M: AnyOperator, mass: AnyOperator, free: Array) -> Array:
     sums: Array = M.apply(xp.ones(M.space.size, dtype=M.dtype))
     if _positive(M, sums, free):
         return sums
-    diagonal: Array = mass.diagonal().reshape(-1)
+    diagonal: Array = mass.diagonal()
     if not _positive(M, diagonal, free):
         raise SolverError(f"M is not positive: {M!r} has numbers <= 0 on its diagonal")
     return diagonal

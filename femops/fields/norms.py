@@ -34,7 +34,7 @@ def integrate(space: Space, u: Any, quadrature: Rule = None) -> float | Floats:
     Parameters
     ----------
     space : Space
-    u : l_vec, or callable or number(s)
+    u : (size,) array, or callable or number(s)
         A function is as for `Space.interpolate`, but evaluated at the quadrature points.
     quadrature : int or Quadrature1D, optional
         Points per direction. The default integrates vectors exactly, on curved elements too.
@@ -68,7 +68,7 @@ def l2_norm(space: Space, u: Any, quadrature: Rule = None) -> float:
     Parameters
     ----------
     space : Space
-    u : l_vec
+    u : (size,) array
     quadrature : int or Quadrature1D, optional
         Points per direction; the default is exact.
 
@@ -88,7 +88,7 @@ def l2_error(space: Space, u: Any, exact: Function, quadrature: Rule = None) -> 
     Parameters
     ----------
     space : Space
-    u : l_vec
+    u : (size,) array
     exact : callable or number(s)
         As for `Space.interpolate`; evaluated at the quadrature points.
     quadrature : int or Quadrature1D, optional
@@ -111,7 +111,7 @@ def h1_seminorm_error(
     Parameters
     ----------
     space : Space
-    u : l_vec
+    u : (size,) array
     exact_gradient : callable or number(s)
         ``g(x)`` with x of shape (dim, n) returns (dim, n), or (ncomp, dim, n) with more than
         one component.
@@ -139,7 +139,7 @@ def h1_error(
     Parameters
     ----------
     space : Space
-    u : l_vec
+    u : (size,) array
     exact, exact_gradient : callable or number(s)
         As for those two.
     quadrature : int or Quadrature1D, optional

@@ -127,7 +127,7 @@ class Probe:
         ----------
         space : Space
             On the mesh of the probe; of any order and family.
-        u : l_vec of it
+        u : (space.size,) array
 
         Returns
         -------
@@ -157,7 +157,7 @@ class Probe:
         Parameters
         ----------
         space : Space
-        u : l_vec of it
+        u : (space.size,) array
 
         Returns
         -------

@@ -112,7 +112,7 @@ def boundary_load(
 
     Returns
     -------
-    l_vec of V
+    (V.size,) array
 
     Raises
     ------

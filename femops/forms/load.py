@@ -49,7 +49,7 @@ def load(
 
     Returns
     -------
-    l_vec of V
+    (V.size,) array
 
     Raises
     ------

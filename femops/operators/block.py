@@ -310,7 +310,7 @@ class BlockOperator(MatrixFree):
         for name in self.space.names:
             block = self._blocks.get((name, name))
             if block is not None:
-                result[self.space.slice(name)] = block.diagonal().reshape(-1)
+                result[self.space.slice(name)] = block.diagonal()
         result[self.space.memory.put(self.constraints.rows)] = self.constraints.identity
         return result
 

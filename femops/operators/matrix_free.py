@@ -13,6 +13,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import OperatorError, VectorError
 from femops.fields.multivector import MultiVector
+from femops.operators.assembly.csr import require_memory
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.vectors import (
     check_factor,
@@ -21,6 +22,7 @@ from femops.operators.execution.vectors import (
     checked_vector,
 )
 from femops.spaces.base import Space
+from femops.spaces.memory import check_shape
 from femops.spaces.product import Product
 from femops_kernels.compiled import CompiledOperator, Panels
 
@@ -60,7 +62,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     @abstractmethod
     def diagonal(self) -> NDArray[Any]:
-        """Diagonal, in the shape of a vector, with the essential conditions in it."""
+        """Diagonal, (size,), with the essential conditions in it."""
 
     @abstractmethod
     def _adjoint(self) -> MatrixFree:
@@ -77,25 +79,23 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
         Parameters
         ----------
-        x : l_vec or flat vector
+        x : (space.size,) array
             C-contiguous, of the operator's type.
-        out : l_vec or flat vector of the test space, optional
+        out : (test_space.size,) array, optional
             Overwritten by the result; must not overlap x.
 
         Returns
         -------
-        l_vec of the test space; one-dimensional if x is
+        (test_space.size,) array
 
         Raises
         ------
         VectorError
-            A vector of another length, type or memory layout, or an ``out`` that overlaps x.
+            A vector of another shape, type or memory layout, or an ``out`` that overlaps x.
         """
         x = self._check(x, "x", self.space)
         if out is None:
-            test = self.test_space
-            shape = test.size if x.ndim == 1 else test.shape
-            result: NDArray[Any] = self._arrays.empty(shape, self.dtype)
+            result: NDArray[Any] = self._arrays.empty(self.test_space.size, self.dtype)
         else:
             result = self._check(out, "out", self.test_space)
             check_output(self.space, x, result, out)
@@ -127,6 +127,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return self.apply(flat)
 
     def _matmat(self, x: NDArray[Any]) -> NDArray[Any]:
+        """A times many vectors, (size, nvec)."""
         if x.dtype.kind == "c":
             return self._complex(x)
         n, k = x.shape
@@ -140,6 +141,9 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
             padded = self._arrays.zeros((n, slots), self.dtype)
             padded[:, :k] = x
             return self._matmat(padded)[:, :k].copy()
+        copied = not (x.flags.c_contiguous and x.dtype == self.dtype)
+        needed = (self.shape[0] + n * copied) * k * self.dtype.itemsize
+        require_memory(needed, f"a product with {k} vectors", "fewer at once")
         given = self._arrays.ascontiguousarray(x, dtype=self.dtype)
         result = self._arrays.empty((self.shape[0], k), self.dtype)
         self.apply_panels(given, result, Panels(k))
@@ -218,8 +222,6 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         if isinstance(x, MultiVector):
             return self.apply_many(x)
         given = check_factor(self.space, self.space.memory.factor(x, "x"))
-        if given.ndim > 1 and given.shape == self.space.shape:
-            return self._matvec(given).reshape(self.test_space.shape)
         # not SciPy's: that calls what solvers call
         return self._matvec(given) if given.ndim == 1 else self._matmat(given)
 
@@ -243,41 +245,41 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         OperatorError
             Several ranks hold the space.
         VectorError
-            x is not where the operator's vectors are.
+            Another shape, or x is not where the operator's vectors are.
         """
-        self._refuse_ranks()
-        given = self._given(x)
+        given = self._given(x, self.space)
         if self._scipy:
             return super().matvec(x)
         return self._matvec(given.reshape(-1)).reshape(-1, *given.shape[1:])
 
     def rmatvec(self, x: Any) -> Any:
         """The transpose times x; see `matvec`."""
-        self._refuse_ranks()
-        given = self._given(x)
+        given = self._given(x, self.test_space)
         return super().rmatvec(x) if self._scipy else self._adjoint().matvec(given)
 
     def matmat(self, X: Any) -> Any:
         """A times the columns of X; see `matvec`."""
-        self._refuse_ranks()
-        given = self._given(X)
+        given = self._given(X, self.space, many=True)
         return super().matmat(X) if self._scipy else self._matmat(given)
 
     def rmatmat(self, X: Any) -> Any:
         """The transpose times the columns of X; see `matvec`."""
-        self._refuse_ranks()
-        given = self._given(X)
+        given = self._given(X, self.test_space, many=True)
         return super().rmatmat(X) if self._scipy else self._rmatmat(given)
 
-    def _given(self, x: Any) -> NDArray[Any]:
+    def _given(self, x: Any, space: Space | Product, *, many: bool = False) -> NDArray[Any]:
         """Check what a solver asks to be multiplied; SciPy's own make arrays of the host of all."""
+        self._refuse_ranks()
         if not self._scipy and isinstance(x, np.ndarray):
             raise VectorError(
                 f"an array of the host was given to an operator on {self.space.memory.name}, as "
                 "SciPy's solvers do: solve by femops.cg or cupyx.scipy.sparse.linalg, or give "
                 "cupy.asarray(x)"
             )
-        return self.space.memory.factor(x, "x")
+        given = check_factor(space, space.memory.factor(x, "x"))
+        if not many and given.ndim == 2 and given.shape[1] != 1:
+            check_shape(space, given, "x")
+        return given
 
     def _refuse_ranks(self) -> None:
         """Refuse SciPy's solvers on many ranks, where their inner products would be wrong."""

@@ -109,20 +109,20 @@ class NonlinearForm:
 
         Parameters
         ----------
-        u : l_vec or flat vector
+        u : (size,) array
             C-contiguous, of the form's type.
-        out : array like u, optional
+        out : (size,) array, optional
             Overwritten by the result; must not overlap u.
 
         Returns
         -------
-        array of the shape of u
+        (size,) array
             Zero at constrained dofs.
 
         Raises
         ------
         VectorError
-            A vector of another length, type or memory layout, or an ``out`` that overlaps u.
+            A vector of another shape, type or memory layout, or an ``out`` that overlaps u.
         """
         u = self._check(u, "u")
         result = self.space.memory.xp.empty_like(u) if out is None else self._check(out, "out")
@@ -139,7 +139,7 @@ class NonlinearForm:
 
         Parameters
         ----------
-        u : l_vec or flat vector
+        u : (size,) array
             The state; a copy is kept, from which another level or a transpose is computed.
 
         Returns
@@ -149,7 +149,7 @@ class NonlinearForm:
         Raises
         ------
         VectorError
-            A vector of another length or type.
+            A vector of another shape or type.
         """
         u = self._check(u, "u")
         state = backend_of(self.space).state(self.space, u, self._setups)

@@ -37,9 +37,9 @@ _COMPILED = ("compiled", "_transposed", "_panelled")
 class Operator(MatrixFree):
     """A finite element operator that is applied, not built.
 
-    It is a SciPy ``LinearOperator`` on flat vectors (size,), and takes l_vecs (ndofs, ncomp) as
-    well.  Operators come from forms (`femops.mass`) and from arithmetic: ``A + B``, ``2 * A``,
-    ``A.T``, ``A.constrained(dofs)``.  Terms on one quadrature rule are fused into one kernel.
+    It is a SciPy ``LinearOperator``.  Operators come from forms (`femops.mass`) and from
+    arithmetic: ``A + B``, ``2 * A``, ``A.T``, ``A.constrained(dofs)``.  Terms on one quadrature
+    rule are fused into one kernel.
 
     Attributes
     ----------
@@ -296,14 +296,14 @@ class Operator(MatrixFree):
 
         Parameters
         ----------
-        b : l_vec or flat vector
+        b : (size,) array
             Load vector of the unconstrained problem.
-        values : l_vec, flat vector or number
+        values : (size,) array or number
             Its entries at the constrained dofs are imposed; the others are not looked at.
 
         Returns
         -------
-        array of the shape of b
+        (size,) array
             ``b - A g`` at the free dofs (g is zero there), ``g`` at the constrained ones (times
             what the constrained rows hold, 1 unless the operator was scaled).
 
@@ -320,21 +320,21 @@ class Operator(MatrixFree):
         )
         if not isinstance(values, int | float | np.number):
             values = self._check(values, "values", self.space)
-            g[columns] = values.reshape(-1)[columns]
+            g[columns] = values[columns]
         else:
             g[columns] = values
         if not (xp.isfinite(g).all() and xp.isfinite(b).all()):
             raise VectorError(
                 "the load or an imposed value is not finite: look where it comes from"
             )
-        result: NDArray[Any] = b.reshape(-1) - self._level_data.lift(g)
+        result: NDArray[Any] = b - self._level_data.lift(g)
         result[rows] = self.constraints.identity * g[rows] if self.constraints.identity else 0.0
-        return result.reshape(b.shape)
+        return result
 
     # --- what it holds ---------------------------------------------------------------------------
 
     def diagonal(self) -> NDArray[Any]:
-        """Diagonal, in the shape of an l_vec, by sum factorisation (squared 1-D matrices).
+        """Diagonal, (size,), by sum factorisation (squared 1-D matrices).
 
         On a device it is computed there, in the operator's type.
         """
@@ -343,7 +343,7 @@ class Operator(MatrixFree):
         values = self._level_data.backend.diagonal(self._summands, lambda: self.compiled)
         if len(self.constraints.rows):
             values[self.space.memory.put(self.constraints.rows)] = self.constraints.identity
-        return values.reshape(self.space.shape)
+        return values
 
     def assemble(self, method: str = "near-optimal") -> csr_array:
         """The matrix, in compressed rows, with the essential conditions in it.

@@ -50,10 +50,10 @@ def cg(
     Parameters
     ----------
     A : Operator or BlockOperator
-    b : l_vec or flat vector
+    b : (size,) array
         Right-hand side, of the operator's type; see `Operator.rhs` for essential conditions. On a
         device, if the operator is, as are x0 and x; nothing moves but a few numbers.
-    x0 : array like b, optional
+    x0 : (size,) array, optional
         First guess, zero if omitted.
     rtol, atol : float
         Done when |b - A x| <= max(rtol |b|, atol), Euclidean norms. The recursion for the residual
@@ -66,9 +66,8 @@ def cg(
     M : Jacobi, optional
         Preconditioner, from `femops.jacobi`.
     callback : callable, optional
-        Called as ``callback(x)`` after each iteration with a view of the iterate, in the shape of
-        b; it must not be written to, and can't where arrays are the host's. A device waits for it
-        each time.
+        Called as ``callback(x)`` after each iteration with a view of the iterate; it must not be
+        written to, and can't where arrays are the host's. A device waits for it each time.
     merged : bool, optional
         Whether vectors are updated inside the operator's sweep, so that they are read and written
         less often; iterates agree to round-off. If omitted, where that is possible: for operators
@@ -82,7 +81,7 @@ def cg(
 
     Returns
     -------
-    x : array of the shape of b
+    x : (size,) array
         The last iterate, converged or not.
     info : Info
 
@@ -94,7 +93,7 @@ def cg(
         that its norm underflows, or an operator found not to be positive definite; updates to be
         merged into an operator of several sweeps.
     VectorError
-        Vectors of another length or type.
+        Vectors of another shape or type.
     """
     problem = LinearProblem.checked("cg", A, b, x0, M, rtol, atol, maxiter)
     right, sums = problem.right, problem.sums
@@ -103,14 +102,13 @@ def cg(
         inverse = A.space.memory.xp.ascontiguousarray(M.inverse, dtype=right.dtype)
     merge = _merged(A, merged, sums)
     solve = A.compiled.conjugate_gradients(right, problem.guess, inverse, merge, sums)
-    view = solve.x.reshape(b.shape)
+    view = solve.x.view()
     A.space.memory.protect(view)
     # squares of less would underflow in the recursion
     goal = max(problem.tolerance, float(np.finfo(right.dtype).tiny) ** 0.5)
     watch = Watch(history, progress, callback)
     _run(solve, goal, problem.limit, watch, view)
-    x, info = _conclude(solve, problem, tuple(watch.norms))
-    return x.reshape(b.shape), info
+    return _conclude(solve, problem, tuple(watch.norms))
 
 
 def _merged(A: Operator | BlockOperator, wanted: bool | None, sums: Sums) -> bool:

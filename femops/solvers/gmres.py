@@ -59,7 +59,7 @@ def gmres(
 
     Returns
     -------
-    x : array of the shape of b
+    x : (size,) array
         The last iterate, converged or not.
     info : Info
 
@@ -68,7 +68,7 @@ def gmres(
     SolverError
         An operator or preconditioner that cannot be used, or arguments that make no sense.
     VectorError
-        Vectors of another length or type.
+        Vectors of another shape or type.
 
     Notes
     -----
@@ -87,7 +87,7 @@ def gmres(
         directions = min(int(restart), steps)
         return _cycle(problem, precondition, residual / norm, norm, directions, seen)
 
-    return solve_in_rounds(problem, one_round, Watch(history, progress, callback), b.shape)
+    return solve_in_rounds(problem, one_round, Watch(history, progress, callback))
 
 
 def _cycle(

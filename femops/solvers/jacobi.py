@@ -52,8 +52,9 @@ class Jacobi(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         return super().__matmul__(x) if self._memory.scipy else self.matvec(x)
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
-        if x.size != len(self.inverse):
-            raise VectorError(f"x has {x.size} entries, the preconditioner {len(self.inverse)}")
+        n = len(self.inverse)
+        if x.shape not in ((n,), (n, 1)):
+            raise VectorError(f"x has shape {x.shape}, the preconditioner takes ({n},)")
         product: NDArray[Any] = self.inverse * x.reshape(-1)
         return product
 
@@ -84,7 +85,7 @@ def jacobi(A: Operator | BlockOperator) -> Jacobi:
     """
     if not isinstance(A, Operator | BlockOperator):
         raise SolverError(f"A is a {type(A).__name__}: jacobi takes a femops operator")
-    diagonal, memory = A.diagonal().reshape(-1), A.space.memory
+    diagonal, memory = A.diagonal(), A.space.memory
     bad = (diagonal == 0.0) | ~memory.xp.isfinite(diagonal)
     mine = int(bad.sum())
     count = A.space.comm.sum(mine)  # all ranks raise, or none

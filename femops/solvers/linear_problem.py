@@ -101,15 +101,15 @@ class LinearProblem:
             raise SolverError(f"rtol = {rtol!r}, atol = {atol!r}: give numbers >= 0")
         if maxiter is not None and (not isinstance(maxiter, int | np.integer) or maxiter < 0):
             raise SolverError(f"maxiter = {maxiter}: give a whole number >= 0")
-        right = _flat(A, b, "b")
-        guess = A.space.memory.xp.zeros_like(right) if x0 is None else _flat(A, x0, "x0")
+        right = _vector(A, b, "b")
+        guess = A.space.memory.xp.zeros_like(right) if x0 is None else _vector(A, x0, "x0")
         sums = Sums(A.space)
         norm = _norm_of(A, right, sums)
         limit = 10 * A.space.global_size if maxiter is None else int(maxiter)
         return cls(A, right, guess, sums, norm, max(rtol * norm, atol), limit)
 
     def preconditioner(self, M: Any, *, positive: bool = False) -> Map:
-        """Product of the preconditioner with a flat vector; the vector itself without one.
+        """Product of the preconditioner with a vector; the vector itself without one.
 
         Raises
         ------
@@ -181,12 +181,12 @@ def _norm_of(A: Operator | BlockOperator, right: Vector, sums: Sums) -> float:
     return norm
 
 
-def _flat(A: Operator | BlockOperator, vector: Any, what: str) -> Vector:
+def _vector(A: Operator | BlockOperator, vector: Any, what: str) -> Vector:
     vector = A.space.memory.vector_of(A.space, vector, what)
     if vector.dtype != A.dtype:
         raise VectorError(
             f"{what} has type {vector.dtype}, the operator {A.dtype}: "
             f"convert it by .astype({A.dtype})"
         )
-    flat: Vector = A.space.memory.xp.ascontiguousarray(vector).reshape(-1)
-    return flat
+    contiguous: Vector = A.space.memory.xp.ascontiguousarray(vector)
+    return contiguous

@@ -57,7 +57,7 @@ def minres(
 
     Returns
     -------
-    x : array of the shape of b
+    x : (size,) array
         The last iterate, converged or not.
     info : Info
 
@@ -67,7 +67,7 @@ def minres(
         An operator that is not symmetric, a preconditioner found not to be positive definite, or
         arguments that make no sense.
     VectorError
-        Vectors of another length or type.
+        Vectors of another shape or type.
 
     Notes
     -----
@@ -89,7 +89,7 @@ def minres(
         return _reduced(problem, precondition, residual, part, least, flat, steps, seen)
 
     watch = Watch(history, progress, callback)
-    return solve_in_rounds(problem, one_round, watch, b.shape, progress=_PROGRESS)
+    return solve_in_rounds(problem, one_round, watch, progress=_PROGRESS)
 
 
 def _reduced(

@@ -77,9 +77,9 @@ def newton(
     ----------
     F : NonlinearForm
         With its constrained dofs (`NonlinearForm.constrained`).
-    u0 : l_vec or flat vector
+    u0 : (size,) array
         First guess; its entries at constrained dofs are kept.
-    b : array like u0, optional
+    b : (size,) array, optional
         Load vector, zero if omitted.
     rtol, atol : float
         Done when |R(u) - b| <= max(rtol |R(u0) - b|, atol), over the free dofs.
@@ -101,7 +101,7 @@ def newton(
 
     Returns
     -------
-    u : array of the shape of u0
+    u : (size,) array
         The last state whose residual was a number; the solution if ``info.converged``.
     info : NewtonInfo
 
@@ -112,14 +112,14 @@ def newton(
     OperatorError
         An unknown level, or one that would not fit into memory.
     VectorError
-        Vectors of another length or type.
+        Vectors of another shape or type.
     """
     _check(F, rtol, atol, maxiter, linear)
     check_level(level)
     sums = Sums(F.space)
     u = _own(F, u0, "u0")
-    load = sums.arrays.zeros_like(u) if b is None else _own(F, b, "b").reshape(u.shape)
-    load.reshape(-1)[F.space.memory.put(F.constrained_dofs)] = 0.0
+    load = sums.arrays.zeros_like(u) if b is None else _own(F, b, "b")
+    load[F.space.memory.put(F.constrained_dofs)] = 0.0
     residual = F.residual(u) - load
     norms = [sums.norm(residual)]
     if not np.isfinite(norms[0]):
@@ -148,8 +148,8 @@ def newton(
 
 
 def _own(F: NonlinearForm, vector: Any, what: str) -> NDArray[Any]:
-    """A copy, where the vectors of the form are."""
-    copy: NDArray[Any] = F.space.memory.adopt(vector, what).copy()
+    """A copy of a vector, where the vectors of the form are."""
+    copy: NDArray[Any] = F.space.memory.vector_of(F.space, vector, what).copy()
     return copy
 
 

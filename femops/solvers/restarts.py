@@ -22,7 +22,6 @@ def solve_in_rounds(
     problem: LinearProblem,
     one_round: Round,
     watch: Watch,
-    shape: tuple[int, ...],
     *,
     progress: float = 1.0,
 ) -> tuple[Vector, Info]:
@@ -33,8 +32,6 @@ def solve_in_rounds(
     problem : LinearProblem
     one_round : Round
     watch : Watch
-    shape : tuple of int
-        Of x, as the user has it.
     progress : float
         A round that leaves this part of the residual, or more, is the last.
     """
@@ -45,7 +42,7 @@ def solve_in_rounds(
     norm, before, told = sums.norm(residual), np.inf, 0
 
     def view(iterate: Vector) -> Vector:
-        shown = iterate.reshape(shape)
+        shown = iterate.view()
         A.space.memory.protect(shown)
         return shown
 
@@ -66,4 +63,4 @@ def solve_in_rounds(
             break
         x, norm = candidate, reached
     info = Info(norm <= goal, spent, norm, goal, residuals=tuple(watch.norms))
-    return backend_of(A.space).placed(x).reshape(shape), info
+    return backend_of(A.space).placed(x), info

@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from femops.basis import Basis1D, Family, Quadrature1D, gauss, whole_number
-from femops.errors import SpaceError, VectorError
+from femops.errors import SpaceError
 from femops.geometry.batching import element_blocks
 from femops.geometry.boundary import Attributes
 from femops.geometry.evaluation import (
     physical_gradient,
-    point_values,
     reference_gradient,
     reference_values,
 )
@@ -27,10 +26,10 @@ from femops.parallel.halo import Halo
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering
 from femops.spaces.functions import Function, Predicate, evaluate
-from femops.spaces.memory import DeviceLike, Memory, find_memory, zeros
+from femops.spaces.memory import DeviceLike, Memory, by_components, check_shape, find_memory, zeros
 from femops.spaces.restriction import ElementRestriction, Vector, check_float_array
 from femops.spaces.summary import as_table, one_line
-from femops.spaces.transfer import places_of_nodes
+from femops.spaces.transfer import places_of_nodes, values_at
 from femops_kernels.cuda.device.device import Device
 from femops_meshes.coordinates.interpolation import equispaced, tensor_apply
 from femops_meshes.coordinates.mapping import positions
@@ -74,9 +73,9 @@ class Space(ABC):
     global_ndofs, first_dof : int
         Number of nodes that all ranks own, and that lower ranks do.
     size, global_size : int
-        Length of the flat vector, ndofs * ncomp; and that of all ranks together.
-    shape : tuple of int
-        Shape of a vector: (ndofs,) for one component, else (ndofs, ncomp).
+        Length of a vector, ndofs * ncomp; and that of all ranks together.
+    shape : (size,)
+        Shape of a vector; see `components`.
     restriction : ElementRestriction
         Between l_vec and e_vec, (ne, p1d**dim) or (ne, p1d**dim, ncomp); its `indices` are
         int64, C-contiguous, lexicographic in an element (x fastest). Numbers from `ndofs` on are
@@ -116,7 +115,8 @@ class Space(ABC):
             self._share_out(self.distributed)
         self.ndofs = self.restriction.owned
         self.size, self.global_size = (n * self.ncomp for n in (self.ndofs, self.global_ndofs))
-        self.shape = (self.ndofs,) if self.ncomp == 1 else (self.ndofs, self.ncomp)
+        self.shape = (self.size,)
+        self._trailing = () if self.ncomp == 1 else (self.ncomp,)
 
     @property
     def device(self) -> Device | None:
@@ -149,9 +149,10 @@ class Space(ABC):
     def file_dofs(self) -> Ints:
         """Number of each node in the numbering of the mesh's file, (ndofs,), a permutation.
 
-        With ``u`` a vector of this space, ``in_file[V.file_dofs()] = u`` is the same in the
-        file that `femops_meshes.write_mfem` writes of the mesh, refined or not (details: `H1`),
-        as MFEM writes a grid function, and ``u = in_file[V.file_dofs()]`` goes back.
+        With ``u`` a vector of this space, ``in_file[V.file_dofs()] = V.components(u)``, of shape
+        (ndofs, ncomp), is the same in the file that `femops_meshes.write_mfem` writes of the mesh,
+        refined or not (details: `H1`), as MFEM writes a grid function, and
+        ``u = in_file[V.file_dofs()].reshape(-1)`` goes back.
         """
 
     @abstractmethod
@@ -177,7 +178,7 @@ class Space(ABC):
         Returns
         -------
         (k,) int64
-            Ascending indices into the flat vector, node * ncomp + component.
+            Ascending indices into a vector, node * ncomp + component.
 
         Raises
         ------
@@ -189,7 +190,7 @@ class Space(ABC):
     # --- vectors ---------------------------------------------------------------------------------
 
     def zeros(self, dtype: DTypeLike = np.float64) -> Vector:
-        """A new vector of zeros, of the space's `shape`, float64 or float32.
+        """A new vector of zeros, (size,), float64 or float32.
 
         Raises
         ------
@@ -198,48 +199,53 @@ class Space(ABC):
         """
         return zeros(self, dtype)
 
-    def check_vector(self, u: Any, what: str = "l_vec") -> Vector:
-        """Return u in the shape of an l_vec, without a copy.
-
-        The flat vector (size,) is accepted too.
+    def check_vector(self, u: Any, what: str = "u") -> Vector:
+        """Return u if it is a vector of the space.
 
         Raises
         ------
         VectorError
             u is no NumPy array, of another type than float64 or float32, or of another shape.
         """
-        vector = check_float_array(u, what)
-        if vector.shape == self.shape:
-            return vector
-        if vector.shape == (self.size,):
-            return vector.reshape(self.shape)
-        if vector.ndim == 1:
-            got, has = f"{vector.size} entries", f"{self.size}"
-        else:
-            got, has = f"shape {vector.shape}", f"vectors of shape {self.shape}"
-        raise VectorError(f"{what} has {got}, the space has {has}: make one with V.zeros()")
+        return check_shape(self, check_float_array(u, what), what)
+
+    def components(self, u: Any) -> Any:
+        """View of a vector by nodes and components, (ndofs, ncomp): what is written to it is in u.
+
+        Parameters
+        ----------
+        u : (size,) or (size, nvec) array
+            One vector, or one in each column: the view of these is (ndofs, ncomp, nvec).
+
+        Raises
+        ------
+        VectorError
+            Another shape, or no array.
+        """
+        return by_components(self, u)
 
     def l_vec(self, u: Any) -> Vector:
         """Return the values of a vector at all nodes of this rank's elements, its ghosts last.
 
-        Collective, where ranks share dofs; else u itself in the space's `shape`.
+        They are a table, (nodes,) or (nodes, ncomp). Collective, where ranks share dofs; else a
+        view of u.
 
         Raises
         ------
         VectorError
             See `check_vector`.
         """
-        vector = self.check_vector(u)
+        table = self.check_vector(u).reshape(self.ndofs, *self._trailing)
         if self.halo is None:
-            return vector
-        return np.concatenate([vector, self.halo.forward(vector)])
+            return table
+        return np.concatenate([table, self.halo.forward(table)])
 
     def sum_elements(self, e_vec: Vector, restriction: ElementRestriction | None = None) -> Vector:
         """The vector in which each dof is the sum over all elements of all ranks that share it.
 
-        The transpose of `l_vec` and then ``restriction.gather``: (ne, n) -> (ndofs,), (ne, n,
-        ncomp) -> (ndofs, ncomp); sums are formed in float64, on a reproducible mesh in the order of
-        the elements of the whole mesh. Collective, where ranks share dofs.
+        The transpose of `l_vec` and then ``restriction.gather``: (ne, n[, ncomp]) -> (size,); sums
+        are formed in float64, on a reproducible mesh in the order of the elements of the whole
+        mesh. Collective, where ranks share dofs.
 
         Parameters
         ----------
@@ -254,18 +260,18 @@ class Space(ABC):
         """
         restriction = self.restriction if restriction is None else restriction
         if self.halo is None:
-            return restriction.scatter_add(e_vec)
+            return restriction.scatter_add(e_vec).reshape(-1)
         wide = e_vec.astype(np.float64, copy=False)
         l_vec = restriction.scatter_add(wide)
-        vector = l_vec[: self.ndofs].copy()
+        table = l_vec[: self.ndofs].copy()
         if self.distributed is not None and self.distributed.reproducible:
             nodes = restriction.indices.ravel()
             theirs = np.flatnonzero(nodes >= self.ndofs)
             entries = wide.reshape(restriction.indices.size, *wide.shape[2:])[theirs]
-            self.halo.reverse_add_each(nodes[theirs] - self.ndofs, entries, vector)
+            self.halo.reverse_add_each(nodes[theirs] - self.ndofs, entries, table)
         else:
-            self.halo.reverse_add(l_vec[self.ndofs :], vector)
-        return np.asarray(vector.astype(e_vec.dtype, copy=False))
+            self.halo.reverse_add(l_vec[self.ndofs :], table)
+        return np.asarray(table.astype(e_vec.dtype, copy=False).reshape(-1))
 
     def _check_order(self) -> None:
         """Refuse `reproducible` where devices of many ranks add in any order."""
@@ -312,7 +318,7 @@ class Space(ABC):
 
         Returns
         -------
-        l_vec, float64
+        (size,) float64
 
         Raises
         ------
@@ -330,11 +336,11 @@ class Space(ABC):
             values = self._of_field(f.space, f.vector)
         else:
             x = np.ascontiguousarray(self.dof_coordinates().T)
-            values = evaluate(f, x, self.shape[1:])
+            values = evaluate(f, x, self._trailing).reshape(-1)
         return self.memory.put(values if self.basis.is_nodal else self._from_nodal(values))
 
     def _of_field(self, source: Space, vector: Vector) -> Floats:
-        """Values at the nodes of a function of another space."""
+        """Values (size,) at the nodes of a function of another space."""
         if (source.ncomp, source.dim) != (self.ncomp, self.dim):
             raise SpaceError(
                 f"a field of {source.ncomp} component(s) in {source.dim}-D cannot be interpolated "
@@ -346,31 +352,25 @@ class Space(ABC):
                 "a field on another mesh cannot be interpolated where ranks share a mesh, as each "
                 "has but a part: interpolate in one process, or evaluate it by femops.Probe"
             )
-        n, trailing = self.p1d**self.dim, () if self.ncomp == 1 else (self.ncomp,)
-        l_vec = source.l_vec(vector).reshape(-1, *trailing)
-        owners = np.divmod(self.restriction.owner[: self.ndofs], n)
+        owners = np.divmod(self.restriction.owner[: self.ndofs], self.p1d**self.dim)
         elements, reference = places_of_nodes(
             source.mesh, self.mesh, owners, self.basis.nodes, self.dof_coordinates()
         )
-        result = np.empty((self.ndofs, *trailing))
-        for start, stop in element_blocks(self.ndofs, source.ncomp * source.p1d**source.dim):
-            rows = source.restriction.indices[elements[start:stop]]
-            e_vec = np.asarray(l_vec[rows], dtype=np.float64)
-            result[start:stop] = point_values(source.basis, reference[start:stop], e_vec)
-        return result
+        l_vec, indices = source.l_vec(vector), source.restriction.indices
+        return values_at(source.basis, l_vec, indices, elements, reference).reshape(-1)
 
     def _from_nodal(self, values: Floats) -> Floats:
         """Coefficients of the function with these values at the nodes, element by element."""
-        result, values = np.empty_like(values), self.l_vec(values)
+        result, table = np.empty((self.ndofs, *self._trailing)), self.l_vec(values)
         lines = [self.basis.from_nodal] * self.dim
         n = self.p1d**self.dim
         touched, owner = self.restriction.first_touch, self.restriction.owner
         for start, stop in element_blocks(self.mesh.num_elements, n):
             # Elements that share a face agree on it: only the face's own nodes matter there.
-            block = tensor_apply(lines, values[self.restriction.indices[start:stop]])
+            block = tensor_apply(lines, table[self.restriction.indices[start:stop]])
             new = slice(touched[start], touched[stop])
-            result[new] = block.reshape(-1, *values.shape[1:])[owner[new] - start * n]
-        return result
+            result[new] = block.reshape(-1, *self._trailing)[owner[new] - start * n]
+        return result.reshape(-1)
 
     def quadrature(self, q1d: int | Quadrature1D | None = None) -> Quadrature1D:
         """The rule of q1d Gauss points, p + 2 if omitted; a ready rule is checked and returned.
@@ -481,7 +481,7 @@ class GridFunction:
     ----------
     space : Space
         Of any order; as a coefficient, on the mesh of the form.
-    vector : l_vec of it
+    vector : (space.size,) array
         Not copied here: an operator copies it when it is made or updated, so that the same
         GridFunction can be given again after the vector has changed.
 
@@ -495,4 +495,4 @@ class GridFunction:
     vector: NDArray[Any]
 
     def __post_init__(self) -> None:
-        self.space.check_vector(self.vector, "the grid function's vector")
+        self.space.check_vector(self.vector, "vector")

@@ -37,11 +37,7 @@ class VectorSpace(HasMemory, Protocol):
 
     @property
     def size(self) -> int:
-        """Length of a flat vector."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of a vector."""
+        """Length of a vector."""
 
     def check_vector(self, vector: Any, what: str) -> Any:
         """Refuse what is no vector of the space."""
@@ -98,7 +94,7 @@ class Memory(ABC):
 
     @abstractmethod
     def vector_of(self, space: VectorSpace, vector: Any, what: str) -> Any:
-        """A vector of a space, where its vectors are; flat if it is given flat.
+        """A vector of a space, where its vectors are.
 
         Raises
         ------
@@ -179,8 +175,7 @@ class HostMemory(Memory):
 
     def vector_of(self, space: VectorSpace, vector: Any, what: str) -> Any:
         """See `Memory.vector_of`."""
-        space.check_vector(vector, what)
-        return vector
+        return space.check_vector(vector, what)
 
     def overlap(self, a: NDArray[Any], b: NDArray[Any]) -> bool:
         """See `Memory.overlap`."""
@@ -278,12 +273,12 @@ class DeviceMemory(Memory):
     def vector_of(self, space: VectorSpace, vector: Any, what: str) -> Any:
         """See `Memory.vector_of`."""
         array = self.adopt(vector, what)
-        if array.shape not in (space.shape, (space.size,)) or array.dtype not in FLOAT_TYPES:
+        if array.dtype not in FLOAT_TYPES:
             raise VectorError(
-                f"{what} has shape {array.shape} and type {array.dtype}, the space has vectors of "
-                f"shape {space.shape}, float64 or float32: make one with zeros()"
+                f"{what} has type {array.dtype}: femops computes in float64 and float32, "
+                "convert it by .astype(numpy.float64)"
             )
-        return array
+        return check_shape(space, array, what)
 
     def overlap(self, a: NDArray[Any], b: NDArray[Any]) -> bool:
         """See `Memory.overlap`."""
@@ -394,8 +389,44 @@ def zeros(space: VectorSpace, dtype: DTypeLike) -> Vector:
     VectorError
         Another type than float64 or float32.
     """
-    vector: Vector = space.memory.xp.zeros(space.shape, vector_type(dtype))
+    vector: Vector = space.memory.xp.zeros(space.size, vector_type(dtype))
     return vector
+
+
+def check_shape(space: VectorSpace, array: NDArray[Kind], what: str) -> NDArray[Kind]:
+    """The array, if it is flat as the vectors of a space are.
+
+    Raises
+    ------
+    VectorError
+        The message names the view that is one, if there is one.
+    """
+    shape, size, ncomp = array.shape, space.size, getattr(space, "ncomp", 1)
+    if shape == (size,):
+        return array
+    name = what if what.isidentifier() else "its"
+    if len(shape) == 1:
+        raise VectorError(
+            f"{what} has {shape[0]} entries, the space has {size}: make one with V.zeros()"
+        )
+    cure = "make one with V.zeros()"
+    if array.size == size:
+        turned = ncomp > 1 and shape == (ncomp, size // ncomp) and shape[0] != shape[1]
+        cure = f"use {name}{'.T' * turned}.reshape(-1)"
+    elif shape[:1] == (size,):
+        cure = f"use one column, {name}[:, k]; many at a time are for A @ X"
+    raise VectorError(
+        f"{what} has shape {shape}; a vector of this space is flat, ({size},): {cure}"
+    )
+
+
+def by_components(space: Any, vectors: Any) -> Any:
+    """See `Space.components`."""
+    if not hasattr(vectors, "shape"):
+        raise VectorError(f"u is a {type(vectors).__name__}: give an array, as V.zeros() makes")
+    if len(vectors.shape) != 2 or vectors.shape[0] != space.size:
+        check_shape(space, vectors, "u")
+    return vectors.reshape(space.ndofs, space.ncomp, *vectors.shape[1:])
 
 
 def vector_type(dtype: DTypeLike) -> np.dtype[Any]:

@@ -9,10 +9,10 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from femops.errors import SpaceError, VectorError
+from femops.errors import SpaceError
 from femops.spaces.base import Space
 from femops.spaces.functions import Function
-from femops.spaces.memory import memory_of, zeros
+from femops.spaces.memory import check_shape, memory_of, zeros
 from femops.spaces.restriction import Vector, check_float_array, positions
 
 
@@ -20,8 +20,7 @@ from femops.spaces.restriction import Vector, check_float_array, positions
 class Product:
     """Several spaces on one mesh, by name, for forms on several fields.
 
-    A vector of the product is flat: the entries of the first space, then those of the second, and
-    so on, each in the order of its own flat vectors.
+    A vector of the product is the vectors of the spaces, one after the other.
 
     Parameters
     ----------
@@ -61,7 +60,7 @@ class Product:
     >>> x = W.zeros()
     >>> u, p = W.split(x)
     >>> x.shape, u.shape, p.shape
-    ((59,), (25, 2), (9,))
+    ((59,), (50,), (9,))
     """
 
     def __init__(self, /, **spaces: Space) -> None:
@@ -115,16 +114,10 @@ class Product:
         VectorError
             x is no NumPy array, of another type than float64 or float32, or of another shape.
         """
-        vector = check_float_array(x, what)
-        if vector.shape != self.shape:
-            raise VectorError(
-                f"{what} has shape {vector.shape}, the product has vectors of shape {self.shape}: "
-                "make one with W.zeros() or W.join(...)"
-            )
-        return vector
+        return check_shape(self, check_float_array(x, what), what)
 
     def split(self, x: Vector) -> tuple[Vector, ...]:
-        """The parts of a vector, l_vecs of the spaces in their order: views, nothing is copied.
+        """The parts of a vector, vectors of the spaces in their order: views, nothing is copied.
 
         Raises
         ------
@@ -132,15 +125,15 @@ class Product:
             See `check_vector`.
         """
         vector = self.memory.vector_of(self, x, "vector")
-        return tuple(vector[self.slice(n)].reshape(s.shape) for n, s in self.spaces.items())
+        return tuple(vector[self.slice(name)] for name in self.spaces)
 
     def join(self, /, **parts: Vector) -> Vector:
         """A new vector made of parts.
 
         Parameters
         ----------
-        **parts : l_vec or flat vector
-            By name; those left out are zero.
+        **parts : arrays
+            Vectors of the spaces, by name; those left out are zero.
 
         Returns
         -------
@@ -160,7 +153,7 @@ class Product:
         }
         result = self.zeros(np.result_type(*(part.dtype for part in given.values())))
         for name, part in given.items():
-            result[self.slice(name)] = part.reshape(-1)
+            result[self.slice(name)] = part
         return result
 
     def interpolate(self, /, **functions: Function) -> NDArray[np.float64]:
@@ -189,7 +182,7 @@ class Product:
         Parameters
         ----------
         **dofs : (k,) integers
-            By name: flat positions in vectors of that space, as `Space.boundary_dofs` gives them.
+            By name: positions in vectors of that space, as `Space.boundary_dofs` gives them.
 
         Returns
         -------

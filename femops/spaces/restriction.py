@@ -107,7 +107,7 @@ class ElementRestriction:
         return self.indices.size, self.ndofs
 
     def gather(self, l_vec: Vector) -> Vector:
-        """e_vec of an l_vec: (ndofs,) -> (ne, n), (ndofs, ncomp) -> (ne, n, ncomp).
+        """e_vec of an l_vec, as `Space.l_vec` gives it: (ndofs[, ncomp]) -> (ne, n[, ncomp]).
 
         Raises
         ------
@@ -118,7 +118,7 @@ class ElementRestriction:
         if l_vec.ndim == 0 or l_vec.shape[0] != self.ndofs:
             raise VectorError(
                 f"l_vec has shape {l_vec.shape}, the restriction {self.ndofs} dofs: give shape "
-                f"({self.ndofs},) or ({self.ndofs}, ncomp)"
+                f"({self.ndofs},) or ({self.ndofs}, ncomp), as V.l_vec(u) is"
             )
         return np.asarray(l_vec[self.indices])
 

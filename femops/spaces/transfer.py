@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.basis import Basis1D
 from femops.errors import ProbeError
+from femops.geometry.batching import element_blocks
+from femops.geometry.evaluation import point_values
 from femops.geometry.location import locate
 from femops_meshes.mesh import Mesh
 from femops_meshes.parents import parents_of
@@ -51,3 +57,28 @@ def places_of_nodes(
             "that covers this one, curved sides included"
         )
     return found, reference
+
+
+def values_at(
+    basis: Basis1D, l_vec: NDArray[Any], indices: Ints, elements: Ints, reference: Floats
+) -> Floats:
+    """Values (n[, ncomp]) of a function at points in elements.
+
+    Parameters
+    ----------
+    basis : Basis1D
+    l_vec : array
+        See `Space.l_vec`.
+    indices : (ne, p1d**dim) int64
+        Dofs of all elements.
+    elements : (n,) int64
+        Element of each point.
+    reference : (n, dim) float64
+        The points.
+    """
+    n, shape = len(elements), l_vec.shape[1:]
+    result = np.empty((n, *shape))
+    for start, stop in element_blocks(n, math.prod((*indices.shape[1:], *shape))):
+        e_vec = np.asarray(l_vec[indices[elements[start:stop]]], dtype=np.float64)
+        result[start:stop] = point_values(basis, reference[start:stop], e_vec)
+    return result

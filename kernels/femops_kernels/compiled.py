@@ -24,7 +24,7 @@ Routes = Sequence[Route]
 @final
 @dataclass(frozen=True)
 class Panels:
-    """How many vectors an operator is applied to at once.
+    """Number of vectors that an operator is applied to at once.
 
     Attributes
     ----------

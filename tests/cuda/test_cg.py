@@ -47,7 +47,7 @@ def problem(case: str, device: HostDevice | None) -> tuple[Any, Any, Any]:
     b = np.random.default_rng(3).standard_normal(V.shape).astype(dtype)
     if case == "eliminated":
         A = A.unconstrained.eliminated(V.boundary_dofs(), V.boundary_dofs())
-        b.reshape(-1)[V.boundary_dofs()] = 0.0
+        b[V.boundary_dofs()] = 0.0
         return A, b, None
     return A, b, None if case in ("bare", "l2") else femops.jacobi(A)
 
@@ -132,7 +132,7 @@ def test_so_many_iterations_and_no_more(maxiter: int, merged: bool, device: Host
 @pytest.mark.parametrize("merged", [True, False])
 def test_nothing_is_done_after_the_end(merged: bool, device: HostDevice) -> None:
     A, b, _ = problem("bare", device)
-    solve = DeviceConjugateGradients(A.compiled, b.reshape(-1), 0.0 * b.reshape(-1), None, merged)
+    solve = DeviceConjugateGradients(A.compiled, b, 0.0 * b, None, merged)
     solve.advance(1e-3, 1000, 0)
     while solve.status == 0:
         solve.advance(1e-3, 1000, solve.every, show=False)
@@ -180,7 +180,7 @@ def test_bad_arguments(device: HostDevice) -> None:
         femops.cg(A, b * np.nan)
     with pytest.raises(femops.VectorError, match="b has type float32"):
         femops.cg(A, b.astype(np.float32))
-    with pytest.raises(femops.VectorError, match="x0 has shape"):
+    with pytest.raises(femops.VectorError, match="x0 has 417 entries"):
         femops.cg(A, b, b[:-1])
 
 
@@ -213,8 +213,7 @@ def test_nothing_but_the_state_is_copied(merged: bool, device: HostDevice) -> No
 def test_jacobi_stays_on_the_device(device: HostDevice) -> None:
     A, b, M = problem("vector", device)
     before = device.uploads, device.downloads
-    x = b.reshape(-1)
-    expected = x / A.diagonal().reshape(-1)
+    x, expected = b, b / A.diagonal()
     assert M.device is device
     assert device.downloads == before[1]
     np.testing.assert_allclose(M @ x, expected, rtol=1e-14)

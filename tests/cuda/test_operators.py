@@ -179,7 +179,7 @@ def test_vectors_of_products(device: GuardedDevice) -> None:
     u, p = W.split(there)
     assert device.owns(u)
     assert np.shares_memory(u.host, there.host)
-    np.testing.assert_array_equal(u.get(), np.tile([1.0, 2.0], (W.spaces["u"].ndofs, 1)))
+    np.testing.assert_array_equal(u.get(), np.tile([1.0, 2.0], W.spaces["u"].ndofs))
     np.testing.assert_array_equal(p.get(), W.spaces["p"].dof_coordinates()[:, 0])
     np.testing.assert_array_equal(W.join(u=u, p=p).get(), there.get())
     np.testing.assert_array_equal(W.split(W.join(p=p))[0].get(), 0.0)
@@ -198,7 +198,7 @@ def test_residuals_and_jacobians(name: str, dim: int, device: GuardedDevice) -> 
     assert abs(residual @ v - expected) < 1e-12 * (abs(residual) @ abs(v))
     slope = nonlinear_cases.naive(name, here, u + 1e-30j * d, v + 0j).imag / 1e-30
     assert abs(product @ v - slope) < 1e-11 * (abs(product) @ abs(v))
-    dofs, out = here.boundary_dofs(), there.zeros().reshape(-1)
+    dofs, out = here.boundary_dofs(), there.zeros()
     assert form.constrained(dofs).residual(x, out) is out
     residual[dofs] = 0.0
     np.testing.assert_allclose(out.get(), residual, rtol=0, atol=1e-12 * abs(residual).max())
@@ -234,13 +234,13 @@ def test_products_with_vectors_and_columns(both: Both) -> None:
     A, B, V = both.here, both.there, both.spaces[0]
     x = random_vector(V, "float64")
     columns = np.random.default_rng(3).standard_normal((V.size, 3))
-    for each in (x, x.ravel(), columns, columns.astype("float32"), columns[:, ::2]):
+    for each in (x, columns, columns.astype("float32"), columns[:, ::2]):
         there = both.device.upload(each)
         both.agree(A @ each, B @ there)
         both.agree(A.T @ each, B.T @ there)
-    flat, some = both.device.upload(x.ravel()), both.device.upload(columns)
+    one, some = both.device.upload(x), both.device.upload(columns)
     for name in ("matvec", "rmatvec"):
-        both.agree(getattr(A, name)(x.ravel()), getattr(B, name)(flat))
+        both.agree(getattr(A, name)(x), getattr(B, name)(one))
         both.agree(getattr(A, name)(columns[:, :1]), getattr(B, name)(some[:, :1]))
     for name in ("matmat", "rmatmat"):
         both.agree(getattr(A, name)(columns), getattr(B, name)(some))
@@ -252,8 +252,8 @@ def test_results_in_an_array_that_is_given(both: Both) -> None:
     out[:] = np.nan
     assert both.there.apply(there, out) is out
     both.agree(both.here.apply(x), out)
-    other = (2 * both.there).apply(there.reshape(-1), out.reshape(-1))
-    both.agree(2 * both.here.apply(x.ravel()), other)
+    other = (2 * both.there).apply(there, out)
+    both.agree(2 * both.here.apply(x), other)
 
 
 def test_sums_products_and_updates_of_operators(both: Both) -> None:
@@ -304,7 +304,7 @@ def test_arrays_of_other_libraries(both: Both) -> None:
     both.agree(both.here.apply(x), result)
     both.agree(both.here.apply(x), out)  # the memory itself was written
     W = femops.Product(u=both.spaces[1], p=both.spaces[1])
-    both.agree(np.r_[x.ravel(), x.ravel()], W.join(u=there, p=there))
+    both.agree(np.r_[x, x], W.join(u=there, p=there))
 
 
 # --- the same bits --------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import pytest
 import femops
 import femops.errors
 from femops.cli import main
+from femops.io.plots import plot
 from femops_kernels.cuda.device import cupy_device
 from support.cuda.guarded import guarded_device
 
@@ -38,6 +39,7 @@ def blocks(page):
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
 def test_page(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plot, "check_pyvista", no_opengl)
     if page.name == "gpu.md" and cupy_device.describe()["missing"]:
         host_as_gpu(monkeypatch)
     namespace = {"__name__": "__main__"}
@@ -49,6 +51,11 @@ def test_page(page, tmp_path, monkeypatch):
                 exec(program, namespace)
         else:
             run_commands(code, f"{page.name}:{line}")
+
+
+def no_opengl():
+    """Matplotlib draws: VTK needs OpenGL. PyVista's pictures have a test of their own."""
+    raise femops.MissingExtraError
 
 
 def host_as_gpu(monkeypatch):
@@ -110,3 +117,27 @@ def test_the_pictures_are_what_draws_them(tmp_path):
     drawing["architecture"]()
     for drawn in tmp_path.glob("*.svg"):
         assert drawn.read_text() == (images / drawn.name).read_text(), "run docs/draw.py"
+
+
+def test_the_gallery_shows_programs_with_output_and_picture(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    from gallery import write_gallery
+
+    examples, docs = tmp_path / "examples", tmp_path / "docs"
+    examples.mkdir()
+    code = "from pathlib import Path\nPath('out/two_sums.png').touch()\nprint(2 + 2)\n"
+    (examples / "two_sums.py").write_text(f'"""Sums: a test.\n\nWith text."""\n{code}')
+    (examples / "poisson_mpi.py").write_text('"""Ranks."""\nfrom mpi4py import MPI\nfail()\n')
+    write_gallery(examples, docs)
+    page, ranks, index = (
+        (docs / "gallery" / f"{name}.md").read_text()
+        for name in ("two_sums", "poisson_mpi", "index")
+    )
+    assert page.startswith("# Two sums\n\nSums: a test.\n\nWith text.\n\n![")
+    assert "```text\n4\n```" in page
+    assert "```{literalinclude} ../../examples/two_sums.py" in page
+    assert "It prints" not in ranks
+    assert index.index("(out/two_sums.png)") < index.index("## Poisson MPI")
+    (examples / "two_sums.py").write_text('"""Wrong."""\n1 / 0\n')
+    with pytest.raises(RuntimeError, match=r"(?s)two_sums.py failed:.*ZeroDivisionError"):
+        write_gallery(examples, docs)

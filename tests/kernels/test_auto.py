@@ -61,10 +61,9 @@ def space(kind: str = "curved", ncomp: int = 1, order: int = 1) -> femops.H1:
     return femops.H1(mesh(kind), order, ncomp=ncomp)
 
 
-def field(order: int, ncomp: int, function: Any, flat: bool = False) -> femops.GridFunction:
+def field(order: int, ncomp: int, function: Any) -> femops.GridFunction:
     V = femops.H1(mesh("curved"), order, ncomp=ncomp)
-    vector = V.interpolate(function)
-    return femops.GridFunction(V, vector.reshape(-1) if flat else vector)
+    return femops.GridFunction(V, V.interpolate(function))
 
 
 def array(*shape: int) -> Any:
@@ -88,7 +87,7 @@ OPERATORS: dict[str, Callable[[], Any]] = {
     "diffusion, mixed": lambda: femops.diffusion(space("mixed"), 2.0),
     "mass, periodic, float32": lambda: femops.mass(space("periodic"), smooth, dtype="float32"),
     "convection by a field": lambda: femops.convection(space(), field(1, 2, wind)),
-    "its transpose": lambda: femops.convection(space(), field(1, 2, wind, flat=True)).T,
+    "its transpose": lambda: femops.convection(space(), field(1, 2, wind)).T,
     "elasticity": lambda: femops.elasticity(space("curved", 2), 1.3, field(3, 1, smooth)),
     "materials": lambda: femops.mass(
         space(), femops.GridFunction(femops.L2(mesh("curved"), 0), np.linspace(1.0, 2.0, 30))

@@ -30,7 +30,7 @@ def test_one_number_for_each_point_of_a_load() -> None:
 
     same = femops.load(V, lambda x: (x[0], x[0]), quadrature=rule)
     np.testing.assert_allclose(femops.load(V, vary, quadrature=rule), same, rtol=1e-15)
-    np.testing.assert_allclose(same, [[1 / 6] * 2, [1 / 3] * 2])
+    np.testing.assert_allclose(same, [1 / 6, 1 / 6, 1 / 3, 1 / 3])
 
 
 @pytest.mark.parametrize("family", ["gll", "bernstein"])

@@ -32,9 +32,9 @@ def test_small_couplings_of_components_are_kept(small: float, level: str) -> Non
     M = femops.mass(V, level=level)
     assert kernels(M) == ["SeparableKernel"]
     u = np.zeros(V.shape)
-    u[:, 1] = random_vector(femops.H1(V.mesh, 2), "float64")
-    expected = small * (M @ u)[:, 1]
-    assert abs((A @ u)[:, 0] - expected).max() <= 1e-13 * abs(expected).max()
+    u[1::2] = random_vector(femops.H1(V.mesh, 2), "float64")
+    expected = small * (M @ u)[1::2]
+    assert abs((A @ u)[::2] - expected).max() <= 1e-13 * abs(expected).max()
     assert kernels(femops.form(coupled, V, c=0.0, level=level)) == ["SeparableKernel"]
 
 
@@ -153,5 +153,5 @@ def test_a_function_may_give_as_many_constant_components_as_there_are_points():
         c=lambda x: [3.0, 5.0],
     )
     u = np.zeros(V.shape)
-    u[:, 0], u[:, 1] = 1.0, 10.0
-    assert u.ravel() @ (A @ u.ravel()) == pytest.approx(3.0 + 500.0, rel=1e-14)
+    u[::2], u[1::2] = 1.0, 10.0
+    assert u @ (A @ u) == pytest.approx(3.0 + 500.0, rel=1e-14)

@@ -100,6 +100,45 @@ def test_the_generalised_problem_by_lobpcg(space: femops.H1, dense: tuple[Array,
     np.testing.assert_allclose(values[:3], expected[:3], rtol=1e-6)
 
 
+def test_vector_spaces_as_they_are() -> None:
+    """Loads, solutions and columns of elasticity have the shapes that SciPy's solvers take."""
+    V = femops.H1(turned(femops.box((3, 2))), 2, ncomp=2)
+    held = V.boundary_dofs(1)
+    A = femops.elasticity(V, 1.0, 1.0).constrained(held)
+    M, matrix = femops.jacobi(A), A.assemble().toarray()
+    b = A.rhs(femops.load(V, [0.0, -1.0]), V.interpolate([0.1, 0.2]))
+    assert b.shape == (V.size,)
+    exact, spectrum = np.linalg.solve(matrix, b), np.linalg.eigvalsh(matrix)
+    for solver in (spla.cg, spla.minres, spla.gmres):
+        for operator in (A, spla.LinearOperator(A.shape, A.apply, dtype=float)):
+            x, info = solver(operator, b, rtol=1e-12, M=M, maxiter=2000)
+            assert info == 0
+            assert np.linalg.norm(x - exact) < 1e-9 * np.linalg.norm(exact)
+    np.testing.assert_allclose(V.components(x).reshape(-1)[held][:2], [0.1, 0.2], rtol=1e-9)
+    largest = spla.eigsh(A, k=2, return_eigenvectors=False)
+    np.testing.assert_allclose(np.sort(largest), spectrum[-2:], rtol=1e-9)
+    start = np.random.default_rng(5).standard_normal((V.size, 4))
+    values, vectors = spla.lobpcg(A, start, largest=True, tol=1e-8, maxiter=500)
+    np.testing.assert_allclose(np.sort(values)[-2:], spectrum[-2:], rtol=1e-8)
+    assert V.components(vectors).shape == (V.ndofs, 2, 4)
+    np.testing.assert_allclose(A @ start, matrix @ start, atol=1e-11)
+
+
+@pytest.mark.parametrize("use", ["__matmul__", "dot", "apply", "matvec", "rmatvec", "matmat"])
+def test_a_field_by_components_is_refused(use: str) -> None:
+    V = femops.H1(femops.box((4, 4, 4)), 1, ncomp=3)
+    A = femops.elasticity(V, 1.0, 1.0)
+    for B in (A, A.T, femops.mass(V) + A):
+        with pytest.raises(femops.VectorError) as raised:
+            getattr(B, use)(V.components(V.zeros()))
+        assert str(raised.value) == (
+            "x has shape (125, 3); a vector of this space is flat, (375,): use x.reshape(-1)"
+        )
+    if use in {"apply", "matvec", "rmatvec"}:
+        with pytest.raises(femops.VectorError, match=r"one column, x\[:, k\]; many .* for A @ X"):
+            getattr(A, use)(np.zeros((V.size, 3)))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_linear_operator_algebra(space: femops.H1, dtype: str) -> None:
     """What SciPy's own arithmetic makes of an operator: products, powers, sums with others."""

@@ -88,6 +88,27 @@ def test_operators_and_sums(comm, name, level, reproducible):
 
 @pytest.mark.parallel(4)
 @pytest.mark.parametrize("reproducible", [False, True])
+@pytest.mark.parametrize(("name", "level"), CASES[::2])
+def test_many_vectors(comm, name, level, reproducible):
+    def build(mesh):
+        return dict(operators(mesh, level))
+
+    mine, alone = on_both(comm, MESHES[name], build, reproducible)
+    for key in ("rules", "boundary", "two spaces", "components"):
+        if key not in mine:
+            continue
+        A, B = mine[key], alone[key]
+        u = np.random.default_rng(3).standard_normal((B.space.size, 9))
+        close((A @ u[piece(A.space)])[:, 4], (B @ u)[:, 4], A.test_space)
+        if A.space is A.test_space:
+            held, every = A.constrained(every_fifth(A.space)), every_fifth(B.space)
+            whole = B.constrained(every) @ u
+            for k, result in enumerate((held @ u[piece(A.space)]).T):
+                close(result, whole[:, k], A.space)
+
+
+@pytest.mark.parallel(4)
+@pytest.mark.parametrize("reproducible", [False, True])
 @pytest.mark.parametrize("level", LEVELS)
 def test_products(comm, level, reproducible):
     def build(mesh):
@@ -98,6 +119,8 @@ def test_products(comm, level, reproducible):
     u = np.random.default_rng(3).standard_normal(B.space.size)
     own = u[piece(A.space)]
     close(A @ own, B @ u, A.space)
+    several = np.multiply.outer(u, np.arange(9) - 4.0)
+    close((A @ several[piece(A.space)])[:, 7], (B @ several)[:, 7], A.space)
     close((A + 2.0 * A).T @ own, (B + 2.0 * B).T @ u, A.space)
     close(A.diagonal(), B.diagonal(), A.space)
     held = np.arange(A.space.slice("u").stop)[::3]

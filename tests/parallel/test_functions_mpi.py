@@ -33,7 +33,7 @@ def check_functions(mesh, whole):
         own = slice(V.first_dof, V.first_dof + V.ndofs)
         close(V.dof_coordinates(), W.dof_coordinates()[own])
         u, w = (S.interpolate(smooth(S.ncomp)) for S in (V, W))
-        close(u, w[own])
+        close(V.components(u), W.components(w)[own])
         for got, expected in zip(V.sample(u, 4), W.sample(w, 4), strict=True):
             close(got, expected[mine])
         close(V.values(u), W.values(w)[mine])

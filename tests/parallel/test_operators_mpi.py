@@ -7,7 +7,7 @@ import femops
 from femops.parallel import Serial
 from support.cases.kernels import bend, make_mesh, smooth
 from support.cases.levels import FACTORS, cover
-from support.cases.rank_operators import compare, every_fifth, own_piece, results, whole_mesh
+from support.cases.rank_operators import build, compare, every_fifth, own_piece, results, whole_mesh
 
 
 def check(case, comm, alone, ranks, tolerance):
@@ -62,6 +62,35 @@ def test_equal_to_serial(comm, case):
 @pytest.mark.filterwarnings("ignore:.*ranks have no elements")
 def test_equal_to_serial_on_more(comm, case):
     check_equal(comm, case)
+
+
+def check_many(comm, case, reproducible):
+    """A panel of vectors: what one has, with the same bits if the mesh is reproducible."""
+    mesh = whole_mesh(case)
+    mine = build(case, femops.distribute(mesh, comm, reproducible=reproducible))
+    alone = femops.distribute(mesh, Serial(), reproducible=reproducible)
+    whole = build(case, alone if reproducible else mesh)
+    u = np.random.default_rng(5).standard_normal((whole.space.size, 19)).astype(case.dtype)
+    gap = np.abs(mine @ u[own_piece(mine.space)] - (whole @ u)[own_piece(mine.test_space)])
+    tolerance = 0.0 if reproducible else 10 * case.tolerance
+    assert gap.max(initial=0.0) <= tolerance * np.abs(whole @ u).max()
+
+
+@pytest.mark.parallel(2)
+@pytest.mark.parametrize("reproducible", [False, True])
+@pytest.mark.parametrize("case", cover()[::9], ids=str)
+@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
+def test_many_vectors_on_two(comm, case, reproducible):
+    check_many(comm, case, reproducible)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parallel(3)
+@pytest.mark.parametrize("reproducible", [False, True])
+@pytest.mark.parametrize("case", cover(), ids=str)
+@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
+def test_many_vectors(comm, case, reproducible):
+    check_many(comm, case, reproducible)
 
 
 def check_reproducible(comm, case):

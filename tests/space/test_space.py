@@ -95,18 +95,16 @@ def test_components_are_scalars_side_by_side(kind, family):
     mesh = scrambled_box((2, 2, 1), 5, bend, 2)
     space, scalar = kind(mesh, 2, ncomp=3, family=family), kind(mesh, 2, family=family)
     u = space.interpolate(lambda x: [x[0] ** 2, x[1], np.sin(x[2])])
-    assert space.shape == u.shape == (scalar.ndofs, 3)
-    assert space.size == 3 * scalar.ndofs
+    assert space.shape == u.shape == (space.size,) == (3 * scalar.ndofs,)
     assert space.values(u).shape == (4, 64, 3)
     assert space.gradient(u).shape == (4, 64, 3, 3)
     assert space.sample(u, 3)[1].shape == (4, 27, 3)
     parts = [lambda x: x[0] ** 2, lambda x: x[1], lambda x: np.sin(x[2])]
     for c, f in enumerate(parts):
         one = scalar.interpolate(f)
-        np.testing.assert_allclose(u[:, c], one, atol=1e-14)
+        np.testing.assert_allclose(u[c::3], one, atol=1e-14)
         np.testing.assert_allclose(space.values(u)[..., c], scalar.values(one), atol=1e-13)
         np.testing.assert_allclose(space.gradient(u)[..., c, :], scalar.gradient(one), atol=1e-12)
-    np.testing.assert_array_equal(space.values(u.ravel()), space.values(u))
 
 
 @pytest.mark.parametrize("name", PERIODIC)
@@ -126,8 +124,8 @@ def test_periodic_interpolation_takes_the_first_elements_place(name):
 
 def test_constants_and_sequences_are_functions():
     space = H1(femops.box((2, 2)), 2, ncomp=2)
-    np.testing.assert_array_equal(space.interpolate(0.0), np.zeros((25, 2)))
-    np.testing.assert_array_equal(space.interpolate((1.0, 2.0))[3], [1, 2])
+    np.testing.assert_array_equal(space.interpolate(0.0), np.zeros(50))
+    np.testing.assert_array_equal(space.interpolate((1.0, 2.0))[6:8], [1, 2])
 
 
 def test_a_function_that_does_not_fit_is_refused():
@@ -188,8 +186,8 @@ def test_boundary_of_components_indexes_the_flat_vector():
         space.boundary_dofs(components=(2, 0)), (3 * nodes[:, None] + [0, 2]).ravel()
     )
     u = space.zeros()
-    u.reshape(-1)[space.boundary_dofs(components=1)] = 1
-    assert np.all(u[nodes, 1] == 1)
+    u[space.boundary_dofs(components=1)] = 1
+    assert np.all(space.components(u)[nodes, 1] == 1)
     assert u.sum() == len(nodes)
 
 
@@ -243,24 +241,53 @@ def test_restriction_is_adjoint_and_counts_elements():
 
 def test_zeros_and_check_vector():
     space = H1(femops.box((2, 2)), 2, ncomp=2)
-    assert space.zeros().shape == (25, 2)
+    assert space.zeros().shape == (50,)
     assert space.zeros(np.float32).dtype == np.float32
-    flat = np.arange(50.0)
-    assert np.shares_memory(space.check_vector(flat), flat)
-    assert space.check_vector(flat)[3, 1] == 7
+    u = np.arange(50.0)
+    assert space.check_vector(u) is u
     with pytest.raises(VectorError, match="type int64 was asked for"):
         space.zeros(int)
+
+
+def test_components_are_a_view():
+    space = H1(femops.box((2, 2)), 2, ncomp=2)
+    u = np.arange(50.0)
+    view = space.components(u)
+    assert view.shape == (25, 2)
+    assert view[3].tolist() == [6, 7]
+    view[3] = 0
+    assert not u[6:8].any()
+    for order in "CF":  # many vectors, in any layout
+        many = np.zeros((50, 3), order=order)
+        space.components(many)[4, 1, 2] = 1
+        assert many[9, 2] == many.sum() == 1
+    mask = np.ones(100, dtype=bool)
+    space.components(mask[::2])[:, 0] = False
+    assert mask.sum() == 75
+    flat = r"a vector of this space is flat, \(50,\): "
+    for wrong, cure in {
+        (25, 2): r"use u.reshape\(-1\)",
+        (2, 25): r"use u.T.reshape\(-1\)",
+        (25, 3): r"make one with V.zeros\(\)",
+        (50, 2, 2): r"use one column, u\[:, k\]",
+    }.items():
+        with pytest.raises(VectorError, match=flat + cure):
+            space.components(np.zeros(wrong))
+    with pytest.raises(VectorError, match="u is a list: give an array"):
+        space.components([0.0] * 50)
 
 
 @pytest.mark.parametrize(
     ("u", "match"),
     [
-        (np.zeros(24), r"l_vec has 24 entries, the space has 25: make one with V.zeros\(\)"),
-        (np.zeros((25, 1)), r"l_vec has shape \(25, 1\), the space has vectors of shape \(25,\)"),
-        (np.zeros(25, dtype=np.int32), "l_vec has type int32"),
-        (np.zeros(25, dtype=np.float16), "l_vec has type float16"),
-        (list(range(25)), "l_vec is a list"),
-        (None, "l_vec is a NoneType"),
+        (np.zeros(24), r"u has 24 entries, the space has 25: make one with V.zeros\(\)"),
+        (np.zeros((25, 1)), r"u has shape \(25, 1\); a vector of this space is flat, \(25,\)"),
+        (np.zeros((25, 2)), r"is flat, \(25,\): use one column, u\[:, k\]; many .* A @ X"),
+        (np.zeros(()), r"u has shape \(\); a vector of this space is flat"),
+        (np.zeros(25, dtype=np.int32), "u has type int32"),
+        (np.zeros(25, dtype=np.float16), "u has type float16"),
+        (list(range(25)), "u is a list"),
+        (None, "u is a NoneType"),
     ],
 )
 @pytest.mark.parametrize("use", ["check_vector", "values", "gradient", "sample"])
@@ -316,7 +343,8 @@ def test_order_zero_l2_is_one_dof_an_element():
     space = L2(femops.box((2, 3)), 0, ncomp=2)
     assert space.ndofs == 6
     u = space.interpolate(lambda x: x)
-    np.testing.assert_allclose(u, space.mesh.element_centers(), atol=1e-15)
+    centers = space.mesh.element_centers()
+    np.testing.assert_allclose(space.components(u), centers, atol=1e-15)
     np.testing.assert_array_equal(space.gradient(u), 0)
 
 

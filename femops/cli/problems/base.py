@@ -95,7 +95,7 @@ class Problem(ABC):
 
     @abstractmethod
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
-        """Solution for that right-hand side, l_vec of `space`, and iterations taken.
+        """Solution for that right-hand side, vector of `space`, and iterations taken.
 
         Raises
         ------
@@ -129,7 +129,7 @@ class Result:
     Attributes
     ----------
     problem : Problem
-    u : l_vec of its space
+    u : vector of its space
     iterations : int
     l2_error, h1_error : float
         Norms of u minus the exact solution.

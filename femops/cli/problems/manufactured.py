@@ -183,6 +183,5 @@ def _periods(mesh: AnyMesh, least: float) -> Floats:
 
 def _at_elements(space: Space, values: Floats) -> Floats:
     """Values (ndofs,) of the owned dofs, at the nodes of the elements, (ne, n, ncomp)."""
-    vector = np.repeat(values[:, np.newaxis], space.ncomp, axis=1).reshape(space.shape)
-    local = np.asarray(space.l_vec(vector)).reshape(-1, space.ncomp)
+    local = np.asarray(space.l_vec(np.repeat(values, space.ncomp))).reshape(-1, space.ncomp)
     return np.asarray(local[space.restriction.indices])

@@ -63,7 +63,7 @@ class NeoHookean(Problem):
     def right_hand_side(self) -> Vector:
         """Load, zero where values are held."""
         b = femops.load(self.space, flux=self.stress)
-        b.reshape(-1)[self.form.constrained_dofs] = 0.0
+        b[self.form.constrained_dofs] = 0.0
         return b
 
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
@@ -72,7 +72,7 @@ class NeoHookean(Problem):
         A = self.operator
         guess, first = solution(femops.cg, A, A.rhs(b, held), _GUESS, M=femops.jacobi(A))
         on_boundary = self.form.constrained_dofs
-        guess.reshape(-1)[on_boundary] = held.reshape(-1)[on_boundary]
+        guess[on_boundary] = held[on_boundary]
         goal = rtol * Sums(self.space).norm(b)
         options: dict[str, Any] = {"level": self.level, "progress": self.progress}
         u, info = femops.newton(self.form, guess, b, rtol=0.0, atol=goal, **options)

@@ -279,11 +279,11 @@ def _write(
     file: BinaryIO, target: Path, contents: Contents, name: str, space: Space, vector: Vector
 ) -> Sums:
     """Write this rank's share of a vector; on rank 0, the checksums of all its blocks."""
-    comm, rows, cuts = space.comm, vector, np.array([0, space.ndofs])
+    comm, rows, cuts = space.comm, space.components(vector), np.array([0, space.ndofs])
     if comm.size > 1:
         order = _order(space)
         cuts = _whole_blocks(order.cuts, contents.fields[name].rows)
-        rows = moved(order.forward(vector), order.cuts, cuts, comm)
+        rows = moved(order.forward(rows), order.cuts, cuts, comm)
     with check(comm), refused(target):
         sums = write_rows(file, contents, name, int(cuts[comm.rank]), rows)
     arrived = comm.exchange({0: sums} if len(sums) else {})
@@ -337,4 +337,4 @@ def _read(reader: StateReader, name: str, space: Space) -> Vector:
         rows = reader.rows(name, first, end - first)
     if order is not None:
         rows = order.backward(moved(rows, cuts, order.cuts, comm))
-    return rows.reshape(space.shape)
+    return rows.reshape(-1)

@@ -44,7 +44,7 @@ def plot(
     ----------
     what : Space, Mesh or DistributedMesh
         The space of `u`, or a mesh to draw alone.
-    u : l_vec, optional
+    u : (size,) array, optional
         The field; of a vector field colours show the Euclidean length.
     name : str
         The field's, for the colour bar.
@@ -109,7 +109,7 @@ def picture(
     ----------
     path : path ending in .png
     what : Space, Mesh or DistributedMesh
-    u : l_vec, optional
+    u : (size,) array, optional
     **options
         Those of `plot`.
 

@@ -116,8 +116,8 @@ class Sampler:
 def _at_grid(f: GridFunction, elements: Ints, points: tuple[Floats, ...]) -> Floats:
     """Values (n, k, ncomp) at a tensor grid."""
     space = f.space
-    l_vec = f.vector.reshape(space.ndofs, space.ncomp)
-    e_vec = np.asarray(l_vec[space.restriction.indices[elements]], dtype=np.float64)
+    table = space.components(f.vector)
+    e_vec = np.asarray(table[space.restriction.indices[elements]], dtype=np.float64)
     return tensor_apply([space.basis.interpolation(x) for x in points], e_vec)
 
 

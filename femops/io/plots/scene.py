@@ -138,7 +138,7 @@ def _chosen_cut(sampler: Sampler, patches: Floats) -> str:
     if sampler.field is None:
         return ""
     space = sampler.field.space
-    inside = magnitude(sampler.field.vector.reshape(space.ndofs, space.ncomp))
+    inside = magnitude(space.components(sampler.field.vector))
     shown = magnitude(patches[..., 3:])
     return "xyz" if np.ptp(shown) < HIDDEN * np.ptp(inside) else ""
 

@@ -223,4 +223,5 @@ def _draw_arrows(axes: Axes, points: Floats, vectors: Floats) -> None:
 
 
 def _color_bar(axes: Axes, shades: Any, label: str) -> None:
-    axes.figure.colorbar(shades, ax=axes, shrink=0.8, label=label)
+    bar = axes.figure.colorbar(shades, ax=axes, shrink=0.8)
+    bar.set_label(label, rotation=0 if len(label) < 4 else 90)

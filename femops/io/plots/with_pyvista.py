@@ -57,9 +57,9 @@ def to_pyvista(
     ----------
     space : Space, Mesh or DistributedMesh
         The space of the fields, or a mesh alone.
-    u : l_vec or GridFunction, optional
+    u : (size,) array or GridFunction, optional
         A field; the grid calls it u.
-    **fields : l_vec or GridFunction
+    **fields : (size,) array or GridFunction
         Fields by name, as for `save`.
 
     Returns
@@ -129,7 +129,8 @@ class PyVistaPicture(Picture):
         import pyvista
 
         scene, ink = self._scene, "black"
-        plotter: Any = pyvista.Plotter(off_screen=off_screen, window_size=[975, 780])
+        with pyvista.vtk_verbosity("error"):  # it warns that there is no display
+            plotter: Any = pyvista.Plotter(off_screen=off_screen, window_size=[975, 780])
         plotter.set_background("white")
         if off_screen:
             plotter.enable_anti_aliasing("ssaa")

@@ -121,7 +121,7 @@ class TimeSeries:
             Later than that of the last step.
         space : Space
             The space of the fields; its mesh may differ from step to step.
-        **fields : l_vec or GridFunction
+        **fields : (size,) array or GridFunction
             As for `femops.save`, with the same names at each step.
 
         Returns

@@ -54,7 +54,7 @@ def save(
         In a folder that all ranks see.
     space : Space, Mesh or DistributedMesh
         The space of the fields, or a mesh alone.
-    **fields : l_vec or GridFunction
+    **fields : (size,) array or GridFunction
         Vectors of the space by the name they get in the file, or fields in other spaces on its
         mesh, such as pressures beside velocities. With as many components as the mesh has
         dimensions they are written as 3-D vectors, with zeros in the missing directions.

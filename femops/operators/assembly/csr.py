@@ -43,7 +43,9 @@ def available_bytes() -> int:
     return 2**62
 
 
-def require_memory(needed: int, what: str) -> None:
+def require_memory(
+    needed: int, what: str, cure: str = "level='partial', a smaller mesh or order"
+) -> None:
     """Check that memory is free, before it is allocated.
 
     Raises
@@ -55,7 +57,7 @@ def require_memory(needed: int, what: str) -> None:
     if needed > free:
         raise OperatorError(
             f"{what} needs {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are free: take "
-            "level='partial', a smaller mesh or order"
+            f"{cure}"
         )
 
 

@@ -17,5 +17,5 @@ def assemble_diagonal(summands: Summands) -> NDArray[np.float64]:
         e_vec = np.zeros((space.mesh.num_elements, space.p1d**space.dim, space.ncomp))
         for start, stop in assembly.diagonal_blocks():
             e_vec[start:stop] = assembly.diagonals(start, stop)
-        total += factor * space.sum_elements(e_vec).reshape(-1)
+        total += factor * space.sum_elements(e_vec)
     return total

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from femops.errors import VectorError
 from femops.fields.multivector import MultiVector
 from femops.spaces.base import Space
+from femops.spaces.memory import check_shape
 from femops.spaces.product import Product
 
 
@@ -53,21 +54,23 @@ def check_factor(space: Space | Product, x: NDArray[Any]) -> NDArray[Any]:
     ----------
     space : Space or Product
     x : array
-        An l_vec, a flat vector, or columns of them.
+        A vector (size,), or many as columns (size, nvec).
 
     Raises
     ------
     VectorError
         Another shape, or no real numbers.
     """
-    n = space.size
-    columns = x.ndim in (1, 2) and len(x) == n and x.dtype.kind in "biufc"
-    if columns or (x.ndim > 1 and x.shape == space.shape):
+    if x.dtype.kind not in "biufc":
+        raise VectorError(f"x has type {x.dtype}: give numbers, as V.zeros() has")
+    if x.ndim == 2 and len(x) == space.size:
         return x
-    raise VectorError(
-        f"x has shape {x.shape} and type {x.dtype}, the operator takes "
-        f"vectors ({n},) or columns ({n}, k): make one with V.zeros()"
-    )
+    if x.ndim == 2 and x.size != space.size:
+        raise VectorError(
+            f"x has shape {x.shape}; the operator takes a vector ({space.size},), or many as the "
+            f"columns of an array ({space.size}, nvec)"
+        )
+    return check_shape(space, x, "x")
 
 
 def check_output(

@@ -82,7 +82,7 @@ def by_attribute(
         raise OperatorError(f"no value for the attribute {missing[0]}: give it one, or a default")
     space = L2(mesh, 0, ncomp=int(np.prod(shape, dtype=int)))
     vector = space.zeros()
-    vector[space.restriction.indices[:, 0]] = result
+    space.components(vector)[space.restriction.indices[:, 0]] = result.reshape(-1, space.ncomp)
     return GridFunction(space, vector)
 
 

@@ -54,8 +54,7 @@ def _form(form: BilinearForm, part: Mesh, known: dict[Space, Space]) -> Bilinear
     trial = _space(volume_space(form.trial), part, known)
     state: State | None = None
     if form.state is not None:
-        l_vec = form.state.l_vec.reshape(-1, *trial.shape[1:])
-        state = HostState(_first(volume_space(form.trial), trial, l_vec))
+        state = HostState(_first(volume_space(form.trial), trial, form.state.l_vec))
     given = {name: _given(g, part, known) for name, g in form.coefficients.items()}
     return replace(
         form,
@@ -75,8 +74,8 @@ def _space(space: Space, part: Mesh, known: dict[Space, Space]) -> Space:
 
 
 def _first(whole: Space, part: Space, l_vec: NDArray[Any]) -> NDArray[Any]:
-    """Entries of a vector in the first elements, as a vector of the space on them."""
-    found = np.empty(part.shape, l_vec.dtype)
+    """Entries of an l_vec in the first elements, as an l_vec of the space on them."""
+    found = np.empty((part.ndofs, *l_vec.shape[1:]), l_vec.dtype)
     indices = part.restriction.indices
     found[indices] = l_vec[whole.restriction.indices[: len(indices)]]
     return found

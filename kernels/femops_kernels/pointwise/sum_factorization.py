@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, final
 
@@ -97,6 +98,15 @@ def check_points(q1d: int, *p1d: int) -> None:
 
 def contraction_flops(kernel: SumFactorised) -> int:
     """Operations of all contractions of one element, without its q-functions."""
+    return _contractions(kernel, Matrix1D.flops) + _geometry_flops(kernel)
+
+
+def contraction_operations(kernel: SumFactorised) -> int:
+    """The same as instructions on lanes, of which a multiply-add is one; without the geometry."""
+    return _contractions(kernel, Matrix1D.operations)
+
+
+def _contractions(kernel: SumFactorised, count: Callable[[Matrix1D], int]) -> int:
     q, dim, qfunction = kernel.q1d, kernel.dim, kernel.qfunction
     flops = 0
     for side, matrix in (
@@ -104,17 +114,17 @@ def contraction_flops(kernel: SumFactorised) -> int:
         (kernel.target, Matrix1D(kernel.target.b1d.T)),
     ):
         lines = sum(side.p1d ** (dim - 1 - k) * q**k for k in range(dim))
-        flops += side.ncomp * lines * matrix.flops()
+        flops += side.ncomp * lines * count(matrix)
     lines = dim * q ** (dim - 1)
     if qfunction.gradient_in:
-        flops += kernel.source.ncomp * lines * Matrix1D(kernel.d1d).flops()
+        flops += kernel.source.ncomp * lines * count(Matrix1D(kernel.d1d))
     if qfunction.gradient_out:
         # the sum of the directions' results: one addition per point and direction, less where
         # nothing stands there yet
         adds = q**dim * (dim if qfunction.value_out else dim - 1)
-        flops += kernel.target.ncomp * (lines * Matrix1D(kernel.d1d.T).flops() + adds)
+        flops += kernel.target.ncomp * (lines * count(Matrix1D(kernel.d1d.T)) + adds)
     weights = bool(qfunction.numbers.weight) * (q**dim + (q ** (dim - 1) if dim > 2 else 0))
-    return int(flops + weights + _geometry_flops(kernel))
+    return int(flops + weights)
 
 
 def _geometry_flops(kernel: SumFactorised) -> int:

@@ -28,7 +28,7 @@ def share(serial, space, vector):
     mine = space.restriction.indices
     whole = serial.restriction.indices[space.distributed.part.elements]
     owned = mine < space.ndofs
-    result[mine[owned]] = vector[whole[owned]]
+    space.components(result)[mine[owned]] = serial.components(vector)[whole[owned]]
     return result
 
 

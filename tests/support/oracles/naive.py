@@ -283,7 +283,7 @@ class Oracle:
         return result
 
     def load(self, f: Field) -> Array:
-        """∫ f v: (ndofs,), or (ndofs, ncomp) with f of shape (ncomp, ...) or one for all."""
+        """∫ f v, (ndofs * ncomp,), with f of shape (ncomp, ...) or one for all."""
         at = evaluate(f, self.positions)
         value = np.broadcast_to(at, (self.ncomp, *self.positions.shape[:2]))
         result = np.zeros((self.ndofs, self.ncomp))
@@ -291,7 +291,7 @@ class Oracle:
             for c in range(self.ncomp):
                 moments = self.values.T @ (self._measure(e) * value[c, e])
                 np.add.at(result[:, c], nodes, moments)
-        return result[:, 0] if self.ncomp == 1 else result
+        return result.reshape(-1)
 
     def l2_error(self, u: Array, exact: Field) -> float:
         """The L2 norm of u - exact, u of one component."""

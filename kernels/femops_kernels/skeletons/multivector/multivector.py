@@ -17,6 +17,10 @@ from femops_kernels.skeletons.multivector.vector_table import *
 
 # </defaults>
 
+# Blocks between one whose rows are asked for and one that is worked on: some 1,200 rows take as
+# long as memory does. Of large elements, what is written is asked for when they begin: else it
+# would be pushed out of the cache.
+BLOCKS_AHEAD = min(16, max(1, 1200 // ROWS_IN))
 ALL_SLOTS = 2**LANE_WIDTH - 1
 
 
@@ -28,6 +32,15 @@ def block(table, k):
         return k * LANE_BYTES, ALL_SLOTS
     # some slots were done with the block before
     return (nvec - LANE_WIDTH) * REAL_BYTES, (ALL_SLOTS << (end - nvec)) & ALL_SLOTS
+
+
+@inner
+def block_ahead(table, here, then, k, first, end):
+    """The lists of rows, and the byte in these, of a block that comes after the k-th."""
+    k += min(BLOCKS_AHEAD, end - first)
+    if k < end:
+        return here, block(table, k)[0]
+    return then, block(table, first + k - end)[0]
 
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
@@ -52,10 +65,11 @@ def sweep(table, x, y, task, work, alpha, beta):
             offset, mask = block(table, k)
             reads = here + ROWS_IN * ROW_WORD
             writes = reads + ROWS_OUT * ROW_WORD
-            next_ins, (ahead, _) = here, block(table, k + 1)
-            if k + 1 == end:
-                next_ins, (ahead, _) = then, block(table, first)
-            rows = next_ins, ahead + LANE_BYTES - 1, writes, offset + LANE_BYTES - 1
+            asked, last = block_ahead(table, here, then, k, first, end), LANE_BYTES - 1
+            rows = asked[0], asked[1] + last, writes, offset + last
+            if BLOCKS_AHEAD > 1:
+                to_write = asked[0] + (ROWS_IN + ROWS_OUT) * ROW_WORD
+                rows = asked[0], asked[1] + last, to_write, asked[1] + last
             if not (ASK_BY_LINE or ASK_BY_PLANE):
                 ask_ahead(rows, 0, 1)
             source, target = (here, offset, mask), (reads, writes, offset, mask, factor)

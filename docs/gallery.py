@@ -1,0 +1,82 @@
+"""The gallery: a page for each example with its text, output and picture, and one with all."""
+
+import ast
+import subprocess
+import sys
+from dataclasses import dataclass
+
+FOLDER = "gallery"
+PROPER = {"krylov": "Krylov", "mpi": "MPI", "petsc": "PETSc", "scipy": "SciPy"}
+
+
+@dataclass(frozen=True)
+class Example:
+    """An example, and what it gave.
+
+    `output` is None for one that is for many ranks, and was not; `picture` for one that draws none.
+    """
+
+    name: str
+    title: str
+    text: str
+    output: str | None
+    picture: str | None
+
+
+def write_gallery(examples, docs):
+    """Run the examples, and write their pages into the folder `gallery` of `docs`."""
+    target = docs / FOLDER
+    (target / "out").mkdir(parents=True, exist_ok=True)
+    found = [_run(file, target) for file in sorted(examples.glob("*.py"))]
+    found.sort(key=lambda example: example.picture is None)
+    for example in found:
+        (target / f"{example.name}.md").write_text(_page(example))
+    (target / "index.md").write_text(_overview(found))
+
+
+def _run(file, target):
+    title, _, text = ast.get_docstring(ast.parse(file.read_text())).partition("\n")
+    output = None
+    if not _for_ranks(file):
+        command = [sys.executable, str(file)]
+        done = subprocess.run(command, cwd=target, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{file.name} failed:\n{done.stderr}")
+        output = done.stdout
+    picture = f"out/{file.stem}.png"
+    shown = picture if (target / picture).is_file() else None
+    return Example(file.stem, title.strip().rstrip("."), text.strip(), output, shown)
+
+
+def _for_ranks(file):
+    """True if the example is for many ranks."""
+    return "mpi4py" in file.read_text()
+
+
+def _page(example):
+    parts = [f"# {_heading(example)}", f"{example.title}.", example.text]
+    if example.picture:
+        parts.append(f"![{example.title}]({example.picture})")
+    if example.output:
+        parts.append(f"It prints\n\n```text\n{example.output.strip()}\n```")
+    source = f"../../examples/{example.name}.py"
+    parts.append(f"```{{literalinclude}} {source}\n:language: python\n```")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _heading(example):
+    words = example.name.split("_")
+    words[0] = words[0].capitalize()
+    return " ".join(PROPER.get(word.lower(), word) for word in words)
+
+
+def _overview(found):
+    rows = ["# Gallery", "The programs of the folder `examples`, run when these pages were built."]
+    for example in found:
+        rows.append(f"## {_heading(example)}")
+        if example.picture:
+            rows.append(f"[![{example.title}]({example.picture})]({example.name}.md)")
+        rows.append(f"{example.title}: [program and output]({example.name}.md).")
+    names = "\n".join(example.name for example in found)
+    rows.append(f"```{{toctree}}\n:hidden:\n\n{names}\n```")
+    return "\n\n".join(rows) + "\n"

@@ -1,0 +1,270 @@
+"""Operators on many vectors: at once, by matrices of elements, and one vector after the other.
+
+The cases are those of the paper on multivectors (seed 003): few elements of high order, p + 1 Gauss
+points, up to a thousand vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.basis import gauss
+from femops.bench.machine import Meter, using
+from femops.bench.problems import Progress, check_asked, make_mesh
+from femops.bench.timing import median_seconds
+from femops.errors import OperatorError
+from femops.forms import form
+from femops.operators import Operator
+from femops.spaces.h1_l2 import H1
+from femops_kernels.compiled import Panels
+from femops_kernels.cpu import machine
+from femops_kernels.cpu.blas import gemm_address
+from femops_kernels.cpu.kernels.kernel import Kernel
+from femops_kernels.pointwise.sum_factorization import contraction_operations
+
+Arrays = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+def _mass(u: Any) -> Any:
+    return {"value": u}
+
+
+def _laplacian(u: Any) -> Any:
+    return {"grad": u.grad}
+
+
+def _helmholtz(u: Any) -> Any:
+    return {"value": u, "grad": u.grad}
+
+
+def _hamiltonian(u: Any, x: Any) -> Any:
+    return {"value": 0.5 * sum(c * c for c in x) * u, "grad": 0.5 * u.grad}
+
+
+FORMS: dict[str, Callable[..., Any]] = {
+    "mass": _mass,
+    "laplacian": _laplacian,
+    "helmholtz": _helmholtz,
+    "hamiltonian": _hamiltonian,
+}
+"""Forms that are measured; the Hamiltonian is that of the harmonic oscillator."""
+
+METHODS = ("columns", "panels", "cell matrices", "one by one")
+"""``columns``: all at once, (size, nvec). ``panels``: all at once, (panels, size, width)."""
+
+
+@final
+@dataclass(frozen=True)
+class Settings:
+    """Choice of what is measured.
+
+    Attributes
+    ----------
+    forms, meshes, methods : sequence of str
+    orders, vectors : sequence of int
+        Degrees, and numbers of vectors.
+    widths : sequence of int
+        Vectors of a panel.
+    cells : int
+        About how many elements.
+    threads, rounds : int
+    seconds : float
+        About how long each case is timed in a round.
+    """
+
+    forms: Sequence[str] = ("mass",)
+    meshes: Sequence[str] = ("multilinear",)
+    methods: Sequence[str] = METHODS
+    orders: Sequence[int] = (7, 8)
+    vectors: Sequence[int] = (100,)
+    widths: Sequence[int] = (16,)
+    cells: int = 27
+    threads: int = 1
+    rounds: int = 5
+    seconds: float = 0.05
+
+    def check(self) -> None:
+        """Refuse what can't be measured.
+
+        Raises
+        ------
+        OperatorError
+        """
+        check_asked(meshes=self.meshes, orders=self.orders, rounds=self.rounds)
+        for what, given, known in (
+            ("problem", self.forms, FORMS),
+            ("method", self.methods, METHODS),
+        ):
+            for name in given:
+                if name not in known:
+                    raise OperatorError(f"{what} {name!r}: choose one of {', '.join(known)}")
+        slots = machine.lane_width()
+        if min(self.vectors, default=0) < 1 or self.cells < 1:
+            raise OperatorError("nothing to measure: give at least one vector, one cell")
+        if min(self.widths, default=0) < slots:
+            raise OperatorError(f"panels of {min(self.widths)} vectors: give {slots} or more")
+
+
+@final
+@dataclass
+class _Case:
+    """One method on some vectors; ``seconds`` are the medians of each round."""
+
+    facts: dict[str, Any]
+    run: Callable[[], object]
+    operations: float
+    seconds: list[float] = field(default_factory=list)
+
+    def row(self, meter: Meter, threads: int) -> dict[str, Any]:
+        """One row of the result."""
+        median, work = float(np.median(self.seconds)), self.facts["dofs"] * self.facts["nvec"]
+        # instructions on lanes a second at the peak, where each is a multiply-add, so two flops
+        peak = meter.peak(threads) * 1e9 / (2 * machine.lane_width())
+        return self.facts | {
+            "threads": threads,
+            "seconds_min": min(self.seconds),
+            "seconds_median": median,
+            "dofs_per_second": work / median,
+            "fraction_of_fma_peak": self.operations / median / peak if self.operations else None,
+        }
+
+
+def run_multivector(asked: Settings, progress: Progress | None = None) -> dict[str, Any]:
+    """Time the methods in turns, beside the machine's rate of multiply-adds.
+
+    Parameters
+    ----------
+    asked : Settings
+    progress : callable, optional
+
+    Returns
+    -------
+    dict
+        ``machine``, ``rows`` and ``notes``.  A row has ``problem``, ``mesh``, ``order``, ``cells``,
+        ``dofs``, ``nvec``, ``method``, ``width`` (of panels), ``threads``, ``seconds_min``,
+        ``seconds_median``, ``dofs_per_second`` (times vectors), ``fraction_of_fma_peak`` (of
+        instructions on lanes after even-odd, a multiply-add is one; where known), and
+        ``over_cell_matrices``, ``over_one_by_one``: how many times as fast.
+
+    Raises
+    ------
+    OperatorError
+        Something unknown, or nothing.
+    """
+    asked.check()
+    meter, rows = Meter((asked.threads,)), list[dict[str, Any]]()
+    blas, _ = gemm_address(np.float64)
+    notes = [f"cell matrices are multiplied by the BLAS of {blas}"]
+    with _blas_threads(1, notes):
+        for order in dict.fromkeys(asked.orders):
+            for mesh in dict.fromkeys(asked.meshes):
+                for name in dict.fromkeys(asked.forms):
+                    if progress:
+                        progress(f"{name}, order {order}, {mesh}")
+                    rows += _measured(asked, meter, order, mesh, name)
+    return {"machine": meter.describe(), "rows": rows, "notes": notes}
+
+
+def _blas_threads(count: int, notes: list[str]) -> AbstractContextManager[Any]:
+    """Keep BLAS to so many threads: femops' own share the elements out."""
+    if find_spec("threadpoolctl") is None:
+        notes.append("BLAS uses threads of its own: pip install threadpoolctl to forbid it")
+        return nullcontext()
+    from threadpoolctl import threadpool_limits
+
+    limits: AbstractContextManager[Any] = threadpool_limits(count, user_api="blas")
+    return limits
+
+
+def _measured(
+    asked: Settings, meter: Meter, order: int, mesh: str, name: str
+) -> list[dict[str, Any]]:
+    """Rows of one form on one space."""
+    nodes = float(round(asked.cells ** (1 / 3)) * order + 1) ** 3
+    V = H1(make_mesh(mesh, order, nodes), order)
+    facts = {"problem": name, "mesh": mesh, "order": order}
+    facts |= {"cells": V.mesh.num_elements, "dofs": V.size}
+    operator = form(FORMS[name], V, quadrature=gauss(order + 1))
+    cases = [case for nvec in asked.vectors for case in _cases(asked, operator, nvec, facts)]
+    for _ in range(asked.rounds):
+        meter.round()
+        for case in cases:
+            with using(asked.threads):
+                case.seconds.append(median_seconds(case.run, asked.seconds))
+    return _compared([case.row(meter, asked.threads) for case in cases])
+
+
+def _compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows with how many times as fast as the slower methods they are."""
+    times = {(row["nvec"], row["method"]): row["seconds_median"] for row in rows}
+    for row in rows:
+        for key in ("cell matrices", "one by one"):
+            other = times.get((row["nvec"], key))
+            ratio = None if other is None else other / row["seconds_median"]
+            row[f"over_{key.replace(' ', '_')}"] = ratio
+    return rows
+
+
+def _cases(asked: Settings, operator: Operator, nvec: int, facts: dict[str, Any]) -> list[_Case]:
+    """The methods on so many vectors."""
+    found, slots = [], machine.lane_width()
+    each = _operations(operator)
+    for method in dict.fromkeys(asked.methods):
+        base = facts | {"method": method, "nvec": nvec, "width": None}
+        if method == "one by one":
+            found.append(_Case(base, _one_by_one(operator, nvec), each * nvec / slots))
+        elif nvec < slots:
+            continue  # they are one by one
+        elif method == "columns":
+            found.append(_Case(base, _at_once(operator, Panels(nvec)), each * nvec / slots))
+        elif method == "cell matrices":
+            by_element = operator.at_level("element")
+            found.append(_Case(base, _at_once(by_element, Panels(nvec)), 0.0))
+        else:
+            for width in dict.fromkeys(asked.widths):
+                panels = Panels(width, -(-nvec // width))
+                each_panel = each * width * panels.count / slots
+                run = _at_once(operator, panels)
+                found.append(_Case(base | {"width": width}, run, each_panel))
+    return found
+
+
+def _operations(operator: Operator) -> float:
+    """Instructions on lanes of an application to as many vectors as a lane has slots.
+
+    Zero where it is not known.
+    """
+    total = 0
+    for sweep in operator.compiled.sweeps:
+        kernel = sweep.kernel
+        if not isinstance(kernel, Kernel):
+            return 0.0
+        total += contraction_operations(kernel) * operator.space.mesh.num_elements
+    return float(total)
+
+
+def _vectors(*shape: int) -> Arrays:
+    x = np.random.default_rng(0).standard_normal(shape)
+    return x, np.zeros_like(x)
+
+
+def _at_once(operator: Operator, panels: Panels) -> Callable[[], object]:
+    x, y = _vectors(panels.count, operator.space.size, panels.nvec)
+    return lambda: operator.apply_panels(x, y, panels)
+
+
+def _one_by_one(operator: Operator, nvec: int) -> Callable[[], object]:
+    x, y = _vectors(nvec, operator.space.size)
+
+    def run() -> None:
+        for k in range(nvec):
+            operator.apply(x[k], y[k])
+
+    return run

@@ -1,0 +1,192 @@
+"""An operator on many vectors at once is what it is on each of them, and what its matrix is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import femops
+from femops.errors import OperatorError, VectorError
+from femops_kernels.compiled import Panels
+from femops_kernels.cpu import machine
+from support.cases.kernels import bend, smooth
+from support.cases.levels import LEVELS, Case, build, cover
+from support.cases.products import stokes
+
+ODD = 11
+"""Vectors: a lane of float64, and some that begin inside it."""
+
+
+def columns(operator: Any, nvec: int, dtype: Any = np.float64) -> Any:
+    values = np.random.default_rng(nvec).standard_normal((operator.shape[1], nvec))
+    return values.astype(dtype)
+
+
+def check(case: Case) -> None:
+    operator, dense = build(case)
+    u = columns(operator, ODD, case.dtype)
+    result = operator @ u
+    assert result.dtype == case.dtype
+    assert result.shape == (operator.shape[0], ODD)
+    for k in range(ODD):
+        assert dense.error(result[:, k], u[:, k]) < case.tolerance
+
+
+CHOSEN = [case for k, case in enumerate(cover()) if k % 4 == 0 or case.level == "full"]
+
+
+@pytest.mark.parametrize("case", CHOSEN, ids=str)
+def test_every_form_at_every_level_is_the_oracles(case: Case) -> None:
+    check(case)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("case", cover(), ids=str)
+def test_the_whole_cover(case: Case) -> None:
+    check(case)
+
+
+def curved(order: int = 3) -> Any:
+    mesh = femops.box((3, 2, 2), mapping=bend, order=2)
+    return femops.H1(mesh, order)
+
+
+@pytest.fixture(scope="module")
+def operator() -> Any:
+    V = curved()
+    A = femops.diffusion(V, smooth) + femops.mass(V)
+    return A.constrained(V.boundary_dofs())
+
+
+@pytest.mark.parametrize("nvec", [0, 1, 4, 5, 7, 8, 9, 15, 16, 33])
+def test_any_number_of_vectors(operator: Any, nvec: int) -> None:
+    u = columns(operator, nvec)
+    result = operator @ u
+    assert result.shape == u.shape
+    matrix = operator.assemble()
+    assert np.abs(result - matrix @ u).max(initial=0.0) <= 1e-13 * abs(matrix).sum(axis=1).max() * 5
+
+
+@settings(max_examples=25, deadline=None)
+@given(nvec=st.integers(1, 40), scale=st.floats(-150, 150), order=st.sampled_from("CF"))
+def test_scales_and_layouts(operator: Any, nvec: int, scale: float, order: Any) -> None:
+    u = np.asarray(columns(operator, nvec) * 10.0**scale, order=order)
+    expected = np.stack([operator @ np.ascontiguousarray(u[:, k]) for k in range(nvec)], axis=1)
+    gap = np.abs(operator @ u - expected).max()
+    assert gap <= 1e-14 * np.abs(expected).max() * 10
+
+
+def test_what_is_not_finite_stays_in_its_vector(operator: Any) -> None:
+    u = columns(operator, ODD)
+    clean = operator @ u
+    u[:, 3], u[:, ODD - 1] = np.inf, np.nan
+    result = operator @ u
+    others = [k for k in range(ODD) if k not in (3, ODD - 1)]
+    assert np.array_equal(result[:, others], clean[:, others])
+    assert not np.isfinite(result[:, 3]).all()
+
+
+@pytest.mark.parametrize("kind", [np.complex128, np.complex64])
+def test_complex_vectors(operator: Any, kind: Any) -> None:
+    u = columns(operator, 6) + 1j * columns(operator, 7)[:, 1:]
+    given = u.astype(kind)
+    expected = operator @ given.real.astype(float) + 1j * (operator @ given.imag.astype(float))
+    result = operator @ given
+    assert result.dtype == np.complex128
+    assert np.abs(result - expected).max() < 1e-13 * np.abs(expected).max()
+    one = operator @ given[:, 0]
+    assert one.shape == (operator.shape[0],)
+    assert np.abs(one - expected[:, 0]).max() < 1e-13 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_levels_sums_and_boundaries(level: str) -> None:
+    V = curved(2)
+    held = V.boundary_dofs()[::3]
+    A = femops.diffusion(V, smooth) - 3.0 * femops.mass(V, smooth, quadrature=5)
+    A = (A + femops.boundary_mass(V, smooth)).at_level(level)
+    for operator in (A, A.constrained(held), A.eliminated(held[:4], held[2:]), 2.0 * A):
+        u, matrix = columns(operator, ODD), operator.assemble()
+        most = np.abs(matrix @ u).max()
+        assert np.abs(operator @ u - matrix @ u).max() < 1e-13 * most
+
+
+def test_boundaries_alone() -> None:
+    V = curved(2)
+    A = femops.boundary_mass(V, smooth)
+    for operator in (A, A.constrained(V.boundary_dofs()[:5])):
+        u = columns(operator, ODD)
+        expected = operator.assemble() @ u
+        assert np.abs(operator @ u - expected).max() < 1e-13 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("level", ["partial", "full"])
+def test_products_of_spaces(level: str) -> None:
+    mesh = femops.box((3, 3), mapping=bend, order=2)
+    W = femops.Product(u=femops.H1(mesh, 2, ncomp=2), p=femops.H1(mesh, 1))
+    A = femops.form(stokes, W, mu=smooth, level=level)
+    u = columns(A, ODD)
+    for operator in (A, A.T, A.constrained(np.arange(0, W.size, 7))):
+        expected = operator.assemble() @ u
+        assert np.abs(operator @ u - expected).max() < 1e-13 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("elements", [(5, 5, 5), (3, 3, 3)])
+def test_the_bits_do_not_depend_on_threads(elements: tuple[int, ...]) -> None:
+    """Chunks are shared out where elements are many, vectors where they are few."""
+    V = femops.H1(femops.box(elements, mapping=bend, order=2), 3)
+    A = femops.diffusion(V, smooth).constrained(V.boundary_dofs())
+    u, before, found = columns(A, 70), machine.get_threads(), []
+    try:
+        for threads in sorted({1, machine.max_threads()}):
+            machine.set_threads(threads)
+            found += [A @ u, A.at_level("element") @ u]
+    finally:
+        machine.set_threads(before)
+    assert all(np.array_equal(found[k % 2], one) for k, one in enumerate(found))
+
+
+def test_panels_are_columns(operator: Any) -> None:
+    nvec, count = 9, 3
+    x = np.random.default_rng(1).standard_normal((count, operator.shape[1], nvec))
+    y = np.full((count, operator.shape[0], nvec), np.nan)
+    operator.apply_panels(x, y, Panels(nvec, count))
+    for given_panel, result in zip(x, y, strict=True):
+        assert np.array_equal(result, operator @ given_panel)
+
+
+def test_the_input_is_not_changed_and_may_be_read_only(operator: Any) -> None:
+    u = columns(operator, ODD)
+    kept = u.copy()
+    u.flags.writeable = False
+    first = operator @ u
+    assert np.array_equal(u, kept)
+    assert np.array_equal(first, operator @ u)
+
+
+def test_coefficients_are_those_of_the_operator(operator: Any) -> None:
+    V = curved(2)
+    A = femops.mass(V, rho=2.0)
+    u = columns(A, ODD)
+    before = A @ u
+    B = A.update(rho=4.0)
+    assert np.allclose(B @ u, 2.0 * before, rtol=1e-14)
+    assert np.array_equal(A @ u, before)
+
+
+def test_bad_columns(operator: Any) -> None:
+    n = operator.shape[1]
+    with pytest.raises(VectorError, match="columns"):
+        operator @ np.zeros((n + 1, 12))
+    with pytest.raises(VectorError, match="type object: give numbers"):
+        operator @ np.zeros((n, 12), dtype=object)
+
+
+def test_memory_is_asked_for_beforehand(operator: Any) -> None:
+    u = np.broadcast_to(np.zeros((operator.shape[1], 1)), (operator.shape[1], 10**9))
+    with pytest.raises(OperatorError, match="GiB are free: take fewer at once"):
+        operator @ u
