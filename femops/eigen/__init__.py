@@ -1,0 +1,6 @@
+"""Eigenvalues and eigenvectors of operators, by methods that work on many vectors at once."""
+
+from femops.eigen.chebyshev import chebyshev_subspace
+from femops.eigen.eigenpairs import Eigenpairs, SubspaceState
+
+__all__ = ["Eigenpairs", "SubspaceState", "chebyshev_subspace"]

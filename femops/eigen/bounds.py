@@ -1,0 +1,74 @@
+"""Bounds of a spectrum by a few steps of Lanczos' method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.linalg import eigvalsh_tridiagonal
+
+from femops.eigen.pencil import AnyOperator, Array
+from femops.errors import SolverError
+from femops.solvers.inner_products import Sums
+
+Map = Callable[[Array], Array]
+
+
+def spectrum(
+    A: AnyOperator, inverse: Map, free: Array, sums: Sums, steps: int, seed: int
+) -> tuple[float, float, float]:
+    """Estimates of the ends of the spectrum of B A, and an upper bound. Collective.
+
+    Parameters
+    ----------
+    A : Operator or BlockOperator
+    inverse : callable
+        Product of B, symmetric positive definite, with a vector.
+    free : (size,) bool
+        Dofs that are not constrained.
+    sums : Sums
+    steps : int
+    seed : int
+
+    Returns
+    -------
+    lowest, highest : float
+        Smallest and largest Ritz value.
+    bound : float
+        The largest, and the norm of what is left of the last step: in practice a safe bound
+        (Y. Zhou and R.-C. Li, "Bounding the spectrum of large Hermitian matrices", 2011).
+
+    Raises
+    ------
+    SolverError
+        B is found not to be positive definite, or A is not finite.
+    """
+    space = A.space
+    random = np.random.default_rng((seed, space.comm.rank)).standard_normal(space.size)
+    v = space.memory.put(random.astype(A.dtype)) * free
+    z = inverse(v)
+    alphas: list[float] = []
+    betas: list[float] = []
+    beta = _norm(sums.dot(v, z))
+    before = space.memory.xp.zeros_like(v)
+    for _ in range(steps):
+        v, z = v / beta, z / beta
+        w = A.apply(space.memory.xp.ascontiguousarray(z)) - (betas[-1] if betas else 0.0) * before
+        w = w * free
+        alphas.append(sums.dot(w, z))
+        w = w - alphas[-1] * v
+        before, v, z = v, w, inverse(w)
+        beta = _norm(sums.dot(v, z))
+        betas.append(beta)
+        if not np.isfinite(beta):
+            raise SolverError("products of A are not finite: look at its coefficients")
+        if beta <= 1e-8 * max(map(abs, [*alphas, *betas])):
+            break
+    ritz = eigvalsh_tridiagonal(np.array(alphas), np.array(betas[:-1]))
+    return float(ritz[0]), float(ritz[-1]), float(ritz[-1]) + betas[-1]
+
+
+def _norm(square: float) -> float:
+    if square < 0.0:
+        raise SolverError("M is found not to be positive definite")
+    return float(np.sqrt(square))

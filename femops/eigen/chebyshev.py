@@ -1,0 +1,308 @@
+"""The lowest eigenvalues by subspace iteration with Chebyshev's polynomials."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.eigen.bounds import spectrum
+from femops.eigen.eigenpairs import Eigenpairs, SubspaceState
+from femops.eigen.filters import Interval, filter_vectors
+from femops.eigen.inverse import Inverse
+from femops.eigen.pencil import AnyOperator, Array, Pencil
+from femops.errors import SolverError
+from femops.fields.multivector import MultiVector, random_columns
+from femops.solvers.inner_products import is_tolerance
+from femops.solvers.watch import Progress, Watch
+
+Floats = NDArray[np.float64]
+
+_LANCZOS_STEPS = 16
+_MOST_DEGREE = 400
+_LEAST_DEGREE = 8
+_MARGIN = 4.0  # residuals are reduced by that much more than they have to be
+# A filter that reduces the logarithm of the residual by less than this part of what it should has
+# too bad an inverse of the mass, which is made better up to a degree.
+_SLOW, _MOST_INVERSE = 0.35, 32
+# Condition number that filtered vectors may have: Cholesky's factor of its square exists.
+_CONDITION = 1e6
+_ROUND_OFF = 16.0  # times the precision and the largest eigenvalue, a residual is no better
+
+
+def chebyshev_subspace(
+    A: AnyOperator,
+    M: AnyOperator | Array | None = None,
+    k: int = 6,
+    *,
+    tol: float = 1e-6,
+    guard: int | None = None,
+    maxiter: int = 100,
+    state: SubspaceState | None = None,
+    seed: int = 0,
+    history: bool = False,
+    progress: Progress | None = None,
+) -> Eigenpairs:
+    """The lowest k eigenpairs of A x = lambda M x, with all vectors worked on at once.
+
+    Subspace iteration with Chebyshev polynomials of A as filters, and Ritz values. Constrained dofs
+    of A are left out: eigenvectors are zero there. Collective.
+
+    Parameters
+    ----------
+    A : Operator or BlockOperator
+        Symmetric; it may be indefinite.
+    M : Operator, BlockOperator, (size,) array or None
+        Symmetric and positive definite; an array is a diagonal, as of a mass lumped at
+        Gauss-Lobatto points, None the identity. Constraints of M do not matter. A mass that is
+        no diagonal is inverted only roughly, which costs iterations where its lumped form is far
+        from it, and no accuracy.
+    k : int
+        Number of eigenpairs.
+    tol : float
+        Done when for all of them ``|A x - lambda M x| <= tol s``, where s is the largest of
+        the eigenvalues wanted, without its sign, x has ``x.M x = 1``, and the norm is that of the
+        inverse of M (of its row sums, if M is no diagonal). Errors of eigenvalues are less than the
+        residual; where the next ones are a distance d away, about its square over d. Where tol s is
+        below round-off, 16 times the precision times the largest eigenvalue, it is that.
+    guard : int, optional
+        Vectors more than k, which speed convergence up; about a fifth of k if omitted.
+    maxiter : int
+        Most iterations: each is a filter, and Ritz values.
+    state : SubspaceState, optional
+        To begin with, as ``result.state``, of this pair of operators or of one like it.
+    seed : int
+        Of the random vectors to begin with.
+    history : bool
+        Whether ``result.history`` has the largest residual after each iteration.
+    progress : callable, optional
+        Called as ``progress(iterations, residual)`` after each iteration, with the largest
+        residual. On ranks all call it.
+
+    Returns
+    -------
+    Eigenpairs
+
+    Raises
+    ------
+    SolverError
+        Operators that are not femops' own, on different spaces or not symmetric, a mass that is not
+        positive, k < 1 or more than there are free dofs, a tolerance that is no number > 0, a state
+        of another space or of fewer than k vectors, a mesh made with ``reproducible=True``.
+    VectorError
+        Memory does not suffice for the vectors.
+
+    Examples
+    --------
+    >>> import femops
+    >>> import numpy as np
+    >>> from femops.eigen import chebyshev_subspace
+    >>> V = femops.H1(femops.box((4, 4)), order=4)
+    >>> A = femops.diffusion(V).constrained(V.boundary_dofs())
+    >>> found = chebyshev_subspace(A, femops.mass(V), k=3)
+    >>> np.round(found.values / np.pi**2, 4)
+    array([2., 5., 5.])
+    >>> found.vectors.shape
+    (289, 3)
+    """
+    pencil = Pencil.checked(A, M)
+    _check_numbers(k, tol, guard, maxiter, seed, pencil)
+    solve = _Solve(pencil, int(k), float(tol), seed, Watch(history, progress, None))
+    solve.begin(guard, state)
+    return solve.run(maxiter)
+
+
+def _check_numbers(k: Any, tol: Any, guard: Any, maxiter: Any, seed: Any, pencil: Pencil) -> None:
+    whole_numbers = ("k", k, 1), ("guard", guard, 0), ("maxiter", maxiter, 1), ("seed", seed, 0)
+    for name, value, least in whole_numbers:
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not (whole and value >= least) and not (name == "guard" and value is None):
+            raise SolverError(f"{name} = {value!r}: give a whole number >= {least}")
+    if k > pencil.count:
+        raise SolverError(f"k = {k} eigenpairs of a problem with {pencil.count} free dofs")
+    if not is_tolerance(tol) or tol == 0.0:
+        raise SolverError(f"tol = {tol!r}: give a number > 0")
+
+
+@final
+class _Solve:
+    """One run of the iteration.
+
+    Parameters
+    ----------
+    pencil : Pencil
+    k, tol, seed
+        See `chebyshev_subspace`.
+    watch : Watch
+    """
+
+    def __init__(self, pencil: Pencil, k: int, tol: float, seed: int, watch: Watch) -> None:
+        self.pencil, self.k, self.tol, self.seed, self.watch = pencil, k, tol, seed, watch
+        self.inverse, self.products, self.iterations = Inverse(pencil), 0, 0
+        self._expected = 0.0
+        self._bound()
+
+    def _bound(self) -> None:
+        steps = min(_LANCZOS_STEPS, self.pencil.count)
+        known = self.pencil.free, self.pencil.sums, steps, self.seed
+        ends = spectrum(self.pencil.A, self.inverse.of_vector, *known)
+        self.lowest, _, self.upper = ends
+        self.products += steps
+
+    # --- the beginning ---------------------------------------------------------------------------
+
+    def begin(self, guard: int | None, state: SubspaceState | None) -> None:
+        """Make the vectors to begin with."""
+        pencil, space = self.pencil, self.pencil.A.space
+        wanted = self.k + (max(4, self.k // 5) if guard is None else guard)
+        if state is not None:
+            self.X = self._taken(state)
+            return
+        every = 2 * wanted > pencil.count  # Ritz values of all are exact, and take less time
+        self.X = MultiVector.zeros(space, pencil.count if every else wanted, pencil.A.dtype)
+        if guard is None:  # the spare columns of the panels cost nothing
+            room = min(self.X.npanels * self.X.width, pencil.count)
+            self.X = MultiVector(space, self.X.panels, room)
+        random_columns(self.X, range(self.X.nvec), self.seed, pencil.free)
+        if self.X.nvec == pencil.count:
+            return
+        part = (self.X.nvec / pencil.count) ** (2.0 / space.dim)  # by Weyl's law
+        cut = self.lowest + min(part, 0.5) * (self.upper - self.lowest)
+        interval = Interval(self.lowest, cut, self.upper)
+        degree = np.ceil(np.log(_CONDITION) / interval.growth(self.lowest))
+        degree = int(np.clip(degree, _LEAST_DEGREE, _MOST_DEGREE))
+        self._filter(self.X, None, None, interval, degree)
+
+    def _taken(self, state: SubspaceState) -> MultiVector:
+        A, X = self.pencil.A, state.vectors
+        if X.space is not A.space or X.dtype != A.dtype or X.nvec < self.k:
+            raise SolverError(
+                f"the state has {X.nvec} vectors, {X.dtype}, of {X.space!r}; "
+                f"{self.k} of {A.dtype} on {A.space!r} are asked for"
+            )
+        taken = X.copy()
+        taken.panels *= self.pencil.free[:, np.newaxis].astype(A.dtype)
+        return taken
+
+    # --- the iteration ---------------------------------------------------------------------------
+
+    def run(self, maxiter: int) -> Eigenpairs:
+        """Iterate to the end."""
+        before = np.inf
+        while True:
+            values, massed, norms = self._ritz()
+            self.iterations += 1
+            wanted = np.abs(values[: self.k]).max()
+            eps = float(np.finfo(self.X.dtype).eps)
+            tolerance = max(self.tol * wanted, _ROUND_OFF * eps * abs(self.upper))
+            largest = float(norms[: self.k].max())
+            self.watch.tell(self.iterations, largest, lambda: self.X.panels)
+            if largest <= tolerance or self.iterations >= maxiter:
+                return self._conclude(values, norms, tolerance)
+            if self.iterations > 1:
+                self._sharpen(before, largest, tolerance)
+            before = largest
+            if self.X.nvec < self.pencil.count:
+                self._improve(values, massed, norms, tolerance)
+
+    def _ritz(self) -> tuple[Floats, MultiVector | None, Floats]:
+        """Ritz values; makes X the Ritz vectors. Their products with M, and residuals."""
+        pencil, X = self.pencil, self.X
+        X.orthonormalise(pencil.norm_mass, self.seed + self.iterations + 1, pencil.free)
+        AX = pencil.A.apply_many(X)
+        small = X.gram(AX)
+        values, vectors = pencil.A.space.comm.broadcast(np.linalg.eigh((small + small.T) / 2))
+        X @= vectors
+        pencil.A.apply_many(X, AX)
+        self.products += 2 * X.nvec
+        massed = None if pencil.mass is None else pencil.mass.apply_many(X)
+        return values, massed, self._residuals(values, AX, massed)
+
+    def _residuals(self, values: Floats, AX: MultiVector, massed: MultiVector | None) -> Floats:
+        """Norms of A x - lambda M x, by the inverse of the diagonal."""
+        pencil, X = self.pencil, self.X
+        xp, squares = pencil.A.space.memory.xp, np.zeros(X.npanels * X.width)
+        padded = np.zeros(len(squares))
+        padded[: X.nvec] = values
+        for k, panel in enumerate(X.panels):
+            part = slice(k * X.width, (k + 1) * X.width)
+            factors = pencil.A.space.memory.put(padded[part].astype(X.dtype))
+            for rows in X.row_blocks():
+                there = panel[rows] if massed is None else massed.panels[k][rows]
+                if massed is None and pencil.weights is not None:
+                    there = there * pencil.weights[rows, np.newaxis]
+                left = AX.panels[k][rows] - factors * there
+                left *= pencil.free[rows, np.newaxis]
+                scaled = left if pencil.scales is None else left * pencil.scales[rows, np.newaxis]
+                found = xp.einsum("ij,ij->j", left, scaled)
+                squares[part] += pencil.A.space.memory.get(found)
+        summed = pencil.A.space.comm.sum(squares)[: X.nvec]
+        return np.asarray(np.sqrt(summed))
+
+    def _improve(
+        self, values: Floats, massed: MultiVector | None, norms: Floats, tolerance: float
+    ) -> None:
+        """Filter the vectors that have not converged; those that have are locked."""
+        active = np.flatnonzero(norms > tolerance)
+        highest = values[0] + 0.5 * (self.upper - values[0])
+        interval = Interval(float(values[0]), float(min(values[-1], highest)), self.upper)
+        wanted = int(np.count_nonzero(active < self.k))
+        degree = self._degree(interval, values[active], norms[active], tolerance, wanted)
+        every = len(active) == self.X.nvec
+        part = self.X if every else self.X[active]
+        theirs = massed if massed is None or every else massed[active]
+        self._filter(part, theirs, values[active], interval, degree)
+        if not every:
+            self.X[active] = part
+
+    def _filter(
+        self,
+        X: MultiVector,
+        massed: MultiVector | None,
+        values: Floats | None,
+        interval: Interval,
+        degree: int,
+    ) -> None:
+        filter_vectors(X, massed, values, self.inverse, interval, degree)
+        self.products += degree * X.nvec
+
+    def _degree(
+        self, interval: Interval, values: Floats, norms: Floats, tolerance: float, wanted: int
+    ) -> int:
+        """Degree that makes residuals small enough, as far as vectors stay independent.
+
+        Vectors have parts of the lowest one that are about its residual over the gap.
+
+        Parameters
+        ----------
+        interval : Interval
+        values, norms : (n,) arrays
+            Ritz values of the vectors that are filtered, and residuals.
+        tolerance : float
+        wanted : int
+            The number of those wanted, which are the first.
+        """
+        gap = max(interval.cut - float(values[0]), float(norms[0]))
+        part = float(norms[0]) / gap
+        rates = np.maximum(interval.growth(values), 1e-8)
+        most = np.log(_CONDITION / part) / rates[0]
+        needed = np.log(_MARGIN * norms[:wanted] / tolerance) / rates[:wanted]
+        degree = int(np.clip(np.ceil(min(most, needed.max())), _LEAST_DEGREE, _MOST_DEGREE))
+        self._expected = degree * float(rates[:wanted].min())
+        return degree
+
+    def _sharpen(self, before: float, now: float, tolerance: float) -> None:
+        """Take a better inverse of the mass if residuals fall too slowly."""
+        expected = min(self._expected, np.log(before / tolerance))
+        slow = np.log(before / now) < _SLOW * expected
+        if self.pencil.mass is not None and slow and self.inverse.degree < _MOST_INVERSE:
+            self.inverse = Inverse(self.pencil, max(2, 2 * self.inverse.degree))
+            self._bound()
+
+    def _conclude(self, values: Floats, norms: Floats, tolerance: float) -> Eigenpairs:
+        k, converged = self.k, bool((norms[: self.k] <= tolerance).all())
+        chosen = self.X[:k] if self.X.nvec == k else self.X[list(range(k))]
+        state = SubspaceState(self.X, values)
+        report = tolerance, converged, self.iterations, self.products, state
+        return Eigenpairs(values[:k], chosen, norms[:k], *report, tuple(self.watch.norms))

@@ -1,0 +1,68 @@
+"""Results of eigensolvers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.fields.multivector import MultiVector
+
+Floats = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SubspaceState:
+    """The space that an iteration has come to, to begin another with.
+
+    Attributes
+    ----------
+    vectors : MultiVector
+        An orthonormal basis of Ritz vectors, guard vectors too.
+    values : (n,) array
+        Their Ritz values, ascending.
+    """
+
+    vectors: MultiVector
+    values: Floats
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Eigenpairs:
+    """Eigenvalues and eigenvectors, with a report of how they were found.
+
+    Attributes
+    ----------
+    values : (k,) float64
+        Ascending, multiple ones as often as they are.
+    vectors : MultiVector
+        ``vectors[i]`` belongs to ``values[i]``; X^T M X = 1.
+    residuals : (k,) float64
+        Norms of A x - lambda M x, see `chebyshev_subspace`.
+    tolerance : float
+        What they had to come to.
+    converged : bool
+        Whether all have.
+    iterations : int
+        Times that Ritz vectors were computed.
+    products : int
+        Products of A with a vector.
+    state : SubspaceState
+        To go on from.
+    history : tuple of float
+        With ``history=True`` the largest residual after each iteration; else empty.
+    """
+
+    values: Floats
+    vectors: MultiVector
+    residuals: Floats
+    tolerance: float
+    converged: bool
+    iterations: int
+    products: int
+    state: SubspaceState
+    history: tuple[float, ...] = ()

@@ -1,0 +1,79 @@
+"""Approximate inverses of a mass, for the filter."""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+
+from femops.eigen.bounds import spectrum
+from femops.eigen.pencil import AnyOperator, Array, Pencil
+from femops.fields.multivector import MultiVector
+
+_STEPS = 12  # of Lanczos' method
+_WIDER = 1.1  # the mass's spectrum is taken to be wider than it is found
+
+
+@final
+class Inverse:
+    """A polynomial of a mass that is about its inverse: Chebyshev's iteration from zero.
+
+    It is symmetric and positive definite. Of degree 0 it is the inverse of the diagonal that is
+    like the mass, and for a diagonal mass exact.
+
+    Parameters
+    ----------
+    pencil : Pencil
+    degree : int
+        Products with the mass in one application.
+    """
+
+    def __init__(self, pencil: Pencil, degree: int = 0) -> None:
+        self.pencil, self.degree = pencil, degree
+        if degree:
+            assert pencil.mass is not None
+            lower = Inverse(pencil)
+            known = pencil.free, pencil.sums, _STEPS, 1
+            low, high, bound = spectrum(pencil.mass, lower.of_vector, *known)
+            self._centre = (bound + low / _WIDER) / 2
+            self._radius = max((bound - low / _WIDER) / 2, 1e-3 * high)
+
+    @property
+    def scales(self) -> Array | None:
+        """The factors that remain after `of_panel`: the inverse of the diagonal."""
+        return None if self.degree else self.pencil.scales
+
+    def of_vector(self, w: Array) -> Array:
+        """Product with a vector."""
+        scales = self.pencil.scales
+        if not self.degree:
+            return w if scales is None else w * scales
+        given = MultiVector.zeros(self.pencil.A.space, 1, w.dtype)
+        given[0] = w
+        return self._iterated(given.panels[0])[:, 0]
+
+    def of_panel(self, w: Array) -> Array:
+        """Product with the vectors of a panel, but for the scales; w itself for degree 0."""
+        return self._iterated(w) if self.degree else w
+
+    def _iterated(self, w: Array) -> Array:
+        """Chebyshev's semi-iteration for M z = w."""
+        mass, memory = self.pencil.mass, self.pencil.A.space.memory
+        assert mass is not None
+        z, before, product = (memory.panels(w.shape, w.dtype) for _ in range(3))
+        ratio, ones = self._centre / self._radius, memory.xp.ones(w.shape[1], w.dtype)
+        memory.three_term(z, w, None, (1.0 / self._centre, 0.0, 0.0), self.pencil.scales)
+        rho = 1.0 / ratio
+        for _ in range(self.degree):
+            following = 1.0 / (2.0 * ratio - rho)
+            apply_panel(mass, z, product)
+            weight = 2.0 * following / self._radius
+            numbers = -weight, 1.0 + rho * following, -rho * following
+            memory.three_term(before, product, z, numbers, self.pencil.scales, (w, weight * ones))
+            z, before, rho = before, z, following
+        return z
+
+
+def apply_panel(A: AnyOperator, panel: Array, out: Array) -> None:
+    """Overwrite a panel of vectors by the product of A with another."""
+    A.apply_many(MultiVector(A.space, panel[np.newaxis]), MultiVector(A.space, out[np.newaxis]))

@@ -1,0 +1,137 @@
+"""A pair of operators whose eigenvalues are looked for, as the solver needs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+from numpy.typing import NDArray
+
+from femops.errors import SolverError
+from femops.operators import BlockOperator, Operator
+from femops.solvers.inner_products import Sums
+
+Array = NDArray[Any]
+AnyOperator = Operator | BlockOperator
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Pencil:
+    """A x = lambda M x on the dofs that are not constrained.
+
+    Attributes
+    ----------
+    A : Operator or BlockOperator
+    mass : Operator, BlockOperator or None
+        M where it is a matrix; its constrained dofs are those of A.
+    weights : (size,) array or None
+        Diagonal D of a diagonal mass, or of one that is like M; None for the identity.
+    scales : (size,) array or None
+        Its inverse, zero at constrained dofs.
+    free : (size,) bool
+        Dofs that are not constrained.
+    count : int
+        Their number, of all ranks.
+    sums : Sums
+    """
+
+    A: AnyOperator
+    mass: AnyOperator | None
+    weights: Array | None
+    scales: Array | None
+    free: Array
+    count: int
+    sums: Sums
+
+    @classmethod
+    def checked(cls, A: Any, M: Any) -> Pencil:
+        """The pencil of what a user has given. Collective.
+
+        Raises
+        ------
+        SolverError
+            See `femops.eigen.chebyshev_subspace`.
+        """
+        _check_operator(A, "A")
+        sums, xp = Sums(A.space), A.space.memory.xp
+        if A.space.comm.max(int(_reproducible(A))):
+            raise SolverError(
+                "products of small matrices round as the number of ranks has it: make the mesh "
+                "without reproducible=True"
+            )
+        free = xp.ones(A.space.size, dtype=bool)
+        free[A.space.memory.put(A.constrained_dofs)] = False
+        count = int(A.space.comm.sum(int(A.space.memory.get(free).sum())))
+        mass = None
+        if M is None:
+            weights = None
+        elif isinstance(M, Operator | BlockOperator):
+            _check_operator(M, "M")
+            if M.space is not A.space or M.dtype != A.dtype:
+                raise SolverError(f"A and M are on different spaces or types: {A!r} and {M!r}")
+            mass = M.unconstrained.constrained(A.constrained_dofs)
+            weights = _lumped(M.unconstrained, mass, free)
+        else:
+            weights = _diagonal(A, M, free)
+        scales = None
+        if weights is not None:
+            weights = xp.where(free, weights, 1.0).astype(A.dtype)
+            scales = xp.where(free, 1.0 / weights, 0.0).astype(A.dtype)
+        return cls(A, mass, weights, scales, free, count, sums)
+
+    @property
+    def norm_mass(self) -> Any:
+        """M as `MultiVector.mass_gram` takes it."""
+        return self.weights if self.mass is None else self.mass
+
+
+def _check_operator(A: Any, name: str) -> None:
+    if not isinstance(A, Operator | BlockOperator):
+        raise SolverError(
+            f"{name} is a {type(A).__name__}: chebyshev_subspace takes femops operators, "
+            "scipy.sparse.linalg.lobpcg any"
+        )
+    if not A.symmetric:
+        raise SolverError(
+            f"{name} is not symmetric: {A!r}; its eigenvalues may be complex, "
+            "scipy.sparse.linalg.eigs finds some"
+        )
+
+
+def _reproducible(A: AnyOperator) -> bool:
+    spaces = getattr(A.space, "spaces", {"u": A.space}).values()
+    return any(s.distributed is not None and s.distributed.reproducible for s in spaces)
+
+
+def _positive(A: AnyOperator, values: Array, free: Array) -> bool:
+    """True if numbers are finite and > 0 at the free dofs of all ranks. Collective."""
+    xp = A.space.memory.xp
+    wrong = free & ~(xp.isfinite(values) & (values > 0.0))
+    return not A.space.comm.max(int(bool(wrong.any())))
+
+
+def _diagonal(A: AnyOperator, M: Any, free: Array) -> Array:
+    """The diagonal of a mass that is given as an array."""
+    given = A.space.memory.adopt(M, "M")
+    if getattr(given, "shape", None) != (A.space.size,):
+        raise SolverError(
+            f"M has shape {getattr(given, 'shape', None)}: give an operator, or the diagonal "
+            f"({A.space.size},) of a lumped mass"
+        )
+    weights: Array = given
+    if weights.dtype.kind != "f" or not _positive(A, weights, free):
+        raise SolverError("M is not positive: give a diagonal of numbers > 0")
+    return weights
+
+
+def _lumped(M: AnyOperator, mass: AnyOperator, free: Array) -> Array:
+    """A diagonal that is like a mass: sums of its rows, or its own diagonal."""
+    xp = M.space.memory.xp
+    sums: Array = M.apply(xp.ones(M.space.size, dtype=M.dtype))
+    if _positive(M, sums, free):
+        return sums
+    diagonal: Array = mass.diagonal()
+    if not _positive(M, diagonal, free):
+        raise SolverError(f"M is not positive: {M!r} has numbers <= 0 on its diagonal")
+    return diagonal

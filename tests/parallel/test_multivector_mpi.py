@@ -1,0 +1,54 @@
+"""Many vectors, and the eigensolver, on many ranks."""
+
+import numpy as np
+import pytest
+
+import femops
+from femops.eigen import chebyshev_subspace
+from femops.fields.multivector import MultiVector
+from support.cases.rank_operators import close, piece
+
+
+def shared(comm, make):
+    mesh = make()
+    return femops.distribute(mesh, comm), mesh
+
+
+@pytest.mark.parallel(2, 3)
+def test_many_vectors_of_ranks_are_parts_of_those_of_one(comm):
+    ours, mesh = shared(comm, lambda: femops.ball(1, order=2))
+    for level in ("partial", "full"):
+        (V, A), (W, B) = (
+            (V, femops.diffusion(V, level=level) + femops.mass(V, level=level))
+            for V in (femops.H1(mesh, 3) for mesh in (ours, mesh))
+        )
+        x = np.random.default_rng(0).standard_normal((W.size, 61))
+        here = piece(V)
+        X, Y = MultiVector.from_columns(V, x[here]), MultiVector.from_columns(W, x)
+        for i in (0, 60):
+            close((A @ X)[i].copy(), (B @ Y)[i].copy(), V)
+        assert np.allclose(X.gram(A @ X), Y.gram(B @ Y), rtol=1e-11, atol=1e-9)
+        assert np.allclose(X.norms(), Y.norms())
+        X.orthonormalise(A)
+        assert np.abs(X.gram(A @ X) - np.eye(61)).max() < 1e-11
+
+
+@pytest.mark.parallel(2, 3)
+def test_eigenvalues_are_those_of_one_rank(comm):
+    ours, mesh = shared(comm, femops.disc)
+    found = []
+    for one in (ours, mesh):
+        V = femops.H1(one, order=3)
+        A = femops.diffusion(V).constrained(V.boundary_dofs())
+        found.append(chebyshev_subspace(A, femops.mass(V), 6))
+    mine, alone = found
+    assert mine.converged
+    assert mine.values == pytest.approx(alone.values, rel=1e-9)
+    assert len({comm.broadcast(mine.iterations, rank) for rank in range(comm.size)}) == 1
+
+
+@pytest.mark.parallel(2)
+def test_what_rounds_by_the_number_of_ranks_is_refused_where_that_must_not_be(comm):
+    V = femops.H1(femops.box((8, 8), comm=comm, reproducible=True), order=2)
+    with pytest.raises(femops.SolverError, match="reproducible"):
+        chebyshev_subspace(femops.diffusion(V), femops.mass(V), 3)
