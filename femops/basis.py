@@ -11,12 +11,13 @@ import math
 import operator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal, SupportsIndex, final, get_args
+from typing import Annotated, Literal, SupportsIndex, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from femops.errors import BasisError
+from femops_meshes.arguments import checked, numbers_of, whole_numbers
 from femops_meshes.coordinates.interpolation import (
     gauss_legendre,
     gauss_lobatto,
@@ -31,7 +32,17 @@ MOST_DEGREE = 64
 """Highest order of a basis: kernels are unrolled, and take minutes to compile beyond it."""
 
 
+_FAR = 1e3  # where polynomials of high degree still are numbers
+
+MOST_POINTS = 1024
+"""Most points of a rule: their number in an element is a power of this."""
+
+Points = Annotated[int, whole_numbers(1, MOST_POINTS)]
+"""Number of points in one direction."""
+
+
 @final
+@checked(BasisError)
 @dataclass(frozen=True, eq=False)
 class Quadrature1D:
     """A quadrature rule on [0, 1], used in every direction of the reference element.
@@ -52,6 +63,7 @@ class Quadrature1D:
     points: Floats
     weights: Floats
     name: str
+    _given_as = "a rule, as femops.gauss(3)"
 
     def __post_init__(self) -> None:
         points = _read_only(self.points)
@@ -74,7 +86,8 @@ class Quadrature1D:
         """Number of points in one direction."""
         return int(self.points.size)
 
-    def tensor_weights(self, dim: int) -> Floats:
+    @checked(BasisError)
+    def tensor_weights(self, dim: Annotated[int, whole_numbers(0, 3)]) -> Floats:
         """Weights of the product rule on [0, 1]^dim, shape (q1d**dim,), lexicographic."""
         weights = np.ones(1)
         for _ in range(dim):
@@ -95,29 +108,32 @@ def _lobatto(n: int) -> Quadrature1D:
     return Quadrature1D(*gauss_lobatto(n), "lobatto")
 
 
-def gauss(n: int) -> Quadrature1D:
+@checked(BasisError)
+def gauss(n: Points) -> Quadrature1D:
     """The Gauss-Legendre rule of n points on [0, 1], exact for polynomials of degree 2n - 1.
 
     Raises
     ------
     BasisError
-        n is not a whole number >= 1.
+        n is not a whole number from 1 to `MOST_POINTS`.
     """
-    return _gauss(whole_number(n, 1, "the number of Gauss points"))
+    return _gauss(int(n))
 
 
-def lobatto(n: int) -> Quadrature1D:
+@checked(BasisError)
+def lobatto(n: Annotated[int, whole_numbers(2, MOST_POINTS)]) -> Quadrature1D:
     """The Gauss-Lobatto rule of n points on [0, 1], both ends among them, exact to degree 2n - 3.
 
     Raises
     ------
     BasisError
-        n is not a whole number >= 2.
+        n is not a whole number from 2 to `MOST_POINTS`.
     """
-    return _lobatto(whole_number(n, 2, "the number of Gauss-Lobatto points"))
+    return _lobatto(int(n))
 
 
 @final
+@checked(BasisError)
 class Basis1D:
     """The p + 1 basis functions of degree p on [0, 1] of one family.
 
@@ -143,9 +159,6 @@ class Basis1D:
     """
 
     def __init__(self, family: Family, p: int) -> None:
-        if family not in get_args(Family):
-            known = ", ".join(repr(name) for name in get_args(Family))
-            raise BasisError(f"there is no basis family {family!r}: take one of {known}")
         smallest = 0 if family == "gauss" else 1
         self.family: Family = family
         self.p = whole_number(p, smallest, f"the degree of a {family!r} basis")
@@ -223,13 +236,13 @@ def _bernstein(p: int, x: Floats) -> Floats:
 
 
 def _points(points: ArrayLike) -> Floats:
-    x = np.atleast_1d(np.asarray(points, dtype=np.float64))
-    if x.ndim != 1:
+    x = np.atleast_1d(numbers_of(points, "points", BasisError))
+    if x.ndim != 1 or not (np.abs(x) <= _FAR).all():
         raise BasisError(f"points have shape {x.shape}: give a vector of points in [0, 1]")
     return x
 
 
 def _read_only(array: ArrayLike) -> Floats:
-    result = np.array(array, dtype=np.float64)
+    result = numbers_of(array, "an array of a rule", BasisError).copy()
     result.setflags(write=False)
     return result

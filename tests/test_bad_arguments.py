@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import femops
 from femops.basis import MOST_DEGREE
+from femops_meshes import memory
 
 V = femops.H1(femops.box((2, 2)), 2)
 A = femops.mass(V)
@@ -18,19 +20,57 @@ F = femops.nonlinear_form(lambda u: {"value": u.value}, V)
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "order": (lambda: femops.H1(V.mesh, 500), "is 500: it must be at most 64"),
-    "path": (lambda: femops.read_mesh(3), "path is 3: give the path"),  # type: ignore[call-overload]
+    "path": (lambda: femops.read_mesh(3), "path is 3: give a text or a path"),  # type: ignore[call-overload]
     "refine": (
         lambda: femops.read_mesh(femops.sample("disc.mesh"), refine="a"),  # type: ignore[call-overload]
         "refine is 'a': give a whole number",
     ),
+    "mesh": (lambda: femops.H1(3, 2), r"mesh is 3: give a mesh, as femops.box\(counts\)"),  # type: ignore[arg-type]
+    "family": (
+        lambda: femops.H1(V.mesh, 2, family=np.zeros(0)),  # type: ignore[arg-type]
+        "family is an array of shape .0,.: give 'gll' or 'bernstein'",
+    ),
+    "space": (
+        lambda: femops.load(V.mesh, 1.0),  # type: ignore[arg-type]
+        r"V is a Mesh: give a space, as femops.H1\(mesh, order\)",
+    ),
+    "first guess": (lambda: femops.newton(F, 0.0), "u0 is a float: give a NumPy array"),  # type: ignore[arg-type]
+    "series": (lambda: femops.TimeSeries(None), "path is None: give a text or a path"),  # type: ignore[arg-type]
+    "lanes": (lambda: femops.mass(V, lanes=[]), "lanes is a list: give a whole number or None"),  # type: ignore[arg-type]
+    "merged": (lambda: femops.cg(A, B, merged=-1), "merged is -1: give True or False or None"),  # type: ignore[arg-type]
+    "iterations": (
+        lambda: femops.cg(A, B, maxiter=10**30),
+        "maxiter is a number of more than 64 bits: give a whole number >= 0 or None",
+    ),
+    "steps": (lambda: femops.newton(F, B, maxiter=1.5), "maxiter is 1.5: give a whole number"),  # type: ignore[arg-type]
+    "rule": (lambda: femops.gauss(2**63 - 1), "give a whole number from 1 to 1024"),
+    "points": (lambda: femops.mass(V, quadrature=10**9), "q1d is 10*: give a whole number from 1"),
+    "degree": (lambda: femops.ball(order=2**63 - 1), "give a whole number from 1 to 64"),
+    "relative tolerance": (lambda: femops.cg(A, B, rtol=5), "rtol is 5: give a number from 0 to 1"),
+    "counts": (
+        lambda: femops.box(4, 4),
+        r"give .* together, as box\(\(4, 4\)\)",
+    ),
+    "many components": (lambda: femops.H1(V.mesh, 2, 10**30), "ncomp is a number of more than 64"),
+    "many bytes": (lambda: femops.H1(V.mesh, 2, 10**15), "a space .* needs at least .* GiB of mem"),
+    "many elements": (lambda: femops.ball(10**5), "making 7.* elements needs at least .* GiB"),
+    "many layers": (lambda: femops.cylinder(layers=10**12), "elements needs at least .* GiB"),
+    "many in a shell": (lambda: femops.shell(10**6), "elements needs at least .* GiB"),
+    "many corners": (lambda: femops.l_shape(10**5, 3), "elements needs at least .* GiB"),
     "negative refine": (
         lambda: femops.read_mesh(femops.sample("disc.mesh"), refine=-1),
         "refine is -1: give a whole number",
     ),
-    "tolerance": (lambda: femops.cg(A, B, rtol="a"), "rtol = 'a', .*: give numbers"),  # type: ignore[arg-type]
-    "no tolerance": (lambda: femops.cg(A, B, atol=np.nan), "atol = nan: give numbers"),
-    "of newton": (lambda: femops.newton(F, V.zeros(), rtol="a"), "rtol = 'a', .*: give numbers"),  # type: ignore[arg-type]
-    "materials": (lambda: femops.by_attribute(V.mesh, [1, 2]), "values are a list: give a dict"),  # type: ignore[arg-type]
+    "tolerance": (lambda: femops.cg(A, B, rtol="a"), "rtol is 'a': give a number"),  # type: ignore[arg-type]
+    "no tolerance": (
+        lambda: femops.cg(A, B, atol=np.nan),
+        "atol is nan: give a finite number",
+    ),
+    "of newton": (
+        lambda: femops.newton(F, V.zeros(), rtol="a"),
+        "rtol is 'a': give a number",
+    ),  # type: ignore[arg-type]
+    "materials": (lambda: femops.by_attribute(V.mesh, [1, 2]), "values is a list: give a dict"),  # type: ignore[arg-type]
     "components": (lambda: femops.neo_hookean(V), "neo_hookean takes a space with ncomp=2"),
     "vector": (lambda: femops.elasticity(V, 1.0, 1.0), "elasticity takes a space with ncomp=2"),
 }
@@ -48,3 +88,30 @@ def test_what_is_just_right() -> None:
     for rtol in (1, 0.5, np.float32(1e-3), np.int64(0)):
         assert femops.cg(A, B, rtol=rtol, maxiter=3)[1].iterations <= 3
     assert femops.read_mesh(femops.sample("disc.mesh"), refine=np.int64(1)).num_elements > 4
+
+
+def test_sizes_are_compared_with_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it runs out, and only what must be there at once is counted."""
+    mesh = femops.box((10, 10, 10))
+    monkeypatch.setattr(memory, "_SMALL", 0)
+    monkeypatch.setattr(memory, "available_memory", lambda: 1000 * 17**3 * 8)
+    with pytest.raises(femops.SpaceError, match=r"order 16 with 1 component.* on 1000 elements"):
+        femops.H1(mesh, 16)
+    with pytest.raises(femops.GeometryError, match="900 points in each direction needs"):
+        femops.load(femops.H1(mesh, 1), 1.0, quadrature=900)
+    assert femops.H1(mesh, 2).ndofs == 21**3
+
+
+def test_checks_are_read_from_the_signature() -> None:
+    """Help shows it as it was written, and arguments that are missing are Python's error."""
+    assert list(inspect.signature(femops.load).parameters) == [
+        "V",
+        "f",
+        "flux",
+        "quadrature",
+        "dtype",
+    ]
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'V'"):
+        femops.load()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'quadratur'"):
+        femops.mass(V, quadratur=3)  # type: ignore[call-arg]

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.basis import Quadrature1D
+from femops.errors import SpaceError
 from femops.geometry.evaluation import physical_gradient, reference_gradient, reference_values
 from femops.geometry.jacobians import Geometry, GeometryBlock
 from femops.parallel.comm import Communicator
+from femops.spaces.base import Space
 from femops.spaces.functions import Function, evaluate
-
-if TYPE_CHECKING:
-    from femops.spaces.base import Space
+from femops_meshes.arguments import checked
 
 Floats = NDArray[np.float64]
 Rule = int | Quadrature1D | None
@@ -28,6 +28,7 @@ Rule = int | Quadrature1D | None
 _PARTS = 8
 
 
+@checked(SpaceError)
 def integrate(space: Space, u: Any, quadrature: Rule = None) -> float | Floats:
     """Integral over the mesh of a vector of `space`, or of a function or number.
 
@@ -62,6 +63,7 @@ def integrate(space: Space, u: Any, quadrature: Rule = None) -> float | Floats:
     return float(totals[0]) if space.ncomp == 1 else totals
 
 
+@checked(SpaceError)
 def l2_norm(space: Space, u: Any, quadrature: Rule = None) -> float:
     """L2 norm of a vector, the square root of the integral of |u|^2 over the mesh.
 
@@ -82,6 +84,7 @@ def l2_norm(space: Space, u: Any, quadrature: Rule = None) -> float:
     return _root(space, ((block, _values(space, l_vec, rule, block)) for block in blocks))
 
 
+@checked(SpaceError)
 def l2_error(space: Space, u: Any, exact: Function, quadrature: Rule = None) -> float:
     """L2 norm of u - exact.
 
@@ -103,6 +106,7 @@ def l2_error(space: Space, u: Any, exact: Function, quadrature: Rule = None) -> 
     return _root(space, _errors(space, u, exact, rule))
 
 
+@checked(SpaceError)
 def h1_seminorm_error(
     space: Space, u: Any, exact_gradient: Function, quadrature: Rule = None
 ) -> float:
@@ -127,6 +131,7 @@ def h1_seminorm_error(
     return _root(space, _gradient_errors(space, u, exact_gradient, rule))
 
 
+@checked(SpaceError)
 def h1_error(
     space: Space,
     u: Any,
@@ -213,7 +218,8 @@ def _root(space: Space, fields: Iterator[tuple[GeometryBlock, Floats]]) -> float
     """Root of the integral of the squares of a field given block by block."""
     sums = np.empty((space.mesh.num_elements, 1))
     for block, field in fields:
-        squares = np.square(field).reshape(*field.shape[:2], -1).sum(axis=2)
+        with np.errstate(over="ignore"):  # infinite, as the norm then is
+            squares = np.square(field).reshape(*field.shape[:2], -1).sum(axis=2)
         sums[block.start : block.stop] = _element_integrals(block, squares)
     return math.sqrt(exact_sum(sums, space.comm))
 

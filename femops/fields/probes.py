@@ -18,6 +18,7 @@ from femops.parallel.collective_checks import check, check_same
 from femops.parallel.comm import communicator
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import Space
+from femops_meshes.arguments import checked
 from femops_meshes.coordinates.mapping import adjugates, determinants
 from femops_meshes.mesh import Mesh
 
@@ -30,6 +31,7 @@ _NOWHERE = np.iinfo(np.int64).max
 
 
 @final
+@checked(ProbeError)
 class Probe:
     """Points in space, each found in its element once, at which functions are then evaluated.
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from femops.basis import Quadrature1D
+from femops.errors import OperatorError
 from femops.forms.form import build
 from femops.forms.load import load_vector
 from femops.forms.options import FormOptions, with_options
@@ -17,6 +18,7 @@ from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import boundary_space
+from femops_meshes.arguments import checked
 
 
 def _boundary_mass(u: Any, alpha: Any) -> dict[str, Any]:
@@ -24,6 +26,7 @@ def _boundary_mass(u: Any, alpha: Any) -> dict[str, Any]:
 
 
 @with_options(FormOptions)
+@checked(OperatorError)
 def boundary_mass(
     V: Space,
     alpha: Coefficient = 1.0,
@@ -84,6 +87,7 @@ def boundary_mass(
     return build(_boundary_mass, traces, None, given, options)
 
 
+@checked(OperatorError)
 def boundary_load(
     V: Space,
     g: Coefficient,

@@ -6,11 +6,13 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from femops.errors import OperatorError
 from femops.forms.form import build
 from femops.forms.options import FormOptions, with_options
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
+from femops_meshes.arguments import checked
 
 
 def _diffusion(u: Any, kappa: Any) -> dict[str, Any]:
@@ -20,6 +22,7 @@ def _diffusion(u: Any, kappa: Any) -> dict[str, Any]:
 
 
 @with_options(FormOptions)
+@checked(OperatorError)
 def diffusion(
     V: Space,
     kappa: Coefficient = 1.0,

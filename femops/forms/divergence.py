@@ -9,6 +9,7 @@ from femops.forms.form import build
 from femops.forms.options import FormOptions, with_options
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
+from femops_meshes.arguments import checked
 
 
 def _divergence(u: Any) -> dict[str, Any]:
@@ -16,6 +17,7 @@ def _divergence(u: Any) -> dict[str, Any]:
 
 
 @with_options(FormOptions)
+@checked(OperatorError)
 def divergence(
     V: Space,
     Q: Space,

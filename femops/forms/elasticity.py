@@ -12,6 +12,7 @@ from femops.forms.options import FormOptions, with_options
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
+from femops_meshes.arguments import checked
 
 
 def _elasticity(u: Any, lam: Any, mu: Any) -> dict[str, Any]:
@@ -20,6 +21,7 @@ def _elasticity(u: Any, lam: Any, mu: Any) -> dict[str, Any]:
 
 
 @with_options(FormOptions)
+@checked(OperatorError)
 def elasticity(
     V: Space,
     lam: Coefficient = 1.0,

@@ -25,6 +25,7 @@ from femops.spaces.base import Space
 from femops.spaces.boundary_space import BoundarySpace, boundary_space, volume_space
 from femops.spaces.memory import memory_of
 from femops.spaces.product import Product
+from femops_meshes.arguments import checked
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -61,6 +62,7 @@ def form(
 
 
 @with_options(FormOptions)
+@checked(OperatorError)
 def form(
     function: FormFunction,
     trial: Space | Product,
@@ -152,7 +154,9 @@ def form(
         return build_blocks(function, trial, given, options)
     if boundary is None:
         return build(function, trial, test, given, options)
-    whole = boundary is True or (boundary == "all" and _unnamed("all", trial))
+    whole = boundary is True or (
+        isinstance(boundary, str) and boundary == "all" and _unnamed("all", trial)
+    )
     attributes = None if whole else boundary
     traces = boundary_space(trial, attributes)
     tests = traces if test is None else boundary_space(test, attributes)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from femops.errors import OperatorError
 from femops.forms.form import build
 from femops.forms.options import FormOptions, with_options
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
+from femops_meshes.arguments import checked
 
 
 def _helmholtz(u: Any, k: Any, kappa: Any) -> dict[str, Any]:
@@ -16,6 +18,7 @@ def _helmholtz(u: Any, k: Any, kappa: Any) -> dict[str, Any]:
 
 
 @with_options(FormOptions)
+@checked(OperatorError)
 def helmholtz(
     V: Space,
     k: Coefficient = 1.0,

@@ -16,11 +16,13 @@ from femops.operators.integrals.snapshots import Block
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import BoundarySpace
 from femops.spaces.memory import vector_type
+from femops_meshes.arguments import checked
 from femops_meshes.coordinates.interpolation import tensor_apply
 
 Floats = NDArray[np.float64]
 
 
+@checked(OperatorError)
 def load(
     V: Space,
     f: Coefficient | None = None,

@@ -13,6 +13,7 @@ from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.nonlinear import NonlinearForm
 from femops.pointwise.expressions.tensors import det, inv
 from femops.spaces.base import Space
+from femops_meshes.arguments import checked
 
 
 def _neo_hookean(u: Any, lam: Any, mu: Any) -> dict[str, Any]:
@@ -24,6 +25,7 @@ def _neo_hookean(u: Any, lam: Any, mu: Any) -> dict[str, Any]:
 
 
 @with_options(NonlinearOptions)
+@checked(OperatorError)
 def neo_hookean(
     V: Space,
     lam: Coefficient = 1.0,

@@ -17,9 +17,11 @@ from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.nonlinear import NonlinearForm
 from femops.pointwise.trace import FormFunction
 from femops.spaces.base import Space
+from femops_meshes.arguments import checked
 
 
 @with_options(NonlinearOptions)
+@checked(OperatorError)
 def nonlinear_form(
     function: FormFunction,
     space: Space,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from femops.errors import OperatorError
 from femops.forms.nonlinear import build_nonlinear
 from femops.forms.options import NonlinearOptions, with_options
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.nonlinear import NonlinearForm
 from femops.pointwise.expressions.tensors import inner
 from femops.spaces.base import Space
+from femops_meshes.arguments import checked
 
 
 def _p_laplacian(u: Any, p: Any, epsilon: Any) -> dict[str, Any]:
@@ -17,6 +19,7 @@ def _p_laplacian(u: Any, p: Any, epsilon: Any) -> dict[str, Any]:
 
 
 @with_options(NonlinearOptions)
+@checked(OperatorError)
 def p_laplacian(
     V: Space,
     p: Coefficient,

@@ -21,6 +21,7 @@ from femops.geometry.batching import element_blocks
 from femops.numbering import ternary_codes
 from femops.parallel.mesh import DistributedMesh
 from femops_meshes import MeshTopologyError
+from femops_meshes.arguments import as_list, checked, number_of, shown
 from femops_meshes.coordinates.interpolation import tensor_apply
 from femops_meshes.coordinates.mapping import adjugates, determinants
 from femops_meshes.mesh import Mesh
@@ -43,13 +44,14 @@ def chosen(wanted: Any, known: list[Any], what: str, owner: str) -> Ints:
     have = [number for number in known if isinstance(number, int)]
     if wanted is None:
         return np.array(have, dtype=np.int64)
-    numbers = list(wanted) if isinstance(wanted, Iterable) else [wanted]
-    missing = [number for number in numbers if number not in have]
+    numbers = as_list(wanted)
+    missing = [n for n in numbers if number_of(n) is None or n not in have]
     if missing:
         listing = ", ".join(str(k) for k in known) or "none"
-        hint = "; leave it out for all of them" if missing[0] == "all" else ""
-        raise SpaceError(f"the {owner} has no {what} {missing[0]!r}: it has {listing}{hint}")
-    return np.unique(np.array(numbers, dtype=np.int64))
+        first = shown(missing[0])
+        hint = "; leave it out for all of them" if first == "'all'" else ""
+        raise SpaceError(f"the {owner} has no {what} {first}: it has {listing}{hint}")
+    return np.unique(np.array([int(n) for n in numbers], dtype=np.int64))
 
 
 def boundary_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) -> Ints:
@@ -166,6 +168,7 @@ class BoundaryFaces:
 
 
 @final
+@checked(GeometryError)
 class BoundaryGeometry:
     """Positions, normals and surface elements at the points of a rule on boundary faces.
 

@@ -20,7 +20,9 @@ from femops.geometry.batching import element_blocks
 from femops.geometry.legendre import element_modes, mode_degrees, negligible
 from femops.parallel.mesh import DistributedMesh
 from femops_kernels.derived import Derived
+from femops_meshes.arguments import checked
 from femops_meshes.coordinates.mapping import adjugates, determinants, jacobians, positions
+from femops_meshes.memory import check_memory
 from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]
@@ -41,6 +43,7 @@ class ElementClass(IntEnum):
 
 
 @final
+@checked(GeometryError)
 class Geometry:
     """Positions and Jacobians of a mesh at the points of a quadrature rule.
 
@@ -64,12 +67,16 @@ class Geometry:
         self.quadrature = quadrature
         self.dim, self.num_elements = mesh.dim, mesh.num_elements
         self.num_points = quadrature.q1d**mesh.dim
+        needed = 8 * self.num_points * (2 + mesh.dim + mesh.dim**2)
+        what = f"an element of {quadrature.q1d} points in each direction"
+        check_memory(needed, what, "take fewer points", GeometryError)
         self.weights = quadrature.tensor_weights(mesh.dim)
 
     def blocks(self) -> Iterator[tuple[int, int]]:
         """Ranges (start, stop) of elements that cover the mesh and fit in the cache."""
         return element_blocks(self.num_elements, self.num_points)
 
+    @checked(GeometryError)
     def block(self, start: int, stop: int) -> GeometryBlock:
         """The elements start <= e < stop; their arrays are computed when asked for.
 
@@ -94,22 +101,27 @@ class Geometry:
         for block in self:
             _ = block.det
 
+    @checked(GeometryError)
     def points(self, start: int, stop: int) -> Floats:
         """Positions of the quadrature points, (n, q1d**dim, dim), in the mesh's unit of length."""
         return positions(self.mesh.coordinates[start:stop], self.quadrature.points)
 
+    @checked(GeometryError)
     def jacobian(self, start: int, stop: int) -> Floats:
         """J[..., i, j] = dx_i / dxi_j, shape (n, q1d**dim, dim, dim)."""
         return jacobians(self.mesh.coordinates[start:stop], self.quadrature.points)
 
+    @checked(GeometryError)
     def det(self, start: int, stop: int) -> Floats:
         """Determinants of J, (n, q1d**dim); `GeometryError` where one is not positive."""
         return self.block(start, stop).det
 
+    @checked(GeometryError)
     def weighted_det(self, start: int, stop: int) -> Floats:
         """Quadrature weights times det J, (n, q1d**dim): summed, they give the volume."""
         return self.block(start, stop).weighted_det
 
+    @checked(GeometryError)
     def inverse(self, start: int, stop: int) -> Floats:
         """Inverse Jacobians, [..., j, i] = dxi_j / dx_i, shape (n, q1d**dim, dim, dim)."""
         return self.block(start, stop).inverse
@@ -193,6 +205,7 @@ def _inverted(geometry: Geometry) -> GeometryError:
     )
 
 
+@checked(GeometryError)
 def classify(mesh: Mesh | DistributedMesh, tol: float = 1e-12) -> NDArray[np.int8]:
     """The class of every element: affine, multilinear or curved.
 

@@ -18,6 +18,7 @@ from femops.parallel.comm import communicator
 from femops.parallel.distribution import distribute, refuse_without_ranks
 from femops.parallel.mesh import DistributedMesh
 from femops_meshes import Mesh, MeshArgumentError, MeshFormatError
+from femops_meshes.arguments import checked
 
 
 @overload
@@ -46,6 +47,7 @@ def read_mesh(
 ) -> DistributedMesh: ...
 
 
+@checked(MeshArgumentError)
 def read_mesh(
     path: str | os.PathLike[str],
     refine: int = 0,

@@ -24,6 +24,7 @@ from femops.pointwise.blocks import Pair
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
 from femops_kernels.compiled import ONE, CompiledOperator, Launch, Panels
+from femops_meshes.arguments import checked, number_of, shown
 
 
 @final
@@ -74,10 +75,11 @@ class BlockOperator(MatrixFree):
         that is None has no identity.
         """
         names = self.space.names
-        if not (isinstance(pair, tuple) and len(pair) == 2 and set(pair) <= set(names)):
+        texts = isinstance(pair, tuple) and all(isinstance(name, str) for name in pair)
+        if not (texts and len(pair) == 2 and set(pair) <= set(names)):
             raise OperatorError(
-                f"no block {pair!r}: give the names of a test function and of a field, both of "
-                f"{', '.join(names)}"
+                f"no block {shown(pair)}: give the names of a test function and of a field, both "
+                f"of {', '.join(names)}"
             )
         return self._blocks.get(pair)
 
@@ -246,7 +248,7 @@ class BlockOperator(MatrixFree):
         """
         b = self._check(b, "b", self.space)
         given: dict[str, Any] = dict.fromkeys(self.space.names, values)
-        if not isinstance(values, int | float | np.number):
+        if number_of(values) is None:
             values = self._check(values, "values", self.space)
             given = dict(zip(self.space.names, self.space.split(values), strict=True))
         result = b.copy()
@@ -298,6 +300,7 @@ class BlockOperator(MatrixFree):
         """Levels of the blocks, see `Operator.at_level`; joined by commas where they differ."""
         return ", ".join(sorted({block.level for block in self._blocks.values()}))
 
+    @checked(OperatorError)
     def at_level(self, level: str) -> BlockOperator:
         """The operator, its blocks keeping something else; see `Operator.at_level`."""
         return self._with(lambda block: block.at_level(level))
@@ -314,6 +317,7 @@ class BlockOperator(MatrixFree):
         result[self.space.memory.put(self.constraints.rows)] = self.constraints.identity
         return result
 
+    @checked(OperatorError)
     def assemble(self, method: str = "near-optimal") -> csr_array:
         """The matrix, in compressed rows, with the essential conditions in it.
 

@@ -40,6 +40,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     space: Space | Product
     test_space: Space | Product
+    _given_as = "a femops operator, as femops.mass(V) (SciPy's solvers take others)"
 
     @property
     @abstractmethod
@@ -221,7 +222,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     def __matmul__(self, x: Any) -> Any:
         if isinstance(x, LinearOperator):
-            return super().__matmul__(x)
+            return self.dot(x)
         if isinstance(x, MultiVector):
             return self.apply_many(x)
         given = check_factor(self.space, self.space.memory.factor(x, "x"))
@@ -232,8 +233,13 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         """A @ x, or times a number; what SciPy calls for both, and for operators."""
         if isinstance(x, LinearOperator | Real):
             self._refuse_composed(x)
+            if isinstance(x, LinearOperator) and x.shape[0] != self.shape[1]:
+                rows = self.shape[1]
+                raise OperatorError(
+                    f"{self!r} times one of shape {x.shape}: give one of {rows} rows"
+                )
         elif self._scipy:
-            self.space.memory.factor(x, "x")
+            check_factor(self.space, self.space.memory.factor(x, "x"))
         else:
             return self @ x
         return super().dot(x)

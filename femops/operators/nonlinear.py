@@ -49,6 +49,8 @@ class NonlinearForm:
         float64 or float32; vectors have this type.
     """
 
+    _given_as = "a nonlinear form, as femops.neo_hookean(V)"
+
     def __init__(
         self,
         function: FormFunction,

@@ -28,6 +28,7 @@ from femops.spaces.memory import memory_of
 from femops.spaces.restriction import positions
 from femops_kernels.compiled import ONE, CompiledOperator, Panels
 from femops_meshes import html
+from femops_meshes.arguments import checked, number_of
 
 # Cached attributes that hold compiled code and addresses.
 _COMPILED = ("compiled", "_transposed", "_panelled")
@@ -94,6 +95,7 @@ class Operator(MatrixFree):
         """Level of the operator; with "auto" the level chosen, measured when asked."""
         return self._level_data.level
 
+    @checked(OperatorError)
     def at_level(self, level: str) -> Operator:
         """The operator, keeping something else.
 
@@ -318,11 +320,12 @@ class Operator(MatrixFree):
             self.space.memory.put(dofs)
             for dofs in (self.constraints.rows, self.constraints.columns)
         )
-        if not isinstance(values, int | float | np.number):
+        number = number_of(values)
+        if number is None:
             values = self._check(values, "values", self.space)
             g[columns] = values[columns]
         else:
-            g[columns] = values
+            g[columns] = number
         if not (xp.isfinite(g).all() and xp.isfinite(b).all()):
             raise VectorError(
                 "the load or an imposed value is not finite: look where it comes from"
@@ -345,6 +348,7 @@ class Operator(MatrixFree):
             values[self.space.memory.put(self.constraints.rows)] = self.constraints.identity
         return values
 
+    @checked(OperatorError)
     def assemble(self, method: str = "near-optimal") -> csr_array:
         """The matrix, in compressed rows, with the essential conditions in it.
 
@@ -366,6 +370,7 @@ class Operator(MatrixFree):
         """State for a copy or another process: compiled code is found again, not carried over."""
         return {k: v for k, v in self.__dict__.items() if k not in _COMPILED}
 
+    @checked(OperatorError)
     def cost(self, method: str = "near-optimal") -> Cost:
         """Operations and traffic of one application, storage, operations of the assembly.
 

@@ -20,6 +20,7 @@ from femops.parallel.channels import NEW, Kind, Memory, MpiChannel, SilentChanne
 from femops.parallel.cores import Node
 from femops_kernels.channel import Channel
 from femops_kernels.codegen.notice import NOTICE
+from femops_meshes.arguments import shown
 
 Array = NDArray[Any]
 Value = TypeVar("Value", int, float, NDArray[Any])
@@ -352,7 +353,7 @@ def communicator(comm: Any = None) -> Communicator:
     mpi = launch.loaded()
     if mpi is None or not isinstance(comm, mpi.Intracomm) or comm == mpi.COMM_NULL:
         raise CommunicatorError(
-            f"comm={comm!r} is not a communicator: give one of mpi4py, as MPI.COMM_WORLD, "
+            f"comm={shown(comm)} is not a communicator: give one of mpi4py, as MPI.COMM_WORLD, "
             "or None for this process alone"
         )
     if comm != mpi.COMM_SELF:

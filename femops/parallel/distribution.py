@@ -13,6 +13,7 @@ from femops.parallel.collective_checks import check, check_same, listed
 from femops.parallel.comm import Array, Communicator, communicator
 from femops.parallel.mesh import DistributedMesh, checksum, group_pieces, rank_groups
 from femops_meshes import Mesh, MeshArgumentError, Part, Partition
+from femops_meshes.arguments import Degree, checked
 from femops_meshes.generators.grids import Grid
 from femops_meshes.mesh import PointMap
 from femops_meshes.partitioning.partition import METHODS
@@ -38,7 +39,7 @@ def box(
     upper: float | Sequence[float] = 1.0,
     periodic: bool | Iterable[bool] = False,
     mapping: PointMap | None = None,
-    order: int = 1,
+    order: Degree = 1,
     *,
     comm: None = None,
     reproducible: bool = False,
@@ -52,20 +53,21 @@ def box(
     upper: float | Sequence[float] = 1.0,
     periodic: bool | Iterable[bool] = False,
     mapping: PointMap | None = None,
-    order: int = 1,
+    order: Degree = 1,
     *,
     comm: Any,
     reproducible: bool = False,
 ) -> DistributedMesh: ...
 
 
+@checked(MeshArgumentError)
 def box(
     counts: int | Iterable[int],
     lower: float | Sequence[float] = 0.0,
     upper: float | Sequence[float] = 1.0,
     periodic: bool | Iterable[bool] = False,
     mapping: PointMap | None = None,
-    order: int = 1,
+    order: Degree = 1,
     *,
     comm: Any = None,
     reproducible: bool = False,
@@ -143,6 +145,7 @@ def box(
     return DistributedMesh.of(ranks, part, groups)
 
 
+@checked(MeshArgumentError)
 def distribute(
     mesh: Mesh | None,
     comm: Any,

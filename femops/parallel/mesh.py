@@ -56,6 +56,7 @@ class DistributedMesh:
     whole_boundary_attributes: Ints
     checksum: int
     element_groups: Ints | None
+    _given_as = "a mesh, as femops.box(counts) or femops.read_mesh(path)"
 
     @classmethod
     def of(cls, comm: Any, part: Part, element_groups: ArrayLike | None = None) -> DistributedMesh:
@@ -257,5 +258,5 @@ def _warn_of_empty(comm: Communicator, part: Part, *, whole_groups: bool) -> Non
                 f"{empty} of {comm.size} ranks have no elements: the mesh has {part.num_elements}"
                 f"{f', shared out in groups of {WIDEST} or more' * whole_groups}: take fewer "
                 "ranks or a finer mesh",
-                stacklevel=4,
+                stacklevel=5,
             )

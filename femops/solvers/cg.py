@@ -16,6 +16,7 @@ from femops.solvers.jacobi import Jacobi
 from femops.solvers.linear_problem import Info, LinearProblem
 from femops.solvers.watch import Callback, Progress, Watch
 from femops_kernels.cg import BREAKDOWN, CONVERGED, Solve
+from femops_meshes.arguments import Count, Fraction, NotNegative, checked
 
 _ADVICE = (
     "are boundary conditions missing, or is a coefficient negative? "
@@ -27,14 +28,15 @@ _FIRST_BURST = 16  # iterations
 _BURST_SECONDS = 0.1
 
 
+@checked(SolverError)
 def cg(
     A: Operator | BlockOperator,
     b: NDArray[Any],
     x0: NDArray[Any] | None = None,
     *,
-    rtol: float = 1e-5,
-    atol: float = 0.0,
-    maxiter: int | None = None,
+    rtol: Fraction = 1e-5,
+    atol: NotNegative = 0.0,
+    maxiter: Count | None = None,
     M: Jacobi | None = None,
     callback: Callback | None = None,
     merged: bool | None = None,

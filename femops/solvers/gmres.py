@@ -15,19 +15,21 @@ from femops.solvers.inner_products import Sums
 from femops.solvers.linear_problem import Info, LinearProblem, Map, Vector
 from femops.solvers.restarts import Seen, solve_in_rounds
 from femops.solvers.watch import Callback, Progress, Watch
+from femops_meshes.arguments import Count, Fraction, NotNegative, checked
 
 Floats = NDArray[np.float64]
 
 
+@checked(SolverError)
 def gmres(
     A: Operator | BlockOperator,
     b: NDArray[Any],
     x0: NDArray[Any] | None = None,
     *,
-    rtol: float = 1e-5,
-    atol: float = 0.0,
+    rtol: Fraction = 1e-5,
+    atol: NotNegative = 0.0,
     restart: int = 60,
-    maxiter: int | None = None,
+    maxiter: Count | None = None,
     M: LinearOperator | None = None,
     callback: Callback | None = None,
     history: bool = False,

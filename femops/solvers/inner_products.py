@@ -17,11 +17,6 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-def is_tolerance(value: Any) -> bool:
-    """True if it is a finite number >= 0."""
-    return isinstance(value, int | float | np.number) and bool(0.0 <= value < np.inf)
-
-
 @final
 class Sums(Reduction):
     """Sums over the entries of a space's vectors, of all ranks that hold it.

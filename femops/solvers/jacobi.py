@@ -12,6 +12,7 @@ from femops.operators import BlockOperator, Operator
 from femops.operators.execution.choice import backend_of
 from femops.spaces.memory import HOST, Memory
 from femops_kernels.cuda.device.device import Device
+from femops_meshes.arguments import checked
 
 
 @final
@@ -25,6 +26,8 @@ class Jacobi(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     device : Device or None
         None for the host.
     """
+
+    _given_as = "femops.jacobi(A)"
 
     def __init__(self, inverse: NDArray[Any], memory: Memory = HOST) -> None:
         self.inverse, self._memory = inverse, memory
@@ -66,6 +69,7 @@ class Jacobi(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     _transpose = _adjoint
 
 
+@checked(SolverError)
 def jacobi(A: Operator | BlockOperator) -> Jacobi:
     """Jacobi preconditioner of an operator.
 
@@ -83,8 +87,6 @@ def jacobi(A: Operator | BlockOperator) -> Jacobi:
     SolverError
         If an entry of the diagonal is zero, or not finite.
     """
-    if not isinstance(A, Operator | BlockOperator):
-        raise SolverError(f"A is a {type(A).__name__}: jacobi takes a femops operator")
     diagonal, memory = A.diagonal(), A.space.memory
     bad = (diagonal == 0.0) | ~memory.xp.isfinite(diagonal)
     mine = int(bad.sum())

@@ -14,6 +14,7 @@ from femops.operators import BlockOperator, Operator
 from femops.solvers.linear_problem import Info, LinearProblem, Map, Vector
 from femops.solvers.restarts import Seen, solve_in_rounds
 from femops.solvers.watch import Callback, Progress, Watch
+from femops_meshes.arguments import Count, Fraction, NotNegative, checked
 
 # A round must reduce the residual to this part of it, or there is no use in more rounds.
 _PROGRESS = 0.5
@@ -22,14 +23,15 @@ _MARGIN = 0.3
 _ROUND_OFF = 450.0  # times the machine's precision, 1e-13 in float64
 
 
+@checked(SolverError)
 def minres(
     A: Operator | BlockOperator,
     b: NDArray[Any],
     x0: NDArray[Any] | None = None,
     *,
-    rtol: float = 1e-5,
-    atol: float = 0.0,
-    maxiter: int | None = None,
+    rtol: Fraction = 1e-5,
+    atol: NotNegative = 0.0,
+    maxiter: Count | None = None,
     M: LinearOperator | None = None,
     callback: Callback | None = None,
     history: bool = False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, final, get_args
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,12 @@ from femops.operators.levels.level_data import check_level
 from femops.operators.nonlinear import NonlinearForm
 from femops.solvers.cg import cg
 from femops.solvers.gmres import gmres
-from femops.solvers.inner_products import Sums, is_tolerance
+from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import jacobi
 from femops.solvers.linear_problem import Info
 from femops.solvers.minres import minres
 from femops.solvers.watch import Callback, Progress, Watch
+from femops_meshes.arguments import Count, Fraction, NotNegative, checked
 
 Linear = Literal["auto", "cg", "minres", "gmres"]
 # Eisenstat & Walker (1996), choice 2: how far a step's linear system is solved.
@@ -57,14 +58,15 @@ class NewtonInfo:
     linear_residuals: tuple[tuple[float, ...], ...] = ()
 
 
+@checked(SolverError)
 def newton(
     F: NonlinearForm,
     u0: NDArray[Any],
     b: NDArray[Any] | None = None,
     *,
-    rtol: float = 1e-8,
-    atol: float = 1e-12,
-    maxiter: int = 30,
+    rtol: Fraction = 1e-8,
+    atol: NotNegative = 1e-12,
+    maxiter: Count = 30,
     linear: Linear = "auto",
     level: str = "partial",
     callback: Callback | None = None,
@@ -114,7 +116,6 @@ def newton(
     VectorError
         Vectors of another shape or type.
     """
-    _check(F, rtol, atol, maxiter, linear)
     check_level(level)
     sums = Sums(F.space)
     u = _own(F, u0, "u0")
@@ -151,16 +152,6 @@ def _own(F: NonlinearForm, vector: Any, what: str) -> NDArray[Any]:
     """A copy of a vector, where the vectors of the form are."""
     copy: NDArray[Any] = F.space.memory.vector_of(F.space, vector, what).copy()
     return copy
-
-
-def _check(F: Any, rtol: float, atol: float, maxiter: int, linear: str) -> None:
-    if not isinstance(F, NonlinearForm):
-        raise SolverError(f"F is a {type(F).__name__}: newton takes a femops.NonlinearForm")
-    if linear not in get_args(Linear):
-        raise SolverError(f"linear = {linear!r}: choose one of {', '.join(get_args(Linear))}")
-    if not (is_tolerance(rtol) and is_tolerance(atol) and is_tolerance(maxiter)):
-        given = f"rtol = {rtol!r}, atol = {atol!r}, maxiter = {maxiter!r}"
-        raise SolverError(f"{given}: give numbers >= 0")
 
 
 def _solve(

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, final
 
 from numpy.typing import NDArray
+
+from femops.errors import SolverError
+from femops_meshes.arguments import check_takes
 
 Vector = NDArray[Any]
 Progress = Callable[[int, float], Any]
 """Called with the iterations done and the residual's norm."""
 Callback = Callable[[Vector], Any]
 """Called with a view of the iterate."""
+
+
+_TAKEN = {"progress": "(iterations, residual)", "callback": "(x)"}
+
+
+def _refused(call: str, reason: str) -> SolverError:
+    return SolverError(f"the solver calls {call}: {reason}")
 
 
 @final
@@ -29,10 +40,18 @@ class Watch:
     ----------
     norms : list of float
         Norm of the residual before the first iteration and after each, if they are kept.
+
+    Raises
+    ------
+    SolverError
+        A callable that takes other arguments.
     """
 
     def __init__(self, history: bool, progress: Progress | None, callback: Callback | None) -> None:
         self.norms: list[float] = []
+        for name, told, given in (("progress", progress, (0, 0.0)), ("callback", callback, (0,))):
+            if told is not None:
+                check_takes(told, given, partial(_refused, f"{name}{_TAKEN[name]}"))
         self._history, self._progress, self.callback = history, progress, callback
 
     @property

@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Annotated, Any, final
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from femops.basis import Basis1D, Family, Quadrature1D, gauss, whole_number
+from femops.basis import MOST_POINTS, Basis1D, Family, Points, Quadrature1D, gauss, whole_number
 from femops.errors import SpaceError
 from femops.geometry.batching import element_blocks
 from femops.geometry.boundary import Attributes
@@ -27,10 +27,11 @@ from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering
 from femops.spaces.functions import Function, Predicate, evaluate
 from femops.spaces.memory import DeviceLike, Memory, by_components, check_shape, find_memory, zeros
-from femops.spaces.restriction import ElementRestriction, Vector, check_float_array
+from femops.spaces.restriction import ElementRestriction, Vector, check_float_array, check_size
 from femops.spaces.summary import as_table, one_line
 from femops.spaces.transfer import places_of_nodes, values_at
 from femops_kernels.cuda.device.device import Device
+from femops_meshes.arguments import checked, whole_numbers
 from femops_meshes.coordinates.interpolation import equispaced, tensor_apply
 from femops_meshes.coordinates.mapping import positions
 from femops_meshes.mesh import Mesh
@@ -87,23 +88,20 @@ class Space(ABC):
     """
 
     reproducible: bool = False
+    _given_as = "a space, as femops.H1(mesh, order)"
 
     def __init__(
         self, mesh: AnyMesh, order: int, ncomp: int, family: Family, device: DeviceLike = None
     ) -> None:
-        name, self.distributed, self.comm = type(self).__name__, None, communicator()
+        self.distributed, self.comm = None, communicator()
         if isinstance(mesh, DistributedMesh):
             self.distributed, self.comm, mesh = mesh, mesh.comm, mesh.mesh
         self.memory: Memory = find_memory(device, self.comm)
-        if not isinstance(mesh, Mesh):
-            raise SpaceError(
-                f"{name} was given a {type(mesh).__name__} for a mesh: "
-                "make one with femops.read_mesh(path) or femops.box(counts)"
-            )
-        smallest = self._check_family(family)
         self.mesh, self.dim = mesh, int(mesh.dim)
-        self.order = whole_number(order, smallest, f"the order of an {name} space", SpaceError)
+        what, smallest = f"the order of an {type(self).__name__} space", self._lowest_order(family)
+        self.order = whole_number(order, smallest, what, SpaceError)
         self.ncomp = whole_number(ncomp, 1, "the number of components", SpaceError)
+        check_size(mesh.num_elements, self.order, self.dim, self.ncomp)
         self.basis = Basis1D(family, self.order)
         self.p1d = self.basis.p1d
         self.halo: Halo | None = None
@@ -124,8 +122,8 @@ class Space(ABC):
         return self.memory.device
 
     @abstractmethod
-    def _check_family(self, family: Family) -> int:
-        """Lowest order the space has with this family; `SpaceError` if it has none."""
+    def _lowest_order(self, family: Family) -> int:
+        """Lowest order the space has with this family."""
 
     @abstractmethod
     def _restriction(self) -> ElementRestriction:
@@ -372,7 +370,8 @@ class Space(ABC):
             result[new] = block.reshape(-1, *self._trailing)[owner[new] - start * n]
         return result.reshape(-1)
 
-    def quadrature(self, q1d: int | Quadrature1D | None = None) -> Quadrature1D:
+    @checked(SpaceError)
+    def quadrature(self, q1d: Points | Quadrature1D | None = None) -> Quadrature1D:
         """The rule of q1d Gauss points, p + 2 if omitted; a ready rule is checked and returned.
 
         Raises
@@ -380,11 +379,8 @@ class Space(ABC):
         SpaceError
             Fewer than p + 1 points, too few for a mass matrix of full rank.
         """
-        if isinstance(q1d, Quadrature1D):
-            rule = q1d
-        else:
-            count = self.order + 2 if q1d is None else q1d
-            rule = gauss(whole_number(count, 1, "q1d", SpaceError))
+        count = self.order + 2 if q1d is None else q1d
+        rule = count if isinstance(count, Quadrature1D) else gauss(count)
         if rule.q1d < self.p1d:
             raise SpaceError(
                 f"q1d = {rule.q1d} cannot integrate order {self.order}: use at least {self.p1d}"
@@ -433,7 +429,10 @@ class Space(ABC):
             result[block.start : block.stop] = physical_gradient(derivatives, block.inverse)
         return result
 
-    def sample(self, u: Any, n: int) -> tuple[Floats, Floats]:
+    @checked(SpaceError)
+    def sample(
+        self, u: Any, n: Annotated[int, whole_numbers(2, MOST_POINTS)]
+    ) -> tuple[Floats, Floats]:
         """Positions and values of u at an equispaced grid of n**dim points in each element.
 
         Returns
@@ -449,7 +448,7 @@ class Space(ABC):
         SpaceError
             n < 2.
         """
-        grid = equispaced(whole_number(n, 2, "the number of points of a sampling grid", SpaceError))
+        grid = equispaced(int(n))
         values = self._at_points(u, grid)
         where = np.empty((*values.shape[:2], self.dim))
         for start, stop in element_blocks(*values.shape[:2]):
@@ -473,6 +472,7 @@ class Space(ABC):
 
 
 @final
+@checked(SpaceError)
 @dataclass(frozen=True, eq=False)
 class GridFunction:
     """A finite element function, as a coefficient, to interpolate or to save.

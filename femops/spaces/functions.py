@@ -6,7 +6,6 @@ components, one number or one function value per component.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from femops.errors import FemopsError, SpaceError
 from femops.spaces.restriction import refuse_device_array
+from femops_meshes.arguments import check_takes
 
 Floats = NDArray[np.float64]
 Function = Callable[[Floats], Any] | ArrayLike
@@ -135,15 +135,14 @@ def _called(
     what: str,
     error: type[FemopsError],
 ) -> Any:
-    try:
-        inspect.signature(f).bind(x)
-    except TypeError as mismatch:
-        raise error(
+    check_takes(
+        f,
+        (x,),
+        lambda mismatch: error(
             f"{what} is called with one array x of shape (dim, n), x[0] being the first "
             f"coordinate: {mismatch}"
-        ) from mismatch
-    except ValueError:
-        pass  # a builtin that does not tell its arguments
+        ),
+    )
     return f(x) if x.shape[1] else np.empty((*shape, 0))
 
 

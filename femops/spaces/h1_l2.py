@@ -7,7 +7,7 @@ element order is locality of the vectors.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import final
+from typing import Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from femops.spaces.base import AnyMesh, BoundaryPart, Space
 from femops.spaces.functions import Predicate, selected
 from femops.spaces.memory import DeviceLike
 from femops.spaces.restriction import ElementRestriction
+from femops_meshes.arguments import checked
 from femops_meshes.formats.mfem import mfem_h1_dofs
 
 __all__ = ["H1", "L2", "Space"]
@@ -30,6 +31,7 @@ Ints = NDArray[np.int64]
 
 
 @final
+@checked(SpaceError)
 class H1(Space):
     """Continuous functions, polynomials of degree p in each direction on each element.
 
@@ -69,20 +71,16 @@ class H1(Space):
         mesh: AnyMesh,
         order: int,
         ncomp: int = 1,
-        family: Family = "gll",
+        family: Literal["gll", "bernstein"] = "gll",
         *,
         device: DeviceLike = None,
         reproducible: bool = False,
     ) -> None:
         super().__init__(mesh, order, ncomp, family, device)
-        if reproducible not in (True, False):
-            raise SpaceError(f"reproducible is {reproducible!r}: give True or False")
-        self.reproducible = reproducible
+        self.reproducible = bool(reproducible)
         self._check_order()
 
-    def _check_family(self, family: Family) -> int:
-        if family not in ("gll", "bernstein"):
-            raise SpaceError(f"an H1 space has no family {family!r}: take 'gll' or 'bernstein'")
+    def _lowest_order(self, family: Family) -> int:  # noqa: ARG002  (the same for all)
         return 1
 
     def _restriction(self) -> ElementRestriction:
@@ -115,6 +113,7 @@ class H1(Space):
         result[self.restriction.indices] = mfem_h1_dofs(self.mesh, self.order)
         return result
 
+    @checked(SpaceError)
     def boundary_dofs(
         self,
         attributes: BoundaryPart = None,
@@ -138,6 +137,7 @@ class H1(Space):
 
 
 @final
+@checked(SpaceError)
 class L2(Space):
     """Functions that may jump between elements, polynomials of degree p in each direction.
 
@@ -174,11 +174,7 @@ class L2(Space):
         super().__init__(mesh, order, ncomp, family, device)
         self._check_order()
 
-    def _check_family(self, family: Family) -> int:
-        if family not in ("gauss", "gll", "bernstein"):
-            raise SpaceError(
-                f"an L2 space has no family {family!r}: take 'gauss', 'gll' or 'bernstein'"
-            )
+    def _lowest_order(self, family: Family) -> int:
         return 0 if family == "gauss" else 1
 
     def _restriction(self) -> ElementRestriction:

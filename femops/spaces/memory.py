@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, Protocol, TypeVar, final
+from typing import Annotated, Any, Protocol, TypeVar, final
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -17,10 +17,17 @@ from femops.spaces.restriction import FLOAT_TYPES, Vector, refuse_device_array
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.errors import KernelError
 from femops_kernels.pointwise.qdata import aligned_array
-from femops_meshes.refinement import available_memory
+from femops_meshes.arguments import Kind, array_of, dtype_of, refusal, shown
+from femops_meshes.memory import available_memory
 
-Kind = TypeVar("Kind", bound=np.generic)
-DeviceLike = str | Device | None
+Entry = TypeVar("Entry", bound=np.generic)
+DeviceLike = Annotated[
+    str | Device | None,
+    Kind(
+        lambda value: value is None or isinstance(value, str | Device),
+        "'cuda', or 'cuda:1' for the second GPU",
+    ),
+]
 """Name of a device, or the device; None is the host."""
 
 
@@ -65,11 +72,11 @@ class Memory(ABC):
         """NumPy's functions for the arrays."""
 
     @abstractmethod
-    def put(self, values: NDArray[Kind]) -> NDArray[Kind]:
+    def put(self, values: NDArray[Entry]) -> NDArray[Entry]:
         """An array of the host, here: itself, or a copy."""
 
     @abstractmethod
-    def get(self, values: NDArray[Kind]) -> NDArray[Kind]:
+    def get(self, values: NDArray[Entry]) -> NDArray[Entry]:
         """An array from here, on the host: itself, or a copy."""
 
     @abstractmethod
@@ -158,7 +165,7 @@ class HostMemory(Memory):
 
     device, name, scipy, xp = None, "the host", True, np
 
-    def put(self, values: NDArray[Kind]) -> NDArray[Kind]:
+    def put(self, values: NDArray[Entry]) -> NDArray[Entry]:
         """See `Memory.put`."""
         return values
 
@@ -171,7 +178,7 @@ class HostMemory(Memory):
     def factor(self, x: Any, what: str) -> NDArray[Any]:
         """See `Memory.factor`."""
         refuse_device_array(x, what)
-        return np.asarray(x)
+        return array_of(x, what, VectorError)
 
     def vector_of(self, space: VectorSpace, vector: Any, what: str) -> Any:
         """See `Memory.vector_of`."""
@@ -242,12 +249,12 @@ class DeviceMemory(Memory):
         """See `Memory.xp`."""
         return self.device.xp
 
-    def put(self, values: NDArray[Kind]) -> NDArray[Kind]:
+    def put(self, values: NDArray[Entry]) -> NDArray[Entry]:
         """See `Memory.put`."""
-        there: NDArray[Kind] = self.device.upload(values)
+        there: NDArray[Entry] = self.device.upload(values)
         return there
 
-    def get(self, values: NDArray[Kind]) -> NDArray[Kind]:
+    def get(self, values: NDArray[Entry]) -> NDArray[Entry]:
         """See `Memory.get`."""
         return self.device.download(values)
 
@@ -393,7 +400,7 @@ def zeros(space: VectorSpace, dtype: DTypeLike) -> Vector:
     return vector
 
 
-def check_shape(space: VectorSpace, array: NDArray[Kind], what: str) -> NDArray[Kind]:
+def check_shape(space: VectorSpace, array: NDArray[Entry], what: str) -> NDArray[Entry]:
     """The array, if it is flat as the vectors of a space are.
 
     Raises
@@ -422,8 +429,8 @@ def check_shape(space: VectorSpace, array: NDArray[Kind], what: str) -> NDArray[
 
 def by_components(space: Any, vectors: Any) -> Any:
     """See `Space.components`."""
-    if not hasattr(vectors, "shape"):
-        raise VectorError(f"u is a {type(vectors).__name__}: give an array, as V.zeros() makes")
+    if not isinstance(getattr(vectors, "shape", None), tuple) or not hasattr(vectors, "reshape"):
+        raise VectorError(refusal("u", vectors, "an array, as V.zeros() makes"))
     if len(vectors.shape) != 2 or vectors.shape[0] != space.size:
         check_shape(space, vectors, "u")
     return vectors.reshape(space.ndofs, space.ncomp, *vectors.shape[1:])
@@ -437,9 +444,10 @@ def vector_type(dtype: DTypeLike) -> np.dtype[Any]:
     VectorError
         Another type than float64 or float32.
     """
-    kind = np.dtype(dtype)
-    if kind not in FLOAT_TYPES:
-        raise VectorError(f"a vector of type {kind} was asked for: take float64 or float32")
+    kind = dtype_of(dtype)
+    if kind is None or kind not in FLOAT_TYPES:
+        asked = shown(dtype) if kind is None else kind
+        raise VectorError(f"a vector of type {asked} was asked for: take float64 or float32")
     return kind
 
 

@@ -14,9 +14,11 @@ from femops.spaces.base import Space
 from femops.spaces.functions import Function
 from femops.spaces.memory import check_shape, memory_of, zeros
 from femops.spaces.restriction import Vector, check_float_array, positions
+from femops_meshes.arguments import checked
 
 
 @final
+@checked(SpaceError)
 class Product:
     """Several spaces on one mesh, by name, for forms on several fields.
 
@@ -63,6 +65,8 @@ class Product:
     ((59,), (50,), (9,))
     """
 
+    _given_as = "a product, as femops.Product(u=V, p=Q)"
+
     def __init__(self, /, **spaces: Space) -> None:
         _check_spaces(spaces)
         self.spaces = dict(spaces)
@@ -81,6 +85,7 @@ class Product:
         """Names of the spaces, in order."""
         return tuple(self.spaces)
 
+    @checked(SpaceError)
     def slice(self, name: str) -> slice:
         """Range of a space's part in a vector.
 
@@ -223,10 +228,6 @@ def _check_spaces(spaces: dict[str, Space]) -> None:
         )
     first = next(iter(spaces.values()))
     for name, space in spaces.items():
-        if not isinstance(space, Space):
-            raise SpaceError(
-                f"{name} is a {type(space).__name__}: give a space, as femops.H1(mesh, order)"
-            )
         if (space.mesh, space.distributed) != (first.mesh, first.distributed):
             raise SpaceError(f"{name} is on another mesh than the first: make all on one mesh")
     if "x" in spaces:

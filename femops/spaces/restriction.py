@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from femops.errors import OperatorError, SpaceError, VectorError
 from femops.numbering import first_positions
+from femops_meshes.arguments import array_of, checked, shown
+from femops_meshes.memory import check_memory
 
 Ints = NDArray[np.int64]
 Vector = NDArray[Any]
@@ -51,7 +53,7 @@ def positions(dofs: ArrayLike, size: int) -> NDArray[np.int64]:
         They are on a GPU.
     """
     refuse_device_array(dofs, "dofs")
-    given: NDArray[Any] = np.asarray(dofs)
+    given = array_of(dofs, "dofs", OperatorError)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         raise OperatorError(
             f"dofs have shape {given.shape} and type {given.dtype}: "
@@ -64,7 +66,21 @@ def positions(dofs: ArrayLike, size: int) -> NDArray[np.int64]:
     return np.unique(given.astype(np.int64))
 
 
+def check_size(ne: int, order: int, dim: int, ncomp: int) -> None:
+    """Check that the dofs of elements and a vector fit into memory.
+
+    Raises
+    ------
+    SpaceError
+        They don't. A vector is counted by the nodes that no elements share.
+    """
+    needed = 8 * (ne * (order + 1) ** dim + ncomp * (1 + ne * max(order - 1, 0) ** dim))
+    what = f"a space of order {order} with {shown(ncomp)} component(s) on {ne} elements"
+    check_memory(needed, what, "lower the order, or take fewer elements or components", SpaceError)
+
+
 @final
+@checked(SpaceError)
 class ElementRestriction:
     """Gathers the dofs of each element from a vector, and adds them back (the transpose).
 
@@ -84,7 +100,7 @@ class ElementRestriction:
     """
 
     def __init__(self, indices: ArrayLike, ndofs: int, owned: int | None = None) -> None:
-        table = np.asarray(indices)
+        table = array_of(indices, "indices", SpaceError)
         if table.ndim != 2 or table.dtype.kind not in "iu":
             raise SpaceError(
                 f"indices have shape {table.shape} and type {table.dtype}: give whole numbers "

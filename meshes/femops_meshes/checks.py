@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from femops_meshes.arguments import array_of, number_of, numbers_of, shown
 from femops_meshes.coordinates.interpolation import gauss_legendre
 from femops_meshes.coordinates.mapping import determinants, geometry_degree, jacobians
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
@@ -28,12 +29,9 @@ def array(values: ArrayLike, name: str, dtype: type | None = None) -> NDArray[An
     MeshArgumentError
         If the rows differ in length, or what they hold can't be converted.
     """
-    try:
-        return np.array(values, dtype=dtype)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise MeshArgumentError(
-            f"{name} can't be made an array of numbers ({error}): give rows of equal length"
-        ) from error
+    if dtype is np.float64:
+        return numbers_of(values, name, MeshArgumentError).copy()
+    return array_of(values, name, MeshArgumentError).copy()
 
 
 def whole(value: object, name: str, least: int = 1) -> int:
@@ -45,7 +43,7 @@ def whole(value: object, name: str, least: int = 1) -> int:
         If it is none.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise MeshArgumentError(f"{name} is a whole number >= {least}, got {value!r}")
+        raise MeshArgumentError(f"{name} is a whole number >= {least}, got {shown(value)}")
     return int(value)
 
 
@@ -57,10 +55,10 @@ def positive(value: object, name: str) -> float:
     MeshArgumentError
         If it is none.
     """
-    number = value if isinstance(value, int | float | np.integer | np.floating) else -1
-    if isinstance(value, bool) or not 0 < number < np.inf:
-        raise MeshArgumentError(f"{name} is a positive number, got {value!r}")
-    return float(number)
+    number = number_of(value)
+    if number is None or not 0 < number <= LARGEST:
+        raise MeshArgumentError(f"{name} is a positive number, got {shown(value)}")
+    return number
 
 
 def element_ranges(num_elements: int, points: int) -> Iterator[slice]:

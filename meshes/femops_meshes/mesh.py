@@ -1,14 +1,15 @@
 """The mesh: elements, their coordinates, attributes and boundary."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from femops_meshes import checks, html, refinement
+from femops_meshes.arguments import Degree, check_takes, checked, refusal
 from femops_meshes.coordinates.interpolation import (
     gauss_legendre,
     gauss_lobatto,
@@ -72,6 +73,7 @@ class Mesh:
     file_elements: Ints
     element_names: Names = field(default_factory=dict)
     boundary_names: Names = field(default_factory=dict)
+    _given_as = "a mesh, as femops.box(counts) or femops.read_mesh(path)"
 
     def __post_init__(self) -> None:
         """Check that the arrays fit each other, and make them read-only."""
@@ -81,6 +83,7 @@ class Mesh:
                 value.setflags(write=False)
 
     @classmethod
+    @checked(MeshArgumentError)
     def from_arrays(
         cls,
         vertices: ArrayLike | None,
@@ -89,7 +92,7 @@ class Mesh:
         boundary: ArrayLike | None = None,
         boundary_attributes: ArrayLike | None = None,
         coordinates: ArrayLike | None = None,
-        corner_order: str = "lexicographic",
+        corner_order: Literal["lexicographic", "vtk"] = "lexicographic",
     ) -> "Mesh":
         """Make a mesh of arrays, which are copied and checked.
 
@@ -240,6 +243,7 @@ class Mesh:
         """Physical position (ne, dim) of the middle of each reference element."""
         return positions(self.coordinates, np.array([0.5]))[:, 0]
 
+    @checked(MeshArgumentError)
     def refine(self, times: int = 1) -> "Mesh":
         """Split every element into 2**dim, `times` times; the geometry stays exactly as it is.
 
@@ -252,7 +256,7 @@ class Mesh:
         """
         if isinstance(times, bool) or not isinstance(times, int | np.integer) or times < 0:
             raise MeshArgumentError(f"times is a whole number >= 0, got {times!r}")
-        refinement.check_memory(self.coordinates.shape, int(times))
+        refinement.check_refined(self.coordinates.shape, int(times))
         mesh = self
         for _ in range(int(times)):
             mesh = mesh._refined_once()
@@ -272,6 +276,7 @@ class Mesh:
             file_elements=(self.file_elements[:, None] * count + np.arange(count)).ravel(),
         )
 
+    @checked(MeshArgumentError)
     def reordered(self, permutation: ArrayLike) -> "Mesh":
         """Return the mesh with its elements in another order: new element i is old permutation[i].
 
@@ -296,7 +301,8 @@ class Mesh:
             file_elements=self.file_elements[order],
         )
 
-    def curved(self, order: int) -> "Mesh":
+    @checked(MeshArgumentError)
+    def curved(self, order: Degree) -> "Mesh":
         """Return the same mesh with coordinates of degree `order`, at least the present one.
 
         Raises
@@ -313,7 +319,8 @@ class Mesh:
         nodes = tensor_apply([raised] * self.dim, self.coordinates)
         return self._replaced(coordinates=nodes)
 
-    def mapped(self, function: PointMap, order: int | None = None) -> "Mesh":
+    @checked(MeshArgumentError)
+    def mapped(self, function: PointMap, order: Degree | None = None) -> "Mesh":
         """Move every node x to function(x).
 
         Parameters
@@ -330,6 +337,7 @@ class Mesh:
         """
         mesh = self if order is None else self.curved(order)
         flat = mesh.coordinates.reshape(-1, self.dim).T.copy()
+        check_takes(function, (flat,), lambda why: MeshArgumentError(f"function takes x: {why}"))
         moved = checks.array(function(flat), "what the function returned", np.float64)
         if moved.shape != flat.shape:
             raise MeshGeometryError(
@@ -364,6 +372,7 @@ class Mesh:
             changes |= {"boundary_attributes": outside, "boundary_names": {}}
         return self._replaced(**changes)
 
+    @checked(MeshArgumentError)
     def with_names(
         self,
         elements: Mapping[str, int | Iterable[int]] | None = None,
@@ -419,6 +428,9 @@ def _check_shapes(mesh: Mesh) -> None:
     MeshTopologyError
         With the first array that doesn't.
     """
+    for field_of in fields(mesh):
+        if field_of.type is not int and not field_of.name.endswith("names"):
+            _check_array(mesh, field_of.name)
     ne, corners = mesh.elements.shape
     dim = corners.bit_length() - 1
     nb = len(mesh.boundary)
@@ -436,6 +448,13 @@ def _check_shapes(mesh: Mesh) -> None:
             raise MeshTopologyError(
                 f"{name} has shape {got}, it must be {shape} with {ne} elements"
             )
+
+
+def _check_array(mesh: Mesh, name: str) -> None:
+    """Check that one of a mesh's arrays is one, of as many axes as it must have."""
+    array, axes = getattr(mesh, name), {"elements": 2, "coordinates": 3, "boundary": 2}.get(name, 1)
+    if not isinstance(array, np.ndarray) or array.ndim != axes:
+        raise MeshTopologyError(refusal(name, array, f"an array of {axes} axes"))
 
 
 def _contents(mesh: Mesh) -> list[tuple[str, str]]:

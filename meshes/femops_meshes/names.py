@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from femops_meshes.arguments import as_list
 from femops_meshes.errors import MeshArgumentError
 
 Names = Mapping[str, tuple[int, ...]]
@@ -53,7 +54,7 @@ def with_numbers(
     """Put the numbers of each name known in its place; other entries stay, and None stays None."""
     if wanted is None:
         return None
-    items = [wanted] if isinstance(wanted, str) or not isinstance(wanted, Iterable) else wanted
+    items = as_list(wanted)
     result: list[int | str] = []
     for item in items:
         result += names.get(item, (item,)) if isinstance(item, str) else (item,)

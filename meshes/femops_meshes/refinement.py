@@ -4,9 +4,7 @@ The lattice with m intervals per direction numbers the new vertices: one of an o
 number, then come those inside edges, faces and cells, each shared by all who share the entity.
 """
 
-import os
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +12,7 @@ from numpy.typing import NDArray
 from femops_meshes.coordinates.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
 from femops_meshes.coordinates.mapping import geometry_degree
 from femops_meshes.errors import MeshArgumentError
+from femops_meshes.memory import check_memory
 from femops_meshes.topology.sides import outward_order
 from femops_meshes.topology.topology import Topology, entity_codes
 
@@ -73,7 +72,7 @@ def split_coordinates(coordinates: Floats, m: int) -> Floats:
     return result.reshape(-1, num_nodes, dim)
 
 
-def check_memory(shape: tuple[int, ...], times: int) -> None:
+def check_refined(shape: tuple[int, ...], times: int) -> None:
     """Check that a mesh with coordinates of `shape` fits into memory once it is refined.
 
     Only the arrays of the result are counted: what is refused here cannot succeed.
@@ -101,23 +100,4 @@ def check_fits(shape: tuple[int, ...], what: str, remedy: str) -> None:
     """
     elements, num_nodes, dim = shape
     needed = elements * (8 * 2**dim + 8 * num_nodes * dim + 4 + 8)
-    available = available_memory()
-    if needed > available:
-        raise MeshArgumentError(
-            f"{what} needs at least {needed / 2**30:.3g} GiB of memory, and "
-            f"{available / 2**30:.3g} GiB are available: {remedy}"
-        )
-
-
-def available_memory() -> int:
-    """Bytes available without swapping; all of the memory where the system does not tell."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return 2**47  # the addresses of a process
+    check_memory(needed, what, remedy, MeshArgumentError)

@@ -183,14 +183,14 @@ ONE = femops.GridFunction(V2, V2.interpolate(1.0))
         (lambda V, p: femops.picture(p / "u.jpg", V), FileError, "name it 'u.png'"),
         (lambda V, p: femops.plot(V).save(p / "u.jpg"), FileError, "name it 'u.png'"),
         (lambda V, p: femops.picture(p / "u.png", V.mesh, V.zeros()), SpaceError, "with a mesh"),
-        (lambda V, p: femops.picture(p / "u.png", 3), SpaceError, "asked of a int"),
+        (lambda V, p: femops.picture(p / "u.png", 3), SpaceError, "what is 3: give a space"),
         (lambda V, p: femops.picture(p / "u.png", V, np.zeros(2)), VectorError, "u has 2 entries"),
         (lambda V, p: femops.plot(V, V.zeros(), cut="w"), SpaceError, "cut is 'w': take True"),
-        (lambda V, p: femops.plot(V, V.zeros(), cut=3), SpaceError, "cut is 3: take True"),
+        (lambda V, p: femops.plot(V, V.zeros(), cut=3), SpaceError, "cut is 3: give True"),
         (lambda V, p: femops.plot(V, V.zeros(), arrows=True), SpaceError, "as many components"),
         (lambda V, p: femops.plot(V, V.zeros(), deform=1.0), SpaceError, "of 2 component"),
         (lambda V, p: femops.plot(V, V.zeros(), deform=ONE), SpaceError, "on the mesh"),
-        (lambda V, p: femops.plot(V, backend="gl"), SpaceError, "take 'pyvista' or"),
+        (lambda V, p: femops.plot(V, backend="gl"), SpaceError, "give 'pyvista' or"),
         (
             lambda V, p: femops.plot(femops.box((2,)), backend="pyvista"),
             SpaceError,
@@ -276,7 +276,7 @@ def test_pyvista_is_handed_what_a_file_holds(tmp_path, dim, kind):
     assert np.array_equal(at_nodes(given, given.points), at_nodes(read, read.points))
     assert np.array_equal(given["attribute"], read["attribute"])
     assert set(femops.to_pyvista(V.mesh).array_names) == {"attribute"}
-    with pytest.raises(SpaceError, match="to_pyvista was given a int"):
+    with pytest.raises(SpaceError, match="space is 3: give a space"):
         femops.to_pyvista(3)
 
 

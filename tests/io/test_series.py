@@ -100,7 +100,7 @@ def test_existing_series(tmp_path, space):
     before = path.read_bytes()
     with pytest.raises(femops.FileError, match="exists"):
         femops.TimeSeries(path)
-    with pytest.raises(femops.FileError, match="existing = 'append' is unknown"):
+    with pytest.raises(femops.FileError, match="existing is 'append': give 'refuse'"):
         femops.TimeSeries(path, existing="append")
     assert path.read_bytes() == before
     assert saved(path, space, [2.0], existing="continue").times == (0.0, 1.0, 2.0)

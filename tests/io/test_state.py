@@ -297,7 +297,7 @@ def test_values_that_cannot_be_kept(tmp_path, space, value, message):
     ("kind", "message", "given"),
     [
         (CheckpointError, "there are no vectors", lambda V, u: {}),
-        (CheckpointError, "vectors are list: give a dict", lambda V, u: [(V, u)]),
+        (CheckpointError, "vectors is a list: give a dict", lambda V, u: [(V, u)]),
         (CheckpointError, r"vectors are \[1\]: give a dict, and texts", lambda V, u: {1: (V, u)}),
         (CheckpointError, "'u' is a ndarray: give its space with it", lambda V, u: {"u": u}),
         (CheckpointError, "'u' is a tuple: give its space", lambda V, u: {"u": (V, u, u)}),
@@ -315,7 +315,7 @@ def test_vectors_that_are_none(tmp_path, space, kind, message, given):
 
 def test_spaces_that_are_none(tmp_path, space):
     path, u = saved(tmp_path, space)
-    with pytest.raises(CheckpointError, match="spaces are H1: give a dict"):
+    with pytest.raises(CheckpointError, match="spaces is a H1: give a dict"):
         femops.load_state(path, space)
     with pytest.raises(SpaceError, match="the space of 'u' is a ndarray"):
         femops.load_state(path, {"u": u})

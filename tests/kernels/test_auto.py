@@ -240,7 +240,7 @@ def test_levels_that_do_not_fit_are_left_out(monkeypatch: pytest.MonkeyPatch) ->
     expected = {needed * 10: set(LEVELS), needed: set(LEVELS) - {"full"}}
     expected[needed - 1] = {"decomposed", "partial", "matrix-free"}
     for free, levels in expected.items():
-        monkeypatch.setattr(assembly, "available_bytes", lambda free=free: free)
+        monkeypatch.setattr(assembly, "available_memory", lambda free=free: free)
         A = femops.diffusion(V, smooth, level="auto")
         A.apply(random_vector(V, "float64"))
         assert tried[-1] == levels
@@ -265,6 +265,6 @@ def test_bad_input_is_refused_before_anything_is_measured(measured: list[str]) -
 def test_memory_that_runs_out_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Levels that fitted when the choice began, and no longer do, are left out."""
     free = iter([2**40] * 2)  # asked of "full" and of "element"
-    monkeypatch.setattr(assembly, "available_bytes", lambda: next(free, 0))
+    monkeypatch.setattr(assembly, "available_memory", lambda: next(free, 0))
     A = femops.mass(femops.H1(femops.box((8, 8), mapping=bend), 1), level="auto")
     assert A.level in ("decomposed", "partial", "matrix-free")

@@ -449,7 +449,7 @@ def test_operators_of_two_levels_are_not_added(problem: Problem) -> None:
 
 def test_dense_bases_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     V, W = (femops.H1(femops.box((1, 1, 1)), p) for p in (20, 3))
-    monkeypatch.setattr(assembly, "available_bytes", lambda: 2**30)
+    monkeypatch.setattr(assembly, "available_memory", lambda: 2**30)
     tracemalloc.start()
     with pytest.raises(femops.OperatorError, match=r"level='decomposed' needs 2\.\d GiB"):
         femops.mass(V, level="decomposed")
@@ -467,7 +467,7 @@ def test_dense_bases_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch
 def test_what_does_not_fit_is_refused_before_it_is_allocated(
     problem: Problem, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assembly, "available_bytes", lambda: 50_000)
+    monkeypatch.setattr(assembly, "available_memory", lambda: 50_000)
     tracemalloc.start()
     for ask in (
         lambda: femops.diffusion(problem.space, level=level),

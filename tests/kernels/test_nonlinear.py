@@ -195,9 +195,9 @@ def test_bad_arguments() -> None:
     inverted = V.interpolate(lambda x: [-2 * x[0], 0 * x[0]])
     with pytest.raises(femops.SolverError, match="not a number: begin with another"):
         femops.newton(F, inverted)
-    with pytest.raises(femops.SolverError, match=r"takes a femops\.NonlinearForm"):
+    with pytest.raises(femops.SolverError, match="F is an Operator: give a nonlinear form"):
         femops.newton(femops.mass(V), V.zeros())  # type: ignore[arg-type]
-    with pytest.raises(femops.SolverError, match="choose one of auto, cg"):
+    with pytest.raises(femops.SolverError, match="give 'auto', 'cg'"):
         femops.newton(F, V.zeros(), linear="lu")  # type: ignore[arg-type]
     with pytest.raises(femops.OperatorError, match="choose one of full, element"):
         femops.newton(F, V.zeros(), level="half")

@@ -453,7 +453,7 @@ def test_forms_that_are_refused() -> None:
     for call, message in (
         (lambda: femops.form(returned, W, Q), "leave out the test space"),
         (lambda: femops.form(returned, W, p=1.0), "'p' is a field of .* and a coefficient"),
-        (lambda: femops.form(returned, {"u": V, "p": Q}), "given a dict for a space"),
+        (lambda: femops.form(returned, {"u": V, "p": Q}), "trial is a dict: give a space"),
         (lambda: femops.form(3, W), "a form is a function of the fields, got 3"),
         (lambda: femops.form(returned, W, level="some"), "level 'some'"),
         (lambda: femops.form(returned, W, dtype="int32"), "type int32"),

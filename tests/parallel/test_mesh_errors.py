@@ -123,9 +123,9 @@ def test_who_gives_the_mesh(holders, message):
 @pytest.mark.parametrize(
     ("mesh", "options", "message"),
     [
-        ("ball.mesh", {}, "mesh is a str: give the root a whole Mesh"),
+        ("ball.mesh", {}, "mesh is 'ball.mesh': give a mesh"),
         (None, {"root": 3}, "root is 3: it must be a rank, 0 to 2"),
-        (None, {"root": True}, "root is True: it must be a rank, 0 to 2"),
+        (None, {"root": True}, "root is True: give a whole number"),
         (None, {"method": "best"}, "method is 'curve' or 'metis', got 'best'"),
         (None, {"method": "metis", "reproducible": True}, "so method='metis' can't be obeyed"),
         (None, {"weights": np.ones(28), "reproducible": True}, "so weights can't be obeyed"),
@@ -159,7 +159,7 @@ def test_a_box_that_fails_on_one_rank():
     told = "rank 2 of 3 failed: MeshGeometryError: 1 of 2 element(s) are inverted"
     raised(3, program, MeshError, "1 of 2 element(s) are inverted", told, failing=2)
     raised(2, lambda comm: femops.box((2, 0), comm=comm), MeshArgumentError, "each of counts")
-    raised(2, lambda comm: femops.box(4, order=0, comm=comm), MeshArgumentError, "order is a")
+    raised(2, lambda comm: femops.box(4, order=0, comm=comm), MeshArgumentError, "order is 0")
 
 
 def test_a_file_that_is_missing():

@@ -58,7 +58,7 @@ def test_existing_series(comm, folder, space):
     saved(path, space, [0.0, 1.0], comm=comm)
     with pytest.raises(FileError if comm.rank == 0 else RankError, match="exists: choose another"):
         femops.TimeSeries(path, comm=comm)
-    with pytest.raises(FileError, match="existing = 'append' is unknown"):
+    with pytest.raises(FileError, match="existing is 'append': give 'refuse'"):
         femops.TimeSeries(path, existing="append", comm=comm)
     assert saved(path, space, [0.25], existing="replace", comm=comm).times == (0.25,)
     comm.barrier()

@@ -196,17 +196,29 @@ def test_refusals() -> None:
             "not to be positive definite",
             lambda: femops.minres(A, b, M=spla.aslinearoperator(-np.eye(V.size))),
         ),
-        (femops.SolverError, "M is a ndarray", lambda: femops.gmres(A, b, M=np.eye(V.size))),  # type: ignore[arg-type]
+        (
+            femops.SolverError,
+            "M is an array",
+            lambda: femops.gmres(A, b, M=np.eye(V.size)),
+        ),  # type: ignore[arg-type]
         (
             femops.SolverError,
             "M is 3 x 3",
             lambda: femops.gmres(A, b, M=spla.aslinearoperator(np.eye(3))),
         ),
         (femops.SolverError, "restart = 0", lambda: femops.gmres(A, b, restart=0)),
-        (femops.SolverError, "rtol = -1", lambda: femops.gmres(A, b, rtol=-1)),
-        (femops.SolverError, "maxiter = 1.5", lambda: femops.minres(A, b, maxiter=1.5)),  # type: ignore[arg-type]
+        (
+            femops.SolverError,
+            "rtol is -1: give a number",
+            lambda: femops.gmres(A, b, rtol=-1),
+        ),
+        (femops.SolverError, "maxiter is 1.5", lambda: femops.minres(A, b, maxiter=1.5)),  # type: ignore[arg-type]
         (femops.SolverError, "not finite", lambda: femops.minres(A, b * np.nan)),
-        (femops.SolverError, "takes femops operators", lambda: femops.gmres(np.eye(2), b)),  # type: ignore[arg-type]
+        (
+            femops.SolverError,
+            "A is an array",
+            lambda: femops.gmres(np.eye(2), b),
+        ),  # type: ignore[arg-type]
         (femops.VectorError, "complex", lambda: femops.minres(A, b * 1j, M=M)),
         (femops.VectorError, "x0", lambda: femops.gmres(A, b, b[:-1])),
     ]

@@ -132,18 +132,18 @@ def test_rules_and_nodes_cannot_be_changed():
 
 @pytest.mark.parametrize("p", [0, -1, 1.5, "2", None, True])
 def test_degree_must_be_a_whole_number_above_zero(p):
-    with pytest.raises(BasisError, match="whole number, at least 1"):
+    with pytest.raises(BasisError, match="whole number"):
         Basis1D("gll", p)
 
 
 def test_unknown_family_names_the_known_ones():
-    with pytest.raises(BasisError, match="'gll', 'gauss', 'bernstein'"):
+    with pytest.raises(BasisError, match="'gll', 'gauss' or 'bernstein'"):
         Basis1D("legendre", 2)
 
 
 @pytest.mark.parametrize(("rule", "n"), [(gauss, 0), (gauss, 2.0), (lobatto, 1)])
 def test_rules_refuse_too_few_points(rule, n):
-    with pytest.raises(BasisError, match="at least"):
+    with pytest.raises(BasisError, match="give a whole number from"):
         rule(n)
 
 

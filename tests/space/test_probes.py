@@ -325,9 +325,9 @@ def test_what_is_no_point(points, match):
 def test_what_else_is_refused():
     mesh = femops.box((2, 2))
     probe, space = Probe(mesh, [0.5, 0.5]), H1(mesh, 2)
-    with pytest.raises(ProbeError, match="outside is 'zero': take 'error' or 'nan'"):
+    with pytest.raises(ProbeError, match="outside is 'zero': give 'error' or 'nan'"):
         Probe(mesh, [0.5, 0.5], outside="zero")
-    with pytest.raises(ProbeError, match="given a H1 for a mesh: give that of the space"):
+    with pytest.raises(ProbeError, match="mesh is a H1: give a mesh"):
         Probe(space, [0.5, 0.5])
     with pytest.raises(SpaceError, match="on another mesh than the probe"):
         probe(H1(femops.box((2, 2)), 2), space.zeros())

@@ -329,9 +329,9 @@ def test_quadrature():
         (lambda mesh: H1(mesh, 2, family="gauss"), "'gll' or 'bernstein'"),
         (lambda mesh: L2(mesh, -1), "the order of an L2 space is -1.*at least 0"),
         (lambda mesh: L2(mesh, 0, family="gll"), "at least 1"),
-        (lambda mesh: L2(mesh, 1, family="x"), "no family 'x'"),
-        (lambda mesh: H1("ball.mesh", 1), "H1 was given a str for a mesh.*read_mesh"),
-        (lambda mesh: H1(mesh, 1).sample(np.zeros(9), 1), "at least 2"),
+        (lambda mesh: L2(mesh, 1, family="x"), "family is 'x': give 'gll', 'gauss'"),
+        (lambda mesh: H1("ball.mesh", 1), "mesh is 'ball.mesh': give a mesh, .*read_mesh"),
+        (lambda mesh: H1(mesh, 1).sample(np.zeros(9), 1), "n is 1: give a whole number from 2"),
     ],
 )
 def test_wrong_arguments(make, match):

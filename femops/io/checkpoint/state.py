@@ -41,6 +41,7 @@ from femops.spaces.h1_l2 import H1
 from femops.spaces.restriction import Vector
 from femops_kernels.derived import Derived
 from femops_meshes import Mesh
+from femops_meshes.arguments import checked
 
 Ints = NDArray[np.int64]
 
@@ -73,6 +74,7 @@ class State:
         return f"State(vectors {', '.join(self.vectors) or 'none'}; values {self.values})"
 
 
+@checked(CheckpointError)
 def save_state(
     path: str | os.PathLike[str],
     vectors: Mapping[str, tuple[Space, Any]],
@@ -156,6 +158,7 @@ def save_state(
     return target
 
 
+@checked(CheckpointError)
 def load_state(path: str | os.PathLike[str], spaces: Mapping[str, Space] | None = None) -> State:
     """Read vectors and values that `save_state` has written. Collective.
 

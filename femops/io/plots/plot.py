@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from femops.errors import MissingExtraError, SpaceError
+from femops.errors import FileError, MissingExtraError, SpaceError
 from femops.io.atomic import checked_path
 from femops.io.plots.picture import Picture
 from femops.io.plots.sampling import Sampler
@@ -19,10 +19,12 @@ from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import Space
 from femops_meshes import Mesh
+from femops_meshes.arguments import checked
 
 Backend = Literal["pyvista", "matplotlib"]
 
 
+@checked(SpaceError)
 def plot(
     what: Space | Mesh | DistributedMesh,
     u: Any = None,
@@ -97,6 +99,7 @@ def plot(
     return MatplotlibPicture(scene, name, title)
 
 
+@checked(SpaceError, path=FileError)
 def picture(
     path: str | os.PathLike[str],
     what: Space | Mesh | DistributedMesh,

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import MissingExtraError
+from femops.errors import MissingExtraError, SpaceError
 from femops.io.plots.picture import Picture
 from femops.io.plots.scene import VIEW, Scene, arrows_of, view_axes
 from femops.io.vtk.vtu import checked_fields, lagrange_piece, space_of
+from femops.parallel.mesh import DistributedMesh
+from femops.spaces.h1_l2 import Space
+from femops_meshes import Mesh
+from femops_meshes.arguments import checked
 
 if TYPE_CHECKING:
     import pyvista
-
-    from femops.parallel.mesh import DistributedMesh
-    from femops.spaces.h1_l2 import Space
-    from femops_meshes import Mesh
 
 PLAIN = "#b8c9e0"
 """Colour of elements without a field."""
@@ -45,6 +45,7 @@ def check_pyvista() -> None:
         ) from error
 
 
+@checked(SpaceError)
 def to_pyvista(
     space: Space | Mesh | DistributedMesh, u: Any = None, /, **fields: Any
 ) -> pyvista.UnstructuredGrid:

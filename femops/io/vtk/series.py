@@ -19,11 +19,13 @@ from femops.io.vtk.vtu_file import check_name
 from femops.parallel.collective_checks import check, check_same
 from femops.parallel.comm import communicator
 from femops.spaces.h1_l2 import Space
+from femops_meshes.arguments import checked, number_of, shown
 
 Existing = Literal["refuse", "continue", "replace"]
 
 
 @final
+@checked(FileError)
 class TimeSeries:
     """A series of fields in time, for ParaView, VisIt and PyVista: open the .pvd file.
 
@@ -200,10 +202,9 @@ class TimeSeries:
         return file, file.with_suffix(".pvtu")
 
     def _checked_time(self, time: Any) -> float:
-        try:
-            moment = float(time)
-        except (TypeError, ValueError) as error:
-            raise FileError(f"time {time!r} is not a number: give one, in any unit") from error
+        moment = number_of(time)
+        if moment is None:
+            raise FileError(f"time {shown(time)} is not a number: give one, in any unit")
         if not math.isfinite(moment):
             raise FileError(f"time {moment} is not finite: did the computation diverge?")
         if self._steps and moment <= self.times[-1]:

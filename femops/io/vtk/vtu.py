@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import SpaceError
+from femops.errors import FileError, SpaceError
 from femops.io.atomic import checked_path, replacing
 from femops.io.mesh_files import save_mesh
 from femops.io.vtk.nodes import CELL_TYPES, vtk_order
@@ -22,6 +22,7 @@ from femops.parallel.collective_checks import check, check_same
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import H1, L2, Space
+from femops_meshes.arguments import checked
 from femops_meshes.coordinates.interpolation import equispaced
 from femops_meshes.coordinates.mapping import positions
 from femops_meshes.mesh import Mesh
@@ -30,6 +31,7 @@ MAX_DEGREE = 10
 """Highest degree of a cell that VTK's readers accept."""
 
 
+@checked(FileError, space=SpaceError)
 def save(
     path: str | os.PathLike[str], space: Space | Mesh | DistributedMesh, /, **fields: Any
 ) -> Path:
@@ -196,7 +198,7 @@ def _degree(spaces: Sequence[Space], *, warn: bool) -> int:
         warnings.warn(
             f"degree {degree} is written as degree {MAX_DEGREE}, the highest VTK reads: the file "
             "holds the values at the nodes of that degree",
-            stacklevel=4,
+            stacklevel=5,
         )
     return min(degree, MAX_DEGREE)
 

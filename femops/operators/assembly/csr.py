@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from femops.operators.constraints import Constraints
 from femops.operators.integrals.number_types import check_values
 from femops.operators.integrals.term import Term
 from femops.spaces.boundary_space import AnySpace
+from femops_meshes.memory import available_memory
 
 Summands = Sequence[tuple[float, Term]]
 
@@ -31,18 +31,6 @@ def domains(terms: Summands) -> list[list[tuple[float, Term]]]:
     return list(groups.values())
 
 
-def available_bytes() -> int:
-    """Available memory in bytes; very large where the system does not tell."""
-    try:
-        with Path("/proc/meminfo").open(encoding="ascii") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 2**62
-
-
 def require_memory(
     needed: int, what: str, cure: str = "level='partial', a smaller mesh or order"
 ) -> None:
@@ -53,7 +41,7 @@ def require_memory(
     OperatorError
         If ``needed`` bytes are more than can be had.
     """
-    free = available_bytes()
+    free = available_memory()
     if needed > free:
         raise OperatorError(
             f"{what} needs {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are free: take "

@@ -12,10 +12,12 @@ from femops.errors import OperatorError
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import L2
+from femops_meshes.arguments import array_of, checked
 from femops_meshes.mesh import Mesh
 from femops_meshes.names import listing, with_numbers
 
 
+@checked(OperatorError)
 def by_attribute(
     mesh: Mesh | DistributedMesh,
     values: Mapping[int | str, ArrayLike],
@@ -57,10 +59,6 @@ def by_attribute(
     everywhere = attributes
     if isinstance(whole, DistributedMesh):
         everywhere = whole.whole_element_attributes.astype(attributes.dtype)
-    if not isinstance(values, Mapping):
-        raise OperatorError(
-            f"values are a {type(values).__name__}: give a dict of them by attribute or name"
-        )
     first = next(iter(values.values()), default)
     shape = () if first is None else np.shape(first)
     result = np.full((local.num_elements, *shape), np.nan)
@@ -88,7 +86,7 @@ def by_attribute(
 
 def _checked(value: Any, shape: tuple[int, ...], what: str) -> Any:
     """A number or vector of the shape that all values have."""
-    array = np.asarray(value)
+    array = array_of(value, what, OperatorError)
     if array.shape != shape or len(shape) > 1 or array.dtype.kind not in "biuf":
         raise OperatorError(
             f"{what} has shape {array.shape} and type {array.dtype}: "

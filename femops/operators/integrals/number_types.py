@@ -9,6 +9,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.errors import OperatorError
 from femops.spaces.restriction import FLOAT_TYPES
+from femops_meshes.arguments import dtype_of, shown
 
 
 def float_type(dtype: DTypeLike) -> np.dtype[Any]:
@@ -21,7 +22,8 @@ def float_type(dtype: DTypeLike) -> np.dtype[Any]:
     """
     kind = _known(dtype)
     if kind is None:
-        raise OperatorError(f"an operator of type {dtype} was asked for: take float64 or float32")
+        asked = dtype_of(dtype) or shown(dtype)
+        raise OperatorError(f"an operator of type {asked} was asked for: take float64 or float32")
     return kind
 
 
@@ -44,7 +46,7 @@ def data_type(data_dtype: DTypeLike | None, dtype: np.dtype[Any]) -> np.dtype[An
         return dtype
     kind = _known(data_dtype)
     if kind is None:
-        raise OperatorError(f"data_dtype is {data_dtype!r}: take float64 or float32")
+        raise OperatorError(f"data_dtype is {shown(data_dtype)}: take float64 or float32")
     if kind.itemsize > dtype.itemsize:
         raise OperatorError(
             f"data_dtype is {kind} in an operator of type {dtype}, which would round the data "
@@ -105,8 +107,5 @@ def largest_of(values: NDArray[np.float64]) -> float:
 
 
 def _known(dtype: DTypeLike) -> np.dtype[Any] | None:
-    try:
-        kind = np.dtype(dtype)
-    except TypeError:
-        return None
-    return kind if kind in FLOAT_TYPES else None
+    kind = dtype_of(dtype)
+    return None if kind is None or kind not in FLOAT_TYPES else kind

@@ -9,6 +9,7 @@ import numpy as np
 
 from femops.pointwise.errors import TraceError
 from femops.pointwise.expressions.graph import Node
+from femops_meshes.arguments import array_of, refusal
 
 
 def _entries(value: Any) -> Any:
@@ -17,7 +18,15 @@ def _entries(value: Any) -> Any:
         return value
     if isinstance(value, np.ndarray) and value.dtype != object:
         return value
-    return np.asarray(value, dtype=object)
+    return array_of(value, "an argument", TraceError, object)
+
+
+def _numbers(value: Any) -> Any:
+    """A value without symbols, which is numbers."""
+    array = array_of(value, "an argument", TraceError)
+    if array.dtype.kind not in "biufc":
+        raise TraceError(refusal("an argument", value, "symbols, numbers or arrays of them"))
+    return value
 
 
 def _graph_of(*values: Any) -> Any:
@@ -50,7 +59,7 @@ def where(condition: Any, a: Any, b: Any) -> Any:
     values = tuple(map(_entries, (condition, a, b)))
     graph = _graph_of(*values)
     if graph is None:
-        return np.where(condition, a, b)
+        return np.where(*(_numbers(part) for part in (condition, a, b)))
 
     def choose(condition: Any, a: Any, b: Any) -> Node:
         if not isinstance(condition, Node):
@@ -84,12 +93,12 @@ def _pairwise(op: str, function: Any, a: Any, b: Any) -> Any:
     values = _entries(a), _entries(b)
     graph = _graph_of(*values)
     if graph is None:
-        return function(a, b)
+        return function(_numbers(a), _numbers(b))
     return _each(values, lambda x, y: graph.binary(op, graph.node(x), graph.node(y)))
 
 
 def _square(matrix: Any, what: str) -> Any:
-    a = np.asarray(matrix)
+    a = array_of(matrix, "the matrix", TraceError)
     if a.ndim != 2 or a.shape[0] != a.shape[1] or a.shape[0] > 3:
         raise TraceError(
             f"{what} of an array of shape {a.shape}: give a 1 x 1, 2 x 2 or 3 x 3 matrix"
@@ -194,7 +203,7 @@ def inner(a: Any, b: Any) -> Any:
     TraceError
         Arrays of different shapes.
     """
-    left, right = np.asarray(a), np.asarray(b)
+    left, right = array_of(a, "a", TraceError), array_of(b, "b", TraceError)
     if left.shape != right.shape:
         raise TraceError(
             f"inner product of shapes {left.shape} and {right.shape}: give two of one shape"

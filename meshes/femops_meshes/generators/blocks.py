@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from femops_meshes.coordinates.interpolation import gauss_lobatto
 from femops_meshes.mesh import Mesh
-from femops_meshes.refinement import split_elements
+from femops_meshes.refinement import check_fits, split_elements
 from femops_meshes.topology.ordering import hilbert_order
 from femops_meshes.topology.topology import Topology
 
@@ -68,6 +68,7 @@ def assembled(elements: Ints, coordinates: Floats, num_vertices: int) -> Mesh:
 
 def solid_ball(dim: int, n: int, radius: float, core: float, order: int) -> Mesh:
     """Ball or disc: a core block, core * radius in half-width, and a block on each of its sides."""
+    _check_fits((2 * dim + 1) * n**dim, dim, order)
     corners = np.array(list(product((-1.0, 1.0), repeat=dim)))[:, ::-1]
     blocks = [cube_corner(corners)]
     frames = side_frames(dim)
@@ -90,6 +91,7 @@ def solid_ball(dim: int, n: int, radius: float, core: float, order: int) -> Mesh
 
 def hollow_ball(dim: int, n: int, layers: int, inner: float, outer: float, order: int) -> Mesh:
     """Spherical shell or ring: the cube's surface on a sphere, drawn out along the radius."""
+    _check_fits(2 * dim * n ** (dim - 1) * layers, dim, order)
     corners = np.array(list(product((-1.0, 1.0), repeat=dim - 1)))[:, ::-1]
     flat = np.concatenate([corners, np.ones_like(corners[:, :1])], axis=1)
     frames = side_frames(dim)
@@ -109,6 +111,7 @@ def hollow_ball(dim: int, n: int, layers: int, inner: float, outer: float, order
 
 def drawn_out(base: Mesh, layers: int, height: float) -> Mesh:
     """Mesh of a plane one drawn out along z from 0 to `height`."""
+    _check_fits(base.num_elements * layers, 3, base.order)
     elements = extruded(base.elements, base.num_vertices, layers)
     heights = height * grid(1, layers, gauss_lobatto(base.order + 1)[0])[..., 0]
     plane = base.coordinates[:, None, None, :, :]
@@ -119,3 +122,7 @@ def drawn_out(base: Mesh, layers: int, height: float) -> Mesh:
     return assembled(
         elements, coordinates.reshape(len(elements), -1, 3), base.num_vertices * (layers + 1)
     )
+
+
+def _check_fits(count: int, dim: int, order: int) -> None:
+    check_fits((count, (order + 1) ** dim, dim), f"making {count} elements", "take fewer")

@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from femops_meshes.arguments import Degree, checked
 from femops_meshes.checks import compress_vertices, whole
+from femops_meshes.errors import MeshArgumentError
 from femops_meshes.generators.grids import Grid
 from femops_meshes.mesh import Mesh, PointMap
 from femops_meshes.partitioning.parts import Part, ordered_faces
@@ -14,13 +16,14 @@ from femops_meshes.refinement import check_fits
 from femops_meshes.topology.topology import Topology, exterior_boundary
 
 
+@checked(MeshArgumentError)
 def box(
     counts: int | Iterable[int],
     lower: float | Sequence[float] = 0.0,
     upper: float | Sequence[float] = 1.0,
     periodic: bool | Iterable[bool] = False,
     mapping: PointMap | None = None,
-    order: int = 1,
+    order: Degree = 1,
 ) -> Mesh:
     """Mesh of an interval, rectangle or box by a grid of elements.
 
@@ -67,7 +70,7 @@ def box_part(
     upper: float | Sequence[float] = 1.0,
     periodic: bool | Iterable[bool] = False,
     mapping: PointMap | None = None,
-    order: int = 1,
+    order: Degree = 1,
     *,
     piece: tuple[int, int] | None = None,
 ) -> Part:

@@ -2,14 +2,17 @@
 
 import numpy as np
 
+from femops_meshes.arguments import Degree, checked
 from femops_meshes.checks import compress_vertices, positive, whole
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.generators import blocks
 from femops_meshes.generators.grids import Grid
 from femops_meshes.mesh import Mesh
+from femops_meshes.refinement import check_fits
 
 
-def l_shape(n: int = 2, dim: int = 2, order: int = 1) -> Mesh:
+@checked(MeshArgumentError)
+def l_shape(n: int = 2, dim: int = 2, order: Degree = 1) -> Mesh:
     """Mesh of [-1, 1]**dim without the part where all coordinates are positive.
 
     In 2-D this is the L-shape, in 3-D the Fichera corner; the edges at the origin make solutions
@@ -38,6 +41,8 @@ def l_shape(n: int = 2, dim: int = 2, order: int = 1) -> Mesh:
         raise MeshArgumentError(f"dim is 2 or 3, got {dim}")
     grid = Grid.checked((2 * whole(n, "n"),) * dim, -1.0, 1.0, False)
     degree = whole(order, "order")
+    count = grid.num_cells
+    check_fits((count, (degree + 1) ** dim, dim), f"making {count} elements", "take fewer")
     cells = grid.cells()
     cells = cells[(cells < n).any(axis=1)]
     coordinates = grid.coordinates(cells, degree)
@@ -50,7 +55,8 @@ def l_shape(n: int = 2, dim: int = 2, order: int = 1) -> Mesh:
     return mesh.with_attributes(boundary=attributes)
 
 
-def disc(n: int = 4, radius: float = 1.0, order: int = 3) -> Mesh:
+@checked(MeshArgumentError)
+def disc(n: int = 4, radius: float = 1.0, order: Degree = 3) -> Mesh:
     """Mesh of a disc around the origin: a square in the middle, four curved blocks around it.
 
     Parameters
@@ -76,7 +82,8 @@ def disc(n: int = 4, radius: float = 1.0, order: int = 3) -> Mesh:
     return blocks.solid_ball(2, whole(n, "n"), size, 0.5, whole(order, "order"))
 
 
-def ball(n: int = 2, radius: float = 1.0, order: int = 3) -> Mesh:
+@checked(MeshArgumentError)
+def ball(n: int = 2, radius: float = 1.0, order: Degree = 3) -> Mesh:
     """Mesh of a ball around the origin: a cube in the middle, six curved blocks around it.
 
     Parameters
@@ -102,8 +109,9 @@ def ball(n: int = 2, radius: float = 1.0, order: int = 3) -> Mesh:
     return blocks.solid_ball(3, whole(n, "n"), size, 0.4, whole(order, "order"))
 
 
+@checked(MeshArgumentError)
 def cylinder(
-    n: int = 2, layers: int = 4, radius: float = 1.0, height: float = 2.0, order: int = 3
+    n: int = 2, layers: int = 4, radius: float = 1.0, height: float = 2.0, order: Degree = 3
 ) -> Mesh:
     """Mesh of a cylinder around the z axis, from z = 0 to z = height: a `disc` drawn out.
 
@@ -134,12 +142,13 @@ def cylinder(
     return mesh.with_attributes(boundary=np.array([2, 1, 3])[end])
 
 
+@checked(MeshArgumentError)
 def shell(
     n: int = 2,
     layers: int = 2,
     inner: float = 0.5,
     outer: float = 1.0,
-    order: int = 3,
+    order: Degree = 3,
     dim: int = 3,
 ) -> Mesh:
     """Mesh of the space between two spheres (dim = 3) or circles (dim = 2) around the origin.

@@ -8,6 +8,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_meshes.arguments import as_list, numbers_of, shown
 from femops_meshes.checks import whole
 from femops_meshes.coordinates.interpolation import gauss_lobatto
 from femops_meshes.errors import MeshArgumentError
@@ -52,21 +53,23 @@ class Grid:
         MeshArgumentError
             If one of them makes no sense.
         """
-        given = counts if isinstance(counts, Iterable) else (counts,)
-        number = tuple(whole(n, "each of counts") for n in given)
+        number = tuple(whole(n, "each of counts") for n in as_list(counts))
         dim = len(number)
         if not 1 <= dim <= 3:
             raise MeshArgumentError(f"counts must be one to three numbers, got {len(number)}")
-        ends = periodic if isinstance(periodic, Iterable) else (periodic,) * dim
-        wraps = tuple(bool(end) for end in ends)
+        ends = as_list(periodic) * (dim if isinstance(periodic, bool | np.bool_) else 1)
+        wraps = tuple(bool(end) for end in ends if isinstance(end, bool | np.bool_ | int))
         if len(wraps) != dim or any(w and n < 3 for w, n in zip(wraps, number, strict=True)):
             raise MeshArgumentError(
                 f"periodic is one truth value or {dim}, and such a direction needs at least 3 "
-                f"elements; got {periodic!r} for {number} elements"
+                f"elements; got {shown(periodic)} for {number} elements"
             )
         low, high = _corner(lower, dim, "lower"), _corner(upper, dim, "upper")
         if not all(a < b for a, b in zip(low, high, strict=True)):
-            raise MeshArgumentError(f"lower must be below upper, got {list(low)}, {list(high)}")
+            raise MeshArgumentError(
+                f"lower must be below upper, got {list(low)}, {list(high)}: give the numbers of "
+                "elements together, as box((4, 4))"
+            )
         if prod(n + 1 for n in number) >= 2**63:
             raise MeshArgumentError(
                 f"counts are {number}: vertices could not be numbered, take less"
@@ -131,7 +134,7 @@ class Grid:
 
 
 def _corner(value: float | Sequence[float], dim: int, name: str) -> tuple[float, ...]:
-    array = np.asarray(value, dtype=np.float64)
+    array = numbers_of(value, name, MeshArgumentError)
     if array.shape not in ((), (dim,)) or not np.isfinite(array).all():
-        raise MeshArgumentError(f"{name} is a finite number or {dim} of them, got {value!r}")
+        raise MeshArgumentError(f"{name} is a finite number or {dim} of them, got {shown(value)}")
     return tuple(np.broadcast_to(array, (dim,)).tolist())

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from femops_meshes import checks
+from femops_meshes.arguments import checked
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.mesh import Mesh
 from femops_meshes.partitioning.metis import metis_owner
@@ -172,8 +173,12 @@ class Partition:
         )
 
 
+@checked(MeshArgumentError)
 def partition(
-    mesh: Mesh, size: int, method: str = "curve", weights: ArrayLike | None = None
+    mesh: Mesh,
+    size: int,
+    method: str = "curve",
+    weights: ArrayLike | None = None,
 ) -> Partition:
     """Share the elements of a mesh among ``size`` parts.
 

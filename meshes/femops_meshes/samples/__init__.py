@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from femops_meshes.arguments import checked
 from femops_meshes.errors import MeshArgumentError
 
 FOLDER = Path(__file__).parent
@@ -18,6 +19,7 @@ def samples() -> list[str]:
     return sorted(path.name for path in FOLDER.glob("*.mesh"))
 
 
+@checked(MeshArgumentError)
 def sample(name: str) -> Path:
     """Path of a sample file, for `femops_meshes.read_mesh`.
 

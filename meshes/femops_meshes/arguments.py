@@ -1,0 +1,316 @@
+"""Arguments of public functions, checked by their annotations.
+
+A function or class is decorated with the error to raise. What an argument may be is read from its
+annotation at the first call: classes, numbers, texts, functions, choices (`Literal`), containers,
+and unions of these. Types that say little, as that of what NumPy makes an array of, are not
+checked: the function itself does. Ranges are part of the annotation, as in `Degree`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import types
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, wraps
+from inspect import Parameter, signature, unwrap
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    Unpack,
+    cast,
+    final,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import numpy as np
+from numpy.typing import NDArray
+
+Target = TypeVar("Target", bound=Callable[..., Any])
+
+_LONGEST = 60  # characters of a value in a message
+_FEW = 3  # entries of a tuple in a message
+_WORD = 2**63
+
+
+@final
+@dataclass(frozen=True)
+class Kind:
+    """Values that an argument may have.
+
+    Attributes
+    ----------
+    holds : callable
+        True of a value that is one.
+    cure : str
+        What to give.
+    """
+
+    holds: Callable[[Any], bool]
+    cure: str
+
+
+def whole_numbers(least: int = -_WORD, most: int = _WORD - 1) -> Kind:
+    """Whole numbers of Python or NumPy, from the least to the most."""
+
+    def holds(value: Any) -> bool:
+        number = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        return number and least <= value <= most
+
+    if most < _WORD - 1:
+        return Kind(holds, f"a whole number from {least} to {most}")
+    return Kind(holds, "a whole number" + f" >= {least}" * (least > -_WORD))
+
+
+def real_numbers(least: float = -np.inf, most: float = np.inf) -> Kind:
+    """Finite numbers of Python or NumPy, from the least to the most."""
+
+    def holds(value: Any) -> bool:
+        number = number_of(value)
+        return number is not None and math.isfinite(number) and least <= number <= most
+
+    if most < np.inf:
+        return Kind(holds, f"a number from {least:g} to {most:g}")
+    return Kind(holds, "a finite number" + f" >= {least:g}" * (least > -np.inf))
+
+
+_PLAIN: dict[Any, Kind] = {
+    None: Kind(lambda value: value is None, "None"),
+    type(None): Kind(lambda value: value is None, "None"),
+    bool: Kind(lambda value: isinstance(value, bool | np.bool_), "True or False"),
+    int: whole_numbers(),
+    float: real_numbers(),
+    str: Kind(lambda value: isinstance(value, str), "a text"),
+    os.PathLike: Kind(lambda value: isinstance(value, os.PathLike), "a path"),
+    Mapping: Kind(lambda value: isinstance(value, Mapping), "a dict"),
+    dict: Kind(lambda value: isinstance(value, dict), "a dict"),
+    Callable: Kind(callable, "a function"),
+}
+
+
+Degree = Annotated[int, whole_numbers(1, 64)]
+"""Degrees of polynomials: beyond it round-off grows, and kernels take minutes to compile."""
+
+Count = Annotated[int, whole_numbers(0)]
+NotNegative = Annotated[float, real_numbers(0.0)]
+Fraction = Annotated[float, real_numbers(0.0, 1.0)]
+
+
+def checked(error: type[Exception], **others: type[Exception]) -> Callable[[Target], Target]:
+    """Check the arguments of a function, method or class when it is called.
+
+    Parameters
+    ----------
+    error : class
+        The error that names the argument, its value and what to give.
+    **others : class
+        That of an argument that has one of its own.
+    """
+
+    def refuse(name: str, value: Any, kind: Kind) -> None:
+        raise others.get(name, error)(refusal(name, value, kind.cure))
+
+    def decorate(target: Target) -> Target:
+        if isinstance(target, type):
+            target.__init__ = _guarded(target.__init__, refuse)  # type: ignore[misc]
+            return target
+        return cast(Target, _guarded(target, refuse))
+
+    return decorate
+
+
+def _guarded(
+    function: Callable[..., Any], refuse: Callable[[str, Any, Kind], None]
+) -> Callable[..., Any]:
+    kinds = cache(lambda: _kinds_of(function))
+
+    @wraps(function)
+    def guarded(*given: Any, **named: Any) -> Any:
+        by_place, by_name, rest = kinds()
+        for (name, kind), value in zip(by_place, given, strict=False):
+            if kind is not None and not kind.holds(value):
+                refuse(name, value, kind)
+        for name, value in named.items():
+            kind = by_name.get(name, rest)
+            if kind is not None and not kind.holds(value):
+                refuse(name, value, kind)
+        return function(*given, **named)
+
+    return guarded
+
+
+def refusal(name: str, value: Any, cure: str) -> str:
+    """Say in a line what an argument is, and what to give."""
+    return f"{name} is {shown(value)}: give {cure}"
+
+
+def shown(value: Any) -> str:
+    """A short value in a line, of others the type."""
+    if isinstance(value, tuple) and len(value) <= _FEW:
+        return f"({', '.join(map(shown, value))})"
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes | np.generic):
+        if isinstance(value, int) and not -_WORD <= value < _WORD:
+            return "a number of more than 64 bits"
+        text = repr(value)
+        if len(text) < _LONGEST and text.isprintable():
+            return text
+    name = type(value).__name__
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}"
+    return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
+
+
+def _kinds_of(
+    function: Callable[..., Any],
+) -> tuple[list[tuple[str, Kind | None]], dict[str, Kind | None], Kind | None]:
+    """Kinds of the arguments by place and by name, and of all other names."""
+    # what is returned may be of a package that is not there
+    given = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
+    bare = types.SimpleNamespace(__annotations__=given)
+    hints = get_type_hints(bare, unwrap(function).__globals__, include_extras=True)
+    by_place, rest = [], None
+    by_name: dict[str, Kind | None] = {}
+    for name, parameter in signature(function).parameters.items():
+        hint = hints.get(name, Any)
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            if get_origin(hint) is Unpack:
+                options = get_type_hints(get_args(hint)[0], include_extras=True)
+                by_name |= {option: kind_of(each) for option, each in options.items()}
+            else:
+                rest = kind_of(hint)
+            continue
+        kind = kind_of(hint)
+        if parameter.kind in {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}:
+            by_place.append((name, kind))
+        if parameter.kind is not Parameter.POSITIONAL_ONLY:
+            by_name[name] = kind
+    return by_place, by_name, rest
+
+
+def kind_of(hint: Any) -> Kind | None:
+    """Values that an annotation means; None if it says too little to check."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return next((part for part in parts if isinstance(part, Kind)), kind_of(parts[0]))
+    if origin in {Union, types.UnionType}:
+        return _any_of(parts)
+    if origin is Literal:
+        options = ", ".join(map(repr, parts[:-1]))
+        return Kind(
+            lambda value: isinstance(value, str) and value in parts,
+            f"{options} or {parts[-1]!r}" if options else repr(parts[-1]),
+        )
+    plain = _PLAIN.get(origin or hint)
+    if plain is not None:
+        return plain
+    if isinstance(origin, type) and issubclass(origin, Iterable) and origin is not np.ndarray:
+        return Kind(_is_sequence, "a list")
+    vague = hint in {Any, object} or getattr(hint, "_is_protocol", False)
+    if isinstance(hint, type) and not vague:
+        cure = getattr(hint, "_given_as", f"a {hint.__name__}")
+        return Kind(lambda value: isinstance(value, hint), cure)
+    return None
+
+
+def _any_of(parts: tuple[Any, ...]) -> Kind | None:
+    kinds = [kind_of(part) for part in parts]
+    known = [kind for kind in kinds if kind is not None]
+    if len(known) < len(kinds):
+        return None
+    cures = list(dict.fromkeys(kind.cure for kind in known))
+    cure = " or ".join([", ".join(cures[:-1]), cures[-1]]) if len(cures) > 1 else cures[0]
+    return Kind(lambda value: any(kind.holds(value) for kind in known), cure)
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+
+
+# --- what annotations do not say ------------------------------------------------------------------
+
+
+def array_of(
+    values: Any, name: str, error: type[Exception], dtype: type | None = None
+) -> NDArray[Any]:
+    """Values as an array; not copied, if they are one.
+
+    Raises
+    ------
+    error
+        No array can be made of them.
+    """
+    try:
+        return np.asarray(values, dtype=dtype)
+    except (ValueError, TypeError, OverflowError) as reason:
+        raise error(
+            f"{name} can't be made an array of numbers ({reason}): give rows of equal length"
+        ) from reason
+
+
+def numbers_of(values: Any, name: str, error: type[Exception]) -> NDArray[np.float64]:
+    """Values as an array of float64; not copied, if they are one.
+
+    Raises
+    ------
+    error
+        They are no real numbers.
+    """
+    array = array_of(values, name, error)
+    if array.dtype.kind not in "biuf":
+        raise error(
+            f"{name} can't be made an array of numbers (it has {array.dtype}): give real numbers"
+        )
+    return array.astype(np.float64, copy=False)
+
+
+def number_of(value: Any) -> float | None:
+    """A real number of Python or NumPy, infinite if it is beyond all floats; None of others."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def as_list(values: Any) -> list[Any]:
+    """Entries of a list, a set or an array; else the value alone, as a text or a number."""
+    if isinstance(values, str):
+        return [values]
+    try:
+        return list(values)
+    except TypeError:
+        return [values]
+
+
+def dtype_of(dtype: Any) -> np.dtype[Any] | None:
+    """The type of NumPy that is meant, None if there is no such."""
+    try:
+        found: np.dtype[Any] = np.dtype(dtype)
+    except (TypeError, ValueError, SyntaxError):
+        return None
+    return found
+
+
+def check_takes(
+    function: Callable[..., Any], given: tuple[Any, ...], say: Callable[[str], Exception]
+) -> None:
+    """Check that a user's function takes these arguments; one that does not tell is called.
+
+    Raises
+    ------
+    Exception
+        What ``say`` makes of the reason.
+    """
+    try:
+        signature(function).bind(*given)
+    except TypeError as mismatch:
+        raise say(str(mismatch)) from mismatch
+    except ValueError:
+        pass  # a builtin that does not tell its arguments

@@ -1,0 +1,331 @@
+"""Good calls of all that femops offers, and values that fit no argument: what a fuzz test mixes."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import scipy.sparse
+
+import femops
+
+
+@final
+class Strange:
+    """An object whose every use fails in its own way."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"no {name}")
+
+    def __repr__(self) -> str:
+        raise ValueError("no repr")
+
+
+@final
+class Alone:
+    """A class that is made of nothing."""
+
+    def __init__(self) -> None:
+        pass
+
+
+@final
+class Odd(enum.Enum):
+    """An enumeration."""
+
+    ONE = 1
+
+
+def hostile() -> dict[str, Any]:
+    """Values of many types, by name; new ones each time."""
+    mesh = femops.box((2,))
+    space = femops.L2(mesh, 0)
+    return {
+        "None": None,
+        "True": True,
+        "0": 0,
+        "1": 1,
+        "-1": -1,
+        "5": 5,
+        "10**30": 10**30,
+        "-10**30": -(10**30),
+        "2**63 - 1": 2**63 - 1,
+        "10**5000": 10**5000,
+        "1.5": 1.5,
+        "-0.5": -0.5,
+        "nan": float("nan"),
+        "inf": float("inf"),
+        "1e308": 1e308,
+        "1j": 1j,
+        "fraction": Fraction(1, 3),
+        "numpy int": np.int8(1),
+        "numpy float": np.float16(1.5),
+        "numpy nan": np.float64("nan"),
+        "numpy bool": np.bool_(True),
+        "numpy complex": np.complex64(1j),
+        "text": "abc",
+        "no text": "",
+        "NUL": "a\0b",
+        "surrogate": "\ud800",
+        "long text": "x" * 300,
+        "bytes": b"abc",
+        "list": [],
+        "list of None": [None],
+        "list of lists": [[1, 2], [3]],
+        "list of texts": ["a", "b"],
+        "list of numbers": [1, 2],
+        "tuple": (),
+        "tuple of numbers": (2, 2),
+        "dict": {},
+        "dict of numbers": {"a": 1},
+        "set": set(),
+        "range": range(3),
+        "generator": (k for k in range(3)),
+        "slice": slice(None),
+        "Ellipsis": ...,
+        "NotImplemented": NotImplemented,
+        "object": object(),
+        "strange": Strange(),
+        "enum": Odd.ONE,
+        "class": Alone,
+        "abstract class": femops.Space,
+        "module": np,
+        "function": len,
+        "lambda": lambda: None,
+        "lambda of one": lambda x: None,
+        "lambda of all": lambda *a, **k: "abc",
+        "path": Path("nowhere/at/all"),
+        "no numbers": np.zeros(0),
+        "number": np.zeros(()),
+        "numbers": np.zeros(3),
+        "table": np.ones((3, 2)),
+        "integers": np.arange(3),
+        "nans": np.full(9, np.nan),
+        "complex": np.zeros(9, complex),
+        "objects": np.array([None, "a", 1.0], dtype=object),
+        "texts": np.array(["a", "b"]),
+        "dates": np.zeros(3, "datetime64[s]"),
+        "records": np.zeros(3, [("a", float), ("b", int)]),
+        "masked": np.ma.masked_array([1.0, 2.0], [True, False]),
+        "sparse": scipy.sparse.eye_array(3),
+        "dtype": np.dtype("int8"),
+        "mesh": mesh,
+        "space": space,
+        "product": femops.Product(a=space, b=space),
+        "operator": femops.mass(space),
+        "rule": femops.gauss(2),
+        "field": femops.GridFunction(space, space.zeros()),
+        "error": ValueError("x"),
+    }
+
+
+@final
+@dataclass(frozen=True)
+class Call:
+    """A function or method with arguments that are good.
+
+    Attributes
+    ----------
+    function : callable
+    arguments : dict
+        By name, those that are left out too: they stand under their defaults.
+    """
+
+    function: Callable[..., Any]
+    arguments: dict[str, Any]
+
+    @staticmethod
+    def of(function: Callable[..., Any], *given: Any, **named: Any) -> Call:
+        """The call with these arguments, and the defaults of others."""
+        bound = inspect.signature(function).bind(*given, **named)
+        bound.apply_defaults()
+        return Call(function, bound.arguments)
+
+    def names(self) -> Iterator[str]:
+        """Arguments that can be replaced."""
+        for name, parameter in inspect.signature(self.function).parameters.items():
+            if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
+                yield from self.arguments.get(name, ())
+            else:
+                yield name
+
+    def replaced(self, name: str, value: Any) -> Any:
+        """What the function returns with another value for an argument."""
+        given, named = [], {}
+        for key, parameter in inspect.signature(self.function).parameters.items():
+            mine = value if key == name else self.arguments.get(key)
+            if parameter.kind == parameter.VAR_KEYWORD:
+                named |= self.arguments.get(key, {})
+                named |= {name: value} if name in named else {}
+            elif parameter.kind == parameter.VAR_POSITIONAL:
+                given += mine or ()
+            elif parameter.kind == parameter.POSITIONAL_ONLY:
+                given.append(mine)
+            else:
+                named[key] = mine
+        return self.function(*given, **named)
+
+
+CORNERS = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+
+
+def signature_of(kind: type) -> list[str]:
+    """Names of the arguments of a class."""
+    return list(inspect.signature(kind).parameters)
+
+
+def _function(u: Any) -> dict[str, Any]:
+    return {"value": u}
+
+
+def _pair(u: Any, p: Any) -> dict[str, Any]:
+    return {"u": {"value": u}, "p": {"value": p}}
+
+
+def _energy(u: Any) -> dict[str, Any]:
+    return {"value": u.value**3}
+
+
+@cache
+def calls(folder: Path) -> dict[str, Call]:
+    """A good call of each function and class of femops, and of methods that users call."""
+    mesh = femops.box((2, 2))
+    V, Q, W = femops.H1(mesh, 2), femops.L2(mesh, 1), femops.H1(mesh, 2, ncomp=2)
+    u, x = V.zeros(), np.eye(2)
+    A = femops.mass(V)
+    F = femops.nonlinear_form(_energy, V)
+    P = femops.Product(u=V, p=Q)
+    B = femops.form(_pair, P)
+    probe = femops.Probe(mesh, [[0.5, 0.5]])
+    rule = femops.gauss(3)
+    series = femops.TimeSeries(folder / "series.pvd", existing="replace")
+    state = femops.save_state(folder / "a.state", {"u": (V, u)})
+    path = mesh_file(folder)
+    of = Call.of
+    return {
+        "Basis1D": of(femops.Basis1D, "gll", 2),
+        "Quadrature1D": of(femops.Quadrature1D, rule.points, rule.weights, "a"),
+        "gauss": of(femops.gauss, 2),
+        "lobatto": of(femops.lobatto, 2),
+        "h1_error": of(femops.h1_error, V, u, 0.0, [0.0, 0.0]),
+        "h1_seminorm_error": of(femops.h1_seminorm_error, V, u, [0.0, 0.0]),
+        "integrate": of(femops.integrate, V, u),
+        "l2_error": of(femops.l2_error, V, u, 0.0),
+        "l2_norm": of(femops.l2_norm, V, u),
+        "Probe": of(femops.Probe, mesh, [[0.5, 0.5]]),
+        "boundary_load": of(femops.boundary_load, V, 1.0),
+        "boundary_mass": of(femops.boundary_mass, V),
+        "convection": of(femops.convection, V, [1.0, 0.0]),
+        "diffusion": of(femops.diffusion, V),
+        "divergence": of(femops.divergence, W, Q),
+        "elasticity": of(femops.elasticity, W),
+        "form": of(femops.form, _function, V),
+        "helmholtz": of(femops.helmholtz, V),
+        "load": of(femops.load, V, 1.0),
+        "mass": of(femops.mass, V),
+        "neo_hookean": of(femops.neo_hookean, W),
+        "nonlinear_form": of(femops.nonlinear_form, _energy, V),
+        "p_laplacian": of(femops.p_laplacian, V, 3.0),
+        "BoundaryGeometry": of(femops.BoundaryGeometry, mesh, rule),
+        "Geometry": of(femops.Geometry, mesh, rule),
+        "classify": of(femops.classify, mesh),
+        "State": of(femops.State, {}, {}),
+        "TimeSeries": of(femops.TimeSeries, folder / "other.pvd", "replace"),
+        "load_state": of(femops.load_state, state, {"u": V}),
+        "picture": of(femops.picture, folder / "a.png", V, u),
+        "to_pyvista": of(femops.to_pyvista, V, u),
+        "plot": of(femops.plot, V, u),
+        "minres": of(femops.minres, A, u),
+        "gmres": of(femops.gmres, A, u),
+        "read_mesh": of(femops.read_mesh, path),
+        "save": of(femops.save, folder / "a.vtu", V, u=u),
+        "save_state": of(femops.save_state, folder / "b.state", {"u": (V, u)}),
+        "by_attribute": of(femops.by_attribute, mesh, {1: 1.0}),
+        "box": of(femops.box, (2, 2)),
+        "distribute": of(femops.distribute, mesh, None),
+        "adjugate": of(femops.adjugate, x),
+        "det": of(femops.det, x),
+        "inner": of(femops.inner, x, x),
+        "inv": of(femops.inv, x),
+        "maximum": of(femops.maximum, 1.0, 2.0),
+        "minimum": of(femops.minimum, 1.0, 2.0),
+        "sym": of(femops.sym, x),
+        "where": of(femops.where, True, 1.0, 2.0),
+        "cg": of(femops.cg, A, u),
+        "jacobi": of(femops.jacobi, A),
+        "newton": of(femops.newton, F, u),
+        "GridFunction": of(femops.GridFunction, V, u),
+        "H1": of(femops.H1, mesh, 2),
+        "L2": of(femops.L2, mesh, 2),
+        "Product": of(femops.Product, u=V, p=Q),
+        "ElementRestriction": of(femops.ElementRestriction, [[0, 1]], 2),
+        "ball": of(femops.ball, 1),
+        "cylinder": of(femops.cylinder, 1, 1),
+        "disc": of(femops.disc, 1),
+        "l_shape": of(femops.l_shape, 1),
+        "partition": of(femops.partition, mesh, 2),
+        "sample": of(femops.sample, "ball.mesh"),
+        "shell": of(femops.shell, 1, 1),
+        "V.boundary_dofs": of(V.boundary_dofs),
+        "V.interpolate": of(V.interpolate, 1.0),
+        "V.zeros": of(V.zeros),
+        "V.components": of(V.components, u),
+        "V.check_vector": of(V.check_vector, u),
+        "V.values": of(V.values, u),
+        "V.gradient": of(V.gradient, u),
+        "V.sample": of(V.sample, u, 2),
+        "V.quadrature": of(V.quadrature, 3),
+        "V.l_vec": of(V.l_vec, u),
+        "P.split": of(P.split, P.zeros()),
+        "P.join": of(P.join, u=u),
+        "P.interpolate": of(P.interpolate, u=1.0),
+        "P.positions": of(P.positions, u=[0]),
+        "P.slice": of(P.slice, "u"),
+        "A.apply": of(A.apply, u),
+        "A @": of(A.__matmul__, u),
+        "A.dot": of(A.dot, u),
+        "A.matvec": of(A.matvec, u),
+        "A.constrained": of(A.constrained, [0]),
+        "A.eliminated": of(A.eliminated, [0], [0]),
+        "A.at_level": of(A.at_level, "partial"),
+        "A.rhs": of(A.rhs, u),
+        "A.update": of(A.update, rho=2.0),
+        "A.assemble": of(A.assemble),
+        "A.cost": of(A.cost),
+        "B.constrained": of(B.constrained, [0]),
+        "B.rhs": of(B.rhs, P.zeros()),
+        "B.at_level": of(B.at_level, "partial"),
+        "B.__getitem__": of(B.__getitem__, ("u", "u")),
+        "F.residual": of(F.residual, u),
+        "F.jacobian": of(F.jacobian, u),
+        "F.constrained": of(F.constrained, [0]),
+        "probe": of(probe, V, u),
+        "probe.gradient": of(probe.gradient, V, u),
+        "mesh.refine": of(mesh.refine, 1),
+        "mesh.curved": of(mesh.curved, 2),
+        "mesh.mapped": of(mesh.mapped, lambda x: x),
+        "mesh.with_attributes": of(mesh.with_attributes, [1, 1, 1, 1]),
+        "mesh.with_names": of(mesh.with_names, {"a": 1}),
+        "Mesh.from_arrays": of(femops.Mesh.from_arrays, CORNERS, [[0, 1, 2, 3]]),
+        "Mesh": of(femops.Mesh, *(getattr(mesh, name) for name in signature_of(femops.Mesh))),
+        "rule.tensor_weights": of(rule.tensor_weights, 2),
+        "basis.interpolation": of(V.basis.interpolation, rule.points),
+        "basis.gradient": of(V.basis.gradient, rule.points),
+        "gather": of(V.restriction.gather, u),
+        "scatter_add": of(V.restriction.scatter_add, V.restriction.gather(u)),
+        "series.save": of(series.save, 0.0, V, u=u),
+        "geometry.points": of(femops.Geometry(mesh, rule).points, 0, 1),
+    }
+
+
+def mesh_file(folder: Path) -> Path:
+    """A file with a mesh."""
+    femops.save(folder / "a.mesh", femops.box((2, 2)))
+    return folder / "a.mesh"

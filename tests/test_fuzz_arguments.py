@@ -1,0 +1,93 @@
+"""Arguments of all types to all that femops offers: each call works, or is refused in one line."""
+
+from __future__ import annotations
+
+import inspect
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pytest
+
+import femops
+from support.cases.arguments import Call, calls, hostile
+
+mpl.use("Agg")
+
+MADE = {  # by functions that are called here
+    "BlockOperator",
+    "DistributedMesh",
+    "ElementClass",
+    "NonlinearForm",
+    "Operator",
+    "Partition",
+    "Picture",
+    "Space",
+}
+SLOW = {"picture", "plot", "to_pyvista"}
+"""They draw what is right, which takes its time: only their first arguments are replaced."""
+EVERY = 8
+"""The sharp sample takes one value of so many for each argument."""
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Call]:
+    return calls(tmp_path_factory.mktemp("arguments"))
+
+
+def complaint(call: Call, name: str, value: Any) -> str:
+    """What is wrong with how a function meets a value of an argument."""
+    try:
+        call.replaced(name, value)
+    except femops.Errors as error:
+        return "several lines" if "\n" in str(error) else ""
+    except Exception as error:  # noqa: BLE001  (whatever it is)
+        return f"{type(error).__name__}: {error!s:.100}"
+    return ""
+
+
+def complaints(good: dict[str, Call], every: int) -> tuple[list[str], int]:
+    """Complaints about all calls with one value of so many, and how many calls these were."""
+    found, turn, made = [], count(), 0
+    for function, call in good.items():
+        for name in list(call.names())[: 2 if function in SLOW else None]:
+            first = next(turn)
+            for k, (what, value) in enumerate(hostile().items()):
+                if (first + k) % every:
+                    continue
+                made += 1
+                wrong = complaint(call, name, value)
+                if wrong:
+                    found.append(f"{function}({name}={what}): {wrong}")
+    return found, made
+
+
+def test_no_error_is_bare(
+    good: dict[str, Call], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found, made = complaints(good, EVERY)
+    assert not found
+    assert made > 2000
+
+
+@pytest.mark.exhaustive
+def test_no_error_is_bare_at_all(
+    good: dict[str, Call], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found, made = complaints(good, 1)
+    assert not found
+    assert made > 17_000
+
+
+def test_all_that_is_offered_is_called(good: dict[str, Call]) -> None:
+    offered = {name: getattr(femops, name) for name in femops.__all__}
+    functions = {
+        name
+        for name, value in offered.items()
+        if callable(value) and not (inspect.isclass(value) and issubclass(value, BaseException))
+    }
+    assert functions - MADE <= good.keys()
+    assert functions >= MADE
