@@ -14,7 +14,6 @@ from femops.eigen.inverse import Inverse
 from femops.eigen.pencil import AnyOperator, Array, Pencil
 from femops.errors import SolverError
 from femops.fields.multivector import MultiVector, random_columns
-from femops.solvers.inner_products import is_tolerance
 from femops.solvers.watch import Progress, Watch
 
 Floats = NDArray[np.float64]
@@ -121,7 +120,7 @@ def _check_numbers(k: Any, tol: Any, guard: Any, maxiter: Any, seed: Any, pencil
             raise SolverError(f"{name} = {value!r}: give a whole number >= {least}")
     if k > pencil.count:
         raise SolverError(f"k = {k} eigenpairs of a problem with {pencil.count} free dofs")
-    if not is_tolerance(tol) or tol == 0.0:
+    if not isinstance(tol, int | float | np.number) or not 0.0 < tol < np.inf:
         raise SolverError(f"tol = {tol!r}: give a number > 0")
 
 
