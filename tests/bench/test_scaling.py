@@ -352,7 +352,7 @@ def test_example_on_ranks():
         pytest.skip(mpi_runs.why_not())
     example = Path(__file__).parents[2] / "examples" / "scaling_mpi.py"
     code, text = mpi_runs.launch(2, [sys.executable, str(example), "--elements", "4"], 100)
-    rows = [line.split() for line in text.splitlines()]
+    rows = [line.split() for line in text.splitlines() if not line.startswith("femops compiles")]
     assert code == 0, text
     assert [row[0] for row in rows] == ["ranks", "1", "2"], text
     assert [row[1] for row in rows[1:]] == ["4913", "4913"]

@@ -225,7 +225,6 @@ WRONG: dict[str, tuple[str, Use]] = {
         "x has type int64: femops computes in float64 and float32",
         lambda t: t.A.apply(t.device.upload(np.ones(t.V.size, int))),
     ),
-    "complex": ("x has type complex128: give real numbers", lambda t: t.A @ (t.x + 1j)),
     "strided": (
         r"x is not contiguous in memory: pass x.copy\(\)",
         lambda t: t.A.apply(t.W.zeros()[::2]),

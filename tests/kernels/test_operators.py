@@ -190,8 +190,8 @@ def test_out_that_overlaps_or_is_read_only_is_refused(problem: Problem) -> None:
 def test_products_of_the_wrong_length_or_type_are_refused(problem: Problem) -> None:
     with pytest.raises(femops.VectorError, match="make one with"):
         problem.mass @ np.zeros(problem.space.size + 1)
-    with pytest.raises(femops.VectorError, match="complex"):
-        problem.mass @ np.zeros(problem.space.size, complex)
+    with pytest.raises(femops.VectorError, match="type object"):
+        problem.mass @ np.zeros(problem.space.size, object)
 
 
 def test_a_product_converts_whole_numbers_and_strides(problem: Problem) -> None:

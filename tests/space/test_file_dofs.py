@@ -40,10 +40,11 @@ def test_coordinates_in_file_order_are_the_files_nodes(path, reorder):
     continuous = not name.startswith("L2")
     family = "gll" if continuous or "_T1_" in name else "gauss"
     space = (H1 if continuous else L2)(mesh, mesh.order, ncomp=mesh.dim, family=family)
-    x = space.components(space.interpolate(lambda x: x))
+    u = space.interpolate(lambda x: x)
+    x = space.components(u)
     if name == "Cubic":
         # The nodes of this old collection are equispaced.
-        samples = space.sample(x, 4)[1]
+        samples = space.sample(u, 4)[1]
         x[space.restriction.indices] = samples
     in_file = np.empty_like(nodes)
     in_file[space.file_dofs()] = x.reshape(nodes.shape)

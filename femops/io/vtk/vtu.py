@@ -100,7 +100,9 @@ def save(
     kinds = [(name, own.order, own.ncomp, str(u.dtype)) for name, (own, u) in found.items()]
     facts = {"the path": str(target.absolute()), "names, orders and types of fields": kinds}
     check_same(comm, "what is saved", facts)
-    piece = lagrange_piece(space, found, warn=comm.rank == 0)
+    # a file of several pieces has the order of VTK's memory, see `head`
+    joined = comm.size > 1 and target.suffix.lower() == ".vtu"
+    piece = lagrange_piece(space, found, in_memory=joined, warn=comm.rank == 0)
     if target.suffix.lower() == ".pvtu":
         save_pieces(target, piece, comm)
     elif comm.size > 1:

@@ -21,6 +21,8 @@ Ints = NDArray[np.int64]
 
 _TYPES = {"f4": "Float32", "f8": "Float64", "i4": "Int32", "i8": "Int64", "u1": "UInt8"}
 
+_VERSION = "1.0"  # of those that know UInt64, the one that meshio takes too
+
 TAIL = b"\n</AppendedData>\n</VTKFile>\n"
 """End of a file, after the data of its pieces."""
 
@@ -83,9 +85,11 @@ def head(piece: Piece, sizes: Sequence[Ints]) -> bytes:
     piece : Piece
         One of the file's pieces, which all have the same arrays.
     sizes : sequence of (k,) int64
-        `Piece.sizes` of each.
+        `Piece.sizes` of each.  A file of several pieces has version 2.2, and the order of nodes
+        that goes with it: VTK swaps those of older files once for each piece.
     """
-    lines, offset = [*_first_lines("UnstructuredGrid")], 0
+    version = _VERSION if len(sizes) == 1 else "2.2"
+    lines, offset = [*_first_lines("UnstructuredGrid", version=version)], 0
     for points, cells, *nbytes in (row.tolist() for row in sizes):
         lines.append(f'<Piece NumberOfPoints="{points}" NumberOfCells="{cells}">')
         left = iter(nbytes)
@@ -129,11 +133,10 @@ def index(piece: Piece, files: Sequence[str]) -> str:
     return "\n".join([*lines, "</PUnstructuredGrid>", "</VTKFile>", ""])
 
 
-def _first_lines(kind: str, more: str = "") -> list[str]:
+def _first_lines(kind: str, more: str = "", version: str = _VERSION) -> list[str]:
     order = "LittleEndian" if sys.byteorder == "little" else "BigEndian"
     layout = f'byte_order="{order}" header_type="UInt64"'
-    # Of all versions that know UInt64 this is the one that meshio takes too.
-    start = f'<VTKFile type="{kind}" version="1.0" {layout}>'
+    start = f'<VTKFile type="{kind}" version="{version}" {layout}>'
     return ['<?xml version="1.0"?>', start, f"<{kind}{more}>"]
 
 
