@@ -35,7 +35,12 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         value: Any = importlib.import_module("importlib.metadata").version("femops")
     elif name in _HOME:
-        value = getattr(importlib.import_module(_HOME[name]), name)
+        home = _HOME[name]
+        value = (
+            importlib.import_module(f"femops.{name}")
+            if home == "femops"
+            else getattr(importlib.import_module(home), name)
+        )
     else:
         raise AttributeError(f"module 'femops' has no attribute {name!r}")
     globals()[name] = value

@@ -1,5 +1,6 @@
 # What femops offers, and where it comes from: each name once.
 
+from femops import eigen as eigen
 from femops.basis import Basis1D as Basis1D
 from femops.basis import Quadrature1D as Quadrature1D
 from femops.basis import gauss as gauss

@@ -96,7 +96,7 @@ def test_the_reference_names_all_that_is_public():
     text = (ROOT / "docs" / "api.md").read_text()
     listed = set(re.findall(r"^\.\. auto(?:class|function|exception):: (\w+)$", text, re.MULTILINE))
     in_errors = {name for name in femops.__all__ if hasattr(femops.errors, name)}
-    assert set(femops.__all__) - in_errors == listed - in_errors
+    assert set(femops.__all__) - in_errors - {"eigen"} == listed - in_errors  # a module
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.name)
@@ -104,7 +104,8 @@ def test_example(example, tmp_path, monkeypatch):
     if example.name == "petsc_krylov.py":
         pytest.importorskip("petsc4py", reason=NO_PETSC)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", [str(example)])
+    small = ["small"] if "small" in example.read_text() else []  # the whole takes a minute
+    monkeypatch.setattr(sys, "argv", [str(example), *small])
     with redirect_stdout(io.StringIO()):
         runpy.run_path(str(example), run_name="__main__")
 
