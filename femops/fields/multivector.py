@@ -15,6 +15,7 @@ from femops.fields.orthonormal import GOOD, orthonormalising
 from femops.fields.panels import check_type, count, panel_width
 from femops.spaces.base import Space
 from femops.spaces.product import Product
+from femops_meshes.arguments import Count, checked
 
 Array = NDArray[Any]
 # Bytes of the rows that products of matrices work on at a time: half of a second-level cache.
@@ -24,6 +25,7 @@ _ROUNDS = 6
 
 
 @final
+@checked(VectorError)
 class MultiVector:
     """Many vectors of a space, in panels: the vectors of a panel next to each other.
 
@@ -70,8 +72,9 @@ class MultiVector:
 
     def __init__(self, space: Space | Product, panels: Array, nvec: int | None = None) -> None:
         panels = space.memory.adopt(panels, "panels")
-        shape: tuple[int, ...] = getattr(panels, "shape", ())
-        if len(shape) != 3 or shape[1] != space.size or not shape[0] * shape[2]:
+        shape: Any = getattr(panels, "shape", ())
+        fits = isinstance(shape, tuple) and len(shape) == 3 and shape[1] == space.size
+        if not fits or not shape[0] * shape[2]:
             raise VectorError(
                 f"panels have shape {shape}, vectors of the space need (npanels, {space.size}, "
                 "width): make them with MultiVector.zeros(V, nvec) or from_columns(V, X)"
@@ -92,6 +95,7 @@ class MultiVector:
     # --- making ----------------------------------------------------------------------------------
 
     @classmethod
+    @checked(VectorError)
     def zeros(
         cls,
         space: Space | Product,
@@ -129,13 +133,14 @@ class MultiVector:
         return cls(space, space.memory.panels(shape, kind), nvec)
 
     @classmethod
+    @checked(VectorError)
     def random(
         cls,
         space: Space | Product,
         nvec: int,
         dtype: DTypeLike = np.float64,
         width: int | None = None,
-        seed: int = 0,
+        seed: Count = 0,
     ) -> MultiVector:
         """New vectors of independent normal random numbers, other ones on each rank.
 
@@ -149,6 +154,7 @@ class MultiVector:
         return result
 
     @classmethod
+    @checked(VectorError)
     def from_columns(
         cls, space: Space | Product, columns: Array, width: int | None = None
     ) -> MultiVector:
@@ -160,11 +166,10 @@ class MultiVector:
             An array of another shape, type or memory.
         """
         given = space.memory.adopt(columns, "columns")
-        if getattr(given, "ndim", 0) != 2 or len(given) != space.size:
-            raise VectorError(
-                f"columns have shape {getattr(given, 'shape', ())}, vectors of the space need "
-                f"({space.size}, nvec)"
-            )
+        shape: Any = getattr(given, "shape", ())
+        if not isinstance(shape, tuple) or len(shape) != 2 or shape[0] != space.size:
+            need = f"vectors of the space need ({space.size}, nvec)"
+            raise VectorError(f"columns have shape {shape}, {need}")
         result = cls.zeros(space, given.shape[1], given.dtype, width)
         result[:] = given
         return result

@@ -9,6 +9,7 @@ from numpy.typing import DTypeLike
 
 from femops.errors import VectorError
 from femops_kernels.pointwise.qdata import ALIGNMENT
+from femops_meshes.arguments import dtype_of, shown
 
 TYPES = tuple(np.dtype(kind) for kind in (np.float32, np.float64, np.complex64, np.complex128))
 
@@ -32,10 +33,12 @@ def check_type(dtype: DTypeLike) -> np.dtype[Any]:
     ------
     VectorError
     """
-    kind = np.dtype(dtype)
-    if kind not in TYPES:
+    kind = dtype_of(dtype)
+    if kind is None or kind not in TYPES:
+        asked = shown(dtype) if kind is None else kind
         raise VectorError(
-            f"vectors of type {kind} were asked for: take float64, float32, complex128 or complex64"
+            f"vectors of type {asked} were asked for: take float64, float32, complex128 or "
+            "complex64"
         )
     return kind
 
