@@ -14,7 +14,7 @@ import femops
 from femops.eigen import chebyshev_subspace
 
 # Where elements end along each half axis: the best for these states with order 8.
-ENDS = 1.44, 3.01, 5.22, 6.86
+ENDS = 1.42, 2.95, 4.89, 7.13
 
 
 def hamiltonian(u, x):
