@@ -15,6 +15,7 @@ from femops.errors import OperatorError, VectorError
 from femops.operators.assembly.element_matrices import check_method
 from femops.operators.constraints import FREE, Constraints, read_only
 from femops.operators.execution.backend import Launches
+from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.bilinear import BilinearForm, Made
 from femops.operators.integrals.ranges import in_range
 from femops.operators.integrals.term import Term, updated
@@ -87,8 +88,9 @@ class Operator(MatrixFree):
     ) -> Operator:
         """Operator of a single form."""
         check_level(level)
-        term = in_range(Term.make(form, dtype, lanes, base_level(level), data_dtype)).ready(level)
-        return Operator([(1.0, term)], FREE, level)
+        term = in_range(Term.make(form, dtype, lanes, base_level(level), data_dtype))
+        backend_of(term.trial).compile_ahead(term)
+        return Operator([(1.0, term.ready(level))], FREE, level)
 
     @property
     def level(self) -> str:

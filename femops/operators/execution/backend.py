@@ -48,6 +48,10 @@ class Backend(ABC):
     levels: tuple[str, ...]
     measures: bool
 
+    @abstractmethod
+    def compile_ahead(self, term: Term) -> None:
+        """Begin to compile what operators of all forms share, where that costs nothing."""
+
     # --- what it can do --------------------------------------------------------------------------
 
     @abstractmethod

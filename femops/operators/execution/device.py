@@ -81,6 +81,9 @@ class DeviceBackend(Backend):
                 "for cupyx.scipy.sparse comes from assemble()"
             )
 
+    def compile_ahead(self, term: Term) -> None:
+        """See `Backend.compile_ahead`: kernels of a device are compiled in parallel already."""
+
     def check_lanes(self, lanes: int | None) -> None:
         """See `Backend.check_lanes`."""
         if lanes is not None:

@@ -25,6 +25,7 @@ from femops_kernels.compiled import (
     Places,
     Routes,
 )
+from femops_kernels.cpu.cg import compile_ahead
 from femops_kernels.cpu.exchange import Forward, Reverse
 from femops_kernels.cpu.first_touch import placed
 from femops_kernels.cpu.identity_rows import IdentityRows
@@ -48,6 +49,11 @@ class HostBackend(Backend):
 
     def check_lanes(self, lanes: int | None) -> None:
         """See `Backend.check_lanes`: it has any."""
+
+    def compile_ahead(self, term: Term) -> None:
+        """See `Backend.compile_ahead`."""
+        if term.spaces[0].comm.size == 1:  # the cores are for ranks
+            compile_ahead(term.width, term.dtype)
 
     def launch(
         self,

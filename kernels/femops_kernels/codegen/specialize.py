@@ -103,13 +103,25 @@ def specialize(
     KernelError
         If numba is told not to compile.
     """
-    _check_compiler()
+    return load(*named(skeletons, constants, program))
+
+
+def named(
+    skeletons: Sequence[str], constants: Mapping[str, object], program: str = ""
+) -> tuple[str, str]:
+    """Name and text of a kernel, see `specialize`."""
     text = source(skeletons, constants, program)
     key = hashlib.sha256((text + _toolchain()).encode()).hexdigest()[:24]
+    return f"{skeletons[-1]}_{key}", text
+
+
+def load(name: str, text: str) -> ModuleType:
+    """Module compiled from a text, or found in the cache; see `specialize`."""
+    _check_compiler()
     with _lock:
-        if key not in _loaded:
-            _loaded[key] = _load(f"{skeletons[-1]}_{key}", text)
-        return _loaded[key]
+        if name not in _loaded:
+            _loaded[name] = _load(name, text)
+        return _loaded[name]
 
 
 @cache

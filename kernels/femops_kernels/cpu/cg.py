@@ -10,14 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.cg import RankSolve, Reduction, Solve, segment_edges
-from femops_kernels.codegen.specialize import specialize
+from femops_kernels.codegen.ahead import compile_kernels_ahead
+from femops_kernels.codegen.specialize import named, specialize
 from femops_kernels.compiled import CompiledOperator, DistributedOperator
+from femops_kernels.cpu import machine
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.merged import (
     NONE,
     MergedPass,
     RankPass,
     owned_pieces,
+    pass_parts,
     sent_dofs,
     tail_length,
 )
@@ -34,6 +37,8 @@ from femops_kernels.skeletons.cg.decisions import (
     taken,
 )
 from femops_kernels.skeletons.cg.merged_table import NSUMS
+
+_MERGED = ("cg_begin", "cg_merged")
 
 
 class HostSolve(Solve, ABC):
@@ -70,8 +75,7 @@ class HostSolve(Solve, ABC):
         self._vectors = placed_array((4, len(b) + tail), b.dtype, pieces, axis=1)
         self.x[:] = x
         self._state = np.array([-1.0, 0.0, 0.0, 0.0])
-        constants = {"LANE": Lane(2, b.dtype), "NSUMS": NSUMS}
-        self._module = specialize(("cg_table", "decisions", "cg_vectors", *skeletons), constants)
+        self._module = specialize(*_parts(b.dtype, *skeletons))
         self._partial = np.zeros((2, len(edges) - 1))
         whole = [vector[: len(b)] for vector in self._vectors]
         self._entries = dict.fromkeys(range(layout.SIZE), 0) | {
@@ -96,6 +100,19 @@ class HostSolve(Solve, ABC):
         return self._table.ctypes.data
 
 
+def _parts(dtype: np.dtype[Any], *skeletons: str) -> tuple[tuple[str, ...], dict[str, object]]:
+    """Skeletons and constants of compiled parts of a solve."""
+    constants = {"LANE": Lane(2, dtype), "NSUMS": NSUMS}
+    return ("cg_table", "decisions", "cg_vectors", *skeletons), constants
+
+
+def compile_ahead(width: int, dtype: np.dtype[Any]) -> None:
+    """Begin to compile what preconditioned solves of all operators share, on an idle core."""
+    if machine.get_threads() > 1:
+        ahead = pass_parts(width, dtype, use_inverse=True), _parts(dtype, *_MERGED)
+        compile_kernels_ahead([named(*parts) for parts in ahead], machine.cores())
+
+
 @final
 class ConjugateGradients(HostSolve):
     """State of one solve, whose iterations are compiled as a whole.
@@ -115,7 +132,7 @@ class ConjugateGradients(HostSolve):
         inverse: NDArray[Any] | None,
         merged: bool = False,
     ) -> None:
-        skeletons = ("cg_begin", "cg_merged" if merged else "cg")
+        skeletons = _MERGED if merged else ("cg_begin", "cg")
         super().__init__(launches, b, x, inverse, merged, segment_edges(len(b)), skeletons)
         self._table[layout.DRIVER] = driver_address()
         self._pass = MergedPass(launches, self._vectors, len(b), inverse) if merged else None

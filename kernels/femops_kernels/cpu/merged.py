@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.compiled import DistributedOperator
 from femops_kernels.cpu.exchange import Forward
-from femops_kernels.cpu.kernels.kernel import SweepKernel
 from femops_kernels.cpu.plan import Plan
 from femops_kernels.cpu.sweep import (
     LAUNCH,
@@ -82,7 +81,9 @@ class MergedPass:
     ) -> None:
         sweep = launches.sweeps[0]
         assert isinstance(sweep, Sweep)
-        plan, module = sweep.target, _module(sweep.kernel, use_inverse=inverse is not None)
+        plan, kernel = sweep.target, sweep.kernel
+        parts = pass_parts(kernel.width, kernel.dtype, use_inverse=inverse is not None)
+        module = specialize(*parts)
         self.alphas, self.scale = np.ones(2), float(launches.alphas[0])
         self.todo = np.zeros(5)
         self.sums = np.zeros((2 * plan.nchunks + 1, layout.NSUMS))
@@ -171,15 +172,17 @@ def _constrained_entries(sweep: Sweep, shared: NDArray[np.int64]) -> dict[int, A
     }
 
 
-def _module(kernel: SweepKernel, *, use_inverse: bool) -> ModuleType:
-    """The compiled pass."""
+def pass_parts(
+    width: int, dtype: np.dtype[Any], *, use_inverse: bool
+) -> tuple[tuple[str, ...], dict[str, object]]:
+    """Skeletons and constants of the compiled pass."""
     constants = {
-        "LANE": Lane(kernel.width, kernel.dtype),
-        "LANE_WIDTH": kernel.width,
-        "REAL_BYTES": kernel.dtype.itemsize,
+        "LANE": Lane(width, dtype),
+        "LANE_WIDTH": width,
+        "REAL_BYTES": dtype.itemsize,
         "USE_INVERSE": use_inverse,
     }
-    return specialize(("merged_table", "merged_sums", "merged"), constants)
+    return ("merged_table", "merged_sums", "merged"), constants
 
 
 @cache
