@@ -26,7 +26,7 @@ def velocity(x):
 
 
 def pressure(x):
-    """Of mean zero."""
+    """Pressure, whose mean is zero."""
     return np.cos(np.pi * x[0]) * np.cos(np.pi * x[1])
 
 

@@ -26,7 +26,7 @@ from femops.operators import Operator
 from femops.spaces.h1_l2 import H1
 from femops_kernels.compiled import Panels
 from femops_kernels.cpu import machine
-from femops_kernels.cpu.blas import gemm_address
+from femops_kernels.cpu.kernels.blas import gemm_address
 from femops_kernels.cpu.kernels.kernel import Kernel
 from femops_kernels.pointwise.sum_factorization import contraction_operations
 

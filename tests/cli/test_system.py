@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import femops
 from femops_kernels.codegen import cache
 
 
@@ -50,3 +51,45 @@ def test_a_cache_that_others_can_write(run, tmp_path, monkeypatch):
     code, out, err = run("info")
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert err.startswith(f"femops: all users can write '{tmp_path}'")
+
+
+@pytest.fixture
+def unsearchable(tmp_path):
+    """A folder that a mesh lies in, and that may not be searched, by root neither."""
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    (folder / "ball.mesh").write_bytes(femops.sample("ball.mesh").read_bytes())
+    tmp_path.chmod(0o755)
+    folder.chmod(0)
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    yield folder
+    if root:
+        os.seteuid(0)
+    folder.chmod(0o700)
+
+
+def test_a_folder_that_may_not_be_searched(unsearchable):
+    path, mesh = unsearchable / "ball.mesh", femops.box((2,))
+    V = femops.H1(mesh, 1)
+    for work in (
+        lambda: femops.read_mesh(path),
+        lambda: femops.save(unsearchable / "u.vtu", V, u=V.zeros()),
+        lambda: femops.save(unsearchable / "m.mesh", mesh),
+        lambda: femops.save_state(unsearchable / "s.state", {"u": (V, V.zeros())}),
+        lambda: femops.load_state(unsearchable / "s.state", {"u": V}),
+    ):
+        with pytest.raises(femops.Errors, match="Permission denied") as refused:
+            work()
+        assert str(unsearchable) in str(refused.value)
+        assert "\n" not in str(refused.value)
+
+
+def test_threads_of_numba_that_are_not_there():
+    """Its threads are not used, so its setting is not read."""
+    code = "import femops; V = femops.H1(femops.box((2,)), 1); femops.load(V, 1.0); print(V.size)"
+    environment = os.environ | {"NUMBA_THREADING_LAYER": "foo", "NUMBA_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")

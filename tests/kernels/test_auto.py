@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -22,7 +22,8 @@ from support.cases.levels import bulge, own, wind
 
 @pytest.fixture(autouse=True)
 def _small_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many elements as there are lanes, of meshes that have more."""
+    """As many elements as there are lanes, of meshes that have more; nothing is chosen yet."""
+    monkeypatch.setattr(auto, "_choices", {})
     monkeypatch.setattr(auto, "_SAMPLE", 1)
     monkeypatch.setattr(auto, "_ROUNDS", 1)
 
@@ -222,6 +223,33 @@ def test_the_choice_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert (record.name, record.levelname) == ("femops", "INFO")
     assert record.getMessage().startswith(f"level 'auto': {level} chosen, one application")
     assert f"{level} " in record.getMessage().split("in ms:")[1]
+
+
+def test_equal_operators_have_the_same_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is measured later; other sizes, types and numbers of threads are asked anew."""
+    calls = []
+
+    def measured(_: Any, levels: Sequence[str]) -> dict[str, float]:
+        calls.append(levels)
+        return {level: float((k + len(calls)) % 3) for k, level in enumerate(levels)}
+
+    monkeypatch.setattr(auto, "measure_levels", measured)
+    first = femops.diffusion(space(), smooth, level="auto")
+    assert {femops.diffusion(space(), smooth, level="auto").level for _ in range(4)} == {
+        first.level
+    }
+    assert len(calls) == 1
+    others = (
+        femops.diffusion(space(order=2), smooth, level="auto"),
+        femops.diffusion(space(), smooth, level="auto", dtype="float32"),
+        femops.mass(space(), smooth, level="auto"),
+    )
+    for k, other in enumerate(others):
+        assert other.level
+        assert len(calls) == 2 + k
+    monkeypatch.setattr(auto, "get_threads", lambda: 7)
+    assert femops.diffusion(space(), smooth, level="auto").level
+    assert len(calls) == 5
 
 
 def test_levels_that_do_not_fit_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

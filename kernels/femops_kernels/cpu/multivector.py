@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from femops_kernels.compiled import Panels
 from femops_kernels.cpu import machine
-from femops_kernels.cpu.blas import gemm_address
+from femops_kernels.cpu.kernels.blas import gemm_address
 from femops_kernels.cpu.kernels.dense import ElementKernel
 from femops_kernels.cpu.kernels.kernel import SweepKernel
 from femops_kernels.cpu.plan import Plan

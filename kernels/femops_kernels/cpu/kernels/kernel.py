@@ -132,7 +132,8 @@ def stored_sizes(width: int, data_dtype: np.dtype[Any]) -> dict[str, object]:
 
 def vector_skeletons(batch: str) -> tuple[str, ...]:
     """Skeletons of the work on a chunk for many vectors, around the work on a batch."""
-    return ("vector_table", "broadcast", "rows_ahead", batch, "vector_rows", "multivector")
+    before = "vector_table", "weights", "broadcast", "rows_ahead"
+    return (*before, batch, "vector_rows", "multivector")
 
 
 def no_element_numbers() -> dict[str, object]:
@@ -194,7 +195,7 @@ class Kernel(SweepKernel):
     @cached_property
     def module(self) -> ModuleType:
         """The compiled batches; compiled, or read from the cache, when first asked for."""
-        skeletons = ("table", "copies", "ahead", "geometry", self._batch, "batches")
+        skeletons = ("table", "copies", "ahead", "weights", "geometry", self._batch, "batches")
         return specialize(skeletons, self.constants(), self.qfunction.text)
 
     @cached_property

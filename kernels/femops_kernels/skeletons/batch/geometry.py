@@ -9,7 +9,7 @@ multiplications per point in 3-D.
 # <defaults>
 
 from femops_kernels.simd.compiling import inner
-from femops_kernels.simd.lanes import fill, prefetch, widen, word
+from femops_kernels.simd.lanes import prefetch, widen, word
 from femops_kernels.simd.lines import dot_row, fill_entry, fill_line, load_line, store_line
 from femops_kernels.simd.tracing import traced
 from femops_kernels.skeletons.chunk.defaults import *
@@ -115,15 +115,6 @@ def sources(table, b):
 def modes_of(table, b):
     """Address of the modes of batch b."""
     return word(table, MODES) + b * MODE_LANES * LANE_BYTES
-
-
-@inner
-def weight_of_line(k3, k2):
-    """Product of the quadrature weights of the directions across a line of points."""
-    if DIM == 1:
-        return fill(LANE, 1.0)
-    w = fill_entry(LANE, WEIGHTS, k2)
-    return w * fill_entry(LANE, WEIGHTS, k3) if DIM > 2 else w
 
 
 @inner

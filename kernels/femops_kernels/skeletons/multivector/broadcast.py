@@ -6,7 +6,7 @@ What a q-function computes from the geometry is stored at the points beforehand.
 
 # <defaults>
 from femops_kernels.simd.compiling import inner
-from femops_kernels.simd.lanes import fill, get, put, word
+from femops_kernels.simd.lanes import get, put, word
 from femops_kernels.simd.lines import fill_entry, fill_line
 from femops_kernels.simd.rows import gather_rows, scatter_rows
 from femops_kernels.skeletons.chunk.defaults import *
@@ -65,15 +65,6 @@ def element_line(table, b, first, count):
 def point_line(table, b, k):
     """All numbers of a point."""
     return fill_line(LANE, b, NELEMENT + k * NQDATA, NQDATA)
-
-
-@inner
-def weight_of_line(k3, k2):
-    """Product of the quadrature weights of the directions across a line of points."""
-    if DIM == 1:
-        return fill(LANE, 1.0)
-    w = fill_entry(LANE, WEIGHTS, k2)
-    return w * fill_entry(LANE, WEIGHTS, k3) if DIM > 2 else w
 
 
 @inner
