@@ -96,7 +96,7 @@ def choose_level(summands: Summands) -> str:
 
 
 def _question(summands: Summands, levels: Sequence[str]) -> tuple[Any, ...]:
-    """What the choice depends on, the same for equal forms on equal spaces."""
+    """Properties that the choice depends on, the same for equal forms on equal spaces."""
     term = summands[0][1]
     kinds = tuple((one.dtype, one.data_dtype, one.width) for _, one in summands)
     work = tuple((level, *_work(level, summands)) for level in levels)
