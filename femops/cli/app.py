@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from femops.cli import cost, demo, info, meshes, solve, warmup
+from femops.cli import cost, demo, info, meshes, solve, tune, warmup
 from femops.cli.bench import group as bench
 from femops.cli.exit_codes import INTERRUPTED
 from femops.cli.ranks import one_voice, refuse_ranks
@@ -51,6 +51,7 @@ def build() -> typer.Typer:
     app.add_typer(bench.app, name="bench")
     app.command("cost")(cost.cost)
     app.command("info")(info.info)
+    app.command("tune")(tune.tune)
     app.command("warmup")(warmup.warmup)
     return app
 

@@ -119,6 +119,29 @@ class Output:
             yield status.update
 
     @contextmanager
+    def counting(self, what: str) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
+        """Show a progress bar on a terminal; print nothing elsewhere.
+
+        Yields
+        ------
+        callable, callable
+            Takes how many steps there are; takes the text of each step as it begins.
+        """
+        if not sys.stderr.isatty():
+            yield (lambda _: None), (lambda _: None)
+            return
+        from rich.console import Console
+        from rich.progress import Progress
+
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            task, begun = bar.add_task(what, total=None), iter(range(-1, 10**9))
+
+            def step(text: str) -> None:
+                bar.update(task, description=text, completed=next(begun) + 1)
+
+            yield (lambda count: bar.update(task, total=count)), step
+
+    @contextmanager
     def iterating(self, what: str) -> Iterator[Callable[[int, float], None] | None]:
         """Show on a terminal that something is under way, and how far its iteration has come.
 

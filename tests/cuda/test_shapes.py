@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import femops
-from femops_kernels.cuda.operator import shapes
 from femops_kernels.cuda.operator.kernel import CudaKernel, shape_for, shape_of, unspilled
-from femops_kernels.cuda.operator.shapes import PACKAGED, Shape, measured_shape, record
-from femops_kernels.errors import CacheError, KernelValueError
+from femops_kernels.cuda.operator.shapes import Shape, measured_shape, record
+from femops_kernels.errors import CacheWarning, KernelValueError
+from femops_kernels.tuning import database
 from support.cuda import host_device as host_device_fixture
 from support.cuda.host_device import HostDevice
 
@@ -21,8 +21,8 @@ from support.cuda.host_device import HostDevice
 @pytest.fixture(autouse=True)
 def table(tmp_path, monkeypatch):
     """A user's table in a folder of its own."""
-    path = tmp_path / "cuda_shapes.json"
-    monkeypatch.setattr(shapes, "users_table", lambda: path)
+    path = tmp_path / "tuning.json"
+    monkeypatch.setattr(database, "users_table", lambda: path)
     return path
 
 
@@ -64,33 +64,31 @@ def test_shapes_are_of_one_kernel(device: HostDevice) -> None:
 def test_the_users_table_goes_first(device, tmp_path, monkeypatch, table) -> None:
     kernel = kernel_of(operator(device))
     key = kernel.shape_key(device.name)
-    packaged = tmp_path / "shapes.json"
-    row = {"device": key.device, "kernel": key.kernel, "elements": 4, "blocks": 1}
-    packaged.write_text(json.dumps([row]))
-    monkeypatch.setattr(shapes, "PACKAGED", packaged)
+    shipped = tmp_path / "shipped.json"
+    row = asdict(key) | {"settings": {"elements": 4, "blocks": 1}, "date": "2026-01-01"}
+    shipped.write_text(json.dumps([row]))
+    monkeypatch.setattr(database, "SHIPPED", shipped)
     assert shape_for(kernel, device) == Shape(4, 1)
     record({key: Shape(3, 2)})
     assert shape_for(kernel, device) == Shape(3, 2)
-    record({replace(key, device="another"): Shape(1, 1)})  # the others stay
+    record({replace(key, machine="another"): Shape(1, 1)})  # the others stay
     assert len(json.loads(table.read_text())) == 2
     assert shape_for(kernel, device) == Shape(3, 2)
 
 
-def test_the_packaged_table_can_be_read(table) -> None:
-    assert isinstance(json.loads(PACKAGED.read_text()), list)
-    assert shapes._table(PACKAGED) is not None
-    assert shapes._table(table) == {}
+@pytest.mark.parametrize("settings", [{"level": "full"}, {"elements": 2, "blocks": "many"}])
+def test_settings_that_are_no_shape(device: HostDevice, settings: dict[str, Any]) -> None:
+    kernel = kernel_of(operator(device))
+    database.record({kernel.shape_key(device.name): settings})
+    assert measured_shape(kernel.shape_key(device.name)) is None
+    assert kernel_of(operator(device)).shape == kernel.shape
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["[", "{}x", '[{"device": "a"}]', "[3]", '[{"device": "a", "kernel": "b", "elements": 0}]']
-    + [f'[{{"device": "a", "kernel": "b", "elements": {n}, "blocks": 1}}]' for n in ("0", "1.5")],
-)
-def test_a_damaged_table(device: HostDevice, table, text: str) -> None:
-    table.write_text(text)
-    with pytest.raises(CacheError, match=r"cuda_shapes.json can't be read \(.*: remove it"):
+def test_a_damaged_table(device: HostDevice, table) -> None:
+    table.write_text("[")
+    with pytest.warns(CacheWarning, match=r"tuning.json can't be read \(.*: it is now tuning.dam"):
         kernel_of(operator(device))
+    kernel_of(operator(device))
 
 
 def test_a_shape_that_cannot_be_run(device: HostDevice) -> None:

@@ -26,8 +26,8 @@ from femops.parallel.comm import communicator
 from femops.spaces.memory import find_device
 from femops_kernels.cpu import machine
 from femops_kernels.cuda.device.device import Device
-from femops_kernels.cuda.operator.shapes import check_tables, users_table
 from femops_kernels.cuda.rates import Amounts, Rates
+from femops_kernels.tuning.database import users_table
 
 GPU_DOFS = 1e7
 """About how many dofs fill a GPU, and none of its caches."""
@@ -280,7 +280,6 @@ def run_tuning(settings: GpuSettings, progress: Progress | None = None) -> dict[
 
 
 def _opened(place: str | Device) -> Device:
-    check_tables()
     device = find_device(place, communicator())
     assert device is not None  # no name is no device
     return device

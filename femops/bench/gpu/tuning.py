@@ -14,8 +14,9 @@ from femops.bench.problems import Progress
 from femops.bench.timing import batch_times
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.kernel import CudaKernel, shape_of
-from femops_kernels.cuda.operator.shapes import Shape, ShapeKey, record
+from femops_kernels.cuda.operator.shapes import Shape, record
 from femops_kernels.cuda.operator.sweep import DeviceSweep
+from femops_kernels.tuning.database import TuningKey
 
 _THREADS = (64, 128, 192, 256)
 _RESIDENT = (256, 384, 512, 768)
@@ -48,7 +49,7 @@ def tune(
         registers are not tried, but for the one there was.
     """
     rows: list[dict[str, Any]] = []
-    known: set[ShapeKey] = set()
+    known: set[TuningKey] = set()
     for case in cases:
         key = case.sweep.kernel.shape_key(device.name)
         row = None if key in known else attempts(case.name, partial(_tuned, device, case, seconds))

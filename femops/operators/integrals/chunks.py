@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from femops.spaces.boundary_space import AnySpace, BoundarySpace, touched, volume_space
 from femops.spaces.h1_l2 import L2
 from femops_kernels.cpu.first_touch import placed_plan
+from femops_kernels.cpu.machine import tuning_key
 from femops_kernels.cpu.plan import (
+    CHUNK_BYTES,
     Plan,
     elements_per_chunk,
     equal_chunks,
@@ -21,6 +23,7 @@ from femops_kernels.cpu.plan import (
 )
 from femops_kernels.derived import Derived
 from femops_kernels.simd.runs import DofRuns
+from femops_kernels.tuning.database import find
 
 Ints = NDArray[np.int64]
 
@@ -46,10 +49,20 @@ def _element_start(trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic])
 
 def _chunk(trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic], ne: int) -> int:
     """Elements of a chunk."""
+    chunk_bytes = CHUNK_BYTES
+    if volume_space(trial).comm.size == 1:  # else ranks on other machines had other chunks
+        settings = find(tuning_key(chunk_words(trial, test, dtype)))
+        chunk_bytes = int(settings.get("chunk_bytes", CHUNK_BYTES))
     return min(
-        elements_per_chunk(ne, _nodes(space, ne), space.ncomp, dtype.itemsize)
+        elements_per_chunk(ne, _nodes(space, ne), space.ncomp, dtype.itemsize, chunk_bytes)
         for space in (trial, test)
     )
+
+
+def chunk_words(trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic]) -> str:
+    """All that the best size of chunks depends on, as the tuning database names it."""
+    sides = "; ".join(f"{space.ncomp} x {space.order + 1} nodes" for space in (trial, test))
+    return f"chunks: {trial.dim}-D; {sides}; {dtype}"
 
 
 def _nodes(space: AnySpace, ne: int) -> float:

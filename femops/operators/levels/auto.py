@@ -37,7 +37,8 @@ from femops.operators.levels.sample import first_terms
 from femops.parallel.collective_checks import check
 from femops.spaces.boundary_space import touched
 from femops_kernels.compiled import ONE, Panels
-from femops_kernels.cpu.machine import get_threads
+from femops_kernels.cpu.machine import get_threads, tuning_key
+from femops_kernels.tuning.database import find
 
 _log = logging.getLogger("femops")
 
@@ -60,8 +61,8 @@ _TRIES, _CLOSE = 2, 1.5
 # Optimistic limits of one thread, for bounds: bytes and operations per second.
 _CACHE_BANDWIDTH = 1e11
 _RATE = 1.5e11
-_choices: dict[tuple[Any, ...], str] = {}
-"""Level by question, see `_question`."""
+_choices: dict[str, str] = {}
+"""Level by question, see `level_words`."""
 _flushed: WeakValueDictionary[str, NDArray[np.float64]] = WeakValueDictionary()
 # Above the bandwidth measured by one sum over an array.
 _OPTIMISM = 2.0
@@ -81,10 +82,11 @@ def choose_level(summands: Summands) -> str:
     """
     levels = [level for level in LEVELS if _fits(level, summands)]
     part = domains(summands)[0]
-    question = _question(part, levels)
-    if question in _choices:
-        _log.info("level 'auto': %s chosen, as for an equal operator before", _choices[question])
-        return _choices[question]
+    question = level_words(part, levels)
+    known = _choices.get(question) or find(tuning_key(question)).get("level")
+    if known in levels:
+        _log.info("level 'auto': %s chosen, as for an equal operator before", known)
+        return str(known)
     times = measure_levels(part, levels)
     best = _choices[question] = min(times, key=lambda level: times[level])
     _log.info(
@@ -95,12 +97,16 @@ def choose_level(summands: Summands) -> str:
     return best
 
 
-def _question(summands: Summands, levels: Sequence[str]) -> tuple[Any, ...]:
-    """Properties that the choice depends on, the same for equal forms on equal spaces."""
-    term = summands[0][1]
-    kinds = tuple((one.dtype, one.data_dtype, one.width) for _, one in summands)
-    work = tuple((level, *_work(level, summands)) for level in levels)
-    return term.trial.mesh.num_elements, get_threads(), kinds, work
+def level_words(summands: Summands, levels: Sequence[str]) -> str:
+    """All that the choice depends on, as the tuning database names it: equal for equal forms."""
+    ne, threads = summands[0][1].trial.mesh.num_elements, get_threads()
+    types = ", ".join(
+        f"{t.dtype} x {t.width}, stored {t.data_dtype or t.dtype}" for _, t in summands
+    )
+    work = ", ".join(
+        "{} {:.0f} B {:.0f} flops".format(name, *_work(name, summands)) for name in levels
+    )
+    return f"level: {ne} elements; {threads} threads; {types}; {work}"
 
 
 def _least_bytes(summands: Summands) -> str:

@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike
 from femops_kernels.cpu import thread_pool
 from femops_kernels.errors import KernelValueError
 from femops_kernels.simd.lanes import WIDTHS
+from femops_kernels.tuning.database import TuningKey
 
 # Bytes of the widest SIMD register, by LLVM's name of the feature that brings it.
 _REGISTER_BYTES = (("avx512f", 64), ("avx", 32), ("sve", 16), ("neon", 16), ("sse2", 16))
@@ -169,7 +170,7 @@ def describe() -> dict[str, Any]:
     import numba
 
     return {
-        "processor": _processor_name(),
+        "processor": processor(),
         "architecture": platform.machine(),
         "cores": os.cpu_count() or 1,
         "threads": get_threads(),
@@ -181,7 +182,14 @@ def describe() -> dict[str, Any]:
     }
 
 
-def _processor_name() -> str:
+def tuning_key(kernel: str) -> TuningKey:
+    """Key of settings for work on this processor, described in words."""
+    return TuningKey(processor(), kernel)
+
+
+@cache
+def processor() -> str:
+    """Name of the processor, as the system tells it."""
     try:
         with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
             for line in file:

@@ -140,13 +140,17 @@ class Plan:
 
 
 def elements_per_chunk(
-    num_elements: int, dofs_per_element: float, ncomp: int, itemsize: int
+    num_elements: int,
+    dofs_per_element: float,
+    ncomp: int,
+    itemsize: int,
+    chunk_bytes: int = CHUNK_BYTES,
 ) -> int:
     """Elements of a chunk, a multiple of the widest lane.
 
-    As many as keep its copies of x and y in cache.
+    As many as keep its copies of x and y within so many bytes, which should stay in cache.
     """
-    fit = CHUNK_BYTES / (2.0 * itemsize * ncomp * max(dofs_per_element, 1.0))
+    fit = chunk_bytes / (2.0 * itemsize * ncomp * max(dofs_per_element, 1.0))
     share = -(-num_elements // FEWEST_CHUNKS)
     return max(_ALIGN, int(min(fit, share)) // _ALIGN * _ALIGN)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from itertools import accumulate, pairwise
 from typing import final
 
@@ -89,6 +89,19 @@ class QFunctionCode:
     gradient_in: bool
     value_out: bool
     gradient_out: bool
+
+    def words(self, source: str, target: str) -> str:
+        """Its inputs and outputs in words, beside those of the field and of the test function."""
+        sides = (
+            (source, self.value_in, self.gradient_in),
+            (target, self.value_out, self.gradient_out),
+        )
+        read, written = (
+            f"{side}, " + " and ".join(["value"] * value + ["gradient"] * gradient)
+            for side, value, gradient in sides
+        )
+        given = ", ".join(f"{n} {name}" for name, n in asdict(self.numbers).items() if n)
+        return f"{read}; {written}; {given}"
 
     def cuda(self, dim: int, ncomp: int) -> str:
         """The step in CUDA C++; see `femops_kernels.pointwise.recording.Recording.cuda`.

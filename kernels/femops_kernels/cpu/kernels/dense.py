@@ -15,7 +15,6 @@ from femops_kernels.cpu.kernels.kernel import (
     SweepKernel,
     no_element_numbers,
     stored_sizes,
-    vector_skeletons,
 )
 from femops_kernels.pointwise.qfunction import QFunctionCode
 
@@ -100,7 +99,7 @@ class DecomposedKernel(SweepKernel):
     def multivector(self) -> ModuleType:
         """See `SweepKernel.multivector`."""
         constants = self._constants() | no_element_numbers()
-        return specialize(vector_skeletons("batch_decomposed"), constants, self.qfunction.text)
+        return self.vector_module("batch_decomposed", constants, self.qfunction.text)
 
     def _constants(self) -> dict[str, object]:
         qfunction = self.qfunction

@@ -12,12 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.codegen.specialize import specialize
+from femops_kernels.cpu.machine import tuning_key
 from femops_kernels.pointwise.qfunction import QFunctionCode
 from femops_kernels.pointwise.sum_factorization import Map1D, check_points, contraction_flops
 from femops_kernels.simd.addresses import PLACE_BYTES
 from femops_kernels.simd.lanes import Lane
 from femops_kernels.simd.matrix import Matrix1D
 from femops_kernels.simd.runs import DofRuns
+from femops_kernels.tuning.database import TuningKey, find
+
+PREFETCH_BYTES = 2**14
+"""Bytes that numbers at points are asked for ahead, unless the tuning database knows better."""
+ROWS_AHEAD = 1200
+"""Rows between those that are asked for and those worked on, likewise: as long as memory takes."""
 
 
 @final
@@ -77,6 +84,22 @@ class SweepKernel(ABC):
     def multivector(self) -> ModuleType:
         """The compiled work on a chunk for many vectors; see ``skeletons/multivector``."""
 
+    @property
+    def words(self) -> str:
+        """Sizes and types, as the tuning database names the kernel."""
+        source, target = (f"{side.ncomp} x {side.p1d} nodes" for side in (self.source, self.target))
+        kind = type(self).__name__
+        return f"{kind}; {self.dim}-D; {source}; {target}; {self.dtype} x {self.width}"
+
+    def vector_module(
+        self, batch: str, constants: dict[str, object], program: str = ""
+    ) -> ModuleType:
+        """Compiled work on a chunk for many vectors, around the work on a batch."""
+        settings = find(vector_key(self))
+        skeletons = "vector_table", "weights", "broadcast", "rows_ahead", batch, "vector_rows"
+        rows = {"ROWS_AHEAD": settings.get("rows_ahead", ROWS_AHEAD)}
+        return specialize((*skeletons, "multivector"), constants | rows, program)
+
     @abstractmethod
     def contraction_flops(self) -> int:
         """Floating-point operations of one element without its q-functions, as emitted."""
@@ -130,10 +153,9 @@ def stored_sizes(width: int, data_dtype: np.dtype[Any]) -> dict[str, object]:
     return {"STORED": stored, "STORED_BYTES": stored.nbytes}
 
 
-def vector_skeletons(batch: str) -> tuple[str, ...]:
-    """Skeletons of the work on a chunk for many vectors, around the work on a batch."""
-    before = "vector_table", "weights", "broadcast", "rows_ahead"
-    return (*before, batch, "vector_rows", "multivector")
+def vector_key(kernel: SweepKernel) -> TuningKey:
+    """Key of settings for a kernel's work on many vectors."""
+    return tuning_key(f"many vectors: {kernel.words}")
 
 
 def no_element_numbers() -> dict[str, object]:
@@ -201,7 +223,14 @@ class Kernel(SweepKernel):
     @cached_property
     def multivector(self) -> ModuleType:
         """See `SweepKernel.multivector`: of a q-function that is given nothing of the geometry."""
-        return specialize(vector_skeletons(self._batch), self.constants(), self.qfunction.text)
+        return self.vector_module(self._batch, self.constants(), self.qfunction.text)
+
+    @property
+    def words(self) -> str:
+        """See `SweepKernel.words`."""
+        sides = (f"{side.ncomp} x {side.p1d} nodes" for side in (self.source, self.target))
+        types = f"{self.dtype} x {self.width}, stored {self.data_dtype or self.dtype}"
+        return f"{self.dim}-D, {self.q1d} points; {self.qfunction.words(*sides)}; {types}"
 
     @property
     def _batch(self) -> str:
@@ -223,6 +252,7 @@ class Kernel(SweepKernel):
             "GRAD_IN": self.qfunction.gradient_in,
             "GRAD_OUT": self.qfunction.gradient_out,
             "PREFETCH": True,
+            "FAR": find(tuning_key(self.words)).get("prefetch_bytes", PREFETCH_BYTES),
             # measured: where much is read at the points they take memory's whole time
             "BY_CHUNK": self.qfunction.numbers.point > (1 if self.q1d > 6 else 0),
             "B": Matrix1D(source.b1d),

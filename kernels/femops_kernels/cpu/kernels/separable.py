@@ -16,7 +16,6 @@ from femops_kernels.cpu.kernels.kernel import (
     SweepKernel,
     no_element_numbers,
     stored_sizes,
-    vector_skeletons,
 )
 from femops_kernels.simd.matrix import Matrix1D
 
@@ -57,7 +56,7 @@ class SeparableKernel(SweepKernel):
         """See `SweepKernel.multivector`."""
         none = no_element_numbers() | {"POINTS": 1, "NQDATA": 0}
         constants = none | self._constants() | stored_sizes(self.width, self.dtype)
-        return specialize(vector_skeletons("batch_separable"), constants)
+        return self.vector_module("batch_separable", constants)
 
     def _constants(self) -> dict[str, object]:
         factors = self.source.ncomp * (self.value + self.dim * self.gradient)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, final
@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from femops_kernels.cuda.device.arguments import Layout
 from femops_kernels.cuda.device.device import Device
-from femops_kernels.cuda.operator.shapes import MOST_THREADS, Shape, ShapeKey, measured_shape
+from femops_kernels.cuda.operator.shapes import MOST_THREADS, Shape, measured_shape
 from femops_kernels.cuda.operator.shared_memory import Lines, Strides, strides_for
 from femops_kernels.cuda.operator.tables import columns, matrix_type, table
 from femops_kernels.errors import KernelValueError
 from femops_kernels.pointwise.qfunction import QFunctionCode
 from femops_kernels.pointwise.sum_factorization import Map1D, check_points
 from femops_kernels.simd.matrix import Matrix1D
+from femops_kernels.tuning.database import TuningKey
 
 _FOLDER = Path(__file__).parents[1] / "src"
 _TYPES = {"float64": "double", "float32": "float"}
@@ -217,21 +218,15 @@ class CudaKernel:
         sizes = self.dim, self.q1d, p1d, gradient, self.work_arrays, self.shape.elements
         return Lines(*sizes, self.dtype.itemsize)
 
-    def shape_key(self, device: str) -> ShapeKey:
+    def shape_key(self, device: str) -> TuningKey:
         """Properties that the best launch shape depends on, on a device of that name."""
-        qfunction = self.qfunction
-        given = ", ".join(f"{n} {name}" for name, n in asdict(qfunction.numbers).items() if n)
-        sides = [
-            f"{side.ncomp} x {side.p1d} nodes{' broken' * side.broken}, "
-            + " and ".join(["value"] * value + ["gradient"] * gradient)
-            for side, value, gradient in (
-                (self.source, qfunction.value_in, qfunction.gradient_in),
-                (self.target, qfunction.value_out, qfunction.gradient_out),
-            )
-        ]
+        sides = (
+            f"{side.ncomp} x {side.p1d} nodes{' broken' * side.broken}"
+            for side in (self.source, self.target)
+        )
         types = f"{self.dtype}, stored {self.stored}{', reproducible' * self.reproducible}"
-        text = f"{self.dim}-D, {self.q1d} points; {'; '.join(sides)}; {given}; {types}"
-        return ShapeKey(device, text)
+        text = f"{self.dim}-D, {self.q1d} points; {self.qfunction.words(*sides)}; {types}"
+        return TuningKey(device, text)
 
     @cached_property
     def strides(self) -> Strides:

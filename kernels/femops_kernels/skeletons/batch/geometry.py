@@ -23,9 +23,8 @@ G2 = G1D * G1D
 MODE_LANES = DIM * G1D**DIM  # of an element
 PLANE_MODE_LANES = 2 * DIM * G2 if MAPPED and DIM > 2 else 0
 LINE_MODE_LANES = DIM * DIM * G1D if MAPPED else 0
-# How far ahead quadrature data is asked for: two lines for the first-level cache, and what memory
-# takes to answer for the second.
-NEAR, FAR = 2 * Q1D * NQDATA * STORED_BYTES, 2**15
+# How far ahead quadrature data is asked for by the first-level cache: two lines of points.
+NEAR = 2 * Q1D * NQDATA * STORED_BYTES
 
 
 @traced

@@ -36,6 +36,8 @@ VALUE_IN, VALUE_OUT = True, True  # the q-function reads u, writes v
 GRAD_IN, GRAD_OUT = False, False  # it reads ux, uy, uz, writes vx, vy, vz (reference derivatives)
 BY_CHUNK = False  # other work on the vectors is done for a chunk at once, not batch by batch
 PREFETCH = True  # ask for the next batch's quadrature data while working on this one
+FAR = 2**14  # how many bytes ahead, for the second-level cache
+ROWS_AHEAD = 1200  # with many vectors: rows between those asked for and those worked on
 
 B = Matrix1D(((1.0, 0.0), (0.0, 1.0)))  # interpolation of the field, (Q1D, P_IN)
 BT = Matrix1D(((1.0, 0.0), (0.0, 1.0)))  # transposed, of the test function, (P_OUT, Q1D)

@@ -17,10 +17,10 @@ from femops_kernels.skeletons.multivector.vector_table import *
 
 # </defaults>
 
-# Blocks between one whose rows are asked for and one that is worked on: some 1,200 rows take as
-# long as memory does. Of large elements, what is written is asked for when they begin: else it
+# Blocks between one whose rows are asked for and one that is worked on: ROWS_AHEAD rows take
+# as long as memory does. Of large elements, what is written is asked for when they begin: else it
 # would be pushed out of the cache.
-BLOCKS_AHEAD = min(16, max(1, 1200 // ROWS_IN))
+BLOCKS_AHEAD = min(16, max(1, ROWS_AHEAD // ROWS_IN))
 ALL_SLOTS = 2**LANE_WIDTH - 1
 
 

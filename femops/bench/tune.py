@@ -1,0 +1,248 @@
+"""The search for settings of kernels on this machine, which go into the tuning database.
+
+Models choose the candidates: a distance to prefetch is at least what memory delivers while it
+answers, a chunk's copies stay in the second-level cache, and what makes no difference to a kernel
+is not tried.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, final
+
+import numpy as np
+
+from femops.bench.machine import using
+from femops.bench.problems import PROBLEMS, Problem, Progress, check_asked, default_dofs, make_mesh
+from femops.bench.timing import call_seconds
+from femops.errors import OperatorError
+from femops.fields.multivector import MultiVector
+from femops.operators import Operator
+from femops.operators.execution.host import LEVELS
+from femops.operators.integrals.chunks import chunk_words
+from femops.operators.levels.auto import level_words, measure_levels
+from femops.spaces.h1_l2 import H1, Space
+from femops_kernels.compiled import Panels
+from femops_kernels.cpu.kernels.kernel import (
+    PREFETCH_BYTES,
+    ROWS_AHEAD,
+    Kernel,
+    SweepKernel,
+    vector_key,
+)
+from femops_kernels.cpu.machine import tuning_key
+from femops_kernels.cpu.multivector import VectorSweep
+from femops_kernels.cpu.plan import CHUNK_BYTES, elements_per_chunk
+from femops_kernels.tuning.database import TuningKey, known, record, trying, users_table
+from femops_kernels.tuning.search import Found, fastest
+
+SETTINGS = ("prefetch", "chunks", "level", "vectors")
+"""Kinds of settings that are searched for."""
+
+_PREFETCH = tuple(2**k for k in range(12, 18))
+_CHUNKS = tuple(2**k for k in range(17, 22))
+_ROWS = (300, 600, 1200, 2400, 4800)
+# The cases of many vectors: cells in each direction, and vectors.
+_CELLS, _VECTORS = 3, 100
+
+
+@final
+@dataclass(frozen=True)
+class TuneSettings:
+    """Choice of what is tuned.
+
+    Attributes
+    ----------
+    problems, meshes, levels, settings : sequence of str
+    orders : sequence of int
+    dofs : float, optional
+        Size of the spaces; that of benchmarks out of cache if omitted.
+    threads, rounds : int
+    again : bool
+        Whether kernels are measured that the user's table has already.
+    """
+
+    problems: Sequence[str] = ("bp1", "bp3")
+    meshes: Sequence[str] = ("multilinear",)
+    levels: Sequence[str] = ("partial", "matrix-free")
+    settings: Sequence[str] = SETTINGS
+    orders: Sequence[int] = (1, 2, 3, 4, 5, 6, 7, 8)
+    dofs: float | None = None
+    threads: int = 1
+    rounds: int = 9
+    again: bool = False
+
+    def check(self) -> None:
+        """Refuse what can't be measured.
+
+        Raises
+        ------
+        OperatorError
+        """
+        check_asked(
+            problems=self.problems, meshes=self.meshes, orders=self.orders, rounds=self.rounds
+        )
+        for what, given, names in (
+            ("setting", self.settings, SETTINGS),
+            ("level", self.levels, ("partial", "matrix-free")),
+        ):
+            for name in given:
+                if name not in names:
+                    raise OperatorError(f"{what} {name!r}: choose from {', '.join(names)}")
+
+
+@final
+@dataclass(frozen=True)
+class _Search:
+    """One entry of the database that is searched for."""
+
+    setting: str
+    case: str
+    key: TuningKey
+    run: Callable[[int], tuple[dict[str, int | str], Found[Any]]]
+
+
+def run_tune(
+    asked: TuneSettings, progress: Progress, total: Callable[[int], None]
+) -> dict[str, Any]:
+    """Search for settings; each is in the user's table as soon as it is found.
+
+    Parameters
+    ----------
+    asked : TuneSettings
+    progress : callable
+        Is told of each case before it is measured.
+    total : callable
+        Is told how many cases there are.
+
+    Returns
+    -------
+    dict
+        ``rows``, each a setting with what was found and its gain; the path of the ``table``; and
+        how many were ``known`` before and were left as they are.
+
+    Raises
+    ------
+    OperatorError
+        Wrong settings.
+    """
+    asked.check()
+    rows: list[dict[str, Any]] = []
+    found_before, met = 0, set()
+    cases = list(itertools.product(asked.orders, asked.problems, asked.meshes, asked.levels))
+    total(len(cases))
+    with using(asked.threads):
+        for order, problem, mesh, level in cases:
+            progress(f"{problem} p = {order}, {mesh}, {level}")
+            for search in _searches(asked, PROBLEMS[problem], mesh, order, level):
+                if search.key in met:
+                    continue
+                met.add(search.key)
+                if known(search.key) and not asked.again:
+                    found_before += 1
+                    continue
+                settings, found = search.run(asked.rounds)
+                record({search.key: settings})
+                rows.append(
+                    {"case": search.case, "setting": search.setting}
+                    | {"found": ", ".join(f"{value}" for value in settings.values())}
+                    | {"gain": found.gain, "tried": found.tried}
+                )
+    return {"rows": rows, "table": str(users_table()), "known": found_before}
+
+
+def _searches(
+    asked: TuneSettings, problem: Problem, mesh: str, order: int, level: str
+) -> Iterator[_Search]:
+    """Searches for an operator; each is made when it is asked for."""
+    dofs = asked.dofs or default_dofs("ram", order)
+    make = partial(_operator, problem, mesh, order, dofs, level)
+    case = f"{problem.name} p = {order}, {mesh}, {level}"
+    A = make()
+    kernel = A.compiled.sweeps[0].kernel
+    stored = isinstance(kernel, Kernel) and kernel.qfunction.numbers.point > 0
+    if "prefetch" in asked.settings and stored:
+        sizes = list(dict.fromkeys([PREFETCH_BYTES, *_PREFETCH]))
+        key = tuning_key(kernel.words)
+        run = partial(_by_settings, key, "prefetch_bytes", sizes, make)
+        yield _Search("prefetch", case, key, run)
+    if "chunks" in asked.settings:
+        key = tuning_key(chunk_words(A.space, A.space, np.dtype(np.float64)))
+        run = partial(_by_settings, key, "chunk_bytes", _chunk_sizes(A.space), make)
+        yield _Search("chunks", case, key, run)
+    if "level" in asked.settings:
+        key = tuning_key(level_words(A._summands, LEVELS))
+        yield _Search("level", case, key, partial(_level, A))
+    if "vectors" in asked.settings:
+        many = partial(_operator, problem, mesh, order, (_CELLS * order + 1.0) ** 3, "partial")
+        ((_, sweep),) = many().launches(Panels(_VECTORS))
+        assert isinstance(sweep, VectorSweep)
+        key, ahead = vector_key(sweep.kernel), _rows_ahead(sweep.kernel)
+        by_rows = partial(_by_settings, key, "rows_ahead", ahead, many, nvec=_VECTORS)
+        yield _Search("vectors", case, key, by_rows)
+
+
+def _operator(problem: Problem, mesh: str, order: int, dofs: float, level: str) -> Operator:
+    """An operator on a space of its own, whose chunks nobody has chosen yet."""
+    V = H1(make_mesh(mesh, order, dofs / problem.ncomp), order, problem.ncomp)
+    return problem.operator(V, level)
+
+
+def _by_settings(
+    key: TuningKey,
+    name: str,
+    values: Sequence[int],
+    make: Callable[[], Operator],
+    rounds: int,
+    nvec: int = 1,
+) -> tuple[dict[str, int | str], Found[int]]:
+    """The fastest value of a setting: an operator is made with each, and all take turns."""
+    runs = {}
+    for value in values:
+        with trying(key, {name: value}):
+            A = make()
+            apply = _application(A, nvec)
+            apply()
+        runs[value] = partial(call_seconds, apply)
+    found = fastest(runs, rounds)
+    return {name: found.best}, found
+
+
+def _application(A: Operator, nvec: int) -> Callable[[], object]:
+    """Return a function that applies an operator to a vector, or to many."""
+    if nvec > 1:
+        X = MultiVector.random(A.space, nvec, width=nvec)
+        return partial(A.apply_many, X, X.empty_like())
+    x = np.random.default_rng(5).standard_normal(A.space.size)
+    return partial(A.apply, x, np.empty_like(x))
+
+
+def _chunk_sizes(V: Space) -> list[int]:
+    """Sizes of chunks that differ in elements, today's first."""
+    ne, nodes = V.mesh.num_elements, V.ndofs / V.mesh.num_elements
+    sizes: dict[int, int] = {}
+    for size in (CHUNK_BYTES, *_CHUNKS):
+        sizes.setdefault(elements_per_chunk(ne, nodes, V.ncomp, 8, size), size)
+    return list(sizes.values())
+
+
+def _rows_ahead(kernel: SweepKernel) -> list[int]:
+    """Distances in rows that differ in blocks of vectors, today's first."""
+    rows = kernel.source.p1d**kernel.dim * kernel.source.ncomp
+    ahead: dict[int, int] = {}
+    for count in (ROWS_AHEAD, *_ROWS):
+        ahead.setdefault(min(16, max(1, count // rows)), count)
+    return list(ahead.values())
+
+
+def _level(A: Operator, rounds: int) -> tuple[dict[str, int | str], Found[str]]:
+    """The fastest level, by the least of several measurements of each."""
+    times: dict[str, float] = {}
+    for _ in range(max(1, rounds // 3)):
+        for level, seconds in measure_levels(A._summands).items():
+            times[level] = min(seconds, times.get(level, seconds))
+    best = min(times, key=lambda level: times[level])
+    return {"level": best}, Found(best, times[A.level] / times[best], len(times))

@@ -1,0 +1,65 @@
+"""``femops tune``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from femops.cli.bench.report import DofsOption, MeshesOption, OrdersOption, RoundsOption
+from femops.cli.options import JsonOption, ThreadsOption, names, numbers
+from femops.cli.output import Column, Output, one_line_warnings
+
+COLUMNS = (
+    *(Column("case", "case"), Column("setting", "setting"), Column("found", "found")),
+    Column("times as fast", "gain", ".2f"),
+    Column("tried", "tried"),
+)
+
+
+def tune(
+    order: OrdersOption = "1-8",
+    problem: Annotated[
+        str, typer.Option(metavar="NAMES", help="Of bp1, bp2, bp3, bp4, bp5, bp6.")
+    ] = "bp1,bp3",
+    mesh: MeshesOption = "multilinear",
+    level: Annotated[
+        str, typer.Option(metavar="NAMES", help="Of partial, matrix-free.")
+    ] = "partial,matrix-free",
+    setting: Annotated[
+        str, typer.Option(metavar="NAMES", help="Of prefetch, chunks, level, vectors.")
+    ] = "prefetch,chunks,level,vectors",
+    dofs: DofsOption = None,
+    threads: ThreadsOption = 1,
+    rounds: RoundsOption = 9,
+    again: Annotated[bool, typer.Option("--again", help="Measure what is known, too.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Measure which settings of kernels are fastest on this machine, and keep them.
+
+    A setting stays as it is unless another is clearly faster. What was found is in tuning.json of
+    the cache folder from then on, so an interrupted run goes on where it ended.
+
+    \b
+    Examples:
+      femops tune
+      femops tune --order 4 --problem bp3 --setting prefetch,chunks
+      femops tune --order 1-3 --setting level --threads 2
+    """  # noqa: D301  (\b is click's mark for lines to keep)
+    given: dict[str, Any] = {
+        "orders": numbers(order, "orders"),
+        "problems": names(problem),
+        "meshes": names(mesh),
+        "levels": names(level),
+        "settings": names(setting),
+    }
+    from femops.bench.tune import TuneSettings, run_tune
+
+    settings = TuneSettings(**given, dofs=dofs, threads=threads or 1, rounds=rounds, again=again)
+    output = Output(json)
+    with one_line_warnings(), output.counting("tuning") as (total, step):
+        result = run_tune(settings, step, total)
+    output.json(result)
+    output.records("Settings", COLUMNS, result["rows"])
+    known = f"; {result['known']} were known" if result["known"] else ""
+    output.say(f"{len(result['rows'])} settings are in {result['table']}{known}")

@@ -1,0 +1,1 @@
+"""Settings measured to be fastest: one database for hosts and devices, and the search."""

@@ -1,0 +1,165 @@
+"""The database of settings measured to be fastest, by machine and kernel.
+
+It is two lists of entries in JSON: ``shipped.json`` beside this file, and ``tuning.json`` of the
+user in the cache folder, which goes first.  An entry names the machine and the kernel it was
+measured on, the day, and the settings found; a kernel without an entry takes what a model says.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, final
+
+from femops_kernels.codegen import cache as storage
+from femops_kernels.codegen.private import read_private
+from femops_kernels.errors import CacheWarning
+
+SHIPPED = Path(__file__).parent / "shipped.json"
+"""The table that comes with the package."""
+
+Settings = Mapping[str, int | str]
+"""Settings of a kernel by name: whole numbers of at least 1, or words."""
+
+
+@final
+@dataclass(frozen=True)
+class TuningKey:
+    """Machine and kernel that settings were measured for.
+
+    Attributes
+    ----------
+    machine : str
+        The processor or the device, as "NVIDIA H200".
+    kernel : str
+        Sizes of the kernel, the numbers it is given and their types, in words.
+    """
+
+    machine: str
+    kernel: str
+
+
+@final
+@dataclass(frozen=True)
+class Entry:
+    """Settings and the day they were measured on, ``2026-11-22``."""
+
+    settings: Settings
+    date: str
+
+
+_tried: dict[TuningKey, Settings] = {}
+"""Settings that go before all tables, while they are tried."""
+
+
+@contextmanager
+def trying(key: TuningKey, settings: Settings) -> Iterator[None]:
+    """Let `find` return these settings for a key meanwhile."""
+    before = _tried.get(key)
+    _tried[key] = settings
+    try:
+        yield
+    finally:
+        del _tried[key]
+        if before is not None:
+            _tried[key] = before
+
+
+def users_table() -> Path:
+    """Path of the user's own table, which need not exist."""
+    return storage.cache_folder() / "tuning.json"
+
+
+def find(key: TuningKey) -> Settings:
+    """Settings that a table has for a kernel on a machine; empty without an entry.
+
+    A table that can't be read is set aside, and a ``CacheWarning`` says so, once.
+    """
+    if key in _tried:
+        return _tried[key]
+    entry = entry_of(key)
+    return {} if entry is None else entry.settings
+
+
+def entry_of(key: TuningKey) -> Entry | None:
+    """The entry that `find` takes settings from."""
+    for path in (users_table(), SHIPPED):
+        found = _table(path).get(key)
+        if found is not None:
+            return found
+    return None
+
+
+def known(key: TuningKey) -> bool:
+    """True if the user's table has settings for a kernel."""
+    return key in _table(users_table())
+
+
+def record(found: Mapping[TuningKey, Settings]) -> Path:
+    """Add settings to the user's table, which appears whole or not at all.
+
+    Several processes may do so at once: none loses what another has added.
+
+    Returns
+    -------
+    pathlib.Path
+        The table.
+
+    Raises
+    ------
+    CacheError
+        If the system refuses to write it.
+    """
+    path, today = users_table(), datetime.now(UTC).date().isoformat()
+    with storage.locked(path.with_suffix(".lock")):
+        entries = _table(path) | {key: Entry(one, today) for key, one in found.items()}
+        rows = (asdict(key) | asdict(entry) for key, entry in entries.items())
+        storage.write_whole(path, _lines(rows).encode())
+    return path
+
+
+def _lines(rows: Iterable[dict[str, Any]]) -> str:
+    """A list with an entry per line, so that a table can be read and compared."""
+    return "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n"
+
+
+def _table(path: Path) -> dict[TuningKey, Entry]:
+    try:
+        changed = path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return {}
+    return _read(path, changed)
+
+
+@lru_cache(maxsize=8)
+def _read(path: Path, changed: int) -> dict[TuningKey, Entry]:  # noqa: ARG001  (read again if changed)
+    content = path.read_bytes() if path == SHIPPED else read_private(path)
+    try:
+        rows = json.loads(content.decode())
+        return {TuningKey(str(row["machine"]), str(row["kernel"])): _entry(row) for row in rows}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        aside = path.with_suffix(".damaged")
+        os.replace(path, aside)
+        warnings.warn(
+            f"the table of tuned settings {path} can't be read ({error}): it is now {aside.name}, "
+            "and models choose until femops tune writes another",
+            CacheWarning,
+            stacklevel=2,
+        )
+        return {}
+
+
+def _entry(row: Mapping[str, Any]) -> Entry:
+    settings = dict(row["settings"])
+    for name, value in settings.items():
+        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        if not (isinstance(name, str) and (whole or isinstance(value, str))):
+            raise ValueError(f"{name} is {value!r}, no whole number of at least 1 and no word")
+    return Entry(settings, str(row["date"]))

@@ -1,0 +1,154 @@
+"""``femops tune``: what it finds is used, an interrupted run goes on, ties change nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from femops.bench import tune
+from femops.bench.tune import TuneSettings, run_tune
+from femops.operators.levels import auto
+from femops_kernels.cpu.kernels.kernel import PREFETCH_BYTES
+from femops_kernels.cpu.machine import tuning_key
+from femops_kernels.tuning import database
+from femops_kernels.tuning.search import Found, fastest
+
+SMALL: dict[str, Any] = {"orders": (2,), "problems": ("bp3",), "levels": ("partial",)}
+SMALL |= {"dofs": 60.0, "rounds": 1}
+
+
+@pytest.fixture(autouse=True)
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    tmp_path.chmod(0o700)
+    path = tmp_path / "tuning.json"
+    for module in (database, tune):
+        monkeypatch.setattr(module, "users_table", lambda: path)
+    return path
+
+
+def searched(**given: Any) -> dict[str, Any]:
+    return run_tune(TuneSettings(**(SMALL | given)), lambda _: None, lambda _: None)
+
+
+def clock(*seconds: float) -> Callable[[], float]:
+    """A candidate that takes these times in turn."""
+    times = iter(seconds * 100)
+    return lambda: next(times)
+
+
+def test_the_fastest_is_found() -> None:
+    assert fastest({"a": clock(3.0), "b": clock(2.0), "c": clock(2.5)}, 5) == Found("b", 1.5, 3)
+
+
+def test_the_first_stays_where_none_is_clearly_ahead() -> None:
+    slightly = clock(0.99)
+    seldom = clock(0.5, 1.2, 1.2, 0.5, 1.2)
+    assert fastest({"a": clock(1.0), "b": slightly, "c": seldom}, 10) == Found("a", 1.0, 3)
+
+
+def test_a_disturbed_round_changes_nothing() -> None:
+    """Another program slows two candidates down that run next to each other."""
+    slow = [9.0 if k in (2, 5) else 1.0 for k in range(10)]
+    assert fastest({"a": clock(*slow), "b": clock(*(0.9 * s for s in slow))}, 10).best == "b"
+
+
+def test_who_is_far_behind_runs_three_times() -> None:
+    runs = []
+
+    def behind() -> float:
+        runs.append(None)
+        return 2.0
+
+    fastest({"a": clock(1.0), "b": behind}, 9)
+    assert len(runs) == 3
+
+
+def test_settings_are_kept_and_used(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here the longest distance wins: kernels made from now on have it, to the same result."""
+
+    def last(candidates: dict[int, Any], _: int) -> Found[int]:
+        for run in candidates.values():
+            assert run() > 0.0
+        return Found(list(candidates)[-1], 1.5, len(candidates))
+
+    V = femops.H1(femops.ball(1), 2)
+    u = V.interpolate(lambda x: x[0] * x[1])
+    before = femops.diffusion(V)
+    monkeypatch.setattr(tune, "fastest", last)
+    result = searched(settings=("prefetch", "chunks", "vectors"))
+    assert [row["setting"] for row in result["rows"]] == ["prefetch", "chunks", "vectors"]
+    entries = {row["kernel"]: row["settings"] for row in json.loads(table.read_text())}
+    kernel = before.compiled.sweeps[0].kernel
+    assert entries[kernel.words] == {"prefetch_bytes": 2**17} != {"prefetch_bytes": PREFETCH_BYTES}
+    after = femops.diffusion(V)
+    assert after.compiled.sweeps[0].kernel.constants()["FAR"] == 2**17
+    np.testing.assert_array_equal(after @ u, before @ u)
+
+
+def test_a_level_is_kept_and_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {"partial": 2.0, "element": 1.0, "matrix-free": 3.0}
+    monkeypatch.setattr(tune, "measure_levels", lambda _: times)
+    (row,) = searched(settings=("level",), rounds=6)["rows"]
+    assert (row["found"], row["gain"]) == ("element", 2.0)
+    monkeypatch.setattr(auto, "measure_levels", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr(auto, "get_threads", lambda: 1)
+    A = tune._operator(tune.PROBLEMS["bp3"], "multilinear", 2, 60.0, "auto")
+    assert A.level == "element"
+
+
+def test_what_is_known_is_left_unless_asked_for_again(table: Path) -> None:
+    first = searched(settings=("chunks",))
+    assert (len(first["rows"]), first["known"]) == (1, 0)
+    written = table.read_text()
+    again = searched(settings=("chunks",))
+    assert (again["rows"], again["known"], table.read_text()) == ([], 1, written)
+    assert len(searched(settings=("chunks",), again=True)["rows"]) == 1
+
+
+def test_an_interrupted_search_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    find, done = tune.fastest, []
+
+    def interrupted(*given: Any) -> Any:
+        if len(done) == 1:
+            raise KeyboardInterrupt
+        done.append(given)
+        return find(*given)
+
+    monkeypatch.setattr(tune, "fastest", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        searched(settings=("prefetch", "chunks"))
+    monkeypatch.setattr(tune, "fastest", find)
+    result = searched(settings=("prefetch", "chunks"))
+    assert ([row["setting"] for row in result["rows"]], result["known"]) == (["chunks"], 1)
+
+
+def test_settings_that_are_tried_go_first_and_end(table: Path) -> None:
+    key = tuning_key("a kernel")
+    database.record({key: {"n": 1}})
+    with database.trying(key, {"n": 2}):
+        assert database.find(key) == {"n": 2}
+        with database.trying(key, {"n": 3}):
+            assert database.find(key) == {"n": 3}
+        assert database.find(key) == {"n": 2}
+    assert database.find(key) == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"settings": ("lanes",)}, "setting 'lanes': choose from prefetch"),
+        ({"levels": ("full",)}, "level 'full': choose from partial"),
+        ({"problems": ("bp9",)}, "bp9"),
+        ({"orders": ()}, "order"),
+        ({"rounds": 0}, "round"),
+    ],
+)
+def test_wrong_settings(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(femops.OperatorError, match=message):
+        searched(**given)

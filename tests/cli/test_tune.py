@@ -1,0 +1,26 @@
+"""``femops tune``."""
+
+import json
+
+import pytest
+
+from femops.bench import tune
+from femops_kernels.tuning import database
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    path = tmp_path / "tuning.json"
+    for module in (database, tune):
+        monkeypatch.setattr(module, "users_table", lambda: path)
+    return path
+
+
+def test_the_command(run, table):
+    small = ["--order", "1", "--problem", "bp1", "--dofs", "60", "--rounds", "1"]
+    code, out, err = run("tune", *small, "--setting", "chunks", "--level", "partial")
+    assert (code, err) == (0, "")
+    assert "chunks" in out
+    assert f"1 settings are in {table}" in out
+    code, out, err = run("tune", *small, "--setting", "chunks", "--level", "partial", "--json")
+    assert json.loads(out) == {"rows": [], "table": str(table), "known": 1}

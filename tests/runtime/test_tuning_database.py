@@ -1,0 +1,102 @@
+"""The database of tuned settings: whole or not at all, by several writers, whatever lies there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+import warnings
+from pathlib import Path
+
+import pytest
+
+from femops_kernels.codegen import cache
+from femops_kernels.errors import CacheError, CacheWarning
+from femops_kernels.tuning import database
+from femops_kernels.tuning.database import TuningKey, find, record
+
+KEY, OTHER = TuningKey("a machine", "a kernel"), TuningKey("a machine", "another")
+
+
+@pytest.fixture(autouse=True)
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    tmp_path.chmod(0o700)
+    path = tmp_path / "tuning.json"
+    monkeypatch.setattr(database, "users_table", lambda: path)
+    return path
+
+
+def test_what_is_recorded_is_found(table: Path) -> None:
+    assert find(KEY) == {}
+    assert record({KEY: {"chunk_bytes": 4096, "level": "full"}}) == table
+    assert find(KEY) == {"chunk_bytes": 4096, "level": "full"}
+    record({OTHER: {"rows_ahead": 3}, KEY: {"chunk_bytes": 8192}})
+    assert (find(KEY), find(OTHER)) == ({"chunk_bytes": 8192}, {"rows_ahead": 3})
+    assert find(TuningKey("another machine", "a kernel")) == {}
+    (first, _) = json.loads(table.read_text())
+    assert list(first) == ["machine", "kernel", "settings", "date"]
+    assert len(table.read_text().splitlines()) == 4  # an entry a line
+
+
+def test_the_shipped_table_can_be_read() -> None:
+    for entry in database._table(database.SHIPPED).values():
+        assert len(entry.date) == len("2026-11-22")
+
+
+ROW = '[{"machine": "a", "kernel": "b", "settings": %s, "date": "2026-01-01"}]'
+DAMAGED = ["[", "{}x", "[3]", "3", '{"a": 1}', '[{"machine": "a"}]', "\0" * 9, "[" * 100_000]
+DAMAGED += [ROW % settings for settings in ('{"n": 0}', '{"n": 1.5}', '{"n": true}', "3", "null")]
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_a_damaged_table_is_set_aside(table: Path, text: str) -> None:
+    table.write_text(text)
+    with pytest.warns(CacheWarning, match="can't be read") as told:
+        assert find(KEY) == {}
+    assert len(told) == 1
+    aside = table.with_suffix(".damaged")
+    assert aside.read_text() == text
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert find(KEY) == {}
+        record({KEY: {"n": 2}})
+        assert find(KEY) == {"n": 2}
+
+
+def test_a_table_that_others_can_write_is_refused(table: Path) -> None:
+    record({KEY: {"n": 2}})
+    database._read.cache_clear()
+    table.chmod(0o666)
+    with pytest.raises(CacheError, match="can write"):
+        find(KEY)
+
+
+def test_nothing_is_lost_where_writing_fails(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record({KEY: {"n": 2}})
+
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache.os, "replace", refuse)
+    with pytest.raises(CacheError, match="No space left"):
+        record({KEY: {"n": 3}})
+    assert find(KEY) == {"n": 2}
+    assert {path.name for path in table.parent.iterdir()} == {"tuning.json", "tuning.lock"}
+
+
+def test_two_writers_at_once(table: Path) -> None:
+    code = """
+    import sys
+    from femops_kernels.tuning import database
+    database.users_table = lambda: database.Path(sys.argv[1])
+    for k in range(40):
+        database.record({database.TuningKey(sys.argv[2], str(k)): {"n": k + 1}})
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(table)]
+    writers = [subprocess.Popen([*command, name]) for name in ("first", "second")]
+    assert [writer.wait() for writer in writers] == [0, 0]
+    found = {
+        (name, k): find(TuningKey(name, str(k))) for name in ("first", "second") for k in range(40)
+    }
+    assert found == {key: {"n": key[1] + 1} for key in found}
