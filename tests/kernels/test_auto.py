@@ -16,6 +16,7 @@ from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.execution.host import LEVELS
 from femops.operators.levels import auto
 from femops.operators.levels.sample import first_terms
+from femops_kernels.compiled import ONE, Panels
 from support.cases.kernels import bend, random_vector, smooth, turned, wave
 from support.cases.levels import bulge, own, wind
 
@@ -33,8 +34,8 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What has been chosen, one entry for each measurement."""
     chosen: list[str] = []
 
-    def watched(summands: Any) -> str:
-        chosen.append(choose(summands))
+    def watched(*given: Any) -> str:
+        chosen.append(choose(*given))
         return chosen[-1]
 
     choose = auto.choose_level
@@ -229,7 +230,7 @@ def test_equal_operators_have_the_same_level(monkeypatch: pytest.MonkeyPatch) ->
     """Whatever is measured later; other sizes, types and numbers of threads are asked anew."""
     calls = []
 
-    def measured(_: Any, levels: Sequence[str]) -> dict[str, float]:
+    def measured(_: Any, levels: Sequence[str], *__: Any) -> dict[str, float]:
         calls.append(levels)
         return {level: float((k + len(calls)) % 3) for k, level in enumerate(levels)}
 
@@ -250,6 +251,39 @@ def test_equal_operators_have_the_same_level(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(auto, "get_threads", lambda: 7)
     assert femops.diffusion(space(), smooth, level="auto").level
     assert len(calls) == 5
+
+
+def test_many_vectors_have_a_level_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measured on as many vectors; the single one's stays, and data of a level are made once."""
+    asked: list[Panels] = []
+    fast = {1: "partial", 12: "element", 40: "element"}
+
+    def measured(_: Any, levels: Sequence[str], panels: Panels) -> dict[str, float]:
+        asked.append(panels)
+        return {level: float(level != fast[panels.nvec]) for level in levels}
+
+    monkeypatch.setattr(auto, "measure_levels", measured)
+    V = space("curved", 2, 2)
+    A = femops.diffusion(V, smooth, level="auto").constrained(V.boundary_dofs())
+    plain = femops.diffusion(V, smooth).constrained(V.boundary_dofs())
+    X = np.random.default_rng(3).standard_normal((V.size, 40))
+    for nvec in (12, 40, 12):
+        expected = plain @ X[:, :nvec]
+        np.testing.assert_allclose(A @ X[:, :nvec], expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(A @ X[:, 0], plain @ X[:, 0], rtol=0, atol=1e-12)
+    assert A.level == "partial"
+    assert asked == [Panels(12), Panels(40), ONE]
+    data = A._level_data._chosen_for
+    assert data[Panels(12)] is data[Panels(40)]
+    assert data[Panels(12)].level == "element"
+
+
+@pytest.mark.parametrize("nvec", [3, 8, 33])
+def test_levels_are_measured_on_many_vectors(nvec: int) -> None:
+    panels = Panels(max(nvec, 8))
+    times = auto.measure_levels(femops.mass(space(), smooth)._summands, LEVELS, panels)
+    assert times
+    assert min(times.values()) > 0.0
 
 
 def test_levels_that_do_not_fit_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,8 @@ _SAMPLE = 160_000
 # Nodes up to which all elements are tried at order 1, where matrices may win, and it matters in
 # which cache they lie.
 _ALL = 160_000
+# Elements of a sample with many vectors.
+_FEWEST = 32
 # Bytes moved by one application above which caches do not hold them.
 CACHED_BYTES = 16 * 2**20
 # What is read between two measurements to empty the caches.
@@ -68,7 +70,7 @@ _flushed: WeakValueDictionary[str, NDArray[np.float64]] = WeakValueDictionary()
 _OPTIMISM = 2.0
 
 
-def choose_level(summands: Summands) -> str:
+def choose_level(summands: Summands, panels: Panels = ONE) -> str:
     """The fastest level for the sum of terms, as measured with the threads now in use.
 
     Levels that would not fit into memory are left out.  A question is asked once by a process, so
@@ -79,15 +81,17 @@ def choose_level(summands: Summands) -> str:
     summands : sequence of (float, Term)
         Terms of forms on one mesh; those over the elements, which outweigh those over faces, are
         measured if there are any.
+    panels : Panels
+        Number of vectors that they are applied to at once.
     """
     levels = [level for level in LEVELS if _fits(level, summands)]
     part = domains(summands)[0]
-    question = level_words(part, levels)
+    question = level_words(part, levels, panels)
     known = _choices.get(question) or find(tuning_key(question)).get("level")
     if known in levels:
         _log.info("level 'auto': %s chosen, as for an equal operator before", known)
         return str(known)
-    times = measure_levels(part, levels)
+    times = measure_levels(part, levels, panels)
     best = _choices[question] = min(times, key=lambda level: times[level])
     _log.info(
         "level 'auto': %s chosen, one application of the sample in ms: %s",
@@ -97,7 +101,7 @@ def choose_level(summands: Summands) -> str:
     return best
 
 
-def level_words(summands: Summands, levels: Sequence[str]) -> str:
+def level_words(summands: Summands, levels: Sequence[str], panels: Panels = ONE) -> str:
     """All that the choice depends on, as the tuning database names it: equal for equal forms."""
     ne, threads = summands[0][1].trial.mesh.num_elements, get_threads()
     types = ", ".join(
@@ -106,10 +110,11 @@ def level_words(summands: Summands, levels: Sequence[str]) -> str:
     work = ", ".join(
         "{} {:.0f} B {:.0f} flops".format(name, *_work(name, summands)) for name in levels
     )
-    return f"level: {ne} elements; {threads} threads; {types}; {work}"
+    vectors = "" if panels == ONE else f"{panels.count} x {panels.nvec} vectors; "
+    return f"level: {ne} elements; {vectors}{threads} threads; {types}; {work}"
 
 
-def _least_bytes(summands: Summands) -> str:
+def _least_bytes(summands: Summands, _: Panels) -> str:
     """The level that moves the fewest bytes: kernels of a device wait for memory."""
     levels = backend_of(summands[0][1].spaces[0]).levels
     bytes_moved = {
@@ -118,7 +123,9 @@ def _least_bytes(summands: Summands) -> str:
     return min(levels, key=lambda level: bytes_moved[level])
 
 
-def _agreed_level(summands: Summands, choose: Callable[[Summands], str]) -> str:
+def _agreed_level(
+    summands: Summands, panels: Panels, choose: Callable[[Summands, Panels], str]
+) -> str:
     """Level that the rank with most elements chooses for its part. Collective.
 
     All measure at the same time, as they share what they will share later.
@@ -132,7 +139,7 @@ def _agreed_level(summands: Summands, choose: Callable[[Summands], str]) -> str:
     level = ""
     with check(comm):
         if ne:
-            level = choose(summands)
+            level = choose(summands, panels)
     counts = comm.gather_all(np.array([ne]))
     return str(comm.broadcast(level, int(np.argmax(counts))))
 
@@ -145,7 +152,9 @@ def _fits(level: str, summands: Summands) -> bool:
     return True
 
 
-def measure_levels(summands: Summands, levels: Sequence[str] = LEVELS) -> dict[str, float]:
+def measure_levels(
+    summands: Summands, levels: Sequence[str] = LEVELS, panels: Panels = ONE
+) -> dict[str, float]:
     """Seconds of one application of a sample, for each level that could be the fastest.
 
     They are the processor's, of all threads, over the number of threads.
@@ -156,10 +165,13 @@ def measure_levels(summands: Summands, levels: Sequence[str] = LEVELS) -> dict[s
         Terms of forms on one mesh, or on the same boundary faces, which are all tried.
     levels : sequence of str
         Levels to choose from; "matrix-free" fits wherever any does.
+    panels : Panels
+        Number of vectors that they are applied to at once.
     """
-    whole, count = summands[0][1], _sample_size(summands[0][1])
+    nvec = panels.nvec * panels.count
+    whole, count = summands[0][1], _sample_size(summands[0][1], nvec)
     sample = list(summands) if whole.on_boundary else first_terms(summands, count)
-    work = {level: _work(level, sample) for level in levels}
+    work = {level: _work(level, sample, nvec) for level in levels}
     share, threads = count / whole.trial.mesh.num_elements, get_threads()
     cached = {level: moved / share < CACHED_BYTES for level, (moved, _) in work.items()}
     flush = None if all(cached.values()) else _flusher()
@@ -175,7 +187,7 @@ def measure_levels(summands: Summands, levels: Sequence[str] = LEVELS) -> dict[s
             break
         if not _fits(level, sample):  # nor does the sample, by now
             continue
-        runs[level] = _runner(level, sample, None if cached[level] else flush)
+        runs[level] = _runner(level, sample, panels, None if cached[level] else flush)
         times[level] = min(runs[level]() for _ in range(_TRIES))
     close = {
         level: run for level, run in runs.items() if times[level] < _CLOSE * min(times.values())
@@ -183,15 +195,16 @@ def measure_levels(summands: Summands, levels: Sequence[str] = LEVELS) -> dict[s
     return times | _measure(close)
 
 
-def _sample_size(term: Term) -> int:
-    """Number of elements to try."""
+def _sample_size(term: Term, nvec: int) -> int:
+    """Number of elements to try with so many vectors."""
     ne = term.trial.mesh.num_elements
     if term.on_boundary:
         return ne
     nodes = max(term.trial.ndofs, term.test.ndofs)
     if nodes <= _ALL and max(term.trial.order, term.test.order) == 1:
         return ne
-    return min(ne, max(term.width, int(_SAMPLE * get_threads() * ne / nodes)))
+    fewest = term.width if nvec == 1 else _FEWEST
+    return min(ne, max(fewest, int(_SAMPLE * get_threads() * ne / (nodes * nvec))))
 
 
 def flush_memory() -> NDArray[np.float64]:
@@ -218,18 +231,18 @@ def _bandwidth(flush: Callable[[], float]) -> float:
     return _FLUSH / min(flush() for _ in range(3))
 
 
-def _work(level: str, sample: Summands) -> tuple[float, float]:
+def _work(level: str, sample: Summands, nvec: int = 1) -> tuple[float, float]:
     """Least bytes moved and flops of one application; nothing is compiled or assembled for it."""
     term = sample[0][1]
     if level == "full":
         entries = _least_entries(term)
-        return entries * (term.dtype.itemsize + 4), 2 * entries
+        return entries * (term.dtype.itemsize + 4), 2 * entries * nvec
     if level == "element":
         size = float(element_bytes(term))
-        return size, 2 * size / term.dtype.itemsize
+        return size, 2 * size / term.dtype.itemsize * nvec
     level_data = level_data_of(level, _at(level, sample), FREE)
-    vectors = (term.trial.size + term.test.size) * term.dtype.itemsize
-    return vectors + level_data.moved_bytes(), level_data.flops()
+    vectors = (term.trial.size + term.test.size) * term.dtype.itemsize * nvec
+    return vectors + level_data.moved_bytes(), level_data.flops() * nvec
 
 
 def _least_entries(term: Term) -> float:
@@ -243,14 +256,15 @@ def _at(level: str, sample: Summands) -> list[tuple[float, Term]]:
     return [(factor, term.at_level(level)) for factor, term in sample]
 
 
-def _runner(level: str, sample: Summands, flush: Callable[[], float] | None) -> Callable[[], float]:
+def _runner(
+    level: str, sample: Summands, panels: Panels, flush: Callable[[], float] | None
+) -> Callable[[], float]:
     """Return a function that applies the sample once, with caches empty or holding its data."""
     level_data: LevelData = level_data_of(level, _at(level, sample), FREE)
-    work = level_data.backend.operator(level_data.launches())
-    term = sample[0][1]
-    x: NDArray[Any] = np.ones(term.trial.size, term.dtype)
-    y: NDArray[Any] = np.empty(term.test.size, term.dtype)
-
+    work = level_data.backend.operator(level_data.launches(panels))
+    term, nvec = sample[0][1], panels.nvec * panels.count
+    x: NDArray[Any] = np.ones(term.trial.size * nvec, term.dtype)
+    y: NDArray[Any] = np.empty(term.test.size * nvec, term.dtype)
     threads = get_threads()
 
     def timed(count: int) -> float:
@@ -304,10 +318,23 @@ class Auto(LevelData):
         OperatorError
             Integrals over boundary faces alone, on several ranks.
         """
+        return self._choice(ONE)
+
+    @cached_property
+    def _chosen_for(self) -> dict[Panels, LevelData]:
+        """Data by number of vectors; none of a level twice."""
+        return {}
+
+    def _choice(self, panels: Panels) -> LevelData:
         space = self.summands[0][1].spaces[0]
         choose = choose_level if self.backend.measures else _least_bytes
-        alone = space.comm.size == 1
-        level = choose(self.summands) if alone else _agreed_level(self.summands, choose)
+        if space.comm.size == 1:
+            level = choose(self.summands, panels)
+        else:
+            level = _agreed_level(self.summands, panels, choose)
+        for known in (self.__dict__.get("chosen"), *self._chosen_for.values()):
+            if known is not None and known.level == level:
+                return known
         return level_data_of(level, _at(level, self.summands), self.constraints)
 
     @property
@@ -321,8 +348,12 @@ class Auto(LevelData):
         return self.chosen.level
 
     def launches(self, panels: Panels = ONE) -> Launches:
-        """Return the launches of the level chosen."""
-        return self.chosen.launches(panels)
+        """Return the launches of the level chosen for so many vectors."""
+        if panels == ONE:
+            return self.chosen.launches()
+        if panels not in self._chosen_for:
+            self._chosen_for[panels] = self._choice(panels)
+        return self._chosen_for[panels].launches(panels)
 
     def flops(self) -> int:
         """Operations of the level chosen."""
