@@ -182,7 +182,8 @@ def _lines(
 
 
 def _task(row: Row) -> str:
-    return f"{row['problem']}, {row['mesh']}"
+    method = f", {row['nvec']} vectors {row['method']}" if row.get("nvec", 1) > 1 else ""
+    return f"{row['problem']}, {row['mesh']}{method}"
 
 
 def _short(value: float) -> str:

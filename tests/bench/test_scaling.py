@@ -62,6 +62,28 @@ def test_rows(result):
 
 
 @mpi
+def test_many_vectors_by_three_methods():
+    """One message a neighbour carries all vectors at once; one by one takes as many as vectors."""
+    settings = Settings((1, 2), problems=("bp1",), meshes=("multilinear",), nvec=9, **SMALL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cores, "own", lambda: [0, 1])
+        rows = {(row["method"], row["ranks"]): row for row in run_scaling(settings)["rows"]}
+    assert len(rows) == 6
+    fused, cells, single = (rows[name, 2] for name in ("at once", "cell matrices", "one by one"))
+    assert cells["level"] == "element"
+    assert fused["bytes"] == cells["bytes"] == single["bytes"] > 0
+    assert single["messages"] == 9 * fused["messages"] == 9 * cells["messages"] > 0
+    for row in rows.values():
+        assert row["nvec"] == 9
+        assert row["dofs_per_second"] == pytest.approx(9 * row["dofs"] / row["seconds"])
+
+
+def test_a_model_of_many_vectors_is_refused():
+    with pytest.raises(OperatorError, match="leave out --vectors or --model"):
+        run_scaling(Settings(nvec=2, **SMALL), model=True)
+
+
+@mpi
 def test_messages_are_those_of_the_partition(result):
     for row in result["rows"]:
         n = round(row["elements"] ** (1 / 3))

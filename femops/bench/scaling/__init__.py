@@ -64,6 +64,8 @@ def run_scaling(
     check_alone()
     show = progress or (lambda _: None)
     timed = settings.timed()
+    if model and settings.nvec > 1:
+        raise OperatorError("the model is of one vector: leave out --vectors or --model")
     if model and not timed:
         raise OperatorError("a model needs times: give a number of ranks for which there are cores")
     found: dict[str, Any] = {"machine": machine.describe(), "rows": [], "memory": [], "model": []}
@@ -74,7 +76,9 @@ def run_scaling(
         if model:
             rows, given = found["rows"], (latency, bandwidth)
             found["model"] = predict(worlds, settings, rows, given, show)
-    levels = {Task(row["problem"], row["mesh"]): row["level"] for row in found["rows"]}
+    levels = {
+        Task(row["problem"], row["mesh"], row["method"]): row["level"] for row in found["rows"]
+    }
     for many in settings.ranks:
         if many not in timed:
             show(f"messages of {many} ranks")

@@ -43,7 +43,7 @@ def network(
 def fitted(world: World, task: Task, level: str, links: Network, settings: Settings) -> Model:
     """The model of a task, with speeds of ranks measured while all ranks of a world work."""
     ncomp = PROBLEMS[task.problem].ncomp
-    same = vars(task) | {"order": settings.order, "level": level}
+    same = task.case | {"order": settings.order, "level": level}
     n = settings.counts(task, 1)[0]
     # half the elements of the largest too: there caches end
     sizes = sorted({min(n, 2**k) for k in range(12)} | {max(1, round(n * 0.5 ** (1.0 / 3.0)))})
@@ -100,7 +100,7 @@ def _tables(
         dofs = model.ncomp * (counts[0] * model.order + 1) ** 3
         strong.append({"elements": elements, "dofs": dofs, "rows": table})
     return {
-        **vars(task),
+        **task.case,
         "latency": model.network.latency,
         "bandwidth": model.network.bandwidth,
         "overhead": model.overhead,

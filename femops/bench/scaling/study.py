@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, final
 
 import numpy as np
@@ -16,6 +17,7 @@ from femops.bench.problems import (
     per_direction,
 )
 from femops.bench.scaling.halos import Counts, least_exchange
+from femops.bench.scaling.worker import METHODS
 from femops.bench.scaling.worlds import World, started
 from femops.bench.timing import LEAST
 from femops.errors import OperatorError
@@ -28,15 +30,21 @@ MOST_RANKS = 4096
 @final
 @dataclass(frozen=True)
 class Task:
-    """One problem on one kind of mesh."""
+    """One problem on one kind of mesh, and how it is applied to many vectors."""
 
     problem: str
     mesh: str
+    method: str = METHODS[0]
 
     @property
     def name(self) -> str:
         """Name by which ranks remember the task."""
-        return f"{self.problem} {self.mesh}"
+        return f"{self.problem} {self.mesh} {self.method}"
+
+    @property
+    def case(self) -> dict[str, str]:
+        """Problem and mesh by name."""
+        return {"problem": self.problem, "mesh": self.mesh}
 
 
 @final
@@ -58,6 +66,8 @@ class Settings:
     rounds : int
     seconds : float
         Of a round for one problem.
+    nvec : int
+        Vectors: with several, three methods take turns (`METHODS` of the worker).
     """
 
     ranks: Sequence[int] = (1, 2)
@@ -69,6 +79,7 @@ class Settings:
     weak: bool = False
     rounds: int = 5
     seconds: float = 0.3
+    nvec: int = 1
 
     def check(self) -> None:
         """Check all of it, before anything is started.
@@ -84,10 +95,16 @@ class Settings:
             raise OperatorError(
                 f"ranks are {list(self.ranks)}: give at least one, all from 1 to {MOST_RANKS}"
             )
+        if self.nvec < 1:
+            raise OperatorError(f"{self.nvec} vectors: give at least one")
 
     def tasks(self) -> list[Task]:
-        """All problems on all meshes."""
-        return [Task(problem, mesh) for mesh in self.meshes for problem in self.problems]
+        """All problems on all meshes, by all methods that differ."""
+        methods = METHODS if self.nvec > 1 else METHODS[:1]
+        return [
+            Task(problem, mesh, method)
+            for mesh, problem, method in product(self.meshes, self.problems, methods)
+        ]
 
     def counts(self, task: Task, ranks: int) -> Counts:
         """Elements of the box in each direction."""
@@ -133,6 +150,7 @@ def prepare(world: World, task: Task, settings: Settings, level: str) -> dict[st
         order=settings.order,
         counts=settings.counts(task, world.ranks),
         level=level,
+        nvec=settings.nvec,
     )
 
 
@@ -157,7 +175,9 @@ def measure(
     rows = []
     for timing in timings:
         sent = messages(by_ranks[timing.ranks], timing.task, settings, timing.facts["level"])
-        rows.append(_facts(timing, settings) | _speeds(timing, fewest[timing.task]) | sent)
+        rows.append(
+            _facts(timing, settings) | _speeds(timing, fewest[timing.task], settings.nvec) | sent
+        )
     return rows
 
 
@@ -172,6 +192,7 @@ def _round(world: World, task: Task, seconds: float) -> dict[str, float]:
 def _facts(timing: Timing, settings: Settings) -> dict[str, Any]:
     return {
         **vars(timing.task),
+        "nvec": settings.nvec,
         "order": settings.order,
         "scaling": "weak" if settings.weak else "strong",
         "ranks": timing.ranks,
@@ -179,7 +200,7 @@ def _facts(timing: Timing, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _speeds(timing: Timing, base: Timing) -> dict[str, Any]:
+def _speeds(timing: Timing, base: Timing, nvec: int = 1) -> dict[str, Any]:
     """Times, and their ratio to those on the fewest ranks, the median of the rounds' ratios.
 
     Of the rounds in which neither was disturbed; of all, if there is none.
@@ -200,7 +221,7 @@ def _speeds(timing: Timing, base: Timing) -> dict[str, Any]:
         "calm_rounds": len(calm),
         "seconds": median("seconds"),
         "seconds_min": min(each["seconds"] for each in timing.rounds),
-        "dofs_per_second": timing.facts["dofs"] / median("seconds"),
+        "dofs_per_second": timing.facts["dofs"] * nvec / median("seconds"),
         "speedup": speedup,
         "efficiency": speedup * base.ranks / timing.ranks,
         **{name: median(name) if several else None for name in waits},
@@ -230,6 +251,8 @@ def messages(world: World, task: Task, settings: Settings, level: str) -> dict[s
     ncomp = PROBLEMS[task.problem].ncomp
     counts = settings.counts(task, world.ranks)
     least = least_exchange(counts, world.ranks, settings.order, ncomp)
+    each = settings.nvec if task.method == METHODS[2] else 1  # one message a neighbour, or many
+    least = least[0] * each, least[1] * settings.nvec
     if (sent["messages"], sent["bytes"]) != least:
         raise OperatorError(
             f"{task.name} on {world.ranks} ranks sends {sent['messages']:g} messages of "
@@ -267,8 +290,8 @@ def rank_memory(
         progress(f"memory of {many} ranks")
         with started(many) as world:
             asked = {"order": settings.order, "counts": settings.counts(task, 1), "level": level}
-            facts = world.ask("memory", **vars(task), **asked)
-        rows.append(vars(task) | {"ranks": many} | facts)
+            facts = world.ask("memory", **task.case, **asked)
+        rows.append(task.case | {"ranks": many} | facts)
     for row in rows:
         more = row["ranks"] / rows[0]["ranks"]
         row["times_share"] = row["bytes"] * more / rows[0]["bytes"]

@@ -25,11 +25,12 @@ from numpy.typing import NDArray
 from femops.bench.problems import PROBLEMS, make_space, shared_mesh
 from femops.bench.timing import LEAST
 from femops.errors import OperatorError
+from femops.fields.multivector import MultiVector
 from femops.operators import Operator
 from femops.parallel import Communicator, DistributedMesh, cores, world
 from femops.parallel.channels import MpiChannel
 from femops.spaces.h1_l2 import H1
-from femops_kernels.compiled import DistributedOperator
+from femops_kernels.compiled import CompiledOperator, DistributedOperator, Panels
 from femops_kernels.cpu import machine
 
 NAP = 0.005
@@ -44,18 +45,45 @@ _RESET = "5"  # proc(5), clear_refs: the peak resident set size becomes the pres
 _MESSAGES = 8, 2**20  # bytes of those that tell latency and bandwidth
 
 
+METHODS = ("at once", "cell matrices", "one by one")
+"""Ways to apply an operator to many vectors."""
+
+
 @final
 @dataclass
 class Case:
-    """An operator on this rank's part, and vectors for it."""
+    """An operator on this rank's part, and vectors for it.
+
+    Attributes
+    ----------
+    operator : Operator
+    x, y : MultiVector
+        Columns, in one panel.
+    compiled : CompiledOperator
+        What is applied: to all vectors at once, or to one after the other.
+    """
 
     operator: Operator
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
+    x: MultiVector
+    y: MultiVector
+    compiled: CompiledOperator
+
+    @staticmethod
+    def of(operator: Operator, nvec: int, method: str) -> Case:
+        """Operator with so many random vectors; ``method`` is one of `METHODS`."""
+        width = 1 if method == METHODS[2] else nvec
+        x = MultiVector.random(operator.space, nvec, width=width)
+        compiled = operator.compiled if width == 1 else operator._compiled_for(Panels(width))
+        return Case(operator, x, x.empty_like(), compiled)
+
+    def apply(self) -> None:
+        """Apply the operator to all vectors."""
+        for x, y in zip(self.x.panels, self.y.panels, strict=True):
+            self.compiled.apply(x, y)
 
     def channels(self) -> list[MpiChannel]:
         """Channels of its messages; none on a single rank."""
-        compiled = self.operator.compiled
+        compiled = self.compiled
         if not isinstance(compiled, DistributedOperator):
             return []
         both = [forward.channel for forward, _ in compiled.forwards]
@@ -78,9 +106,17 @@ class Worker:
     _cases: dict[str, Case] = field(default_factory=dict)
 
     def prepare(
-        self, name: str, problem: str, mesh: str, order: int, counts: list[int], level: str
+        self,
+        name: str,
+        problem: str,
+        mesh: str,
+        order: int,
+        counts: list[int],
+        level: str,
+        method: str = METHODS[0],
+        nvec: int = 1,
     ) -> dict[str, Any]:
-        """Make an operator, remembered under a name."""
+        """Make an operator and vectors for it, remembered under a name."""
         key = (mesh, tuple(counts))
         if key not in self._meshes:
             self._meshes[key] = shared_mesh(mesh, (counts[0], counts[1], counts[2]), self.comm)
@@ -88,10 +124,11 @@ class Worker:
         V = H1(self._meshes[key], order, chosen.ncomp)
         if level == "auto" and self.comm.size > 1:
             level = self._chosen(V, problem)
+        if method == METHODS[1]:
+            level = "element"
         operator = chosen.operator(V, level)
-        random = np.random.default_rng(self.comm.rank).standard_normal(V.size)
-        case = self._cases[name] = Case(operator, random, np.empty(V.size))
-        case.operator.apply(case.x, case.y)
+        case = self._cases[name] = Case.of(operator, nvec, method)
+        case.apply()
         dofs = V.global_ndofs * V.ncomp
         elements = self._meshes[key].num_elements
         return {"dofs": dofs, "elements": elements, "level": operator.level}
@@ -111,12 +148,9 @@ class Worker:
         If these are less than three, the three fastest of all count.
         """
         case = self._cases[name]
-        compiled = case.operator.compiled
-        if isinstance(compiled, DistributedOperator):
-            compiled.overlap = overlap
-        times, waits, lost = self._calmly(
-            lambda: case.operator.apply(case.x, case.y), seconds, case
-        )
+        if isinstance(case.compiled, DistributedOperator):
+            case.compiled.overlap = overlap
+        times, waits, lost = self._calmly(case.apply, seconds, case)
         chosen = _calm(times, lost)
         return {
             "seconds": float(np.median(times[chosen])),
@@ -165,7 +199,7 @@ class Worker:
         case = self._cases[name]
         before = _sent(case)
         for _ in range(applications):
-            case.operator.apply(case.x, case.y)
+            case.apply()
         messages, nbytes = self.comm.sum((_sent(case) - before) / applications).tolist()
         return {"messages": messages, "bytes": nbytes}
 

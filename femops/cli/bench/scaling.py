@@ -24,6 +24,7 @@ from femops.cli.options import (
     names,
     numbers,
     positive,
+    whole_number,
 )
 from femops.cli.output import Column, Output, quantity
 
@@ -46,6 +47,14 @@ def scaling(
     weak: Annotated[bool, typer.Option("--weak", help="The dofs are of each rank.")] = False,
     mesh: MeshesOption = "cartesian,multilinear",
     level: LevelOption = "auto",
+    vectors: Annotated[
+        int,
+        typer.Option(
+            parser=whole_number(1),
+            metavar="N",
+            help="Many at once, beside matrices of elements and one by one.",
+        ),
+    ] = 1,
     rounds: RoundsOption = 5,
     memory: Annotated[
         bool, typer.Option("--memory", help="Measure memory on 1, 2, 4 and 8 ranks.")
@@ -66,6 +75,7 @@ def scaling(
     Examples:
       femops bench scaling --ranks 1,2 --json --plot scaling.png
       femops bench scaling --ranks 1,2,4,8 --problem bp1 --mesh multilinear --memory
+      femops bench scaling --vectors 300 --order 8 --dofs 274625 --plot vectors.png
       femops bench scaling --model --latency 1.5e-6 --bandwidth 1e10 --plot model.png
     """  # noqa: D301  (\b is click's mark for lines to keep)
     many = numbers(ranks, "numbers of ranks")
@@ -76,7 +86,9 @@ def scaling(
     def measure(progress: Progress) -> Result:
         from femops.bench.scaling import MEMORY_RANKS, Settings, run_scaling
 
-        asked = Settings(many, order, size, names(problem), names(mesh), level, weak, rounds)
+        asked = Settings(
+            many, order, size, names(problem), names(mesh), level, weak, rounds, nvec=vectors
+        )
         return run_scaling(
             asked,
             model=model,
@@ -106,6 +118,7 @@ _WAIT = (
 )
 MEASURED = (
     *(*_CASE, Column("level", "level"), Column("p", "order"), Column("dofs", "dofs")),
+    Column("vectors", lambda row: f"{row['nvec']} {row['method']}" if row["nvec"] > 1 else "1"),
     Column("ranks", "ranks"),
     Column("ms", "seconds", ".3g", 1e3),
     Column("Mdofs/s", "dofs_per_second", ".4g", 1e-6),
