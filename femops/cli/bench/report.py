@@ -91,9 +91,9 @@ def report(
     name: str,
     measure: Callable[[Progress], Result],
     show: Callable[[Output, Result], None],
-    draw: Callable[[str, Result], object],
+    draw: Callable[[str, Result], object] | None = None,
     *,
-    plot: str | None,
+    plot: str | None = None,
     json: bool,
     lasting: bool = False,
 ) -> None:
@@ -107,7 +107,7 @@ def report(
         Takes what shows progress; its result has ``machine`` and ``rows``.
     show : callable
         Prints tables of the result.
-    draw : callable
+    draw : callable, optional
         Draws the result, if it has rows, into a file.
     plot : str or None
         The file, if a picture is asked for.
@@ -131,7 +131,7 @@ def report(
     show(output, result)
     for note in result.get("notes", ()):
         output.say(note)
-    if plot is not None and result["rows"]:
+    if plot is not None and draw is not None and result["rows"]:
         draw(plot, result)
     if result.get("failures") or not result.get("agrees", True):
         raise typer.Exit(1)

@@ -1,0 +1,183 @@
+"""The eigensolver beside SciPy's LOBPCG: a quantum oscillator, to the same residual.
+
+The mass is lumped at Gauss-Lobatto points, so that LOBPCG is given a standard problem, with the
+diagonal as preconditioner: the best that SciPy's users have without multigrid.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter, process_time
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, lobpcg
+
+from femops.basis import lobatto
+from femops.bench.machine import using
+from femops.bench.problems import Progress
+from femops.eigen import chebyshev_subspace
+from femops.errors import OperatorError
+from femops.forms import form, mass
+from femops.operators import Operator
+from femops.spaces.h1_l2 import H1
+from femops_kernels.cpu import machine
+from femops_meshes import box
+
+METHODS = ("chebyshev", "lobpcg", "lobpcg one by one")
+"""``lobpcg`` is given the fused product of many vectors, ``one by one`` a product of one."""
+
+_RADIUS = 6.5
+_MAXITER = 2000
+
+
+@final
+@dataclass(frozen=True)
+class Settings:
+    """Choice of what is measured.
+
+    Attributes
+    ----------
+    order, elements : int
+        Degree, and elements in each direction.
+    states : int
+    tol : float
+        Residual over the largest eigenvalue wanted.
+    methods : sequence of str
+    threads, rounds : int
+    """
+
+    order: int = 8
+    elements: int = 4
+    states: int = 35
+    tol: float = 1e-5
+    methods: Sequence[str] = METHODS
+    threads: int = 1
+    rounds: int = 1
+
+    def check(self) -> None:
+        """Refuse what can't be measured.
+
+        Raises
+        ------
+        OperatorError
+        """
+        for name in self.methods:
+            if name not in METHODS:
+                raise OperatorError(f"method {name!r}: choose from {', '.join(METHODS)}")
+        if min(self.order, self.elements, self.states, self.rounds) < 1 or not self.methods:
+            raise OperatorError("nothing to measure: give at least one of each")
+        if not 0.0 < self.tol < 1.0:
+            raise OperatorError(f"tol = {self.tol}: give a number between 0 and 1")
+
+
+def run_eigen(asked: Settings, progress: Progress | None = None) -> dict[str, Any]:
+    """Solve by each method in turns.
+
+    Returns
+    -------
+    dict
+        ``machine``, and ``rows``: for each method medians of the processor's and of wall seconds,
+        ``residual`` and ``error`` (of the eigenvalues, relative) at the end, whether it
+        ``converged``, and ``times_as_long`` as the first method.
+
+    Raises
+    ------
+    OperatorError
+        Wrong settings.
+    """
+    asked.check()
+    show = progress or (lambda _: None)
+    case = _Case(asked)
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in asked.methods}
+    facts: dict[str, dict[str, Any]] = {}
+    with using(asked.threads):
+        case.solve("chebyshev", maxiter=1)  # kernels are compiled
+        for k in range(asked.rounds):
+            for name in asked.methods:
+                show(f"round {k + 1}: {name}")
+                wall, begin = perf_counter(), process_time()
+                facts[name] = case.solve(name)
+                seconds[name].append((process_time() - begin, perf_counter() - wall))
+    medians = {name: np.median(times, axis=0) for name, times in seconds.items()}
+    first = medians[asked.methods[0]][0]
+    rows = [
+        {"method": name, "dofs": case.V.size, "order": asked.order, "states": asked.states}
+        | {"threads": asked.threads, "processor_seconds": float(cpu), "seconds": float(wall)}
+        | facts[name]
+        | {"times_as_long": float(cpu / first)}
+        for name, (cpu, wall) in medians.items()
+    ]
+    return {"machine": machine.describe(), "rows": rows}
+
+
+def _hamiltonian(u: Any, x: Any) -> Any:
+    return {"grad": 0.5 * u.grad, "value": 0.5 * (x @ x) * u}
+
+
+@final
+class _Case:
+    """The oscillator on a box, and its exact energies."""
+
+    def __init__(self, asked: Settings) -> None:
+        counts = (asked.elements,) * 3
+        self.asked = asked
+        self.V = H1(box(counts, -_RADIUS, _RADIUS), asked.order)
+        nodes = lobatto(self.V.p1d)
+        free = np.ones(self.V.size)
+        free[self.V.boundary_dofs()] = 0.0
+        self.H: Operator = form(_hamiltonian, self.V, quadrature=nodes).constrained(
+            self.V.boundary_dofs()
+        )
+        self.mass, self.free = mass(self.V, quadrature=nodes).diagonal(), free
+        shells = range(asked.states)  # more than enough
+        energies = np.repeat([n + 1.5 for n in shells], [(n + 1) * (n + 2) // 2 for n in shells])
+        self.exact: NDArray[np.float64] = energies[: asked.states]
+
+    def solve(self, method: str, maxiter: int = _MAXITER) -> dict[str, Any]:
+        """Solve once; residual and error at the end."""
+        goal = self.asked.tol * self.exact[-1]
+        if method == METHODS[0]:
+            found = chebyshev_subspace(
+                self.H, self.mass, self.asked.states, tol=self.asked.tol, maxiter=maxiter
+            )
+            values, residual = found.values, float(np.max(found.residuals))
+        else:
+            values, residual = self._lobpcg(goal, maxiter, at_once=method == METHODS[1])
+        return {
+            "residual": residual,
+            "error": float(np.max(np.abs(values / self.exact - 1.0))),
+            "converged": residual <= 1.1 * goal,
+        }
+
+    def _lobpcg(
+        self, goal: float, maxiter: int, *, at_once: bool
+    ) -> tuple[NDArray[np.float64], float]:
+        """Eigenvalues, and the largest residual, by SciPy."""
+        scale = (self.free / np.sqrt(self.mass))[:, np.newaxis]
+        product: Callable[[Any], Any] = self.H.matmat
+        if not at_once:
+
+            def product(X: Any) -> Any:
+                return np.stack([self.H @ x for x in X.T], axis=1)
+
+        def scaled(X: Any) -> Any:
+            X = X.reshape(len(X), -1)
+            return scale * product(np.ascontiguousarray(scale * X))
+
+        n = self.V.size
+        inverse = (self.mass / self.H.diagonal())[:, np.newaxis]
+        A, near = (
+            LinearOperator((n, n), matvec=columns, matmat=columns, dtype=float)
+            for columns in (scaled, lambda X: inverse * X.reshape(n, -1))
+        )
+        guess = np.random.default_rng(0).standard_normal((n, self.asked.states))
+        guess *= self.free[:, np.newaxis]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it has not converged is in the result
+            values, vectors = lobpcg(A, guess, M=near, tol=goal, maxiter=maxiter, largest=False)
+        residuals = np.linalg.norm(scaled(vectors) - values * vectors, axis=0)
+        return np.sort(values), float(residuals.max())
