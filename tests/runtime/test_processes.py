@@ -212,12 +212,11 @@ def test_fork_in_the_middle_of_an_application(warm: Path) -> None:
     """What a Python thread of the parent is at is not waited for by the child."""
     body = """
     import os, signal, threading
-    going = True
+    check()
     def work():
-        while going:
+        while True:
             A @ x
-    other = threading.Thread(target=work)
-    other.start()
+    threading.Thread(target=work, daemon=True).start()
     for _ in range(5):
         child = os.fork()
         if child == 0:
@@ -225,8 +224,6 @@ def test_fork_in_the_middle_of_an_application(warm: Path) -> None:
             check()
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
-    going = False
-    other.join()
     """
     done(run(body, warm, FEMOPS_THREADS="2"))
 
