@@ -41,7 +41,7 @@ def spectrum(
     Raises
     ------
     SolverError
-        B is found not to be positive definite, or A is not finite.
+        B is found not to be positive definite, A is not finite, or squares of numbers underflow.
     """
     space = A.space
     random = np.random.default_rng((seed, space.comm.rank)).standard_normal(space.size)
@@ -62,6 +62,8 @@ def spectrum(
         betas.append(beta)
         if not np.isfinite(beta):
             raise SolverError("products of A are not finite: look at its coefficients")
+        if space.comm.max(int(beta == 0.0 and bool(w.any()))):
+            raise SolverError("squares of the numbers of A or M are too small: scale A or M")
         if beta <= 1e-8 * max(map(abs, [*alphas, *betas])):
             break
     ritz = eigvalsh_tridiagonal(np.array(alphas), np.array(betas[:-1]))

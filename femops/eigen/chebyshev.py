@@ -12,7 +12,7 @@ from femops.eigen.eigenpairs import Eigenpairs, SubspaceState
 from femops.eigen.filters import Interval, filter_vectors
 from femops.eigen.inverse import Inverse
 from femops.eigen.pencil import AnyOperator, Array, Pencil
-from femops.errors import SolverError
+from femops.errors import SolverError, VectorError
 from femops.fields.multivector import MultiVector, random_columns
 from femops.solvers.watch import Progress, Watch
 
@@ -66,7 +66,8 @@ def chebyshev_subspace(
         residual; where the next ones are a distance d away, about its square over d. Where tol s is
         below round-off, 16 times the precision times the largest eigenvalue, it is that.
     guard : int, optional
-        Vectors more than k, which speed convergence up; about a fifth of k if omitted.
+        Vectors more than k, which speed convergence up; about a fifth of k if omitted. There is
+        one at least, unless k is the number of free dofs: the filter damps what lies above it.
     maxiter : int
         Most iterations: each is a filter, and Ritz values.
     state : SubspaceState, optional
@@ -120,7 +121,7 @@ def _check_numbers(k: Any, tol: Any, guard: Any, maxiter: Any, seed: Any, pencil
             raise SolverError(f"{name} = {value!r}: give a whole number >= {least}")
     if k > pencil.count:
         raise SolverError(f"k = {k} eigenpairs of a problem with {pencil.count} free dofs")
-    if not isinstance(tol, int | float | np.number) or not 0.0 < tol < np.inf:
+    if not isinstance(tol, int | float | np.integer | np.floating) or not 0.0 < tol < np.inf:
         raise SolverError(f"tol = {tol!r}: give a number > 0")
 
 
@@ -154,7 +155,7 @@ class _Solve:
     def begin(self, guard: int | None, state: SubspaceState | None) -> None:
         """Make the vectors to begin with."""
         pencil, space = self.pencil, self.pencil.A.space
-        wanted = self.k + (max(4, self.k // 5) if guard is None else guard)
+        wanted = self.k + (max(4, self.k // 5) if guard is None else max(1, guard))
         if state is not None:
             self.X = self._taken(state)
             return
@@ -164,7 +165,7 @@ class _Solve:
             room = min(self.X.npanels * self.X.width, pencil.count)
             self.X = MultiVector(space, self.X.panels, room)
         random_columns(self.X, range(self.X.nvec), self.seed, pencil.free)
-        if self.X.nvec == pencil.count:
+        if self.X.nvec == pencil.count or self.lowest == self.upper:
             return
         part = (self.X.nvec / pencil.count) ** (2.0 / space.dim)  # by Weyl's law
         cut = self.lowest + min(part, 0.5) * (self.upper - self.lowest)
@@ -174,14 +175,19 @@ class _Solve:
         self._filter(self.X, None, None, interval, degree)
 
     def _taken(self, state: SubspaceState) -> MultiVector:
+        if not isinstance(state, SubspaceState):
+            raise SolverError(f"the state is a {type(state).__name__}: give result.state")
         A, X = self.pencil.A, state.vectors
         if X.space is not A.space or X.dtype != A.dtype or X.nvec < self.k:
             raise SolverError(
                 f"the state has {X.nvec} vectors, {X.dtype}, of {X.space!r}; "
                 f"{self.k} of {A.dtype} on {A.space!r} are asked for"
             )
-        taken = X.copy()
-        taken.panels *= self.pencil.free[:, np.newaxis].astype(A.dtype)
+        free, least = self.pencil.free, min(self.k + 1, self.pencil.count)
+        taken = MultiVector.zeros(A.space, max(X.nvec, least), X.dtype)
+        taken[: X.nvec] = X
+        taken.panels *= free[:, np.newaxis].astype(A.dtype)
+        random_columns(taken, range(X.nvec, taken.nvec), self.seed, free)
         return taken
 
     # --- the iteration ---------------------------------------------------------------------------
@@ -208,7 +214,10 @@ class _Solve:
     def _ritz(self) -> tuple[Floats, MultiVector | None, Floats]:
         """Ritz values; makes X the Ritz vectors. Their products with M, and residuals."""
         pencil, X = self.pencil, self.X
-        X.orthonormalise(pencil.norm_mass, self.seed + self.iterations + 1, pencil.free)
+        try:
+            X.orthonormalise(pencil.norm_mass, self.seed + self.iterations + 1, pencil.free)
+        except VectorError as error:
+            raise SolverError(str(error)) from error
         AX = pencil.A.apply_many(X)
         small = X.gram(AX)
         values, vectors = pencil.A.space.comm.broadcast(np.linalg.eigh((small + small.T) / 2))

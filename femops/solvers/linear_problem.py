@@ -15,6 +15,8 @@ from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 
 Vector = NDArray[Any]
+# Squares of numbers below it have not all of their digits.
+_LEAST_NORM = float(np.sqrt(np.finfo(np.float64).tiny / np.finfo(np.float64).eps))
 Map = Callable[[Vector], Vector]
 Solver = Literal["cg", "minres", "gmres"]
 
@@ -152,8 +154,8 @@ def _norm_of(A: Operator | BlockOperator, right: Vector, sums: Sums) -> float:
         raise SolverError(
             "b has entries that are not finite: look at the load vector and the boundary values"
         )
-    # of entries whose squares underflow nothing would be reduced, and the solve called converged
-    if norm == 0.0 and A.space.comm.max(int(bool(right.any()))):
+    # of entries whose squares underflow little would be reduced, and the solve called converged
+    if norm < _LEAST_NORM and A.space.comm.max(int(bool(right.any()))):
         raise SolverError(
             "b has entries other than zero, but their squares underflow: multiply b, and then "
             "divide x, by a large number"

@@ -171,6 +171,23 @@ def test_it_goes_on_from_a_state(pair):
     assert done.values == pytest.approx(whole.values, rel=1e-12)
 
 
+@pytest.mark.parametrize("k", [1, 3, 20])
+def test_no_vectors_more_than_asked_for(pair, k):
+    """The last of those wanted must lie below what is damped, from the beginning or a state."""
+    check(*pair, k, guard=0)
+    rough = chebyshev_subspace(*pair, k, maxiter=1, tol=1e-9)
+    few = SubspaceState(rough.vectors, rough.values)
+    assert few.vectors.nvec == k
+    check(*pair, k, state=few)
+
+
+def test_an_operator_that_is_zero(pair):
+    V = pair[0].space
+    found = chebyshev_subspace(femops.diffusion(V, 0.0), pair[1], 3)
+    assert found.converged
+    assert not found.values.any()
+
+
 def test_reports(pair):
     told = []
     found = chebyshev_subspace(
@@ -221,6 +238,10 @@ def test_bad_input(pair):
         ((A, np.ones(V.size - 1)), {}, "diagonal"),
         ((A, M), {"state": few}, "3 vectors"),
         ((A, M), {"state": foreign}, "9 vectors"),
+        ((A, M), {"state": few.vectors}, "is a MultiVector"),
+        ((A, M - 0.01 * A.unconstrained), {}, "positive definite"),
+        ((1e-300 * A, M), {}, "too small"),
+        ((A, 1e300 * M), {}, "too small"),
     ]
     for given, options, words in refused:
         with pytest.raises(femops.SolverError, match=words):

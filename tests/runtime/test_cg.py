@@ -62,6 +62,8 @@ def test_a_right_hand_side_whose_squares_underflow_is_refused() -> None:
     A, b = problem("float64")
     with pytest.raises(femops.SolverError, match="squares underflow: multiply b"):
         femops.cg(A, 1e-200 * b)
+    with pytest.raises(femops.SolverError, match="squares underflow: multiply b"):
+        femops.gmres(A, 1e-160 * b)  # some digits of squares remain
     x, info = femops.cg(A, 0.0 * b)
     assert info.converged
     assert not x.any()

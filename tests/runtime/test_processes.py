@@ -208,6 +208,26 @@ def test_fork_after_threads(warm: Path) -> None:
     done(run(body, warm, FEMOPS_THREADS="2"))
 
 
+def test_fork_in_the_middle_of_an_application(warm: Path) -> None:
+    """What a Python thread of the parent is at is not waited for by the child."""
+    body = """
+    import os, signal, threading
+    check()
+    def work():
+        while True:
+            A @ x
+    threading.Thread(target=work, daemon=True).start()
+    for _ in range(5):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)  # ends one who waits
+            check()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    """
+    done(run(body, warm, FEMOPS_THREADS="2"))
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_several_python_threads(warm: Path, threads: int) -> None:
     """One operator used by four Python threads at a time gives each its own answer."""

@@ -10,7 +10,7 @@ import pytest
 from numba import njit
 
 from femops_kernels.cpu import machine, thread_pool
-from femops_kernels.cpu.sweep import LAUNCH
+from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.errors import KernelError
 from femops_kernels.simd.lanes import word
 from femops_kernels.simd.threads import atomic_add, atomic_put, shared
@@ -122,6 +122,18 @@ def test_python_threads_take_turns():
     for thread in crowd:
         thread.join()
     assert not wrong
+
+
+def test_who_asks_for_numbers_changes_no_loop():
+    asking = threading.Thread(target=thread_pool.system_numbers, args=(2,))
+    with LAUNCH:
+        address = thread_pool.team_address(4, strict=True)
+        asking.start()
+        asking.join(0.3)
+        counts, owners = np.zeros(9, np.int64), np.full(9, -1)
+        counted(address, 8, counts.ctypes.data, owners.ctypes.data)
+    asking.join()
+    assert np.array_equal(owners[:8], np.repeat(np.arange(4), 2))
 
 
 def test_a_system_that_gives_no_threads_is_reported(monkeypatch):

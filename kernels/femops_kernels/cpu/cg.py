@@ -24,7 +24,8 @@ from femops_kernels.cpu.merged import (
     sent_dofs,
     tail_length,
 )
-from femops_kernels.cpu.sweep import LAUNCH, LaunchSum, address_table, driver_address
+from femops_kernels.cpu.sweep import LaunchSum, address_table, driver_address
+from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.simd.lanes import Lane
 from femops_kernels.skeletons.cg import cg_table as layout
 from femops_kernels.skeletons.cg.decisions import (

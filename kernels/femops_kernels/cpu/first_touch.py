@@ -20,6 +20,7 @@ from numpy.typing import DTypeLike, NDArray
 from femops_kernels.cpu import machine, sweep
 from femops_kernels.cpu.identity_rows import IdentityRows
 from femops_kernels.cpu.plan import Plan
+from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.pointwise.qdata import aligned_array
 
 # Rows of a part where no chunks are given: as many as the segments of ``skeletons/cg/`` have.
@@ -113,6 +114,6 @@ def _touch(memory: NDArray[np.uint8], begins: NDArray[np.int64]) -> None:
     zero = IdentityRows(int(cuts[-1]), _NONE, 0.0, machine.lane_width(_WORD), _WORD, cuts)
     row, factor = np.array([*zero.row, 0, 0, 0], dtype=np.int64), np.ones(1)
     addresses = row.ctypes.data, factor.ctypes.data, 1
-    with sweep.LAUNCH:
+    with LAUNCH:
         team = machine.team_of(machine.get_threads(), strict=True)
         sweep.driver().apply(*addresses, 0, memory.ctypes.data, 0, 0, team)

@@ -9,7 +9,7 @@ from typing import final
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.first_touch import placed_array
-from femops_kernels.cpu.sweep import LAUNCH
+from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.errors import KernelValueError
 from femops_kernels.pointwise.qdata import aligned_array
 from femops_kernels.simd.lanes import Lane

@@ -14,13 +14,13 @@ from femops_kernels.compiled import DistributedOperator
 from femops_kernels.cpu.exchange import Forward
 from femops_kernels.cpu.plan import Plan
 from femops_kernels.cpu.sweep import (
-    LAUNCH,
     Application,
     LaunchSum,
     Sweep,
     address_table,
     chunk_order,
 )
+from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.simd.lanes import Lane
 from femops_kernels.skeletons.cg import merged_table as layout
 from femops_kernels.skeletons.chunk import table as sweep_layout

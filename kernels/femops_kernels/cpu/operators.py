@@ -13,7 +13,8 @@ from femops_kernels.cpu.cg import ConjugateGradients, RankConjugateGradients
 from femops_kernels.cpu.exchange import Forward, Reverse
 from femops_kernels.cpu.merged import mergeable
 from femops_kernels.cpu.rows import RowProduct
-from femops_kernels.cpu.sweep import LAUNCH, Application, ElementSweep, LaunchSum, chunk_order
+from femops_kernels.cpu.sweep import Application, ElementSweep, LaunchSum, chunk_order
+from femops_kernels.cpu.thread_pool import LAUNCH
 
 
 @final

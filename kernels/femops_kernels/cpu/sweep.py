@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from abc import ABC
 from collections.abc import Sequence
 from functools import cache
@@ -17,6 +16,7 @@ from femops_kernels.compiled import CompiledOperator, Launch, Places
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.kernels.kernel import SweepKernel
 from femops_kernels.cpu.plan import Plan
+from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.pointwise.qdata import ALIGNMENT, Data
 from femops_kernels.simd.compiling import address_of_function
 from femops_kernels.skeletons.chunk import table as layout
@@ -24,8 +24,6 @@ from femops_kernels.skeletons.chunk import table as layout
 # Stored numbers below which threads cost more than they save: measured with two threads, 60,000
 # take 1.5 times as long as with one, 100,000 two thirds.
 PARALLEL_EFFORT = 80_000
-# A team of threads runs one loop at a time, and a sweep's buffer serves one application at a time.
-LAUNCH = threading.RLock()
 
 
 @final

@@ -26,6 +26,11 @@ MOST = 1024
 """Threads that a team can have."""
 # Looks before a thread goes to sleep: some 5 microseconds where a pause takes 20 to 40 nanoseconds.
 SPINS = 200
+# A team of threads runs one loop at a time, and a sweep's buffer serves one application at a time.
+LAUNCH = threading.RLock()
+if hasattr(os, "register_at_fork"):  # or a child would wait for the end of a parent's loop
+    _after = {"after_in_parent": LAUNCH.release, "after_in_child": LAUNCH.release}
+    os.register_at_fork(before=LAUNCH.acquire, **_after)
 _LINE = 8 * layout.LINE_WORDS
 _FUNCTIONS = {
     layout.WHO: "gettid",
@@ -40,7 +45,7 @@ _FUNCTIONS = {
 class Team:
     """A thread that calls compiled code and its workers, who share the loops of that code.
 
-    One loop runs at a time: hold `femops_kernels.cpu.sweep.LAUNCH`.
+    One loop runs at a time: hold ``LAUNCH``.
     """
 
     def __init__(self) -> None:
@@ -114,17 +119,19 @@ def system_numbers(threads: int) -> list[int]:
     """
     if not (POSIX and hasattr(ctypes.CDLL(None), "gettid")):
         raise KernelValueError("threads have no numbers here: it takes Linux with glibc >= 2.30")
-    team_address(threads)
+    with LAUNCH:  # or a loop that runs would be given another number of threads
+        team_address(threads)
     workers = [_teams[os.getpid()].system_number(k) for k in range(1, threads)]
     return [threading.get_native_id(), *workers]
 
 
 _teams: dict[int, Team] = {}
-_making = threading.Lock()
 
 
 def team_address(threads: int, *, strict: bool = False) -> int:
     """The memory of this process's team for so many threads; 0 for one, who needs none.
+
+    Hold ``LAUNCH``, as long as loops are run with it.
 
     If ``strict``, each thread does its own items and no other, however long that takes.
 
@@ -137,7 +144,5 @@ def team_address(threads: int, *, strict: bool = False) -> int:
         return 0
     pid = os.getpid()  # workers are not there any more in a forked child
     if pid not in _teams:
-        with _making:
-            if pid not in _teams:
-                _teams[pid] = Team()
+        _teams[pid] = Team()
     return _teams[pid].address(threads, strict=strict)
