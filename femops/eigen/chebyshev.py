@@ -14,6 +14,7 @@ from femops.eigen.inverse import Inverse
 from femops.eigen.pencil import AnyOperator, Array, Pencil
 from femops.errors import SolverError, VectorError
 from femops.fields.multivector import MultiVector, random_columns
+from femops.parallel.collective_checks import check_same
 from femops.solvers.watch import Progress, Watch
 
 Floats = NDArray[np.float64]
@@ -107,6 +108,9 @@ def chebyshev_subspace(
     (289, 3)
     """
     pencil = Pencil.checked(A, M)
+    numbers = {"k": k, "tol": tol, "guard": guard, "maxiter": maxiter, "seed": seed}
+    numbers["state given"] = state is not None
+    check_same(pencil.A.space.comm, "chebyshev_subspace", numbers, error=SolverError)
     _check_numbers(k, tol, guard, maxiter, seed, pencil)
     solve = _Solve(pencil, int(k), float(tol), seed, Watch(history, progress, None))
     solve.begin(guard, state)

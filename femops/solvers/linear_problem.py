@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError, VectorError
 from femops.operators import BlockOperator, Operator
+from femops.parallel.collective_checks import check_same
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 
@@ -98,9 +99,13 @@ class LinearProblem:
             As `femops.cg`.
         """
         _check_operators(solver, A, M)
+        numbers = {"rtol": rtol, "atol": atol, "maxiter": maxiter, "x0 given": x0 is not None}
+        check_same(A.space.comm, f"a solve by {solver}", numbers, error=SolverError)
         right = _vector(A, b, "b")
         guess = A.space.memory.xp.zeros_like(right) if x0 is None else _vector(A, x0, "x0")
         sums = Sums(A.space)
+        if x0 is not None and not np.isfinite(sums.norm(guess)):
+            raise SolverError("x0 has entries that are not finite: leave it out")
         norm = _norm_of(A, right, sums)
         limit = 10 * A.space.global_size if maxiter is None else int(maxiter)
         return cls(A, right, guess, sums, norm, max(rtol * norm, atol), limit)

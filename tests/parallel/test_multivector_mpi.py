@@ -52,3 +52,21 @@ def test_what_rounds_by_the_number_of_ranks_is_refused_where_that_must_not_be(co
     V = femops.H1(femops.box((8, 8), comm=comm, reproducible=True), order=2)
     with pytest.raises(femops.SolverError, match="reproducible"):
         chebyshev_subspace(femops.diffusion(V), femops.mass(V), 3)
+
+
+@pytest.mark.parallel(2)
+def test_numbers_that_differ_between_ranks_are_refused(comm):
+    """On all ranks, before anyone waits for the others."""
+    ours, _ = shared(comm, femops.disc)
+    V = femops.H1(ours, order=2)
+    A = (femops.diffusion(V) + femops.mass(V)).constrained(V.boundary_dofs())
+    b = femops.load(V, 1.0)
+    for work in (
+        lambda: chebyshev_subspace(A, femops.mass(V), 2 + comm.rank),
+        lambda: chebyshev_subspace(A, femops.mass(V), 2, maxiter=5 + comm.rank),
+        lambda: femops.cg(A, b, rtol=1e-6 / (1 + comm.rank)),
+        lambda: femops.minres(A, b, maxiter=9 + comm.rank),
+        lambda: femops.gmres(A, b, b if comm.rank else None),
+    ):
+        with pytest.raises(femops.SolverError, match="ranks disagree about"):
+            work()

@@ -214,6 +214,7 @@ def test_refusals() -> None:
         ),
         (femops.SolverError, "maxiter is 1.5", lambda: femops.minres(A, b, maxiter=1.5)),  # type: ignore[arg-type]
         (femops.SolverError, "not finite", lambda: femops.minres(A, b * np.nan)),
+        (femops.SolverError, "x0 has entries", lambda: femops.minres(A, b, b * np.nan)),
         (
             femops.SolverError,
             "A is an array",
