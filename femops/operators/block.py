@@ -146,6 +146,10 @@ class BlockOperator(MatrixFree):
         return max((block._lanes for block in self._blocks.values()), default=1)
 
     @property
+    def _ordered(self) -> bool:
+        return any(space.reproducible for space in self.space.spaces.values())
+
+    @property
     def _at_once(self) -> bool:
         return False
 

@@ -135,7 +135,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         comm = self.space.comm
         if comm.size > 1 and comm.max(k) != -comm.max(-k):  # or ranks would wait for each other
             raise VectorError(f"ranks give different numbers of vectors, here {k}: give the same")
-        fewest, slots = backend_of(self.space).fewest_at_once(self._lanes), self._lanes
+        fewest, slots = self._fewest_at_once()
         if not fewest or k < fewest:
             result: NDArray[Any] = self._arrays.empty((self.shape[0], k), self.dtype)
             for i in range(k):
@@ -184,8 +184,9 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         result = x.empty_like(self.test_space) if out is None else out
         check_many(self.space, self.test_space, self.dtype, x, result)
         given, there = (many.panels.view(self.dtype) for many in (x, result))
-        fewest, count = backend_of(self.space).fewest_at_once(self._lanes), given.shape[2]
-        if not fewest or count < self._lanes:
+        fewest, slots = self._fewest_at_once()
+        count = given.shape[2]
+        if not fewest or count < slots:
             result[:] = self._matmat(x.columns())
         elif self._at_once:
             self._apply_panels(given, there, Panels(count, len(given)))
@@ -193,6 +194,15 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
             for panel, target in zip(given, there, strict=True):
                 self._apply_panels(panel, target, Panels(count))
         return result
+
+    def _fewest_at_once(self) -> tuple[int, int]:
+        ordered = self._ordered or self.space.comm.size > 1
+        return backend_of(self.space).fewest_at_once(self._lanes, ordered=ordered)
+
+    @property
+    @abstractmethod
+    def _ordered(self) -> bool:
+        """True if sums over elements are formed in an order that was asked for."""
 
     @property
     @abstractmethod

@@ -141,6 +141,10 @@ class Operator(MatrixFree):
         return max(term.width for _, term in self._summands)
 
     @property
+    def _ordered(self) -> bool:
+        return self.test_space.reproducible
+
+    @property
     def _at_once(self) -> bool:
         return self.space.comm.size == 1 and self.level != "full"
 

@@ -95,8 +95,22 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def fewest_at_once(self, width: int) -> int:
-        """Vectors from which on they are applied at once, by lanes of a width; 0 if never."""
+    def fewest_at_once(self, width: int, *, ordered: bool) -> tuple[int, int]:
+        """Number of vectors from which on they are applied at once, and of a panel at least.
+
+        Parameters
+        ----------
+        width : int
+            Slots of the widest lanes.
+        ordered : bool
+            Whether ranks share dofs, or sums over elements are formed in an order that was asked
+            for.
+
+        Returns
+        -------
+        int, int
+            The first is 0 if it is never so.
+        """
 
     @abstractmethod
     def launch_panels(

@@ -101,20 +101,22 @@ class DeviceBackend(Backend):
             return DeviceNoOp()
         return _sweep(self._device, term, constraints, keep)
 
-    def fewest_at_once(self, width: int) -> int:  # noqa: ARG002  (none)
-        """See `Backend.fewest_at_once`: one after the other."""
-        return 0
+    def fewest_at_once(self, width: int, *, ordered: bool) -> tuple[int, int]:  # noqa: ARG002
+        """See `Backend.fewest_at_once`."""
+        return (0, 1) if ordered else (2, 2)
 
     def launch_panels(
         self,
         term: Term,
-        constraints: Constraints,  # noqa: ARG002  (refused)
-        keep: float,  # noqa: ARG002
-        work: Callable[[], Work],  # noqa: ARG002
-        panels: Panels,  # noqa: ARG002
+        constraints: Constraints,
+        keep: float,
+        work: Callable[[], Work],  # noqa: ARG002  (the host's)
+        panels: Panels,
     ) -> DeviceLaunch:
         """See `Backend.launch_panels`."""
-        raise OperatorError(f"{term.name}: {self._device.name} has no kernels of many vectors")
+        if not term.trial.mesh.num_elements:
+            return DeviceNoOp()
+        return _sweep(self._device, term, constraints, keep, panels)
 
     def idle(self) -> DeviceLaunch:
         """See `Backend.idle`."""
@@ -125,10 +127,11 @@ class DeviceBackend(Backend):
         term: Term,
         rows: Ints,
         keep: float,
-        panels: Panels = ONE,  # noqa: ARG002  (of one vector)
+        panels: Panels = ONE,
     ) -> DeviceLaunch:
         """See `Backend.start`: a device's results are zero before any launch."""
-        return DeviceIdentityRows(self._device, rows if keep else rows[:0], keep, term.dtype)
+        every = np.add.outer(np.arange(panels.count) * term.test.size, rows if keep else rows[:0])
+        return DeviceIdentityRows(self._device, every.reshape(-1), keep, term.dtype, panels.nvec)
 
     def identity(
         self,
@@ -136,10 +139,10 @@ class DeviceBackend(Backend):
         rows: Ints,
         factor: float,
         dtype: np.dtype[Any],
-        panels: Panels = ONE,  # noqa: ARG002  (of one vector)
+        panels: Panels = ONE,
     ) -> DeviceLaunch:
         """See `Backend.identity`."""
-        return DeviceIdentityRows(self._device, rows, factor, dtype)
+        return DeviceIdentityRows(self._device, rows, factor, dtype, panels.nvec)
 
     def operator(
         self, launches: Sequence[tuple[float, DeviceLaunch]], places: Places | None = None
@@ -201,13 +204,16 @@ class DeviceBackend(Backend):
         return DistributedDeviceOperator(local, forwards, reverses, routes)
 
 
-def _sweep(device: Device, term: Term, constraints: Constraints, keep: float) -> DeviceSweep:
+def _sweep(
+    device: Device, term: Term, constraints: Constraints, keep: float, panels: Panels = ONE
+) -> DeviceSweep:
     """The kernel of a term, bound to dofs and data on a device."""
     kernel = _kernel(device, term)
+    if panels != ONE:
+        kernel = kernel.for_many(device)
     source, target = (_device_dofs(device, space) for space in (term.trial, term.test))
-    return DeviceSweep(
-        device, kernel, source, target, _data(term), constraints.columns, constraints.rows, keep
-    )
+    known = _data(term), constraints.columns, constraints.rows, keep
+    return DeviceSweep(device, kernel, source, target, *known, panels=panels)
 
 
 def _data(term: Term) -> Data | FilledData:
@@ -295,7 +301,8 @@ def _device_dofs(device: Device, space: AnySpace) -> DeviceDofs:
         starts, turned = device.upload(table.starts), device.upload(table.turned)
         there, met = device.upload(touched), int(touched[-1])
         owned = None if volume_space(space).halo is None else volume_space(space).ndofs
-        _dofs[space] = DeviceDofs(starts, turned, there, indices, met, shared, owned)
+        size = volume_space(space).ndofs
+        _dofs[space] = DeviceDofs(starts, turned, there, indices, met, shared, owned, size)
     return _dofs[space]
 
 

@@ -69,10 +69,10 @@ class HostBackend(Backend):
             return NoOp()
         return sweep(term, kernel, constraints, keep, data, bases)
 
-    def fewest_at_once(self, width: int) -> int:
+    def fewest_at_once(self, width: int, *, ordered: bool) -> tuple[int, int]:  # noqa: ARG002
         """See `Backend.fewest_at_once`."""
         # measured: of half a lane's slots or less, one vector after the other takes less time
-        return width // 2 + 1
+        return width // 2 + 1, width
 
     def launch_panels(
         self,

@@ -175,6 +175,24 @@ VARIANTS["diffusion-none-merged-3d-p6"] = merged(
 )
 VARIANTS["mass-single-merged-3d-p3"] = merged(lambda V: femops.mass(V, dtype="float32"), 3)
 
+# --- many vectors ---------------------------------------------------------------------------------
+
+
+def many(make: Callable[..., Any], p: int, **options: Any) -> Application:
+    """Nine vectors at once."""
+
+    def run(device: Device) -> None:
+        A = make(space(device, 3, p, **options))
+        _ = A @ np.zeros((A.shape[1], 9), A.dtype)
+
+    return run
+
+
+for _p in (4, 8):
+    VARIANTS[f"mass-many-3d-p{_p}"] = many(femops.mass, _p)
+    VARIANTS[f"diffusion-many-3d-p{_p}"] = many(femops.diffusion, _p)
+VARIANTS["elasticity-many-3d-p3"] = many(elastic, 3, ncomp=3)
+
 # --- single precision, the same bits --------------------------------------------------------------
 
 add("diffusion-single", lambda V: femops.diffusion(V, dtype="float32"), *in_3d(2, 5, 8))

@@ -19,12 +19,14 @@ from femops_kernels.errors import KernelValueError
 from femops_kernels.pointwise.qfunction import QFunctionCode
 from femops_kernels.pointwise.sum_factorization import Map1D, check_points
 from femops_kernels.simd.matrix import Matrix1D
-from femops_kernels.tuning.database import TuningKey
+from femops_kernels.tuning.database import TuningKey, find
 
 _FOLDER = Path(__file__).parents[1] / "src"
 _TYPES = {"float64": "double", "float32": "float"}
 # See `shape_for`.
 _THREADS, _RESIDENT = 128, 384
+TILE = 8
+"""Vectors that a block does one after the other, unless the tuning database knows better."""
 STATE = {"state": "double*", "partial": "double*", "counters": "unsigned*"}
 """Arguments of kernels that sum over all their threads and change a solver's state."""
 _ARGUMENTS = {
@@ -54,6 +56,10 @@ _ARGUMENTS = {
     "first_block": "int",
     "owned_in": "long long",
     "owned_out": "long long",
+    "row": "int",
+    "tiles": "int",
+    "panel_in": "long long",
+    "panel_out": "long long",
     "r": "const T*",
     "inverse": "const T*",
     "p": "T*",
@@ -115,10 +121,13 @@ class CudaKernel:
         be summed by ``combine.cuh``, instead of added at once.
     merged : bool
         Whether it updates vectors of conjugate gradients, see ``merged.cuh``.
-    entry : {"apply", "diagonal", "fill"}
-        Work of the kernel: applies the operator to x; adds its diagonal to y, see ``diagonal.cuh``;
+    entry : {"apply", "apply_many", "diagonal", "fill"}
+        Work of the kernel: applies the operator to x, or to many vectors, see ``apply_many.cuh``;
+        adds its diagonal to y, see ``diagonal.cuh``;
         stores the step's results at points, as many as the target has components, see
         ``fill.cuh``.
+    tile : int
+        Vectors that a block does one after the other, of many.
 
     Raises
     ------
@@ -139,6 +148,7 @@ class CudaKernel:
     reproducible: bool = False
     merged: bool = False
     entry: str = "apply"
+    tile: int = TILE
 
     def __post_init__(self) -> None:
         check_points(self.q1d, self.source.p1d, self.target.p1d)
@@ -176,6 +186,16 @@ class CudaKernel:
         """True if the points are the nodes, of the field and of the test function."""
         source, target = Matrix1D(self.source.b1d), Matrix1D(self.target.b1d)
         return source.is_identity, target.is_identity
+
+    @property
+    def many(self) -> bool:
+        """True if it is applied to many vectors."""
+        return self.entry == "apply_many"
+
+    def for_many(self, device: Device) -> CudaKernel:
+        """The kernel of many vectors, with a tile that was measured, if any was."""
+        tile = find(self.shape_key(device.name)).get("tile", TILE)
+        return unspilled(replace(self, entry="apply_many", tile=int(tile)), device)
 
     @property
     def lines(self) -> int:
@@ -278,6 +298,7 @@ class CudaKernel:
             "STRIDE_Y": self.strides.y,
             "STRIDE_Z": self.strides.z,
             "SLAB": self.slab,
+            "TILE": self.tile,
         }
         switches = {
             "REPRODUCIBLE": self.reproducible,
@@ -290,6 +311,7 @@ class CudaKernel:
             "GRAD_IN": qfunction.gradient_in,
             "GRAD_OUT": qfunction.gradient_out,
             "MERGED": self.merged,
+            "MANY": self.many,
         }
         types = f"using T = {_TYPES[self.dtype.name]};\nusing S = {_TYPES[self.stored.name]};"
         lines = [f"constexpr int {name} = {n};" for name, n in numbers.items()]

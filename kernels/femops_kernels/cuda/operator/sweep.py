@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.compiled import CompiledOperator, Launch, Places
+from femops_kernels.compiled import ONE, CompiledOperator, Launch, Panels, Places
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.device import Device, Function
 from femops_kernels.cuda.operator.data import FilledData, uploaded
@@ -68,6 +68,8 @@ class DeviceDofs:
         Shared dofs, if sums over elements are to be formed in their order.
     owned : int, optional
         Dofs from this number on are other ranks'; none are if omitted.
+    size : int
+        Dofs of the whole space.
     """
 
     starts: Any
@@ -77,6 +79,7 @@ class DeviceDofs:
     met: int
     shared: DeviceShared | None = None
     owned: int | None = None
+    size: int = 0
 
     @property
     def with_ghosts(self) -> NDArray[np.bool_]:
@@ -155,6 +158,8 @@ class DeviceSweep(DeviceLaunch):
     keep : float
     parts : array, optional
         Array that a kernel fills.
+    panels : Panels
+        Number of vectors, of a kernel that is applied to many.
     """
 
     on_elements = True
@@ -170,7 +175,9 @@ class DeviceSweep(DeviceLaunch):
         constrained: NDArray[np.int64],
         keep: float,
         parts: Any = None,
+        panels: Panels = ONE,
     ) -> None:
+        self.panels = panels
         self.device, self.kernel, self.count = device, kernel, len(source.indices)
         self._given = source, target, data, cleared, constrained, keep
         inside = Marked.of(device, cleared, source, kernel.source.ncomp, CLEARED)
@@ -217,7 +224,12 @@ class DeviceSweep(DeviceLaunch):
     @property
     def blocks(self) -> int:
         """Number of blocks of a launch."""
-        return self.order.blocks
+        return self.order.blocks * self._tiles
+
+    @property
+    def _tiles(self) -> int:
+        """Tiles of vectors, of all panels."""
+        return self.panels.count * -(-self.panels.nvec // self.kernel.tile)
 
     def bind(self, kernel: CudaKernel, **arrays: Any) -> tuple[Function, NDArray[Any]]:
         """A variant of the kernel in the same launch shape, and its arguments."""
@@ -226,6 +238,10 @@ class DeviceSweep(DeviceLaunch):
         numbers = {"alpha": 0.0, "keep": keep, "add": 0, "count": self.count}
         numbers |= {"first_block": 0, "owned_in": (source.owned or 0) * kernel.source.ncomp}
         numbers |= {"owned_out": (target.owned or 0) * kernel.target.ncomp}
+        sizes = (source.size * kernel.source.ncomp, target.size * kernel.target.ncomp)
+        numbers |= {"row": self.panels.nvec, "tiles": self._tiles}
+        for side, size in zip(("in", "out"), sizes, strict=True):
+            numbers[f"panel_{side}"] = size * self.panels.nvec
         values = {**none, **numbers, **self._arrays, **arrays}
         return self.device.function(kernel.text), kernel.layout.pack(self.device, **values)
 
@@ -341,27 +357,40 @@ class DeviceIdentityRows(DeviceLaunch):
     keep : float
     dtype : numpy.dtype
         Type of the vectors.
+    nvec : int
+        Vectors that stand next to each other.
     """
 
     on_elements = False
 
     def __init__(
-        self, device: Device, positions: NDArray[np.int64], keep: float, dtype: np.dtype[Any]
+        self,
+        device: Device,
+        positions: NDArray[np.int64],
+        keep: float,
+        dtype: np.dtype[Any],
+        nvec: int = 1,
     ) -> None:
         fields = {"x": "const T*", "y": "T*", "positions": "const long long*"}
-        layout = Layout(fields | {"factor": "T", "count": "int"}, dtype)
-        self._device, self._count, self._keep = device, len(positions), keep
+        layout = Layout(fields | {"factor": "T", "count": "int", "row": "int"}, dtype)
+        self._device, self._keep, self._entries = device, keep, len(positions) * nvec
         self._positions = device.upload(positions)
         self._text = simple_text(layout, dtype, "identity_rows")
         self._packed = layout.pack(
-            device, x=None, y=None, positions=self._positions, factor=0.0, count=self._count
+            device,
+            x=None,
+            y=None,
+            positions=self._positions,
+            factor=0.0,
+            count=len(positions),
+            row=nvec,
         )
 
     def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:  # noqa: ARG002
         """See `DeviceLaunch.launch`."""
         packed = copied(self._packed)
         packed["x"], packed["y"], packed["factor"] = x, y, alpha * self._keep
-        blocks = -(-self._count // SIMPLE_THREADS)
+        blocks = -(-self._entries // SIMPLE_THREADS)
         self._device.function(self._text).launch(blocks, SIMPLE_THREADS, 0, packed)
 
     def diagonal(self) -> DeviceNoOp:

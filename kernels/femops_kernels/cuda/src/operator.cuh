@@ -51,8 +51,9 @@ __device__ __forceinline__ void gather(const Arguments& a, const Merge& merge, l
 __device__ __forceinline__ void put(const Arguments& a, long long at, long long part, bool alone,
                                     T value) {
     if (alone) {
-        if (a.add) value += a.y[at];
-        a.y[at] = value;
+        T* there = a.y + spread(a, at);
+        if (a.add) value += *there;
+        *there = value;
     } else if constexpr (REPRODUCIBLE) {
         a.parts[part] = value;
     } else {
@@ -138,7 +139,7 @@ __device__ __forceinline__ void scatter(const Arguments& a, Merge& merge, long l
         if (REPRODUCIBLE && !alone) a.parts[part] = T(0);
         // the element that meets a dof first tells what its row holds
         if (a.keep != T(0) && dof >= a.touched[e] && dof < a.touched[e + 1]) {
-            a.y[at] = a.alpha * a.keep * merge.read_held(a, at);
+            a.y[spread(a, at)] = a.alpha * a.keep * merge.read_held(a, at);
         }
     }
 }

@@ -5,23 +5,30 @@
 
 constexpr bool ORDERED = GHOSTS_IN || GHOSTS_OUT;
 
+// Where an entry stands: numbers of many vectors stand next to each other, the vectors of a panel.
+__device__ __forceinline__ long long spread(const Arguments& a, long long at) {
+    if constexpr (MANY) return at * a.row;
+    return at;
+}
+
 __device__ __forceinline__ const T* read_at(const Arguments& a, long long at) {
     if constexpr (GHOSTS_IN) {
         if (at >= a.owned_in) return a.ghosts_in + (at - a.owned_in);
     }
-    return a.x + at;
+    return a.x + spread(a, at);
 }
 
 __device__ __forceinline__ T* add_at(const Arguments& a, long long at) {
     if constexpr (GHOSTS_OUT) {
         if (at >= a.owned_out) return a.ghosts_out + (at - a.owned_out);
     }
-    return a.y + at;
+    return a.y + spread(a, at);
 }
 
 // Number of the block among those of the whole launch.
 __device__ __forceinline__ long long block_of(const Arguments& a) {
     if constexpr (ORDERED) return (long long)a.first_block + blockIdx.x;
+    if constexpr (MANY) return blockIdx.x / (unsigned)a.tiles;
     return blockIdx.x;
 }
 

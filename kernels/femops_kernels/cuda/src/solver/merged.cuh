@@ -39,7 +39,7 @@ struct Merge {
 
     // The same of a held row, which the element is the first to meet.
     __device__ __forceinline__ T read_held(const Arguments& a, long long at) {
-        const T entry = MERGED ? a.p[at] : a.x[at];  // this thread has written p
+        const T entry = MERGED ? a.p[at] : a.x[spread(a, at)];  // this thread has written p
         if constexpr (MERGED) *curvature += double(a.keep) * entry * entry;
         return entry;
     }

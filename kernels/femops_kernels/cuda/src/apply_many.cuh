@@ -1,0 +1,26 @@
+// Applies an operator to many vectors. Blocks that follow each other have the same elements and other
+// tiles of vectors, and a block does one vector of its tile after the other: what it reads besides
+// the vectors comes from caches after the first time, and so do numbers next to each other in a row.
+
+ENTRY(THREADS, BLOCKS, Arguments) {
+    const Place at(reinterpret_cast<T*>(dynamic_shared()));
+    bool there;
+    const long long e = element_of(a, at.slot, there);
+    Numbers numbers(a, e, at.first, at.second);
+    const int tile = blockIdx.x % (unsigned)a.tiles, each = (a.row + TILE - 1) / TILE;  // of a panel
+    const int panel = tile / each, first = tile % each * TILE;
+    const int behind = first + TILE < a.row ? first + TILE : a.row;
+    Arguments one = a;  // whose vectors are one of each
+    for (int s = first; s < behind; ++s) {
+        one.x = a.x + panel * a.panel_in + s;
+        one.y = a.y + panel * a.panel_out + s;
+        Merge merge(one, e, there);
+        Fields u, ux;
+        interpolate(one, merge, at, e, u);
+        if constexpr (GRAD_IN) differentiate(at, u, ux);
+        step(merge, at, numbers, u, ux);
+        if constexpr (GRAD_OUT) differentiate_transposed(at, u, ux);
+        integrate(one, merge, at, e, u);
+        if constexpr (DIM > 1) __syncthreads();  // all have read what the next vector overwrites
+    }
+}

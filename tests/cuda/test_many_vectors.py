@@ -1,0 +1,164 @@
+"""Many vectors on a device: one launch for all of them, the same numbers as on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from femops.fields.multivector import MultiVector
+from femops_kernels.cuda.operator.kernel import TILE
+from femops_kernels.tuning import database
+from support.cases.kernels import bend, smooth, turned
+from support.cuda import guarded
+from support.cuda.host_device import HostDevice, host_device
+from support.cuda.launches import ADDRESS, THREAD, replay, require
+
+device = guarded.small_device
+
+
+def curved(dim: int) -> femops.Mesh:
+    return turned(femops.box((3, 2, 2)[:dim], order=2, mapping=bend))
+
+
+def make_line(device: Any) -> Any:
+    V = femops.H1(femops.box((5,)), 3, device=device)
+    return femops.diffusion(V, smooth).constrained(V.boundary_dofs())
+
+
+def make_sum(device: Any) -> Any:
+    """In one kernel, with essential conditions, beside an integral over faces."""
+    V = femops.H1(curved(2), 3, device=device)
+    A = femops.diffusion(V, smooth) + femops.mass(V) + femops.boundary_mass(V, smooth)
+    return A.constrained(V.boundary_dofs(1))
+
+
+def make_single(device: Any) -> Any:
+    return femops.mass(femops.H1(curved(3), 2, device=device), smooth, dtype="float32")
+
+
+def make_elasticity(device: Any) -> Any:
+    """Components; the geometry is stored at the points for many vectors."""
+    V = femops.H1(curved(3), 2, ncomp=3, device=device)
+    return femops.elasticity(V, 1.3, smooth, level="matrix-free").eliminated(V.boundary_dofs())
+
+
+def make_transpose(device: Any) -> Any:
+    mesh = curved(2)
+    V, W = femops.H1(mesh, 2, ncomp=2, device=device), femops.L2(mesh, 1, device=device)
+    return femops.divergence(V, W).T
+
+
+def make_stokes(device: Any) -> Any:
+    """A product of spaces."""
+    mesh = curved(2)
+    V, Q = femops.H1(mesh, 2, ncomp=2, device=device), femops.H1(mesh, 1, device=device)
+
+    def stokes(u: Any, p: Any) -> Any:
+        return {"u": {"grad": u.grad - p * np.eye(2)}, "p": {"value": u.grad[0, 0] + u.grad[1, 1]}}
+
+    W = femops.Product(u=V, p=Q)
+    return femops.form(stokes, W).constrained(W.positions(u=V.boundary_dofs()))
+
+
+MAKERS = [make_line, make_sum, make_single, make_elasticity, make_transpose, make_stokes]
+
+
+def numbers(A: Any, nvec: int) -> Any:
+    return np.random.default_rng(nvec).standard_normal((A.shape[1], nvec)).astype(A.dtype)
+
+
+def close(result: Any, expected: Any, dtype: Any) -> None:
+    tolerance = 1e-12 if np.dtype(dtype) == np.float64 else 1e-5
+    np.testing.assert_allclose(result, expected, rtol=0, atol=tolerance * abs(expected).max())
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_all_at_once(make: Callable[[Any], Any], device: Any) -> None:
+    there, here = make(device), make(None)
+    for nvec in (2, TILE, 2 * TILE + 3):
+        x = numbers(here, nvec)
+        result = there @ device.upload(x)
+        assert result.shape == (here.shape[0], nvec)
+        close(result.get(), here @ x, here.dtype)
+    assert (there @ device.upload(x[:, :1])).get() == pytest.approx(here @ x[:, :1], abs=1e-4)
+
+
+def test_complex_vectors_and_other_layouts(device: Any) -> None:
+    there, here = make_sum(device), make_sum(None)
+    x = numbers(here, 6) + 1j * numbers(here, 7)[:, :6]
+    close((there @ device.upload(x)).get(), here @ x, "float64")
+    x = np.asfortranarray(x.real)
+    close((there @ device.upload(x)).get(), here @ x, "float64")
+
+
+def test_panels(device: Any) -> None:
+    """Several of them in one launch; a narrow last tile."""
+    there, here = make_sum(device), make_sum(None)
+    for width in (1, 5, TILE + 3):
+        x = numbers(here, 2 * (TILE + 3))
+        X = MultiVector.from_columns(there.space, device.upload(x), width=width)
+        result = there @ X
+        close(result.columns().get(), here @ x, "float64")
+
+
+def test_a_vector_that_is_not_finite_stays_alone(device: Any) -> None:
+    there = make_elasticity(device)
+    x = numbers(there, 5)
+    clean = (there @ device.upload(x)).get()
+    x[:, 2] = np.nan
+    result = (there @ device.upload(x)).get()
+    others = [0, 1, 3, 4]
+    close(result[:, others], clean[:, others], "float64")
+
+
+def test_one_launch() -> None:
+    """Of as many blocks as there are tiles for each group of elements."""
+    device = host_device(shared_bytes=12 * 1024)
+    A = femops.mass(femops.H1(turned(femops.disc(1)), 2, device=device))
+    for nvec in (2, TILE + 1):
+        with device.recording() as launches:
+            _ = A @ numbers(A, nvec)
+        (launch,) = launches
+        assert launch.shape[0] == A.compiled.sweeps[0].blocks * -(-nvec // TILE)
+
+
+def test_sums_in_an_order_go_one_by_one() -> None:
+    device = host_device()
+    V = femops.H1(turned(femops.disc(1)), 2, device=device, reproducible=True)
+    A = femops.mass(V)
+    x = numbers(A, 3)
+    result = A @ x
+    for k in range(3):
+        assert result[:, k].tobytes() == (A @ x[:, k].copy()).tobytes()
+
+
+def test_a_tile_that_was_measured(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr(database, "users_table", lambda: tmp_path / "tuning.json")
+    device = HostDevice()
+    A = make_line(device)
+    kernel = A.compiled.sweeps[0].kernel
+    database.record({kernel.shape_key(device.name): {"tile": 3}})
+    x = numbers(A, 8)
+    with device.recording() as launches:
+        result = A @ x
+    close(result, make_line(None) @ x, "float64")
+    tiled = max(launches, key=lambda launch: launch.shape[0])
+    assert tiled.shape[0] == A.compiled.sweeps[0].blocks * 3
+
+
+@pytest.mark.parametrize("sanitizer", [ADDRESS, THREAD])
+@pytest.mark.parametrize("make", [make_sum, make_elasticity])
+def test_nothing_is_found(make: Callable[[Any], Any], sanitizer: str) -> None:
+    require(sanitizer)
+    device = host_device(shared_bytes=12 * 1024)
+    A = make(device)
+    with device.recording() as launches:
+        result = A @ numbers(A, TILE + 2)
+    close(result, make(None) @ numbers(A, TILE + 2), "float64")
+    for launch in launches:
+        replay(launch, sanitizer)
