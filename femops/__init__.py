@@ -30,10 +30,21 @@ _HOME = _names()
 __all__ = list(_HOME)
 
 
+def _version() -> str:
+    """The version that is installed; of a source tree, what it would be installed as."""
+    metadata = importlib.import_module("importlib.metadata")
+    try:
+        return str(metadata.version("femops"))
+    except metadata.PackageNotFoundError:
+        project = Path(__file__).parents[1] / "pyproject.toml"
+        parsed = importlib.import_module("tomllib").loads(project.read_text(encoding="utf-8"))
+        return f"{parsed['project']['version']}+source"
+
+
 def __getattr__(name: str) -> Any:
     """Import `name` from its module when it is first used (PEP 562)."""
     if name == "__version__":
-        value: Any = importlib.import_module("importlib.metadata").version("femops")
+        value: Any = _version()
     elif name in _HOME:
         home = _HOME[name]
         value = (

@@ -82,6 +82,20 @@ def on_host(array: np.ndarray) -> dict[str, Any]:
     return {**array.__array_interface__, "array": array}
 
 
+@pytest.mark.parametrize("order", [1, 3, 8])
+def test_many_vectors_are_those_of_the_host(device: Device, order: int) -> None:
+    mesh = femops.box((3, 3, 3), order=2, mapping=lambda x: x + 0.05 * np.sin(3.0 * x[::-1]))
+    V, W = femops.H1(mesh, order, device=device), femops.H1(mesh, order)
+    for make in (femops.mass, femops.diffusion):
+        here = make(W).constrained(W.boundary_dofs())
+        there = make(V).constrained(V.boundary_dofs())
+        for nvec in (2, 8, 21):
+            x = np.random.default_rng(nvec).standard_normal((W.size, nvec))
+            expected = here @ x
+            result = device.download(there @ device.upload(x))
+            np.testing.assert_allclose(result, expected, rtol=0, atol=1e-12 * abs(expected).max())
+
+
 def test_operators_in_threads(device: Device) -> None:
     """Each thread has a current device and streams of its own."""
     V = femops.H1(femops.box((8, 8)), 3, device=device)

@@ -1,5 +1,6 @@
 """The project's own files: what they promise holds."""
 
+import os
 import re
 import subprocess
 import sys
@@ -7,6 +8,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
+import femops
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -89,3 +92,26 @@ def test_make_says_which_python_it_needs(tmp_path, script, message):
     assert done.returncode != 0
     assert message in done.stderr
     assert not (tmp_path / "venv" / ".installed").exists()
+
+
+def test_a_source_tree_runs_without_being_installed(tmp_path):
+    """As one that is copied to a machine with a GPU: the packages are on the path, nothing else."""
+    root = Path(femops.__file__).parents[1]
+    code = (
+        "import importlib.metadata as m, sys\n"
+        "def version(name, found=m.version):\n"
+        "    if name == 'femops': raise m.PackageNotFoundError(name)\n"
+        "    return found(name)\n"
+        "m.version = version\n"
+        "from femops.cli import main\n"
+        "main(sys.argv[1:])\n"
+    )
+    paths = os.pathsep.join(str(root / part) for part in ("", "kernels", "meshes"))
+    environment = os.environ | {"PYTHONPATH": paths}
+    for arguments in (["--version"], ["info", "--json"]):
+        command = [sys.executable, "-c", code, *arguments]
+        done = subprocess.run(
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert re.search(r"\d+\.\d+\.\d+\+source", done.stdout)
