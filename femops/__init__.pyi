@@ -32,6 +32,7 @@ from femops.fields.probes import Probe as Probe
 from femops.forms import boundary_load as boundary_load
 from femops.forms import boundary_mass as boundary_mass
 from femops.forms import convection as convection
+from femops.forms import coupled_form as coupled_form
 from femops.forms import diffusion as diffusion
 from femops.forms import divergence as divergence
 from femops.forms import elasticity as elasticity
@@ -57,6 +58,7 @@ from femops.io import save as save
 from femops.io import save_state as save_state
 from femops.io import to_pyvista as to_pyvista
 from femops.operators import BlockOperator as BlockOperator
+from femops.operators import CoupledForm as CoupledForm
 from femops.operators import NonlinearForm as NonlinearForm
 from femops.operators import Operator as Operator
 from femops.operators import by_attribute as by_attribute
@@ -64,6 +66,8 @@ from femops.parallel import DistributedMesh as DistributedMesh
 from femops.parallel import box as box
 from femops.parallel import distribute as distribute
 from femops.pointwise.errors import TraceError as TraceError
+from femops.pointwise.expressions.matrix_functions import eigh_sym as eigh_sym
+from femops.pointwise.expressions.matrix_functions import svd_min as svd_min
 from femops.pointwise.expressions.tensors import adjugate as adjugate
 from femops.pointwise.expressions.tensors import det as det
 from femops.pointwise.expressions.tensors import inner as inner

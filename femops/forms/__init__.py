@@ -2,6 +2,7 @@
 
 from femops.forms.boundary import boundary_load, boundary_mass
 from femops.forms.convection import convection
+from femops.forms.coupled import coupled_form
 from femops.forms.diffusion import diffusion
 from femops.forms.divergence import divergence
 from femops.forms.elasticity import elasticity
@@ -17,6 +18,7 @@ __all__ = [
     "boundary_load",
     "boundary_mass",
     "convection",
+    "coupled_form",
     "diffusion",
     "divergence",
     "elasticity",

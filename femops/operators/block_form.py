@@ -50,7 +50,7 @@ def block_operator(
     """
     check_level(level)
     kind = float_type(dtype)
-    _check_names(function, product, coefficients)
+    check_fields(function, product, coefficients)
     first = product.spaces[product.names[0]]
     whole = BilinearForm(function, first, first, quadrature, coefficients)
     shapes, coefficients = whole.coefficient_shapes(), whole.coefficients  # read once for all
@@ -65,7 +65,7 @@ def block_operator(
     return BlockOperator(product, blocks, split.symmetric, kind)
 
 
-def _check_names(
+def check_fields(
     function: FormFunction, product: Product, coefficients: Mapping[str, FormCoefficient]
 ) -> None:
     """Check that fields cannot be mistaken for each other, or for coefficients."""

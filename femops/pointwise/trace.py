@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -39,6 +39,38 @@ class CoefficientShape:
 
 
 @final
+@dataclass(frozen=True)
+class Argument:
+    """A field that goes into a q-function or a test function that comes out: its nodes.
+
+    Attributes
+    ----------
+    values : (ncomp,) array of Node
+    derivatives : (ncomp, dim) array of Node
+        Along reference directions.
+    """
+
+    values: Objects
+    derivatives: Objects
+
+    def flat(self) -> list[Node]:
+        """All nodes: by slot (value, then x-, y-, z-derivative), then by component."""
+        return [*self.values.flat, *self.derivatives.T.flat]
+
+    @staticmethod
+    def joined(parts: Sequence[Argument]) -> Argument:
+        """The components of several, one after the other."""
+        values = np.concatenate([part.values for part in parts])
+        return Argument(values, np.concatenate([part.derivatives for part in parts]))
+
+    @staticmethod
+    def of_flat(nodes: list[Node], ncomp: int) -> Argument:
+        """The inverse of `flat`."""
+        values, slopes = (np.array(part, dtype=object) for part in (nodes[:ncomp], nodes[ncomp:]))
+        return Argument(values, slopes.reshape(-1, ncomp).T)
+
+
+@final
 class FieldSymbol(Symbolic):
     """A field at a point: itself where arithmetic is done with it, and its derivatives.
 
@@ -47,12 +79,16 @@ class FieldSymbol(Symbolic):
     value : symbol or (ncomp,) array
     grad : (dim,) or (ncomp, dim) array
         ``grad[i, j]`` is the derivative of component i along j; there is none on a boundary.
+    reference_grad : (dim,) or (ncomp, dim) array
+        The same along the directions of the reference element, on a boundary those of the face.
     """
 
-    def __init__(self, name: str, value: Objects, grad: Objects | None) -> None:
+    def __init__(self, name: str, argument: Argument, grad: Objects | None) -> None:
         self._name = name
         self._grad = grad
+        value, slopes = argument.values, argument.derivatives
         self.value: Any = value[0] if len(value) == 1 else value
+        self.reference_grad: Any = slopes[0] if len(slopes) == 1 else slopes
 
     @property
     def grad(self) -> Objects:
@@ -102,32 +138,6 @@ class FieldSymbol(Symbolic):
 
     def __float__(self) -> float:
         return float(self.value)
-
-
-@final
-@dataclass(frozen=True)
-class Argument:
-    """A field that goes into a q-function or a test function that comes out: its nodes.
-
-    Attributes
-    ----------
-    values : (ncomp,) array of Node
-    derivatives : (ncomp, dim) array of Node
-        Along reference directions.
-    """
-
-    values: Objects
-    derivatives: Objects
-
-    def flat(self) -> list[Node]:
-        """All nodes: by slot (value, then x-, y-, z-derivative), then by component."""
-        return [*self.values.flat, *self.derivatives.T.flat]
-
-    @staticmethod
-    def of_flat(nodes: list[Node], ncomp: int) -> Argument:
-        """The inverse of `flat`."""
-        values, slopes = (np.array(part, dtype=object) for part in (nodes[:ncomp], nodes[ncomp:]))
-        return Argument(values, slopes.reshape(-1, ncomp).T)
 
 
 @final
@@ -184,6 +194,7 @@ def trace(
     coefficients: Mapping[str, CoefficientShape],
     *,
     boundary: bool = False,
+    unweighted: Container[str] = (),
 ) -> Trace:
     """Call a form's function with symbols.
 
@@ -201,6 +212,8 @@ def trace(
     boundary : bool
         Whether the integral is over boundary faces: fields have values only, a parameter called
         ``n`` gets the outer normal, and the trace has the dimension of the faces.
+    unweighted : container of str
+        Names among the test functions of values that are wanted as they are at the points.
 
     Returns
     -------
@@ -234,7 +247,7 @@ def trace(
         )
         arguments[name] = argument
         gradient = None if boundary else _fixed(argument.derivatives @ inverse)
-        given.append(FieldSymbol(name, argument.values, gradient))
+        given.append(FieldSymbol(name, argument, gradient))
     for name, shape in coefficients.items():
         static[name] = symbols(graph, f"c({name})", shape.shape, shape.symmetric)
         known[name] = static[name] if shape.shape else static[name][()]
@@ -249,7 +262,10 @@ def trace(
             )
         value = _shaped(graph, part.get("value"), (ncomp,), "value", function)
         flux = _shaped(graph, part.get("grad"), (ncomp, dim), "grad", function)
-        outputs[name] = Argument(weight * value, (weight * flux) @ inverse.T)
+        if name in unweighted:
+            outputs[name] = Argument(value, flux)
+        else:
+            outputs[name] = Argument(weight * value, (weight * flux) @ inverse.T)
     return Trace(graph, dim, arguments, outputs, static)
 
 

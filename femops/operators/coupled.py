@@ -1,0 +1,296 @@
+"""Nonlinear forms on several fields of different spaces, with functionals of these."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from femops.basis import Quadrature1D
+from femops.errors import OperatorError
+from femops.fields.norms import exact_sum
+from femops.geometry.legendre import LegendreGeometry, mode_values
+from femops.operators.block_form import check_fields
+from femops.operators.constraints import read_only
+from femops.operators.execution.vectors import check_output, checked_vector
+from femops.operators.integrals.bilinear import BilinearForm
+from femops.operators.integrals.coefficients import FormCoefficient
+from femops.operators.integrals.number_types import float_type
+from femops.pointwise.qdata_split import QDataSplit, nonlinear_split
+from femops.pointwise.trace import Argument, FormFunction, Trace, name_of, trace
+from femops.spaces.product import Product
+from femops.spaces.restriction import positions
+from femops_kernels.cpu.fields import FieldKernel, FieldSide, FieldSweep
+from femops_kernels.cpu.machine import lane_width
+from femops_kernels.cpu.operators import HostOperator
+from femops_kernels.pointwise.qdata import Data
+from femops_kernels.pointwise.sum_factorization import Map1D
+from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
+
+Ints = NDArray[np.int64]
+
+_MOST_CHUNKS = 32
+_FLOPS_PER_NUMBER = 10  # in the time in which a number is read
+
+
+@final
+@dataclass(frozen=True)
+class Functionals:
+    """Names of the functionals of a form: integrals, and least values at the points."""
+
+    integrals: tuple[str, ...] = ()
+    minima: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, in the order of a kernel's components."""
+        return (*self.minima, *self.integrals)
+
+
+@final
+class CoupledForm:
+    r"""A residual that is not linear in several fields, and functionals of them.
+
+    :math:`R(u_1, u_2, \ldots; v_1, v_2, \ldots) = \sum_i \int_\Omega f_i \cdot v_i
+    + F_i : \nabla v_i\, dx`, where :math:`f_i` and :math:`F_i` are functions of all fields and
+    their gradients.  It is made by `femops.coupled_form`.
+
+    Attributes
+    ----------
+    space : Product
+        Of the fields and of the test functions.
+    dtype : numpy.dtype
+        float64 or float32; vectors have this type.
+    functionals : Functionals
+    """
+
+    _given_as = "a coupled form, as femops.coupled_form(function, W)"
+
+    def __init__(
+        self,
+        function: FormFunction,
+        product: Product,
+        functionals: Functionals,
+        quadrature: Quadrature1D,
+        coefficients: Mapping[str, FormCoefficient],
+        dtype: DTypeLike,
+        lanes: int | None,
+    ) -> None:
+        self.space, self.functionals, self.dtype = product, functionals, float_type(dtype)
+        self._width = lane_width(self.dtype, lanes)
+        check_fields(function, product, coefficients)
+        _check_machine(product)
+        first = product.spaces[product.names[0]]
+        self._form = BilinearForm(function, first, first, quadrature, coefficients)
+        self._trace = self._traced()  # now: what the function reads may change later
+        self._constrained: Ints = np.zeros(0, dtype=np.int64)
+
+    @property
+    def name(self) -> str:
+        """Name of the function."""
+        return self._form.name
+
+    @property
+    def constrained_dofs(self) -> Ints:
+        """Flat positions of the constrained dofs, ascending; read-only."""
+        return read_only(self._constrained)
+
+    def _traced(self) -> Trace:
+        functionals, spaces = self.functionals, self.space.spaces
+        fields = {name: space.ncomp for name, space in spaces.items()}
+        outputs = fields | dict.fromkeys(functionals.names, 1)
+        function = _complete(self._form.function, tuple(fields), functionals.names)
+        shapes = self._form.coefficient_shapes()
+        dim = self.space.dim
+        return trace(function, dim, fields, outputs, shapes, unweighted=functionals.minima)
+
+    @cached_property
+    def _tests(self) -> list[str]:
+        """Names of the test functions that are multiplied by something."""
+        tests = self._trace.tests
+        wanted = self.space.names
+        return [n for n in wanted if not all(o.is_constant(0.0) for o in tests[n].flat())]
+
+    @cached_property
+    def _split(self) -> QDataSplit:
+        traced = self._trace
+        point = Argument.joined([traced.fields[name] for name in self.space.names])
+        names = [*self._tests, *self.functionals.names]
+        test = Argument.joined([traced.tests[name] for name in names])
+        form = replace(self._form, static=traced.static)
+        return nonlinear_split(traced, point, test.flat(), len(test.values), form.known)
+
+    def _kernel(self) -> FieldKernel:
+        rule, spaces = self._form.quadrature, self.space.spaces
+        sides = {name: self._side(name) for name in spaces}
+        code, geometry = self._split.qfunction.code, None
+        if code.numbers.mapped:
+            degree = LegendreGeometry(self.space.mesh).degree
+            geometry = Map1D(*mode_values(degree + 1, rule.points))
+        return FieldKernel(
+            self.space.dim,
+            list(sides.values()),
+            [sides[name] for name in self._tests],
+            len(self.functionals.minima),
+            len(self.functionals.integrals),
+            lagrange_derivative_matrix(rule.points, rule.points),
+            code,
+            self.dtype,
+            self._width,
+            rule.weights,
+            geometry,
+        )
+
+    def _side(self, name: str) -> FieldSide:
+        space = self.space.spaces[name]
+        entries = self.space.offsets[name] + space.restriction.indices * space.ncomp
+        b1d = space.basis.interpolation(self._form.quadrature.points)
+        return FieldSide(space.ncomp, b1d, entries)
+
+    @cached_property
+    def _sweep(self) -> FieldSweep:
+        form = replace(self._form, static=self._trace.static)
+        data = form.data(self._split, self.dtype, self._width)
+        ne, width = self.space.mesh.num_elements, self._width
+        nbatch = -(-ne // width)
+        chunks = np.linspace(0, nbatch, min(nbatch, _MOST_CHUNKS) + 1).astype(np.int64)
+        points = nbatch * width * self._form.geometry.num_points
+        effort = points * self._split.qfunction.flops // _FLOPS_PER_NUMBER
+        data = _repeated(data, ne)
+        return FieldSweep(
+            self._kernel(), data, chunks, self.space.size, self._constrained, effort
+        )
+
+    @cached_property
+    def compiled(self) -> HostOperator:
+        """The compiled form."""
+        return HostOperator([(1.0, self._sweep)])
+
+    def residual(self, u: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """R(u; v) for all test functions v.
+
+        Parameters
+        ----------
+        u : (size,) array
+            C-contiguous, of the form's type: a vector of the product.
+        out : (size,) array, optional
+            Overwritten by the result; must not overlap u.
+
+        Returns
+        -------
+        (size,) array
+            Zero at constrained dofs, and in the parts of test functions that nothing multiplies.
+
+        Raises
+        ------
+        VectorError
+            A vector of another shape, type or memory layout, or an ``out`` that overlaps u.
+        """
+        u = self._check(u, "u")
+        result = np.empty_like(u) if out is None else self._check(out, "out")
+        check_output(self.space, u, result, out)
+        self.compiled.apply(u, result)
+        return result
+
+    def evaluate(
+        self, u: NDArray[Any], out: NDArray[Any] | None = None
+    ) -> tuple[NDArray[Any], dict[str, float]]:
+        """The residual and the functionals, by one sweep.
+
+        Parameters and errors as of `residual`.
+
+        Returns
+        -------
+        residual : (size,) array
+        functionals : dict of float
+            By name.
+        """
+        result = self.residual(u, out)
+        return result, self._found()
+
+    def _found(self) -> dict[str, float]:
+        """The functionals of the last application."""
+        minima, ne = self.functionals.minima, self.space.mesh.num_elements
+        by_element = np.moveaxis(self._sweep.functionals, 1, 0)
+        by_element = by_element.reshape(len(by_element), -1)[:, :ne]
+        found = dict(zip(minima, by_element.min(axis=1).tolist(), strict=False))
+        for name, values in zip(
+            self.functionals.integrals, by_element[len(minima) :], strict=True
+        ):
+            found[name] = exact_sum(values.astype(np.float64), self.space.comm)
+        return found
+
+    def constrained(self, dofs: ArrayLike) -> CoupledForm:
+        """The form with some dofs constrained: their residual is zero.
+
+        Parameters
+        ----------
+        dofs : (k,) integers
+            Flat positions in a vector of the product.
+
+        Returns
+        -------
+        CoupledForm
+
+        Raises
+        ------
+        OperatorError
+            Positions that are no whole numbers or outside the vector.
+        """
+        twin = object.__new__(CoupledForm)
+        kept = {k: v for k, v in self.__dict__.items() if k not in ("_sweep", "compiled")}
+        twin.__dict__.update(kept)
+        twin._constrained = np.union1d(self._constrained, positions(dofs, self.space.size))
+        return twin
+
+    def _check(self, vector: Any, what: str) -> NDArray[Any]:
+        checked: NDArray[Any] = checked_vector(self.space, self.dtype, vector, what)
+        return checked
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.space.names)
+        return f"CoupledForm({self.name}: {names}, {self.space.size} unknowns, {self.dtype})"
+
+
+def _check_machine(product: Product) -> None:
+    if product.device is not None:
+        raise OperatorError(
+            "a coupled form has no kernels for a device yet: make its spaces on the host"
+        )
+    if product.comm.size > 1:
+        raise OperatorError(
+            "a coupled form works on a whole mesh: make its spaces on a mesh that is not shared"
+        )
+
+
+def _complete(
+    function: FormFunction, fields: tuple[str, ...], functionals: Sequence[str]
+) -> Callable[..., Any]:
+    """The function with all its results by name, as tracing wants them."""
+
+    @functools.wraps(function)
+    def complete(*args: Any, **options: Any) -> Any:
+        results = function(*args, **options)
+        if not isinstance(results, dict):
+            return results
+        missing = [name for name in functionals if name not in results]
+        if missing:
+            raise OperatorError(f"{name_of(function)} returned no {missing[0]!r}: it is asked for")
+        found = {name: {"value": results[name]} for name in functionals}
+        return dict.fromkeys(fields, {}) | results | found
+
+    return complete
+
+
+def _repeated(data: Data, ne: int) -> Data:
+    """Data whose padding slots repeat the last element: no division by zero there."""
+    for array in (data.points, data.elements):
+        if array.size:
+            filled = ne - (len(array) - 1) * array.shape[-1]
+            array[-1, ..., filled:] = array[-1, ..., filled - 1 : filled]
+    return data

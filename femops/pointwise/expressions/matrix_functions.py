@@ -1,0 +1,154 @@
+"""Eigenvalues and singular values of small matrices, on symbols and on numbers.
+
+A fixed number of Jacobi's rotations, without branches, so that lanes and threads of a GPU do the
+same.  Each rotation is accurate to round-off, also near double roots.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from femops.pointwise.errors import TraceError
+from femops.pointwise.expressions.tensors import where
+from femops_meshes.arguments import array_of
+
+# Sweeps over all pairs after which nothing changes any more, by the size of the matrix.
+_EIGEN_SWEEPS = {1: 0, 2: 1, 3: 5}
+_SINGULAR_SWEEPS = {1: 0, 2: 2, 3: 5}
+
+
+def _square(matrix: Any, what: str) -> Any:
+    a = array_of(matrix, "the matrix", TraceError)
+    if a.ndim < 2 or a.shape[0] != a.shape[1] or not 0 < a.shape[0] < 4:
+        raise TraceError(
+            f"{what} of an array of shape {a.shape}: give a 1 x 1, 2 x 2 or 3 x 3 matrix, of "
+            "symbols or of arrays of one shape"
+        )
+    return a
+
+
+def _rotation(difference: Any, twice: Any) -> tuple[Any, Any, Any]:
+    """Tangent, cosine and sine of the angle that diagonalises [[a, b], [b, a + difference]].
+
+    ``twice`` is 2 b; of the two angles the one of at most 45 degrees.
+    """
+    root = np.sqrt(difference * difference + twice * twice)
+    far = where(difference < 0.0, difference - root, difference + root)
+    tangent = twice / where(root > 0.0, far, 1.0)
+    cosine = 1.0 / np.sqrt(1.0 + tangent * tangent)
+    return tangent, cosine, tangent * cosine
+
+
+def _rotate(columns: list[list[Any]], p: int, q: int, cosine: Any, sine: Any) -> None:
+    first, second = columns[p], columns[q]
+    pairs = list(zip(first, second, strict=True))
+    columns[p] = [cosine * x - sine * y for x, y in pairs]
+    columns[q] = [sine * x + cosine * y for x, y in pairs]
+
+
+def eigh_sym(matrix: Any) -> tuple[Any, Any]:
+    """Eigenvalues and eigenvectors of a symmetric matrix of up to 3 x 3.
+
+    Parameters
+    ----------
+    matrix : (n, n, ...) array
+        Matrix of symbols or numbers, n up to 3; of numbers also of arrays of one shape. The entries
+        above the diagonal are read.
+
+    Returns
+    -------
+    values : (n, ...) array
+        Ascending.
+    vectors : (n, n, ...) array
+        Of length one; ``vectors[:, k]`` belongs to ``values[k]``.
+
+    Raises
+    ------
+    TraceError
+        An array of another shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from femops import eigh_sym
+    >>> values, vectors = eigh_sym(np.array([[2.0, 1.0], [1.0, 2.0]]))
+    >>> values.round(12).tolist()
+    [1.0, 3.0]
+    """
+    given = _square(matrix, "the eigenvalues")
+    n = len(given)
+    a = [[given[min(i, j), max(i, j)] for j in range(n)] for i in range(n)]
+    unit = np.zeros_like(given[0, 0], dtype=float) if given.dtype != object else 0.0
+    vectors: list[list[Any]] = [[unit + float(i == j) for i in range(n)] for j in range(n)]
+    for p, q in [*combinations(range(n), 2)] * _EIGEN_SWEEPS[n]:
+        tangent, cosine, sine = _rotation(a[q][q] - a[p][p], 2.0 * a[p][q])
+        a[p][p], a[q][q] = a[p][p] - tangent * a[p][q], a[q][q] + tangent * a[p][q]
+        a[p][q] = a[q][p] = 0.0 * unit
+        for r in range(n):
+            if r not in (p, q):
+                x, y = a[p][r], a[q][r]
+                a[p][r] = a[r][p] = cosine * x - sine * y
+                a[q][r] = a[r][q] = sine * x + cosine * y
+        _rotate(vectors, p, q, cosine, sine)
+    values = [a[k][k] for k in range(n)]
+    for k in ([0, 1, 0] if n == 3 else [0] * (n - 1)):
+        _order(values, vectors, k)
+    return np.array(values), np.array(vectors).swapaxes(0, 1)
+
+
+def _order(values: list[Any], vectors: list[list[Any]], k: int) -> None:
+    """Exchange two neighbours where the second is less."""
+    turned, (x, y) = values[k + 1] < values[k], values[k : k + 2]
+    values[k], values[k + 1] = where(turned, y, x), where(turned, x, y)
+    first, second = vectors[k : k + 2]
+    pairs = list(zip(first, second, strict=True))
+    vectors[k] = [where(turned, b, a) for a, b in pairs]
+    vectors[k + 1] = [where(turned, a, b) for a, b in pairs]
+
+
+def svd_min(matrix: Any) -> Any:
+    """Smallest singular value of a matrix of up to 3 x 3.
+
+    Parameters
+    ----------
+    matrix : (n, n, ...) array
+        Matrix of symbols or numbers, n up to 3; of numbers also of arrays of one shape.
+
+    Returns
+    -------
+    symbol or number
+
+    Raises
+    ------
+    TraceError
+        An array of another shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from femops import svd_min
+    >>> float(svd_min(np.array([[3.0, 0.0], [4.0, 5.0]])).round(12))
+    2.236067977500
+    """
+    given = _square(matrix, "the smallest singular value")
+    n = len(given)
+    columns = [[given[i, j] for i in range(n)] for j in range(n)]
+    for p, q in [*combinations(range(n), 2)] * _SINGULAR_SWEEPS[n]:
+        squares = [_dot(columns[i], columns[j]) for i, j in ((p, p), (q, q), (p, q))]
+        _, cosine, sine = _rotation(squares[1] - squares[0], 2.0 * squares[2])
+        _rotate(columns, p, q, cosine, sine)
+    least = _dot(columns[0], columns[0])
+    for column in columns[1:]:
+        square = _dot(column, column)
+        least = where(square < least, square, least)
+    return np.sqrt(least)
+
+
+def _dot(a: list[Any], b: list[Any]) -> Any:
+    total = a[0] * b[0]
+    for x, y in zip(a[1:], b[1:], strict=True):
+        total = total + x * y
+    return total

@@ -1,0 +1,1 @@
+"""Kernels of forms on several fields of different spaces."""
