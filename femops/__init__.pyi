@@ -1,6 +1,7 @@
 # What femops offers, and where it comes from: each name once.
 
 from femops import eigen as eigen
+from femops import hydro as hydro
 from femops.basis import Basis1D as Basis1D
 from femops.basis import Quadrature1D as Quadrature1D
 from femops.basis import gauss as gauss
@@ -13,6 +14,7 @@ from femops.errors import Errors as Errors
 from femops.errors import FemopsError as FemopsError
 from femops.errors import FileError as FileError
 from femops.errors import GeometryError as GeometryError
+from femops.errors import HydroError as HydroError
 from femops.errors import KernelError as KernelError
 from femops.errors import MeshError as MeshError
 from femops.errors import MissingExtraError as MissingExtraError
@@ -76,6 +78,7 @@ from femops.pointwise.expressions.tensors import maximum as maximum
 from femops.pointwise.expressions.tensors import minimum as minimum
 from femops.pointwise.expressions.tensors import sym as sym
 from femops.pointwise.expressions.tensors import where as where
+from femops.solvers import CGSolver as CGSolver
 from femops.solvers import cg as cg
 from femops.solvers import gmres as gmres
 from femops.solvers import jacobi as jacobi

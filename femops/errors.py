@@ -44,6 +44,10 @@ class SolverError(FemopsError, RuntimeError):
     """A solver was called with something it cannot solve."""
 
 
+class HydroError(FemopsError, RuntimeError):
+    """A flow that cannot be set up, or cannot go on: inverted elements, a step gone to zero."""
+
+
 class FileError(FemopsError, OSError):
     """A file that cannot be read or written."""
 
@@ -76,6 +80,7 @@ __all__ = [
     "FemopsError",
     "FileError",
     "GeometryError",
+    "HydroError",
     "KernelError",
     "MeshError",
     "MissingExtraError",

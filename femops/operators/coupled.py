@@ -162,9 +162,7 @@ class CoupledForm:
         points = nbatch * width * self._form.geometry.num_points
         effort = points * self._split.qfunction.flops // _FLOPS_PER_NUMBER
         data = _repeated(data, ne)
-        return FieldSweep(
-            self._kernel(), data, chunks, self.space.size, self._constrained, effort
-        )
+        return FieldSweep(self._kernel(), data, chunks, self.space.size, self._constrained, effort)
 
     @cached_property
     def compiled(self) -> HostOperator:
@@ -219,9 +217,7 @@ class CoupledForm:
         by_element = np.moveaxis(self._sweep.functionals, 1, 0)
         by_element = by_element.reshape(len(by_element), -1)[:, :ne]
         found = dict(zip(minima, by_element.min(axis=1).tolist(), strict=False))
-        for name, values in zip(
-            self.functionals.integrals, by_element[len(minima) :], strict=True
-        ):
+        for name, values in zip(self.functionals.integrals, by_element[len(minima) :], strict=True):
             found[name] = exact_sum(values.astype(np.float64), self.space.comm)
         return found
 
@@ -282,7 +278,7 @@ def _complete(
         if missing:
             raise OperatorError(f"{name_of(function)} returned no {missing[0]!r}: it is asked for")
         found = {name: {"value": results[name]} for name in functionals}
-        return dict.fromkeys(fields, {}) | results | found
+        return {key: {} for key in fields} | results | found
 
     return complete
 

@@ -1,10 +1,10 @@
 """Solvers of linear and nonlinear systems."""
 
-from femops.solvers.cg import cg
+from femops.solvers.cg import CGSolver, cg
 from femops.solvers.gmres import gmres
 from femops.solvers.jacobi import Jacobi, jacobi
 from femops.solvers.linear_problem import Info
 from femops.solvers.minres import minres
 from femops.solvers.newton import NewtonInfo, newton
 
-__all__ = ["Info", "Jacobi", "NewtonInfo", "cg", "gmres", "jacobi", "minres", "newton"]
+__all__ = ["CGSolver", "Info", "Jacobi", "NewtonInfo", "cg", "gmres", "jacobi", "minres", "newton"]

@@ -98,15 +98,15 @@ class LinearProblem:
         SolverError, VectorError
             As `femops.cg`.
         """
-        _check_operators(solver, A, M)
+        check_operators(solver, A, M)
         numbers = {"rtol": rtol, "atol": atol, "maxiter": maxiter, "x0 given": x0 is not None}
         check_same(A.space.comm, f"a solve by {solver}", numbers, error=SolverError)
-        right = _vector(A, b, "b")
-        guess = A.space.memory.xp.zeros_like(right) if x0 is None else _vector(A, x0, "x0")
+        right = checked_right(A, b, "b")
+        guess = A.space.memory.xp.zeros_like(right) if x0 is None else checked_right(A, x0, "x0")
         sums = Sums(A.space)
         if x0 is not None and not np.isfinite(sums.norm(guess)):
             raise SolverError("x0 has entries that are not finite: leave it out")
-        norm = _norm_of(A, right, sums)
+        norm = norm_of(A, right, sums)
         limit = 10 * A.space.global_size if maxiter is None else int(maxiter)
         return cls(A, right, guess, sums, norm, max(rtol * norm, atol), limit)
 
@@ -132,7 +132,7 @@ class LinearProblem:
         return lambda r: inverse * r
 
 
-def _check_operators(solver: Solver, A: Any, M: Any) -> None:
+def check_operators(solver: Solver, A: Any, M: Any) -> None:
     """Refuse operators that a solver does not take."""
     if A.space is not A.test_space:
         raise SolverError(f"{A!r} goes from one space to another: its system has no solution")
@@ -152,7 +152,7 @@ def _check_operators(solver: Solver, A: Any, M: Any) -> None:
         raise SolverError("A and M are not on the same device: make M with jacobi(A)")
 
 
-def _norm_of(A: Operator | BlockOperator, right: Vector, sums: Sums) -> float:
+def norm_of(A: Operator | BlockOperator, right: Vector, sums: Sums) -> float:
     """Euclidean norm of a right-hand side for which there can be a solve."""
     norm = sums.norm(right)
     if not np.isfinite(norm):
@@ -168,7 +168,8 @@ def _norm_of(A: Operator | BlockOperator, right: Vector, sums: Sums) -> float:
     return norm
 
 
-def _vector(A: Operator | BlockOperator, vector: Any, what: str) -> Vector:
+def checked_right(A: Operator | BlockOperator, vector: Any, what: str) -> Vector:
+    """The vector, contiguous, if it is one of the operator's space and type."""
     vector = A.space.memory.vector_of(A.space, vector, what)
     if vector.dtype != A.dtype:
         raise VectorError(

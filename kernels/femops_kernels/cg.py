@@ -73,6 +73,10 @@ class Solve(ABC):
         be some updates behind, if that is faster, until the iteration has come to its end.
         """
 
+    def restart(self, b: NDArray[Any], x: NDArray[Any]) -> bool:  # noqa: ARG002
+        """Begin again with another right-hand side and first guess; False where that can't be."""
+        return False
+
     @property
     def x(self) -> NDArray[Any]:
         """The iterate, a view."""

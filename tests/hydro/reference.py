@@ -111,9 +111,11 @@ class Reference:
         flat = lambda a: a.reshape(-1, dim).T  # noqa: E731
         where = flat(np.einsum("qi,eic->eqc", at, x0))
         ne, nl = len(x0), (m + 1) ** dim
-        project = lambda f: (  # noqa: E731
-            np.broadcast_to(f(where), where.shape[1:]).reshape(ne, nl) @ to_bernstein.T
-        )
+
+        def project(f: Function) -> Array:
+            values = np.broadcast_to(f(where), where.shape[1:])
+            return np.asarray(values.reshape(ne, nl) @ to_bernstein.T)
+
         J = np.einsum("dqi,eic->eqcd", self.G, x0)
         self.J0inv, det = np.linalg.inv(J), np.linalg.det(J)
         self.xq0 = flat(np.einsum("qi,eic->eqc", self.B, x0)).reshape(dim, ne, -1)
@@ -138,8 +140,9 @@ class Reference:
 
     def _masses(self) -> None:
         blocks = np.einsum("qi,qj,eq->eij", self.B, self.B, self.mass0)
-        rows, cols = (np.broadcast_to(a, blocks.shape) for a in
-                      (self.dofs[:, :, None], self.dofs[:, None, :]))
+        rows, cols = (
+            np.broadcast_to(a, blocks.shape) for a in (self.dofs[:, :, None], self.dofs[:, None, :])
+        )
         M = sp.csr_matrix((blocks.ravel(), (rows.ravel(), cols.ravel())), shape=(self.n,) * 2)
         self.M = M
         self.solves = []
@@ -212,7 +215,7 @@ class Reference:
         return (v, self.acceleration(stress), self.heating(stress, x, v)), step
 
     def rk4(self, s: tuple[Array, ...], dt: float) -> tuple[tuple[Array, ...], float, float]:
-        """The step of Runge and Kutta; estimates of the first stage, and the least of the others."""
+        """The step of Runge and Kutta; estimates of the first stage, and least of the others."""
         k1, d1 = self.rate(s)
         k2, d2 = self.rate(_add(s, dt / 2, k1))
         k3, d3 = self.rate(_add(s, dt / 2, k2))

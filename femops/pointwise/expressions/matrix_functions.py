@@ -94,7 +94,7 @@ def eigh_sym(matrix: Any) -> tuple[Any, Any]:
                 a[q][r] = a[r][q] = sine * x + cosine * y
         _rotate(vectors, p, q, cosine, sine)
     values = [a[k][k] for k in range(n)]
-    for k in ([0, 1, 0] if n == 3 else [0] * (n - 1)):
+    for k in [0, 1, 0] if n == 3 else [0] * (n - 1):
         _order(values, vectors, k)
     return np.array(values), np.array(vectors).swapaxes(0, 1)
 

@@ -142,6 +142,14 @@ class ConjugateGradients(HostSolve):
             self._table[layout.SUMS] = self._pass.sums.ctypes.data
             self._table[layout.PASSES] = len(self._pass.sums) - 1
 
+    def restart(self, b: NDArray[Any], x: NDArray[Any]) -> bool:
+        """See `Solve.restart`."""
+        self._b, self._entries[layout.B], self._table[layout.B] = b, b, b.ctypes.data
+        self.x[:], self._state[:] = x, (-1.0, 0.0, 0.0, 0.0)
+        if self._pass is not None:
+            self._pass.todo[:] = 0.0
+        return True
+
     def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
         """See `Solve.advance`."""
         with LAUNCH:

@@ -195,7 +195,7 @@ class FieldSweep(HostLaunch):
         shape = nbatch, kernel.minima + kernel.sums, width
         self.functionals = aligned_array(shape, kernel.dtype)
         results = aligned_array((nbatch, kernel.result_lanes, width), kernel.dtype)
-        start, slots = _contributions(kernel, nbatch, size, constrained)
+        start, slots = _contributions(kernel, size, constrained)
         chunks = len(first_batch) - 1
         entries = dict.fromkeys(range(more.FIELD_WORDS), 0) | {
             layout.NCHUNKS: chunks,
@@ -226,9 +226,7 @@ def _by_lanes(entries: Ints, width: int) -> Ints:
     return np.ascontiguousarray(entries[rows].reshape(-1, width, nodes).swapaxes(1, 2))
 
 
-def _contributions(
-    kernel: FieldKernel, nbatch: int, size: int, constrained: Ints
-) -> tuple[Ints, Ints]:
+def _contributions(kernel: FieldKernel, size: int, constrained: Ints) -> tuple[Ints, Ints]:
     """Of each entry of the result, where its contributions stand; by ascending element."""
     width, begin = kernel.width, 0
     found, where = [], []

@@ -12,7 +12,6 @@ from femops_kernels.simd.lane_math import lane_minimum
 from femops_kernels.simd.lanes import load, store, word
 from femops_kernels.simd.line_math import add_lines
 from femops_kernels.simd.lines import contract, gather, load_line, store_line
-from femops_kernels.simd.matrix import Matrix1D
 from femops_kernels.simd.tracing import traced
 from femops_kernels.skeletons.batch.batch import *
 from femops_kernels.skeletons.chunk.defaults import *

@@ -1,0 +1,164 @@
+"""Integrators in time: explicit methods, of which one conserves the energy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import HydroError
+from femops.hydro.lagrangian import Forces, Lagrangian
+
+Floats = NDArray[np.float64]
+Stepper = Callable[[Lagrangian, Floats, float, Forces], tuple[Floats, float]]
+
+
+@final
+@dataclass(frozen=True)
+class Method:
+    """An integrator.
+
+    Attributes
+    ----------
+    name : str
+    stages : int
+    step : callable
+        ``step(equations, state, dt, forces)``, given the forces of the state: the new state, and
+        the least time step that the other stages allow.
+    """
+
+    name: str
+    stages: int
+    step: Stepper
+
+
+def _explicit(rows: tuple[tuple[float, ...], ...], weights: tuple[float, ...]) -> Stepper:
+    """Step of a Runge-Kutta method by the table of Butcher."""
+
+    def step(
+        equations: Lagrangian, state: Floats, dt: float, forces: Forces
+    ) -> tuple[Floats, float]:
+        rates = [equations.rate(state, forces, np.empty_like(state))]
+        least = np.inf
+        for row in rows:
+            stage = _moved(state, dt, row, rates)
+            found = equations.forces(stage)
+            least = min(least, found.step) if found.step == found.step else np.nan
+            rates.append(equations.rate(stage, found, np.empty_like(state)))
+        return _moved(state, dt, weights, rates), least
+
+    return step
+
+
+def _moved(state: Floats, dt: float, factors: tuple[float, ...], rates: list[Floats]) -> Floats:
+    """State + dt times a sum of rates."""
+    out = state.copy()
+    for factor, rate in zip(factors, rates, strict=True):
+        if factor:
+            out += (dt * factor) * rate
+    return out
+
+
+def _averaged(
+    equations: Lagrangian, state: Floats, dt: float, forces: Forces
+) -> tuple[Floats, float]:
+    """Two midpoint stages, in which the gas moves by the mean of old and new velocity.
+
+    So the work of the forces is what the kinetic energy gains, to round-off.
+    """
+    velocity = equations.space.split(state)[1]
+    now, least = state, np.inf
+    for part in (0.5, 1.0):
+        if part == 1.0:
+            forces = equations.forces(now)
+            least = forces.step
+        acceleration = equations.acceleration(forces)
+        mean = velocity + (0.5 * dt) * acceleration
+        heating = equations.work_rate(now, mean)
+        now = state.copy()
+        parts = equations.space.split(now)
+        for values, rate in zip(parts, (mean, acceleration, heating), strict=True):
+            values[:] += (part * dt) * rate
+    return now, least
+
+
+# Verner's method of order 6 with 8 stages, as MFEM has it.
+_SIX = (
+    (0.06,),
+    (0.01923996296296296296296296296296296296296, 0.07669337037037037037037037037037037037037),
+    (0.035975, 0.0, 0.107925),
+    (
+        1.318683415233148260919747276431735612861,
+        0.0,
+        -5.042058063628562225427761634715637693344,
+        4.220674648395413964508014358283902080483,
+    ),
+    (
+        -41.87259166432751461803757780644346812905,
+        0.0,
+        159.4325621631374917700365669070346830453,
+        -122.1192135650100309202516203389242140663,
+        5.531743066200053768252631238332999150076,
+    ),
+    (
+        -54.43015693531650433250642051294142461271,
+        0.0,
+        207.0672513650184644273657173866509835987,
+        -158.6108137845899991828742424365058599469,
+        6.991816585950242321992597280791793907096,
+        -0.01859723106220323397765171799549294623692,
+    ),
+    (
+        -54.66374178728197680241215648050386959351,
+        0.0,
+        207.9528062553893734515824816699834244238,
+        -159.2889574744995071508959805871426654216,
+        7.018743740796944434698170760964252490817,
+        -0.01833878590504572306472782005141738268361,
+        -0.0005119484997882099077875432497245168395840,
+    ),
+)
+_SIX_WEIGHTS = (
+    0.03438957868357036009278820124728322386520,
+    0.0,
+    0.0,
+    0.2582624555633503404659558098586120858767,
+    0.4209371189673537150642551514069801967032,
+    4.405396469669310170148836816197095664891,
+    -176.4831190242986576151740942499002125029,
+    172.3641334014150730294022582711902413315,
+)
+
+_LIST = (
+    Method("euler", 1, _explicit((), (1.0,))),
+    Method("rk2", 2, _explicit(((0.5,),), (0.0, 1.0))),
+    Method("rk3", 3, _explicit(((1.0,), (0.25, 0.25)), (1.0 / 6.0, 1.0 / 6.0, 2.0 / 3.0))),
+    Method(
+        "rk4",
+        4,
+        _explicit(
+            ((0.5,), (0.0, 0.5), (0.0, 0.0, 1.0)), (1.0 / 6.0, 1.0 / 3.0, 1.0 / 3.0, 1.0 / 6.0)
+        ),
+    ),
+    Method("rk6", 8, _explicit(_SIX, _SIX_WEIGHTS)),
+    Method("rk2avg", 2, _averaged),
+)
+
+METHODS: dict[str, Method] = {method.name: method for method in _LIST}
+"""The integrators by name."""
+
+
+def method(name: str) -> Method:
+    """An integrator by its name.
+
+    Raises
+    ------
+    HydroError
+        Another name.
+    """
+    if name not in METHODS:
+        raise HydroError(f"there is no integrator {name!r}: {', '.join(METHODS)}")
+    return METHODS[name]

@@ -1,0 +1,285 @@
+"""The equations of a gas on a mesh that moves with it, discrete in space.
+
+M_V dv/dt = -F 1, M_E de/dt = F^T v, dx/dt = v (Dobrev, Kolev, Rieben, 2012), where F is never
+formed: what it does to 1 and to v comes from the stress at the quadrature points.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+import femops
+from femops.errors import HydroError
+from femops.hydro.problems import PointFunction, Problem
+from femops.hydro.qfunctions import corner_force, work_of
+
+Floats = NDArray[np.float64]
+
+
+@final
+@dataclass
+class Clock:
+    """Seconds spent, and what was done in them: what figures of merit are made of.
+
+    Attributes
+    ----------
+    force, mass, energy : float
+        Seconds in forces with the stress at points, in solves with the mass of the velocity, and
+        with that of the energy.
+    sweeps, iterations, solves : int
+        Evaluations of forces, iterations of conjugate gradients, evaluations of rates.
+    """
+
+    force: float = 0.0
+    mass: float = 0.0
+    energy: float = 0.0
+    sweeps: int = 0
+    iterations: int = 0
+    solves: int = 0
+
+
+@final
+@dataclass(frozen=True)
+class Forces:
+    """What the stress of a state does.
+
+    Attributes
+    ----------
+    residual : (size,) array
+        -F 1 in the part of the velocity, F^T v in that of the energy.
+    step : float
+        Largest stable time step.
+    """
+
+    residual: Floats
+    step: float
+
+
+@final
+class Lagrangian:
+    """The equations of a problem, discrete in space.
+
+    A state is a vector of `space`: position, velocity and specific internal energy.
+
+    Parameters
+    ----------
+    problem : Problem
+    mesh : Mesh
+        At the beginning. Boundary attributes 1, 2 and 3 are walls across x, y and z.
+    order_kinematic, order_thermo : int
+        Degrees of position and velocity, and of the energy.
+    cfl : float
+        Part of the time step that waves would allow.
+    cg_tol : float
+        Relative tolerance of solves with the mass of the velocity.
+    cg_max : int
+        Most iterations of one.
+
+    Attributes
+    ----------
+    space : Product
+    clock : Clock
+
+    Raises
+    ------
+    HydroError
+        A problem that has no such dimension, boundary attributes that are no walls, tolerances or
+        orders out of range.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        mesh: femops.Mesh,
+        order_kinematic: int = 2,
+        order_thermo: int = 1,
+        *,
+        cfl: float = 0.5,
+        cg_tol: float = 1e-8,
+        cg_max: int = 300,
+    ) -> None:
+        _check(problem, mesh, order_kinematic, order_thermo, cfl)
+        self.problem, self.mesh, self.cfl = problem, mesh, cfl
+        self.order, self.order_thermo = order_kinematic, order_thermo
+        self.cg_tol, self.cg_max, self.clock = cg_tol, cg_max, Clock()
+        self.V = femops.H1(mesh, order_kinematic, ncomp=mesh.dim)
+        self.E = femops.L2(mesh, order_thermo, family="bernstein" if order_thermo else "gauss")
+        self.space = femops.Product(position=self.V, velocity=self.V, energy=self.E)
+        points = (3 * order_kinematic + order_thermo - 1) // 2 + 1
+        self.quadrature = self.V.quadrature(points)
+        self.walls = np.concatenate(
+            [
+                self.V.boundary_dofs(int(a), components=int(a) - 1)
+                for a in np.unique(mesh.boundary_attributes)
+            ]
+        )
+        self.h0 = (mesh.volume() / mesh.num_elements) ** (1.0 / mesh.dim) / order_kinematic
+        self._materials = {
+            "rho": self._density(),
+            "gamma": _by_element(mesh, problem.gamma),
+            "h0": self.h0,
+        }
+        self._force = femops.coupled_form(
+            corner_force(problem, order_kinematic),
+            self.space,
+            minima=["step"],
+            quadrature=self.quadrature,
+            **self._materials,
+        ).constrained(self.space.offsets["velocity"] + self.walls)
+        self._make_masses()
+
+    def _density(self) -> Any:
+        """The density at the beginning: a number, or a field of the space of the energy."""
+        density = self.problem.density
+        if not callable(density):
+            return density
+        return femops.GridFunction(self.E, self._projected(density))
+
+    def _projected(self, f: PointFunction) -> Floats:
+        """Coefficients of the polynomials through a function's values at Gauss points."""
+        nodal = femops.L2(self.mesh, self.order_thermo, family="gauss")
+        return self.E.interpolate(femops.GridFunction(nodal, nodal.interpolate(f)))
+
+    def _make_masses(self) -> None:
+        rho, rule = self.problem.density, self.quadrature
+        mass = femops.mass(self.V, rho=rho, quadrature=rule, level="partial")
+        self._gravity = self.V.zeros()
+        if self.problem.gravity:
+            down = self.V.zeros()
+            self.V.components(down)[:, 1] = -self.problem.gravity
+            self._gravity = mass @ down
+            self._gravity[self.walls] = 0.0
+        self._mass = mass.constrained(self.walls)
+        self._solver = femops.CGSolver(self._mass, M=femops.jacobi(self._mass))
+        n = self.E.p1d**self.mesh.dim
+        blocks = femops.mass(self.E, rho=rho, quadrature=rule).assemble().tobsr((n, n)).data
+        self._energy_inverse = np.linalg.inv(blocks)
+        self._energy_mass = blocks
+
+    # --- states ----------------------------------------------------------------------------------
+
+    def initial(self) -> Floats:
+        """The state at the beginning."""
+        velocity = self.V.interpolate(self.problem.velocity)
+        velocity[self.walls] = 0.0
+        energy = self._blast() if self.problem.blast else self._projected(self.problem.energy)
+        position = self.V.interpolate(lambda x: x)
+        state: Floats = self.space.join(position=position, velocity=velocity, energy=energy)
+        return state
+
+    def _blast(self) -> Floats:
+        """All the energy of a blast in the element at the origin, highest there."""
+        corner = self.mesh.bounding_box()[0]
+        centers = self.mesh.element_centers()
+        first = int(np.argmin(np.linalg.norm(centers, axis=1)))
+        if np.abs(corner).max() > 1e-12:
+            raise HydroError(f"a blast is at the origin: the mesh begins at {corner.tolist()}")
+        m = self.order_thermo
+        energy: Floats = self._projected(lambda x: _peak(self.mesh, first, x, m))
+        ne = self.mesh.num_elements
+        only = np.zeros_like(energy).reshape(ne, -1)
+        only[first] = energy.reshape(ne, -1)[first]
+        energy = only.reshape(-1)
+        total = femops.integrate(self.E, energy)
+        energy *= self.problem.blast / 2**self.mesh.dim / float(total)
+        return energy
+
+    # --- rates -----------------------------------------------------------------------------------
+
+    def forces(self, state: Floats) -> Forces:
+        """What the stress of a state does, and the largest stable time step."""
+        begin = perf_counter()
+        residual, found = self._force.evaluate(state)
+        self.clock.force += perf_counter() - begin
+        self.clock.sweeps += 1
+        return Forces(residual, self.cfl * found["step"])
+
+    def acceleration(self, forces: Forces) -> Floats:
+        """dv/dt = -M_V^-1 F 1."""
+        begin = perf_counter()
+        right = forces.residual[self.space.slice("velocity")] + self._gravity
+        found, iterations = self._solver.solve(right, rtol=self.cg_tol, maxiter=self.cg_max)
+        self.clock.mass += perf_counter() - begin
+        self.clock.iterations += iterations
+        self.clock.solves += 1
+        return found
+
+    def heating(self, right: Floats) -> Floats:
+        """de/dt = M_E^-1 F^T v, given F^T v."""
+        begin = perf_counter()
+        n = self._energy_inverse.shape[-1]
+        found: Floats = np.einsum("eij,ej->ei", self._energy_inverse, right.reshape(-1, n))
+        self.clock.energy += perf_counter() - begin
+        return found.reshape(-1)
+
+    def rate(self, state: Floats, forces: Forces, out: Floats) -> Floats:
+        """Time derivative of a state, of which the forces are known; overwrites ``out``."""
+        space = self.space
+        out[space.slice("position")] = state[space.slice("velocity")]
+        out[space.slice("velocity")] = self.acceleration(forces)
+        out[space.slice("energy")] = self.heating(forces.residual[space.slice("energy")])
+        return out
+
+    def work_rate(self, state: Floats, mean: Floats) -> Floats:
+        """de/dt by the stress of a state, where the gas moves by another velocity."""
+        begin = perf_counter()
+        work, product = self._work_form()
+        position, velocity, energy = self.space.split(state)
+        whole = product.join(position=position, velocity=velocity, energy=energy, mean=mean)
+        residual = work.residual(whole)
+        self.clock.force += perf_counter() - begin
+        return self.heating(residual[product.offsets["energy"] :][: self.E.size])
+
+    def _work_form(self) -> tuple[femops.CoupledForm, femops.Product]:
+        if not hasattr(self, "_work"):
+            product = femops.Product(position=self.V, velocity=self.V, energy=self.E, mean=self.V)
+            work = femops.coupled_form(
+                work_of(self.problem, self.order),
+                product,
+                quadrature=self.quadrature,
+                **self._materials,
+            )
+            self._work = work, product
+        return self._work
+
+    # --- what is reported ------------------------------------------------------------------------
+
+    def total_energy(self, state: Floats) -> float:
+        """Kinetic and internal energy."""
+        _, velocity, energy = self.space.split(state)
+        n = self._energy_mass.shape[-1]
+        internal = np.einsum("eij,ej->", self._energy_mass, energy.reshape(-1, n))
+        return float(0.5 * velocity @ (self._mass.unconstrained @ velocity) + internal)
+
+
+def _peak(mesh: femops.Mesh, element: int, x: Floats, order: int) -> Any:
+    """(1 - xi)^order (1 - eta)^order ... in the box of an element that begins at the origin."""
+    ends = np.abs(mesh.coordinates[element].reshape(-1, mesh.dim)).max(axis=0)
+    return np.prod((1.0 - x / ends[:, None]) ** order, axis=0)
+
+
+def _by_element(mesh: femops.Mesh, gamma: PointFunction | float) -> Any:
+    """A number, or a field that is one in each element: the value at its centre."""
+    if not callable(gamma):
+        return gamma
+    space = femops.L2(mesh, 0)
+    return femops.GridFunction(space, np.asarray(gamma(mesh.element_centers().T), dtype=float))
+
+
+def _check(problem: Problem, mesh: femops.Mesh, k: int, m: int, cfl: float) -> None:
+    if mesh.dim not in problem.mesh:
+        dims = ", ".join(map(str, problem.mesh))
+        raise HydroError(f"{problem.name} is a problem of dimension {dims}: not {mesh.dim}")
+    walls = set(np.unique(mesh.boundary_attributes).tolist())
+    if not walls or not walls <= set(range(1, mesh.dim + 1)):
+        raise HydroError(
+            f"the boundary has the attributes {sorted(walls)}: give walls across x, y, z the "
+            f"attributes 1 to {mesh.dim}, by mesh.with_attributes(boundary=...)"
+        )
+    if k < 1 or m < 0 or not cfl > 0.0:
+        raise HydroError(f"orders {k} and {m}, cfl {cfl}: take at least 1, 0 and more than 0")

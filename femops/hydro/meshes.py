@@ -1,0 +1,50 @@
+"""Meshes of the problems: boxes whose walls are named by the direction that they stop.
+
+They are the same as the files of Laghos: attributes 1, 2 and 3 of the boundary are walls across x,
+y and z, at which that component of the velocity is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from femops.errors import HydroError
+from femops_meshes import Mesh, box
+
+_LINES: dict[str, Sequence[Sequence[float]]] = {
+    "segment01": [(0.0, 0.5, 1.0)],
+    "square01_quad": [(0.0, 0.5, 1.0)] * 2,
+    "cube01_hex": [(0.0, 0.5, 1.0)] * 3,
+    "rectangle01_quad": [range(8), range(4)],
+    "box01_hex": [(0.0, 1.0, 3.0, 5.0, 7.0), (0.0, 1.5, 3.0), (0.0, 1.5, 3.0)],
+    "square_gresho": [(-0.5, 0.0, 0.5)] * 2,
+    "rt2D": [(0.0, 0.5), (-1.0, -0.5, 0.0, 0.5, 1.0)],
+}
+
+MESHES = tuple(_LINES)
+"""Names of the meshes that `built_in` makes."""
+
+
+def built_in(name: str) -> Mesh:
+    """Mesh of one of the names in `MESHES`.
+
+    Raises
+    ------
+    HydroError
+        Another name.
+    """
+    if name not in _LINES:
+        raise HydroError(f"there is no mesh {name!r}: {', '.join(MESHES)}, or a file")
+    return grid(_LINES[name])
+
+
+def grid(lines: Sequence[Sequence[float]]) -> Mesh:
+    """Box by its grid lines in each direction, with walls across x, y and z numbered 1, 2 and 3."""
+    counts = [len(line) - 1 for line in lines]
+    mesh = box(counts, 0.0, [float(n) for n in counts])
+    mesh = mesh.mapped(
+        lambda x: np.array([np.interp(a, range(len(b)), b) for a, b in zip(x, lines, strict=True)])
+    )
+    return mesh.with_attributes(boundary=(mesh.boundary_attributes + 1) // 2)

@@ -1,0 +1,260 @@
+"""Problems of gas dynamics: initial states and materials.
+
+Those of the compressible-flow code BLAST and its proxy Laghos, with their numbers there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import HydroError
+
+Floats = NDArray[np.float64]
+PointFunction = Callable[[Any], Any]
+
+
+@final
+@dataclass(frozen=True)
+class Problem:
+    """Initial state and physics of a flow.
+
+    Functions take positions, (dim, n), and return (n,) or (dim, n).
+
+    Attributes
+    ----------
+    name : str
+    mesh : dict
+        Name of the mesh by dimension, see `femops.hydro.built_in`; dimensions that are missing are
+        not those of the problem.
+    t_final : float
+        End of the run, if no other is given.
+    velocity, energy : callables
+        At the beginning; the energy is the specific internal energy.
+    density, gamma : callable or float
+        At the beginning; gamma, the adiabatic index, is one number in each element.
+    blast : float
+        Energy of a point source at the origin, in the whole space: the domain has 1 / 2^dim of it.
+    viscosity : bool
+        Whether there is artificial viscosity.
+    vorticity : bool
+        Whether its linear part is reduced where the flow turns.
+    heating : callable, optional
+        Source of energy by volume, of the position of the moving point.
+    gravity : float
+        Acceleration along -y.
+    exact_velocity : bool
+        Whether the velocity at the beginning is that at all times.
+    """
+
+    name: str
+    mesh: dict[int, str]
+    t_final: float
+    velocity: PointFunction
+    energy: PointFunction
+    density: PointFunction | float = 1.0
+    gamma: PointFunction | float = 1.4
+    blast: float = 0.0
+    viscosity: bool = True
+    vorticity: bool = False
+    heating: PointFunction | None = None
+    gravity: float = 0.0
+    exact_velocity: bool = False
+
+
+_SQUARE = {2: "square01_quad", 3: "cube01_hex"}
+_ALL = {1: "segment01", **_SQUARE}
+
+
+def _at_rest(x: Floats) -> Floats:
+    return np.zeros_like(x)
+
+
+def _swirl(x: Floats) -> list[Any]:
+    u = np.sin(np.pi * x[0]) * np.cos(np.pi * x[1])
+    v = -np.cos(np.pi * x[0]) * np.sin(np.pi * x[1])
+    if len(x) == 2:
+        return [u, v]
+    return [u * np.cos(np.pi * x[2]), v * np.cos(np.pi * x[2]), 0.0 * u]
+
+
+def _swirl_energy(x: Floats) -> Any:
+    waves = np.cos(2 * np.pi * x[0]) + np.cos(2 * np.pi * x[1])
+    if len(x) == 2:
+        return 1.5 * (1.0 + waves / 4.0)
+    return 1.5 * (100.0 + ((np.cos(2 * np.pi * x[2]) + 2.0) * waves - 2.0) / 16.0)
+
+
+def _swirl_heating(x: Any) -> Any:
+    """What keeps the pressure of the two-dimensional vortex; there is none in three dimensions."""
+    if len(x) == 3:
+        return 0.0
+    a, b = np.pi * x[0], np.pi * x[1]
+    return 0.375 * np.pi * (np.cos(3 * a) * np.cos(b) - np.cos(a) * np.cos(3 * b))
+
+
+def _sod_density(x: Floats) -> Any:
+    return np.where(x[0] < 0.5, 1.0, 0.1)
+
+
+def _sod_energy(x: Floats) -> Any:
+    pressure = np.where(x[0] < 0.5, 1.0, 0.1)
+    return pressure / _sod_density(x) / 0.4
+
+
+def _triple_density(x: Floats) -> Any:
+    if len(x) == 2:
+        return np.where((x[0] > 1.0) & (x[1] > 1.5), 0.125, 1.0)
+    low = (x[1] < 1.5) & (x[2] < 1.5) | (x[1] > 1.5) & (x[2] > 1.5)
+    return np.where((x[0] > 1.0) & low, 0.125, 1.0)
+
+
+def _triple_gamma(x: Floats) -> Any:
+    return np.where((x[0] > 1.0) & (x[1] <= 1.5), 1.4, 1.5)
+
+
+def _triple_energy(x: Floats) -> Any:
+    pressure = np.where(x[0] > 1.0, 0.1, 1.0)
+    return pressure / _triple_density(x) / (_triple_gamma(x) - 1.0)
+
+
+def _vortex(x: Floats) -> list[Any]:
+    r = np.hypot(x[0], x[1])
+    outer = 2.0 / np.where(r > 0.0, r, 1.0) - 5.0
+    turn = np.where(r < 0.2, 5.0, np.where(r < 0.4, outer, 0.0))
+    return [turn * x[1], -turn * x[0], *np.zeros_like(x[2:])]
+
+
+def _vortex_energy(x: Floats) -> Any:
+    square = x[0] ** 2 + x[1] ** 2
+    r = np.sqrt(np.where(square > 0.0, square, 1.0))
+    inner = 5.0 + 12.5 * square
+    middle = 9.0 - 4.0 * np.log(0.2) + 12.5 * square - 20.0 * r + 4.0 * np.log(r)
+    outside = 3.0 + 4.0 * np.log(2.0)
+    return 1.5 * np.where(square < 0.04, inner, np.where(square < 0.16, middle, outside))
+
+
+def _quadrants(x: Floats, upper_right: Any, upper_left: Any, lower_left: Any, lower: Any) -> Any:
+    """Values by the quadrant around the centre of the unit square."""
+    right, up = x[0] >= 0.5, x[1] >= 0.5
+    return np.where(
+        up, np.where(right, upper_right, upper_left), np.where(right, lower, lower_left)
+    )
+
+
+def _riemann(name: str, density: Any, pressure: Any, velocity: Any) -> Problem:
+    """A two-dimensional Riemann problem: four states that meet at a point, at rest at walls."""
+
+    def speed(x: Floats) -> list[Any]:
+        still = (16.0 * x[0] * (1.0 - x[0]) * x[1] * (1.0 - x[1])) ** 0.4
+        return [still * _quadrants(x, *parts) for parts in velocity] + [*np.zeros_like(x[2:])]
+
+    def energy(x: Floats) -> Any:
+        return _quadrants(x, *pressure) / _quadrants(x, *density) / 0.4
+
+    return Problem(name, _SQUARE, 0.25, speed, energy, lambda x: _quadrants(x, *density))
+
+
+def _layers(x: Floats) -> Any:
+    return np.where(x[1] >= 0.0, 2.0, 1.0)
+
+
+def _layers_velocity(x: Floats) -> list[Any]:
+    v = 0.02 * np.exp(-2 * np.pi * x[1] ** 2) * np.cos(2 * np.pi * x[0])
+    return [0.0 * v, v, *np.zeros_like(x[2:])]
+
+
+def _layers_energy(x: Floats) -> Any:
+    return (6.0 - _layers(x) * x[1]) * 1.5 / _layers(x)
+
+
+_LIST = (
+    Problem(
+        "taylor-green",
+        _SQUARE,
+        0.75,
+        _swirl,
+        _swirl_energy,
+        gamma=5.0 / 3.0,
+        viscosity=False,
+        heating=_swirl_heating,
+        exact_velocity=True,
+    ),
+    Problem("sedov", _ALL, 0.8, _at_rest, lambda x: 0.0 * x[0], blast=1.0),
+    Problem("sod", _ALL, 0.2, _at_rest, _sod_energy, _sod_density),
+    Problem(
+        "triple-point",
+        {2: "rectangle01_quad", 3: "box01_hex"},
+        3.0,
+        _at_rest,
+        _triple_energy,
+        _triple_density,
+        _triple_gamma,
+    ),
+    Problem(
+        "gresho",
+        {2: "square_gresho"},
+        0.62831853,
+        _vortex,
+        _vortex_energy,
+        gamma=5.0 / 3.0,
+        viscosity=False,
+        exact_velocity=True,
+    ),
+    _riemann(
+        "riemann-12",
+        (0.5313, 1.0, 0.8, 1.0),
+        (0.4, 1.0, 1.0, 1.0),
+        ((0.0, 0.7276, 0.0, 0.0), (0.0, 0.0, 0.0, 0.7276)),
+    ),
+    _riemann(
+        "riemann-6",
+        (1.0, 2.0, 1.0, 3.0),
+        (1.0, 1.0, 1.0, 1.0),
+        ((0.75, 0.75, -0.75, -0.75), (-0.5, 0.5, 0.5, -0.5)),
+    ),
+    Problem(
+        "rayleigh-taylor",
+        {2: "rt2D"},
+        4.0,
+        _layers_velocity,
+        _layers_energy,
+        _layers,
+        gamma=5.0 / 3.0,
+        vorticity=True,
+        gravity=1.0,
+    ),
+)
+
+PROBLEMS: dict[str, Problem] = {problem.name: problem for problem in _LIST}
+"""The problems by name, in the order of their numbers in Laghos."""
+
+
+def problem(name: str, *, blast: float | None = None, viscosity: bool | None = None) -> Problem:
+    """A problem by its name.
+
+    Parameters
+    ----------
+    name : str
+    blast : float, optional
+        Another energy of the blast, for "sedov".
+    viscosity : bool, optional
+        Whether there is artificial viscosity, whatever the problem says.
+
+    Raises
+    ------
+    HydroError
+        A problem that is not there, or that has no blast.
+    """
+    if name not in PROBLEMS:
+        raise HydroError(f"there is no problem {name!r}: {', '.join(PROBLEMS)}")
+    found = PROBLEMS[name]
+    if blast is not None:
+        if not found.blast:
+            raise HydroError(f"{name} has no blast: leave its energy out")
+        found = replace(found, blast=float(blast))
+    return found if viscosity is None else replace(found, viscosity=viscosity)

@@ -1,0 +1,133 @@
+"""What happens to the gas at a point: equation of state, artificial viscosity, stress, work.
+
+Dobrev, Kolev, Rieben, SIAM J. Sci. Comput. 34(5), 2012, in the coordinates of the mesh at the
+beginning: F = dx/dX is the gradient of the position, its determinant J the change of volume, and
+the force is that of J sigma F^-T.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from femops.hydro.problems import Problem
+from femops.pointwise.expressions.matrix_functions import eigh_sym, svd_min
+from femops.pointwise.expressions.tensors import adjugate, det, inner, maximum, minimum, sym, where
+
+# Velocity gradients (1 / time) over which the linear viscosity is switched on.
+_SWITCH = 1e-12
+
+
+@final
+@dataclass(frozen=True)
+class Gas:
+    """The state of the gas at a point.
+
+    Attributes
+    ----------
+    force : (dim, dim) array
+        Stress times the adjugate of F, transposed.
+    volume : symbol
+        Determinant of F.
+    step : symbol
+        Time in which a wave crosses the smallest distance there; zero if F is inverted.
+    """
+
+    force: Any
+    volume: Any
+    step: Any
+
+
+def _viscosity(
+    problem: Problem, F: Any, L: Any, density: Any, sound: Any, h0: Any
+) -> tuple[Any, Any]:
+    """Coefficient of the viscous stress, and what it multiplies: the rate of strain."""
+    D = sym(L)
+    values, vectors = eigh_sym(D)
+    stretched = F @ vectors[:, 0]  # the direction that is compressed most
+    h = h0 * np.sqrt(stretched @ stretched)
+    y = minimum(maximum((values[0] - _SWITCH) / (2.0 * _SWITCH), 0.0), 1.0)
+    linear = 0.5 * density * h * sound * (1.0 - (3.0 - 2.0 * y) * y * y)
+    if problem.vorticity:
+        square = inner(L, L)
+        root = np.sqrt(where(square > 0.0, square, 1.0))
+        linear = linear * where(square > 0.0, abs(np.trace(L)) / root, 1.0)
+    return 2.0 * density * h * h * abs(values[0]) + linear, D
+
+
+def gas(
+    problem: Problem,
+    order: int,
+    fields: tuple[Any, Any, Any],
+    rho: Any,
+    gamma: Any,
+    h0: Any,
+) -> Gas:
+    """The gas at a point.
+
+    Parameters
+    ----------
+    problem : Problem
+    order : int
+        Degree of the position.
+    fields : (position, velocity, energy)
+    rho, gamma : symbols
+        Density at the beginning and adiabatic index.
+    h0 : symbol
+        Size of an element at the beginning, divided by the order.
+    """
+    position, velocity, energy = fields
+    F = np.atleast_2d(position.grad)
+    volume, cofactors = det(F), adjugate(F)
+    shrunk = 1.0 / volume
+    density, specific = rho * shrunk, maximum(energy.value, 0.0)
+    sound = np.sqrt(gamma * (gamma - 1.0) * specific)
+    stress = -(gamma - 1.0) * density * specific * np.eye(len(F))
+    size = svd_min(np.atleast_2d(position.reference_grad)) * (1.0 / order)
+    rate = sound / size
+    if problem.viscosity:
+        L = (np.atleast_2d(velocity.grad) @ cofactors) * shrunk
+        coefficient, D = _viscosity(problem, F, L, density, sound, h0)
+        stress = stress + coefficient * D
+        rate = rate + 2.5 * coefficient / (density * size * size)
+    step = where(volume < 0.0, 0.0, 1.0 / rate)
+    return Gas(stress @ cofactors.T, volume, step)
+
+
+def corner_force(problem: Problem, order: int) -> Callable[..., Any]:
+    """Function of a form: forces, heating by their work, and the time step."""
+
+    def corner_force(
+        position: Any, velocity: Any, energy: Any, rho: Any, gamma: Any, h0: Any
+    ) -> Any:
+        found = gas(problem, order, (position, velocity, energy), rho, gamma, h0)
+        work = inner(found.force, np.atleast_2d(velocity.grad))
+        return {
+            "velocity": {"grad": -found.force},
+            "energy": {"value": work + _heating(problem, position, found)},
+            "step": found.step,
+        }
+
+    return corner_force
+
+
+def work_of(problem: Problem, order: int) -> Callable[..., Any]:
+    """Function of a form: the heating by the work of another velocity than that of the state."""
+
+    def work(
+        position: Any, velocity: Any, energy: Any, mean: Any, rho: Any, gamma: Any, h0: Any
+    ) -> Any:
+        found = gas(problem, order, (position, velocity, energy), rho, gamma, h0)
+        power = inner(found.force, np.atleast_2d(mean.grad))
+        return {"energy": {"value": power + _heating(problem, position, found)}}
+
+    return work
+
+
+def _heating(problem: Problem, position: Any, found: Gas) -> Any:
+    if problem.heating is None:
+        return 0.0
+    return problem.heating(position) * found.volume
