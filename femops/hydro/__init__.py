@@ -4,24 +4,35 @@ The method of Dobrev, Kolev and Rieben (SIAM J. Sci. Comput. 34(5), 2012), an ap
 stands on what femops offers to all.
 """
 
+from femops.hydro.checkpoint import load_run, save_run
 from femops.hydro.integrators import METHODS, Method, method
 from femops.hydro.lagrangian import Clock, Forces, Lagrangian
+from femops.hydro.merit import rates
 from femops.hydro.meshes import MESHES, built_in, grid
 from femops.hydro.problems import PROBLEMS, Problem, problem
 from femops.hydro.simulation import Simulation
+from femops.hydro.snapshot import Snapshot
+from femops.hydro.verify import RUNS, ReferenceRun, verify
 
 __all__ = [
     "MESHES",
     "METHODS",
     "PROBLEMS",
+    "RUNS",
     "Clock",
     "Forces",
     "Lagrangian",
     "Method",
     "Problem",
+    "ReferenceRun",
     "Simulation",
+    "Snapshot",
     "built_in",
     "grid",
+    "load_run",
     "method",
     "problem",
+    "rates",
+    "save_run",
+    "verify",
 ]

@@ -27,7 +27,8 @@ class Method:
     stages : int
     step : callable
         ``step(equations, state, dt, forces)``, given the forces of the state: the new state, and
-        the least time step that the other stages allow.
+        the least time step that the other stages allow. A step that is too large for one of these
+        ends there, with that stage.
     """
 
     name: str
@@ -46,7 +47,9 @@ def _explicit(rows: tuple[tuple[float, ...], ...], weights: tuple[float, ...]) -
         for row in rows:
             stage = _moved(state, dt, row, rates)
             found = equations.forces(stage)
-            least = min(least, found.step) if found.step == found.step else np.nan
+            if not found.step >= dt:  # the step will be repeated
+                return stage, found.step
+            least = min(least, found.step)
             rates.append(equations.rate(stage, found, np.empty_like(state)))
         return _moved(state, dt, weights, rates), least
 
@@ -75,6 +78,8 @@ def _averaged(
         if part == 1.0:
             forces = equations.forces(now)
             least = forces.step
+            if not least >= dt:
+                return now, least
         acceleration = equations.acceleration(forces)
         mean = velocity + (0.5 * dt) * acceleration
         heating = equations.work_rate(now, mean)

@@ -54,10 +54,13 @@ class Forces:
         -F 1 in the part of the velocity, F^T v in that of the energy.
     step : float
         Largest stable time step.
+    element : int
+        The element that allows no larger one.
     """
 
     residual: Floats
     step: float
+    element: int
 
 
 @final
@@ -83,6 +86,11 @@ class Lagrangian:
     Attributes
     ----------
     space : Product
+    V, E : H1, L2
+        Spaces of position and velocity, and of the energy.
+    density : float or GridFunction
+        At the beginning.
+    quadrature : Quadrature1D
     clock : Clock
 
     Raises
@@ -119,8 +127,9 @@ class Lagrangian:
             ]
         )
         self.h0 = (mesh.volume() / mesh.num_elements) ** (1.0 / mesh.dim) / order_kinematic
+        self.density = self._density()
         self._materials = {
-            "rho": self._density(),
+            "rho": self.density,
             "gamma": _by_element(mesh, problem.gamma),
             "h0": self.h0,
         }
@@ -147,15 +156,19 @@ class Lagrangian:
 
     def _make_masses(self) -> None:
         rho, rule = self.problem.density, self.quadrature
-        mass = femops.mass(self.V, rho=rho, quadrature=rule, level="partial")
+        space = femops.H1(self.mesh, self.order)
+        self._mass = femops.mass(space, rho=rho, quadrature=rule)
         self._gravity = self.V.zeros()
         if self.problem.gravity:
-            down = self.V.zeros()
-            self.V.components(down)[:, 1] = -self.problem.gravity
-            self._gravity = mass @ down
+            weights = self._mass @ np.ones(space.size)
+            self.V.components(self._gravity)[:, 1] = -self.problem.gravity * weights
             self._gravity[self.walls] = 0.0
-        self._mass = mass.constrained(self.walls)
-        self._solver = femops.CGSolver(self._mass, M=femops.jacobi(self._mass))
+        self._solvers = []
+        for component in range(self.mesh.dim):
+            mine = self.walls[self.walls % self.mesh.dim == component] // self.mesh.dim
+            free = self._mass.constrained(mine)
+            # components and norms apart, as Laghos has them: so errors of solves are the same
+            self._solvers.append(femops.CGSolver(free, M=femops.jacobi(free), natural=True))
         n = self.E.p1d**self.mesh.dim
         blocks = femops.mass(self.E, rho=rho, quadrature=rule).assemble().tobsr((n, n)).data
         self._energy_inverse = np.linalg.inv(blocks)
@@ -197,15 +210,21 @@ class Lagrangian:
         residual, found = self._force.evaluate(state)
         self.clock.force += perf_counter() - begin
         self.clock.sweeps += 1
-        return Forces(residual, self.cfl * found["step"])
+        element = self._force.element_of("step")
+        return Forces(residual, self.cfl * found["step"], element)
 
     def acceleration(self, forces: Forces) -> Floats:
         """dv/dt = -M_V^-1 F 1."""
         begin = perf_counter()
         right = forces.residual[self.space.slice("velocity")] + self._gravity
-        found, iterations = self._solver.solve(right, rtol=self.cg_tol, maxiter=self.cg_max)
+        found = np.empty_like(right)
+        parts = zip(
+            self._solvers, self.V.components(right).T, self.V.components(found).T, strict=True
+        )
+        for solver, b, x in parts:
+            x[:], iterations = solver.solve(b.copy(), rtol=self.cg_tol, maxiter=self.cg_max)
+            self.clock.iterations += iterations
         self.clock.mass += perf_counter() - begin
-        self.clock.iterations += iterations
         self.clock.solves += 1
         return found
 
@@ -254,7 +273,9 @@ class Lagrangian:
         _, velocity, energy = self.space.split(state)
         n = self._energy_mass.shape[-1]
         internal = np.einsum("eij,ej->", self._energy_mass, energy.reshape(-1, n))
-        return float(0.5 * velocity @ (self._mass.unconstrained @ velocity) + internal)
+        parts = [np.ascontiguousarray(v) for v in self.V.components(velocity).T]
+        kinetic = sum(0.5 * float(v @ (self._mass @ v)) for v in parts)
+        return kinetic + float(internal)
 
 
 def _peak(mesh: femops.Mesh, element: int, x: Floats, order: int) -> Any:

@@ -100,21 +100,23 @@ class Simulation:
         equations = self.equations
         if self._forces is None:
             self._forces = equations.forces(self.state)
+        if not self._forces.step > 0.0:
+            raise HydroError(self._crash(self._forces))
         again = False
         while True:
             last = self.t + self.dt >= t_final
             dt = t_final - self.t if last else self.dt
             state, least = one.step(equations, self.state, dt, self._forces)
-            forces = equations.forces(state)
-            allowed = min(least, forces.step) if forces.step == forces.step else np.nan
-            if again:  # the stress of the first stage is computed anew, and counts
-                allowed = min(allowed, self._forces.step)
-            if allowed >= dt:
-                break
+            if least >= dt:
+                forces = equations.forces(state)
+                # in a repeated step the stress of the first stage is computed anew, and counts
+                allowed = min(least, forces.step, self._forces.step if again else np.inf)
+                if allowed >= dt and forces.step >= dt:
+                    break
             self.dt, again = _REPEAT * dt, True
             self.repeated += 1
             if self.dt < np.finfo(np.float64).eps:
-                raise HydroError(self._crash(forces))
+                raise HydroError(self._crash(equations.forces(state)))
         self.state, self._forces = state, forces
         self.t = t_final if last else self.t + dt
         self.dt = _GROW * dt if allowed > _ENOUGH * dt else dt
@@ -124,7 +126,12 @@ class Simulation:
         what = "elements turn over" if forces.step == 0.0 else "the state is not finite"
         if forces.step > 0.0:
             what = "waves cross elements too fast"
+        position = self.equations.space.split(self.state)[0]
+        V = self.equations.V
+        nodes = V.restriction.gather(V.l_vec(position)).reshape(V.mesh.num_elements, -1, V.dim)
+        where = ", ".join(f"{x:.4g}" for x in nodes[forces.element].mean(axis=0))
         return (
-            f"the time step has gone to zero in step {self.steps + 1} at t = {self.t:.6g}: {what}; "
+            f"the time step has gone to zero in step {self.steps + 1} at t = {self.t:.6g}: {what} "
+            f"in element {forces.element} at ({where}); "
             "try a smaller cfl, a finer mesh, lower orders or viscosity"
         )

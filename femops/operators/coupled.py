@@ -221,6 +221,24 @@ class CoupledForm:
             found[name] = exact_sum(values.astype(np.float64), self.space.comm)
         return found
 
+    def element_of(self, name: str) -> int:
+        """Element of the least value of a functional in the last evaluation.
+
+        Parameters
+        ----------
+        name : str
+            One of the form's minima.
+
+        Raises
+        ------
+        OperatorError
+            Another name.
+        """
+        if name not in self.functionals.minima:
+            raise OperatorError(f"{self!r} has no minimum {name!r}: {self.functionals.minima}")
+        lanes = self._sweep.functionals[:, self.functionals.minima.index(name)]
+        return int(np.argmin(lanes.reshape(-1)[: self.space.mesh.num_elements]))
+
     def constrained(self, dofs: ArrayLike) -> CoupledForm:
         """The form with some dofs constrained: their residual is zero.
 

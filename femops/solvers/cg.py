@@ -131,11 +131,14 @@ class CGSolver:
     A : Operator or BlockOperator
         As for `cg`.
     M : Jacobi, optional
+    natural : bool
+        Whether residuals are measured by sqrt(r . M r), the norm in which the method works, as
+        MFEM's solver does, and not by sqrt(r . r).
 
     Raises
     ------
     SolverError
-        See `cg`.
+        See `cg`; or natural norms where vectors are on a device or on several ranks.
 
     Examples
     --------
@@ -149,12 +152,17 @@ class CGSolver:
     True
     """
 
-    def __init__(self, A: Operator | BlockOperator, M: Jacobi | None = None) -> None:
+    def __init__(
+        self, A: Operator | BlockOperator, M: Jacobi | None = None, *, natural: bool = False
+    ) -> None:
         check_operators("cg", A, M)
+        self._natural = natural
         self._A, self._sums, self._inverse = A, Sums(A.space), None
         if M is not None:
             self._inverse = A.space.memory.xp.ascontiguousarray(M.inverse, dtype=A.dtype)
-        self._merge = _merged(A, None, self._sums)
+        self._merge = _merged(A, False if natural else None, self._sums)
+        if natural and (self._sums.many or A.space.device is not None):
+            raise SolverError("natural norms are for one process of the host: leave natural out")
         self._solve: Solve | None = None
 
     def solve(
@@ -193,11 +201,14 @@ class CGSolver:
         right = checked_right(A, b, "b")
         guess = A.space.memory.xp.zeros_like(right) if x0 is None else checked_right(A, x0, "x0")
         norm = norm_of(A, right, self._sums)
+        if self._natural and self._inverse is not None:
+            norm = float(np.sqrt(right @ (self._inverse * right)))
         goal = max(rtol * norm, float(np.finfo(right.dtype).tiny) ** 0.5)
         limit = 10 * A.space.global_size if maxiter is None else maxiter
-        if self._solve is None or not self._solve.restart(right, guess):
+        if self._solve is None or not self._solve.restart(right, guess, self._natural):
             begin = A.compiled.conjugate_gradients
             self._solve = begin(right, guess, self._inverse, self._merge, self._sums)
+            self._solve.restart(right, guess, self._natural)
         solve = self._solve
         solve.advance(goal, limit, 0)
         while solve.status == 0 and solve.iterations < limit:

@@ -73,8 +73,11 @@ class Solve(ABC):
         be some updates behind, if that is faster, until the iteration has come to its end.
         """
 
-    def restart(self, b: NDArray[Any], x: NDArray[Any]) -> bool:  # noqa: ARG002
-        """Begin again with another right-hand side and first guess; False where that can't be."""
+    def restart(self, b: NDArray[Any], x: NDArray[Any], natural: bool) -> bool:  # noqa: ARG002
+        """Begin again with another right-hand side and first guess; False where that can't be.
+
+        If ``natural``, `residual` and tolerances are sqrt(r.M r), not sqrt(r.r).
+        """
         return False
 
     @property

@@ -16,8 +16,8 @@ from femops.pointwise.expressions.tensors import where
 from femops_meshes.arguments import array_of
 
 # Sweeps over all pairs after which nothing changes any more, by the size of the matrix.
-_EIGEN_SWEEPS = {1: 0, 2: 1, 3: 5}
-_SINGULAR_SWEEPS = {1: 0, 2: 2, 3: 5}
+_EIGEN_SWEEPS = {1: 0, 2: 1, 3: 4}
+_SINGULAR_SWEEPS = {1: 0, 2: 2, 3: 4}
 
 
 def _square(matrix: Any, what: str) -> Any:

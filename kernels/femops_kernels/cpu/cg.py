@@ -142,8 +142,11 @@ class ConjugateGradients(HostSolve):
             self._table[layout.SUMS] = self._pass.sums.ctypes.data
             self._table[layout.PASSES] = len(self._pass.sums) - 1
 
-    def restart(self, b: NDArray[Any], x: NDArray[Any]) -> bool:
+    def restart(self, b: NDArray[Any], x: NDArray[Any], natural: bool) -> bool:
         """See `Solve.restart`."""
+        if natural and self._pass is not None:
+            return False
+        self._table[layout.NATURAL] = int(natural)
         self._b, self._entries[layout.B], self._table[layout.B] = b, b, b.ctypes.data
         self.x[:], self._state[:] = x, (-1.0, 0.0, 0.0, 0.0)
         if self._pass is not None:

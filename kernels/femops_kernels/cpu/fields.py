@@ -229,7 +229,8 @@ def _by_lanes(entries: Ints, width: int) -> Ints:
 def _contributions(kernel: FieldKernel, size: int, constrained: Ints) -> tuple[Ints, Ints]:
     """Of each entry of the result, where its contributions stand; by ascending element."""
     width, begin = kernel.width, 0
-    found, where = [], []
+    nothing = np.zeros(0, dtype=np.int64)
+    found, where = [nothing], [nothing]
     for test in kernel.tests:
         ne, nodes = test.entries.shape
         e, n, c = np.ogrid[:ne, :nodes, : test.ncomp]

@@ -3,7 +3,7 @@
 # <defaults>
 from femops_kernels.simd.compiling import entry
 from femops_kernels.simd.lanes import numbers, word
-from femops_kernels.skeletons.cg.cg_begin import is_ended, is_taken, product
+from femops_kernels.skeletons.cg.cg_begin import is_ended, is_taken, product, square
 from femops_kernels.skeletons.cg.cg_table import *
 from femops_kernels.skeletons.cg.cg_vectors import FLOAT64, direction, dot, step, total
 from femops_kernels.skeletons.cg.decisions import BREAKDOWN, ITERATIONS, RHO, STATUS
@@ -30,7 +30,7 @@ def iterate(table, tolerance, limit, steps):
             return
         before = state[RHO]
         step(table, before / curvature)
-        rho, rr = total(table, PARTIAL), total(table, SECOND)
+        rho, rr = total(table, PARTIAL), square(table)
         state[ITERATIONS] += 1.0
         if is_taken(state, rho, rr, tolerance):
             return

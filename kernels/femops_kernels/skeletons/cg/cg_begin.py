@@ -21,6 +21,12 @@ def product(table, x, y):
     call_driver(word(table, DRIVER), rows, alphas, count, x, y, work, work_bytes, team)
 
 
+@inner
+def square(table):
+    """What the tolerance's square is compared with, of the sums that an update has left."""
+    return total(table, PARTIAL if word(table, NATURAL) != 0 else SECOND)
+
+
 @entry("void(intp, float64)", thorough=False)
 def begin(table, tolerance):
     """Set r = b - A x and p = M r, and the count of iterations to zero."""
@@ -28,4 +34,4 @@ def begin(table, tolerance):
     start(table)
     state = numbers(FLOAT64, word(table, STATE))
     state[ITERATIONS] = 0.0
-    is_taken(state, total(table, PARTIAL), total(table, SECOND), tolerance)
+    is_taken(state, total(table, PARTIAL), square(table), tolerance)

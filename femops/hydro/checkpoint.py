@@ -1,0 +1,73 @@
+"""Checkpoints of runs: one that was stopped goes on to the same bits."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from femops.errors import HydroError
+from femops.hydro.lagrangian import Lagrangian
+from femops.hydro.simulation import Simulation
+from femops.io import load_state, save_state
+
+
+def save_run(path: str | os.PathLike[str], run: Simulation) -> Path:
+    """Write the state of a run, atomically, with checksums; see `femops.save_state`.
+
+    Parameters
+    ----------
+    path : path ending in .state
+    run : Simulation
+
+    Returns
+    -------
+    pathlib.Path
+
+    Raises
+    ------
+    FileError
+        The file cannot be written.
+    """
+    parts = run.equations.space.split(run.state)
+    spaces = run.equations.space.spaces
+    vectors = {
+        name: (space, part) for (name, space), part in zip(spaces.items(), parts, strict=True)
+    }
+    values = {
+        "problem": run.equations.problem.name,
+        "t": run.t,
+        "dt": run.dt,
+        "steps": run.steps,
+        "repeated": run.repeated,
+        "ode": run.ode,
+    }
+    return save_state(path, vectors, values)
+
+
+def load_run(path: str | os.PathLike[str], equations: Lagrangian) -> Simulation:
+    """Continue a run from a file that `save_run` has written.
+
+    Parameters
+    ----------
+    path : path
+    equations : Lagrangian
+        Of the same problem, on the same mesh, of the same orders.
+
+    Raises
+    ------
+    HydroError
+        The checkpoint is of another problem.
+    CheckpointError
+        A file that is damaged, or whose fields do not fit the spaces.
+    FileError
+        The file cannot be read.
+    """
+    saved = load_state(path, equations.space.spaces)
+    values = saved.values
+    name = equations.problem.name
+    if values.get("problem") != name:
+        raise HydroError(f"{path} is of the problem {values.get('problem')}: not of {name}")
+    state = equations.space.join(**saved.vectors)
+    run = Simulation(equations, state, values["t"], values["dt"], values["steps"], values["ode"])
+    run.repeated = values["repeated"]
+    return run

@@ -1,0 +1,113 @@
+"""The nine reference runs that Laghos publishes, and what it gives for them.
+
+https://github.com/CEED/Laghos, "Verification of Results".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+from femops.errors import HydroError
+from femops.hydro.lagrangian import Lagrangian
+from femops.hydro.meshes import built_in
+from femops.hydro.problems import problem
+from femops.hydro.simulation import Simulation
+
+
+@final
+@dataclass(frozen=True)
+class ReferenceRun:
+    """A run and its published result.
+
+    Attributes
+    ----------
+    number : int
+    problem : str
+    dim, refine : int
+    t_final : float
+    steps : int
+    dt, e_norm : float
+    orders : (int, int)
+        Kinematic and thermodynamic.
+    ode : str
+    blast : float, optional
+    """
+
+    number: int
+    problem: str
+    dim: int
+    refine: int
+    t_final: float
+    steps: int
+    dt: float
+    e_norm: float
+    orders: tuple[int, int] = (2, 1)
+    ode: str = "rk4"
+    blast: float | None = None
+
+    def begin(self, cg_tol: float = 1e-8) -> Simulation:
+        """The run from its beginning."""
+        case = problem(self.problem, blast=self.blast)
+        mesh = built_in(case.mesh[self.dim]).refine(self.refine)
+        return Simulation.begin(Lagrangian(case, mesh, *self.orders, cg_tol=cg_tol), self.ode)
+
+    def compared(self, run: Simulation) -> dict[str, Any]:
+        """Results of a run beside the published ones."""
+        return {
+            "run": self.number,
+            "problem": f"{self.problem} {self.dim}-D",
+            "steps": run.steps,
+            "steps_laghos": self.steps,
+            "dt": run.dt,
+            "dt_laghos": self.dt,
+            "e_norm": run.e_norm,
+            "e_norm_laghos": self.e_norm,
+            "relative": abs(run.e_norm / self.e_norm - 1.0),
+        }
+
+
+_LIST = (
+    ReferenceRun(1, "taylor-green", 2, 3, 0.75, 339, 0.000702, 4.9695537349e01),
+    ReferenceRun(2, "taylor-green", 3, 1, 0.75, 1041, 0.000121, 3.3909635545e03),
+    ReferenceRun(3, "sedov", 2, 3, 0.8, 1154, 0.001655, 4.6303396053e01),
+    ReferenceRun(4, "sedov", 3, 2, 0.6, 560, 0.002449, 1.3408616722e02, blast=2.0),
+    ReferenceRun(5, "sod", 1, 5, 0.2, 413, 0.000470, 3.2012077410e01),
+    ReferenceRun(6, "triple-point", 2, 2, 3.0, 2872, 0.000064, 5.6547039096e01),
+    ReferenceRun(7, "triple-point", 3, 1, 5.0, 858, 0.000474, 5.6691500623e01),
+    ReferenceRun(8, "gresho", 2, 3, 0.62831853, 776, 0.000045, 4.0982431726e02, (3, 2), "rk2avg"),
+    ReferenceRun(9, "rayleigh-taylor", 2, 1, 4.0, 2462, 0.000050, 1.1792848680e02, (4, 3)),
+)
+
+RUNS: dict[int, ReferenceRun] = {run.number: run for run in _LIST}
+"""The runs by number."""
+
+
+def verify(
+    number: int,
+    cg_tol: float = 1e-8,
+    watch: Callable[[Simulation], None] | None = None,
+) -> dict[str, Any]:
+    """Repeat a reference run, and put its results beside the published ones.
+
+    Parameters
+    ----------
+    number : int
+        From 1 to 9.
+    cg_tol : float
+        Relative tolerance of solves with the mass of the velocity.
+    watch : callable, optional
+        Called after each step.
+
+    Raises
+    ------
+    HydroError
+        There is no such run.
+    """
+    if number not in RUNS:
+        raise HydroError(f"there is no reference run {number}: they are numbered 1 to {len(RUNS)}")
+    reference = RUNS[number]
+    run = reference.begin(cg_tol)
+    run.run(reference.t_final, watch=watch)
+    return reference.compared(run)

@@ -1,0 +1,123 @@
+"""Runs beside an independent reference, and Laghos' published results."""
+
+import numpy as np
+import pytest
+
+import femops
+from femops.hydro import METHODS, RUNS, Lagrangian, Simulation, built_in, problem, verify
+from tests.hydro.cases import blast, three_states, tube, two_layers, vortices
+from tests.hydro.reference import Reference, refined
+
+HALVES = [0.0, 0.5, 1.0]
+CASES = {
+    1: (vortices(2), [refined(HALVES, 3)] * 2),
+    2: (vortices(3), [refined(HALVES, 1)] * 3),
+    3: (blast(1.0), [refined(HALVES, 3)] * 2),
+    5: (tube(), [refined(HALVES, 5)]),
+    6: (three_states(), [refined(range(8), 2), refined(range(4), 2)]),
+    9: (two_layers(), [refined([0.0, 0.5], 1), refined([-1.0, -0.5, 0.0, 0.5, 1.0], 1)]),
+}
+
+
+@pytest.mark.parametrize("number", CASES)
+def test_first_steps_are_those_of_the_reference(number):
+    setup, lines = CASES[number]
+    reference = RUNS[number]
+    expected = Reference(lines, setup, *reference.orders).run(10.0, max_steps=3)
+    run = reference.begin(cg_tol=1e-14)
+    run.run(10.0, max_steps=3)
+    assert (run.steps, run.t) == (3, pytest.approx(expected["t"], rel=1e-12))
+    assert run.dt == pytest.approx(expected["dt"], rel=1e-12)
+    assert run.e_norm == pytest.approx(expected["e_norm"], rel=1e-12)
+    energy = run.equations.total_energy(run.state)
+    assert energy == pytest.approx(expected["energy"], rel=1e-12)
+
+
+@pytest.mark.parametrize("number", [5, pytest.param(1, marks=pytest.mark.exhaustive)])
+def test_the_reference_is_as_published(number):
+    setup, lines = CASES[number]
+    published = RUNS[number]
+    found = Reference(lines, setup).run(published.t_final)
+    assert found["steps"] == published.steps
+    assert found["e_norm"] == pytest.approx(published.e_norm, rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [5, 1, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in (2, 3, 4, 6, 7, 8, 9))],
+)
+def test_runs_are_as_published(number):
+    found = verify(number)
+    assert found["steps"] == found["steps_laghos"]
+    assert f"{found['dt']:.6f}" == f"{found['dt_laghos']:.6f}"
+    assert found["relative"] < 1e-9
+
+
+def small(name, refine=1, **options):
+    case = problem(name)
+    dim = 2 if 2 in case.mesh else 1
+    return Lagrangian(case, built_in(case.mesh[dim]).refine(refine), **options)
+
+
+def test_averaged_velocities_conserve_the_energy():
+    equations = small("sedov", cg_tol=1e-14)
+    run = Simulation.begin(equations, "rk2avg")
+    before = equations.total_energy(run.state)
+    run.run(0.3)
+    assert run.steps > 10
+    assert equations.total_energy(run.state) == pytest.approx(before, rel=1e-13)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_integrators_have_their_order(name):
+    def state(steps):
+        equations = small("taylor-green", cg_tol=1e-14)
+        s, dt = equations.initial(), 0.04 / steps
+        for _ in range(steps):
+            s, _ = METHODS[name].step(equations, s, dt, equations.forces(s))
+        return s
+
+    order = {"euler": 1, "rk2": 2, "rk3": 3, "rk4": 4, "rk6": 6, "rk2avg": 2}[name]
+    few = (1, 2, 4) if order == 6 else (4, 8, 16)
+    one, two, four = (state(n) for n in few)
+    ratio = np.abs(one - two).max() / np.abs(two - four).max()
+    assert np.log2(ratio) > order - 0.4
+
+
+@pytest.mark.parametrize("name", ["gresho", "riemann-12", "riemann-6", "rayleigh-taylor"])
+def test_problems_run(name):
+    run = Simulation.begin(small(name))
+    run.run(1.0, max_steps=3)
+    assert run.steps == 3
+    assert np.isfinite(run.state).all()
+
+
+def test_what_cannot_be_is_told():
+    with pytest.raises(femops.HydroError, match="no problem 'sod2'"):
+        problem("sod2")
+    with pytest.raises(femops.HydroError, match="has no blast"):
+        problem("sod", blast=1.0)
+    with pytest.raises(femops.HydroError, match="no mesh"):
+        built_in("square")
+    with pytest.raises(femops.HydroError, match="dimension 2, 3"):
+        Lagrangian(problem("triple-point"), built_in("segment01"))
+    with pytest.raises(femops.HydroError, match="give walls"):
+        Lagrangian(problem("sedov"), femops.box((2, 2)))
+    with pytest.raises(femops.HydroError, match="no integrator"):
+        Simulation.begin(small("sod"), "rk5")
+
+
+def test_a_step_gone_to_zero_is_told_and_the_last_good_state_kept():
+    equations = small("sedov")
+    run = Simulation.begin(equations)
+    run.run(1.0, max_steps=2)
+    good = run.state.copy()
+    V = equations.V
+    broken = equations.space.split(run.state)[1]
+    broken[:] = 0.0
+    V.components(broken)[V.ndofs // 2] = np.nan
+    run._forces = None
+    with pytest.raises(femops.HydroError, match=r"step 3 at t = .*not finite in element"):
+        run.run(1.0)
+    assert run.steps == 2
+    assert np.array_equal(np.isfinite(run.state), np.isfinite(good) & np.isfinite(run.state))

@@ -1,0 +1,115 @@
+"""Forms on several fields of different spaces, and functionals of these."""
+
+import numpy as np
+import pytest
+
+import femops
+
+
+def wavy(x):
+    return x + 0.05 * np.sin(3.0 * x[::-1])
+
+
+def product(counts):
+    mesh = femops.box(counts, mapping=wavy, order=2)
+    V = femops.H1(mesh, order=2, ncomp=len(counts))
+    return femops.Product(v=V, e=femops.L2(mesh, order=1, family="bernstein"))
+
+
+def coupled(v, e, x, kappa):
+    return {
+        "v": {"grad": e * v.grad * (1 + x[0]), "value": kappa * v.value * e},
+        "e": {"value": np.trace(np.atleast_2d(v.grad)) * e**2},
+        "work": e * np.atleast_1d(v.value)[0],
+        "least": e * e - kappa,
+    }
+
+
+@pytest.mark.parametrize("counts", [(7,), (3, 5), (3, 2, 3)])
+def test_coupled_form_is_the_integral(counts):
+    W = product(counts) if len(counts) > 1 else _segment(counts)
+    V, E = W.spaces["v"], W.spaces["e"]
+    F = femops.coupled_form(
+        coupled, W, integrals=["work"], minima=["least"], quadrature=4, kappa=0.5
+    )
+    u = np.random.default_rng(1).standard_normal(W.size)
+    v, e = W.split(u)
+    residual, found = F.evaluate(u)
+    given = femops.GridFunction(E, e.copy())
+
+    def stiffness(v, x, e):
+        return {"grad": e * v.grad * (1 + x[0]), "value": 0.5 * e * v.value}
+
+    A = femops.form(stiffness, V, e=given, quadrature=4)
+
+    def heat(v, e):
+        return {"value": np.trace(np.atleast_2d(v.grad)) * e**2}
+
+    B = femops.form(heat, V, E, e=given, quadrature=4)
+    assert np.allclose(W.split(residual)[0], A @ v, atol=1e-13)
+    assert np.allclose(W.split(residual)[1], B @ v, atol=1e-13)
+    points = E.values(e, 4)
+    assert found["least"] == pytest.approx((points**2).min() - 0.5, abs=1e-14)
+    first = V.components(v)[:, 0]
+    mixed = femops.mass(femops.H1(V.mesh, order=2), rho=given, quadrature=4)
+    assert found["work"] == pytest.approx((mixed @ first).sum(), abs=1e-13)
+    element = F.element_of("least")
+    assert (points[element] ** 2).min() == (points**2).min()
+
+
+def _segment(counts):
+    mesh = femops.box(counts)
+    e = femops.L2(mesh, order=1, family="bernstein")
+    return femops.Product(v=femops.H1(mesh, order=2), e=e)
+
+
+def test_constrained_dofs_have_no_residual_and_threads_change_no_bit():
+    from femops_kernels.cpu import machine
+
+    W = product((9, 9, 9))
+    F = femops.coupled_form(coupled, W, integrals=["work"], minima=["least"], kappa=0.5)
+    dofs = W.spaces["v"].boundary_dofs()
+    u = np.random.default_rng(2).standard_normal(W.size)
+    before, results = machine.get_threads(), []
+    try:
+        for threads in (1, 2):
+            machine.set_threads(threads)
+            assert F.compiled.threads() == threads
+            results.append(F.evaluate(u))
+    finally:
+        machine.set_threads(before)
+    (one, found), (two, again) = results
+    assert np.array_equal(one, two)
+    assert found == again
+    held = F.constrained(dofs).residual(u)
+    assert not held[dofs].any()
+    free = np.setdiff1d(np.arange(W.size), dofs)
+    assert np.array_equal(held[free], one[free])
+
+
+def test_reference_gradient_is_that_of_the_element():
+    mesh = femops.box((4, 2), upper=(2.0, 3.0))
+    W = femops.Product(r=femops.H1(mesh, order=1, ncomp=2), e=femops.L2(mesh, order=0))
+
+    def size(r, e):
+        return {"r": {}, "area": femops.det(r.grad), "least": femops.svd_min(r.reference_grad)}
+
+    F = femops.coupled_form(size, W, integrals=["area"], minima=["least"])
+    u = W.join(r=W.spaces["r"].interpolate(lambda x: 2 * x), e=W.spaces["e"].zeros())
+    residual, found = F.evaluate(u)
+    assert not residual.any()
+    assert found["area"] == pytest.approx(24.0)
+    assert found["least"] == pytest.approx(1.0)
+
+
+def test_what_is_wrong_is_told():
+    W = product((2, 2))
+    with pytest.raises(femops.TraceError, match="returned no 'work'"):
+        femops.coupled_form(lambda v, e: {"v": {"value": v.value}}, W, integrals=["work"])
+    with pytest.raises(femops.OperatorError, match="two results"):
+        femops.coupled_form(lambda v, e: {"v": {"value": v.value}}, W, integrals=["v"])
+    F = femops.coupled_form(lambda v, e: {"v": {"value": v.value * e}}, W)
+    with pytest.raises(femops.VectorError):
+        F.residual(np.zeros(3))
+    with pytest.raises(femops.OperatorError, match="no minimum"):
+        F.element_of("v")

@@ -1,0 +1,58 @@
+"""Conjugate gradients for many right-hand sides."""
+
+import numpy as np
+import pytest
+
+import femops
+
+
+@pytest.mark.parametrize("natural", [False, True])
+def test_each_solve_begins_anew(natural):
+    V = femops.H1(femops.box((5, 4)), order=2)
+    A = femops.mass(V).constrained(V.boundary_dofs(1))
+    solver = femops.CGSolver(A, M=femops.jacobi(A), natural=natural)
+    rng = np.random.default_rng(0)
+    counts = []
+    for _ in range(3):
+        b = rng.standard_normal(V.size)
+        x, iterations = solver.solve(b, rtol=1e-13)
+        assert np.abs(A @ x - b).max() < 1e-11
+        counts.append(iterations)
+        again, same = solver.solve(b, rtol=1e-13)
+        assert same == iterations
+        assert np.array_equal(again, x)
+    assert 5 < min(counts) <= max(counts) < 60
+
+
+def test_a_good_guess_saves_iterations_and_zero_takes_none():
+    V = femops.H1(femops.box((5, 4)), order=2)
+    A = femops.mass(V)
+    solver = femops.CGSolver(A, M=femops.jacobi(A), natural=True)
+    b = A @ V.interpolate(lambda x: np.exp(x[0]))
+    x, cold = solver.solve(b, rtol=1e-10)
+    _, warm = solver.solve(b, x, rtol=1e-8)
+    assert warm == 0 < cold
+    nothing, none = solver.solve(np.zeros(V.size))
+    assert none == 0
+    assert not nothing.any()
+
+
+def test_natural_norms_stop_where_the_preconditioned_residual_is_small():
+    V = femops.H1(femops.box((6, 6), mapping=lambda x: x**2), order=2)
+    A = femops.mass(V)
+    M = femops.jacobi(A)
+    b = np.random.default_rng(0).standard_normal(V.size)
+    x, iterations = femops.CGSolver(A, M=M, natural=True).solve(b, rtol=1e-6)
+    residual = b - A @ x
+    assert np.sqrt(residual @ (M @ residual)) <= 1.001e-6 * np.sqrt(b @ (M @ b))
+    x, fewer = femops.CGSolver(A, M=M, natural=True).solve(b, rtol=1e-6, maxiter=iterations - 1)
+    residual = b - A @ x
+    assert fewer == iterations - 1
+    assert np.sqrt(residual @ (M @ residual)) > 1e-6 * np.sqrt(b @ (M @ b))
+
+
+def test_operators_that_are_not_definite_are_refused():
+    V = femops.H1(femops.box((3, 3)), order=2)
+    A = femops.mass(V, rho=-1.0)
+    with pytest.raises(femops.SolverError, match="not to be positive definite"):
+        femops.CGSolver(A).solve(np.ones(V.size))
