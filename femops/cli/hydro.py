@@ -173,7 +173,7 @@ def _agrees(result: dict[str, Any]) -> bool:
 
 
 def _teller(update: Any, what: str) -> Any:
-    """What tells of steps on a terminal, some times a second."""
+    """Return a function that tells of steps on a terminal, some times a second; else None."""
     if not sys.stderr.isatty():
         return None
     last = [0.0]
@@ -236,7 +236,7 @@ def _equations(name: str, given: dict[str, Any]) -> Lagrangian:
 
 
 def _watch(run: Simulation, given: dict[str, Any], tell: Any) -> Any:
-    """What is done after each step: files are written."""
+    """Return a function that is called after each step: it writes files."""
     import femops
     from femops.hydro import Snapshot, save_run
 

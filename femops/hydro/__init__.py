@@ -5,6 +5,7 @@ stands on what femops offers to all.
 """
 
 from femops.hydro.checkpoint import load_run, save_run
+from femops.hydro.exact import Blast, ShockTube
 from femops.hydro.integrators import METHODS, Method, method
 from femops.hydro.lagrangian import Clock, Forces, Lagrangian
 from femops.hydro.merit import rates
@@ -19,12 +20,14 @@ __all__ = [
     "METHODS",
     "PROBLEMS",
     "RUNS",
+    "Blast",
     "Clock",
     "Forces",
     "Lagrangian",
     "Method",
     "Problem",
     "ReferenceRun",
+    "ShockTube",
     "Simulation",
     "Snapshot",
     "built_in",

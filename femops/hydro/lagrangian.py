@@ -46,7 +46,7 @@ class Clock:
 @final
 @dataclass(frozen=True)
 class Forces:
-    """What the stress of a state does.
+    """Forces and heating by the stress of a state.
 
     Attributes
     ----------
@@ -54,13 +54,10 @@ class Forces:
         -F 1 in the part of the velocity, F^T v in that of the energy.
     step : float
         Largest stable time step.
-    element : int
-        The element that allows no larger one.
     """
 
     residual: Floats
     step: float
-    element: int
 
 
 @final
@@ -205,13 +202,16 @@ class Lagrangian:
     # --- rates -----------------------------------------------------------------------------------
 
     def forces(self, state: Floats) -> Forces:
-        """What the stress of a state does, and the largest stable time step."""
+        """Forces and heating by the stress of a state, and the largest stable time step."""
         begin = perf_counter()
         residual, found = self._force.evaluate(state)
         self.clock.force += perf_counter() - begin
         self.clock.sweeps += 1
-        element = self._force.element_of("step")
-        return Forces(residual, self.cfl * found["step"], element)
+        return Forces(residual, self.cfl * found["step"])
+
+    def slowest(self) -> int:
+        """The element that allowed the least time step when forces were last evaluated."""
+        return self._force.element_of("step")
 
     def acceleration(self, forces: Forces) -> Floats:
         """dv/dt = -M_V^-1 F 1."""

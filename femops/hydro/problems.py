@@ -90,7 +90,7 @@ def _swirl_energy(x: Floats) -> Any:
 
 
 def _swirl_heating(x: Any) -> Any:
-    """What keeps the pressure of the two-dimensional vortex; there is none in three dimensions."""
+    """Source that keeps the pressure of the vortex in two dimensions; none in three."""
     if len(x) == 3:
         return 0.0
     a, b = np.pi * x[0], np.pi * x[1]

@@ -1,4 +1,4 @@
-"""What happens to the gas at a point: equation of state, artificial viscosity, stress, work.
+"""The gas at a point: equation of state, artificial viscosity, stress, work.
 
 Dobrev, Kolev, Rieben, SIAM J. Sci. Comput. 34(5), 2012, in the coordinates of the mesh at the
 beginning: F = dx/dX is the gradient of the position, its determinant J the change of volume, and

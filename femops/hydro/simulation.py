@@ -101,7 +101,7 @@ class Simulation:
         if self._forces is None:
             self._forces = equations.forces(self.state)
         if not self._forces.step > 0.0:
-            raise HydroError(self._crash(self._forces))
+            raise HydroError(self._crash(self.state))
         again = False
         while True:
             last = self.t + self.dt >= t_final
@@ -116,22 +116,23 @@ class Simulation:
             self.dt, again = _REPEAT * dt, True
             self.repeated += 1
             if self.dt < np.finfo(np.float64).eps:
-                raise HydroError(self._crash(equations.forces(state)))
+                raise HydroError(self._crash(state))
         self.state, self._forces = state, forces
         self.t = t_final if last else self.t + dt
         self.dt = _GROW * dt if allowed > _ENOUGH * dt else dt
         self.steps += 1
 
-    def _crash(self, forces: Forces) -> str:
+    def _crash(self, state: Floats) -> str:
+        """Message about a state that no step leads beyond."""
+        forces, element = self.equations.forces(state), self.equations.slowest()
         what = "elements turn over" if forces.step == 0.0 else "the state is not finite"
         if forces.step > 0.0:
             what = "waves cross elements too fast"
-        position = self.equations.space.split(self.state)[0]
-        V = self.equations.V
+        V, position = self.equations.V, self.equations.space.split(self.state)[0]
         nodes = V.restriction.gather(V.l_vec(position)).reshape(V.mesh.num_elements, -1, V.dim)
-        where = ", ".join(f"{x:.4g}" for x in nodes[forces.element].mean(axis=0))
+        where = ", ".join(f"{x:.4g}" for x in nodes[element].mean(axis=0))
         return (
             f"the time step has gone to zero in step {self.steps + 1} at t = {self.t:.6g}: {what} "
-            f"in element {forces.element} at ({where}); "
-            "try a smaller cfl, a finer mesh, lower orders or viscosity"
+            f"in element {element} at ({where}); try a smaller cfl, a finer mesh, lower orders or "
+            "viscosity"
         )

@@ -213,13 +213,16 @@ class CoupledForm:
 
     def _found(self) -> dict[str, float]:
         """The functionals of the last application."""
-        minima, ne = self.functionals.minima, self.space.mesh.num_elements
-        by_element = np.moveaxis(self._sweep.functionals, 1, 0)
-        by_element = by_element.reshape(len(by_element), -1)[:, :ne]
-        found = dict(zip(minima, by_element.min(axis=1).tolist(), strict=False))
-        for name, values in zip(self.functionals.integrals, by_element[len(minima) :], strict=True):
-            found[name] = exact_sum(values.astype(np.float64), self.space.comm)
+        found = {name: float(self._by_element(name).min()) for name in self.functionals.minima}
+        for name in self.functionals.integrals:
+            found[name] = exact_sum(self._by_element(name).astype(np.float64), self.space.comm)
         return found
+
+    def _by_element(self, name: str) -> NDArray[Any]:
+        """A functional of each element."""
+        lanes = self._sweep.functionals[:, self.functionals.names.index(name)]
+        values: NDArray[Any] = lanes.reshape(-1)[: self.space.mesh.num_elements]
+        return values
 
     def element_of(self, name: str) -> int:
         """Element of the least value of a functional in the last evaluation.
@@ -236,8 +239,7 @@ class CoupledForm:
         """
         if name not in self.functionals.minima:
             raise OperatorError(f"{self!r} has no minimum {name!r}: {self.functionals.minima}")
-        lanes = self._sweep.functionals[:, self.functionals.minima.index(name)]
-        return int(np.argmin(lanes.reshape(-1)[: self.space.mesh.num_elements]))
+        return int(np.argmin(self._by_element(name)))
 
     def constrained(self, dofs: ArrayLike) -> CoupledForm:
         """The form with some dofs constrained: their residual is zero.

@@ -260,13 +260,19 @@ def trace(
             raise TraceError(
                 f'{definition(function)}a boundary form has no "grad": return {{"value": ...}}'
             )
-        value = _shaped(graph, part.get("value"), (ncomp,), "value", function)
-        flux = _shaped(graph, part.get("grad"), (ncomp, dim), "grad", function)
-        if name in unweighted:
-            outputs[name] = Argument(value, flux)
-        else:
-            outputs[name] = Argument(weight * value, (weight * flux) @ inverse.T)
+        outputs[name] = _factors(graph, part, (ncomp, dim), function)
+        if name not in unweighted:
+            value, flux = weight * outputs[name].values, weight * outputs[name].derivatives
+            outputs[name] = Argument(value, flux @ inverse.T)
     return Trace(graph, dim, arguments, outputs, static)
+
+
+def _factors(
+    graph: Graph, part: dict[str, Any], shape: tuple[int, int], function: FormFunction
+) -> Argument:
+    """Factors of a test function and of its gradient, as a function has returned them."""
+    value = _shaped(graph, part.get("value"), shape[:1], "value", function)
+    return Argument(value, _shaped(graph, part.get("grad"), shape, "grad", function))
 
 
 def linearised(traced: Trace, field: str, state: str) -> Trace:

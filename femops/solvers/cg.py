@@ -209,10 +209,10 @@ class CGSolver:
             begin = A.compiled.conjugate_gradients
             self._solve = begin(right, guess, self._inverse, self._merge, self._sums)
             self._solve.restart(right, guess, self._natural)
-        solve = self._solve
-        solve.advance(goal, limit, 0)
+        solve, burst = self._solve, self._solve.every or _BURST
+        solve.advance(goal, limit, burst, show=False)
         while solve.status == 0 and solve.iterations < limit:
-            solve.advance(goal, limit, solve.every or _BURST, show=False)
+            solve.advance(goal, limit, burst, show=False)
         if solve.status == BREAKDOWN and _reducible(solve, right.dtype, norm):
             raise SolverError(_indefinite(solve))
         return backend_of(A.space).placed(solve.x.copy()), solve.iterations

@@ -227,7 +227,7 @@ def _by_lanes(entries: Ints, width: int) -> Ints:
 
 
 def _contributions(kernel: FieldKernel, size: int, constrained: Ints) -> tuple[Ints, Ints]:
-    """Of each entry of the result, where its contributions stand; by ascending element."""
+    """Places of the contributions to each entry of the result, by ascending element."""
     width, begin = kernel.width, 0
     nothing = np.zeros(0, dtype=np.int64)
     found, where = [nothing], [nothing]

@@ -23,7 +23,7 @@ def product(table, x, y):
 
 @inner
 def square(table):
-    """What the tolerance's square is compared with, of the sums that an update has left."""
+    """Square of the residual, from the sums that an update has left."""
     return total(table, PARTIAL if word(table, NATURAL) != 0 else SECOND)
 
 

@@ -58,7 +58,7 @@ def points_of_field(table, b, x, field, value, slab, local):
 
 @inner
 def results_of_test(results, test, value, along_z, slab):
-    """What a batch's elements contribute to all components of a test function."""
+    """Contributions of a batch's elements to all components of a test function."""
     begin, first, ncomp, p, matrix = test
     p2, p3 = p if DIM > 1 else 1, p if DIM > 2 else 1
     for c in range(ncomp):
