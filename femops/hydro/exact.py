@@ -89,9 +89,9 @@ class Blast:
         self._weakest = 2.0 / ((dim + 2.0) * gamma)  # V at the origin
         speed = 2.0 / (gamma + 1.0)  # behind the shock, over that of the shock
         area = {1: 2.0, 2: 2.0 * np.pi, 3: 4.0 * np.pi}[dim]
-        radius, density, velocity, pressure = self._profile(self._samples(100_000))
+        radius, ratio, velocity, pressure = self._profile(self._samples(100_000))
         # kinetic and internal energy within the shock, where it is at 1 and the density is 1
-        kinetic = 0.5 * (gamma + 1.0) / (gamma - 1.0) * density * (speed * velocity) ** 2
+        kinetic = 0.5 * (gamma + 1.0) / (gamma - 1.0) * ratio * (speed * velocity) ** 2
         internal = speed * pressure / (gamma - 1.0)
         within = np.trapezoid((kinetic + internal) * radius ** (dim - 1), radius)
         self._alpha = float(area * (2.0 / (dim + 2.0)) ** 2 * within)
@@ -109,12 +109,12 @@ class Blast:
         """Density at radii and a time > 0."""
         front = self.shock(t)
         ratio, value = self._profile(self._samples(4001))[:2]
-        inside = np.interp(r / front, ratio, value)
+        inside: Floats = np.interp(r / front, ratio, value)
         jump = (self.gamma + 1.0) / (self.gamma - 1.0) * self._density
         return np.where(r < front, jump * inside, self._density)
 
     def _profile(self, V: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """Radius, density and the square of velocity, pressure over those at the shock."""
+        """Radius, density, velocity and pressure, over those at the shock."""
         j, g = float(self.dim), self.gamma
         a0 = 2.0 / (j + 2.0)
         a2 = -(g - 1.0) / (2.0 * (g - 1.0) + j)
@@ -126,10 +126,10 @@ class Blast:
         x1 = 0.25 * (j + 2.0) * (g + 1.0) * V
         x2 = np.maximum(b * (0.5 * (j + 2.0) * g * V - 1.0), 1e-300)
         e = 0.5 * (2.0 + j * (g - 1.0))
-        x3 = (j + 2.0) * (g + 1.0) / ((j + 2.0) * (g + 1.0) - 2.0 * (2.0 + j * (g - 1.0)))
-        x3 = x3 * (1.0 - e * V)
+        scale = (j + 2.0) * (g + 1.0) / ((j + 2.0) * (g + 1.0) - 2.0 * (2.0 + j * (g - 1.0)))
+        x3 = scale * (1.0 - e * V)
         x4 = b * (1.0 - 0.5 * (j + 2.0) * V)
-        radius = x1**-a0 * x2**-a2 * x3**-a1
+        radius: Floats = x1**-a0 * x2**-a2 * x3**-a1
         density = x2**a3 * x3**a4 * x4**a5
         velocity = x1 * radius
         pressure = x1 ** (a0 * j) * x3 ** (a4 - 2.0 * a1) * x4 ** (1.0 + a5)

@@ -1,0 +1,115 @@
+"""``femops hydro``."""
+
+import json
+
+import numpy as np
+import pytest
+
+import femops
+from femops.cli import main
+
+
+def run(capsys, *arguments):
+    """Exit code, and what was printed."""
+    try:
+        main(["hydro", *arguments])
+        code = 0
+    except SystemExit as stop:
+        code = stop.code or 0
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def facts(capsys, *arguments):
+    code, out, err = run(capsys, *arguments, "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_json_has_these_keys(capsys):
+    found = facts(capsys, "sedov", "--refine", "1", "--max-steps", "3")
+    wanted = {"steps", "t", "dt", "e_norm", "energy_change", "seconds", "compile_seconds", "rates"}
+    assert wanted <= set(found)
+    assert found["steps"] == 3
+    assert set(found["rates"]) == {"cg_h1", "cg_l2", "forces", "update_quad_data", "total"}
+    assert all(rate > 0 for rate in found["rates"].values())
+
+
+def test_a_restarted_run_has_the_same_bits(capsys, tmp_path):
+    short = "sedov", "--refine", "1", "--t-final", "0.5"
+    whole, half = tmp_path / "whole.state", tmp_path / "half.state"
+    straight = facts(capsys, *short, "--max-steps", "24", "--checkpoint", str(whole))
+    facts(capsys, *short, "--max-steps", "11", "--checkpoint", str(half))
+    again = "--restart", str(half), "--checkpoint", str(half), "--threads", "2"
+    found = facts(capsys, *short, "--max-steps", "24", *again)
+    for key in ("steps", "t", "dt", "e_norm"):
+        assert found[key] == straight[key]
+    assert half.read_bytes() == whole.read_bytes()
+
+
+def test_files_are_written(capsys, tmp_path):
+    pytest.importorskip("matplotlib", reason="pictures are drawn: needs the extra viz")
+    series, picture = tmp_path / "run.pvd", tmp_path / "run.png"
+    options = "--save", str(series), "--every", "4", "--picture", str(picture), "--fom"
+    code, out, err = run(capsys, "sod", "--refine", "2", "--max-steps", "8", *options)
+    assert code == 0, err
+    assert "UpdateQuadData" in out
+    assert picture.stat().st_size > 1000
+    with femops.TimeSeries(series, existing="continue") as found:
+        assert len(found.times) == 3
+        assert found.times[0] == 0.0
+
+
+def test_verification_prints_both(capsys):
+    code, out, err = run(capsys, "--verify", "5")
+    assert code == 0, err
+    line = next(line for line in out.splitlines() if "sod" in line)
+    assert line.split().count("413") == 2
+    assert line.split().count("3.2012077410e+01") == 2
+
+
+def test_mesh_files_are_taken(capsys, tmp_path):
+    from femops.hydro import built_in
+
+    path = femops.save(tmp_path / "square.mesh", built_in("square01_quad"))
+    given = "sedov", "--refine", "1", "--max-steps", "5"
+    file = facts(capsys, *given, "--mesh", str(path))
+    own = facts(capsys, *given)
+    assert file["e_norm"] == pytest.approx(own["e_norm"], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("sedov", "sod"), 2, "one problem"),
+        (("nothing",), 1, "no problem 'nothing'"),
+        (("gresho", "--dim", "3"), 2, "dimension 2"),
+        (("--verify", "12"), 1, "no reference run 12"),
+        (("sedov", "--mesh", "4x4"), 1, "give walls"),
+        (("sedov", "--cg-tol", "2"), 2, "< 1"),
+    ],
+)
+def test_errors_are_one_line(capsys, arguments, code, words):
+    found, out, err = run(capsys, *arguments)
+    assert found == code
+    assert words in " ".join(err.split())
+    assert "Traceback" not in err + out
+
+
+def test_the_last_good_state_is_saved(capsys, tmp_path, monkeypatch):
+    from femops.hydro import Forces, Lagrangian
+
+    monkeypatch.chdir(tmp_path)
+    forces, calls = Lagrangian.forces, []
+
+    def broken(self, state):
+        calls.append(0)
+        found = forces(self, state)
+        return found if len(calls) < 12 else Forces(found.residual, np.nan)
+
+    monkeypatch.setattr(Lagrangian, "forces", broken)
+    code, out, err = run(capsys, "sedov", "--refine", "1")
+    assert code == 1
+    assert "the time step has gone to zero in step" in err
+    assert "saved the last good state: sedov-last.state" in out
+    assert (tmp_path / "sedov-last.state").is_file()
