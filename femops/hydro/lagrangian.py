@@ -218,11 +218,12 @@ class Lagrangian:
         begin = perf_counter()
         right = forces.residual[self.space.slice("velocity")] + self._gravity
         found = np.empty_like(right)
-        parts = zip(
-            self._solvers, self.V.components(right).T, self.V.components(found).T, strict=True
+        parts = [b.copy() for b in self.V.components(right).T]
+        solved = femops.CGSolver.solve_all(
+            self._solvers, parts, rtol=self.cg_tol, maxiter=self.cg_max
         )
-        for solver, b, x in parts:
-            x[:], iterations = solver.solve(b.copy(), rtol=self.cg_tol, maxiter=self.cg_max)
+        for (x, iterations), out in zip(solved, self.V.components(found).T, strict=True):
+            out[:] = x
             self.clock.iterations += iterations
         self.clock.mass += perf_counter() - begin
         self.clock.solves += 1

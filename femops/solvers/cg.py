@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any, final
 
@@ -164,6 +165,7 @@ class CGSolver:
         if natural and (self._sums.many or A.space.device is not None):
             raise SolverError("natural norms are for one process of the host: leave natural out")
         self._solve: Solve | None = None
+        self._norm = 0.0
 
     def solve(
         self,
@@ -197,25 +199,83 @@ class CGSolver:
         VectorError
             Vectors of another shape or type.
         """
+        ((x, iterations),) = CGSolver.solve_all([self], [b], [x0], rtol=rtol, maxiter=maxiter)
+        return x, iterations
+
+    @staticmethod
+    def solve_all(
+        solvers: Sequence[CGSolver],
+        rights: Sequence[NDArray[Any]],
+        guesses: Sequence[NDArray[Any] | None] | None = None,
+        *,
+        rtol: float = 1e-5,
+        maxiter: int | None = None,
+    ) -> list[tuple[NDArray[Any], int]]:
+        """Solve a system of each of several solvers; small ones at once, each on a thread.
+
+        Parameters
+        ----------
+        solvers : sequence of CGSolver
+            Of different operators.
+        rights : sequence of (size,) arrays
+        guesses : sequence of (size,) arrays or None, optional
+        rtol, maxiter
+            See `solve`.
+
+        Returns
+        -------
+        list of (x, iterations)
+
+        Raises
+        ------
+        SolverError, VectorError
+            See `solve`.
+        """
+        starts = [None] * len(solvers) if guesses is None else guesses
+        given = list(zip(solvers, rights, starts, strict=True))
+        goals = [solver._begin(b, x0, rtol) for solver, b, x0 in given]
+        size = max(solver._A.space.global_size for solver in solvers)
+        limit = 10 * size if maxiter is None else maxiter
+        first, *others = [solver._begun for solver in solvers]
+        if not first.advance_all(others, goals, limit):
+            for solve, goal in zip((first, *others), goals, strict=True):
+                _to_the_end(solve, goal, limit)
+        return [solver._end() for solver in solvers]
+
+    @property
+    def _begun(self) -> Solve:
+        assert self._solve is not None
+        return self._solve
+
+    def _begin(self, b: NDArray[Any], x0: NDArray[Any] | None, rtol: float) -> float:
+        """Begin a solve, and return its tolerance."""
         A = self._A
         right = checked_right(A, b, "b")
         guess = A.space.memory.xp.zeros_like(right) if x0 is None else checked_right(A, x0, "x0")
         norm = norm_of(A, right, self._sums)
         if self._natural and self._inverse is not None:
             norm = float(np.sqrt(right @ (self._inverse * right)))
-        goal = max(rtol * norm, float(np.finfo(right.dtype).tiny) ** 0.5)
-        limit = 10 * A.space.global_size if maxiter is None else maxiter
         if self._solve is None or not self._solve.restart(right, guess, self._natural):
             begin = A.compiled.conjugate_gradients
             self._solve = begin(right, guess, self._inverse, self._merge, self._sums)
             self._solve.restart(right, guess, self._natural)
-        solve, burst = self._solve, self._solve.every or _BURST
-        solve.advance(goal, limit, burst, show=False)
-        while solve.status == 0 and solve.iterations < limit:
-            solve.advance(goal, limit, burst, show=False)
-        if solve.status == BREAKDOWN and _reducible(solve, right.dtype, norm):
+        self._norm = norm
+        return float(max(rtol * norm, np.finfo(right.dtype).tiny ** 0.5))
+
+    def _end(self) -> tuple[NDArray[Any], int]:
+        """Solution and iterations of a solve that has come to its end."""
+        solve, A = self._begun, self._A
+        if solve.status == BREAKDOWN and _reducible(solve, A.dtype, self._norm):
             raise SolverError(_indefinite(solve))
         return backend_of(A.space).placed(solve.x.copy()), solve.iterations
+
+
+def _to_the_end(solve: Solve, goal: float, limit: int) -> None:
+    """Advance in bursts, between which Python can act on an interrupt."""
+    burst = solve.every or _BURST
+    solve.advance(goal, limit, burst, show=False)
+    while solve.status == 0 and solve.iterations < limit:
+        solve.advance(goal, limit, burst, show=False)
 
 
 def _reducible(solve: Solve, dtype: np.dtype[Any], norm: float) -> bool:

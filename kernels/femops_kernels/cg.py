@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,18 @@ class Solve(ABC):
         """Begin again with another right-hand side and first guess; False where that can't be.
 
         If ``natural``, `residual` and tolerances are sqrt(r.M r), not sqrt(r.r).
+        """
+        return False
+
+    def advance_all(
+        self,
+        others: Sequence[Solve],  # noqa: ARG002
+        tolerances: Sequence[float],  # noqa: ARG002
+        limit: int,  # noqa: ARG002
+    ) -> bool:
+        """Advance this solve and others to their ends, each on a thread; False where that can't be.
+
+        ``tolerances`` are those of this one and of the others.
         """
         return False
 

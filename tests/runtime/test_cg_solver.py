@@ -56,3 +56,26 @@ def test_operators_that_are_not_definite_are_refused():
     A = femops.mass(V, rho=-1.0)
     with pytest.raises(femops.SolverError, match="not to be positive definite"):
         femops.CGSolver(A).solve(np.ones(V.size))
+
+
+@pytest.mark.parametrize("natural", [False, True])
+def test_several_systems_at_once_have_the_bits_of_each_alone(natural):
+    from femops_kernels.cpu import machine
+
+    V = femops.H1(femops.box((5, 4)), order=2)
+    operators = [femops.mass(V).constrained(V.boundary_dofs(k)) for k in (1, 2, 3)]
+    solvers = [femops.CGSolver(A, M=femops.jacobi(A), natural=natural) for A in operators]
+    rights = list(np.random.default_rng(0).standard_normal((3, V.size)))
+    rights[1] *= 0.0
+    alone = [s.solve(b, rtol=1e-12) for s, b in zip(solvers, rights, strict=True)]
+    before = machine.get_threads()
+    try:
+        for threads in (1, 2):
+            machine.set_threads(threads)
+            together = femops.CGSolver.solve_all(solvers, rights, rtol=1e-12)
+            for (x, iterations), (y, count) in zip(alone, together, strict=True):
+                assert iterations == count
+                assert np.array_equal(x, y)
+    finally:
+        machine.set_threads(before)
+    assert alone[1][1] == 0 < alone[0][1]

@@ -24,8 +24,14 @@ from femops_kernels.cpu.merged import (
     sent_dofs,
     tail_length,
 )
-from femops_kernels.cpu.sweep import LaunchSum, address_table, driver_address
+from femops_kernels.cpu.sweep import (
+    AlignedBuffer,
+    LaunchSum,
+    address_table,
+    driver_address,
+)
 from femops_kernels.cpu.thread_pool import LAUNCH
+from femops_kernels.pointwise.qdata import ALIGNMENT
 from femops_kernels.simd.lanes import Lane
 from femops_kernels.skeletons.cg import cg_table as layout
 from femops_kernels.skeletons.cg.decisions import (
@@ -40,6 +46,9 @@ from femops_kernels.skeletons.cg.decisions import (
 from femops_kernels.skeletons.cg.merged_table import NSUMS
 
 _MERGED = ("cg_begin", "cg_merged")
+_TOGETHER = ("cg_begin", "cg", "cg_together")
+
+_works = AlignedBuffer()
 
 
 class HostSolve(Solve, ABC):
@@ -151,6 +160,25 @@ class ConjugateGradients(HostSolve):
         self.x[:], self._state[:] = x, (-1.0, 0.0, 0.0, 0.0)
         if self._pass is not None:
             self._pass.todo[:] = 0.0
+        return True
+
+    def advance_all(self, others: Sequence[Solve], tolerances: Sequence[float], limit: int) -> bool:
+        """See `Solve.advance_all`: not where threads share the work of one."""
+        solves = [one for one in (self, *others) if isinstance(one, ConjugateGradients)]
+        apart = all(one._pass is None and one._launches.threads() == 1 for one in solves)
+        if len(solves) <= len(others) or not apart:
+            return False
+        nbytes = -(-max(one._launches.work_bytes for one in solves) // ALIGNMENT) * ALIGNMENT
+        goals = np.array(tolerances, dtype=np.float64)
+        with LAUNCH:
+            team = machine.team_of(min(len(solves), machine.get_threads()))
+            work = _works.address(nbytes * len(solves))
+            for k, one in enumerate(solves):
+                own = work + k * nbytes, nbytes, 0
+                one._table[: layout.DRIVER] = *one._launches.addresses, *own
+            tables = np.array([one._table.ctypes.data for one in solves])
+            run = specialize(*_parts(self._b.dtype, *_TOGETHER)).together.ctypes
+            run(tables.ctypes.data, goals.ctypes.data, len(solves), limit, team)
         return True
 
     def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:

@@ -1,7 +1,7 @@
 """Preconditioned conjugate gradients, the whole iteration compiled."""
 
 # <defaults>
-from femops_kernels.simd.compiling import entry
+from femops_kernels.simd.compiling import entry, inner
 from femops_kernels.simd.lanes import numbers, word
 from femops_kernels.skeletons.cg.cg_begin import is_ended, is_taken, product, square
 from femops_kernels.skeletons.cg.cg_table import *
@@ -11,8 +11,8 @@ from femops_kernels.skeletons.cg.decisions import BREAKDOWN, ITERATIONS, RHO, ST
 # </defaults>
 
 
-@entry("void(intp, float64, intp, intp)", thorough=False)
-def iterate(table, tolerance, limit, steps):
+@inner
+def iterations(table, tolerance, limit, steps):
     """Up to ``steps`` iterations, until |r| <= tolerance or ``limit`` iterations in all.
 
     The state has the iteration count, r.M r, |r| and a status, so that the iteration can be
@@ -35,3 +35,9 @@ def iterate(table, tolerance, limit, steps):
         if is_taken(state, rho, rr, tolerance):
             return
         direction(table, rho / before)
+
+
+@entry("void(intp, float64, intp, intp)", thorough=False)
+def iterate(table, tolerance, limit, steps):
+    """Do some ``iterations``."""
+    iterations(table, tolerance, limit, steps)

@@ -27,11 +27,17 @@ def square(table):
     return total(table, PARTIAL if word(table, NATURAL) != 0 else SECOND)
 
 
-@entry("void(intp, float64)", thorough=False)
-def begin(table, tolerance):
+@inner
+def beginning(table, tolerance):
     """Set r = b - A x and p = M r, and the count of iterations to zero."""
     product(table, word(table, X), word(table, R))
     start(table)
     state = numbers(FLOAT64, word(table, STATE))
     state[ITERATIONS] = 0.0
     is_taken(state, total(table, PARTIAL), square(table), tolerance)
+
+
+@entry("void(intp, float64)", thorough=False)
+def begin(table, tolerance):
+    """Do the ``beginning``."""
+    beginning(table, tolerance)
