@@ -13,12 +13,13 @@ import typer
 from femops.cli.options import (
     JsonOption,
     RefineOption,
+    ReproducibleOption,
     ThreadsOption,
-    load_mesh,
     number,
     paragraphs,
     positive,
     set_threads,
+    share_mesh,
     whole_number,
 )
 from femops.cli.output import Column, Output, one_line_warnings
@@ -109,6 +110,7 @@ def hydro(
     ] = False,
     fom: Annotated[bool, typer.Option("--fom", help="Print Laghos' figures of merit too.")] = False,
     threads: ThreadsOption = None,
+    reproducible: ReproducibleOption = False,
     json: JsonOption = False,
 ) -> None:
     """Run a problem of gas dynamics on a mesh that moves with the gas.
@@ -220,14 +222,21 @@ def _run(output: Output, what: list[str], **given: Any) -> None:
 
 def _equations(name: str, given: dict[str, Any]) -> Lagrangian:
     from femops.hydro import MESHES, Lagrangian, built_in, problem
+    from femops.parallel import distribute, world
 
     case = problem(name, blast=given["blast"], viscosity=given["viscosity"])
     dim = given["dim"] or (2 if 2 in case.mesh else min(case.mesh))
     named = given["mesh"] or case.mesh.get(dim, "")
+    comm = world()
     if named in MESHES:
-        mesh = built_in(named).refine(given["refine"])
+        mesh: Any = built_in(named).refine(given["refine"])
+        if comm.size > 1 or given["reproducible"]:
+            mesh = distribute(
+                mesh if comm.rank == 0 else None, comm, reproducible=given["reproducible"]
+            )
     elif given["mesh"]:
-        mesh = load_mesh(given["mesh"], given["refine"])
+        reproducible = given["reproducible"]
+        mesh = share_mesh(given["mesh"], given["refine"], comm, reproducible=reproducible)
     else:
         dims = ", ".join(map(str, case.mesh))
         raise typer.BadParameter(f"{name} is a problem of dimension {dims}", param_hint="--dim")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from femops.launchers import launched
 
-SHARED = ("solve", "info")
+SHARED = ("solve", "hydro", "info")
 """Commands that ranks run together."""
 
 
@@ -52,7 +52,8 @@ def refuse_ranks(command: str) -> None:
     if count > 1 and command not in SHARED:
         from femops.errors import CommunicatorError
 
-        several = " and ".join(f"'femops {other}'" for other in SHARED)
+        *most, last = [f"'femops {other}'" for other in SHARED]
+        several = f"{', '.join(most)} and {last}"
         raise CommunicatorError(
             f"'femops {command}' is for one process, and {count} were started ({name}): run it "
             f"without mpiexec; {several} are for several"

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 import femops
 from femops.errors import HydroError
+from femops.fields.norms import exact_sum
 from femops.hydro.problems import PointFunction, Problem
 from femops.hydro.qfunctions import corner_force, work_of
+from femops.parallel import Communicator
 
 Floats = NDArray[np.float64]
 
@@ -69,7 +71,7 @@ class Lagrangian:
     Parameters
     ----------
     problem : Problem
-    mesh : Mesh
+    mesh : Mesh or DistributedMesh
         At the beginning. Boundary attributes 1, 2 and 3 are walls across x, y and z.
     order_kinematic, order_thermo : int
         Degrees of position and velocity, and of the energy.
@@ -87,6 +89,10 @@ class Lagrangian:
         Spaces of position and velocity, and of the energy.
     density : float or GridFunction
         At the beginning.
+    part : Mesh
+        The elements of this rank.
+    comm : Communicator
+        The ranks that share the mesh.
     quadrature : Quadrature1D
     clock : Clock
 
@@ -100,7 +106,7 @@ class Lagrangian:
     def __init__(
         self,
         problem: Problem,
-        mesh: femops.Mesh,
+        mesh: femops.Mesh | femops.DistributedMesh,
         order_kinematic: int = 2,
         order_thermo: int = 1,
         *,
@@ -108,7 +114,7 @@ class Lagrangian:
         cg_tol: float = 1e-8,
         cg_max: int = 300,
     ) -> None:
-        _check(problem, mesh, order_kinematic, order_thermo, cfl)
+        _check(problem, mesh.dim, order_kinematic, order_thermo, cfl)
         self.problem, self.mesh, self.cfl = problem, mesh, cfl
         self.order, self.order_thermo = order_kinematic, order_thermo
         self.cg_tol, self.cg_max, self.clock = cg_tol, cg_max, Clock()
@@ -117,17 +123,16 @@ class Lagrangian:
         self.space = femops.Product(position=self.V, velocity=self.V, energy=self.E)
         points = (3 * order_kinematic + order_thermo - 1) // 2 + 1
         self.quadrature = self.V.quadrature(points)
-        self.walls = np.concatenate(
-            [
-                self.V.boundary_dofs(int(a), components=int(a) - 1)
-                for a in np.unique(mesh.boundary_attributes)
-            ]
-        )
-        self.h0 = (mesh.volume() / mesh.num_elements) ** (1.0 / mesh.dim) / order_kinematic
+        self.part, self.comm = self.V.mesh, self.V.comm
+        attributes = _walls(self.part, self.comm)
+        dofs = [self.V.boundary_dofs(a, components=a - 1) for a in attributes]
+        self.walls = np.concatenate(dofs)
+        volume = femops.integrate(femops.L2(mesh, 0), 1.0)
+        self.h0 = float(volume / mesh.num_elements) ** (1.0 / mesh.dim) / order_kinematic
         self.density = self._density()
         self._materials = {
             "rho": self.density,
-            "gamma": _by_element(mesh, problem.gamma),
+            "gamma": _by_element(mesh, self.part, problem.gamma),
             "h0": self.h0,
         }
         self._force = femops.coupled_form(
@@ -167,7 +172,8 @@ class Lagrangian:
             # components and norms apart, as Laghos has them: so errors of solves are the same
             self._solvers.append(femops.CGSolver(free, M=femops.jacobi(free), natural=True))
         n = self.E.p1d**self.mesh.dim
-        blocks = femops.mass(self.E, rho=rho, quadrature=rule).assemble().tobsr((n, n)).data
+        local = femops.L2(self.part, self.order_thermo, family=self.E.basis.family)
+        blocks = femops.mass(local, rho=rho, quadrature=rule).assemble().tobsr((n, n)).data
         self._energy_inverse = np.linalg.inv(blocks)
         self._energy_mass = blocks
 
@@ -184,19 +190,18 @@ class Lagrangian:
 
     def _blast(self) -> Floats:
         """All the energy of a blast in the element at the origin, highest there."""
-        corner = self.mesh.bounding_box()[0]
-        centers = self.mesh.element_centers()
-        first = int(np.argmin(np.linalg.norm(centers, axis=1)))
-        if np.abs(corner).max() > 1e-12:
-            raise HydroError(f"a blast is at the origin: the mesh begins at {corner.tolist()}")
-        m = self.order_thermo
-        energy: Floats = self._projected(lambda x: _peak(self.mesh, first, x, m))
-        ne = self.mesh.num_elements
-        only = np.zeros_like(energy).reshape(ne, -1)
-        only[first] = energy.reshape(ne, -1)[first]
-        energy = only.reshape(-1)
-        total = femops.integrate(self.E, energy)
-        energy *= self.problem.blast / 2**self.mesh.dim / float(total)
+        part, m = self.part, self.order_thermo
+        distance = np.linalg.norm(part.element_centers(), axis=1)
+        nearest = -float(self.comm.max(np.array([-distance.min()]))[0])
+        first = int(np.argmin(distance))
+        corners = np.abs(part.coordinates[first].reshape(-1, part.dim)).max(axis=1)
+        if self.comm.max(int(distance[first] == nearest and corners.min() > 1e-12)):
+            raise HydroError("a blast is at the origin: no element has a corner there")
+        energy: Floats = self._projected(lambda x: _peak(part, first, x, m))
+        mine = (np.arange(len(distance)) == first) & (distance == nearest)
+        energy = (energy.reshape(len(distance), -1) * mine[:, None]).reshape(-1)
+        total = float(femops.integrate(self.E, energy))
+        energy *= self.problem.blast / 2**part.dim / total
         return energy
 
     # --- rates -----------------------------------------------------------------------------------
@@ -276,7 +281,12 @@ class Lagrangian:
         internal = np.einsum("eij,ej->", self._energy_mass, energy.reshape(-1, n))
         parts = [np.ascontiguousarray(v) for v in self.V.components(velocity).T]
         kinetic = sum(0.5 * float(v @ (self._mass @ v)) for v in parts)
-        return kinetic + float(internal)
+        return float(self.comm.sum(np.array([kinetic + float(internal)]))[0])
+
+    def e_norm(self, state: Floats) -> float:
+        """Euclidean norm of the coefficients of the energy, as Laghos prints it."""
+        energy = self.space.split(state)[2]
+        return float(np.sqrt(exact_sum(energy * energy, self.comm)))
 
 
 def _peak(mesh: femops.Mesh, element: int, x: Floats, order: int) -> Any:
@@ -285,23 +295,34 @@ def _peak(mesh: femops.Mesh, element: int, x: Floats, order: int) -> Any:
     return np.prod((1.0 - x / ends[:, None]) ** order, axis=0)
 
 
-def _by_element(mesh: femops.Mesh, gamma: PointFunction | float) -> Any:
+def _by_element(
+    mesh: femops.Mesh | femops.DistributedMesh, part: femops.Mesh, gamma: PointFunction | float
+) -> Any:
     """A number, or a field that is one in each element: the value at its centre."""
     if not callable(gamma):
         return gamma
     space = femops.L2(mesh, 0)
-    return femops.GridFunction(space, np.asarray(gamma(mesh.element_centers().T), dtype=float))
+    return femops.GridFunction(space, np.asarray(gamma(part.element_centers().T), dtype=float))
 
 
-def _check(problem: Problem, mesh: femops.Mesh, k: int, m: int, cfl: float) -> None:
-    if mesh.dim not in problem.mesh:
-        dims = ", ".join(map(str, problem.mesh))
-        raise HydroError(f"{problem.name} is a problem of dimension {dims}: not {mesh.dim}")
-    walls = set(np.unique(mesh.boundary_attributes).tolist())
-    if not walls or not walls <= set(range(1, mesh.dim + 1)):
+def _walls(part: femops.Mesh, comm: Communicator) -> list[int]:
+    """Boundary attributes on any rank, which must be walls. Collective."""
+    present = np.isin(np.arange(part.dim + 2), part.boundary_attributes).astype(np.int64)
+    strange = ~np.isin(part.boundary_attributes, np.arange(1, part.dim + 1))
+    present[-1] = strange.any()
+    present = comm.max(present)
+    walls = np.flatnonzero(present[1:-1]) + 1
+    if present[-1] or not len(walls):
         raise HydroError(
-            f"the boundary has the attributes {sorted(walls)}: give walls across x, y, z the "
-            f"attributes 1 to {mesh.dim}, by mesh.with_attributes(boundary=...)"
+            f"the boundary has other attributes than 1 to {part.dim}: give walls across x, y, z "
+            "these, by mesh.with_attributes(boundary=...)"
         )
+    return walls.tolist()
+
+
+def _check(problem: Problem, dim: int, k: int, m: int, cfl: float) -> None:
+    if dim not in problem.mesh:
+        dims = ", ".join(map(str, problem.mesh))
+        raise HydroError(f"{problem.name} is a problem of dimension {dims}: not {dim}")
     if k < 1 or m < 0 or not cfl > 0.0:
         raise HydroError(f"orders {k} and {m}, cfl {cfl}: take at least 1, 0 and more than 0")

@@ -67,7 +67,7 @@ class Simulation:
     @property
     def e_norm(self) -> float:
         """Euclidean norm of the coefficients of the energy, as Laghos prints it."""
-        return float(np.linalg.norm(self.equations.space.split(self.state)[2]))
+        return self.equations.e_norm(self.state)
 
     def run(
         self,
@@ -123,16 +123,22 @@ class Simulation:
         self.steps += 1
 
     def _crash(self, state: Floats) -> str:
-        """Message about a state that no step leads beyond."""
-        forces, element = self.equations.forces(state), self.equations.slowest()
+        """Message about a state that no step leads beyond. Collective."""
+        forces = self.equations.forces(state)
         what = "elements turn over" if forces.step == 0.0 else "the state is not finite"
         if forces.step > 0.0:
             what = "waves cross elements too fast"
-        V, position = self.equations.V, self.equations.space.split(self.state)[0]
-        nodes = V.restriction.gather(V.l_vec(position)).reshape(V.mesh.num_elements, -1, V.dim)
-        where = ", ".join(f"{x:.4g}" for x in nodes[element].mean(axis=0))
         return (
             f"the time step has gone to zero in step {self.steps + 1} at t = {self.t:.6g}: {what} "
-            f"in element {element} at ({where}); try a smaller cfl, a finer mesh, lower orders or "
-            "viscosity"
+            f"{self._where()}; try a smaller cfl, a finer mesh, lower orders or viscosity"
         )
+
+    def _where(self) -> str:
+        """Element that allowed the least step, and its place; any rank may have it."""
+        V, element = self.equations.V, self.equations.slowest()
+        l_vec = V.l_vec(self.equations.space.split(self.state)[0])
+        if V.comm.size > 1:
+            return "in an element of one of the ranks"
+        nodes = V.restriction.gather(l_vec).reshape(V.mesh.num_elements, -1, V.dim)
+        where = ", ".join(f"{x:.4g}" for x in nodes[element].mean(axis=0))
+        return f"in element {element} at ({where})"

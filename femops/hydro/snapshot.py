@@ -8,6 +8,7 @@ from typing import final
 import numpy as np
 
 import femops
+from femops.errors import HydroError
 from femops.hydro.simulation import Simulation
 
 
@@ -38,8 +39,12 @@ class Snapshot:
         ------
         GeometryError
             Elements that are inverted.
+        HydroError
+            Ranks share the mesh.
         """
         equations = run.equations
+        if not isinstance(equations.mesh, femops.Mesh):
+            raise HydroError("fields on the moved mesh are made in one process: leave them out")
         position, velocity, energy = equations.space.split(run.state)
         V, E = equations.V, equations.E
         nodes = V.restriction.gather(V.l_vec(position)).reshape(-1, V.dim)

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, final
 
 import numpy as np
@@ -148,9 +149,21 @@ class CoupledForm:
 
     def _side(self, name: str) -> FieldSide:
         space = self.space.spaces[name]
-        entries = self.space.offsets[name] + space.restriction.indices * space.ncomp
+        entries = self._starts[name] + space.restriction.indices * space.ncomp
         b1d = space.basis.interpolation(self._form.quadrature.points)
         return FieldSide(space.ncomp, b1d, entries)
+
+    @cached_property
+    def _starts(self) -> dict[str, int]:
+        """Begin of each field's values in what a sweep reads; its ghosts come after its own."""
+        sizes = [s.restriction.ndofs * s.ncomp for s in self.space.spaces.values()]
+        ends = accumulate(sizes, initial=0)
+        return dict(zip([*self.space.spaces, ""], ends, strict=True))
+
+    @property
+    def _shared(self) -> bool:
+        """True if ranks share the fields, or could."""
+        return any(space.distributed is not None for space in self.space.spaces.values())
 
     @cached_property
     def _sweep(self) -> FieldSweep:
@@ -162,7 +175,8 @@ class CoupledForm:
         points = nbatch * width * self._form.geometry.num_points
         effort = points * self._split.qfunction.flops // _FLOPS_PER_NUMBER
         data = _repeated(data, ne)
-        return FieldSweep(self._kernel(), data, chunks, self.space.size, self._constrained, effort)
+        size = self._starts[""]
+        return FieldSweep(self._kernel(), data, chunks, size, self._constrained, effort)
 
     @cached_property
     def compiled(self) -> HostOperator:
@@ -192,8 +206,27 @@ class CoupledForm:
         u = self._check(u, "u")
         result = np.empty_like(u) if out is None else self._check(out, "out")
         check_output(self.space, u, result, out)
-        self.compiled.apply(u, result)
+        if self._shared:
+            self._apply_on_ranks(u, result)
+        else:
+            self.compiled.apply(u, result)
         return result
+
+    def _apply_on_ranks(self, u: NDArray[Any], out: NDArray[Any]) -> None:
+        """Bring ghosts' values, do this rank's elements, add what ranks share. Collective."""
+        parts = zip(self.space.spaces.values(), self.space.split(u), strict=True)
+        values = np.concatenate([space.l_vec(part).reshape(-1) for space, part in parts])
+        if self.space.mesh.num_elements:
+            self.compiled.apply(values, np.empty_like(values))
+        out[:] = 0.0
+        for k, name in enumerate(self._tests):
+            space = self.space.spaces[name]
+            e_vec = np.zeros((0, space.p1d**space.dim, space.ncomp), self.dtype)
+            if self.space.mesh.num_elements:
+                e_vec = self._sweep.element_results(k)
+            e_vec = np.ascontiguousarray(e_vec[..., 0] if space.ncomp == 1 else e_vec)
+            out[self.space.slice(name)] = space.sum_elements(e_vec)
+        out[self._constrained] = 0.0
 
     def evaluate(
         self, u: NDArray[Any], out: NDArray[Any] | None = None
@@ -212,14 +245,22 @@ class CoupledForm:
         return result, self._found()
 
     def _found(self) -> dict[str, float]:
-        """The functionals of the last application."""
-        found = {name: float(self._by_element(name).min()) for name in self.functionals.minima}
+        """The functionals of the last application. Collective."""
+        found, comm = {}, self.space.comm
+        for name in self.functionals.minima:
+            least = float(self._by_element(name).min(initial=np.inf))
+            if comm.size > 1:  # what is not a number is so for all
+                broken = comm.max(int(np.isnan(least)))
+                least = np.nan if broken else -float(comm.max(np.array([-least]))[0])
+            found[name] = least
         for name in self.functionals.integrals:
-            found[name] = exact_sum(self._by_element(name).astype(np.float64), self.space.comm)
+            found[name] = exact_sum(self._by_element(name).astype(np.float64), comm)
         return found
 
     def _by_element(self, name: str) -> NDArray[Any]:
         """A functional of each element."""
+        if not self.space.mesh.num_elements:
+            return np.zeros(0, self.dtype)
         lanes = self._sweep.functionals[:, self.functionals.names.index(name)]
         values: NDArray[Any] = lanes.reshape(-1)[: self.space.mesh.num_elements]
         return values
@@ -277,10 +318,6 @@ def _check_machine(product: Product) -> None:
     if product.device is not None:
         raise OperatorError(
             "a coupled form has no kernels for a device yet: make its spaces on the host"
-        )
-    if product.comm.size > 1:
-        raise OperatorError(
-            "a coupled form works on a whole mesh: make its spaces on a mesh that is not shared"
         )
 
 

@@ -139,7 +139,7 @@ class CGSolver:
     Raises
     ------
     SolverError
-        See `cg`; or natural norms where vectors are on a device or on several ranks.
+        See `cg`; or natural norms where vectors are on a device.
 
     Examples
     --------
@@ -162,8 +162,8 @@ class CGSolver:
         if M is not None:
             self._inverse = A.space.memory.xp.ascontiguousarray(M.inverse, dtype=A.dtype)
         self._merge = _merged(A, False if natural else None, self._sums)
-        if natural and (self._sums.many or A.space.device is not None):
-            raise SolverError("natural norms are for one process of the host: leave natural out")
+        if natural and A.space.device is not None:
+            raise SolverError("natural norms are for the host: leave natural out")
         self._solve: Solve | None = None
         self._norm = 0.0
 
@@ -254,7 +254,7 @@ class CGSolver:
         guess = A.space.memory.xp.zeros_like(right) if x0 is None else checked_right(A, x0, "x0")
         norm = norm_of(A, right, self._sums)
         if self._natural and self._inverse is not None:
-            norm = float(np.sqrt(right @ (self._inverse * right)))
+            norm = float(np.sqrt(self._sums.dot(right, self._inverse * right)))
         if self._solve is None or not self._solve.restart(right, guess, self._natural):
             begin = A.compiled.conjugate_gradients
             self._solve = begin(right, guess, self._inverse, self._merge, self._sums)

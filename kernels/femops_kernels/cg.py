@@ -118,15 +118,18 @@ class Solve(ABC):
 class RankSolve(Solve, ABC):
     """The solve of one of many ranks: compiled between the messages that add up sums.
 
-    The loop is that of ``skeletons/cg/cg.py``; ``_state`` begins with a negative count.
+    If `natural`, the residual is measured by r.M r.  The loop is that of ``skeletons/cg/cg.py``;
+    ``_state`` begins with a negative count.
     """
+
+    natural: bool = False
 
     def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
         """See `Solve.advance`. All ranks call it."""
         if self._state[ITERATIONS] < 0.0:
             self._state[ITERATIONS] = 0.0
             rho, rr = self._begun()
-            taken(self._state, rho, rr, tolerance)
+            taken(self._state, rho, rho if self.natural else rr, tolerance)
         for k in range(steps):
             if ended(self._state, limit):
                 return
@@ -142,7 +145,7 @@ class RankSolve(Solve, ABC):
         before = state[RHO]
         rho, rr = self._moved(before / curvature)
         state[ITERATIONS] += 1.0
-        if not taken(state, rho, rr, tolerance):
+        if not taken(state, rho, rho if self.natural else rr, tolerance):
             self._turn(rho / before)
 
     @abstractmethod

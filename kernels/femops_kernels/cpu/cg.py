@@ -101,6 +101,11 @@ class HostSolve(Solve, ABC):
         }
         self._table = address_table(self._entries)
 
+    def _renew(self, b: NDArray[Any], x: NDArray[Any]) -> None:
+        """Take another right-hand side and first guess."""
+        self._b, self._entries[layout.B], self._table[layout.B] = b, b, b.ctypes.data
+        self.x[:], self._state[:] = x, (-1.0, 0.0, 0.0, 0.0)
+
     def _set(self, *operator: int) -> int:
         """Tell compiled code of an operator and where it works; the table's address.
 
@@ -156,8 +161,7 @@ class ConjugateGradients(HostSolve):
         if natural and self._pass is not None:
             return False
         self._table[layout.NATURAL] = int(natural)
-        self._b, self._entries[layout.B], self._table[layout.B] = b, b, b.ctypes.data
-        self.x[:], self._state[:] = x, (-1.0, 0.0, 0.0, 0.0)
+        self._renew(b, x)
         if self._pass is not None:
             self._pass.todo[:] = 0.0
         return True
@@ -227,6 +231,14 @@ class RankConjugateGradients(HostSolve, RankSolve):
             self._pass = RankPass(exchanged, launches, self._vectors, len(b), inverse)
             self._table[layout.TODO] = self._pass.todo.ctypes.data
         self._r, self._p, self._v = (self._vectors[k, : len(b)] for k in (1, 2, 3))
+
+    def restart(self, b: NDArray[Any], x: NDArray[Any], natural: bool) -> bool:
+        """See `Solve.restart`."""
+        if self._pass is not None:
+            return False
+        self.natural = natural
+        self._renew(b, x)
+        return True
 
     def _update(self, name: str, *factors: float) -> None:
         """One of the vector updates, shared by the threads of the operator."""

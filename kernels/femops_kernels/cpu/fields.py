@@ -195,6 +195,7 @@ class FieldSweep(HostLaunch):
         shape = nbatch, kernel.minima + kernel.sums, width
         self.functionals = aligned_array(shape, kernel.dtype)
         results = aligned_array((nbatch, kernel.result_lanes, width), kernel.dtype)
+        self._kernel, self._results = kernel, results
         start, slots = _contributions(kernel, size, constrained)
         chunks = len(first_batch) - 1
         entries = dict.fromkeys(range(more.FIELD_WORDS), 0) | {
@@ -217,6 +218,15 @@ class FieldSweep(HostLaunch):
         self.row = (module.sweep.address, module.combine.address, self.table.ctypes.data, chunks)
         self.work_bytes = int(module.FIELD_LANES) * width * kernel.dtype.itemsize
         self.effort = effort
+
+    def element_results(self, test: int) -> NDArray[Any]:
+        """Results of each element for a test function, (ne, nodes, ncomp), of an application."""
+        sides, dim = self._kernel.tests, self._kernel.dim
+        counts = [side.ncomp * side.p1d**dim for side in sides]
+        begin, side = sum(counts[:test]), sides[test]
+        lanes = self._results[:, begin : begin + counts[test]].swapaxes(1, 2)
+        found = lanes.reshape(-1, side.ncomp, side.p1d**dim)[: len(side.entries)]
+        return found.swapaxes(1, 2)
 
 
 def _by_lanes(entries: Ints, width: int) -> Ints:
