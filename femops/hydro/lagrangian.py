@@ -307,6 +307,8 @@ def _by_element(
 
 def _walls(part: femops.Mesh, comm: Communicator) -> list[int]:
     """Boundary attributes on any rank, which must be walls. Collective."""
+    if comm.max(int(part.num_elements == 0)):
+        raise HydroError(f"{comm.size} ranks share fewer elements: take fewer ranks")
     present = np.isin(np.arange(part.dim + 2), part.boundary_attributes).astype(np.int64)
     strange = ~np.isin(part.boundary_attributes, np.arange(1, part.dim + 1))
     present[-1] = strange.any()

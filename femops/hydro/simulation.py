@@ -135,10 +135,10 @@ class Simulation:
 
     def _where(self) -> str:
         """Element that allowed the least step, and its place; any rank may have it."""
-        V, element = self.equations.V, self.equations.slowest()
-        l_vec = V.l_vec(self.equations.space.split(self.state)[0])
+        V, position = self.equations.V, self.equations.space.split(self.state)[0]
         if V.comm.size > 1:
             return "in an element of one of the ranks"
-        nodes = V.restriction.gather(l_vec).reshape(V.mesh.num_elements, -1, V.dim)
+        element = self.equations.slowest()
+        nodes = V.restriction.gather(V.l_vec(position)).reshape(V.mesh.num_elements, -1, V.dim)
         where = ", ".join(f"{x:.4g}" for x in nodes[element].mean(axis=0))
         return f"in element {element} at ({where})"
