@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
 from numpy.typing import DTypeLike
 
 from femops.basis import Quadrature1D
@@ -17,7 +19,7 @@ from femops.operators.levels.level_data import check_level
 from femops.operators.operator import Operator
 from femops.pointwise.blocks import linear_blocks
 from femops.pointwise.errors import TraceError
-from femops.pointwise.trace import FormFunction, name_of, trace
+from femops.pointwise.trace import FormFunction, Trace, name_of, trace
 from femops.spaces.product import Product
 
 
@@ -55,14 +57,42 @@ def block_operator(
     whole = BilinearForm(function, first, first, quadrature, coefficients)
     shapes, coefficients = whole.coefficient_shapes(), whole.coefficients  # read once for all
     components = {name: space.ncomp for name, space in product.spaces.items()}
-    split = linear_blocks(trace(function, product.dim, components, components, shapes))
-    blocks = {}
+    traced = trace(function, product.dim, components, components, shapes)
+    options = kind, lanes, level, data_dtype
+    return blocks_of(function, traced, product, quadrature, coefficients, options)
+
+
+def blocks_of(
+    function: FormFunction,
+    traced: Trace,
+    product: Product,
+    quadrature: Quadrature1D,
+    coefficients: Mapping[str, FormCoefficient],
+    options: tuple[np.dtype[Any], int | None, str, DTypeLike | None],
+) -> BlockOperator:
+    """Operator of a traced form that is linear in the fields of a product.
+
+    Parameters
+    ----------
+    function : callable
+        For its name.
+    traced : Trace
+    product, quadrature, coefficients
+        See `block_operator`; the coefficients are read.
+    options : (dtype, lanes, level, data_dtype)
+
+    Raises
+    ------
+    TraceError
+        See `block_operator`.
+    """
+    split, blocks = linear_blocks(traced), {}
     for (test, field), step in split.steps.items():
         used = {name: coefficients[name] for name in step.used() if name in coefficients}
         spaces = product.spaces[field], product.spaces[test]
         form = BilinearForm(function, *spaces, quadrature, used, traced=step)
-        blocks[test, field] = Operator.of_form(form, kind, lanes, level, data_dtype)
-    return BlockOperator(product, blocks, split.symmetric, kind)
+        blocks[test, field] = Operator.of_form(form, *options)
+    return BlockOperator(product, blocks, split.symmetric, options[0])
 
 
 def check_fields(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -15,15 +15,18 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.fields.norms import exact_sum
+from femops.geometry.evaluation import reference_gradient, reference_values
 from femops.geometry.legendre import LegendreGeometry, mode_values
-from femops.operators.block_form import check_fields
+from femops.operators.block import BlockOperator
+from femops.operators.block_form import blocks_of, check_fields
 from femops.operators.constraints import read_only
 from femops.operators.execution.vectors import check_output, checked_vector
 from femops.operators.integrals.bilinear import BilinearForm
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.number_types import float_type
 from femops.pointwise.qdata_split import QDataSplit, nonlinear_split
-from femops.pointwise.trace import Argument, FormFunction, Trace, name_of, trace
+from femops.pointwise.trace import Argument, FormFunction, Trace, linearised, name_of, trace
+from femops.spaces.base import Space
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
 from femops_kernels.cpu.fields import FieldKernel, FieldSide, FieldSweep
@@ -265,6 +268,44 @@ class CoupledForm:
         values: NDArray[Any] = lanes.reshape(-1)[: self.space.mesh.num_elements]
         return values
 
+    def jacobian(self, u: NDArray[Any], level: str = "partial") -> BlockOperator:
+        """Derivative of the residual at a state, an operator on all fields.
+
+        Its blocks come from the same graph, differentiated.  Values and gradients of the state are
+        stored at the quadrature points.  Constrained dofs have rows and columns of the identity.
+
+        Parameters
+        ----------
+        u : (size,) array
+            The state.
+        level : str
+            See `Operator.at_level`.
+
+        Returns
+        -------
+        BlockOperator
+
+        Raises
+        ------
+        VectorError
+            A vector of another shape or type.
+        TraceError
+            The residual does not depend on any field.
+        """
+        u = self._check(u, "u")
+        states = {name: f"@{name}" for name in self.space.names}
+        tests = {name: self._trace.tests[name] for name in self.space.names}
+        traced = linearised(replace(self._trace, tests=tests), states)
+        rule, coefficients = self._form.quadrature, dict(self._form.coefficients)
+        for name, part in zip(self.space.names, self.space.split(u), strict=True):
+            for key, values in _at_points(self.space.spaces[name], part, rule):
+                given = FormCoefficient(f"{key}@{name}", values)
+                coefficients[given.name] = given
+        options = self.dtype, self._width, level, None
+        function = self._form.function
+        found = blocks_of(function, traced, self.space, rule, coefficients, options)
+        return found.constrained(self._constrained) if len(self._constrained) else found
+
     def element_of(self, name: str) -> int:
         """Element of the least value of a functional in the last evaluation.
 
@@ -338,6 +379,19 @@ def _complete(
         return {key: {} for key in fields} | results | found
 
     return complete
+
+
+def _at_points(
+    space: Space, u: NDArray[Any], rule: Quadrature1D
+) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Values (ne, points, ncomp) and reference derivatives (ne, points, ncomp, dim) of a vector."""
+    e_vec = space.restriction.gather(space.l_vec(u))
+    e_vec = e_vec.reshape(*e_vec.shape[:2], *((space.ncomp,) if space.ncomp > 1 else ()))
+    values = reference_values(space.basis, rule.points, space.dim, e_vec)
+    shape = (*values.shape[:2], space.ncomp)
+    slopes = reference_gradient(space.basis, rule.points, space.dim, e_vec)
+    yield "", values.reshape(shape)
+    yield "d", np.stack([slope.reshape(shape) for slope in slopes], axis=-1)
 
 
 def _repeated(data: Data, ne: int) -> Data:

@@ -85,7 +85,7 @@ class NonlinearForm:
 
     @cached_property
     def _derivative(self) -> LinearQFunction:
-        return LinearQFunction(linearised(self._trace, FIELD, STATE), FIELD, FIELD)
+        return LinearQFunction(linearised(self._trace, {FIELD: STATE}), FIELD, FIELD)
 
     @cached_property
     def _compiled(self) -> CompiledOperator:

@@ -275,34 +275,35 @@ def _factors(
     return Argument(value, _shaped(graph, part.get("grad"), shape, "grad", function))
 
 
-def linearised(traced: Trace, field: str, state: str) -> Trace:
-    """Derivative of a traced form at a state, as a trace that is linear in the field.
+def linearised(traced: Trace, states: Mapping[str, str]) -> Trace:
+    """Derivative of a traced form at a state, as a trace that is linear in its fields.
 
     Parameters
     ----------
     traced : Trace
-    field : str
-        The field that the form is differentiated by; it becomes the direction.
-    state : str
-        Name of its values (``state``) and, as ``dstate``, of its reference derivatives among the
-        static inputs.
+    states : mapping
+        Of each field the name of its values (``state``) and, as ``dstate``, of its reference
+        derivatives among the static inputs; the fields become the directions.
 
     Returns
     -------
     Trace
     """
-    graph, point = traced.graph, traced.fields[field]
-    values = symbols(graph, f"{field}_direction", point.values.shape)
-    slopes = symbols(graph, f"d{field}_direction", point.derivatives.shape)
-    direction = Argument(values, slopes)
-    zero = graph.constant(0.0)
-    steps = {n.number: zero for a in traced.fields.values() for n in a.flat()}
-    steps |= {n.number: d for n, d in zip(point.flat(), direction.flat(), strict=True)}
+    graph = traced.graph
+    steps: dict[int, Node] = {}
+    directions, static = {}, dict(traced.static)
+    for field, state in states.items():
+        point = traced.fields[field]
+        values = symbols(graph, f"{field}_direction", point.values.shape)
+        slopes = symbols(graph, f"d{field}_direction", point.derivatives.shape)
+        directions[field] = direction = Argument(values, slopes)
+        pairs = zip(point.flat(), direction.flat(), strict=True)
+        steps |= {n.number: d for n, d in pairs}
+        static |= {state: point.values, f"d{state}": point.derivatives}
     tests = {}
     for name, test in traced.tests.items():
         tests[name] = Argument.of_flat(derivatives(test.flat(), steps), len(test.values))
-    static = {**traced.static, state: point.values, f"d{state}": point.derivatives}
-    return Trace(graph, traced.dim, {field: direction}, tests, static)
+    return Trace(graph, traced.dim, directions, tests, static)
 
 
 def _call(

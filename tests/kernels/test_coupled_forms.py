@@ -102,6 +102,34 @@ def test_reference_gradient_is_that_of_the_element():
     assert found["least"] == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("level", ["partial", "full"])
+def test_jacobian_is_the_derivative(level):
+    W = product((3, 4))
+
+    def nonlinear(v, e, x, kappa):
+        return {
+            "v": {"grad": np.exp(e.value) * v.grad, "value": kappa * v.value * v[0] * x[1]},
+            "e": {"value": v.div * e**2 + femops.svd_min(v.grad) * e},
+            "least": e.value,
+        }
+
+    dofs = W.spaces["v"].boundary_dofs(1)
+    F = femops.coupled_form(nonlinear, W, minima=["least"], kappa=0.5).constrained(dofs)
+    rng = np.random.default_rng(3)
+    u, step, h = rng.standard_normal(W.size), rng.standard_normal(W.size), 1e-6
+    step[dofs] = 0.0
+    J = F.jacobian(u, level)
+    difference = (F.residual(u + h * step) - F.residual(u - h * step)) / (2 * h)
+    assert np.abs(J @ step - difference).max() < 1e-6 * np.abs(difference).max()
+    assert np.array_equal((J @ np.ones(W.size))[dofs], np.ones(len(dofs)))
+    assert {pair for pair in (("v", "v"), ("v", "e"), ("e", "v"), ("e", "e")) if J[pair]} == {
+        ("v", "v"),
+        ("v", "e"),
+        ("e", "v"),
+        ("e", "e"),
+    }
+
+
 def test_what_is_wrong_is_told():
     W = product((2, 2))
     with pytest.raises(femops.TraceError, match="returned no 'work'"):

@@ -194,7 +194,7 @@ def programs() -> dict[str, list[QFunction]]:
             for known in every_known(names)
         ]
         found[name] = (cut.qfunction for cut in cuts)
-        derivative = LinearQFunction(linearised(traced(form), "u", "state"), "u", "u")
+        derivative = LinearQFunction(linearised(traced(form), {"u": "state"}), "u", "u")
         found[f"{name}-derivative"] = programs_of_step(derivative, names)
         found[f"{name}-kept"] = kept_programs(derivative, names)
     found["fused"] = fused_programs()
