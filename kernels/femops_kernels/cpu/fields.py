@@ -25,7 +25,7 @@ from femops_kernels.skeletons.fields import fields_table as more
 
 Ints = NDArray[np.int64]
 
-_SKELETONS = ("table", "ahead", "geometry", "batch", "fields_table", "batch_fields", "chunk_fields")
+_SKELETONS = ("table", "ahead", "weights", "geometry", "batch", "fields_table")
 
 
 @final
@@ -102,7 +102,8 @@ class FieldKernel:
     @cached_property
     def module(self) -> ModuleType:
         """The compiled sweep."""
-        return specialize(_SKELETONS, self.constants(), self.qfunction.text)
+        skeletons = (*_SKELETONS, "batch_fields", "chunk_fields")
+        return specialize(skeletons, self.constants(), self.qfunction.text)
 
     @property
     def result_lanes(self) -> int:
