@@ -17,6 +17,7 @@ mpl.use("Agg")
 
 MADE = {  # by functions that are called here
     "BlockOperator",
+    "CoupledForm",
     "DistributedMesh",
     "ElementClass",
     "NonlinearForm",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,8 @@ def coupled_form(
     function: FormFunction,
     product: Product,
     *,
-    integrals: Iterable[str] = (),
-    minima: Iterable[str] = (),
+    integrals: Sequence[str] = (),
+    minima: Sequence[str] = (),
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
     lanes: int | None = None,
@@ -82,13 +82,20 @@ def coupled_form(
     True
     """
     check_names(function, len(product.names), coupled_form)
-    functionals = Functionals(tuple(integrals), tuple(minima))
+    functionals = Functionals(_names(integrals, "integrals"), _names(minima, "minima"))
     _check_functionals(functionals, product)
     backend_of(product).check_lanes(lanes)
     given = {name: FormCoefficient(name, value) for name, value in coefficients.items()}
     largest = max(product.spaces.values(), key=lambda space: space.order)
     rule = largest.quadrature(quadrature)
     return CoupledForm(function, product, functionals, rule, given, dtype, lanes)
+
+
+def _names(given: Any, what: str) -> tuple[str, ...]:
+    names = tuple(given) if isinstance(given, list | tuple) else (given,)
+    if not all(isinstance(name, str) for name in names):
+        raise OperatorError(f"{what} are {type(given).__name__}: give a list of names")
+    return names
 
 
 def _check_functionals(functionals: Functionals, product: Product) -> None:

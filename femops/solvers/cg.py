@@ -121,6 +121,7 @@ def cg(
 
 
 @final
+@checked(SolverError)
 class CGSolver:
     """Conjugate gradients for many right-hand sides, one after the other.
 
@@ -167,13 +168,14 @@ class CGSolver:
         self._solve: Solve | None = None
         self._norm = 0.0
 
+    @checked(SolverError)
     def solve(
         self,
         b: NDArray[Any],
         x0: NDArray[Any] | None = None,
         *,
-        rtol: float = 1e-5,
-        maxiter: int | None = None,
+        rtol: Fraction = 1e-5,
+        maxiter: Count | None = None,
     ) -> tuple[NDArray[Any], int]:
         """Solve A x = b.
 
@@ -199,7 +201,8 @@ class CGSolver:
         VectorError
             Vectors of another shape or type.
         """
-        ((x, iterations),) = CGSolver.solve_all([self], [b], [x0], rtol=rtol, maxiter=maxiter)
+        whole = None if maxiter is None else int(maxiter)
+        ((x, iterations),) = CGSolver.solve_all([self], [b], [x0], rtol=rtol, maxiter=whole)
         return x, iterations
 
     @staticmethod
