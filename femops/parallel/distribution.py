@@ -305,7 +305,7 @@ def _scattered(parts: Sequence[Part], comm: Communicator, root: int) -> Part:
         names = dict(mesh.element_names), dict(mesh.boundary_names)
         head = parts[root].num_elements, parts[root].num_vertices, names
     num_elements, num_vertices, names = comm.broadcast(head, root)
-    got: dict[str, Array] = {}
+    got: dict[str, Any] = {}
     for name, of in _ARRAYS.items():
         others = {rank: of(part) for rank, part in enumerate(parts) if rank != root}
         received = comm.exchange(others)

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from femops_meshes import checks, html, refinement
 from femops_meshes.arguments import Degree, check_takes, checked, refusal
+from femops_meshes.coarsening import Coarsening, halved
 from femops_meshes.coordinates.interpolation import (
     gauss_legendre,
     gauss_lobatto,
@@ -58,6 +59,9 @@ class Mesh:
         refinement.
     element_names, boundary_names
         Attributes by name, {name: (number, ...)}; empty where the file has no names.
+    coarser
+        The elements that these are parts of, of a mesh that was refined, or of a generated grid;
+        else None. Multigrid methods use it.
 
     See Also
     --------
@@ -73,6 +77,7 @@ class Mesh:
     file_elements: Ints
     element_names: Names = field(default_factory=dict)
     boundary_names: Names = field(default_factory=dict)
+    coarser: Coarsening | None = None
     _given_as = "a mesh, as femops.box(counts) or femops.read_mesh(path)"
 
     def __post_init__(self) -> None:
@@ -274,6 +279,9 @@ class Mesh:
             boundary_attributes=self.boundary_attributes[parents],
             num_vertices=self.topology.lattice_size(2),
             file_elements=(self.file_elements[:, None] * count + np.arange(count)).ravel(),
+            coarser=halved(
+                self.elements, self.num_vertices, self.num_elements, self.dim, self.coarser
+            ),
         )
 
     @checked(MeshArgumentError)
@@ -299,6 +307,7 @@ class Mesh:
             coordinates=self.coordinates[order],
             element_attributes=self.element_attributes[order],
             file_elements=self.file_elements[order],
+            coarser=None if self.coarser is None else self.coarser.reordered(order),
         )
 
     @checked(MeshArgumentError)
@@ -392,6 +401,10 @@ class Mesh:
             boundary_names=checked_names(boundary or {}, self.boundary_attributes),
         )
 
+    def with_coarser(self, coarser: Coarsening | None) -> "Mesh":
+        """Return the mesh with what its elements are parts of."""
+        return self._replaced(coarser=coarser)
+
     def _replaced(self, **changes: Any) -> "Mesh":
         """Return a mesh with other data and the same topology."""
         mesh = replace(self, **changes)
@@ -429,7 +442,7 @@ def _check_shapes(mesh: Mesh) -> None:
         With the first array that doesn't.
     """
     for field_of in fields(mesh):
-        if field_of.type is not int and not field_of.name.endswith("names"):
+        if field_of.type in (Ints, Floats, Attributes):
             _check_array(mesh, field_of.name)
     ne, corners = mesh.elements.shape
     dim = corners.bit_length() - 1

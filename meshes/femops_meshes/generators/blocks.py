@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_meshes.coarsening import Coarsening
 from femops_meshes.coordinates.interpolation import gauss_lobatto
 from femops_meshes.mesh import Mesh
 from femops_meshes.refinement import check_fits, split_elements
@@ -60,10 +61,33 @@ def extruded(elements: Ints, num_vertices: int, layers: int) -> Ints:
     return np.concatenate([low, high], axis=2).reshape(-1, 2 * elements.shape[1])
 
 
-def assembled(elements: Ints, coordinates: Floats, num_vertices: int) -> Mesh:
+def assembled(
+    elements: Ints, coordinates: Floats, num_vertices: int, coarser: Coarsening | None = None
+) -> Mesh:
     """Mesh of these arrays, with its elements along a Hilbert curve."""
     order = hilbert_order(coordinates.mean(axis=1))
-    return Mesh.assemble(elements[order], coordinates[order], num_vertices)
+    mesh = Mesh.assemble(elements[order], coordinates[order], num_vertices)
+    return mesh.with_coarser(None if coarser is None else coarser.reordered(order))
+
+
+def halved_blocks(topology: Topology, n: int) -> Coarsening | None:
+    """Where the parts of blocks that are cut n times lie in those of half as many cuts."""
+    if n % 2:
+        return None
+    dim, half = topology.dim, n // 2
+    cells = np.indices((n,) * dim).reshape(dim, -1)[::-1].T
+    parent = cells // 2 @ half ** np.arange(dim)
+    low = (cells % 2).astype(np.int8)
+    blocks = len(topology.entity)
+    parents = (np.arange(blocks)[:, np.newaxis] * half**dim + parent).reshape(-1)
+    return Coarsening(
+        split_elements(topology, half),
+        topology.lattice_size(half),
+        parents,
+        np.tile(low, (blocks, 1)),
+        np.tile(low + np.int8(1), (blocks, 1)),
+        halved_blocks(topology, half),
+    )
 
 
 def solid_ball(dim: int, n: int, radius: float, core: float, order: int) -> Mesh:
@@ -86,7 +110,8 @@ def solid_ball(dim: int, n: int, radius: float, core: float, order: int) -> Mesh
         cube = cube @ frame
         depth = (reference[..., -1:] + 1) / 2
         parts.append((1 - depth) * core * cube + depth * on_sphere(cube))
-    return assembled(elements, radius * np.concatenate(parts), topology.lattice_size(n))
+    coarser = halved_blocks(topology, n)
+    return assembled(elements, radius * np.concatenate(parts), topology.lattice_size(n), coarser)
 
 
 def hollow_ball(dim: int, n: int, layers: int, inner: float, outer: float, order: int) -> Mesh:

@@ -59,6 +59,7 @@ def box(
     cells = grid.cells()
     coordinates = grid.coordinates(cells, degree)
     mesh = _with_sides(Mesh.assemble(grid.elements(cells), coordinates, grid.num_vertices))
+    mesh = mesh.with_coarser(grid.coarsening(cells))
     return mesh if mapping is None else mesh.mapped(mapping)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from femops_meshes.arguments import as_list, numbers_of, shown
 from femops_meshes.checks import whole
+from femops_meshes.coarsening import Coarsening
 from femops_meshes.coordinates.interpolation import gauss_lobatto
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.topology.ordering import hilbert_cells
@@ -92,7 +93,7 @@ class Grid:
         return prod(self._vertices_along())
 
     def _vertices_along(self) -> list[int]:
-        return [n if wrap else n + 1 for n, wrap in zip(self.counts, self.wraps, strict=True)]
+        return [n if wrap else n + 1 for n, wrap in self._directions()]
 
     def cells(self, start: int = 0, stop: int | None = None) -> Ints:
         """Grid indices (n, dim) of the start-th to the stop-th cell along a Hilbert curve."""
@@ -107,6 +108,30 @@ class Grid:
                 elements[:, corner] += stride * ((cells[:, d] + (corner >> d & 1)) % size)
                 stride *= size
         return elements
+
+    def coarsening(self, cells: Ints) -> Coarsening | None:
+        """Where cells (n, dim) lie in those of a grid of half as many in each direction.
+
+        A last cell that has no partner stays whole. A direction that wraps is left as it is
+        where its cells do not pair, or would be too few. None if no direction is halved.
+        """
+        halve = [n > 1 and (not w or (n % 2 == 0 and n >= 6)) for n, w in self._directions()]
+        if not any(halve):
+            return None
+        counts = [-(-n // 2) if h else n for n, h in zip(self.counts, halve, strict=True)]
+        coarse = Grid(tuple(counts), self.lower, self.upper, self.wraps)
+        split = np.array(halve)
+        alone = split & (cells == np.array(self.counts) - 1) & (cells % 2 == 0)
+        low = np.where(split, cells % 2, 0).astype(np.int8)
+        high = np.where(split & ~alone, low + 1, 2).astype(np.int8)
+        strides = np.concatenate([[1], np.cumprod(counts[:-1])]).astype(np.int64)
+        parent = np.where(split, cells // 2, cells) @ strides
+        every = np.indices(counts[::-1]).reshape(self.dim, -1)[::-1].T
+        coarser = coarse.coarsening(every)
+        return Coarsening(coarse.elements(every), coarse.num_vertices, parent, low, high, coarser)
+
+    def _directions(self) -> list[tuple[int, bool]]:
+        return list(zip(self.counts, self.wraps, strict=True))
 
     def coordinates(self, cells: Ints, order: int) -> Floats:
         """Coordinates (n, (order + 1)**dim, dim) of cells (n, dim)."""

@@ -1,0 +1,71 @@
+"""The coarser grid that a mesh came from by splitting its elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Halves = NDArray[np.int8]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Coarsening:
+    """Where the elements of a mesh lie in those that they are parts of.
+
+    It knows vertices and no positions, so it holds however the mesh is curved or moved.
+
+    Attributes
+    ----------
+    elements
+        Shape (nc, 2**dim) int64: vertex numbers of the coarse elements, lexicographic corners.
+    num_vertices
+        Number of coarse vertices.
+    parent
+        Shape (ne,) int64: the coarse element of each element of the mesh.
+    low, high
+        Shape (ne, dim) int8: where the element begins and ends in it, in each direction: 0 at its
+        low end, 1 in the middle, 2 at its high end.
+    coarser
+        The same of the coarse elements, or None.
+    """
+
+    elements: Ints
+    num_vertices: int
+    parent: Ints
+    low: Halves
+    high: Halves
+    coarser: Coarsening | None = None
+
+    def reordered(self, order: Ints) -> Coarsening:
+        """The same for the elements in another order: new element i is old order[i]."""
+        parts = self.parent[order], self.low[order], self.high[order]
+        return replace(self, parent=parts[0], low=parts[1], high=parts[2])
+
+    def weights(self) -> NDArray[np.float64]:
+        """Shape (ne, 2**dim, 2**dim): what a corner has of the coarse element's linear functions.
+
+        At each corner of an element (second axis) those of the coarse element's corners (third).
+        """
+        dim, ends = self.low.shape[1], np.stack([self.low, self.high], axis=-1) / 2.0
+        result = np.ones((len(self.parent), 2**dim, 2**dim))
+        for corner, of in product(range(2**dim), repeat=2):
+            for d in range(dim):
+                x = ends[:, d, corner >> d & 1]
+                result[:, corner, of] *= x if of >> d & 1 else 1.0 - x
+        return result
+
+
+def halved(
+    elements: Ints, num_vertices: int, count: int, dim: int, coarser: Coarsening | None
+) -> Coarsening:
+    """Coarsening of elements split in halves, whose parts are consecutive and lexicographic."""
+    children = np.arange(2**dim)[:, np.newaxis] >> np.arange(dim) & 1
+    low = np.tile(children.astype(np.int8), (count, 1))
+    parent = np.repeat(np.arange(count, dtype=np.int64), 2**dim)
+    return Coarsening(elements, num_vertices, parent, low, low + np.int8(1), coarser)

@@ -1,0 +1,62 @@
+"""What a mesh was refined from, or a grid of half as many cells."""
+
+import numpy as np
+import pytest
+
+import femops
+from femops_meshes.topology.topology import Topology
+
+CORNERS = {dim: np.arange(2**dim)[:, None] >> np.arange(dim) & 1 for dim in (1, 2, 3)}
+MESHES = {
+    "odd box": (lambda: femops.box((5, 4, 3)), 3),
+    "interval": (lambda: femops.box(9), 4),
+    "ring of six": (lambda: femops.box((6, 7), periodic=(True, False)), 3),
+    "disc": (lambda: femops.disc(4), 2),
+    "ball": (lambda: femops.ball(2), 1),
+    "refined file": (lambda: femops.read_mesh(femops.sample("disc.mesh"), refine=2), 2),
+    "moved": (lambda: femops.box((2, 2)).refine().mapped(lambda x: x + 0.1 * x[::-1] ** 2), 2),
+}
+
+
+@pytest.mark.parametrize("name", MESHES)
+def test_coarse_linear_functions_are_continuous_on_the_mesh(name):
+    """Elements that share a vertex have the same combination of coarse vertices there."""
+    make, depth = MESHES[name]
+    mesh = make()
+    elements, number, coarser = mesh.elements, mesh.num_vertices, mesh.coarser
+    for _ in range(depth):
+        weights = coarser.weights()
+        assert np.allclose(weights.sum(axis=2), 1.0)
+        full = np.zeros((*elements.shape, coarser.num_vertices))
+        columns = coarser.elements[coarser.parent]
+        element, corner, _of = np.indices(weights.shape)
+        np.add.at(full, (element, corner, columns[:, None, :].repeat(len(weights[0]), 1)), weights)
+        at_vertex = np.full((number, coarser.num_vertices), np.nan)
+        at_vertex[elements] = full
+        assert np.array_equal(at_vertex[elements], full)
+        Topology.build(coarser.elements, coarser.num_vertices)  # they fit together
+        elements, number, coarser = coarser.elements, coarser.num_vertices, coarser.coarser
+    assert coarser is None
+
+
+def test_parts_lie_where_their_corners_are():
+    mesh = femops.box((3, 4), upper=(3.0, 4.0))
+    coarser = mesh.coarser
+    place = np.full((coarser.num_vertices, 2), np.nan)
+    whole = (coarser.low == 0).all(axis=1)
+    corners = mesh.coordinates  # degree 1: lexicographic corners
+    place[coarser.elements[coarser.parent[whole], 0]] = corners[whole, 0]
+    ends = (coarser.high == 2).all(axis=1)
+    place[coarser.elements[coarser.parent[ends], 3]] = corners[ends, 3]
+    for c in (1, 2):
+        low, high = CORNERS[2][c] == 0, CORNERS[2][c] == 1
+        mine = ((coarser.low == 0) | high).all(axis=1) & ((coarser.high == 2) | low).all(axis=1)
+        place[coarser.elements[coarser.parent[mine], c]] = corners[mine, c]
+    assert np.isfinite(place).all()
+    expected = np.einsum("ekc,ecd->ekd", coarser.weights(), place[coarser.elements][coarser.parent])
+    assert np.allclose(expected, corners)
+
+
+def test_a_mesh_from_a_file_has_no_coarser_one_and_a_part_of_a_mesh_neither():
+    assert femops.read_mesh(femops.sample("disc.mesh")).coarser is None
+    assert femops.box((3, 5), periodic=True).coarser is None  # neither pairs
