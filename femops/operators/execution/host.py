@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.operators.assembly.csr import Summands
-from femops.operators.assembly.diagonal import assemble_diagonal
 from femops.operators.constraints import Constraints
 from femops.operators.execution.backend import Backend, Ints, Sizes, Work
+from femops.operators.execution.diagonal import diagonal
 from femops.operators.execution.kernels import factorised_kernel, sweep, vector_term
 from femops.operators.integrals.state import HostState
 from femops.operators.integrals.term import Term
@@ -119,10 +119,10 @@ class HostBackend(Backend):
     def diagonal(
         self,
         summands: Summands,
-        compiled: Callable[[], CompiledOperator],  # noqa: ARG002  (from element matrices)
+        compiled: Callable[[], CompiledOperator],  # noqa: ARG002  (by kernels of its own)
     ) -> NDArray[Any]:
         """See `Backend.diagonal`."""
-        return assemble_diagonal(summands).astype(summands[0][1].dtype, copy=False)
+        return diagonal(self, summands).astype(summands[0][1].dtype, copy=False)
 
     def state(self, space: Space, u: Any, setups: dict[Any, Any]) -> HostState:  # noqa: ARG002
         """See `Backend.state`."""

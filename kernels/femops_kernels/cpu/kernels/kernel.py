@@ -280,3 +280,45 @@ class Kernel(SweepKernel):
     def contraction_flops(self) -> int:
         """Floating-point operations of all contractions of one element, as emitted."""
         return contraction_flops(self)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DiagonalKernel(SweepKernel):
+    """Kernel that sums the diagonals of element matrices; ``skeletons/batch_diagonal.py``.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        That of the operator, which is square.
+    slopes : (q1d, p1d) float64
+        Derivatives of the basis functions at the quadrature points.
+    """
+
+    kernel: Kernel
+    slopes: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "source", "target", "dtype", "width"):
+            object.__setattr__(self, name, getattr(self.kernel, name))
+
+    @cached_property
+    def module(self) -> ModuleType:
+        """The compiled batches."""
+        values, slopes = self.target.b1d, self.slopes
+        constants = self.kernel.constants() | {
+            "VALUES": Matrix1D((values * values).T),
+            "MIXED": Matrix1D((values * slopes).T),
+            "SLOPES": Matrix1D((slopes * slopes).T),
+        }
+        skeletons = ("table", "copies", "ahead", "geometry", "batch_diagonal", "batches")
+        return specialize(skeletons, constants, self.kernel.qfunction.text)
+
+    @property
+    def multivector(self) -> ModuleType:
+        """None: a diagonal is one vector."""
+        raise NotImplementedError("a diagonal is one vector")
+
+    def contraction_flops(self) -> int:
+        """Not counted."""
+        raise NotImplementedError("the operations of diagonals are not counted")

@@ -1,0 +1,58 @@
+"""Diagonals of terms by a compiled sweep over the elements."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.operators.assembly.csr import Summands
+from femops.operators.assembly.diagonal import assemble_diagonal
+from femops.operators.constraints import FREE
+from femops.operators.execution.backend import Backend
+from femops.operators.execution.kernels import factorised_kernel, sweep
+from femops.operators.execution.ranks import Operand, distributed
+from femops.operators.integrals.term import DATA_LEVELS, Term
+from femops_kernels.compiled import Launch
+from femops_kernels.cpu.kernels.kernel import DiagonalKernel
+from femops_kernels.cpu.sweep import HostLaunch, NoOp
+
+# Quadrature points of all ranks from which on a kernel is worth its compilation: NumPy takes some
+# 50 ns for each.
+_COMPILED_FROM = 2**20
+
+
+def diagonal(backend: Backend, summands: Summands) -> NDArray[np.float64]:
+    """Diagonal of a sum of square terms, (size,), without essential conditions. Collective.
+
+    Parameters
+    ----------
+    backend : Backend
+        The host's.
+    summands : sequence of (float, Term)
+    """
+    space = summands[0][1].spaces[0]
+    total = np.zeros(space.size)
+    for factor, term in summands:
+        points = term.trial.mesh.num_elements * term.quadrature.q1d**term.trial.dim
+        many = space.comm.sum(points) >= _COMPILED_FROM and term.level in DATA_LEVELS
+        total += factor * (_swept(backend, term) if many else assemble_diagonal([(1.0, term)]))
+    return total
+
+
+def _swept(backend: Backend, term: Term) -> NDArray[np.float64]:
+    """Diagonal of one term, in its type. Collective."""
+    space, none = term.spaces[0], np.empty(0, dtype=np.int64)
+    launch: HostLaunch = NoOp()  # where the rank has no elements
+    slopes = term.trial.basis.gradient(term.quadrature.points)
+    if term.trial.mesh.num_elements:
+        kernel = DiagonalKernel(factorised_kernel(term), slopes)
+        launch = sweep(term, kernel, FREE, 0.0, term.data)
+    launches: list[tuple[float, Launch]] = [(1.0, launch)]
+    if term.on_boundary:
+        launches = [(1.0, backend.start(term, none, 0.0)), *launches]
+    ends, pairs = [Operand(space, none)], [(0, 0)] * len(launches)
+    local = backend.operator(launches)
+    compiled = distributed(backend, local, ends, ends, pairs, term.dtype)
+    unread, result = space.zeros(term.dtype), space.zeros(term.dtype)
+    compiled.apply(unread, result)
+    return result.astype(np.float64, copy=False)

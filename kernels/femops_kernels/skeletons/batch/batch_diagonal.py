@@ -1,0 +1,149 @@
+"""Diagonals of the element matrices of one batch, added to a vector.
+
+An entry is a sum over the points of D's entries times a basis function's values or derivatives
+twice, D by the q-function of unit vectors. The 1-D matrices are products of basis functions: of
+their values (0), one of them a derivative (1), or both (2). Entries of D that are contracted in one
+way are summed before; so are, after each direction, those that are contracted alike in the rest.
+
+Work arrays of each component, in lane vectors: ``points`` (KINDS, Q1D), ``slab`` (kinds of y and z,
+Q2, P_OUT), ``planes`` (kinds of z, Q3, O2, P_OUT).
+"""
+
+# <defaults>
+
+from femops_kernels.simd.addresses import scatter_nodes
+from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.lanes import fill
+from femops_kernels.simd.line_math import add_lines
+from femops_kernels.simd.lines import contract, load_line, store_line
+from femops_kernels.simd.matrix import Matrix1D
+from femops_kernels.simd.tracing import traced
+from femops_kernels.skeletons.batch.ahead import ask_ahead
+from femops_kernels.skeletons.batch.geometry import *
+from femops_kernels.skeletons.chunk.defaults import *
+from femops_kernels.skeletons.chunk.table import *
+
+# products of two basis functions at the points, (P_OUT, Q1D)
+VALUES = Matrix1D(((1.0, 0.0), (0.0, 1.0)))
+MIXED = Matrix1D(((-1.0, 0.0), (0.0, 1.0)))
+SLOPES = Matrix1D(((1.0, 1.0), (1.0, 1.0)))
+
+# </defaults>
+
+Q2, Q3 = Q1D if DIM > 1 else 1, Q1D if DIM > 2 else 1
+O2, O3 = P_OUT if DIM > 1 else 1, P_OUT if DIM > 2 else 1
+SQUARES = (VALUES, MIXED, SLOPES)
+COMPONENTS = tuple(range(NCOMP_OUT))
+# What the q-function is given and gives: the value (0), or a derivative along a direction (1 to 3).
+INTO = ((0,) if VALUE_IN else ()) + (tuple(range(1, DIM + 1)) if GRAD_IN else ())
+OUT = ((0,) if VALUE_OUT else ()) + (tuple(range(1, DIM + 1)) if GRAD_OUT else ())
+# Pairs of these by the kinds of their products along x, y and z.
+PAIRS = {}
+for _in in INTO:
+    for _out in OUT:
+        _kinds = tuple((_in == d) + (_out == d) for d in (1, 2, 3))
+        PAIRS[_kinds] = (*PAIRS.get(_kinds, ()), (_in, _out))
+KINDS = tuple(PAIRS)
+KINDS_YZ = tuple(dict.fromkeys(kinds[1:] for kinds in KINDS))
+KINDS_Z = tuple(dict.fromkeys(kinds[1] for kinds in KINDS_YZ))
+SLAB, PLANES = Q2 * P_OUT, Q3 * O2 * P_OUT
+# of a component
+ALL_POINTS, ALL_SLABS, ALL_PLANES = len(KINDS) * Q1D, len(KINDS_YZ) * SLAB, len(KINDS_Z) * PLANES
+OWN_LANES = NCOMP_OUT * (ALL_POINTS + ALL_SLABS + ALL_PLANES)
+WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
+
+
+@inner
+def summed(lines):
+    """Sum of lines."""
+    total = lines[0]
+    for line in lines[1:]:
+        total = add_lines(total, line)
+    return total
+
+
+@inner
+def entries_of_point(points, q, k1):
+    """D's entries that couple a component with itself at a point, by the way of contraction."""
+    one, zero = fill(LANE, 1.0), fill(LANE, 0.0)
+    for c in COMPONENTS:
+        unit = (zero,) * c + (one,) + (zero,) * (NCOMP_IN - 1 - c)
+        columns = {}
+        for slot in INTO:
+            given = [(zero,) * NCOMP_IN] * 4
+            given[slot] = unit
+            columns[slot] = pointwise(*given, q)
+        for k, kinds in enumerate(KINDS):
+            entries = [(columns[slot][out][c],) for slot, out in PAIRS[kinds]]
+            store_line(LANE, points, c * ALL_POINTS + k * Q1D + k1, 1, summed(entries))
+
+
+@traced
+def line_of_points(source, points, slab, modes, plane, k3, k2):
+    """A line of points, contracted along x."""
+    line = modes_of_line(modes, plane, k2) if MAPPED else nothing()
+    across = weight_of_line(k3, k2) if NWEIGHT else fill(LANE, 1.0)
+    for k1 in range(Q1D):
+        q = numbers(source, line, across, (k3 * Q2 + k2) * Q1D + k1, k1)
+        entries_of_point(points, q, k1)
+    for c in range(NCOMP_OUT):
+        for j, left in enumerate(KINDS_YZ):
+            parts = []
+            for k, kinds in enumerate(KINDS):
+                if kinds[1:] == left:
+                    entries = load_line(LANE, points, c * ALL_POINTS + k * Q1D, 1, Q1D)
+                    parts.append(contract(SQUARES[kinds[0]], entries))
+            store_line(LANE, slab, c * ALL_SLABS + j * SLAB + k2 * P_OUT, 1, summed(parts))
+
+
+@traced
+def contract_y(slab, planes, k3, j1):
+    """Contract the y-lines at one node along x, of a plane."""
+    for j, left in enumerate(KINDS_Z):
+        parts = []
+        for k, kinds in enumerate(KINDS_YZ):
+            if kinds[1] == left:
+                entries = load_line(LANE, slab, k * SLAB + j1, P_OUT, Q2)
+                parts.append(contract(SQUARES[kinds[0]], entries) if DIM > 1 else entries)
+        store_line(LANE, planes, j * PLANES + k3 * O2 * P_OUT + j1, P_OUT, summed(parts))
+
+
+@traced
+def scatter_diagonal(planes, y, c):
+    """Contract along z, and add to the vector."""
+    if DIM == 1:
+        line = load_line(LANE, planes, 0, 1, P_OUT)
+        scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 0, 0, c, line)
+    elif DIM == 2:
+        for j1 in range(P_OUT):
+            line = load_line(LANE, planes, j1, P_OUT, O2)
+            scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 1, j1, c, line)
+    else:
+        for j in range(O2 * P_OUT):
+            parts = []
+            for k, kind in enumerate(KINDS_Z):
+                entries = load_line(LANE, planes, k * PLANES + j, O2 * P_OUT, Q3)
+                parts.append(contract(SQUARES[kind], entries))
+            scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 2, j, c, summed(parts))
+
+
+@traced
+def batch(table, b, x, y, work, ahead):
+    """Add the diagonals of batch b of elements to y; x is not read."""
+    points = work
+    slab = points + NCOMP_OUT * ALL_POINTS * LANE_BYTES
+    planes = slab + NCOMP_OUT * ALL_SLABS * LANE_BYTES
+    modes, plane = modes_of(table, b), work + OWN_LANES * LANE_BYTES
+    source = sources(table, b)
+    for k3 in range(Q3):
+        ask_ahead(ahead, k3, Q3)
+        if MAPPED and DIM > 2:
+            modes_of_plane(modes, plane, k3)
+        for k2 in range(Q2):
+            line_of_points(source, points, slab, modes, plane, k3, k2)
+        for c in range(NCOMP_OUT):
+            for j1 in range(P_OUT):
+                there = c * ALL_PLANES * LANE_BYTES
+                contract_y(slab + c * ALL_SLABS * LANE_BYTES, planes + there, k3, j1)
+    for c in range(NCOMP_OUT):
+        scatter_diagonal(planes + c * ALL_PLANES * LANE_BYTES, y, c)
