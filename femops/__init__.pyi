@@ -83,6 +83,7 @@ from femops.solvers import cg as cg
 from femops.solvers import gmres as gmres
 from femops.solvers import jacobi as jacobi
 from femops.solvers import minres as minres
+from femops.solvers import multigrid as multigrid
 from femops.solvers import newton as newton
 from femops.spaces.base import GridFunction as GridFunction
 from femops.spaces.h1_l2 import H1 as H1

@@ -93,6 +93,11 @@ class Operator(MatrixFree):
         return Operator([(1.0, term.ready(level))], FREE, level)
 
     @property
+    def summands(self) -> tuple[tuple[float, Term], ...]:
+        """The terms, with their factors."""
+        return self._summands
+
+    @property
     def level(self) -> str:
         """Level of the operator; with "auto" the level chosen, measured when asked."""
         return self._level_data.level

@@ -5,6 +5,19 @@ from femops.solvers.gmres import gmres
 from femops.solvers.jacobi import Jacobi, jacobi
 from femops.solvers.linear_problem import Info
 from femops.solvers.minres import minres
+from femops.solvers.multigrid import Multigrid, multigrid
 from femops.solvers.newton import NewtonInfo, newton
 
-__all__ = ["CGSolver", "Info", "Jacobi", "NewtonInfo", "cg", "gmres", "jacobi", "minres", "newton"]
+__all__ = [
+    "CGSolver",
+    "Info",
+    "Jacobi",
+    "Multigrid",
+    "NewtonInfo",
+    "cg",
+    "gmres",
+    "jacobi",
+    "minres",
+    "multigrid",
+    "newton",
+]

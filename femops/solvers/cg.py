@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from femops.errors import SolverError
 from femops.operators import BlockOperator, Operator
 from femops.operators.execution.choice import backend_of
+from femops.solvers import preconditioned_cg
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.linear_problem import (
@@ -21,6 +22,7 @@ from femops.solvers.linear_problem import (
     checked_right,
     norm_of,
 )
+from femops.solvers.multigrid import Multigrid
 from femops.solvers.watch import Callback, Progress, Watch
 from femops_kernels.cg import BREAKDOWN, CONVERGED, Solve
 from femops_meshes.arguments import Count, Fraction, NotNegative, checked
@@ -44,7 +46,7 @@ def cg(
     rtol: Fraction = 1e-5,
     atol: NotNegative = 0.0,
     maxiter: Count | None = None,
-    M: Jacobi | None = None,
+    M: Jacobi | Multigrid | None = None,
     callback: Callback | None = None,
     merged: bool | None = None,
     history: bool = False,
@@ -72,8 +74,8 @@ def cg(
         converged if that is more than ten times the tolerance.
     maxiter : int, optional
         Most iterations; ten times the number of unknowns if omitted.
-    M : Jacobi, optional
-        Preconditioner, from `femops.jacobi`.
+    M : Jacobi or Multigrid, optional
+        Preconditioner, from `femops.jacobi` or `femops.multigrid`.
     callback : callable, optional
         Called as ``callback(x)`` after each iteration with a view of the iterate; it must not be
         written to, and can't where arrays are the host's. A device waits for it each time.
@@ -105,6 +107,10 @@ def cg(
         Vectors of another shape or type.
     """
     problem = LinearProblem.checked("cg", A, b, x0, M, rtol, atol, maxiter)
+    if isinstance(M, Multigrid):
+        if merged:
+            raise SolverError("merged = True, but M is multigrid, which updates vectors itself")
+        return preconditioned_cg.solve(problem, M, Watch(history, progress, callback))
     right, sums = problem.right, problem.sums
     inverse = None
     if M is not None:

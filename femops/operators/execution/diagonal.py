@@ -18,7 +18,7 @@ from femops_kernels.cpu.sweep import HostLaunch, NoOp
 
 # Quadrature points of all ranks from which on a kernel is worth its compilation: NumPy takes some
 # 50 ns for each.
-_COMPILED_FROM = 2**20
+_COMPILED_FROM = 2**17
 
 
 def diagonal(backend: Backend, summands: Summands) -> NDArray[np.float64]:

@@ -14,6 +14,7 @@ from femops.geometry.boundary import BoundaryBlock, BoundaryGeometry
 from femops.geometry.evaluation import reference_values
 from femops.geometry.jacobians import Geometry, GeometryBlock
 from femops.spaces.base import Space
+from femops_meshes.coordinates.interpolation import tensor_apply
 
 Block = GeometryBlock | BoundaryBlock
 
@@ -124,11 +125,35 @@ class Sampled:
             values[..., k] = column
         return values.reshape(*here, *self.shape)
 
+    def resampled(self, matrix: NDArray[np.float64], points: int) -> Sampled:
+        """The values at other points, by a matrix in each direction.
+
+        Parameters
+        ----------
+        matrix : (new, old) float64
+            See `between_points`.
+        points : int
+            Points of an element, a power of the old ones in each direction.
+        """
+        old = matrix.shape[1]
+        dim = round(math.log(points, old)) if old > 1 else 1
+        parts = [tensor_apply([matrix] * dim, part) if part.ndim else part for part in self.parts]
+        return Sampled(self.shape, tuple(parts))
+
     def first(self, count: int) -> Sampled:
         """The values at the points of the first elements."""
         return Sampled(
             self.shape, tuple(part[:count] if part.ndim else part for part in self.parts)
         )
+
+
+def between_points(old: NDArray[np.float64], new: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Matrix (new, old) of linear interpolation between ascending points, constant beyond them.
+
+    No value lies outside those that it is made of.
+    """
+    rows = [np.interp(new, old, unit) for unit in np.eye(len(old))]
+    return np.stack(rows, axis=1)
 
 
 def _opposite(shape: tuple[int, ...]) -> dict[int, int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,3 +58,67 @@ def step(
     threads = 1 if old.size < PARALLEL_EFFORT else machine.get_threads()
     with LAUNCH:
         module.step(machine.team_of(threads), vectors, old.size // module.LANE_WIDTH, *factors)
+
+
+@final
+class Directions:
+    """Inner products and updates of vectors around a preconditioner of another type.
+
+    Parameters
+    ----------
+    edges : (m + 1,) int64
+        Where the segments begin in which vectors are summed, and the end.
+    total : callable
+        Totals (k,) of all ranks of the sums (k, m) of segments.
+    real, other : dtype
+        Of the vectors, and of the preconditioner's.
+    """
+
+    def __init__(
+        self,
+        edges: NDArray[np.int64],
+        total: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+        real: np.dtype[Any],
+        other: np.dtype[Any],
+    ) -> None:
+        lanes = ALIGNMENT // real.itemsize
+        sizes = {"LANE_WIDTH": lanes, "REAL": real.name, "OTHER": other.name}
+        self._module = specialize(("directions",), sizes)
+        self._edges, self._total = edges, total
+        self._sums = np.zeros((len(edges) - 1, lanes), real)
+        self._threads = 1 if edges[-1] < PARALLEL_EFFORT else 0
+        self._where = edges.ctypes.data, len(edges) - 1
+
+    def _team(self) -> int:
+        return machine.team_of(self._threads or machine.get_threads())
+
+    def _summed(self) -> float:
+        sums = self._sums.sum(axis=1, dtype=np.float64)
+        return float(self._total(sums[np.newaxis])[0])
+
+    def inner(self, a: Array, b: Array) -> float:
+        """Inner product of a vector and one of the other type. Collective."""
+        with LAUNCH:
+            addresses = a.ctypes.data, b.ctypes.data
+            self._module.product(self._team(), *addresses, *self._where, self._sums.ctypes.data)
+        return self._summed()
+
+    def move(self, vectors: tuple[Array, ...], alpha: float, scale: float) -> float:
+        """Update x += alpha p and r -= alpha product, set right = scale r; r.r. Collective.
+
+        Parameters
+        ----------
+        vectors : (x, r, p, product, right)
+        alpha, scale : float
+        """
+        with LAUNCH:
+            addresses = tuple(vector.ctypes.data for vector in vectors)
+            sums = self._sums.ctypes.data
+            self._module.move(self._team(), addresses, *self._where, sums, alpha, scale)
+        return self._summed()
+
+    def turn(self, p: Array, z: Array, beta: float, scale: float) -> None:
+        """Set p = scale z + beta p; z is of the other type."""
+        with LAUNCH:
+            addresses = p.ctypes.data, z.ctypes.data
+            self._module.turn(self._team(), *addresses, *self._where, beta, scale)

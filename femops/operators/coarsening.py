@@ -1,0 +1,152 @@
+"""The same operator on a space of lower order, and in another precision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from femops.numbering import local_nodes, ternary_codes
+from femops.operators.constraints import Constraints
+from femops.operators.integrals.bilinear import BilinearForm, mode_lanes
+from femops.operators.integrals.coefficients import FormCoefficient
+from femops.operators.integrals.snapshots import Sampled, between_points
+from femops.operators.integrals.state import HostState
+from femops.operators.integrals.term import DATA_LEVELS, Term
+from femops.operators.operator import Operator
+from femops.spaces.base import GridFunction, Space
+from femops.spaces.boundary_space import BoundarySpace
+from femops_kernels.cpu.first_touch import placed_array
+from femops_kernels.pointwise.qdata import Data
+
+Ints = NDArray[np.int64]
+Spaces = dict[Any, Space | BoundarySpace]
+
+
+def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> Operator:
+    """The forms of an operator on a space of lower order on the same mesh. Collective.
+
+    They are not traced again. Functions that are kept at points, and arrays there, are interpolated
+    linearly to the points of Gauss's rule with p + 1 points, so bounds and definiteness stay.
+
+    Parameters
+    ----------
+    A : Operator
+        Square, on an H1 space.
+    space : Space
+    dtype : dtype
+        Of the result.
+    level : str
+    """
+    known: Spaces = {A.space: space}
+    state = _StateOn(space)
+    terms = [
+        (factor, Term.make(_coarse_form(term, known, state), dtype, None, level).ready(level))
+        for factor, term in A.summands
+    ]
+    return Operator(terms, coarse_constraints(A.constraints, A.space, space), level)
+
+
+def in_precision(A: Operator, dtype: DTypeLike, level: str) -> Operator:
+    """The same operator in another type and at a level; what it keeps is rounded, not computed."""
+    terms = [(factor, _rounded(term, np.dtype(dtype), level)) for factor, term in A.summands]
+    return Operator(terms, A.constraints, level)
+
+
+def coarse_constraints(constraints: Constraints, fine: Space, coarse: Space) -> Constraints:
+    """Conditions on the nodes of a vertex, edge, face or interior of which all nodes have them."""
+    if not fine.comm.max(len(constraints.rows)):
+        return constraints
+    flags = np.zeros(fine.size)
+    flags[constraints.rows] = 1.0
+    held = fine.l_vec(flags).reshape(-1, fine.ncomp)[fine.restriction.indices] > 0.0
+    touching = np.flatnonzero(held.any(axis=(1, 2)))
+    held, indices = held[touching], coarse.restriction.indices[touching]
+    found = np.zeros((coarse.restriction.ndofs, coarse.ncomp), dtype=bool)
+    for _, digits in ternary_codes(fine.dim):
+        whole = held[:, local_nodes(digits, fine.order)].all(axis=1)
+        for node in local_nodes(digits, coarse.order).tolist():
+            np.logical_or.at(found, indices[:, node], whole)
+    rows = np.flatnonzero(found[: coarse.ndofs])
+    return replace(constraints, rows=rows, columns=rows)
+
+
+@final
+class _StateOn:
+    """States of derivatives on a coarse space, made once for all terms of one form."""
+
+    def __init__(self, space: Space) -> None:
+        self._space, self._made = space, dict[int, HostState]()
+
+    def __call__(self, form: BilinearForm) -> HostState | None:
+        state, fine = form.state, form.trial
+        if state is None:
+            return None
+        if id(state) not in self._made:
+            assert isinstance(fine, Space)
+            vector = np.ascontiguousarray(state.l_vec[: fine.ndofs], dtype=np.float64).reshape(-1)
+            coarse = self._space.interpolate(GridFunction(fine, vector))
+            self._made[id(state)] = HostState(self._space.l_vec(coarse).copy())
+        return self._made[id(state)]
+
+
+def _coarse_form(term: Term, known: Spaces, state: _StateOn) -> BilinearForm:
+    form = term.source
+    assert form is not None
+    trial = form.trial
+    if trial not in known:
+        assert isinstance(trial, BoundarySpace)
+        known[trial] = BoundarySpace(known[trial.volume], trial.mesh)  # type: ignore[arg-type]
+    space = known[trial]
+    rule = space.quadrature(space.order + 1)
+    matrix = between_points(form.quadrature.points, rule.points)
+    coefficients = {
+        name: _resampled(given, matrix, form.geometry.num_points)
+        for name, given in form.coefficients.items()
+    }
+    return replace(
+        form,
+        trial=space,
+        test=space,
+        quadrature=rule,
+        coefficients=coefficients,
+        traced=form.qfunction,
+        state=state(form),
+    )
+
+
+def _resampled(given: FormCoefficient, matrix: NDArray[np.float64], points: int) -> FormCoefficient:
+    if not isinstance(given.value, Sampled):
+        return given
+    return replace(given, value=given.value.resampled(matrix, points))
+
+
+def _rounded(term: Term, dtype: np.dtype[Any], level: str) -> Term:
+    """The term in another type, with the data that it has where these can be rounded."""
+    assert term.source is not None
+    same = term.level == level and level in DATA_LEVELS
+    made = Term.make(term.source, dtype, None, level)
+    ratio, rest = divmod(made.width, term.width)
+    if not same or rest or not term.trial.mesh.num_elements or term.original is not None:
+        return made.ready(level)
+    data, edges = term.data, made.chunk_batches
+    points, elements = (_wider(a, ratio, dtype, edges) for a in (data.points, data.elements))
+    modes: NDArray[Any] = np.zeros(0, dtype)
+    if made.qfunction.numbers.mapped:
+        assert isinstance(term.trial, Space)
+        modes = mode_lanes(term.trial.mesh, dtype, made.width, edges)
+    given = Data(points, elements, modes, data.constants.astype(dtype))
+    return replace(made, given=given)
+
+
+def _wider(array: NDArray[Any], ratio: int, dtype: np.dtype[Any], edges: Ints) -> NDArray[Any]:
+    """Numbers by lanes (nbatch, ..., width) in lanes of so many times the width."""
+    count, width = -(-len(array) // ratio), array.shape[-1]
+    out = placed_array((count, *array.shape[1:-1], ratio * width), dtype, edges)
+    split = out.reshape(*out.shape[:-1], ratio, width)
+    for k in range(ratio):
+        part = array[k::ratio]
+        split[: len(part), ..., k, :] = part
+    return out

@@ -1,0 +1,203 @@
+"""Solvers of the coarsest level, by its matrix."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import block_array, csr_array
+from scipy.sparse.linalg import splu
+
+from femops.errors import MissingExtraError, SolverError
+from femops.parallel.comm import Communicator
+from femops.solvers.multigrid.level import NOT_POSITIVE
+
+Floats = NDArray[np.float64]
+
+# Dofs of a matrix that a direct solver takes, by dimension: without question, and if need be.
+QUICK = {1: 10**7, 2: 30_000, 3: 3_000}
+_MOST = {1: 10**8, 2: 300_000, 3: 30_000}
+# Of the diagonal: energies of vectors that are none.
+_SINGULAR = 1e-10
+
+
+class CoarseSolver(ABC):
+    """A solver of a symmetric system with the matrix of the coarsest level."""
+
+    name: str
+
+    @abstractmethod
+    def solve(self, right: Floats) -> Floats:
+        """The solution; of a singular matrix one that has nothing of the null space."""
+
+
+@final
+class Direct(CoarseSolver):
+    """SciPy's factors of the matrix, bordered by its null space.
+
+    Parameters
+    ----------
+    matrix : (n, n) csr_array
+    null : (n, k) array
+        Orthonormal basis of the null space.
+
+    Raises
+    ------
+    SolverError
+        The matrix is found not to be positive.
+    """
+
+    name = "direct"
+
+    def __init__(self, matrix: csr_array, null: Floats) -> None:
+        self._size = matrix.shape[0]
+        if null.shape[1]:
+            border = csr_array(null * float(matrix.diagonal().mean()))
+            self._factors = splu(block_array([[matrix, border], [border.T, None]]).tocsc())
+            return
+        symmetric = {"SymmetricMode": True}
+        order = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0, "options": symmetric}
+        self._factors = splu(matrix.tocsc(), **order)
+        if not (self._factors.U.diagonal() > 0.0).all():  # by Sylvester's law of inertia
+            raise SolverError(NOT_POSITIVE)
+
+    def solve(self, right: Floats) -> Floats:
+        """See `CoarseSolver.solve`."""
+        padded = np.zeros(self._factors.shape[0])
+        padded[: self._size] = right
+        found: Floats = self._factors.solve(padded)[: self._size]
+        return found
+
+
+@final
+class Algebraic(CoarseSolver):
+    """One V-cycle of PyAMG's smoothed aggregation.
+
+    Parameters
+    ----------
+    matrix, null
+        See `Direct`.
+    modes : (n, k) array
+        Constants, and rigid motions of fields that are vectors.
+
+    Raises
+    ------
+    MissingExtraError
+        There is no PyAMG.
+    """
+
+    name = "pyamg"
+
+    def __init__(self, matrix: csr_array, null: Floats, modes: Floats) -> None:
+        self._null = null
+        self._cycle = _pyamg().smoothed_aggregation_solver(
+            matrix.tocsr(), B=modes, symmetry="symmetric", max_coarse=500
+        )
+
+    def solve(self, right: Floats) -> Floats:
+        """See `CoarseSolver.solve`."""
+        right = right - self._null @ (self._null.T @ right)
+        x: Floats = self._cycle.aspreconditioner(cycle="V") @ right
+        return x - self._null @ (self._null.T @ x)
+
+
+def _pyamg() -> Any:
+    try:
+        import pyamg
+    except ImportError as error:
+        raise MissingExtraError(
+            f"the coarsest level is too large for a direct solver, and there is no PyAMG ({error}):"
+            " pip install pyamg, or refine the mesh here, as femops.read_mesh(path, refine=1) of a "
+            "coarser file, so that multigrid knows coarser meshes"
+        ) from error
+    return pyamg
+
+
+def coarse_solver(matrix: csr_array, modes: Floats, dim: int) -> CoarseSolver:
+    """Solver of a matrix: direct if it is small, else PyAMG's; direct again where that is missing.
+
+    Parameters
+    ----------
+    matrix : (n, n) csr_array
+    modes : (n, k) array
+        What the null space may be made of.
+    dim : int
+        Dimension of the mesh.
+
+    Raises
+    ------
+    MissingExtraError
+        It is too large for a direct solver, and there is no PyAMG.
+    SolverError
+        It is found not to be positive.
+    """
+    null, size = null_space(matrix, modes), matrix.shape[0]
+    if size <= QUICK[dim]:
+        return Direct(matrix, null)
+    try:
+        return Algebraic(matrix, null, modes)
+    except MissingExtraError:
+        if size > _MOST[dim]:
+            raise
+    return Direct(matrix, null)
+
+
+def null_space(matrix: csr_array, modes: Floats) -> Floats:
+    """Orthonormal basis (n, k) of the combinations of some vectors that the matrix takes to zero.
+
+    Raises
+    ------
+    SolverError
+        One has an energy below zero.
+    """
+    vectors, sizes, _ = np.linalg.svd(modes, full_matrices=False)
+    basis = vectors[:, sizes > 1e-10 * sizes.max(initial=0.0)]
+    scale = float(np.abs(matrix.diagonal()).mean()) or 1.0
+    energies, vectors = np.linalg.eigh(basis.T @ (matrix @ basis))
+    if len(energies) and energies[0] < -_SINGULAR * scale:
+        raise SolverError(NOT_POSITIVE)
+    return np.asarray(basis @ vectors[:, energies < _SINGULAR * scale])
+
+
+def rigid_modes(x: Floats, ncomp: int, free: NDArray[np.bool_]) -> Floats:
+    """Constants of each component, and rotations of fields of as many as dimensions.
+
+    Parameters
+    ----------
+    x : (nodes, dim) float64
+        Positions.
+    ncomp : int
+    free : (nodes * ncomp,) bool
+        Entries that are not zero.
+    """
+    nodes, dim = x.shape
+    modes = [np.tile(unit, (nodes, 1)) for unit in np.eye(ncomp)]
+    for i in range(dim if ncomp == dim else 0):
+        for j in range(i):
+            turned = np.zeros((nodes, ncomp))
+            turned[:, i], turned[:, j] = x[:, j] - x[:, j].mean(), x[:, i].mean() - x[:, i]
+            modes.append(turned)
+    return np.stack([mode.reshape(-1) * free for mode in modes], axis=1)
+
+
+def gathered(comm: Communicator, array: NDArray[Any]) -> NDArray[Any]:
+    """The arrays of all ranks, one after the other. Collective."""
+    if comm.size == 1:
+        return array
+    counts = comm.gather_all(np.array([len(array)]), alike=True)[:, 0]
+    padded = np.zeros((int(counts.max()), *array.shape[1:]), array.dtype)
+    padded[: len(array)] = array
+    parts = comm.gather_all(padded, alike=True)
+    return np.concatenate([part[:n] for part, n in zip(parts, counts.tolist(), strict=True)])
+
+
+def gathered_rows(comm: Communicator, rows: csr_array) -> csr_array:
+    """A matrix of which each rank has its rows. Collective."""
+    if comm.size == 1:
+        return rows
+    lengths = gathered(comm, np.diff(rows.indptr))
+    start = np.concatenate([[0], np.cumsum(lengths)])
+    data, columns = gathered(comm, rows.data), gathered(comm, rows.indices)
+    return csr_array((data, columns, start), shape=(len(lengths), rows.shape[1]))

@@ -1,0 +1,213 @@
+"""Levels of a multigrid method: orders are halved, then the meshes that were refined are undone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, diags_array, kron
+
+from femops.errors import SolverError
+from femops.operators import Operator
+from femops.operators.coarsening import coarse_operator, in_precision
+from femops.operators.execution.transfer import summed_interpolation
+from femops.solvers.inner_products import Sums
+from femops.solvers.multigrid.coarse import (
+    CoarseSolver,
+    coarse_solver,
+    gathered,
+    gathered_rows,
+    rigid_modes,
+)
+from femops.solvers.multigrid.level import NOT_POSITIVE, Level, Size, scattered
+from femops.spaces.h1_l2 import H1
+from femops_kernels.compiled import CompiledOperator
+from femops_kernels.cpu.machine import lane_width
+from femops_kernels.cpu.rows import RowProduct, placed_rows
+from femops_meshes.coarsening import Coarsening
+
+Array = NDArray[Any]
+Ints = NDArray[np.int64]
+
+_FEW = 600  # dofs of a matrix that is not made coarser
+
+
+@final
+@dataclass(frozen=True)
+class Hierarchy:
+    """The levels of a multigrid method.
+
+    Attributes
+    ----------
+    levels : list of Level
+        The finest first; the coarsest is not among them.
+    coarsest : Size
+    solver : CoarseSolver
+        Of the coarsest level, for the whole vector of all ranks.
+    held : (k,) int64
+        Constrained dofs of this rank on the coarsest level.
+    """
+
+    levels: list[Level]
+    coarsest: Size
+    solver: CoarseSolver
+    held: Ints
+
+
+def build(A: Operator, degree: int) -> Hierarchy:
+    """The levels of an operator. Collective.
+
+    Parameters
+    ----------
+    A : Operator
+        Symmetric, on an H1 space of the host.
+    degree : int
+        Of the relaxations.
+
+    Raises
+    ------
+    SolverError
+        A is found not to be positive.
+    MissingExtraError
+        The coarsest level is too large for what is installed.
+    """
+    levels, dtype = list[Level](), _cycle_type(A)
+    space: H1 = A.space  # type: ignore[assignment]
+    current, level = A, "matrix-free" if A.level == "matrix-free" else "partial"
+    while space.order > 1:
+        fine = current if levels else in_precision(A, dtype, level)
+        levels.append(_of_operator(fine, space, dtype, degree))
+        coarse = _half(space)
+        levels[-1].transfer = summed_interpolation(coarse, space, dtype)
+        last = coarse.order == 1
+        kind = np.dtype(np.float64) if last else dtype
+        current = coarse_operator(A, coarse, kind, "partial" if last else level)
+        space = coarse
+    return _with_matrices(levels, current, space, dtype, degree)
+
+
+def _cycle_type(A: Operator) -> np.dtype[Any]:
+    """float32, if what A makes of some numbers is in its range; else the type of A."""
+    n = A.space.size
+    sample = np.abs(A.apply(scattered(0, n).astype(A.dtype)))
+    sample[A.constrained_dofs] = 1.0
+    least = -A.space.comm.max(-float(sample.max(initial=0.0)))
+    most = A.space.comm.max(float(sample.max(initial=0.0)))
+    return np.dtype(np.float32) if least > 1e-20 and most < 1e20 else A.dtype
+
+
+def _half(space: H1) -> H1:
+    """The space of half of the order, rounded up."""
+    mesh, family = space.distributed or space.mesh, space.basis.family
+    assert family != "gauss"
+    return H1(mesh, -(-space.order // 2), space.ncomp, family)
+
+
+def _free(size: int, held: Ints) -> NDArray[np.bool_]:
+    free = np.ones(size, dtype=bool)
+    free[held] = False
+    return free
+
+
+def _of_operator(A: Operator, space: H1, dtype: np.dtype[Any], degree: int) -> Level:
+    """The level of an operator of any order."""
+    shared = space.sum_elements(np.ones(space.restriction.indices.shape))
+    elements = int(space.comm.sum(space.mesh.num_elements))
+    size = _size_of(space, elements)
+    held, diagonal = A.constrained_dofs, _positive(A, space)
+    each = np.repeat(shared, space.ncomp)
+    return Level(size, A.compiled, diagonal, held, each, dtype, degree, Sums(space))
+
+
+def _size_of(space: H1, elements: int) -> Size:
+    first = space.first_dof * space.ncomp
+    return Size(space.order, elements, space.size, space.global_size, first)
+
+
+def _positive(A: Operator, space: H1) -> Array:
+    """The diagonal of an operator, ones at constrained dofs."""
+    diagonal = A.diagonal()
+    diagonal[A.constrained_dofs] = 1.0
+    if space.comm.max(int(not (diagonal > 0.0).all())):
+        raise SolverError(NOT_POSITIVE)
+    return diagonal
+
+
+# --- levels of order 1, by their matrices ---------------------------------------------------------
+
+
+def _with_matrices(
+    levels: list[Level], A: Operator, space: H1, dtype: np.dtype[Any], degree: int
+) -> Hierarchy:
+    """The levels of order 1: this mesh, and those that it was refined from."""
+    rows, comm, held = A.assemble().tocsr(), space.comm, A.constrained_dofs
+    size = _size_of(space, int(comm.sum(space.mesh.num_elements)))
+    free = _free(space.size, held)
+    x, coarsening, vertex = space.dof_coordinates(), space.mesh.coarser, None
+    if space.distributed is None and coarsening is not None:
+        vertex = np.empty(space.mesh.num_vertices, dtype=np.int64)
+        vertex[space.mesh.elements] = space.restriction.indices
+    elements = space.mesh.elements
+    while coarsening is not None and vertex is not None and size.dofs > _FEW:
+        up, at = _prolongation(coarsening, elements, vertex, space.ncomp)
+        there = free.reshape(-1, space.ncomp)[at].reshape(-1)
+        up = _masked(up, free, there)
+        levels.append(_of_matrix(rows, size, free, dtype, degree))
+        levels[-1].transfer = _products(up, dtype), _products(csr_array(up.T), dtype)
+        rows, free, x = csr_array(up.T @ rows @ up), there, x[at]
+        rows = csr_array(rows + diags_array((rows.diagonal() <= 0.0).astype(float)))
+        size = Size(1, len(coarsening.elements), len(free), len(free))
+        vertex, elements = np.arange(len(x)), coarsening.elements
+        coarsening = coarsening.coarser
+    matrix = gathered_rows(comm, rows)
+    modes = rigid_modes(gathered(comm, x), space.ncomp, gathered(comm, free))
+    solver = coarse_solver(matrix, modes, space.dim)
+    return Hierarchy(levels, size, solver, np.flatnonzero(~free))
+
+
+def _prolongation(
+    coarsening: Coarsening, elements: Ints, dofs: Ints, ncomp: int
+) -> tuple[csr_array, Ints]:
+    """Interpolation from the coarse vertices to the dofs, and the dof at each coarse vertex."""
+    corners = elements.shape[1]
+    vertices, first = np.unique(elements, return_index=True)
+    element, corner = np.divmod(first, corners)
+    weights = coarsening.weights()[element, corner]
+    columns = coarsening.elements[coarsening.parent[element]]
+    rows = np.repeat(dofs[vertices], corners)
+    kept = weights.reshape(-1) > 0.0
+    entries = weights.reshape(-1)[kept], (rows[kept], columns.reshape(-1)[kept])
+    shape = len(dofs), coarsening.num_vertices
+    at = np.empty(coarsening.num_vertices, dtype=np.int64)
+    alone = weights.max(axis=1) == 1.0
+    at[columns[alone, weights[alone].argmax(axis=1)]] = dofs[vertices[alone]]
+    scalar = csr_array(entries, shape=shape)
+    return (scalar if ncomp == 1 else csr_array(kron(scalar, np.eye(ncomp), "csr"))), at
+
+
+def _masked(up: csr_array, free: NDArray[np.bool_], there: NDArray[np.bool_]) -> csr_array:
+    return csr_array(diags_array(free.astype(float)) @ up @ diags_array(there.astype(float)))
+
+
+def _of_matrix(
+    matrix: csr_array, size: Size, free: NDArray[np.bool_], dtype: np.dtype[Any], degree: int
+) -> Level:
+    diagonal = matrix.diagonal()
+    if not (diagonal > 0.0).all():
+        raise SolverError(NOT_POSITIVE)
+    held = np.flatnonzero(~free)
+    return Level(size, _products(matrix, dtype), diagonal, held, None, dtype, degree)
+
+
+def _products(matrix: csr_array, dtype: np.dtype[Any]) -> CompiledOperator:
+    """The compiled product of a matrix of one process."""
+    from femops.operators.execution.host import HOST
+
+    rows = placed_rows(
+        matrix.indptr.astype(np.int64),
+        matrix.indices.astype(np.int32, copy=False),
+        matrix.data.astype(dtype),
+    )
+    return HOST.operator([(1.0, RowProduct(*rows, lane_width(dtype, None)))])

@@ -1,0 +1,214 @@
+"""One level of a multigrid method: its operator, and how errors are relaxed there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import SolverError
+from femops_kernels.cg import Reduction, segment_edges
+from femops_kernels.compiled import CompiledOperator
+from femops_kernels.cpu.relaxation import Directions, padded_vector, step
+
+Array = NDArray[Any]
+
+# Part of the spectrum, from its upper end, that a relaxation reduces: measured, with the degree.
+_REDUCED = 20.0
+# What the bounds of some steps of Lanczos' method are enlarged by.
+_MARGIN = 1.1
+_LANCZOS_STEPS = 10
+
+
+@final
+@dataclass(frozen=True)
+class Size:
+    """Order, elements and dofs of a level.
+
+    Attributes
+    ----------
+    order : int
+    elements : int
+        Of all ranks.
+    own, dofs : int
+        Entries of a vector, of this rank and of all.
+    first : int
+        Entries that lower ranks own.
+    """
+
+    order: int
+    elements: int
+    own: int
+    dofs: int
+    first: int = 0
+
+
+@final
+class Level:
+    """A level of a multigrid method, with Chebyshev's relaxation.
+
+    Parameters
+    ----------
+    size : Size
+    compiled : CompiledOperator
+    diagonal : (own,) array
+        Of the operator.
+    held : (k,) int64
+        Constrained dofs, whose values are zero.
+    shared : (own,) array or None
+        Number of elements that share a dof, if transfers sum what they have; None if they do not.
+    dtype : dtype
+    degree : int
+        Of the relaxation.
+    sums : Reduction, optional
+        Of vectors that ranks have pieces of; of this process if omitted.
+
+    Attributes
+    ----------
+    right : array
+        The right-hand side, which a cycle reads.
+    largest : float
+        Upper bound of the eigenvalues of the operator divided by its diagonal.
+    dot : callable
+        Inner product of two vectors, of all ranks.
+    transfer : (CompiledOperator, CompiledOperator)
+        From the next coarser level, and to it.
+
+    Raises
+    ------
+    SolverError
+        The diagonal, or what is found of the spectrum, is not positive.
+    """
+
+    transfer: tuple[CompiledOperator, CompiledOperator]
+
+    def __init__(
+        self,
+        size: Size,
+        compiled: CompiledOperator,
+        diagonal: Array,
+        held: NDArray[np.int64],
+        shared: Array | None,
+        dtype: np.dtype[Any],
+        degree: int,
+        sums: Reduction | None = None,
+    ) -> None:
+        self.size, self.compiled = size, compiled
+        edges = segment_edges(size.own) if sums is None else sums.edges
+        self.dot = Directions(edges, _alone if sums is None else sums, dtype, dtype).inner
+        names = ("right", "_first", "_second", "product", "weights", "_inverse")
+        for name in names:
+            setattr(self, name, padded_vector(size.own, dtype))
+        self._inverse[: size.own] = 1.0 / diagonal
+        self.weights[: size.own] = 1.0 if shared is None else 1.0 / shared
+        self._inverse[held] = self.weights[held] = 0.0
+        self.largest = _MARGIN * self._highest()
+        self._steps = chebyshev_steps(self.largest / _REDUCED, self.largest, degree)
+
+    right: Array
+    product: Array
+    weights: Array
+    _first: Array
+    _second: Array
+    _inverse: Array
+
+    def relax(self, x: Array | None = None) -> Array:
+        """Reduce the error of x, one of the level's own vectors, or of zero; the new x."""
+        spare = self._second if x is self._first else self._first
+        zero, x = x is None, self._second if x is None else x
+        for k, (h, g) in enumerate(self._steps):
+            if k == 0 and zero:
+                step(spare, None, self.right, self._inverse, None, (0.0, h, 0.0, 0.0))
+            else:
+                self.compiled.apply(x, self.product)
+                older = -g if k > zero else 0.0  # the vector before x, which is zero at first
+                factors = -h, h, 1.0 + g, older
+                step(spare, self.product, self.right, self._inverse, x, factors)
+            x, spare = spare, x
+        return x
+
+    def residual(self, x: Array) -> Array:
+        """Weighted residual of x, in the level's ``product``."""
+        self.compiled.apply(x, self.product)
+        step(self.product, self.product, self.right, self.weights, None, (-1.0, 1.0, 0.0, 0.0))
+        return self.product
+
+    def correct(self, x: Array) -> None:
+        """Add the weighted ``product`` to x."""
+        step(x, self.product, None, self.weights, None, (1.0, 0.0, 0.0, 1.0))
+
+    def _highest(self) -> float:
+        """Largest Ritz value of the scaled operator, by a few steps of Lanczos' method.
+
+        Raises
+        ------
+        SolverError
+            The smallest is below zero, or one is not finite.
+        """
+        n, scale = self.size.own, np.sqrt(np.abs(self._inverse))
+        before, v, scaled = self.weights * 0.0, self._first, self._second
+        v[:n] = scattered(self.size.first, n)
+        v *= scale > 0.0
+        alphas, betas = list[float](), list[float]()
+        norm = self.dot(v, v) ** 0.5
+        for _ in range(_LANCZOS_STEPS):
+            if not norm > 1e-5 * max(alphas, default=0.0):
+                break
+            betas.append(norm)
+            v *= 1.0 / norm
+            step(scaled, v, None, scale, None, (1.0, 0.0, 0.0, 0.0))
+            self.compiled.apply(scaled, self.product)
+            alphas.append(self.dot(scaled, self.product))
+            older = -norm if len(alphas) > 1 else 0.0
+            step(before, self.product, None, scale, v, (1.0, 0.0, -alphas[-1], older))
+            before, v = v, before
+            norm = self.dot(v, v) ** 0.5
+        self.right[:] = self._first[:] = self._second[:] = 0.0
+        return _checked(alphas, betas[1:])
+
+
+def _alone(partial: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(partial.sum(axis=1))
+
+
+def _checked(alphas: list[float], betas: list[float]) -> float:
+    matrix = np.diag(alphas) + np.diag(betas, 1) + np.diag(betas, -1)
+    if not np.isfinite(matrix).all():
+        raise SolverError("products of A are not finite: look at its coefficients")
+    if not len(matrix):  # no free dofs
+        return 1.0
+    values = np.linalg.eigvalsh(matrix)
+    if values[0] < -1e-4 * values[-1] or not values[-1] > 0.0:
+        raise SolverError(NOT_POSITIVE)
+    return float(values[-1])
+
+
+NOT_POSITIVE = (
+    "multigrid found A not to be positive definite, as Helmholtz's operator with a wave number is: "
+    "solve by femops.minres with femops.jacobi of a positive operator, or by femops.gmres"
+)
+
+
+def chebyshev_steps(low: float, high: float, degree: int) -> tuple[tuple[float, float], ...]:
+    """Factors (h, g) of a relaxation by Chebyshev's polynomials on an interval of eigenvalues.
+
+    Each step is x + g (x - the vector before x) + h (scaled residual of x).
+    """
+    centre, radius = (high + low) / 2.0, (high - low) / 2.0
+    rho = radius / centre
+    steps = [(1.0 / centre, 0.0)]
+    for _ in range(degree - 1):
+        old, rho = rho, 1.0 / (2.0 * centre / radius - rho)
+        steps.append((2.0 * rho / radius, rho * old))
+    return tuple(steps)
+
+
+def scattered(first: int, count: int) -> NDArray[np.float64]:
+    """Numbers in [-1, 1) that depend on their place in the whole vector alone."""
+    place = np.arange(first, first + count, dtype=np.uint64)
+    mixed = (place + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)  # golden ratio: Weyl's sequence
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0

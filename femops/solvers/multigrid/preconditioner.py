@@ -1,0 +1,285 @@
+"""Multigrid as a preconditioner: the cycle, and what is reported of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Lock
+from time import perf_counter
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator
+
+from femops.errors import SolverError, VectorError
+from femops.operators import Operator
+from femops.solvers.inner_products import Sums
+from femops.solvers.multigrid.coarse import gathered
+from femops.solvers.multigrid.hierarchy import build
+from femops.solvers.multigrid.level import scattered
+from femops.spaces.h1_l2 import H1
+from femops_kernels.cpu.relaxation import Directions, padded_vector
+from femops_meshes.arguments import Count, checked
+
+Vector = NDArray[Any]
+
+_DEGREE = 4
+_CYCLES = 8  # after which the factor of an error is that of the slowest one
+
+
+@final
+@dataclass(frozen=True)
+class LevelReport:
+    """Facts of a level, known and measured.
+
+    Attributes
+    ----------
+    order, elements, dofs : int
+        Of all ranks.
+    seconds : float
+        Of one visit in a cycle, transfers to the next level included.
+    factor : float
+        By which cycles that begin on this level reduce the energy norm of an error, each; zero on
+        the coarsest, where the solution is direct.
+    """
+
+    order: int
+    elements: int
+    dofs: int
+    seconds: float
+    factor: float
+
+
+@final
+class Multigrid(LinearOperator):  # type: ignore[misc]  # SciPy has no types
+    """One V-cycle of multigrid, symmetric and positive definite; made by `multigrid`.
+
+    Parameters
+    ----------
+    A : Operator
+    degree : int
+
+    Attributes
+    ----------
+    operator : Operator
+        What it preconditions.
+    degree : int
+    levels : list of Level
+        The finest first; the coarsest is not among them.
+    sizes : list of Size
+        Of all levels.
+    lock : Lock
+        Held while its vectors are used.
+    setup_seconds : float
+        What it took to make it.
+    """
+
+    _given_as = "femops.multigrid(A)"
+
+    def __init__(self, A: Operator, degree: int) -> None:
+        super().__init__(A.dtype, A.shape)
+        self.operator, self.degree = A, degree
+        begin = perf_counter()
+        self._hierarchy = build(A, degree)
+        levels = self.levels = self._hierarchy.levels
+        self.sizes = [*(level.size for level in levels), self._hierarchy.coarsest]
+        last = self.sizes[-1].own
+        kind = levels[0].right.dtype if levels else A.dtype
+        self._found = padded_vector(last, kind)
+        self._rights = [*(level.right for level in levels), padded_vector(last, kind)]
+        sums, self.lock = Sums(A.space), Lock()
+        self._plain = Directions(sums.edges, sums, A.dtype, A.dtype)
+        held = A.constrained_dofs
+        self._held, identity = held, A.constraints.identity
+        self._at_held = 1.0 / identity if identity else 0.0
+        self.setup_seconds = perf_counter() - begin
+
+    @property
+    def device(self) -> None:
+        """The host."""
+
+    def apply(self, r: Vector, out: Vector | None = None) -> Vector:
+        """Approximate solution of A x = r by one cycle. Collective, where ranks share dofs.
+
+        Parameters
+        ----------
+        r : (size,) array
+            Of the operator's type.
+        out : (size,) array, optional
+            Overwritten by the result.
+        """
+        result: Vector = np.empty(len(r), self.dtype) if out is None else out
+        scale = max(self._plain.inner(r, r), 0.0) ** 0.5
+        if not 0.0 < scale < np.inf:
+            result[:] = 0.0 if scale == 0.0 else np.nan
+            return result
+        with self.lock:
+            np.multiply(r, 1.0 / scale, out=self.right[: len(r)], casting="same_kind")
+            np.multiply(self.cycle()[: len(r)], scale, out=result, casting="same_kind")
+        return result
+
+    @property
+    def right(self) -> Vector:
+        """Right-hand side of a cycle: a vector with padding, of the cycle's type."""
+        return self._rights[0]
+
+    def cycle(self) -> Vector:
+        """Approximate solution for `right`, of its type, until the next one. Hold ``lock``."""
+        found = self._cycle(0)
+        found[self._held] = self._at_held * self.right[self._held]
+        return found
+
+    def _cycle(self, k: int) -> Vector:
+        """Approximate solution on a level for its right-hand side; one of the level's vectors."""
+        if k == len(self.levels):
+            return self._coarsest()
+        level = self.levels[k]
+        up, down = level.transfer
+        x = level.relax()
+        down.apply(level.residual(x), self._rights[k + 1])
+        up.apply(self._cycle(k + 1), level.product)
+        level.correct(x)
+        return level.relax(x)
+
+    def _coarsest(self) -> Vector:
+        """Solution on the coarsest level; every rank computes it, and takes its own part."""
+        hierarchy, size = self._hierarchy, self._hierarchy.coarsest
+        right = self._rights[-1][: size.own].astype(np.float64)
+        right[hierarchy.held] = 0.0
+        whole = hierarchy.solver.solve(gathered(self.operator.space.comm, right))
+        own = self._found[: size.own]
+        own[:] = whole[size.first : size.first + size.own]
+        own[hierarchy.held] = 0.0
+        return self._found
+
+    # --- as SciPy's solvers take it ---------------------------------------------------------------
+
+    def _matvec(self, x: Vector) -> Vector:
+        if x.dtype.kind == "c":
+            return self._matvec(x.real) + 1j * self._matvec(x.imag)
+        n = self.shape[0]
+        if x.shape not in ((n,), (n, 1)):
+            raise VectorError(f"x has shape {x.shape}, the preconditioner takes ({n},)")
+        return self.apply(np.ascontiguousarray(x.reshape(-1), dtype=self.dtype))
+
+    _rmatvec = _matvec
+
+    def _adjoint(self) -> Multigrid:
+        return self
+
+    _transpose = _adjoint
+
+    # --- what is told of it -----------------------------------------------------------------------
+
+    @property
+    def complexity(self) -> float:
+        """Dofs of all levels over those of the finest."""
+        return sum(size.dofs for size in self.sizes) / self.sizes[0].dofs
+
+    def report(self) -> tuple[LevelReport, ...]:
+        """Measure each level: the time of a visit, and how much a cycle from there reduces.
+
+        Collective, where ranks share dofs. It takes some 50 cycles.
+        """
+        with self.lock:
+            seconds = [self._seconds(k) for k in range(len(self.sizes))]
+            factors = [self._factor(k) for k in range(len(self.levels))]
+        alone = [a - b for a, b in zip(seconds, [*seconds[1:], 0.0], strict=True)]
+        return tuple(
+            LevelReport(size.order, size.elements, size.dofs, max(time, 0.0), factor)
+            for size, time, factor in zip(self.sizes, alone, [*factors, 0.0], strict=True)
+        )
+
+    def _seconds(self, k: int) -> float:
+        """Median time of a cycle that begins on a level."""
+        size, times = self.sizes[k], list[float]()
+        self._rights[k][: size.own] = scattered(size.first, size.own)
+        for _ in range(5):
+            begin = perf_counter()
+            self._cycle(k)
+            times.append(perf_counter() - begin)
+        return float(np.median(times))
+
+    def _factor(self, k: int) -> float:
+        """Factor of the energy norm of an error, after some cycles."""
+        level, size, right = self.levels[k], self.sizes[k], self._rights[k]
+        n = size.own
+        error = right.copy()
+        error[:n] = scattered(size.first, n) * (level.weights[:n] > 0.0)
+        before = factor = 0.0
+        for _ in range(_CYCLES):
+            level.compiled.apply(error, right)
+            energy = max(level.dot(error, right), 0.0) ** 0.5
+            factor, before = (energy / before if before else 0.0), 1.0
+            if not 0.0 < energy < np.inf:
+                break
+            error /= energy
+            right /= energy
+            error -= self._cycle(k)
+        return factor
+
+    def __repr__(self) -> str:
+        head = f"Multigrid({self.shape[0]} x {self.shape[1]}, complexity {self.complexity:.2f}"
+        levels = [
+            f"  order {size.order}: {size.elements} elements, {size.dofs} dofs"
+            for size in self.sizes
+        ]
+        return "\n".join([head, *levels]) + f", {self._hierarchy.solver.name})"
+
+
+@checked(SolverError)
+def multigrid(A: Operator, *, degree: Count = _DEGREE) -> Multigrid:
+    """Multigrid preconditioner of a symmetric positive definite operator. Collective.
+
+    A V-cycle in float32: the orders p, p/2, ... (rounded up), 1 on the mesh of the operator, then
+    the meshes that it was refined from (`Mesh.coarser`) at order 1, and a direct solver. On each
+    level errors are relaxed by Chebyshev's polynomials of the operator divided by its diagonal.
+    The coarser operators are the same forms on spaces of lower order; of order 1, matrices. With
+    it the iterations of `femops.cg` hardly depend on order and mesh.
+
+    Parameters
+    ----------
+    A : Operator
+        On an H1 space of the host: diffusion, elasticity, their sums with mass and boundary mass,
+        your own symmetric positive forms, Jacobians; with constraints that leave it positive, or
+        singular with constants or rigid motions in its null space.
+    degree : int
+        Products with A before and after each correction from the coarser level.
+
+    Returns
+    -------
+    Multigrid
+        A SciPy ``LinearOperator``, for `femops.cg`, `femops.minres` and SciPy's solvers.
+
+    Raises
+    ------
+    SolverError
+        An operator that is not symmetric, not square, of forms on other spaces than H1 ones, on a
+        device, or found not to be positive: the message says what to use instead.
+    MissingExtraError
+        A large mesh that knows no coarser one, without PyAMG (extra ``amg``).
+
+    Examples
+    --------
+    >>> import femops
+    >>> V = femops.H1(femops.box((8, 8)), order=4)
+    >>> A = femops.diffusion(V).constrained(V.boundary_dofs())
+    >>> M = femops.multigrid(A)
+    >>> u, info = femops.cg(A, femops.load(V, 1.0), M=M, rtol=1e-9)
+    >>> info.converged, info.iterations < 10
+    (True, True)
+    """
+    space = A.space
+    if space.device is not None:
+        raise SolverError(
+            f"multigrid runs on the host, A is on {space.memory.name}: use femops.jacobi there"
+        )
+    if A.test_space is not space or not A.symmetric:
+        raise SolverError(
+            f"{A!r} is not symmetric, and multigrid needs that: use femops.gmres with femops.jacobi"
+        )
+    if not isinstance(space, H1):
+        raise SolverError(
+            f"multigrid takes operators on H1 spaces, got one on {space!r}: use femops.jacobi"
+        )
+    return Multigrid(A, int(degree))

@@ -1,0 +1,81 @@
+"""Conjugate gradients with a preconditioner that is an iteration of its own."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from femops.errors import SolverError
+from femops.operators.execution.choice import backend_of
+from femops.solvers.linear_problem import Info, LinearProblem, Vector
+from femops.solvers.multigrid import Multigrid
+from femops.solvers.watch import Watch
+from femops_kernels.cpu.relaxation import Directions
+
+_DIVERGES = (
+    "the multigrid cycle is found not to be positive after {} iterations, so it diverges on a "
+    "level: M.report() tells which; use a higher degree, as femops.multigrid(A, degree={}), or "
+    "femops.jacobi(A)"
+)
+
+_NOT_POSITIVE = (
+    "after {} iterations the operator is found not to be positive definite: are boundary "
+    "conditions missing? femops.minres takes indefinite operators"
+)
+
+
+def solve(problem: LinearProblem, M: Multigrid, watch: Watch) -> tuple[Vector, Info]:
+    """Solve A x = b by the flexible method (Notay, 2000). Collective.
+
+    A cycle in float32 is symmetric to its round-off only; the factor of Polak and Ribiere keeps
+    directions conjugate nevertheless.
+
+    Raises
+    ------
+    SolverError
+        A or M is found not to be positive.
+    """
+    A, sums = problem.A, problem.sums
+    x = backend_of(A.space).placed(problem.guess.copy())
+    view = x.view()
+    A.space.memory.protect(view)
+    with M.lock:
+        count, norm = _iterate(problem, M, watch, x, view)
+    residual = sums.norm(problem.right - A.apply(x))
+    converged = norm <= problem.tolerance and residual <= 10.0 * problem.tolerance
+    info = Info(converged, count, residual, problem.tolerance, residuals=tuple(watch.norms))
+    return x, info
+
+
+def _iterate(
+    problem: LinearProblem, M: Multigrid, watch: Watch, x: Vector, view: Vector
+) -> tuple[int, float]:
+    """Improve x; iterations, and the norm of the residual as the recursion has it."""
+    A, sums = problem.A, problem.sums
+    r, p = problem.right - A.apply(x), np.zeros_like(x)
+    product = np.zeros_like(x)
+    vectors = x, r, p, product, M.right
+    directions = Directions(sums.edges, sums, r.dtype, M.right.dtype)
+    plain = Directions(sums.edges, sums, r.dtype, r.dtype)
+    scale = math.sqrt(plain.inner(r, r))
+    norm = directions.move(vectors, 0.0, 1.0 / scale if scale else 0.0) ** 0.5
+    count, rho, alpha = 0, 0.0, 0.0
+    watch.tell(0, norm, lambda: view)
+    while norm > problem.tolerance and count < problem.limit:
+        z = M.cycle()
+        beta = -alpha * scale * directions.inner(product, z) / rho if count else 0.0
+        rho = scale * directions.inner(r, z)
+        if not 0.0 < rho < math.inf:
+            raise SolverError(_DIVERGES.format(count, 2 * M.degree))
+        directions.turn(p, z, beta, scale)
+        A.apply(p, product)
+        curvature = plain.inner(p, product)
+        if not curvature > 0.0:
+            raise SolverError(_NOT_POSITIVE.format(count))
+        # the next residual is scaled by what this one is: of that size, and known already
+        alpha, scale = rho / curvature, norm
+        norm = directions.move(vectors, alpha, 1.0 / scale) ** 0.5
+        count += 1
+        watch.tell(count, norm, lambda: view)
+    return count, norm

@@ -1,0 +1,112 @@
+"""Vector updates and inner products of conjugate gradients around a preconditioner.
+
+The preconditioner's vectors may have another type, and are scaled. Vectors are cut into segments;
+of each segment sums are kept by slot of a lane, so that they do not depend on threads.
+"""
+
+# <defaults>
+from numba import njit
+
+from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.lanes import Lane, fill, fma, load, numbers, store, widen, word
+from femops_kernels.simd.threads import shared
+
+LANE_WIDTH = 8
+REAL = "float64"
+OTHER = "float32"
+# </defaults>
+
+LANE = Lane(LANE_WIDTH, REAL)
+GIVEN = Lane(LANE_WIDTH, OTHER)
+REAL_BYTES, OTHER_BYTES = 8 if REAL == "float64" else 4, 8 if OTHER == "float64" else 4
+
+
+@inner
+def extent(edges, k):
+    """Begin of a segment, its whole lanes, and what is left."""
+    begin, end = word(edges, k), word(edges, k + 1)
+    return begin, (end - begin) // LANE_WIDTH, (end - begin) % LANE_WIDTH
+
+
+@inner
+def given(z, i):
+    """A lane of the preconditioner's."""
+    return widen(LANE, (load(GIVEN, z, i),))[0]
+
+
+@shared
+def inner_segments(k, thread, a, b, edges, sums):
+    """Sums of a b."""
+    begin, lanes, rest = extent(edges, k)
+    a, b = a + begin * REAL_BYTES, b + begin * OTHER_BYTES
+    s = fill(LANE, 0.0)
+    for i in range(lanes):
+        s = fma(load(LANE, a, i), given(b, i), s)
+    store(LANE, sums, k, s)
+    last = numbers(LANE, sums)
+    left, right = numbers(LANE, a), numbers(GIVEN, b)
+    for i in range(lanes * LANE_WIDTH, lanes * LANE_WIDTH + rest):
+        last[k * LANE_WIDTH] += left[i] * right[i]
+
+
+@shared
+def move_segments(k, thread, vectors, edges, sums, alpha, scale):
+    """Update x += alpha p, r -= alpha product; right = scale r; sums of r r."""
+    begin, lanes, rest = extent(edges, k)
+    x, r, p, product, right = vectors
+    offset = begin * REAL_BYTES
+    x, r, p, product = x + offset, r + offset, p + offset, product + offset
+    s, step = fill(LANE, 0.0), fill(LANE, alpha)
+    for i in range(lanes):
+        store(LANE, x, i, fma(step, load(LANE, p, i), load(LANE, x, i)))
+        ri = load(LANE, r, i) - step * load(LANE, product, i)
+        store(LANE, r, i, ri)
+        s = fma(ri, ri, s)
+    store(LANE, sums, k, s)
+    last, out = numbers(LANE, sums), numbers(GIVEN, right + begin * OTHER_BYTES)
+    xs, rs, ps, products = (
+        numbers(LANE, x),
+        numbers(LANE, r),
+        numbers(LANE, p),
+        numbers(LANE, product),
+    )
+    for i in range(lanes * LANE_WIDTH, lanes * LANE_WIDTH + rest):
+        xs[i] += alpha * ps[i]
+        rs[i] -= alpha * products[i]
+        last[k * LANE_WIDTH] += rs[i] * rs[i]
+    for i in range(lanes * LANE_WIDTH + rest):
+        out[i] = scale * rs[i]
+
+
+@shared
+def turn_segments(k, thread, p, z, edges, beta, scale):
+    """Set p = scale z + beta p."""
+    begin, lanes, rest = extent(edges, k)
+    p, z = p + begin * REAL_BYTES, z + begin * OTHER_BYTES
+    again, there = fill(LANE, beta), fill(LANE, scale)
+    for i in range(lanes):
+        store(LANE, p, i, fma(again, load(LANE, p, i), there * given(z, i)))
+    ps, zs = numbers(LANE, p), numbers(GIVEN, z)
+    for i in range(lanes * LANE_WIDTH, lanes * LANE_WIDTH + rest):
+        ps[i] = scale * zs[i] + beta * ps[i]
+
+
+@njit("void(intp, intp, intp, intp, intp, intp)", cache=True, nogil=True)
+def product(team, a, b, edges, segments, sums):
+    """Sums (segments, LANE_WIDTH) of the inner product of a and b, of the two types."""
+    inner_segments(team, segments, a, b, edges, sums)
+
+
+@njit("void(intp, UniTuple(intp, 5), intp, intp, intp, float64, float64)", cache=True, nogil=True)
+def move(team, vectors, edges, segments, sums, alpha, scale):
+    """Update x += alpha p and r -= alpha product, set right = scale r; sums of r r.
+
+    ``vectors`` are the addresses of x, r, p, product and right, which is of the other type.
+    """
+    move_segments(team, segments, vectors, edges, sums, alpha, scale)
+
+
+@njit("void(intp, intp, intp, intp, intp, float64, float64)", cache=True, nogil=True)
+def turn(team, p, z, edges, segments, beta, scale):
+    """Set p = scale z + beta p; z is of the other type."""
+    turn_segments(team, segments, p, z, edges, beta, scale)

@@ -1,0 +1,355 @@
+"""Multigrid: transfers, levels, cycles beside dense ones, and what it solves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse.linalg as sla
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import femops
+from femops.operators.coarsening import coarse_operator, in_precision
+from femops.operators.execution.transfer import interpolation_matrix, summed_interpolation
+from femops.solvers.multigrid.level import chebyshev_steps
+
+SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
+
+
+def bent(x):
+    return x + 0.08 * np.sin(3 * x[::-1])
+
+
+SQUARE = femops.box((4, 4), mapping=bent)
+CUBE = femops.box((3, 3, 3), mapping=bent)
+DISC = femops.read_mesh(femops.sample("disc.mesh"))
+
+
+def poisson(mesh, order, **options):
+    V = femops.H1(mesh, order)
+    return femops.diffusion(V, **options).constrained(V.boundary_dofs())
+
+
+def noise(A, seed=0):
+    b = np.random.default_rng(seed).standard_normal(A.shape[0]).astype(A.dtype)
+    b[A.constrained_dofs] = 0.0
+    return b
+
+
+def dense(apply, rows, columns, dtype=DOUBLE):
+    matrix = np.empty((rows, columns))
+    for k, unit in enumerate(np.eye(columns, dtype=dtype)):
+        out = np.zeros(rows, dtype)
+        apply(unit, out)
+        matrix[:, k] = out
+    return matrix
+
+
+def solve(A, b=None, **options):
+    M = femops.multigrid(A, **options)
+    x, info = femops.cg(A, noise(A) if b is None else b, M=M, rtol=1e-9, maxiter=60)
+    assert info.converged
+    return x, info.iterations
+
+
+# --- transfers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("mesh", "orders"), [(SQUARE, (2, 4)), (CUBE, (1, 2)), (DISC, (2, 3))])
+def test_transfers_interpolate_and_are_each_others_transpose(mesh, orders):
+    coarse, fine = (femops.H1(mesh, p, ncomp=2) for p in orders)
+    up, down = summed_interpolation(coarse, fine, DOUBLE)
+    there = dense(up.apply, fine.size, coarse.size)
+    back = dense(down.apply, coarse.size, fine.size)
+    np.testing.assert_allclose(there, back.T, atol=1e-14)
+    u = np.random.default_rng(0).standard_normal(coarse.size)
+    mean = there @ u / np.repeat(fine.restriction.multiplicity(), 2)
+    expected = fine.interpolate(femops.GridFunction(coarse, u))
+    np.testing.assert_allclose(mean, expected, atol=1e-13)
+
+
+def test_bernstein_coefficients_are_those_of_the_same_polynomial():
+    coarse, fine = (femops.H1(SQUARE, p, family="bernstein") for p in (2, 3))
+    x = np.linspace(0, 1, 7)
+    found = fine.basis.interpolation(x) @ interpolation_matrix(coarse, fine)
+    np.testing.assert_allclose(found, coarse.basis.interpolation(x), atol=1e-14)
+
+
+# --- level operators ------------------------------------------------------------------------------
+
+
+def varied(V, level="partial"):
+    half = V.mesh.element_centers()[:, 0] > 0.4
+    field = femops.GridFunction(femops.L2(V.mesh, 0), np.where(half, 50.0, 1.0))
+    stiff = femops.diffusion(V, kappa=field, level=level)
+    waves = femops.mass(V, rho=lambda x: 1 + x[0] ** 2, level=level)
+    return stiff + 2 * waves + femops.boundary_mass(V, 3.0, level=level)
+
+
+def test_a_coarse_operator_is_that_of_the_same_forms():
+    A = varied(femops.H1(SQUARE, 4))
+    coarse = femops.H1(SQUARE, 2)
+    found = coarse_operator(A, coarse, DOUBLE, "partial").assemble()
+    half = coarse.mesh.element_centers()[:, 0] > 0.4
+    field = femops.GridFunction(femops.L2(SQUARE, 0), np.where(half, 50.0, 1.0))
+    rule = {"quadrature": 3}
+    expected = (
+        femops.diffusion(coarse, kappa=field, **rule)
+        + 2 * femops.mass(coarse, rho=lambda x: 1 + x[0] ** 2, **rule)
+        + femops.boundary_mass(coarse, 3.0, **rule)
+    ).assemble()
+    # the function is interpolated between points of the finer rule
+    assert abs(found - expected).max() < 2e-3 * abs(expected).max()
+    assert abs(found - found.T).max() < 1e-14 * abs(found).max()
+
+
+@pytest.mark.parametrize("level", ["partial", "matrix-free"])
+def test_the_same_operator_in_single_precision(level):
+    V = femops.H1(SQUARE, 2)
+    A = varied(V, level).constrained(V.boundary_dofs(1))
+    x = noise(A)
+    rounded = in_precision(A, SINGLE, level) @ x.astype(SINGLE)
+    np.testing.assert_allclose(rounded, A @ x, atol=2e-5 * abs(A @ x).max())
+
+
+def test_constraints_of_whole_sides_are_those_of_the_coarse_space():
+    V, coarse = femops.H1(CUBE, 3, ncomp=2), femops.H1(CUBE, 2, ncomp=2)
+    A = femops.mass(V).constrained(V.boundary_dofs([1, 4], components=1))
+    found = coarse_operator(A, coarse, DOUBLE, "partial").constrained_dofs
+    np.testing.assert_array_equal(found, coarse.boundary_dofs([1, 4], components=1))
+
+
+# --- the cycle ------------------------------------------------------------------------------------
+
+
+def two_level_oracle(A, coarse, degree, largest):
+    """Matrix of a cycle of two levels, by dense matrices."""
+    V, matrix = A.space, A.assemble().toarray()
+    n, held = len(matrix), A.constrained_dofs
+    up, _ = summed_interpolation(coarse, V, DOUBLE)
+    P = dense(up.apply, n, coarse.size) / V.restriction.multiplicity()[:, None]
+    P[held] = 0.0
+    C = coarse_operator(A, coarse, DOUBLE, "partial")
+    free = np.ones(coarse.size, dtype=bool)
+    free[C.constrained_dofs] = False
+    inner = np.zeros((coarse.size, coarse.size))
+    inner[np.ix_(free, free)] = np.linalg.inv(C.assemble().toarray()[np.ix_(free, free)])
+    inverse = 1.0 / matrix.diagonal()
+    inverse[held] = 0.0
+
+    def relax(x, b):
+        before = np.zeros_like(x)
+        for h, g in chebyshev_steps(largest / 20.0, largest, degree):
+            x, before = x + g * (x - before) + h * inverse[:, None] * (b - matrix @ x), x
+        return x
+
+    b = np.eye(n)
+    b[held] = 0.0
+    x = relax(np.zeros_like(b), b)
+    x = relax(x + P @ inner @ P.T @ (b - matrix @ x), b)
+    x[held] = np.eye(n)[held]
+    return x
+
+
+@pytest.mark.parametrize("mesh", [SQUARE, DISC], ids=["square", "disc"])
+def test_the_cycle_is_that_of_dense_matrices(mesh):
+    A = poisson(mesh, 2)
+    M = femops.multigrid(A, degree=3)
+    assert len(M.report()) == 2
+    expected = two_level_oracle(A, femops.H1(mesh, 1), 3, M.levels[0].largest)
+    found = dense(lambda x, out: out.__setitem__(slice(None), M @ x), *A.shape)
+    np.testing.assert_allclose(found, expected, atol=2e-5 * abs(expected).max())
+    np.testing.assert_allclose(found, found.T, atol=2e-6 * abs(found).max())
+    assert np.linalg.eigvalsh(found + found.T).min() > 0.0
+    errors = np.linalg.eigvals(np.eye(len(found)) - expected @ A.assemble().toarray())
+    assert M.report()[0].factor == pytest.approx(abs(errors).max(), abs=0.02)
+
+
+def test_what_is_told_of_it():
+    M = femops.multigrid(poisson(SQUARE, 4))
+    assert repr(M).splitlines()[1:] == [
+        "  order 4: 16 elements, 289 dofs",
+        "  order 2: 16 elements, 81 dofs",
+        "  order 1: 16 elements, 25 dofs, direct)",
+    ]
+    report = M.report()
+    assert [level.dofs for level in report] == [289, 81, 25]
+    assert all(0.0 < level.factor < 0.3 for level in report[:-1])
+    assert all(level.seconds > 0.0 for level in report)
+    assert M.T is M
+    assert M.complexity == pytest.approx((289 + 81 + 25) / 289)
+
+
+# --- what it solves -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [2, 4, 8])
+def test_iterations_depend_little_on_the_order(order):
+    assert solve(poisson(SQUARE, order))[1] <= 8
+
+
+@pytest.mark.parametrize("refine", [0, 2])
+def test_and_little_on_the_mesh(refine):
+    mesh = femops.read_mesh(femops.sample("disc.mesh"), refine=refine)
+    A = poisson(mesh, 3)
+    assert solve(A)[1] <= 10
+    if refine:
+        assert [size.elements for size in femops.multigrid(A).sizes].count(80) == 0  # few dofs
+
+
+def test_meshes_that_were_refined_are_undone(monkeypatch):
+    from femops.solvers.multigrid import hierarchy
+
+    monkeypatch.setattr(hierarchy, "_FEW", 10)
+    mesh = femops.box((3, 5)).refine(2).mapped(bent)
+    A = poisson(mesh, 2)
+    assert [size.elements for size in femops.multigrid(A).sizes] == [240, 240, 60, 15, 6, 2]
+    assert solve(A)[1] <= 8
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    counts=st.tuples(*[st.integers(2, 7)] * 2),
+    order=st.sampled_from([1, 2, 3, 4]),
+    sides=st.sets(st.integers(1, 4), min_size=1),
+    tilt=st.floats(0.0, 0.1),
+)
+def test_any_order_mesh_and_constraints(counts, order, sides, tilt):
+    mesh = femops.box(counts, mapping=lambda x: x + tilt * np.sin(3 * x[::-1]))
+    V = femops.H1(mesh, order)
+    A = femops.diffusion(V).constrained(V.boundary_dofs(sides))
+    b = noise(A)
+    x, iterations = solve(A, b)
+    assert iterations <= 12
+    np.testing.assert_allclose(A @ x, b, atol=1e-7)
+
+
+def test_constrained_values_are_met_at_once():
+    A = 3.0 * poisson(SQUARE, 3)
+    g = A.space.interpolate(lambda x: np.exp(x[0]) * np.sin(x[1]))
+    b = A.rhs(A.space.zeros(), g)
+    x, _ = solve(A, b)
+    held = A.constrained_dofs
+    np.testing.assert_allclose(x[held], g[held], rtol=1e-6)
+
+
+def test_constants_in_the_null_space():
+    V = femops.H1(SQUARE, 3)
+    A = femops.diffusion(V)
+    b = noise(A)
+    assert solve(A, b - b.mean())[1] <= 9
+    ring = femops.H1(femops.box((6, 6), periodic=True), 3)
+    A = femops.diffusion(ring)
+    b = noise(A)
+    assert solve(A, b - b.mean())[1] <= 9
+
+
+def test_rigid_motions_in_the_null_space():
+    V = femops.H1(SQUARE, 2, ncomp=2)
+    A = femops.elasticity(V, lam=1.0, mu=1.0)
+    b = A @ noise(A)
+    assert solve(A, b)[1] <= 20
+
+
+def test_elasticity():
+    V = femops.H1(CUBE, 2, ncomp=3)
+    A = femops.elasticity(V, lam=0.3 / 0.52, mu=0.5 / 1.3).constrained(V.boundary_dofs(1))
+    assert solve(A)[1] <= 25
+
+
+def test_sums_with_robin_conditions():
+    assert solve(varied(femops.H1(SQUARE, 4)))[1] <= 10
+
+
+def test_coefficients_that_jump():
+    mesh = femops.box((8, 8))
+    V = femops.H1(mesh, 4)
+    jump = np.where(np.random.default_rng(0).random(64) < 0.5, 1.0, 1e6)
+    field = femops.GridFunction(femops.L2(mesh, 0), jump)
+    A = femops.diffusion(V, kappa=field).constrained(V.boundary_dofs())
+    assert solve(A)[1] <= 25
+
+
+def test_numbers_out_of_single_range():
+    V = femops.H1(SQUARE, 2)
+    A = (1e60 * femops.diffusion(V)).constrained(V.boundary_dofs())
+    assert solve(A, 1e60 * noise(A))[1] <= 8
+
+
+def test_other_solvers_take_it():
+    A = poisson(SQUARE, 3)
+    M, b = femops.multigrid(A), noise(A)
+    expected = sla.spsolve(A.assemble().tocsc(), b)
+    x, code = sla.cg(A, b, M=M, rtol=1e-10, maxiter=20)
+    assert code == 0
+    np.testing.assert_allclose(x, expected, atol=1e-8)
+    for solver in (femops.minres, femops.gmres):
+        x, info = solver(A, b, M=M, rtol=1e-9)
+        assert info.converged
+        assert info.iterations <= 15
+    single = poisson(SQUARE, 3, dtype=np.float32)
+    _, info = femops.cg(single, noise(single), M=femops.multigrid(single), rtol=1e-5)
+    assert info.converged
+
+
+def test_callbacks_and_history():
+    A, seen = poisson(SQUARE, 3), []
+    M = femops.multigrid(A)
+    _, info = femops.cg(A, noise(A), M=M, callback=lambda x: seen.append(x.copy()), history=True)
+    assert len(seen) == info.iterations == len(info.residuals) - 1
+    x, info = femops.cg(A, A.space.zeros(), M=M)
+    assert info.converged
+    assert info.iterations == 0
+    assert not x.any()
+
+
+# --- what it refuses ------------------------------------------------------------------------------
+
+
+def test_clear_errors():
+    V = femops.H1(SQUARE, 2)
+    with pytest.raises(femops.SolverError, match=r"not symmetric.*gmres"):
+        femops.multigrid(femops.convection(V, beta=(1.0, 0.0)) + femops.diffusion(V))
+    with pytest.raises(femops.SolverError, match="not to be positive"):
+        femops.multigrid(femops.helmholtz(V, k=9.0).constrained(V.boundary_dofs()))
+    with pytest.raises(femops.SolverError, match="not to be positive"):
+        femops.multigrid(-poisson(SQUARE, 2))
+    with pytest.raises(femops.SolverError, match=r"H1 spaces.*jacobi"):
+        femops.multigrid(femops.mass(femops.L2(SQUARE, 2)))
+    with pytest.raises(femops.SolverError, match="a femops operator"):
+        femops.multigrid(sla.aslinearoperator(np.eye(3)))
+    with pytest.raises(femops.SolverError, match="merged"):
+        femops.cg(
+            poisson(SQUARE, 2), V.zeros(), M=femops.multigrid(poisson(SQUARE, 2)), merged=True
+        )
+
+
+def test_a_large_coarsest_level_needs_pyamg(monkeypatch):
+    from femops.solvers.multigrid import coarse
+
+    monkeypatch.setitem(coarse.QUICK, 2, 3)
+    monkeypatch.setitem(coarse._MOST, 2, 3)
+    monkeypatch.setitem(__import__("sys").modules, "pyamg", None)
+    with pytest.raises(femops.MissingExtraError, match="pip install pyamg"):
+        femops.multigrid(poisson(DISC, 2))
+
+
+def test_pyamg_on_the_coarsest_level(monkeypatch):
+    pytest.importorskip("pyamg")
+    from femops.solvers.multigrid import coarse
+
+    monkeypatch.setitem(coarse.QUICK, 2, 3)
+    A = poisson(femops.disc(5), 4)
+    assert "pyamg" in repr(femops.multigrid(A))
+    assert solve(A)[1] <= 12
+
+
+def test_a_cycle_that_diverges_is_named(monkeypatch):
+    from femops.solvers.multigrid import level
+
+    monkeypatch.setattr(level, "_MARGIN", 0.2)
+    A = poisson(SQUARE, 4)
+    M = femops.multigrid(A)
+    assert M.report()[0].factor > 1.0
+    with pytest.raises(femops.SolverError, match=r"multigrid cycle.*degree=8"):
+        femops.cg(A, noise(A), M=M, rtol=1e-9)
