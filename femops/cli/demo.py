@@ -61,7 +61,7 @@ def _facts(result: Result) -> list[tuple[str, str]]:
     return [
         ("mesh", f"{SAMPLE}: {V.mesh.num_elements} curved hexahedra of degree {V.mesh.order}"),
         ("dofs", f"{V.size} (order {V.order})"),
-        ("iterations", f"{result.iterations} of conjugate gradients with Jacobi"),
+        ("iterations", f"{result.iterations} of conjugate gradients with multigrid"),
         ("L2 error", f"{result.l2_error:.3e} against the exact solution"),
         ("time", f"{result.seconds:.2f} s, {result.compile_seconds:.2f} s of it for the kernels"),
         ("operator", f"{quantity(V.size / seconds, 'dofs/s')} a product"),

@@ -112,6 +112,16 @@ ThreadsOption = Annotated[
         parser=whole_number(1), metavar="N", help="Threads; all cores of this machine if omitted."
     ),
 ]
+
+
+@final
+class Preconditioner(StrEnum):
+    """Preconditioners of `femops solve`."""
+
+    MULTIGRID = "multigrid"
+    JACOBI = "jacobi"
+
+
 PartitionOption = Annotated[
     Method,
     typer.Option(

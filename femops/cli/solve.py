@@ -17,6 +17,7 @@ from femops.cli.options import (
     Method,
     OrderOption,
     PartitionOption,
+    Preconditioner,
     RefineOption,
     ReproducibleOption,
     ThreadsOption,
@@ -55,6 +56,10 @@ def _solve(
         ),
     ] = 1e-10,
     level: LevelOption = "partial",
+    preconditioner: Annotated[
+        Preconditioner | None,
+        typer.Option(help="Multigrid if omitted, where it has all that it needs; or the diagonal."),
+    ] = None,
     threads: ThreadsOption = None,
     partition: PartitionOption = Method.CURVE,
     reproducible: ReproducibleOption = False,
@@ -81,7 +86,8 @@ def _solve(
             grid = share_mesh(mesh, refine, comm, partition.value, reproducible)
         title = f"solving on {grid.num_elements} elements of order {order}"
         with output.iterating(title) as progress:
-            result = solve(make, grid, order, rtol, level, progress)
+            chosen = None if preconditioner is None else preconditioner.value
+            result = solve(make, grid, order, rtol, level, progress, chosen)
         facts = {"mesh": mesh, "elements": grid.num_elements, "order": order, **result.facts()}
         if comm.size > 1:
             facts["ranks"] = comm.size
@@ -133,9 +139,9 @@ MuOption = Annotated[
 def poisson() -> Make:
     """Solve a Poisson problem on a mesh.
 
-    By conjugate gradients. The exact solution is a product of sines, imposed on the whole
-    boundary; a mesh without boundary (periodic) gets the solution of mean zero. Reported are the
-    L2 and H1 norms of the error and the seconds from the mesh to the solution, compilation
+    By conjugate gradients with multigrid. The exact solution is a product of sines, imposed on the
+    whole boundary; a mesh without boundary (periodic) gets the solution of mean zero. Reported are
+    the L2 and H1 norms of the error and the seconds from the mesh to the solution, compilation
     included.
 
     \b
@@ -143,6 +149,7 @@ def poisson() -> Make:
       femops solve poisson ball.mesh --order 4 --refine 1
       femops solve poisson my.mesh --order 6 --save out/u.vtu --picture out/u.png
       femops solve poisson my.mesh --order 2 --level full --json
+      femops solve poisson my.mesh --preconditioner jacobi
     """  # noqa: D301  (\b is click's mark for lines to keep)
     from femops.cli.problems.poisson import Poisson
 
@@ -162,7 +169,7 @@ def helmholtz(
 ) -> Make:
     """Solve a Helmholtz problem on a mesh.
 
-    -div grad u - k^2 u = f, which is indefinite: by MINRES, preconditioned by a diagonal. Each
+    -div grad u - k^2 u = f, which is indefinite: by MINRES, preconditioned for a plus. Each
     wave, 2 pi / k long, should span an element or more of order 4. The exact solution is a product
     of sines, imposed on the whole boundary.
 
@@ -180,8 +187,8 @@ def helmholtz(
 def elasticity(lam: LamOption = 1.0, mu: MuOption = 1.0) -> Make:
     """Solve a problem of linear elasticity on a mesh, 2-D (plane strain) or 3-D.
 
-    By conjugate gradients. The exact displacement is a product of sines in each component, imposed
-    on the whole boundary.
+    By conjugate gradients with multigrid. The exact displacement is a product of sines in each
+    component, imposed on the whole boundary.
 
     \b
     Examples:
@@ -216,9 +223,9 @@ def stokes() -> Make:
     """Solve a Stokes problem on a mesh, 2-D or 3-D.
 
     By Taylor-Hood elements, velocities of the order given (2 or more) and pressures of one less,
-    and MINRES on both, preconditioned by diagonals. The exact velocity is the curl of products of
-    sines, imposed on the whole boundary. Errors are those of the velocity; the pressure has one of
-    its own.
+    and MINRES on both, preconditioned by multigrid and the diagonal of a mass. The exact velocity
+    is the curl of products of sines, imposed on the whole boundary. Errors are those of the
+    velocity; the pressure has one of its own.
 
     \b
     Examples:

@@ -107,10 +107,13 @@ def cg(
         Vectors of another shape or type.
     """
     problem = LinearProblem.checked("cg", A, b, x0, M, rtol, atol, maxiter)
+    # squares of less would underflow in the recursion
+    goal = max(problem.tolerance, float(np.finfo(problem.right.dtype).tiny) ** 0.5)
+    watch = Watch(history, progress, callback)
     if isinstance(M, Multigrid):
         if merged:
             raise SolverError("merged = True, but M is multigrid, which updates vectors itself")
-        return preconditioned_cg.solve(problem, M, Watch(history, progress, callback))
+        return preconditioned_cg.solve(problem, M, watch, goal)
     right, sums = problem.right, problem.sums
     inverse = None
     if M is not None:
@@ -119,9 +122,6 @@ def cg(
     solve = A.compiled.conjugate_gradients(right, problem.guess, inverse, merge, sums)
     view = solve.x.view()
     A.space.memory.protect(view)
-    # squares of less would underflow in the recursion
-    goal = max(problem.tolerance, float(np.finfo(right.dtype).tiny) ** 0.5)
-    watch = Watch(history, progress, callback)
     _run(solve, goal, problem.limit, watch, view)
     return _conclude(solve, problem, tuple(watch.norms))
 

@@ -15,19 +15,22 @@ from femops.operators.nonlinear import NonlinearForm
 from femops.solvers.cg import cg
 from femops.solvers.gmres import gmres
 from femops.solvers.inner_products import Sums
-from femops.solvers.jacobi import jacobi
+from femops.solvers.jacobi import Jacobi, jacobi
 from femops.solvers.linear_problem import Info
 from femops.solvers.minres import minres
+from femops.solvers.multigrid import Multigrid, multigrid
 from femops.solvers.watch import Callback, Progress, Watch
 from femops_meshes.arguments import Count, Fraction, NotNegative, checked
 
 Linear = Literal["auto", "cg", "minres", "gmres"]
+Kind = Literal["jacobi", "multigrid"]
 # Eisenstat & Walker (1996), choice 2: how far a step's linear system is solved.
 _FORCING, _GAMMA = 0.1, 0.9
 _SHORTEST = 2.0**-12  # step length at which the search gives up
 _DECREASE = 1e-4  # Armijo's constant
 _MOST = 3000  # iterations of MINRES or GMRES in a step
 _FLATTER = 0.8  # what the slope along a step must fall to
+_STALE = 2.0  # times the iterations that a new preconditioner takes, of the same reduction
 
 
 @final
@@ -69,6 +72,7 @@ def newton(
     maxiter: Count = 30,
     linear: Linear = "auto",
     level: str = "partial",
+    preconditioner: Kind = "jacobi",
     callback: Callback | None = None,
     history: bool = False,
     progress: Progress | None = None,
@@ -88,11 +92,14 @@ def newton(
     maxiter : int
         Most steps.
     linear : {"auto", "cg", "minres", "gmres"}
-        Krylov solver for the steps, preconditioned by the Jacobian's diagonal (minres by its
-        absolute value): cg for a positive definite Jacobian, minres for a symmetric, gmres for
+        Krylov solver for the steps (preconditioned by the diagonal, minres takes its absolute
+        value): cg for a positive definite Jacobian, minres for a symmetric, gmres for
         any; auto is cg for a symmetric Jacobian, else gmres.
     level : {"full", "element", "decomposed", "partial", "matrix-free", "auto"}
         What Jacobians keep; see `Operator.at_level`.
+    preconditioner : {"jacobi", "multigrid"}
+        Of the steps, instead of the diagonal alone: `femops.multigrid` of a Jacobian, which is
+        kept until later ones take twice the iterations. Jacobians must be positive definite.
     callback : callable, optional
         Called as ``callback(u)`` after each step.
     history : bool
@@ -127,13 +134,14 @@ def newton(
         raise SolverError("the residual of the first guess is not a number: begin with another")
     goal, forcing, solves = max(rtol * norms[0], atol), _FORCING, list[Info]()
     reason, watch = "converged", Watch(False, progress, callback)
+    made = _Preconditioner(preconditioner)
     watch.tell(0, norms[0], u.view)
     while norms[-1] > goal:
         if len(norms) > maxiter:
             reason = f"not converged in {maxiter} steps"
             break
         J = F.jacobian(u).at_level(level)
-        step, failure = _solve(J, -residual, forcing, linear, solves, history)
+        step, failure = _solve(J, -residual, forcing, linear, made, solves, history)
         level = J.level  # "auto" is chosen once
         found = None if failure else _search(F, u, step, load, residual, sums)
         if found is None:
@@ -148,6 +156,43 @@ def newton(
     return u, NewtonInfo(norms[-1] <= goal, reason, len(norms) - 1, spent, tuple(norms), inner)
 
 
+@final
+class _Preconditioner:
+    """What preconditions the steps: made anew for each Jacobian, or kept while it does.
+
+    Parameters
+    ----------
+    kind : {"jacobi", "multigrid"}
+    """
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind, self._kept = kind, None
+        self._new, self._rate = True, 0.0
+
+    _kept: Multigrid | None
+
+    def of(self, J: Operator) -> Jacobi | Multigrid:
+        """The preconditioner for a Jacobian."""
+        if self._kind == "jacobi":
+            return jacobi(J)
+        self._new = self._kept is None
+        if self._kept is None:
+            self._kept = multigrid(J)
+        return self._kept
+
+    def took(self, iterations: int, rtol: float) -> None:
+        """Note the iterations to a relative residual; what has become too slow is thrown away."""
+        rate = iterations / -np.log(rtol)
+        self._rate = rate if self._new else self._rate
+        if rate > _STALE * self._rate:
+            self._kept = None
+
+
+def _positive(M: Jacobi | Multigrid) -> Jacobi | Multigrid:
+    """The preconditioner, or the absolute value of a diagonal."""
+    return abs(M) if isinstance(M, Jacobi) else M
+
+
 def _own(F: NonlinearForm, vector: Any, what: str) -> NDArray[Any]:
     """A copy of a vector, where the vectors of the form are."""
     copy: NDArray[Any] = F.space.memory.vector_of(F.space, vector, what).copy()
@@ -159,23 +204,25 @@ def _solve(
     right: NDArray[Any],
     rtol: float,
     linear: Linear,
+    made: _Preconditioner,
     solves: list[Info],
     history: bool,
 ) -> tuple[NDArray[Any], str]:
     """Step, and what went wrong if anything did; the report is added to those of before."""
     failure = "a step's linear problem is not solved in {} iterations"
     try:
-        M = jacobi(J)
+        M = made.of(J)
         if linear == "cg" or (linear == "auto" and J.symmetric):
             step, info = cg(J, right, rtol=rtol, M=M, history=history)
             failure = ""  # what it has come to is a direction of descent
         elif linear == "minres":  # takes a positive preconditioner, whatever the Jacobian is
-            step, info = minres(J, right, rtol=rtol, maxiter=_MOST, M=abs(M), history=history)
+            step, info = minres(J, right, rtol=rtol, maxiter=_MOST, M=_positive(M), history=history)
         else:
             step, info = gmres(J, right, rtol=rtol, maxiter=_MOST, M=M, history=history)
     except SolverError as error:
         return right, f"the linear solver gave up: {error}"
     solves.append(info)
+    made.took(info.iterations, rtol)
     return step, "" if info.converged else failure.format(info.iterations)
 
 

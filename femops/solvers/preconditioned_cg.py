@@ -25,11 +25,19 @@ _NOT_POSITIVE = (
 )
 
 
-def solve(problem: LinearProblem, M: Multigrid, watch: Watch) -> tuple[Vector, Info]:
+def solve(problem: LinearProblem, M: Multigrid, watch: Watch, goal: float) -> tuple[Vector, Info]:
     """Solve A x = b by the flexible method (Notay, 2000). Collective.
 
     A cycle in float32 is symmetric to its round-off only; the factor of Polak and Ribiere keeps
     directions conjugate nevertheless.
+
+    Parameters
+    ----------
+    problem : LinearProblem
+    M : Multigrid
+    watch : Watch
+    goal : float
+        Norm of the residual at which the recursion ends; the tolerance, if that can be had.
 
     Raises
     ------
@@ -38,10 +46,8 @@ def solve(problem: LinearProblem, M: Multigrid, watch: Watch) -> tuple[Vector, I
     """
     A, sums = problem.A, problem.sums
     x = backend_of(A.space).placed(problem.guess.copy())
-    view = x.view()
-    A.space.memory.protect(view)
     with M.lock:
-        count, norm = _iterate(problem, M, watch, x, view)
+        count, norm = _iterate(problem, M, watch, goal, x)
     residual = sums.norm(problem.right - A.apply(x))
     converged = norm <= problem.tolerance and residual <= 10.0 * problem.tolerance
     info = Info(converged, count, residual, problem.tolerance, residuals=tuple(watch.norms))
@@ -49,10 +55,11 @@ def solve(problem: LinearProblem, M: Multigrid, watch: Watch) -> tuple[Vector, I
 
 
 def _iterate(
-    problem: LinearProblem, M: Multigrid, watch: Watch, x: Vector, view: Vector
+    problem: LinearProblem, M: Multigrid, watch: Watch, goal: float, x: Vector
 ) -> tuple[int, float]:
     """Improve x; iterations, and the norm of the residual as the recursion has it."""
-    A, sums = problem.A, problem.sums
+    A, sums, view = problem.A, problem.sums, x.view()
+    A.space.memory.protect(view)
     r, p = problem.right - A.apply(x), np.zeros_like(x)
     product = np.zeros_like(x)
     vectors = x, r, p, product, M.right
@@ -62,7 +69,7 @@ def _iterate(
     norm = directions.move(vectors, 0.0, 1.0 / scale if scale else 0.0) ** 0.5
     count, rho, alpha = 0, 0.0, 0.0
     watch.tell(0, norm, lambda: view)
-    while norm > problem.tolerance and count < problem.limit:
+    while norm > goal and count < problem.limit:
         z = M.cycle()
         beta = -alpha * scale * directions.inner(product, z) / rho if count else 0.0
         rho = scale * directions.inner(r, z)

@@ -18,7 +18,7 @@ from femops.solvers import Info
 from femops_meshes import write_mfem
 from support.mesh_files import FILES, NEEDED, shared
 
-FIRST = ["mesh", "elements", "order", "dofs", "level"]
+FIRST = ["mesh", "elements", "order", "dofs", "level", "preconditioner"]
 ERRORS = ["iterations", "l2_error", "h1_error"]
 KEYS = {
     "poisson": [*FIRST, *ERRORS, "seconds"],
@@ -110,6 +110,31 @@ def test_levels_agree(run, level):
     assert other["l2_error"] == pytest.approx(partial["l2_error"], rel=1e-5)
 
 
+@pytest.mark.parametrize("problem", ["poisson", "helmholtz", "neohookean", "stokes"])
+def test_the_preconditioner_is_that_asked_for(run, problem):
+    options = "disc.mesh", "--order", 3
+    if problem == "stokes":
+        options = *options, "--refine", 1
+    many = solve(run, problem, *options)
+    few = solve(run, problem, *options, "--preconditioner", "jacobi")
+    count = "linear_iterations" if problem == "neohookean" else "iterations"
+    assert (many["preconditioner"], few["preconditioner"]) == ("multigrid", "jacobi")
+    assert many[count] < few[count]
+    assert many["l2_error"] == pytest.approx(few["l2_error"], rel=1e-4)
+
+
+def test_multigrid_without_its_package_is_told_or_refused(run, monkeypatch):
+    def missing(_):
+        raise femops.MissingExtraError("no PyAMG: pip install pyamg")
+
+    monkeypatch.setattr(femops, "multigrid", missing)
+    assert solve(run, "poisson", "disc.mesh", "--order", 2)["preconditioner"] == "jacobi"
+    asked = "--preconditioner", "multigrid"
+    code, out, err = run("solve", "poisson", "disc.mesh", "--order", 2, *asked)
+    assert (code, out) == (1, "")
+    assert "pip install pyamg" in err
+
+
 def test_newton_obeys_the_level(run):
     partial = solve(run, "neohookean", "disc.mesh", "--order", 2)
     full = solve(run, "neohookean", "disc.mesh", "--order", 2, "--level", "full")
@@ -173,7 +198,7 @@ def test_newton_that_gets_no_further(run):
 @pytest.mark.parametrize("level", ["partial", "full"])
 def test_no_convergence_is_an_error(run, monkeypatch, level):
     monkeypatch.setattr(femops, "cg", partial(femops.cg, maxiter=3))
-    monkeypatch.setattr("femops.cli.problems.poisson.prepare_cg", lambda _: None)
+    monkeypatch.setattr("femops.cli.problems.poisson.prepare_cg", lambda *_: None)
     code, out, err = run("solve", "poisson", "disc.mesh", "--order", 2, "--level", level)
     assert (code, out) == (1, "")
     assert err.startswith("femops: no convergence to a relative residual of 1e-10")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse.linalg as sla
@@ -303,6 +305,25 @@ def test_callbacks_and_history():
     assert not x.any()
 
 
+def test_newton_keeps_it_while_it_does(monkeypatch):
+    made = []
+
+    def counted(J):
+        made.append(J)
+        return femops.multigrid(J)
+
+    monkeypatch.setattr(sys.modules["femops.solvers.newton"], "multigrid", counted)
+    V = femops.H1(SQUARE, 3, ncomp=2)
+    F = femops.neo_hookean(V, 1.0, 1.0).constrained(V.boundary_dofs([1, 2]))
+    u0 = V.interpolate(lambda x: (0.2 * x[0], 0.0 * x[0]))
+    by_jacobi, slow = femops.newton(F, u0)
+    u, info = femops.newton(F, u0, preconditioner="multigrid")
+    assert info.converged
+    np.testing.assert_allclose(u, by_jacobi, atol=1e-6)
+    assert info.linear_iterations < slow.linear_iterations / 4
+    assert 1 <= len(made) < info.iterations
+
+
 # --- what it refuses ------------------------------------------------------------------------------
 
 
@@ -329,7 +350,7 @@ def test_a_large_coarsest_level_needs_pyamg(monkeypatch):
 
     monkeypatch.setitem(coarse.QUICK, 2, 3)
     monkeypatch.setitem(coarse._MOST, 2, 3)
-    monkeypatch.setitem(__import__("sys").modules, "pyamg", None)
+    monkeypatch.setitem(sys.modules, "pyamg", None)
     with pytest.raises(femops.MissingExtraError, match="pip install pyamg"):
         femops.multigrid(poisson(DISC, 2))
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import femops
 from femops.cli.problems.manufactured import AnyMesh, Field, Waves
-from femops.errors import SpaceError
+from femops.errors import MissingExtraError, SpaceError
 from femops.solvers.watch import Progress
 from femops_meshes import Mesh
 
@@ -48,6 +48,8 @@ class Problem(ABC):
         On the space, or on all fields, with its essential conditions.
     progress : callable or None
         Told of the iterations, see `femops.cg`.
+    preconditioner : str
+        "multigrid" or "jacobi".
 
     Raises
     ------
@@ -64,6 +66,8 @@ class Problem(ABC):
     field: Field
     operator: femops.Operator | femops.BlockOperator
     progress: Progress | None = None
+    preconditioner: str = "multigrid"
+    asked = False  # whether the user named the preconditioner
 
     def __init__(self, mesh: AnyMesh, order: int, level: str) -> None:
         if mesh.dim < self.least_dim:
@@ -102,6 +106,23 @@ class Problem(ABC):
         SolverError
             No convergence to that relative residual.
         """
+
+    def preconditioned(self, A: femops.Operator) -> Any:
+        """The preconditioner of a positive definite operator, its kernels compiled.
+
+        Jacobi's where multigrid lacks a package, unless the user asked for multigrid.
+        """
+        if self.preconditioner == "multigrid":
+            try:
+                M = femops.multigrid(A)
+            except MissingExtraError:
+                if self.asked:
+                    raise
+                self.preconditioner = "jacobi"
+            else:
+                M.apply(A.space.interpolate(1.0 if A.space.ncomp == 1 else [1.0] * A.space.ncomp))
+                return M
+        return femops.jacobi(A)
 
     @property
     def size(self) -> int:
@@ -154,6 +175,7 @@ class Result:
         return {
             "dofs": self.problem.size,
             "level": self.problem.level,
+            "preconditioner": self.problem.preconditioner,
             **self.problem.parameters(),
             "iterations": self.iterations,
             "l2_error": self.l2_error,
@@ -176,6 +198,7 @@ def solve(
     rtol: float,
     level: str = "partial",
     progress: Progress | None = None,
+    preconditioner: str | None = None,
 ) -> Result:
     """Solve a problem, with the values of the exact solution on the whole boundary.
 
@@ -193,17 +216,22 @@ def solve(
         What operators keep.
     progress : callable, optional
         Told of the iterations, see `femops.cg`.
+    preconditioner : {"multigrid", "jacobi"}, optional
+        Multigrid if omitted, where it has all that it needs.
 
     Raises
     ------
     SolverError
         No convergence.
+    MissingExtraError
+        What multigrid needs, if it is asked for.
     SpaceError, GeometryError, MeshError, OperatorError, KernelError
         See what is called.
     """
     begin = perf_counter()
     problem = make(mesh, order, level)
-    problem.progress = progress
+    problem.progress, problem.asked = progress, preconditioner is not None
+    problem.preconditioner = preconditioner or problem.preconditioner
     built = perf_counter()
     problem.prepare()
     ready = perf_counter()

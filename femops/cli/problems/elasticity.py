@@ -44,7 +44,8 @@ class Elasticity(Problem):
 
     def prepare(self) -> None:
         """Compile the iteration."""
-        prepare_cg(self.operator)
+        self.M = self.preconditioned(self.operator)
+        prepare_cg(self.operator, self.M)
 
     def right_hand_side(self) -> Vector:
         """Load and boundary values."""
@@ -54,7 +55,7 @@ class Elasticity(Problem):
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
         """Solution and iterations."""
         A = self.operator
-        return solution(femops.cg, A, b, rtol, M=femops.jacobi(A), progress=self.progress)
+        return solution(femops.cg, A, b, rtol, M=self.M, progress=self.progress)
 
     def parameters(self) -> dict[str, float]:
         """Those of Lame."""

@@ -17,7 +17,7 @@ ACROSS = 8.0
 
 @final
 class Helmholtz(Problem):
-    """By MINRES, as the operator is indefinite; preconditioned by the diagonal for a plus.
+    """By MINRES, as the operator is indefinite; preconditioned by that for a plus.
 
     Parameters
     ----------
@@ -41,6 +41,8 @@ class Helmholtz(Problem):
 
     def prepare(self) -> None:
         """Compile the product."""
+        definite = femops.diffusion(self.space) + femops.mass(self.space, self.k**2)
+        self.M = self.preconditioned(definite.constrained(self.operator.constrained_dofs))
         self.operator.apply(self.space.zeros())
 
     def source(self, x: Floats) -> Floats:
@@ -54,9 +56,7 @@ class Helmholtz(Problem):
 
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
         """Solution and iterations."""
-        definite = femops.diffusion(self.space) + femops.mass(self.space, self.k**2)
-        M = femops.jacobi(definite.constrained(self.operator.constrained_dofs))
-        return solution(femops.minres, self.operator, b, rtol, M=M, progress=self.progress)
+        return solution(femops.minres, self.operator, b, rtol, M=self.M, progress=self.progress)
 
     def parameters(self) -> dict[str, float]:
         """The wave number."""

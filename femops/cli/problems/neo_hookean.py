@@ -58,7 +58,8 @@ class NeoHookean(Problem):
     def prepare(self) -> None:
         """Compile residual, Jacobian and iteration."""
         self.form.residual(self.space.zeros())
-        prepare_cg(self.operator)
+        self.M = self.preconditioned(self.operator)
+        prepare_cg(self.operator, self.M)
 
     def right_hand_side(self) -> Vector:
         """Load, zero where values are held."""
@@ -70,11 +71,12 @@ class NeoHookean(Problem):
         """Solution and Newton's iterations."""
         held = self.space.interpolate(self.field.exact)
         A = self.operator
-        guess, first = solution(femops.cg, A, A.rhs(b, held), _GUESS, M=femops.jacobi(A))
+        guess, first = solution(femops.cg, A, A.rhs(b, held), _GUESS, M=self.M)
         on_boundary = self.form.constrained_dofs
         guess[on_boundary] = held[on_boundary]
         goal = rtol * Sums(self.space).norm(b)
         options: dict[str, Any] = {"level": self.level, "progress": self.progress}
+        options["preconditioner"] = self.preconditioner
         u, info = femops.newton(self.form, guess, b, rtol=0.0, atol=goal, **options)
         if not info.converged:
             raise SolverError(

@@ -36,7 +36,8 @@ class Poisson(Problem):
 
     def prepare(self) -> None:
         """Compile the iteration."""
-        prepare_cg(self.operator)
+        self.M = self.preconditioned(self.operator)
+        prepare_cg(self.operator, self.M)
 
     def right_hand_side(self) -> Vector:
         """Load and boundary values."""
@@ -49,7 +50,7 @@ class Poisson(Problem):
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
         """Solution and iterations."""
         A = self.operator
-        u, iterations = solution(femops.cg, A, b, rtol, M=femops.jacobi(A), progress=self.progress)
+        u, iterations = solution(femops.cg, A, b, rtol, M=self.M, progress=self.progress)
         if self.closed:
             u -= femops.integrate(self.space, u) / femops.integrate(self.space, 1.0)
         return u, iterations
