@@ -108,6 +108,19 @@ def draw_gpu(path: Target, rows: Rows) -> Path:
     return curves(path, orders, "p", [*speeds, *parts], len(problems))
 
 
+def draw_solve(path: Target, rows: Rows) -> Path:
+    """Draw iterations, and seconds of setup and solve, over the orders; a curve each mesh."""
+    orders = _values(rows)
+    kinds = dict.fromkeys(row["preconditioner"] for row in rows)
+    panels = []
+    for key, what in (("iterations", "iterations"), ("seconds_solve", "seconds of a solve")):
+        for kind in kinds:
+            mine = [row for row in rows if row["preconditioner"] == kind]
+            lines = _lines(mine, orders, lambda row: str(row["mesh"]), key)
+            panels.append(Panel(f"{kind}: {what}", lines))
+    return curves(path, orders, "p", panels, len(kinds))
+
+
 def draw_multivector(path: Target, rows: Rows) -> Path:
     """Draw seconds over the vectors, or the width of panels if that varies; a panel each task."""
     widths = {row["width"] for row in rows if row["width"]}

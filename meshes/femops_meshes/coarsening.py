@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import final
 
 import numpy as np
@@ -47,17 +46,21 @@ class Coarsening:
         parts = self.parent[order], self.low[order], self.high[order]
         return replace(self, parent=parts[0], low=parts[1], high=parts[2])
 
-    def weights(self) -> NDArray[np.float64]:
-        """Shape (ne, 2**dim, 2**dim): what a corner has of the coarse element's linear functions.
+    def weights(self, elements: Ints, corners: Ints) -> NDArray[np.float64]:
+        """Shape (n, 2**dim): linear functions of the coarse element's corners at some corners.
 
-        At each corner of an element (second axis) those of the coarse element's corners (third).
+        Parameters
+        ----------
+        elements, corners
+            Shape (n,): elements of the mesh, and lexicographic corners of these.
         """
-        dim, ends = self.low.shape[1], np.stack([self.low, self.high], axis=-1) / 2.0
-        result = np.ones((len(self.parent), 2**dim, 2**dim))
-        for corner, of in product(range(2**dim), repeat=2):
+        dim = self.low.shape[1]
+        up = corners[:, np.newaxis] >> np.arange(dim) & 1
+        ends = np.where(up, self.high[elements], self.low[elements]) / 2.0
+        result = np.ones((len(elements), 2**dim))
+        for of in range(2**dim):
             for d in range(dim):
-                x = ends[:, d, corner >> d & 1]
-                result[:, corner, of] *= x if of >> d & 1 else 1.0 - x
+                result[:, of] *= ends[:, d] if of >> d & 1 else 1.0 - ends[:, d]
         return result
 
 

@@ -10,6 +10,7 @@ from femops.cli.bench.multivector import multivector
 from femops.cli.bench.operators import PROBLEMS, all_problems, cg, numa, operator
 from femops.cli.bench.report import PlotCommand
 from femops.cli.bench.scaling import scaling
+from femops.cli.bench.solve import solve
 from femops.cli.options import paragraphs
 
 app = typer.Typer(no_args_is_help=True)
@@ -33,5 +34,5 @@ def group() -> None:
 for _name, _what in PROBLEMS.items():
     app.command(_name, cls=PlotCommand)(operator(_name, _what))
 app.command("all", cls=PlotCommand)(paragraphs(all_problems))
-for _command in (cg, numa, scaling, multivector, eigen, gpu):
+for _command in (cg, solve, numa, scaling, multivector, eigen, gpu):
     app.command(cls=PlotCommand)(paragraphs(_command))

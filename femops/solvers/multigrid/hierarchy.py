@@ -174,7 +174,7 @@ def _prolongation(
     corners = elements.shape[1]
     vertices, first = np.unique(elements, return_index=True)
     element, corner = np.divmod(first, corners)
-    weights = coarsening.weights()[element, corner]
+    weights = coarsening.weights(element, corner)
     columns = coarsening.elements[coarsening.parent[element]]
     rows = np.repeat(dofs[vertices], corners)
     kept = weights.reshape(-1) > 0.0

@@ -27,6 +27,12 @@ def _compiled(kind: str) -> ModuleType:
     return specialize(("relaxation",), {"LANE_WIDTH": lanes, "REAL": kind, "PIECE": _PIECE})
 
 
+@cache
+def _directions(real: str, other: str) -> ModuleType:
+    lanes = ALIGNMENT // np.dtype(real).itemsize
+    return specialize(("directions",), {"LANE_WIDTH": lanes, "REAL": real, "OTHER": other})
+
+
 def padded_vector(size: int, dtype: np.dtype[Any]) -> Array:
     """Zeroed vector of whole cache lines, near the threads that work on it."""
     lanes = ALIGNMENT // dtype.itemsize
@@ -82,8 +88,7 @@ class Directions:
         other: np.dtype[Any],
     ) -> None:
         lanes = ALIGNMENT // real.itemsize
-        sizes = {"LANE_WIDTH": lanes, "REAL": real.name, "OTHER": other.name}
-        self._module = specialize(("directions",), sizes)
+        self._module = _directions(real.name, other.name)
         self._edges, self._total = edges, total
         self._sums = np.zeros((len(edges) - 1, lanes), real)
         self._threads = 1 if edges[-1] < PARALLEL_EFFORT else 0

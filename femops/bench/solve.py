@@ -1,0 +1,182 @@
+"""Benchmark of whole solves: Poisson's equation with multigrid and with Jacobi, in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.bench.machine import Meter, using
+from femops.bench.problems import Progress, check_asked, make_mesh
+from femops.bench.timing import median_seconds
+from femops.errors import OperatorError
+from femops.forms import diffusion, load
+from femops.operators import Operator
+from femops.solvers import Info, cg, jacobi, multigrid
+from femops.spaces.h1_l2 import H1
+from femops_kernels.cpu import machine
+from femops_meshes import Mesh, ball, l_shape
+from femops_meshes.topology.ordering import hilbert_order
+
+MESHES = ("cartesian", "multilinear", "ball", "fichera")
+"""Boxes, boxes that are bent, a curved ball, and the corner of Fichera, both bent cubically."""
+
+KINDS = {"multigrid": multigrid, "jacobi": jacobi}
+_RTOL = 1e-9
+
+
+@final
+@dataclass
+class _Solves:
+    """Solves with each preconditioner, and products with the operator, on one mesh."""
+
+    mesh: str
+    operator: Operator
+    b: NDArray[np.float64]
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    infos: dict[str, Info] = field(default_factory=dict)
+
+    def round(self, seconds: float) -> None:
+        """Set up and solve with each, and apply the operator for about that long."""
+        A, y = self.operator, np.empty_like(self.b)
+        self._note("apply", median_seconds(lambda: A.apply(self.b, y), seconds))
+        for kind, make in KINDS.items():
+            begin = perf_counter()
+            M = make(A)
+            ready = perf_counter()
+            _, self.infos[kind] = cg(A, self.b, M=M, rtol=_RTOL)
+            end = perf_counter()
+            self._note(f"{kind} setup", ready - begin)
+            self._note(f"{kind} solve", end - ready)
+
+    def _note(self, what: str, seconds: float) -> None:
+        self.seconds.setdefault(what, []).append(seconds)
+
+    def rows(self, threads: int) -> list[dict[str, Any]]:
+        """A row for each preconditioner."""
+        median = {what: float(np.median(times)) for what, times in self.seconds.items()}
+        space, apply = self.operator.space, median["apply"]
+        rows = []
+        for kind, info in self.infos.items():
+            setup, solve = (median[f"{kind} {part}"] for part in ("setup", "solve"))
+            rows.append(
+                {
+                    "problem": "poisson",
+                    "mesh": self.mesh,
+                    "order": space.order,
+                    "elements": space.mesh.num_elements,
+                    "dofs": space.size,
+                    "level": self.operator.level,
+                    "threads": threads,
+                    "preconditioner": kind,
+                    "iterations": info.iterations,
+                    "converged": info.converged,
+                    "seconds_apply": apply,
+                    "seconds_setup": setup,
+                    "seconds_solve": solve,
+                    "setup_applications": setup / apply,
+                    "solve_applications": solve / apply,
+                    "faster_than_jacobi": median["jacobi solve"] / solve,
+                    "dofs_per_second": space.size / (setup + solve),
+                }
+            )
+        return rows
+
+
+def run_solve(
+    orders: Sequence[int] = (2, 4, 6, 8),
+    dofs: float = 1e6,
+    threads: int | None = None,
+    *,
+    meshes: Sequence[str] = MESHES,
+    level: str = "partial",
+    rounds: int = 3,
+    seconds: float = 0.3,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Measure solves of Poisson's equation to a relative residual of 1e-9.
+
+    With values imposed on the whole boundary, and a load that is random at each dof, so that no
+    part of the spectrum is missing.
+
+    Parameters
+    ----------
+    orders : sequence of int
+    dofs : float
+        About how many unknowns; of balls and corners at most eight times fewer or more.
+    threads : int, optional
+        As many as `femops_kernels.cpu.machine.get_threads` says if omitted.
+    meshes : sequence of {"cartesian", "multilinear", "ball", "fichera"}
+    level : str
+        See `Operator.at_level`.
+    rounds, seconds, progress
+        See `femops.bench.run`; both preconditioners and the operator alone take turns.
+
+    Returns
+    -------
+    dict
+        ``machine`` and ``limits`` as `femops.bench.run` has them; ``rows`` with iterations, the
+        seconds of a product, of the setup and of the solve, these also in products of the operator,
+        and how many times as fast as with Jacobi the solve is; ``notes`` is empty.
+
+    Raises
+    ------
+    OperatorError
+        An unknown mesh or level, no order, fewer than one dof or round.
+    """
+    count = machine.get_threads() if threads is None else threads
+    check_asked(levels=(level,), orders=orders, dofs=(dofs,), rounds=rounds)
+    _check_meshes(meshes)
+    meter, rows = Meter((count,)), list[dict[str, Any]]()
+    for order in orders:
+        for mesh in meshes:
+            if progress:
+                progress(f"solve, order {order}, {mesh}")
+            with using(count):
+                solves = _prepared(mesh, order, dofs, level)
+                for _ in range(rounds):
+                    solves.round(seconds)
+            rows += solves.rows(count)
+        meter.round()
+    result = {"machine": meter.describe(), "limits": meter.limits()}
+    return result | {"rows": rows, "notes": []}
+
+
+def _check_meshes(meshes: Sequence[str]) -> None:
+    if not meshes:
+        raise OperatorError("nothing to measure: give at least one mesh")
+    for name in meshes:
+        if name not in MESHES:
+            raise OperatorError(f"mesh {name!r}: choose one of {', '.join(MESHES)}")
+
+
+def _prepared(name: str, order: int, dofs: float, level: str) -> _Solves:
+    """A problem whose kernels are compiled."""
+    V = H1(mesh_of(name, order, dofs), order)
+    A = diffusion(V, level=level).constrained(V.boundary_dofs())
+    b = load(V, 1.0) * np.random.default_rng(order).standard_normal(V.size)
+    b[A.constrained_dofs] = 0.0
+    for make in KINDS.values():
+        cg(A, b, M=make(A), maxiter=2)
+    return _Solves(name, A, b)
+
+
+def mesh_of(name: str, order: int, dofs: float) -> Mesh:
+    """One of `MESHES`, refined until a space of this order has about that many dofs."""
+    if name in ("cartesian", "multilinear"):
+        return make_mesh(name, order, dofs)
+    mesh = ball(1, order=3) if name == "ball" else l_shape(1, dim=3).mapped(_bent, order=3)
+    parts = max(dofs / order**3 / mesh.num_elements, 1.0)
+    times = round(np.log2(parts) / 3)
+    refined = mesh.refine(times)
+    return refined.reordered(hilbert_order(refined.element_centers()))
+
+
+def _bent(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A smooth map of the corner that bends all elements."""
+    a, b, c = np.sin(1.5 * x)
+    return x + 0.06 * np.stack([b * c + x[1] ** 2, a * c + x[2] ** 2, a * b + x[0] ** 2])

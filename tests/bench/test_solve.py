@@ -1,0 +1,62 @@
+"""The benchmark of whole solves; how fast anything is is not tested."""
+
+import inspect
+
+import pytest
+
+import femops
+from femops.bench.drawing import draw_solve
+from femops.bench.solve import MESHES, mesh_of, run_solve
+from femops.cli.bench import solve as command
+from femops.cli.options import names, numbers
+from femops.errors import OperatorError
+
+QUICK = {"rounds": 1, "seconds": 0.0}
+
+
+@pytest.fixture(scope="module")
+def result():
+    return run_solve((2,), 3000, 1, meshes=("multilinear", "fichera"), **QUICK)
+
+
+def test_both_preconditioners_on_each_mesh(result):
+    rows = result["rows"]
+    assert [(row["mesh"], row["preconditioner"]) for row in rows] == [
+        ("multilinear", "multigrid"),
+        ("multilinear", "jacobi"),
+        ("fichera", "multigrid"),
+        ("fichera", "jacobi"),
+    ]
+    for few, many in zip(rows[::2], rows[1::2], strict=True):
+        assert few["converged"]
+        assert many["converged"]
+        assert few["iterations"] <= 12 < many["iterations"]
+        assert few["faster_than_jacobi"] == many["seconds_solve"] / few["seconds_solve"]
+        assert few["solve_applications"] == few["seconds_solve"] / few["seconds_apply"]
+
+
+def test_a_picture_of_it(result, tmp_path):
+    assert draw_solve(tmp_path / "solve.png", result["rows"]).stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("name", MESHES)
+def test_meshes_have_about_as_many_dofs(name):
+    mesh = mesh_of(name, 4, 4e4)
+    assert 4e4 / 8 < femops.H1(mesh, 4).size < 8 * 4e4
+    assert mesh.coarser is not None
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"orders": ()}, {"dofs": 0.5}, {"meshes": ("round",)}, {"meshes": ()}, {"rounds": 0}],
+)
+def test_bad_input(changed):
+    with pytest.raises(OperatorError):
+        run_solve(**({"orders": (1,), "dofs": 100} | changed))
+
+
+def test_defaults_of_the_command_are_those_of_the_library():
+    assert names(command.MESHES) == list(MESHES)
+    stated, own = (inspect.signature(each).parameters for each in (command.solve, run_solve))
+    assert numbers(stated["order"].default) == list(own["orders"].default)
+    assert stated["rounds"].default == own["rounds"].default
