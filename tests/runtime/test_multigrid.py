@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import femops
 from femops.operators.coarsening import coarse_operator, in_precision
 from femops.operators.execution.transfer import interpolation_matrix, summed_interpolation
-from femops.solvers.multigrid.level import chebyshev_steps
+from femops.solvers.multigrid.level import chebyshev_steps, reduced
 
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -141,7 +141,7 @@ def two_level_oracle(A, coarse, degree, largest):
 
     def relax(x, b):
         before = np.zeros_like(x)
-        for h, g in chebyshev_steps(largest / 20.0, largest, degree):
+        for h, g in chebyshev_steps(largest / reduced(V.order), largest, degree):
             x, before = x + g * (x - before) + h * inverse[:, None] * (b - matrix @ x), x
         return x
 

@@ -26,10 +26,13 @@ from femops.spaces.h1_l2 import H1
 from femops_kernels.compiled import CompiledOperator
 from femops_kernels.cpu.machine import lane_width
 from femops_kernels.cpu.rows import RowProduct, placed_rows
+from femops_kernels.derived import Derived
 from femops_meshes.coarsening import Coarsening
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
+
+_halves = Derived[H1, H1]()
 
 _FEW = 600  # dofs of a matrix that is not made coarser
 
@@ -99,10 +102,10 @@ def _cycle_type(A: Operator) -> np.dtype[Any]:
 
 
 def _half(space: H1) -> H1:
-    """The space of half of the order, rounded up."""
+    """The space of half of the order, rounded up; made once."""
     mesh, family = space.distributed or space.mesh, space.basis.family
     assert family != "gauss"
-    return H1(mesh, -(-space.order // 2), space.ncomp, family)
+    return _halves.get(space, lambda: H1(mesh, -(-space.order // 2), space.ncomp, family))
 
 
 def _free(size: int, held: Ints) -> NDArray[np.bool_]:

@@ -15,8 +15,6 @@ from femops_kernels.cpu.relaxation import Directions, padded_vector, step
 
 Array = NDArray[Any]
 
-# Part of the spectrum, from its upper end, that a relaxation reduces: measured, with the degree.
-_REDUCED = 20.0
 # What the bounds of some steps of Lanczos' method are enlarged by.
 _MARGIN = 1.1
 _LANCZOS_STEPS = 10
@@ -105,7 +103,7 @@ class Level:
         self.weights[: size.own] = 1.0 if shared is None else 1.0 / shared
         self._inverse[held] = self.weights[held] = 0.0
         self.largest = _MARGIN * self._highest()
-        self._steps = chebyshev_steps(self.largest / _REDUCED, self.largest, degree)
+        self._steps = chebyshev_steps(self.largest / reduced(size.order), self.largest, degree)
 
     right: Array
     product: Array
@@ -189,6 +187,14 @@ NOT_POSITIVE = (
     "multigrid found A not to be positive definite, as Helmholtz's operator with a wave number is: "
     "solve by femops.minres with femops.jacobi of a positive operator, or by femops.gmres"
 )
+
+
+def reduced(order: int) -> float:
+    """Ratio of the ends of the part of a spectrum that a relaxation reduces, the upper end.
+
+    Measured: of high orders the next level, of half the order, sees less of it.
+    """
+    return max(20.0, 3.5 * order)
 
 
 def chebyshev_steps(low: float, high: float, degree: int) -> tuple[tuple[float, float], ...]:
