@@ -102,7 +102,8 @@ def cg(
         An operator or preconditioner that is not femops' own (use `scipy.sparse.linalg.cg`),
         tolerances that are not numbers >= 0, a right-hand side that is not finite or so small
         that its norm underflows, or an operator found not to be positive definite; updates to be
-        merged into an operator of several sweeps.
+        merged into an operator of several sweeps, or with multigrid; a multigrid cycle that
+        diverges.
     VectorError
         Vectors of another shape or type.
     """

@@ -13,6 +13,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import SolverError, VectorError
 from femops.operators import Operator
+from femops.parallel.collective_checks import check_same
 from femops.solvers.inner_products import Sums
 from femops.solvers.multigrid.coarse import gathered
 from femops.solvers.multigrid.hierarchy import build
@@ -283,4 +284,5 @@ def multigrid(A: Operator, *, degree: Count | None = None) -> Multigrid:
         raise SolverError(
             f"multigrid takes operators on H1 spaces, got one on {space!r}: use femops.jacobi"
         )
+    check_same(space.comm, "multigrid", {"degree": degree}, error=SolverError)
     return Multigrid(A, _DEGREE + (space.order > _HIGH) if degree is None else int(degree))

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.first_touch import placed_array
-from femops_kernels.cpu.sweep import LAUNCH, PARALLEL_EFFORT
+from femops_kernels.cpu.sweep import PARALLEL_EFFORT
+from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.pointwise.qdata import ALIGNMENT
 
 Array = NDArray[Any]
