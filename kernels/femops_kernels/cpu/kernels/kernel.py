@@ -311,7 +311,7 @@ class DiagonalKernel(SweepKernel):
             "MIXED": Matrix1D((values * slopes).T),
             "SLOPES": Matrix1D((slopes * slopes).T),
         }
-        skeletons = ("table", "copies", "ahead", "geometry", "batch_diagonal", "batches")
+        skeletons = ("table", "copies", "ahead", "weights", "geometry", "batch_diagonal", "batches")
         return specialize(skeletons, constants, self.kernel.qfunction.text)
 
     @property
