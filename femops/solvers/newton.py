@@ -158,7 +158,7 @@ def newton(
 
 @final
 class _Preconditioner:
-    """What preconditions the steps: made anew for each Jacobian, or kept while it does.
+    """Preconditioner of the steps: made anew for each Jacobian, or kept while it does.
 
     Parameters
     ----------
