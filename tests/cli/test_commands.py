@@ -276,8 +276,8 @@ def test_bench_scaling_prints_and_draws(run, tmp_path, monkeypatch):
     result = json.loads(out)
     assert list(result) == ["machine", "rows", "memory", "model"]
     keys = (
-        "problem mesh method nvec order scaling ranks dofs elements level timed calm_rounds seconds "
-        "seconds_min dofs_per_second speedup efficiency wait wait_without_overlap "
+        "problem mesh method nvec order scaling ranks dofs elements level timed calm_rounds "
+        "seconds seconds_min dofs_per_second speedup efficiency wait wait_without_overlap "
         "seconds_without_overlap messages bytes least_messages least_bytes"
     )
     assert [list(row) for row in result["rows"]] == [keys.split()]
