@@ -2,8 +2,8 @@
 
 from femops.bench.operators import auto_check, run, run_all
 from femops.bench.problems import FOOTPRINTS, MESHES, PROBLEMS
-from femops.bench.solve import run_solve
-from femops.bench.solver import run_cg
+from femops.bench.solvers.cg import run_cg
+from femops.bench.solvers.multigrid import run_solve
 
 __all__ = [
     "FOOTPRINTS",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import femops
-from femops.bench.eigen import METHODS, Settings, run_eigen
+from femops.bench.solvers.eigen import METHODS, Settings, run_eigen
 
 SMALL: dict[str, Any] = {"order": 4, "elements": 3, "states": 4, "tol": 1e-3}
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops_kernels.cpu.cg import ConjugateGradients
+from femops_kernels.cpu.cg.cg import ConjugateGradients
 
 
 def problem(dtype: str) -> tuple[femops.Operator, np.ndarray]:

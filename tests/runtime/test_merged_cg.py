@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import femops
 from femops_kernels.cg import CONVERGED
-from femops_kernels.cpu.cg import ConjugateGradients
+from femops_kernels.cpu.cg.cg import ConjugateGradients
 from femops_kernels.cpu.machine import max_threads, set_threads
 from support import fixtures
 from support.cases.kernels import bend, smooth, turned

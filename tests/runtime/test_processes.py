@@ -318,7 +318,7 @@ def test_a_solve_can_be_interrupted(warm: Path) -> None:
     """
     body = """
     import os, signal
-    from femops_kernels.cpu.cg import ConjugateGradients
+    from femops_kernels.cpu.cg.cg import ConjugateGradients
     # a shell may have started us with interrupts ignored
     signal.signal(signal.SIGINT, signal.default_int_handler)
     compiled, solves = ConjugateGradients.advance, []

@@ -15,7 +15,7 @@ from femops.bench.bounds import Demand
 from femops.bench.gpu.attempts import Attempts
 from femops.bench.gpu.setup import GpuCase
 from femops.bench.problems import Problem, Progress, make_mesh
-from femops.bench.solver import PASSES
+from femops.bench.solvers.cg import PASSES
 from femops.bench.timing import batch_times
 from femops.errors import OperatorError
 from femops.operators import Operator

@@ -50,7 +50,7 @@ def eigen(
     }
 
     def measure(progress: Progress) -> Result:
-        from femops.bench.eigen import Settings, run_eigen
+        from femops.bench.solvers.eigen import Settings, run_eigen
 
         return run_eigen(Settings(**given, threads=threads or 1, rounds=rounds), progress)
 

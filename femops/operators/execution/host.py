@@ -25,7 +25,7 @@ from femops_kernels.compiled import (
     Places,
     Routes,
 )
-from femops_kernels.cpu.cg import compile_ahead
+from femops_kernels.cpu.cg.cg import compile_ahead
 from femops_kernels.cpu.exchange import Forward, Reverse
 from femops_kernels.cpu.first_touch import placed
 from femops_kernels.cpu.identity_rows import IdentityRows

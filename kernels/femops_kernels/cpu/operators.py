@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from femops_kernels.cg import Reduction, Solve
 from femops_kernels.compiled import DistributedOperator, Routes
-from femops_kernels.cpu.cg import ConjugateGradients, RankConjugateGradients
+from femops_kernels.cpu.cg.cg import ConjugateGradients, RankConjugateGradients
+from femops_kernels.cpu.cg.merged import mergeable
 from femops_kernels.cpu.exchange import Forward, Reverse
-from femops_kernels.cpu.merged import mergeable
 from femops_kernels.cpu.rows import RowProduct
 from femops_kernels.cpu.sweep import Application, ElementSweep, LaunchSum, chunk_order
 from femops_kernels.cpu.thread_pool import LAUNCH

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from femops.bench.drawing import draw_cg
-from femops.bench.solver import run_cg
+from femops.bench.solvers.cg import run_cg
 from femops.errors import OperatorError
 from femops_kernels.cpu.machine import lane_width
 

@@ -6,7 +6,7 @@ import pytest
 
 import femops
 from femops.bench.drawing import draw_solve
-from femops.bench.solve import MESHES, mesh_of, run_solve
+from femops.bench.solvers.multigrid import MESHES, mesh_of, run_solve
 from femops.cli.bench import solve as command
 from femops.cli.options import names, numbers
 from femops.errors import OperatorError

@@ -14,8 +14,7 @@ from femops_kernels.codegen.ahead import compile_kernels_ahead
 from femops_kernels.codegen.specialize import named, specialize
 from femops_kernels.compiled import CompiledOperator, DistributedOperator
 from femops_kernels.cpu import machine
-from femops_kernels.cpu.first_touch import placed_array
-from femops_kernels.cpu.merged import (
+from femops_kernels.cpu.cg.merged import (
     NONE,
     MergedPass,
     RankPass,
@@ -24,6 +23,7 @@ from femops_kernels.cpu.merged import (
     sent_dofs,
     tail_length,
 )
+from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.sweep import (
     AlignedBuffer,
     LaunchSum,

@@ -22,7 +22,7 @@ from femops.bench.problems import (
 from femops.bench.timing import call_seconds, median_seconds, repeated
 from femops.operators import Operator
 from femops_kernels.cpu import machine
-from femops_kernels.cpu.cg import ConjugateGradients
+from femops_kernels.cpu.cg.cg import ConjugateGradients
 from femops_kernels.cpu.operators import HostOperator
 
 PROBLEM = PROBLEMS["bp1"]

@@ -1,0 +1,1 @@
+"""Solvers, timed: conjugate gradients, multigrid, eigenpairs."""

@@ -1,0 +1,1 @@
+"""Conjugate gradients on the host, compiled as a whole."""
