@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import femops
-from femops.pointwise import CoefficientShape, LinearQFunction, linear_split, trace
 
 COUNT = 4000
 
@@ -75,15 +74,6 @@ def test_eigenvalues_in_a_kernel_are_those_of_numpy(n):
     smallest = np.linalg.svd(A)[1][-1]
     expected = (values[0] + vectors[0, 0] ** 2) * u + smallest * u**2
     assert np.allclose(form.residual(u) * space.mesh.num_elements, expected, rtol=1e-14)
-
-
-def test_eigenvalues_are_written_for_cuda():
-    def least(u, S):
-        return {"value": femops.eigh_sym(S)[0][0] * u.value}
-
-    traced = trace(least, 2, {"u": 1}, {"u": 1}, {"S": CoefficientShape((2, 2))})
-    split = linear_split(LinearQFunction(traced, "u", "u"), "matrix-free")
-    assert "sqrt" in split.qfunction.code.cuda(2, 1) or split.point
 
 
 @pytest.mark.parametrize("function", [femops.eigh_sym, femops.svd_min])
