@@ -124,7 +124,7 @@ def test_the_preconditioner_is_that_asked_for(run, problem):
 
 
 def test_multigrid_without_its_package_is_told_or_refused(run, monkeypatch):
-    def missing(_):
+    def missing(_, **__):
         raise femops.MissingExtraError("no PyAMG: pip install pyamg")
 
     monkeypatch.setattr(femops, "multigrid", missing)

@@ -65,7 +65,8 @@ def compare(comm, capsys, problem, mesh, order, options):
     assert found.pop("elements") == load_mesh(mesh).num_elements
     assert found.pop("ranks", 1) == comm.size
     assert set(found) == set(alone)
-    same = [name for name in found if name not in ("seconds", "level")]
+    assert found.get("preconditioner") == alone.get("preconditioner")
+    same = [name for name in found if name not in ("seconds", "level", "preconditioner")]
     assert {n: found[n] for n in same} == pytest.approx({n: alone[n] for n in same}, rel=1e-8)
     assert [found[n] for n in same if "iterations" in n] == [
         alone[n] for n in same if "iterations" in n

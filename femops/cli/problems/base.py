@@ -107,14 +107,15 @@ class Problem(ABC):
             No convergence to that relative residual.
         """
 
-    def preconditioned(self, A: femops.Operator) -> Any:
+    def preconditioned(self, A: femops.Operator, dtype: str | None = None) -> Any:
         """The preconditioner of a positive definite operator, its kernels compiled.
 
-        Jacobi's where multigrid lacks a package, unless the user asked for multigrid.
+        Jacobi's where multigrid lacks a package, unless the user asked for multigrid. ``dtype`` is
+        the type of its cycles: MINRES, unlike `femops.cg`, does not make up for float32.
         """
         if self.preconditioner == "multigrid":
             try:
-                M = femops.multigrid(A)
+                M = femops.multigrid(A, dtype=dtype)
             except MissingExtraError:
                 if self.asked:
                     raise

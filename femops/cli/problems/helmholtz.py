@@ -42,7 +42,8 @@ class Helmholtz(Problem):
     def prepare(self) -> None:
         """Compile the product."""
         definite = femops.diffusion(self.space) + femops.mass(self.space, self.k**2)
-        self.M = self.preconditioned(definite.constrained(self.operator.constrained_dofs))
+        constrained = definite.constrained(self.operator.constrained_dofs)
+        self.M = self.preconditioned(constrained, "float64")
         self.operator.apply(self.space.zeros())
 
     def source(self, x: Floats) -> Floats:

@@ -66,7 +66,7 @@ class Stokes(Problem):
     def prepare(self) -> None:
         """Compile the products."""
         definite = femops.diffusion(self.space).constrained(self.space.boundary_dofs())
-        self.velocities = self.preconditioned(definite)
+        self.velocities = self.preconditioned(definite, "float64")
         self.operator.apply(self.both.zeros())
 
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:

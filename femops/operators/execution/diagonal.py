@@ -39,14 +39,24 @@ def diagonal(backend: Backend, summands: Summands) -> NDArray[np.float64]:
     return total
 
 
+def compile_kernels(summands: Summands) -> None:
+    """Compile what diagonals of large operators take, before it is needed."""
+    for _, term in summands:
+        if term.level in DATA_LEVELS and term.trial.mesh.num_elements:
+            _kernel(term).module  # noqa: B018  (made when asked for)
+
+
+def _kernel(term: Term) -> DiagonalKernel:
+    slopes = term.trial.basis.gradient(term.quadrature.points)
+    return DiagonalKernel(factorised_kernel(term), slopes)
+
+
 def _swept(backend: Backend, term: Term) -> NDArray[np.float64]:
     """Diagonal of one term, in its type. Collective."""
     space, none = term.spaces[0], np.empty(0, dtype=np.int64)
     launch: HostLaunch = NoOp()  # where the rank has no elements
-    slopes = term.trial.basis.gradient(term.quadrature.points)
     if term.trial.mesh.num_elements:
-        kernel = DiagonalKernel(factorised_kernel(term), slopes)
-        launch = sweep(term, kernel, FREE, 0.0, term.data)
+        launch = sweep(term, _kernel(term), FREE, 0.0, term.data)
     launches: list[tuple[float, Launch]] = [(1.0, launch)]
     if term.on_boundary:
         launches = [(1.0, backend.start(term, none, 0.0)), *launches]

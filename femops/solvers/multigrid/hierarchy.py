@@ -59,7 +59,7 @@ class Hierarchy:
     held: Ints
 
 
-def build(A: Operator, degree: int) -> Hierarchy:
+def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hierarchy:
     """The levels of an operator. Collective.
 
     Parameters
@@ -68,6 +68,8 @@ def build(A: Operator, degree: int) -> Hierarchy:
         Symmetric, on an H1 space of the host.
     degree : int
         Of the relaxations.
+    dtype : dtype, optional
+        Of the cycle; float32, if the numbers allow it, where omitted.
 
     Raises
     ------
@@ -76,7 +78,7 @@ def build(A: Operator, degree: int) -> Hierarchy:
     MissingExtraError
         The coarsest level is too large for what is installed.
     """
-    levels, dtype = list[Level](), _cycle_type(A)
+    levels, dtype = list[Level](), dtype or _cycle_type(A)
     space: H1 = A.space  # type: ignore[assignment]
     current, level = A, "matrix-free" if A.level == "matrix-free" else "partial"
     while space.order > 1:
@@ -92,8 +94,14 @@ def build(A: Operator, degree: int) -> Hierarchy:
 
 
 def _cycle_type(A: Operator) -> np.dtype[Any]:
-    """float32, if what A makes of some numbers is in its range; else the type of A."""
-    n = A.space.size
+    """float32, if what A makes of some numbers is in its range; else the type of A.
+
+    That too where the bits shall be the same on any number of ranks: those of float32 are not.
+    """
+    space, n = A.space, A.space.size
+    kind: np.dtype[Any] = A.dtype
+    if space.distributed is not None and space.distributed.reproducible:
+        return kind
     sample = np.abs(A.apply(scattered(0, n).astype(A.dtype)))
     sample[A.constrained_dofs] = 1.0
     least = -A.space.comm.max(-float(sample.max(initial=0.0)))

@@ -8,11 +8,12 @@ from time import perf_counter
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import SolverError, VectorError
 from femops.operators import Operator
+from femops.operators.integrals.number_types import float_type
 from femops.parallel.collective_checks import check_same
 from femops.solvers.inner_products import Sums
 from femops.solvers.multigrid.coarse import gathered
@@ -59,6 +60,8 @@ class Multigrid(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     ----------
     A : Operator
     degree : int
+    dtype : dtype, optional
+        Of the cycle.
 
     Attributes
     ----------
@@ -77,11 +80,11 @@ class Multigrid(LinearOperator):  # type: ignore[misc]  # SciPy has no types
 
     _given_as = "femops.multigrid(A)"
 
-    def __init__(self, A: Operator, degree: int) -> None:
+    def __init__(self, A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> None:
         super().__init__(A.dtype, A.shape)
         self.operator, self.degree = A, degree
         begin = perf_counter()
-        self._hierarchy = build(A, degree)
+        self._hierarchy = build(A, degree, dtype)
         levels = self.levels = self._hierarchy.levels
         self.sizes = [*(level.size for level in levels), self._hierarchy.coarsest]
         last = self.sizes[-1].own
@@ -229,7 +232,9 @@ class Multigrid(LinearOperator):  # type: ignore[misc]  # SciPy has no types
 
 
 @checked(SolverError)
-def multigrid(A: Operator, *, degree: Count | None = None) -> Multigrid:
+def multigrid(
+    A: Operator, *, degree: Count | None = None, dtype: DTypeLike | None = None
+) -> Multigrid:
     """Multigrid preconditioner of a symmetric positive definite operator. Collective.
 
     A V-cycle in float32: the orders p, p/2, ... (rounded up), 1 on the mesh of the operator, then
@@ -247,6 +252,9 @@ def multigrid(A: Operator, *, degree: Count | None = None) -> Multigrid:
     degree : int, optional
         Products with A before and after each correction from the coarser level; 4 if omitted, of
         orders above 6 one more.
+    dtype : {float32, float64}, optional
+        Arithmetic of the cycle: float32 if omitted and A's numbers allow it. `femops.cg` makes up
+        for its round-off; for other solvers and tight tolerances take float64.
 
     Returns
     -------
@@ -284,5 +292,7 @@ def multigrid(A: Operator, *, degree: Count | None = None) -> Multigrid:
         raise SolverError(
             f"multigrid takes operators on H1 spaces, got one on {space!r}: use femops.jacobi"
         )
-    check_same(space.comm, "multigrid", {"degree": degree}, error=SolverError)
-    return Multigrid(A, _DEGREE + (space.order > _HIGH) if degree is None else int(degree))
+    kind = None if dtype is None else float_type(dtype)
+    check_same(space.comm, "multigrid", {"degree": degree, "dtype": kind}, error=SolverError)
+    chosen = _DEGREE + (space.order > _HIGH) if degree is None else int(degree)
+    return Multigrid(A, chosen, kind)

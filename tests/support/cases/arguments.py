@@ -269,6 +269,7 @@ def calls(folder: Path) -> dict[str, Call]:
         "CGSolver.solve": of(femops.CGSolver(A).solve, u),
         "cg": of(femops.cg, A, u),
         "jacobi": of(femops.jacobi, A),
+        "multigrid": of(femops.multigrid, A),
         "newton": of(femops.newton, F, u),
         "GridFunction": of(femops.GridFunction, V, u),
         "H1": of(femops.H1, mesh, 2),
