@@ -96,7 +96,7 @@ def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hiera
 def _cycle_type(A: Operator) -> np.dtype[Any]:
     """float32, if what A makes of some numbers is in its range; else the type of A.
 
-    That too where the bits shall be the same on any number of ranks: those of float32 are not.
+    The type of A also where bits shall be the same on any number of ranks: float32's are not.
     """
     space, n = A.space, A.space.size
     kind: np.dtype[Any] = A.dtype
