@@ -30,7 +30,7 @@ from femops_kernels.cpu.kernels.kernel import (
     PREFETCH_BYTES,
     ROWS_AHEAD,
     Kernel,
-    SweepKernel,
+    OperatorKernel,
     vector_key,
 )
 from femops_kernels.cpu.machine import tuning_key
@@ -229,7 +229,7 @@ def _chunk_sizes(V: Space) -> list[int]:
     return list(sizes.values())
 
 
-def _rows_ahead(kernel: SweepKernel) -> list[int]:
+def _rows_ahead(kernel: OperatorKernel) -> list[int]:
     """Distances in rows that differ in blocks of vectors, today's first."""
     rows = kernel.source.p1d**kernel.dim * kernel.source.ncomp
     ahead: dict[int, int] = {}

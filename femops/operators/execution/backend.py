@@ -23,14 +23,14 @@ from femops_kernels.compiled import (
     Places,
     Routes,
 )
-from femops_kernels.cpu.kernels.kernel import SweepKernel
+from femops_kernels.cpu.kernels.kernel import OperatorKernel
 from femops_kernels.pointwise.qdata import Data
 
 Ints = NDArray[np.int64]
 Sizes = Mapping[int, int]
 """Count of the numbers that go to each rank, or come from it."""
 Launches = list[tuple[float, Launch]]
-Work = tuple[SweepKernel, Data, tuple[NDArray[Any], ...]]
+Work = tuple[OperatorKernel, Data, tuple[NDArray[Any], ...]]
 """A kernel of the host, its data, and dense bases if it reads any."""
 
 

@@ -21,7 +21,7 @@ from femops.operators.integrals.fusion import fused
 from femops.operators.integrals.term import Term
 from femops.operators.levels.level_data import LevelData, share
 from femops_kernels.compiled import ONE, Panels
-from femops_kernels.cpu.kernels.kernel import SweepKernel
+from femops_kernels.cpu.kernels.kernel import OperatorKernel
 from femops_kernels.cpu.kernels.separable import SeparableKernel
 from femops_kernels.pointwise.qdata import Data
 
@@ -65,7 +65,7 @@ class Points(LevelData):
         return groups
 
     @cached_property
-    def work(self) -> list[tuple[SweepKernel, Data]]:
+    def work(self) -> list[tuple[OperatorKernel, Data]]:
         """The host's kernel and its data, of each of the fused summands."""
         if self.dense:
             return [(dense_kernel(term), term.data) for _, term in self.fused]

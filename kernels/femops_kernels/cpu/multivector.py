@@ -13,7 +13,7 @@ from femops_kernels.compiled import Panels
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.kernels.blas import gemm_address
 from femops_kernels.cpu.kernels.dense import ElementKernel
-from femops_kernels.cpu.kernels.kernel import SweepKernel
+from femops_kernels.cpu.kernels.kernel import OperatorKernel
 from femops_kernels.cpu.plan import Plan
 from femops_kernels.cpu.sweep import ElementSweep, address_table
 from femops_kernels.pointwise.qdata import ALIGNMENT, Data
@@ -32,7 +32,7 @@ class VectorTerm:
 
     Attributes
     ----------
-    kernel : SweepKernel
+    kernel : OperatorKernel
         It is given nothing of the geometry.
     source, target : Plan
         Of the vector that is read and of the one that is written, where each node is a run; of the
@@ -48,7 +48,7 @@ class VectorTerm:
         Dense bases of field and test function, for a kernel that reads them.
     """
 
-    kernel: SweepKernel
+    kernel: OperatorKernel
     source: Plan
     target: Plan
     data: Data

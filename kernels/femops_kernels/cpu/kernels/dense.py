@@ -11,8 +11,8 @@ import numpy as np
 
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.cpu.kernels.kernel import (
+    OperatorKernel,
     Side,
-    SweepKernel,
     no_element_numbers,
     stored_sizes,
 )
@@ -21,7 +21,7 @@ from femops_kernels.pointwise.qfunction import QFunctionCode
 
 @final
 @dataclass(frozen=True, eq=False)
-class ElementKernel(SweepKernel):
+class ElementKernel(OperatorKernel):
     """Kernel of ``y = sum_e A_e x`` with stored element matrices; ``skeletons/batch_element.py``.
 
     The data of its sweep are (nbatch, rows, columns, width), rows and columns component after
@@ -54,7 +54,7 @@ class ElementKernel(SweepKernel):
 
     @cached_property
     def multivector(self) -> ModuleType:
-        """See `SweepKernel.multivector`: products by BLAS."""
+        """See `OperatorKernel.multivector`: products by BLAS."""
         constants = self.sizes() | {"GEMM_BYTES": self.dtype.itemsize}
         return specialize(("vector_table", "vector_rows", "cell_matrix"), constants)
 
@@ -66,7 +66,7 @@ class ElementKernel(SweepKernel):
 
 @final
 @dataclass(frozen=True, eq=False)
-class DecomposedKernel(SweepKernel):
+class DecomposedKernel(OperatorKernel):
     """Kernel of ``y = sum_e B^T D B x`` with dense bases; ``skeletons/batch_decomposed.py``.
 
     Attributes
@@ -97,7 +97,7 @@ class DecomposedKernel(SweepKernel):
 
     @cached_property
     def multivector(self) -> ModuleType:
-        """See `SweepKernel.multivector`."""
+        """See `OperatorKernel.multivector`."""
         constants = self._constants() | no_element_numbers()
         return self.vector_module("batch_decomposed", constants, self.qfunction.text)
 

@@ -79,31 +79,6 @@ class SweepKernel(ABC):
     def module(self) -> ModuleType:
         """The compiled batches; compiled, or read from the cache, when first asked for."""
 
-    @property
-    @abstractmethod
-    def multivector(self) -> ModuleType:
-        """The compiled work on a chunk for many vectors; see ``skeletons/multivector``."""
-
-    @property
-    def words(self) -> str:
-        """Sizes and types, as the tuning database names the kernel."""
-        source, target = (f"{side.ncomp} x {side.p1d} nodes" for side in (self.source, self.target))
-        kind = type(self).__name__
-        return f"{kind}; {self.dim}-D; {source}; {target}; {self.dtype} x {self.width}"
-
-    def vector_module(
-        self, batch: str, constants: dict[str, object], program: str = ""
-    ) -> ModuleType:
-        """Compiled work on a chunk for many vectors, around the work on a batch."""
-        settings = find(vector_key(self))
-        skeletons = "vector_table", "weights", "broadcast", "rows_ahead", batch, "vector_rows"
-        rows = {"ROWS_AHEAD": settings.get("rows_ahead", ROWS_AHEAD)}
-        return specialize((*skeletons, "multivector"), constants | rows, program)
-
-    @abstractmethod
-    def contraction_flops(self) -> int:
-        """Floating-point operations of one element without its q-functions, as emitted."""
-
     def chunk(self) -> ModuleType:
         """Compiled work around the batches of a chunk: one module per type, for all kernels."""
         constants = {
@@ -147,13 +122,42 @@ class SweepKernel(ABC):
         return numbers * self.dtype.itemsize + runs * self.width * PLACE_BYTES
 
 
+class OperatorKernel(SweepKernel):
+    """Kernel of an operator, for one vector and for many."""
+
+    @property
+    @abstractmethod
+    def multivector(self) -> ModuleType:
+        """The compiled work on a chunk for many vectors; see ``skeletons/multivector``."""
+
+    @property
+    def words(self) -> str:
+        """Sizes and types, as the tuning database names the kernel."""
+        source, target = (f"{side.ncomp} x {side.p1d} nodes" for side in (self.source, self.target))
+        kind = type(self).__name__
+        return f"{kind}; {self.dim}-D; {source}; {target}; {self.dtype} x {self.width}"
+
+    def vector_module(
+        self, batch: str, constants: dict[str, object], program: str = ""
+    ) -> ModuleType:
+        """Compiled work on a chunk for many vectors, around the work on a batch."""
+        settings = find(vector_key(self))
+        skeletons = "vector_table", "weights", "broadcast", "rows_ahead", batch, "vector_rows"
+        rows = {"ROWS_AHEAD": settings.get("rows_ahead", ROWS_AHEAD)}
+        return specialize((*skeletons, "multivector"), constants | rows, program)
+
+    @abstractmethod
+    def contraction_flops(self) -> int:
+        """Floating-point operations of one element without its q-functions, as emitted."""
+
+
 def stored_sizes(width: int, data_dtype: np.dtype[Any]) -> dict[str, object]:
     """Names of ``skeletons/defaults.py`` that concern the type of the numbers at points."""
     stored = Lane(width, data_dtype)
     return {"STORED": stored, "STORED_BYTES": stored.nbytes}
 
 
-def vector_key(kernel: SweepKernel) -> TuningKey:
+def vector_key(kernel: OperatorKernel) -> TuningKey:
     """Key of settings for a kernel's work on many vectors."""
     return tuning_key(f"many vectors: {kernel.words}")
 
@@ -166,7 +170,7 @@ def no_element_numbers() -> dict[str, object]:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Kernel(SweepKernel):
+class Kernel(OperatorKernel):
     """Kernel of ``y = sum_e B_out^T D B_in x`` on segments, quadrilaterals or hexahedra.
 
     Attributes
@@ -222,12 +226,12 @@ class Kernel(SweepKernel):
 
     @cached_property
     def multivector(self) -> ModuleType:
-        """See `SweepKernel.multivector`: of a q-function that is given nothing of the geometry."""
+        """See `OperatorKernel.multivector`: the q-function is given nothing of the geometry."""
         return self.vector_module(self._batch, self.constants(), self.qfunction.text)
 
     @property
     def words(self) -> str:
-        """See `SweepKernel.words`."""
+        """See `OperatorKernel.words`."""
         sides = (f"{side.ncomp} x {side.p1d} nodes" for side in (self.source, self.target))
         types = f"{self.dtype} x {self.width}, stored {self.data_dtype or self.dtype}"
         return f"{self.dim}-D, {self.q1d} points; {self.qfunction.words(*sides)}; {types}"
@@ -313,12 +317,3 @@ class DiagonalKernel(SweepKernel):
         }
         skeletons = ("table", "copies", "ahead", "weights", "geometry", "batch_diagonal", "batches")
         return specialize(skeletons, constants, self.kernel.qfunction.text)
-
-    @property
-    def multivector(self) -> ModuleType:
-        """None: a diagonal is one vector."""
-        raise NotImplementedError("a diagonal is one vector")
-
-    def contraction_flops(self) -> int:
-        """Not counted."""
-        raise NotImplementedError("the operations of diagonals are not counted")

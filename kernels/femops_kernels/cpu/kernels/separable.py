@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.cpu.kernels.kernel import (
+    OperatorKernel,
     Side,
-    SweepKernel,
     no_element_numbers,
     stored_sizes,
 )
@@ -22,7 +22,7 @@ from femops_kernels.simd.matrix import Matrix1D
 
 @final
 @dataclass(frozen=True, eq=False)
-class SeparableKernel(SweepKernel):
+class SeparableKernel(OperatorKernel):
     """Kernel of ``y = sum_e A_e x`` on boxes; see ``skeletons/batch_separable.py``.
 
     Attributes
@@ -53,7 +53,7 @@ class SeparableKernel(SweepKernel):
 
     @cached_property
     def multivector(self) -> ModuleType:
-        """See `SweepKernel.multivector`."""
+        """See `OperatorKernel.multivector`."""
         none = no_element_numbers() | {"POINTS": 1, "NQDATA": 0}
         constants = none | self._constants() | stored_sizes(self.width, self.dtype)
         return self.vector_module("batch_separable", constants)
