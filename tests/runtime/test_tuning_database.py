@@ -64,6 +64,20 @@ def test_a_damaged_table_is_set_aside(table: Path, text: str) -> None:
         assert find(KEY) == {"n": 2}
 
 
+def test_a_damaged_table_that_cannot_be_renamed(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.write_text("[")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(database.os, "replace", refuse)
+    with pytest.warns(CacheWarning, match="it is not used, and models choose"):
+        assert find(KEY) == {}
+    assert table.read_text() == "["
+
+
 def test_a_table_that_others_can_write_is_refused(table: Path) -> None:
     record({KEY: {"n": 2}})
     database._read.cache_clear()

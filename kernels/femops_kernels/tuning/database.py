@@ -11,7 +11,7 @@ import json
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -145,15 +145,23 @@ def _read(path: Path, changed: int) -> dict[TuningKey, Entry]:  # noqa: ARG001  
         rows = json.loads(content.decode())
         return {TuningKey(str(row["machine"]), str(row["kernel"])): _entry(row) for row in rows}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        aside = path.with_suffix(".damaged")
-        os.replace(path, aside)
-        warnings.warn(
-            f"the table of tuned settings {path} can't be read ({error}): it is now {aside.name}, "
-            "and models choose until femops tune writes another",
-            CacheWarning,
-            stacklevel=2,
-        )
+        _set_aside(path, error)
         return {}
+
+
+def _set_aside(path: Path, error: Exception) -> None:
+    """Rename a damaged table of the user, where that can be done, and say so."""
+    aside, done = path.with_suffix(".damaged"), "it is not used"
+    if path != SHIPPED:
+        with suppress(OSError):  # a folder that is read only; another process that was quicker
+            os.replace(path, aside)
+            done = f"it is now {aside.name}"
+    warnings.warn(
+        f"the table of tuned settings {path} can't be read ({error}): {done}, and models choose "
+        "until femops tune writes another",
+        CacheWarning,
+        stacklevel=2,
+    )
 
 
 def _entry(row: Mapping[str, Any]) -> Entry:

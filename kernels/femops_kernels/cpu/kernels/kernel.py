@@ -122,7 +122,7 @@ class SweepKernel(ABC):
         return numbers * self.dtype.itemsize + runs * self.width * PLACE_BYTES
 
 
-class OperatorKernel(SweepKernel):
+class OperatorKernel(SweepKernel, ABC):
     """Kernel of an operator, for one vector and for many."""
 
     @property
