@@ -127,12 +127,34 @@ def hydro(
       femops hydro --verify 1 3 5
     """  # noqa: D301  (\b is click's mark for lines to keep)
     output = Output(json)
+    given = {
+        "blast": blast,
+        "cfl": cfl,
+        "cg_tol": cg_tol,
+        "checkpoint": checkpoint,
+        "checkpoint_every": checkpoint_every,
+        "dim": dim,
+        "every": every,
+        "fom": fom,
+        "max_steps": max_steps,
+        "mesh": mesh,
+        "ode": ode,
+        "order_kinematic": order_kinematic,
+        "order_thermo": order_thermo,
+        "picture": picture,
+        "refine": refine,
+        "reproducible": reproducible,
+        "restart": restart,
+        "save": save,
+        "t_final": t_final,
+        "viscosity": viscosity,
+    }
     with one_line_warnings():
         set_threads(threads)
         if verify:
             _verify(output, what, cg_tol)
             return
-        _run(output, **{k: v for k, v in locals().items() if k not in ("output", "json", "verify")})
+        _run(output, what, given)
 
 
 def _verify(output: Output, what: list[str], cg_tol: float) -> None:
@@ -192,7 +214,7 @@ def _teller(update: Any, what: str) -> Any:
     return tell
 
 
-def _run(output: Output, what: list[str], **given: Any) -> None:
+def _run(output: Output, what: list[str], given: dict[str, Any]) -> None:
     from femops.errors import HydroError
     from femops.hydro import Clock, Simulation, load_run
 
