@@ -9,7 +9,7 @@ arithmetic and atomics.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -106,8 +106,8 @@ class Demand:
 
     Attributes
     ----------
-    memory : float
-        Bytes: the vectors once, data, geometry and the places of dofs as they are stored.
+    read, written : float
+        Bytes of memory: the vectors once, data, geometry and the places of dofs as they are stored.
     shared : float
         Bytes read from shared memory and written to it.
     flops : float
@@ -115,7 +115,8 @@ class Demand:
         Numbers added.
     """
 
-    memory: float
+    read: float
+    written: float
     shared: float
     flops: float
     atomics: float
@@ -123,24 +124,34 @@ class Demand:
     @staticmethod
     def of(operator: Operator) -> Demand:
         """Count that of an operator on a device."""
-        totals = [float(_REAL * sum(operator.shape)), 0.0, 0.0, 0.0]
+        rows, columns = operator.shape
+        totals = [float(_REAL * columns), float(_REAL * rows), 0.0, 0.0, 0.0]
         for sweep in operator.compiled.sweeps:
             if isinstance(sweep, DeviceSweep):
                 work = Work.of(sweep.kernel)
                 totals[0] += sweep.data_bytes
                 for k, each in enumerate((work.shared_bytes, work.flops, work.atomics)):
-                    totals[k + 1] += sweep.count * each
+                    totals[k + 2] += sweep.count * each
         return Demand(*totals)
 
-    def with_vectors(self, passes: int, dofs: int) -> Demand:
-        """With so many vectors more read or written."""
-        more = float(_REAL * passes * dofs)
-        return Demand(self.memory + more, self.shared, self.flops, self.atomics)
+    @property
+    def memory(self) -> float:
+        """Bytes of memory in all."""
+        return self.read + self.written
+
+    def with_vectors(self, read: int, written: int, dofs: int) -> Demand:
+        """With so many vectors more read, and written."""
+        each = float(_REAL * dofs)
+        return replace(self, read=self.read + read * each, written=self.written + written * each)
 
     def bound(self, rates: Rates) -> Bound:
-        """The least time that a device of these rates can take."""
+        """The least time that a device of these rates can take.
+
+        What is written is copied, as it were, with as much of what is read; the rest is read alone.
+        """
+        alone = max(0.0, self.read - self.written)
         return Bound(
-            self.memory / rates.copied_bytes,
+            (self.memory - alone) / rates.copied_bytes + alone / rates.read_bytes,
             self.shared / rates.shared_bytes,
             self.flops / rates.flops,
             self.atomics / rates.atomics,

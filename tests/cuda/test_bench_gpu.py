@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
 import re
 import sys
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from femops.bench import gpu
-from femops.bench.gpu import GpuSettings, run_gpu, run_tuning, tuning
+from femops.bench.gpu import GpuSettings, phases, run_gpu, run_phases, run_tuning, tuning
 from femops.bench.gpu import run as running
+from femops.bench.gpu.record import Record
 from femops.bench.gpu.setup import GpuCase
 from femops.bench.gpu.validation import agreement
 from femops.cli import main
-from femops.errors import OperatorError
+from femops.errors import DeviceError, OperatorError
 from femops_kernels.cuda.device import cupy_device
 from femops_kernels.cuda.rates import Amounts, Rates
 from femops_kernels.errors import CacheWarning
@@ -29,10 +33,12 @@ QUICK: dict[str, Any] = {"forms": ("mass",), "dims": (2,), "seconds": 0.0, "amou
 
 
 KEYS = (
-    "problem mesh order dofs level dofs_per_second bytes_per_dof limit bound fraction_of_limit q1d "
+    "name problem mesh order dofs level dofs_per_second bytes_per_dof limit bound "
+    "fraction_of_limit q1d "
     "seconds_min seconds_median seconds_launch shared_bytes_per_dof flops_per_dof atomics_per_dof "
     "seconds_memory seconds_shared seconds_flops seconds_atomics elements blocks threads "
-    "registers local_bytes best limit_of_levels off_other_level off_cpu"
+    "registers local_bytes clock_mhz memory_clock_mhz celsius watts throttled "
+    "off_other_level off_cpu best limit_of_levels"
 )
 """Keys of a row, in order."""
 
@@ -41,7 +47,7 @@ KEYS = (
 def table(tmp_path, monkeypatch):
     """A user's table of launch shapes in a folder of its own."""
     path = tmp_path / "tuning.json"
-    for module in (database, running):
+    for module in (database, running, phases):
         monkeypatch.setattr(module, "users_table", lambda: path)
     return path
 
@@ -78,10 +84,12 @@ def test_a_row_for_each_level(result: dict[str, Any]) -> None:
 
 def test_limits_are_of_what_is_counted(result: dict[str, Any]) -> None:
     rates = result["rates"]
-    assert set(rates) == {"copied_bytes", "shared_bytes", "flops", "atomics"}
-    per_dof = ("bytes_per_dof", "shared_bytes_per_dof", "flops_per_dof", "atomics_per_dof")
+    assert set(rates) == {"copied_bytes", "read_bytes", "shared_bytes", "flops", "atomics"}
     for row in result["rows"]:
-        counted = [row[name] / rate for name, rate in zip(per_dof, rates.values(), strict=True)]
+        counted = [16 / rates["copied_bytes"] + (row["bytes_per_dof"] - 16) / rates["read_bytes"]]
+        for name in ("shared", "flops", "atomics"):
+            per_dof = f"{name}_bytes" if name == "shared" else name
+            counted.append(row[f"{per_dof}_per_dof"] / rates[per_dof])
         parts = [row[f"seconds_{name}"] for name in ("memory", "shared", "flops", "atomics")]
         assert parts == pytest.approx([row["dofs"] * each for each in counted])
         assert row["limit"] == pytest.approx(row["dofs"] / max(parts))
@@ -167,7 +175,7 @@ def test_conjugate_gradients_by_the_iteration(shared: HostDevice) -> None:
 
 def test_what_has_no_time_is_noted(shared: HostDevice) -> None:
     settings = GpuSettings(
-        (1, 2), ("bp1",), ("cartesian",), dofs=60, budget=0.0, device=shared, **QUICK
+        (2, 1), ("bp1",), ("cartesian",), dofs=60, budget=0.0, device=shared, **QUICK
     )
     result = run_gpu(settings)
     assert {row["order"] for row in result["rows"]} == {2}
@@ -207,7 +215,7 @@ def test_nothing_is_tried_on_a_gpu_that_answers_no_more(shared: HostDevice, monk
 
     monkeypatch.setattr(HostDevice, "synchronize", dead)
     given = ("bp1",), ("multilinear",), ("matrix-free",), 60
-    result = run_gpu(GpuSettings((1, 2), *given, device=shared, **QUICK))
+    result = run_gpu(GpuSettings((2, 1), *given, device=shared, **QUICK))
     assert {row["order"] for row in result["rows"]} == {2}
     (failure,) = result["failures"]
     assert failure["what"] == "all that follows"
@@ -245,19 +253,59 @@ def test_without_limits_nothing_is_measured(shared: HostDevice, monkeypatch) -> 
     )
 
 
-def test_results_so_far_are_kept_after_each_part(shared: HostDevice) -> None:
-    kept: list[Any] = []
+def test_the_first_that_kills_a_device_is_blamed(shared: HostDevice, monkeypatch) -> None:
+    """All that follows in that process would fail too, and is not tried."""
+    dead: list[str] = []
+    apply = GpuCase.apply
+
+    def poisoned(case: GpuCase) -> None:
+        if dead or (case.problem.name, case.level) == ("bp1", "partial"):
+            dead.append(case.name)
+            raise RuntimeError("cudaErrorIllegalAddress")
+        apply(case)
+
+    def synchronize(_: HostDevice) -> None:
+        if dead:
+            raise RuntimeError("cudaErrorIllegalAddress")
+
+    monkeypatch.setattr(GpuCase, "apply", poisoned)
+    monkeypatch.setattr(HostDevice, "synchronize", synchronize)
+    problems = ("bp1", "bp5")
+    result = run_gpu(GpuSettings((1,), problems, ("multilinear",), dofs=60, device=shared, **QUICK))
+    assert [row["name"] for row in result["rows"]] == ["bp1, multilinear, order 1, matrix-free"]
+    assert [failure["what"] for failure in result["failures"]] == [
+        "bp1, multilinear, order 1, partial",
+        "all that follows",
+    ]
+    assert dead == ["bp1, multilinear, order 1, partial"]
+
+
+def test_what_was_found_is_kept_and_not_measured_again(shared: HostDevice, tmp_path) -> None:
+    file, lines = tmp_path / "rows.json", []
     given = ("bp1",), ("multilinear",), ("matrix-free",), 60
-    lines: list[str] = []
-    settings = GpuSettings((1, 2), *given, device=shared, **QUICK)
-    result = run_gpu(settings, lines.append, lambda so_far: kept.append(json.dumps(so_far)))
-    parts = [json.loads(text) for text in kept]
-    assert [len(part["rows"]) for part in parts] == [0, 0, 1, 2, 2]
-    assert parts[0]["agreement"] == result["agreement"] != []
-    assert [part["rates"] is None for part in parts] == [True, *[False] * 4]
-    assert parts[-1]["rows"] == result["rows"]
-    assert set(parts[-1]["rates_after"]) == set(result["rates"])
-    assert any(line.startswith("bp1, multilinear, order 2, matrix-free: ") for line in lines)
+    first = run_gpu(GpuSettings((2,), *given, device=shared, **QUICK), None, Record(file))
+    kept = json.loads(file.read_text())
+    assert kept["rows"] == first["rows"]
+    assert (kept["complete"], kept["begun"]) == (True, "")
+    settings = GpuSettings((2, 1), *given, device=shared, **QUICK)
+    both = run_gpu(settings, lines.append, Record.of(file))
+    assert [row["order"] for row in both["rows"]] == [1, 2]
+    assert both["rows"][1] == first["rows"][0]
+    assert not any("order 2, matrix-free" in line for line in lines)
+    assert any(line.startswith("bp1, multilinear, order 1, matrix-free: ") for line in lines)
+    assert both["agreement"] == first["agreement"] != []
+    assert set(both["rates_after"]) == set(first["rates"])
+
+
+def test_a_case_in_which_a_process_ended_has_failed(tmp_path) -> None:
+    file = tmp_path / "rows.json"
+    record = Record(file, begun="bp1, multilinear, order 2, partial", notes=["late"])
+    record.keep()
+    again = Record.of(file)
+    assert [failure["what"] for failure in again.failures] == [record.begun]
+    assert "process ended" in again.failures[0]["message"]
+    assert again.known(record.begun)
+    assert (again.begun, again.notes) == ("", [])
 
 
 def test_levels_that_are_one_kernel_are_timed_once(shared: HostDevice) -> None:
@@ -272,7 +320,7 @@ def test_levels_that_are_one_kernel_are_timed_once(shared: HostDevice) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"orders": ()}, "orders are"),
+        ({"orders": (), "forms": ()}, "orders are"),
         ({"problems": ("bp9",)}, "problem 'bp9'"),
         ({"meshes": ("round",)}, "mesh 'round'"),
         ({"levels": ("full",)}, "level 'full' on a GPU: choose of partial, matrix-free"),
@@ -304,7 +352,7 @@ def test_the_sweep_writes_a_table_that_is_used(shared: HostDevice, table) -> Non
     settings = GpuSettings(
         (2,), ("bp1",), ("multilinear",), ("matrix-free",), 60, 0.0, device=shared
     )
-    (row,) = run_tuning(settings)["rows"]
+    (row,) = run_tuning(settings)["shapes"]
     (entry,) = json.loads(table.read_text())
     assert entry["machine"] == shared.name
     assert entry["kernel"].startswith("3-D, 4 points; 1 x 3 nodes, value; 1 x 3 nodes, value;")
@@ -322,13 +370,93 @@ def test_the_sweep_writes_a_table_that_is_used(shared: HostDevice, table) -> Non
 @pytest.mark.usefixtures("few_shapes")
 def test_shapes_that_spill_are_not_tried(shared: HostDevice, monkeypatch) -> None:
     monkeypatch.setattr(
-        HostFunction, "local_bytes", property(lambda self: 8 * ("BLOCKS = 1;" not in self.source))
+        HostFunction, "local_bytes", property(lambda self: 72 * ("BLOCKS = 1;" not in self.source))
     )
     settings = GpuSettings(
         (2,), ("bp1",), ("multilinear",), ("matrix-free",), 60, 0.0, device=shared
     )
-    (row,) = run_tuning(settings)["rows"]
+    (row,) = run_tuning(settings)["shapes"]
     assert row["blocks"] == row["blocks_before"] == 1
+
+
+# --- phases ---------------------------------------------------------------------------------------
+
+WORKER = """
+import os, sys
+from femops.bench.gpu import worker
+from femops.bench.gpu.setup import GpuCase
+from femops_kernels.tuning import database
+from femops.bench.gpu import run, tuning
+from pathlib import Path
+from support.cuda.host_device import host_device
+table = lambda: Path("tuning.json")
+database.users_table = run.users_table = table
+tuning._THREADS, tuning._RESIDENT = (128,), (256,)
+apply = GpuCase.apply
+
+def deadly(case):
+    if case.name == "bp1, multilinear, order 2, partial" and not os.path.exists("mended"):
+        os._exit(9)
+    apply(case)
+
+GpuCase.apply = deadly
+sys.exit(worker.serve(sys.stdin, host_device()))
+"""
+
+
+@pytest.fixture
+def in_phases(monkeypatch, tmp_path):
+    """Run phases in processes for which the host is a GPU; takes seconds, returns the result."""
+    monkeypatch.chdir(tmp_path)
+    tests = str(Path(__file__).parents[1])
+    given = os.environ.get("PYTHONPATH")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([tests, *filter(None, [given])]))
+    settings = GpuSettings((2,), ("bp1",), ("multilinear",), dofs=60, **QUICK)
+    results = tmp_path / "results"
+    results.mkdir()
+
+    def run(seconds: float) -> tuple[dict[str, Any], list[str]]:
+        lines: list[str] = []
+        command = (sys.executable, "-c", WORKER)
+        given = dataclasses.replace(settings, budget=seconds)
+        return run_phases(given, results, lines.append, command), lines
+
+    return run
+
+
+def test_a_phase_that_dies_goes_on_without_what_killed_it(in_phases, tmp_path) -> None:
+    result, lines = in_phases(600.0)
+    assert [row["name"] for row in result["rows"]] == ["bp1, multilinear, order 2, matrix-free"]
+    failures = {failure["what"]: failure["message"] for failure in result["failures"]}
+    assert "process ended" in failures["bp1, multilinear, order 2, partial"]
+    assert result["notes"] == []
+    assert [row["agrees"] for row in result["agreement"]] == [True]
+    assert len(result["shapes"]) == 2  # which launch kernels without the operator
+    assert json.loads((tmp_path / "results" / phases.RESULT).read_text()) == result
+    assert sum(line.startswith("first: begins") for line in lines) == 2
+    again, lines = in_phases(600.0)
+    assert lines == []
+    assert again == result
+
+
+def test_what_there_was_no_time_for_is_noted(in_phases) -> None:
+    with pytest.raises(DeviceError, match="no process could open the device"):
+        in_phases(0.0)
+
+
+def test_a_phase_in_which_nothing_opens_a_device_is_one_clear_error(tmp_path) -> None:
+    command = (sys.executable, "-c", "print('no GPU'); raise SystemExit(3)")
+    with pytest.raises(DeviceError, match="no GPU"):
+        run_phases(GpuSettings(), tmp_path, command=command)
+
+
+def test_a_process_that_hangs_is_ended(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(phases, "_LEAST", 0.0)
+    monkeypatch.setattr(phases, "_GRACE", 0.1)
+    command, lines = (sys.executable, "-c", "import time; time.sleep(600)"), []
+    with pytest.raises(DeviceError, match="no process could open"):
+        run_phases(GpuSettings(budget=1.0), tmp_path, lines.append, command)
+    assert any("ended with code -9" in line for line in lines)
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -357,7 +485,6 @@ def test_command(bench, tmp_path) -> None:
     (row,) = json.loads(out)["rows"]
     assert row["problem"] == "bp1"
     assert (tmp_path / "bench.png").stat().st_size > 1000
-    assert json.loads((tmp_path / "bench.json").read_text())["rows"] == [row]
     assert re.search(
         r"^ +\d+\.\d s  bp1, multilinear, order 2, matrix-free: .* GDoF/s", err, re.MULTILINE
     )
@@ -384,16 +511,15 @@ def test_command_fails_where_results_differ(bench, monkeypatch) -> None:
     assert "results differ by more than round-off" in out
 
 
-def test_command_fails_where_a_part_fails(bench, tmp_path, monkeypatch) -> None:
+def test_command_fails_where_a_part_fails(bench, monkeypatch) -> None:
     def broken(_: GpuCase) -> None:
         raise RuntimeError("too many resources")
 
     monkeypatch.setattr(GpuCase, "apply", broken)
-    code, out, _ = bench("--problem", "bp1", "--plot")
+    code, out, _ = bench("--problem", "bp1")
     assert code == 1
     name = "bp1, multilinear, order 2, matrix-free"
     assert f"failed: {name}: RuntimeError: too many resources" in out
-    assert json.loads((tmp_path / "bench.json").read_text())["failures"][0]["what"] == name
 
 
 @pytest.mark.usefixtures("few_shapes")
@@ -404,6 +530,9 @@ def test_command_tries_shapes(bench, table) -> None:
     code, _, err = bench("--sweep", "--plot")
     assert code == 2
     assert "give --sweep or --plot, not both" in err
+    code, _, err = bench("--sweep", "--into", "results")
+    assert code == 2
+    assert "give --sweep or --into" in err
 
 
 @pytest.mark.parametrize("words", [("--threads", "1"), ("--footprint", "ram"), ("--ranks", "2")])

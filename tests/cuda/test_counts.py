@@ -151,13 +151,13 @@ def test_flops_are_the_cpus(device: HostDevice) -> None:
 
 
 def test_the_longest_binds() -> None:
-    demand = Demand(memory=8e3, shared=6e3, flops=5e3, atomics=4e3)
-    rates = Rates(copied_bytes=4e3, shared_bytes=2e3, flops=5e3, atomics=4e3)
+    demand = Demand(read=6e3, written=2e3, shared=6e3, flops=5e3, atomics=4e3)
+    rates = Rates(copied_bytes=4e3, read_bytes=8e3, shared_bytes=2e3, flops=5e3, atomics=4e3)
     bound = demand.bound(rates)
-    assert bound == Bound(2.0, 3.0, 1.0, 1.0)
+    assert bound == Bound(1.5, 3.0, 1.0, 1.0)
     assert (bound.seconds, bound.name) == (3.0, "shared")
-    longer = demand.with_vectors(5, 1000).bound(rates)
-    assert (longer.seconds, longer.name) == (12.0, "memory")
+    longer = demand.with_vectors(3, 2, 1000).bound(rates)
+    assert (longer.seconds, longer.name) == (36e3 / 4e3 + 12e3 / 8e3, "memory")
 
 
 def test_rates_by_hand(device: HostDevice, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,6 +170,7 @@ def test_rates_by_hand(device: HostDevice, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(HostDevice, "seconds", second)
     rates = Rates.of(device, Amounts(copied=5000, added=300, rounds=20, seconds=0.0))
     assert rates.copied_bytes == 2 * 8 * 5000
+    assert rates.read_bytes == 8 * 5000
     processors = 4
     assert rates.shared_bytes == 4 * processors * 256 * 20 * (8 + 8) * 8
     assert rates.flops == processors * 2048 * 20 * 8 * 2

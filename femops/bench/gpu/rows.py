@@ -12,7 +12,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from femops.bench.bounds import Demand
-from femops.bench.gpu.attempts import Attempts
+from femops.bench.gpu.clocks import clocks
+from femops.bench.gpu.record import Record, Row
 from femops.bench.gpu.setup import GpuCase
 from femops.bench.problems import Problem, Progress, make_mesh
 from femops.bench.solvers.cg import PASSES
@@ -32,7 +33,6 @@ SOLVED = ("bp3", "bp1")
 _FEW, _MANY = 16, 80
 _ROUNDS = 5
 
-Row = dict[str, Any]
 Measured = tuple[GpuCase, Row]
 
 
@@ -41,19 +41,23 @@ def measured(
     cases: Sequence[GpuCase],
     rates: Rates,
     seconds: float,
-    attempts: Attempts,
+    found: Record,
     progress: Progress,
-) -> list[Row]:
-    """Rows of cases, timed one after the other for so long; of levels the better one is marked."""
-    groups: dict[tuple[str, str], list[Measured]] = {}
+) -> None:
+    """Add the rows of cases to a record, timed one after the other for so long."""
+    groups: dict[str, list[GpuCase]] = {}
     for case in cases:
-        row = attempts(case.name, partial(_row, device, case, rates, seconds))
-        if row is not None:
-            groups.setdefault((case.problem.name, case.mesh), []).append((case, row))
-            progress(f"{case.name}: {speed(row)}")
+        groups.setdefault(case.group, []).append(case)
     for group in groups.values():
-        _compare(device, group, attempts)
-    return [row for group in groups.values() for _, row in group]
+        timed: list[Measured] = []
+        for case in group:
+            row = found.measure(case.name, partial(_row, device, case, rates, seconds))
+            if row is not None:
+                timed.append((case, row))
+                found.rows.append(row)
+                found.keep()
+                progress(f"{case.name}: {speed(row)}")
+        _compare(device, timed, found)
 
 
 def speed(row: Row) -> str:
@@ -68,21 +72,28 @@ def _row(device: Device, case: GpuCase, rates: Rates, seconds: float) -> Row:
     times, kernel = batch_times(device, case.apply, seconds), case.sweep.kernel
     demand, dofs = Demand.of(case.operator), case.operator.space.size
     function = device.function(kernel.text)
-    return _facts(case, demand, rates, times.median) | {
-        "q1d": kernel.q1d,
-        "seconds_min": min(times.seconds),
-        "seconds_median": times.median,
-        "seconds_launch": times.launch,
-        "shared_bytes_per_dof": demand.shared / dofs,
-        "flops_per_dof": demand.flops / dofs,
-        "atomics_per_dof": demand.atomics / dofs,
-        **{f"seconds_{name}": needed for name, needed in vars(demand.bound(rates)).items()},
-        "elements": kernel.shape.elements,
-        "blocks": kernel.shape.blocks,
-        "threads": kernel.threads,
-        "registers": function.registers,
-        "local_bytes": function.local_bytes,
-    }
+    return (
+        {"name": case.name}
+        | _facts(case, demand, rates, times.median)
+        | {
+            "q1d": kernel.q1d,
+            "seconds_min": min(times.seconds),
+            "seconds_median": times.median,
+            "seconds_launch": times.launch,
+            "shared_bytes_per_dof": demand.shared / dofs,
+            "flops_per_dof": demand.flops / dofs,
+            "atomics_per_dof": demand.atomics / dofs,
+            **{f"seconds_{name}": needed for name, needed in vars(demand.bound(rates)).items()},
+            "elements": kernel.shape.elements,
+            "blocks": kernel.shape.blocks,
+            "threads": kernel.threads,
+            "registers": function.registers,
+            "local_bytes": function.local_bytes,
+            **clocks(device),
+            "off_other_level": None,
+            "off_cpu": None,
+        }
+    )
 
 
 def _facts(case: GpuCase, demand: Demand, rates: Rates, seconds: float) -> Row:
@@ -102,15 +113,13 @@ def _facts(case: GpuCase, demand: Demand, rates: Rates, seconds: float) -> Row:
     }
 
 
-def _compare(device: Device, group: Sequence[Measured], attempts: Attempts) -> None:
-    """Say of levels which is the best, and how far each is from the others and from the CPU."""
-    fastest = min((row for _, row in group), key=lambda row: row["seconds_median"])
-    most = max(row["limit"] for _, row in group)
+def _compare(device: Device, group: Sequence[Measured], found: Record) -> None:
+    """Say of levels how far each is from the others and from the CPU."""
     for case, row in group:
         others = [other for other, _ in group if other is not case]
-        off = attempts(f"{case.name}, compared", partial(_off, case, others))
-        row |= {"best": row is fastest, "limit_of_levels": most, "off_other_level": off}
-        row["off_cpu"] = attempts(f"{case.name}, on the CPU", partial(off_cpu, device, case))
+        name = f"{case.name}, compared"
+        row["off_other_level"] = found.measure(name, partial(_off, case, others))
+        row["off_cpu"] = found.measure(f"{case.name}, on the CPU", partial(off_cpu, device, case))
 
 
 def _off(case: GpuCase, others: Iterable[GpuCase]) -> float | None:
@@ -178,24 +187,19 @@ def _matrix(problem: Problem, kind: str, order: int) -> csr_array:
 
 
 def solved(
-    device: Device,
-    cases: Sequence[GpuCase],
-    rates: Rates,
-    attempts: Attempts,
-    progress: Progress,
-) -> list[Row]:
-    """Rows of conjugate gradients on those of the cases that are of `SOLVED`.
+    device: Device, cases: Sequence[GpuCase], rates: Rates, found: Record, progress: Progress
+) -> None:
+    """Add rows of conjugate gradients on those of the cases that are of `SOLVED`.
 
     An iteration's seconds are those of many iterations less those of few.
     """
-    rows = []
     for case in cases:
         if case.problem.name in SOLVED:
-            row = attempts(f"CG, {case.name}", partial(_solve_row, device, case, rates))
+            row = found.measure(f"CG, {case.name}", partial(_solve_row, device, case, rates))
             if row is not None:
                 progress(f"CG, {case.name}: {speed(row)}")
-                rows.append(row)
-    return rows
+                found.cg.append(row)
+                found.keep()
 
 
 def _solve_row(device: Device, case: GpuCase, rates: Rates) -> Row:
@@ -203,8 +207,15 @@ def _solve_row(device: Device, case: GpuCase, rates: Rates) -> Row:
     if case.problem.form == "diffusion":
         operator = operator.constrained(operator.space.boundary_dofs())
     median = float(np.median([_iteration(device, operator, case.x) for _ in range(_ROUNDS)]))
-    demand = Demand.of(operator).with_vectors(PASSES[True] - 2, operator.space.size)
-    return _facts(case, demand, rates, median) | {"seconds_iteration": median}
+    read = PASSES[True] // 2  # of those besides the operator's, one more than are written
+    demand = Demand.of(operator)
+    demand = demand.with_vectors(read, PASSES[True] - 2 - read, operator.space.size)
+    return {
+        "name": f"CG, {case.name}",
+        **_facts(case, demand, rates, median),
+        "seconds_iteration": median,
+        **clocks(device),
+    }
 
 
 def _iteration(device: Device, operator: Operator, b: Any) -> float:

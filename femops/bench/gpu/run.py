@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any, final
 
-from femops.bench.gpu.attempts import Attempts
+from femops.bench.gpu.record import ALL, Record
 from femops.bench.gpu.rows import measured, solved
 from femops.bench.gpu.setup import Sizes, set_up
 from femops.bench.gpu.tuning import tune
@@ -34,7 +34,10 @@ GPU_DOFS = 1e7
 
 GPU_MESHES = ("cartesian", "multilinear")
 
-_SWEPT_DOFS = 2e6  # enough to choose a shape, and quickly put into the order of another
+GPU_ORDERS = (6, 4, 8, 3, 2, 5, 7, 1)
+"""All orders, the most important first."""
+
+_SWEPT_DOFS = 8e6  # their data are in no cache
 _TUNING = 0.02  # seconds for each shape
 # Orders at which conjugate gradients are run.
 _SOLVED_ORDERS = (3, 6)
@@ -50,6 +53,7 @@ class GpuSettings:
     Attributes
     ----------
     orders : sequence of int
+        In the order in which they are measured; none compares forms alone.
     problems, meshes, levels : sequence of str
     dofs : float, optional
         About how many; `GPU_DOFS` if omitted, an eighth at p = 1 and half at p = 2, where setting
@@ -67,7 +71,7 @@ class GpuSettings:
     device : str or Device
     """
 
-    orders: Sequence[int] = tuple(range(1, 9))
+    orders: Sequence[int] = GPU_ORDERS
     problems: Sequence[str] = tuple(PROBLEMS)
     meshes: Sequence[str] = GPU_MESHES
     levels: Sequence[str] = tuple(reversed(LEVELS))
@@ -88,7 +92,8 @@ class GpuSettings:
             An unknown name, or nothing to measure.
         """
         dofs = () if self.dofs is None else (self.dofs,)
-        check_asked(problems=self.problems, meshes=self.meshes, orders=self.orders, dofs=dofs)
+        orders = self.orders or ((1,) if self.forms else ())
+        check_asked(problems=self.problems, meshes=self.meshes, orders=orders, dofs=dofs)
         for level in self.levels:
             if level not in LEVELS:
                 raise OperatorError(f"level {level!r} on a GPU: choose of {', '.join(LEVELS)}")
@@ -128,13 +133,10 @@ class _Clock:
         return perf_counter() - self._begin
 
 
-Keep = Callable[[dict[str, Any]], None]
-
-
 def run_gpu(
-    settings: GpuSettings, progress: Progress | None = None, keep: Keep | None = None
+    settings: GpuSettings, progress: Progress | None = None, found: Record | None = None
 ) -> dict[str, Any]:
-    """Check a GPU's kernels against the CPU, then measure them, high orders first.
+    """Check a GPU's kernels against the CPU, then measure them, the given orders one by one.
 
     What fails is told among the ``failures``, and the rest goes on, as long as the GPU answers.
 
@@ -143,8 +145,8 @@ def run_gpu(
     settings : GpuSettings
     progress : callable, optional
         Called with a line of text before each step, and with what was measured.
-    keep : callable, optional
-        Called with the result so far, after each part.
+    found : Record, optional
+        What was found before: this is not measured again.
 
     Returns
     -------
@@ -152,9 +154,9 @@ def run_gpu(
         ``machine``: `femops_kernels.cpu.machine.describe`; ``device``; ``agrees``: whether forms
         and the kernels of rows are the CPU's, and levels each other's, to round-off; ``agreement``:
         see `agreement`; ``rates``: see `Rates`, and ``rates_after`` all; ``rows``: for each
-        problem, mesh, order and level its times beside the limit; ``cg``: conjugate gradients by
-        the iteration; ``failures``: see `Attempts`; ``seconds`` of the whole; ``notes``: lines on
-        what is not measured.
+        problem, mesh, order and level its times beside the limit, and the clocks; ``cg``:
+        conjugate gradients by the iteration; ``shapes``: see `tune`; ``failures``: see `Record`;
+        ``seconds`` of the whole; ``notes``: lines on what is not measured.
 
     Raises
     ------
@@ -166,9 +168,9 @@ def run_gpu(
         A damaged table of launch shapes.
     """
     settings.check()
-    run = _Run(settings, progress or (lambda _: None), keep or (lambda _: None))
+    run = _Run(settings, progress or (lambda _: None), found or Record())
     run.compare()
-    if run.measure_rates():
+    if settings.orders and run.measure_rates():
         run.measure_orders()
     return run.result()
 
@@ -177,118 +179,134 @@ def run_gpu(
 class _Run:
     """A benchmark on its way; see `run_gpu`."""
 
-    def __init__(self, settings: GpuSettings, show: Progress, keep: Keep) -> None:
-        self._settings, self._show, self._keep = settings, show, keep
-        self._device = _opened(settings.device)
-        self._clock, self._attempts = _Clock(settings.budget), Attempts()
-        self._agreement: list[dict[str, Any]] = []
-        self._rates: list[Rates] = []
-        self._rows: list[dict[str, Any]] = []
-        self._cg: list[dict[str, Any]] = []
-        self._notes: list[str] = []
+    def __init__(self, settings: GpuSettings, show: Progress, found: Record) -> None:
+        self._settings, self._show, self._found = settings, show, found
+        self._device = _opened(settings.device, found)
+        self._clock = _Clock(settings.budget)
 
     def compare(self) -> None:
         """Forms with the CPU's."""
+        if not self._settings.forms or self._found.agreement:
+            return
         self._show("forms, compared with the CPU")
         given = self._settings.forms, self._settings.dims
-        self._agreement = agreement(self._device, *given)
-        agreeing = sum(row["agrees"] for row in self._agreement)
-        self._show(f"{agreeing} of {len(self._agreement)} agree")
-        self._keep(self.result())
+        rows = self._found.agreement = agreement(self._device, *given)
+        self._show(f"{sum(row['agrees'] for row in rows)} of {len(rows)} agree")
+        self._found.keep()
 
     def measure_rates(self) -> bool:
         """Limits of the device; whether there are any."""
         self._show("limits of the device")
         measure = partial(Rates.of, self._device, self._settings.amounts)
-        found = self._attempts("limits of the device", measure)
-        self._rates += [] if found is None else [found]
-        self._keep(self.result())
-        return found is not None
+        rates = self._found.attempt("limits of the device", measure)
+        if rates is not None:
+            self._found.rates.append(vars(rates))
+        self._found.keep()
+        return rates is not None
 
     def measure_orders(self) -> None:
         """All orders, as far as there is time, and the limits once more."""
-        for order in sorted(set(self._settings.orders), reverse=True):
+        late = False
+        for order in dict.fromkeys(self._settings.orders):
             sizes = self._settings.sizes(order)
             if not self._clock.allows(sizes):
+                late = True
                 few = f"{self._settings.budget:g} s are too few"
-                self._notes.append(f"order {order}: not measured, {few}")
+                self._found.notes.append(f"order {order}: not measured, {few}")
                 continue
             self._measure(sizes)
             self._clock.note(sizes)
-            self._keep(self.result())
-            if not self._answers():
+            if self._found.dead:
                 return
         self.measure_rates()
+        self._found.complete = not late
 
     def _measure(self, sizes: Sizes) -> None:
-        device, attempts, show = self._device, self._attempts, self._show
+        device, found, show = self._device, self._found, self._show
         show(f"order {sizes.order}: setting up")
-        cases = set_up(device, sizes, attempts)
+        cases = set_up(device, sizes, found)
         show(f"order {sizes.order}: measuring {len(cases)} operators")
-        given = self._rates[0], self._settings.seconds, attempts, show
-        self._rows += measured(device, cases, *given)
+        rates = Rates(**found.rates[-1])
+        measured(device, cases, rates, self._settings.seconds, found, show)
         if sizes.order in _SOLVED_ORDERS:
-            self._cg += solved(device, cases, self._rates[0], attempts, show)
-
-    def _answers(self) -> bool:
-        """True if the GPU still works: after a kernel that reads where nothing is, it does not."""
-        failed = len(self._attempts.failures)
-        self._attempts("all that follows", self._device.synchronize)
-        return len(self._attempts.failures) == failed
+            solved(device, cases, rates, found, show)
+        if not found.dead:
+            found.attempt(ALL, device.synchronize)
+            found.done += dict.fromkeys(case.group for case in cases)
+        found.keep()
 
     def result(self) -> dict[str, Any]:
         """Return the results so far."""
-        agrees = all(row["agrees"] for row in self._agreement) and all(
-            (row[off] or 0.0) <= ROUND_OFF["float64"]
-            for row in self._rows
-            for off in ("off_other_level", "off_cpu")
-        )
-        rates = [vars(rates) for rates in self._rates]
-        return _described(self._device) | {
-            "agrees": agrees,
-            "agreement": self._agreement,
-            "rates": rates[0] if rates else None,
-            "rates_after": rates[1] if len(rates) > 1 else None,
-            "rows": sorted(self._rows, key=_place),
-            "cg": sorted(self._cg, key=_place),
-            "failures": self._attempts.failures,
-            "seconds": self._clock.seconds,
-            "notes": self._notes,
-        }
+        self._found.complete |= not self._settings.orders
+        result = result_of(self._found)
+        self._found.keep()
+        return result
 
 
-def run_tuning(settings: GpuSettings, progress: Progress | None = None) -> dict[str, Any]:
-    """Try launch shapes for the kernels of the benchmark, and keep the fastest.
-
-    Arguments, results and errors are those of `run_gpu`, but for ``rows``: see `tune`; ``table`` is
-    the file that they are in.
-    """
-    settings.check()
-    device, show = _opened(settings.device), progress or (lambda _: None)
-    rows: list[dict[str, Any]] = []
-    attempts = Attempts()
-    for order in dict.fromkeys(settings.orders):
-        show(f"order {order}: trying shapes")
-        cases = set_up(device, settings.sizes(order, _SWEPT_DOFS), attempts)
-        rows += tune(device, cases, min(settings.seconds, _TUNING), attempts, show)
-    return _described(device) | {
-        "rows": sorted(rows, key=_place),
-        "table": str(users_table()),
-        "failures": attempts.failures,
-        "notes": [],
+def result_of(found: Record) -> dict[str, Any]:
+    """Result of what a record has: rows in order, the best of each group of levels marked."""
+    agrees = all(row["agrees"] for row in found.agreement) and all(
+        (row[off] or 0.0) <= ROUND_OFF["float64"]
+        for row in found.rows
+        for off in ("off_other_level", "off_cpu")
+    )
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in found.rows:
+        groups.setdefault(_place(row)[:-1], []).append(row)
+    for group in groups.values():
+        fastest = min(group, key=lambda row: row["seconds_median"])
+        most = max(row["limit"] for row in group)
+        for row in group:
+            row |= {"best": row is fastest, "limit_of_levels": most}
+    return found.facts | {
+        "agrees": agrees,
+        "agreement": found.agreement,
+        "rates": found.rates[0] if found.rates else None,
+        "rates_after": found.rates[-1] if len(found.rates) > 1 else None,
+        "rows": sorted(found.rows, key=_place),
+        "cg": sorted(found.cg, key=_place),
+        "shapes": sorted(found.shapes, key=_place),
+        "failures": found.failures,
+        "seconds": found.seconds,
+        "notes": found.notes,
     }
 
 
-def _opened(place: str | Device) -> Device:
+def run_tuning(
+    settings: GpuSettings, progress: Progress | None = None, found: Record | None = None
+) -> dict[str, Any]:
+    """Try launch shapes for the kernels of the benchmark, and keep the fastest.
+
+    Arguments and errors are those of `run_gpu`, the result too, but that it has ``shapes`` alone;
+    ``table`` is the file that they are in.
+    """
+    settings.check()
+    found, show = found or Record(), progress or (lambda _: None)
+    device = _opened(settings.device, found)
+    clock = _Clock(settings.budget)
+    for order in dict.fromkeys(settings.orders):
+        sizes = settings.sizes(order, _SWEPT_DOFS)
+        if not clock.allows(sizes):
+            found.notes.append(f"order {order}: no shapes tried, too few seconds")
+            continue
+        show(f"order {order}: trying shapes")
+        cases = set_up(device, sizes, found)
+        tune(device, cases, min(settings.seconds, _TUNING), found, show)
+        clock.note(sizes)
+    found.complete = not found.notes and not found.dead
+    found.keep()
+    return result_of(found) | {"table": str(users_table())}
+
+
+def _opened(place: str | Device, found: Record) -> Device:
+    """The device, which the record describes."""
     device = find_device(place, communicator())
     assert device is not None  # no name is no device
-    return device
-
-
-def _described(device: Device) -> dict[str, Any]:
     names = ("name", "arch", "processors", "shared_bytes")
     facts = {name: getattr(device, name) for name in names}
-    return {"machine": machine.describe(), "device": facts}
+    found.facts = {"machine": machine.describe(), "device": facts}
+    found.answers = device.synchronize
+    return device
 
 
 def _place(row: dict[str, Any]) -> tuple[Any, ...]:

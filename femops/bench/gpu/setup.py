@@ -12,7 +12,7 @@ from typing import Any, final
 
 import numpy as np
 
-from femops.bench.gpu.attempts import Attempts
+from femops.bench.gpu.record import Record
 from femops.bench.problems import Problem, make_mesh
 from femops.operators import Operator
 from femops.spaces.h1_l2 import H1
@@ -51,6 +51,11 @@ class GpuCase:
         return _name(self.problem, self.mesh, self.operator.space.order, self.level)
 
     @property
+    def group(self) -> str:
+        """Name of the cases that differ from it by their level alone."""
+        return group_name(self.problem, self.mesh, self.operator.space.order)
+
+    @property
     def sweep(self) -> DeviceSweep:
         """The one kernel that applies the operator."""
         (sweep,) = self.operator.compiled.sweeps
@@ -81,11 +86,15 @@ class Sizes:
         return len(self.meshes) * shares * elements * (40.0 + points)
 
 
-def set_up(device: Device, sizes: Sizes, attempts: Attempts) -> list[GpuCase]:
-    """All cases of an order, of levels that are the same kernel one; `attempts` has what failed."""
+def set_up(device: Device, sizes: Sizes, record: Record) -> list[GpuCase]:
+    """All cases of an order, of levels that are the same kernel one; `record` has what failed.
+
+    Cases of groups that are done are left out.
+    """
     groups: dict[tuple[str, int], list[tuple[Problem, str]]] = {}
     for kind, problem, level in product(sizes.meshes, sizes.problems, sizes.levels):
-        groups.setdefault((kind, problem.ncomp), []).append((problem, level))
+        if group_name(problem, kind, sizes.order) not in record.done:
+            groups.setdefault((kind, problem.ncomp), []).append((problem, level))
 
     def begin(key: tuple[str, int]) -> tuple[H1 | None, GpuCase | None]:
         kind, ncomp = key
@@ -96,12 +105,12 @@ def set_up(device: Device, sizes: Sizes, attempts: Attempts) -> list[GpuCase]:
             # what all operators on the space have in common is made with the first
             return space, GpuCase.make(groups[key][0][0], kind, groups[key][0][1], space)
 
-        return attempts(f"{kind}, order {sizes.order}", first) or (None, None)
+        return record.attempt(f"{kind}, order {sizes.order}", first) or (None, None)
 
     def rest(task: tuple[str, H1, Problem, str]) -> GpuCase | None:
         kind, space, problem, level = task
         name = _name(problem, kind, sizes.order, level)
-        return attempts(name, partial(GpuCase.make, problem, kind, level, space))
+        return record.attempt(name, partial(GpuCase.make, problem, kind, level, space))
 
     with ThreadPoolExecutor(min(_WORKERS, os.cpu_count() or 1)) as pool:
         begun = dict(zip(groups, pool.map(begin, groups), strict=True))
@@ -121,5 +130,10 @@ def _distinct(cases: Sequence[GpuCase]) -> list[GpuCase]:
     return list(kernels.values())
 
 
+def group_name(problem: Problem, mesh: str, order: int) -> str:
+    """Name of the cases that differ by their level alone."""
+    return f"{problem.name}, {mesh}, order {order}"
+
+
 def _name(problem: Problem, mesh: str, order: int, level: str) -> str:
-    return f"{problem.name}, {mesh}, order {order}, {level}"
+    return f"{group_name(problem, mesh, order)}, {level}"

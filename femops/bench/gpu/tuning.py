@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from femops.bench.gpu.attempts import Attempts
+from femops.bench.gpu.record import Record
 from femops.bench.gpu.setup import GpuCase
 from femops.bench.problems import Progress
 from femops.bench.timing import batch_times
@@ -19,7 +19,10 @@ from femops_kernels.cuda.operator.sweep import DeviceSweep
 from femops_kernels.tuning.database import TuningKey
 
 _THREADS = (64, 128, 192, 256)
-_RESIDENT = (256, 384, 512, 768)
+_RESIDENT = (256, 384, 512, 640, 768, 1024)
+
+SPILLED = 64
+"""Bytes that a thread may spill: a few cost less than what twice as many threads gain."""
 
 
 def candidates(kernel: CudaKernel, device: Device) -> list[Shape]:
@@ -33,31 +36,26 @@ def candidates(kernel: CudaKernel, device: Device) -> list[Shape]:
 
 
 def tune(
-    device: Device,
-    cases: Sequence[GpuCase],
-    seconds: float,
-    attempts: Attempts,
-    progress: Progress,
-) -> list[dict[str, Any]]:
-    """Try shapes for the kernels of cases, each for so long, and record the fastest in the table.
+    device: Device, cases: Sequence[GpuCase], seconds: float, found: Record, progress: Progress
+) -> None:
+    """Try shapes for the kernels of cases, each for so long, and keep the fastest in the table.
 
-    Returns
-    -------
-    list of dict
-        For each kernel the shape it had (``elements_before``, ``blocks_before``) and the fastest
-        one, with their times, and how many were ``tried``.  Shapes for which the compiler spills
-        registers are not tried, but for the one there was.
+    The record's ``shapes`` get, for each kernel, the shape it had (``elements_before``,
+    ``blocks_before``) and the fastest one, with their times, and how many were ``tried``.  Shapes
+    for which the compiler spills more than `SPILLED` bytes are not tried, but for the one there
+    was.
     """
-    rows: list[dict[str, Any]] = []
     known: set[TuningKey] = set()
     for case in cases:
         key = case.sweep.kernel.shape_key(device.name)
-        row = None if key in known else attempts(case.name, partial(_tuned, device, case, seconds))
+        if key in known:
+            continue
+        row = found.measure(case.name, partial(_tuned, device, case, seconds))
         if row is not None:
             progress(f"{case.name}: {row['seconds_before'] / row['seconds']:.2f} times as fast")
             known.add(key)
-            rows.append(row)
-    return rows
+            found.shapes.append(row)
+            found.keep()
 
 
 def _tuned(device: Device, case: GpuCase, seconds: float) -> dict[str, Any]:
@@ -66,6 +64,7 @@ def _tuned(device: Device, case: GpuCase, seconds: float) -> dict[str, Any]:
     fastest = min(times, key=lambda shape: times[shape])
     record({kernel.shape_key(device.name): fastest})
     return {
+        "name": case.name,
         "problem": case.problem.name,
         "mesh": case.mesh,
         "order": case.operator.space.order,
@@ -95,12 +94,12 @@ def _times(device: Device, case: GpuCase, seconds: float) -> dict[Shape, float]:
 
 
 def _unspilled(sweep: DeviceSweep, shapes: Sequence[Shape]) -> list[Shape]:
-    """Those that spill nothing, and the one there is; compiled side by side."""
+    """Those that spill little, and the one there is; compiled side by side."""
     device, kernel = sweep.device, sweep.kernel
 
     def spilt(shape: Shape) -> int:
         return device.function(replace(kernel, shape=shape).text).local_bytes
 
     with ThreadPoolExecutor() as pool:
-        found = pool.map(spilt, shapes)
-        return [s for s, local in zip(shapes, found, strict=True) if not local or s == shapes[0]]
+        pairs = zip(shapes, pool.map(spilt, shapes), strict=True)
+        return [shape for shape, local in pairs if local <= SPILLED or shape == shapes[0]]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops import forms
-from femops.bench.gpu.attempts import one_line
+from femops.bench.gpu.record import one_line
 from femops.errors import OperatorError
 from femops.operators import Operator
 from femops.solvers import cg, jacobi

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,12 +17,12 @@ from femops.cli.bench.report import (
     Result,
     report,
 )
-from femops.cli.options import JsonOption, names, numbers
+from femops.cli.options import JsonOption, names, number, numbers
 from femops.cli.output import Column, Output, quantity
 
 
 def gpu(
-    order: OrdersOption = "1-8",
+    order: OrdersOption = "6,4,8,3,2,5,7,1",
     problem: Annotated[
         str, typer.Option(metavar="NAMES", help="Of bp1 to bp6.")
     ] = "bp1,bp2,bp3,bp4,bp5,bp6",
@@ -35,30 +35,47 @@ def gpu(
         bool,
         typer.Option("--sweep", help="Try launch shapes instead, and keep the fastest in a table."),
     ] = False,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Do all of it in phases, launch shapes too, and keep everything there.",
+        ),
+    ] = None,
+    budget: Annotated[
+        float, typer.Option(parser=number(1, inf), metavar="SECONDS", help="For all of it.")
+    ] = 450.0,
     plot: PlotOption = None,
     json: JsonOption = False,
 ) -> None:
     """Compare a GPU's kernels with the CPU's, and measure them beside what it allows.
 
-    With --plot all results so far are kept in a .json file beside the picture, from the first on.
+    With --into, phases are processes of their own, what matters most comes first, and results are
+    written after each row. The same command goes on where it stopped.
 
     \b
     Examples:
-      femops bench gpu --json --plot
+      femops bench gpu --into results --budget 540 --plot
       femops bench gpu --order 3,6 --problem bp1,bp3
       femops bench gpu --sweep --order 3,6 --problem bp3
     """  # noqa: D301  (\b is click's mark for lines to keep)
     if sweep and plot is not None:
         raise typer.BadParameter("give --sweep or --plot, not both")
+    if sweep and into is not None:
+        raise typer.BadParameter("give --sweep or --into, which has a phase for it")
     orders = numbers(order)
 
     def measure(progress: Progress) -> Result:
-        from femops.bench.gpu import GpuSettings, run_gpu, run_tuning
+        from femops.bench.gpu import GpuSettings, run_gpu, run_phases, run_tuning
 
-        settings = GpuSettings(orders, names(problem), names(mesh), names(level), dofs)
-        if sweep:
-            return run_tuning(settings, progress)
-        return run_gpu(settings, progress, _keeper(plot))
+        settings = GpuSettings(
+            orders, names(problem), names(mesh), names(level), dofs, budget=budget
+        )
+        if into is not None:
+            folder = Path(into)
+            folder.mkdir(parents=True, exist_ok=True)
+            return run_phases(settings, folder, progress)
+        return (run_tuning if sweep else run_gpu)(settings, progress)
 
     def draw(path: str, result: Result) -> None:
         from femops.bench.drawing import draw_gpu
@@ -66,23 +83,6 @@ def gpu(
         draw_gpu(path, result["rows"])
 
     report("gpu", measure, _show, draw, plot=plot, json=json, lasting=True)
-
-
-def _keeper(plot: str | None) -> Callable[[Result], None] | None:
-    """Return the function that writes results beside the picture, if one is asked for."""
-    if plot is None:
-        return None
-    import json
-
-    from femops.io.atomic import replacing
-
-    path = Path(plot).with_suffix(".json")
-
-    def keep(result: Result) -> None:
-        with replacing(path) as temporary:
-            temporary.write_text(json.dumps(result, indent=2, allow_nan=False), encoding="utf-8")
-
-    return keep
 
 
 def _agreement(row: dict[str, Any]) -> str:
@@ -123,11 +123,11 @@ def _show(output: Output, result: Result) -> None:
     """Print tables, then what is missing."""
     device = result["device"]
     output.say(f"{device['name']} ({device['arch']}), {device['processors']} multiprocessors")
-    if "table" in result:
-        output.records("Launch shapes", SHAPES, result["rows"])
-        output.say(f"written to {result['table']}")
-    else:
+    if "table" not in result:
         _show_measured(output, result)
+    output.records("Launch shapes", SHAPES, result["shapes"])
+    if "table" in result:
+        output.say(f"written to {result['table']}")
     for failure in result["failures"]:
         output.say(f"failed: {failure['what']}: {failure['message']}")
 
@@ -141,6 +141,7 @@ def _show_measured(output: Output, result: Result) -> None:
         if rates is not None:
             output.say(
                 f"{when}copy {quantity(rates['copied_bytes'], 'B/s')}, "
+                f"read {quantity(rates['read_bytes'], 'B/s')}, "
                 f"shared memory {quantity(rates['shared_bytes'], 'B/s')}, "
                 f"multiply-adds {quantity(rates['flops'], 'Flop/s')}, "
                 f"atomics {quantity(rates['atomics'], '/s')}"

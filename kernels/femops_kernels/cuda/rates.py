@@ -14,6 +14,7 @@ from femops_kernels.cuda.operator.kernel import SIMPLE_THREADS, simple_text
 
 _FLOAT64 = np.dtype(np.float64)
 _EACH, _ROWS, _CHAINS = 4, 8, 8  # as in copy.cuh, shared.cuh and multiply_add.cuh
+_READ_EACH = 8  # as in read.cuh
 _FULL = 2048  # threads of a multiprocessor
 _LEAST = 3  # launches, after one that warms up
 
@@ -50,6 +51,8 @@ class Rates:
     ----------
     copied_bytes : float
         Bytes of its memory, read and written in equal parts.
+    read_bytes : float
+        Bytes of its memory, read alone.
     shared_bytes : float
         Bytes of shared memory, read and written, of all multiprocessors.
     flops : float
@@ -59,6 +62,7 @@ class Rates:
     """
 
     copied_bytes: float
+    read_bytes: float
     shared_bytes: float
     flops: float
     atomics: float
@@ -74,6 +78,7 @@ class Rates:
         """
         return Rates(
             _copied(device, amounts),
+            _read(device, amounts),
             _shared(device, amounts),
             _flops(device, amounts),
             _atomics(device, amounts),
@@ -87,6 +92,16 @@ def _copied(device: Device, amounts: Amounts) -> float:
     blocks = -(-amounts.copied // (SIMPLE_THREADS * _EACH * 2))
     seconds = _fastest(device, amounts, lambda: launch(blocks, 0))
     return 2 * amounts.copied * _FLOAT64.itemsize / seconds
+
+
+def _read(device: Device, amounts: Amounts) -> float:
+    x, y = device.xp.ones(amounts.copied), device.xp.empty(1)
+    fields = {"x": "const T*", "y": "T*", "count": "long long", "never": "T"}
+    values = {"x": x, "y": y, "count": amounts.copied, "never": -1.0}
+    launch = _launcher(device, "read", fields, values)
+    blocks = -(-amounts.copied // (SIMPLE_THREADS * _READ_EACH * 2))
+    seconds = _fastest(device, amounts, lambda: launch(blocks, 0))
+    return amounts.copied * _FLOAT64.itemsize / seconds
 
 
 def _shared(device: Device, amounts: Amounts) -> float:

@@ -177,6 +177,7 @@ class CudaDevice(Device):
         self.processors: int = facts["processors"]
         self.shared_bytes: int = found["sharedMemPerBlockOptin"]
         self.current: Any = cupy.cuda.Device(ordinal)
+        self.bus = self.current.pci_bus_id
         """Context manager in which CuPy uses this device."""
         self._functions: dict[str, Function] = {}
         self._flying: list[tuple[Any, NDArray[Any]]] = []

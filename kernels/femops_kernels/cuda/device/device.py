@@ -89,12 +89,15 @@ class Device(ABC):
         Multiprocessors.
     shared_bytes : int
         Most dynamic shared memory that a block can have.
+    bus : str
+        Its address on the host's bus, as the driver's tools know it; "" where there is none.
     """
 
     name: str
     arch: str
     processors: int
     shared_bytes: int
+    bus: str = ""
 
     @property
     @abstractmethod

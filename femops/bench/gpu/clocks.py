@@ -1,0 +1,55 @@
+"""Clocks of a device while it is measured, and why they are lower than they could be."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import Any
+
+from femops_kernels.cuda.device.device import Device
+
+_FIELDS = {
+    "clock_mhz": "clocks.sm",
+    "memory_clock_mhz": "clocks.mem",
+    "celsius": "temperature.gpu",
+    "watts": "power.draw",
+    "throttled": "clocks_event_reasons.active",
+}
+_PATIENCE = 10  # seconds
+
+
+def clocks(device: Device) -> dict[str, Any]:
+    """Return what ``nvidia-smi`` says of a device now; None for what it does not say.
+
+    Returns
+    -------
+    dict
+        ``clock_mhz``, ``memory_clock_mhz``, ``celsius``, ``watts``; ``throttled``: the driver's
+        bits of reasons, as hexadecimal text (0x1: idle, 0x4: power limit, 0x20 and 0x40: heat).
+    """
+    found = dict.fromkeys(_FIELDS)
+    program = shutil.which("nvidia-smi")
+    if program is None or not device.bus:
+        return found
+    asked = f"--query-gpu={','.join(_FIELDS.values())}"
+    command = [program, asked, "--format=csv,noheader,nounits", "-i", device.bus]
+    try:
+        said = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=_PATIENCE
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return found
+    words = [word.strip() for word in said.stdout.split(",")]
+    if said.returncode or len(words) != len(_FIELDS):
+        return found
+    return {name: _value(word) for name, word in zip(_FIELDS, words, strict=True)}
+
+
+def _value(word: str) -> float | str | None:
+    """A number, the text of bits, or None for "[N/A]"."""
+    if word.startswith("0x"):
+        return hex(int(word, 16))
+    try:
+        return float(word)
+    except ValueError:
+        return None

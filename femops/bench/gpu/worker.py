@@ -1,0 +1,41 @@
+"""The process of a phase: it reads what to do from standard input, and prints its progress."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+from femops.bench.gpu.record import Record
+from femops.bench.gpu.run import GpuSettings, run_gpu, run_tuning
+from femops.errors import DeviceError
+from femops_kernels.cuda.device.device import Device
+from femops_kernels.cuda.rates import Amounts
+
+REFUSED = 3
+"""Exit code where there is nothing to measure with; the last line says why."""
+
+
+def serve(requests: TextIO, device: Device | None = None) -> int:
+    """Do one phase, on a device other than the one that is named, if given; the exit code."""
+    request = json.load(requests)
+    given: dict[str, Any] = request["settings"]
+    given["amounts"] = Amounts(**given["amounts"])
+    given["device"] = device or given["device"]
+    measure = run_tuning if request["tune"] else run_gpu
+    try:
+        measure(GpuSettings(**given), _say, Record.of(Path(request["file"])))
+    except DeviceError as error:
+        _say(str(error))
+        return REFUSED
+    return 0
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(serve(sys.stdin))
