@@ -78,6 +78,7 @@ def launch(
     env["OMPI_MCA_rmaps_base_oversubscribe"] = "1"
     env["PRTE_MCA_rmaps_default_mapping_policy"] = ":oversubscribe"
     env["MPIR_CVAR_ENABLE_HEAVY_YIELD"] = "1"  # ranks of MPICH that wait leave the core to others
+    env["MPIR_CVAR_POLLS_BEFORE_YIELD"] = "5"  # soon: tests run more ranks than there are cores
     env |= environment
     process = subprocess.Popen(
         [mpiexec() or "mpiexec", "-n", str(ranks), *arguments],

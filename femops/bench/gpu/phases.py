@@ -34,7 +34,7 @@ RESULT, TABLE = "result.json", "tuning.json"
 """Files of a folder besides those of phases: all results, and the launch shapes."""
 
 FIRST_PROBLEMS, FIRST_MESH = ("bp3", "bp1"), "multilinear"
-"""What is measured first."""
+"""Problems and mesh of the rows that are measured first."""
 
 _TUNED_PROBLEMS = ("bp3", "bp5", "bp1")
 _MOST_ALONE = 10

@@ -16,7 +16,7 @@ Found = TypeVar("Found")
 Row = dict[str, Any]
 
 ALL = "all that follows"
-"""What fails where a device no longer answers."""
+"""Name of the failure of a device that no longer answers."""
 
 ENDED = "the process ended while it was measured"
 """Message of a case that was begun and of which nothing more is known."""
