@@ -75,7 +75,10 @@ def hydro(
     t_final: Annotated[
         float | None, _option(positive, "T", "End; that of the problem if omitted.")
     ] = None,
-    ode: Annotated[Ode, typer.Option(help="Integrator; rk2avg conserves the energy.")] = Ode.RK4,
+    ode: Annotated[
+        Ode | None,
+        typer.Option(help="Integrator; rk4, or the checkpoint's. rk2avg conserves the energy."),
+    ] = None,
     cfl: Annotated[float, _option(positive, "C", "Part of the largest time step.")] = 0.5,
     cg_tol: Annotated[
         float, _option(number(0.0, 1.0), "R", "Relative tolerance of velocity solves.")
@@ -138,7 +141,7 @@ def hydro(
         "fom": fom,
         "max_steps": max_steps,
         "mesh": mesh,
-        "ode": ode,
+        "ode": ode and ode.value,
         "order_kinematic": order_kinematic,
         "order_thermo": order_thermo,
         "picture": picture,
@@ -223,9 +226,10 @@ def _run(output: Output, what: list[str], given: dict[str, Any]) -> None:
     equations = _equations(what[0], given)
     begin = perf_counter()
     if given["restart"] is None:
-        run = Simulation.begin(equations, given["ode"].value)
+        run = Simulation.begin(equations, given["ode"] or "rk4")
     else:
         run = load_run(given["restart"], equations)
+        run.ode = given["ode"] or run.ode
     equations.acceleration(equations.forces(run.state))  # compiles what is not compiled yet
     compile_seconds = perf_counter() - begin
     energy, equations.clock = equations.total_energy(run.state), Clock()
