@@ -5,12 +5,25 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from femops.errors import HydroError
+import numpy as np
+
+from femops.errors import CheckpointError, HydroError
+from femops.hydro.integrators import METHODS
 from femops.hydro.lagrangian import Lagrangian
 from femops.hydro.simulation import Simulation
 from femops.io import load_state, save_state
+from femops_meshes.arguments import Kind, checked, real_numbers, refusal, whole_numbers
+
+_KINDS = {
+    "t": real_numbers(),
+    "dt": real_numbers(float(np.finfo(np.float64).tiny)),
+    "steps": whole_numbers(0),
+    "repeated": whole_numbers(0),
+    "ode": Kind(lambda name: isinstance(name, str) and name in METHODS, ", ".join(METHODS)),
+}
 
 
+@checked(HydroError, path=CheckpointError)
 def save_run(path: str | os.PathLike[str], run: Simulation) -> Path:
     """Write the state of a run, atomically, with checksums; see `femops.save_state`.
 
@@ -44,6 +57,7 @@ def save_run(path: str | os.PathLike[str], run: Simulation) -> Path:
     return save_state(path, vectors, values)
 
 
+@checked(HydroError, path=CheckpointError)
 def load_run(path: str | os.PathLike[str], equations: Lagrangian) -> Simulation:
     """Continue a run from a file that `save_run` has written.
 
@@ -58,7 +72,7 @@ def load_run(path: str | os.PathLike[str], equations: Lagrangian) -> Simulation:
     HydroError
         The checkpoint is of another problem.
     CheckpointError
-        A file that is damaged, or whose fields do not fit the spaces.
+        A file that is damaged, that no run has written, or whose fields do not fit the spaces.
     FileError
         The file cannot be read.
     """
@@ -67,6 +81,10 @@ def load_run(path: str | os.PathLike[str], equations: Lagrangian) -> Simulation:
     name = equations.problem.name
     if values.get("problem") != name:
         raise HydroError(f"{path} is of the problem {values.get('problem')}: not of {name}")
+    for key, kind in _KINDS.items():
+        if not kind.holds(values.get(key)):
+            wrong = refusal(key, values.get(key), kind.cure)
+            raise CheckpointError(f"{path} is no checkpoint of a run: {wrong}")
     state = equations.space.join(**saved.vectors)
     run = Simulation(equations, state, values["t"], values["dt"], values["steps"], values["ode"])
     run.repeated = values["repeated"]

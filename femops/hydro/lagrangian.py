@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, final
+from typing import Annotated, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from femops.fields.norms import exact_sum
 from femops.hydro.problems import PointFunction, Problem
 from femops.hydro.qfunctions import corner_force, work_of
 from femops.parallel import Communicator
+from femops_meshes.arguments import Count, Degree, Fraction, checked, whole_numbers
 
 Floats = NDArray[np.float64]
 
@@ -63,6 +64,7 @@ class Forces:
 
 
 @final
+@checked(HydroError)
 class Lagrangian:
     """The equations of a problem, discrete in space.
 
@@ -103,18 +105,20 @@ class Lagrangian:
         orders out of range.
     """
 
+    _given_as = "equations, as femops.hydro.Lagrangian(problem, mesh)"
+
     def __init__(
         self,
         problem: Problem,
         mesh: femops.Mesh | femops.DistributedMesh,
-        order_kinematic: int = 2,
-        order_thermo: int = 1,
+        order_kinematic: Degree = 2,
+        order_thermo: Count = 1,
         *,
         cfl: float = 0.5,
-        cg_tol: float = 1e-8,
-        cg_max: int = 300,
+        cg_tol: Fraction = 1e-8,
+        cg_max: Annotated[int, whole_numbers(1)] = 300,
     ) -> None:
-        _check(problem, mesh.dim, order_kinematic, order_thermo, cfl)
+        _check(problem, mesh.dim, cfl)
         self.problem, self.mesh, self.cfl = problem, mesh, cfl
         self.order, self.order_thermo = order_kinematic, order_thermo
         self.cg_tol, self.cg_max, self.clock = cg_tol, cg_max, Clock()
@@ -189,17 +193,18 @@ class Lagrangian:
         return state
 
     def _blast(self) -> Floats:
-        """All the energy of a blast in the element at the origin, highest there."""
+        """All the energy of a blast in the element at the origin, highest there. Collective."""
         part, m = self.part, self.order_thermo
-        distance = np.linalg.norm(part.element_centers(), axis=1)
-        nearest = -float(self.comm.max(np.array([-distance.min()]))[0])
-        first = int(np.argmin(distance))
-        corners = np.abs(part.coordinates[first].reshape(-1, part.dim)).max(axis=1)
-        if self.comm.max(int(distance[first] == nearest and corners.min() > 1e-12)):
-            raise HydroError("a blast is at the origin: no element has a corner there")
-        energy: Floats = self._projected(lambda x: _peak(part, first, x, m))
-        mine = (np.arange(len(distance)) == first) & (distance == nearest)
-        energy = (energy.reshape(len(distance), -1) * mine[:, None]).reshape(-1)
+        nodes = np.abs(part.coordinates).max(axis=2)
+        mine = nodes.min(axis=1) <= 1e-12 * nodes.max(axis=1)
+        count = int(self.comm.sum(int(mine.sum())))
+        if count != 1:
+            raise HydroError(
+                "a blast is in a corner of the domain, at the origin, with walls there: give a "
+                f"mesh of which one element touches the origin, and not {count}"
+            )
+        energy: Floats = self._projected(lambda x: _peak(part, int(mine.argmax()), x, m))
+        energy = (energy.reshape(len(mine), -1) * mine[:, None]).reshape(-1)
         total = float(femops.integrate(self.E, energy))
         energy *= self.problem.blast / 2**part.dim / total
         return energy
@@ -290,9 +295,9 @@ class Lagrangian:
 
 
 def _peak(mesh: femops.Mesh, element: int, x: Floats, order: int) -> Any:
-    """(1 - xi)^order (1 - eta)^order ... in the box of an element that begins at the origin."""
+    """(1 - xi)^order (1 - eta)^order ... in the box of an element with a corner at the origin."""
     ends = np.abs(mesh.coordinates[element].reshape(-1, mesh.dim)).max(axis=0)
-    return np.prod((1.0 - x / ends[:, None]) ** order, axis=0)
+    return np.prod((1.0 - np.abs(x) / ends[:, None]) ** order, axis=0)
 
 
 def _by_element(
@@ -322,9 +327,9 @@ def _walls(part: femops.Mesh, comm: Communicator) -> list[int]:
     return walls.tolist()
 
 
-def _check(problem: Problem, dim: int, k: int, m: int, cfl: float) -> None:
+def _check(problem: Problem, dim: int, cfl: float) -> None:
     if dim not in problem.mesh:
         dims = ", ".join(map(str, problem.mesh))
         raise HydroError(f"{problem.name} is a problem of dimension {dims}: not {dim}")
-    if k < 1 or m < 0 or not cfl > 0.0:
-        raise HydroError(f"orders {k} and {m}, cfl {cfl}: take at least 1, 0 and more than 0")
+    if cfl <= 0.0:
+        raise HydroError(f"cfl is {cfl}: give a number above 0")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,8 @@ class Problem:
     exact_velocity : bool
         Whether the velocity at the beginning is that at all times.
     """
+
+    _given_as: ClassVar[str] = 'a problem, as femops.hydro.problem("sedov")'
 
     name: str
     mesh: dict[int, str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from femops.errors import HydroError
 from femops.hydro.integrators import Method, method
 from femops.hydro.lagrangian import Forces, Lagrangian
+from femops_meshes.arguments import Count, checked
 
 Floats = NDArray[np.float64]
 
@@ -36,6 +37,8 @@ class Simulation:
         Name of the integrator, see `femops.hydro.METHODS`.
     """
 
+    _given_as: ClassVar[str] = "a run, as femops.hydro.Simulation.begin(equations)"
+
     equations: Lagrangian
     state: Floats
     t: float
@@ -46,6 +49,7 @@ class Simulation:
     repeated: int = 0
 
     @staticmethod
+    @checked(HydroError)
     def begin(equations: Lagrangian, ode: str = "rk4") -> Simulation:
         """A run from the beginning.
 
@@ -69,11 +73,12 @@ class Simulation:
         """Euclidean norm of the coefficients of the energy, as Laghos prints it."""
         return self.equations.e_norm(self.state)
 
+    @checked(HydroError)
     def run(
         self,
         t_final: float,
-        max_steps: int | None = None,
-        watch: Callable[[Simulation], None] | None = None,
+        max_steps: Count | None = None,
+        watch: Callable[[Simulation], Any] | None = None,
     ) -> None:
         """Go on until a time, or for some steps in all.
 

@@ -10,6 +10,7 @@ import numpy as np
 import femops
 from femops.errors import HydroError
 from femops.hydro.simulation import Simulation
+from femops_meshes.arguments import checked
 
 
 @final
@@ -30,6 +31,7 @@ class Snapshot:
     energy: femops.GridFunction
 
     @staticmethod
+    @checked(HydroError)
     def of(run: Simulation) -> Snapshot:
         """The fields of a run as it is now.
 

@@ -1,0 +1,79 @@
+"""Arguments and checkpoints that make no sense: one error each, which says what to give."""
+
+import numpy as np
+import pytest
+
+import femops
+from femops.hydro import (
+    Lagrangian,
+    Simulation,
+    Snapshot,
+    built_in,
+    grid,
+    load_run,
+    problem,
+    save_run,
+)
+
+MESH, SEDOV = built_in("square01_quad"), problem("sedov")
+
+
+@pytest.fixture(scope="module")
+def run():
+    return Simulation.begin(Lagrangian(SEDOV, MESH))
+
+
+WRONG = {
+    "problem": (lambda _: Lagrangian("sedov", MESH), r"give a problem, as femops.hydro.problem"),
+    "mesh": (lambda _: Lagrangian(SEDOV, "square01_quad"), "mesh is .*: give a mesh, as"),
+    "order": (lambda _: Lagrangian(SEDOV, MESH, 0), "order_kinematic is 0: give a whole number"),
+    "energy": (lambda _: Lagrangian(SEDOV, MESH, 2, -1), "order_thermo is -1: give a whole"),
+    "cfl": (lambda _: Lagrangian(SEDOV, MESH, cfl=0.0), "cfl is 0.0: give a number above 0"),
+    "tolerance": (lambda _: Lagrangian(SEDOV, MESH, cg_tol="a"), "cg_tol is 'a': give a number"),
+    "iterations": (lambda _: Lagrangian(SEDOV, MESH, cg_max=0), "cg_max is 0: give a whole"),
+    "equations": (lambda _: Simulation.begin(SEDOV), "give equations, as femops.hydro.Lagrangian"),
+    "end": (lambda run: run.run(float("nan")), "t_final is nan: give a finite number"),
+    "steps": (lambda run: run.run(1.0, "a"), "max_steps is 'a': give a whole number"),
+    "run": (lambda _: Snapshot.of(3), "run is 3: give a run, as femops.hydro.Simulation"),
+    "saved": (lambda _: save_run("a.state", 3), "run is 3: give a run"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_arguments(run, name):
+    call, message = WRONG[name]
+    with pytest.raises(femops.HydroError, match=message):
+        call(run)
+
+
+def square(low, high):
+    line = np.linspace(low, high, 3)
+    return Lagrangian(SEDOV, grid([line, line]))
+
+
+def test_a_blast_is_in_a_corner_of_the_domain_at_the_origin():
+    """It is highest at the origin, wherever the element is."""
+    for low, high in ((0.0, 1.0), (-1.0, 0.0)):
+        equations = square(low, high)
+        energy = equations.space.split(equations.initial())[2].reshape(4, 4)
+        assert energy[:, 0 if low == 0.0 else 3].max() == pytest.approx(4.0)
+        assert abs(energy).sum() == pytest.approx(4.0)
+    for low, count in ((-1.0, 4), (0.5, 0)):
+        with pytest.raises(femops.HydroError, match=f"touches the origin, and not {count}"):
+            square(low, 1.0).initial()
+
+
+GOOD = {"problem": "sedov", "t": 0.0, "dt": 1e-3, "steps": 0, "repeated": 0, "ode": "rk4"}
+CRAFTED = [("dt", float("nan")), ("dt", 0.0), ("dt", -1.0), ("t", "a"), ("steps", 1.5)]
+CRAFTED += [("repeated", None), ("ode", "rk9")]
+
+
+@pytest.mark.parametrize(("name", "value"), CRAFTED)
+def test_values_that_no_run_has_written(run, tmp_path, name, value):
+    """A step of zero or that is not a number would be repeated for ever."""
+    spaces = run.equations.space.spaces
+    parts = zip(spaces.items(), run.equations.space.split(run.state), strict=True)
+    vectors = {key: (space, part) for (key, space), part in parts}
+    path = femops.save_state(tmp_path / "a.state", vectors, GOOD | {name: value})
+    with pytest.raises(femops.CheckpointError, match=f"no checkpoint of a run: {name} is"):
+        load_run(path, run.equations)
