@@ -149,7 +149,9 @@ def newton(
             break
         u, residual = found
         norms.append(sums.norm(residual))
-        forcing = min(_FORCING, max(_GAMMA * (norms[-1] / norms[-2]) ** 2, 0.1 * goal / norms[-1]))
+        if norms[-1] > goal:  # which may be zero, and the norm too
+            least = 0.1 * goal / norms[-1]
+            forcing = min(_FORCING, max(_GAMMA * (norms[-1] / norms[-2]) ** 2, least))
         watch.tell(len(norms) - 1, norms[-1], u.view)
     spent = sum(info.iterations for info in solves)
     inner = tuple(info.residuals for info in solves) if history else ()

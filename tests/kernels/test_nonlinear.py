@@ -172,6 +172,16 @@ def test_newton_keeps_jacobians_at_a_level(level: str, monkeypatch: pytest.Monke
     np.testing.assert_allclose(u, expected, rtol=0, atol=1e-10)
 
 
+def test_newton_comes_to_a_residual_of_zero() -> None:
+    """Of one free dof, with tolerances that only zero meets."""
+    V = femops.H1(femops.box((1,)), 1)
+    F = femops.nonlinear_form(lambda u: {"value": u.value}, V).constrained([0])
+    u, info = femops.newton(F, np.array([0.0, 0.5]), rtol=0.0, atol=0.0)
+    assert info.converged
+    assert info.residuals[-1] == 0.0
+    assert not u.any()
+
+
 def test_newton_reports_and_returns_the_last_good_state() -> None:
     V = femops.H1(femops.box((2, 1, 1)), 1, ncomp=3)
     F = femops.neo_hookean(V).constrained(V.boundary_dofs(1))
