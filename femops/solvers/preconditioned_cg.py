@@ -42,11 +42,15 @@ def solve(problem: LinearProblem, M: Multigrid, watch: Watch, goal: float) -> tu
     Raises
     ------
     SolverError
-        A or M is found not to be positive.
+        A or M is found not to be positive, M has more digits than A, or a callback uses M.
     """
     A, sums = problem.A, problem.sums
+    if M.right.dtype.itemsize > A.dtype.itemsize:
+        raise SolverError(
+            f"M works in {M.right.dtype}, A in {A.dtype}: make it of A, as femops.multigrid(A)"
+        )
     x = backend_of(A.space).placed(problem.guess.copy())
-    with M.lock:
+    with M.alone():
         count, norm = _iterate(problem, M, watch, goal, x)
     residual = sums.norm(problem.right - A.apply(x))
     converged = norm <= problem.tolerance and residual <= 10.0 * problem.tolerance

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import sys
 
 import numpy as np
@@ -52,6 +54,39 @@ def solve(A, b=None, **options):
     x, info = femops.cg(A, noise(A) if b is None else b, M=M, rtol=1e-9, maxiter=60)
     assert info.converged
     return x, info.iterations
+
+
+@pytest.mark.parametrize("size", [1e-100, 1e-40, 1e40])
+def test_numbers_out_of_the_range_of_single_precision_are_in_double(size):
+    """What constrained dofs have, which is 1, does not count."""
+    A = poisson(SQUARE, 2, kappa=size)
+    assert femops.multigrid(A).right.dtype == DOUBLE
+    x, _ = solve(A, size * noise(A))
+    np.testing.assert_allclose(x, solve(poisson(SQUARE, 2))[0], rtol=1e-6, atol=1e-9)
+    assert femops.multigrid(poisson(SQUARE, 2)).right.dtype == SINGLE
+
+
+def test_a_copy_is_made_anew_of_the_operator():
+    A = poisson(SQUARE, 2)
+    M = femops.multigrid(A, degree=3, dtype=DOUBLE)
+    for twin in (copy.copy(M), copy.deepcopy(M), pickle.loads(pickle.dumps(M))):
+        assert twin.degree == 3
+        np.testing.assert_array_equal(twin @ noise(A), M @ noise(A))
+
+
+def test_a_callback_cannot_use_the_preconditioner_of_its_solve():
+    """It waited for itself."""
+    A = poisson(SQUARE, 2)
+    M = femops.multigrid(A)
+    with pytest.raises(femops.SolverError, match="make another for that"):
+        femops.cg(A, noise(A), M=M, callback=lambda x: M @ x)
+    assert solve(A)[1] == femops.cg(A, noise(A), M=M, rtol=1e-9)[1].iterations
+
+
+def test_a_cycle_with_more_digits_than_the_operator_is_refused():
+    A = poisson(SQUARE, 2, dtype=SINGLE)
+    with pytest.raises(femops.SolverError, match="M works in float64, A in float32"):
+        femops.cg(A, noise(A), M=femops.multigrid(A, dtype=DOUBLE))
 
 
 # --- transfers ------------------------------------------------------------------------------------

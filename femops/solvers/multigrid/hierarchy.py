@@ -103,10 +103,10 @@ def _cycle_type(A: Operator) -> np.dtype[Any]:
     if space.distributed is not None and space.distributed.reproducible:
         return kind
     sample = np.abs(A.apply(scattered(0, n).astype(A.dtype)))
-    sample[A.constrained_dofs] = 1.0
-    least = -A.space.comm.max(-float(sample.max(initial=0.0)))
+    sample[A.constrained_dofs] = 0.0
     most = A.space.comm.max(float(sample.max(initial=0.0)))
-    return np.dtype(np.float32) if least > 1e-20 and most < 1e20 else A.dtype
+    least = -A.space.comm.max(-float(sample[sample > 0.0].min(initial=np.inf)))
+    return np.dtype(np.float32) if 1e-20 < most < 1e20 and least > 1e-30 else A.dtype
 
 
 def _half(space: H1) -> H1:

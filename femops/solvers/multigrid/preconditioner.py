@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Lock
+from threading import Lock, get_ident
 from time import perf_counter
 from typing import Any, final
 
@@ -72,8 +74,6 @@ class Multigrid(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         The finest first; the coarsest is not among them.
     sizes : list of Size
         Of all levels.
-    lock : Lock
-        Held while its vectors are used.
     setup_seconds : float
         What it took to make it.
     """
@@ -91,7 +91,7 @@ class Multigrid(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         kind = levels[0].right.dtype if levels else A.dtype
         self._found = padded_vector(last, kind)
         self._rights = [*(level.right for level in levels), padded_vector(last, kind)]
-        sums, self.lock = Sums(A.space), Lock()
+        sums, self._lock, self._user = Sums(A.space), Lock(), 0
         self._plain = Directions(sums.edges, sums, A.dtype, A.dtype)
         held = A.constrained_dofs
         self._held, identity = held, A.constraints.identity
@@ -101,6 +101,31 @@ class Multigrid(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     @property
     def device(self) -> None:
         """The host."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles are made anew of the operator."""
+        return Multigrid, (self.operator, self.degree, self.right.dtype)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold its vectors; other threads wait.
+
+        Raises
+        ------
+        SolverError
+            This thread holds them already.
+        """
+        if self._user == get_ident():
+            raise SolverError(
+                "M is used by a callback of the solve that it runs in: make another for that, "
+                "as femops.multigrid(A)"
+            )
+        with self._lock:
+            self._user = get_ident()
+            try:
+                yield
+            finally:
+                self._user = 0
 
     def apply(self, r: Vector, out: Vector | None = None) -> Vector:
         """Approximate solution of A x = r by one cycle. Collective, where ranks share dofs.
@@ -117,7 +142,7 @@ class Multigrid(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         if not 0.0 < scale < np.inf:
             result[:] = 0.0 if scale == 0.0 else np.nan
             return result
-        with self.lock:
+        with self.alone():
             np.multiply(r, 1.0 / scale, out=self.right[: len(r)], casting="same_kind")
             np.multiply(self.cycle()[: len(r)], scale, out=result, casting="same_kind")
         return result
@@ -128,7 +153,7 @@ class Multigrid(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         return self._rights[0]
 
     def cycle(self) -> Vector:
-        """Approximate solution for `right`, of its type, until the next one. Hold ``lock``."""
+        """Approximate solution for `right`, of its type, until the next one; see `alone`."""
         found = self._cycle(0)
         found[self._held] = self._at_held * self.right[self._held]
         return found
@@ -185,7 +210,7 @@ class Multigrid(LinearOperator):  # type: ignore[misc]  # SciPy has no types
 
         Collective, where ranks share dofs. It takes some 50 cycles.
         """
-        with self.lock:
+        with self.alone():
             seconds = [self._seconds(k) for k in range(len(self.sizes))]
             factors = [self._factor(k) for k in range(len(self.levels))]
         alone = [a - b for a, b in zip(seconds, [*seconds[1:], 0.0], strict=True)]
