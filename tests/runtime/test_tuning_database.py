@@ -47,6 +47,7 @@ def test_the_shipped_table_can_be_read() -> None:
 ROW = '[{"machine": "a", "kernel": "b", "settings": %s, "date": "2026-01-01"}]'
 DAMAGED = ["[", "{}x", "[3]", "3", '{"a": 1}', '[{"machine": "a"}]', "\0" * 9, "[" * 100_000]
 DAMAGED += [ROW % settings for settings in ('{"n": 0}', '{"n": 1.5}', '{"n": true}', "3", "null")]
+DAMAGED += [ROW % settings for settings in ('{"n": "4"}', '{"level": 3}')]
 
 
 @pytest.mark.parametrize("text", DAMAGED)
@@ -62,6 +63,43 @@ def test_a_damaged_table_is_set_aside(table: Path, text: str) -> None:
         assert find(KEY) == {}
         record({KEY: {"n": 2}})
         assert find(KEY) == {"n": 2}
+
+
+def test_a_link_is_refused(table: Path) -> None:
+    table.symlink_to(table)
+    with pytest.raises(CacheError, match="no plain file but a link"):
+        find(KEY)
+
+
+def test_nothing_is_lost_while_the_clock_of_files_stands_still(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It moves every few milliseconds on many systems."""
+    replace = cache.os.replace
+
+    def replaced(source: str, target: Path) -> None:
+        cache.os.utime(source, ns=(0, 0))
+        replace(source, target)
+
+    monkeypatch.setattr(cache.os, "replace", replaced)
+    for k in range(4):
+        record({TuningKey("a machine", str(k)): {"n": k + 1}})
+    assert [find(TuningKey("a machine", str(k))) for k in range(4)] == [
+        {"n": k + 1} for k in range(4)
+    ]
+
+
+def test_a_table_that_another_process_sets_aside_is_none(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.write_text("[]")
+
+    def gone(path: Path) -> bytes:
+        path.unlink()
+        return path.read_bytes()
+
+    monkeypatch.setattr(database, "read_private", gone)
+    assert find(KEY) == {}
 
 
 def test_a_damaged_table_that_cannot_be_renamed(

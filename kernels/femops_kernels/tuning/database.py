@@ -26,7 +26,7 @@ SHIPPED = Path(__file__).parent / "shipped.json"
 """The table that comes with the package."""
 
 Settings = Mapping[str, int | str]
-"""Settings of a kernel by name: whole numbers of at least 1, or words."""
+"""Settings of a kernel by name: whole numbers of at least 1, and the word for a ``level``."""
 
 
 @final
@@ -132,14 +132,15 @@ def _lines(rows: Iterable[dict[str, Any]]) -> str:
 
 def _table(path: Path) -> dict[TuningKey, Entry]:
     try:
-        changed = path.stat().st_mtime_ns
-    except FileNotFoundError:
+        found = path.lstat()
+        # clocks of files stand still for some milliseconds: another file has another number or size
+        return _read(path, (found.st_mtime_ns, found.st_ino, found.st_size))
+    except FileNotFoundError:  # or set aside meanwhile by another process
         return {}
-    return _read(path, changed)
 
 
 @lru_cache(maxsize=8)
-def _read(path: Path, changed: int) -> dict[TuningKey, Entry]:  # noqa: ARG001  (read again if changed)
+def _read(path: Path, changed: tuple[int, ...]) -> dict[TuningKey, Entry]:  # noqa: ARG001  (read again if changed)
     content = path.read_bytes() if path == SHIPPED else read_private(path)
     try:
         rows = json.loads(content.decode())
@@ -168,6 +169,7 @@ def _entry(row: Mapping[str, Any]) -> Entry:
     settings = dict(row["settings"])
     for name, value in settings.items():
         whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-        if not (isinstance(name, str) and (whole or isinstance(value, str))):
-            raise ValueError(f"{name} is {value!r}, no whole number of at least 1 and no word")
+        if not (isinstance(value, str) if name == "level" else whole):
+            what = "word" if name == "level" else "whole number of at least 1"
+            raise ValueError(f"{name} is {value!r}, no {what}")
     return Entry(settings, str(row["date"]))
