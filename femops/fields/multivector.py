@@ -358,6 +358,7 @@ class MultiVector:
         shaped = values.reshape(len(values), self.npanels, self.width)
         self.panels[:, rows] = np.moveaxis(shaped, 1, 0)
 
+    @checked(VectorError)
     def gram(self, other: MultiVector | None = None) -> Array:
         """The matrix X^H Y (nvec, nvec of Y) of inner products, in double precision; X^H X alone.
 

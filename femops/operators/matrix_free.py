@@ -25,6 +25,7 @@ from femops.spaces.base import Space
 from femops.spaces.memory import check_shape
 from femops.spaces.product import Product
 from femops_kernels.compiled import CompiledOperator, Panels
+from femops_meshes.arguments import checked
 
 
 class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no types
@@ -162,6 +163,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         result: NDArray[Any] = product.view(kind).reshape(-1, *x.shape[1:])
         return result
 
+    @checked(VectorError)
     def apply_many(self, x: MultiVector, out: MultiVector | None = None) -> MultiVector:
         """Compute A X for many vectors at once, as ``A @ X``.
 

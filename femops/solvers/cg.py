@@ -107,7 +107,7 @@ def cg(
     VectorError
         Vectors of another shape or type.
     """
-    problem = LinearProblem.checked("cg", A, b, x0, M, rtol, atol, maxiter)
+    problem = LinearProblem.checked("cg", A, b, x0, M, rtol, atol, maxiter, merged=merged)
     # squares of less would underflow in the recursion
     goal = max(problem.tolerance, float(np.finfo(problem.right.dtype).tiny) ** 0.5)
     watch = Watch(history, progress, callback)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from femops.solvers.inner_products import Sums
 from femops.solvers.linear_problem import Info, LinearProblem, Map, Vector
 from femops.solvers.restarts import Seen, solve_in_rounds
 from femops.solvers.watch import Callback, Progress, Watch
-from femops_meshes.arguments import Count, Fraction, NotNegative, checked
+from femops_meshes.arguments import Count, Fraction, NotNegative, checked, whole_numbers
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +28,7 @@ def gmres(
     *,
     rtol: Fraction = 1e-5,
     atol: NotNegative = 0.0,
-    restart: int = 60,
+    restart: Annotated[int, whole_numbers(1)] = 60,
     maxiter: Count | None = None,
     M: LinearOperator | None = None,
     callback: Callback | None = None,
@@ -78,9 +78,7 @@ def gmres(
     nonsymmetric linear systems", SIAM J. Sci. Stat. Comput. 7 (1986). Directions are made
     orthogonal twice, each time with one reduction.
     """
-    problem = LinearProblem.checked("gmres", A, b, x0, M, rtol, atol, maxiter)
-    if not isinstance(restart, int | np.integer) or restart < 1:
-        raise SolverError(f"restart = {restart!r}: give a whole number >= 1")
+    problem = LinearProblem.checked("gmres", A, b, x0, M, rtol, atol, maxiter, restart=restart)
     precondition = problem.preconditioner(M)
 
     def one_round(

@@ -90,8 +90,11 @@ class LinearProblem:
         rtol: float,
         atol: float,
         maxiter: int | None,
+        **others: object,
     ) -> LinearProblem:
-        """The problem that a user has given. Collective.
+        """The problem that a user has given, all ranks the same. Collective.
+
+        ``others`` are options that ranks have to agree about, too.
 
         Raises
         ------
@@ -99,8 +102,9 @@ class LinearProblem:
             As `femops.cg`.
         """
         check_operators(solver, A, M)
-        numbers = {"rtol": rtol, "atol": atol, "maxiter": maxiter, "x0 given": x0 is not None}
-        check_same(A.space.comm, f"a solve by {solver}", numbers, error=SolverError)
+        given = others | {"rtol": rtol, "atol": atol, "maxiter": maxiter}
+        given |= {"x0 given": x0 is not None, "M": type(M).__name__}
+        check_same(A.space.comm, f"a solve by {solver}", given, error=SolverError)
         right = checked_right(A, b, "b")
         guess = A.space.memory.xp.zeros_like(right) if x0 is None else checked_right(A, x0, "x0")
         sums = Sums(A.space)

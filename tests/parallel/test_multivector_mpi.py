@@ -60,13 +60,16 @@ def test_numbers_that_differ_between_ranks_are_refused(comm):
     ours, _ = shared(comm, femops.disc)
     V = femops.H1(ours, order=2)
     A = (femops.diffusion(V) + femops.mass(V)).constrained(V.boundary_dofs())
-    b = femops.load(V, 1.0)
+    b, M = femops.load(V, 1.0), femops.jacobi(A)
     for work in (
         lambda: chebyshev_subspace(A, femops.mass(V), 2 + comm.rank),
         lambda: chebyshev_subspace(A, femops.mass(V), 2, maxiter=5 + comm.rank),
         lambda: femops.cg(A, b, rtol=1e-6 / (1 + comm.rank)),
         lambda: femops.minres(A, b, maxiter=9 + comm.rank),
         lambda: femops.gmres(A, b, b if comm.rank else None),
+        lambda: femops.gmres(A, b, restart=9 + comm.rank),
+        lambda: femops.cg(A, b, M=M if comm.rank else None),
+        lambda: femops.cg(A, b, merged=bool(comm.rank)),
     ):
         with pytest.raises(femops.SolverError, match="ranks disagree about"):
             work()

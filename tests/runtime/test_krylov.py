@@ -206,7 +206,7 @@ def test_refusals() -> None:
             "M is 3 x 3",
             lambda: femops.gmres(A, b, M=spla.aslinearoperator(np.eye(3))),
         ),
-        (femops.SolverError, "restart = 0", lambda: femops.gmres(A, b, restart=0)),
+        (femops.SolverError, "restart is 0", lambda: femops.gmres(A, b, restart=0)),
         (
             femops.SolverError,
             "rtol is -1: give a number",

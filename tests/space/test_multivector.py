@@ -7,6 +7,12 @@ import femops
 from femops.fields import multivector
 from femops.fields.multivector import MultiVector
 
+WRONG = [
+    lambda A, X: X.gram(A),
+    lambda A, _: A.apply_many("a"),
+    lambda A, X: A.apply_many(X, np.zeros((9, 9))),
+]
+
 KINDS = [np.float64, np.float32, np.complex128, np.complex64]
 
 
@@ -222,3 +228,9 @@ def test_bad_input(V):
         with pytest.raises(femops.VectorError, match=words):
             call()
     assert np.array_equal(X.panels, before)
+
+
+@pytest.mark.parametrize("call", WRONG)
+def test_what_is_no_multivector_is_refused(V, call):
+    with pytest.raises(femops.VectorError, match="give a MultiVector"):
+        call(femops.mass(V), MultiVector.zeros(V, 3))
