@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
+from threading import Lock
 from typing import Any, final
 
 import numpy as np
@@ -92,7 +93,19 @@ class CoupledForm:
         first = product.spaces[product.names[0]]
         self._form = BilinearForm(function, first, first, quadrature, coefficients)
         self._trace = self._traced()  # now: what the function reads may change later
+        if not self._tests and not functionals.names:
+            raise OperatorError(f"{self.name} returns nothing: give factors of test functions")
         self._constrained: Ints = np.zeros(0, dtype=np.int64)
+        self._alone = Lock()  # while a sweep's results by element are used
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles find the compiled code in the cache."""
+        own = "_sweep", "compiled", "_alone"
+        return {k: v for k, v in self.__dict__.items() if k not in own}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._alone = Lock()
 
     @property
     def name(self) -> str:
@@ -206,6 +219,10 @@ class CoupledForm:
         VectorError
             A vector of another shape, type or memory layout, or an ``out`` that overlaps u.
         """
+        with self._alone:
+            return self._residual(u, out)
+
+    def _residual(self, u: NDArray[Any], out: NDArray[Any] | None) -> NDArray[Any]:
         u = self._check(u, "u")
         result = np.empty_like(u) if out is None else self._check(out, "out")
         check_output(self.space, u, result, out)
@@ -244,8 +261,8 @@ class CoupledForm:
         functionals : dict of float
             By name.
         """
-        result = self.residual(u, out)
-        return result, self._found()
+        with self._alone:
+            return self._residual(u, out), self._found()
 
     def _found(self) -> dict[str, float]:
         """The functionals of the last application. Collective."""
@@ -341,8 +358,7 @@ class CoupledForm:
             Positions that are no whole numbers or outside the vector.
         """
         twin = object.__new__(CoupledForm)
-        kept = {k: v for k, v in self.__dict__.items() if k not in ("_sweep", "compiled")}
-        twin.__dict__.update(kept)
+        twin.__setstate__(self.__getstate__())
         twin._constrained = np.union1d(self._constrained, positions(dofs, self.space.size))
         return twin
 

@@ -1,5 +1,9 @@
 """Forms on several fields of different spaces, and functionals of these."""
 
+import copy
+import pickle
+from threading import Thread
+
 import numpy as np
 import pytest
 
@@ -87,6 +91,38 @@ def test_constrained_dofs_have_no_residual_and_threads_change_no_bit():
     assert np.array_equal(held[free], one[free])
 
 
+def in_the_plane():
+    options = {"integrals": ["work"], "minima": ["least"], "quadrature": 4}
+    return femops.coupled_form(coupled, product((3, 5)), **options, kappa=0.5)
+
+
+def test_threads_do_not_get_the_functionals_of_others(monkeypatch):
+    F = in_the_plane()
+    u = np.random.default_rng(4).standard_normal(F.space.size)
+    expected, found = F.evaluate(u), F._found
+
+    def interrupted(_):
+        other = Thread(target=lambda: F.residual(2 * u))
+        other.start()
+        other.join(0.2)
+        return found()
+
+    monkeypatch.setattr(type(F), "_found", interrupted)
+    residual, functionals = F.evaluate(u)
+    assert np.array_equal(residual, expected[0])
+    assert functionals == expected[1]
+
+
+def test_copies_and_pickles_are_the_same_form():
+    F = in_the_plane().constrained([1])
+    u = np.random.default_rng(4).standard_normal(F.space.size)
+    residual, found = F.evaluate(u)
+    for twin in (copy.deepcopy(F), pickle.loads(pickle.dumps(F))):
+        again, functionals = twin.evaluate(u)
+        assert np.array_equal(again, residual)
+        assert functionals == found
+
+
 def test_reference_gradient_is_that_of_the_element():
     mesh = femops.box((4, 2), upper=(2.0, 3.0))
     W = femops.Product(r=femops.H1(mesh, order=1, ncomp=2), e=femops.L2(mesh, order=0))
@@ -136,6 +172,8 @@ def test_what_is_wrong_is_told():
         femops.coupled_form(lambda v, e: {"v": {"value": v.value}}, W, integrals=["work"])
     with pytest.raises(femops.OperatorError, match="two results"):
         femops.coupled_form(lambda v, e: {"v": {"value": v.value}}, W, integrals=["v"])
+    with pytest.raises(femops.OperatorError, match="<lambda> returns nothing"):
+        femops.coupled_form(lambda v, e: {}, W)
     F = femops.coupled_form(lambda v, e: {"v": {"value": v.value * e}}, W)
     with pytest.raises(femops.VectorError):
         F.residual(np.zeros(3))
