@@ -61,6 +61,8 @@ class LinearProblem:
     A : Operator or BlockOperator
     right, guess : (size,) arrays
         Right-hand side and first guess; zeros if none is given.
+    from_zero : bool
+        Whether no guess is given.
     sums : Sums
         Of the vectors' space.
     norm : float
@@ -74,6 +76,7 @@ class LinearProblem:
     A: Operator | BlockOperator
     right: Vector
     guess: Vector
+    from_zero: bool
     sums: Sums
     norm: float
     tolerance: float
@@ -112,7 +115,7 @@ class LinearProblem:
             raise SolverError("x0 has entries that are not finite: leave it out")
         norm = norm_of(A, right, sums)
         limit = 10 * A.space.global_size if maxiter is None else int(maxiter)
-        return cls(A, right, guess, sums, norm, max(rtol * norm, atol), limit)
+        return cls(A, right, guess, x0 is None, sums, norm, max(rtol * norm, atol), limit)
 
     def preconditioner(self, M: Any, *, positive: bool = False) -> Map:
         """Product of the preconditioner with a vector; the vector itself without one.

@@ -64,7 +64,8 @@ def _iterate(
     """Improve x; iterations, and the norm of the residual as the recursion has it."""
     A, sums, view = problem.A, problem.sums, x.view()
     A.space.memory.protect(view)
-    r, p = problem.right - A.apply(x), np.zeros_like(x)
+    r = problem.right.copy() if problem.from_zero else problem.right - A.apply(x)
+    p = np.zeros_like(x)
     product = np.zeros_like(x)
     vectors = x, r, p, product, M.right
     directions = Directions(sums.edges, sums, r.dtype, M.right.dtype)
@@ -75,8 +76,9 @@ def _iterate(
     watch.tell(0, norm, lambda: view)
     while norm > goal and count < problem.limit:
         z = M.cycle()
-        beta = -alpha * scale * directions.inner(product, z) / rho if count else 0.0
-        rho = scale * directions.inner(r, z)
+        change, own = directions.inners(product, r, z)
+        beta = -alpha * scale * change / rho if count else 0.0
+        rho = scale * own
         if not 0.0 < rho < math.inf:
             raise SolverError(_DIVERGES.format(count, 2 * M.degree))
         directions.turn(p, z, beta, scale)

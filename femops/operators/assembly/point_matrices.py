@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.geometry.jacobians import Geometry
 from femops.operators.integrals.term import Term
-from femops.pointwise.expressions.graph import same
+from femops.pointwise.expressions.graph import Node, same
 from femops_kernels.pointwise.qdata import element_values
 
 
@@ -46,11 +47,20 @@ def distinct_values(
     first = start // width * width
     wanted = range(len(distinct)) if numbers is None else [k - 1 for k in numbers]
     if "data" not in term.__dict__ or not same(term.qdata_split.point, distinct):
-        nodes, block = [distinct[k] for k in wanted], term.source.geometry.block(start, stop)
-        return term.source.values(nodes, block)
+        return _computed(term, start, stop, [distinct[k] for k in wanted])
     part = term.data.points[start // width : -(-stop // width)]
     values = element_values(part, stop - first)[start - first :].astype(np.float64)
     return values if numbers is None else values[..., wanted]
+
+
+def _computed(term: Term, start: int, stop: int, nodes: list[Node]) -> NDArray[np.float64]:
+    """Values (n, points, nodes) of nodes: of one point and weights, where elements are so alike."""
+    form = term.source
+    assert form is not None
+    if form.qdata_split("partial").point or not isinstance(form.geometry, Geometry):
+        return form.values(nodes, form.geometry.block(start, stop))
+    values = form.values(nodes, form.center.block(start, stop))
+    return values * form.quadrature.tensor_weights(form.geometry.dim)[:, np.newaxis]
 
 
 def point_matrices(term: Term, start: int, stop: int) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array, kron
 
 from femops.errors import SolverError
+from femops.geometry.legendre import LegendreGeometry
 from femops.operators import Operator
 from femops.operators.coarsening import coarse_operator, in_precision
 from femops.operators.execution.transfer import summed_interpolation
@@ -133,8 +134,8 @@ def _of_operator(A: Operator, space: H1, dtype: np.dtype[Any], degree: int) -> L
 
 
 def _size_of(space: H1, elements: int) -> Size:
-    first = space.first_dof * space.ncomp
-    return Size(space.order, elements, space.size, space.global_size, first)
+    first, affine = space.first_dof * space.ncomp, LegendreGeometry(space.mesh).affine
+    return Size(space.order, elements, space.size, space.global_size, affine, first)
 
 
 def _positive(A: Operator, space: H1) -> Array:
@@ -169,7 +170,7 @@ def _with_matrices(
         levels[-1].transfer = _products(up, dtype), _products(csr_array(up.T), dtype)
         rows, free, x = csr_array(up.T @ rows @ up), there, x[at]
         rows = csr_array(rows + diags_array((rows.diagonal() <= 0.0).astype(float)))
-        size = Size(1, len(coarsening.elements), len(free), len(free))
+        size = Size(1, len(coarsening.elements), len(free), len(free), size.affine)
         vertex, elements = np.arange(len(x)), coarsening.elements
         coarsening = coarsening.coarser
     matrix = gathered_rows(comm, rows)

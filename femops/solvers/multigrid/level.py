@@ -16,8 +16,8 @@ from femops_kernels.cpu.relaxation import Directions, padded_vector, step
 Array = NDArray[Any]
 
 # What the bounds of some steps of Lanczos' method are enlarged by.
-_MARGIN = 1.1
-_LANCZOS_STEPS = 10
+_MARGIN = 1.15  # measured: 7 steps come to 0.89 of the largest eigenvalue and more
+_LANCZOS_STEPS = 7
 
 
 @final
@@ -32,6 +32,8 @@ class Size:
         Of all ranks.
     own, dofs : int
         Entries of a vector, of this rank and of all.
+    affine : bool
+        Whether the maps of all elements are affine.
     first : int
         Entries that lower ranks own.
     """
@@ -40,6 +42,7 @@ class Size:
     elements: int
     own: int
     dofs: int
+    affine: bool
     first: int = 0
 
 
@@ -103,7 +106,8 @@ class Level:
         self.weights[: size.own] = 1.0 if shared is None else 1.0 / shared
         self._inverse[held] = self.weights[held] = 0.0
         self.largest = _MARGIN * self._highest()
-        self._steps = chebyshev_steps(self.largest / reduced(size.order), self.largest, degree)
+        low = self.largest / reduced(size.order, affine=size.affine)
+        self._steps = chebyshev_steps(low, self.largest, degree)
 
     right: Array
     product: Array
@@ -155,12 +159,12 @@ class Level:
             if not norm > 1e-5 * max(alphas, default=0.0):
                 break
             betas.append(norm)
-            v *= 1.0 / norm
-            step(scaled, v, None, scale, None, (1.0, 0.0, 0.0, 0.0))
+            # the vectors of the method are v and the one before divided by their norms
+            step(scaled, v, None, scale, None, (1.0 / norm, 0.0, 0.0, 0.0))
             self.compiled.apply(scaled, self.product)
             alphas.append(self.dot(scaled, self.product))
-            older = -norm if len(alphas) > 1 else 0.0
-            step(before, self.product, None, scale, v, (1.0, 0.0, -alphas[-1], older))
+            older = -norm / betas[-2] if len(alphas) > 1 else 0.0
+            step(before, self.product, None, scale, v, (1.0, 0.0, -alphas[-1] / norm, older))
             before, v = v, before
             norm = self.dot(v, v) ** 0.5
         self.right[:] = self._first[:] = self._second[:] = 0.0
@@ -189,12 +193,13 @@ NOT_POSITIVE = (
 )
 
 
-def reduced(order: int) -> float:
+def reduced(order: int, *, affine: bool) -> float:
     """Ratio of the ends of the part of a spectrum that a relaxation reduces, the upper end.
 
-    Measured: of high orders the next level, of half the order, sees less of it.
+    Measured: on bent elements, and of high orders, the next level of half the order sees less of
+    it.
     """
-    return max(20.0, 3.5 * order)
+    return max(10.0, 2.5 * order) if affine else max(20.0, 3.5 * order)
 
 
 def chebyshev_steps(low: float, high: float, degree: int) -> tuple[tuple[float, float], ...]:
@@ -211,10 +216,14 @@ def chebyshev_steps(low: float, high: float, degree: int) -> tuple[tuple[float, 
     return tuple(steps)
 
 
-def scattered(first: int, count: int) -> NDArray[np.float64]:
+def scattered(first: int, count: int) -> NDArray[np.float32]:
     """Numbers in [-1, 1) that depend on their place in the whole vector alone."""
-    place = np.arange(first, first + count, dtype=np.uint64)
-    mixed = (place + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)  # golden ratio: Weyl's sequence
-    mixed ^= mixed >> np.uint64(29)
-    mixed *= np.uint64(0xBF58476D1CE4E5B9)
-    return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
+    mixed = np.arange(first % 2**32, first % 2**32 + count).astype(np.uint32)
+    for multiplier, shift in ((0x9E3779B1, 15), (0x85EBCA77, 13), (0xC2B2AE3D, 16)):  # as xxHash
+        mixed *= np.uint32(multiplier)
+        mixed ^= mixed >> np.uint32(shift)
+    mixed >>= np.uint32(8)
+    numbers = mixed.astype(np.float32)
+    numbers *= np.float32(2.0**-23)
+    numbers -= np.float32(1.0)
+    return numbers

@@ -91,23 +91,30 @@ class Directions:
         lanes = ALIGNMENT // real.itemsize
         self._module = _directions(real.name, other.name)
         self._edges, self._total = edges, total
-        self._sums = np.zeros((len(edges) - 1, lanes), real)
+        self._sums = np.zeros((2, len(edges) - 1, lanes), real)
         self._threads = 1 if edges[-1] < PARALLEL_EFFORT else 0
         self._where = edges.ctypes.data, len(edges) - 1
 
     def _team(self) -> int:
         return machine.team_of(self._threads or machine.get_threads())
 
-    def _summed(self) -> float:
-        sums = self._sums.sum(axis=1, dtype=np.float64)
-        return float(self._total(sums[np.newaxis])[0])
+    def _summed(self, count: int = 1) -> NDArray[np.float64]:
+        return self._total(self._sums[:count].sum(axis=2, dtype=np.float64))
 
     def inner(self, a: Array, b: Array) -> float:
         """Inner product of a vector and one of the other type. Collective."""
         with LAUNCH:
             addresses = a.ctypes.data, b.ctypes.data
             self._module.product(self._team(), *addresses, *self._where, self._sums.ctypes.data)
-        return self._summed()
+        return float(self._summed()[0])
+
+    def inners(self, a: Array, c: Array, b: Array) -> tuple[float, float]:
+        """Inner products of two vectors with one of the other type. Collective, one message."""
+        with LAUNCH:
+            addresses, sums = (a.ctypes.data, c.ctypes.data, b.ctypes.data), self._sums.ctypes.data
+            self._module.products(self._team(), *addresses, *self._where, sums)
+        first, second = self._summed(2).tolist()
+        return first, second
 
     def move(self, vectors: tuple[Array, ...], alpha: float, scale: float) -> float:
         """Update x += alpha p and r -= alpha product, set right = scale r; r.r. Collective.
@@ -121,7 +128,7 @@ class Directions:
             addresses = tuple(vector.ctypes.data for vector in vectors)
             sums = self._sums.ctypes.data
             self._module.move(self._team(), addresses, *self._where, sums, alpha, scale)
-        return self._summed()
+        return float(self._summed()[0])
 
     def turn(self, p: Array, z: Array, beta: float, scale: float) -> None:
         """Set p = scale z + beta p; z is of the other type."""

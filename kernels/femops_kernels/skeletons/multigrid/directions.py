@@ -50,6 +50,25 @@ def inner_segments(k, thread, a, b, edges, sums):
 
 
 @shared
+def both_segments(k, thread, a, c, b, edges, segments, sums):
+    """Sums of a b, and behind them of c b."""
+    begin, lanes, rest = extent(edges, k)
+    a, c = a + begin * REAL_BYTES, c + begin * REAL_BYTES
+    b += begin * OTHER_BYTES
+    s, t = fill(LANE, 0.0), fill(LANE, 0.0)
+    for i in range(lanes):
+        bi = given(b, i)
+        s, t = fma(load(LANE, a, i), bi, s), fma(load(LANE, c, i), bi, t)
+    store(LANE, sums, k, s)
+    store(LANE, sums, segments + k, t)
+    last = numbers(LANE, sums)
+    first, second, right = numbers(LANE, a), numbers(LANE, c), numbers(GIVEN, b)
+    for i in range(lanes * LANE_WIDTH, lanes * LANE_WIDTH + rest):
+        last[k * LANE_WIDTH] += first[i] * right[i]
+        last[(segments + k) * LANE_WIDTH] += second[i] * right[i]
+
+
+@shared
 def move_segments(k, thread, vectors, edges, sums, alpha, scale):
     """Update x += alpha p, r -= alpha product; right = scale r; sums of r r."""
     begin, lanes, rest = extent(edges, k)
@@ -95,6 +114,12 @@ def turn_segments(k, thread, p, z, edges, beta, scale):
 def product(team, a, b, edges, segments, sums):
     """Sums (segments, LANE_WIDTH) of the inner product of a and b, of the two types."""
     inner_segments(team, segments, a, b, edges, sums)
+
+
+@njit("void(intp, intp, intp, intp, intp, intp, intp)", cache=True, nogil=True)
+def products(team, a, c, b, edges, segments, sums):
+    """Sums (2, segments, LANE_WIDTH) of the inner products of a and c with b, of the other type."""
+    both_segments(team, segments, a, c, b, edges, segments, sums)
 
 
 @njit("void(intp, UniTuple(intp, 5), intp, intp, intp, float64, float64)", cache=True, nogil=True)
