@@ -10,10 +10,11 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.numbering import local_nodes, ternary_codes
 from femops.operators.constraints import Constraints
+from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.bilinear import BilinearForm, mode_lanes
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.snapshots import Sampled, between_points
-from femops.operators.integrals.state import HostState
+from femops.operators.integrals.state import State
 from femops.operators.integrals.term import DATA_LEVELS, Term
 from femops.operators.operator import Operator
 from femops.spaces.base import GridFunction, Space
@@ -78,9 +79,9 @@ class _StateOn:
     """States of derivatives on a coarse space, made once for all terms of one form."""
 
     def __init__(self, space: Space) -> None:
-        self._space, self._made = space, dict[int, HostState]()
+        self._space, self._made = space, dict[int, State]()
 
-    def __call__(self, form: BilinearForm) -> HostState | None:
+    def __call__(self, form: BilinearForm) -> State | None:
         state, fine = form.state, form.trial
         if state is None:
             return None
@@ -88,7 +89,7 @@ class _StateOn:
             assert isinstance(fine, Space)
             vector = np.ascontiguousarray(state.l_vec[: fine.ndofs], dtype=np.float64).reshape(-1)
             coarse = self._space.interpolate(GridFunction(fine, vector))
-            self._made[id(state)] = HostState(self._space.l_vec(coarse).copy())
+            self._made[id(state)] = backend_of(self._space).state(self._space, coarse, {})
         return self._made[id(state)]
 
 

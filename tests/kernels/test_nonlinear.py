@@ -49,6 +49,23 @@ def test_jacobians_at_every_level(name: str, level: str) -> None:
         np.testing.assert_allclose(A.T @ d, adjoint, rtol=0, atol=1e-12 * np.abs(adjoint).max())
 
 
+@pytest.mark.parametrize(("name", "dim"), [("cubic", 2), ("neo_hookean", 3)])
+def test_sweeps_compute_what_numpy_keeps_at_points(
+    name: str, dim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    V = make_space(name, dim)
+    u = 0.01 * np.random.default_rng(1).standard_normal(V.size)
+    form = FORMS[name][0](V)
+    expected = form.jacobian(u).summands[0][1].data.points
+    monkeypatch.setattr("femops.operators.execution.filling._COMPILED_FROM", 0)
+    found = form.jacobian(u)
+    points = found.summands[0][1].data.points
+    assert points is not expected
+    np.testing.assert_allclose(points, expected, rtol=0, atol=1e-13 * np.abs(expected).max())
+    again = form.jacobian(2 * u)  # the program is kept, its data are those of another state
+    assert np.abs(again.summands[0][1].data.points - points).max() > 0.0
+
+
 def test_neo_hookean_at_rest_is_linear_elasticity() -> None:
     V = make_space("neo_hookean", 3)
     u = np.random.default_rng(0).standard_normal(V.size)

@@ -57,7 +57,8 @@ def _computed(term: Term, start: int, stop: int, nodes: list[Node]) -> NDArray[n
     """Values (n, points, nodes) of nodes: of one point and weights, where elements are so alike."""
     form = term.source
     assert form is not None
-    if form.qdata_split("partial").point or not isinstance(form.geometry, Geometry):
+    given = form.qdata_split("partial").qfunction.numbers
+    if given.point or given.mapped or not isinstance(form.geometry, Geometry):
         return form.values(nodes, form.geometry.block(start, stop))
     values = form.values(nodes, form.center.block(start, stop))
     return values * form.quadrature.tensor_weights(form.geometry.dim)[:, np.newaxis]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, final
 
+import numpy as np
 from numpy.typing import NDArray
 
 from femops.operators.integrals.state import State
@@ -41,6 +42,15 @@ class DeviceState(State):
     def renewed(self) -> DeviceState:
         """See `State.renewed`: nothing that was computed of other coefficients."""
         return DeviceState(self.space, self.vector)
+
+    def points(
+        self,
+        form: Any,
+        qdata_split: Any,
+        dtype: np.dtype[Any],
+        width: int,
+    ) -> None:
+        """See `State.points`: kernels there do it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Recipe for another process: the programs are made again there."""

@@ -12,6 +12,7 @@ from femops.operators.assembly.csr import Summands
 from femops.operators.constraints import Constraints
 from femops.operators.execution.backend import Backend, Ints, Sizes, Work
 from femops.operators.execution.diagonal import diagonal
+from femops.operators.execution.filling import filled_points
 from femops.operators.execution.kernels import factorised_kernel, sweep, vector_term
 from femops.operators.integrals.state import HostState
 from femops.operators.integrals.term import Term
@@ -124,9 +125,9 @@ class HostBackend(Backend):
         """See `Backend.diagonal`."""
         return diagonal(self, summands).astype(summands[0][1].dtype, copy=False)
 
-    def state(self, space: Space, u: Any, setups: dict[Any, Any]) -> HostState:  # noqa: ARG002
+    def state(self, space: Space, u: Any, setups: dict[Any, Any]) -> HostState:
         """See `Backend.state`."""
-        return HostState(space.l_vec(u).copy())
+        return HostState(space.l_vec(u).copy(), setups, filled_points)
 
     def placed(self, vector: Any) -> Any:
         """See `Backend.placed`."""

@@ -213,7 +213,7 @@ class BilinearForm:
 
     @cached_property
     def _splits(self) -> dict[tuple[str, bool], QDataSplit]:
-        return {}
+        return {} if self.state is None else self.state.setups
 
     def qdata_split(self, level: str, *, transpose: bool = False) -> QDataSplit:
         """The q-function of a level, and its inputs; made once."""
@@ -240,8 +240,13 @@ class BilinearForm:
         ne, points = self.trial.mesh.num_elements, self.geometry.num_points
         nbatch, numbers = -(-ne // width), qdata_split.qfunction.numbers
         edges = chunk_batches(self.trial, self.test, dtype, width)
-        stores = numbers.point if at_points else 0
-        stored = placed_array((nbatch, points, stores, width), data_dtype or dtype, edges)
+        stores, found = (numbers.point if at_points else 0), None
+        if stores and self.state is not None and data_dtype is None:
+            found = self.state.points(self, qdata_split, dtype, width)
+        if found is None:
+            stored = placed_array((nbatch, points, stores, width), data_dtype or dtype, edges)
+        else:
+            stored, stores = found, 0
         elements = placed_array((nbatch, 1, numbers.element, width), dtype, edges)
         what, finite, largest = f"{self.name}: the data at quadrature points", True, 0.0
         cure = "use float64" if data_dtype is None else "leave data_dtype out"
@@ -267,7 +272,7 @@ class BilinearForm:
             constants[:] = values
         if not finite:
             self.check(qdata_split.finite)
-        if qdata_split.computed and at_points:
+        if qdata_split.computed and at_points and found is None:
             self.check(qdata_split.computed)
         modes: NDArray[Any] = np.zeros(0, dtype)
         if numbers.mapped:

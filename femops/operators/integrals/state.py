@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, final
 
+import numpy as np
 from numpy.typing import NDArray
 
 
@@ -17,8 +19,8 @@ class State(ABC):
         Whether kernels compute what a derivative keeps at points, where the vector is; else it is
         computed with NumPy.
     setups : dict
-        Programs that compute what a derivative keeps, and their data, by the nodes that are kept;
-        those of all derivatives of one form.
+        What all derivatives of one form share: splits by level, and programs that compute what is
+        kept, with their data, by the nodes that are kept.
     """
 
     filled: bool
@@ -33,6 +35,18 @@ class State(ABC):
     def renewed(self) -> State:
         """The same vector, for a form with other coefficients."""
 
+    @abstractmethod
+    def points(
+        self, form: Any, qdata_split: Any, dtype: np.dtype[Any], width: int
+    ) -> NDArray[Any] | None:
+        """What a form keeps at points, (nbatch, points, numbers, width).
+
+        None where NumPy is to compute it.
+        """
+
+
+Fill = Callable[[Any, Any, np.dtype[Any], int], NDArray[Any] | None]
+
 
 @final
 class HostState(State):
@@ -41,12 +55,22 @@ class HostState(State):
     Parameters
     ----------
     l_vec : array
+    setups : dict, optional
+        See `State`.
+    fill : callable, optional
+        Computes what a form with this state keeps at points, or gives None.
     """
 
     filled = False
 
-    def __init__(self, l_vec: NDArray[Any]) -> None:
-        self._l_vec, self.setups = l_vec, {}
+    def __init__(
+        self,
+        l_vec: NDArray[Any],
+        setups: dict[Any, Any] | None = None,
+        fill: Fill | None = None,
+    ) -> None:
+        self._l_vec, self._fill = l_vec, fill
+        self.setups = {} if setups is None else setups
 
     @property
     def l_vec(self) -> NDArray[Any]:
@@ -54,5 +78,11 @@ class HostState(State):
         return self._l_vec
 
     def renewed(self) -> HostState:
-        """See `State.renewed`."""
-        return self
+        """See `State.renewed`: nothing that was computed of other coefficients."""
+        return HostState(self._l_vec, None, self._fill)
+
+    def points(
+        self, form: Any, qdata_split: Any, dtype: np.dtype[Any], width: int
+    ) -> NDArray[Any] | None:
+        """See `State.points`."""
+        return None if self._fill is None else self._fill(form, qdata_split, dtype, width)

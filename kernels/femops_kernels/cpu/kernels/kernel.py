@@ -317,3 +317,31 @@ class DiagonalKernel(SweepKernel):
         }
         skeletons = ("table", "copies", "ahead", "weights", "geometry", "batch_diagonal", "batches")
         return specialize(skeletons, constants, self.kernel.qfunction.text)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FillKernel(SweepKernel):
+    """Kernel that stores numbers of a field at the points; ``skeletons/batch/batch_fill.py``.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        Of a square step whose q-function gives the numbers instead of factors of test functions.
+    numbers : int
+        Numbers of a point.
+    """
+
+    kernel: Kernel
+    numbers: int
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "source", "target", "dtype", "width"):
+            object.__setattr__(self, name, getattr(self.kernel, name))
+
+    @cached_property
+    def module(self) -> ModuleType:
+        """The compiled batches."""
+        constants = self.kernel.constants() | {"FILLED": self.numbers}
+        names = ("table", "copies", "ahead", "weights", "geometry", "batch", "batch_fill")
+        return specialize((*names, "batches"), constants, self.kernel.qfunction.text)

@@ -1,0 +1,84 @@
+"""One batch of elements of which a q-function's numbers are stored at the quadrature points.
+
+The field and its derivatives come to the points as in ``batch.py``, whose work arrays these are;
+what the q-function gives stays there. Nothing is added to y.
+"""
+
+# <defaults>
+
+from femops_kernels.simd.lanes import fill, word
+from femops_kernels.simd.lines import contract, load_line, store_line
+from femops_kernels.simd.tracing import traced
+from femops_kernels.skeletons.batch.batch import (
+    NCOMP,
+    OWN_LANES,
+    PLANE,
+    Q2,
+    Q3,
+    VALUE_BYTES,
+    interpolate,
+)
+from femops_kernels.skeletons.batch.geometry import *
+from femops_kernels.skeletons.chunk.defaults import *
+from femops_kernels.skeletons.chunk.table import *
+
+FILLED = 1  # numbers of a point
+# </defaults>
+
+
+@traced
+def fill_points_of_line(source, out, value, along_x, along_y, along_z, modes, plane, k3, k2):
+    """Numbers at the points of an x-line."""
+    start = k3 * PLANE + k2 * Q1D
+    line = modes_of_line(modes, plane, k2) if MAPPED else nothing()
+    across = weight_of_line(k3, k2) if NWEIGHT else fill(LANE, 1.0)
+    if GRAD_IN:
+        for c in range(NCOMP_IN):
+            u = load_line(LANE, value, c * POINTS + start, 1, Q1D)
+            store_line(LANE, along_x, c * Q1D, 1, contract(D, u))
+    for k1 in range(Q1D):
+        q = numbers(source, line, across, start + k1, k1)
+        u = load_line(LANE, value, start + k1, POINTS, NCOMP_IN)
+        if GRAD_IN:
+            ux = load_line(LANE, along_x, k1, Q1D, NCOMP_IN)
+            uy = load_line(LANE, along_y, k2 * Q1D + k1, PLANE, NCOMP_IN)
+            uz = load_line(LANE, along_z, start + k1, POINTS, NCOMP_IN)
+            found, _, _, _ = pointwise(u, ux, uy, uz, q)
+        else:
+            found, _, _, _ = pointwise(u, u, u, u, q)
+        store_line(LANE, out, (start + k1) * FILLED, 1, found)
+
+
+@traced
+def fill_points_of_plane(source, out, value, along_x, along_y, along_z, modes, plane, k3):
+    """The same for one plane of points, with y-derivatives."""
+    if MAPPED and DIM > 2:
+        modes_of_plane(modes, plane, k3)
+    if GRAD_IN and DIM > 1:
+        for c in range(NCOMP_IN):
+            for k1 in range(Q1D):
+                line = load_line(LANE, value, c * POINTS + k3 * PLANE + k1, Q1D, Q2)
+                store_line(LANE, along_y, c * PLANE + k1, Q1D, contract(D, line))
+    for k2 in range(Q2):
+        fill_points_of_line(source, out, value, along_x, along_y, along_z, modes, plane, k3, k2)
+
+
+@traced
+def batch(table, b, x, y, work, ahead):
+    """Store the numbers of batch b of elements in DENSE_OUT, (batch, point, number, slot)."""
+    value = work
+    slab = value + NCOMP * VALUE_BYTES
+    along_x = slab + PLANE * LANE_BYTES
+    along_y = along_x + NCOMP * Q1D * LANE_BYTES
+    along_z = along_y + NCOMP * PLANE * LANE_BYTES
+    modes, plane = modes_of(table, b), work + OWN_LANES * LANE_BYTES
+    for c in range(NCOMP_IN):
+        interpolate(x, c, value + c * VALUE_BYTES, slab)
+        if GRAD_IN and DIM == 3:
+            for k in range(PLANE):
+                line = load_line(LANE, value, c * POINTS + k, PLANE, Q3)
+                store_line(LANE, along_z, c * POINTS + k, PLANE, contract(D, line))
+    source = sources(table, b)
+    out = word(table, DENSE_OUT) + b * POINTS * FILLED * LANE_BYTES
+    for k3 in range(Q3):
+        fill_points_of_plane(source, out, value, along_x, along_y, along_z, modes, plane, k3)
