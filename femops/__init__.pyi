@@ -2,6 +2,7 @@
 
 from femops import eigen as eigen
 from femops import hydro as hydro
+from femops import tensor as tensor
 from femops.basis import Basis1D as Basis1D
 from femops.basis import Quadrature1D as Quadrature1D
 from femops.basis import gauss as gauss
@@ -23,6 +24,7 @@ from femops.errors import ProbeError as ProbeError
 from femops.errors import RankError as RankError
 from femops.errors import SolverError as SolverError
 from femops.errors import SpaceError as SpaceError
+from femops.errors import TensorError as TensorError
 from femops.errors import VectorError as VectorError
 from femops.fields.multivector import MultiVector as MultiVector
 from femops.fields.norms import h1_error as h1_error
@@ -91,6 +93,7 @@ from femops.spaces.h1_l2 import L2 as L2
 from femops.spaces.h1_l2 import Space as Space
 from femops.spaces.product import Product as Product
 from femops.spaces.restriction import ElementRestriction as ElementRestriction
+from femops.tensor import einsum as einsum
 from femops_meshes import Mesh as Mesh
 from femops_meshes import Partition as Partition
 from femops_meshes import ball as ball

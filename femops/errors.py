@@ -40,6 +40,10 @@ class OperatorError(FemopsError, ValueError):
     """An operator that cannot be built, or cannot be applied in this way."""
 
 
+class TensorError(FemopsError, ValueError):
+    """Small tensors that do not fit together, or cannot be worked on as asked."""
+
+
 class SolverError(FemopsError, RuntimeError):
     """A solver was called with something it cannot solve."""
 
@@ -89,5 +93,6 @@ __all__ = [
     "RankError",
     "SolverError",
     "SpaceError",
+    "TensorError",
     "VectorError",
 ]

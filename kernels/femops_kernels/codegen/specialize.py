@@ -69,7 +69,7 @@ def _toolchain() -> str:
         llvm.get_host_cpu_name(),
         llvm.get_host_cpu_features().flatten(),
     ]
-    sources = sorted((_PACKAGE / "simd").glob("*.py"))
+    sources = sorted((_PACKAGE / "simd").rglob("*.py"))
     parts += [path.read_text(encoding="utf-8") for path in sources]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

@@ -150,6 +150,16 @@ def call_llvm(builder: Any, name: str, lane: LaneType, *args: Any) -> Any:
     return builder.call(cgutils.get_or_insert_function(builder.module, fnty, full), args)
 
 
+def multiply_add(builder: Any, lane: LaneType, factor: Any, value: Any, total: Any) -> Any:
+    """Emit ``factor * value + total``, rounded once; the product alone where total is None.
+
+    Every contraction is sums of these: lines by known matrices, and matrices of a batch.
+    """
+    if total is None:
+        return builder.fmul(factor, value)
+    return call_llvm(builder, "fma", lane, factor, value, total)
+
+
 def address_of(builder: Any, base: Any, offset: Any, nbytes: int, pointee: ir.Type) -> Any:
     """Emit the pointer ``base + offset * nbytes``."""
     byte = ir.IntType(8)

@@ -18,8 +18,8 @@ from femops_kernels.errors import KernelValueError
 from femops_kernels.simd.lanes import (
     LaneType,
     address_of,
-    call_llvm,
     load_at,
+    multiply_add,
     scalar_ir,
     splat,
     store_at,
@@ -135,11 +135,7 @@ class _Emitter:
         for c, value in zip(coefficients, values, strict=True):
             if c == 0.0:
                 continue
-            factor = self.factor(float(c))
-            if total is None:
-                total = self.builder.fmul(factor, value)
-            else:
-                total = call_llvm(self.builder, "fma", self.lane, factor, value, total)
+            total = multiply_add(self.builder, self.lane, self.factor(float(c)), value, total)
         return total
 
     def or_zero(self, value: Any) -> Any:
@@ -226,15 +222,12 @@ def dot_row(typingctx: Any, matrix: Any, k: Any, line: Any, part: Any) -> Any:
         for j, value in enumerate(values):
             if np.all(rows[:, j] == 0.0):
                 continue
-            term = value
-            if not np.all(rows[:, j] == 1.0):
-                at = builder.add(builder.mul(args[1], args[1].type(n)), args[1].type(j))
-                factor = splat(builder, lane, builder.load(builder.gep(pointer, [at])))
-                if total is not None:
-                    total = call_llvm(builder, "fma", lane, factor, value, total)
-                    continue
-                term = builder.fmul(factor, value)
-            total = term if total is None else builder.fadd(total, term)
+            if np.all(rows[:, j] == 1.0):
+                total = value if total is None else builder.fadd(total, value)
+                continue
+            at = builder.add(builder.mul(args[1], args[1].type(n)), args[1].type(j))
+            factor = splat(builder, lane, builder.load(builder.gep(pointer, [at])))
+            total = multiply_add(builder, lane, factor, value, total)
         return splat(builder, lane, 0.0) if total is None else total
 
     return sig, codegen

@@ -1,0 +1,28 @@
+"""Small tensors by the million: layouts, batches, contractions and linear algebra.
+
+Nothing here has to do with finite elements. Arrays of NumPy work as they are, members first.
+
+>>> import numpy as np
+>>> import femops
+>>> A, B = np.ones((10_000, 8, 8)), np.ones((10_000, 8, 8))
+>>> float(femops.tensor.gemm(A, B)[0, 0, 0])
+8.0
+"""
+
+from femops.tensor.batch import Batch
+from femops.tensor.einsum import einsum
+from femops.tensor.gemm import gemm
+from femops.tensor.indexed import Index
+from femops.tensor.layouts import Interleaved, Layout, Mapped, Strided, Tiled
+
+__all__ = [
+    "Batch",
+    "Index",
+    "Interleaved",
+    "Layout",
+    "Mapped",
+    "Strided",
+    "Tiled",
+    "einsum",
+    "gemm",
+]

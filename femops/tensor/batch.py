@@ -1,0 +1,195 @@
+"""Batches of tensors of one shape, in one block of memory."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from femops.errors import TensorError
+from femops.tensor.indexed import Index, Indexed
+from femops.tensor.layouts import Layout, Shape, Strided
+from femops.tensor.places import NUMBERS, Places, View
+from femops_kernels.pointwise.qdata import aligned_array
+from femops_meshes.arguments import checked
+
+Array = NDArray[Any]
+
+
+@final
+@checked(TensorError)
+class Batch:
+    """Tensors of one shape and type in one block of memory, zero at first.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Sizes of one tensor.
+    members : int
+        The number of tensors.
+    dtype : dtype
+        float64, float32, complex128 or complex64.
+    layout : Layout
+        Order of the entries; see `femops.tensor.Strided`.
+
+    Raises
+    ------
+    TensorError
+        For sizes, types and layouts that cannot be.
+
+    Examples
+    --------
+    >>> import femops
+    >>> A = femops.tensor.Batch((3, 4), 1000, layout=femops.tensor.Interleaved())
+    >>> A[10:20, 1:3].shape if A.lanes == 1 else A[:, 1:3].shape
+    (2, 4)
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        members: int,
+        dtype: DTypeLike = np.float64,
+        layout: Layout = Strided(),  # noqa: B008  (it has no state)
+    ) -> None:
+        kind = _number_type(dtype)
+        if members < 0 or any(size < 1 for size in shape):
+            raise TensorError(
+                f"{members} tensors of shape {shape}: give sizes of 1 or more, and members >= 0"
+            )
+        table, lanes = layout.table(tuple(shape)), layout.lanes(kind)
+        numbers = int(table.max()) + 1 if table.size else 1
+        flat = aligned_array((-(-members // lanes) * numbers * lanes,), kind)
+        self._view = View(Places.of_table(table * lanes), flat, 0, numbers * lanes, lanes, members)
+        self.layout = layout
+
+    @classmethod
+    def wrap(cls, array: Array, layout: Layout | None = None, members: int | None = None) -> Batch:
+        """A batch in the memory of an array, which is not copied.
+
+        Parameters
+        ----------
+        array : (members, *shape) array
+            Strided in any way.  With a layout: ``(groups, *storage)``, contiguous.
+        layout : Layout, optional
+            `Interleaved`: the array is ``(groups, *shape, width)``.
+        members : int, optional
+            Of an interleaved batch whose last group is not full.
+
+        Raises
+        ------
+        TensorError
+            The array does not fit.
+        """
+        self = cls.__new__(cls)
+        self.layout = Strided() if layout is None else layout
+        if layout is None:
+            self._view = View.of_array(array)
+            return self
+        kind = _number_type(array.dtype)
+        lanes = layout.lanes(kind)
+        if lanes == 1 or array.ndim < 2 or array.shape[-1] != lanes or not array.flags.c_contiguous:
+            raise TensorError(
+                f"an array of shape {array.shape} is no block of {layout!r}: give a contiguous "
+                f"one, (groups, *shape, {lanes})"
+            )
+        most = array.shape[0] * lanes
+        count = most if members is None else members
+        if not most - lanes < count <= most:
+            raise TensorError(f"{count} members in {array.shape[0]} groups of {lanes}")
+        table = layout.table(array.shape[1:-1]) * lanes
+        self._view = View(
+            Places.of_table(table), array.reshape(-1), 0, table.size * lanes, lanes, count
+        )
+        return self
+
+    @property
+    def shape(self) -> Shape:
+        """Sizes of one tensor."""
+        return self._view.places.shape
+
+    @property
+    def members(self) -> int:
+        """The number of tensors."""
+        return self._view.members
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the numbers."""
+        return self._view.array.dtype
+
+    @property
+    def lanes(self) -> int:
+        """Members that stand together, entry by entry."""
+        return self._view.lanes
+
+    @property
+    def view(self) -> View:
+        """Places and memory, as kernels need them."""
+        return self._view
+
+    def __len__(self) -> int:
+        return self.members
+
+    def __repr__(self) -> str:
+        return f"Batch({self.shape}, {self.members}, {self.dtype.name!r}, {self.layout!r})"
+
+    def __getitem__(self, key: Any) -> Any:
+        """View of members and of ranges of the indices: ``A[10:20, 1:3, 0]``.
+
+        The first part picks members, the others pick as NumPy does; a member alone is a batch of
+        one.  With an `Index` among them, all parts are indices of a tensor, and what is written
+        with it is a contraction of all members: ``C[i, j] += A[i, k] * B[k, j]``.
+
+        Raises
+        ------
+        TensorError
+            Out of bounds, or members that do not begin and end with groups.
+        """
+        parts = key if isinstance(key, tuple) else (key,)
+        if any(isinstance(part, Index) for part in parts):
+            return Indexed(self.view, parts)
+        made = Batch.__new__(Batch)
+        made.layout = self.layout
+        made._view = self._view.part(parts)
+        return made
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Set entries (see `assign`), or with an `Index` among the parts a contraction's result."""
+        parts = key if isinstance(key, tuple) else (key,)
+        if any(isinstance(part, Index) for part in parts):
+            Indexed(self.view, parts).become(value)
+        else:
+            View.write(self[key].view, value)
+
+    def numpy(self) -> Array:
+        """Entries as an array (members, *shape): a view where entries are strided, else a copy."""
+        return self._view.read()
+
+    def assign(self, values: Any) -> Batch:
+        """Set all entries.
+
+        Parameters
+        ----------
+        values : number, or array that broadcasts to (members, *shape)
+
+        Raises
+        ------
+        TensorError
+            Values of another shape, or an array that can't be written.
+        """
+        self._view.write(values)
+        return self
+
+    def copy(self, layout: Layout | None = None) -> Batch:
+        """A batch of its own, in this or another layout."""
+        made = Batch(self.shape, self.members, self.dtype, layout or self.layout)
+        return made.assign(self.numpy())
+
+
+def _number_type(dtype: DTypeLike) -> np.dtype[Any]:
+    kind = np.dtype(dtype)
+    if kind.name not in NUMBERS or not kind.isnative:
+        raise TensorError(f"tensors of {kind}: choose one of {', '.join(NUMBERS)}")
+    return kind

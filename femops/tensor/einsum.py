@@ -1,0 +1,191 @@
+"""Contractions by Einstein's notation, for all members of a batch."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from femops.errors import TensorError
+from femops.tensor.batch import Batch
+from femops.tensor.gemm import Operand, as_view, new_output, output_view
+from femops.tensor.lowering import Number, Term, contract_pair
+from femops.tensor.places import View
+
+
+def einsum(
+    subscripts: str,
+    *operands: Operand,
+    batch: int = 0,
+    out: Operand | None = None,
+    alpha: Number = 1.0,
+    beta: Number = 0.0,
+) -> Operand:
+    """Contraction ``out = alpha (sum of products) + beta out`` for all members of a batch.
+
+    The index of the batch is not written: what has one dimension more than letters is a batch,
+    what has as many is one tensor for all members.  Several operands are contracted in pairs, in
+    the order that takes the fewest operations (`numpy.einsum_path`).
+
+    Parameters
+    ----------
+    subscripts : str
+        As in `numpy.einsum`: ``"ki,kjl->ijl"``.  Without ``->`` the indices of the result are
+        those that occur once, in alphabetical order.
+    *operands : arrays or Batches
+        Of one type.
+    batch : int
+        Dimension of arrays that counts the members.
+    out : array or Batch, optional
+        A new one if omitted.
+    alpha, beta : number
+        Factors.  Where beta is zero, ``out`` is not read.
+
+    Returns
+    -------
+    array or Batch
+        ``out``, or the new one.
+
+    Raises
+    ------
+    TensorError
+        Indices that are unknown, repeated in the result or differ in size; see `gemm`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import femops
+    >>> B, V = np.ones((3, 2)), np.ones((10_000, 2, 2))
+    >>> femops.einsum("ki,ij->kj", B, V).shape  # B is one matrix for all members
+    (10000, 3, 2)
+    """
+    words, result = parsed(subscripts, len(operands))
+    moved = tuple(
+        _members_first(one, word, batch) for one, word in zip(operands, words, strict=True)
+    )
+    terms = tuple(
+        Term(as_view(one, len(word), f"operand {k}"), word)
+        for k, (one, word) in enumerate(zip(moved, words, strict=True))
+    )
+    sizes = sizes_of(terms)
+    shape = tuple(sizes[letter] for letter in result)
+    if out is None and beta != 0:
+        raise TensorError(f"beta is {beta} without out: give the output that is added to")
+    made = new_output(shape, moved, terms) if out is None else out
+    target = _members_first(made, result, 0 if out is None else batch)
+    contract(Term(output_view(target, shape, terms), result), terms, alpha, beta)
+    if out is not None:
+        return out
+    if isinstance(target, Batch) or target.ndim == len(result):
+        return target
+    return np.moveaxis(target, 0, batch)
+
+
+def _members_first(one: Operand, word: str, batch: int) -> Operand:
+    if batch == 0 or not isinstance(one, np.ndarray) or one.ndim != len(word) + 1:
+        return one
+    if not -one.ndim <= batch < one.ndim:
+        raise TensorError(f"batch is {batch}: an array of shape {one.shape} has no such dimension")
+    return np.moveaxis(one, batch, 0)
+
+
+@lru_cache(maxsize=512)
+def parsed(subscripts: str, count: int) -> tuple[tuple[str, ...], str]:
+    """Letters of each operand and of the result.
+
+    Raises
+    ------
+    TensorError
+        Subscripts that mean nothing.
+    """
+    if not isinstance(subscripts, str):
+        raise TensorError(f"subscripts are {type(subscripts).__name__}: give a text as 'ij,jk->ik'")
+    text = subscripts.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    words = tuple(left.split(","))
+    if not all((word + right).isascii() and (word + right or "a").isalpha() for word in words):
+        raise TensorError(f"{subscripts!r}: give letters, as 'ij,jk->ik'; a batch has none")
+    if len(words) != count:
+        raise TensorError(f"{subscripts!r} names {len(words)} operands, and {count} are given")
+    if not arrow:
+        right = "".join(sorted(x for x in set(left) - {","} if left.count(x) == 1))
+    repeated = [x for x in right if right.count(x) > 1]
+    unknown = [x for x in right if x not in left]
+    if repeated or unknown:
+        what = "twice in the result" if repeated else "in no operand"
+        raise TensorError(f"{subscripts!r}: index {(repeated or unknown)[0]} is {what}")
+    return words, right
+
+
+def sizes_of(terms: tuple[Term, ...]) -> dict[str, int]:
+    """Size of each index.
+
+    Raises
+    ------
+    TensorError
+        It is another in another operand.
+    """
+    sizes: dict[str, int] = {}
+    for term in terms:
+        for letter, size in zip(term.letters, term.view.places.shape, strict=True):
+            if sizes.setdefault(letter, size) != size:
+                raise TensorError(
+                    f"index {letter} is {sizes[letter]} long in one operand and {size} in another"
+                )
+    return sizes
+
+
+def contract(
+    result: Term, terms: tuple[Term, ...], alpha: Number = 1.0, beta: Number = 0.0
+) -> None:
+    """Set result = alpha (sum of products of the terms) + beta result, in pairs."""
+    left = list(terms)
+    for pair in _order(tuple(t.letters for t in terms), result.letters, _shapes(terms)):
+        chosen = [left.pop(k) for k in sorted(pair, reverse=True)]
+        while len(chosen) > (1 if left else 2):
+            b, a = chosen.pop(), chosen.pop()
+            kept = result.letters + "".join(one.letters for one in (*left, *chosen))
+            chosen.append(_intermediate(a, b, kept))
+        left += chosen
+    a, b = left if len(left) == 2 else (left[0], _one(left[0].view))
+    contract_pair(result, a, b, alpha, beta)
+
+
+def _shapes(terms: tuple[Term, ...]) -> tuple[tuple[int, ...], ...]:
+    return tuple(term.view.places.shape for term in terms)
+
+
+@lru_cache(maxsize=512)
+def _order(
+    words: tuple[str, ...], result: str, shapes: tuple[tuple[int, ...], ...]
+) -> tuple[tuple[int, ...], ...]:
+    """Pairs of operands, in the order in which they are contracted."""
+    if len(words) == 1:
+        return ()
+    if len(words) == 2:
+        return ((0, 1),)
+    likenesses = [np.broadcast_to(np.float64(0.0), shape) for shape in shapes]
+    how = "optimal" if len(words) <= 8 else "greedy"
+    path, _ = np.einsum_path(f"{','.join(words)}->{result}", *likenesses, optimize=(how, 2**62))
+    return tuple(path[1:])
+
+
+def _one(like: View) -> Term:
+    """A tensor without indices, which is 1."""
+    return Term(View.of_array(np.ones((), like.dtype), shared=True), "")
+
+
+def _intermediate(a: Term, b: Term, kept: str) -> Term:
+    """Product of two operands, with the indices that are needed later."""
+    letters = "".join(x for x in dict.fromkeys(a.letters + b.letters) if x in kept)
+    sizes = sizes_of((a, b))
+    shape = tuple(sizes[x] for x in letters)
+    batched = [one.view for one in (a, b) if not one.view.shared]
+    if not batched:
+        made = View.of_array(np.empty(shape, a.view.dtype), shared=True)
+    elif batched[0].lanes == 1:
+        made = View.of_array(np.empty((batched[0].members, *shape), a.view.dtype))
+    else:
+        made = View.grouped(shape, a.view.dtype, batched[0].lanes, batched[0].members)
+    contract_pair(Term(made, letters), a, b)
+    return Term(made, letters)

@@ -1,0 +1,149 @@
+"""Products of the matrices of a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import TensorError
+from femops.tensor.batch import Batch
+from femops.tensor.lowering import Number, Term, contract_pair
+from femops.tensor.places import View
+
+Array = NDArray[Any]
+Operand = Array | Batch
+
+
+def gemm(
+    a: Operand,
+    b: Operand,
+    out: Operand | None = None,
+    *,
+    alpha: Number = 1.0,
+    beta: Number = 0.0,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+) -> Operand:
+    """Products ``out = alpha a b + beta out`` of all matrices of a batch.
+
+    Parameters
+    ----------
+    a : (members, m, k) array or Batch
+        Or one matrix (m, k) for all members.  Of float64, float32, complex128 or complex64,
+        strided in any way.
+    b : (members, k, n) array or Batch
+        Or one matrix (k, n) for all members.
+    out : (members, m, n) array or Batch, optional
+        A new one if omitted: a batch in the layout of the first operand that is one, else an array.
+    alpha, beta : number
+        Complex ones for complex matrices only.  Where beta is zero, ``out`` is not read.
+    transpose_a, transpose_b : bool
+        Take the transpose of a, which is then (members, k, m), or of b.
+
+    Returns
+    -------
+    array or Batch
+        ``out``, or the new one.
+
+    Raises
+    ------
+    TensorError
+        Shapes, types or numbers of members that do not fit, an output that is missing, can't be
+        written, or overlaps an operand.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import femops
+    >>> A, B = np.ones((1000, 3, 4)), np.ones((1000, 4, 2))
+    >>> femops.tensor.gemm(A, B)[7]
+    array([[4., 4.],
+           [4., 4.],
+           [4., 4.]])
+    """
+    first = Term(as_view(a, 2, "a"), "ki" if transpose_a else "ik")
+    second = Term(as_view(b, 2, "b"), "jk" if transpose_b else "kj")
+    m, k = _sizes(first, "ik")
+    terms, n = _sizes(second, "kj")
+    if k != terms:
+        raise TensorError(
+            f"a has {k} columns and b {terms} rows: shapes are {_shown(first)} and {_shown(second)}"
+            f"{', transposed as asked' if transpose_a or transpose_b else ''}"
+        )
+    if out is None and beta != 0:
+        raise TensorError(f"beta is {beta} without out: give the output that is added to")
+    target = new_output((m, n), (a, b), (first, second)) if out is None else out
+    result = Term(output_view(target, (m, n), (first, second)), "ij")
+    contract_pair(result, first, second, alpha, beta)
+    return target
+
+
+def _sizes(term: Term, letters: str) -> tuple[int, ...]:
+    return tuple(term.view.places.shape[term.letters.index(letter)] for letter in letters)
+
+
+def _shown(term: Term) -> str:
+    return "x".join(map(str, term.view.places.shape))
+
+
+def as_view(operand: Operand, ndim: int, name: str) -> View:
+    """View of an operand: a batch, an array of one, or an array for all members.
+
+    Raises
+    ------
+    TensorError
+        Another number of dimensions, or no array.
+    """
+    if isinstance(operand, Batch):
+        view = operand.view
+        if len(view.places.shape) != ndim:
+            raise TensorError(
+                f"{name} is a batch of shape {view.places.shape}: give {ndim} indices"
+            )
+        return view
+    if not isinstance(operand, np.ndarray):
+        raise TensorError(
+            f"{name} is {type(operand).__name__}: give a NumPy array or a femops.tensor.Batch"
+        )
+    if operand.ndim not in (ndim, ndim + 1):
+        raise TensorError(
+            f"{name} has shape {operand.shape}: give {ndim + 1} dimensions, members first, or "
+            f"{ndim} for one tensor that all members share"
+        )
+    return View.of_array(operand, shared=operand.ndim == ndim)
+
+
+def new_output(
+    shape: tuple[int, ...], operands: tuple[Operand, ...], terms: tuple[Term, ...]
+) -> Operand:
+    """Output of a contraction: an array, or a batch where there is one among the operands."""
+    counts = [term.view.members for term in terms if not term.view.shared]
+    kind = terms[0].view.dtype
+    for one in operands:
+        if isinstance(one, Batch):
+            return Batch(shape, counts[0] if counts else 1, kind, one.layout)
+    batched = any(
+        isinstance(one, np.ndarray) and one.ndim > len(term.letters)
+        for one, term in zip(operands, terms, strict=True)
+    )
+    members = counts[0] if counts else 1
+    return np.empty((members, *shape) if batched else shape, kind)
+
+
+def output_view(out: Operand, shape: tuple[int, ...], terms: tuple[Term, ...]) -> View:
+    """View of an output that can be written, and overlaps no operand.
+
+    Raises
+    ------
+    TensorError
+        Another shape; memory that can't be written, or is an operand's too.
+    """
+    view = as_view(out, len(shape), "out")
+    if view.places.shape != shape:
+        raise TensorError(f"out has matrices of shape {view.places.shape}: give {shape}")
+    view.check_writable()
+    if any(view.overlaps(term.view) for term in terms):
+        raise TensorError("out overlaps an operand: give memory of its own")
+    return view

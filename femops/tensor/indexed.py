@@ -1,0 +1,220 @@
+"""Contractions written with indices, which may have ranges: ``C[i, j, m] -= A[i, k, m] * B[k, j]``.
+
+An expression is a sum of products; it is worked out when it is assigned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Number
+from string import ascii_letters
+from typing import Any, final
+
+from femops.errors import TensorError
+from femops.tensor.places import View
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Index:
+    """An index of tensors, which may be bound to a range of values.
+
+    Where it occurs in a product and not in the result, it is summed over.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    start : int, optional
+        First value.
+    stop : int, optional
+        End of the values, as in `range`; if omitted, the tensors' size.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import femops
+    >>> i, j, k = (femops.tensor.Index(name) for name in "ijk")
+    >>> first = femops.tensor.Index("first", 0, 2)
+    >>> A = femops.tensor.Batch.wrap(np.ones((100, 3, 3)))
+    >>> C = femops.tensor.Batch((3, 3), 100)
+    >>> C[i, first] -= A[i, k] * A[k, first]
+    >>> C.numpy()[0]
+    array([[-3., -3.,  0.],
+           [-3., -3.,  0.],
+           [-3., -3.,  0.]])
+    """
+
+    name: str
+    start: int | None = None
+    stop: int | None = None
+
+    def __post_init__(self) -> None:
+        start, stop = self.start or 0, self.stop
+        if start < 0 or (stop is not None and stop <= start):
+            raise TensorError(
+                f"index {self.name} runs from {self.start} to {stop}: give 0 <= start < stop"
+            )
+
+    def slice_of(self, size: int) -> slice:
+        """Its values among those of a tensor's index.
+
+        Raises
+        ------
+        TensorError
+            The range leads beyond.
+        """
+        if (self.stop or 0) > size or (self.start or 0) >= size:
+            raise TensorError(
+                f"index {self.name} runs from {self.start or 0} to {self.stop}, and the tensor has "
+                f"{size} there"
+            )
+        return slice(self.start, self.stop)
+
+
+@final
+class Indexed:
+    """A tensor with indices."""
+
+    def __init__(self, view: View, parts: tuple[Any, ...]) -> None:
+        shape = view.places.shape
+        if len(parts) != len(shape):
+            raise TensorError(f"{len(parts)} indices for tensors of shape {shape}")
+        for size, part in zip(shape, parts, strict=True):
+            if not isinstance(part, int | Index) or isinstance(part, bool):
+                raise TensorError(
+                    f"index {part!r}: give an Index or a number; an Index has a range"
+                )
+            if isinstance(part, int) and not -size <= part < size:
+                raise TensorError(f"index {part} of {size}")
+        self.indices = tuple(part for part in parts if isinstance(part, Index))
+        ranges = (
+            part.slice_of(size) if isinstance(part, Index) else part
+            for size, part in zip(shape, parts, strict=True)
+        )
+        self.view = view.part((slice(None), *ranges))
+
+    def sum(self) -> Sum:
+        """The sum of this alone."""
+        return Sum(((1.0, (self,)),))
+
+    def __mul__(self, other: Any) -> Sum:
+        return self.sum().__mul__(other)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Sum:
+        return self.sum().times(-1.0)
+
+    def __add__(self, other: Any) -> Sum:
+        return self.sum().__add__(other)
+
+    def __sub__(self, other: Any) -> Sum:
+        return self.sum().__sub__(other)
+
+    def __iadd__(self, other: Any) -> Update:
+        return Update(self, as_sum(other))
+
+    def __isub__(self, other: Any) -> Update:
+        return Update(self, as_sum(other).times(-1.0))
+
+    def become(self, value: Any) -> None:
+        """Set what it stands for to an expression.
+
+        Raises
+        ------
+        TensorError
+            Indices, shapes or types that do not fit.
+        """
+        if isinstance(value, Update):
+            self._set(value.added, 1.0)
+        else:
+            self._set(as_sum(value), 0.0)
+
+    def _set(self, value: Sum, beta: float) -> None:
+        from femops.tensor.einsum import contract, sizes_of
+        from femops.tensor.lowering import Term
+
+        names: dict[Index, str] = {}
+
+        def term(one: Indexed) -> Term:
+            letters = (names.setdefault(x, ascii_letters[len(names)]) for x in one.indices)
+            return Term(one.view, "".join(letters))
+
+        result = term(self)
+        if len(set(self.indices)) < len(self.indices):
+            raise TensorError("an index occurs twice in the result: each entry is set once")
+        products = [(factor, tuple(map(term, many))) for factor, many in value.products]
+        for _, many in products:
+            self._check(many, result.letters, names)
+            sizes_of((result, *many))
+        result.view.check_writable()
+        if any(result.view.overlaps(one.view) for _, many in products for one in many):
+            raise TensorError("the output overlaps an operand: copy the operand")
+        for factor, many in products:
+            contract(result, many, factor, beta)
+            beta = 1.0
+
+    def _check(self, many: Any, letters: str, names: dict[Index, str]) -> None:
+        there = "".join(one.letters for one in many)
+        missing = [
+            index.name
+            for index, letter in names.items()
+            if letter in letters and letter not in there
+        ]
+        if missing:
+            raise TensorError(f"index {missing[0]} of the result is in no operand of a product")
+
+
+@final
+class Sum:
+    """A sum of products: factors, and tensors with indices."""
+
+    def __init__(self, products: tuple[tuple[complex | float, tuple[Indexed, ...]], ...]) -> None:
+        self.products = products
+
+    def times(self, factor: Any) -> Sum:
+        """All products by a number."""
+        return Sum(tuple((factor * one, many) for one, many in self.products))
+
+    def __mul__(self, other: Any) -> Sum:
+        if isinstance(other, Number):
+            return self.times(other)
+        second = as_sum(other).products
+        return Sum(tuple((x * y, a + b) for x, a in self.products for y, b in second))
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Sum:
+        return self.times(-1.0)
+
+    def __add__(self, other: Any) -> Sum:
+        return Sum(self.products + as_sum(other).products)
+
+    def __sub__(self, other: Any) -> Sum:
+        return self.__add__(as_sum(other).times(-1.0))
+
+
+@final
+class Update:
+    """A tensor with indices, and what += and -= add to it."""
+
+    def __init__(self, target: Indexed, added: Sum) -> None:
+        self.target, self.added = target, added
+
+
+def as_sum(value: Any) -> Sum:
+    """An expression as a sum.
+
+    Raises
+    ------
+    TensorError
+        It is none.
+    """
+    if isinstance(value, Indexed):
+        return value.sum()
+    if isinstance(value, Sum):
+        return value
+    raise TensorError(
+        f"{type(value).__name__} in a contraction: give products of indexed tensors and numbers"
+    )

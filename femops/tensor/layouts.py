@@ -1,0 +1,191 @@
+"""Layouts: where the entries of a tensor are, counted in numbers from its first one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Literal, final
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from femops.errors import TensorError
+from femops_meshes.arguments import checked
+
+Shape = tuple[int, ...]
+Table = NDArray[np.int64]
+
+
+class Layout(ABC):
+    """Order of a tensor's entries in memory; a new one is a class with a method `offsets`.
+
+    What is done with tensors is the same for all layouts.
+    """
+
+    @abstractmethod
+    def offsets(self, shape: Shape) -> Table:
+        """Offset of each entry of a tensor, in numbers, none negative.
+
+        Parameters
+        ----------
+        shape : tuple of int
+
+        Returns
+        -------
+        (shape) int64
+        """
+
+    def lanes(self, dtype: DTypeLike) -> int:  # noqa: ARG002  (those of others depend on it)
+        """Members of a batch that stand together, entry by entry; 1 if each is for itself."""
+        return 1
+
+    def table(self, shape: Shape) -> Table:
+        """Checked offsets of a tensor; see `offsets`.
+
+        Raises
+        ------
+        TensorError
+            The layout gives no place to an entry, or one place to two.
+        """
+        found = np.asarray(self.offsets(shape))
+        if found.shape != shape or found.dtype.kind not in "iu":
+            raise TensorError(
+                f"{self!r} has offsets {found.shape} of {found.dtype} for a tensor of shape "
+                f"{shape}: give a whole number for each entry"
+            )
+        if found.size and found.min() < 0:
+            raise TensorError(f"{self!r} puts an entry at {found.min()}: count from 0")
+        check_apart(found, repr(self))
+        return found.astype(np.int64)
+
+
+def check_apart(table: Table, who: str) -> None:
+    """Refuse offsets of which two are equal.
+
+    Raises
+    ------
+    TensorError
+        Names two indices.
+    """
+    flat = table.reshape(-1)
+    order = np.argsort(flat, kind="stable")
+    twice = np.flatnonzero(np.diff(flat[order]) == 0)
+    if len(twice):
+        one, other = (
+            tuple(map(int, np.unravel_index(order[twice[0] + k], table.shape))) for k in (0, 1)
+        )
+        raise TensorError(
+            f"{who} puts entries {one} and {other} at one place: what is written needs places of "
+            "its own; copy the tensor"
+        )
+
+
+@final
+@dataclass(frozen=True)
+class Strided(Layout):
+    """Entries at equal distances: by rows ("C", last index fastest) or columns ("F", first)."""
+
+    order: Literal["C", "F"] = "C"
+
+    def __post_init__(self) -> None:
+        if self.order not in ("C", "F"):
+            raise TensorError(f"order is {self.order!r}: choose 'C' (by rows) or 'F' (by columns)")
+
+    def offsets(self, shape: Shape) -> Table:
+        """See `Layout.offsets`."""
+        return np.arange(prod(shape), dtype=np.int64).reshape(shape, order=self.order)
+
+
+@final
+@dataclass(frozen=True)
+class Tiled(Layout):
+    """Blocks of a tensor one after the other, each by rows; the last ones are padded.
+
+    Attributes
+    ----------
+    tile : tuple of int
+        Entries of a block in each direction.
+    """
+
+    tile: Shape
+
+    def offsets(self, shape: Shape) -> Table:
+        """See `Layout.offsets`."""
+        if len(self.tile) != len(shape) or any(size < 1 for size in self.tile):
+            raise TensorError(
+                f"tiles of {self.tile} for a tensor of shape {shape}: give a size >= 1 for each "
+                "index"
+            )
+        index = np.indices(shape, dtype=np.int64)
+        tiles = [-(-size // tile) for size, tile in zip(shape, self.tile, strict=True)]
+        outer = inner = np.zeros(shape, dtype=np.int64)
+        for k, tile in enumerate(self.tile):
+            outer = outer * tiles[k] + index[k] // tile
+            inner = inner * tile + index[k] % tile
+        return np.asarray(outer * prod(self.tile) + inner)
+
+
+@final
+@dataclass(frozen=True)
+class Interleaved(Layout):
+    """Batch index innermost, in groups: entries of as many members stand side by side.
+
+    Attributes
+    ----------
+    width : int, optional
+        Members of a group, 2, 4, 8 or 16; if omitted, as many numbers as this machine works on at
+        once.
+    """
+
+    width: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.width not in (None, 2, 4, 8, 16):
+            raise TensorError(f"groups of {self.width!r} members: choose 2, 4, 8 or 16")
+
+    def lanes(self, dtype: DTypeLike) -> int:
+        """See `Layout.lanes`."""
+        from femops_kernels.cpu.machine import lane_width
+
+        kind = np.dtype(dtype)
+        if self.width is not None:
+            return self.width
+        return max(2, lane_width(np.finfo(kind).dtype) // (2 if kind.kind == "c" else 1))
+
+    def offsets(self, shape: Shape) -> Table:
+        """See `Layout.offsets`."""
+        return np.arange(prod(shape), dtype=np.int64).reshape(shape)
+
+
+@final
+@checked(TensorError)
+class Mapped(Layout):
+    """A user's layout, given by its index map.
+
+    Parameters
+    ----------
+    function : callable
+        Takes the indices of entries, arrays of one shape, and returns their offsets.
+    name : str, optional
+        For messages.
+
+    Examples
+    --------
+    >>> import femops
+    >>> by_antidiagonals = femops.tensor.Mapped(lambda i, j: 8 * (i + j) + i, "antidiagonals")
+    >>> femops.tensor.Batch((2, 2), 3, layout=by_antidiagonals).shape
+    (2, 2)
+    """
+
+    def __init__(self, function: Callable[..., object], name: str = "") -> None:
+        self._function, self._name = function, name
+
+    def offsets(self, shape: Shape) -> Table:
+        """See `Layout.offsets`."""
+        found = np.asarray(self._function(*np.indices(shape, dtype=np.int64)))
+        return np.broadcast_to(found, shape)
+
+    def __repr__(self) -> str:
+        return f"Mapped({self._name or getattr(self._function, '__name__', 'function')})"

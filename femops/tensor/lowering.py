@@ -1,0 +1,218 @@
+"""Contractions of two tensors as products of matrices: which offsets rows, columns, terms have.
+
+An index of one tensor and the result is a row or a column, one that is summed over is a term; an
+index of all three makes several products. A tensor that lacks an index is at one place for all its
+values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import TensorError
+from femops.tensor.places import Places, View
+from femops_kernels.cpu.tensor.contraction import Contraction, kernel_of
+from femops_kernels.simd.tensor.offsets import offsets
+
+Table = NDArray[np.int64]
+Number = complex | float
+
+
+@final
+@dataclass(frozen=True)
+class Term:
+    """A tensor and the letters of its indices."""
+
+    view: View
+    letters: str
+
+
+@final
+@dataclass(frozen=True)
+class _Launch:
+    """One launch: a contraction, where its products begin, and how they follow each other.
+
+    Offsets and distances count numbers, of a, b and c.
+    """
+
+    contraction: Contraction
+    begin: tuple[int, int, int]
+    products: int
+    distance: tuple[int, int, int]
+
+
+def contract_pair(c: Term, a: Term, b: Term, alpha: Number = 1.0, beta: Number = 0.0) -> None:
+    """Set c = alpha a b + beta c, summed over the indices that c lacks.
+
+    Raises
+    ------
+    TensorError
+        The tensors do not fit together.
+    """
+    a, b = (_regrouped(one, c) for one in (a, b))
+    members = _members(c, a, b)
+    if c.view.members == 0:
+        return
+    lanes = c.view.lanes
+    standing = "".join(
+        name for name, one in zip("abc", (a, b, c), strict=True) if one.view.lanes > 1
+    )
+    forms = tuple((one.view.places, one.letters) for one in (a, b, c))
+    if not all(size for places, _ in forms for size in places.shape):
+        raise TensorError("tensors without entries: give sizes of 1 or more")
+    views = a.view, b.view, c.view
+    size = c.view.array.itemsize
+    steps = tuple(one.step for one in views)
+    factors = _pair(alpha, c.view), _pair(beta, c.view)
+    for launch in _launches(forms, c.view.dtype.name, lanes if standing else 1, standing):
+        kernel = kernel_of(launch.contraction, factors[1] != (0.0, 0.0))
+        where = zip(views, launch.begin, strict=True)
+        a_at, b_at, c_at = (one.address + begin * size for one, begin in where)
+        distance = [size * one for one in launch.distance]
+        inside = -(-members // lanes), launch.products
+        kernel.run((a_at, b_at, c_at), (*steps, *distance), inside, *factors)
+
+
+def _pair(number: Number, view: View) -> tuple[float, float]:
+    whole = complex(number)
+    if whole.imag and view.dtype.kind != "c":
+        raise TensorError(f"a factor {number} for tensors of {view.dtype}: give a real one")
+    return whole.real, whole.imag
+
+
+def _members(c: Term, a: Term, b: Term) -> int:
+    """Members of a batch, to which all tensors that are not shared belong."""
+    counts = {c.view.members} | {one.view.members for one in (a, b) if not one.view.shared}
+    if len(counts) > 1:
+        raise TensorError(
+            f"batches of {sorted(counts)} members: give as many of each, or one tensor for all"
+        )
+    kinds = {one.view.dtype for one in (a, b, c)}
+    if len(kinds) > 1:
+        names = ", ".join(sorted(kind.name for kind in kinds))
+        raise TensorError(f"tensors of {names}: convert them to one type, by astype")
+    return c.view.members
+
+
+def _regrouped(one: Term, like: Term) -> Term:
+    """A tensor in groups of members as the result has them: what is in others is copied."""
+    view = one.view
+    if view.shared or view.lanes == like.view.lanes:
+        return one
+    if like.view.lanes == 1:
+        return Term(View.of_array(np.ascontiguousarray(view.read())), one.letters)
+    made = View.grouped(view.places.shape, view.dtype, like.view.lanes, view.members)
+    made.write(view.read())
+    return Term(made, one.letters)
+
+
+@lru_cache(maxsize=1024)
+def _launches(
+    forms: tuple[tuple[Places, str], ...], dtype: str, lanes: int, standing: str
+) -> tuple[_Launch, ...]:
+    """All launches of a contraction."""
+    tables, letters = zip(*(_diagonal(places.offsets, word) for places, word in forms), strict=True)
+    sizes = _sizes(tables, letters)
+    in_a, in_b, in_c = letters
+    each = [x for x in in_c if x in in_a and x in in_b]
+    rows = [x for x in in_c if x in in_a and x not in in_b]
+    columns = [x for x in in_c if x not in in_a]
+    terms = [x for x in dict.fromkeys(in_a + in_b) if x not in in_c]
+    parts = [
+        _separated(table, word, groups, sizes)
+        for table, word, groups in (
+            (tables[0], in_a, (each, rows, terms)),
+            (tables[1], in_b, (each, terms, columns)),
+            (tables[2], in_c, (each, rows, columns)),
+        )
+    ]
+    (a_each, a_rows, a_terms), (b_each, b_terms, b_columns), (c_each, c_rows, c_columns) = parts
+    contraction = Contraction(
+        dtype,
+        a_rows=offsets(a_rows),
+        a_terms=offsets(a_terms),
+        b_terms=offsets(b_terms),
+        b_columns=offsets(b_columns),
+        c_rows=offsets(c_rows),
+        c_columns=offsets(c_columns),
+        lanes=lanes,
+        members=standing,
+    )
+    return tuple(_products(contraction, np.stack([a_each, b_each, c_each])))
+
+
+def _sizes(tables: Sequence[Table], letters: Sequence[str]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for table, word in zip(tables, letters, strict=True):
+        for letter, size in zip(word, table.shape, strict=True):
+            if sizes.setdefault(letter, size) != size:
+                raise TensorError(f"index {letter} is {sizes[letter]} and {size} long")
+    return sizes
+
+
+def _diagonal(table: Table, letters: str) -> tuple[Table, str]:
+    """Places of entries whose repeated indices are equal, and the letters, each once."""
+    if len(letters) != table.ndim:
+        raise TensorError(
+            f"{letters!r} names {len(letters)} indices of a tensor of shape {table.shape}"
+        )
+    once = "".join(dict.fromkeys(letters))
+    if once == letters:
+        return table, letters
+    try:
+        return np.asarray(np.einsum(f"{letters}->{once}", table)), once
+    except ValueError as error:
+        raise TensorError(
+            f"{letters!r} repeats an index of a tensor of shape {table.shape}: its sizes differ"
+        ) from error
+
+
+def _separated(
+    table: Table, letters: str, groups: Sequence[Sequence[str]], sizes: dict[str, int]
+) -> list[Table]:
+    """Offsets for each group of indices, whose sums are the table.
+
+    Raises
+    ------
+    TensorError
+        The layout is no such sum.
+    """
+    order = [letter for group in groups for letter in group if letter in letters]
+    moved = table.transpose([letters.index(letter) for letter in order])
+    shape = [sizes[x] if x in letters else 1 for group in groups for x in group]
+    whole = np.broadcast_to(moved.reshape(shape), [sizes[x] for group in groups for x in group])
+    whole = whole.reshape([int(np.prod([sizes[x] for x in group], dtype=int)) for group in groups])
+    first = whole[0, 0, 0]
+    parts = [whole[:, 0, 0], whole[0, :, 0] - first, whole[0, 0, :] - first]
+    again = parts[0][:, None, None] + parts[1][:, None] + parts[2]
+    if not np.array_equal(again, whole):
+        raise TensorError(
+            f"the layout of {letters!r} is no sum of offsets of its indices: copy the tensor to a "
+            "strided one"
+        )
+    return parts
+
+
+def _products(contraction: Contraction, places: Table) -> list[_Launch]:
+    """Launches for products that begin at some places, (operand, product)."""
+    launches, begin, count = [], 0, places.shape[1]
+    while begin < count:
+        end = begin + 1
+        distance = places[:, end] - places[:, begin] if end < count else np.zeros(3, np.int64)
+        while end < count and np.array_equal(places[:, end] - places[:, end - 1], distance):
+            end += 1
+        first = _three(places[:, begin])
+        launches.append(_Launch(contraction, first, end - begin, _three(distance)))
+        begin = end
+    return launches
+
+
+def _three(numbers: Table) -> tuple[int, int, int]:
+    a, b, c = (int(number) for number in numbers)
+    return a, b, c

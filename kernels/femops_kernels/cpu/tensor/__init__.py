@@ -1,0 +1,1 @@
+"""Batches of small tensors on the host: contractions of two, and linear algebra."""

@@ -1,0 +1,1 @@
+"""Products of small matrices of a batch, where the offset of each entry is known beforehand."""

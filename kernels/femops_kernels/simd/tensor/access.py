@@ -1,0 +1,223 @@
+"""Loads, stores and products of lane vectors of real or complex numbers.
+
+A lane vector of complex numbers has real and imaginary parts in turns, as they are in memory. Its
+product by a complex number is two products by real ones: the parts are put together when the sum
+is complete.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from llvmlite import ir
+from numba.core import cgutils, types
+
+from femops_kernels.simd.lanes import LaneType, multiply_add, scalar_ir, splat, vector_ir
+from femops_kernels.simd.tensor.offsets import WORD, Offsets
+
+_NARROW = ir.IntType(32)
+_BYTE = ir.IntType(8)
+
+
+@final
+class Access:
+    """Emits what a kernel does with lane vectors of numbers of ``parts`` real ones."""
+
+    def __init__(self, builder: Any, lane: LaneType, parts: int) -> None:
+        self.builder, self.lane, self.parts = builder, lane, parts
+        self.vector, self.real = vector_ir(lane), scalar_ir(lane)
+        self.size = lane.scalar.bitwidth // 8
+
+    def zero(self) -> Any:
+        """Lane vector of zeros."""
+        return splat(self.builder, self.lane, 0.0)
+
+    def _pointer(self, base: Any, offset: Any, kind: Any, part: int = 0) -> Any:
+        """Address of a part of a number."""
+        at = self.builder.mul(offset, WORD(self.size * self.parts))
+        moved = self.builder.gep(base, [self.builder.add(at, WORD(part * self.size))])
+        return self.builder.bitcast(moved, kind.as_pointer())
+
+    @staticmethod
+    def runs(columns: Offsets, count: int) -> bool:
+        """True if the numbers of a vector follow each other in memory."""
+        return count == 1 or (isinstance(columns, range) and columns.step == 1)
+
+    # --- memory --------------------------------------------------------------------------------
+
+    def lanes_at(self, base: Any, k: Any) -> Any:
+        """Lane vector number ``k`` behind an address."""
+        pointer = self.builder.gep(base, [self.builder.mul(k, WORD(self.size * self.lane.width))])
+        return self.builder.load(
+            self.builder.bitcast(pointer, self.vector.as_pointer()), align=self.size
+        )
+
+    def store_lanes(self, base: Any, k: Any, value: Any) -> None:
+        """Store lane vector number ``k``."""
+        pointer = self.builder.gep(base, [self.builder.mul(k, WORD(self.size * self.lane.width))])
+        self.builder.store(
+            value, self.builder.bitcast(pointer, self.vector.as_pointer()), align=self.size
+        )
+
+    def read(
+        self, base: Any, where: list[Any], lanes: bool, runs: bool, written: bool = False
+    ) -> Any:
+        """Lane vector of some numbers: members of a batch, a run in memory, or one by one."""
+        if lanes or (runs and len(where) * self.parts == self.lane.width):
+            pointer = self._pointer(base, where[0], self.vector)
+            return self.builder.load(pointer, align=self.size)
+        if runs and written:
+            return self.read_run(base, where[0], len(where) * self.parts)
+        if runs:
+            return self._masked_load(base, where)
+        value = ir.Constant(self.vector, [ir.Constant(self.real, 0.0)] * self.lane.width)
+        for slot, at in enumerate(where):
+            for part in range(self.parts):
+                number = self.builder.load(self._pointer(base, at, self.real, part))
+                place = _NARROW(slot * self.parts + part)
+                value = self.builder.insert_element(value, number, place)
+        return value
+
+    def write(self, base: Any, where: list[Any], lanes: bool, runs: bool, value: Any) -> None:
+        """Store what `read` would load."""
+        if lanes or (runs and len(where) * self.parts == self.lane.width):
+            pointer = self._pointer(base, where[0], self.vector)
+            self.builder.store(value, pointer, align=self.size)
+        elif runs:
+            self.write_run(base, where[0], value, len(where) * self.parts)
+        else:
+            for slot, at in enumerate(where):
+                for part in range(self.parts):
+                    number = self.builder.extract_element(value, _NARROW(slot * self.parts + part))
+                    self.builder.store(number, self._pointer(base, at, self.real, part))
+
+    def _mask(self, count: int) -> tuple[Any, Any]:
+        kind = ir.VectorType(ir.IntType(1), self.lane.width)
+        return kind, ir.Constant(kind, [int(k < count * self.parts) for k in range(kind.count)])
+
+    def _suffix(self) -> str:
+        return f"v{self.lane.width}{'f64' if self.lane.scalar == types.float64 else 'f32'}.p0"
+
+    def _masked_load(self, base: Any, where: list[Any]) -> Any:
+        kind, mask = self._mask(len(where))
+        pointer = self._pointer(base, where[0], self.vector)
+        sort = ir.FunctionType(self.vector, [pointer.type, _NARROW, kind, self.vector])
+        name = f"llvm.masked.load.{self._suffix()}"
+        function = cgutils.get_or_insert_function(self.builder.module, sort, name)
+        return self.builder.call(function, [pointer, _NARROW(self.size), mask, self.zero()])
+
+    def _pieces(self, count: int) -> list[tuple[int, int]]:
+        """First slot and slots of the parts of a vector, each a power of two."""
+        pieces, first = [], 0
+        for size in (16, 8, 4, 2, 1):
+            if count & size:
+                pieces.append((first, size))
+                first += size
+        return pieces
+
+    def _piece(self, base: Any, at: Any, first: int, size: int) -> tuple[Any, Any]:
+        kind = ir.VectorType(self.real, size)
+        start = self.builder.mul(at, WORD(self.size * self.parts))
+        moved = self.builder.gep(base, [self.builder.add(start, WORD(first * self.size))])
+        return self.builder.bitcast(moved, kind.as_pointer()), kind
+
+    def read_run(self, base: Any, at: Any, count: int) -> Any:
+        """First slots of a lane vector, loaded in parts that a later load can be given again.
+
+        What a masked store has left is not given to a load before it is in the cache.
+        """
+        value = self.zero()
+        for first, size in self._pieces(count):
+            pointer, _ = self._piece(base, at, first, size)
+            loaded = self.builder.load(pointer, align=self.size)
+            slots = [k if k < size else size for k in range(self.lane.width)]
+            undefined = ir.Constant(loaded.type, ir.Undefined)
+            wide = self._picked(loaded, undefined, slots)
+            inside = range(first, first + size)
+            picks = [
+                self.lane.width + k - first if k in inside else k for k in range(self.lane.width)
+            ]
+            value = self._picked(value, wide, picks)
+        return value
+
+    def write_run(self, base: Any, at: Any, value: Any, count: int) -> None:
+        """Store the first slots of a lane vector."""
+        for first, size in self._pieces(count):
+            pointer, _ = self._piece(base, at, first, size)
+            part = self._picked(value, value, list(range(first, first + size)))
+            self.builder.store(part, pointer, align=self.size)
+
+    def flat(self, values: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
+        """Lane vectors of the first slots of others, one after the other, and their slots."""
+        slots = [(k, slot) for k, (_, count) in enumerate(values) for slot in range(count)]
+        width, found = self.lane.width, []
+        for begin in range(0, len(slots), width):
+            chosen = slots[begin : begin + width]
+            sources = list(dict.fromkeys(k for k, _ in chosen))
+            value = ir.Constant(self.vector, ir.Undefined)
+            for source in sources:
+                picks = list(range(width))
+                for place, (k, slot) in enumerate(chosen):
+                    if k == source:
+                        picks[place] = width + slot
+                value = self._picked(value, values[source][0], picks)
+            found.append((value, len(chosen)))
+        return found
+
+    # --- numbers -------------------------------------------------------------------------------
+
+    def fill(self, base: Any, at: Any) -> Any:
+        """Lane vector of one number, again and again."""
+        parts = [
+            self.builder.load(self._pointer(base, at, self.real, part))
+            for part in range(self.parts)
+        ]
+        value = splat(self.builder, self.lane, parts[0])
+        if self.parts == 1:
+            return value
+        return self._picked(value, splat(self.builder, self.lane, parts[1]), self._turns(True))
+
+    def factors(self, base: Any, at: Any, lanes: bool) -> list[Any]:
+        """Real factors of a number of a (or of members' numbers), each as a lane vector."""
+        if lanes:
+            value = self.read(base, [at], True, True)
+            if self.parts == 1:
+                return [value]
+            return [
+                self._picked(value, value, [k - k % 2 + part for k in range(self.lane.width)])
+                for part in range(2)
+            ]
+        return [
+            splat(self.builder, self.lane, self.builder.load(self._pointer(base, at, self.real, p)))
+            for p in range(self.parts)
+        ]
+
+    def multiply_add(self, factor: Any, value: Any, total: Any) -> Any:
+        """Product, plus a total if there is one."""
+        return multiply_add(self.builder, self.lane, factor, value, total)
+
+    def joined(self, totals: list[Any]) -> Any:
+        """Complex numbers of the products by real and by imaginary parts; of real ones the sum."""
+        if self.parts == 1:
+            return totals[0]
+        signs = [ir.Constant(self.real, -1.0), ir.Constant(self.real, 1.0)]
+        sign = ir.Constant(self.vector, signs * (self.lane.width // 2))
+        swapped = [k + 1 - 2 * (k % 2) for k in range(self.lane.width)]
+        return self.multiply_add(sign, self._picked(totals[1], totals[1], swapped), totals[0])
+
+    def scaled(self, factor: list[Any], value: Any) -> Any:
+        """Numbers times a number, which is a pair."""
+        reals = [self._real(part) for part in factor[: self.parts]]
+        return self.joined(
+            [self.multiply_add(splat(self.builder, self.lane, r), value, None) for r in reals]
+        )
+
+    def _real(self, number: Any) -> Any:
+        return number if number.type == self.real else self.builder.fptrunc(number, self.real)
+
+    def _turns(self, both: bool) -> list[int]:
+        return [k + (k % 2) * self.lane.width * both for k in range(self.lane.width)]
+
+    def _picked(self, first: Any, second: Any, slots: list[int]) -> Any:
+        mask = ir.Constant(ir.VectorType(_NARROW, len(slots)), [_NARROW(k) for k in slots])
+        return self.builder.shuffle_vector(first, second, mask)

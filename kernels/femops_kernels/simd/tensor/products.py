@@ -1,0 +1,395 @@
+"""Products of small matrices: what one member of a batch needs, written out as vector code.
+
+`multiply` sets ``c[i, j] = alpha sum_k a[i, k] b[k, j] + beta c[i, j]``. A block of c is kept in
+registers, as columns by rows: each term of the sum loads a few lane vectors of b and adds their
+products by one number of a at a time, or by one lane vector where a lane is a member of the batch.
+All contractions of two tensors are such products: their entries may lie anywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, final
+
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.core.datamodel import models
+from numba.core.datamodel.registry import register_default
+from numba.core.imputils import lower_constant
+from numba.extending import intrinsic, typeof_impl
+
+from femops_kernels.simd.lanes import LaneType
+from femops_kernels.simd.tensor.access import Access
+from femops_kernels.simd.tensor.offsets import WORD, Offsets, offsets_at
+
+# Multiply-adds that are written out one by one; more are loops.
+_UNROLLED = 320
+# Terms of a sum in one pass of a loop.
+_TERMS = 4
+
+
+@final
+@dataclass(frozen=True)
+class Product:
+    """Product of two matrices: numbers and where they are.
+
+    Offsets count numbers (complex ones where they are complex).
+
+    Attributes
+    ----------
+    dtype : str
+        float32, float64, complex64 or complex128.
+    width : int
+        Slots of a lane vector, in real numbers.
+    a_rows, a_terms, b_terms, b_columns, c_rows, c_columns : range or tuple of int
+        Offsets: an entry's is the sum of two.
+    members : str
+        Operands (of "abc") whose lanes are members of the batch; others have one number a lane.
+    packed : bool
+        True if b is read from a copy, made by `pack`.
+    reads : bool
+        True if c is read: beta is not zero.
+    block : (int, int)
+        Rows and lane vectors of c in registers.
+    """
+
+    dtype: str
+    width: int
+    a_rows: Offsets
+    a_terms: Offsets
+    b_terms: Offsets
+    b_columns: Offsets
+    c_rows: Offsets
+    c_columns: Offsets
+    members: str
+    packed: bool
+    reads: bool
+    block: tuple[int, int]
+
+    @property
+    def lane(self) -> LaneType:
+        """Type of a lane vector."""
+        single = np.dtype(self.dtype) in (np.float32, np.complex64)
+        return LaneType(self.width, types.float32 if single else types.float64)
+
+    @property
+    def parts(self) -> int:
+        """Real numbers of a number: 2 of a complex one."""
+        return 2 if self.dtype.startswith("complex") else 1
+
+    def vectors(self) -> list[tuple[int, int]]:
+        """First column and columns of each lane vector of c."""
+        if "c" in self.members:
+            return [(j, 1) for j in range(len(self.c_columns))]
+        most, total = self.width // self.parts, len(self.c_columns)
+        return [(j, min(most, total - j)) for j in range(0, total, most)]
+
+    def packed_numbers(self) -> int:
+        """Numbers of a copy of b."""
+        return len(self.b_terms) * len(self.vectors()) * self.width // self.parts
+
+
+@final
+class ProductType(types.Dummy):
+    """Numba's type of a `Product`, which is part of it."""
+
+    def __init__(self, product: Product) -> None:
+        self.product = product
+        super().__init__(name=repr(product))
+
+
+@typeof_impl.register(Product)
+def _typeof_product(value: Product, _context: Any) -> ProductType:
+    return ProductType(value)
+
+
+register_default(ProductType)(models.OpaqueModel)
+
+
+@lower_constant(ProductType)
+def _lower_product(context: Any, _builder: Any, _type: Any, _value: Any) -> Any:
+    return context.get_dummy_value()
+
+
+def repeat(builder: Any, count: int, emit: Any) -> None:
+    """Emit a loop: ``emit(k)``, once; of a single pass the number is known."""
+    if count == 1:
+        emit(0)
+    if count <= 1:
+        return
+    before = builder.block
+    body, end = (builder.append_basic_block(name) for name in ("pass", "after"))
+    builder.branch(body)
+    builder.position_at_end(body)
+    k = builder.phi(WORD)
+    k.add_incoming(WORD(0), before)
+    emit(k)
+    following = builder.add(k, WORD(1))
+    k.add_incoming(following, builder.block)
+    builder.cbranch(builder.icmp_signed("<", following, WORD(count)), body, end)
+    builder.position_at_end(end)
+
+
+def cut(total: int, most: int) -> list[tuple[int, int, int]]:
+    """Blocks of at most so many, as even as can be: (first, size, how many of that size)."""
+    blocks = -(-total // most)
+    size, larger = divmod(total, blocks)
+    found = [(0, size + 1, larger), (larger * (size + 1), size, blocks - larger)]
+    return [one for one in found if one[2]]
+
+
+@final
+class _Writer:
+    """Writes one product."""
+
+    def __init__(self, builder: Any, product: Product, bases: tuple[Any, ...]) -> None:
+        self.builder, self.product = builder, product
+        a, b, c, copy, self.alpha, self.beta = bases
+        self.access = Access(builder, product.lane, product.parts)
+        self.a, self.b, self.c, self.copy = (
+            builder.inttoptr(base, ir.IntType(8).as_pointer()) for base in (a, b, c, copy)
+        )
+
+    # --- c -------------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        """All blocks of c: vectors outside, so that their part of b stays near."""
+        rows, vectors = self.product.block
+        for first, counts, many in self._vector_blocks(vectors):
+
+            def columns(k: Any, first: int = first, counts: tuple[int, ...] = counts) -> None:
+                start = self._plus(first, k, len(counts))
+                for row, size, blocks in cut(len(self.product.c_rows), rows):
+                    self._rows(row, size, blocks, start, counts)
+
+            repeat(self.builder, many, columns)
+
+    def _rows(self, row: int, size: int, blocks: int, start: Any, counts: tuple[int, ...]) -> None:
+        work = size * len(counts) * len(self.product.a_terms)
+
+        def one(k: Any) -> None:
+            self._block(self._plus(row, k, size), size, start, counts)
+
+        if blocks * work <= _UNROLLED:
+            for k in range(blocks):
+                one(k)
+        else:
+            repeat(self.builder, blocks, one)
+
+    def _plus(self, first: int, k: Any, size: int) -> Any:
+        if isinstance(k, int):
+            return first + k * size
+        return self.builder.add(WORD(first), self.builder.mul(k, WORD(size)))
+
+    def _vector_blocks(self, most: int) -> list[tuple[int, tuple[int, ...], int]]:
+        """First vector, columns of each, and how often: blocks alike follow each other."""
+        counts = [count for _, count in self.product.vectors()]
+        blocks = [
+            (first + k * size, tuple(counts[first + k * size : first + (k + 1) * size]))
+            for first, size, many in cut(len(counts), most)
+            for k in range(many)
+        ]
+        found = []
+        for alike, group in groupby(blocks, key=lambda block: block[1]):
+            members = list(group)
+            found.append((members[0][0], alike, len(members)))
+        return found
+
+    def _places(self, columns: Offsets, start: Any, counts: tuple[int, ...]) -> list[list[Any]]:
+        """Offsets of the columns of each vector of a block."""
+        full = 1 if "c" in self.product.members else self.product.width // self.product.parts
+        places = []
+        for k, count in enumerate(counts):
+            first = self._plus(0, start, full)
+            first = first + k * full if isinstance(first, int) else self._further(first, k * full)
+            places.append(offsets_at(self.builder, columns, first, count))
+        return places
+
+    def _further(self, first: Any, more: int) -> Any:
+        return self.builder.add(first, WORD(more))
+
+    def _block(self, row: Any, size: int, start: Any, counts: tuple[int, ...]) -> None:
+        """Sums of one block, and what becomes of them."""
+        product = self.product
+        totals = self._sums(row, size, start, counts)
+        (*rows,) = offsets_at(self.builder, product.c_rows, row, size)
+        if self._flat(counts):
+            self._write_flat(rows[0], totals, counts)
+            return
+        runs = [self.access.runs(product.c_columns, count) for count in counts]
+        for at, values in zip(rows, totals, strict=True):
+            places = self._places(product.c_columns, start, counts)
+            for columns, run, value in zip(places, runs, values, strict=True):
+                self._update([self.builder.add(at, one) for one in columns], run, value)
+
+    def _update(self, where: list[Any], run: bool, total: Any) -> None:
+        """Write one lane vector of c."""
+        access, lanes = self.access, "c" in self.product.members
+        value = access.scaled(self.alpha, total)
+        if self.product.reads:
+            old = access.read(self.c, where, lanes, run, written=True)
+            value = self.builder.fadd(value, access.scaled(self.beta, old))
+        access.write(self.c, where, lanes, run, value)
+
+    def _flat(self, counts: tuple[int, ...]) -> bool:
+        """True if the rows of a block follow each other in memory, and are no whole vectors."""
+        rows, columns = self.product.c_rows, self.product.c_columns
+        whole = all(count * self.product.parts == self.product.width for count in counts)
+        return (
+            "c" not in self.product.members
+            and not whole
+            and isinstance(rows, range)
+            and isinstance(columns, range)
+            and columns.step == 1
+            and rows.step == len(columns) == sum(counts)
+        )
+
+    def _write_flat(self, at: Any, totals: Any, counts: tuple[int, ...]) -> None:
+        """Write rows that follow each other, as few lane vectors."""
+        access, parts = self.access, self.product.parts
+        ends = [count * parts for count in counts]
+        values = [pair for row in totals for pair in zip(row, ends, strict=True)]
+        for k, (total, count) in enumerate(access.flat(values)):
+            where = self._further(at, k * self.product.width // parts)
+            self._update([self._further(where, i) for i in range(count // parts)], True, total)
+
+    # --- sums ----------------------------------------------------------------------------------
+
+    def _sums(self, row: Any, size: int, start: Any, counts: tuple[int, ...]) -> Any:
+        """Sums over all terms, (row, vector)."""
+        terms, parts = len(self.product.a_terms), self.product.parts
+        rows = offsets_at(self.builder, self.product.a_rows, row, size)
+        columns = self._places(self.product.b_columns, start, counts)
+        block = (rows, columns, start, len(counts))
+        each = size * len(counts) * parts
+        totals: list[Any] = [None] * each
+        if terms * each <= _UNROLLED:
+            totals = self._terms(0, terms, block, totals)
+        else:
+            totals = self._loop(terms, block, each)
+        step = len(counts) * parts
+        return [
+            [
+                self.access.joined(totals[i * step + j * parts : i * step + (j + 1) * parts])
+                for j in range(len(counts))
+            ]
+            for i in range(size)
+        ]
+
+    def _loop(self, terms: int, block: Any, each: int) -> list[Any]:
+        """Sums over many terms, by a loop over some at a time, and the rest."""
+        builder, zero = self.builder, self.access.zero()
+        before, passes = builder.block, terms // _TERMS
+        body, end = (builder.append_basic_block(name) for name in ("terms", "summed"))
+        builder.branch(body)
+        builder.position_at_end(body)
+        k = builder.phi(WORD)
+        k.add_incoming(WORD(0), before)
+        sums = [builder.phi(zero.type) for _ in range(each)]
+        for total in sums:
+            total.add_incoming(zero, before)
+        totals = self._terms(builder.mul(k, WORD(_TERMS)), _TERMS, block, list(sums))
+        for old, new in zip(sums, totals, strict=True):
+            old.add_incoming(new, builder.block)
+        following = builder.add(k, WORD(1))
+        k.add_incoming(following, builder.block)
+        builder.cbranch(builder.icmp_signed("<", following, WORD(passes)), body, end)
+        builder.position_at_end(end)
+        return self._terms(passes * _TERMS, terms - passes * _TERMS, block, totals)
+
+    def _terms(self, first: Any, count: int, block: Any, totals: list[Any]) -> list[Any]:
+        """Add some terms to the sums."""
+        rows, columns, start, vectors = block
+        product, access = self.product, self.access
+        a_terms = offsets_at(self.builder, product.a_terms, first, count)
+        b_terms = offsets_at(self.builder, product.b_terms, first, count)
+        for term, (a_term, b_term) in enumerate(zip(a_terms, b_terms, strict=True)):
+            k = first + term if isinstance(first, int) else self._further(first, term)
+            if product.packed:
+                values = [
+                    access.lanes_at(self.copy, self._copied(k, start, j)) for j in range(vectors)
+                ]
+            else:
+                values = [self._b_vector(b_term, column) for column in columns]
+            for i, a_row in enumerate(rows):
+                where = self.builder.add(a_row, a_term)
+                factors = access.factors(self.a, where, "a" in product.members)
+                for j, value in enumerate(values):
+                    for part, factor in enumerate(factors):
+                        at = (i * vectors + j) * product.parts + part
+                        totals[at] = access.multiply_add(factor, value, totals[at])
+        return totals
+
+    def _b_vector(self, term: Any, columns: list[Any]) -> Any:
+        where = [self.builder.add(term, one) for one in columns]
+        if "c" in self.product.members and "b" not in self.product.members:
+            return self.access.fill(self.b, where[0])
+        runs = self.access.runs(self.product.b_columns, len(columns))
+        return self.access.read(self.b, where, "b" in self.product.members, runs)
+
+    # --- the copy of b -------------------------------------------------------------------------
+
+    def _copied(self, k: Any, vector: Any, j: int) -> Any:
+        """Number of the lane vector of the copy of b."""
+        many = len(self.product.vectors())
+        row = WORD(k * many) if isinstance(k, int) else self.builder.mul(k, WORD(many))
+        at = WORD(vector + j) if isinstance(vector, int) else self._further(vector, j)
+        return self.builder.add(row, at)
+
+    def pack(self) -> None:
+        """Copy b, term by term, as lane vectors."""
+        product = self.product
+
+        def term(k: Any) -> None:
+            (at,) = offsets_at(self.builder, product.b_terms, k, 1)
+            for first, counts, many in self._vector_blocks(1):
+
+                def vector(v: Any, first: int = first, counts: tuple[int, ...] = counts) -> None:
+                    start = self._plus(first, v, 1)
+                    (columns,) = self._places(product.b_columns, start, counts)
+                    value = self._b_vector(at, columns)
+                    self.access.store_lanes(self.copy, self._copied(k, start, 0), value)
+
+                repeat(self.builder, many, vector)
+
+        repeat(self.builder, len(product.b_terms), term)
+
+
+def _writer(builder: Any, product: Product, args: Any) -> _Writer:
+    return _Writer(builder, product, args)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def multiply(
+    typingctx: Any, product: Any, a: Any, b: Any, c: Any, copy: Any, alpha: Any, beta: Any
+) -> Any:
+    """``multiply(PRODUCT, a, b, c, copy, alpha, beta)`` of addresses and pairs of numbers."""
+    pair = types.UniTuple(types.float64, 2)
+    sig = types.void(product, *[types.intp] * 4, pair, pair)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        product = sig.args[0].product
+        factors = [[builder.extract_value(pair, i) for i in range(2)] for pair in args[5:]]
+        _Writer(builder, product, (*args[1:5], *factors)).write()
+        return context.get_dummy_value()
+
+    return sig, codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def pack(typingctx: Any, product: Any, b: Any, copy: Any) -> Any:
+    """``pack(PRODUCT, b, copy)``: copy b for `multiply`."""
+    sig = types.void(product, types.intp, types.intp)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        unused = WORD(0)
+        bases = (unused, args[1], unused, args[2], None, None)
+        _Writer(builder, sig.args[0].product, bases).pack()
+        return context.get_dummy_value()
+
+    return sig, codegen
+
+
+__all__ = ["Product", "multiply", "pack"]

@@ -1,0 +1,60 @@
+"""Products of the matrices of a batch; threads share runs of members.
+
+A member may be several products, which are equally far from each other.
+"""
+
+# <defaults>
+from femops_kernels.simd.compiling import function
+from femops_kernels.simd.tensor.products import *
+from femops_kernels.simd.threads import shared
+
+PRODUCT = Product(
+    dtype="float64",
+    width=8,
+    a_rows=range(0, 16, 8),
+    a_terms=range(8),
+    b_terms=range(0, 64, 8),
+    b_columns=range(8),
+    c_rows=range(0, 16, 8),
+    c_columns=range(8),
+    members="",
+    packed=False,
+    reads=True,
+    block=(2, 1),
+)
+ONCE, COPY_BYTES = False, 0
+# </defaults>
+
+PACKED = PRODUCT.packed
+
+
+@shared
+def some(task, thread, operands, strides, inside, size, copies, alpha, beta):
+    """A run of members, ``size`` of them."""
+    members, inner = inside[0], inside[1]
+    first, copy = task * size, copies + thread * COPY_BYTES
+    if ONCE:
+        pack(PRODUCT, operands[1], copy)
+    for e in range(first, min(first + size, members)):
+        for d in range(inner):
+            a = operands[0] + e * strides[0] + d * strides[3]
+            b = operands[1] + e * strides[1] + d * strides[4]
+            c = operands[2] + e * strides[2] + d * strides[5]
+            if PACKED and not ONCE:
+                pack(PRODUCT, b, copy)
+            multiply(PRODUCT, a, b, c, copy, alpha, beta)
+
+
+@function(
+    "void(intp, UniTuple(intp, 3), UniTuple(intp, 6), UniTuple(intp, 2), intp, intp, "
+    "UniTuple(float64, 2), UniTuple(float64, 2))"
+)
+def products(team, operands, strides, inside, size, copies, alpha, beta):
+    """Set c = alpha a b + beta c for all members, ``size`` of them a task.
+
+    Operands are addresses of a, b and c; strides the bytes between members, then between products
+    of a member; inside how many there are of either; copies the memory for copies of b, one for
+    each thread. Factors are pairs of real and imaginary part.
+    """
+    tasks = -(-inside[0] // size)
+    some(team, tasks, operands, strides, inside, size, copies, alpha, beta)

@@ -1,0 +1,193 @@
+"""Contractions of batches, held to numpy.einsum over shapes, layouts, ranges and strides."""
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import femops
+from femops.tensor import Batch, Index, Interleaved, Layout, Mapped, Strided, Tiled
+
+TYPES = ("float64", "float32", "complex128", "complex64")
+FEW = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def numbers(rng, shape, dtype):
+    values = rng.standard_normal(shape)
+    if np.dtype(dtype).kind == "c":
+        values = values + 1j * rng.standard_normal(shape)
+    return values.astype(dtype)
+
+
+def check(found, expected, terms=1):
+    scale = 16 * terms * np.finfo(expected.dtype).eps
+    assert found.shape == expected.shape
+    assert found.dtype == expected.dtype
+    assert np.abs(found - expected).max() <= scale * max(1.0, np.abs(expected).max())
+
+
+class _Morton(Layout):
+    """A user's layout: the bits of two indices in turns."""
+
+    def offsets(self, shape):
+        i, j = np.indices(shape)
+        return sum((((i >> b) & 1) << (2 * b + 1)) | (((j >> b) & 1) << (2 * b)) for b in range(6))
+
+
+def wider(i, j):
+    return 128 * j + 2 * i
+
+
+LAYOUTS = (
+    Strided(),
+    Strided("F"),
+    Tiled((2, 3)),
+    Interleaved(),
+    Interleaved(2),
+    _Morton(),
+    Mapped(wider),
+)
+
+
+STRIDED = ("array", "transposed", "every other", "backwards", "shared")
+
+
+@st.composite
+def operand(draw, rng, members, shape, dtype):
+    """A batch in some layout, a strided view of an array, or one matrix for all members."""
+    values = numbers(rng, (members, *shape), dtype)
+    kind = draw(
+        st.sampled_from(("array", "transposed", "every other", "backwards", "shared", *LAYOUTS))
+    )
+    if isinstance(kind, Layout):
+        return Batch(shape, members, dtype, kind).assign(values), values
+    if kind == "shared":
+        return values[0], np.broadcast_to(values[0], values.shape)
+    if kind == "transposed":
+        return np.ascontiguousarray(values.transpose(2, 0, 1)).transpose(1, 2, 0), values
+    if kind == "every other":
+        longer = np.repeat(np.repeat(values, 2, axis=2), 3, axis=0)
+        return longer[::3, :, ::2], values
+    if kind == "backwards":
+        return values[::-1, ::-1, ::-1].copy()[::-1, ::-1, ::-1], values
+    return values, values
+
+
+@FEW
+@given(st.data())
+def test_gemm_is_matmul_in_any_layout(data):
+    rng, draw = np.random.default_rng(data.draw(st.integers(0, 99))), data.draw
+    m, n, k = (draw(st.sampled_from((1, 2, 3, 5, 8, 17, 33))) for _ in range(3))
+    dtype, members = draw(st.sampled_from(TYPES)), draw(st.sampled_from((1, 5, 19)))
+    turn_a, turn_b, beta = (draw(st.booleans()) for _ in range(3))
+    a, A = draw(operand(rng, members, (k, m) if turn_a else (m, k), dtype))
+    b, B = draw(operand(rng, members, (n, k) if turn_b else (k, n), dtype))
+    before = numbers(rng, (members, m, n), dtype)
+    out = Batch((m, n), members, dtype, draw(st.sampled_from(LAYOUTS))).assign(before)
+    factors = {"alpha": -0.5, "beta": 2.0 if beta else 0.0}
+    femops.tensor.gemm(a, b, out, transpose_a=turn_a, transpose_b=turn_b, **factors)
+    A, B = (X.swapaxes(1, 2) if turn else X for X, turn in ((A, turn_a), (B, turn_b)))
+    check(out.numpy(), (-0.5 * (A @ B) + factors["beta"] * before).astype(dtype), k)
+
+
+def test_products_by_complex_factors():
+    rng = np.random.default_rng(1)
+    A, B, C = (numbers(rng, (7, 3, 3), "complex128") for _ in range(3))
+    expected = (1 + 2j) * (A @ B) - 1j * C
+    check(femops.tensor.gemm(A, B, C, alpha=1 + 2j, beta=-1j), expected, 3)
+
+
+def test_products_of_many_members_are_the_same_with_threads():
+    rng = np.random.default_rng(2)
+    A, B = (rng.standard_normal((20_000, 3, 3)) for _ in "AB")
+    check(femops.tensor.gemm(A, B), A @ B, 3)
+
+
+def test_nothing_but_the_output_is_written():
+    """Columns that fill no lane vector end where the next member, or nothing, begins."""
+    storage = np.full((5, 4, 9), 7.0)
+    out = storage[1:4, 1:3, 2:7]
+    A, B = np.ones((3, 2, 3)), np.ones((3, 3, 5))
+    femops.tensor.gemm(A, B, out)
+    assert np.all(out == 3.0)
+    assert np.sum(storage == 7.0) == storage.size - out.size
+
+
+SEEDS = (
+    "kj,ij->ki",
+    "ki,ij->kj",
+    "kij,kl->ijl",
+    "isj,ksl->ijkl",
+    "si,sj,ksl->kilj",
+    "ii->i",
+    "ij->",
+    "ij,ij->ij",
+)
+
+
+@pytest.mark.parametrize("subscripts", SEEDS)
+def test_einsum_is_that_of_numpy(subscripts):
+    rng, (left, _, right) = np.random.default_rng(3), subscripts.partition("->")
+    sizes = dict(zip("sijkl", (4, 3, 3, 5, 2), strict=True))
+    arrays = [rng.standard_normal((11, *(sizes[x] for x in word))) for word in left.split(",")]
+    words = ",".join("z" + word for word in left.split(","))
+    expected = np.einsum(f"{words}->z{right}", *arrays)
+    check(femops.einsum(subscripts, *arrays), expected, 12)
+    last = [np.ascontiguousarray(np.moveaxis(array, 0, -1)) for array in arrays]
+    check(femops.einsum(subscripts, *last, batch=-1), np.moveaxis(expected, 0, -1), 12)
+    batches = [Batch.wrap(array).copy(Interleaved()) for array in arrays]
+    check(femops.einsum(subscripts, *batches).numpy(), expected, 12)
+
+
+def test_einsum_of_tensors_that_all_members_share():
+    rng = np.random.default_rng(4)
+    B, D = rng.standard_normal((4, 3)), rng.standard_normal((9, 4, 4))
+    expected = np.einsum("ki,lj,zkl->zij", B, B, D)
+    check(femops.einsum("ki,lj,kl->ij", B, B, D), expected, 16)
+    check(femops.einsum("ki,kj", B, B), np.einsum("ki,kj", B, B), 4)
+
+
+@FEW
+@given(st.data())
+def test_ranges_of_indices(data):
+    rng, draw = np.random.default_rng(5), data.draw
+    first = draw(st.integers(0, 3))
+    last = draw(st.integers(first + 1, 5))
+    fixed, layout = draw(st.integers(-4, 3)), draw(st.sampled_from((Strided(), Interleaved())))
+    A, B, C = (
+        rng.standard_normal((9, *shape)) for shape in ((3, 2, 5, 4), (2, 3, 4, 5), (3, 3, 5, 5))
+    )
+    a, b, c = (Batch.wrap(X.copy()).copy(layout) for X in (A, B, C))
+    i, j, k, n = (Index(name) for name in "ijkn")
+    m = Index("m", first, last)
+    c[i, j, m, n] -= 2 * a[i, k, m, fixed] * b[k, j, 0, n]
+    C[:, :, :, first:last] -= 2 * np.einsum(
+        "zikm,zkjn->zijmn", A[..., first:last, fixed], B[:, :, :, 0]
+    )
+    check(c.numpy(), C, 4)
+
+
+def test_sums_of_products_with_indices():
+    rng = np.random.default_rng(6)
+    A, B = (rng.standard_normal((5, 3, 3)) for _ in "AB")
+    a, b, c = Batch.wrap(A), Batch.wrap(B), Batch((3, 3), 5)
+    i, j, k = (Index(name) for name in "ijk")
+    c[i, j] = a[i, k] * b[k, j] - (a[j, i] + 3 * b[i, k] * b[k, j])
+    check(c.numpy(), A @ B - A.swapaxes(1, 2) - 3 * B @ B, 3)
+
+
+def test_views_of_members_and_ranges_share_memory():
+    values = np.arange(120.0).reshape(5, 4, 6)
+    for layout in LAYOUTS[:3]:
+        batch = Batch((4, 6), 5, layout=layout).assign(values)
+        part = batch[1:4, 1:3, ::2]
+        assert np.array_equal(part.numpy(), values[1:4, 1:3, ::2])
+        part[:, 0].assign(-1.0)
+        assert np.sum(batch.numpy() == -1.0) == 9
+    wrapped = Batch.wrap(values)
+    wrapped[2, :, 0].assign(0.5)
+    assert np.all(values[2, :, 0] == 0.5)
+    blocks = np.zeros((3, 4, 6, 8))
+    Batch.wrap(blocks, Interleaved(8), members=20)[8:16].assign(1.0)
+    assert np.all(blocks[1] == 1.0)
+    assert not blocks[[0, 2]].any()
