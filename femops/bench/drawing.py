@@ -142,6 +142,27 @@ def draw_multivector(path: Target, rows: Rows) -> Path:
     return curves(path, x, "vectors of a panel" if along == "width" else "vectors", panels)
 
 
+def draw_gemm(path: Target, rows: Rows) -> Path:
+    """Draw operations a second over n, dashed their limit; a panel for each type and batch."""
+    sizes, panels = _values(rows, "n"), []
+
+    def name(row: Row) -> str:
+        return f"femops, {row['layout']}" if row["implementation"] == "femops" else _peer(row)
+
+    for key in dict.fromkeys((row["dtype"], row["members"], row["threads"]) for row in rows):
+        mine = [row for row in rows if (row["dtype"], row["members"], row["threads"]) == key]
+        ours = [row for row in mine if row["implementation"] == "femops"]
+        lines = _lines(mine, sizes, name, "gflops", "n")
+        limits = _lines(ours, sizes, name, "limit_gflops", "n")
+        title = f"{key[0]}, {key[1]} members, {key[2]} thread{'s' * (key[2] > 1)}: GFlop/s"
+        panels.append(Panel(title, lines, limits))
+    return curves(path, sizes, "n", panels)
+
+
+def _peer(row: Row) -> str:
+    return str(row["implementation"])
+
+
 def draw_speedup(path: Target, rows: Rows) -> Path:
     """Draw dofs a second over the ranks that were timed, one curve each task, dashed the ideal."""
     timed = [row for row in rows if row["timed"]]

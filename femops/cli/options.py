@@ -259,7 +259,7 @@ def names(text: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in text.split(",")))
 
 
-def numbers(text: str, what: str = "orders") -> list[int]:
+def numbers(text: str, what: str = "orders", digits: int = 3) -> list[int]:
     """Whole numbers of '3', '1-8' or '2,4,6-8', ascending, each once.
 
     Parameters
@@ -267,6 +267,8 @@ def numbers(text: str, what: str = "orders") -> list[int]:
     text : str
     what : str
         What they are.
+    digits : int
+        Most digits of a number.
 
     Raises
     ------
@@ -275,7 +277,7 @@ def numbers(text: str, what: str = "orders") -> list[int]:
     """
     result: list[int] = []
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d{1,3})\s*(?:-\s*(\d{1,3})\s*)?", part)
+        match = re.fullmatch(rf"\s*(\d{{1,{digits}}})\s*(?:-\s*(\d{{1,{digits}}})\s*)?", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if not 1 <= first <= last:
             raise typer.BadParameter(f"'{text}' is no list of {what}: write 4, 1-8 or 2,4,6")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from femops.errors import TensorError
 from femops.tensor.places import Places, View
-from femops_kernels.cpu.tensor.contraction import Contraction, kernel_of
+from femops_kernels.cpu.tensor.contraction import Contraction, ContractionKernel
 from femops_kernels.simd.tensor.offsets import offsets
 
 Table = NDArray[np.int64]
@@ -36,12 +36,12 @@ class Term:
 @final
 @dataclass(frozen=True)
 class _Launch:
-    """One launch: a contraction, where its products begin, and how they follow each other.
+    """One launch: a kernel, where its products begin, and how they follow each other.
 
     Offsets and distances count numbers, of a, b and c.
     """
 
-    contraction: Contraction
+    kernel: ContractionKernel
     begin: tuple[int, int, int]
     products: int
     distance: tuple[int, int, int]
@@ -64,19 +64,17 @@ def contract_pair(c: Term, a: Term, b: Term, alpha: Number = 1.0, beta: Number =
         name for name, one in zip("abc", (a, b, c), strict=True) if one.view.lanes > 1
     )
     forms = tuple((one.view.places, one.letters) for one in (a, b, c))
-    if not all(size for places, _ in forms for size in places.shape):
-        raise TensorError("tensors without entries: give sizes of 1 or more")
     views = a.view, b.view, c.view
     size = c.view.array.itemsize
     steps = tuple(one.step for one in views)
     factors = _pair(alpha, c.view), _pair(beta, c.view)
-    for launch in _launches(forms, c.view.dtype.name, lanes if standing else 1, standing):
-        kernel = kernel_of(launch.contraction, factors[1] != (0.0, 0.0))
+    reads = factors[1] != (0.0, 0.0)
+    for launch in _launches(forms, c.view.number, lanes if standing else 1, standing, reads):
         where = zip(views, launch.begin, strict=True)
         a_at, b_at, c_at = (one.address + begin * size for one, begin in where)
         distance = [size * one for one in launch.distance]
         inside = -(-members // lanes), launch.products
-        kernel.run((a_at, b_at, c_at), (*steps, *distance), inside, *factors)
+        launch.kernel.run((a_at, b_at, c_at), (*steps, *distance), inside, *factors)
 
 
 def _pair(number: Number, view: View) -> tuple[float, float]:
@@ -95,7 +93,7 @@ def _members(c: Term, a: Term, b: Term) -> int:
         )
     kinds = {one.view.dtype for one in (a, b, c)}
     if len(kinds) > 1:
-        names = ", ".join(sorted(kind.name for kind in kinds))
+        names = ", ".join(sorted(one.view.number for one in (a, b, c)))
         raise TensorError(f"tensors of {names}: convert them to one type, by astype")
     return c.view.members
 
@@ -114,9 +112,11 @@ def _regrouped(one: Term, like: Term) -> Term:
 
 @lru_cache(maxsize=1024)
 def _launches(
-    forms: tuple[tuple[Places, str], ...], dtype: str, lanes: int, standing: str
+    forms: tuple[tuple[Places, str], ...], dtype: str, lanes: int, standing: str, reads: bool
 ) -> tuple[_Launch, ...]:
     """All launches of a contraction."""
+    if not all(size for places, _ in forms for size in places.shape):
+        raise TensorError("tensors without entries: give sizes of 1 or more")
     tables, letters = zip(*(_diagonal(places.offsets, word) for places, word in forms), strict=True)
     sizes = _sizes(tables, letters)
     in_a, in_b, in_c = letters
@@ -144,7 +144,9 @@ def _launches(
         lanes=lanes,
         members=standing,
     )
-    return tuple(_products(contraction, np.stack([a_each, b_each, c_each])))
+    return tuple(
+        _products(ContractionKernel(contraction, reads), np.stack([a_each, b_each, c_each]))
+    )
 
 
 def _sizes(tables: Sequence[Table], letters: Sequence[str]) -> dict[str, int]:
@@ -199,7 +201,7 @@ def _separated(
     return parts
 
 
-def _products(contraction: Contraction, places: Table) -> list[_Launch]:
+def _products(kernel: ContractionKernel, places: Table) -> list[_Launch]:
     """Launches for products that begin at some places, (operand, product)."""
     launches, begin, count = [], 0, places.shape[1]
     while begin < count:
@@ -208,7 +210,7 @@ def _products(contraction: Contraction, places: Table) -> list[_Launch]:
         while end < count and np.array_equal(places[:, end] - places[:, end - 1], distance):
             end += 1
         first = _three(places[:, begin])
-        launches.append(_Launch(contraction, first, end - begin, _three(distance)))
+        launches.append(_Launch(kernel, first, end - begin, _three(distance)))
         begin = end
     return launches
 

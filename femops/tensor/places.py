@@ -18,6 +18,8 @@ Array = NDArray[Any]
 NUMBERS = ("float64", "float32", "complex128", "complex64")
 """Types of numbers that tensors have."""
 
+_NAMES = {np.dtype(name): name for name in NUMBERS}  # a type takes long to tell its name
+
 
 @final
 @dataclass(frozen=True)
@@ -66,6 +68,13 @@ def _offsets(places: Places) -> Table:
     return table
 
 
+@lru_cache(maxsize=512)
+def _reach(places: Places) -> int:
+    """Distance between the first and the last place that an output's entries have."""
+    check_apart(places.offsets, "the output")
+    return int(np.ptp(places.offsets)) if places.offsets.size else 0
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class View:
@@ -101,17 +110,15 @@ class View:
         TensorError
             A type of numbers that tensors do not have, or numbers at fractions of their size.
         """
-        if array.dtype.name not in NUMBERS or not array.dtype.isnative:
+        if array.dtype not in _NAMES:
             raise TensorError(
                 f"an array of {array.dtype}: convert it to one of {', '.join(NUMBERS)}"
             )
         size = array.itemsize
-        if any(stride % size for stride in array.strides) or not array.flags.aligned:
+        if not array.flags.aligned or any(stride % size for stride in array.strides):
             raise TensorError("the array's entries are not whole numbers apart: copy it")
-        strides = tuple(
-            0 if length == 1 else stride // size
-            for length, stride in zip(array.shape, array.strides, strict=True)
-        )
+        lengths = zip(array.shape, array.strides, strict=True)
+        strides = tuple([0 if length == 1 else stride // size for length, stride in lengths])
         if shared:
             return View(Places(array.shape, strides), array, 0, 0, 1, 1, flat=False)
         if not array.ndim:
@@ -140,7 +147,14 @@ class View:
     @property
     def address(self) -> int:
         """Address of the first member."""
-        return int(self.array.ctypes.data) + self.start * self.array.itemsize
+        # ctypes.data takes several times as long
+        first: int = self.array.__array_interface__["data"][0]
+        return first + self.start * self.array.itemsize
+
+    @property
+    def number(self) -> str:
+        """Name of the type of the numbers."""
+        return _NAMES[self.array.dtype]
 
     @property
     def step(self) -> int:
@@ -202,8 +216,7 @@ class View:
         """
         if not self.array.flags.writeable:
             raise TensorError("the output can't be written: copy it")
-        check_apart(self.places.offsets, "the output")
-        reach = np.ptp(self.places.offsets) if self.places.offsets.size else 0
+        reach = _reach(self.places)
         if self.members > 1 and abs(self.stride) <= reach and not self._interlocked():
             raise TensorError("members of the output overlap: copy it")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from femops.cli.bench.eigen import eigen
+from femops.cli.bench.gemm import gemm
 from femops.cli.bench.gpu import gpu
 from femops.cli.bench.multivector import multivector
 from femops.cli.bench.operators import PROBLEMS, all_problems, cg, numa, operator
@@ -34,5 +35,5 @@ def group() -> None:
 for _name, _what in PROBLEMS.items():
     app.command(_name, cls=PlotCommand)(operator(_name, _what))
 app.command("all", cls=PlotCommand)(paragraphs(all_problems))
-for _command in (cg, solve, numa, scaling, multivector, eigen, gpu):
+for _command in (cg, solve, numa, scaling, multivector, gemm, eigen, gpu):
     app.command(cls=PlotCommand)(paragraphs(_command))

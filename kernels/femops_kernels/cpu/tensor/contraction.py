@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from types import ModuleType
 from typing import final
 
@@ -209,12 +209,7 @@ class ContractionKernel:
         threads = machine.get_threads() if members * moved > _SHARED else 1
         size = max(1, min(_TASK // moved, members // (4 * threads) + 1))
         copies: NDArray[np.uint8] = np.empty(threads * copy_bytes, np.uint8)
-        rest = (operands, strides, inside, size, copies.ctypes.data, alpha, beta)
+        where = copies.ctypes.data if copy_bytes else 0
+        rest = (operands, strides, inside, size, where, alpha, beta)
         with LAUNCH:
             module.products(machine.team_of(threads), *rest)
-
-
-@lru_cache(maxsize=1024)
-def kernel_of(contraction: Contraction, reads: bool) -> ContractionKernel:
-    """The kernel of a contraction, which is compiled at its first run."""
-    return ContractionKernel(contraction, reads)

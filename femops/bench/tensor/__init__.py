@@ -1,0 +1,1 @@
+"""Small tensors, measured beside the machine's limits and other libraries."""

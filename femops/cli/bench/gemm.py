@@ -1,0 +1,76 @@
+"""``femops bench gemm``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from femops.cli.bench.report import PlotOption, Progress, Result, RoundsOption, report
+from femops.cli.options import JsonOption, names, numbers
+from femops.cli.output import Column, Output
+
+
+def gemm(
+    size: Annotated[
+        str, typer.Option(metavar="LIST", help="Rows and columns: 8, 2-32 or 2,4,8.")
+    ] = "2-32",
+    members: Annotated[
+        str, typer.Option(metavar="LIST", help="Matrices of a batch.")
+    ] = "10000,100000",
+    dtype: Annotated[
+        str,
+        typer.Option(metavar="NAMES", help="Of float64, float32, complex128, complex64."),
+    ] = "float64",
+    layout: Annotated[
+        str, typer.Option(metavar="NAMES", help="Of contiguous, interleaved.")
+    ] = "contiguous",
+    threads: Annotated[str, typer.Option(metavar="LIST", help="Numbers of threads.")] = "1",
+    rounds: RoundsOption = 3,
+    plot: PlotOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Measure products of small matrices in batches, beside NumPy and MKL.
+
+    The limit is what the bandwidth for this footprint, or the rate of multiply-adds, allows.
+    MKL is measured if it is installed, or if FEMOPS_MKL names its library.
+
+    \b
+    Examples:
+      femops bench gemm
+      femops bench gemm --size 2-32 --threads 1,2 --json --plot gemm.png
+      femops bench gemm --size 4,8,16 --layout contiguous,interleaved --dtype float32
+    """  # noqa: D301  (\b is click's mark for lines to keep)
+    sizes, counts = numbers(size, "sizes"), numbers(members, "batches", digits=7)
+    workers = numbers(threads, "threads")
+
+    def measure(progress: Progress) -> Result:
+        from femops.bench.tensor.gemm import Settings, run_gemm
+
+        settings = Settings(sizes, counts, names(dtype), names(layout), workers, rounds)
+        return run_gemm(settings, progress)
+
+    report("gemm", measure, _show, _draw, plot=plot, json=json)
+
+
+COLUMNS = (
+    *(Column("type", "dtype"), Column("n", "n"), Column("members", "members")),
+    *(Column("threads", "threads"), Column("library", "implementation")),
+    *(Column("layout", "layout"), Column("GFlop/s", "gflops", ".3g")),
+    *(Column("limit", "limit_gflops", ".3g"), Column("bound", "bound")),
+    Column("of limit", "fraction_of_limit", ".0%"),
+    Column("/ best other", "over_best_peer", ".3g"),
+)
+
+
+def _show(output: Output, result: Result) -> None:
+    """Print the table."""
+    output.records("C += A B", COLUMNS, result["rows"])
+    if result["mean_over_best_peer"]:
+        output.say(f"{result['mean_over_best_peer']:.3g} times the better of the others on average")
+
+
+def _draw(path: str, result: Result) -> None:
+    from femops.bench.drawing import draw_gemm
+
+    draw_gemm(path, result["rows"])

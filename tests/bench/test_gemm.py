@@ -1,0 +1,28 @@
+"""The benchmark of small products: rows, their limit, a picture."""
+
+import pytest
+
+from femops.bench.drawing import draw_gemm
+from femops.bench.tensor.gemm import Settings, run_gemm
+from femops.errors import TensorError
+
+
+def test_rows_stand_beside_a_limit(tmp_path):
+    settings = Settings((3, 5), (100,), layouts=("contiguous", "interleaved"), rounds=1, seconds=0)
+    result = run_gemm(settings)
+    ours = [row for row in result["rows"] if row["implementation"] == "femops"]
+    assert {(row["n"], row["layout"]) for row in ours} == {
+        (n, layout) for n in (3, 5) for layout in settings.layouts
+    }
+    assert all(row["limit_gflops"] > 0 and row["gflops"] > 0 for row in result["rows"])
+    assert all(row["over_best_peer"] > 0 for row in ours)
+    assert {row["implementation"] for row in result["rows"]} >= {"femops", "numpy"}
+    assert draw_gemm(tmp_path / "gemm.png", result["rows"]).stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"dtypes": ("float16",)}, {"layouts": ("sparse",)}, {"sizes": (0,)}, {"batches": ()}]
+)
+def test_what_cannot_be_measured_is_refused(wrong):
+    with pytest.raises(TensorError):
+        run_gemm(Settings(**wrong))
