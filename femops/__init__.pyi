@@ -22,6 +22,7 @@ from femops.errors import MissingExtraError as MissingExtraError
 from femops.errors import OperatorError as OperatorError
 from femops.errors import ProbeError as ProbeError
 from femops.errors import RankError as RankError
+from femops.errors import SingularError as SingularError
 from femops.errors import SolverError as SolverError
 from femops.errors import SpaceError as SpaceError
 from femops.errors import TensorError as TensorError

@@ -8,6 +8,8 @@ packages below femops know nothing of it and have bases of their own, `MeshError
 A message says what is wrong, what was got, and how to mend it.
 """
 
+from typing import Any
+
 from femops_kernels.errors import DeviceError, KernelError
 from femops_meshes.errors import MeshError
 
@@ -42,6 +44,25 @@ class OperatorError(FemopsError, ValueError):
 
 class TensorError(FemopsError, ValueError):
     """Small tensors that do not fit together, or cannot be worked on as asked."""
+
+
+class SingularError(TensorError):
+    """Matrices of a batch that have no factors or solution.
+
+    Attributes
+    ----------
+    members : array of int
+        Numbers of these matrices.
+    result : object
+        What was asked for, where the entries of other members are right.
+    """
+
+    def __init__(self, message: str, members: Any, result: Any) -> None:
+        super().__init__(message)
+        self.members, self.result = members, result
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.members, self.result)
 
 
 class SolverError(FemopsError, RuntimeError):
@@ -91,6 +112,7 @@ __all__ = [
     "OperatorError",
     "ProbeError",
     "RankError",
+    "SingularError",
     "SolverError",
     "SpaceError",
     "TensorError",

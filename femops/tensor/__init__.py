@@ -14,6 +14,7 @@ from femops.tensor.einsum import einsum
 from femops.tensor.gemm import gemm
 from femops.tensor.indexed import Index
 from femops.tensor.layouts import Interleaved, Layout, Mapped, Strided, Tiled
+from femops.tensor.linear import cholesky, eigh, lu, solve, solve_triangular
 
 __all__ = [
     "Batch",
@@ -23,6 +24,11 @@ __all__ = [
     "Mapped",
     "Strided",
     "Tiled",
+    "cholesky",
+    "eigh",
     "einsum",
     "gemm",
+    "lu",
+    "solve",
+    "solve_triangular",
 ]

@@ -112,7 +112,11 @@ def _regrouped(one: Term, like: Term) -> Term:
 
 @lru_cache(maxsize=1024)
 def _launches(
-    forms: tuple[tuple[Places, str], ...], dtype: str, lanes: int, standing: str, reads: bool
+    forms: tuple[tuple[Places, str], ...],
+    dtype: str,
+    lanes: int,
+    standing: str,
+    reads: bool,
 ) -> tuple[_Launch, ...]:
     """All launches of a contraction."""
     if not all(size for places, _ in forms for size in places.shape):

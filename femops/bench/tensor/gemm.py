@@ -68,7 +68,7 @@ class Settings:
             for name in given:
                 if name not in known:
                     raise TensorError(f"{what} {name!r}: choose one of {', '.join(known)}")
-        if min((*self.sizes, *self.batches), default=0) < 1:
+        if min(min(self.sizes, default=0), min(self.batches, default=0)) < 1:
             raise TensorError("nothing to measure: give sizes and batches of 1 or more")
 
 

@@ -1,0 +1,20 @@
+"""Factor the matrices of a group by Cholesky's method, and solve."""
+
+# <defaults>
+from femops_kernels.skeletons.tensor.cholesky import work_on
+from femops_kernels.skeletons.tensor.triangular import *
+
+# </defaults>
+
+factor = work_on
+
+
+@inner
+def solve_group(a, x, status):
+    """Solve a group; see `work_on` of the factors for its status."""
+    factor(a, x, status)
+    substitute(a, x, status, True, False, False)
+    substitute(a, x, status, True, True, False)
+
+
+work_on = solve_group

@@ -1,0 +1,47 @@
+"""Groups of matrices in lanes: copied from where they are, worked on, and copied back.
+
+An operand is (address, bytes between groups, bytes between slots). A last group that is not full
+has its last matrix in the slots left over, so that the same numbers are written twice.
+
+A kernel has a function ``work_on(work, status)`` for one group. ``work`` has the matrices in lanes,
+by rows, one operand after the other; ``status`` is a lane vector, zero at first, whose slots tell
+what failed.
+"""
+
+# <defaults>
+from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.lane_math import *
+from femops_kernels.simd.lanes import *
+from femops_kernels.simd.tensor.members import *
+
+LANE = Lane(8)
+WIDTH, LANE_BYTES = 8, 64
+ROWS, COLUMNS, ENTRY_ROWS, ENTRY_COLUMNS = (4, 4), (4, 1), (32, 8), (8, 8)
+N, RIGHT = 4, 1
+# </defaults>
+
+ZERO = 0.0
+
+
+@inner
+def locate_members(operand, group, last, places):
+    """Write down the addresses of a group's matrices."""
+    first = operand[0] + group * operand[1]
+    for slot in range(WIDTH):
+        put_word(places, slot, first + min(slot, last) * operand[2])
+
+
+@inner
+def copy_in(places, rows, columns, row_bytes, column_bytes, work):
+    """Copy the matrices of a group to lanes."""
+    for i in range(rows):
+        for j in range(columns):
+            value = gather_members(LANE, places, i * row_bytes + j * column_bytes)
+            store(LANE, work, i * columns + j, value)
+
+
+@inner
+def copy_out(places, rows, columns, work):
+    """Copy lanes to the matrices of a group, which are written by rows without gaps."""
+    for k in range(rows * columns):
+        scatter_members(LANE, places, k * (LANE_BYTES // WIDTH), load(LANE, work, k))

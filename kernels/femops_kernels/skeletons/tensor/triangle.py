@@ -1,0 +1,13 @@
+"""Solve with one triangle."""
+
+# <defaults>
+from femops_kernels.skeletons.tensor.triangular import *
+
+LOWER, TRANSPOSED, UNIT = True, False, False
+# </defaults>
+
+
+@inner
+def work_on(t, x, status):
+    """Solve a group; its status is the first row, from 1, whose diagonal is zero."""
+    substitute(t, x, status, LOWER, TRANSPOSED, UNIT)
