@@ -15,12 +15,14 @@ from femops.tensor.gemm import gemm
 from femops.tensor.indexed import Index
 from femops.tensor.layouts import Interleaved, Layout, Mapped, Strided, Tiled
 from femops.tensor.linear import cholesky, eigh, lu, solve, solve_triangular
+from femops.tensor.model import Limit, limit
 
 __all__ = [
     "Batch",
     "Index",
     "Interleaved",
     "Layout",
+    "Limit",
     "Mapped",
     "Strided",
     "Tiled",
@@ -28,6 +30,7 @@ __all__ = [
     "eigh",
     "einsum",
     "gemm",
+    "limit",
     "lu",
     "solve",
     "solve_triangular",

@@ -63,10 +63,7 @@ def einsum(
     moved = tuple(
         _members_first(one, word, batch) for one, word in zip(operands, words, strict=True)
     )
-    terms = tuple(
-        Term(as_view(one, len(word), f"operand {k}"), word)
-        for k, (one, word) in enumerate(zip(moved, words, strict=True))
-    )
+    terms = terms_of(moved, words, 0)
     sizes = sizes_of(terms)
     shape = tuple(sizes[letter] for letter in result)
     if out is None and beta != 0:
@@ -79,6 +76,26 @@ def einsum(
     if isinstance(target, Batch) or target.ndim == len(result):
         return target
     return np.moveaxis(target, 0, batch)
+
+
+def terms_of(operands: tuple[Operand, ...], words: tuple[str, ...], batch: int) -> tuple[Term, ...]:
+    """Operands with their letters; ``batch`` is the dimension of arrays that counts members.
+
+    Raises
+    ------
+    TensorError
+        Dimensions that do not fit the letters.
+    """
+    found = []
+    for k, (one, word) in enumerate(zip(operands, words, strict=True)):
+        view = as_view(_members_first(one, word, batch), len(word), f"operand {k}")
+        found.append(Term(view, word))
+    return tuple(found)
+
+
+def path_of(terms: tuple[Term, ...], result: str) -> tuple[tuple[int, ...], ...]:
+    """Pairs of operands, in the order in which they are contracted; one alone has none."""
+    return _order(tuple(term.letters for term in terms), result, _shapes(terms))
 
 
 def _members_first(one: Operand, word: str, batch: int) -> Operand:
@@ -140,7 +157,7 @@ def contract(
 ) -> None:
     """Set result = alpha (sum of products of the terms) + beta result, in pairs."""
     left = list(terms)
-    for pair in _order(tuple(t.letters for t in terms), result.letters, _shapes(terms)):
+    for pair in path_of(terms, result.letters):
         chosen = [left.pop(k) for k in sorted(pair, reverse=True)]
         while len(chosen) > (1 if left else 2):
             b, a = chosen.pop(), chosen.pop()

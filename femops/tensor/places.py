@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, final
@@ -17,6 +18,8 @@ Array = NDArray[Any]
 
 NUMBERS = ("float64", "float32", "complex128", "complex64")
 """Types of numbers that tensors have."""
+
+_EFFORT = 10_000  # of the search for a place that two strided views share
 
 _NAMES = {np.dtype(name): name for name in NUMBERS}  # a type takes long to tell its name
 
@@ -234,10 +237,18 @@ class View:
 
     def overlaps(self, other: View) -> bool:
         """True if two views of memory have a place in common."""
-        if not np.may_share_memory(self.array, other.array):
+        if not (self.members and other.members and np.may_share_memory(self.array, other.array)):
             return False
+        strided = self._strided(), other._strided()
+        if strided[0] is not None and strided[1] is not None:
+            with suppress(np.exceptions.TooHardError):
+                most: Any = _EFFORT  # NumPy's stubs know of two special values only
+                return np.shares_memory(strided[0], strided[1], max_work=most)
         mine, others = (one.spots() for one in (self, other))
-        return bool(np.intersect1d(mine, others).size)
+        first = int(min(mine.min(), others.min()))
+        taken = np.zeros(int(max(mine.max(), others.max())) - first + 1, bool)
+        taken[mine - first] = True
+        return bool(taken[others - first].any())
 
     def spots(self) -> Table:
         """Addresses of all entries, in numbers."""

@@ -25,7 +25,7 @@ _ROW_MAJOR, _PLAIN = 101, 111
 
 
 def peers(dtype: str) -> dict[str, Update]:
-    """What is there to compare with, for numbers of a type."""
+    """Libraries to compare with, for numbers of a type."""
     found: dict[str, Update] = {"numpy": _numpy}
     if dtype in _NAMES and _mkl() is not None:
         found["mkl"] = _mkl_update
@@ -53,7 +53,7 @@ def _mkl() -> Any:
 
 
 def _beside_python() -> list[str]:
-    """Where ``pip install mkl`` puts it."""
+    """Files of ``pip install mkl``."""
     import sys
     from pathlib import Path
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.thread_pool import LAUNCH
-from femops_kernels.simd.tensor.offsets import Offsets
+from femops_kernels.simd.tensor.offsets import Offsets, consecutive, pieces
 from femops_kernels.simd.tensor.products import Product
 
 # Bytes of members that a thread works on at a time, and from which on several threads do.
@@ -89,22 +89,27 @@ class Contraction:
             return self.lanes * self.parts
         real = np.finfo(self.dtype).dtype
         width = machine.lane_width(real)
-        while width > 2 and width // 2 >= len(self.c_columns) * self.parts:
+        longest = max(count for _, count in pieces(self.c_columns, width // self.parts or 1))
+        while width > 2 and width // 2 >= longest * self.parts:
             width //= 2
         return width
+
+    def vectors(self) -> list[tuple[int, int]]:
+        """First column and columns of the lane vectors of a row of the result."""
+        return pieces(self.c_columns, 1 if self.members else self.width() // self.parts)
+
+    def gathers(self) -> bool:
+        """True if lane vectors of b are collected number by number."""
+        return not self.members and not consecutive(self.b_columns, self.vectors())
 
     def cost(self) -> float:
         """Multiply-adds of lane vectors, and what others have to be counted as."""
         rows, columns, terms = self.sizes
-        vectors = -(-columns * self.parts // self.width())
-        gathered = 0.0 if follow(self.b_columns) else _ALONE * terms * columns
-        scattered = 0.0 if follow(self.c_columns) else _ALONE * rows * columns
-        return rows * vectors * terms * self.parts + gathered + scattered
-
-
-def follow(places: Offsets) -> bool:
-    """True if numbers follow each other in memory."""
-    return len(places) == 1 or (isinstance(places, range) and places.step == 1)
+        vectors = self.vectors()
+        gathered = _ALONE * terms * columns if self.gathers() else 0.0
+        whole = consecutive(self.c_columns, vectors)
+        scattered = 0.0 if whole else _ALONE * rows * columns
+        return rows * len(vectors) * terms * self.parts + gathered + scattered
 
 
 def registers() -> int:
@@ -145,18 +150,16 @@ class ContractionKernel:
         self._reads = reads
 
     def product(self, once: bool) -> Product:
-        """What is compiled; ``once`` if all members share one b."""
+        """The product to compile; ``once`` if all members share one b."""
         one = self._contraction
-        width, (rows, columns, _) = one.width(), one.sizes
-        vectors = columns if one.members else -(-columns * one.parts // width)
-        block = default_block(rows, vectors, one.parts, bool(one.members))
-        gathered = not one.members and not follow(one.b_columns)
+        rows, gathered = one.sizes[0], one.gathers()
+        block = default_block(rows, len(one.vectors()), one.parts, bool(one.members))
         fields = {name: getattr(one, name) for name in (
             "dtype", "a_rows", "a_terms", "b_terms", "b_columns", "c_rows", "c_columns", "members"
         )}  # fmt: skip
         return Product(
             **fields,
-            width=width,
+            width=one.width(),
             packed=gathered and (once or rows > block[0]),
             reads=self._reads,
             block=block,

@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 
 from femops_kernels.simd.lanes import LaneType, multiply_add, scalar_ir, splat, vector_ir
-from femops_kernels.simd.tensor.offsets import WORD, Offsets
+from femops_kernels.simd.tensor.offsets import WORD
 
 _NARROW = ir.IntType(32)
 _BYTE = ir.IntType(8)
@@ -37,11 +37,6 @@ class Access:
         at = self.builder.mul(offset, WORD(self.size * self.parts))
         moved = self.builder.gep(base, [self.builder.add(at, WORD(part * self.size))])
         return self.builder.bitcast(moved, kind.as_pointer())
-
-    @staticmethod
-    def runs(columns: Offsets, count: int) -> bool:
-        """True if the numbers of a vector follow each other in memory."""
-        return count == 1 or (isinstance(columns, range) and columns.step == 1)
 
     # --- memory --------------------------------------------------------------------------------
 

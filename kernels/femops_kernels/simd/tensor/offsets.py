@@ -15,6 +15,8 @@ WORD = ir.IntType(64)
 Offsets = range | tuple[int, ...]
 """Offsets in numbers; a range where each is as far from the one before."""
 
+_SHORTEST = 3  # columns of a run, on average, that has lane vectors of its own
+
 
 def offsets(values: Iterable[int]) -> Offsets:
     """The shortest way to write offsets down."""
@@ -24,6 +26,27 @@ def offsets(values: Iterable[int]) -> Offsets:
         return whole
     (step,) = steps
     return range(whole[0], whole[-1] + (1 if step > 0 else -1), step)
+
+
+def pieces(columns: Offsets, most: int) -> list[tuple[int, int]]:
+    """First column and columns of the lane vectors of a matrix, at most so many of them each.
+
+    A vector is one run in memory, unless runs are so short that their columns are better collected.
+    """
+    runs = [0, *(k for k in range(1, len(columns)) if columns[k] != columns[k - 1] + 1)]
+    edges = [*(runs if _SHORTEST * len(runs) <= len(columns) else [0]), len(columns)]
+    return [
+        (first, min(most, end - first))
+        for begin, end in pairwise(edges)
+        for first in range(begin, end, most)
+    ]
+
+
+def consecutive(columns: Offsets, vectors: Iterable[tuple[int, int]]) -> bool:
+    """True if the columns of each vector follow each other in memory."""
+    return all(
+        columns[first + k] == columns[first] + k for first, count in vectors for k in range(count)
+    )
 
 
 def offsets_at(builder: Any, values: Offsets, first: Any, count: int) -> list[Any]:

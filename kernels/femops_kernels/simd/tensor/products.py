@@ -22,7 +22,14 @@ from numba.extending import intrinsic, typeof_impl
 
 from femops_kernels.simd.lanes import LaneType
 from femops_kernels.simd.tensor.access import Access
-from femops_kernels.simd.tensor.offsets import WORD, Offsets, offsets_at
+from femops_kernels.simd.tensor.offsets import (
+    WORD,
+    Offsets,
+    consecutive,
+    offsets,
+    offsets_at,
+    pieces,
+)
 
 # Multiply-adds that are written out one by one; more are loops.
 _UNROLLED = 320
@@ -83,8 +90,7 @@ class Product:
         """First column and columns of each lane vector of c."""
         if "c" in self.members:
             return [(j, 1) for j in range(len(self.c_columns))]
-        most, total = self.width // self.parts, len(self.c_columns)
-        return [(j, min(most, total - j)) for j in range(0, total, most)]
+        return pieces(self.c_columns, self.width // self.parts)
 
     def packed_numbers(self) -> int:
         """Numbers of a copy of b."""
@@ -147,7 +153,12 @@ class _Writer:
     def __init__(self, builder: Any, product: Product, bases: tuple[Any, ...]) -> None:
         self.builder, self.product = builder, product
         a, b, c, copy, self.alpha, self.beta = bases
-        self.access = Access(builder, product.lane, product.parts)
+        self.access, vectors = Access(builder, product.lane, product.parts), product.vectors()
+        self.firsts = offsets(first for first, _ in vectors)
+        self.runs = {
+            columns: consecutive(columns, vectors)
+            for columns in (product.b_columns, product.c_columns)
+        }
         self.a, self.b, self.c, self.copy = (
             builder.inttoptr(base, ir.IntType(8).as_pointer()) for base in (a, b, c, copy)
         )
@@ -199,11 +210,12 @@ class _Writer:
 
     def _places(self, columns: Offsets, start: Any, counts: tuple[int, ...]) -> list[list[Any]]:
         """Offsets of the columns of each vector of a block."""
-        full = 1 if "c" in self.product.members else self.product.width // self.product.parts
         places = []
         for k, count in enumerate(counts):
-            first = self._plus(0, start, full)
-            first = first + k * full if isinstance(first, int) else self._further(first, k * full)
+            if isinstance(start, int):
+                first: Any = self.firsts[start + k]
+            else:
+                (first,) = offsets_at(self.builder, self.firsts, self._further(start, k), 1)
             places.append(offsets_at(self.builder, columns, first, count))
         return places
 
@@ -218,10 +230,10 @@ class _Writer:
         if self._flat(counts):
             self._write_flat(rows[0], totals, counts)
             return
-        runs = [self.access.runs(product.c_columns, count) for count in counts]
+        run = self.runs[product.c_columns]
         for at, values in zip(rows, totals, strict=True):
             places = self._places(product.c_columns, start, counts)
-            for columns, run, value in zip(places, runs, values, strict=True):
+            for columns, value in zip(places, values, strict=True):
                 self._update([self.builder.add(at, one) for one in columns], run, value)
 
     def _update(self, where: list[Any], run: bool, total: Any) -> None:
@@ -326,7 +338,7 @@ class _Writer:
         where = [self.builder.add(term, one) for one in columns]
         if "c" in self.product.members and "b" not in self.product.members:
             return self.access.fill(self.b, where[0])
-        runs = self.access.runs(self.product.b_columns, len(columns))
+        runs = self.runs[self.product.b_columns]
         return self.access.read(self.b, where, "b" in self.product.members, runs)
 
     # --- the copy of b -------------------------------------------------------------------------
@@ -355,10 +367,6 @@ class _Writer:
                 repeat(self.builder, many, vector)
 
         repeat(self.builder, len(product.b_terms), term)
-
-
-def _writer(builder: Any, product: Product, args: Any) -> _Writer:
-    return _Writer(builder, product, args)
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -1,0 +1,168 @@
+"""The least time that a contraction can take on this machine: bandwidth and multiply-adds.
+
+Both are measured once, which takes a few seconds, and kept in the cache folder.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any, final
+
+import numpy as np
+
+from femops.tensor.einsum import parsed, path_of, sizes_of, terms_of
+from femops.tensor.gemm import Operand
+from femops.tensor.lowering import Term
+from femops_kernels.codegen import cache as storage
+from femops_kernels.codegen.private import read_private
+from femops_kernels.cpu import machine
+from femops_kernels.cpu.limits import Limits
+
+# Bytes that are gone through, and the part of them that is written, where bandwidth is measured.
+_FOOTPRINTS = tuple(2**k for k in range(16, 30, 2))
+_SHARES = (0.1, 0.25, 0.5)
+_TURNS = 3
+
+
+@final
+@dataclass(frozen=True)
+class Limit:
+    """The least that a contraction takes.
+
+    Attributes
+    ----------
+    flops : float
+        Operations of all members.
+    read, written : float
+        Bytes, each operand once.
+    bandwidth, peak : float
+        Of this machine for this footprint and mix, GB/s; of multiply-adds, GFlop/s.
+    """
+
+    flops: float
+    read: float
+    written: float
+    bandwidth: float
+    peak: float
+
+    @property
+    def seconds(self) -> float:
+        """The longer of two times: to move the bytes, and to do the operations."""
+        return max((self.read + self.written) / self.bandwidth, self.flops / self.peak) * 1e-9
+
+    @property
+    def bound(self) -> str:
+        """Name of what takes longer: "memory" or "arithmetic"."""
+        memory = (self.read + self.written) / self.bandwidth >= self.flops / self.peak
+        return "memory" if memory else "arithmetic"
+
+    @property
+    def gflops(self) -> float:
+        """Most operations a second, GFlop/s: P_max of the tensor report, section 6.1."""
+        return self.flops / self.seconds * 1e-9
+
+
+def limit(subscripts: str, *operands: Operand, beta: float = 0.0) -> Limit:
+    """The least that `einsum` can take on this machine, with the threads that it would use.
+
+    Nothing is computed.  The first call measures the machine, for a few seconds.
+
+    Parameters
+    ----------
+    subscripts, *operands
+        As of `einsum`, members first.
+    beta : number
+        If it is not zero, the output is read as well.
+
+    Returns
+    -------
+    Limit
+
+    Raises
+    ------
+    TensorError
+        As `einsum` raises.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import femops
+    >>> A = np.ones((100_000, 8, 8))
+    >>> least = femops.tensor.limit("ik,kj->ij", A, A, beta=1.0)
+    >>> least.flops == 2 * 8**3 * 100_000, least.read == 3 * A.nbytes
+    (True, True)
+    """
+    words, result = parsed(subscripts, len(operands))
+    terms = terms_of(operands, words, 0)
+    sizes = sizes_of(terms)
+    kind, members = terms[0].view.dtype, max(term.view.members for term in terms)
+    written = float(kind.itemsize * members * prod(sizes[x] for x in result))
+    read = sum(float(kind.itemsize * _numbers(term)) for term in terms)
+    read += written if beta != 0 else 0.0
+    flops = members * _flops(terms, result, sizes) * (4 if kind.kind == "c" else 1)
+    rates = measured(machine.get_threads())
+    peak = rates["peak"] * (2 if kind.name in ("float32", "complex64") else 1)
+    return Limit(flops, read, written, _bandwidth(rates, read, written), peak)
+
+
+def _numbers(term: Term) -> int:
+    return term.view.members * prod(term.view.places.shape)
+
+
+def _flops(terms: tuple[Term, ...], result: str, sizes: dict[str, int]) -> float:
+    """Operations of a member, contracted pair by pair."""
+    left, total = [term.letters for term in terms], 0.0
+    for pair in path_of(terms, result):
+        chosen = "".join(left.pop(k) for k in sorted(pair, reverse=True))
+        total += 2.0 * prod(sizes[x] for x in set(chosen))
+        kept = result + "".join(left)
+        left.append("".join(x for x in dict.fromkeys(chosen) if x in kept))
+    return total
+
+
+def _bandwidth(rates: dict[str, Any], read: float, written: float) -> float:
+    """Bandwidth between the measured ones: by the logarithm of the bytes, and the share written."""
+    share = written / (read + written)
+    at = [np.interp(share, _SHARES, row) for row in rates["bandwidth"]]
+    return float(np.interp(np.log(read + written), np.log(_FOOTPRINTS), at))
+
+
+@lru_cache(maxsize=8)
+def measured(threads: int) -> dict[str, Any]:
+    """Limits of this machine with so many threads, from the cache or measured now.
+
+    Returns
+    -------
+    dict
+        ``peak`` in GFlop/s; ``bandwidth`` in GB/s, for each footprint and share of writes.
+    """
+    path = storage.cache_folder() / "limits.json"
+    key = f"{machine.processor()}, {threads} of {machine.cores()}"
+    with storage.locked(path.with_suffix(".lock")):
+        try:
+            known = json.loads(read_private(path).decode())
+            row = known[key]
+            if np.shape(row["bandwidth"]) == (len(_FOOTPRINTS), len(_SHARES)):
+                return {"peak": float(row["peak"]), "bandwidth": row["bandwidth"]}
+        except (OSError, ValueError, KeyError, TypeError):
+            known = {}
+        known = known if isinstance(known, dict) else {}
+        known[key] = _measure(threads)
+        storage.write_whole(path, json.dumps(known).encode())
+        return dict(known[key])
+
+
+def _measure(threads: int) -> dict[str, Any]:
+    limits = Limits(threads)
+    peak = max(limits.multiply_adds() for _ in range(_TURNS))
+    table = [
+        [
+            max(limits.bandwidth((1 - share) * size, share * size) for _ in range(_TURNS))
+            for share in _SHARES
+        ]
+        for size in _FOOTPRINTS
+    ]
+    return {"peak": peak, "bandwidth": table}
