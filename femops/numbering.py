@@ -79,7 +79,7 @@ def entity_offsets(topology: Topology) -> Ints:
 
 
 def first_touch(
-    topology: Topology, p: int, foreign: NDArray[np.bool_] | None = None
+    topology: Topology, p: int, nonowned: NDArray[np.bool_] | None = None
 ) -> tuple[Ints, Codes, int]:
     """Share out dofs among the entities by the numbering contract.
 
@@ -88,16 +88,16 @@ def first_touch(
     topology : Topology
     p : int
         Degree, at least 1.
-    foreign : (n,) bool, optional
+    nonowned : (n,) bool, optional
         Entities, counted as by `entity_offsets`, that get no dofs here.
 
     Returns
     -------
     starts : (n,) int64
-        First dof of each entity; 0 for foreign ones.
+        First dof of each entity; 0 for non-owned ones.
     seen : (n,) uint8
         Its orientation in the element that meets it first, in whose order its dofs stand; 0 for
-        foreign ones.
+        non-owned ones.
     ndofs : int
     """
     codes = ternary_codes(topology.dim)
@@ -107,8 +107,8 @@ def first_touch(
     entities = (topology.entity[:, columns] + offsets[kinds]).ravel()
     first = first_positions(entities, int(offsets[-1]))
     met = np.flatnonzero(first[entities] == np.arange(entities.size))
-    if foreign is not None:
-        met = met[~foreign[entities[met]]]
+    if nonowned is not None:
+        met = met[~nonowned[entities[met]]]
     sizes = ((p - 1) ** kinds)[met % len(codes)]
     starts = np.zeros(offsets[-1], dtype=np.int64)
     starts[entities[met]] = np.cumsum(sizes) - sizes

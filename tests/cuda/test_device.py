@@ -70,6 +70,7 @@ class FakeDevice:
 
     def __init__(self, ordinal):
         self.id = ordinal
+        self.pci_bus_id = f"0000:{ordinal:02d}:00.0"
 
     @staticmethod
     def current():
@@ -321,7 +322,7 @@ def test_one_object_a_device(cupy):
     assert open_device("cuda:1") is not first
     assert FakeDevice.current() == 1  # CuPy's
     assert (first.name, first.arch, first.processors) == ("NVIDIA H200", "sm_90", 132)
-    assert (first.shared_bytes, first.xp) == (232448, cupy)
+    assert (first.shared_bytes, first.xp, first.bus) == (232448, cupy, "0000:00:00.0")
     assert repr(first) == "CudaDevice(NVIDIA H200, cuda:0, sm_90)"
     with pytest.raises(DeviceError, match='no GPU \'cuda:2\' here: choose "cuda:0", "cuda:1"'):
         open_device("cuda:2")

@@ -17,7 +17,7 @@ from femops_kernels.cuda.compiler import nvrtc
 from femops_kernels.cuda.compiler.cubins import Cubin, cubin
 from femops_kernels.cuda.compiler.report import ENTRY
 from femops_kernels.cuda.device.device import Device, Function, StagingBuffer
-from femops_kernels.cuda.device.foreign import view
+from femops_kernels.cuda.device.interchange import view
 from femops_kernels.errors import DeviceError, KernelValueError
 
 _FREE_SHARED_BYTES = 48 * 1024  # dynamic shared memory of a block that need not be asked for

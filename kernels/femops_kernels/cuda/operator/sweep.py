@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from femops_kernels.compiled import ONE, CompiledOperator, Launch, Panels, Places
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.device import Device, Function
+from femops_kernels.cuda.operator.clearing import Clearing
 from femops_kernels.cuda.operator.data import FilledData, uploaded
 from femops_kernels.cuda.operator.dofs import Shared
 from femops_kernels.cuda.operator.kernel import (
@@ -92,7 +93,7 @@ class DeviceDofs:
 @final
 @dataclass(frozen=True, eq=False)
 class Marked:
-    """Entries of a vector that are held, on a device; two null pointers if there are none.
+    """Marked entries of a vector, on a device; two null pointers if there are none.
 
     Attributes
     ----------
@@ -121,7 +122,7 @@ class Marked:
 
 
 CLEARED, CONSTRAINED = 1, 2
-"""Bits of what is held, as in ``operator.cuh``."""
+"""Bits of marks, as in ``operator.cuh``."""
 
 
 class DeviceLaunch(Launch, ABC):
@@ -210,7 +211,7 @@ class DeviceSweep(DeviceLaunch):
     def mergeable(self, size: int) -> bool:
         """True if vectors of ``size`` entries can be updated on the way.
 
-        Rows that are held must be columns that count as zero, every dof must be met by elements,
+        Constrained rows must be columns that count as zero, every dof must be met by elements,
         and what is computed at a point be what was interpolated there.
         """
         qfunction, merged = self.kernel.qfunction, replace(self.kernel, merged=True)
@@ -220,6 +221,15 @@ class DeviceSweep(DeviceLaunch):
         )
         room = merged.shared_bytes <= self.device.shared_bytes
         return self._alike and self._met == size and factors and room
+
+    def clearing(self, size: int) -> Clearing | None:
+        """Zeros for the sweep to add to, if it stores many of a vector's ``size`` entries."""
+        _, target, _, _, constrained, _ = self._given
+        if self.panels != ONE or self._met != size:
+            return None
+        if not Clearing.pays(self.kernel, target.indices, constrained):
+            return None
+        return Clearing(self.device, self.kernel, target.starts, target.touched)
 
     @property
     def blocks(self) -> int:
@@ -423,11 +433,24 @@ class DeviceLaunchSum(CompiledOperator, ABC):
         if places is None:
             places = [(0, 0, k > 0) for k in range(len(launches))]
         self.places = tuple(places)
+        self._clearings: dict[int, Clearing | None] = {}
 
     def apply(self, x: Any, y: Any) -> None:
         """See `CompiledOperator.apply`; does not wait for the end."""
-        self.device.clear(y)
         source, target = self.device.address(x), self.device.address(y)
+        clearing = self._clearing(y.size)
+        if clearing is None:
+            self.device.clear(y)
+        else:
+            clearing.launch(target)
         for alpha, sweep, place in zip(self.alphas, self.sweeps, self.places, strict=True):
             begin_in, begin_out, add = place
             sweep.launch(source + begin_in, target + begin_out, alpha, add=add)
+
+    def _clearing(self, size: int) -> Clearing | None:
+        """Zeros for a result of ``size`` entries; None if all of them are set to zero."""
+        if size not in self._clearings:
+            first = self.sweeps[0] if self.sweeps and self.places[0] == (0, 0, False) else None
+            found = first.clearing(size) if isinstance(first, DeviceSweep) else None
+            self._clearings[size] = found
+        return self._clearings[size]

@@ -1,4 +1,4 @@
-// The dofs of an element: where the runs of consecutive numbers begin (`runs.py`), and what is held.
+// The dofs of an element: where the runs of consecutive numbers begin (`runs.py`).
 //
 // An element has RADIX^DIM runs: RADIX is 3 (low end, inside, high end of each direction), 2 where
 // nothing is inside, 1 for functions that are not continuous. A run that the element sees turned

@@ -16,11 +16,11 @@ constexpr int BUFFERS = DIM == 1 ? 0 : DIM == 3 && (GRAD_IN || GRAD_OUT) ? 2 : 1
 static_assert(SLAB >= BUFFERS * NCOMP * VOLUME, "elements in shared memory");
 constexpr int PENCIL = DIM == 3 ? STRIDE_Z : STRIDE_Y;  // along the last direction
 constexpr int NODES_BELOW = DIM == 3 ? P_OUT * P_OUT : DIM == 2 ? P_OUT : 1;  // of a pencil's steps
-constexpr int CLEARED = 1, HELD = 2;            // bits of what is held
+constexpr int CLEARED = 1, CONSTRAINED = 2;     // bits of marks
 
 using Fields = T[NCOMP][Q];  // the thread's line of points, by component
 
-// Marks of what is held: only elements that meet any look them up.
+// Marks of constrained entries: only elements that meet any look them up.
 struct Marks {
     const unsigned char* marks;
     bool any;
@@ -118,7 +118,7 @@ struct Pencil {
 
 __device__ __forceinline__ void scatter(const Arguments& a, Merge& merge, long long e,
                                         const Pencil& nodes, int c, const T (&line)[P_OUT]) {
-    const Marks marks(a.flags_out, a.marks_out, e, HELD);
+    const Marks marks(a.flags_out, a.marks_out, e, CONSTRAINED);
     if (!marks.any) {
         if (nodes.inside) {
             nodes.put_all<true>(a, c, line);
@@ -132,14 +132,14 @@ __device__ __forceinline__ void scatter(const Arguments& a, Merge& merge, long l
         const int dof = nodes.dofs[n];
         const long long at = nodes.at(n, c), part = nodes.part(n, c);
         const bool alone = nodes.inside && Dofs<P_OUT, BROKEN_OUT>::is_inside(n);
-        if (!marks.has(at, HELD)) {
+        if (!marks.has(at, CONSTRAINED)) {
             put(a, at, part, alone, a.alpha * line[n]);
             continue;
         }
         if (REPRODUCIBLE && !alone) a.parts[part] = T(0);
         // the element that meets a dof first tells what its row holds
         if (a.keep != T(0) && dof >= a.touched[e] && dof < a.touched[e + 1]) {
-            a.y[spread(a, at)] = a.alpha * a.keep * merge.read_held(a, at);
+            a.y[spread(a, at)] = a.alpha * a.keep * merge.read_constrained(a, at);
         }
     }
 }

@@ -132,7 +132,7 @@ def after(table, begin, length, sums, scratch):
 
 @inner
 def hold(table, first, end):
-    """Zeros for the held entries of p, of the dofs that some batches meet first."""
+    """Zeros for the constrained entries of p, of the dofs that some batches meet first."""
     starts, constrained, kept = (
         word(table, CONSTRAINED_START),
         word(table, CONSTRAINED),

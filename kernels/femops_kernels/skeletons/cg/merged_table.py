@@ -18,13 +18,13 @@ SLOT = 15  # address: where in BUFFER contributions stand
 NCOMP = 16  # components
 TAIL = 17  # first number of the tail
 CHUNKS = 18  # how many chunks
-CONSTRAINED_START = 19  # address, per batch: first entry of HELD
+CONSTRAINED_START = 19  # address, per batch: first entry of CONSTRAINED
 CONSTRAINED = (
     20  # address: positions in a vector where the operator is KEEP times the identity, ascending
 )
 KEPT = 21  # address: what p has there, while the operator reads zeros
 KEEP = 22  # address: one number
-TAIL_CONSTRAINED_START = 23  # address, per chunk: first entry of TAIL_HELD
+TAIL_CONSTRAINED_START = 23  # address, per chunk: first entry of TAIL_CONSTRAINED
 TAIL_CONSTRAINED = 24  # address: such positions in the tail
 
 DROP, BETA, NEAR, FAR, TOUCH = 0, 1, 2, 3, 4  # r -= DROP v; p = z + BETA p;

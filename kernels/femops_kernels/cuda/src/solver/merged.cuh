@@ -37,8 +37,8 @@ struct Merge {
         return entry;
     }
 
-    // The same of a held row, which the element is the first to meet.
-    __device__ __forceinline__ T read_held(const Arguments& a, long long at) {
+    // The same of a constrained row, which the element is the first to meet.
+    __device__ __forceinline__ T read_constrained(const Arguments& a, long long at) {
         const T entry = MERGED ? a.p[at] : a.x[spread(a, at)];  // this thread has written p
         if constexpr (MERGED) *curvature += double(a.keep) * entry * entry;
         return entry;
