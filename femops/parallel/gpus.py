@@ -59,8 +59,8 @@ def _own_device(comm: Communicator) -> Device:
     from femops_kernels.cuda.device.cupy_device import take_device
 
     with check(comm):
-        device, bus = take_device(comm.node.place)
-    users = comm.gather_all(np.array([comm.node.first, zlib.crc32(bus.encode())]))
+        device = take_device(comm.node.place)
+    users = comm.gather_all(np.array([comm.node.first, zlib.crc32(device.bus.encode())]))
     gpus, counts = np.unique(users, axis=0, return_counts=True)
     if len(gpus) < comm.size and comm.rank == 0:
         warnings.warn(

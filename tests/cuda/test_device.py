@@ -70,7 +70,6 @@ class FakeDevice:
 
     def __init__(self, ordinal):
         self.id = ordinal
-        self.pci_bus_id = f"0000:{ordinal:02d}:00.0"
 
     @staticmethod
     def current():
@@ -201,6 +200,7 @@ def cupy(monkeypatch):
             getDeviceCount=lambda: 2,
             getDevice=FakeDevice.current,
             getDeviceProperties=lambda ordinal: FACTS,
+            deviceGetPCIBusId=lambda ordinal: f"0000:{ordinal:02d}:00.0",
             pointerGetAttributes=lambda address: SimpleNamespace(device=PLACES[address]),
         ),
         driver=SimpleNamespace(

@@ -166,5 +166,5 @@ def test_a_process_takes_its_gpu(monkeypatch):
     devices = [cupy_device.take_device(place) for place in range(3)]
     assert used == [0, 1, 0]
     assert devices[0] == devices[2]
-    assert [bus for _, bus in devices] == ["0000:00:00.0", "0000:01:00.0", "0000:00:00.0"]
-    assert [device.current.id for device, _ in devices] == [0, 1, 0]
+    assert [device.bus for device in devices] == ["0000:00:00.0", "0000:01:00.0", "0000:00:00.0"]
+    assert [device.current.id for device in devices] == [0, 1, 0]

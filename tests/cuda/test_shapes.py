@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 from typing import Any
@@ -80,7 +81,9 @@ def test_the_users_table_goes_first(device, tmp_path, monkeypatch, table) -> Non
 def test_settings_that_are_no_shape(device: HostDevice, settings: dict[str, Any]) -> None:
     kernel = kernel_of(operator(device))
     database.record({kernel.shape_key(device.name): settings})
-    assert measured_shape(kernel.shape_key(device.name)) is None
+    damaged = pytest.warns(CacheWarning, match="blocks is 'many'")
+    with damaged if "blocks" in settings else nullcontext():
+        assert measured_shape(kernel.shape_key(device.name)) is None
     assert kernel_of(operator(device)).shape == kernel.shape
 
 

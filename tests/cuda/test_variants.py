@@ -133,7 +133,8 @@ def test_a_kernel_that_spills_is_seen() -> None:
     """What must not be: so many blocks that registers don't last."""
     device = PaperDevice(ARCHS[-1])
     VARIANTS["diffusion-3d-p7"](device)
-    (function,) = [function for function in device.functions.values() if function.shapes]
+    launched = [function for function in device.functions.values() if function.shapes]
+    function = max(launched, key=lambda function: function.registers)  # the other sets to zero
     tight = re.sub(r"constexpr int BLOCKS = \d+;", "constexpr int BLOCKS = 8;", function.source)
     spilling = device.function(tight)
     spilling.launch(1, *next(iter(function.shapes)), None)

@@ -360,7 +360,7 @@ def test_a_device_that_one_rank_lacks_is_an_error_on_all(comm, monkeypatch):
     def take(place):
         if comm.rank == 1:
             raise DeviceError("there is no GPU that CUDA can use")
-        return HostDevice(), "bus"
+        return HostDevice()
 
     monkeypatch.setattr(cupy_device, "take_device", take)
     expected = DeviceError if comm.rank == 1 else femops.RankError

@@ -22,7 +22,7 @@ class Named(Device):
     xp, arch, processors, shared_bytes = np, "none", 1, 0
 
     def __init__(self, name):
-        self.name = name
+        self.name, self.bus = name, f"0000:0{name[-1]}:00.0"
 
     function = upload = download = owns = adopt = address = staging_buffer = synchronize = None
 
@@ -34,7 +34,7 @@ def taken(monkeypatch):
 
     def take(place):
         places.append(place)
-        return Named(f"cuda:{place % 2}"), f"0000:0{place % 2}:00.0"
+        return Named(f"cuda:{place % 2}")
 
     Named.__abstractmethods__ = frozenset()
     monkeypatch.setattr(cupy_device, "take_device", take)

@@ -60,7 +60,7 @@ def open_device(name: str) -> Device:
         return _devices[ordinal]
 
 
-def take_device(place: int) -> tuple[Device, str]:
+def take_device(place: int) -> Device:
     """GPU of one of several processes that share a machine, CuPy's current one from now on.
 
     Parameters
@@ -70,9 +70,7 @@ def take_device(place: int) -> tuple[Device, str]:
 
     Returns
     -------
-    device : Device
-    bus : str
-        Address of the GPU in the machine, the same for all processes.
+    Device
 
     Raises
     ------
@@ -80,8 +78,7 @@ def take_device(place: int) -> tuple[Device, str]:
         See `open_device`.
     """
     cupy = _cupy()
-    ordinal = place % _count(cupy)
-    return open_device(f"cuda:{ordinal}"), str(cupy.cuda.runtime.deviceGetPCIBusId(ordinal))
+    return open_device(f"cuda:{place % _count(cupy)}")
 
 
 def describe() -> dict[str, Any]:
@@ -177,7 +174,7 @@ class CudaDevice(Device):
         self.processors: int = facts["processors"]
         self.shared_bytes: int = found["sharedMemPerBlockOptin"]
         self.current: Any = cupy.cuda.Device(ordinal)
-        self.bus = self.current.pci_bus_id
+        self.bus = str(cupy.cuda.runtime.deviceGetPCIBusId(ordinal))
         """Context manager in which CuPy uses this device."""
         self._functions: dict[str, Function] = {}
         self._flying: list[tuple[Any, NDArray[Any]]] = []

@@ -90,7 +90,7 @@ class Device(ABC):
     shared_bytes : int
         Most dynamic shared memory that a block can have.
     bus : str
-        Its address on the host's bus, as the driver's tools know it; "" where there is none.
+        Address in the machine, the same for all processes and the driver's tools; "" if none.
     """
 
     name: str
