@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import femops
@@ -396,6 +396,7 @@ def test_files_to_be_mutated_are_good(real_files, tmp_path):
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(mutation=MUTATIONS, split=st.booleans())
+@example(mutation=(8, 0.8125, "cut", b"0"), split=True)  # in the word $Periodic
 def test_mutated_files_give_a_mesh_or_one_clear_error(real_files, tmp_path, mutation, split):
     which, place, how, extra = mutation
     data = real_files[which]

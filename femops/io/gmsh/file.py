@@ -32,6 +32,7 @@ MAGIC = b"$MeshFormat"
 _HEADER = re.compile(rb"\$MeshFormat\s+(\d{1,4}(?:\.\d{1,4})?) +([01]) +(\d{1,2})\s")
 _VERSIONS = ("2", "2.1", "2.2", "4.1")
 _ENDS = (b"$EndNodes", b"$EndElements")
+_LINE = 80  # bytes of which the last line is a part
 _SECONDS, _SECONDS_PER_BYTE = 60.0, 1e-5
 _BYTES, _BYTES_PER_BYTE = 8 << 30, 200
 _FIX = "it is damaged, or made by a program that Gmsh does not understand: write it again"
@@ -194,6 +195,7 @@ def _checked_header(path: str | os.PathLike[str]) -> tuple[str, int, list[Link]]
             found = _HEADER.match(file.read(64))
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                 missing = [end.decode() for end in _ENDS if content.rfind(end) < 0]
+                whole = content[-_LINE:].rstrip().splitlines()[-1:]
     except (OSError, ValueError) as error:
         raise MeshFileError(f"{path} can't be read ({error}): check path and rights") from error
     if not found:
@@ -207,6 +209,10 @@ def _checked_header(path: str | os.PathLike[str]) -> tuple[str, int, list[Link]]
     if missing:
         raise MeshFormatError(f"{path} has no {missing[0]}: it is truncated, write it again")
     links = read_links(path, version, binary=found[2] == b"1", bytes_of_size=int(found[3]))
+    if not whole or not whole[0].startswith(b"$End"):
+        raise MeshFormatError(
+            f"{path} does not end with a section's end: it is truncated, write it again"
+        )
     return version, size, links
 
 

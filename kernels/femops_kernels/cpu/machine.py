@@ -64,7 +64,7 @@ _here = threading.local()  # what `set_threads` said in a Python thread
 
 @cache
 def cores() -> int:
-    """The number of cores that this process may use."""
+    """The number of cores that this process may use, as when it was first asked."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
