@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import block_array, csr_array
+from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 
 from femops.errors import MissingExtraError, SolverError
@@ -21,6 +22,7 @@ QUICK = {1: 10**7, 2: 30_000, 3: 3_000}
 _MOST = {1: 10**8, 2: 300_000, 3: 30_000}
 # Of the diagonal: energies of vectors that are none.
 _SINGULAR = 1e-10
+_MOST_BODIES = 32
 
 
 class CoarseSolver(ABC):
@@ -135,7 +137,7 @@ def coarse_solver(matrix: csr_array, modes: Floats, dim: int) -> CoarseSolver:
     SolverError
         It is found not to be positive.
     """
-    null, size = null_space(matrix, modes), matrix.shape[0]
+    null, size = null_space(matrix, _of_bodies(matrix, modes)), matrix.shape[0]
     if size <= QUICK[dim]:
         return Direct(matrix, null)
     try:
@@ -144,6 +146,15 @@ def coarse_solver(matrix: csr_array, modes: Floats, dim: int) -> CoarseSolver:
         if size > _MOST[dim]:
             raise
     return Direct(matrix, null)
+
+
+def _of_bodies(matrix: csr_array, modes: Floats) -> Floats:
+    """The modes of each body alone, where the mesh has a few that do not touch."""
+    _, body = connected_components(matrix, directed=False)
+    bodies = np.unique(body[modes.any(axis=1)])
+    if len(bodies) > _MOST_BODIES:
+        return modes
+    return np.hstack([modes[:, :0], *(modes * (body == k)[:, None] for k in bodies)])
 
 
 def null_space(matrix: csr_array, modes: Floats) -> Floats:
@@ -175,11 +186,12 @@ def rigid_modes(x: Floats, ncomp: int, free: NDArray[np.bool_]) -> Floats:
         Entries that are not zero.
     """
     nodes, dim = x.shape
+    x = (x - x.mean(axis=0)) / (np.abs(x - x.mean(axis=0)).max() or 1.0)  # of the size of constants
     modes = [np.tile(unit, (nodes, 1)) for unit in np.eye(ncomp)]
     for i in range(dim if ncomp == dim else 0):
         for j in range(i):
             turned = np.zeros((nodes, ncomp))
-            turned[:, i], turned[:, j] = x[:, j] - x[:, j].mean(), x[:, i].mean() - x[:, i]
+            turned[:, i], turned[:, j] = x[:, j], -x[:, i]
             modes.append(turned)
     return np.stack([mode.reshape(-1) * free for mode in modes], axis=1)
 
