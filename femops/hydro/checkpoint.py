@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import numpy as np
-
 from femops.errors import CheckpointError, HydroError
 from femops.hydro.integrators import METHODS
 from femops.hydro.lagrangian import Lagrangian
+from femops.hydro.problems import POSITIVE
 from femops.hydro.simulation import Simulation
 from femops.io import load_state, save_state
 from femops_meshes.arguments import Kind, checked, real_numbers, refusal, whole_numbers
 
 _KINDS = {
     "t": real_numbers(),
-    "dt": real_numbers(float(np.finfo(np.float64).tiny)),
+    "dt": POSITIVE,
     "steps": whole_numbers(0),
     "repeated": whole_numbers(0),
     "ode": Kind(lambda name: isinstance(name, str) and name in METHODS, ", ".join(METHODS)),

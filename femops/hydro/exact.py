@@ -7,11 +7,15 @@ On Efficient Generation of Numerically Robust Sedov Solutions, LA-UR-07-2849.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
+
+from femops.errors import HydroError
+from femops.hydro.problems import POSITIVE
+from femops_meshes.arguments import checked, whole_numbers
 
 Floats = NDArray[np.float64]
 
@@ -69,6 +73,7 @@ class ShockTube:
 
 
 @final
+@checked(HydroError)
 class Blast:
     """Sedov's blast of a point in a gas of constant density and no pressure.
 
@@ -82,7 +87,11 @@ class Blast:
     """
 
     def __init__(
-        self, dim: int, energy: float = 1.0, gamma: float = 1.4, density: float = 1.0
+        self,
+        dim: Annotated[int, whole_numbers(1, 3)],
+        energy: Annotated[float, POSITIVE] = 1.0,
+        gamma: Annotated[float, POSITIVE] = 1.4,
+        density: Annotated[float, POSITIVE] = 1.0,
     ) -> None:
         self.dim, self.gamma, self.energy, self._density = dim, gamma, energy, density
         self._strongest = 4.0 / ((dim + 2.0) * (gamma + 1.0))  # V behind the shock

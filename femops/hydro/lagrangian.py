@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import femops
 from femops.errors import HydroError
 from femops.fields.norms import exact_sum
-from femops.hydro.problems import PointFunction, Problem
+from femops.hydro.problems import POSITIVE, PointFunction, Problem
 from femops.hydro.qfunctions import corner_force, work_of
 from femops.parallel import Communicator
 from femops_meshes.arguments import Count, Degree, Fraction, checked, whole_numbers
@@ -114,11 +114,11 @@ class Lagrangian:
         order_kinematic: Degree = 2,
         order_thermo: Count = 1,
         *,
-        cfl: float = 0.5,
+        cfl: Annotated[float, POSITIVE] = 0.5,
         cg_tol: Fraction = 1e-8,
         cg_max: Annotated[int, whole_numbers(1)] = 300,
     ) -> None:
-        _check(problem, mesh.dim, cfl)
+        _check(problem, mesh.dim)
         self.problem, self.mesh, self.cfl = problem, mesh, cfl
         self.order, self.order_thermo = order_kinematic, order_thermo
         self.cg_tol, self.cg_max, self.clock = cg_tol, cg_max, Clock()
@@ -327,9 +327,7 @@ def _walls(part: femops.Mesh, comm: Communicator) -> list[int]:
     return walls.tolist()
 
 
-def _check(problem: Problem, dim: int, cfl: float) -> None:
+def _check(problem: Problem, dim: int) -> None:
     if dim not in problem.mesh:
         dims = ", ".join(map(str, problem.mesh))
         raise HydroError(f"{problem.name} is a problem of dimension {dims}: not {dim}")
-    if cfl <= 0.0:
-        raise HydroError(f"cfl is {cfl}: give a number above 0")

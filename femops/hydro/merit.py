@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from femops.errors import HydroError
 from femops.hydro.lagrangian import Lagrangian
+from femops_meshes.arguments import checked
 
 _MEGA = 1e-6
 
 
+@checked(HydroError)
 def rates(equations: Lagrangian) -> dict[str, float]:
     """Rates of the parts of a run, in millions a second.
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from femops.errors import HydroError
 from femops_meshes import Mesh, box
+from femops_meshes.arguments import checked, numbers_of
 
 _LINES: dict[str, Sequence[Sequence[float]]] = {
     "segment01": [(0.0, 0.5, 1.0)],
@@ -40,11 +41,13 @@ def built_in(name: str) -> Mesh:
     return grid(_LINES[name])
 
 
+@checked(HydroError)
 def grid(lines: Sequence[Sequence[float]]) -> Mesh:
     """Box by its grid lines in each direction, with walls across x, y and z numbered 1, 2 and 3."""
-    counts = [len(line) - 1 for line in lines]
+    given = [numbers_of(line, "a line", HydroError) for line in lines]
+    counts = [line.size - 1 for line in given]
     mesh = box(counts, 0.0, [float(n) for n in counts])
     mesh = mesh.mapped(
-        lambda x: np.array([np.interp(a, range(len(b)), b) for a, b in zip(x, lines, strict=True)])
+        lambda x: np.array([np.interp(a, range(b.size), b) for a, b in zip(x, given, strict=True)])
     )
     return mesh.with_attributes(boundary=(mesh.boundary_attributes + 1) // 2)

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, final
+from typing import Annotated, Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import HydroError
+from femops_meshes.arguments import Kind, checked, number_of
 
 Floats = NDArray[np.float64]
+POSITIVE = Kind(lambda value: 0.0 < (number_of(value) or 0.0) < np.inf, "a number above 0")
 PointFunction = Callable[[Any], Any]
 
 
@@ -236,7 +238,13 @@ PROBLEMS: dict[str, Problem] = {problem.name: problem for problem in _LIST}
 """The problems by name, in the order of their numbers in Laghos."""
 
 
-def problem(name: str, *, blast: float | None = None, viscosity: bool | None = None) -> Problem:
+@checked(HydroError)
+def problem(
+    name: str,
+    *,
+    blast: Annotated[float, POSITIVE] | None = None,
+    viscosity: bool | None = None,
+) -> Problem:
     """A problem by its name.
 
     Parameters

@@ -107,7 +107,7 @@ class Simulation:
             self._forces = equations.forces(self.state)
         if not self._forces.step > 0.0:
             raise HydroError(self._crash(self.state))
-        again = False
+        again, zero = False, np.finfo(np.float64).eps * max(self.t, self.dt)
         while True:
             last = self.t + self.dt >= t_final
             dt = t_final - self.t if last else self.dt
@@ -120,7 +120,7 @@ class Simulation:
                     break
             self.dt, again = _REPEAT * dt, True
             self.repeated += 1
-            if self.dt < np.finfo(np.float64).eps:
+            if self.dt < zero:
                 raise HydroError(self._crash(state))
         self.state, self._forces = state, forces
         self.t = t_final if last else self.t + dt

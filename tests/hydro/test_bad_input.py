@@ -1,10 +1,13 @@
 """Arguments and checkpoints that make no sense: one error each, which says what to give."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import femops
 from femops.hydro import (
+    Blast,
     Lagrangian,
     Simulation,
     Snapshot,
@@ -12,6 +15,7 @@ from femops.hydro import (
     grid,
     load_run,
     problem,
+    rates,
     save_run,
 )
 
@@ -35,6 +39,10 @@ WRONG = {
     "end": (lambda run: run.run(float("nan")), "t_final is nan: give a finite number"),
     "steps": (lambda run: run.run(1.0, "a"), "max_steps is 'a': give a whole number"),
     "run": (lambda _: Snapshot.of(3), "run is 3: give a run, as femops.hydro.Simulation"),
+    "blast": (lambda _: problem("sedov", blast=-1.0), "blast is -1.0: give a number above 0"),
+    "exact": (lambda _: Blast(4), "dim is 4: give a whole number from 1 to 3"),
+    "lines": (lambda _: grid(["ab"]), "a line can't be made an array of numbers"),
+    "merit": (lambda _: rates(3), "equations is 3: give equations, as"),
     "saved": (lambda _: save_run("a.state", 3), "run is 3: give a run"),
 }
 
@@ -61,6 +69,18 @@ def test_a_blast_is_in_a_corner_of_the_domain_at_the_origin():
     for low, count in ((-1.0, 4), (0.5, 0)):
         with pytest.raises(femops.HydroError, match=f"touches the origin, and not {count}"):
             square(low, 1.0).initial()
+
+
+def test_a_step_is_small_beside_the_time_alone():
+    """Not beside 1: lengths have the unit of the user."""
+    steps = []
+    for size in (1.0, 1e-20):
+        tube = replace(problem("sod"), density=1.0, energy=lambda x, s=size: 2.5 + 25 * (x[0] < s))
+        run = Simulation.begin(Lagrangian(tube, grid([np.linspace(0.0, 2.0 * size, 9)])))
+        run.run(size, max_steps=10)
+        steps.append((run.repeated, run.t / size))
+    assert steps[0][0] > 0
+    assert steps[0] == pytest.approx(steps[1])
 
 
 GOOD = {"problem": "sedov", "t": 0.0, "dt": 1e-3, "steps": 0, "repeated": 0, "ode": "rk4"}
