@@ -246,3 +246,28 @@ def exact_sum(values: Floats, comm: Communicator) -> float:
             break
         rest.append(-parts[k])
     return math.fsum(comm.gather_all(parts).reshape(-1).tolist())
+
+
+def least_element(values: Floats, comm: Communicator, numbers: NDArray[np.int64] | None) -> int:
+    """Element of the least value, or of one that is not a number, on any rank. Collective.
+
+    Parameters
+    ----------
+    values : (ne,) array
+        One of each of this rank's elements.
+    comm : Communicator
+    numbers : (ne,) int64 or None
+        Numbers of these elements in the whole mesh; None if the rank has all of it.
+
+    Returns
+    -------
+    int
+        Number in the whole mesh, the lowest of several.
+    """
+    seen = np.where(np.isnan(values), -np.inf, values).astype(np.float64)
+    least = -float(comm.max(np.array([-seen.min(initial=np.inf)]))[0])
+    own = np.flatnonzero(seen == least)
+    if numbers is not None:
+        own = numbers[own]
+    first = int(own.min(initial=np.iinfo(np.int64).max))
+    return -int(comm.max(-first))

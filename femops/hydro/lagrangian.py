@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import femops
 from femops.errors import HydroError
 from femops.fields.norms import exact_sum
+from femops.hydro.diagnosis import check_density, check_energy
 from femops.hydro.problems import POSITIVE, PointFunction, Problem
 from femops.hydro.qfunctions import corner_force, work_of
 from femops.parallel import Communicator
@@ -102,7 +103,7 @@ class Lagrangian:
     ------
     HydroError
         A problem that has no such dimension, boundary attributes that are no walls, tolerances or
-        orders out of range.
+        orders out of range, a density that is not positive.
     """
 
     _given_as = "equations, as femops.hydro.Lagrangian(problem, mesh)"
@@ -134,6 +135,7 @@ class Lagrangian:
         volume = femops.integrate(femops.L2(mesh, 0), 1.0)
         self.h0 = float(volume / mesh.num_elements) ** (1.0 / mesh.dim) / order_kinematic
         self.density = self._density()
+        check_density(self)
         self._materials = {
             "rho": self.density,
             "gamma": _by_element(mesh, self.part, problem.gamma),
@@ -155,10 +157,13 @@ class Lagrangian:
             return density
         return femops.GridFunction(self.E, self._projected(density))
 
-    def _projected(self, f: PointFunction) -> Floats:
+    def _projected(self, f: PointFunction, *, energy: bool = False) -> Floats:
         """Coefficients of the polynomials through a function's values at Gauss points."""
         nodal = femops.L2(self.mesh, self.order_thermo, family="gauss")
-        return self.E.interpolate(femops.GridFunction(nodal, nodal.interpolate(f)))
+        values = nodal.interpolate(f)
+        if energy:
+            check_energy(self, values)
+        return self.E.interpolate(femops.GridFunction(nodal, values))
 
     def _make_masses(self) -> None:
         rho, rule = self.problem.density, self.quadrature
@@ -184,10 +189,19 @@ class Lagrangian:
     # --- states ----------------------------------------------------------------------------------
 
     def initial(self) -> Floats:
-        """The state at the beginning."""
+        """The state at the beginning.
+
+        Raises
+        ------
+        HydroError
+            A blast that no element has at its corner, or a negative energy.
+        """
         velocity = self.V.interpolate(self.problem.velocity)
         velocity[self.walls] = 0.0
-        energy = self._blast() if self.problem.blast else self._projected(self.problem.energy)
+        if self.problem.blast:
+            energy = self._blast()
+        else:
+            energy = self._projected(self.problem.energy, energy=True)
         position = self.V.interpolate(lambda x: x)
         state: Floats = self.space.join(position=position, velocity=velocity, energy=energy)
         return state
@@ -220,7 +234,7 @@ class Lagrangian:
         return Forces(residual, self.cfl * found["step"])
 
     def slowest(self) -> int:
-        """The element that allowed the least time step when forces were last evaluated."""
+        """Element that allowed the least time step when forces were last evaluated. Collective."""
         return self._force.element_of("step")
 
     def acceleration(self, forces: Forces) -> Floats:

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import HydroError
+from femops.errors import HydroError, SolverError
+from femops.hydro.diagnosis import trouble
 from femops.hydro.integrators import Method, method
 from femops.hydro.lagrangian import Forces, Lagrangian
 from femops_meshes.arguments import Count, checked
@@ -62,10 +63,10 @@ class Simulation:
         state = equations.initial()
         forces = equations.forces(state)
         if not 0.0 < forces.step < np.inf:
-            raise HydroError(
-                f"the state at the beginning allows a time step of {forces.step}: are elements "
-                "inverted, or is there nothing that moves?"
-            )
+            wrong = trouble(equations, state, state)
+            if forces.step == np.inf:
+                wrong = "nothing moves: give energy or velocity"
+            raise HydroError(f"no step leads on from the state at the beginning: {wrong}")
         return Simulation(equations, state, 0.0, forces.step, 0, ode, forces)
 
     @property
@@ -92,7 +93,8 @@ class Simulation:
         Raises
         ------
         HydroError
-            The step goes to zero; the state is the last good one.
+            The step goes to zero: elements turn over, numbers are no longer finite, or waves cross
+            elements too fast. The state is the last good one.
         """
         one = method(self.ode)
         while self.t < t_final and (max_steps is None or self.steps < max_steps):
@@ -111,7 +113,10 @@ class Simulation:
         while True:
             last = self.t + self.dt >= t_final
             dt = t_final - self.t if last else self.dt
-            state, least = one.step(equations, self.state, dt, self._forces)
+            try:
+                state, least = one.step(equations, self.state, dt, self._forces)
+            except SolverError as error:  # forces are too large for numbers
+                raise HydroError(self._crash(self.state)) from error
             if least >= dt:
                 forces = equations.forces(state)
                 # in a repeated step the stress of the first stage is computed anew, and counts
@@ -129,21 +134,8 @@ class Simulation:
 
     def _crash(self, state: Floats) -> str:
         """Message about a state that no step leads beyond. Collective."""
-        forces = self.equations.forces(state)
-        what = "elements turn over" if forces.step == 0.0 else "the state is not finite"
-        if forces.step > 0.0:
-            what = "waves cross elements too fast"
+        self.equations.forces(state)  # so that the slowest element is of this state
         return (
-            f"the time step has gone to zero in step {self.steps + 1} at t = {self.t:.6g}: {what} "
-            f"{self._where()}; try a smaller cfl, a finer mesh, lower orders or viscosity"
+            f"the time step has gone to zero in step {self.steps + 1} at t = {self.t:.6g}: "
+            f"{trouble(self.equations, state, self.state)}"
         )
-
-    def _where(self) -> str:
-        """Element that allowed the least step, and its place; any rank may have it."""
-        V, position = self.equations.V, self.equations.space.split(self.state)[0]
-        if V.comm.size > 1:
-            return "in an element of one of the ranks"
-        element = self.equations.slowest()
-        nodes = V.restriction.gather(V.l_vec(position)).reshape(V.mesh.num_elements, -1, V.dim)
-        where = ", ".join(f"{x:.4g}" for x in nodes[element].mean(axis=0))
-        return f"in element {element} at ({where})"

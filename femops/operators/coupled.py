@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
-from femops.fields.norms import exact_sum
+from femops.fields.norms import exact_sum, least_element
 from femops.geometry.evaluation import reference_gradient, reference_values
 from femops.geometry.legendre import LegendreGeometry, mode_values
 from femops.operators.block import BlockOperator
@@ -324,12 +324,18 @@ class CoupledForm:
         return found.constrained(self._constrained) if len(self._constrained) else found
 
     def element_of(self, name: str) -> int:
-        """Element of the least value of a functional in the last evaluation.
+        """Element of the least value of a functional in the last evaluation. Collective.
 
         Parameters
         ----------
         name : str
             One of the form's minima.
+
+        Returns
+        -------
+        int
+            Its number in the whole mesh, the same on all ranks; the lowest of several. A value
+            that is not a number counts as least.
 
         Raises
         ------
@@ -338,7 +344,9 @@ class CoupledForm:
         """
         if name not in self.functionals.minima:
             raise OperatorError(f"{self!r} has no minimum {name!r}: {self.functionals.minima}")
-        return int(np.argmin(self._by_element(name)))
+        whole = next(iter(self.space.spaces.values())).distributed
+        numbers = None if whole is None else whole.part.elements
+        return least_element(self._by_element(name), self.space.comm, numbers)
 
     def constrained(self, dofs: ArrayLike) -> CoupledForm:
         """The form with some dofs constrained: their residual is zero.

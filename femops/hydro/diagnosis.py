@@ -1,0 +1,146 @@
+"""Diagnoses of states: what cannot be, in which element and where that is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+import femops
+from femops.errors import HydroError
+from femops.fields.norms import least_element
+from femops.geometry.evaluation import reference_gradient, reference_values
+
+if TYPE_CHECKING:
+    from femops.hydro.lagrangian import Lagrangian
+
+Floats = NDArray[np.float64]
+
+
+def trouble(equations: Lagrangian, state: Floats, good: Floats) -> str:
+    """Sentence about what is wrong with a state that allows no step, and what to try. Collective.
+
+    Parameters
+    ----------
+    equations : Lagrangian
+    state : (size,) array
+        The state.
+    good : (size,) array
+        The state before it: positions that are told are of this one.
+    """
+    where = _Places(equations, good)
+    parts = equations.space.split(state)
+    for (name, space), part in zip(equations.space.spaces.items(), parts, strict=True):
+        finite = np.isfinite(_element_values(space, part)).all(axis=(1, 2))
+        if where.least(-1.0 * ~finite) < 0.0:
+            return f"the {name} is not finite {where.told}; try a smaller cfl"
+    ratios = _volumes(equations, state) / _volumes(equations, equations.initial())
+    if where.least(ratios.min(axis=1, initial=np.inf)) <= 0.0:
+        return (
+            f"elements are inverted, the worst {where.told}, where the volume has gone to "
+            f"{where.value:.2g} of that at the beginning; try a smaller cfl, lower orders, a finer "
+            f"mesh{'' if equations.problem.viscosity else ', or viscosity'}"
+        )
+    at_points = _at_points(equations.E, equations, parts[2])
+    lowest = where.least(at_points.min(axis=1, initial=np.inf))
+    negative = (
+        f"; the energy is negative, {lowest:.2g} {where.told}, and counts as none there"
+        if lowest < 0.0
+        else ""
+    )
+    element = equations.slowest()
+    return (
+        f"waves cross elements too fast, fastest {where.of(element)}{negative}; try a smaller "
+        "cfl, lower orders or a coarser mesh"
+    )
+
+
+def check_energy(equations: Lagrangian, values: Floats) -> None:
+    """Refuse values of the energy at the nodes of elements of which some are negative. Collective.
+
+    Raises
+    ------
+    HydroError
+        Some are.
+    """
+    _check(equations, "energy", values.reshape(equations.part.num_elements, -1), 0.0)
+
+
+def check_density(equations: Lagrangian) -> None:
+    """Refuse a density that is not positive at all quadrature points. Collective.
+
+    Raises
+    ------
+    HydroError
+        It is not.
+    """
+    density = equations.density
+    if isinstance(density, femops.GridFunction):
+        values = _at_points(equations.E, equations, density.vector)
+    else:
+        values = np.full((equations.part.num_elements, 1), float(density))
+    _check(equations, "density", values, np.finfo(np.float64).tiny)
+
+
+def _check(equations: Lagrangian, name: str, values: Floats, least: float) -> None:
+    where = _Places(equations, None)
+    found = where.least(values.min(axis=1, initial=np.inf))
+    if not found >= least:
+        raise HydroError(
+            f"the {name} at the beginning is {found:.3g} {where.told}: it must not be negative"
+            f"{' or zero' if least else ''}; if its function jumps within elements, put mesh lines "
+            "where it jumps, or take --order-thermo 0"
+        )
+
+
+class _Places:
+    """Elements of least values on any rank, and where they are."""
+
+    def __init__(self, equations: Lagrangian, state: Floats | None) -> None:
+        self._equations, V = equations, equations.V
+        whole = equations.V.distributed
+        self._numbers = np.arange(equations.part.num_elements)
+        if whole is not None:
+            self._numbers = whole.part.elements
+        nodes = equations.part.coordinates
+        if state is not None:
+            nodes = _element_values(V, equations.space.split(state)[0])
+        self._centres = nodes.reshape(len(nodes), -1, V.dim).mean(axis=1)
+        self.value, self.told = 0.0, ""
+
+    def least(self, values: Floats) -> float:
+        """Least of one value of each element; remembers where it is. Collective."""
+        comm = self._equations.comm
+        element = least_element(values, comm, self._numbers)
+        own = values[self._numbers == element]
+        self.value = float(comm.max(np.where(np.isnan(own), -np.inf, own).max(initial=-np.inf)))
+        self.told = self.of(element)
+        return self.value
+
+    def of(self, element: int) -> str:
+        """Number and centre of an element of any rank. Collective."""
+        own = self._centres[self._numbers == element].reshape(-1, self._centres.shape[1])
+        centre = self._equations.comm.max(own.max(axis=0, initial=-np.inf))
+        return f"in element {element} at ({', '.join(f'{x:.4g}' for x in centre)})"
+
+
+def _element_values(space: femops.Space, vector: Floats) -> Floats:
+    """Values at the nodes of elements, (ne, n, ncomp). Collective."""
+    found = space.restriction.gather(space.l_vec(vector))
+    return np.asarray(found.reshape(*found.shape[:2], space.ncomp))
+
+
+def _at_points(space: femops.Space, equations: Lagrangian, vector: Floats) -> Floats:
+    """Values of a field of one component at the quadrature points, (ne, points)."""
+    values = _element_values(space, vector)
+    found = reference_values(space.basis, equations.quadrature.points, space.dim, values)
+    return np.asarray(found[..., 0])
+
+
+def _volumes(equations: Lagrangian, state: Floats) -> Floats:
+    """Determinants of the Jacobian of the moved mesh at the quadrature points, (ne, points)."""
+    V, rule = equations.V, equations.quadrature
+    nodes = _element_values(V, equations.space.split(state)[0])
+    columns = reference_gradient(V.basis, rule.points, V.dim, nodes)
+    return np.asarray(np.linalg.det(np.stack(columns, axis=-1)))
