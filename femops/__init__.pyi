@@ -56,6 +56,7 @@ from femops.io import Picture as Picture
 from femops.io import State as State
 from femops.io import TimeSeries as TimeSeries
 from femops.io import load_state as load_state
+from femops.io import movie as movie
 from femops.io import picture as picture
 from femops.io import plot as plot
 from femops.io import read_mesh as read_mesh

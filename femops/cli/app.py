@@ -11,9 +11,10 @@ from typing import Any
 
 import typer
 
-from femops.cli import cost, demo, hydro, info, meshes, solve, tune, warmup
+from femops.cli import cost, demo, info, meshes, solve, tune, warmup
 from femops.cli.bench import group as bench
 from femops.cli.exit_codes import INTERRUPTED
+from femops.cli.hydro.command import hydro
 from femops.cli.ranks import one_voice, refuse_ranks
 
 ERROR = 1
@@ -49,7 +50,7 @@ def build() -> typer.Typer:
     app.add_typer(solve.app, name="solve")
     app.add_typer(meshes.app, name="mesh")
     app.add_typer(bench.app, name="bench")
-    app.command("hydro")(hydro.hydro)
+    app.command("hydro")(hydro)
     app.command("cost")(cost.cost)
     app.command("info")(info.info)
     app.command("tune")(tune.tune)

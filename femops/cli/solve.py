@@ -239,16 +239,10 @@ def stokes() -> Make:
 
 def _check_paths(save: Path | None, picture: Path | None, comm: Communicator) -> None:
     """Before the work, not after it. Collective."""
-    from femops.errors import FileError
     from femops.io.atomic import check_writable, checked_path
     from femops.io.plots.with_matplotlib import check_matplotlib
     from femops.parallel import check
 
-    if picture is not None and comm.size > 1:
-        raise FileError(
-            f"--picture draws in one process, and {comm.size} share the mesh: give "
-            f"--save {picture.with_suffix('.pvtu')}, which ParaView draws"
-        )
     with check(comm):
         if save is not None:
             check_writable(checked_path(save, ".vtu", ".pvtu"))

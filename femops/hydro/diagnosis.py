@@ -33,7 +33,7 @@ def trouble(equations: Lagrangian, state: Floats, good: Floats) -> str:
     parts = equations.space.split(state)
     for (name, space), part in zip(equations.space.spaces.items(), parts, strict=True):
         finite = np.isfinite(_element_values(space, part)).all(axis=(1, 2))
-        if where.least(-1.0 * ~finite) < 0.0:
+        if where.least(np.asarray(finite, dtype=np.float64)) < 1.0:
             return f"the {name} is not finite {where.told}; try a smaller cfl"
     ratios = _volumes(equations, state) / _volumes(equations, equations.initial())
     if where.least(ratios.min(axis=1, initial=np.inf)) <= 0.0:

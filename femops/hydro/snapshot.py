@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
 import femops
 from femops.errors import HydroError
+from femops.hydro.lagrangian import Lagrangian
 from femops.hydro.simulation import Simulation
+from femops.parallel import check
 from femops_meshes.arguments import checked
 
 
@@ -20,12 +23,12 @@ class Snapshot:
 
     Attributes
     ----------
-    mesh : Mesh
+    mesh : Mesh or DistributedMesh
         As it has moved.
     velocity, density, energy : GridFunction
     """
 
-    mesh: femops.Mesh
+    mesh: femops.Mesh | femops.DistributedMesh
     velocity: femops.GridFunction
     density: femops.GridFunction
     energy: femops.GridFunction
@@ -33,7 +36,7 @@ class Snapshot:
     @staticmethod
     @checked(HydroError)
     def of(run: Simulation) -> Snapshot:
-        """The fields of a run as it is now.
+        """The fields of a run as it is now. Collective.
 
         The density is the projection of what each point's mass and volume give.
 
@@ -41,21 +44,17 @@ class Snapshot:
         ------
         GeometryError
             Elements that are inverted.
-        HydroError
-            Ranks share the mesh.
         """
         equations = run.equations
-        if not isinstance(equations.mesh, femops.Mesh):
-            raise HydroError("fields on the moved mesh are made in one process: leave them out")
-        position, velocity, energy = equations.space.split(run.state)
+        _, velocity, energy = equations.space.split(run.state)
         V, E = equations.V, equations.E
-        nodes = V.restriction.gather(V.l_vec(position)).reshape(-1, V.dim)
-        mesh = equations.mesh.curved(V.order).mapped(lambda _: np.ascontiguousarray(nodes.T))
+        part, mesh = _moved(equations, run.state)
         moved = femops.L2(mesh, E.order, family=E.basis.family)
         rule = equations.quadrature
         mass = femops.load(E, equations.density, quadrature=rule)
         n = E.p1d**E.dim
-        blocks = femops.mass(moved, quadrature=rule).assemble().tobsr((n, n)).data
+        local = femops.L2(part, E.order, family=E.basis.family)
+        blocks = femops.mass(local, quadrature=rule).assemble().tobsr((n, n)).data
         density = np.linalg.solve(blocks, mass.reshape(-1, n, 1)).reshape(-1)
         return Snapshot(
             mesh,
@@ -65,6 +64,20 @@ class Snapshot:
         )
 
     def save(self, series: femops.TimeSeries, t: float) -> None:
-        """Add the fields to a series for ParaView."""
+        """Add the fields to a series for ParaView, that of the ranks that share the mesh."""
         fields = {"velocity": self.velocity, "density": self.density, "energy": self.energy}
         series.save(t, self.density.space, **fields)
+
+
+def _moved(
+    equations: Lagrangian, state: NDArray[np.float64]
+) -> tuple[femops.Mesh, femops.Mesh | femops.DistributedMesh]:
+    """The mesh as it has moved: this rank's elements, and all of it."""
+    V, whole = equations.V, equations.mesh
+    nodes = V.restriction.gather(V.l_vec(equations.space.split(state)[0])).reshape(-1, V.dim)
+    with check(equations.comm):
+        moved = equations.part.curved(V.order).mapped(lambda _: np.ascontiguousarray(nodes.T))
+    if not isinstance(whole, femops.DistributedMesh):
+        return moved, moved
+    part = replace(whole.part, mesh=moved)
+    return moved, femops.DistributedMesh.of(whole.comm, part, whole.element_groups)

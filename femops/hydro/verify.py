@@ -9,11 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
+import femops
 from femops.errors import HydroError
 from femops.hydro.lagrangian import Lagrangian
 from femops.hydro.meshes import built_in
 from femops.hydro.problems import problem
 from femops.hydro.simulation import Simulation
+from femops.parallel import communicator
 
 
 @final
@@ -47,10 +49,20 @@ class ReferenceRun:
     ode: str = "rk4"
     blast: float | None = None
 
-    def begin(self, cg_tol: float = 1e-8) -> Simulation:
-        """The run from its beginning."""
-        case = problem(self.problem, blast=self.blast)
-        mesh = built_in(case.mesh[self.dim]).refine(self.refine)
+    def begin(self, cg_tol: float = 1e-8, comm: Any = None) -> Simulation:
+        """The run from its beginning.
+
+        Parameters
+        ----------
+        cg_tol : float
+            Relative tolerance of solves with the mass of the velocity.
+        comm : mpi4py.MPI.Intracomm or Communicator, optional
+            Ranks that share the mesh; this process alone if omitted.
+        """
+        case, ranks = problem(self.problem, blast=self.blast), communicator(comm)
+        mesh: Any = built_in(case.mesh[self.dim]).refine(self.refine)
+        if ranks.size > 1:
+            mesh = femops.distribute(mesh if ranks.rank == 0 else None, ranks)
         return Simulation.begin(Lagrangian(case, mesh, *self.orders, cg_tol=cg_tol), self.ode)
 
     def compared(self, run: Simulation) -> dict[str, Any]:
@@ -88,6 +100,7 @@ def verify(
     number: int,
     cg_tol: float = 1e-8,
     watch: Callable[[Simulation], None] | None = None,
+    comm: Any = None,
 ) -> dict[str, Any]:
     """Repeat a reference run, and put its results beside the published ones.
 
@@ -99,6 +112,8 @@ def verify(
         Relative tolerance of solves with the mass of the velocity.
     watch : callable, optional
         Called after each step.
+    comm : mpi4py.MPI.Intracomm or Communicator, optional
+        Ranks that share the mesh; this process alone if omitted.
 
     Raises
     ------
@@ -108,6 +123,6 @@ def verify(
     if number not in RUNS:
         raise HydroError(f"there is no reference run {number}: they are numbered 1 to {len(RUNS)}")
     reference = RUNS[number]
-    run = reference.begin(cg_tol)
+    run = reference.begin(cg_tol, comm)
     run.run(reference.t_final, watch=watch)
     return reference.compared(run)

@@ -4,6 +4,7 @@ from femops.io.checkpoint.state import State as State
 from femops.io.checkpoint.state import load_state as load_state
 from femops.io.checkpoint.state import save_state as save_state
 from femops.io.mesh_files import read_mesh as read_mesh
+from femops.io.plots.movie import movie as movie
 from femops.io.plots.picture import Picture as Picture
 from femops.io.plots.plot import picture as picture
 from femops.io.plots.plot import plot as plot
@@ -16,6 +17,7 @@ __all__ = [
     "State",
     "TimeSeries",
     "load_state",
+    "movie",
     "picture",
     "plot",
     "read_mesh",

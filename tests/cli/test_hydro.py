@@ -1,6 +1,11 @@
 """``femops hydro``."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -60,11 +65,17 @@ def test_a_restarted_run_takes_another_integrator_if_one_is_given(capsys, tmp_pa
 def test_files_are_written(capsys, tmp_path):
     pytest.importorskip("matplotlib", reason="pictures are drawn: needs the extra viz")
     series, picture = tmp_path / "run.pvd", tmp_path / "run.png"
+    movie = tmp_path / "run.gif"
     options = "--save", str(series), "--every", "4", "--picture", str(picture), "--fom"
+    options += "--movie", str(movie)
     code, out, err = run(capsys, "sod", "--refine", "2", "--max-steps", "8", *options)
     assert code == 0, err
     assert "UpdateQuadData" in out
     assert picture.stat().st_size > 1000
+    assert (tmp_path / "run-velocity.png").stat().st_size > 1000
+    image = pytest.importorskip("PIL.Image")
+    with image.open(movie) as shown:
+        assert shown.n_frames == 3
     with femops.TimeSeries(series, existing="continue") as found:
         assert len(found.times) == 3
         assert found.times[0] == 0.0
@@ -97,6 +108,8 @@ def test_mesh_files_are_taken(capsys, tmp_path):
         (("--verify", "12"), 1, "no reference run 12"),
         (("sedov", "--mesh", "4x4"), 1, "give walls"),
         (("sedov", "--cg-tol", "2"), 2, "< 1"),
+        (("sedov", "--picture", "no/u.png"), 1, "no folder 'no'"),
+        (("sedov", "--movie", "u.mp4"), 1, "does not end in .gif"),
     ],
 )
 def test_errors_are_one_line(capsys, arguments, code, words):
@@ -123,3 +136,42 @@ def test_the_last_good_state_is_saved(capsys, tmp_path, monkeypatch):
     assert "the time step has gone to zero in step" in err
     assert "saved the last good state: sedov-last.state" in out
     assert (tmp_path / "sedov-last.state").is_file()
+
+
+KILLED = """
+import os, signal
+from femops.cli import main
+from femops.hydro import simulation
+from femops.io.checkpoint import state_file
+
+def watched(run, *arguments):
+    if run.steps == 7:  # the checkpoint after this step is killed amid its data
+        state_file.BLOCK = 100
+        state_file.zlib = type("zlib", (), {"crc32": die})
+    return step(run, *arguments)
+
+def die(*data):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+step, simulation.Simulation._step = simulation.Simulation._step, watched
+main("hydro sedov --refine 1 --max-steps 12 --checkpoint run.state --checkpoint-every 4".split())
+"""
+
+
+def test_a_run_killed_amid_a_checkpoint_goes_on_from_the_last_whole_one(
+    capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    killed = subprocess.run([sys.executable, "-c", KILLED], env=environment, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    again = "--checkpoint", "run.state", "--restart", "run.state", "--max-steps"
+    given = "sedov", "--refine", "1"
+    assert facts(capsys, *given, *again, "5")["steps"] == 5  # from 4, not from 8
+    found = facts(capsys, *given, *again, "12")
+    straight = facts(capsys, *given, "--max-steps", "12", "--checkpoint", "straight.state")
+    for key in ("steps", "t", "dt", "e_norm"):
+        assert found[key] == straight[key]
+    files = [Path(name).read_bytes() for name in ("run.state", "straight.state")]
+    assert files[0] == files[1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.state", "straight.state"]

@@ -137,7 +137,7 @@ def test_one_error_ends_all(tmp_path, arguments, code, text):
 @pytest.mark.parallel(3)
 def test_paths_are_checked_before_the_work(comm):
     for save, picture, text in [
-        (None, Path("u.png"), "give --save u.pvtu"),
+        (None, Path("no/u.png"), "there is no folder 'no'"),
         (Path("no/u.vtu"), None, "there is no folder 'no'"),
         (Path("u.txt"), None, "does not end in .vtu or .pvtu"),
     ]:

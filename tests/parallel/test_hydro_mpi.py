@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops.hydro import Lagrangian, Simulation, built_in, load_run, problem, save_run
+from femops.hydro import Lagrangian, Simulation, Snapshot, built_in, load_run, problem, save_run
 from femops.parallel import Serial
 
 
@@ -60,6 +60,31 @@ def test_a_run_goes_on_on_another_number_of_ranks(comm, tmp_path):
     alone = load_run(path, begun(Serial(), "sedov").equations)
     alone.run(1.0, max_steps=6)
     assert (run.t, run.dt, run.e_norm) == (alone.t, alone.dt, alone.e_norm)
+
+
+@pytest.mark.parallel(2, timeout=120)
+def test_fields_and_crashes_are_those_of_one_process(comm):
+    mine, whole = begun(comm, "sedov"), begun(Serial(), "sedov")
+    for run in (mine, whole):
+        run.run(1.0, max_steps=2)
+    ours, alone = Snapshot.of(mine), Snapshot.of(whole)
+    for name in ("density", "velocity"):
+        field, expected = getattr(ours, name), getattr(alone, name)
+        assert np.array_equal(field.vector, piece(field.space, expected.vector))
+    messages = []
+    for run in (mine, whole):
+        V, E = run.equations.V, run.equations.E
+        position, _, energy = run.equations.space.split(run.state)
+        far = V.dof_coordinates().sum(axis=1) > 1.9
+        run._forces, V.components(position)[far] = None, 0.9  # the last element, of the last rank
+        with pytest.raises(femops.HydroError, match=r"step 3 .*inverted.* at \(0\.9") as error:
+            run.run(1.0)
+        messages.append(str(error.value))
+        energy[E.dof_coordinates().sum(axis=1) > 1.8] = np.nan
+        with pytest.raises(femops.HydroError, match="energy is not finite") as error:
+            run.run(1.0)
+        messages.append(str(error.value))
+    assert messages[:2] == messages[2:]
 
 
 @pytest.mark.parallel(3)

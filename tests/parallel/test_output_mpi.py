@@ -222,18 +222,27 @@ def test_a_field_of_this_rank_alone(comm, folder):
 
 
 @pytest.mark.parallel(1, 2)
-def test_pictures_are_drawn_by_one_process(comm, folder):
+def test_pictures_of_ranks_are_those_of_one_process(comm, folder):
     pytest.importorskip("matplotlib")
-    mesh = femops.box((2, 2), comm=comm)
-    V, path = femops.H1(mesh, 1), folder / "u.png"
-    for what in (mesh, V):
-        if comm.size == 1:
-            assert femops.picture(path, what).is_file()
-            path.unlink()
-        else:
-            with pytest.raises(SpaceError, match=r"shared by 2: femops\.save\('u\.pvtu'"):
-                femops.picture(path, what)
-    assert not path.exists()
+
+    def drawn(ranks, name):
+        V = femops.H1(femops.box((4, 3), comm=ranks), 2, ncomp=2)
+        u = V.interpolate(lambda x: (x[0], x[1] ** 2))
+        files = [
+            femops.picture(folder / f"{name}{k}.png", *what)
+            for k, what in enumerate([(V, u), (V.distributed or V.mesh,)])
+        ]
+        return [*files, femops.movie(folder / f"{name}.gif", [("0", V, u), ("1", V, 2 * u)])]
+
+    ours = drawn(comm, "ranks")
+    if comm.rank == 0:
+        alone = drawn(None, "alone")
+        assert [file.read_bytes() for file in ours] == [file.read_bytes() for file in alone]
+    with pytest.raises(VectorError, match="u has 2 entries"):
+        femops.picture(folder / "u.png", femops.H1(femops.box((4, 3), comm=comm), 2), np.zeros(2))
+    if comm.size > 1:
+        with pytest.raises(SpaceError, match=r"shared by 2: femops\.picture\('u\.png'"):
+            femops.plot(femops.box((2, 2), comm=comm))
 
 
 KILLED = """

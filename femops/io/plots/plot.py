@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,16 +11,18 @@ import numpy as np
 
 from femops.errors import FileError, MissingExtraError, SpaceError
 from femops.io.atomic import checked_path
+from femops.io.plots.gathering import gathered, shared
 from femops.io.plots.picture import Picture
 from femops.io.plots.sampling import Sampler
 from femops.io.plots.scene import make_scene
 from femops.io.plots.with_matplotlib import MatplotlibPicture
 from femops.io.plots.with_pyvista import PyVistaPicture, check_pyvista
+from femops.parallel.collective_checks import check
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import Space
 from femops_meshes import Mesh
-from femops_meshes.arguments import checked
+from femops_meshes.arguments import checked, number_of
 
 Backend = Literal["pyvista", "matplotlib"]
 
@@ -34,6 +37,7 @@ def plot(
     deform: float | GridFunction | None = None,
     arrows: bool | None = None,
     edges: bool = True,
+    limits: tuple[float, float] | None = None,
     title: str | None = None,
     backend: Backend | None = None,
 ) -> Picture:
@@ -61,6 +65,8 @@ def plot(
         field has them if omitted, unless the mesh is deformed.
     edges : bool
         Draw the edges of the elements.
+    limits : (float, float), optional
+        Values at the ends of the colours, or of the axis of a curve; those of the field if omitted.
     title : str, optional
     backend : {"pyvista", "matplotlib"}, optional
         What draws.
@@ -89,11 +95,12 @@ def plot(
     space, mesh = _space_and_mesh(what, u)
     field = None if space is None else GridFunction(space, space.check_vector(u, "u"))
     sampler = Sampler(mesh, field, *_displacement(mesh, field, deform))
+    limits = _limits(limits)
     axes, along = _axes(cut), _along(field, arrows, deformed=deform is not None)
     by_pyvista = _by_pyvista(backend, mesh.dim)
     if mesh.dim == 1:
-        return MatplotlibPicture(sampler, name, title)
-    scene = make_scene(sampler, name, axes, along, edges)
+        return MatplotlibPicture(sampler, name, title, limits)
+    scene = replace(make_scene(sampler, name, axes, along, edges), limits=limits)
     if by_pyvista:
         return PyVistaPicture(scene, title)
     return MatplotlibPicture(scene, name, title)
@@ -107,6 +114,8 @@ def picture(
     **options: Any,
 ) -> Path:
     """Draw a mesh, and a field on it, into a PNG file, by Matplotlib.
+
+    Ranks that share the mesh call it together, and rank 0 draws all of it.
 
     Parameters
     ----------
@@ -129,14 +138,22 @@ def picture(
         The file cannot be written, or does not end in .png.
     """
     target = checked_path(path, ".png")
-    return plot(what, u, **{"backend": "matplotlib", **options}).save(target)
+    options = {"backend": "matplotlib", **options}
+    mesh = shared(what)
+    if mesh is None:
+        return plot(what, u, **options).save(target)
+    whole = gathered(mesh, what, u)
+    with check(mesh.comm):
+        if whole is not None:
+            plot(*whole, **options).save(target)
+    return target
 
 
 def _space_and_mesh(what: Any, u: Any) -> tuple[Space | None, Mesh]:
     if isinstance(what, Space | DistributedMesh) and what.comm.size > 1:
         raise SpaceError(
-            f"a picture is drawn by one process, the mesh is shared by {what.comm.size}: "
-            "femops.save('u.pvtu', V, u=u) writes files for ParaView"
+            f"a picture is shown by one process, the mesh is shared by {what.comm.size}: "
+            "femops.picture('u.png', V, u) draws it into a file"
         )
     if isinstance(what, DistributedMesh):
         what = what.mesh
@@ -186,6 +203,16 @@ def _along(field: GridFunction | None, arrows: bool | None, *, deformed: bool) -
     if arrows and not fits:
         raise SpaceError("arrows show a vector field with as many components as dimensions, 2 or 3")
     return fits and not deformed if arrows is None else bool(arrows)
+
+
+def _limits(given: Any) -> tuple[float, float] | None:
+    if given is None:
+        return None
+    pair = given if isinstance(given, tuple | list) else []
+    ends = [end for end in map(number_of, pair) if end is not None]
+    if len(pair) != 2 or len(ends) != 2 or not -np.inf < ends[0] < ends[1] < np.inf:
+        raise SpaceError(f"limits are {given!r}: give two numbers, the lower first")
+    return ends[0], ends[1]
 
 
 def _by_pyvista(backend: Any, dim: int) -> bool:

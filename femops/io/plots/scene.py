@@ -56,6 +56,8 @@ class Scene:
         Of the field.
     arrows : bool
         Whether a vector field is shown by arrows too.
+    limits : (float, float), optional
+        Values at the ends of the colours; the least and the greatest at the corners if None.
     """
 
     dim: int
@@ -63,6 +65,7 @@ class Scene:
     edges: Floats
     name: str
     arrows: bool
+    limits: tuple[float, float] | None = None
 
     @property
     def has_field(self) -> bool:
@@ -78,6 +81,11 @@ class Scene:
     def shades(self) -> Floats:
         """The field, of vectors their Euclidean lengths, at the corners: (m, k)."""
         return magnitude(self.patches[..., 3:])
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """Values at the ends of the colours."""
+        return self.limits or (float(self.shades.min()), float(self.shades.max()))
 
     def middles(self) -> tuple[Floats, Floats]:
         """Centres of the patches, (m, 3), and the field's means there, (m, ncomp)."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
+Limits = tuple[float, float] | None
 
 LIGHT = np.array([0.1, -0.7, 1.0])
 """Direction of the light on 3-D meshes, beside an ambient one."""
@@ -39,11 +40,15 @@ class MatplotlibPicture(Picture):
 
     figure: Figure
 
-    def __init__(self, what: Scene | Sampler, name: str, title: str | None) -> None:
+    def __init__(
+        self, what: Scene | Sampler, name: str, title: str | None, limits: Limits = None
+    ) -> None:
         self.figure = new_figure()
         axes = self.figure.add_subplot()
         if isinstance(what, Sampler):
             _draw_curve(axes, what, name)
+            if limits is not None:
+                axes.set_ylim(*limits)
         elif what.dim == 2:
             _draw_plane(axes, what)
         else:
@@ -129,9 +134,9 @@ def _draw_plane(axes: Axes, scene: Scene) -> None:
         x, y = patches[..., :2].reshape(-1, 2).T
         first = 4 * np.arange(len(patches))[:, None, None]
         triangles = (first + np.array([[0, 1, 2], [0, 2, 3]])).reshape(-1, 3)
-        shades = axes.tripcolor(
-            Triangulation(x, y, triangles), scene.shades.ravel(), shading="gouraud", cmap="viridis"
-        )
+        grid, (low, high) = Triangulation(x, y, triangles), scene.scale
+        look: dict[str, Any] = {"shading": "gouraud", "cmap": "viridis", "vmin": low, "vmax": high}
+        shades = axes.tripcolor(grid, scene.shades.ravel(), **look)
         _color_bar(axes, shades, scene.label)
     else:
         flat = PolyCollection(list(patches[..., :2]), facecolors=[PLAIN], edgecolors=[PLAIN])
@@ -156,8 +161,7 @@ def _draw_space(axes: Axes, scene: Scene) -> None:
 
     shades = None
     if scene.has_field and len(scene.patches):
-        scale = Normalize(float(scene.shades.min()), float(scene.shades.max()))
-        shades = ScalarMappable(scale, "viridis")
+        shades = ScalarMappable(Normalize(*scene.scale), "viridis")
         _color_bar(axes, shades, scene.label)
     turn = view_axes(VIEW)
     seen = _normals(scene.patches) @ turn[2] > 0

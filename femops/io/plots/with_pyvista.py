@@ -138,7 +138,8 @@ class PyVistaPicture(Picture):
         surface = _polygons(scene.patches[..., :3])
         if scene.has_field:
             shades, bar = scene.shades.ravel(), _bar(scene.label)
-            plotter.add_mesh(surface, scalars=shades, scalar_bar_args=bar, **LOOK)
+            look = LOOK | {"scalar_bar_args": bar, "clim": scene.scale}
+            plotter.add_mesh(surface, scalars=shades, **look)
         else:
             plotter.add_mesh(surface, color=PLAIN, **LOOK)
         if len(scene.edges):

@@ -1,0 +1,1 @@
+"""``femops hydro``: options, runs, what they write, and the reference runs."""

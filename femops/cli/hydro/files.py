@@ -1,0 +1,119 @@
+"""Files that a run writes: series, checkpoints, pictures, movies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from femops.cli.output import Output
+
+if TYPE_CHECKING:
+    import femops
+    from femops.hydro import Simulation, Snapshot
+    from femops.parallel import Communicator
+
+
+@final
+class Files:
+    """Files of a run, written as they are due. All methods are collective.
+
+    Parameters
+    ----------
+    given : dict
+        Options of the command: `save`, `movie`, `every`, `picture`, `checkpoint`,
+        `checkpoint_every`, `restart`.
+    comm : Communicator
+        The ranks that share the mesh.
+
+    Raises
+    ------
+    FileError, MissingExtraError
+        A file that cannot be written, or not without an extra.
+    """
+
+    def __init__(self, given: dict[str, Any], comm: Communicator) -> None:
+        self._given, self._comm = given, comm
+        self._series: femops.TimeSeries | None = None
+        self._frames: list[tuple[str, Any, Any]] = []
+        self._check()
+
+    def _check(self) -> None:
+        """Before the work, not after it."""
+        from femops.io.atomic import check_writable, checked_path
+        from femops.io.plots.with_matplotlib import check_matplotlib
+        from femops.parallel import check
+
+        suffixes = {"save": ".pvd", "movie": ".gif", "picture": ".png", "checkpoint": ".state"}
+        with check(self._comm):
+            for name, suffix in suffixes.items():
+                if self._given[name] is not None:
+                    check_writable(checked_path(self._given[name], suffix))
+            if self._given["movie"] or self._given["picture"]:
+                check_matplotlib()
+
+    def begin(self, run: Simulation) -> None:
+        """Write the state at the beginning, if it is not there from an earlier run."""
+        import femops
+
+        if self._given["save"] is not None:
+            existing: Any = "continue" if self._given["restart"] else "replace"
+            self._series = femops.TimeSeries(self._given["save"], existing, self._comm)
+        self._add(run)
+
+    def after_step(self, run: Simulation) -> None:
+        """Write what is due after a step."""
+        from femops.hydro import save_run
+
+        if run.steps % self._given["every"] == 0:
+            self._add(run)
+        if self._given["checkpoint"] and run.steps % self._given["checkpoint_every"] == 0:
+            save_run(self._given["checkpoint"], run)
+
+    def _add(self, run: Simulation) -> None:
+        """Add the fields to series and movie, if they are not there."""
+        from femops.hydro import Snapshot
+
+        series, title = self._series, f"t = {run.t:.4g}"
+        due = series is not None and (not series.times or series.times[-1] < run.t)
+        frame = self._given["movie"] is not None
+        if due or frame:
+            fields = Snapshot.of(run)
+            if due and series is not None:
+                fields.save(series, run.t)
+            if frame and (not self._frames or self._frames[-1][0] != title):
+                self._frames.append((title, fields.density.space, fields.density.vector))
+
+    def save_last(self, run: Simulation) -> Path:
+        """Write the last good state of a run that cannot go on."""
+        from femops.hydro import save_run
+
+        default = Path(f"{run.equations.problem.name}-last.state")
+        return save_run(self._given["checkpoint"] or default, run)
+
+    def finish(self, output: Output, run: Simulation) -> None:
+        """Write what is due at the end, and tell of all files."""
+        import femops
+        from femops.hydro import Snapshot, save_run
+
+        self._add(run)
+        if self._series is not None:
+            self._series.close()
+            output.say(f"wrote {self._series.path}, {len(self._series.times)} steps")
+        if self._given["checkpoint"] is not None:
+            output.say(f"wrote {save_run(self._given['checkpoint'], run)}")
+        if self._given["movie"] is not None:
+            drawn = femops.movie(self._given["movie"], self._frames, name="density")
+            output.say(f"wrote {drawn}, {len(self._frames)} frames")
+        if self._given["picture"] is not None:
+            _draw(output, self._given["picture"], Snapshot.of(run), f"t = {run.t:.4g}")
+
+
+def _draw(output: Output, path: Path, fields: Snapshot, title: str) -> None:
+    """Draw the density, and the velocity into a file beside it."""
+    import femops
+
+    beside = path.with_name(f"{path.stem}-velocity{path.suffix}")
+    for target, name in ((path, "density"), (beside, "velocity")):
+        field = getattr(fields, name)
+        drawn = femops.picture(target, field.space, field.vector, name=name, title=title)
+        output.say(f"wrote {drawn}")

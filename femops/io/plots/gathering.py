@@ -1,0 +1,58 @@
+"""Meshes and fields of many ranks, brought together in one process to be drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import SpaceError
+from femops.parallel.collective_checks import check
+from femops.parallel.mesh import DistributedMesh
+from femops.spaces.h1_l2 import L2, Space
+from femops_meshes import Mesh
+
+Floats = NDArray[np.float64]
+
+
+def shared(what: Any) -> DistributedMesh | None:
+    """The mesh of a space, or a mesh, that several ranks share; None if they do not."""
+    mesh = what.distributed if isinstance(what, Space) else what
+    return mesh if isinstance(mesh, DistributedMesh) and mesh.comm.size > 1 else None
+
+
+def gathered(mesh: DistributedMesh, what: Any, u: Any) -> tuple[Any, Any] | None:
+    """The whole mesh, or a space on it, and the field, on rank 0; None on others. Collective.
+
+    The field is given element by element, in a space of the same basis that may jump.
+
+    Raises
+    ------
+    SpaceError, VectorError
+        The field came without its space, or does not fit it.
+    """
+    part, comm, space = mesh.part, mesh.comm, None
+    if u is not None:
+        if not isinstance(what, Space):
+            raise SpaceError("a picture was asked of a field with a mesh: give the field's space")
+        space = what
+    e_vec = np.zeros((part.mesh.num_elements, 0))
+    if space is not None:
+        with check(comm):
+            u = space.check_vector(u, "u")
+        found = space.restriction.gather(space.l_vec(u))
+        e_vec = found.reshape(len(found), -1).astype(np.float64)
+    nodes = part.mesh.coordinates.reshape(part.mesh.num_elements, -1)
+    tables = part.elements, part.vertices[part.mesh.elements], nodes, e_vec
+    sent = [comm.exchange({0: np.ascontiguousarray(table)}) for table in tables]
+    if comm.rank > 0:
+        return None
+    numbers, corners, nodes, e_vec = (np.concatenate([*table.values()]) for table in sent)
+    order = np.argsort(numbers)
+    shape = (len(order), *part.mesh.coordinates.shape[1:])
+    whole = Mesh.from_arrays(None, corners[order], coordinates=nodes[order].reshape(shape))
+    if space is None:
+        return whole, None
+    target = L2(whole, space.order, ncomp=space.ncomp, family=space.basis.family)
+    return target, e_vec[order].reshape(-1)

@@ -1,0 +1,119 @@
+"""Fields in time as animated pictures; needs Matplotlib and Pillow, of the extra ``viz``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from femops.errors import FileError, SpaceError
+from femops.io.atomic import checked_path, replacing
+from femops.io.plots.gathering import gathered, shared
+from femops.io.plots.plot import plot
+from femops.io.plots.sampling import Sampler
+from femops.io.plots.scene import magnitude
+from femops.parallel.collective_checks import check
+from femops.parallel.comm import communicator
+from femops.spaces.base import GridFunction
+from femops.spaces.h1_l2 import Space
+from femops_meshes.arguments import checked
+from femops_meshes.coordinates.interpolation import equispaced
+
+_MILLISECONDS = 1000.0
+_SHORTEST = 20  # milliseconds that programs show a picture of a GIF at least
+
+
+@checked(FileError)
+def movie(
+    path: str | os.PathLike[str],
+    frames: Iterable[tuple[str, Space, Any]],
+    *,
+    seconds: float = 6.0,
+    **options: Any,
+) -> Path:
+    """Draw a field at several times into an animated GIF, by Matplotlib and Pillow.
+
+    All pictures have the same colours for the same values.  Ranks that share the meshes call it
+    together, and rank 0 draws.
+
+    Parameters
+    ----------
+    path : path ending in .gif
+    frames : iterable of (title, space, u)
+        The field at each time, and what stands above it; meshes may differ.
+    seconds : float
+        Duration of the whole.
+    **options
+        Those of `plot`.
+
+    Returns
+    -------
+    pathlib.Path
+        The file, which appears under its name only when complete.
+
+    Raises
+    ------
+    FileError
+        No frames, a duration that is not positive, or another suffix; the file cannot be written.
+    MissingExtraError, SpaceError, VectorError
+        See `plot`.
+
+    Examples
+    --------
+    >>> import femops, tempfile
+    >>> V = femops.H1(femops.box((2, 2)), order=2)
+    >>> frames = [(f"t = {t}", V, V.interpolate(lambda x: t * x[0])) for t in (0.5, 1.0)]
+    >>> femops.movie(tempfile.mkdtemp() + "/u.gif", frames, name="u").suffix
+    '.gif'
+    """
+    target, frames = checked_path(path, ".gif"), list(frames)
+    if not frames or not seconds > 0.0:
+        raise FileError(f"{len(frames)} frames in {seconds} seconds: give one or more, and a time")
+    first = frames[0][1]
+    meshes = [shared(space) for _, space, _ in frames]
+    drawn = [
+        (title, (space, u) if mesh is None else gathered(mesh, space, u))
+        for (title, space, u), mesh in zip(frames, meshes, strict=True)
+    ]
+    comm = communicator() if meshes[0] is None else first.comm
+    with check(comm):
+        if comm.rank == 0:
+            _write(target, [(title, *whole) for title, whole in drawn if whole], seconds, options)
+    return target
+
+
+def _write(
+    target: Path, frames: list[tuple[str, Space, Any]], seconds: float, options: dict[str, Any]
+) -> None:
+    pictures = {"backend": "matplotlib", "limits": _limits(frames), **options}
+    images = []
+    for title, space, u in frames:
+        buffer = BytesIO()
+        plot(space, u, title=title, **pictures).write_png(buffer)
+        images.append(buffer)
+    from PIL import Image  # Matplotlib has loaded it already
+
+    first, *others = [Image.open(buffer).convert("RGB") for buffer in images]
+    each = max(_SHORTEST, round(_MILLISECONDS * seconds / len(images)))
+    with replacing(target) as temporary:
+        first.save(
+            temporary, format="GIF", save_all=True, append_images=others, duration=each, loop=0
+        )
+
+
+def _limits(frames: list[tuple[str, Space, Any]]) -> tuple[float, float] | None:
+    """The least and the greatest value in all frames; None if these are one."""
+    ends = []
+    for _, space, u in frames:
+        if not isinstance(space, Space):
+            raise SpaceError(f"a frame has a {type(space).__name__}: give (title, space, u)")
+        sampler = Sampler(space.mesh, GridFunction(space, space.check_vector(u, "u")))
+        grid = [equispaced(2 * space.order + 3)] * space.dim
+        values = magnitude(sampler(np.arange(space.mesh.num_elements), *grid)[..., 3:])
+        ends += [float(values.min()), float(values.max())]
+    low, high = min(ends), max(ends)
+    return (low, high) if low < high else None
