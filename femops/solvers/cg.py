@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from time import perf_counter
 from typing import Any, final
@@ -173,7 +174,7 @@ class CGSolver:
         if natural and A.space.device is not None:
             raise SolverError("natural norms are for the host: leave natural out")
         self._solve: Solve | None = None
-        self._norm = 0.0
+        self._norm, self._least = 0.0, float(np.finfo(A.dtype).tiny) ** 0.5
 
     @checked(SolverError)
     def solve(
@@ -261,16 +262,17 @@ class CGSolver:
         """Begin a solve, and return its tolerance."""
         A = self._A
         right = checked_right(A, b, "b")
-        guess = A.space.memory.xp.zeros_like(right) if x0 is None else checked_right(A, x0, "x0")
+        guess = None if x0 is None else checked_right(A, x0, "x0")
         norm = norm_of(A, right, self._sums)
         if self._natural and self._inverse is not None:
-            norm = float(np.sqrt(self._sums.dot(right, self._inverse * right)))
+            norm = math.sqrt(self._sums.dot(right, self._inverse * right))
         if self._solve is None or not self._solve.restart(right, guess, self._natural):
+            first = A.space.memory.xp.zeros_like(right) if guess is None else guess
             begin = A.compiled.conjugate_gradients
-            self._solve = begin(right, guess, self._inverse, self._merge, self._sums)
+            self._solve = begin(right, first, self._inverse, self._merge, self._sums)
             self._solve.restart(right, guess, self._natural)
         self._norm = norm
-        return float(max(rtol * norm, np.finfo(right.dtype).tiny ** 0.5))
+        return max(rtol * norm, self._least)
 
     def _end(self) -> tuple[NDArray[Any], int]:
         """Solution and iterations of a solve that has come to its end."""

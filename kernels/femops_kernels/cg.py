@@ -74,8 +74,15 @@ class Solve(ABC):
         be some updates behind, if that is faster, until the iteration has come to its end.
         """
 
-    def restart(self, b: NDArray[Any], x: NDArray[Any], natural: bool) -> bool:  # noqa: ARG002
+    def restart(
+        self,
+        b: NDArray[Any],  # noqa: ARG002
+        x: NDArray[Any] | None,  # noqa: ARG002
+        natural: bool,  # noqa: ARG002
+    ) -> bool:
         """Begin again with another right-hand side and first guess; False where that can't be.
+
+        Without a first guess x begins with zero, and no product with the operator is needed.
 
         If ``natural``, `residual` and tolerances are sqrt(r.M r), not sqrt(r.r).
         """

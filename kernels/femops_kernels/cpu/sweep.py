@@ -31,13 +31,14 @@ class AlignedBuffer:
     """Grow-only memory whose address is a multiple of a cache line."""
 
     def __init__(self) -> None:
-        self._memory = np.empty(0, dtype=np.uint8)
+        self._memory, self._begin = np.empty(0, dtype=np.uint8), 0
 
     def address(self, nbytes: int) -> int:
         """Address of at least ``nbytes`` bytes."""
         if self._memory.nbytes < nbytes + ALIGNMENT:
             self._memory = np.zeros(nbytes + ALIGNMENT, dtype=np.uint8)
-        return -(-self._memory.ctypes.data // ALIGNMENT) * ALIGNMENT
+            self._begin = -(-self._memory.ctypes.data // ALIGNMENT) * ALIGNMENT
+        return self._begin
 
 
 _work = AlignedBuffer()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, final
 
 import numpy as np
@@ -48,6 +49,9 @@ from femops_kernels.skeletons.cg.merged_table import NSUMS
 _MERGED = ("cg_begin", "cg_merged")
 _TOGETHER = ("cg_begin", "cg", "cg_together")
 
+_NOT_BEGUN = np.array([-1.0, 0.0, 0.0, 0.0])
+"""The state of a solve before its beginning."""
+
 _works = AlignedBuffer()
 
 
@@ -84,7 +88,7 @@ class HostSolve(Solve, ABC):
         tail = tail_length(launches, others) if merged else 0
         self._vectors = placed_array((4, len(b) + tail), b.dtype, pieces, axis=1)
         self.x[:] = x
-        self._state = np.array([-1.0, 0.0, 0.0, 0.0])
+        self._state = _NOT_BEGUN.copy()
         self._module = specialize(*_parts(b.dtype, *skeletons))
         self._partial = np.zeros((2, len(edges) - 1))
         whole = [vector[: len(b)] for vector in self._vectors]
@@ -98,13 +102,17 @@ class HostSolve(Solve, ABC):
             layout.PARTIAL: self._partial[0],
             layout.SECOND: self._partial[1],
             layout.STATE: self._state,
+            layout.GUESSED: 1,
         }
         self._table = address_table(self._entries)
+        self._address = self._table.ctypes.data
 
-    def _renew(self, b: NDArray[Any], x: NDArray[Any]) -> None:
+    def _renew(self, b: NDArray[Any], x: NDArray[Any] | None) -> None:
         """Take another right-hand side and first guess."""
         self._b, self._entries[layout.B], self._table[layout.B] = b, b, b.ctypes.data
-        self.x[:], self._state[:] = x, (-1.0, 0.0, 0.0, 0.0)
+        self._table[layout.GUESSED] = int(x is not None)
+        self.x[:] = 0.0 if x is None else x
+        self._state[:] = _NOT_BEGUN
 
     def _set(self, *operator: int) -> int:
         """Tell compiled code of an operator and where it works; the table's address.
@@ -112,13 +120,19 @@ class HostSolve(Solve, ABC):
         Hold ``LAUNCH`` while it is used.
         """
         self._table[: layout.DRIVER] = *operator, *self._launches.workplace()
-        return self._table.ctypes.data
+        return self._address
 
 
 def _parts(dtype: np.dtype[Any], *skeletons: str) -> tuple[tuple[str, ...], dict[str, object]]:
     """Skeletons and constants of compiled parts of a solve."""
     constants = {"LANE": Lane(2, dtype), "NSUMS": NSUMS}
     return ("cg_table", "decisions", "cg_vectors", *skeletons), constants
+
+
+@cache
+def _together(dtype: np.dtype[Any]) -> Any:
+    """What solves several systems at once."""
+    return specialize(*_parts(dtype, *_TOGETHER)).together.ctypes
 
 
 def compile_ahead(width: int, dtype: np.dtype[Any]) -> None:
@@ -156,7 +170,7 @@ class ConjugateGradients(HostSolve):
             self._table[layout.SUMS] = self._pass.sums.ctypes.data
             self._table[layout.PASSES] = len(self._pass.sums) - 1
 
-    def restart(self, b: NDArray[Any], x: NDArray[Any], natural: bool) -> bool:
+    def restart(self, b: NDArray[Any], x: NDArray[Any] | None, natural: bool) -> bool:
         """See `Solve.restart`."""
         if natural and self._pass is not None:
             return False
@@ -180,8 +194,8 @@ class ConjugateGradients(HostSolve):
             for k, one in enumerate(solves):
                 own = work + k * nbytes, nbytes, 0
                 one._table[: layout.DRIVER] = *one._launches.addresses, *own
-            tables = np.array([one._table.ctypes.data for one in solves])
-            run = specialize(*_parts(self._b.dtype, *_TOGETHER)).together.ctypes
+            tables = np.array([one._address for one in solves])
+            run = _together(self._b.dtype)
             run(tables.ctypes.data, goals.ctypes.data, len(solves), limit, team)
         return True
 
@@ -232,7 +246,7 @@ class RankConjugateGradients(HostSolve, RankSolve):
             self._table[layout.TODO] = self._pass.todo.ctypes.data
         self._r, self._p, self._v = (self._vectors[k, : len(b)] for k in (1, 2, 3))
 
-    def restart(self, b: NDArray[Any], x: NDArray[Any], natural: bool) -> bool:
+    def restart(self, b: NDArray[Any], x: NDArray[Any] | None, natural: bool) -> bool:
         """See `Solve.restart`."""
         if self._pass is not None:
             return False
@@ -246,7 +260,8 @@ class RankConjugateGradients(HostSolve, RankSolve):
             getattr(self._module, name).ctypes(self._set(0, 0, 0), *factors)
 
     def _begun(self) -> NDArray[np.float64]:
-        self._operator.apply(self.x, self._r)
+        if self._table[layout.GUESSED]:
+            self._operator.apply(self.x, self._r)
         self._update("begin")
         return self._sums(self._partial)
 

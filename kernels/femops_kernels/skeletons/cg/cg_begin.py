@@ -30,7 +30,8 @@ def square(table):
 @inner
 def beginning(table, tolerance):
     """Set r = b - A x and p = M r, and the count of iterations to zero."""
-    product(table, word(table, X), word(table, R))
+    if word(table, GUESSED) != 0:
+        product(table, word(table, X), word(table, R))
     start(table)
     state = numbers(FLOAT64, word(table, STATE))
     state[ITERATIONS] = 0.0

@@ -10,4 +10,5 @@ PARTIAL, SECOND = 16, 17  # addresses, per segment: float64 sums of two kinds
 STATE = 18  # address: float64 ITERATIONS, RHO, RESIDUAL, STATUS, see ``decisions.py``
 TODO, SUMS, PASSES = 19, 20, 21  # of merged passes: addresses, and rows of SUMS but for the first
 NATURAL = 22  # whether the residual is measured by r.M r, not by r.r
-SIZE = 23
+GUESSED = 23  # whether there is a first guess; x is zero if not
+SIZE = 24

@@ -41,12 +41,13 @@ def vector(table, which):
 
 @shared
 def start_segments(k, thread, table):
-    """Set r = b - r and p = M r."""
+    """Set r = b - r, without a first guess r = b, and p = M r."""
     b, r, p, inverse = vector(table, B), vector(table, R), vector(table, P), vector(table, INVERSE)
     use_inverse, edges = word(table, USE_INVERSE) != 0, word(table, EDGES)
+    guessed = word(table, GUESSED) != 0
     s, t = 0.0, 0.0
     for i in range(word(edges, k), word(edges, k + 1)):
-        ri = b[i] - r[i]
+        ri = b[i] - r[i] if guessed else b[i]
         z = ri * inverse[i] if use_inverse else ri
         r[i] = ri
         p[i] = z
