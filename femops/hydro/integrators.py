@@ -82,7 +82,7 @@ def _averaged(
                 return now, least
         acceleration = equations.acceleration(forces)
         mean = velocity + (0.5 * dt) * acceleration
-        heating = equations.work_rate(now, mean)
+        heating = equations.work_rate(now, mean, forces)
         now = state.copy()
         parts = equations.space.split(now)
         for values, rate in zip(parts, (mean, acceleration, heating), strict=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Annotated, Any, final
+from typing import Annotated, Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import femops
 from femops.errors import HydroError
 from femops.fields.norms import exact_sum
+from femops.hydro.corner_force import CornerForce, CornerForces
 from femops.hydro.diagnosis import check_density, check_energy
 from femops.hydro.problems import POSITIVE, PointFunction, Problem
 from femops.hydro.qfunctions import corner_force, work_of
@@ -23,6 +24,7 @@ from femops.parallel import Communicator
 from femops_meshes.arguments import Count, Degree, Fraction, checked, whole_numbers
 
 Floats = NDArray[np.float64]
+Assembly = Literal["partial", "full"]
 
 
 @final
@@ -58,10 +60,13 @@ class Forces:
         -F 1 in the part of the velocity, F^T v in that of the energy.
     step : float
         Largest stable time step.
+    corner : CornerForce, optional
+        The matrices of the force, with assembly `full`.
     """
 
     residual: Floats
     step: float
+    corner: CornerForce | None = None
 
 
 @final
@@ -84,6 +89,8 @@ class Lagrangian:
         Relative tolerance of solves with the mass of the velocity.
     cg_max : int
         Most iterations of one.
+    assembly : {"partial", "full"}
+        Whether the force is applied from the stress at points, or kept as matrices of elements.
 
     Attributes
     ----------
@@ -118,8 +125,11 @@ class Lagrangian:
         cfl: Annotated[float, POSITIVE] = 0.5,
         cg_tol: Fraction = 1e-8,
         cg_max: Annotated[int, whole_numbers(1)] = 300,
+        assembly: Assembly = "partial",
     ) -> None:
         _check(problem, mesh.dim)
+        if assembly not in ("partial", "full"):
+            raise HydroError(f"assembly = {assembly!r} is unknown: take 'partial' or 'full'")
         self.problem, self.mesh, self.cfl = problem, mesh, cfl
         self.order, self.order_thermo = order_kinematic, order_thermo
         self.cg_tol, self.cg_max, self.clock = cg_tol, cg_max, Clock()
@@ -142,13 +152,18 @@ class Lagrangian:
             "gamma": _by_element(mesh, self.part, problem.gamma),
             "h0": self.h0,
         }
-        self._force = femops.coupled_form(
-            corner_force(problem, order_kinematic),
-            self.space,
-            minima=["step"],
-            quadrature=self.quadrature,
-            **self._materials,
-        ).constrained(self.space.offsets["velocity"] + self.walls)
+        self._force: femops.CoupledForm | CornerForces
+        if assembly == "full":
+            given = problem, self.V, self.E, self.quadrature, self._materials
+            self._force = CornerForces(*given)
+        else:
+            self._force = femops.coupled_form(
+                corner_force(problem, order_kinematic),
+                self.space,
+                minima=["step"],
+                quadrature=self.quadrature,
+                **self._materials,
+            ).constrained(self.space.offsets["velocity"] + self.walls)
         self._make_masses()
 
     def _density(self) -> Any:
@@ -232,13 +247,38 @@ class Lagrangian:
     def forces(self, state: Floats) -> Forces:
         """Forces and heating by the stress of a state, and the largest stable time step."""
         begin = perf_counter()
-        residual, found = self._force.evaluate(state)
+        corner = None
+        if isinstance(self._force, CornerForces):
+            corner, step = self._force.of(state)
+            residual = self._residual(state, corner)
+        else:
+            residual, found = self._force.evaluate(state)
+            step = found["step"]
         self.clock.force += perf_counter() - begin
         self.clock.sweeps += 1
-        return Forces(residual, self.cfl * found["step"])
+        return Forces(residual, self.cfl * step, corner)
+
+    def _residual(self, state: Floats, corner: CornerForce) -> Floats:
+        """-F 1 and F^T v of matrices."""
+        velocity = state[self._where["velocity"]]
+        force = self.V.sum_elements(self._by_element(-corner.of_one()))
+        force[self.walls] = 0.0
+        work = corner.work(self._element_values(velocity))
+        return np.concatenate([np.zeros(self.V.size), force, work])
+
+    def _element_values(self, velocity: Floats) -> Floats:
+        """Velocities at the nodes of elements, (ne, nodes, dim). Collective."""
+        found = self.V.restriction.gather(self.V.l_vec(velocity))
+        return np.asarray(found.reshape(*found.shape[:2], self.V.ncomp))
+
+    def _by_element(self, values: Floats) -> Floats:
+        """Values (ne, nodes, dim) as the space has them: one component has no axis."""
+        return np.ascontiguousarray(values[..., 0] if self.V.ncomp == 1 else values)
 
     def slowest(self) -> int:
         """Element that allowed the least time step when forces were last evaluated. Collective."""
+        if isinstance(self._force, CornerForces):
+            return self._force.slowest()
         return self._force.element_of("step")
 
     def acceleration(self, forces: Forces) -> Floats:
@@ -275,9 +315,22 @@ class Lagrangian:
         out[energy] = self.heating(forces.residual[energy])
         return out
 
-    def work_rate(self, state: Floats, mean: Floats) -> Floats:
-        """de/dt by the stress of a state, where the gas moves by another velocity."""
+    def work_rate(self, state: Floats, mean: Floats, forces: Forces | None = None) -> Floats:
+        """de/dt by the stress of a state, where the gas moves by another velocity.
+
+        Parameters
+        ----------
+        state : (size,) array
+        mean : (V.size,) array
+            The velocity.
+        forces : Forces, optional
+            Those of the state: with assembly `full` the stress is not computed again.
+        """
         begin = perf_counter()
+        if forces is not None and forces.corner is not None:
+            right = forces.corner.work(self._element_values(mean))
+            self.clock.force += perf_counter() - begin
+            return self.heating(right)
         work, product = self._work_form()
         position, velocity, energy = self.space.split(state)
         whole = product.join(position=position, velocity=velocity, energy=energy, mean=mean)

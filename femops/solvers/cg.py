@@ -272,7 +272,7 @@ class CGSolver:
             self._solve = begin(right, first, self._inverse, self._merge, self._sums)
             self._solve.restart(right, guess, self._natural)
         self._norm = norm
-        return max(rtol * norm, self._least)
+        return float(max(rtol * norm, self._least))
 
     def _end(self) -> tuple[NDArray[Any], int]:
         """Solution and iterations of a solve that has come to its end."""

@@ -72,6 +72,30 @@ def test_long_runs_begin_as_recorded(number):
     assert (run.t, run.dt, run.e_norm) == pytest.approx(EARLY[number], rel=1e-9)
 
 
+def test_a_run_with_matrices_is_as_published():
+    run = RUNS[5]
+    line = built_in("segment01").refine(run.refine)
+    tube = Simulation.begin(Lagrangian(problem("sod"), line, assembly="full"))
+    tube.run(run.t_final)
+    assert tube.steps == run.steps
+    assert tube.e_norm == pytest.approx(run.e_norm, rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("name", "dim", "ode"), [("taylor-green", 2, "rk2avg"), ("sedov", 3, "rk4")]
+)
+def test_matrices_do_what_the_stress_at_points_does(name, dim, ode):
+    found = []
+    for assembly in ("partial", "full"):
+        case = problem(name)
+        mesh = built_in(case.mesh[dim]).refine(1).mapped(lambda x: x + 0.3 * x * (1.0 - x))
+        run = Simulation.begin(Lagrangian(case, mesh, cg_tol=1e-14, assembly=assembly), ode)
+        run.run(1.0, max_steps=3)
+        found.append(run)
+    assert found[0].t == pytest.approx(found[1].t, rel=1e-12)
+    assert np.allclose(found[0].state, found[1].state, rtol=0.0, atol=1e-11)
+
+
 def small(name, refine=1, **options):
     case = problem(name)
     dim = 2 if 2 in case.mesh else 1
@@ -122,6 +146,8 @@ def test_what_cannot_be_is_told():
         Lagrangian(problem("triple-point"), built_in("segment01"))
     with pytest.raises(femops.HydroError, match="give walls"):
         Lagrangian(problem("sedov"), femops.box((2, 2)))
+    with pytest.raises(femops.HydroError, match="take 'partial' or 'full'"):
+        small("sod", assembly="element")
     with pytest.raises(femops.HydroError, match="no integrator"):
         Simulation.begin(small("sod"), "rk5")
 

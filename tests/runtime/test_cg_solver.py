@@ -21,6 +21,9 @@ def test_each_solve_begins_anew(natural):
         again, same = solver.solve(b, rtol=1e-13)
         assert same == iterations
         assert np.array_equal(again, x)
+        guessed, same = solver.solve(b, np.zeros(V.size), rtol=1e-13)
+        assert same == iterations
+        assert np.array_equal(guessed, x)
     assert 5 < min(counts) <= max(counts) < 60
 
 

@@ -36,6 +36,14 @@ class Ode(StrEnum):
     RK2AVG = "rk2avg"
 
 
+@final
+class Assembly(StrEnum):
+    """Levels of the force."""
+
+    PARTIAL = "partial"
+    FULL = "full"
+
+
 def _option(reader: Any, metavar: str, text: str) -> Any:
     return typer.Option(parser=reader, metavar=metavar, help=text)
 
@@ -73,6 +81,10 @@ def hydro(
         Ode | None,
         typer.Option(help="Integrator; rk4, or the checkpoint's. rk2avg conserves the energy."),
     ] = None,
+    assembly: Annotated[
+        Assembly,
+        typer.Option(help="The force applied from the stress at points, or kept as matrices."),
+    ] = Assembly.PARTIAL,
     cfl: Annotated[float, _option(positive, "C", "Part of the largest time step.")] = 0.5,
     cg_tol: Annotated[
         float, _option(number(0.0, 1.0), "R", "Relative tolerance of velocity solves.")
@@ -134,6 +146,7 @@ def hydro(
     """  # noqa: D301  (\b is click's mark for lines to keep)
     output = Output(json)
     given = {
+        "assembly": assembly.value,
         "blast": blast,
         "cfl": cfl,
         "cg_tol": cg_tol,

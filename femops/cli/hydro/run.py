@@ -96,7 +96,8 @@ def _equations(name: str, given: dict[str, Any]) -> Lagrangian:
         dims = ", ".join(map(str, case.mesh))
         raise typer.BadParameter(f"{name} is a problem of dimension {dims}", param_hint="--dim")
     orders = given["order_kinematic"], given["order_thermo"]
-    return Lagrangian(case, mesh, *orders, cfl=given["cfl"], cg_tol=given["cg_tol"])
+    options = {name: given[name] for name in ("cfl", "cg_tol", "assembly")}
+    return Lagrangian(case, mesh, *orders, **options)
 
 
 def _report(

@@ -131,7 +131,7 @@ def _parts(dtype: np.dtype[Any], *skeletons: str) -> tuple[tuple[str, ...], dict
 
 @cache
 def _together(dtype: np.dtype[Any]) -> Any:
-    """What solves several systems at once."""
+    """Compiled solve of several systems at once."""
     return specialize(*_parts(dtype, *_TOGETHER)).together.ctypes
 
 
