@@ -18,6 +18,8 @@ from femops_meshes.arguments import array_of
 # Sweeps over all pairs after which nothing changes any more, by the size of the matrix.
 _EIGEN_SWEEPS = {1: 0, 2: 1, 3: 4}
 _SINGULAR_SWEEPS = {1: 0, 2: 2, 3: 4}
+# Lengths of which squares have no longer all digits: such matrices are diagonal already.
+_NOTHING = 1e-140
 
 
 def _square(matrix: Any, what: str) -> Any:
@@ -33,13 +35,17 @@ def _square(matrix: Any, what: str) -> Any:
 def _rotation(difference: Any, twice: Any) -> tuple[Any, Any, Any]:
     """Tangent, cosine and sine of the angle that diagonalises [[a, b], [b, a + difference]].
 
-    ``twice`` is 2 b; of the two angles the one of at most 45 degrees.
+    ``twice`` is 2 b; of the two angles the one of at most 45 degrees.  Roots and divisions are most
+    of the time of a rotation, so there are three: with root = |(difference, twice)| and far =
+    |difference| + root the tangent is twice / far, and far^2 + twice^2 = 2 far root.
     """
     root = np.sqrt(difference * difference + twice * twice)
-    far = where(difference < 0.0, difference - root, difference + root)
-    tangent = twice / where(root > 0.0, far, 1.0)
-    cosine = 1.0 / np.sqrt(1.0 + tangent * tangent)
-    return tangent, cosine, tangent * cosine
+    far = abs(difference) + root
+    turned = where(difference < 0.0, -twice, twice)
+    there = root > _NOTHING
+    scale = 1.0 / np.sqrt(where(there, 2.0 * far * root, 1.0))
+    cosine, sine = where(there, far * scale, 1.0), where(there, turned * scale, 0.0)
+    return where(there, 2.0 * root * scale * sine, 0.0), cosine, sine
 
 
 def _rotate(columns: list[list[Any]], p: int, q: int, cosine: Any, sine: Any) -> None:
