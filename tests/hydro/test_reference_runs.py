@@ -146,7 +146,7 @@ def test_what_cannot_be_is_told():
         Lagrangian(problem("triple-point"), built_in("segment01"))
     with pytest.raises(femops.HydroError, match="give walls"):
         Lagrangian(problem("sedov"), femops.box((2, 2)))
-    with pytest.raises(femops.HydroError, match="take 'partial' or 'full'"):
+    with pytest.raises(femops.HydroError, match="give 'partial' or 'full'"):
         small("sod", assembly="element")
     with pytest.raises(femops.HydroError, match="no integrator"):
         Simulation.begin(small("sod"), "rk5")
