@@ -26,7 +26,7 @@ MADE = {  # by functions that are called here
     "Picture",
     "Space",
 }
-SLOW = {"picture", "plot", "to_pyvista"}
+SLOW = {"movie", "picture", "plot", "to_pyvista"}
 """They draw what is right, which takes its time: only their first arguments are replaced."""
 EVERY = 8
 """The sharp sample takes one value of so many for each argument."""

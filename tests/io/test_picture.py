@@ -297,3 +297,37 @@ def test_notebooks_show_tables():
     assert "49 x 49, float64" in table
     assert ">24<" in table
     assert "H1(order=3" in table
+
+
+def brightest(shown):
+    """Mean of red and green of the brightest coloured pixel, the bar of colours left aside."""
+    shown = shown[:, : int(0.8 * shown.shape[1])].reshape(-1, 3)
+    coloured = shown[shown.max(axis=1) - shown.min(axis=1) > 0.2]
+    return coloured[:, :2].mean(axis=1).max()
+
+
+def test_limits_are_the_ends_of_the_colours(tmp_path):
+    V = femops.H1(femops.box((3, 2)), 2)
+    u = V.interpolate(lambda x: x[0])
+    whole = femops.picture(tmp_path / "u.png", V, u)
+    half = femops.picture(tmp_path / "half.png", V, u, limits=(0.0, 2.0))
+    assert brightest(image.imread(whole)[..., :3]) > 0.8
+    assert brightest(image.imread(half)[..., :3]) < 0.6
+    with pytest.raises(SpaceError, match="give two numbers, the lower first"):
+        femops.plot(V, u, limits=(1.0, 1.0))
+
+
+def test_movies_have_one_scale(tmp_path):
+    image_file = pytest.importorskip("PIL.Image")
+    V = femops.H1(femops.box((3, 2)), 2)
+    frames = [(f"t = {t}", V, V.interpolate(lambda x, t=t: t * x[0])) for t in (1.0, 2.0)]
+    path = femops.movie(tmp_path / "u.gif", frames, seconds=1.0, name="u")
+    with image_file.open(path) as shown:
+        assert (shown.n_frames, shown.info["duration"]) == (2, 500)
+        first, second = (
+            brightest(np.asarray(shown.convert("RGB")) / 255) for _ in map(shown.seek, (0, 1))
+        )
+    assert first < 0.65 < 0.85 < second  # the first has half of the greatest value
+    for wrong, text in (([], "give a list"), ([("t", V)], r"give \(title, space, u\)")):
+        with pytest.raises(FileError, match=text):
+            femops.movie(path, wrong)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -20,17 +20,18 @@ from femops.parallel.collective_checks import check
 from femops.parallel.comm import communicator
 from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import Space
-from femops_meshes.arguments import checked
+from femops_meshes.arguments import checked, shown
 from femops_meshes.coordinates.interpolation import equispaced
 
 _MILLISECONDS = 1000.0
+_LONGEST = 600  # seconds that a picture of a GIF can be shown
 _SHORTEST = 20  # milliseconds that programs show a picture of a GIF at least
 
 
 @checked(FileError)
 def movie(
     path: str | os.PathLike[str],
-    frames: Iterable[tuple[str, Space, Any]],
+    frames: Sequence[tuple[str, Space, Any]],
     *,
     seconds: float = 6.0,
     **options: Any,
@@ -43,7 +44,7 @@ def movie(
     Parameters
     ----------
     path : path ending in .gif
-    frames : iterable of (title, space, u)
+    frames : sequence of (title, space, u)
         The field at each time, and what stands above it; meshes may differ.
     seconds : float
         Duration of the whole.
@@ -70,9 +71,8 @@ def movie(
     >>> femops.movie(tempfile.mkdtemp() + "/u.gif", frames, name="u").suffix
     '.gif'
     """
-    target, frames = checked_path(path, ".gif"), list(frames)
-    if not frames or not seconds > 0.0:
-        raise FileError(f"{len(frames)} frames in {seconds} seconds: give one or more, and a time")
+    target = checked_path(path, ".gif")
+    _check(frames, seconds)
     first = frames[0][1]
     meshes = [shared(space) for _, space, _ in frames]
     drawn = [
@@ -84,6 +84,19 @@ def movie(
         if comm.rank == 0:
             _write(target, [(title, *whole) for title, whole in drawn if whole], seconds, options)
     return target
+
+
+def _check(frames: Any, seconds: float) -> None:
+    if not isinstance(frames, list | tuple) or not frames:
+        raise FileError(f"frames are {shown(frames)}: give a list of one or more")
+    for frame in frames:
+        if not isinstance(frame, tuple | list) or len(frame) != 3:
+            raise FileError(f"a frame is {shown(frame)}: give (title, space, u)")
+    if not 0.0 < seconds <= _LONGEST * len(frames):
+        raise FileError(
+            f"{len(frames)} frames last {seconds:g} seconds: give more than 0 and at most "
+            f"{_LONGEST * len(frames)}"
+        )
 
 
 def _write(

@@ -241,6 +241,7 @@ def calls(folder: Path) -> dict[str, Call]:
         "TimeSeries": of(femops.TimeSeries, folder / "other.pvd", "replace"),
         "load_state": of(femops.load_state, state, {"u": V}),
         "picture": of(femops.picture, folder / "a.png", V, u),
+        "movie": of(femops.movie, folder / "a.gif", [("t = 0", V, u)], seconds=1.0),
         "to_pyvista": of(femops.to_pyvista, V, u),
         "plot": of(femops.plot, V, u),
         "MultiVector": of(femops.MultiVector, V, femops.MultiVector.zeros(V, 2).panels),
