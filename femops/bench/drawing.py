@@ -159,6 +159,13 @@ def draw_gemm(path: Target, rows: Rows) -> Path:
     return curves(path, sizes, "n", panels)
 
 
+def draw_search(path: Target, rows: Rows) -> Path:
+    """Draw operations a second of each variant of a kernel, a curve for each n."""
+    x = _values(rows, "variant", "tried")
+    lines = _lines(rows, x, lambda row: f"n = {row['n']}", "gflops", "variant")
+    return curves(path, x, "variant", [Panel("GFlop/s", lines)])
+
+
 def _peer(row: Row) -> str:
     return str(row["implementation"])
 

@@ -2,9 +2,12 @@
 
 import pytest
 
-from femops.bench.drawing import draw_gemm
+from femops.bench.drawing import draw_gemm, draw_search
 from femops.bench.tensor.gemm import Settings, run_gemm
+from femops.bench.tensor.search import search_gemm
 from femops.errors import TensorError
+from femops_kernels.cpu.tensor.contraction import Contraction, ContractionKernel, Variant
+from femops_kernels.tuning import database
 
 
 def test_rows_stand_beside_a_limit(tmp_path):
@@ -26,3 +29,16 @@ def test_rows_stand_beside_a_limit(tmp_path):
 def test_what_cannot_be_measured_is_refused(wrong):
     with pytest.raises(TensorError):
         run_gemm(Settings(**wrong))
+
+
+def test_a_search_keeps_the_best_for_later_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(database, "users_table", lambda: tmp_path / "tuning.json")
+    result = search_gemm((3,), 50, rounds=1)
+    rows = result["rows"]
+    (best,) = [row for row in rows if row["chosen"]]
+    assert len({(row["rows"], row["vectors"], row["ahead"]) for row in rows}) == len(rows) > 1
+    steps = range(0, 9, 3)
+    square = Contraction("float64", steps, range(3), steps, range(3), steps, range(3))
+    again = ContractionKernel(square, True).variant
+    assert again == Variant(best["rows"], best["vectors"], best["ahead"])
+    assert draw_search(tmp_path / "search.png", rows).stat().st_size > 0

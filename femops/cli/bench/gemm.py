@@ -27,6 +27,9 @@ def gemm(
     ] = "contiguous",
     threads: Annotated[str, typer.Option(metavar="LIST", help="Numbers of threads.")] = "1",
     rounds: RoundsOption = 3,
+    search: Annotated[
+        bool, typer.Option("--search", help="Try all variants of kernels, and keep the best.")
+    ] = False,
     plot: PlotOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -40,9 +43,17 @@ def gemm(
       femops bench gemm
       femops bench gemm --size 2-32 --threads 1,2 --json --plot gemm.png
       femops bench gemm --size 4,8,16 --layout contiguous,interleaved --dtype float32
+      femops bench gemm --size 8,16,32 --members 20000 --search --plot search.png
     """  # noqa: D301  (\b is click's mark for lines to keep)
     sizes, counts = numbers(size, "sizes"), numbers(members, "batches", digits=7)
     workers = numbers(threads, "threads")
+
+    def searched(progress: Progress) -> Result:
+        from femops.bench.tensor.search import search_gemm
+
+        if len(counts) > 1 or len(names(dtype)) > 1:
+            raise typer.BadParameter("--search takes one batch and one type: --members 20000")
+        return search_gemm(sizes, counts[0], names(dtype)[0], rounds, progress)
 
     def measure(progress: Progress) -> Result:
         from femops.bench.tensor.gemm import Settings, run_gemm
@@ -50,7 +61,10 @@ def gemm(
         settings = Settings(sizes, counts, names(dtype), names(layout), workers, rounds)
         return run_gemm(settings, progress)
 
-    report("gemm", measure, _show, _draw, plot=plot, json=json)
+    if search:
+        report("gemm", searched, _show_search, _draw_search, plot=plot, json=json)
+    else:
+        report("gemm", measure, _show, _draw, plot=plot, json=json)
 
 
 COLUMNS = (
@@ -74,3 +88,22 @@ def _draw(path: str, result: Result) -> None:
     from femops.bench.drawing import draw_gemm
 
     draw_gemm(path, result["rows"])
+
+
+VARIANTS = (
+    *(Column("n", "n"), Column("variant", "variant"), Column("rows", "rows")),
+    *(Column("vectors", "vectors"), Column("ahead", "ahead")),
+    *(Column("GFlop/s", "gflops", ".3g"), Column("chosen", "chosen")),
+)
+
+
+def _show_search(output: Output, result: Result) -> None:
+    """Print the table."""
+    output.records("C += A B, variants", VARIANTS, result["rows"])
+    output.say(f"the best are kept in {result['table']}")
+
+
+def _draw_search(path: str, result: Result) -> None:
+    from femops.bench.drawing import draw_search
+
+    draw_search(path, result["rows"])

@@ -15,9 +15,13 @@ from femops_kernels.cpu import machine
 from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.simd.tensor.offsets import Offsets, consecutive, pieces
 from femops_kernels.simd.tensor.products import Product
+from femops_kernels.tuning import database
+from femops_kernels.tuning.database import TuningKey
 
 # Bytes of members that a thread works on at a time, and from which on several threads do.
 _TASK, _SHARED = 2**16, 2**18
+# Bytes ahead of a member that are asked for, of members that are not longer than so many bytes.
+_AHEAD, _SHORT = 4096, 2048
 # Multiply-adds that make up for a number moved alone, which is not in a lane vector.
 _ALONE = 2.0
 
@@ -102,6 +106,27 @@ class Contraction:
         """True if lane vectors of b are collected number by number."""
         return not self.members and not consecutive(self.b_columns, self.vectors())
 
+    def reaches(self) -> tuple[int, int, int]:
+        """Bytes from the first entry of a, b and c to their last; 0 where most are of others."""
+        size = np.dtype(self.dtype).itemsize * (self.lanes if self.members else 1)
+        found = []
+        for one, other in (
+            (self.a_rows, self.a_terms),
+            (self.b_terms, self.b_columns),
+            (self.c_rows, self.c_columns),
+        ):
+            entries = (max(one) - min(one)) + (max(other) - min(other)) + 1
+            dense = entries <= 2 * len(one) * len(other) * (self.lanes if self.members else 1)
+            found.append(entries * size if dense else 0)
+        a, b, c = found
+        return a, b, c
+
+    def words(self) -> str:
+        """Sizes, type and layout, for the database of settings."""
+        rows, columns, terms = self.sizes
+        how = f"{self.lanes} members a group" if self.members else "members apart"
+        return f"gemm {rows} x {columns} x {terms}, {self.dtype}, {how}"
+
     def cost(self) -> float:
         """Multiply-adds of lane vectors, and what others have to be counted as."""
         rows, columns, terms = self.sizes
@@ -133,6 +158,53 @@ def default_block(rows: int, vectors: int, parts: int, members: bool) -> tuple[i
 
 
 @final
+@dataclass(frozen=True)
+class Variant:
+    """Settings of a kernel.
+
+    Attributes
+    ----------
+    rows, vectors : int
+        Rows and lane vectors of the result in registers.
+    ahead : int
+        Members ahead of the one at hand that are asked for from memory; 0 for none.
+    """
+
+    rows: int
+    vectors: int
+    ahead: int
+
+    @staticmethod
+    def default(contraction: Contraction) -> Variant:
+        """The model's choice."""
+        rows, parts = contraction.sizes[0], contraction.parts
+        block = default_block(rows, len(contraction.vectors()), parts, bool(contraction.members))
+        longest = max(contraction.reaches())
+        return Variant(*block, -(-_AHEAD // longest) if 0 < longest <= _SHORT else 0)
+
+    @staticmethod
+    def candidates(contraction: Contraction) -> list[Variant]:
+        """Variants that the model does not rule out, the default first.
+
+        Blocks fill more than half of the registers, or the whole result.
+        """
+        chosen, parts = Variant.default(contraction), contraction.parts
+        rows, vectors = contraction.sizes[0], len(contraction.vectors())
+        found = [chosen, *(replace(chosen, ahead=ahead) for ahead in _aheads(chosen))]
+        for width in range(1, min(vectors, 8) + 1):
+            for height in range(1, min(rows, registers()) + 1):
+                used = height * width * parts + width
+                full = height == rows or used + width * parts > registers() - 2
+                if used <= registers() - 2 and 2 * used > registers() and full:
+                    found.append(replace(chosen, rows=height, vectors=width))
+        return list(dict.fromkeys(found))
+
+
+def _aheads(chosen: Variant) -> tuple[int, ...]:
+    return (0, chosen.ahead // 2, 2 * chosen.ahead) if chosen.ahead else (1, 2)
+
+
+@final
 class ContractionKernel:
     """Compiled kernel of a contraction.
 
@@ -149,11 +221,33 @@ class ContractionKernel:
         self._contraction = turned if self.exchanged else contraction
         self._reads = reads
 
+    @cached_property
+    def variant(self) -> Variant:
+        """Settings: those of the database, else the model's."""
+        default = Variant.default(self._contraction)
+        found = database.find(self.tuning_key())
+        names = ("rows", "vectors", "ahead")
+        chosen = {name: int(found[name]) for name in names if name in found}
+        if "ahead" in chosen:
+            chosen["ahead"] -= 1  # the database has numbers from 1 on
+        return replace(default, **chosen)
+
+    def tuning_key(self) -> TuningKey:
+        """Key of its settings in the database."""
+        return machine.tuning_key(self._contraction.words())
+
+    def candidates(self) -> list[Variant]:
+        """Settings to try."""
+        return Variant.candidates(self._contraction)
+
+    def _block(self) -> tuple[int, int]:
+        rows = min(self.variant.rows, self._contraction.sizes[0])
+        return rows, min(self.variant.vectors, len(self._contraction.vectors()))
+
     def product(self, once: bool) -> Product:
         """The product to compile; ``once`` if all members share one b."""
         one = self._contraction
-        rows, gathered = one.sizes[0], one.gathers()
-        block = default_block(rows, len(one.vectors()), one.parts, bool(one.members))
+        rows, gathered, block = one.sizes[0], one.gathers(), self._block()
         fields = {name: getattr(one, name) for name in (
             "dtype", "a_rows", "a_terms", "b_terms", "b_columns", "c_rows", "c_columns", "members"
         )}  # fmt: skip
@@ -178,7 +272,10 @@ class ContractionKernel:
         lines = -(-product.packed_numbers() * np.dtype(product.dtype).itemsize // 128)
         nbytes = lines * 128 if product.packed else 0
         text = f"from femops_kernels.simd.tensor.products import *\n\nPRODUCT = {product!r}\n"
-        constants = {"ONCE": once and product.packed, "COPY_BYTES": nbytes}
+        constants: dict[str, object] = {"ONCE": once and product.packed, "COPY_BYTES": nbytes}
+        reaches = self._contraction.reaches()
+        constants["AHEAD"] = self.variant.ahead
+        constants["LINES"] = tuple(-(-min(reach, _SHORT) // 64) for reach in reaches)
         return specialize(("gemm",), constants, text), nbytes
 
     def run(

@@ -4,7 +4,8 @@ A member may be several products, which are equally far from each other.
 """
 
 # <defaults>
-from femops_kernels.simd.compiling import function
+from femops_kernels.simd.compiling import function, inner
+from femops_kernels.simd.lanes import prefetch
 from femops_kernels.simd.tensor.products import *
 from femops_kernels.simd.threads import shared
 
@@ -23,9 +24,21 @@ PRODUCT = Product(
     block=(2, 1),
 )
 ONCE, COPY_BYTES = False, 0
+AHEAD, LINES = 0, (2, 8, 2)
 # </defaults>
 
 PACKED = PRODUCT.packed
+
+
+@inner
+def ask_ahead(operands, strides, e):
+    """Ask for a later member: the processor does not see by itself where short ones go on."""
+    for line in range(LINES[0]):
+        prefetch(operands[0] + (e + AHEAD) * strides[0], 64 * line, 1)
+    for line in range(LINES[1]):
+        prefetch(operands[1] + (e + AHEAD) * strides[1], 64 * line, 1)
+    for line in range(LINES[2]):
+        prefetch(operands[2] + (e + AHEAD) * strides[2], 64 * line, 1)
 
 
 @shared
@@ -36,6 +49,8 @@ def some(task, thread, operands, strides, inside, size, copies, alpha, beta):
     if ONCE:
         pack(PRODUCT, operands[1], copy)
     for e in range(first, min(first + size, members)):
+        if AHEAD > 0:
+            ask_ahead(operands, strides, e)
         for d in range(inner):
             a = operands[0] + e * strides[0] + d * strides[3]
             b = operands[1] + e * strides[1] + d * strides[4]
