@@ -12,6 +12,7 @@ Nothing here has to do with finite elements. Arrays of NumPy work as they are, m
 from femops.tensor.batch import Batch
 from femops.tensor.einsum import einsum
 from femops.tensor.gemm import gemm
+from femops.tensor.group import Group, group_gemm
 from femops.tensor.indexed import Index
 from femops.tensor.layouts import Interleaved, Layout, Mapped, Strided, Tiled
 from femops.tensor.linear import cholesky, eigh, lu, solve, solve_triangular
@@ -19,6 +20,7 @@ from femops.tensor.model import Limit, limit
 
 __all__ = [
     "Batch",
+    "Group",
     "Index",
     "Interleaved",
     "Layout",
@@ -30,6 +32,7 @@ __all__ = [
     "eigh",
     "einsum",
     "gemm",
+    "group_gemm",
     "limit",
     "lu",
     "solve",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any, final
 
 import numpy as np
@@ -12,7 +13,7 @@ from femops.tensor.indexed import Index, Indexed
 from femops.tensor.layouts import Layout, Shape, Strided
 from femops.tensor.places import NUMBERS, Places, View
 from femops_kernels.pointwise.qdata import aligned_array
-from femops_meshes.arguments import checked
+from femops_meshes.arguments import checked, shown
 
 Array = NDArray[Any]
 
@@ -53,18 +54,24 @@ class Batch:
         dtype: DTypeLike = np.float64,
         layout: Layout = Strided(),  # noqa: B008  (it has no state)
     ) -> None:
-        kind = _number_type(dtype)
+        kind, shape = _number_type(dtype), _whole(shape)
         if members < 0 or any(size < 1 for size in shape):
             raise TensorError(
                 f"{members} tensors of shape {shape}: give sizes of 1 or more, and members >= 0"
             )
         table, lanes = layout.table(tuple(shape)), layout.lanes(kind)
         numbers = int(table.max()) + 1 if table.size else 1
-        flat = aligned_array((-(-members // lanes) * numbers * lanes,), kind)
+        try:
+            flat = aligned_array((-(-members // lanes) * numbers * lanes,), kind)
+        except (MemoryError, ValueError, OverflowError) as error:
+            raise TensorError(
+                f"{members} tensors of shape {shape} are more than memory holds: make fewer"
+            ) from error
         self._view = View(Places.of_table(table * lanes), flat, 0, numbers * lanes, lanes, members)
         self.layout = layout
 
     @classmethod
+    @checked(TensorError)
     def wrap(cls, array: Array, layout: Layout | None = None, members: int | None = None) -> Batch:
         """A batch in the memory of an array, which is not copied.
 
@@ -167,6 +174,7 @@ class Batch:
         """Entries as an array (members, *shape): a view where entries are strided, else a copy."""
         return self._view.read()
 
+    @checked(TensorError)
     def assign(self, values: Any) -> Batch:
         """Set all entries.
 
@@ -182,14 +190,28 @@ class Batch:
         self._view.write(values)
         return self
 
+    @checked(TensorError)
     def copy(self, layout: Layout | None = None) -> Batch:
         """A batch of its own, in this or another layout."""
-        made = Batch(self.shape, self.members, self.dtype, layout or self.layout)
+        made = Batch(
+            self.shape, self.members, self.dtype, self.layout if layout is None else layout
+        )
         return made.assign(self.numpy())
 
 
 def _number_type(dtype: DTypeLike) -> np.dtype[Any]:
-    kind = np.dtype(dtype)
+    try:
+        kind = np.dtype(dtype)
+    except (TypeError, ValueError) as error:
+        raise TensorError(f"dtype is {shown(dtype)}: choose one of {', '.join(NUMBERS)}") from error
     if kind.name not in NUMBERS or not kind.isnative:
         raise TensorError(f"tensors of {kind}: choose one of {', '.join(NUMBERS)}")
     return kind
+
+
+def _whole(shape: Any) -> Shape:
+    """A shape, of whole numbers."""
+    try:
+        return tuple(index(size) for size in shape)
+    except TypeError as error:
+        raise TensorError(f"shape is {shown(shape)}: give a tuple of whole numbers") from error

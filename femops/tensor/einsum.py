@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from femops.errors import TensorError
 from femops.tensor.batch import Batch
 from femops.tensor.gemm import Operand, as_view, new_output, output_view
 from femops.tensor.lowering import Number, Term, contract_pair
 from femops.tensor.places import View
+from femops_meshes.arguments import checked
 
 
+@checked(TensorError)
 def einsum(
     subscripts: str,
     *operands: Operand,
     batch: int = 0,
-    out: Operand | None = None,
+    out: NDArray[Any] | Batch | None = None,
     alpha: Number = 1.0,
     beta: Number = 0.0,
 ) -> Operand:

@@ -11,15 +11,17 @@ from femops.errors import TensorError
 from femops.tensor.batch import Batch
 from femops.tensor.lowering import Number, Term, contract_pair
 from femops.tensor.places import View
+from femops_meshes.arguments import checked
 
 Array = NDArray[Any]
 Operand = Array | Batch
 
 
+@checked(TensorError)
 def gemm(
-    a: Operand,
-    b: Operand,
-    out: Operand | None = None,
+    a: NDArray[Any] | Batch,
+    b: NDArray[Any] | Batch,
+    out: NDArray[Any] | Batch | None = None,
     *,
     alpha: Number = 1.0,
     beta: Number = 0.0,
@@ -63,21 +65,33 @@ def gemm(
            [4., 4.],
            [4., 4.]])
     """
-    first = Term(as_view(a, 2, "a"), "ki" if transpose_a else "ik")
-    second = Term(as_view(b, 2, "b"), "jk" if transpose_b else "kj")
-    m, k = _sizes(first, "ik")
-    terms, n = _sizes(second, "kj")
-    if k != terms:
-        raise TensorError(
-            f"a has {k} columns and b {terms} rows: shapes are {_shown(first)} and {_shown(second)}"
-            f"{', transposed as asked' if transpose_a or transpose_b else ''}"
-        )
+    letters = "ki" if transpose_a else "ik", "jk" if transpose_b else "kj"
+    first, second = Term(as_view(a, 2, "a"), letters[0]), Term(as_view(b, 2, "b"), letters[1])
+    m, n = product_shape(first, second)
     if out is None and beta != 0:
         raise TensorError(f"beta is {beta} without out: give the output that is added to")
     target = new_output((m, n), (a, b), (first, second)) if out is None else out
     result = Term(output_view(target, (m, n), (first, second)), "ij")
     contract_pair(result, first, second, alpha, beta)
     return target
+
+
+def product_shape(a: Term, b: Term) -> tuple[int, int]:
+    """Rows and columns of a product.
+
+    Raises
+    ------
+    TensorError
+        The columns of a are not as many as the rows of b.
+    """
+    m, k = _sizes(a, "ik")
+    terms, n = _sizes(b, "kj")
+    if k != terms:
+        turned = ", transposed as asked" if (a.letters, b.letters) != ("ik", "kj") else ""
+        raise TensorError(
+            f"a has {k} columns and b {terms} rows: shapes are {_shown(a)} and {_shown(b)}{turned}"
+        )
+    return m, n
 
 
 def _sizes(term: Term, letters: str) -> tuple[int, ...]:

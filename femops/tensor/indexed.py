@@ -12,9 +12,11 @@ from typing import Any, final
 
 from femops.errors import TensorError
 from femops.tensor.places import View
+from femops_meshes.arguments import checked, shown
 
 
 @final
+@checked(TensorError)
 @dataclass(frozen=True, eq=False)
 class Index:
     """An index of tensors, which may be bound to a range of values.
@@ -83,10 +85,10 @@ class Indexed:
         for size, part in zip(shape, parts, strict=True):
             if not isinstance(part, int | Index) or isinstance(part, bool):
                 raise TensorError(
-                    f"index {part!r}: give an Index or a number; an Index has a range"
+                    f"index {shown(part)}: give an Index or a number; an Index has a range"
                 )
             if isinstance(part, int) and not -size <= part < size:
-                raise TensorError(f"index {part} of {size}")
+                raise TensorError(f"index {shown(part)} of {size}")
         self.indices = tuple(part for part in parts if isinstance(part, Index))
         ranges = (
             part.slice_of(size) if isinstance(part, Index) else part

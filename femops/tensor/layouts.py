@@ -83,6 +83,7 @@ def check_apart(table: Table, who: str) -> None:
 
 
 @final
+@checked(TensorError)
 @dataclass(frozen=True)
 class Strided(Layout):
     """Entries at equal distances: by rows ("C", last index fastest) or columns ("F", first)."""
@@ -99,6 +100,7 @@ class Strided(Layout):
 
 
 @final
+@checked(TensorError)
 @dataclass(frozen=True)
 class Tiled(Layout):
     """Blocks of a tensor one after the other, each by rows; the last ones are padded.
@@ -128,6 +130,7 @@ class Tiled(Layout):
 
 
 @final
+@checked(TensorError)
 @dataclass(frozen=True)
 class Interleaved(Layout):
     """Batch index innermost, in groups: entries of as many members stand side by side.

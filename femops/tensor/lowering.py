@@ -67,9 +67,9 @@ def contract_pair(c: Term, a: Term, b: Term, alpha: Number = 1.0, beta: Number =
     views = a.view, b.view, c.view
     size = c.view.array.itemsize
     steps = tuple(one.step for one in views)
-    factors = _pair(alpha, c.view), _pair(beta, c.view)
+    factors = as_pair(alpha, c.view), as_pair(beta, c.view)
     reads = factors[1] != (0.0, 0.0)
-    for launch in _launches(forms, c.view.number, lanes if standing else 1, standing, reads):
+    for launch in launches_of(forms, c.view.number, lanes if standing else 1, standing, reads):
         where = zip(views, launch.begin, strict=True)
         a_at, b_at, c_at = (one.address + begin * size for one, begin in where)
         distance = [size * one for one in launch.distance]
@@ -77,7 +77,10 @@ def contract_pair(c: Term, a: Term, b: Term, alpha: Number = 1.0, beta: Number =
         launch.kernel.run((a_at, b_at, c_at), (*steps, *distance), inside, *factors)
 
 
-def _pair(number: Number, view: View) -> tuple[float, float]:
+def as_pair(number: Number, view: View) -> tuple[float, float]:
+    """Real and imaginary part of a factor for tensors."""
+    if not isinstance(number, int | float | complex | np.number) or isinstance(number, bool):
+        raise TensorError(f"a factor is {type(number).__name__}: give a number")
     whole = complex(number)
     if whole.imag and view.dtype.kind != "c":
         raise TensorError(f"a factor {number} for tensors of {view.dtype}: give a real one")
@@ -111,7 +114,7 @@ def _regrouped(one: Term, like: Term) -> Term:
 
 
 @lru_cache(maxsize=1024)
-def _launches(
+def launches_of(
     forms: tuple[tuple[Places, str], ...],
     dtype: str,
     lanes: int,

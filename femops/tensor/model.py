@@ -13,6 +13,7 @@ from typing import Any, final
 
 import numpy as np
 
+from femops.errors import TensorError
 from femops.tensor.einsum import parsed, path_of, sizes_of, terms_of
 from femops.tensor.gemm import Operand
 from femops.tensor.lowering import Term
@@ -20,6 +21,7 @@ from femops_kernels.codegen import cache as storage
 from femops_kernels.codegen.private import read_private
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.limits import Limits
+from femops_meshes.arguments import checked
 
 # Bytes that are gone through, and the part of them that is written, where bandwidth is measured.
 _FOOTPRINTS = tuple(2**k for k in range(16, 30, 2))
@@ -65,6 +67,7 @@ class Limit:
         return self.flops / self.seconds * 1e-9
 
 
+@checked(TensorError)
 def limit(subscripts: str, *operands: Operand, beta: float = 0.0) -> Limit:
     """The least that `einsum` can take on this machine, with the threads that it would use.
 

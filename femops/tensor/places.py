@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from femops.errors import TensorError
 from femops.tensor.layouts import Shape, Table, check_apart
+from femops_meshes.arguments import array_of, shown
 
 Array = NDArray[Any]
 
@@ -113,6 +114,11 @@ class View:
         TensorError
             A type of numbers that tensors do not have, or numbers at fractions of their size.
         """
+        if not isinstance(array, np.ndarray):
+            raise TensorError(
+                f"{type(array).__name__} in place of an array: give a NumPy array or a "
+                "femops.tensor.Batch"
+            )
         if array.dtype not in _NAMES:
             raise TensorError(
                 f"an array of {array.dtype}: convert it to one of {', '.join(NUMBERS)}"
@@ -195,7 +201,9 @@ class View:
         self.check_writable()
         whole = (self.members, *self.places.shape)
         try:
-            given = np.broadcast_to(np.asarray(values), whole)
+            given = np.broadcast_to(array_of(values, "values", TensorError), whole)
+        except TensorError:
+            raise
         except ValueError as error:
             raise TensorError(
                 f"values of shape {np.shape(values)} for {self.members} tensors of shape "
@@ -265,13 +273,15 @@ class View:
         TensorError
             Out of bounds, more indices than there are, or parts of groups.
         """
-        if len(key) > 1 + len(self.places.shape):
+        if not 1 <= len(key) <= 1 + len(self.places.shape):
             raise TensorError(f"{len(key)} indices for members of shape {self.places.shape}")
         first, last = self._members(key[0])
         table, rest = self.places.offsets, key[1:]
         for axis, one in enumerate(rest):
             if not isinstance(one, int | np.integer | slice) or isinstance(one, bool):
-                raise TensorError(f"index {axis} is {one!r}: give a number or a range such as 1:8")
+                raise TensorError(
+                    f"index {axis} is {shown(one)}: give a number or a range such as 1:8"
+                )
         try:
             picked = np.asarray(table[rest])
         except IndexError as error:
@@ -290,12 +300,12 @@ class View:
             first = int(key) + (self.members if key < 0 else 0)
             last = first + 1
             if not 0 <= first < self.members:
-                raise TensorError(f"member {key} of {self.members}")
+                raise TensorError(f"member {shown(key)} of {self.members}")
         elif isinstance(key, slice) and key.step in (None, 1):
             first, end, _ = key.indices(self.members)
             last = max(first, end)
         else:
-            raise TensorError(f"members {key!r}: give a number or a range such as 10:20")
+            raise TensorError(f"members {shown(key)}: give a number or a range such as 10:20")
         if first % self.lanes or (last % self.lanes and last != self.members):
             raise TensorError(
                 f"members {first} to {last} do not begin and end with groups of {self.lanes}: "

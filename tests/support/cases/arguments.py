@@ -193,6 +193,48 @@ def _energy(u: Any) -> dict[str, Any]:
     return {"value": u.value**3}
 
 
+def _einsum(subscripts, a, b, batch=0, out=None, alpha=1.0, beta=0.0):
+    return femops.einsum(subscripts, a, b, batch=batch, out=out, alpha=alpha, beta=beta)
+
+
+def tensor_calls() -> dict[str, Call]:
+    """A good call of each function and class for small tensors."""
+    of, tensor, a = Call.of, femops.tensor, np.ones((3, 2, 2)) + np.eye(2)
+    batch, group, i = tensor.Batch((2, 2), 3), tensor.Group([np.eye(2)]), tensor.Index("i")
+    return {
+        "einsum": of(_einsum, "ij,jk->ik", a, a),
+        "tensor.limit": of(
+            lambda subscripts, a, b, beta: femops.tensor.limit(subscripts, a, b, beta=beta),
+            "ij,jk->ik",
+            a,
+            a,
+            0.0,
+        ),
+        "tensor.gemm": of(tensor.gemm, a, a),
+        "tensor.Batch": of(tensor.Batch, (2, 2), 3),
+        "tensor.Batch.wrap": of(tensor.Batch.wrap, a),
+        "tensor.Batch.assign": of(batch.assign, 0.0),
+        "tensor.Batch.copy": of(batch.copy),
+        "tensor.Batch.getitem": of(batch.__getitem__, 1),
+        "tensor.Batch.indexed": of(lambda key: batch[i, key], 0),
+        "tensor.Strided": of(tensor.Strided),
+        "tensor.Tiled": of(tensor.Tiled, (2, 2)),
+        "tensor.Interleaved": of(tensor.Interleaved, 2),
+        "tensor.Mapped": of(tensor.Mapped, lambda i, j: 2 * i + j),
+        "tensor.Index": of(tensor.Index, "i", 0, 2),
+        "tensor.Group": of(tensor.Group, [np.eye(2)]),
+        "tensor.Group.append": of(group.append, np.eye(2)),
+        "tensor.group_gemm": of(
+            tensor.group_gemm, tensor.Group([np.eye(2)]), tensor.Group([np.eye(2)])
+        ),
+        "tensor.cholesky": of(tensor.cholesky, a),
+        "tensor.lu": of(tensor.lu, a),
+        "tensor.solve": of(tensor.solve, a, a),
+        "tensor.solve_triangular": of(tensor.solve_triangular, a, a),
+        "tensor.eigh": of(tensor.eigh, a),
+    }
+
+
 @cache
 def calls(folder: Path) -> dict[str, Call]:
     """A good call of each function and class of femops, and of methods that users call."""
@@ -210,6 +252,7 @@ def calls(folder: Path) -> dict[str, Call]:
     path = mesh_file(folder)
     of = Call.of
     return {
+        **tensor_calls(),
         "Basis1D": of(femops.Basis1D, "gll", 2),
         "Quadrature1D": of(femops.Quadrature1D, rule.points, rule.weights, "a"),
         "gauss": of(femops.gauss, 2),

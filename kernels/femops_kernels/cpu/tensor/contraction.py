@@ -220,6 +220,7 @@ class ContractionKernel:
         self.exchanged = not contraction.members and turned.cost() < contraction.cost()
         self._contraction = turned if self.exchanged else contraction
         self._reads = reads
+        self._modules: dict[tuple[bool, bool], tuple[ModuleType, int]] = {}
 
     @cached_property
     def variant(self) -> Variant:
@@ -259,22 +260,20 @@ class ContractionKernel:
             block=block,
         )
 
-    @cached_property
-    def _apart(self) -> tuple[ModuleType, int]:
-        return self._compiled(once=False)
+    def _compiled(self, once: bool, apart: bool = False) -> tuple[ModuleType, int]:
+        key = once, apart
+        if key not in self._modules:
+            self._modules[key] = self._compile(once, apart)
+        return self._modules[key]
 
-    @cached_property
-    def _shared(self) -> tuple[ModuleType, int]:
-        return self._compiled(once=True)
-
-    def _compiled(self, once: bool) -> tuple[ModuleType, int]:
+    def _compile(self, once: bool, apart: bool) -> tuple[ModuleType, int]:
         product = self.product(once)
         lines = -(-product.packed_numbers() * np.dtype(product.dtype).itemsize // 128)
         nbytes = lines * 128 if product.packed else 0
         text = f"from femops_kernels.simd.tensor.products import *\n\nPRODUCT = {product!r}\n"
         constants: dict[str, object] = {"ONCE": once and product.packed, "COPY_BYTES": nbytes}
         reaches = self._contraction.reaches()
-        constants["AHEAD"] = self.variant.ahead
+        constants["AHEAD"], constants["APART"] = 0 if apart else self.variant.ahead, apart
         constants["LINES"] = tuple(-(-min(reach, _SHORT) // 64) for reach in reaches)
         return specialize(("gemm",), constants, text), nbytes
 
@@ -285,6 +284,8 @@ class ContractionKernel:
         inside: tuple[int, int],
         alpha: Factor,
         beta: Factor,
+        *,
+        apart: bool = False,
     ) -> None:
         """Run it for all members.
 
@@ -298,14 +299,16 @@ class ContractionKernel:
         inside : (members, products)
             How many there are, of products for each member.
         alpha, beta : pairs of float
+        apart : bool
+            Operands are tables of addresses, (members,) int64.
         """
         if self.exchanged:
             operands = (operands[1], operands[0], operands[2])
             strides = tuple(strides[k] for k in (1, 0, 2, 4, 3, 5))
-        once = strides[1] == strides[4] == 0
-        module, copy_bytes = self._shared if once else self._apart
+        module, copy_bytes = self._compiled(strides[1] == strides[4] == 0 and not apart, apart)
         members, inner = inside
-        moved = max(1, sum(abs(stride) for stride in strides[:3])) * max(1, inner)
+        each = self._contraction.reaches() if apart else strides[:3]
+        moved = max(1, sum(abs(stride) for stride in each)) * max(1, inner)
         threads = machine.get_threads() if members * moved > _SHARED else 1
         size = max(1, min(_TASK // moved, members // (4 * threads) + 1))
         copies: NDArray[np.uint8] = np.empty(threads * copy_bytes, np.uint8)

@@ -5,7 +5,7 @@ A member may be several products, which are equally far from each other.
 
 # <defaults>
 from femops_kernels.simd.compiling import function, inner
-from femops_kernels.simd.lanes import prefetch
+from femops_kernels.simd.lanes import prefetch, word
 from femops_kernels.simd.tensor.products import *
 from femops_kernels.simd.threads import shared
 
@@ -25,6 +25,7 @@ PRODUCT = Product(
 )
 ONCE, COPY_BYTES = False, 0
 AHEAD, LINES = 0, (2, 8, 2)
+APART = False  # members are named by tables of their addresses
 # </defaults>
 
 PACKED = PRODUCT.packed
@@ -41,6 +42,14 @@ def ask_ahead(operands, strides, e):
         prefetch(operands[2] + (e + AHEAD) * strides[2], 64 * line, 1)
 
 
+@inner
+def member(operand, stride, e):
+    """Address of a member: out of a table, or at equal distances."""
+    if APART:
+        return word(operand, e)
+    return operand + e * stride
+
+
 @shared
 def some(task, thread, operands, strides, inside, size, copies, alpha, beta):
     """A run of members, ``size`` of them."""
@@ -52,9 +61,9 @@ def some(task, thread, operands, strides, inside, size, copies, alpha, beta):
         if AHEAD > 0:
             ask_ahead(operands, strides, e)
         for d in range(inner):
-            a = operands[0] + e * strides[0] + d * strides[3]
-            b = operands[1] + e * strides[1] + d * strides[4]
-            c = operands[2] + e * strides[2] + d * strides[5]
+            a = member(operands[0], strides[0], e) + d * strides[3]
+            b = member(operands[1], strides[1], e) + d * strides[4]
+            c = member(operands[2], strides[2], e) + d * strides[5]
             if PACKED and not ONCE:
                 pack(PRODUCT, b, copy)
             multiply(PRODUCT, a, b, c, copy, alpha, beta)
@@ -67,9 +76,9 @@ def some(task, thread, operands, strides, inside, size, copies, alpha, beta):
 def products(team, operands, strides, inside, size, copies, alpha, beta):
     """Set c = alpha a b + beta c for all members, ``size`` of them a task.
 
-    Operands are addresses of a, b and c; strides the bytes between members, then between products
-    of a member; inside how many there are of either; copies the memory for copies of b, one for
-    each thread. Factors are pairs of real and imaginary part.
+    Operands are addresses of a, b and c, or where APART of tables of them; strides the bytes
+    between members, then between products of a member; inside how many there are of either; copies
+    the memory for copies of b, one for each thread. Factors are pairs of real and imaginary part.
     """
     tasks = -(-inside[0] // size)
     some(team, tasks, operands, strides, inside, size, copies, alpha, beta)

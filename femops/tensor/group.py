@@ -1,0 +1,187 @@
+"""Groups: tensors that were allocated one by one, and are worked on together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, final
+
+import numpy as np
+from numpy.lib.array_utils import byte_bounds
+from numpy.typing import NDArray
+
+from femops.errors import TensorError
+from femops.tensor.gemm import product_shape
+from femops.tensor.lowering import Number, Term, as_pair, launches_of
+from femops.tensor.places import View
+from femops_meshes.arguments import checked, shown
+
+Array = NDArray[Any]
+Forms = tuple[tuple[Any, str], ...]
+
+
+@final
+@checked(TensorError)
+class Group:
+    """Matrices that were allocated one by one, of one type and of any sizes.
+
+    Parameters
+    ----------
+    arrays : iterable of (rows, columns) arrays
+        float64, float32, complex128 or complex64, strided in any way; they are not copied.
+
+    Raises
+    ------
+    TensorError
+        No such arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import femops
+    >>> A = femops.tensor.Group([np.ones((2, 3)), np.ones((4, 3))])
+    >>> A.append(np.ones((2, 3)))
+    >>> B = femops.tensor.Group(np.ones((3, 5)) for _ in A)
+    >>> [one.shape for one in femops.tensor.group_gemm(A, B)]
+    [(2, 5), (4, 5), (2, 5)]
+    """
+
+    def __init__(self, arrays: Iterable[Array] = ()) -> None:
+        self._views: list[View] = []
+        try:
+            given = list(arrays)
+        except TypeError as error:
+            raise TensorError(f"arrays is {shown(arrays)}: give a list of arrays") from error
+        for array in given:
+            self.append(array)
+
+    def append(self, array: Array) -> None:
+        """Add a matrix.
+
+        Raises
+        ------
+        TensorError
+            No matrix, or one of another type than the others.
+        """
+        if not isinstance(array, np.ndarray) or array.ndim != 2:
+            raise TensorError(f"{shown(array)} in a group: give NumPy arrays (rows, columns)")
+        view = View.of_array(array, shared=True)
+        if self._views and view.dtype != self._views[0].dtype:
+            raise TensorError(
+                f"{view.dtype} in a group of {self._views[0].dtype}: convert it, by astype"
+            )
+        self._views.append(view)
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def __getitem__(self, k: int) -> Array:
+        return self._views[k].array
+
+    def __iter__(self) -> Iterator[Array]:
+        return (view.array for view in self._views)
+
+    @property
+    def views(self) -> list[View]:
+        """Places and memory of each, as kernels need them."""
+        return self._views
+
+
+@checked(TensorError)
+def group_gemm(
+    a: Group,
+    b: Group,
+    out: Group | None = None,
+    *,
+    alpha: Number = 1.0,
+    beta: Number = 0.0,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+) -> Group:
+    """Products ``out = alpha a b + beta out`` of all matrices of groups, pair by pair.
+
+    Pairs of one shape are multiplied together.
+
+    Parameters
+    ----------
+    a, b : Group
+        As many matrices in each.
+    out : Group, optional
+        A new one if omitted.
+    alpha, beta : number
+        As for `gemm`.
+    transpose_a, transpose_b : bool
+        As for `gemm`.
+
+    Returns
+    -------
+    Group
+        ``out``, or the new one.
+
+    Raises
+    ------
+    TensorError
+        Numbers of matrices, shapes or types that do not fit, or an output that is missing, can't be
+        written, or overlaps another matrix.
+    """
+    letters = "ki" if transpose_a else "ik", "jk" if transpose_b else "kj"
+    pairs = _pairs(a, b, letters)
+    if out is None and beta != 0:
+        raise TensorError(f"beta is {beta} without out: give the output that is added to")
+    shapes = [product_shape(*pair) for pair in pairs]
+    if out is None:
+        target = Group(np.empty(shape, a[0].dtype) for shape in shapes)
+    else:
+        target = out
+        _check_output(out, shapes, (a, b))
+    buckets: dict[Forms, list[int]] = {}
+    for k, (first, second) in enumerate(pairs):
+        places = first.view.places, second.view.places, target.views[k].places
+        forms = tuple(zip(places, (*letters, "ij"), strict=True))
+        buckets.setdefault(forms, []).append(k)
+    for forms, chosen in buckets.items():
+        _multiply(forms, [[one.views[k] for k in chosen] for one in (a, b, target)], alpha, beta)
+    return target
+
+
+def _pairs(a: Group, b: Group, letters: tuple[str, str]) -> list[tuple[Term, Term]]:
+    if len(a) != len(b):
+        raise TensorError(f"groups of {len(a)} and {len(b)} matrices: give as many in each")
+    if len(a) and a[0].dtype != b[0].dtype:
+        raise TensorError(f"groups of {a[0].dtype} and {b[0].dtype}: convert them to one type")
+    views = zip(a.views, b.views, strict=True)
+    return [(Term(x, letters[0]), Term(y, letters[1])) for x, y in views]
+
+
+def _check_output(out: Group, shapes: list[tuple[int, int]], operands: tuple[Group, Group]) -> None:
+    found = [view.places.shape for view in out.views]
+    if found != shapes:
+        raise TensorError(f"out has matrices of shapes {found[:3]}...: give {shapes[:3]}...")
+    if shapes and out[0].dtype != operands[0][0].dtype:
+        raise TensorError(f"out is of {out[0].dtype}: convert it to {operands[0][0].dtype}")
+    for view in out.views:
+        view.check_writable()
+    # sorted by where they begin, an output ends before anything that follows it
+    ranges = [(*byte_bounds(array), True) for array in out]
+    ranges += [(*byte_bounds(array), False) for one in operands for array in one]
+    reached, of_output, all_reached = 0, False, 0
+    for begin, end, written in sorted(ranges):
+        if (written and begin < all_reached) or (of_output and begin < reached):
+            raise TensorError("out overlaps another matrix: give memory of its own")
+        if written:
+            reached, of_output = max(reached, end), True
+        all_reached = max(all_reached, end)
+
+
+def _multiply(forms: Forms, views: list[list[View]], alpha: Number, beta: Number) -> None:
+    """Multiply pairs of one form."""
+    like, size = views[2][0], views[2][0].array.itemsize
+    factors = as_pair(alpha, like), as_pair(beta, like)
+    for launch in launches_of(forms, like.number, 1, "", factors[1] != (0.0, 0.0)):
+        tables = [
+            np.array([view.address for view in many], dtype=np.int64) + begin * size
+            for many, begin in zip(views, launch.begin, strict=True)
+        ]
+        a, b, c = (table.ctypes.data for table in tables)
+        distance = [size * one for one in launch.distance]
+        inside = len(views[0]), launch.products
+        launch.kernel.run((a, b, c), (0, 0, 0, *distance), inside, *factors, apart=True)
