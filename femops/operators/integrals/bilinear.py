@@ -240,13 +240,9 @@ class BilinearForm:
         ne, points = self.trial.mesh.num_elements, self.geometry.num_points
         nbatch, numbers = -(-ne // width), qdata_split.qfunction.numbers
         edges = chunk_batches(self.trial, self.test, dtype, width)
-        stores, found = (numbers.point if at_points else 0), None
-        if stores and self.state is not None and data_dtype is None:
-            found = self.state.points(self, qdata_split, dtype, width)
-        if found is None:
-            stored = placed_array((nbatch, points, stores, width), data_dtype or dtype, edges)
-        else:
-            stored, stores = found, 0
+        swept = self._swept(qdata_split, dtype, width) if at_points and not data_dtype else None
+        stores = numbers.point if at_points and swept is None else 0
+        stored = placed_array((nbatch, points, stores, width), data_dtype or dtype, edges)
         elements = placed_array((nbatch, 1, numbers.element, width), dtype, edges)
         what, finite, largest = f"{self.name}: the data at quadrature points", True, 0.0
         cure = "use float64" if data_dtype is None else "leave data_dtype out"
@@ -272,14 +268,22 @@ class BilinearForm:
             constants[:] = values
         if not finite:
             self.check(qdata_split.finite)
-        if qdata_split.computed and at_points and found is None:
+        if qdata_split.computed and at_points and swept is None:
             self.check(qdata_split.computed)
         modes: NDArray[Any] = np.zeros(0, dtype)
         if numbers.mapped:
             assert isinstance(self.geometry, Geometry)
             self.geometry.check()
             modes = mode_lanes(self.geometry.mesh, dtype, width, edges)
-        return Data(stored, elements[:, 0], modes, constants)
+        return Data(stored if swept is None else swept, elements[:, 0], modes, constants)
+
+    def _swept(
+        self, qdata_split: QDataSplit, dtype: np.dtype[Any], width: int
+    ) -> NDArray[Any] | None:
+        """Numbers at points of a state by a compiled sweep; None where NumPy is to compute them."""
+        if self.state is None or not qdata_split.point:
+            return None
+        return self.state.points(self, qdata_split, dtype, width)
 
     @cached_property
     def center(self) -> Geometry | BoundaryGeometry:

@@ -39,7 +39,7 @@ class State(ABC):
     def points(
         self, form: Any, qdata_split: Any, dtype: np.dtype[Any], width: int
     ) -> NDArray[Any] | None:
-        """What a form keeps at points, (nbatch, points, numbers, width).
+        """Numbers that a form keeps at points, (nbatch, points, numbers, width).
 
         None where NumPy is to compute it.
         """
