@@ -6,6 +6,7 @@ import pytest
 
 import femops
 from femops.bench.drawing import draw_solve
+from femops.bench.peers.solves import SOLVERS
 from femops.bench.solvers.multigrid import MESHES, mesh_of, run_solve
 from femops.cli.bench import solve as command
 from femops.cli.options import names, numbers
@@ -48,7 +49,14 @@ def test_meshes_have_about_as_many_dofs(name):
 
 @pytest.mark.parametrize(
     "changed",
-    [{"orders": ()}, {"dofs": 0.5}, {"meshes": ("round",)}, {"meshes": ()}, {"rounds": 0}],
+    [
+        {"orders": ()},
+        {"dofs": 0.5},
+        {"meshes": ("round",)},
+        {"meshes": ()},
+        {"rounds": 0},
+        {"peers": ("none",)},
+    ],
 )
 def test_bad_input(changed):
     with pytest.raises(OperatorError):
@@ -60,3 +68,33 @@ def test_defaults_of_the_command_are_those_of_the_library():
     stated, own = (inspect.signature(each).parameters for each in (command.solve, run_solve))
     assert numbers(stated["order"].default) == list(own["orders"].default)
     assert stated["rounds"].default == own["rounds"].default
+
+
+def test_peers_beside(monkeypatch):
+    """A peer that solves, and one that does not; the process of a real one if it is installed."""
+    from femops.bench.solvers import beside
+
+    def solved(name, order, dofs):
+        if name == "mfem":
+            return "mfem: no module"
+        seconds = {"seconds_setup": 2.0, "seconds_solve": 1.0}
+        return {"label": name, "dofs": 8, "iterations": 5, "integral": 1.0} | seconds
+
+    monkeypatch.setattr(beside, "peer_solve", solved)
+    rows, notes = beside.run_beside(2, 1000, ("ngsolve", "mfem"), rounds=2)
+    assert [row["label"] for row in rows] == ["femops multigrid", "ngsolve"]
+    assert rows[0]["times_as_long"] == 1.0
+    own = rows[0]["seconds_setup"] + rows[0]["seconds_solve"]
+    assert rows[1]["times_as_long"] == pytest.approx(3.0 / own)
+    assert notes[0] == "order 2: mfem: no module"
+    assert "ngsolve's solution differs" in notes[1]
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_peer_solves_the_same_problem(name):
+    pytest.importorskip(name)
+    from femops.bench.solvers.beside import run_beside
+
+    rows, notes = run_beside(2, 1000, (name,), rounds=1)
+    assert notes == []
+    assert rows[0]["dofs"] == rows[1]["dofs"]

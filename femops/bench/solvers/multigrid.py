@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.bench.machine import Meter, using
-from femops.bench.problems import Progress, check_asked, make_mesh
+from femops.bench.peers.solves import check_solvers
+from femops.bench.problems import RTOL, Progress, check_asked, make_mesh
+from femops.bench.solvers.beside import run_beside
 from femops.bench.timing import median_seconds
 from femops.errors import OperatorError
 from femops.forms import diffusion, load
@@ -26,7 +28,6 @@ MESHES = ("cartesian", "multilinear", "ball", "fichera")
 """Boxes, boxes that are bent, a curved ball, and the corner of Fichera, both bent cubically."""
 
 KINDS = {"multigrid": multigrid, "jacobi": jacobi}
-_RTOL = 1e-9
 
 
 @final
@@ -48,7 +49,7 @@ class _Solves:
             begin = perf_counter()
             M = make(A)
             ready = perf_counter()
-            _, self.infos[kind] = cg(A, self.b, M=M, rtol=_RTOL)
+            _, self.infos[kind] = cg(A, self.b, M=M, rtol=RTOL)
             end = perf_counter()
             self._note(f"{kind} setup", ready - begin)
             self._note(f"{kind} solve", end - ready)
@@ -96,6 +97,7 @@ def run_solve(
     level: str = "partial",
     rounds: int = 3,
     seconds: float = 0.3,
+    peers: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Measure solves of Poisson's equation to a relative residual of 1e-9.
@@ -115,23 +117,28 @@ def run_solve(
         See `Operator.at_level`.
     rounds, seconds, progress
         See `femops.bench.run`; both preconditioners and the operator alone take turns.
+    peers : sequence of {"ngsolve", "mfem"}
+        Libraries to solve beside, with a load of one on multilinear elements, on one core.
 
     Returns
     -------
     dict
         ``machine`` and ``limits`` as `femops.bench.run` has them; ``rows`` with iterations, the
         seconds of a product, of the setup and of the solve, these also in products of the operator,
-        and how many times as fast as with Jacobi the solve is; ``notes`` is empty.
+        and how many times as fast as with Jacobi the solve is; ``peers`` as
+        `femops.bench.solvers.beside.run_beside` has them; ``notes``: which peers did not solve.
 
     Raises
     ------
     OperatorError
-        An unknown mesh or level, no order, fewer than one dof or round.
+        An unknown mesh, level or peer, no order, fewer than one dof or round.
     """
     count = machine.get_threads() if threads is None else threads
     check_asked(levels=(level,), orders=orders, dofs=(dofs,), rounds=rounds)
     _check_meshes(meshes)
+    check_solvers(peers)
     meter, rows = Meter((count,)), list[dict[str, Any]]()
+    beside, notes = list[dict[str, Any]](), list[str]()
     for order in orders:
         for mesh in meshes:
             if progress:
@@ -141,9 +148,12 @@ def run_solve(
                 for _ in range(rounds):
                     solves.round(seconds)
             rows += solves.rows(count)
+        if peers:
+            found = run_beside(order, dofs, peers, rounds)
+            beside, notes = beside + found[0], notes + found[1]
         meter.round()
     result = {"machine": meter.describe(), "limits": meter.limits()}
-    return result | {"rows": rows, "notes": []}
+    return result | {"rows": rows, "peers": beside, "notes": notes}
 
 
 def _check_meshes(meshes: Sequence[str]) -> None:

@@ -32,6 +32,9 @@ def solve(
     level: LevelOption = "partial",
     threads: ThreadsOption = None,
     rounds: RoundsOption = 3,
+    peers: Annotated[
+        bool, typer.Option("--peers", help="Solve by ngsolve and mfem beside, if installed.")
+    ] = False,
     plot: PlotOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -44,11 +47,13 @@ def solve(
     Examples:
       femops bench solve --json --plot
       femops bench solve --order 4 --threads 1 --mesh ball --dofs 2e5
+      femops bench solve --order 4,6 --threads 1 --mesh multilinear --dofs 2.27e5 --peers
     """  # noqa: D301  (\b is click's mark for lines to keep)
     orders = numbers(order)
 
     def measure(progress: Progress) -> Result:
         from femops import bench
+        from femops.bench.peers.solves import SOLVERS
 
         return bench.run_solve(
             orders,
@@ -57,6 +62,7 @@ def solve(
             meshes=names(mesh),
             level=level,
             rounds=rounds,
+            peers=SOLVERS if peers else (),
             progress=progress,
         )
 
@@ -80,7 +86,17 @@ SOLVES = (
     Column("faster", "faster_than_jacobi", ".3g"),
 )
 
+BESIDE = (
+    *(Column("with", "label"), Column("p", "order"), Column("dofs", "dofs")),
+    Column("iterations", "iterations"),
+    Column("setup s", "seconds_setup", ".3g"),
+    Column("solve s", "seconds_solve", ".3g"),
+    Column("times as long", "times_as_long", ".3g"),
+)
+
 
 def _show(output: Output, result: Result) -> None:
     title = "Setup and solve in seconds, and in products with the operator"
     output.records(title, SOLVES, result["rows"])
+    title = "Setup and solve in seconds beside other libraries, on one core"
+    output.records(title, BESIDE, result["peers"])
