@@ -50,14 +50,14 @@ class Hierarchy:
     coarsest : Size
     solver : CoarseSolver
         Of the coarsest level, for the whole vector of all ranks.
-    held : (k,) int64
+    constrained : (k,) int64
         Constrained dofs of this rank on the coarsest level.
     """
 
     levels: list[Level]
     coarsest: Size
     solver: CoarseSolver
-    held: Ints
+    constrained: Ints
 
 
 def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hierarchy:
@@ -117,9 +117,9 @@ def _half(space: H1) -> H1:
     return _halves.get(space, lambda: H1(mesh, -(-space.order // 2), space.ncomp, family))
 
 
-def _free(size: int, held: Ints) -> NDArray[np.bool_]:
+def _free(size: int, constrained: Ints) -> NDArray[np.bool_]:
     free = np.ones(size, dtype=bool)
-    free[held] = False
+    free[constrained] = False
     return free
 
 
@@ -128,9 +128,9 @@ def _of_operator(A: Operator, space: H1, dtype: np.dtype[Any], degree: int) -> L
     shared = space.sum_elements(np.ones(space.restriction.indices.shape))
     elements = int(space.comm.sum(space.mesh.num_elements))
     size = _size_of(space, elements)
-    held, diagonal = A.constrained_dofs, _positive(A, space)
+    constrained, diagonal = A.constrained_dofs, _positive(A, space)
     each = np.repeat(shared, space.ncomp)
-    return Level(size, A.compiled, diagonal, held, each, dtype, degree, Sums(space))
+    return Level(size, A.compiled, diagonal, constrained, each, dtype, degree, Sums(space))
 
 
 def _size_of(space: H1, elements: int) -> Size:
@@ -154,9 +154,9 @@ def _with_matrices(
     levels: list[Level], A: Operator, space: H1, dtype: np.dtype[Any], degree: int
 ) -> Hierarchy:
     """The levels of order 1: this mesh, and those that it was refined from."""
-    rows, comm, held = A.assemble().tocsr(), space.comm, A.constrained_dofs
+    rows, comm, constrained = A.assemble().tocsr(), space.comm, A.constrained_dofs
     size = _size_of(space, int(comm.sum(space.mesh.num_elements)))
-    free = _free(space.size, held)
+    free = _free(space.size, constrained)
     x, coarsening, vertex = space.dof_coordinates(), space.mesh.coarser, None
     if space.distributed is None and coarsening is not None:
         vertex = np.empty(space.mesh.num_vertices, dtype=np.int64)
@@ -209,8 +209,8 @@ def _of_matrix(
     diagonal = matrix.diagonal()
     if not (diagonal > 0.0).all():
         raise SolverError(NOT_POSITIVE)
-    held = np.flatnonzero(~free)
-    return Level(size, _products(matrix, dtype), diagonal, held, None, dtype, degree)
+    constrained = np.flatnonzero(~free)
+    return Level(size, _products(matrix, dtype), diagonal, constrained, None, dtype, degree)
 
 
 def _products(matrix: csr_array, dtype: np.dtype[Any]) -> CompiledOperator:

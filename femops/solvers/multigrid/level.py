@@ -56,7 +56,7 @@ class Level:
     compiled : CompiledOperator
     diagonal : (own,) array
         Of the operator.
-    held : (k,) int64
+    constrained : (k,) int64
         Constrained dofs, whose values are zero.
     shared : (own,) array or None
         Number of elements that share a dof, if transfers sum what they have; None if they do not.
@@ -90,7 +90,7 @@ class Level:
         size: Size,
         compiled: CompiledOperator,
         diagonal: Array,
-        held: NDArray[np.int64],
+        constrained: NDArray[np.int64],
         shared: Array | None,
         dtype: np.dtype[Any],
         degree: int,
@@ -104,7 +104,7 @@ class Level:
             setattr(self, name, padded_vector(size.own, dtype))
         self._inverse[: size.own] = 1.0 / diagonal
         self.weights[: size.own] = 1.0 if shared is None else 1.0 / shared
-        self._inverse[held] = self.weights[held] = 0.0
+        self._inverse[constrained] = self.weights[constrained] = 0.0
         self.largest = _MARGIN * self._highest()
         low = self.largest / reduced(size.order, affine=size.affine)
         self._steps = chebyshev_steps(low, self.largest, degree)

@@ -93,9 +93,9 @@ class Multigrid(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         self._rights = [*(level.right for level in levels), padded_vector(last, kind)]
         sums, self._lock, self._user = Sums(A.space), Lock(), 0
         self._plain = Directions(sums.edges, sums, A.dtype, A.dtype)
-        held = A.constrained_dofs
-        self._held, identity = held, A.constraints.identity
-        self._at_held = 1.0 / identity if identity else 0.0
+        constrained = A.constrained_dofs
+        self._constrained, identity = constrained, A.constraints.identity
+        self._at_constrained = 1.0 / identity if identity else 0.0
         self.setup_seconds = perf_counter() - begin
 
     @property
@@ -155,7 +155,7 @@ class Multigrid(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     def cycle(self) -> Vector:
         """Approximate solution for `right`, of its type, until the next one; see `alone`."""
         found = self._cycle(0)
-        found[self._held] = self._at_held * self.right[self._held]
+        found[self._constrained] = self._at_constrained * self.right[self._constrained]
         return found
 
     def _cycle(self, k: int) -> Vector:
@@ -174,11 +174,11 @@ class Multigrid(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         """Solution on the coarsest level; every rank computes it, and takes its own part."""
         hierarchy, size = self._hierarchy, self._hierarchy.coarsest
         right = self._rights[-1][: size.own].astype(np.float64)
-        right[hierarchy.held] = 0.0
+        right[hierarchy.constrained] = 0.0
         whole = hierarchy.solver.solve(gathered(self.operator.space.comm, right))
         own = self._found[: size.own]
         own[:] = whole[size.first : size.first + size.own]
-        own[hierarchy.held] = 0.0
+        own[hierarchy.constrained] = 0.0
         return self._found
 
     # --- as SciPy's solvers take it ---------------------------------------------------------------
