@@ -23,7 +23,7 @@ from femops.solvers.multigrid.hierarchy import build
 from femops.solvers.multigrid.level import scattered
 from femops.spaces.h1_l2 import H1
 from femops_kernels.cpu.relaxation import Directions, padded_vector
-from femops_meshes.arguments import Count, checked
+from femops_meshes.arguments import Degree, checked
 
 Vector = NDArray[Any]
 
@@ -258,7 +258,7 @@ class Multigrid(LinearOperator):  # type: ignore[misc]  # SciPy has no types
 
 @checked(SolverError)
 def multigrid(
-    A: Operator, *, degree: Count | None = None, dtype: DTypeLike | None = None
+    A: Operator, *, degree: Degree | None = None, dtype: DTypeLike | None = None
 ) -> Multigrid:
     """Multigrid preconditioner of a symmetric positive definite operator. Collective.
 
@@ -275,8 +275,8 @@ def multigrid(
         your own symmetric positive forms, Jacobians; with constraints that leave it positive, or
         singular with constants or rigid motions in its null space.
     degree : int, optional
-        Products with A before and after each correction from the coarser level; 4 if omitted, of
-        orders above 6 one more.
+        Products with A before and after each correction from the coarser level, 1 to 64; 4 if
+        omitted, of orders above 6 one more.
     dtype : {float32, float64}, optional
         Arithmetic of the cycle: float32 if omitted and A's numbers allow it. `femops.cg` makes up
         for its round-off; for other solvers and tight tolerances take float64.
