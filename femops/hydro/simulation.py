@@ -20,6 +20,10 @@ Floats = NDArray[np.float64]
 # How the time step changes: less where a step is repeated, more where far more is allowed.
 _REPEAT, _GROW, _ENOUGH = 0.85, 1.02, 1.25
 
+# A step is zero when this many times smaller than the time so far: no run takes as many, and
+# much below the position no longer changes, so that it would go on for ever.
+_ZERO = 1e-10
+
 
 @final
 @dataclass
@@ -109,7 +113,7 @@ class Simulation:
             self._forces = equations.forces(self.state)
         if not self._forces.step > 0.0:
             raise HydroError(self._crash(self.state))
-        again, zero = False, np.finfo(np.float64).eps * max(self.t, self.dt)
+        again, zero = False, _ZERO * max(self.t, self.dt)
         while True:
             last = self.t + self.dt >= t_final
             dt = t_final - self.t if last else self.dt

@@ -83,6 +83,19 @@ def test_a_step_is_small_beside_the_time_alone():
     assert steps[0] == pytest.approx(steps[1])
 
 
+@pytest.mark.parametrize("ode", ["euler", "rk4", "rk2avg"])
+@pytest.mark.parametrize("order", [2, 3])
+def test_a_run_that_cannot_go_on_ends(ode, order):
+    """A step far below the round-off of the time changes nothing, so it would never end."""
+    mesh = built_in("square01_quad").refine(1)
+    equations = Lagrangian(problem("sedov", viscosity=False), mesh, order, order - 1)
+    run = Simulation.begin(equations, ode)
+    with pytest.raises(femops.HydroError, match="the time step has gone to zero"):
+        run.run(t_final=0.8, max_steps=1000)
+    assert run.steps < 50
+    assert run.dt > 1e-12 * run.t
+
+
 GOOD = {"problem": "sedov", "t": 0.0, "dt": 1e-3, "steps": 0, "repeated": 0, "ode": "rk4"}
 CRAFTED = [("dt", float("nan")), ("dt", 0.0), ("dt", -1.0), ("t", "a"), ("steps", 1.5)]
 CRAFTED += [("repeated", None), ("ode", "rk9")]
