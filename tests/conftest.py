@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import os
+from collections import Counter
 
 import pytest
 
@@ -32,6 +33,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--share", default="1/1", metavar="K/N", help="run every N-th test from the K-th"
     )
+
+
+COLLECTED: Counter[str] = Counter()
+"""How many cases of each sampled test have been collected."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave all but one in n cases of a test marked ``sample(n)`` to ``make exhaustive``.
+
+    The golden ratio spreads those that stay over parameters that alternate.
+    """
+    if mark := item.get_closest_marker("sample"):
+        name = item.nodeid.partition("[")[0]
+        if COLLECTED[name] * 0.618034 % 1.0 * mark.args[0] >= 1.0:
+            item.add_marker("exhaustive")
+        COLLECTED[name] += 1
 
 
 @pytest.hookimpl(trylast=True)  # of those that -m and -k have left

@@ -127,6 +127,7 @@ def elasticity_error(mesh: femops.Mesh, p: int) -> float:
 DISPLACEMENTS = [case for case in DISC + BALL if case[1] <= 4]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("dim", "p", "times"), DISPLACEMENTS)
 @pytest.mark.parametrize("error", [helmholtz_error, elasticity_error])
 def test_rates_of_other_forms(error: Error, dim: int, p: int, times: int) -> None:

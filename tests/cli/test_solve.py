@@ -35,6 +35,7 @@ def solve(run, problem, *arguments):
     return json.loads(out)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("problem", KEYS)
 def test_contract_and_rates(run, problem):
     """On a curved mesh: the keys, and errors that fall as they should under refinement."""
@@ -102,6 +103,7 @@ def test_a_terminal_shows_iterations_and_residuals(run, monkeypatch, problem):
     assert 0.0 < last < 1e-4 * first
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", LEVELS)
 def test_levels_agree(run, level):
     partial = solve(run, "stokes", "disc.mesh", "--order", 2)

@@ -52,6 +52,7 @@ def problem(case: str, device: HostDevice | None) -> tuple[Any, Any, Any]:
     return A, b, None if case in ("bare", "l2") else femops.jacobi(A)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("merged", [True, False])
 @pytest.mark.parametrize("case", CASES)
 def test_iterates_are_those_of_the_cpu(case: str, merged: bool, device: HostDevice) -> None:

@@ -42,6 +42,7 @@ def agree(here: Any, there: Any, device: GuardedDevice, tolerance: float = 1e-13
     close(there.diagonal(), here.diagonal(), tolerance)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(("name", "dim"), nonlinear_cases.CASES)
 def test_at_every_level(name: str, dim: int, level: str, device: GuardedDevice) -> None:
@@ -57,6 +58,7 @@ def test_at_every_level(name: str, dim: int, level: str, device: GuardedDevice) 
     agree(J, there.jacobian(device.upload(u)).at_level(level), device)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("reproducible", [False, True])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("affine", [False, True])

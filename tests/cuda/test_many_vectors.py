@@ -76,6 +76,7 @@ def close(result: Any, expected: Any, dtype: Any) -> None:
     np.testing.assert_allclose(result, expected, rtol=0, atol=tolerance * abs(expected).max())
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("make", MAKERS)
 def test_all_at_once(make: Callable[[Any], Any], device: Any) -> None:
     there, here = make(device), make(None)
@@ -151,6 +152,7 @@ def test_a_tile_that_was_measured(tmp_path: Any, monkeypatch: pytest.MonkeyPatch
     assert tiled.shape[0] == A.compiled.sweeps[0].blocks * 3
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("sanitizer", [ADDRESS, THREAD])
 @pytest.mark.parametrize("make", [make_sum, make_elasticity])
 def test_nothing_is_found(make: Callable[[Any], Any], sanitizer: str) -> None:

@@ -63,6 +63,7 @@ def backwards(device: GuardedDevice, operator: Any, x: Any) -> Any:
         device.host.backwards = False
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", cover(), ids=str)
 def test_every_form_on_a_device_is_the_oracles(case: DeviceCase, device: GuardedDevice) -> None:
     check(case, device)
@@ -126,6 +127,7 @@ def check_sizes(device: GuardedDevice, dim: int, p: int, family: Any) -> None:
     check_any()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("dim", "p"), ORDERS)
 def test_any_number_of_elements(dim: int, p: int, device: GuardedDevice) -> None:
     check_sizes(device, dim, p, "gll" if p % 3 else "bernstein")
@@ -142,6 +144,7 @@ def test_any_number_of_elements_of_high_order(dim: int, p: int) -> None:
 NAMES = ["stokes-2d", "thermo-elasticity-3d-single", "one-space-twice-1d", "an-empty-row-2d"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_products(name: str, device: GuardedDevice) -> None:
     check_product(next(case for case in PRODUCTS if case.name == name), device)

@@ -51,6 +51,7 @@ def make_reproducible(device: HostDevice | None) -> Any:
 MAKERS = [make_mass, make_constrained, make_elasticity, make_divergence, make_reproducible]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("sanitizer", [ADDRESS, THREAD])
 @pytest.mark.parametrize("make", MAKERS)
 def test_nothing_is_found(make: Callable[[HostDevice | None], Any], sanitizer: str) -> None:

@@ -44,6 +44,7 @@ def launches() -> list[list[Launch]]:
     return [recorded for _, _, recorded in found]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("sanitizer", [ADDRESS, THREAD])
 def test_nothing_is_found(sanitizer: str) -> None:
     require(sanitizer)

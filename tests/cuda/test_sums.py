@@ -70,6 +70,7 @@ def launches(merged: bool) -> tuple[Launch, ...]:
     return tuple(kept[1] if merged else kept[1][2:])  # but for zeros and the operator alone
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("sanitizer", [ADDRESS, THREAD])
 @pytest.mark.parametrize("merged", [True, False])
 def test_nothing_is_found(merged: bool, sanitizer: str) -> None:

@@ -48,6 +48,7 @@ FORMS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", FORMS)
 def test_every_form_takes_it(name: str) -> None:
     exact, short = FORMS[name](), FORMS[name](data_dtype="float32")
@@ -71,6 +72,7 @@ def test_blocks_take_it() -> None:
         assert rounded(a, b)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", POINT_LEVELS)
 @pytest.mark.parametrize("lanes", [2, 4])
 def test_result_is_that_of_rounded_data(level: str, lanes: int) -> None:

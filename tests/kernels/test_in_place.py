@@ -249,6 +249,7 @@ PARTS = ("apply", "transpose", "diagonal", "assemble", "naive", *LEVELS)
 # --- tests ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_nothing_is_read_again(case: Case, level: str) -> None:

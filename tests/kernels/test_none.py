@@ -81,6 +81,7 @@ def test_the_same_form_twice_with_other_constants(space: femops.H1) -> None:
 # --- update ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", [*LEVELS, "auto"])
 def test_update_from_constant_to_function_and_back(space: femops.H1, level: str) -> None:
     oracle = FormOracle.of(space)
@@ -134,6 +135,7 @@ def test_a_transpose_keeps_its_level() -> None:
 # --- copies ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", ["matrix-free", "auto"])
 def test_copies_and_pickles(space: femops.H1, level: str) -> None:
     operator = femops.form(own, space, c=smooth, level=level).constrained([1, 2])

@@ -32,6 +32,7 @@ def check(A: Any, dense: Dense) -> None:
     assert dense.error(A.apply(u), u) < TOLERANCE[str(A.dtype)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", ["partial", "matrix-free"])
 @pytest.mark.parametrize(
     ("dim", "order", "ncomp", "dtype", "q1d"),

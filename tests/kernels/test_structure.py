@@ -167,6 +167,7 @@ def at_each(function: Any) -> Any:
     return lambda x: np.array([1.0 * function(point) for point in x.T])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_conditions_are_the_numbers_that_numpy_makes_of_them(scalar: Any, name: str) -> None:
     """Against the values of the same function at points."""

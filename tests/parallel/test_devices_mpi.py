@@ -34,6 +34,7 @@ def way(request, monkeypatch):
     return request.param
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parallel(2, 3)
 @pytest.mark.parametrize(
     ("case", "way"),

@@ -68,6 +68,7 @@ def check_file(path, case, mesh, expected):
     np.testing.assert_allclose(got, rows, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.sample(2)
 @needs_vtk
 @pytest.mark.parallel(1, 2, 4)
 @pytest.mark.parametrize("suffix", SUFFIXES)

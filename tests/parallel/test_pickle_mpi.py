@@ -23,6 +23,7 @@ def operator(mesh, level="partial"):
     return A.constrained(V.boundary_dofs(1))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parallel(1, 3)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("twin", [again, copy.deepcopy, copy.copy])

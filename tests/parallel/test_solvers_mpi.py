@@ -233,6 +233,7 @@ def test_newton_where_the_jacobian_is_not_symmetric(comm, linear):
     close(u, w, V, 1e-8)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parallel(1, 2, 3, 4)
 @pytest.mark.parametrize("linear", ["cg", "minres", "gmres"])
 @pytest.mark.parametrize("make", [ball, lambda: femops.box((9, 7)), lambda: femops.box((30, 31))])

@@ -98,6 +98,7 @@ def test_points_are_found_where_they_are(name, random, data):
         assert probe.elements[0] == element
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", [*ALL, *FILES])
 def test_many_points_inside(name):
     mesh = mesh_of(name)
@@ -108,6 +109,7 @@ def test_many_points_inside(name):
     np.testing.assert_allclose(there, x, rtol=0, atol=1e-13 * size(mesh))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", [*ALL, *FILES])
 def test_the_lowest_element_takes_shared_points(name):
     mesh = mesh_of(name)

@@ -1,10 +1,11 @@
 """Tests that run on several ranks: ``@pytest.mark.parallel(1, 2, 4)``.
 
 Such a test takes the fixture ``comm``, the communicator of all ranks, and is one test for each
-number of ranks. This process runs none of them: it starts ``mpiexec -n N python -m pytest`` on all
-tests that have the same N, once (under xdist too), and gives each the outcome that its ranks have
-written down. A failure on one rank ends the run, as does a test that takes longer than
-its timeout, after every rank has said where it was; the tests after it get another run.
+number of ranks, of which all but one are left to ``make exhaustive``. This process runs none of
+them: it starts ``mpiexec -n N python -m pytest`` on all tests that have the same N, once (under
+xdist too), and gives each the outcome that its ranks have written down. A failure on one rank ends
+the run, as does a test that takes longer than its timeout, after every rank has said where it was;
+the tests after it get another run.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,6 +39,9 @@ CHOSEN = "chosen.json"
 
 ENDS = pytest.StashKey()
 """The communicator of the barrier after each test."""
+
+FEW = 4
+"""More ranks than these are left to ``make exhaustive``: most machines have fewer cores."""
 
 NAP = 1e-3
 """Seconds between two looks at that barrier: ranks that wait leave the cores to the others."""
@@ -133,8 +138,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     mark = metafunc.definition.get_closest_marker("parallel")
     if mark:
         sizes = [int(os.environ[RANKS])] if RANKS in os.environ else mark.args
-        names = [f"{n} rank{'s' * (n > 1)}" for n in sizes]
-        metafunc.parametrize("ranks", sizes, ids=names, indirect=True, scope="session")
+        usual = usual_size(metafunc.function.__name__, sizes)
+        each = [
+            pytest.param(
+                n,
+                id=f"{n} rank{'s' * (n > 1)}",
+                marks=() if n == usual else pytest.mark.exhaustive,
+            )
+            for n in sizes
+        ]
+        metafunc.parametrize("ranks", each, indirect=True, scope="session")
+
+
+def usual_size(name: str, sizes: Sequence[int]) -> int:
+    """The number of ranks on which a test runs by default: another one for each test."""
+    few = [n for n in sizes if n <= FEW] or list(sizes)
+    return few[zlib.crc32(name.encode()) % len(few)]
 
 
 @pytest.fixture(scope="session")

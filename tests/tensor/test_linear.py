@@ -24,6 +24,7 @@ def close(found, expected, condition=1.0):
     return np.abs(found - expected).max() <= 200 * eps * condition * max(1, np.abs(expected).max())
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("n", "dtype"), CASES)
 def test_factors_and_solves(n, dtype):
     general, positive, right = systems(n, dtype)
