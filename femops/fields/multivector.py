@@ -258,20 +258,18 @@ class MultiVector:
 
     def __setitem__(self, which: Any, values: Any) -> None:
         """Overwrite vectors by those of a `MultiVector`, by columns (size, n), or by numbers."""
-        if isinstance(which, int | np.integer):
-            self[which][:] = values
-            return
-        chosen = self._chosen(which)
-        if isinstance(values, Number) or not np.ndim(values):
+        chosen, size = self._chosen(which), self.shape[0]
+        single = isinstance(which, int | np.integer)
+        shape = () if isinstance(values, Number) else getattr(values, "shape", None)
+        if shape not in ((), (size,) if single else (size, len(chosen))):
+            raise VectorError(
+                f"{len(chosen)} vectors of {size} entries cannot be set to "
+                + (f"an array of shape {shape}" if shape else f"{values!r:.60}")
+            )
+        if single or not shape:
             for i in chosen:
                 self[int(i)][:] = values
             return
-        shape = getattr(values, "shape", ())
-        if shape != (self.shape[0], len(chosen)):
-            raise VectorError(
-                f"{len(chosen)} vectors of {self.shape[0]} entries cannot be set to an array of "
-                f"shape {shape}"
-            )
         if isinstance(values, MultiVector):
             for source, target in enumerate(chosen):
                 self[int(target)][:] = values[source]
@@ -375,6 +373,9 @@ class MultiVector:
         """The matrix X^H M X (nvec, nvec); see `orthonormalise` for M. Collective."""
         if mass is None or isinstance(mass, LinearOperator):
             return self.gram(None if mass is None else mass @ self)
+        n = self.space.size
+        if getattr(mass, "shape", None) != (n,):
+            raise VectorError(f"mass is {mass!r:.60}: give an operator or ({n},) numbers")
         return self._gram(None, lambda rows, x: x._rows(rows) * mass[rows, np.newaxis])
 
     def _gram(
@@ -451,7 +452,8 @@ class MultiVector:
         values = np.concatenate([self.space.memory.get(row) for row in found])[: self.nvec]
         return np.asarray(self.space.comm.sum(values.view(np.float64))).view(wide)
 
-    def orthonormalise(self, mass: Any = None, seed: int = 0, free: Array | None = None) -> None:
+    @checked(VectorError)
+    def orthonormalise(self, mass: Any = None, seed: Count = 0, free: Array | None = None) -> None:
         """Overwrite the vectors by ones that span the same and satisfy X^H M X = 1.
 
         By Cholesky's factors of Gram matrices, twice where once is not enough. Where vectors are
@@ -469,7 +471,7 @@ class MultiVector:
         Raises
         ------
         VectorError
-            M is found not to be positive definite, or there are more vectors than dimensions.
+            M is no mass, found not to be positive definite, or there are too many vectors.
         """
         eps = float(np.finfo(self.dtype).eps)
         for attempt in range(_ROUNDS):

@@ -21,6 +21,7 @@ PointFunction = Callable[[Any], Any]
 
 
 @final
+@checked(HydroError)
 @dataclass(frozen=True)
 class Problem:
     """Initial state and physics of a flow.

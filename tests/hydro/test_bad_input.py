@@ -40,6 +40,7 @@ WRONG = {
     "steps": (lambda run: run.run(1.0, "a"), "max_steps is 'a': give a whole number"),
     "run": (lambda _: Snapshot.of(3), "run is 3: give a run, as femops.hydro.Simulation"),
     "blast": (lambda _: problem("sedov", blast=-1.0), "blast is -1.0: give a number above 0"),
+    "gravity": (lambda _: replace(SEDOV, gravity="a"), "gravity is 'a': give a finite number"),
     "exact": (lambda _: Blast(4), "dim is 4: give a whole number from 1 to 3"),
     "lines": (lambda _: grid(["ab"]), "a line can't be made an array of numbers"),
     "merit": (lambda _: rates(3), "equations is 3: give equations, as"),
