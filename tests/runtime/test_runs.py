@@ -10,7 +10,9 @@ import pytest
 from femops_kernels.simd.addresses import gather_nodes, locate, scatter_nodes
 from femops_kernels.simd.lanes import Lane
 from femops_kernels.simd.lines import store_line
-from femops_kernels.simd.runs import DofRuns
+from femops_kernels.simd.pieces import gather_piece, scatter_piece
+from femops_kernels.simd.runs import PIECES, DofRuns
+from femops_kernels.simd.tracing import traced
 
 SHAPES = [
     DofRuns(dim, p1d, broken)
@@ -91,6 +93,67 @@ def test_lines_gathered_and_scattered(runs: DofRuns, dtype: str, ncomp: int) -> 
         values[nodes] = x[dofs]
         np.add.at(expected, dofs, x[dofs])
     np.testing.assert_array_equal(gathered, np.moveaxis(values[grid.T], -1, 0))
+    np.testing.assert_allclose(y, expected, rtol=1e-14 if dtype == "float64" else 1e-6)
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 16])
+@pytest.mark.parametrize("ncomp", [1, 3])
+@pytest.mark.parametrize("runs", SHAPES, ids=str)
+def test_pieces_have_every_number_once(runs: DofRuns, ncomp: int, width: int) -> None:
+    seen = [np.zeros(len(nodes) * ncomp, int) for nodes in runs.nodes]
+    for n in PIECES:
+        for run, first in runs.pieces(n, ncomp, width):
+            assert n <= width
+            assert first + n <= len(seen[run])
+            seen[run][first : first + n] += 1
+    assert all((count == 1).all() for count in seen)
+
+
+@pytest.mark.parametrize(
+    ("width", "dtype", "ncomp"),
+    [
+        (8, "float64", 1),
+        (16, "float32", 2),
+        (4, "float64", 3),
+        (2, "float32", 1),
+        (1, "float64", 1),
+    ],
+)
+@pytest.mark.parametrize("runs", [DofRuns(3, 5), DofRuns(2, 4, broken=True)], ids=str)
+def test_pieces_read_and_added_to(runs: DofRuns, width: int, dtype: str, ncomp: int) -> None:
+    """Numbers go where single ones go; slots may share runs, and all of their updates count."""
+    from numba import njit
+
+    lane, rng = Lane(width, dtype), np.random.default_rng(1)
+    x = rng.standard_normal((4 * runs.longest, ncomp)).astype(dtype)
+    first = rng.integers(0, 3 * runs.longest, (len(runs.nodes), width))
+    side = runs.p1d**2
+    plane, component = side + 3, (side + 3) * (runs.p1d if runs.dim > 2 else 1) + 2
+    out, y = np.zeros((ncomp * component, width), dtype), np.zeros_like(x)
+
+    @traced
+    def read_and_add(reads, writes, nodes):
+        for n in PIECES:
+            for k in range(len(runs.pieces(n, ncomp, width))):
+                gather_piece(lane, runs, ncomp, n, (plane, component), reads, nodes, k)
+        for n in PIECES:
+            for k in range(len(runs.pieces(n, ncomp, width))):
+                scatter_piece(lane, runs, ncomp, n, (plane, component), writes, nodes, k)
+
+    @njit
+    def run(reads, writes, nodes):
+        read_and_add(reads, writes, nodes)
+
+    dof = ncomp * x.itemsize
+    reads, writes = x.ctypes.data + first * dof, y.ctypes.data + first * dof
+    run(reads.ctypes.data, writes.ctypes.data, out.ctypes.data)
+    expected, found = np.zeros_like(x), np.zeros_like(out)
+    for k, nodes in enumerate(runs.nodes):
+        dofs = first[k] + np.arange(len(nodes))[:, None]
+        np.add.at(expected, dofs, x[dofs])
+        for c in range(ncomp):
+            found[nodes % side + nodes // side * plane + c * component] = x[dofs, c]
+    np.testing.assert_array_equal(out, found)
     np.testing.assert_allclose(y, expected, rtol=1e-14 if dtype == "float64" else 1e-6)
 
 

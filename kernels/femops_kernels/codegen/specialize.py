@@ -36,6 +36,7 @@ from femops_kernels.simd.lanes import *
 from femops_kernels.simd.line_math import *
 from femops_kernels.simd.lines import *
 from femops_kernels.simd.addresses import *
+from femops_kernels.simd.pieces import *
 from femops_kernels.simd.rows import *
 from femops_kernels.simd.runs import *
 from femops_kernels.simd.threads import *

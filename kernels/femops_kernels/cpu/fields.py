@@ -131,6 +131,8 @@ class FieldKernel:
             "NCOMP_OUT": ends[1],
             "P_IN": self.fields[0].p1d,
             "P_OUT": self.fields[0].p1d,
+            "LONG_IN": False,  # dofs are gathered one by one
+            "LONG_OUT": False,
             "Q1D": q1d,
             "POINTS": q1d**self.dim,
             "VALUE_IN": code.value_in,

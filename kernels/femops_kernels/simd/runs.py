@@ -2,7 +2,7 @@
 
 The dofs inside a vertex, an edge, a face or the interior of an element are numbered one after the
 other.  So an element is given by the first dof of each of these (27 numbers in three dimensions)
-instead of an index for each node; see ``places.py`` for how kernels read them.
+instead of an index for each node; ``addresses.py`` and ``pieces.py`` say how kernels read them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from numba.core.datamodel.registry import register_default
 from numba.core.imputils import lower_constant
 from numba.extending import typeof_impl
 from numpy.typing import NDArray
+
+PIECES = 8, 4, 2, 1
+"""Lengths of the pieces of runs that are read at once."""
 
 
 @final
@@ -75,6 +78,21 @@ class DofRuns:
         """Nodes of the longest run."""
         return max(len(nodes) for nodes in self.nodes)
 
+    def pieces(self, n: int, ncomp: int, width: int) -> list[tuple[int, int]]:
+        """Pieces of n numbers, of ``ncomp`` for each node: (run, first number in it).
+
+        Each run is cut into pieces of 8 as far as they go (no more than ``width``), then of 4, 2
+        and 1.
+        """
+        found = []
+        for run, nodes in enumerate(self.nodes):
+            first, count = 0, len(nodes) * ncomp
+            for size in PIECES:
+                while size <= width and count - first >= size:
+                    found += [(run, first)] * (size == n)
+                    first += size
+        return found
+
     def line(self, along: int, j: int) -> list[tuple[int, int, int, int]]:
         """Pieces of the j-th line of nodes in a direction: (run, first place in it, stride, count).
 
@@ -124,4 +142,4 @@ def _lower_runs(context: Any, _builder: Any, _type: Any, _value: Any) -> Any:
     return context.get_dummy_value()
 
 
-__all__ = ["DofRuns"]
+__all__ = ["PIECES", "DofRuns"]

@@ -221,7 +221,8 @@ class Kernel(OperatorKernel):
     @cached_property
     def module(self) -> ModuleType:
         """The compiled batches; compiled, or read from the cache, when first asked for."""
-        skeletons = ("table", "copies", "ahead", "weights", "geometry", self._batch, "batches")
+        around = ("table", "copies", "ahead", "weights", "geometry", "pieces")
+        skeletons = (*around, self._batch, "batches")
         return specialize(skeletons, self.constants(), self.qfunction.text)
 
     @cached_property
@@ -343,5 +344,5 @@ class FillKernel(SweepKernel):
     def module(self) -> ModuleType:
         """The compiled batches."""
         constants = self.kernel.constants() | {"FILLED": self.numbers}
-        names = ("table", "copies", "ahead", "weights", "geometry", "batch", "batch_fill")
+        names = ("table", "copies", "ahead", "weights", "geometry", "pieces", "batch", "batch_fill")
         return specialize((*names, "batches"), constants, self.kernel.qfunction.text)

@@ -48,7 +48,7 @@ class SeparableKernel(OperatorKernel):
     @cached_property
     def module(self) -> ModuleType:
         """The compiled batches."""
-        skeletons = ("table", "copies", "ahead", "stored", "batch_separable", "batches")
+        skeletons = ("table", "copies", "ahead", "stored", "pieces", "batch_separable", "batches")
         return specialize(skeletons, self._constants())
 
     @cached_property

@@ -20,6 +20,7 @@ from femops_kernels.simd.lines import contract, load_line, store_line
 from femops_kernels.simd.tracing import traced
 from femops_kernels.skeletons.batch.ahead import ask_ahead
 from femops_kernels.skeletons.batch.geometry import *
+from femops_kernels.skeletons.batch.pieces import *
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
 
@@ -36,6 +37,7 @@ OWN_LANES = NCOMP * POINTS + PLANE + GRAD_LANES
 # What a later batch meets is asked for line by line, or plane by plane where lines are short.
 ASK_BY_LINE, ASK_BY_PLANE = Q1D > LINES_ASK, 3 < Q1D <= LINES_ASK
 ASKS = Q2 * Q3 if ASK_BY_LINE else Q3
+IN_PIECES, OUT_PIECES = LONG_IN and Q1D >= P_IN, LONG_OUT and Q1D >= P_OUT  # nodes fit in
 WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
 
 
@@ -44,13 +46,18 @@ def interpolate(x, c, value, slab):
     """Values at the quadrature points of one component."""
     if DIM == 3:
         for j in range(I2 * P_IN):
-            line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 2, j, c)
+            if IN_PIECES:
+                line = load_line(LANE, value, j, PLANE, I3)
+            else:
+                line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 2, j, c)
             store_line(LANE, value, j, PLANE, contract(B, line))
     for k3 in range(Q3):
         if DIM > 1:
             for j1 in range(P_IN):
                 if DIM == 3:
                     line = load_line(LANE, value, k3 * PLANE + j1, P_IN, I2)
+                elif IN_PIECES:
+                    line = load_line(LANE, value, j1, P_IN, I2)
                 else:
                     line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 1, j1, c)
                 store_line(LANE, slab, j1, P_IN, contract(B, line))
@@ -73,7 +80,10 @@ def integrate(y, c, value, slab):
         for j2 in range(O2):
             line = load_line(LANE, slab if DIM > 1 else value, j2 * Q1D, 1, Q1D)
             line = contract(BT, line)
-            scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 0, j3 * O2 + j2, c, line)
+            if OUT_PIECES:
+                store_line(LANE, value, j3 * PLANE + j2 * P_OUT, 1, line)
+            else:
+                scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 0, j3 * O2 + j2, c, line)
 
 
 @traced
@@ -149,6 +159,8 @@ def batch(table, b, x, y, work, ahead):
     along_y = along_x + NCOMP * Q1D * LANE_BYTES
     along_z = along_y + NCOMP * PLANE * LANE_BYTES
     modes, plane = modes_of(table, b), work + OWN_LANES * LANE_BYTES
+    if IN_PIECES:
+        gather_runs(x, value, PLANE, POINTS)
     for c in range(NCOMP_IN):
         interpolate(x, c, value + c * VALUE_BYTES, slab)
         if GRAD_IN and DIM == 3:
@@ -168,3 +180,5 @@ def batch(table, b, x, y, work, ahead):
                     line = add_lines(line, contract(DT, z_line))
                 store_line(LANE, value, at, PLANE, contract(BT, line))
         integrate(y, c, value + c * VALUE_BYTES, slab)
+    if OUT_PIECES:
+        scatter_runs(y, value, PLANE, POINTS)

@@ -10,6 +10,7 @@ from femops_kernels.simd.lanes import fill, word
 from femops_kernels.simd.lines import contract, load_line, store_line
 from femops_kernels.simd.tracing import traced
 from femops_kernels.skeletons.batch.batch import (
+    IN_PIECES,
     NCOMP,
     OWN_LANES,
     PLANE,
@@ -19,6 +20,7 @@ from femops_kernels.skeletons.batch.batch import (
     interpolate,
 )
 from femops_kernels.skeletons.batch.geometry import *
+from femops_kernels.skeletons.batch.pieces import *
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
 
@@ -72,6 +74,8 @@ def batch(table, b, x, y, work, ahead):
     along_y = along_x + NCOMP * Q1D * LANE_BYTES
     along_z = along_y + NCOMP * PLANE * LANE_BYTES
     modes, plane = modes_of(table, b), work + OWN_LANES * LANE_BYTES
+    if IN_PIECES:
+        gather_runs(x, value, PLANE, POINTS)
     for c in range(NCOMP_IN):
         interpolate(x, c, value + c * VALUE_BYTES, slab)
         if GRAD_IN and DIM == 3:

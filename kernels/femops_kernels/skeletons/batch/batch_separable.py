@@ -24,6 +24,7 @@ from femops_kernels.simd.line_math import scale_and_add, scale_line
 from femops_kernels.simd.lines import contract, load_line, store_line
 from femops_kernels.simd.tracing import traced
 from femops_kernels.skeletons.batch.ahead import ask_ahead
+from femops_kernels.skeletons.batch.pieces import *
 from femops_kernels.skeletons.batch.stored import element_line
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
@@ -35,6 +36,8 @@ O2, O3 = P_OUT if DIM > 1 else 1, P_OUT if DIM > 2 else 1  # and of the test fun
 SIDE = I2 * P_IN
 FACTORS = (1 if VALUE_IN else 0) + (DIM if GRAD_IN else 0)  # of a component
 A1 = 1 if VALUE_IN else 0  # where a_1 stands among them
+# nodes of one component, in place
+IN_PIECES = OUT_PIECES = LONG_IN and LONG_OUT and NCOMP_IN == 1 and P_IN == P_OUT
 WORK_LANES = 2 * (O3 * SIDE + O2 * P_IN)
 # Asked for line by line memory has more time; measured: with shorter lines it does not pay.
 ASK_BY_LINE, ASK_BY_PLANE = P_IN > 5, P_IN <= 5
@@ -51,11 +54,14 @@ def last(a, p, s):
 
 
 @inner
-def along_first(a, x, c, value, flux):
+def along_first(a, x, c, nodes, value, flux):
     """The step of the direction that is gathered, of two or three."""
     count = P_IN ** (DIM - 1)
     for j in range(count):
-        line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, DIM - 1, j, c)
+        if IN_PIECES:
+            line = load_line(LANE, nodes, j, count, P_IN)
+        else:
+            line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, DIM - 1, j, c)
         store_line(LANE, value, j, count, contract(MASS, line))
         if GRAD_IN:
             store_line(LANE, flux, j, count, scale_line(a[FACTORS - 1], contract(STIFF, line)))
@@ -74,7 +80,7 @@ def along_y(a, value, flux, slab, slope, k3):
 
 
 @inner
-def along_x(a, y, c, slab, slope, k3, ahead):
+def along_x(a, y, c, nodes, slab, slope, k3, ahead):
     """The step of the x-lines of a plane."""
     for k2 in range(O2):
         if ASK_BY_LINE:
@@ -82,7 +88,10 @@ def along_x(a, y, c, slab, slope, k3, ahead):
         p = load_line(LANE, slab, k2 * P_IN, 1, P_IN)
         s = load_line(LANE, slope, k2 * P_IN, 1, P_IN)
         line = last(a, p, s)
-        scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 0, k3 * O2 + k2, c, line)
+        if OUT_PIECES:
+            store_line(LANE, nodes, (k3 * O2 + k2) * P_OUT, 1, line)
+        else:
+            scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 0, k3 * O2 + k2, c, line)
 
 
 @inner
@@ -109,8 +118,10 @@ def batch(table, b, x, y, work, ahead):
         a = element_line(table, b, c * FACTORS, FACTORS)
         if DIM == 1:
             segment(a, x, y, c)
+        if IN_PIECES:
+            gather_runs(x, value, SIDE, 0)
         if DIM == 3:
-            along_first(a, x, c, value, flux)
+            along_first(a, x, c, value, value, flux)
         if DIM > 1:
             for k3 in range(O3):
                 if not ASK_BY_LINE:
@@ -118,5 +129,7 @@ def batch(table, b, x, y, work, ahead):
                 if DIM == 3:
                     along_y(a, value, flux, slab, slope, k3)
                 else:
-                    along_first(a, x, c, slab, slope)
-                along_x(a, y, c, slab, slope, k3, ahead)
+                    along_first(a, x, c, value, slab, slope)
+                along_x(a, y, c, value, slab, slope, k3, ahead)
+        if OUT_PIECES:
+            scatter_runs(y, value, O2 * P_OUT, 0)

@@ -18,6 +18,7 @@ from femops_kernels.simd.lines import contract, load_line, store_line
 from femops_kernels.simd.tracing import traced
 from femops_kernels.skeletons.batch.ahead import ask_ahead
 from femops_kernels.skeletons.batch.geometry import *
+from femops_kernels.skeletons.batch.pieces import *
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
 
@@ -32,6 +33,7 @@ SLAB = Q2 * LINE
 OWN_LANES = NCOMP * (Q3 * SIDE + SLAB + Q1D)
 # As in ``batch.py``; measured: with fewer points it does not pay.
 ASK_BY_LINE, ASK_BY_PLANE = Q1D > LINES_ASK, 3 < Q1D <= LINES_ASK
+IN_PIECES, OUT_PIECES = LONG_IN and Q3 >= I3, LONG_OUT and Q3 >= O3  # nodes fit in
 WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
 
 
@@ -56,6 +58,9 @@ def plane_of_points(source, x, value, slab, points, modes, plane, ahead, k3):
             for j1 in range(P_IN):
                 if DIM > 2:
                     line = load_line(LANE, value, (c * Q3 + k3) * SIDE + j1, P_IN, I2)
+                    store_line(LANE, slab, c * SLAB + j1, LINE, contract(B, line))
+                elif IN_PIECES:
+                    line = load_line(LANE, value, c * SIDE + j1, P_IN, I2)
                     store_line(LANE, slab, c * SLAB + j1, LINE, contract(B, line))
                 else:
                     line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 1, j1, c)
@@ -84,10 +89,15 @@ def batch(table, b, x, y, work, ahead):
     points = slab + NCOMP * SLAB * LANE_BYTES
     modes, plane = modes_of(table, b), work + OWN_LANES * LANE_BYTES
     source = sources(table, b)
+    if IN_PIECES:
+        gather_runs(x, value, SIDE, Q3 * SIDE)
     if DIM > 2:
         for c in range(NCOMP_IN):
             for j in range(I2 * P_IN):
-                line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 2, j, c)
+                if IN_PIECES:
+                    line = load_line(LANE, value, c * Q3 * SIDE + j, SIDE, I3)
+                else:
+                    line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 2, j, c)
                 store_line(LANE, value, c * Q3 * SIDE + j, SIDE, contract(B, line))
     for k3 in range(Q3):
         if ASK_BY_PLANE:
@@ -104,10 +114,17 @@ def batch(table, b, x, y, work, ahead):
                     line = contract(BT, load_line(LANE, slab, c * SLAB + j1, LINE, Q2))
                     if DIM > 2:
                         store_line(LANE, value, (c * Q3 + k3) * SIDE + j1, P_OUT, line)
+                    elif OUT_PIECES:
+                        store_line(LANE, value, c * SIDE + j1, P_OUT, line)
                     else:
                         scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 1, j1, c, line)
     if DIM > 2:
         for c in range(NCOMP_OUT):
             for j in range(O2 * P_OUT):
                 line = contract(BT, load_line(LANE, value, c * Q3 * SIDE + j, SIDE, Q3))
-                scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 2, j, c, line)
+                if OUT_PIECES:
+                    store_line(LANE, value, c * Q3 * SIDE + j, SIDE, line)
+                else:
+                    scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 2, j, c, line)
+    if OUT_PIECES:
+        scatter_runs(y, value, SIDE, Q3 * SIDE)
