@@ -116,7 +116,6 @@ def test_pieces_have_every_number_once(runs: DofRuns, ncomp: int, width: int) ->
         (16, "float32", 2),
         (4, "float64", 3),
         (2, "float32", 1),
-        (1, "float64", 1),
     ],
 )
 @pytest.mark.parametrize("runs", [DofRuns(3, 5), DofRuns(2, 4, broken=True)], ids=str)

@@ -1,8 +1,8 @@
 """Lines: tuples of lane vectors along one direction, and their contraction by a small matrix.
 
 Five operations make every tensor-product kernel: ``load_line``, ``contract`` and ``store_line``
-here, ``gather_nodes`` and ``scatter_nodes`` in ``addresses.py``.  All are unrolled when compiled: line
-lengths and matrices are part of the types.
+here, ``gather_nodes`` and ``scatter_nodes`` in ``addresses.py``.  All are unrolled when compiled:
+line lengths and matrices are part of the types.
 """
 
 from __future__ import annotations

@@ -82,13 +82,8 @@ def plane_of_points(source, x, value, slab, points, modes, plane, ahead, k3):
 
 
 @traced
-def batch(table, b, x, y, work, ahead):
-    """Add A x to y for batch b of elements; arguments as in ``batch.py``."""
-    value = work
-    slab = value + NCOMP * Q3 * SIDE * LANE_BYTES
-    points = slab + NCOMP * SLAB * LANE_BYTES
-    modes, plane = modes_of(table, b), work + OWN_LANES * LANE_BYTES
-    source = sources(table, b)
+def planes_of_nodes(x, value):
+    """Gather the nodes; in three dimensions interpolate their z-lines to planes of points."""
     if IN_PIECES:
         gather_runs(x, value, SIDE, Q3 * SIDE)
     if DIM > 2:
@@ -99,6 +94,32 @@ def batch(table, b, x, y, work, ahead):
                 else:
                     line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 2, j, c)
                 store_line(LANE, value, c * Q3 * SIDE + j, SIDE, contract(B, line))
+
+
+@traced
+def add_planes_of_nodes(y, value):
+    """The transpose."""
+    if DIM > 2:
+        for c in range(NCOMP_OUT):
+            for j in range(O2 * P_OUT):
+                line = contract(BT, load_line(LANE, value, c * Q3 * SIDE + j, SIDE, Q3))
+                if OUT_PIECES:
+                    store_line(LANE, value, c * Q3 * SIDE + j, SIDE, line)
+                else:
+                    scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 2, j, c, line)
+    if OUT_PIECES:
+        scatter_runs(y, value, SIDE, Q3 * SIDE)
+
+
+@traced
+def batch(table, b, x, y, work, ahead):
+    """Add A x to y for batch b of elements; arguments as in ``batch.py``."""
+    value = work
+    slab = value + NCOMP * Q3 * SIDE * LANE_BYTES
+    points = slab + NCOMP * SLAB * LANE_BYTES
+    modes, plane = modes_of(table, b), work + OWN_LANES * LANE_BYTES
+    source = sources(table, b)
+    planes_of_nodes(x, value)
     for k3 in range(Q3):
         if ASK_BY_PLANE:
             ask_ahead(ahead, k3, Q3)
@@ -118,13 +139,4 @@ def batch(table, b, x, y, work, ahead):
                         store_line(LANE, value, c * SIDE + j1, P_OUT, line)
                     else:
                         scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 1, j1, c, line)
-    if DIM > 2:
-        for c in range(NCOMP_OUT):
-            for j in range(O2 * P_OUT):
-                line = contract(BT, load_line(LANE, value, c * Q3 * SIDE + j, SIDE, Q3))
-                if OUT_PIECES:
-                    store_line(LANE, value, c * Q3 * SIDE + j, SIDE, line)
-                else:
-                    scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 2, j, c, line)
-    if OUT_PIECES:
-        scatter_runs(y, value, SIDE, Q3 * SIDE)
+    add_planes_of_nodes(y, value)
