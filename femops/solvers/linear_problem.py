@@ -14,6 +14,7 @@ from femops.operators import BlockOperator, Operator
 from femops.parallel.collective_checks import check_same
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
+from femops.solvers.preconditioner import Preconditioner
 
 Vector = NDArray[Any]
 # Squares of numbers below it have not all of their digits.
@@ -155,8 +156,8 @@ def check_operators(solver: Solver, A: Any, M: Any) -> None:
             f"M is {M.shape[0]} x {M.shape[1]}, A {A.shape[0]} x {A.shape[1]}: "
             "make it with jacobi(A)"
         )
-    if isinstance(M, Jacobi) and M.device is not A.space.device:
-        raise SolverError("A and M are not on the same device: make M with jacobi(A)")
+    if isinstance(M, Preconditioner) and M.device is not A.space.device:
+        raise SolverError(f"A and M are not on the same device: make M anew, as {M.given_as}")
 
 
 def norm_of(A: Operator | BlockOperator, right: Vector, sums: Sums) -> float:

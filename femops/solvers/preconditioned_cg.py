@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from femops.errors import SolverError
 from femops.operators.execution.choice import backend_of
 from femops.solvers.linear_problem import Info, LinearProblem, Vector
 from femops.solvers.multigrid import Multigrid
 from femops.solvers.watch import Watch
-from femops_kernels.cpu.relaxation import Directions
 
 _DIVERGES = (
     "the multigrid cycle is found not to be positive after {} iterations, so it diverges on a "
@@ -65,11 +62,12 @@ def _iterate(
     A, sums, view = problem.A, problem.sums, x.view()
     A.space.memory.protect(view)
     r = problem.right.copy() if problem.from_zero else problem.right - A.apply(x)
-    p = np.zeros_like(x)
-    product = np.zeros_like(x)
+    xp, updates = A.space.memory.xp, backend_of(A.space).updates
+    p = xp.zeros_like(x)
+    product = xp.zeros_like(x)
     vectors = x, r, p, product, M.right
-    directions = Directions(sums.edges, sums, r.dtype, M.right.dtype)
-    plain = Directions(sums.edges, sums, r.dtype, r.dtype)
+    directions = updates.directions(sums.edges, sums, r.dtype, M.right.dtype)
+    plain = updates.directions(sums.edges, sums, r.dtype, r.dtype)
     scale = math.sqrt(plain.inner(r, r))
     norm = directions.move(vectors, 0.0, 1.0 / scale if scale else 0.0) ** 0.5
     count, rho, alpha = 0, 0.0, 0.0

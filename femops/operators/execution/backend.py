@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from femops.operators.assembly.csr import Summands
 from femops.operators.constraints import Constraints
@@ -25,6 +26,7 @@ from femops_kernels.compiled import (
 )
 from femops_kernels.cpu.kernels.kernel import OperatorKernel
 from femops_kernels.pointwise.qdata import Data
+from femops_kernels.relaxation import VectorUpdates
 
 Ints = NDArray[np.int64]
 Sizes = Mapping[int, int]
@@ -43,10 +45,13 @@ class Backend(ABC):
         Those that it has kernels of.
     measures : bool
         Whether the level "auto" is chosen by measurement; else by bytes.
+    updates : VectorUpdates
+        Of multigrid cycles.
     """
 
     levels: tuple[str, ...]
     measures: bool
+    updates: VectorUpdates
 
     @abstractmethod
     def compile_ahead(self, term: Term) -> None:
@@ -131,6 +136,25 @@ class Backend(ABC):
             The host's kernel, given nothing of the geometry.
         panels : Panels
         """
+
+    @abstractmethod
+    def element_products(
+        self, source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
+    ) -> Launch:
+        """Product of each element's dofs with a matrix in each direction, summed.
+
+        Parameters
+        ----------
+        source, target : Space
+            On one mesh, with as many components.
+        matrix : (target.p1d, source.p1d) float64
+        dtype : dtype
+            Of the vectors.
+        """
+
+    @abstractmethod
+    def rows(self, matrix: csr_array, dtype: np.dtype[Any]) -> Launch:
+        """Product with a matrix of one process, in a type."""
 
     @abstractmethod
     def idle(self) -> Launch:

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from femops.errors import OperatorError
 from femops.operators.assembly.csr import Summands
@@ -32,6 +33,8 @@ from femops_kernels.compiled import (
     Routes,
 )
 from femops_kernels.cuda.device.device import Device
+from femops_kernels.cuda.multigrid.rows import DeviceRowProduct
+from femops_kernels.cuda.multigrid.updates import DeviceUpdates
 from femops_kernels.cuda.operator.data import FilledData, streams
 from femops_kernels.cuda.operator.dofs import DofTable, Shared
 from femops_kernels.cuda.operator.kernel import CudaKernel, Side, unspilled
@@ -47,13 +50,22 @@ from femops_kernels.cuda.operator.sweep import (
 from femops_kernels.cuda.operators import DeviceOperator, DistributedDeviceOperator
 from femops_kernels.cuda.ranks.messages import DeviceChannel, DeviceForward, DeviceReverse
 from femops_kernels.pointwise.qdata import Data
-from femops_kernels.pointwise.qfunction import QFunctionCode
+from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
 from femops_kernels.pointwise.sum_factorization import Map1D
 from femops_kernels.simd.runs import DofRuns
 from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
 
 LEVELS = ("partial", "matrix-free")
 """Levels that a device has kernels of."""
+
+_UNCHANGED = QFunctionCode(
+    "@inner\ndef pointwise(u, ux, uy, uz, q):\n    return u, ux, uy, uz\n",
+    QFunctionInputs(),
+    value_in=True,
+    gradient_in=False,
+    value_out=True,
+    gradient_out=False,
+)
 
 _dofs: WeakKeyDictionary[AnySpace, DeviceDofs] = WeakKeyDictionary()
 _filled: WeakKeyDictionary[Term, FilledData] = WeakKeyDictionary()
@@ -72,6 +84,7 @@ class DeviceBackend(Backend):
 
     def __init__(self, device: Device) -> None:
         self._device = device
+        self.updates = DeviceUpdates(device)
 
     def check_level(self, level: str) -> None:
         """See `Backend.check_level`."""
@@ -117,6 +130,19 @@ class DeviceBackend(Backend):
         if not term.trial.mesh.num_elements:
             return DeviceNoOp()
         return _sweep(self._device, term, constraints, keep, panels)
+
+    def element_products(
+        self, source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
+    ) -> DeviceLaunch:
+        """See `Backend.element_products`: an operator whose points are the nodes of the finer."""
+        if not source.mesh.num_elements:
+            return DeviceNoOp()
+        return _element_products(self._device, source, target, matrix, dtype)
+
+    def rows(self, matrix: csr_array, dtype: np.dtype[Any]) -> DeviceRowProduct:
+        """See `Backend.rows`."""
+        start, columns = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
+        return DeviceRowProduct(self._device, start, columns, matrix.data.astype(dtype))
 
     def idle(self) -> DeviceLaunch:
         """See `Backend.idle`."""
@@ -214,6 +240,37 @@ def _sweep(
     source, target = (_device_dofs(device, space) for space in (term.trial, term.test))
     known = _data(term), constraints.columns, constraints.rows, keep
     return DeviceSweep(device, kernel, source, target, *known, panels=panels)
+
+
+def _element_products(
+    device: Device,
+    source: Space,
+    target: Space,
+    matrix: NDArray[np.float64],
+    dtype: np.dtype[Any],
+) -> DeviceSweep:
+    """The kernel of a matrix in each direction, from nodes to nodes."""
+    to, fro = matrix.shape
+    there = (matrix, np.eye(to)) if to >= fro else (np.eye(fro), matrix.T)
+    sides = [
+        Side(space.ncomp, b1d, _broken(space), volume_space(space).halo is not None)
+        for space, b1d in zip((source, target), there, strict=True)
+    ]
+    points = max(to, fro)
+    kernel = CudaKernel.fitting(
+        device,
+        dim=source.dim,
+        source=sides[0],
+        target=sides[1],
+        d1d=np.eye(points),
+        qfunction=_UNCHANGED,
+        dtype=dtype,
+        weights=np.ones(points),
+        reproducible=volume_space(target).reproducible,
+    )
+    nodes, into = (_device_dofs(device, space) for space in (source, target))
+    nothing, free = Data(np.zeros((0, 0, 0, 1), dtype)), FREE.rows
+    return DeviceSweep(device, kernel, nodes, into, nothing, free, free, 0.0)
 
 
 def _data(term: Term) -> Data | FilledData:

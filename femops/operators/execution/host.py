@@ -7,13 +7,19 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from femops.operators.assembly.csr import Summands
 from femops.operators.constraints import Constraints
 from femops.operators.execution.backend import Backend, Ints, Sizes, Work
 from femops.operators.execution.diagonal import diagonal
 from femops.operators.execution.filling import filled_points
-from femops.operators.execution.kernels import factorised_kernel, sweep, vector_term
+from femops.operators.execution.kernels import (
+    element_products,
+    factorised_kernel,
+    sweep,
+    vector_term,
+)
 from femops.operators.integrals.state import HostState
 from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
@@ -33,7 +39,8 @@ from femops_kernels.cpu.identity_rows import IdentityRows
 from femops_kernels.cpu.machine import lane_width
 from femops_kernels.cpu.multivector import VectorSweep
 from femops_kernels.cpu.operators import DistributedHostOperator, HostOperator
-from femops_kernels.cpu.rows import RowProduct
+from femops_kernels.cpu.relaxation import HostUpdates
+from femops_kernels.cpu.rows import RowProduct, placed_rows
 from femops_kernels.cpu.sweep import HostLaunch, NoOp
 
 LEVELS = ("full", "element", "decomposed", "partial", "matrix-free")
@@ -43,7 +50,7 @@ LEVELS = ("full", "element", "decomposed", "partial", "matrix-free")
 class HostBackend(Backend):
     """The host."""
 
-    levels, measures = LEVELS, True
+    levels, measures, updates = LEVELS, True, HostUpdates()
 
     def check_level(self, level: str) -> None:
         """See `Backend.check_level`: it has kernels of all."""
@@ -88,6 +95,20 @@ class HostBackend(Backend):
         if not term.trial.mesh.num_elements:
             return NoOp()
         return VectorSweep(vector_term(term, given, constraints, keep), panels)
+
+    def element_products(
+        self, source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
+    ) -> HostLaunch:
+        """See `Backend.element_products`."""
+        if not source.mesh.num_elements:
+            return NoOp()
+        return element_products(source, target, matrix, dtype)
+
+    def rows(self, matrix: csr_array, dtype: np.dtype[Any]) -> RowProduct:
+        """See `Backend.rows`."""
+        start, columns = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
+        rows = placed_rows(start, columns, matrix.data.astype(dtype))
+        return RowProduct(*rows, lane_width(dtype, None))
 
     def idle(self) -> HostLaunch:
         """See `Backend.idle`."""

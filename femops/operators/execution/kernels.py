@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from femops.geometry.legendre import LegendreGeometry, mode_values
@@ -12,8 +13,11 @@ from femops.operators.execution.backend import Work
 from femops.operators.integrals.chunks import plans, vector_plans
 from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
+from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.kernels.dense import DecomposedKernel
 from femops_kernels.cpu.kernels.kernel import Kernel, Side, SweepKernel
+from femops_kernels.cpu.kernels.separable import SeparableKernel
+from femops_kernels.cpu.machine import lane_width
 from femops_kernels.cpu.multivector import VectorTerm
 from femops_kernels.cpu.plan import Plan
 from femops_kernels.cpu.sweep import Sweep
@@ -123,3 +127,22 @@ def sweep(
         See `Sweep`.
     """
     return Sweep(kernel, *plans_of(term), data, constraints.columns, constraints.rows, keep, dense)
+
+
+def element_products(
+    source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
+) -> Sweep:
+    """See `Backend.element_products`; there are elements."""
+    ne, dim, ncomp = source.mesh.num_elements, source.dim, source.ncomp
+    width = lane_width(dtype, None)
+    both = plans(source, target, dtype, width)
+    into, out = (
+        Side(ncomp, np.zeros((1, space.p1d)), plan.number_bytes, plan.runs)
+        for space, plan in zip((source, target), both, strict=True)
+    )
+    kernel = SeparableKernel(dim, into, out, dtype, width, matrix, matrix, True, False)
+    ones = placed_array((-(-ne // width), ncomp, width), dtype)
+    ones[:] = 1.0
+    points = np.zeros((len(ones), target.p1d**dim, 0, width), dtype)
+    none: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+    return Sweep(kernel, *both, Data(points, ones), none, none, 0.0)

@@ -13,6 +13,8 @@ from femops.errors import SolverError
 from femops.geometry.legendre import LegendreGeometry
 from femops.operators import Operator
 from femops.operators.coarsening import coarse_operator, in_precision
+from femops.operators.execution.backend import Backend
+from femops.operators.execution.choice import backend_of
 from femops.operators.execution.transfer import summed_interpolation
 from femops.solvers.inner_products import Sums
 from femops.solvers.multigrid.coarse import (
@@ -25,8 +27,6 @@ from femops.solvers.multigrid.coarse import (
 from femops.solvers.multigrid.level import NOT_POSITIVE, Level, Size, scattered
 from femops.spaces.h1_l2 import H1
 from femops_kernels.compiled import CompiledOperator
-from femops_kernels.cpu.machine import lane_width
-from femops_kernels.cpu.rows import RowProduct, placed_rows
 from femops_kernels.derived import Derived
 from femops_meshes.coarsening import Coarsening
 
@@ -66,7 +66,7 @@ def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hiera
     Parameters
     ----------
     A : Operator
-        Symmetric, on an H1 space of the host.
+        Symmetric, on an H1 space.
     degree : int
         Of the relaxations.
     dtype : dtype, optional
@@ -103,7 +103,8 @@ def _cycle_type(A: Operator) -> np.dtype[Any]:
     kind: np.dtype[Any] = A.dtype
     if space.distributed is not None and space.distributed.reproducible:
         return kind
-    sample = np.abs(A.apply(scattered(0, n).astype(A.dtype)))
+    memory = space.memory
+    sample = abs(memory.get(A.apply(memory.put(scattered(0, n).astype(kind)))))
     sample[A.constrained_dofs] = 0.0
     most = A.space.comm.max(float(sample.max(initial=0.0)))
     least = -A.space.comm.max(-float(sample[sample > 0.0].min(initial=np.inf)))
@@ -114,7 +115,12 @@ def _half(space: H1) -> H1:
     """The space of half of the order, rounded up; made once."""
     mesh, family = space.distributed or space.mesh, space.basis.family
     assert family != "gauss"
-    return _halves.get(space, lambda: H1(mesh, -(-space.order // 2), space.ncomp, family))
+
+    def made() -> H1:
+        half, ncomp = -(-space.order // 2), space.ncomp
+        return H1(mesh, half, ncomp, family, device=space.device, reproducible=space.reproducible)
+
+    return _halves.get(space, made)
 
 
 def _free(size: int, constrained: Ints) -> NDArray[np.bool_]:
@@ -130,7 +136,8 @@ def _of_operator(A: Operator, space: H1, dtype: np.dtype[Any], degree: int) -> L
     size = _size_of(space, elements)
     constrained, diagonal = A.constrained_dofs, _positive(A, space)
     each = np.repeat(shared, space.ncomp)
-    return Level(size, A.compiled, diagonal, constrained, each, dtype, degree, Sums(space))
+    updates = backend_of(space).updates
+    return Level(size, A.compiled, diagonal, constrained, each, dtype, degree, updates, Sums(space))
 
 
 def _size_of(space: H1, elements: int) -> Size:
@@ -141,7 +148,7 @@ def _size_of(space: H1, elements: int) -> Size:
 def _positive(A: Operator, space: H1) -> Array:
     """The diagonal of an operator, ones at constrained dofs."""
     diagonal = A.diagonal()
-    diagonal[A.constrained_dofs] = 1.0
+    diagonal[space.memory.put(A.constrained_dofs)] = 1.0
     if space.comm.max(int(not (diagonal > 0.0).all())):
         raise SolverError(NOT_POSITIVE)
     return diagonal
@@ -155,6 +162,7 @@ def _with_matrices(
 ) -> Hierarchy:
     """The levels of order 1: this mesh, and those that it was refined from."""
     rows, comm, constrained = A.assemble().tocsr(), space.comm, A.constrained_dofs
+    backend = backend_of(space)
     size = _size_of(space, int(comm.sum(space.mesh.num_elements)))
     free = _free(space.size, constrained)
     x, coarsening, vertex = space.dof_coordinates(), space.mesh.coarser, None
@@ -166,9 +174,10 @@ def _with_matrices(
         up, at = _prolongation(coarsening, elements, vertex, space.ncomp)
         there = free.reshape(-1, space.ncomp)[at].reshape(-1)
         up = _masked(up, free, there)
-        levels.append(_of_matrix(rows, size, free, dtype, degree))
-        levels[-1].transfer = _products(up, dtype), _products(csr_array(up.T), dtype)
-        rows, free, x = csr_array(up.T @ rows @ up), there, x[at]
+        levels.append(_of_matrix(rows, size, free, dtype, degree, backend))
+        down = csr_array(up.T)
+        levels[-1].transfer = _products(backend, up, dtype), _products(backend, down, dtype)
+        rows, free, x = csr_array(down @ rows @ up), there, x[at]
         rows = csr_array(rows + diags_array((rows.diagonal() <= 0.0).astype(float)))
         size = Size(1, len(coarsening.elements), len(free), len(free), size.affine)
         vertex, elements = np.arange(len(x)), coarsening.elements
@@ -204,22 +213,21 @@ def _masked(up: csr_array, free: NDArray[np.bool_], there: NDArray[np.bool_]) ->
 
 
 def _of_matrix(
-    matrix: csr_array, size: Size, free: NDArray[np.bool_], dtype: np.dtype[Any], degree: int
+    matrix: csr_array,
+    size: Size,
+    free: NDArray[np.bool_],
+    dtype: np.dtype[Any],
+    degree: int,
+    backend: Backend,
 ) -> Level:
     diagonal = matrix.diagonal()
     if not (diagonal > 0.0).all():
         raise SolverError(NOT_POSITIVE)
-    constrained = np.flatnonzero(~free)
-    return Level(size, _products(matrix, dtype), diagonal, constrained, None, dtype, degree)
+    constrained, updates = np.flatnonzero(~free), backend.updates
+    there, product = updates.put(diagonal), _products(backend, matrix, dtype)
+    return Level(size, product, there, constrained, None, dtype, degree, updates)
 
 
-def _products(matrix: csr_array, dtype: np.dtype[Any]) -> CompiledOperator:
+def _products(backend: Backend, matrix: csr_array, dtype: np.dtype[Any]) -> CompiledOperator:
     """The compiled product of a matrix of one process."""
-    from femops.operators.execution.host import HOST
-
-    rows = placed_rows(
-        matrix.indptr.astype(np.int64),
-        matrix.indices.astype(np.int32, copy=False),
-        matrix.data.astype(dtype),
-    )
-    return HOST.operator([(1.0, RowProduct(*rows, lane_width(dtype, None)))])
+    return backend.operator([(1.0, backend.rows(matrix, dtype))])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from femops.errors import SolverError
 from femops_kernels.cg import Reduction, segment_edges
 from femops_kernels.compiled import CompiledOperator
-from femops_kernels.cpu.relaxation import Directions, padded_vector, step
+from femops_kernels.relaxation import VectorUpdates
 
 Array = NDArray[Any]
 
@@ -55,7 +55,7 @@ class Level:
     size : Size
     compiled : CompiledOperator
     diagonal : (own,) array
-        Of the operator.
+        Of the operator, where that runs.
     constrained : (k,) int64
         Constrained dofs, whose values are zero.
     shared : (own,) array or None
@@ -63,6 +63,8 @@ class Level:
     dtype : dtype
     degree : int
         Of the relaxation.
+    updates : VectorUpdates
+        Of the machine where it runs.
     sums : Reduction, optional
         Of vectors that ranks have pieces of; of this process if omitted.
 
@@ -76,6 +78,8 @@ class Level:
         Inner product of two vectors, of all ranks.
     transfer : (CompiledOperator, CompiledOperator)
         From the next coarser level, and to it.
+    x : array
+        The approximate solution, between the relaxations before and after the coarser levels.
 
     Raises
     ------
@@ -84,6 +88,7 @@ class Level:
     """
 
     transfer: tuple[CompiledOperator, CompiledOperator]
+    x: Array
 
     def __init__(
         self,
@@ -94,17 +99,20 @@ class Level:
         shared: Array | None,
         dtype: np.dtype[Any],
         degree: int,
+        updates: VectorUpdates,
         sums: Reduction | None = None,
     ) -> None:
-        self.size, self.compiled = size, compiled
+        self.size, self.compiled, self._updates = size, compiled, updates
         edges = segment_edges(size.own) if sums is None else sums.edges
-        self.dot = Directions(edges, _alone if sums is None else sums, dtype, dtype).inner
+        total = _alone if sums is None else sums
+        self.dot = updates.directions(edges, total, dtype, dtype).inner
         names = ("right", "_first", "_second", "product", "weights", "_inverse")
         for name in names:
-            setattr(self, name, padded_vector(size.own, dtype))
+            setattr(self, name, updates.vector(size.own, dtype))
         self._inverse[: size.own] = 1.0 / diagonal
-        self.weights[: size.own] = 1.0 if shared is None else 1.0 / shared
-        self._inverse[constrained] = self.weights[constrained] = 0.0
+        self.weights[: size.own] = 1.0 if shared is None else updates.put(1.0 / shared)
+        there = updates.put(constrained)
+        self._inverse[there] = self.weights[there] = 0.0
         self.largest = _MARGIN * self._highest()
         low = self.largest / reduced(size.order, affine=size.affine)
         self._steps = chebyshev_steps(low, self.largest, degree)
@@ -119,7 +127,7 @@ class Level:
     def relax(self, x: Array | None = None) -> Array:
         """Reduce the error of x, one of the level's own vectors, or of zero; the new x."""
         spare = self._second if x is self._first else self._first
-        zero, x = x is None, self._second if x is None else x
+        zero, x, step = x is None, self._second if x is None else x, self._updates.step
         for k, (h, g) in enumerate(self._steps):
             if k == 0 and zero:
                 step(spare, None, self.right, self._inverse, None, (0.0, h, 0.0, 0.0))
@@ -134,12 +142,13 @@ class Level:
     def residual(self, x: Array) -> Array:
         """Weighted residual of x, in the level's ``product``."""
         self.compiled.apply(x, self.product)
-        step(self.product, self.product, self.right, self.weights, None, (-1.0, 1.0, 0.0, 0.0))
+        factors = -1.0, 1.0, 0.0, 0.0
+        self._updates.step(self.product, self.product, self.right, self.weights, None, factors)
         return self.product
 
     def correct(self, x: Array) -> None:
         """Add the weighted ``product`` to x."""
-        step(x, self.product, None, self.weights, None, (1.0, 0.0, 0.0, 1.0))
+        self._updates.step(x, self.product, None, self.weights, None, (1.0, 0.0, 0.0, 1.0))
 
     def _highest(self) -> float:
         """Largest Ritz value of the scaled operator, by a few steps of Lanczos' method.
@@ -149,9 +158,10 @@ class Level:
         SolverError
             The smallest is below zero, or one is not finite.
         """
-        n, scale = self.size.own, np.sqrt(np.abs(self._inverse))
-        before, v, scaled = self.weights * 0.0, self._first, self._second
-        v[:n] = scattered(self.size.first, n)
+        updates, n = self._updates, self.size.own
+        scale, before = updates.xp.sqrt(self._inverse), updates.vector(n, self._inverse.dtype)
+        v, scaled = self._first, self._second
+        v[:n] = updates.put(scattered(self.size.first, n))
         v *= scale > 0.0
         alphas, betas = list[float](), list[float]()
         norm = self.dot(v, v) ** 0.5
@@ -160,11 +170,13 @@ class Level:
                 break
             betas.append(norm)
             # the vectors of the method are v and the one before divided by their norms
-            step(scaled, v, None, scale, None, (1.0 / norm, 0.0, 0.0, 0.0))
+            updates.step(scaled, v, None, scale, None, (1.0 / norm, 0.0, 0.0, 0.0))
             self.compiled.apply(scaled, self.product)
             alphas.append(self.dot(scaled, self.product))
             older = -norm / betas[-2] if len(alphas) > 1 else 0.0
-            step(before, self.product, None, scale, v, (1.0, 0.0, -alphas[-1] / norm, older))
+            updates.step(
+                before, self.product, None, scale, v, (1.0, 0.0, -alphas[-1] / norm, older)
+            )
             before, v = v, before
             norm = self.dot(v, v) ** 0.5
         self.right[:] = self._first[:] = self._second[:] = 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock, get_ident
@@ -11,18 +11,18 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse.linalg import LinearOperator
 
-from femops.errors import SolverError, VectorError
+from femops.errors import SolverError
 from femops.operators import Operator
+from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.number_types import float_type
 from femops.parallel.collective_checks import check_same
 from femops.solvers.inner_products import Sums
 from femops.solvers.multigrid.coarse import gathered
 from femops.solvers.multigrid.hierarchy import build
 from femops.solvers.multigrid.level import scattered
+from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.h1_l2 import H1
-from femops_kernels.cpu.relaxation import Directions, padded_vector
 from femops_meshes.arguments import Degree, checked
 
 Vector = NDArray[Any]
@@ -55,7 +55,7 @@ class LevelReport:
 
 
 @final
-class Multigrid(LinearOperator):  # type: ignore[misc]  # SciPy has no types
+class Multigrid(Preconditioner):
     """One V-cycle of multigrid, symmetric and positive definite; made by `multigrid`.
 
     Parameters
@@ -81,26 +81,24 @@ class Multigrid(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     _given_as = "femops.multigrid(A)"
 
     def __init__(self, A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> None:
-        super().__init__(A.dtype, A.shape)
+        super().__init__(A.dtype, A.shape[0], A.space.memory)
         self.operator, self.degree = A, degree
         begin = perf_counter()
+        updates = self._updates = backend_of(A.space).updates
         self._hierarchy = build(A, degree, dtype)
         levels = self.levels = self._hierarchy.levels
         self.sizes = [*(level.size for level in levels), self._hierarchy.coarsest]
-        last = self.sizes[-1].own
         kind = levels[0].right.dtype if levels else A.dtype
-        self._found = padded_vector(last, kind)
-        self._rights = [*(level.right for level in levels), padded_vector(last, kind)]
+        self._last = updates.coarsest(self.sizes[-1].own, kind)
+        self._rights = [*(level.right for level in levels), self._last.right]
         sums, self._lock, self._user = Sums(A.space), Lock(), 0
-        self._plain = Directions(sums.edges, sums, A.dtype, A.dtype)
-        constrained = A.constrained_dofs
-        self._constrained, identity = constrained, A.constraints.identity
+        self._plain = updates.directions(sums.edges, sums, A.dtype, A.dtype)
+        constrained, identity = A.constrained_dofs, A.constraints.identity
+        self._constrained = updates.put(constrained)
         self._at_constrained = 1.0 / identity if identity else 0.0
+        self._cycles = 0
+        self._repeated: tuple[Callable[[], None], Callable[[], None]] | None = None
         self.setup_seconds = perf_counter() - begin
-
-    @property
-    def device(self) -> None:
-        """The host."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles are made anew of the operator."""
@@ -137,66 +135,79 @@ class Multigrid(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         out : (size,) array, optional
             Overwritten by the result.
         """
-        result: Vector = np.empty(len(r), self.dtype) if out is None else out
+        xp = self._updates.xp
+        result: Vector = xp.empty(len(r), self.dtype) if out is None else out
         scale = max(self._plain.inner(r, r), 0.0) ** 0.5
         if not 0.0 < scale < np.inf:
             result[:] = 0.0 if scale == 0.0 else np.nan
             return result
         with self.alone():
-            np.multiply(r, 1.0 / scale, out=self.right[: len(r)], casting="same_kind")
-            np.multiply(self.cycle()[: len(r)], scale, out=result, casting="same_kind")
+            xp.multiply(r, 1.0 / scale, out=self.right[: len(r)])
+            xp.multiply(self.cycle()[: len(r)], scale, out=result)
         return result
 
     @property
     def right(self) -> Vector:
         """Right-hand side of a cycle: a vector with padding, of the cycle's type."""
-        return self._rights[0]
+        right: Vector = self._rights[0]
+        return right
 
     def cycle(self) -> Vector:
         """Approximate solution for `right`, of its type, until the next one; see `alone`."""
-        found = self._cycle(0)
-        found[self._constrained] = self._at_constrained * self.right[self._constrained]
+        if self._cycles == 1 and self._updates.repeats and self.levels:
+            repeatable = self._updates.repeatable  # all kernels have been launched
+            self._repeated = repeatable(self._descend), repeatable(self._ascend)
+        self._cycles += 1
+        descend, ascend = self._repeated or (self._descend, self._ascend)
+        descend()
+        self._solve_coarsest()
+        ascend()
+        found = self._solution(0)
+        if self._at_constrained:
+            found[self._constrained] = self._at_constrained * self.right[self._constrained]
         return found
+
+    def _descend(self, first: int = 0) -> None:
+        """Relax on each level, and restrict the residual to the next."""
+        for level, right in zip(self.levels[first:], self._rights[first + 1 :], strict=True):
+            level.x = level.relax()
+            _, down = level.transfer
+            down.apply(level.residual(level.x), right)
+
+    def _ascend(self, first: int = 0) -> None:
+        """Correct each level by the solution on the next, and relax."""
+        for k in reversed(range(first, len(self.levels))):
+            level, (up, _) = self.levels[k], self.levels[k].transfer
+            up.apply(self._solution(k + 1), level.product)
+            level.correct(level.x)
+            level.x = level.relax(level.x)
+
+    def _solution(self, k: int) -> Vector:
+        return self.levels[k].x if k < len(self.levels) else self._last.found
 
     def _cycle(self, k: int) -> Vector:
         """Approximate solution on a level for its right-hand side; one of the level's vectors."""
-        if k == len(self.levels):
-            return self._coarsest()
-        level = self.levels[k]
-        up, down = level.transfer
-        x = level.relax()
-        down.apply(level.residual(x), self._rights[k + 1])
-        up.apply(self._cycle(k + 1), level.product)
-        level.correct(x)
-        return level.relax(x)
+        self._descend(k)
+        self._solve_coarsest()
+        self._ascend(k)
+        return self._solution(k)
 
-    def _coarsest(self) -> Vector:
-        """Solution on the coarsest level; every rank computes it, and takes its own part."""
+    def _solve_coarsest(self) -> None:
+        """Solve on the coarsest level; every rank computes it, and takes its own part."""
         hierarchy, size = self._hierarchy, self._hierarchy.coarsest
-        right = self._rights[-1][: size.own].astype(np.float64)
+        right = self._last.fetch()
         right[hierarchy.constrained] = 0.0
         whole = hierarchy.solver.solve(gathered(self.operator.space.comm, right))
-        own = self._found[: size.own]
-        own[:] = whole[size.first : size.first + size.own]
+        own = whole[size.first : size.first + size.own]
         own[hierarchy.constrained] = 0.0
-        return self._found
+        self._last.give(own)
 
     # --- as SciPy's solvers take it ---------------------------------------------------------------
 
-    def _matvec(self, x: Vector) -> Vector:
+    def _product(self, x: Vector) -> Vector:
         if x.dtype.kind == "c":
-            return self._matvec(x.real) + 1j * self._matvec(x.imag)
-        n = self.shape[0]
-        if x.shape not in ((n,), (n, 1)):
-            raise VectorError(f"x has shape {x.shape}, the preconditioner takes ({n},)")
-        return self.apply(np.ascontiguousarray(x.reshape(-1), dtype=self.dtype))
-
-    _rmatvec = _matvec
-
-    def _adjoint(self) -> Multigrid:
-        return self
-
-    _transpose = _adjoint
+            return self._product(x.real) + 1j * self._product(x.imag)
+        return self.apply(self._updates.xp.ascontiguousarray(x, dtype=self.dtype))
 
     # --- what is told of it -----------------------------------------------------------------------
 
@@ -222,10 +233,13 @@ class Multigrid(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     def _seconds(self, k: int) -> float:
         """Median time of a cycle that begins on a level."""
         size, times = self.sizes[k], list[float]()
-        self._rights[k][: size.own] = scattered(size.first, size.own)
+        updates = self._updates
+        self._rights[k][: size.own] = updates.put(scattered(size.first, size.own))
         for _ in range(5):
+            updates.wait()
             begin = perf_counter()
             self._cycle(k)
+            updates.wait()
             times.append(perf_counter() - begin)
         return float(np.median(times))
 
@@ -233,8 +247,9 @@ class Multigrid(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         """Factor of the energy norm of an error, after some cycles."""
         level, size, right = self.levels[k], self.sizes[k], self._rights[k]
         n = size.own
-        error = right.copy()
-        error[:n] = scattered(size.first, n) * (level.weights[:n] > 0.0)
+        error = self._updates.vector(n, right.dtype)
+        error[:n] = self._updates.put(scattered(size.first, n))
+        error *= level.weights > 0.0
         before = factor = 0.0
         for _ in range(_CYCLES):
             level.compiled.apply(error, right)
@@ -271,9 +286,9 @@ def multigrid(
     Parameters
     ----------
     A : Operator
-        On an H1 space of the host: diffusion, elasticity, their sums with mass and boundary mass,
-        your own symmetric positive forms, Jacobians; with constraints that leave it positive, or
-        singular with constants or rigid motions in its null space.
+        On an H1 space, of the host or of one GPU: diffusion, elasticity, their sums with mass and
+        boundary mass, your own symmetric positive forms, Jacobians; with constraints that leave it
+        positive, or singular with constants or rigid motions in its null space.
     degree : int, optional
         Products with A before and after each correction from the coarser level, 1 to 64; 4 if
         omitted, of orders above 6 one more.
@@ -289,8 +304,8 @@ def multigrid(
     Raises
     ------
     SolverError
-        An operator that is not symmetric, not square, of forms on other spaces than H1 ones, on a
-        device, or found not to be positive: the message says what to use instead.
+        An operator that is not symmetric, not square, of forms on other spaces than H1 ones, on
+        GPUs of several ranks, or found not to be positive: the message says what to use instead.
     MissingExtraError
         A large mesh that knows no coarser one, without PyAMG (extra ``amg``).
 
@@ -305,9 +320,9 @@ def multigrid(
     (True, True)
     """
     space = A.space
-    if space.device is not None:
+    if space.device is not None and space.comm.size > 1:
         raise SolverError(
-            f"multigrid runs on the host, A is on {space.memory.name}: use femops.jacobi there"
+            "multigrid runs on one GPU, A is on those of several ranks: use femops.jacobi there"
         )
     if A.test_space is not space or not A.symmetric:
         raise SolverError(

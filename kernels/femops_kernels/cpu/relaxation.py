@@ -16,6 +16,7 @@ from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.sweep import PARALLEL_EFFORT
 from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.pointwise.qdata import ALIGNMENT
+from femops_kernels.relaxation import CoarsestVectors, Directions, Totals, VectorUpdates
 
 Array = NDArray[Any]
 
@@ -40,51 +41,93 @@ def padded_vector(size: int, dtype: np.dtype[Any]) -> Array:
     return placed_array((-(-size // lanes) * lanes,), dtype)
 
 
-def step(
-    old: Array,
-    product: Array | None,
-    right: Array | None,
-    scales: Array,
-    current: Array | None = None,
-    factors: tuple[float, float, float, float] = (1.0, 1.0, 0.0, 0.0),
-) -> None:
-    """Set old = scales (a product + f right) + b current + c old, in one pass over memory.
+@final
+class HostUpdates(VectorUpdates):
+    """Vectors of the host; see `VectorUpdates`."""
 
-    Parameters
-    ----------
-    old, product, right, scales, current : arrays
-        Vectors of one type, made by `padded_vector`. Product, right and current may be left out.
-    factors : (a, f, b, c)
-        Old is not read if c is zero.
-    """
-    module = _compiled(old.dtype.name)
-    vectors = tuple(
-        0 if vector is None else vector.ctypes.data
-        for vector in (old, product, right, scales, current)
-    )
-    threads = 1 if old.size < PARALLEL_EFFORT else machine.get_threads()
-    with LAUNCH:
-        module.step(machine.team_of(threads), vectors, old.size // module.LANE_WIDTH, *factors)
+    xp, repeats = np, False
+
+    def put(self, values: Array) -> Array:
+        """See `VectorUpdates.put`."""
+        return values
+
+    def vector(self, size: int, dtype: np.dtype[Any]) -> Array:
+        """See `VectorUpdates.vector`."""
+        return padded_vector(size, dtype)
+
+    def coarsest(self, size: int, dtype: np.dtype[Any]) -> HostCoarsestVectors:
+        """See `VectorUpdates.coarsest`."""
+        return HostCoarsestVectors(size, dtype)
+
+    def step(
+        self,
+        old: Array,
+        product: Array | None,
+        right: Array | None,
+        scales: Array,
+        current: Array | None = None,
+        factors: tuple[float, float, float, float] = (1.0, 1.0, 0.0, 0.0),
+    ) -> None:
+        """See `VectorUpdates.step`."""
+        module = _compiled(old.dtype.name)
+        vectors = tuple(
+            0 if vector is None else vector.ctypes.data
+            for vector in (old, product, right, scales, current)
+        )
+        threads = 1 if old.size < PARALLEL_EFFORT else machine.get_threads()
+        with LAUNCH:
+            module.step(machine.team_of(threads), vectors, old.size // module.LANE_WIDTH, *factors)
+
+    def directions(
+        self,
+        edges: NDArray[np.int64],
+        total: Totals,
+        real: np.dtype[Any],
+        other: np.dtype[Any],
+    ) -> HostDirections:
+        """See `VectorUpdates.directions`."""
+        return HostDirections(edges, total, real, other)
+
+    def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
+        """See `VectorUpdates.repeatable`: the work as it is."""
+        return work
+
+    def wait(self) -> None:
+        """See `VectorUpdates.wait`: nothing is under way."""
 
 
 @final
-class Directions:
-    """Inner products and updates of vectors around a preconditioner of another type.
+class HostCoarsestVectors(CoarsestVectors):
+    """Padded vectors; see `CoarsestVectors`."""
+
+    def __init__(self, size: int, dtype: np.dtype[Any]) -> None:
+        self._size = size
+        self.right, self.found = padded_vector(size, dtype), padded_vector(size, dtype)
+
+    def fetch(self) -> NDArray[np.float64]:
+        """See `CoarsestVectors.fetch`."""
+        copy: NDArray[np.float64] = self.right[: self._size].astype(np.float64)
+        return copy
+
+    def give(self, solution: NDArray[np.float64]) -> None:
+        """See `CoarsestVectors.give`."""
+        self.found[: self._size] = solution
+
+
+@final
+class HostDirections(Directions):
+    """Inner products and updates on the host, in segments.
 
     Parameters
     ----------
-    edges : (m + 1,) int64
-        Where the segments begin in which vectors are summed, and the end.
-    total : callable
-        Totals (k,) of all ranks of the sums (k, m) of segments.
-    real, other : dtype
-        Of the vectors, and of the preconditioner's.
+    edges, total, real, other
+        See `VectorUpdates.directions`.
     """
 
     def __init__(
         self,
         edges: NDArray[np.int64],
-        total: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+        total: Totals,
         real: np.dtype[Any],
         other: np.dtype[Any],
     ) -> None:
@@ -102,14 +145,14 @@ class Directions:
         return self._total(self._sums[:count].sum(axis=2, dtype=np.float64))
 
     def inner(self, a: Array, b: Array) -> float:
-        """Inner product of a vector and one of the other type. Collective."""
+        """See `Directions.inner`."""
         with LAUNCH:
             addresses = a.ctypes.data, b.ctypes.data
             self._module.product(self._team(), *addresses, *self._where, self._sums.ctypes.data)
         return float(self._summed()[0])
 
     def inners(self, a: Array, c: Array, b: Array) -> tuple[float, float]:
-        """Inner products of two vectors with one of the other type. Collective, one message."""
+        """See `Directions.inners`."""
         with LAUNCH:
             addresses, sums = (a.ctypes.data, c.ctypes.data, b.ctypes.data), self._sums.ctypes.data
             self._module.products(self._team(), *addresses, *self._where, sums)
@@ -117,13 +160,7 @@ class Directions:
         return first, second
 
     def move(self, vectors: tuple[Array, ...], alpha: float, scale: float) -> float:
-        """Update x += alpha p and r -= alpha product, set right = scale r; r.r. Collective.
-
-        Parameters
-        ----------
-        vectors : (x, r, p, product, right)
-        alpha, scale : float
-        """
+        """See `Directions.move`."""
         with LAUNCH:
             addresses = tuple(vector.ctypes.data for vector in vectors)
             sums = self._sums.ctypes.data
@@ -131,7 +168,7 @@ class Directions:
         return float(self._summed()[0])
 
     def turn(self, p: Array, z: Array, beta: float, scale: float) -> None:
-        """Set p = scale z + beta p; z is of the other type."""
+        """See `Directions.turn`."""
         with LAUNCH:
             addresses = p.ctypes.data, z.ctypes.data
             self._module.turn(self._team(), *addresses, *self._where, beta, scale)

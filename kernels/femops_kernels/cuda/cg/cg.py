@@ -18,7 +18,8 @@ from femops_kernels.cuda.operator.sweep import DeviceLaunchSum, DeviceSweep
 _PARTS = {"BEGIN": 0, "PRODUCT": 1, "STEP": 2, "TURN": 3}
 _VECTORS = {"x": "T*", "r": "T*", "p": "T*", "q": "T*", "b": "const T*", "inverse": "const T*"}
 _STATE_NUMBERS, _GOAL, _LIMIT = 9, 7, 8  # as in ``cg_state.cuh``
-_RESIDENT = 5  # blocks of a multiprocessor: more would have too few registers
+RESIDENT = 5
+"""Blocks of a multiprocessor: more would have too few registers."""
 _ROW = 32  # numbers: rows of vectors begin where lines of the cache do
 
 
@@ -137,13 +138,13 @@ class Parts:
     ) -> None:
         self.device = device
         self.vectors, self.inverse, self.state, n = vectors, inverse, state, len(b)
-        self.blocks = min(-(-n // SIMPLE_THREADS), _RESIDENT * self.device.processors)
+        self.blocks = min(-(-n // SIMPLE_THREADS), RESIDENT * self.device.processors)
         layout = Layout(_VECTORS | {"count": "long long"} | STATE, b.dtype)
         self._functions: dict[str, Function] = {}
         names = [name for name in _PARTS if not merged or name in ("BEGIN", "STEP")]
         for name in names:
             constants = {**_PARTS, "PART": _PARTS[name], "MERGED": int(merged)}
-            constants |= {"RANKS": int(ranks), "BLOCKS": _RESIDENT}
+            constants |= {"RANKS": int(ranks), "BLOCKS": RESIDENT}
             text = simple_text(layout, b.dtype, "reduce", "cg_state", "cg", **constants)
             self._functions[name] = self.device.function(text)
         x, r, q = (row[:n] for row in vectors[:3])

@@ -21,8 +21,10 @@ from femops_kernels.pointwise.sum_factorization import Map1D, check_points
 from femops_kernels.simd.matrix import Matrix1D
 from femops_kernels.tuning.database import TuningKey, find
 
+TYPES = {"float64": "double", "float32": "float"}
+"""Types of numbers in C++."""
+
 _FOLDER = Path(__file__).parents[1] / "src"
-_TYPES = {"float64": "double", "float32": "float"}
 # See `shape_for`.
 _THREADS, _RESIDENT = 128, 384
 TILE = 8
@@ -267,7 +269,7 @@ class CudaKernel:
     @cached_property
     def layout(self) -> Layout:
         """Layout of the arguments."""
-        points = f"const {_TYPES[self.stored.name]}*"
+        points = f"const {TYPES[self.stored.name]}*"
         return Layout(_ARGUMENTS | {"points": points}, self.dtype)
 
     @cached_property
@@ -313,7 +315,7 @@ class CudaKernel:
             "MERGED": self.merged,
             "MANY": self.many,
         }
-        types = f"using T = {_TYPES[self.dtype.name]};\nusing S = {_TYPES[self.stored.name]};"
+        types = f"using T = {TYPES[self.dtype.name]};\nusing S = {TYPES[self.stored.name]};"
         lines = [f"constexpr int {name} = {n};" for name, n in numbers.items()]
         lines += [f"constexpr bool {name} = {str(b).lower()};" for name, b in switches.items()]
         return "\n".join([types, *lines, ""])
@@ -407,7 +409,7 @@ def simple_text(layout: Layout, dtype: np.dtype[Any], *names: str, **numbers: in
 
     ``numbers`` are constants of C++.
     """
-    types = f"using T = {_TYPES[dtype.name]};"
+    types = f"using T = {TYPES[dtype.name]};"
     constants = {"THREADS": SIMPLE_THREADS, **numbers}
     lines = [f"constexpr int {name} = {n};" for name, n in constants.items()]
     return "\n".join([types, *lines, layout.text, *map(_file, names)])

@@ -1,0 +1,1 @@
+"""Multigrid cycles on a device: vector updates, products with matrices."""

@@ -1,0 +1,73 @@
+"""Products with sparse matrices on a device."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.cuda.device.arguments import Layout, copied
+from femops_kernels.cuda.device.device import Device
+from femops_kernels.cuda.operator.kernel import SIMPLE_THREADS, simple_text
+from femops_kernels.cuda.operator.sweep import DeviceLaunch, DeviceNoOp
+
+SLICE = 32  # rows, those of the threads that read together
+
+Ints = NDArray[np.int64]
+
+
+@final
+class DeviceRowProduct(DeviceLaunch):
+    """A matrix in slices of rows, applied by ``rows.cuh``.
+
+    Parameters
+    ----------
+    device : Device
+    start : (nrows + 1,) int64
+        First entry of each row.
+    columns : (n,) int32
+    values : (n,) float64 or float32
+    """
+
+    on_elements = False
+
+    def __init__(
+        self, device: Device, start: Ints, columns: NDArray[np.int32], values: NDArray[Any]
+    ) -> None:
+        fields = {"x": "const T*", "y": "T*", "starts": "const long long*", "alpha": "T"}
+        fields |= {"columns": "const int*", "values": "const T*", "count": "long long"}
+        layout = Layout(fields | {"add": "int"}, values.dtype)
+        count = len(start) - 1
+        self._arrays = [device.upload(array) for array in slices(start, columns, values)]
+        arrays = dict(zip(("starts", "columns", "values"), self._arrays, strict=True))
+        self._packed = layout.pack(device, x=None, y=None, alpha=0.0, add=0, count=count, **arrays)
+        text = simple_text(layout, values.dtype, "rows", SLICE=SLICE)
+        self._function, self._blocks = device.function(text), -(-count // SIMPLE_THREADS)
+
+    def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
+        """See `DeviceLaunch.launch`."""
+        packed = copied(self._packed)
+        packed["x"], packed["y"], packed["alpha"], packed["add"] = x, y, alpha, add
+        self._function.launch(self._blocks, SIMPLE_THREADS, 0, packed)
+
+    def diagonal(self) -> DeviceNoOp:
+        """See `DeviceLaunch.diagonal`: it is that of no term."""
+        return DeviceNoOp()
+
+
+def slices(
+    start: Ints, columns: NDArray[np.int32], values: NDArray[Any]
+) -> tuple[Ints, NDArray[np.int32], NDArray[Any]]:
+    """Rows in slices: where these begin, columns and values, padded by zeros of column 0."""
+    lengths = np.diff(start)
+    count = -(-len(lengths) // SLICE)
+    padded = np.zeros(count * SLICE, dtype=np.int64)
+    padded[: len(lengths)] = lengths
+    starts = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(padded.reshape(-1, SLICE).max(axis=1, initial=0) * SLICE, out=starts[1:])
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    at = starts[row // SLICE] + (np.arange(len(columns)) - start[row]) * SLICE + row % SLICE
+    there = np.zeros(starts[-1], np.int32), np.zeros(starts[-1], values.dtype)
+    there[0][at], there[1][at] = columns, values
+    return starts, *there

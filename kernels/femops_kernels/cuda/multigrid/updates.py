@@ -1,0 +1,190 @@
+"""Updates of vectors in a multigrid cycle on a device, each in one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.cuda.cg.cg import RESIDENT, memory_of_sums
+from femops_kernels.cuda.device.arguments import Layout, copied
+from femops_kernels.cuda.device.device import Device, Function
+from femops_kernels.cuda.operator.kernel import SIMPLE_THREADS, TYPES, simple_text
+from femops_kernels.relaxation import CoarsestVectors, Directions, Totals, VectorUpdates
+
+_ROW = 32  # numbers: vectors are whole lines of the cache
+_PIECE_BYTES = 16  # what a thread of a step works on
+_VECTORS = ("old", "product", "right", "scales", "current")
+_PARTS = {"INNER": 0, "INNERS": 1, "MOVE": 2, "TURN": 3}
+
+
+@final
+class DeviceUpdates(VectorUpdates):
+    """Vectors of a device; see `VectorUpdates` and ``relaxation.cuh``.
+
+    A vector is a view of one that is padded by zeros.
+
+    Parameters
+    ----------
+    device : Device
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device, self.repeats = device, True
+        self._steps: dict[str, tuple[Function, Layout]] = {}
+
+    @property
+    def xp(self) -> ModuleType:  # type: ignore[override]  # of the thread that asks
+        """See `VectorUpdates.xp`."""
+        return self._device.xp
+
+    def put(self, values: NDArray[Any]) -> Any:
+        """See `VectorUpdates.put`."""
+        return self._device.upload(values)
+
+    def vector(self, size: int, dtype: np.dtype[Any]) -> Any:
+        """See `VectorUpdates.vector`."""
+        return self._device.xp.zeros(max(-(-size // _ROW), 1) * _ROW, dtype)[:size]
+
+    def coarsest(self, size: int, dtype: np.dtype[Any]) -> DeviceCoarsestVectors:
+        """See `VectorUpdates.coarsest`."""
+        return DeviceCoarsestVectors(self._device, size, dtype)
+
+    def step(
+        self,
+        old: Any,
+        product: Any | None,
+        right: Any | None,
+        scales: Any,
+        current: Any | None = None,
+        factors: tuple[float, float, float, float] = (1.0, 1.0, 0.0, 0.0),
+    ) -> None:
+        """See `VectorUpdates.step`."""
+        function, layout = self._compiled(old.dtype)
+        vectors = zip(_VECTORS, (old, product, right, scales, current), strict=True)
+        numbers = zip("afbc", factors, strict=True)
+        packed = layout.pack(self._device, count=old.size, **dict(vectors), **dict(numbers))
+        pieces = -(-old.size * old.dtype.itemsize // _PIECE_BYTES)
+        function.launch(-(-pieces // SIMPLE_THREADS), SIMPLE_THREADS, 0, packed)
+
+    def _compiled(self, dtype: np.dtype[Any]) -> tuple[Function, Layout]:
+        if dtype.name not in self._steps:
+            vectors = dict.fromkeys(_VECTORS, "const T*") | {"old": "T*"}
+            layout = Layout(vectors | dict.fromkeys("afbc", "T") | {"count": "long long"}, dtype)
+            function = self._device.function(simple_text(layout, dtype, "relaxation"))
+            self._steps[dtype.name] = function, layout
+        return self._steps[dtype.name]
+
+    def directions(
+        self,
+        edges: NDArray[np.int64],
+        total: Totals,
+        real: np.dtype[Any],
+        other: np.dtype[Any],
+    ) -> DeviceDirections:
+        """See `VectorUpdates.directions`: vectors are one segment."""
+        return DeviceDirections(self._device, int(edges[-1]), total, real, other)
+
+    def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
+        """See `VectorUpdates.repeatable`."""
+        return self._device.repeatable(work)
+
+    def wait(self) -> None:
+        """See `VectorUpdates.wait`."""
+        self._device.synchronize()
+
+
+@final
+class DeviceCoarsestVectors(CoarsestVectors):
+    """Vectors beside memory of the host that is pinned: nothing else of a cycle moves.
+
+    Parameters
+    ----------
+    device : Device
+    size : int
+    dtype : dtype
+    """
+
+    def __init__(self, device: Device, size: int, dtype: np.dtype[Any]) -> None:
+        self._out, self._into = (device.staging_buffer(size, dtype, direct=False) for _ in range(2))
+        self.right, self.found = self._out.there, self._into.there
+
+    def fetch(self) -> NDArray[np.float64]:
+        """See `CoarsestVectors.fetch`."""
+        self._out.depart()
+        self._out.wait()
+        there: NDArray[np.float64] = self._out.here.astype(np.float64)
+        return there
+
+    def give(self, solution: NDArray[np.float64]) -> None:
+        """See `CoarsestVectors.give`."""
+        self._into.here[:] = solution
+        self._into.enter()
+
+
+@final
+class DeviceDirections(Directions):
+    """Inner products and updates on a device; the host is told of sums. See ``directions.cuh``.
+
+    Parameters
+    ----------
+    device : Device
+    count : int
+        Entries of a vector.
+    total, real, other
+        See `VectorUpdates.directions`.
+    """
+
+    def __init__(
+        self, device: Device, count: int, total: Totals, real: np.dtype[Any], other: np.dtype[Any]
+    ) -> None:
+        self._device, self._total = device, total
+        self._blocks = min(-(-count // SIMPLE_THREADS), RESIDENT * device.processors)
+        fields = {"x": "T*", "r": "T*", "p": "T*", "product": "const T*"}
+        fields |= {"z": f"{TYPES[other.name]}*", "sums": "double*", "partial": "double*"}
+        numbers = {"counters": "unsigned*", "factor": "T", "scale": "T", "count": "long long"}
+        self._layout = Layout(fields | numbers, real)
+        self._sums = device.xp.zeros(2, np.float64)
+        self._kept = memory_of_sums(device, self._blocks, SIMPLE_THREADS, 2)
+        none = dict.fromkeys(("x", "r", "p", "product", "z"))
+        given = {**none, **self._kept, "sums": self._sums, "factor": 0.0, "scale": 0.0}
+        self._packed = self._layout.pack(device, **given, count=count)
+        self._real, self._functions = real, dict[str, Function]()
+
+    def inner(self, a: Any, b: Any) -> float:
+        """See `Directions.inner`."""
+        self._launch("INNER", r=a, z=b)
+        return self._summed(1)[0]
+
+    def inners(self, a: Any, c: Any, b: Any) -> tuple[float, float]:
+        """See `Directions.inners`."""
+        self._launch("INNERS", product=a, r=c, z=b)
+        first, second = self._summed(2)
+        return first, second
+
+    def move(self, vectors: tuple[Any, ...], alpha: float, scale: float) -> float:
+        """See `Directions.move`."""
+        x, r, p, product, right = vectors
+        self._launch("MOVE", x=x, r=r, p=p, product=product, z=right, factor=alpha, scale=scale)
+        return self._summed(1)[0]
+
+    def turn(self, p: Any, z: Any, beta: float, scale: float) -> None:
+        """See `Directions.turn`."""
+        self._launch("TURN", p=p, z=z, factor=beta, scale=scale)
+
+    def _launch(self, part: str, **given: Any) -> None:
+        if part not in self._functions:
+            constants = {**_PARTS, "PART": _PARTS[part], "BLOCKS": RESIDENT}
+            text = simple_text(self._layout, self._real, "reduce", "directions", **constants)
+            self._functions[part] = self._device.function(text)
+        packed = copied(self._packed)
+        self._layout.set(packed, self._device, **given)
+        shared = 0 if part == "TURN" else 2 * SIMPLE_THREADS * 8
+        self._functions[part].launch(self._blocks, SIMPLE_THREADS, shared, packed)
+
+    def _summed(self, count: int) -> list[float]:
+        found = self._total(self._device.download(self._sums)[:count, np.newaxis])
+        return [float(number) for number in found]
