@@ -130,7 +130,8 @@ def _rounded(term: Term, dtype: np.dtype[Any], level: str) -> Term:
     same = term.level == level and level in DATA_LEVELS
     made = Term.make(term.source, dtype, None, level)
     ratio, rest = divmod(made.width, term.width)
-    if not same or rest or not term.trial.mesh.num_elements or term.original is not None:
+    none = not term.trial.mesh.num_elements or term.source.filled  # kernels fill those of any type
+    if not same or rest or none or term.original is not None:
         return made.ready(level)
     data, edges = term.data, made.chunk_batches
     points, elements = (_wider(a, ratio, dtype, edges) for a in (data.points, data.elements))

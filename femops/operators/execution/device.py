@@ -312,7 +312,8 @@ def _fill(
     )
     filling = unspilled(filling, device)
     sweep = DeviceSweep(device, filling, dofs, dofs, data, free, free, 0.0, out)
-    sweep.launch(device.address(state.vector), 0, 1.0, add=False)
+    vector = state.vector.astype(kernel.dtype, copy=False)
+    sweep.launch(device.address(vector), 0, 1.0, add=False)
     return out
 
 
