@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+DType = np.dtype[Any]
+Factors = tuple[float, float, float, float]
+Ints = NDArray[np.int64]
 Totals = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 """Totals (k,) of all ranks of the sums (k, m) of segments."""
 
@@ -80,41 +83,29 @@ class VectorUpdates(ABC):
         """An array of the host, where the vectors are."""
 
     @abstractmethod
-    def vector(self, size: int, dtype: np.dtype[Any]) -> Any:
+    def vector(self, size: int, dtype: DType) -> Any:
         """A new vector of zeros; the host's are padded."""
 
     @abstractmethod
-    def coarsest(self, size: int, dtype: np.dtype[Any]) -> CoarsestVectors:
+    def coarsest(self, size: int, dtype: DType) -> CoarsestVectors:
         """New vectors of the coarsest level."""
 
     @abstractmethod
     def step(
-        self,
-        old: Any,
-        product: Any | None,
-        right: Any | None,
-        scales: Any,
-        current: Any | None = None,
-        factors: tuple[float, float, float, float] = (1.0, 1.0, 0.0, 0.0),
+        self, old: Any, product: Any, right: Any, scales: Any, current: Any, factors: Factors
     ) -> None:
         """Set old = scales (a product + f right) + b current + c old, in one pass over memory.
 
         Parameters
         ----------
         old, product, right, scales, current : arrays
-            Vectors of one type, made by `vector`. Product, right and current may be left out.
+            Vectors of one type, made by `vector`; product, right and current may be None.
         factors : (a, f, b, c)
             Old is not read if c is zero.
         """
 
     @abstractmethod
-    def directions(
-        self,
-        edges: NDArray[np.int64],
-        total: Totals,
-        real: np.dtype[Any],
-        other: np.dtype[Any],
-    ) -> Directions:
+    def directions(self, edges: Ints, total: Totals, real: DType, other: DType) -> Directions:
         """Inner products and updates around a preconditioner.
 
         Parameters

@@ -16,7 +16,15 @@ from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.sweep import PARALLEL_EFFORT
 from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.pointwise.qdata import ALIGNMENT
-from femops_kernels.relaxation import CoarsestVectors, Directions, Totals, VectorUpdates
+from femops_kernels.relaxation import (
+    CoarsestVectors,
+    Directions,
+    DType,
+    Factors,
+    Ints,
+    Totals,
+    VectorUpdates,
+)
 
 Array = NDArray[Any]
 
@@ -35,7 +43,7 @@ def _directions(real: str, other: str) -> ModuleType:
     return specialize(("directions",), {"LANE_WIDTH": lanes, "REAL": real, "OTHER": other})
 
 
-def padded_vector(size: int, dtype: np.dtype[Any]) -> Array:
+def padded_vector(size: int, dtype: DType) -> Array:
     """Zeroed vector of whole cache lines, near the threads that work on it."""
     lanes = ALIGNMENT // dtype.itemsize
     return placed_array((-(-size // lanes) * lanes,), dtype)
@@ -51,11 +59,11 @@ class HostUpdates(VectorUpdates):
         """See `VectorUpdates.put`."""
         return values
 
-    def vector(self, size: int, dtype: np.dtype[Any]) -> Array:
+    def vector(self, size: int, dtype: DType) -> Array:
         """See `VectorUpdates.vector`."""
         return padded_vector(size, dtype)
 
-    def coarsest(self, size: int, dtype: np.dtype[Any]) -> HostCoarsestVectors:
+    def coarsest(self, size: int, dtype: DType) -> HostCoarsestVectors:
         """See `VectorUpdates.coarsest`."""
         return HostCoarsestVectors(size, dtype)
 
@@ -65,8 +73,8 @@ class HostUpdates(VectorUpdates):
         product: Array | None,
         right: Array | None,
         scales: Array,
-        current: Array | None = None,
-        factors: tuple[float, float, float, float] = (1.0, 1.0, 0.0, 0.0),
+        current: Array | None,
+        factors: Factors,
     ) -> None:
         """See `VectorUpdates.step`."""
         module = _compiled(old.dtype.name)
@@ -78,13 +86,7 @@ class HostUpdates(VectorUpdates):
         with LAUNCH:
             module.step(machine.team_of(threads), vectors, old.size // module.LANE_WIDTH, *factors)
 
-    def directions(
-        self,
-        edges: NDArray[np.int64],
-        total: Totals,
-        real: np.dtype[Any],
-        other: np.dtype[Any],
-    ) -> HostDirections:
+    def directions(self, edges: Ints, total: Totals, real: DType, other: DType) -> HostDirections:
         """See `VectorUpdates.directions`."""
         return HostDirections(edges, total, real, other)
 
@@ -100,7 +102,7 @@ class HostUpdates(VectorUpdates):
 class HostCoarsestVectors(CoarsestVectors):
     """Padded vectors; see `CoarsestVectors`."""
 
-    def __init__(self, size: int, dtype: np.dtype[Any]) -> None:
+    def __init__(self, size: int, dtype: DType) -> None:
         self._size = size
         self.right, self.found = padded_vector(size, dtype), padded_vector(size, dtype)
 
@@ -124,13 +126,7 @@ class HostDirections(Directions):
         See `VectorUpdates.directions`.
     """
 
-    def __init__(
-        self,
-        edges: NDArray[np.int64],
-        total: Totals,
-        real: np.dtype[Any],
-        other: np.dtype[Any],
-    ) -> None:
+    def __init__(self, edges: Ints, total: Totals, real: DType, other: DType) -> None:
         lanes = ALIGNMENT // real.itemsize
         self._module = _directions(real.name, other.name)
         self._edges, self._total = edges, total

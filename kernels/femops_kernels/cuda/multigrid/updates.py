@@ -13,7 +13,15 @@ from femops_kernels.cuda.cg.cg import RESIDENT, memory_of_sums
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.device import Device, Function
 from femops_kernels.cuda.operator.kernel import SIMPLE_THREADS, TYPES, simple_text
-from femops_kernels.relaxation import CoarsestVectors, Directions, Totals, VectorUpdates
+from femops_kernels.relaxation import (
+    CoarsestVectors,
+    Directions,
+    DType,
+    Factors,
+    Ints,
+    Totals,
+    VectorUpdates,
+)
 
 _ROW = 32  # numbers: vectors are whole lines of the cache
 _PIECE_BYTES = 16  # what a thread of a step works on
@@ -45,22 +53,16 @@ class DeviceUpdates(VectorUpdates):
         """See `VectorUpdates.put`."""
         return self._device.upload(values)
 
-    def vector(self, size: int, dtype: np.dtype[Any]) -> Any:
+    def vector(self, size: int, dtype: DType) -> Any:
         """See `VectorUpdates.vector`."""
         return self._device.xp.zeros(max(-(-size // _ROW), 1) * _ROW, dtype)[:size]
 
-    def coarsest(self, size: int, dtype: np.dtype[Any]) -> DeviceCoarsestVectors:
+    def coarsest(self, size: int, dtype: DType) -> DeviceCoarsestVectors:
         """See `VectorUpdates.coarsest`."""
         return DeviceCoarsestVectors(self._device, size, dtype)
 
     def step(
-        self,
-        old: Any,
-        product: Any | None,
-        right: Any | None,
-        scales: Any,
-        current: Any | None = None,
-        factors: tuple[float, float, float, float] = (1.0, 1.0, 0.0, 0.0),
+        self, old: Any, product: Any, right: Any, scales: Any, current: Any, factors: Factors
     ) -> None:
         """See `VectorUpdates.step`."""
         function, layout = self._compiled(old.dtype)
@@ -70,7 +72,7 @@ class DeviceUpdates(VectorUpdates):
         pieces = -(-old.size * old.dtype.itemsize // _PIECE_BYTES)
         function.launch(-(-pieces // SIMPLE_THREADS), SIMPLE_THREADS, 0, packed)
 
-    def _compiled(self, dtype: np.dtype[Any]) -> tuple[Function, Layout]:
+    def _compiled(self, dtype: DType) -> tuple[Function, Layout]:
         if dtype.name not in self._steps:
             vectors = dict.fromkeys(_VECTORS, "const T*") | {"old": "T*"}
             layout = Layout(vectors | dict.fromkeys("afbc", "T") | {"count": "long long"}, dtype)
@@ -78,13 +80,7 @@ class DeviceUpdates(VectorUpdates):
             self._steps[dtype.name] = function, layout
         return self._steps[dtype.name]
 
-    def directions(
-        self,
-        edges: NDArray[np.int64],
-        total: Totals,
-        real: np.dtype[Any],
-        other: np.dtype[Any],
-    ) -> DeviceDirections:
+    def directions(self, edges: Ints, total: Totals, real: DType, other: DType) -> DeviceDirections:
         """See `VectorUpdates.directions`: vectors are one segment."""
         return DeviceDirections(self._device, int(edges[-1]), total, real, other)
 
@@ -108,7 +104,7 @@ class DeviceCoarsestVectors(CoarsestVectors):
     dtype : dtype
     """
 
-    def __init__(self, device: Device, size: int, dtype: np.dtype[Any]) -> None:
+    def __init__(self, device: Device, size: int, dtype: DType) -> None:
         self._out, self._into = (device.staging_buffer(size, dtype, direct=False) for _ in range(2))
         self.right, self.found = self._out.there, self._into.there
 
@@ -139,7 +135,7 @@ class DeviceDirections(Directions):
     """
 
     def __init__(
-        self, device: Device, count: int, total: Totals, real: np.dtype[Any], other: np.dtype[Any]
+        self, device: Device, count: int, total: Totals, real: DType, other: DType
     ) -> None:
         self._device, self._total = device, total
         self._blocks = min(-(-count // SIMPLE_THREADS), RESIDENT * device.processors)
