@@ -26,6 +26,7 @@ except DeviceError as error:
 
 KINDS = (
     "boundary-mass-3d-p4",
+    "cycle-3d-p2",
     "diffusion-3d-p2",
     "diffusion-merged-3d-p2",
     "diffusion-none-curved-3d-p7",

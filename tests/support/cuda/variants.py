@@ -7,8 +7,11 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from scipy.sparse import eye_array
 
 import femops
+from femops.operators.execution.choice import backend_of
+from femops.operators.execution.transfer import summed_interpolation
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
 from femops_kernels.cuda.device.device import Device
 from support.cases.kernels import bend, smooth
@@ -174,6 +177,38 @@ VARIANTS["diffusion-none-merged-3d-p6"] = merged(
     lambda V: femops.diffusion(V, level="matrix-free"), 6
 )
 VARIANTS["mass-single-merged-3d-p3"] = merged(lambda V: femops.mass(V, dtype="float32"), 3)
+
+# --- multigrid ------------------------------------------------------------------------------------
+
+
+def cycle(p: int, coarse: int, **options: Any) -> Application:
+    """The kernels of a cycle besides the operators', in single precision."""
+
+    def run(device: Device) -> None:
+        spaces = [space(device, 3, order, **options) for order in (coarse, p)]
+        single, double = np.dtype(np.float32), np.dtype(np.float64)
+        backend = backend_of(spaces[1])
+        updates = backend.updates
+        up, down = summed_interpolation(*spaces, single)
+        x, y = (updates.vector(V.size, single) for V in spaces)
+        up.apply(x, y)
+        down.apply(y, x)
+        updates.step(y, y, y, y, y, (1.0, 1.0, 1.0, 1.0))
+        matrix = backend.rows(eye_array(len(x), format="csr"), single)
+        backend.operator([(1.0, matrix)]).apply(x, x)
+        r, edges = updates.vector(len(y), double), np.array([0, len(y)])
+        directions = updates.directions(edges, lambda sums: sums[:, 0], double, single)
+        directions.inner(r, y)
+        directions.inners(r, r, y)
+        directions.move((r, r, r, r, y), 1.0, 1.0)
+        directions.turn(r, y, 1.0, 1.0)
+
+    return run
+
+
+for _p, _coarse in ((2, 1), (4, 2), (8, 4)):
+    VARIANTS[f"cycle-3d-p{_p}"] = cycle(_p, _coarse)
+VARIANTS["vector-cycle-3d-p5"] = cycle(5, 3, ncomp=3)
 
 # --- many vectors ---------------------------------------------------------------------------------
 
