@@ -1,4 +1,4 @@
-"""What preconditioners of the host and of devices have in common."""
+"""The base of preconditioners of the host and of devices."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no
 
     @property
     def given_as(self) -> str:
-        """How it is made, for messages."""
+        """The call that makes it, for messages."""
         return self._given_as
 
     @abstractmethod

@@ -30,7 +30,7 @@ class DeviceRowProduct(DeviceLaunch):
     values : (n,) float64 or float32
     """
 
-    on_elements = False
+    on_elements, overwrites = False, True
 
     def __init__(
         self, device: Device, start: Ints, columns: NDArray[np.int32], values: NDArray[Any]

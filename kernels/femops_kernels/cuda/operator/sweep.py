@@ -126,7 +126,15 @@ CLEARED, CONSTRAINED = 1, 2
 
 
 class DeviceLaunch(Launch, ABC):
-    """Work that a device does."""
+    """Work that a device does.
+
+    Attributes
+    ----------
+    overwrites : bool
+        Whether it sets all entries of y where it adds to none.
+    """
+
+    overwrites = False
 
     @abstractmethod
     def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
@@ -438,14 +446,22 @@ class DeviceLaunchSum(CompiledOperator, ABC):
     def apply(self, x: Any, y: Any) -> None:
         """See `CompiledOperator.apply`; does not wait for the end."""
         source, target = self.device.address(x), self.device.address(y)
+        if not self._overwrites():
+            self._clear(y)
+        for alpha, sweep, place in zip(self.alphas, self.sweeps, self.places, strict=True):
+            begin_in, begin_out, add = place
+            sweep.launch(source + begin_in, target + begin_out, alpha, add=add)
+
+    def _overwrites(self) -> bool:
+        """True if the first launch sets the whole result."""
+        return bool(self.sweeps) and self.sweeps[0].overwrites and self.places[0] == (0, 0, False)
+
+    def _clear(self, y: Any) -> None:
         clearing = self._clearing(y.size)
         if clearing is None:
             self.device.clear(y)
         else:
-            clearing.launch(target)
-        for alpha, sweep, place in zip(self.alphas, self.sweeps, self.places, strict=True):
-            begin_in, begin_out, add = place
-            sweep.launch(source + begin_in, target + begin_out, alpha, add=add)
+            clearing.launch(self.device.address(y))
 
     def _clearing(self, size: int) -> Clearing | None:
         """Zeros for a result of ``size`` entries; None if all of them are set to zero."""
