@@ -56,6 +56,7 @@ def test_meshes_have_about_as_many_dofs(name):
         {"meshes": ()},
         {"rounds": 0},
         {"peers": ("none",)},
+        {"peers": ("mfem",), "device": "cuda"},
     ],
 )
 def test_bad_input(changed):

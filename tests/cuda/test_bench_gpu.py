@@ -15,7 +15,15 @@ import numpy as np
 import pytest
 
 from femops.bench import gpu
-from femops.bench.gpu import GpuSettings, phases, run_gpu, run_phases, run_tuning, tuning
+from femops.bench.gpu import (
+    GpuSettings,
+    phases,
+    run_gpu,
+    run_phases,
+    run_solves,
+    run_tuning,
+    tuning,
+)
 from femops.bench.gpu import run as running
 from femops.bench.gpu.record import Record
 from femops.bench.gpu.setup import GpuCase
@@ -171,6 +179,29 @@ def test_conjugate_gradients_by_the_iteration(shared: HostDevice) -> None:
         more = row["bytes_per_dof"] - alone[row["problem"]]["bytes_per_dof"]
         assert more >= 5 * 8  # vectors; and marks of what is constrained
     assert result["notes"] == []
+
+
+def test_solves_with_multigrid_beside_jacobi(shared: HostDevice, tmp_path) -> None:
+    given = ("bp3",), ("multilinear",), ("matrix-free",), 300
+    settings = GpuSettings((2,), *given, device=shared, **QUICK)
+    few, many = run_solves(settings, None, Record(tmp_path / "solves.json"))["solves"]
+    assert (few["preconditioner"], many["preconditioner"]) == ("multigrid", "jacobi")
+    assert few["name"] == "solves, multilinear, order 2, matrix-free, multigrid"
+    assert few["device"] == many["device"] == shared.name
+    assert few["iterations"] < many["iterations"]
+    assert few["faster_than_jacobi"] == many["seconds_solve"] / few["seconds_solve"]
+    lines: list[str] = []
+    again = Record.of(tmp_path / "solves.json")
+    assert run_solves(settings, lines.append, again)["solves"] == [few, many]
+    assert lines == []
+    late = run_solves(dataclasses.replace(settings, budget=-1.0))
+    assert late["notes"] == ["order 2, multilinear, matrix-free: not solved, too few seconds"]
+
+
+def test_solves_are_a_phase_of_orders_that_were_asked_for() -> None:
+    orders = {phase.name: phase.settings.orders for phase in phases.phases(GpuSettings())}
+    assert orders["solves"] == (4, 6)
+    assert "solves" not in [p.name for p in phases.phases(GpuSettings((2,), ("bp3",)))]
 
 
 def test_what_has_no_time_is_noted(shared: HostDevice) -> None:

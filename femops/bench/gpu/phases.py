@@ -36,6 +36,9 @@ RESULT, TABLE = "result.json", "tuning.json"
 FIRST_PROBLEMS, FIRST_MESH = ("bp3", "bp1"), "multilinear"
 """Problems and mesh of the rows that are measured first."""
 
+SOLVED_ORDERS = (4, 6)
+"""Orders of the solves with multigrid and with Jacobi."""
+
 _TUNED_PROBLEMS = ("bp3", "bp5", "bp1")
 _MOST_ALONE = 10
 _GRACE = 20.0  # seconds that a process has beyond its budget
@@ -54,8 +57,8 @@ class Phase:
     settings : GpuSettings
     until : float
         The part of all seconds after which the next phase begins.
-    tune : bool
-        Whether launch shapes are tried.
+    work : {"rows", "solves", "shapes"}
+        What is measured: operators, whole solves, or launch shapes.
     after : str
         Name of the phase that must be complete before.
     """
@@ -63,13 +66,13 @@ class Phase:
     name: str
     settings: GpuSettings
     until: float
-    tune: bool = False
+    work: str = "rows"
     after: str = ""
 
     def request(self, file: Path, seconds: float) -> str:
         """Text that its process is given."""
         settings = asdict(replace(self.settings, budget=seconds))
-        return json.dumps({"file": str(file), "tune": self.tune, "settings": settings})
+        return json.dumps({"file": str(file), "work": self.work, "settings": settings})
 
 
 def phases(settings: GpuSettings) -> list[Phase]:
@@ -78,12 +81,18 @@ def phases(settings: GpuSettings) -> list[Phase]:
     first = _chosen(rows, FIRST_PROBLEMS, (FIRST_MESH,))
     found = [
         Phase("forms", replace(settings, orders=()), 0.2),
-        Phase("first", first, 0.55),
-        Phase("others", rows, 0.75),
-        Phase("shapes", _chosen(rows, _TUNED_PROBLEMS, (FIRST_MESH,)), 0.9, tune=True),
+        Phase("first", first, 0.5),
+        Phase("solves", _solves(first), 0.6, "solves"),
+        Phase("others", rows, 0.77),
+        Phase("shapes", _chosen(rows, _TUNED_PROBLEMS, (FIRST_MESH,)), 0.9, "shapes"),
         Phase("tuned", first, 1.0, after="shapes"),
     ]
-    return [phase for phase in found if phase.settings.problems and phase.settings.meshes]
+    return [phase for phase in found if phase.settings.has_cases]
+
+
+def _solves(settings: GpuSettings) -> GpuSettings:
+    """Settings with those of `SOLVED_ORDERS` that they have."""
+    return replace(settings, orders=tuple(p for p in SOLVED_ORDERS if p in settings.orders))
 
 
 def _alone(folder: Path, settings: GpuSettings) -> list[Phase]:
@@ -190,8 +199,8 @@ def _finish(phase: Phase, file: Path, until: float, command: Sequence[str], show
 
 def _amount(found: Record) -> tuple[int, ...]:
     """Counts that grow with each step."""
-    rows = found.agreement, found.rows, found.cg, found.shapes, found.failures, found.done
-    return tuple(len(each) for each in rows)
+    rows = found.agreement, found.rows, found.cg, found.solves, found.shapes
+    return tuple(len(each) for each in (*rows, found.failures, found.done))
 
 
 def _run(command: Sequence[str], request: str, seconds: float, show: Progress) -> int:
@@ -252,7 +261,8 @@ def _collect(folder: Path, settings: GpuSettings) -> dict[str, Any]:
     for phase in [*phases(settings), *_alone(folder, settings)]:
         found = Record.of(_file(folder, phase))
         whole.facts |= found.facts
-        for rows in ("rows", "cg", "agreement"):  # later ones take the place of earlier ones
+        # later ones take the place of earlier ones
+        for rows in ("rows", "cg", "solves", "agreement"):
             later = getattr(found, rows)
             names = {_key(row) for row in later}
             kept = [row for row in getattr(whole, rows) if _key(row) not in names]

@@ -47,8 +47,8 @@ class Record:
         survive.
     facts : dict
         The host and the device.
-    agreement, rates, rows, cg, shapes : list of dict
-        See `run_gpu` and `run_tuning`.
+    agreement, rates, rows, cg, solves, shapes : list of dict
+        See `run_gpu`, `run_solves` and `run_tuning`.
     failures : list of dict
         What failed: ``what``, the ``message``, the ``traceback``.
     notes : list of str
@@ -71,6 +71,7 @@ class Record:
     rates: list[Row] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     cg: list[Row] = field(default_factory=list)
+    solves: list[Row] = field(default_factory=list)
     shapes: list[Row] = field(default_factory=list)
     failures: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -106,7 +107,8 @@ class Record:
     def known(self, what: str) -> bool:
         """True if something was measured before, or has failed."""
         failed = any(failure["what"] == what for failure in self.failures)
-        return failed or any(row["name"] == what for row in [*self.rows, *self.cg, *self.shapes])
+        rows = [*self.rows, *self.cg, *self.solves, *self.shapes]
+        return failed or any(row["name"] == what for row in rows)
 
     def attempt(self, what: str, call: Callable[[], Found]) -> Found | None:
         """Result of a call; None if it fails, which is told among the failures."""

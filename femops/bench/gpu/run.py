@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from time import perf_counter
 from typing import Any, final
 
 from femops.bench.gpu.record import ALL, Record
 from femops.bench.gpu.rows import measured, solved
 from femops.bench.gpu.setup import Sizes, set_up
+from femops.bench.gpu.solves import solve_rows
 from femops.bench.gpu.tuning import tune
 from femops.bench.gpu.validation import FORMS, ROUND_OFF, agreement
 from femops.bench.problems import (
@@ -100,6 +102,11 @@ class GpuSettings:
         if not self.levels:
             raise OperatorError("nothing to measure: give at least one level")
 
+    @property
+    def has_cases(self) -> bool:
+        """True if there is something to measure."""
+        return bool((self.orders or self.forms) and self.problems and self.meshes)
+
     def sizes(self, order: int, most: float = GPU_DOFS) -> Sizes:
         """Return what is measured for an order."""
         share = default_dofs("ram", order) / FOOTPRINTS["ram"]
@@ -155,7 +162,8 @@ def run_gpu(
         and the kernels of rows are the CPU's, and levels each other's, to round-off; ``agreement``:
         see `agreement`; ``rates``: see `Rates`, and ``rates_after`` all; ``rows``: for each
         problem, mesh, order and level its times beside the limit, and the clocks; ``cg``:
-        conjugate gradients by the iteration; ``shapes``: see `tune`; ``failures``: see `Record`;
+        conjugate gradients by the iteration; ``solves``: see `run_solves`; ``shapes``: see `tune`;
+        ``failures``: see `Record`;
         ``seconds`` of the whole; ``notes``: lines on what is not measured.
 
     Raises
@@ -265,11 +273,35 @@ def result_of(found: Record) -> dict[str, Any]:
         "rates_after": found.rates[-1] if len(found.rates) > 1 else None,
         "rows": sorted(found.rows, key=_place),
         "cg": sorted(found.cg, key=_place),
+        "solves": found.solves,
         "shapes": sorted(found.shapes, key=_place),
         "failures": found.failures,
         "seconds": found.seconds,
         "notes": found.notes,
     }
+
+
+def run_solves(
+    settings: GpuSettings, progress: Progress | None = None, found: Record | None = None
+) -> dict[str, Any]:
+    """Solve Poisson's equation with multigrid and with Jacobi, as `femops.bench.run_solve`.
+
+    Arguments and errors are those of `run_gpu`, the result too, but that it has ``solves`` alone:
+    rows of each preconditioner, for each order, mesh and level.
+    """
+    settings.check()
+    found, show = found or Record(), progress or (lambda _: None)
+    device = _opened(settings.device, found)
+    clock = _Clock(settings.budget)
+    for order, mesh, level in product(settings.orders, settings.meshes, settings.levels):
+        if clock.seconds > settings.budget:
+            found.notes.append(f"order {order}, {mesh}, {level}: not solved, too few seconds")
+            continue
+        case = mesh, order, settings.sizes(order).dofs, level
+        solve_rows(device, case, settings.seconds, found, show)
+    found.complete = not found.notes and not found.dead
+    found.keep()
+    return result_of(found)
 
 
 def run_tuning(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from femops.bench.gpu.record import Record
-from femops.bench.gpu.run import GpuSettings, run_gpu, run_tuning
+from femops.bench.gpu.run import GpuSettings, run_gpu, run_solves, run_tuning
 from femops.errors import DeviceError
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.rates import Amounts
@@ -23,7 +23,7 @@ def serve(requests: TextIO, device: Device | None = None) -> int:
     given: dict[str, Any] = request["settings"]
     given["amounts"] = Amounts(**given["amounts"])
     given["device"] = device or given["device"]
-    measure = run_tuning if request["tune"] else run_gpu
+    measure = {"rows": run_gpu, "shapes": run_tuning, "solves": run_solves}[request["work"]]
     try:
         measure(GpuSettings(**given), _say, Record.of(Path(request["file"])))
     except DeviceError as error:

@@ -14,12 +14,13 @@ from femops.bench.machine import Meter, using
 from femops.bench.peers.solves import check_solvers
 from femops.bench.problems import RTOL, Progress, check_asked, make_mesh
 from femops.bench.solvers.beside import run_beside
-from femops.bench.timing import median_seconds
+from femops.bench.timing import batch_times, median_seconds
 from femops.errors import OperatorError
 from femops.forms import diffusion, load
 from femops.operators import Operator
 from femops.solvers import Info, cg, jacobi, multigrid
 from femops.spaces.h1_l2 import H1
+from femops.spaces.memory import DeviceLike
 from femops_kernels.cpu import machine
 from femops_meshes import Mesh, ball, l_shape
 from femops_meshes.topology.ordering import hilbert_order
@@ -32,22 +33,45 @@ KINDS = {"multigrid": multigrid, "jacobi": jacobi}
 
 @final
 @dataclass
-class _Solves:
-    """Solves with each preconditioner, and products with the operator, on one mesh."""
+class Solves:
+    """Solves with each preconditioner, and products with the operator, on one mesh.
+
+    Attributes
+    ----------
+    mesh : str
+        Name, of `MESHES`.
+    operator : Operator
+    b : (size,) array
+        Right-hand side, where the operator is.
+    seconds : dict
+        Times of each round, by what was timed.
+    infos : dict
+        Reports of the last round, by preconditioner.
+    """
 
     mesh: str
     operator: Operator
-    b: NDArray[np.float64]
+    b: Any
     seconds: dict[str, list[float]] = field(default_factory=dict)
     infos: dict[str, Info] = field(default_factory=dict)
 
     def round(self, seconds: float) -> None:
         """Set up and solve with each, and apply the operator for about that long."""
-        A, y = self.operator, np.empty_like(self.b)
-        self._note("apply", median_seconds(lambda: A.apply(self.b, y), seconds))
+        A, y = self.operator, self.operator.space.zeros()
+        device = A.space.device
+
+        def apply() -> None:
+            A.apply(self.b, y)
+
+        if device is None:
+            self._note("apply", median_seconds(apply, seconds))
+        else:
+            self._note("apply", batch_times(device, apply, seconds).median)
         for kind, make in KINDS.items():
             begin = perf_counter()
             M = make(A)
+            if device is not None:
+                device.synchronize()
             ready = perf_counter()
             _, self.infos[kind] = cg(A, self.b, M=M, rtol=RTOL)
             end = perf_counter()
@@ -73,6 +97,7 @@ class _Solves:
                     "dofs": space.size,
                     "level": self.operator.level,
                     "threads": threads,
+                    "device": None if space.device is None else space.device.name,
                     "preconditioner": kind,
                     "iterations": info.iterations,
                     "converged": info.converged,
@@ -98,6 +123,7 @@ def run_solve(
     rounds: int = 3,
     seconds: float = 0.3,
     peers: Sequence[str] = (),
+    device: DeviceLike = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Measure solves of Poisson's equation to a relative residual of 1e-9.
@@ -119,6 +145,8 @@ def run_solve(
         See `femops.bench.run`; both preconditioners and the operator alone take turns.
     peers : sequence of {"ngsolve", "mfem"}
         Libraries to solve beside, with a load of one on multilinear elements, on one core.
+    device : str or Device, optional
+        Where it solves; the host if omitted.
 
     Returns
     -------
@@ -131,12 +159,16 @@ def run_solve(
     Raises
     ------
     OperatorError
-        An unknown mesh, level or peer, no order, fewer than one dof or round.
+        An unknown mesh, level or peer, no order, fewer than one dof or round, peers on a device.
+    DeviceError
+        There is no such device.
     """
     count = machine.get_threads() if threads is None else threads
     check_asked(levels=(level,), orders=orders, dofs=(dofs,), rounds=rounds)
     _check_meshes(meshes)
     check_solvers(peers)
+    if peers and device is not None:
+        raise OperatorError("peers solve on the host: give a device or peers, not both")
     meter, rows = Meter((count,)), list[dict[str, Any]]()
     beside, notes = list[dict[str, Any]](), list[str]()
     for order in orders:
@@ -144,7 +176,7 @@ def run_solve(
             if progress:
                 progress(f"solve, order {order}, {mesh}")
             with using(count):
-                solves = _prepared(mesh, order, dofs, level)
+                solves = prepared(mesh, order, dofs, level, device)
                 for _ in range(rounds):
                     solves.round(seconds)
             rows += solves.rows(count)
@@ -164,15 +196,16 @@ def _check_meshes(meshes: Sequence[str]) -> None:
             raise OperatorError(f"mesh {name!r}: choose one of {', '.join(MESHES)}")
 
 
-def _prepared(name: str, order: int, dofs: float, level: str) -> _Solves:
-    """A problem whose kernels are compiled."""
-    V = H1(mesh_of(name, order, dofs), order)
+def prepared(name: str, order: int, dofs: float, level: str, device: DeviceLike = None) -> Solves:
+    """A problem whose kernels are compiled; see `run_solve`."""
+    V = H1(mesh_of(name, order, dofs), order, device=device)
     A = diffusion(V, level=level).constrained(V.boundary_dofs())
-    b = load(V, 1.0) * np.random.default_rng(order).standard_normal(V.size)
+    b = V.memory.get(load(V, 1.0)) * np.random.default_rng(order).standard_normal(V.size)
     b[A.constrained_dofs] = 0.0
+    there = V.memory.put(b)
     for make in KINDS.values():
-        cg(A, b, M=make(A), maxiter=2)
-    return _Solves(name, A, b)
+        cg(A, there, M=make(A), maxiter=2)
+    return Solves(name, A, there)
 
 
 def mesh_of(name: str, order: int, dofs: float) -> Mesh:

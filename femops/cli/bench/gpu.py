@@ -112,6 +112,12 @@ CG = (
     *(Column("p", "order"), Column("dofs", "dofs")),
     *(Column("us", "seconds_iteration", ".4g", 1e6), *_LIMIT),
 )
+SOLVES = (
+    *(Column("mesh", "mesh"), Column("level", "level"), Column("p", "order")),
+    *(Column("dofs", "dofs"), Column("with", "preconditioner"), Column("iterations", "iterations")),
+    *(Column("setup s", "seconds_setup", ".3g"), Column("solve s", "seconds_solve", ".3g")),
+    *(Column("solve", "solve_applications", ".3g"), Column("faster", "faster_than_jacobi", ".3g")),
+)
 SHAPES = (
     *(*_CASE, Column("level", "level"), Column("p", "order"), Column("elements", "elements")),
     *(Column("blocks", "blocks"), Column("us", "seconds", ".4g", 1e6)),
@@ -148,3 +154,5 @@ def _show_measured(output: Output, result: Result) -> None:
             )
     output.records("One application; * the better level", ROWS, result["rows"])
     output.records("One iteration", CG, result["cg"])
+    title = "Setup and solve in seconds, and the solve in products with the operator"
+    output.records(title, SOLVES, result["solves"])

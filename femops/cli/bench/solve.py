@@ -35,6 +35,10 @@ def solve(
     peers: Annotated[
         bool, typer.Option("--peers", help="Solve by ngsolve and mfem beside, if installed.")
     ] = False,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", metavar="NAME", help="Solve on a GPU, as cuda; else on the host."),
+    ] = None,
     plot: PlotOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -48,6 +52,7 @@ def solve(
       femops bench solve --json --plot
       femops bench solve --order 4 --threads 1 --mesh ball --dofs 2e5
       femops bench solve --order 4,6 --threads 1 --mesh multilinear --dofs 2.27e5 --peers
+      femops bench solve --order 4 --device cuda --dofs 1e7
     """  # noqa: D301  (\b is click's mark for lines to keep)
     orders = numbers(order)
 
@@ -63,6 +68,7 @@ def solve(
             level=level,
             rounds=rounds,
             peers=SOLVERS if peers else (),
+            device=device,
             progress=progress,
         )
 
