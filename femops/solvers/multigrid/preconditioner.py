@@ -154,7 +154,8 @@ class Multigrid(Preconditioner):
 
     def cycle(self) -> Vector:
         """Approximate solution for `right`, of its type, until the next one; see `alone`."""
-        if self._cycles == 1 and self._updates.repeats and self.levels:
+        alone = self.operator.space.comm.size == 1  # messages are no launches
+        if self._cycles == 1 and self._updates.repeats and alone and self.levels:
             repeatable = self._updates.repeatable  # all kernels have been launched
             self._repeated = repeatable(self._descend), repeatable(self._ascend)
         self._cycles += 1
@@ -286,7 +287,7 @@ def multigrid(
     Parameters
     ----------
     A : Operator
-        On an H1 space, of the host or of one GPU: diffusion, elasticity, their sums with mass and
+        On an H1 space, of the host or of GPUs: diffusion, elasticity, their sums with mass and
         boundary mass, your own symmetric positive forms, Jacobians; with constraints that leave it
         positive, or singular with constants or rigid motions in its null space.
     degree : int, optional
@@ -304,8 +305,8 @@ def multigrid(
     Raises
     ------
     SolverError
-        An operator that is not symmetric, not square, of forms on other spaces than H1 ones, on
-        GPUs of several ranks, or found not to be positive: the message says what to use instead.
+        An operator that is not symmetric, not square, of forms on other spaces than H1 ones, or
+        found not to be positive: the message says what to use instead.
     MissingExtraError
         A large mesh that knows no coarser one, without PyAMG (extra ``amg``).
 
@@ -320,10 +321,6 @@ def multigrid(
     (True, True)
     """
     space = A.space
-    if space.device is not None and space.comm.size > 1:
-        raise SolverError(
-            "multigrid runs on one GPU, A is on those of several ranks: use femops.jacobi there"
-        )
     if A.test_space is not space or not A.symmetric:
         raise SolverError(
             f"{A!r} is not symmetric, and multigrid needs that: use femops.gmres with femops.jacobi"
