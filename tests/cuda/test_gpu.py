@@ -141,3 +141,17 @@ def test_newton_and_diagonals(device: Device) -> None:
         found.append([u, F.jacobian(u).diagonal()])
     for here, there in zip(*found, strict=True):
         np.testing.assert_allclose(there.get(), here, rtol=0, atol=1e-9 * abs(here).max())
+
+
+def test_multigrid(device: Device) -> None:
+    """With a level of the coarser mesh; cycles are graphs, but for the first."""
+    found = []
+    for where in (None, device):
+        V = femops.H1(femops.box((32, 32)), 4, device=where)
+        A = femops.diffusion(V).constrained(V.boundary_dofs())
+        b, M = A.rhs(femops.load(V, 1.0)), femops.multigrid(A)
+        found += [femops.cg(A, b, M=M, rtol=1e-10) for _ in range(2)]
+    (expected, here), *others = found
+    assert {info.iterations for _, info in others} == {here.iterations}
+    for x, _ in others[1:]:
+        np.testing.assert_allclose(x.get(), expected, rtol=0, atol=1e-9 * abs(expected).max())

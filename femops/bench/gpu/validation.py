@@ -14,7 +14,7 @@ from femops import forms
 from femops.bench.gpu.record import one_line
 from femops.errors import OperatorError
 from femops.operators import Operator
-from femops.solvers import cg, jacobi
+from femops.solvers import cg, jacobi, multigrid
 from femops.spaces.h1_l2 import H1, L2
 from femops.spaces.product import Product
 from femops_kernels.cuda.device.device import Device
@@ -88,12 +88,23 @@ def _loads(mesh: Mesh, place: Place) -> list[Any]:
     return [forms.load(V, _rough), forms.boundary_load(V, _rough)]
 
 
+def _system(mesh: Mesh, place: Place, order: int) -> tuple[Operator, Any]:
+    V = _scalar(mesh, place, order)
+    A = forms.diffusion(V, _rough).constrained(V.boundary_dofs())
+    return A, _on(place, np.random.default_rng(3).standard_normal(V.size))
+
+
 def _solved(mesh: Mesh, place: Place) -> list[Any]:
     """A few iterations, of which none is the last."""
-    V = _scalar(mesh, place)
-    A = forms.diffusion(V, _rough).constrained(V.boundary_dofs())
-    b = _on(place, np.random.default_rng(3).standard_normal(V.size))
+    A, b = _system(mesh, place, 2)
     return [cg(A, b, rtol=0.0, maxiter=5, M=M)[0] for M in (None, jacobi(A))]
+
+
+def _cycles(mesh: Mesh, place: Place) -> list[Any]:
+    """Three orders; cycles are repeated from the third on."""
+    A, b = _system(mesh, place, 3)
+    M = multigrid(A, dtype="float64")
+    return [cg(A, b, rtol=0.0, maxiter=3, M=M)[0]]
 
 
 def _divergence(mesh: Mesh, place: Place) -> Operator:
@@ -124,6 +135,7 @@ FORMS: dict[str, _Case] = {
     "form of two fields": _stokes,
     "load, boundary_load": _loads,
     "conjugate gradients": _solved,
+    "multigrid": _cycles,
     "neo_hookean": lambda m, d: _nonlinear(
         forms.neo_hookean(V := _vector(m, d), mu=1.0, lam=2.0), V
     ),

@@ -54,7 +54,8 @@ class HostFunction(Function):
             raise DeviceError(f"{shared_bytes} bytes shared, a block has {device.shared_bytes}")
         if arguments.shape != () or not arguments.dtype.fields:
             raise DeviceError(f"arguments are {arguments.dtype} {arguments.shape}: no structure")
-        pointers = pointers_of(arguments, device.arrays)
+        with device.looking:
+            pointers = pointers_of(arguments, device.arrays)
         device.launches += 1
         device.note(self.source, blocks, threads, shared_bytes, arguments.tobytes())
         if device.recorded is not None:
@@ -109,6 +110,7 @@ class HostDevice(Device):
         self.recorded: list[Launch] | None = None
         self._notes = threading.local()  # `work` of each thread that is to be repeated
         self._functions: dict[str, HostFunction] = {}
+        self.looking = threading.Lock()  # for an array, while other threads bring theirs
 
     def function(self, source: str) -> HostFunction:
         """See `Device.function`."""
@@ -182,7 +184,8 @@ class HostDevice(Device):
         owner = array
         while isinstance(owner.base, np.ndarray):
             owner = owner.base
-        self.arrays[owner.ctypes.data] = owner
+        with self.looking:
+            self.arrays[owner.ctypes.data] = owner
         return array.ctypes.data
 
     def staging_buffer(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> HostStagingBuffer:
