@@ -157,7 +157,7 @@ def check_operators(solver: Solver, A: Any, M: Any) -> None:
             "make it with jacobi(A)"
         )
     if isinstance(M, Preconditioner) and M.device is not A.space.device:
-        raise SolverError(f"A and M are not on the same device: make M anew, as {M.given_as}")
+        raise SolverError(f"A and M are not on the same device: make M with {M.given_as}")
 
 
 def norm_of(A: Operator | BlockOperator, right: Vector, sums: Sums) -> float:

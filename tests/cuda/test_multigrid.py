@@ -131,7 +131,7 @@ def test_as_a_linear_operator(M: Any, device: GuardedDevice) -> None:
         assert found.factor == pytest.approx(other.factor, rel=1e-3)
     with pytest.raises(femops.VectorError, match="x is an array of the host"):
         M @ x.get()
-    with pytest.raises(femops.SolverError, match=r"make M anew, as femops\.multigrid\(A\)"):
+    with pytest.raises(femops.SolverError, match=r"make M with femops\.multigrid\(A\)"):
         femops.cg(A, x, M=here)
     for made, b in ((here, x.get()), (M, x)):
         with pytest.raises(femops.VectorError, match="type complex128"):
