@@ -173,7 +173,7 @@ def test_operators_that_are_not_positive_definite(merged: bool, device: HostDevi
 def test_bad_arguments(device: HostDevice) -> None:
     A, b, M = problem("jacobi", device)
     host, _, _ = problem("jacobi", None)
-    with pytest.raises(femops.SolverError, match="not on the same device: make M with femops.jacobi"):
+    with pytest.raises(femops.SolverError, match=r"not on the same device: make M with femops\.j"):
         femops.cg(A, b, M=femops.jacobi(host))
     with pytest.raises(femops.SolverError, match="not on the same device"):
         femops.cg(host, b, M=M)
