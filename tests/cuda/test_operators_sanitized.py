@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.solvers.multigrid import hierarchy
 from support.cases.kernels import bend, smooth, turned
 from support.cuda.host_device import HostDevice, host_device
 from support.cuda.launches import ADDRESS, THREAD, Launch, SanitizerError, replay, require
@@ -69,6 +70,27 @@ def test_nothing_is_found(make: Callable[[HostDevice | None], Any], sanitizer: s
         arrays = replay(launch, sanitizer)
         assert len(arrays) == len(launch.arrays)
     assert any(a.size == result.size and np.allclose(a, result, atol=1e-5) for a in arrays)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("sanitizer", [ADDRESS, THREAD])
+def test_nothing_is_found_in_a_cycle_of_multigrid(
+    sanitizer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Transfers, matrices and updates of vectors, each kernel once."""
+    require(sanitizer)
+    monkeypatch.setattr(hierarchy, "_FEW", 50)
+    device = host_device(shared_bytes=12 * 1024)
+    V = femops.H1(femops.box((9, 8), mapping=bend), 2, device=device)
+    A = femops.diffusion(V) + femops.mass(V)
+    M, b = femops.multigrid(A), np.random.default_rng(1).standard_normal(V.size)
+    with device.recording() as launches:
+        femops.cg(A, b, M=M, rtol=1e-3)
+    assert len(M.sizes) == 3
+    sources = {launch.source: launch for launch in launches}
+    assert len(sources) > 8
+    for launch in sources.values():
+        replay(launch, sanitizer)
 
 
 def test_the_bits_are_the_same_with_real_threads() -> None:
