@@ -222,7 +222,7 @@ class CGSolver:
         rtol: float = 1e-5,
         maxiter: int | None = None,
     ) -> list[tuple[NDArray[Any], int]]:
-        """Solve a system of each of several solvers; small ones at once, each on a thread.
+        """Solve a system of each of several solvers, small ones at once, shared among threads.
 
         Parameters
         ----------

@@ -94,7 +94,7 @@ class Solve(ABC):
         tolerances: Sequence[float],  # noqa: ARG002
         limit: int,  # noqa: ARG002
     ) -> bool:
-        """Advance this solve and others to their ends, each on a thread; False where that can't be.
+        """Advance this solve and others to their ends at once; False where that can't be.
 
         ``tolerances`` are those of this one and of the others.
         """

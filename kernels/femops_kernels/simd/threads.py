@@ -80,6 +80,19 @@ def atomic_put(typingctx: Any, base: Any, k: Any, value: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def atomic_claim(typingctx: Any, base: Any, k: Any, free: Any, mine: Any) -> Any:
+    """``atomic_claim(address, k, free, mine)``: set word k if it is ``free``; whether it was."""
+    sig = types.boolean(*[types.intp] * 4)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place = _pointer(builder, args[0], args[1])
+        found = builder.cmpxchg(place, args[2], args[3], "seq_cst", "seq_cst")
+        return builder.extract_value(found, 1)
+
+    return sig, codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def relax(typingctx: Any) -> Any:
     """``relax()``: tell the processor that this thread looks again and again."""
     sig = types.void()
@@ -289,6 +302,7 @@ __all__ = [
     "WHO",
     "WIDTH",
     "atomic_add",
+    "atomic_claim",
     "atomic_get",
     "atomic_put",
     "call_body",

@@ -52,6 +52,8 @@ _TOGETHER = ("cg_begin", "cg", "cg_together")
 _NOT_BEGUN = np.array([-1.0, 0.0, 0.0, 0.0])
 """The state of a solve before its beginning."""
 
+_FIRST_BURST = 16  # iterations
+
 _works = AlignedBuffer()
 
 
@@ -88,7 +90,7 @@ class HostSolve(Solve, ABC):
         tail = tail_length(launches, others) if merged else 0
         self._vectors = placed_array((4, len(b) + tail), b.dtype, pieces, axis=1)
         self.x[:] = x
-        self._state = _NOT_BEGUN.copy()
+        self._state, self._before = _NOT_BEGUN.copy(), 0
         self._module = specialize(*_parts(b.dtype, *skeletons))
         self._partial = np.zeros((2, len(edges) - 1))
         whole = [vector[: len(b)] for vector in self._vectors]
@@ -112,6 +114,7 @@ class HostSolve(Solve, ABC):
         self._b, self._entries[layout.B], self._table[layout.B] = b, b, b.ctypes.data
         self._table[layout.GUESSED] = int(x is not None)
         self.x[:] = 0.0 if x is None else x
+        self._before = self.iterations
         self._state[:] = _NOT_BEGUN
 
     def _set(self, *operator: int) -> int:
@@ -133,6 +136,16 @@ def _parts(dtype: np.dtype[Any], *skeletons: str) -> tuple[tuple[str, ...], dict
 def _together(dtype: np.dtype[Any]) -> Any:
     """Compiled solve of several systems at once."""
     return specialize(*_parts(dtype, *_TOGETHER)).together.ctypes
+
+
+def _burst(threads: int, before: Sequence[int], limit: int) -> int:
+    """Iterations after which a thread looks for another solve, given those of the last solves.
+
+    If each thread can have as many solves as the others, none changes threads.
+    """
+    if len(before) % threads == 0:
+        return limit
+    return max(before, default=0) // threads + 1 if all(before) else _FIRST_BURST
 
 
 def compile_ahead(width: int, dtype: np.dtype[Any]) -> None:
@@ -188,15 +201,16 @@ class ConjugateGradients(HostSolve):
             return False
         nbytes = -(-max(one._launches.work_bytes for one in solves) // ALIGNMENT) * ALIGNMENT
         goals = np.array(tolerances, dtype=np.float64)
+        tables = np.array([one._address for one in solves])
+        threads = min(len(solves), machine.get_threads())
+        burst = _burst(threads, [one._before for one in solves], limit)
         with LAUNCH:
-            team = machine.team_of(min(len(solves), machine.get_threads()))
-            work = _works.address(nbytes * len(solves))
-            for k, one in enumerate(solves):
-                own = work + k * nbytes, nbytes, 0
-                one._table[: layout.DRIVER] = *one._launches.addresses, *own
-            tables = np.array([one._address for one in solves])
-            run = _together(self._b.dtype)
-            run(tables.ctypes.data, goals.ctypes.data, len(solves), limit, team)
+            work, team = _works.address(nbytes * threads), machine.team_of(threads)
+            for one in solves:
+                one._table[: layout.DRIVER] = *one._launches.addresses, work, nbytes, 0
+                one._table[layout.HELD] = layout.FREE
+            given = len(solves), limit, burst, work, nbytes, threads, team
+            _together(self._b.dtype)(tables.ctypes.data, goals.ctypes.data, *given)
         return True
 
     def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:

@@ -11,4 +11,7 @@ STATE = 18  # address: float64 ITERATIONS, RHO, RESIDUAL, STATUS, see ``decision
 TODO, SUMS, PASSES = 19, 20, 21  # of merged passes: addresses, and rows of SUMS but for the first
 NATURAL = 22  # whether the residual is measured by r.M r, not by r.r
 GUESSED = 23  # whether there is a first guess; x is zero if not
-SIZE = 24
+HELD = 24  # of several solves at once: FREE, TAKEN by a thread, or ENDED
+SIZE = 25
+
+FREE, TAKEN, ENDED = 0, 1, 2

@@ -1,25 +1,66 @@
-"""Several solves at once: each is done by one thread from its beginning to its end."""
+"""Several solves at once, each worked on by one thread at a time.
+
+A thread takes the solve of which least is done, advances it by a number of iterations, and looks
+again.  So three solves keep two threads busy to the end, as in McNaughton's schedule (Management
+Science 6, 1959), and change threads seldom.  Who works does not matter to the bits.
+"""
 
 # <defaults>
-from femops_kernels.simd.compiling import entry
-from femops_kernels.simd.lanes import get, word
-from femops_kernels.simd.threads import shared
+from math import inf
+
+from femops_kernels.simd.compiling import entry, inner
+from femops_kernels.simd.lanes import get, numbers, word
+from femops_kernels.simd.threads import atomic_claim, atomic_get, atomic_put, shared
 from femops_kernels.skeletons.cg.cg import iterations
-from femops_kernels.skeletons.cg.cg_begin import beginning
+from femops_kernels.skeletons.cg.cg_begin import beginning, is_ended
+from femops_kernels.skeletons.cg.cg_table import *
 from femops_kernels.skeletons.cg.cg_vectors import FLOAT64
+from femops_kernels.skeletons.cg.decisions import ITERATIONS
 
 # </defaults>
 
 
+@inner
+def least_done(tables, count, own):
+    """The solve that nobody holds with the least iterations, ``own`` among equals; -1 if none."""
+    found, least = -1, inf
+    for j in range(count):
+        k = (own + j) % count
+        if atomic_get(word(tables, k), HELD) == FREE:
+            done = get(FLOAT64, word(word(tables, k), STATE), ITERATIONS)
+            if done < least:
+                found, least = k, done
+    return found
+
+
+@inner
+def claimed(tables, count, own):
+    """A solve for this thread to work on; -1 if all have ended or are held by others."""
+    k = least_done(tables, count, own)
+    while k >= 0 and not atomic_claim(word(tables, k), HELD, FREE, TAKEN):
+        k = least_done(tables, count, own)
+    return k
+
+
 @shared
-def whole_solve(k, thread, tables, goals, limit):
-    """One solve, of its own table, which says that no thread helps."""
-    table, tolerance = word(tables, k), get(FLOAT64, goals, k)
-    beginning(table, tolerance)
-    iterations(table, tolerance, limit, limit)
+def share(own, thread, tables, goals, count, limit, burst, work, work_bytes):
+    """Work until nothing is left for this thread; it begins with the solve ``own``."""
+    k = claimed(tables, count, own)
+    while k >= 0:
+        table, tolerance = word(tables, k), get(FLOAT64, goals, k)
+        state = numbers(FLOAT64, word(table, STATE))
+        atomic_put(table, WORK, work + thread * work_bytes)
+        if state[ITERATIONS] < 0.0:
+            beginning(table, tolerance)
+        iterations(table, tolerance, limit, burst)
+        atomic_put(table, HELD, ENDED if is_ended(state, limit) else FREE)
+        k = claimed(tables, count, k)
 
 
-@entry("void(intp, intp, intp, intp, intp)", thorough=False)
-def together(tables, goals, count, limit, team):
-    """Solve to tolerances ``goals``, or for ``limit`` iterations each."""
-    whole_solve(team, count, tables, goals, limit)
+@entry("void(intp, intp, intp, intp, intp, intp, intp, intp, intp)", thorough=False)
+def together(tables, goals, count, limit, burst, work, work_bytes, threads, team):
+    """Solve to tolerances ``goals``, or for ``limit`` iterations each.
+
+    Tables say that no thread helps with a solve; threads have work space ``work_bytes`` apart.
+    """
+    share(team, threads, tables, goals, count, limit, burst, work, work_bytes)
