@@ -87,8 +87,6 @@ class Sums(Reduction):
 
     def norm(self, a: NDArray[Any]) -> float:
         """Euclidean norm of a vector. Collective."""
-        if not self.many:
-            return float(self.arrays.linalg.norm(a.astype(np.float64, copy=False)))
         return math.sqrt(self.dot(a, a))
 
 

@@ -24,8 +24,9 @@ POSIX = os.name == "posix"
 """True if there are threads as these need them; where not, all work is done by the caller."""
 MOST = 1024
 """Threads that a team can have."""
-# Looks before a thread goes to sleep: some 5 microseconds where a pause takes 20 to 40 nanoseconds.
-SPINS = 200
+# Looks before a thread goes to sleep: some 100 microseconds where a pause takes 20 to 40 nanoseconds.
+# To wake a sleeper takes tens of microseconds, and programs do less than that between two loops.
+SPINS = 4000
 # A team of threads runs one loop at a time, and a sweep's buffer serves one application at a time.
 LAUNCH = threading.RLock()
 if hasattr(os, "register_at_fork"):  # or a child would wait for the end of a parent's loop

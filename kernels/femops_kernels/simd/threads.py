@@ -167,7 +167,7 @@ def unfinished(team, width):
 
 @inner
 def await_workers(team, width):
-    """Wait until nothing is unfinished: a few microseconds awake, then asleep."""
+    """Wait until nothing is unfinished: awake for a while, then asleep."""
     spins = atomic_get(team, SPINS)
     while unfinished(team, width) == 1 and spins > 0:
         relax()

@@ -1,6 +1,6 @@
 """The life of a worker: it waits for a loop, takes part in it, and waits for the next.
 
-Waiting begins by looking again and again, for a few microseconds, as the next loop of an operator
+Waiting begins by looking again and again, for some 100 microseconds, as the next loop of a program
 often follows at once.  Then the thread sleeps: the processor is for others.  See
 `femops_kernels.simd.threads` for who begins a loop, and for a team's memory.
 """
