@@ -63,7 +63,7 @@ class Sums(Reduction):
 
     def dot(self, a: NDArray[Any], b: NDArray[Any]) -> float:
         """Inner product of two vectors. Collective."""
-        left, right = (v.astype(np.float64, copy=False) for v in (a, b))
+        left, right = a.astype(np.float64, copy=False), b.astype(np.float64, copy=False)
         if not self.many:
             return float(left @ right)  # of a device, one number comes here
         return float(self(self._memory.partial(left, right, self.edges))[0])

@@ -24,9 +24,9 @@ POSIX = os.name == "posix"
 """True if there are threads as these need them; where not, all work is done by the caller."""
 MOST = 1024
 """Threads that a team can have."""
-# Looks before a thread goes to sleep: some 100 microseconds where a pause takes 20 to 40 nanoseconds.
-# To wake a sleeper takes tens of microseconds, and programs do less than that between two loops.
-SPINS = 4000
+# Looks before a thread goes to sleep: some 5 microseconds where a pause takes 20 to 30 nanoseconds,
+# and 100 for a worker, while that pays: to wake it takes longer than the Python between two loops.
+SPINS, LONG_SPINS = 200, 4000
 # A team of threads runs one loop at a time, and a sweep's buffer serves one application at a time.
 LAUNCH = threading.RLock()
 if hasattr(os, "register_at_fork"):  # or a child would wait for the end of a parent's loop
@@ -56,7 +56,7 @@ class Team:
         self._words: NDArray[np.int64] = memory[skip : skip + size]
         self._address: int = self._words.ctypes.data
         self._system: Any = ctypes.CDLL(None)
-        self._words[layout.SPINS] = SPINS
+        self._words[layout.SPINS], self._words[layout.LONG_SPINS] = SPINS, LONG_SPINS
         for place, name in _FUNCTIONS.items():
             function = getattr(self._system, name, None)  # some systems have no gettid
             if function is not None:

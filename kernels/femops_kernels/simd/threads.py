@@ -29,6 +29,7 @@ OPEN = 4 * LINE_WORDS  # whether there is a loop to take part in
 BODY, ARGUMENTS, WIDTH = OPEN + 1, OPEN + 2, OPEN + 3  # of that loop; how many threads share it
 STRICT = OPEN + 4  # whether each thread does its own items, and no other
 SPINS = OPEN + 5  # how often it is looked before one goes to sleep
+LONG_SPINS = OPEN + 6  # how often a worker looks while that pays
 LOCK, UNLOCK, WAIT, WAKE = (5 * LINE_WORDS + k for k in range(4))  # functions of pthreads
 WHO = 5 * LINE_WORDS + 4  # the function that tells a thread's number in the system, or 0
 MUTEX, NEWS, DONE = 6 * LINE_WORDS, 7 * LINE_WORDS, 8 * LINE_WORDS  # what they work on
@@ -167,7 +168,7 @@ def unfinished(team, width):
 
 @inner
 def await_workers(team, width):
-    """Wait until nothing is unfinished: awake for a while, then asleep."""
+    """Wait until nothing is unfinished: a few microseconds awake, then asleep."""
     spins = atomic_get(team, SPINS)
     while unfinished(team, width) == 1 and spins > 0:
         relax()
@@ -288,6 +289,7 @@ __all__ = [
     "DONE",
     "JOBS",
     "LOCK",
+    "LONG_SPINS",
     "MUTEX",
     "NEWS",
     "NUMBER",
