@@ -3,7 +3,7 @@
 Waiting begins by looking again and again, as the next loop often follows at once.  Then the thread
 sleeps: the processor is for others.  It looks for long, some 100 microseconds, while that pays.
 After it has looked in vain it looks but for a few microseconds in the next loops.  After it has
-come late, as one does who shares its core with another thread, it does so in twice as many loops as
+missed a loop, as one does who shares its core with another thread, it does so in twice as many as
 the last time.  See `femops_kernels.simd.threads` for who begins a loop, and for a team's memory.
 """
 
@@ -59,7 +59,7 @@ def worker(line):
             pause -= 1
         elif spins == 0 or number >= width:
             pause = FEWEST
-        elif is_open and seen == before + 1:
+        elif seen == before + 1:  # also if the others have been quick
             steady += 1
             penalty = FEWEST if steady >= STEADY else penalty
         else:
