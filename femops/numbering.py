@@ -11,6 +11,7 @@ alike.
 from __future__ import annotations
 
 import itertools
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ def ternary_codes(dim: int) -> list[tuple[int, tuple[int, ...]]]:
     return sorted(coded, key=lambda item: (item[1].count(1), item[0]))
 
 
+@cache
 def local_nodes(digits: tuple[int, ...], p: int, closed: bool = False) -> Ints:
     """Lexicographic local indices of the nodes of one sub-entity, lexicographic in it.
 
@@ -42,6 +44,7 @@ def local_nodes(digits: tuple[int, ...], p: int, closed: bool = False) -> Ints:
     for d, digit in enumerate(digits):
         line = inside if digit == 1 else np.array([0 if digit == 0 else p])
         nodes = np.add.outer(line * (p + 1) ** d, nodes).ravel()
+    nodes.flags.writeable = False
     return nodes
 
 

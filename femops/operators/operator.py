@@ -16,6 +16,7 @@ from femops.operators.assembly.element_matrices import check_method
 from femops.operators.constraints import FREE, Constraints, read_only
 from femops.operators.execution.backend import Launches
 from femops.operators.execution.choice import backend_of
+from femops.operators.execution.kernels import shared_parts
 from femops.operators.integrals.bilinear import BilinearForm, Made
 from femops.operators.integrals.ranges import in_range
 from femops.operators.integrals.term import Term, updated
@@ -89,8 +90,12 @@ class Operator(MatrixFree):
         """Operator of a single form."""
         check_level(level)
         term = in_range(Term.make(form, dtype, lanes, base_level(level), data_dtype))
-        backend_of(term.trial).compile_ahead(term)
+        backend_of(term.trial).compile_ahead(partial(shared_parts, term), term.spaces[0].comm.size)
         return Operator([(1.0, term.ready(level))], FREE, level)
+
+    def compile_ahead(self) -> None:
+        """Begin to compile what an application needs, if a core is idle."""
+        backend_of(self.space).compile_ahead(self._level_data.kernel_parts, self.space.comm.size)
 
     @property
     def summands(self) -> tuple[tuple[float, Term], ...]:

@@ -159,15 +159,20 @@ def test_constraints_of_whole_sides_are_those_of_the_coarse_space():
 # --- the cycle ------------------------------------------------------------------------------------
 
 
+def interpolation(A, coarse):
+    """Matrix of the interpolation to an operator's space, zero at constrained dofs."""
+    up, _ = summed_interpolation(coarse, A.space, DOUBLE)
+    P = dense(up.apply, A.space.size, coarse.size) / A.space.restriction.multiplicity()[:, None]
+    P[A.constrained_dofs] = 0.0
+    return P
+
+
 def two_level_oracle(A, coarse, degree, level):
     """Matrix of a cycle of two levels, by dense matrices."""
     largest = level.largest
     low = largest / reduced(A.space.order, affine=level.size.affine)
-    V, matrix = A.space, A.assemble().toarray()
+    matrix, P = A.assemble().toarray(), interpolation(A, coarse)
     n, held = len(matrix), A.constrained_dofs
-    up, _ = summed_interpolation(coarse, V, DOUBLE)
-    P = dense(up.apply, n, coarse.size) / V.restriction.multiplicity()[:, None]
-    P[held] = 0.0
     C = coarse_operator(A, coarse, DOUBLE, "partial")
     free = np.ones(coarse.size, dtype=bool)
     free[C.constrained_dofs] = False
@@ -203,6 +208,53 @@ def test_the_cycle_is_that_of_dense_matrices(mesh):
     assert np.linalg.eigvalsh(found + found.T).min() > 0.0
     errors = np.linalg.eigvals(np.eye(len(found)) - expected @ A.assemble().toarray())
     assert M.report()[0].factor == pytest.approx(abs(errors).max(), abs=0.02)
+
+
+def test_full_multigrid_is_that_of_dense_matrices():
+    A = poisson(DISC, 3)
+    M = femops.multigrid(A, degree=3)
+    middle, coarsest = (femops.H1(DISC, order) for order in (2, 1))
+    A1 = coarse_operator(A, middle, DOUBLE, "partial")
+    A2 = coarse_operator(A1, coarsest, DOUBLE, "partial")
+    P, Q = interpolation(A, middle), interpolation(A1, coarsest)
+    b = femops.load(A.space, lambda x: 1.0 + x[0])
+    b[A.constrained_dofs] = 0.0
+    b1 = P.T @ b
+    b1[A1.constrained_dofs] = 0.0
+    b2 = Q.T @ b1
+    b2[A2.constrained_dofs] = 0.0
+    guess = Q @ np.linalg.solve(A2.assemble().toarray(), b2)
+    cycle = two_level_oracle(A1, coarsest, 3, M.levels[1])
+    expected = P @ (guess + cycle @ (b1 - A1.assemble() @ guess))
+    n = A.space.size
+    M.right[:n] = b
+    np.testing.assert_allclose(M.full_cycle()[:n], expected, atol=1e-5 * abs(expected).max())
+    M.right[:n] = noise(A)
+    assert M.full_cycle() is None
+
+
+@pytest.mark.parametrize("order", [3, 8])
+def test_full_multigrid_saves_iterations(order):
+    A = poisson(CUBE, order)
+    M, b = femops.multigrid(A), A.rhs(femops.load(A.space, lambda x: np.sin(3.0 * x[0])))
+    expected, told = femops.cg(A, b, M=M, x0=A.space.zeros())
+    found, info = femops.cg(A, b, M=M, history=True)
+    assert info.converged
+    assert info.iterations < told.iterations
+    assert info.residuals[0] < 0.3 * np.linalg.norm(b)
+    np.testing.assert_allclose(found, expected, atol=1e-5 * abs(expected).max())
+
+
+def test_a_start_that_is_farther_is_none(monkeypatch):
+    A = poisson(SQUARE, 3)
+    M, b = femops.multigrid(A), A.rhs(femops.load(A.space, 1.0))
+    expected, told = femops.cg(A, b, M=M, x0=A.space.zeros())
+    for value in (1e6, np.inf, np.nan):
+        start = np.full_like(M.right, value)
+        monkeypatch.setattr(type(M), "full_cycle", lambda _, start=start: start)
+        found, info = femops.cg(A, b, M=M)
+        assert info.iterations == told.iterations
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_what_is_told_of_it():

@@ -15,6 +15,7 @@ from femops.operators.constraints import Constraints
 from femops.operators.integrals.state import State
 from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
+from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import (
     ONE,
     CompiledOperator,
@@ -54,8 +55,16 @@ class Backend(ABC):
     updates: VectorUpdates
 
     @abstractmethod
-    def compile_ahead(self, term: Term) -> None:
-        """Begin to compile what operators of all forms share, where that costs nothing."""
+    def compile_ahead(self, needed: Callable[[], Sequence[Parts]], ranks: int) -> None:
+        """Begin to compile kernels of the host where that costs nothing: on an idle core.
+
+        Parameters
+        ----------
+        needed : callable
+            Gives their parts; what is needed last, first.
+        ranks : int
+            Those that share the cores.
+        """
 
     # --- what it can do --------------------------------------------------------------------------
 

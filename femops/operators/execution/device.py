@@ -24,6 +24,7 @@ from femops.parallel.gpus import takes_device_memory
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import AnySpace, BoundarySpace, volume_space
 from femops.spaces.h1_l2 import L2
+from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import (
     ONE,
     CompiledOperator,
@@ -94,7 +95,7 @@ class DeviceBackend(Backend):
                 "for cupyx.scipy.sparse comes from assemble()"
             )
 
-    def compile_ahead(self, term: Term) -> None:
+    def compile_ahead(self, needed: Callable[[], Sequence[Parts]], ranks: int) -> None:
         """See `Backend.compile_ahead`: kernels of a device are compiled in parallel already."""
 
     def check_lanes(self, lanes: int | None) -> None:

@@ -24,6 +24,8 @@ from femops.operators.integrals.state import HostState
 from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
 from femops_kernels.channel import Channel
+from femops_kernels.codegen.ahead import compile_kernels_ahead
+from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import (
     ONE,
     CompiledOperator,
@@ -32,7 +34,7 @@ from femops_kernels.compiled import (
     Places,
     Routes,
 )
-from femops_kernels.cpu.cg.cg import compile_ahead
+from femops_kernels.cpu import machine
 from femops_kernels.cpu.exchange import Forward, Reverse
 from femops_kernels.cpu.first_touch import placed
 from femops_kernels.cpu.identity_rows import IdentityRows
@@ -58,10 +60,10 @@ class HostBackend(Backend):
     def check_lanes(self, lanes: int | None) -> None:
         """See `Backend.check_lanes`: it has any."""
 
-    def compile_ahead(self, term: Term) -> None:
+    def compile_ahead(self, needed: Callable[[], Sequence[Parts]], ranks: int) -> None:
         """See `Backend.compile_ahead`."""
-        if term.spaces[0].comm.size == 1:  # the cores are for ranks
-            compile_ahead(term.width, term.dtype)
+        if ranks == 1 and machine.get_threads() > 1:
+            compile_kernels_ahead(needed(), machine.cores())
 
     def launch(
         self,

@@ -13,14 +13,16 @@ from femops.operators.execution.backend import Work
 from femops.operators.integrals.chunks import plans, vector_plans
 from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
+from femops_kernels.codegen.specialize import Parts
+from femops_kernels.cpu.cg.cg import solve_parts
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.kernels.dense import DecomposedKernel
-from femops_kernels.cpu.kernels.kernel import Kernel, Side, SweepKernel
+from femops_kernels.cpu.kernels.kernel import Kernel, Side, SweepKernel, chunk_parts
 from femops_kernels.cpu.kernels.separable import SeparableKernel
 from femops_kernels.cpu.machine import lane_width
 from femops_kernels.cpu.multivector import VectorTerm
 from femops_kernels.cpu.plan import Plan
-from femops_kernels.cpu.sweep import Sweep
+from femops_kernels.cpu.sweep import DRIVER_PARTS, Sweep
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.pointwise.qfunction import QFunctionCode
 from femops_kernels.pointwise.sum_factorization import Map1D
@@ -63,6 +65,13 @@ def plan_bytes(term: Term) -> int:
     source, target = plans_of(term)
     buffer = len(target.nonowned_dofs) * term.test.ncomp * term.dtype.itemsize
     return buffer + sum({id(plan): plan.nbytes for plan in (source, target)}.values())
+
+
+def shared_parts(term: Term) -> list[Parts]:
+    """Parts of the kernels that operators of all forms, and their solves, share."""
+    width, dtype = term.width, term.dtype
+    chunk = chunk_parts(width, dtype, term.trial.ncomp, term.test.ncomp)
+    return [DRIVER_PARTS, chunk, *solve_parts(width, dtype)]
 
 
 def sides(term: Term) -> tuple[Side, Side]:
@@ -133,16 +142,23 @@ def element_products(
     source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
 ) -> Sweep:
     """See `Backend.element_products`; there are elements."""
-    ne, dim, ncomp = source.mesh.num_elements, source.dim, source.ncomp
-    width = lane_width(dtype, None)
-    both = plans(source, target, dtype, width)
-    into, out = (
-        Side(ncomp, np.zeros((1, space.p1d)), plan.number_bytes, plan.runs)
-        for space, plan in zip((source, target), both, strict=True)
-    )
-    kernel = SeparableKernel(dim, into, out, dtype, width, matrix, matrix, True, False)
-    ones = placed_array((-(-ne // width), ncomp, width), dtype)
+    kernel = product_kernel(source, target, matrix, dtype)
+    ne, width = source.mesh.num_elements, kernel.width
+    ones = placed_array((-(-ne // width), source.ncomp, width), dtype)
     ones[:] = 1.0
-    points = np.zeros((len(ones), target.p1d**dim, 0, width), dtype)
+    points = np.zeros((len(ones), target.p1d**source.dim, 0, width), dtype)
     none: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+    both = plans(source, target, dtype, width)
     return Sweep(kernel, *both, Data(points, ones), none, none, 0.0)
+
+
+def product_kernel(
+    source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
+) -> SeparableKernel:
+    """The kernel of `element_products`."""
+    width = lane_width(dtype, None)
+    into, out = (
+        Side(source.ncomp, np.zeros((1, space.p1d)), plan.number_bytes, plan.runs)
+        for space, plan in zip((source, target), plans(source, target, dtype, width), strict=True)
+    )
+    return SeparableKernel(source.dim, into, out, dtype, width, matrix, matrix, True, False)

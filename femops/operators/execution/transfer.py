@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.operators.execution.choice import backend_of
+from femops.operators.execution.kernels import product_kernel
 from femops.operators.execution.ranks import Operand, distributed
 from femops.spaces.base import Space
+from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import CompiledOperator
+from femops_kernels.cpu.kernels.kernel import chunk_parts
+from femops_kernels.cpu.machine import lane_width
+from femops_kernels.cpu.relaxation import cycle_parts
 
 _NONE: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
@@ -42,8 +49,42 @@ def summed_interpolation(
     up, down : CompiledOperator
         From coarse to fine vectors, and back.
     """
-    matrix = interpolation_matrix(coarse, fine)
-    return _elementwise(coarse, fine, matrix, dtype), _elementwise(fine, coarse, matrix.T, dtype)
+    up, down = (_elementwise(*ends, dtype) for ends in _transfers([(fine, coarse)]))
+    return up, down
+
+
+def compile_cycles_ahead(
+    spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtype[Any]
+) -> None:
+    """Begin to compile what multigrid cycles of all operators share, if a core is idle.
+
+    Parameters
+    ----------
+    spaces : sequence of Space
+        Of all levels, the finest first.
+    outer, dtype : dtype
+        Of the operator that the cycles precondition, and of the cycles.
+    """
+    first, steps = spaces[0], list(pairwise(spaces))
+
+    def needed() -> list[Parts]:
+        updates, *others = cycle_parts(outer, dtype)
+        chunk = chunk_parts(lane_width(dtype), dtype, first.ncomp, first.ncomp)
+        transfers = [product_kernel(*ends, dtype).parts for ends in _transfers(steps)]
+        return [updates, chunk, *reversed(transfers), *others]
+
+    if steps:
+        backend_of(first).compile_ahead(needed, first.comm.size)
+
+
+def _transfers(
+    steps: Sequence[tuple[Space, Space]],
+) -> Iterator[tuple[Space, Space, NDArray[np.float64]]]:
+    """Source, target and matrix of each interpolation, and of its transpose."""
+    for fine, coarse in steps:
+        matrix = interpolation_matrix(coarse, fine)
+        yield coarse, fine, matrix
+        yield fine, coarse, matrix.T
 
 
 def _elementwise(

@@ -17,6 +17,7 @@ from femops.operators.levels.distributed_rows import RankRows
 from femops.operators.levels.level_data import LevelData
 from femops.operators.levels.matrices import Elements, Rows
 from femops.operators.levels.points import Points
+from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import ONE, Launch, Panels
 
 
@@ -89,6 +90,10 @@ class Domains(LevelData):
             rows, keep = self.constraints.rows, self.constraints.identity
             begin = [(1.0, self.backend.start(first, rows, keep, panels))]
         return [*begin, *(launch for part in parts for launch in part.launches(panels))]
+
+    def kernel_parts(self) -> list[Parts]:
+        """Those of all parts."""
+        return [found for part in self.parts for found in part.kernel_parts()]
 
     def flops(self) -> int:
         """Operations of all parts."""

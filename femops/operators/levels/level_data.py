@@ -30,6 +30,7 @@ from femops.operators.execution.choice import backend_of
 from femops.operators.execution.host import LEVELS
 from femops.operators.execution.ranks import Operand, distributed
 from femops.operators.integrals.term import Term
+from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import ONE, CompiledOperator, Panels
 
 CHOICES = (*LEVELS, "auto")
@@ -65,6 +66,10 @@ class LevelData(ABC):
     @abstractmethod
     def launches(self, panels: Panels = ONE) -> Launches:
         """The compiled work and its factors; compiled, or read from the cache."""
+
+    def kernel_parts(self) -> list[Parts]:
+        """Parts of the host's kernels, where they are known beforehand."""
+        return []
 
     @property
     def backend(self) -> Backend:

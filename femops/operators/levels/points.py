@@ -20,6 +20,7 @@ from femops.operators.execution.separable import separated
 from femops.operators.integrals.fusion import fused
 from femops.operators.integrals.term import Term
 from femops.operators.levels.level_data import LevelData, share
+from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import ONE, Panels
 from femops_kernels.cpu.kernels.kernel import OperatorKernel
 from femops_kernels.cpu.kernels.separable import SeparableKernel
@@ -84,6 +85,10 @@ class Points(LevelData):
             return self
         kept = [(factor, _kept_at_points(term)) for factor, term in self.summands]
         return replace(self, summands=kept, level="partial")
+
+    def kernel_parts(self) -> list[Parts]:
+        """See `LevelData.kernel_parts`."""
+        return [kernel.parts for kernel, _ in self.work]
 
     def launches(self, panels: Panels = ONE) -> Launches:
         """One sweep for each quadrature rule."""

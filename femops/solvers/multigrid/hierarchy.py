@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
@@ -15,7 +16,7 @@ from femops.operators import Operator
 from femops.operators.coarsening import coarse_operator, in_precision
 from femops.operators.execution.backend import Backend
 from femops.operators.execution.choice import backend_of
-from femops.operators.execution.transfer import summed_interpolation
+from femops.operators.execution.transfer import compile_cycles_ahead, summed_interpolation
 from femops.solvers.inner_products import Sums
 from femops.solvers.multigrid.coarse import (
     CoarseSolver,
@@ -79,19 +80,38 @@ def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hiera
     MissingExtraError
         The coarsest level is too large for what is installed.
     """
-    levels, dtype = list[Level](), dtype or _cycle_type(A)
-    space: H1 = A.space  # type: ignore[assignment]
-    current, level = A, "matrix-free" if A.level == "matrix-free" else "partial"
-    while space.order > 1:
-        fine = current if levels else in_precision(A, dtype, level)
+    spaces = _spaces(A.space)  # type: ignore[arg-type]
+    compile_cycles_ahead(spaces, A.dtype, dtype or np.dtype(np.float32))
+    dtype = dtype or _cycle_type(A)
+    operators = _operators(A, spaces, dtype)
+    levels = list[Level]()
+    for fine, (space, coarse) in zip(operators, pairwise(spaces), strict=False):
         levels.append(_of_operator(fine, space, dtype, degree))
-        coarse = _half(space)
         levels[-1].transfer = summed_interpolation(coarse, space, dtype)
-        last = coarse.order == 1
-        kind = np.dtype(np.float64) if last else dtype
-        current = coarse_operator(A, coarse, kind, "partial" if last else level)
-        space = coarse
-    return _with_matrices(levels, current, space, dtype, degree)
+    return _with_matrices(levels, operators[-1], spaces[-1], dtype, degree)
+
+
+def _spaces(finest: H1) -> list[H1]:
+    """The spaces of the operator and of the orders below it, to order 1."""
+    spaces = [finest]
+    while spaces[-1].order > 1:
+        spaces.append(_half(spaces[-1]))
+    return spaces
+
+
+def _operators(A: Operator, spaces: list[H1], dtype: np.dtype[Any]) -> list[Operator]:
+    """The operator on each space, that of order 1 for its matrix."""
+    if len(spaces) == 1:
+        return [A]
+    level = "matrix-free" if A.level == "matrix-free" else "partial"
+    operators = [
+        in_precision(A, dtype, level),
+        *(coarse_operator(A, space, dtype, level) for space in spaces[1:-1]),
+        coarse_operator(A, spaces[-1], np.float64, "partial"),
+    ]
+    for coarser in operators[1:-1]:
+        coarser.compile_ahead()
+    return operators
 
 
 def _cycle_type(A: Operator) -> np.dtype[Any]:

@@ -139,6 +139,17 @@ class Level:
             x, spare = spare, x
         return x
 
+    def restricted(self) -> Array:
+        """Weighted right-hand side, in the level's ``product``."""
+        self._updates.step(self.product, None, self.right, self.weights, None, (0.0, 1.0, 0.0, 0.0))
+        return self.product
+
+    def interpolated(self) -> Array:
+        """Weighted ``product``, in one of the level's own vectors."""
+        factors = 1.0, 0.0, 0.0, 0.0
+        self._updates.step(self._first, self.product, None, self.weights, None, factors)
+        return self._first
+
     def residual(self, x: Array) -> Array:
         """Weighted residual of x, in the level's ``product``."""
         self.compiled.apply(x, self.product)

@@ -163,15 +163,45 @@ class Multigrid(Preconditioner):
         descend()
         self._solve_coarsest()
         ascend()
+        return self._found()
+
+    def full_cycle(self) -> Vector | None:
+        """Approximate solution for `right` by full multigrid, of its type, until the next cycle.
+
+        Each level but the finest has a cycle that begins with the solution of the next coarser
+        one; the finest has that solution. None where that would save no iteration of `femops.cg`:
+        of order 2, and of loads that coarser levels hardly see. A smooth function's integrals grow
+        with the support of the basis functions, so their vector does as it is restricted; that of
+        noise shrinks.
+        """
+        if self.sizes[0].order <= 2:
+            return None
+        for k, (level, right) in enumerate(zip(self.levels, self._rights[1:], strict=True)):
+            level.transfer[1].apply(level.restricted(), right)
+            if k == 0 and self.levels[1].dot(right, right) < level.dot(self.right, self.right):
+                return None
+        self._solve_coarsest()
+        for k in reversed(range(len(self.levels))):
+            level = self.levels[k]
+            level.transfer[0].apply(self._solution(k + 1), level.product)
+            level.x = level.interpolated()
+            if k:
+                self._descend(k, level.x)
+                self._solve_coarsest()
+                self._ascend(k)
+        return self._found()
+
+    def _found(self) -> Vector:
+        """The solution on the finest level, with its constrained entries."""
         found = self._solution(0)
         if self._at_constrained:
             found[self._constrained] = self._at_constrained * self.right[self._constrained]
         return found
 
-    def _descend(self, first: int = 0) -> None:
-        """Relax on each level, and restrict the residual to the next."""
+    def _descend(self, first: int = 0, guess: Vector | None = None) -> None:
+        """Relax on each level, the first guess on the first, and restrict the residual."""
         for level, right in zip(self.levels[first:], self._rights[first + 1 :], strict=True):
-            level.x = level.relax()
+            level.x, guess = level.relax(guess), None
             _, down = level.transfer
             down.apply(level.residual(level.x), right)
 

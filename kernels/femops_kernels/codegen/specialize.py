@@ -27,8 +27,6 @@ _PACKAGE = Path(__file__).parents[1]
 _HEADER = """\
 from math import inf, sqrt
 
-from numba import njit
-
 from femops_kernels.simd.blas import *
 from femops_kernels.simd.compiling import *
 from femops_kernels.simd.lane_math import *
@@ -44,6 +42,9 @@ from femops_kernels.simd.tracing import *
 """
 _CACHE_SETTINGS = "CACHE_DIR", "CACHE_LOCATOR_CLASSES"
 """Numba's settings of where it keeps what it compiles."""
+
+Parts = tuple[Sequence[str], Mapping[str, object], str]
+"""Skeletons, constants and q-function of a kernel, see `source`."""
 
 _loaded: dict[str, ModuleType] = {}
 _lock = threading.RLock()

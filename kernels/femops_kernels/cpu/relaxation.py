@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from types import ModuleType
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.codegen.specialize import specialize
+from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.sweep import PARALLEL_EFFORT
@@ -31,16 +31,40 @@ Array = NDArray[Any]
 _PIECE = 256  # lanes that a thread works on at a time
 
 
+def _step_parts(kind: str) -> Parts:
+    lanes = ALIGNMENT // np.dtype(kind).itemsize
+    return ("relaxation",), {"LANE_WIDTH": lanes, "REAL": kind, "PIECE": _PIECE}, ""
+
+
+def _vector_parts(skeleton: str, real: str, other: str) -> Parts:
+    lanes = ALIGNMENT // np.dtype(real).itemsize
+    return ("segments", skeleton), {"LANE_WIDTH": lanes, "REAL": real, "OTHER": other}, ""
+
+
+def cycle_parts(outer: DType, cycle: DType) -> list[Parts]:
+    """Parts of the vector updates in multigrid cycles, and in conjugate gradients around them.
+
+    Parameters
+    ----------
+    outer, cycle : dtype
+        Of the vectors of conjugate gradients, and of a cycle's.
+    """
+    return [
+        _vector_parts("directions", outer.name, cycle.name),
+        _vector_parts("inner_product", outer.name, outer.name),
+        _step_parts(cycle.name),
+        _vector_parts("inner_product", cycle.name, cycle.name),
+    ]
+
+
 @cache  # on the way of every step: no look at the sources each time
 def _compiled(kind: str) -> ModuleType:
-    lanes = ALIGNMENT // np.dtype(kind).itemsize
-    return specialize(("relaxation",), {"LANE_WIDTH": lanes, "REAL": kind, "PIECE": _PIECE})
+    return specialize(*_step_parts(kind))
 
 
 @cache
-def _directions(real: str, other: str) -> ModuleType:
-    lanes = ALIGNMENT // np.dtype(real).itemsize
-    return specialize(("directions",), {"LANE_WIDTH": lanes, "REAL": real, "OTHER": other})
+def _vectors(skeleton: str, real: str, other: str) -> ModuleType:
+    return specialize(*_vector_parts(skeleton, real, other))
 
 
 def padded_vector(size: int, dtype: DType) -> Array:
@@ -128,11 +152,20 @@ class HostDirections(Directions):
 
     def __init__(self, edges: Ints, total: Totals, real: DType, other: DType) -> None:
         lanes = ALIGNMENT // real.itemsize
-        self._module = _directions(real.name, other.name)
+        self._types = real.name, other.name
         self._edges, self._total = edges, total
         self._sums = np.zeros((2, len(edges) - 1, lanes), real)
         self._threads = 1 if edges[-1] < PARALLEL_EFFORT else 0
         self._where = edges.ctypes.data, len(edges) - 1
+
+    @cached_property
+    def _inner_product(self) -> ModuleType:
+        """Compiled when first needed: who needs it hardly needs `_updates` for the same types."""
+        return _vectors("inner_product", *self._types)
+
+    @cached_property
+    def _updates(self) -> ModuleType:
+        return _vectors("directions", *self._types)
 
     def _team(self) -> int:
         return machine.team_of(self._threads or machine.get_threads())
@@ -143,15 +176,15 @@ class HostDirections(Directions):
     def inner(self, a: Array, b: Array) -> float:
         """See `Directions.inner`."""
         with LAUNCH:
-            addresses = a.ctypes.data, b.ctypes.data
-            self._module.product(self._team(), *addresses, *self._where, self._sums.ctypes.data)
+            addresses, sums = (a.ctypes.data, b.ctypes.data), self._sums.ctypes.data
+            self._inner_product.product(self._team(), *addresses, *self._where, sums)
         return float(self._summed()[0])
 
     def inners(self, a: Array, c: Array, b: Array) -> tuple[float, float]:
         """See `Directions.inners`."""
         with LAUNCH:
             addresses, sums = (a.ctypes.data, c.ctypes.data, b.ctypes.data), self._sums.ctypes.data
-            self._module.products(self._team(), *addresses, *self._where, sums)
+            self._updates.products(self._team(), *addresses, *self._where, sums)
         first, second = self._summed(2).tolist()
         return first, second
 
@@ -160,11 +193,11 @@ class HostDirections(Directions):
         with LAUNCH:
             addresses = tuple(vector.ctypes.data for vector in vectors)
             sums = self._sums.ctypes.data
-            self._module.move(self._team(), addresses, *self._where, sums, alpha, scale)
+            self._updates.move(self._team(), addresses, *self._where, sums, alpha, scale)
         return float(self._summed()[0])
 
     def turn(self, p: Array, z: Array, beta: float, scale: float) -> None:
         """See `Directions.turn`."""
         with LAUNCH:
             addresses = p.ctypes.data, z.ctypes.data
-            self._module.turn(self._team(), *addresses, *self._where, beta, scale)
+            self._updates.turn(self._team(), *addresses, *self._where, beta, scale)

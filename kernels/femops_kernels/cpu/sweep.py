@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.codegen.specialize import specialize
+from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.compiled import CompiledOperator, Launch, Places
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.kernels.kernel import SweepKernel
@@ -24,6 +24,8 @@ from femops_kernels.skeletons.chunk import table as layout
 # Stored numbers below which threads cost more than they save: measured with two threads, 60,000
 # take 1.5 times as long as with one, 100,000 two thirds.
 PARALLEL_EFFORT = 80_000
+DRIVER_PARTS: Parts = ("driver_loops", "driver"), {}, ""
+"""Parts of the driver of all kernels."""
 
 
 @final
@@ -316,7 +318,7 @@ def chunk_order(launch: HostLaunch) -> tuple[NDArray[np.int64], int]:
 @cache  # on the way of every application: no look at the sources each time
 def driver() -> ModuleType:
     """Compiled driver of all kernels."""
-    return specialize(("driver_loops", "driver"), {})
+    return specialize(*DRIVER_PARTS)
 
 
 @cache

@@ -16,7 +16,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.codegen.specialize import specialize
+from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.errors import KernelError, KernelValueError
 from femops_kernels.simd import threads as layout
 
@@ -32,6 +32,8 @@ LAUNCH = threading.RLock()
 if hasattr(os, "register_at_fork"):  # or a child would wait for the end of a parent's loop
     _after = {"after_in_parent": LAUNCH.release, "after_in_child": LAUNCH.release}
     os.register_at_fork(before=LAUNCH.acquire, **_after)
+WORKER_PARTS: Parts = ("worker",), {}, ""
+"""Parts of the code of teams."""
 _LINE = 8 * layout.LINE_WORDS
 _FUNCTIONS = {
     layout.WHO: "gettid",
@@ -64,7 +66,9 @@ class Team:
         self._call("pthread_mutex_init", self._place(layout.MUTEX), None)
         for condition in (layout.NEWS, layout.DONE):
             self._call("pthread_cond_init", self._place(condition), None)
-        self._worker: int = specialize(("worker",), {}).worker.address
+        compiled = specialize(*WORKER_PARTS)
+        self._worker: int = compiled.worker.address
+        self._words[layout.RUN] = compiled.run.address
         self._count = 1
 
     def address(self, threads: int, *, strict: bool) -> int:

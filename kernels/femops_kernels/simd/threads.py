@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from femops_kernels.simd.compiling import Part, as_intrinsic, compiled_part, inner
+from femops_kernels.simd.compiling import as_intrinsic, compiled_part
 
 LINE_WORDS = 16
 """Words between what different threads write: two cache lines, which are fetched in pairs."""
@@ -32,6 +31,7 @@ SPINS = OPEN + 5  # how often it is looked before one goes to sleep
 LONG_SPINS = OPEN + 6  # how often a worker looks while that pays
 LOCK, UNLOCK, WAIT, WAKE = (5 * LINE_WORDS + k for k in range(4))  # functions of pthreads
 WHO = 5 * LINE_WORDS + 4  # the function that tells a thread's number in the system, or 0
+RUN = 5 * LINE_WORDS + 5  # the compiled function that runs a loop on the team
 MUTEX, NEWS, DONE = 6 * LINE_WORDS, 7 * LINE_WORDS, 8 * LINE_WORDS  # what they work on
 FIRST = 9 * LINE_WORDS  # a line for each thread: NEXT, END, and what its worker is told
 NEXT, END, NUMBER, TEAM, SYSTEM_NUMBER = 0, 1, 2, 3, 4
@@ -123,7 +123,8 @@ def call_system(typingctx: Any, function: Any, first: Any, second: Any) -> Any:
     return sig, codegen
 
 
-_BODY = ir.FunctionType(ir.VoidType(), [_WORD, _WORD, _WORD])
+_BODY = ir.FunctionType(ir.VoidType(), [_WORD] * 3)
+_RUN = ir.FunctionType(ir.VoidType(), [_WORD] * 4)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -138,91 +139,6 @@ def call_body(typingctx: Any, body: Any, arguments: Any, item: Any, thread: Any)
     return sig, codegen
 
 
-@inner
-def take(team, body, arguments, thread, width):
-    """Work on items until all are taken: first on a thread's own, then on those of the others.
-
-    A thread's own are the same in every loop over as many items, so they stay in its caches.
-    """
-    for k in range(1 if atomic_get(team, STRICT) == 1 else width):
-        owner = thread + k if thread + k < width else thread + k - width
-        line = team + (FIRST + owner * LINE_WORDS) * 8
-        end = atomic_get(line, END)
-        while atomic_get(line, NEXT) < end:
-            item = atomic_add(line, NEXT, 1)
-            if item < end:
-                call_body(body, arguments, item, thread)
-
-
-@inner
-def unfinished(team, width):
-    """Return 1 if a worker may be in a loop, or one of the threads has not done its own items."""
-    if atomic_get(team, ACTIVE) != 0:
-        return 1
-    for k in range(width):
-        line = team + (FIRST + k * LINE_WORDS) * 8
-        if atomic_get(line, NEXT) < atomic_get(line, END):
-            return 1
-    return 0
-
-
-@inner
-def await_workers(team, width):
-    """Wait until nothing is unfinished: a few microseconds awake, then asleep."""
-    spins = atomic_get(team, SPINS)
-    while unfinished(team, width) == 1 and spins > 0:
-        relax()
-        spins -= 1
-    if unfinished(team, width) == 1:
-        call_system(atomic_get(team, LOCK), team + MUTEX * 8, 0)
-        atomic_put(team, CALLER_SLEEPS, 1)
-        while unfinished(team, width) == 1:
-            call_system(atomic_get(team, WAIT), team + DONE * 8, team + MUTEX * 8)
-        atomic_put(team, CALLER_SLEEPS, 0)
-        call_system(atomic_get(team, UNLOCK), team + MUTEX * 8, 0)
-
-
-@inner
-def open_loop(team, body, arguments, items, width):
-    """Tell the workers of a loop."""
-    for k in range(width):
-        line = team + (FIRST + k * LINE_WORDS) * 8
-        atomic_put(line, NEXT, k * items // width)
-        atomic_put(line, END, (k + 1) * items // width)
-    atomic_put(team, BODY, body)
-    atomic_put(team, ARGUMENTS, arguments)
-    atomic_put(team, OPEN, 1)
-    atomic_add(team, JOBS, 1)
-    if atomic_get(team, SLEEPERS) > 0:
-        call_system(atomic_get(team, LOCK), team + MUTEX * 8, 0)
-        call_system(atomic_get(team, WAKE), team + NEWS * 8, 0)
-        call_system(atomic_get(team, UNLOCK), team + MUTEX * 8, 0)
-
-
-@inner
-def run(team, body, arguments, items):
-    """Run a loop on a team, or on this thread alone if it is 0; back when all items are done.
-
-    Nobody waits for a worker that has not come: it finds the loop closed.  So where another
-    program has the processor, those who have one do the work.
-    """
-    width = atomic_get(team, WIDTH) if team != 0 and items > 1 else 1
-    if width == 1:
-        for item in range(items):
-            call_body(body, arguments, item, 0)
-        return
-    open_loop(team, body, arguments, items, width)
-    take(team, body, arguments, 0, width)
-    if atomic_get(team, STRICT) == 1:
-        await_workers(team, width)
-    # whoever is counted as active from now on finds the loop closed
-    atomic_put(team, OPEN, 0)
-    await_workers(team, 0)
-
-
-_RUN = types.void(*[types.intp] * 4)
-
-
 def shared(function: Callable[..., Any]) -> Any:
     """Decorator that makes a loop, shared by a team of threads, of what is done for one item.
 
@@ -234,11 +150,9 @@ def shared(function: Callable[..., Any]) -> Any:
         arguments = tuple(types.unliteral(one) for one in given)
         sig = types.void(types.intp, types.intp, *arguments)
         part, result = compiled_part(typingctx, function, (types.intp, types.intp, *arguments))
-        runs, running = _compiled_run(typingctx)
 
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            for one in (part, runs):
-                one.link_into(context.active_code_library)
+            part.link_into(context.active_code_library)
             values = args[2:]
             kept = cgutils.alloca_once(
                 builder, ir.LiteralStructType([_WORD, *[value.type for value in values]])
@@ -246,10 +160,7 @@ def shared(function: Callable[..., Any]) -> Any:
             for k, value in enumerate(values):
                 builder.store(value, cgutils.gep_inbounds(builder, kept, 0, k + 1))
             body = _body(context, builder.module, result.fndesc, kept.type)
-            address = [builder.ptrtoint(body, _WORD), builder.ptrtoint(kept, _WORD)]
-            context.call_internal_no_propagate(
-                builder, running.fndesc, _RUN, [args[0], *address, args[1]]
-            )
+            _call(builder, args[0], args[1], body, builder.ptrtoint(kept, _WORD))
             return context.get_dummy_value()
 
         return sig, codegen
@@ -257,10 +168,18 @@ def shared(function: Callable[..., Any]) -> Any:
     return as_intrinsic(typer, function, ("team", "items"))
 
 
-@cache
-def _compiled_run(typingctx: Any) -> tuple[Part, Any]:
-    """The code of `run`, which is the same for all loops."""
-    return compiled_part(typingctx, run.inner_function, _RUN.args)
+def _call(builder: Any, team: Any, items: Any, body: Any, arguments: Any) -> None:
+    """Run a loop on a team, or on this thread alone if it is 0.
+
+    How a team does it is compiled once, see ``run`` in ``skeletons/chunk/worker.py``.
+    """
+    with builder.if_else(builder.icmp_unsigned("!=", team, _WORD(0))) as (together, alone):
+        with together:
+            run = builder.load(_pointer(builder, team, _WORD(RUN)))
+            given = [team, builder.ptrtoint(body, _WORD), arguments, items]
+            builder.call(builder.inttoptr(run, _RUN.as_pointer()), given)
+        with alone, cgutils.for_range(builder, items) as loop:
+            builder.call(body, [arguments, loop.index, _WORD(0)])
 
 
 def _body(context: Any, module: Any, fndesc: Any, kept: Any) -> Any:
@@ -287,15 +206,21 @@ __all__ = [
     "BODY",
     "CALLER_SLEEPS",
     "DONE",
+    "END",
+    "FIRST",
     "JOBS",
+    "LINE_WORDS",
     "LOCK",
     "LONG_SPINS",
     "MUTEX",
     "NEWS",
+    "NEXT",
     "NUMBER",
     "OPEN",
+    "RUN",
     "SLEEPERS",
     "SPINS",
+    "STRICT",
     "SYSTEM_NUMBER",
     "TEAM",
     "UNLOCK",
@@ -311,5 +236,4 @@ __all__ = [
     "call_system",
     "relax",
     "shared",
-    "take",
 ]

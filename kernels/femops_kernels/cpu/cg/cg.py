@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.cg import RankSolve, Reduction, Solve, segment_edges
-from femops_kernels.codegen.ahead import compile_kernels_ahead
-from femops_kernels.codegen.specialize import named, specialize
+from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.compiled import CompiledOperator, DistributedOperator
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.cg.merged import (
@@ -148,11 +147,10 @@ def _burst(threads: int, before: Sequence[int], limit: int) -> int:
     return max(before, default=0) // threads + 1 if all(before) else _FIRST_BURST
 
 
-def compile_ahead(width: int, dtype: np.dtype[Any]) -> None:
-    """Begin to compile what preconditioned solves of all operators share, on an idle core."""
-    if machine.get_threads() > 1:
-        ahead = pass_parts(width, dtype, use_inverse=True), _parts(dtype, *_MERGED)
-        compile_kernels_ahead([named(*parts) for parts in ahead], machine.cores())
+def solve_parts(width: int, dtype: np.dtype[Any]) -> list[Parts]:
+    """Parts of the kernels that preconditioned solves of all operators share."""
+    ahead = pass_parts(width, dtype, use_inverse=True), _parts(dtype, *_MERGED)
+    return [(*parts, "") for parts in ahead]
 
 
 @final

@@ -9,7 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-from femops_kernels.codegen.specialize import specialize
+from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.cpu.kernels.kernel import (
     OperatorKernel,
     Side,
@@ -45,12 +45,12 @@ class ElementKernel(OperatorKernel):
         rows, columns = (s.ncomp * s.p1d**self.dim for s in (self.target, self.source))
         return rows, columns
 
-    @cached_property
-    def module(self) -> ModuleType:
-        """The compiled module."""
+    @property
+    def parts(self) -> Parts:
+        """See `SweepKernel.parts`."""
         rows, columns = self.shape
         constants = self.sizes() | {"POINTS": rows, "NQDATA": columns}
-        return specialize(("table", "copies", "batch_element", "batches"), constants)
+        return ("table", "copies", "batch_element", "batches"), constants, ""
 
     @cached_property
     def multivector(self) -> ModuleType:
@@ -89,11 +89,11 @@ class DecomposedKernel(OperatorKernel):
     width: int
     data_dtype: np.dtype[Any] | None = None
 
-    @cached_property
-    def module(self) -> ModuleType:
-        """The compiled module."""
+    @property
+    def parts(self) -> Parts:
+        """See `SweepKernel.parts`."""
         skeletons = ("table", "copies", "stored", "batch_decomposed", "batches")
-        return specialize(skeletons, self._constants(), self.qfunction.text)
+        return skeletons, self._constants(), self.qfunction.text
 
     @cached_property
     def multivector(self) -> ModuleType:

@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.codegen.specialize import specialize
+from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.cpu.machine import tuning_key
 from femops_kernels.pointwise.qfunction import QFunctionCode
 from femops_kernels.pointwise.sum_factorization import Map1D, check_points, contraction_flops
@@ -54,6 +54,26 @@ class Side:
         return int(self.b1d.shape[1])
 
 
+def chunk_parts(width: int, dtype: np.dtype[Any], ncomp_in: int, ncomp_out: int) -> Parts:
+    """Parts of the work around the batches of a chunk, which is the same for all kernels.
+
+    Parameters
+    ----------
+    width : int
+        Slots of a lane.
+    dtype : dtype
+    ncomp_in, ncomp_out : int
+        Components of the field and of the test function.
+    """
+    constants = {
+        "LANE": Lane(width, dtype),
+        "REAL_BYTES": dtype.itemsize,
+        "NCOMP_IN": ncomp_in,
+        "NCOMP_OUT": ncomp_out,
+    }
+    return ("table", "copies", "chunk"), constants, ""
+
+
 class SweepKernel(ABC):
     """Kernel of a `femops_kernels.cpu.sweep.Sweep`: compiled batches under ``skeletons/chunk.py``.
 
@@ -76,18 +96,18 @@ class SweepKernel(ABC):
 
     @property
     @abstractmethod
+    def parts(self) -> Parts:
+        """Parts of the compiled batches."""
+
+    @cached_property
     def module(self) -> ModuleType:
         """The compiled batches; compiled, or read from the cache, when first asked for."""
+        return specialize(*self.parts)
 
     def chunk(self) -> ModuleType:
-        """Compiled work around the batches of a chunk: one module per type, for all kernels."""
-        constants = {
-            "LANE": Lane(self.width, self.dtype),
-            "REAL_BYTES": self.dtype.itemsize,
-            "NCOMP_IN": self.source.ncomp,
-            "NCOMP_OUT": self.target.ncomp,
-        }
-        return specialize(("table", "copies", "chunk"), constants)
+        """Compiled work around the batches of a chunk, see `chunk_parts`."""
+        ncomps = self.source.ncomp, self.target.ncomp
+        return specialize(*chunk_parts(self.width, self.dtype, *ncomps))
 
     def sizes(self) -> dict[str, object]:
         """Names of ``skeletons/defaults.py`` that every kernel has."""
@@ -218,12 +238,11 @@ class Kernel(OperatorKernel):
         """Quadrature points per direction."""
         return int(self.d1d.shape[0])
 
-    @cached_property
-    def module(self) -> ModuleType:
-        """The compiled batches; compiled, or read from the cache, when first asked for."""
+    @property
+    def parts(self) -> Parts:
+        """See `SweepKernel.parts`."""
         around = ("table", "copies", "ahead", "weights", "geometry", "pieces")
-        skeletons = (*around, self._batch, "batches")
-        return specialize(skeletons, self.constants(), self.qfunction.text)
+        return (*around, self._batch, "batches"), self.constants(), self.qfunction.text
 
     @cached_property
     def multivector(self) -> ModuleType:
@@ -307,9 +326,9 @@ class DiagonalKernel(SweepKernel):
         for name in ("dim", "source", "target", "dtype", "width"):
             object.__setattr__(self, name, getattr(self.kernel, name))
 
-    @cached_property
-    def module(self) -> ModuleType:
-        """The compiled batches."""
+    @property
+    def parts(self) -> Parts:
+        """See `SweepKernel.parts`."""
         values, slopes = self.target.b1d, self.slopes
         constants = self.kernel.constants() | {
             "VALUES": Matrix1D((values * values).T),
@@ -317,7 +336,7 @@ class DiagonalKernel(SweepKernel):
             "SLOPES": Matrix1D((slopes * slopes).T),
         }
         skeletons = ("table", "copies", "ahead", "weights", "geometry", "batch_diagonal", "batches")
-        return specialize(skeletons, constants, self.kernel.qfunction.text)
+        return skeletons, constants, self.kernel.qfunction.text
 
 
 @final
@@ -340,9 +359,9 @@ class FillKernel(SweepKernel):
         for name in ("dim", "source", "target", "dtype", "width"):
             object.__setattr__(self, name, getattr(self.kernel, name))
 
-    @cached_property
-    def module(self) -> ModuleType:
-        """The compiled batches."""
+    @property
+    def parts(self) -> Parts:
+        """See `SweepKernel.parts`."""
         constants = self.kernel.constants() | {"FILLED": self.numbers}
         names = ("table", "copies", "ahead", "weights", "geometry", "pieces", "batch", "batch_fill")
-        return specialize((*names, "batches"), constants, self.kernel.qfunction.text)
+        return (*names, "batches"), constants, self.kernel.qfunction.text

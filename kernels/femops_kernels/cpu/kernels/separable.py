@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.codegen.specialize import specialize
+from femops_kernels.codegen.specialize import Parts
 from femops_kernels.cpu.kernels.kernel import (
     OperatorKernel,
     Side,
@@ -45,11 +45,11 @@ class SeparableKernel(OperatorKernel):
     value: bool
     gradient: bool
 
-    @cached_property
-    def module(self) -> ModuleType:
-        """The compiled batches."""
+    @property
+    def parts(self) -> Parts:
+        """See `SweepKernel.parts`."""
         skeletons = ("table", "copies", "ahead", "stored", "pieces", "batch_separable", "batches")
-        return specialize(skeletons, self._constants())
+        return skeletons, self._constants(), ""
 
     @cached_property
     def multivector(self) -> ModuleType:

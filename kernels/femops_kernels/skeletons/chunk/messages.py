@@ -4,8 +4,7 @@ Addresses are of int64 arrays and of the vectors' type.
 """
 
 # <defaults>
-from numba import njit
-
+from femops_kernels.simd.compiling import function
 from femops_kernels.simd.lanes import get, prefetch, put, word
 from femops_kernels.skeletons.chunk.defaults import LANE, REAL_BYTES
 
@@ -14,7 +13,7 @@ from femops_kernels.skeletons.chunk.defaults import LANE, REAL_BYTES
 AHEAD = 32  # entries between one that is asked for and one that is worked on
 
 
-@njit("void(intp, intp, intp, intp)", cache=True, nogil=True)
+@function("void(intp, intp, intp, intp)")
 def pack(x, positions, count, out):
     """Entries of x at some positions; zero where a position is negative."""
     for k in range(count):
@@ -23,7 +22,7 @@ def pack(x, positions, count, out):
         put(LANE, out, k, 0.0 if at < 0 else get(LANE, x, at))
 
 
-@njit("void(intp, intp, intp, intp)", cache=True, nogil=True)
+@function("void(intp, intp, intp, intp)")
 def add(values, positions, count, y):
     """Add values to entries of y, one after the other, except where a position is negative."""
     for k in range(count):
@@ -33,7 +32,7 @@ def add(values, positions, count, y):
             put(LANE, y, at, get(LANE, y, at) + get(LANE, values, k))
 
 
-@njit("void(intp, intp, intp, intp, intp, intp, float64)", cache=True, nogil=True)
+@function("void(intp, intp, intp, intp, intp, intp, float64)")
 def collect(buffer, starts, slots, count, ncomp, out, beta):
     """Sums of a sweep's contributions to each of its ghosts, added to beta times what is there."""
     for g in range(count):

@@ -1,9 +1,7 @@
 """The limits of a machine: bandwidth with memory and caches, and fused multiply-adds."""
 
 # <defaults>
-from numba import njit
-
-from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.compiling import function, inner
 from femops_kernels.simd.lanes import fill, fma, get, load, prefetch, put, store
 from femops_kernels.simd.threads import shared
 from femops_kernels.skeletons.chunk.defaults import LANE, LANE_BYTES
@@ -39,7 +37,7 @@ def triad_blocks(k, thread, a, b, c, factor):
         put(LANE, a, i, get(LANE, b, i) + factor * get(LANE, c, i))
 
 
-@njit("void(intp, intp, intp, intp, float64, intp)", cache=True, nogil=True)
+@function("void(intp, intp, intp, intp, float64, intp)")
 def triad(team, a, b, c, factor, blocks):
     """STREAM triad, a = b + factor c, over blocks of 8192 float64."""
     triad_blocks(team, blocks, a, b, c, factor)
@@ -55,7 +53,7 @@ def mixed_blocks(w, thread, source, target, reads, writes, blocks, passes, worke
             mixed_block(low, high, target + k * writes * LANE_BYTES, reads, writes)
 
 
-@njit("void(intp, intp, intp, intp, intp, intp, intp, intp)", cache=True, nogil=True)
+@function("void(intp, intp, intp, intp, intp, intp, intp, intp)")
 def mixed(team, source, target, reads, writes, blocks, passes, workers):
     """Read and write in a given proportion, each worker its own ``blocks`` again and again.
 
@@ -84,7 +82,7 @@ def chains(w, thread, out, rounds):
     store(LANE, out, w, total)
 
 
-@njit("void(intp, intp, intp, intp)", cache=True, nogil=True)
+@function("void(intp, intp, intp, intp)")
 def multiply_adds(team, out, rounds, workers):
     """Sixteen independent chains of ``rounds`` fused multiply-adds on each worker."""
     chains(team, workers, out, rounds)

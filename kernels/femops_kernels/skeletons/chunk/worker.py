@@ -1,4 +1,6 @@
-"""The life of a worker: it waits for a loop, takes part in it, and waits for the next.
+"""A team of threads: the life of a worker, and a loop as who begins it runs it.
+
+A worker waits for a loop, takes part in it, and waits for the next.
 
 Waiting begins by looking again and again, as the next loop often follows at once.  Then the thread
 sleeps: the processor is for others.  It looks for long, some 100 microseconds, while that pays.
@@ -16,6 +18,22 @@ from femops_kernels.simd.threads import *
 
 FEWEST, MOST = 32, 8192  # loops before it looks for long again
 STEADY = 512  # loops in time, after which the core counts as free
+
+
+@inner
+def take(team, body, arguments, thread, width):
+    """Work on items until all are taken: first on a thread's own, then on those of the others.
+
+    A thread's own are the same in every loop over as many items, so they stay in its caches.
+    """
+    for k in range(1 if atomic_get(team, STRICT) == 1 else width):
+        owner = thread + k if thread + k < width else thread + k - width
+        line = team + (FIRST + owner * LINE_WORDS) * 8
+        end = atomic_get(line, END)
+        while atomic_get(line, NEXT) < end:
+            item = atomic_add(line, NEXT, 1)
+            if item < end:
+                call_body(body, arguments, item, thread)
 
 
 @inner
@@ -68,3 +86,72 @@ def worker(line):
             take(team, word(team, BODY), word(team, ARGUMENTS), number, width)
         leave(team)
     return 0
+
+
+# --- who begins a loop ---------------------------------------------------------------------------
+
+
+@inner
+def unfinished(team, width):
+    """Return 1 if a worker may be in a loop, or one of the threads has not done its own items."""
+    if atomic_get(team, ACTIVE) != 0:
+        return 1
+    for k in range(width):
+        line = team + (FIRST + k * LINE_WORDS) * 8
+        if atomic_get(line, NEXT) < atomic_get(line, END):
+            return 1
+    return 0
+
+
+@inner
+def await_workers(team, width):
+    """Wait until nothing is unfinished: a few microseconds awake, then asleep."""
+    spins = atomic_get(team, SPINS)
+    while unfinished(team, width) == 1 and spins > 0:
+        relax()
+        spins -= 1
+    if unfinished(team, width) == 1:
+        call_system(atomic_get(team, LOCK), team + MUTEX * 8, 0)
+        atomic_put(team, CALLER_SLEEPS, 1)
+        while unfinished(team, width) == 1:
+            call_system(atomic_get(team, WAIT), team + DONE * 8, team + MUTEX * 8)
+        atomic_put(team, CALLER_SLEEPS, 0)
+        call_system(atomic_get(team, UNLOCK), team + MUTEX * 8, 0)
+
+
+@inner
+def open_loop(team, body, arguments, items, width):
+    """Tell the workers of a loop."""
+    for k in range(width):
+        line = team + (FIRST + k * LINE_WORDS) * 8
+        atomic_put(line, NEXT, k * items // width)
+        atomic_put(line, END, (k + 1) * items // width)
+    atomic_put(team, BODY, body)
+    atomic_put(team, ARGUMENTS, arguments)
+    atomic_put(team, OPEN, 1)
+    atomic_add(team, JOBS, 1)
+    if atomic_get(team, SLEEPERS) > 0:
+        call_system(atomic_get(team, LOCK), team + MUTEX * 8, 0)
+        call_system(atomic_get(team, WAKE), team + NEWS * 8, 0)
+        call_system(atomic_get(team, UNLOCK), team + MUTEX * 8, 0)
+
+
+@entry("void(intp, intp, intp, intp)", thorough=False)
+def run(team, body, arguments, items):
+    """Run a loop on a team; back when all items are done.
+
+    Nobody waits for a worker that has not come: it finds the loop closed.  So where another
+    program has the processor, those who have one do the work.
+    """
+    width = atomic_get(team, WIDTH) if items > 1 else 1
+    if width == 1:
+        for item in range(items):
+            call_body(body, arguments, item, 0)
+        return
+    open_loop(team, body, arguments, items, width)
+    take(team, body, arguments, 0, width)
+    if atomic_get(team, STRICT) == 1:
+        await_workers(team, width)
+    # whoever is counted as active from now on finds the loop closed
+    atomic_put(team, OPEN, 0)
+    await_workers(team, 0)

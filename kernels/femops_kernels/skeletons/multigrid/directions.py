@@ -1,52 +1,15 @@
 """Vector updates and inner products of conjugate gradients around a preconditioner.
 
-The preconditioner's vectors may have another type, and are scaled. Vectors are cut into segments;
-of each segment sums are kept by slot of a lane, so that they do not depend on threads.
+The preconditioner's vectors may have another type, and are scaled.
 """
 
 # <defaults>
-from numba import njit
-
-from femops_kernels.simd.compiling import inner
-from femops_kernels.simd.lanes import Lane, fill, fma, load, numbers, store, widen, word
+from femops_kernels.simd.compiling import function
+from femops_kernels.simd.lanes import fill, fma, load, numbers, store
 from femops_kernels.simd.threads import shared
+from femops_kernels.skeletons.multigrid.segments import *
 
-LANE_WIDTH = 8
-REAL = "float64"
-OTHER = "float32"
 # </defaults>
-
-LANE = Lane(LANE_WIDTH, REAL)
-GIVEN = Lane(LANE_WIDTH, OTHER)
-REAL_BYTES, OTHER_BYTES = 8 if REAL == "float64" else 4, 8 if OTHER == "float64" else 4
-
-
-@inner
-def extent(edges, k):
-    """Begin of a segment, its whole lanes, and what is left."""
-    begin, end = word(edges, k), word(edges, k + 1)
-    return begin, (end - begin) // LANE_WIDTH, (end - begin) % LANE_WIDTH
-
-
-@inner
-def given(z, i):
-    """A lane of the preconditioner's."""
-    return widen(LANE, (load(GIVEN, z, i),))[0]
-
-
-@shared
-def inner_segments(k, thread, a, b, edges, sums):
-    """Sums of a b."""
-    begin, lanes, rest = extent(edges, k)
-    a, b = a + begin * REAL_BYTES, b + begin * OTHER_BYTES
-    s = fill(LANE, 0.0)
-    for i in range(lanes):
-        s = fma(load(LANE, a, i), given(b, i), s)
-    store(LANE, sums, k, s)
-    last = numbers(LANE, sums)
-    left, right = numbers(LANE, a), numbers(GIVEN, b)
-    for i in range(lanes * LANE_WIDTH, lanes * LANE_WIDTH + rest):
-        last[k * LANE_WIDTH] += left[i] * right[i]
 
 
 @shared
@@ -110,19 +73,13 @@ def turn_segments(k, thread, p, z, edges, beta, scale):
         ps[i] = scale * zs[i] + beta * ps[i]
 
 
-@njit("void(intp, intp, intp, intp, intp, intp)", cache=True, nogil=True)
-def product(team, a, b, edges, segments, sums):
-    """Sums (segments, LANE_WIDTH) of the inner product of a and b, of the two types."""
-    inner_segments(team, segments, a, b, edges, sums)
-
-
-@njit("void(intp, intp, intp, intp, intp, intp, intp)", cache=True, nogil=True)
+@function("void(intp, intp, intp, intp, intp, intp, intp)")
 def products(team, a, c, b, edges, segments, sums):
     """Sums (2, segments, LANE_WIDTH) of the inner products of a and c with b, of the other type."""
     both_segments(team, segments, a, c, b, edges, segments, sums)
 
 
-@njit("void(intp, UniTuple(intp, 5), intp, intp, intp, float64, float64)", cache=True, nogil=True)
+@function("void(intp, UniTuple(intp, 5), intp, intp, intp, float64, float64)")
 def move(team, vectors, edges, segments, sums, alpha, scale):
     """Update x += alpha p and r -= alpha product, set right = scale r; sums of r r.
 
@@ -131,7 +88,7 @@ def move(team, vectors, edges, segments, sums, alpha, scale):
     move_segments(team, segments, vectors, edges, sums, alpha, scale)
 
 
-@njit("void(intp, intp, intp, intp, intp, float64, float64)", cache=True, nogil=True)
+@function("void(intp, intp, intp, intp, intp, float64, float64)")
 def turn(team, p, z, edges, segments, beta, scale):
     """Set p = scale z + beta p; z is of the other type."""
     turn_segments(team, segments, p, z, edges, beta, scale)

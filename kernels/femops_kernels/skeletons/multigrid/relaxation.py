@@ -8,9 +8,7 @@ entry by entry. Vectors are whole lanes, and aligned; threads share pieces of th
 """
 
 # <defaults>
-from numba import njit
-
-from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.compiling import function, inner
 from femops_kernels.simd.lanes import Lane, fill, fma, load, store
 from femops_kernels.simd.threads import shared
 
@@ -46,11 +44,7 @@ def update_piece(k, thread, vectors, lanes, a, f, b, c):
         update(vectors, i, a, f, b, c)
 
 
-@njit(
-    "void(intp, UniTuple(intp, 5), intp, float64, float64, float64, float64)",
-    cache=True,
-    nogil=True,
-)
+@function("void(intp, UniTuple(intp, 5), intp, float64, float64, float64, float64)")
 def step(team, vectors, lanes, a, f, b, c):
     """Set old = scales (a product + f right) + b current + c old.
 

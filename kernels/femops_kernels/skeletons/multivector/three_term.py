@@ -4,9 +4,7 @@ Rows are whole cache lines; threads share pieces of the panel.
 """
 
 # <defaults>
-from numba import njit
-
-from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.compiling import function, inner
 from femops_kernels.simd.lanes import Lane, fill, fma, get, load, store
 from femops_kernels.simd.threads import shared
 
@@ -44,11 +42,7 @@ def step_piece(k, thread, arrays, scales, rows, lanes, a, b, c):
         step_row(arrays, scale, r * lanes, lanes, a, b, c)
 
 
-@njit(
-    "void(intp, UniTuple(intp, 5), intp, intp, intp, float64, float64, float64)",
-    cache=True,
-    nogil=True,
-)
+@function("void(intp, UniTuple(intp, 5), intp, intp, intp, float64, float64, float64)")
 def step(team, arrays, scales, rows, lanes, a, b, c):
     """Set old = scale (a product + factor extra) + b current + c old.
 
