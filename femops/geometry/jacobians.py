@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import final
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from femops.basis import Quadrature1D
 from femops.errors import GeometryError
 from femops.geometry.batching import element_blocks
-from femops.geometry.legendre import element_modes, mode_degrees, negligible
+from femops.geometry.legendre import LegendreGeometry, element_modes, mode_degrees, negligible
 from femops.parallel.mesh import DistributedMesh
 from femops_kernels.derived import Derived
 from femops_meshes.arguments import checked
@@ -29,6 +29,8 @@ Floats = NDArray[np.float64]
 
 # Of meshes, that all determinants at some points are positive.
 _checked = Derived[Mesh, None]()
+# Of meshes of affine elements, their Jacobians.
+_of_affine = Derived[Mesh, Floats]()
 
 
 class ElementClass(IntEnum):
@@ -108,7 +110,12 @@ class Geometry:
 
     @checked(GeometryError)
     def jacobian(self, start: int, stop: int) -> Floats:
-        """J[..., i, j] = dx_i / dxi_j, shape (n, q1d**dim, dim, dim)."""
+        """J[..., i, j] = dx_i / dxi_j, shape (n, q1d**dim, dim, dim).
+
+        Affine elements have one, which is computed once where it is asked for at one point.
+        """
+        if self.num_points == 1 and LegendreGeometry(self.mesh).affine:
+            return _of_affine.get(self.mesh, partial(_centers, self.mesh))[start:stop]
         return jacobians(self.mesh.coordinates[start:stop], self.quadrature.points)
 
     @checked(GeometryError)
@@ -186,6 +193,15 @@ class GeometryBlock:
         # The determinants first: they tell of inverted elements before anything is divided by 0.
         det = self.det
         return np.asarray(adjugates(self.jacobian) / det[..., None, None])
+
+
+def _centers(mesh: Mesh) -> Floats:
+    """Jacobians at the centers of elements, (ne, 1, dim, dim); not to be written to."""
+    blocks = element_blocks(mesh.num_elements, mesh.coordinates.shape[1])
+    found = [jacobians(mesh.coordinates[start:stop], [0.5]) for start, stop in blocks]
+    whole = np.concatenate(found) if found else np.empty((0, 1, mesh.dim, mesh.dim))
+    whole.flags.writeable = False
+    return whole
 
 
 def _inverted(geometry: Geometry) -> GeometryError:

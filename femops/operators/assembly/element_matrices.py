@@ -5,7 +5,8 @@ by the kernel of (9), ``A[k,i,l,j] = sum_s B[s,i] B[s,j] C[k,s,l]``; here the tw
 differ (derivatives, two spaces).  Contributions of D whose remaining directions agree are summed
 before they are contracted further: of the nine of a diffusion, four reach the last direction; of
 the six of a diagonal, ``A[k,i,l] = sum_s B[s,i]^2 C[k,s,l]``, three.  What several components have
-in common is formed once.
+in common is formed once.  Where D is constant in elements but for the weights, their matrices are
+combinations of as many as D has numbers, which are formed once.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ from numpy.typing import NDArray
 from femops.errors import OperatorError
 from femops.operators.assembly.dense_bases import dense_basis
 from femops.operators.assembly.point_matrices import (
+    constant_in_elements,
     distinct_values,
+    element_factors,
     entry_numbers,
     point_matrices,
+    spread,
 )
 from femops.operators.integrals.term import Term
 
@@ -114,9 +118,32 @@ class ElementAssembly:
             Another method.
         """
         check_method(method)
-        d, term = point_matrices(self.term, start, stop), self.term
+        if method == "near-optimal" and constant_in_elements(self.term):
+            factors = element_factors(self.term, start, stop)
+            # element by element: of one large product BLAS would round rows by their number
+            made: Floats = np.matmul(factors[:, np.newaxis], self._of_unit_factors)
+            return made.reshape(stop - start, *self.shape)
+        return self._formed(point_matrices(self.term, start, stop), method)
+
+    @cached_property
+    def _of_unit_factors(self) -> Floats:
+        """Matrix (numbers, rows * columns) for each number of D that is one, the others zero."""
+        weights = self.term.quadrature.tensor_weights(self.dim)
+        values = np.eye(self._numbers)[:, np.newaxis] * weights[:, np.newaxis]
+        matrices = self._formed(spread(values, self.entries), "near-optimal")
+        return matrices.reshape(self._numbers, -1)
+
+    @property
+    def _numbers(self) -> int:
+        """Number of distinct entries of D."""
+        assert self.term.source is not None
+        return len(self.term.source.qfunction.distinct)
+
+    def _formed(self, d: Floats, method: str) -> Floats:
+        """Matrices of elements with these D, (slots_out, ncomp, slots_in, ncomp, n, points)."""
+        term, n = self.term, d.shape[4]
         rows, columns = self.n_out**self.dim, self.n_in**self.dim
-        out = np.zeros((stop - start, term.test.ncomp, rows, term.trial.ncomp, columns))
+        out = np.zeros((n, term.test.ncomp, rows, term.trial.ncomp, columns))
         form = self._near_optimal if method == "near-optimal" else self._naive
         known: dict[bytes, Floats] = {}
         for a, b in np.ndindex(term.test.ncomp, term.trial.ncomp):
@@ -126,7 +153,7 @@ class ElementAssembly:
                 if key not in known:
                     known[key] = form(d[:, a, :, b], entries != 0)
                 out[:, a, :, b] = known[key]
-        return out.reshape(stop - start, *self.shape)
+        return out.reshape(n, *self.shape)
 
     def diagonals(self, start: int, stop: int) -> Floats:
         """Diagonals of the matrices of some elements of a square term, (n, nodes, ncomp)."""
@@ -146,6 +173,9 @@ class ElementAssembly:
     def flops(self, method: str = "near-optimal") -> int:
         """Floating-point operations for one element matrix, without those for D."""
         check_method(method)
+        if method == "near-optimal" and constant_in_elements(self.term):
+            rows, columns = self.shape
+            return rows * columns * (2 * self._numbers - 1)
         structure = self.entries != 0
         pairs = np.ndindex(structure.shape[1], structure.shape[3])
         count = self._near_optimal_flops if method == "near-optimal" else self._naive_flops

@@ -53,12 +53,26 @@ def distinct_values(
     return values if numbers is None else values[..., wanted]
 
 
+def constant_in_elements(term: Term) -> bool:
+    """True if D is constant in each element but for the weights of the quadrature."""
+    form = term.source
+    assert form is not None
+    given = form.qdata_split("partial").qfunction.numbers
+    return not given.point and not given.mapped and isinstance(form.geometry, Geometry)
+
+
+def element_factors(term: Term, start: int, stop: int) -> NDArray[np.float64]:
+    """Distinct entries of D at the weight 1, (n, entries), where it is constant in elements."""
+    assert term.source is not None
+    form = term.source
+    return form.values(form.qfunction.distinct, form.center.block(start, stop))[:, 0]
+
+
 def _computed(term: Term, start: int, stop: int, nodes: list[Node]) -> NDArray[np.float64]:
     """Values (n, points, nodes) of nodes: of one point and weights, where elements are so alike."""
     form = term.source
     assert form is not None
-    given = form.qdata_split("partial").qfunction.numbers
-    if given.point or given.mapped or not isinstance(form.geometry, Geometry):
+    if not constant_in_elements(term):
         return form.values(nodes, form.geometry.block(start, stop))
     values = form.values(nodes, form.center.block(start, stop))
     return values * form.quadrature.tensor_weights(form.geometry.dim)[:, np.newaxis]
@@ -66,7 +80,11 @@ def _computed(term: Term, start: int, stop: int, nodes: list[Node]) -> NDArray[n
 
 def point_matrices(term: Term, start: int, stop: int) -> NDArray[np.float64]:
     """D of some elements, (slots_out, ncomp, slots_in, ncomp, n, points)."""
-    values, entries = distinct_values(term, start, stop), entry_numbers(term)
+    return spread(distinct_values(term, start, stop), entry_numbers(term))
+
+
+def spread(values: NDArray[np.float64], entries: NDArray[np.int64]) -> NDArray[np.float64]:
+    """D from its distinct entries, (n, points, entries), where `entry_numbers` says."""
     out = np.zeros((*entries.shape, *values.shape[:2]))
     for at, number in np.ndenumerate(entries):
         if number:
