@@ -11,7 +11,9 @@ from numpy.typing import DTypeLike, NDArray
 from femops.errors import TensorError
 from femops.tensor.indexed import Index, Indexed
 from femops.tensor.layouts import Layout, Shape, Strided
+from femops.tensor.memory import DeviceName, check_stream, find_device, located
 from femops.tensor.places import NUMBERS, Places, View
+from femops_kernels.cuda.device.device import Device
 from femops_kernels.pointwise.qdata import aligned_array
 from femops_meshes.arguments import checked, shown
 
@@ -33,11 +35,15 @@ class Batch:
         float64, float32, complex128 or complex64.
     layout : Layout
         Order of the entries; see `femops.tensor.Strided`.
+    device : str, optional
+        "cuda", or "cuda:1" for the second GPU; on the host if omitted.
 
     Raises
     ------
     TensorError
         For sizes, types and layouts that cannot be.
+    femops.errors.DeviceError
+        There is no such device.
 
     Examples
     --------
@@ -53,7 +59,9 @@ class Batch:
         members: int,
         dtype: DTypeLike = np.float64,
         layout: Layout = Strided(),  # noqa: B008  (it has no state)
+        device: DeviceName = None,
     ) -> None:
+        where = find_device(device)
         kind, shape = _number_type(dtype), _whole(shape)
         if members < 0 or any(size < 1 for size in shape):
             raise TensorError(
@@ -62,12 +70,13 @@ class Batch:
         table, lanes = layout.table(tuple(shape)), layout.lanes(kind)
         numbers = int(table.max()) + 1 if table.size else 1
         try:
-            flat = aligned_array((-(-members // lanes) * numbers * lanes,), kind)
+            flat = _zeros(-(-members // lanes) * numbers * lanes, kind, where)
         except (MemoryError, ValueError, OverflowError) as error:
             raise TensorError(
                 f"{members} tensors of shape {shape} are more than memory holds: make fewer"
             ) from error
-        self._view = View(Places.of_table(table * lanes), flat, 0, numbers * lanes, lanes, members)
+        places = Places.of_table(table * lanes)
+        self._view = View(places, flat, 0, numbers * lanes, lanes, members, device=where)
         self.layout = layout
 
     @classmethod
@@ -78,7 +87,8 @@ class Batch:
         Parameters
         ----------
         array : (members, *shape) array
-            Strided in any way.  With a layout: ``(groups, *storage)``, contiguous.
+            Of NumPy or CuPy, or with ``__cuda_array_interface__``, strided in any way.  With a
+            layout: ``(groups, *storage)``, contiguous.
         layout : Layout, optional
             `Interleaved`: the array is ``(groups, *shape, width)``.
         members : int, optional
@@ -94,6 +104,7 @@ class Batch:
         if layout is None:
             self._view = View.of_array(array)
             return self
+        array, device = located(array)
         kind = _number_type(array.dtype)
         lanes = layout.lanes(kind)
         if lanes == 1 or array.ndim < 2 or array.shape[-1] != lanes or not array.flags.c_contiguous:
@@ -107,9 +118,47 @@ class Batch:
             raise TensorError(f"{count} members in {array.shape[0]} groups of {lanes}")
         table = layout.table(array.shape[1:-1]) * lanes
         self._view = View(
-            Places.of_table(table), array.reshape(-1), 0, table.size * lanes, lanes, count
+            Places.of_table(table),
+            array.reshape(-1),
+            0,
+            table.size * lanes,
+            lanes,
+            count,
+            device=device,
         )
         return self
+
+    @property
+    def device(self) -> Device | None:
+        """The device that it is on, None for the host."""
+        return self._view.device
+
+    @checked(TensorError)
+    def to(self, device: DeviceName, stream: Any = None) -> Batch:
+        """A copy on a device or on the host, in the same layout; itself where it is there.
+
+        Parameters
+        ----------
+        device : str
+            "cuda", "cuda:1" or "cpu".
+        stream : cupy.cuda.Stream, optional
+            The copy is made when this has done its earlier work, and the call does not wait for it:
+            use the copy in this stream, or after ``stream.synchronize()``.
+
+        Raises
+        ------
+        TensorError
+            No device, or no stream.
+        femops.errors.DeviceError
+            There is no such device.
+        """
+        check_stream(stream)
+        where = find_device(device)
+        if where is self.device:
+            return self
+        made = Batch.__new__(Batch)
+        made.layout, made._view = self.layout, self._view.to(where, stream)
+        return made
 
     @property
     def shape(self) -> Shape:
@@ -171,7 +220,14 @@ class Batch:
             View.write(self[key].view, value)
 
     def numpy(self) -> Array:
-        """Entries as an array (members, *shape): a view where entries are strided, else a copy."""
+        """Entries as an array of NumPy (members, *shape).
+
+        A view where entries are strided and on the host, else a copy.
+        """
+        return self._view.to(None).read()
+
+    def array(self) -> Array:
+        """Entries as an array where they are, of NumPy or CuPy; as `numpy`, but nothing moves."""
         return self._view.read()
 
     @checked(TensorError)
@@ -181,6 +237,7 @@ class Batch:
         Parameters
         ----------
         values : number, or array that broadcasts to (members, *shape)
+            On the batch's device.
 
         Raises
         ------
@@ -193,10 +250,9 @@ class Batch:
     @checked(TensorError)
     def copy(self, layout: Layout | None = None) -> Batch:
         """A batch of its own, in this or another layout."""
-        made = Batch(
-            self.shape, self.members, self.dtype, self.layout if layout is None else layout
-        )
-        return made.assign(self.numpy())
+        chosen = self.layout if layout is None else layout
+        made = Batch(self.shape, self.members, self.dtype, chosen, self.device)
+        return made.assign(self.array())
 
 
 def _number_type(dtype: DTypeLike) -> np.dtype[Any]:
@@ -207,6 +263,13 @@ def _number_type(dtype: DTypeLike) -> np.dtype[Any]:
     if kind.name not in NUMBERS or not kind.isnative:
         raise TensorError(f"tensors of {kind}: choose one of {', '.join(NUMBERS)}")
     return kind
+
+
+def _zeros(count: int, dtype: np.dtype[Any], device: Device | None) -> Array:
+    if device is None:
+        return aligned_array((count,), dtype)
+    made: Array = device.xp.zeros(count, dtype)
+    return made
 
 
 def _whole(shape: Any) -> Shape:

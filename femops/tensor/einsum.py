@@ -12,6 +12,7 @@ from femops.errors import TensorError
 from femops.tensor.batch import Batch
 from femops.tensor.gemm import Operand, as_view, new_output, output_view
 from femops.tensor.lowering import Number, Term, contract_pair
+from femops.tensor.memory import functions_of, is_array, located
 from femops.tensor.places import View
 from femops_meshes.arguments import checked
 
@@ -79,7 +80,7 @@ def einsum(
         return out
     if isinstance(target, Batch) or target.ndim == len(result):
         return target
-    return np.moveaxis(target, 0, batch)
+    return _moved(target, 0, batch)
 
 
 def terms_of(operands: tuple[Operand, ...], words: tuple[str, ...], batch: int) -> tuple[Term, ...]:
@@ -103,11 +104,17 @@ def path_of(terms: tuple[Term, ...], result: str) -> tuple[tuple[int, ...], ...]
 
 
 def _members_first(one: Operand, word: str, batch: int) -> Operand:
-    if batch == 0 or not isinstance(one, np.ndarray) or one.ndim != len(word) + 1:
+    if batch == 0 or not is_array(one) or isinstance(one, Batch) or one.ndim != len(word) + 1:
         return one
     if not -one.ndim <= batch < one.ndim:
         raise TensorError(f"batch is {batch}: an array of shape {one.shape} has no such dimension")
-    return np.moveaxis(one, batch, 0)
+    return _moved(one, batch, 0)
+
+
+def _moved(array: NDArray[Any], axis: int, to: int) -> NDArray[Any]:
+    array, device = located(array)
+    moved: NDArray[Any] = functions_of(device).moveaxis(array, axis, to)
+    return moved
 
 
 @lru_cache(maxsize=512)
@@ -193,7 +200,8 @@ def _order(
 
 def _one(like: View) -> Term:
     """A tensor without indices, which is 1."""
-    return Term(View.of_array(np.ones((), like.dtype), shared=True), "")
+    ones = functions_of(like.device).ones((), like.dtype)
+    return Term(View.of_array(ones, shared=True), "")
 
 
 def _intermediate(a: Term, b: Term, kept: str) -> Term:
@@ -202,11 +210,13 @@ def _intermediate(a: Term, b: Term, kept: str) -> Term:
     sizes = sizes_of((a, b))
     shape = tuple(sizes[x] for x in letters)
     batched = [one.view for one in (a, b) if not one.view.shared]
+    kind, device = a.view.dtype, a.view.device
+    empty = functions_of(device).empty
     if not batched:
-        made = View.of_array(np.empty(shape, a.view.dtype), shared=True)
+        made = View.of_array(empty(shape, kind), shared=True)
     elif batched[0].lanes == 1:
-        made = View.of_array(np.empty((batched[0].members, *shape), a.view.dtype))
+        made = View.of_array(empty((batched[0].members, *shape), kind))
     else:
-        made = View.grouped(shape, a.view.dtype, batched[0].lanes, batched[0].members)
+        made = View.grouped(shape, kind, batched[0].lanes, batched[0].members, device)
     contract_pair(Term(made, letters), a, b)
     return Term(made, letters)

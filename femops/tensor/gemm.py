@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import TensorError
 from femops.tensor.batch import Batch
 from femops.tensor.lowering import Number, Term, contract_pair
-from femops.tensor.places import View
+from femops.tensor.memory import functions_of, is_array
+from femops.tensor.places import View, check_devices
 from femops_meshes.arguments import checked
 
 Array = NDArray[Any]
@@ -34,7 +34,7 @@ def gemm(
     ----------
     a : (members, m, k) array or Batch
         Or one matrix (m, k) for all members.  Of float64, float32, complex128 or complex64,
-        strided in any way.
+        strided in any way; arrays and batches on a GPU are multiplied there.
     b : (members, k, n) array or Batch
         Or one matrix (k, n) for all members.
     out : (members, m, n) array or Batch, optional
@@ -117,9 +117,10 @@ def as_view(operand: Operand, ndim: int, name: str) -> View:
                 f"{name} is a batch of shape {view.places.shape}: give {ndim} indices"
             )
         return view
-    if not isinstance(operand, np.ndarray):
+    if not is_array(operand):
         raise TensorError(
-            f"{name} is {type(operand).__name__}: give a NumPy array or a femops.tensor.Batch"
+            f"{name} is {type(operand).__name__}: give a NumPy array, one of a device, or a "
+            "femops.tensor.Batch"
         )
     if operand.ndim not in (ndim, ndim + 1):
         raise TensorError(
@@ -134,16 +135,17 @@ def new_output(
 ) -> Operand:
     """Output of a contraction: an array, or a batch where there is one among the operands."""
     counts = [term.view.members for term in terms if not term.view.shared]
-    kind = terms[0].view.dtype
+    kind, device = terms[0].view.dtype, terms[0].view.device
     for one in operands:
         if isinstance(one, Batch):
-            return Batch(shape, counts[0] if counts else 1, kind, one.layout)
+            return Batch(shape, counts[0] if counts else 1, kind, one.layout, device)
     batched = any(
-        isinstance(one, np.ndarray) and one.ndim > len(term.letters)
+        not isinstance(one, Batch) and one.ndim > len(term.letters)
         for one, term in zip(operands, terms, strict=True)
     )
     members = counts[0] if counts else 1
-    return np.empty((members, *shape) if batched else shape, kind)
+    made: Array = functions_of(device).empty((members, *shape) if batched else shape, kind)
+    return made
 
 
 def output_view(out: Operand, shape: tuple[int, ...], terms: tuple[Term, ...]) -> View:
@@ -158,6 +160,7 @@ def output_view(out: Operand, shape: tuple[int, ...], terms: tuple[Term, ...]) -
     if view.places.shape != shape:
         raise TensorError(f"out has matrices of shape {view.places.shape}: give {shape}")
     view.check_writable()
+    check_devices(view, *(term.view for term in terms))
     if any(view.overlaps(term.view) for term in terms):
         raise TensorError("out overlaps an operand: give memory of its own")
     return view

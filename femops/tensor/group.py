@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import prod
 from typing import Any, final
 
 import numpy as np
@@ -11,12 +12,16 @@ from numpy.typing import NDArray
 
 from femops.errors import TensorError
 from femops.tensor.gemm import product_shape
-from femops.tensor.lowering import Number, Term, as_pair, launches_of
-from femops.tensor.places import View
+from femops.tensor.lowering import Forms, Number, Term, as_pair, device_launches_of, launches_of
+from femops.tensor.memory import DeviceName, check_stream, find_device, functions_of, is_array
+from femops.tensor.places import View, check_devices
+from femops_kernels.cuda.device.device import Device
+from femops_kernels.cuda.tensor.kernel import Batches
 from femops_meshes.arguments import checked, shown
 
 Array = NDArray[Any]
-Forms = tuple[tuple[Any, str], ...]
+
+_APART = (1, 1, 1), (False, False, False)  # members that do not stand together, none shared
 
 
 @final
@@ -27,7 +32,8 @@ class Group:
     Parameters
     ----------
     arrays : iterable of (rows, columns) arrays
-        float64, float32, complex128 or complex64, strided in any way; they are not copied.
+        float64, float32, complex128 or complex64, strided in any way, of NumPy or of one GPU; they
+        are not copied.
 
     Raises
     ------
@@ -60,15 +66,16 @@ class Group:
         Raises
         ------
         TensorError
-            No matrix, or one of another type than the others.
+            No matrix, or one of another type or device than the others.
         """
-        if not isinstance(array, np.ndarray) or array.ndim != 2:
+        if not is_array(array) or array.ndim != 2:
             raise TensorError(f"{shown(array)} in a group: give NumPy arrays (rows, columns)")
         view = View.of_array(array, shared=True)
         if self._views and view.dtype != self._views[0].dtype:
             raise TensorError(
                 f"{view.dtype} in a group of {self._views[0].dtype}: convert it, by astype"
             )
+        check_devices(*self._views[:1], view)
         self._views.append(view)
 
     def __len__(self) -> int:
@@ -79,6 +86,36 @@ class Group:
 
     def __iter__(self) -> Iterator[Array]:
         return (view.array for view in self._views)
+
+    @property
+    def device(self) -> Device | None:
+        """The device that all are on, None for the host."""
+        return self._views[0].device if self._views else None
+
+    @checked(TensorError)
+    def to(self, device: DeviceName, stream: Any = None) -> Group:
+        """Copies on a device or on the host, in one block by rows; itself where it is there.
+
+        Parameters
+        ----------
+        device, stream
+            See `Batch.to`.
+
+        Raises
+        ------
+        TensorError
+            No device, or no stream.
+        femops.errors.DeviceError
+            There is no such device.
+        """
+        check_stream(stream)
+        where = find_device(device)
+        if where is self.device or not self._views:
+            return self
+        functions = functions_of(self.device)
+        block = functions.concatenate(tuple(view.array.reshape(-1) for view in self._views))
+        moved = View.of_array(block, shared=True).to(where, stream).array
+        return Group(_cut(moved, [view.places.shape for view in self._views]))
 
     @property
     def views(self) -> list[View]:
@@ -129,7 +166,7 @@ def group_gemm(
         raise TensorError(f"beta is {beta} without out: give the output that is added to")
     shapes = [product_shape(*pair) for pair in pairs]
     if out is None:
-        target = Group(np.empty(shape, a[0].dtype) for shape in shapes)
+        target = _outputs(shapes, a)
     else:
         target = out
         _check_output(out, shapes, (a, b))
@@ -143,9 +180,27 @@ def group_gemm(
     return target
 
 
+def _outputs(shapes: list[tuple[int, int]], like: Group) -> Group:
+    """New matrices; on a device in one block."""
+    if like.device is None:
+        return Group(np.empty(shape, like[0].dtype) for shape in shapes)
+    block = like.device.xp.empty(sum(m * n for m, n in shapes), like[0].dtype)
+    return Group(_cut(block, shapes))
+
+
+def _cut(block: Array, shapes: Iterable[tuple[int, ...]]) -> Iterator[Array]:
+    """Matrices that follow each other in a block."""
+    first = 0
+    for shape in shapes:
+        last = first + prod(shape)
+        yield block[first:last].reshape(shape)
+        first = last
+
+
 def _pairs(a: Group, b: Group, letters: tuple[str, str]) -> list[tuple[Term, Term]]:
     if len(a) != len(b):
         raise TensorError(f"groups of {len(a)} and {len(b)} matrices: give as many in each")
+    check_devices(*a.views[:1], *b.views[:1])
     if len(a) and a[0].dtype != b[0].dtype:
         raise TensorError(f"groups of {a[0].dtype} and {b[0].dtype}: convert them to one type")
     views = zip(a.views, b.views, strict=True)
@@ -153,6 +208,7 @@ def _pairs(a: Group, b: Group, letters: tuple[str, str]) -> list[tuple[Term, Ter
 
 
 def _check_output(out: Group, shapes: list[tuple[int, int]], operands: tuple[Group, Group]) -> None:
+    check_devices(*out.views[:1], *operands[0].views[:1])
     found = [view.places.shape for view in out.views]
     if found != shapes:
         raise TensorError(f"out has matrices of shapes {found[:3]}...: give {shapes[:3]}...")
@@ -161,8 +217,10 @@ def _check_output(out: Group, shapes: list[tuple[int, int]], operands: tuple[Gro
     for view in out.views:
         view.check_writable()
     # sorted by where they begin, an output ends before anything that follows it
-    ranges = [(*byte_bounds(array), True) for array in out]
-    ranges += [(*byte_bounds(array), False) for one in operands for array in one]
+    ranges = [(*byte_bounds(view.on_host().array), True) for view in out.views]
+    ranges += [
+        (*byte_bounds(view.on_host().array), False) for one in operands for view in one.views
+    ]
     reached, of_output, all_reached = 0, False, 0
     for begin, end, written in sorted(ranges):
         if (written and begin < all_reached) or (of_output and begin < reached):
@@ -176,12 +234,18 @@ def _multiply(forms: Forms, views: list[list[View]], alpha: Number, beta: Number
     """Multiply pairs of one form."""
     like, size = views[2][0], views[2][0].array.itemsize
     factors = as_pair(alpha, like), as_pair(beta, like)
-    for launch in launches_of(forms, like.number, 1, "", factors[1] != (0.0, 0.0)):
-        tables = [
-            np.array([view.address for view in many], dtype=np.int64) + begin * size
-            for many, begin in zip(views, launch.begin, strict=True)
-        ]
+    reads, device, count = factors[1] != (0.0, 0.0), like.device, len(views[0])
+    where = [np.array([view.address for view in many], dtype=np.int64) for many in views]
+    if device is not None:
+        there, runs = device_launches_of(forms, like.number, *_APART, reads, device, apart=True)
+        for run in runs:
+            starts = zip(where, run.begin, strict=True)
+            a, b, c = (device.upload(table + begin * size) for table, begin in starts)
+            there.run((a, b, c), Batches(count, (0, 0, 0), run.products, run.distance), *factors)
+        return
+    here, runs = launches_of(forms, like.number, 1, "", reads)
+    for run in runs:
+        tables = [table + begin * size for table, begin in zip(where, run.begin, strict=True)]
         a, b, c = (table.ctypes.data for table in tables)
-        distance = [size * one for one in launch.distance]
-        inside = len(views[0]), launch.products
-        launch.kernel.run((a, b, c), (0, 0, 0, *distance), inside, *factors, apart=True)
+        distance = [size * one for one in run.distance]
+        here.run((a, b, c), (0, 0, 0, *distance), (count, run.products), *factors, apart=True)

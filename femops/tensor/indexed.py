@@ -11,7 +11,7 @@ from string import ascii_letters
 from typing import Any, final
 
 from femops.errors import TensorError
-from femops.tensor.places import View
+from femops.tensor.places import View, check_devices
 from femops_meshes.arguments import checked, shown
 
 
@@ -150,6 +150,7 @@ class Indexed:
         for _, many in products:
             self._check(many, result.letters, names)
             sizes_of((result, *many))
+            check_devices(result.view, *(one.view for one in many))
         result.view.check_writable()
         if any(result.view.overlaps(one.view) for _, many in products for one in many):
             raise TensorError("the output overlaps an operand: copy the operand")

@@ -16,9 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import TensorError
-from femops.tensor.places import Places, View
+from femops.tensor.places import Places, View, check_devices
 from femops_kernels.cpu.tensor.contraction import Contraction, ContractionKernel
-from femops_kernels.simd.tensor.offsets import offsets
+from femops_kernels.cuda.device.arguments import Place
+from femops_kernels.cuda.device.device import Device
+from femops_kernels.cuda.tensor.contraction import DeviceContraction
+from femops_kernels.cuda.tensor.kernel import Batches, DeviceContractionKernel
+from femops_kernels.simd.tensor.offsets import Offsets, offsets
 
 Table = NDArray[np.int64]
 Number = complex | float
@@ -35,16 +39,21 @@ class Term:
 
 @final
 @dataclass(frozen=True)
-class _Launch:
-    """One launch: a kernel, where its products begin, and how they follow each other.
+class Run:
+    """Products of a member that one launch works on: where they begin, and how they follow.
 
     Offsets and distances count numbers, of a, b and c.
     """
 
-    kernel: ContractionKernel
     begin: tuple[int, int, int]
     products: int
     distance: tuple[int, int, int]
+
+
+_Six = tuple[Offsets, Offsets, Offsets, Offsets, Offsets, Offsets]
+
+Forms = tuple[tuple[Places, str], ...]
+"""Places and letters of a, b and c."""
 
 
 def contract_pair(c: Term, a: Term, b: Term, alpha: Number = 1.0, beta: Number = 0.0) -> None:
@@ -55,26 +64,54 @@ def contract_pair(c: Term, a: Term, b: Term, alpha: Number = 1.0, beta: Number =
     TensorError
         The tensors do not fit together.
     """
-    a, b = (_regrouped(one, c) for one in (a, b))
-    members = _members(c, a, b)
+    members, factors = _members(c, a, b), (as_pair(alpha, c.view), as_pair(beta, c.view))
     if c.view.members == 0:
         return
+    if c.view.device is not None:
+        _contract_on_device((a, b, c), members, factors, c.view.device)
+        return
+    a, b = (_regrouped(one, c) for one in (a, b))
     lanes = c.view.lanes
     standing = "".join(
         name for name, one in zip("abc", (a, b, c), strict=True) if one.view.lanes > 1
     )
-    forms = tuple((one.view.places, one.letters) for one in (a, b, c))
     views = a.view, b.view, c.view
     size = c.view.array.itemsize
     steps = tuple(one.step for one in views)
-    factors = as_pair(alpha, c.view), as_pair(beta, c.view)
     reads = factors[1] != (0.0, 0.0)
-    for launch in launches_of(forms, c.view.number, lanes if standing else 1, standing, reads):
-        where = zip(views, launch.begin, strict=True)
+    lanes_of_kernel = lanes if standing else 1
+    kernel, runs = launches_of(_forms(a, b, c), c.view.number, lanes_of_kernel, standing, reads)
+    for run in runs:
+        where = zip(views, run.begin, strict=True)
         a_at, b_at, c_at = (one.address + begin * size for one, begin in where)
-        distance = [size * one for one in launch.distance]
-        inside = -(-members // lanes), launch.products
-        launch.kernel.run((a_at, b_at, c_at), (*steps, *distance), inside, *factors)
+        distance = [size * one for one in run.distance]
+        inside = -(-members // lanes), run.products
+        kernel.run((a_at, b_at, c_at), (*steps, *distance), inside, *factors)
+
+
+def _forms(*terms: Term) -> Forms:
+    return tuple((one.view.places, one.letters) for one in terms)
+
+
+def _contract_on_device(
+    terms: tuple[Term, Term, Term],
+    members: int,
+    factors: tuple[tuple[float, float], tuple[float, float]],
+    device: Device,
+) -> None:
+    """Contract what is on a device: each operand in groups of its own."""
+    views = [one.view for one in terms]
+    lanes, shared = tuple(one.lanes for one in views), tuple(one.shared for one in views)
+    reads = factors[1] != (0.0, 0.0)
+    kernel, runs = device_launches_of(_forms(*terms), views[2].number, lanes, shared, reads, device)
+    size = views[2].array.itemsize
+    for run in runs:
+        a, b, c = (
+            Place(one.array, (one.start + begin) * size)
+            for one, begin in zip(views, run.begin, strict=True)
+        )
+        steps = views[0].stride, views[1].stride, views[2].stride
+        kernel.run((a, b, c), Batches(members, steps, run.products, run.distance), *factors)
 
 
 def as_pair(number: Number, view: View) -> tuple[float, float]:
@@ -89,6 +126,7 @@ def as_pair(number: Number, view: View) -> tuple[float, float]:
 
 def _members(c: Term, a: Term, b: Term) -> int:
     """Members of a batch, to which all tensors that are not shared belong."""
+    check_devices(c.view, a.view, b.view)
     counts = {c.view.members} | {one.view.members for one in (a, b) if not one.view.shared}
     if len(counts) > 1:
         raise TensorError(
@@ -115,13 +153,41 @@ def _regrouped(one: Term, like: Term) -> Term:
 
 @lru_cache(maxsize=1024)
 def launches_of(
-    forms: tuple[tuple[Places, str], ...],
+    forms: Forms, dtype: str, lanes: int, standing: str, reads: bool
+) -> tuple[ContractionKernel, tuple[Run, ...]]:
+    """Kernel and launches of a contraction on the host."""
+    places, runs = _lowered(forms)
+    contraction = Contraction(dtype, *places, lanes=lanes, members=standing)
+    return ContractionKernel(contraction, reads), runs
+
+
+@lru_cache(maxsize=1024)
+def device_launches_of(
+    forms: Forms,
     dtype: str,
-    lanes: int,
-    standing: str,
+    lanes: tuple[int, ...],
+    shared: tuple[bool, ...],
     reads: bool,
-) -> tuple[_Launch, ...]:
-    """All launches of a contraction."""
+    device: Device,
+    apart: bool = False,
+) -> tuple[DeviceContractionKernel, tuple[Run, ...]]:
+    """Kernel and launches of a contraction on a device."""
+    places, runs = _lowered(forms)
+    contraction = DeviceContraction(
+        dtype,
+        *places,
+        lanes=lanes,
+        shared=shared,
+        products=max(run.products for run in runs),
+        reads=reads,
+        apart=apart,
+    )
+    return DeviceContractionKernel(contraction, device), runs
+
+
+@lru_cache(maxsize=1024)
+def _lowered(forms: Forms) -> tuple[_Six, tuple[Run, ...]]:
+    """Offsets of rows and terms of a, terms and columns of b, rows and columns of c; launches."""
     if not all(size for places, _ in forms for size in places.shape):
         raise TensorError("tensors without entries: give sizes of 1 or more")
     tables, letters = zip(*(_diagonal(places.offsets, word) for places, word in forms), strict=True)
@@ -140,20 +206,12 @@ def launches_of(
         )
     ]
     (a_each, a_rows, a_terms), (b_each, b_terms, b_columns), (c_each, c_rows, c_columns) = parts
-    contraction = Contraction(
-        dtype,
-        a_rows=offsets(a_rows),
-        a_terms=offsets(a_terms),
-        b_terms=offsets(b_terms),
-        b_columns=offsets(b_columns),
-        c_rows=offsets(c_rows),
-        c_columns=offsets(c_columns),
-        lanes=lanes,
-        members=standing,
+    six = (
+        *(offsets(a_rows), offsets(a_terms)),
+        *(offsets(b_terms), offsets(b_columns)),
+        *(offsets(c_rows), offsets(c_columns)),
     )
-    return tuple(
-        _products(ContractionKernel(contraction, reads), np.stack([a_each, b_each, c_each]))
-    )
+    return six, tuple(_runs(np.stack([a_each, b_each, c_each])))
 
 
 def _sizes(tables: Sequence[Table], letters: Sequence[str]) -> dict[str, int]:
@@ -208,18 +266,17 @@ def _separated(
     return parts
 
 
-def _products(kernel: ContractionKernel, places: Table) -> list[_Launch]:
-    """Launches for products that begin at some places, (operand, product)."""
-    launches, begin, count = [], 0, places.shape[1]
+def _runs(places: Table) -> list[Run]:
+    """Runs of products that begin at some places, (operand, product)."""
+    runs, begin, count = [], 0, places.shape[1]
     while begin < count:
         end = begin + 1
         distance = places[:, end] - places[:, begin] if end < count else np.zeros(3, np.int64)
         while end < count and np.array_equal(places[:, end] - places[:, end - 1], distance):
             end += 1
-        first = _three(places[:, begin])
-        launches.append(_Launch(kernel, first, end - begin, _three(distance)))
+        runs.append(Run(_three(places[:, begin]), end - begin, _three(distance)))
         begin = end
-    return launches
+    return runs
 
 
 def _three(numbers: Table) -> tuple[int, int, int]:

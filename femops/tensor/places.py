@@ -5,14 +5,15 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from femops.errors import TensorError
 from femops.tensor.layouts import Shape, Table, check_apart
+from femops.tensor.memory import functions_of, is_array, located, name_of
+from femops_kernels.cuda.device.device import Device
 from femops_meshes.arguments import array_of, shown
 
 Array = NDArray[Any]
@@ -95,6 +96,9 @@ class View:
         Numbers from a group of members to the next; 0 where one tensor is all members'.
     lanes, members : int
         Members of a group, and in all.
+    flat : bool
+    device : Device, optional
+        Where the array is; on the host if omitted.
     """
 
     places: Places
@@ -104,6 +108,7 @@ class View:
     lanes: int
     members: int
     flat: bool = True
+    device: Device | None = None
 
     @staticmethod
     def of_array(array: Array, *, shared: bool = False) -> View:
@@ -114,34 +119,34 @@ class View:
         TensorError
             A type of numbers that tensors do not have, or numbers at fractions of their size.
         """
-        if not isinstance(array, np.ndarray):
-            raise TensorError(
-                f"{type(array).__name__} in place of an array: give a NumPy array or a "
-                "femops.tensor.Batch"
-            )
+        array, device = located(array)
         if array.dtype not in _NAMES:
             raise TensorError(
                 f"an array of {array.dtype}: convert it to one of {', '.join(NUMBERS)}"
             )
         size = array.itemsize
-        if not array.flags.aligned or any(stride % size for stride in array.strides):
+        if not _aligned(array, device) or any(stride % size for stride in array.strides):
             raise TensorError("the array's entries are not whole numbers apart: copy it")
         lengths = zip(array.shape, array.strides, strict=True)
         strides = tuple([0 if length == 1 else stride // size for length, stride in lengths])
         if shared:
-            return View(Places(array.shape, strides), array, 0, 0, 1, 1, flat=False)
+            places = Places(array.shape, strides)
+            return View(places, array, 0, 0, 1, 1, flat=False, device=device)
         if not array.ndim:
             raise TensorError("a number is no batch: give an array (members, *shape)")
         places = Places(array.shape[1:], strides[1:])
-        return View(places, array, 0, strides[0], 1, array.shape[0], flat=False)
+        return View(places, array, 0, strides[0], 1, array.shape[0], flat=False, device=device)
 
     @staticmethod
-    def grouped(shape: Shape, dtype: np.dtype[Any], lanes: int, members: int) -> View:
+    def grouped(
+        shape: Shape, dtype: np.dtype[Any], lanes: int, members: int, device: Device | None = None
+    ) -> View:
         """New memory, zero, in which so many members stand together, entry by entry."""
         numbers = int(np.prod(shape, dtype=int))
-        flat = np.zeros(-(-members // lanes) * numbers * lanes, dtype)
+        flat = functions_of(device).zeros(-(-members // lanes) * numbers * lanes, dtype)
         table = lanes * np.arange(numbers, dtype=np.int64).reshape(shape)
-        return View(Places.of_table(table), flat, 0, numbers * lanes, lanes, members)
+        places = Places.of_table(table)
+        return View(places, flat, 0, numbers * lanes, lanes, members, device=device)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -156,6 +161,8 @@ class View:
     @property
     def address(self) -> int:
         """Address of the first member."""
+        if self.device is not None:
+            return self.device.address(self.array) + self.start * self.array.itemsize
         # ctypes.data takes several times as long
         first: int = self.array.__array_interface__["data"][0]
         return first + self.start * self.array.itemsize
@@ -183,13 +190,16 @@ class View:
             return None
         size = self.array.itemsize
         strides = [size * stride for stride in (self.stride, *self.places.strides)]
-        return as_strided(self.array[self.start :], (self.members, *self.places.shape), strides)
+        strided = functions_of(self.device).lib.stride_tricks.as_strided
+        shape = self.members, *self.places.shape
+        return cast(Array, strided(self.array[self.start :], shape, tuple(strides)))
 
     def _indices(self) -> Table:
-        """Positions of all entries in the array, which is flat."""
+        """Positions of all entries in the array, which is flat, where the array is."""
         member = np.arange(self.members, dtype=np.int64)
         first = self.start + member // self.lanes * self.stride + member % self.lanes
-        return np.asarray(np.add.outer(first, self.places.offsets))
+        table = np.asarray(np.add.outer(first, self.places.offsets))
+        return table if self.device is None else cast(Table, self.device.upload(table))
 
     def read(self) -> Array:
         """Entries (members, *shape): a view if that can be, else a copy."""
@@ -197,11 +207,11 @@ class View:
         return self.array[self._indices()] if strided is None else strided
 
     def write(self, values: Any) -> None:
-        """Set the entries."""
+        """Set the entries to values that are where the entries are, or to a number."""
         self.check_writable()
         whole = (self.members, *self.places.shape)
         try:
-            given = np.broadcast_to(array_of(values, "values", TensorError), whole)
+            given = self._broadcast(values, whole)
         except TensorError:
             raise
         except ValueError as error:
@@ -217,6 +227,20 @@ class View:
         else:
             strided[...] = given
 
+    def _broadcast(self, values: Any, shape: Shape) -> Array:
+        if is_array(values):
+            values, device = located(values)
+            if device is not self.device:
+                raise TensorError(
+                    f"values on {name_of(device)} for tensors on {name_of(self.device)}: copy them "
+                    "there first"
+                )
+        else:
+            values = array_of(values, "values", TensorError)
+            if self.device is not None:
+                values = self.device.upload(values)
+        return cast(Array, functions_of(self.device).broadcast_to(values, shape))
+
     def check_writable(self) -> None:
         """Refuse memory that can't be written, and entries that share a place.
 
@@ -225,7 +249,7 @@ class View:
         TensorError
             Says which.
         """
-        if not self.array.flags.writeable:
+        if self.device is None and not self.array.flags.writeable:
             raise TensorError("the output can't be written: copy it")
         reach = _reach(self.places)
         if self.members > 1 and abs(self.stride) <= reach and not self._interlocked():
@@ -245,18 +269,49 @@ class View:
 
     def overlaps(self, other: View) -> bool:
         """True if two views of memory have a place in common."""
-        if not (self.members and other.members and np.may_share_memory(self.array, other.array)):
+        if self.device is not other.device or not (self.members and other.members):
             return False
-        strided = self._strided(), other._strided()
+        mine, others = self.on_host(), other.on_host()
+        if not np.may_share_memory(mine.array, others.array):
+            return False
+        strided = mine._strided(), others._strided()
         if strided[0] is not None and strided[1] is not None:
             with suppress(np.exceptions.TooHardError):
                 most: Any = _EFFORT  # NumPy's stubs know of two special values only
                 return np.shares_memory(strided[0], strided[1], max_work=most)
-        mine, others = (one.spots() for one in (self, other))
-        first = int(min(mine.min(), others.min()))
-        taken = np.zeros(int(max(mine.max(), others.max())) - first + 1, bool)
-        taken[mine - first] = True
-        return bool(taken[others - first].any())
+        spots, found = mine.spots(), others.spots()
+        first = int(min(spots.min(), found.min()))
+        taken = np.zeros(int(max(spots.max(), found.max())) - first + 1, bool)
+        taken[spots - first] = True
+        return bool(taken[found - first].any())
+
+    def on_host(self) -> View:
+        """View of the same addresses as if they were the host's, to be compared and never read."""
+        if self.device is None:
+            return self
+        return replace(self, array=np.asarray(_Shadow(self.array, self.device)), device=None)
+
+    def to(self, device: Device | None, stream: Any = None) -> View:
+        """View of a copy on a device or on the host; itself where it is there.
+
+        With a stream the copy is made when the stream comes to it.
+        """
+        if device is self.device:
+            return self
+        if device is not None and self.device is not None:
+            raise TensorError(
+                f"tensors on {self.device.name} are not copied to {device.name} directly: copy "
+                "them to 'cpu' first"
+            )
+        if not self.flat:
+            block = functions_of(self.device).ascontiguousarray(self.array)
+            moved = View.of_array(_moved(block, self.device, device, stream), shared=self.shared)
+            return replace(moved, device=device)
+        first = self.start + min(0, int(self.places.offsets.min()))
+        reach = int(self.places.offsets.max()) + self.lanes
+        last = self.start + max(0, self.groups - 1) * self.stride + reach if self.members else first
+        block = _moved(self.array[first:last], self.device, device, stream)
+        return replace(self, array=block, start=self.start - first, device=device)
 
     def spots(self) -> Table:
         """Addresses of all entries, in numbers."""
@@ -312,3 +367,44 @@ class View:
                 "choose other ones, or a layout that is not interleaved"
             )
         return first, last
+
+
+def check_devices(*views: View) -> None:
+    """Refuse tensors that are not on one device.
+
+    Raises
+    ------
+    TensorError
+        Names the devices.
+    """
+    devices = list(dict.fromkeys(view.device for view in views))
+    if len(devices) > 1:
+        names = " and ".join(map(name_of, devices))
+        raise TensorError(f"tensors on {names}: copy them to one, by to('cuda') or to('cpu')")
+
+
+@final
+class _Shadow:
+    """Addresses of an array of a device, in NumPy's words."""
+
+    def __init__(self, array: Any, device: Device) -> None:
+        self.__array_interface__ = {
+            "data": (device.address(array), True),
+            "shape": tuple(array.shape),
+            "strides": tuple(array.strides),
+            "typestr": array.dtype.str,
+            "version": 3,
+        }
+
+
+def _aligned(array: Any, device: Device | None) -> bool:
+    """True if numbers begin at multiples of their size, as a device wants them."""
+    if device is None:
+        return bool(array.flags.aligned)
+    return not array.size or device.address(array) % array.itemsize == 0
+
+
+def _moved(array: Any, here: Device | None, there: Device | None, stream: Any) -> Any:
+    if there is not None:
+        return there.upload(array, stream)
+    return array if here is None else here.download(array, stream)

@@ -50,7 +50,11 @@ class FakeArray(np.ndarray):
     device = SimpleNamespace(id=0)
     data = SimpleNamespace(ptr=4096)
 
-    def get(self, out=None, blocking=True):
+    def set(self, values, stream):
+        assert stream.within  # whose memory it is
+        FakeEvent.pending.append((self, values))
+
+    def get(self, stream=None, out=None, blocking=True):
         if blocking:
             return np.array(self)
         assert type(out) is np.ndarray
@@ -107,6 +111,12 @@ class FakeStream:
     def __exit__(self, *_):
         assert not self.capturing
         self.within = False
+
+    def wait_event(self, event):
+        self.waited_for = event
+
+    def record(self, event):
+        event.record()
 
     def begin_capture(self):
         assert self.within
@@ -190,6 +200,7 @@ def cupy(monkeypatch):
     fake = ModuleType("cupy")
     fake.ndarray = FakeArray
     fake.array = lambda array, order: on(FakeDevice.current(), np.array(array, order=order))
+    fake.empty = lambda shape, dtype: on(FakeDevice.current(), np.full(shape, 7, dtype))
     fake.asarray = asarray
     fake.from_dlpack = lambda array: array.memory
     fake.attributes = []
@@ -379,6 +390,23 @@ def test_a_download_does_not_wait(cupy):
     second = device.download_later(there)
     np.testing.assert_array_equal(second(), np.arange(1.0, 7.0).reshape(2, 3))
     np.testing.assert_array_equal(first(), np.arange(6.0).reshape(2, 3))
+
+
+def test_copies_in_a_stream_are_not_waited_for(cupy):
+    device = open_device("cuda:1")
+    stream, values = FakeStream(non_blocking=True), np.arange(6.0).reshape(2, 3)
+    open_device("cuda:0")
+    there = device.upload(values, stream)
+    values += 1.0  # the copy is of what there was
+    assert there.tolist() == np.full((2, 3), 7.0).tolist()
+    device._flying[-1][0].synchronize()
+    assert there.tolist() == (values - 1.0).tolist()
+    here = device.download(there, stream)
+    assert type(here) is np.ndarray
+    assert here.tolist() != there.tolist()
+    assert stream.waited_for is not None  # what was launched before
+    device._flying[-1][0].synchronize()
+    assert here.tolist() == there.tolist()
 
 
 def test_memory_is_kept_until_its_copy_is_done(cupy, monkeypatch):

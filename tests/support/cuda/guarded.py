@@ -157,14 +157,14 @@ class GuardedDevice(Device):
         """See `Device.clear`."""
         self.host.clear(array.host)
 
-    def upload(self, array: NDArray[Any]) -> GuardedArray:
+    def upload(self, array: NDArray[Any], stream: Any = None) -> GuardedArray:
         """See `Device.upload`."""
         assert isinstance(array, np.ndarray)
-        return GuardedArray(self, self.host.upload(array))
+        return GuardedArray(self, self.host.upload(array, stream))
 
-    def download(self, array: GuardedArray) -> NDArray[Any]:
+    def download(self, array: GuardedArray, stream: Any = None) -> NDArray[Any]:
         """See `Device.download`."""
-        return self.host.download(array.host)
+        return self.host.download(array.host, stream)
 
     def download_later(self, array: GuardedArray) -> Callable[[], NDArray[Any]]:
         """See `Device.download_later`."""

@@ -123,17 +123,17 @@ class HostDevice(Device):
         self.note("clear", array.ctypes.data)
         array.fill(0)
 
-    def upload(self, array: NDArray[Any]) -> NDArray[Any]:
+    def upload(self, array: NDArray[Any], stream: HostStream | None = None) -> NDArray[Any]:
         """See `Device.upload`."""
         self.uploads += 1
         self.note(_MOVE)
-        return np.array(array)
+        return np.array(array) if stream is None else stream.copy(np.array(array))
 
-    def download(self, array: NDArray[Any]) -> NDArray[Any]:
+    def download(self, array: NDArray[Any], stream: HostStream | None = None) -> NDArray[Any]:
         """See `Device.download`."""
         self.downloads += 1
         self.note(_MOVE)
-        return np.array(array)
+        return np.array(array) if stream is None else stream.copy(array)
 
     def download_later(self, array: NDArray[Any]) -> Callable[[], NDArray[Any]]:
         """See `Device.download_later`."""
@@ -214,6 +214,26 @@ class HostDevice(Device):
             yield self.recorded
         finally:
             self.recorded = before
+
+
+@final
+class HostStream:
+    """A stream that works when it has to: what is used before that is zero."""
+
+    def __init__(self) -> None:
+        self._work: list[tuple[NDArray[Any], NDArray[Any]]] = []
+
+    def copy(self, source: NDArray[Any]) -> NDArray[Any]:
+        """An array that becomes a copy."""
+        made = np.zeros_like(source, order="C")
+        self._work.append((made, source))
+        return made
+
+    def synchronize(self) -> None:
+        """Work."""
+        for made, source in self._work:
+            made[...] = source
+        self._work.clear()
 
 
 @final

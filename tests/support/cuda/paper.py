@@ -91,11 +91,11 @@ class PaperDevice(Device):
         """See `Device.clear`."""
         array.fill(0)
 
-    def upload(self, array: NDArray[Any]) -> NDArray[Any]:
+    def upload(self, array: NDArray[Any], stream: Any = None) -> NDArray[Any]:
         """See `Device.upload`."""
         return np.array(array)
 
-    def download(self, array: NDArray[Any]) -> NDArray[Any]:
+    def download(self, array: NDArray[Any], stream: Any = None) -> NDArray[Any]:
         """See `Device.download`."""
         return np.array(array)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -19,6 +20,23 @@ _NUMBERS: dict[str, type[np.generic]] = {
     "float": np.float32,
     "double": np.float64,
 }
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A place in an array, around which the kernel knows by itself where numbers are.
+
+    Attributes
+    ----------
+    array : array
+        Of a device; complex numbers are pairs of real ones.
+    offset : int
+        Bytes behind the array's first entry.
+    """
+
+    array: Any
+    offset: int = 0
 
 
 @final
@@ -99,7 +117,8 @@ class Layout:
         device : Device
             Whose arrays these are.
         **values
-            Contiguous arrays of the device for pointers (None for a null pointer), and numbers.
+            Contiguous arrays of the device for pointers (None for a null pointer), or a `Place` in
+            one of any strides, and numbers.
             The arrays must outlive the launch: only their addresses are kept.
 
         Returns
@@ -129,18 +148,21 @@ class Layout:
             else:
                 packed[name] = self._value(name, value)
 
-    def _address(self, device: Device, name: str, array: Any) -> int:
+    def _address(self, device: Device, name: str, array: Any, *, apart: bool = False) -> int:
+        if isinstance(array, Place):
+            return self._address(device, name, array.array, apart=True) + array.offset
         if not device.owns(array):
             raise KernelValueError(
                 f"argument {name} is a {type(array).__name__}: "
                 f"give an array of {device.name}, as device.upload makes it"
             )
-        if array.dtype != self._pointed[name]:
+        kind = np.finfo(array.dtype).dtype if array.dtype.kind == "c" else array.dtype
+        if (kind if apart else array.dtype) != self._pointed[name]:
             raise KernelValueError(
                 f"argument {name} has numbers of type {array.dtype}, "
                 f"the kernel takes {self._pointed[name]}: convert them"
             )
-        if not array.flags.c_contiguous:
+        if not (apart or array.flags.c_contiguous):
             raise KernelValueError(f"argument {name} is not contiguous: copy it")
         return device.address(array)
 

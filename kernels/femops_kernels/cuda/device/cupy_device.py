@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections.abc import Callable
@@ -54,10 +55,32 @@ def open_device(name: str) -> Device:
         there = ", ".join(f'"cuda:{k}"' for k in range(count))
         raise DeviceError(f"there is no GPU {name!r} here: choose {there}")
     _asked(cupy.cuda.Device(ordinal).use)  # arrays that are made, or computed with, must be there
+    return _device(cupy, ordinal)
+
+
+def _device(cupy: Any, ordinal: int) -> Device:
     with _lock:
         if ordinal not in _devices:
             _devices[ordinal] = CudaDevice(cupy, ordinal)
         return _devices[ordinal]
+
+
+def adopt(array: Any) -> tuple[Any, Device]:
+    """CuPy's array on the memory of any library's array, without a copy, and its device.
+
+    Raises
+    ------
+    DeviceError
+        There is no CuPy.
+    KernelValueError
+        It is no array of a GPU, or is not handed over.
+    """
+    cupy = _cupy()
+    try:
+        adopted = view(cupy, array)
+    except (RuntimeError, BufferError, TypeError, ValueError) as error:
+        raise KernelValueError(f"a {type(array).__name__} can't be used: {error}") from error
+    return adopted, _device(cupy, adopted.device.id)
 
 
 def take_device(place: int) -> Device:
@@ -177,7 +200,7 @@ class CudaDevice(Device):
         self.bus = str(cupy.cuda.runtime.deviceGetPCIBusId(ordinal))
         """Context manager in which CuPy uses this device."""
         self._functions: dict[str, Function] = {}
-        self._flying: list[tuple[Any, NDArray[Any]]] = []
+        self._flying: list[tuple[Any, tuple[Any, ...]]] = []
 
     @property
     def xp(self) -> ModuleType:
@@ -209,30 +232,58 @@ class CudaDevice(Device):
         with self.current:  # CuPy takes the current device's stream, wherever the array is
             array.fill(0)
 
-    def upload(self, array: NDArray[Any]) -> Any:
+    def upload(self, array: NDArray[Any], stream: Any = None) -> Any:
         """Copy of a host's array in a new array of the device."""
         with self.current:
-            return self._cupy.array(array, order="C")
+            if stream is None:
+                return self._cupy.array(array, order="C")
+            pinned = self._pinned(array.shape, array.dtype)
+            pinned[...] = array
+            with stream:  # whose memory the new array is
+                made = self._cupy.empty(array.shape, array.dtype)
+                made.set(pinned, stream=stream)
+                self._keep(stream, pinned)
+        return made
 
-    def download(self, array: Any) -> NDArray[Any]:
+    def download(self, array: Any, stream: Any = None) -> NDArray[Any]:
         """Copy of an array on the host, when CuPy's current stream has done its work."""
         with self.current:
-            copy: NDArray[Any] = array.get()
+            if stream is None:
+                copy: NDArray[Any] = array.get()
+                return copy
+            launched = self._cupy.cuda.Event(disable_timing=True)
+            launched.record()
+            stream.wait_event(launched)
+            copy = self._pinned(array.shape, array.dtype)
+            array.get(stream=stream, out=copy, blocking=False)
+            self._keep(stream, copy, array)
         return copy
+
+    def _pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Memory of the host that the GPU reads and writes by itself."""
+        count = math.prod(shape)
+        memory = self._cupy.cuda.alloc_pinned_memory(max(1, count * dtype.itemsize))
+        return np.frombuffer(memory, dtype, count).reshape(shape)
+
+    def _keep(self, stream: Any, *arrays: Any) -> Any:
+        """Keep arrays until a stream has done its work, which the event tells that is returned.
+
+        CuPy would give their memory to others while the GPU still reads or writes there.
+        """
+        done = self._cupy.cuda.Event(disable_timing=True)
+        if stream is None:
+            done.record()
+        else:
+            stream.record(done)
+        self._flying = [flying for flying in self._flying if not flying[0].done] + [(done, arrays)]
+        return done
 
     def download_later(self, array: Any) -> Callable[[], NDArray[Any]]:
         """Begin a copy to the host on CuPy's current stream."""
-        cuda = self._cupy.cuda
         with self.current:
-            # memory that the GPU writes by itself
-            memory = cuda.alloc_pinned_memory(array.nbytes)
-            copy: NDArray[Any] = np.frombuffer(memory, array.dtype, array.size)
-            copy = copy.reshape(array.shape)
+            copy = self._pinned(array.shape, array.dtype)
             array.get(out=copy, blocking=False)
-            done = cuda.Event(disable_timing=True)
-            done.record()
-        # nobody may wait: CuPy would give the memory to others while the GPU still writes there
-        self._flying = [flying for flying in self._flying if not flying[0].done] + [(done, copy)]
+            done = self._keep(None, copy)
 
         def wait() -> NDArray[Any]:
             done.synchronize()

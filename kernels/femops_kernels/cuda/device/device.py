@@ -124,12 +124,28 @@ class Device(ABC):
         """Set an array of the device to zero, for all that is launched later. Does not wait."""
 
     @abstractmethod
-    def upload(self, array: NDArray[Any]) -> Any:
-        """Copy of a host's array in a new array of the device."""
+    def upload(self, array: NDArray[Any], stream: Any = None) -> Any:
+        """Copy of a host's array in a new array of the device.
+
+        Parameters
+        ----------
+        array : array
+        stream : object, optional
+            One of the device's. The copy is of what the array has now, but is made when the stream
+            comes to it; nothing waits for that.
+        """
 
     @abstractmethod
-    def download(self, array: Any) -> NDArray[Any]:
-        """Copy of an array of the device on the host, when all launched before is done."""
+    def download(self, array: Any, stream: Any = None) -> NDArray[Any]:
+        """Copy of an array of the device on the host, when all launched before is done.
+
+        Parameters
+        ----------
+        array : array
+        stream : object, optional
+            One of the device's. The copy is made when the stream comes to it, after what was
+            launched before the call; nothing waits for that.
+        """
 
     @abstractmethod
     def download_later(self, array: Any) -> Callable[[], NDArray[Any]]:

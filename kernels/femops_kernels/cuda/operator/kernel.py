@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -276,9 +277,9 @@ class CudaKernel:
     def text(self) -> str:
         """The whole source in CUDA C++, without the head that a device adds."""
         qfunction = self.qfunction.cuda(self.dim, self.source.ncomp)
-        parts = [self._sizes(), self.layout.text, self._matrices(), _file("contraction")]
+        parts = [self._sizes(), self.layout.text, self._matrices(), source_of("contraction")]
         files = ("dofs", "ghosts", "numbers", "reduce", "cg_state", "merged", "operator")
-        return "\n".join([*parts, qfunction, *map(_file, (*files, self.entry))])
+        return "\n".join([*parts, qfunction, *map(source_of, (*files, self.entry))])
 
     def _sizes(self) -> str:
         source, target, qfunction = self.source, self.target, self.qfunction
@@ -410,11 +411,16 @@ def simple_text(layout: Layout, dtype: np.dtype[Any], *names: str, **numbers: in
     ``numbers`` are constants of C++.
     """
     types = f"using T = {TYPES[dtype.name]};"
-    constants = {"THREADS": SIMPLE_THREADS, **numbers}
-    lines = [f"constexpr int {name} = {n};" for name, n in constants.items()]
-    return "\n".join([types, *lines, layout.text, *map(_file, names)])
+    lines = constants_text({"THREADS": SIMPLE_THREADS, **numbers})
+    return "\n".join([types, lines, layout.text, *map(source_of, names)])
 
 
-def _file(name: str) -> str:
+def constants_text(numbers: Mapping[str, int]) -> str:
+    """Constants in C++."""
+    return "\n".join(f"constexpr int {name} = {int(n)};" for name, n in numbers.items())
+
+
+def source_of(name: str) -> str:
+    """Text of ``name.cuh``."""
     (path,) = _FOLDER.rglob(f"{name}.cuh")
     return path.read_text(encoding="utf-8")

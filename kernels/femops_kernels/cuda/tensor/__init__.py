@@ -1,0 +1,1 @@
+"""Batches of small tensors on a device: contractions of two, and linear algebra."""

@@ -1,0 +1,134 @@
+"""Contractions of two tensors on a device: what their kernels are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+
+Offsets = range | tuple[int, ...]
+"""Offsets in numbers; a range where each is as far from the one before."""
+
+_CONSTANT = 2048  # offsets in a table that constant memory takes
+_SHORT = 16  # bytes of a member that a thread may as well read by itself
+
+
+@final
+@dataclass(frozen=True)
+class Image:
+    """Memory of a member's entries, from the first to the last.
+
+    Attributes
+    ----------
+    low : int
+        Offset of the first, in numbers.
+    span : int
+        Numbers from there to the last.
+    """
+
+    low: int
+    span: int
+
+    @property
+    def pitch(self) -> int:
+        """Numbers from one member's to the next in shared memory: odd, so that banks differ."""
+        return self.span | 1
+
+
+@final
+@dataclass(frozen=True)
+class DeviceContraction:
+    """Sums ``c[i, j] = alpha sum_k a[i, k] b[k, j] + beta c[i, j]`` of one member.
+
+    Attributes
+    ----------
+    dtype : str
+        float32, float64, complex64 or complex128.
+    a_rows, a_terms, b_terms, b_columns, c_rows, c_columns : range or tuple of int
+        Offsets in numbers; an entry's is the sum of two.
+    lanes : three of int
+        Members of a, b and c that stand together, entry by entry; 1 where each is for itself.
+    shared : three of bool
+        True for one tensor that all members share.
+    products : int
+        Products of a member.
+    reads : bool
+        True if the result is added to what is there.
+    apart : bool
+        True if members are named by tables of their addresses.
+    """
+
+    dtype: str
+    a_rows: Offsets
+    a_terms: Offsets
+    b_terms: Offsets
+    b_columns: Offsets
+    c_rows: Offsets
+    c_columns: Offsets
+    lanes: tuple[int, ...] = (1, 1, 1)
+    shared: tuple[bool, ...] = (False, False, False)
+    products: int = 1
+    reads: bool = False
+    apart: bool = False
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Rows, columns and terms."""
+        return len(self.c_rows), len(self.c_columns), len(self.a_terms)
+
+    @property
+    def parts(self) -> int:
+        """Real numbers of a number."""
+        return 2 if self.dtype.startswith("complex") else 1
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a number."""
+        return np.dtype(self.dtype).itemsize
+
+    @cached_property
+    def _places(self) -> tuple[tuple[str, Offsets, str, Offsets], ...]:
+        return (
+            ("a_row", self.a_rows, "a_term", self.a_terms),
+            ("b_term", self.b_terms, "b_column", self.b_columns),
+            ("c_row", self.c_rows, "c_column", self.c_columns),
+        )
+
+    @cached_property
+    def images(self) -> dict[str, Image]:
+        """Operands (of "abc") whose members are runs in memory, to be copied as a whole.
+
+        What is read may have gaps, what is written has none.
+        """
+        found = {}
+        for name, lanes, shared, (_, rows, _, columns) in zip(
+            "abc", self.lanes, self.shared, self._places, strict=True
+        ):
+            image = Image(min(rows) + min(columns), max(rows) - min(rows) + 1)
+            image = Image(image.low, image.span + max(columns) - min(columns))
+            entries = len(np.unique(np.add.outer(rows, columns)))
+            most = entries if name == "c" else 2 * entries
+            short = image.span * self.itemsize <= _SHORT
+            if lanes == 1 and not shared and not short and image.span <= most:
+                found[name] = image
+        return found
+
+    def offsets_text(self) -> str:
+        """Functions of C++ that say where entries are."""
+        ends = [abs(end) for _, one, _, other in self._places for end in (*one, *other)]
+        kind = "long long" if 2 * max(ends) >= 2**31 else "int"
+        lines = [f"using Offset = {kind};"]
+        for one_name, one, other_name, other in self._places:
+            lines += [_offsets_text(one_name, one), _offsets_text(other_name, other)]
+        return "\n".join(lines)
+
+
+def _offsets_text(name: str, values: Offsets) -> str:
+    head = f"__device__ __forceinline__ Offset {name}(int i) "
+    if isinstance(values, range):
+        return f"{head}{{ return {values.start} + Offset({values.step}) * i; }}"
+    memory = "__constant__" if len(values) <= _CONSTANT else "__device__"
+    table = f"{memory} const Offset {name}_table[] = {{{', '.join(map(str, values))}}};"
+    return f"{table}\n{head}{{ return {name}_table[i]; }}"

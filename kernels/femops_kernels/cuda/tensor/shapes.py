@@ -1,0 +1,123 @@
+"""Launch shapes of contractions: a model of registers and shared memory, no measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import final
+
+from femops_kernels.cuda.tensor.contraction import DeviceContraction
+
+_REGISTERS, _OVERHEAD = 184, 40  # of a thread for numbers, and for addresses
+_FILE, _MOST_THREADS = 65536, 2048  # registers and threads of a multiprocessor
+_BUSY = 512  # threads of a multiprocessor that hide its latencies
+_BLOCK_SHARED = 48 * 1024  # of a block that need not be asked for
+_ALL_SHARED = 160 * 1024  # of a multiprocessor, at most architectures
+_LOAD = 4  # multiply-adds in the time of a load from shared memory or a cache
+_THREADS, _MOST_BLOCKS = 128, 32  # of a block by choice; blocks of a multiprocessor
+
+
+@final
+@dataclass(frozen=True)
+class ProductShape:
+    """Launch shape of a contraction.
+
+    Attributes
+    ----------
+    rows, columns : int
+        Block of the result in the registers of a thread.
+    members : int
+        Products that a thread block works on.
+    threads_each : int
+        Threads of a product.
+    staged : str
+        Operands (of "abc") that go through shared memory.
+    shared_bytes : int
+        Of a thread block.
+    """
+
+    rows: int
+    columns: int
+    members: int
+    threads_each: int
+    staged: str
+    shared_bytes: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.members * self.threads_each
+
+    def blocks(self, contraction: DeviceContraction) -> tuple[int, int]:
+        """Blocks of the result: rows and columns of them."""
+        rows, columns, _ = contraction.sizes
+        return -(-rows // self.rows), -(-columns // self.columns)
+
+
+def choose(contraction: DeviceContraction, shared_bytes: int) -> ProductShape:
+    """The shape that the model finds fastest on a device with so much shared memory for a block."""
+    return min(
+        _candidates(contraction, min(shared_bytes, _BLOCK_SHARED)),
+        key=lambda shape: (_cost(contraction, shape), abs(shape.threads - _THREADS)),
+    )
+
+
+def _candidates(contraction: DeviceContraction, shared_bytes: int) -> Iterator[ProductShape]:
+    staged = _staged(contraction, shared_bytes)
+    images = contraction.images
+    each = contraction.itemsize * sum(images[name].pitch for name in staged)
+    for rows, columns in _tiles(contraction):
+        blocks = -(-contraction.sizes[0] // rows) * -(-contraction.sizes[1] // columns)
+        if not staged:
+            threads_each = min(blocks, _THREADS // 32)
+            members = _THREADS // threads_each // 32 * 32
+            yield ProductShape(rows, columns, members, threads_each, "", 0)
+            continue
+        for members in (1, 2, 4, 8, 16, 32, 64, 128):
+            if members * each <= shared_bytes:
+                threads_each = min(blocks, max(1, 2 * _THREADS // members))
+                nbytes = members * each
+                yield ProductShape(rows, columns, members, threads_each, staged, nbytes)
+
+
+def _staged(contraction: DeviceContraction, shared_bytes: int) -> str:
+    """Operands of which a member, together with those of the others, fits in shared memory."""
+    sizes = {name: image.pitch * contraction.itemsize for name, image in contraction.images.items()}
+    while sum(sizes.values()) > shared_bytes:
+        del sizes[max(sizes, key=lambda name: sizes[name])]
+    return "".join(sizes)
+
+
+def _tiles(contraction: DeviceContraction) -> Iterator[tuple[int, int]]:
+    """Blocks of the result that fit in registers, cut as evenly as can be."""
+    for rows in _cuts(contraction.sizes[0]):
+        for columns in _cuts(contraction.sizes[1]):
+            if rows == columns == 1 or _registers(contraction, rows, columns) <= _REGISTERS:
+                yield rows, columns
+
+
+def _cuts(size: int) -> list[int]:
+    return sorted({-(-size // blocks) for blocks in range(1, size + 1)})
+
+
+def _registers(contraction: DeviceContraction, rows: int, columns: int) -> int:
+    return contraction.itemsize // 4 * (rows * columns + rows + columns)
+
+
+def _cost(contraction: DeviceContraction, shape: ProductShape) -> float:
+    """Multiply-adds of a product and what its loads have to be counted as, by threads at work."""
+    rows, columns = shape.blocks(contraction)
+    parts, terms = contraction.parts, contraction.sizes[2]
+    tiles = rows * columns * terms
+    work = tiles * shape.rows * shape.columns * parts**2
+    loads = tiles * (shape.rows + shape.columns) * parts
+    turns = ceil(rows * columns / shape.threads_each) * shape.threads_each / (rows * columns)
+    registers = _registers(contraction, shape.rows, shape.columns) + _OVERHEAD
+    warps = ceil(shape.threads / 32) * 32
+    room = min(_MOST_BLOCKS, _ALL_SHARED // max(1, shape.shared_bytes))
+    threads = min(room, _FILE // (registers * warps), _MOST_THREADS // warps) * shape.threads
+    if threads == 0:
+        return inf
+    idle = turns * warps / shape.threads
+    return (work + _LOAD * loads) * idle * max(1.0, _BUSY / threads)
