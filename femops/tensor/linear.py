@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from femops.errors import SingularError, TensorError
 from femops.tensor.batch import Batch
 from femops.tensor.gemm import Operand
-from femops.tensor.places import View
-from femops_kernels.cpu.tensor.linear import LinearKernel, Matrices, Members
+from femops.tensor.methods import Output, by_columns, run
+from femops.tensor.places import View, check_devices
 from femops_meshes.arguments import checked
 
 Array = NDArray[Any]
@@ -49,11 +49,9 @@ def cholesky(a: NDArray[Any] | Batch) -> Operand:
            [1., 2.]])
     """
     matrices = _square(a)
-    factors = np.empty_like(matrices, order="C")
-    status = _run("cholesky", matrices, None, factors, None)
-    result = _like(a, factors)
+    (result, _), status = run("cholesky", (matrices, None), (Output(_whole(matrices), a), None))
     _check(status, result, "not positive definite")
-    return result
+    return cast(Operand, result)
 
 
 @checked(TensorError)
@@ -80,10 +78,10 @@ def lu(a: NDArray[Any] | Batch) -> tuple[Operand, NDArray[np.int64]]:
         No square matrices, or of another type.
     """
     matrices = _square(a)
-    factors = np.empty_like(matrices, order="C")
-    order = np.empty((len(factors), factors.shape[1], 1), factors.dtype)
-    status = _run("lu", matrices, None, factors, order)
-    result = _like(a, factors), order[:, :, 0].astype(np.int64)
+    members, n, _ = _whole(matrices)
+    outputs = Output((members, n, n), a), Output((members, n, 1))
+    (factors, order), status = run("lu", (matrices, None), outputs)
+    result = factors, order[:, :, 0].astype(np.int64)
     _check(status, result, "singular")
     return result
 
@@ -127,13 +125,12 @@ def solve(
     >>> femops.tensor.solve(A, np.ones((1000, 2)))[0]
     array([0.5, 0.5])
     """
-    matrices, right = _square(a), _right_sides(a, b)
+    matrices = _square(a)
+    right = _right_sides(matrices, b)
     method = "lu solve" if assume == "general" else "cholesky solve"
-    result = np.empty_like(right, order="C")
-    status = _run(method, matrices, right, None, result)
-    solution = _like(b, result)
+    (_, solution), status = run(method, (matrices, right), (None, Output(_whole(right), b)))
     _check(status, solution, "singular" if assume == "general" else "not positive definite")
-    return solution
+    return cast(Operand, solution)
 
 
 @checked(TensorError)
@@ -172,13 +169,12 @@ def solve_triangular(
     TensorError
         Shapes or types that do not fit.
     """
-    matrices, right = _square(t), _right_sides(t, b)
-    result = np.empty_like(right, order="C")
-    triangle = lower, transpose, unit_diagonal
-    status = _run("triangle", matrices, right, None, result, triangle)
-    solution = _like(b, result)
+    matrices = _square(t)
+    right = _right_sides(matrices, b)
+    output, triangle = Output(_whole(right), b), (lower, transpose, unit_diagonal)
+    (_, solution), status = run("triangle", (matrices, right), (None, output), triangle)
     _check(status, solution, "singular")
-    return solution
+    return cast(Operand, solution)
 
 
 @checked(TensorError)
@@ -210,74 +206,58 @@ def eigh(a: NDArray[Any] | Batch) -> tuple[Array, Array]:
     Golub and Van Loan, Matrix Computations, section 8.5; rotations go through a matrix row by row.
     """
     matrices = _square(a)
-    members, n, _ = matrices.shape
-    found = np.empty((members, n + 1, n), matrices.dtype)
-    status = _run("eigenvalues", matrices, None, None, found)
+    members, n, _ = _whole(matrices)
+    outputs = None, Output((members, n + 1, n))
+    (_, found), status = run("eigenvalues", (matrices, None), outputs)
     result = found[:, n], found[:, :n]
     _check(status, result, "not finite")
     return result
 
 
-def _square(a: Operand) -> Array:
-    """Entries (members, n, n) of a type that is solved."""
-    values = _entries(a)
-    if values.ndim != 3 or values.shape[1] != values.shape[2] or not values.shape[1]:
-        raise TensorError(f"matrices of shape {values.shape}: give (members, n, n)")
-    if values.dtype.name not in ("float64", "float32"):
-        raise TensorError(f"matrices of {values.dtype}: convert them to float64 or float32")
-    return values
+def _square(a: Operand) -> View:
+    """Matrices (members, n, n) of a type that is solved."""
+    view = _entries(a)
+    shape = view.places.shape
+    if len(shape) != 2 or shape[0] != shape[1] or not shape[0]:
+        raise TensorError(f"matrices of shape {_shown(view)}: give (members, n, n)")
+    if view.dtype.name not in ("float64", "float32"):
+        raise TensorError(f"matrices of {view.dtype}: convert them to float64 or float32")
+    return view
 
 
-def _entries(one: Operand) -> Array:
-    if isinstance(one, Batch):
-        return one.numpy()
-    View.of_array(one)
-    return one
+def _entries(one: Operand) -> View:
+    """View whose entries are strided, and on the host not in groups."""
+    view = one.view if isinstance(one, Batch) else View.of_array(one)
+    if view.places.strides is None or (view.device is None and view.lanes > 1):
+        return View.of_array(view.read())
+    return view
 
 
-def _right_sides(a: Operand, b: Operand) -> Array:
+def _right_sides(matrices: View, b: Operand) -> View:
     """Right sides (members, n, k)."""
-    matrices, values = _entries(a), _entries(b)
-    if values.ndim not in (2, 3) or values.shape[:2] != matrices.shape[:2] or 0 in values.shape[1:]:
+    view = _entries(b)
+    check_devices(matrices, view)
+    shape, n = view.places.shape, matrices.places.shape[0]
+    fits = len(shape) in (1, 2) and shape[0] == n and view.members == matrices.members
+    if not fits or 0 in shape:
         raise TensorError(
-            f"right sides of shape {values.shape} for matrices {matrices.shape}: give (members, n) "
-            "or (members, n, k)"
+            f"right sides of shape {_shown(view)} for matrices {_shown(matrices)}: give "
+            "(members, n) or (members, n, k)"
         )
-    if values.dtype != matrices.dtype:
+    if view.dtype != matrices.dtype:
         raise TensorError(
-            f"right sides of {values.dtype} for matrices of {matrices.dtype}: convert them"
+            f"right sides of {view.dtype} for matrices of {matrices.dtype}: convert them"
         )
-    return values if values.ndim == 3 else values[:, :, np.newaxis]
+    return by_columns(view)
 
 
-def _like(one: Operand, values: Array) -> Operand:
-    if not isinstance(one, Batch):
-        return values.reshape(one.shape)
-    values = values.reshape(len(values), *one.shape)
-    return Batch(values.shape[1:], len(values), values.dtype, one.layout).assign(values)
+def _shown(view: View) -> tuple[int, ...]:
+    return (view.members, *view.places.shape)
 
 
-def _run(
-    method: str,
-    first: Array,
-    second: Array | None,
-    first_out: Array | None,
-    second_out: Array | None,
-    triangle: tuple[bool, bool, bool] = (True, False, False),
-) -> NDArray[np.float64]:
-    """Run a method on operands; those that it does not take, or does not write, are None."""
-    if not len(first):
-        return np.zeros(0)
-    other = next((one for one in (second, second_out) if one is not None), first[:, :1, :1])
-    matrices = [Matrices(*one.shape[1:], *one.strides[1:]) for one in (first, other)]
-    kernel = LinearKernel(method, first.dtype.name, matrices[0], matrices[1], triangle)
-    return kernel.run(
-        (_members(first), _members(second)), (_members(first_out), _members(second_out)), len(first)
-    )
-
-
-def _members(one: Array | None) -> Members:
-    return Members(0, 0) if one is None else Members(one.ctypes.data, one.strides[0])
+def _whole(view: View) -> tuple[int, int, int]:
+    rows, columns = view.places.shape
+    return view.members, rows, columns
 
 
 def _check(status: NDArray[np.float64], result: Any, what: str) -> None:

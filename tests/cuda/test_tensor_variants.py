@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from femops.tensor import Batch, Interleaved, Layout, Strided, gemm
+from femops.tensor import Batch, Interleaved, Layout, Strided, cholesky, eigh, gemm, solve
 from femops_kernels.cuda.compiler import nvrtc
+from femops_kernels.cuda.device.device import Device
 from femops_kernels.errors import DeviceError
 from support.cuda.paper import PaperDevice
 
@@ -16,31 +17,50 @@ try:
 except DeviceError as error:
     pytest.skip(str(error), allow_module_level=True)
 
-PRODUCTS: dict[str, tuple[int, str, Layout]] = {
-    "gemm-contiguous-n3": (3, "float64", Strided()),
-    "gemm-contiguous-n16": (16, "float64", Strided()),
-    "gemm-single-contiguous-n32": (32, "float32", Strided()),
-    "gemm-complex-contiguous-n8": (8, "complex128", Strided()),
-    "gemm-interleaved-n4": (4, "float64", Interleaved(8)),
-    "gemm-interleaved-n16": (16, "float64", Interleaved(8)),
-    "gemm-complex-interleaved-n6": (6, "complex64", Interleaved(16)),
+Call = Callable[[Device], object]
+
+
+def product(n: int, dtype: str, layout: Layout) -> Call:
+    """Products that are added to what is there."""
+
+    def call(device: Device) -> None:
+        a, b, c = (Batch((n, n), 100, dtype, layout, device) for _ in range(3))
+        gemm(a, b, c, alpha=2.0, beta=1.0)
+
+    return call
+
+
+def matrices(n: int, device: Device) -> Batch:
+    """Some, contiguous."""
+    return Batch((n, n), 100, device=device)
+
+
+VARIANTS: dict[str, Call] = {
+    "gemm-contiguous-n3": product(3, "float64", Strided()),
+    "gemm-contiguous-n16": product(16, "float64", Strided()),
+    "gemm-single-contiguous-n32": product(32, "float32", Strided()),
+    "gemm-complex-contiguous-n8": product(8, "complex128", Strided()),
+    "gemm-interleaved-n4": product(4, "float64", Interleaved(8)),
+    "gemm-interleaved-n16": product(16, "float64", Interleaved(8)),
+    "gemm-complex-interleaved-n6": product(6, "complex64", Interleaved(16)),
+    "cholesky-n8": lambda device: cholesky(matrices(8, device)),
+    "eigh-n4": lambda device: eigh(matrices(4, device)),
+    "solve-n5": lambda device: solve(matrices(5, device), Batch((5,), 100, device=device)),
 }
 
 
 @pytest.mark.sample(3)
-@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("arch", ARCHS)
-def test_a_product_compiles(
+def test_a_variant_compiles(
     name: str, arch: str, record_property: Callable[[str, object], None]
 ) -> None:
-    n, dtype, layout = PRODUCTS[name]
     device = PaperDevice(arch)
-    a, b, c = (Batch((n, n), 100, dtype, layout, device) for _ in range(3))
-    gemm(a, b, c, alpha=2.0, beta=1.0)
+    VARIANTS[name](device)
     (function,) = device.functions.values()
     ((_, shared_bytes),) = function.shapes
     assert function.registers <= function.bound
     assert shared_bytes <= device.shared_bytes
-    assert (shared_bytes > 0) == ("contiguous" in name)
+    assert (shared_bytes > 0) == ("interleaved" not in name)
     assert (function.local_bytes, function.report.spill_bytes) == (0, 0)
     record_property("compiled", (arch, name, function.registers, 0))

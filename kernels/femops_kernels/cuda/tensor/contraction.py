@@ -37,6 +37,18 @@ class Image:
         return self.span | 1
 
 
+def image_of(rows: Offsets, columns: Offsets, *, written: bool) -> Image | None:
+    """Memory of a member whose entries are at sums of two offsets, None if they are no run.
+
+    What is read may have gaps, what is written has none.
+    """
+    span = max(rows) - min(rows) + max(columns) - min(columns) + 1
+    entries = len(np.unique(np.add.outer(rows, columns)))
+    if span > (entries if written else 2 * entries):
+        return None
+    return Image(min(rows) + min(columns), span)
+
+
 @final
 @dataclass(frozen=True)
 class DeviceContraction:
@@ -106,12 +118,9 @@ class DeviceContraction:
         for name, lanes, shared, (_, rows, _, columns) in zip(
             "abc", self.lanes, self.shared, self._places, strict=True
         ):
-            image = Image(min(rows) + min(columns), max(rows) - min(rows) + 1)
-            image = Image(image.low, image.span + max(columns) - min(columns))
-            entries = len(np.unique(np.add.outer(rows, columns)))
-            most = entries if name == "c" else 2 * entries
-            short = image.span * self.itemsize <= _SHORT
-            if lanes == 1 and not shared and not short and image.span <= most:
+            image = image_of(rows, columns, written=name == "c")
+            apart = lanes == 1 and not shared
+            if apart and image is not None and image.span * self.itemsize > _SHORT:
                 found[name] = image
         return found
 

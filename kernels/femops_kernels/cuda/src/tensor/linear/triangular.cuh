@@ -1,0 +1,26 @@
+// Solves with one triangle, X in place of the right sides; fails at the first zero of a diagonal.
+
+template <bool LOWER, bool TRANSPOSED, bool UNIT>
+__device__ __forceinline__ void substitute(const Matrix<First>& t, Matrix<Second>& x,
+                                           int& status) {
+    constexpr bool FORWARD = LOWER != TRANSPOSED;
+    constexpr int RIGHT = Second::COLUMNS;
+    UNROLL
+    for (int step = 0; step < N; ++step) {
+        const int i = FORWARD ? step : N - 1 - step;
+        UNROLL
+        for (int before = 0; before < step; ++before) {
+            const int k = FORWARD ? before : N - 1 - before;
+            const T factor = TRANSPOSED ? t[k * N + i] : t[i * N + k];
+            UNROLL
+            for (int r = 0; r < RIGHT; ++r) x[i * RIGHT + r] -= factor * x[k * RIGHT + r];
+        }
+        if constexpr (!UNIT) {
+            const bool good = fabs(t[i * N + i]) > 0;
+            note(!good, i + 1, status);
+            const T scale = 1 / (good ? t[i * N + i] : T(1));
+            UNROLL
+            for (int r = 0; r < RIGHT; ++r) x[i * RIGHT + r] *= scale;
+        }
+    }
+}
