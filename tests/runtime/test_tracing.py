@@ -10,9 +10,9 @@ import pytest
 from numba import njit
 
 from femops_kernels.errors import KernelError
-from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.compiling import carrying, inner
 from femops_kernels.simd.lanes import Lane, get, put, word
-from femops_kernels.simd.tracing import traced
+from femops_kernels.simd.tracing import traced, when
 
 REAL = Lane(2, "float64")
 SIZE = 64
@@ -32,6 +32,8 @@ def mixed(out, n, pair):  # type: ignore[no-untyped-def]
         for j in range(i, n, 2):
             a, rest = shifted(pair, i)
             put(REAL, out, i * n + j, 0.5 * get(REAL, out, i * n + j) + (a - 5 * j) // 3 - rest[0])
+        for _ in when(i % 2 != 0):
+            put(REAL, out, n * n + 1, 1.5 * i)
     for i in range(2, 2):
         put(REAL, out, i, -1.0)
     for i in range(1):
@@ -44,6 +46,8 @@ def naive(out: Any, n: int, pair: tuple[int, int]) -> None:
         for j in range(i, n, 2):
             a, rest = pair[0] + i * OFFSET, pair[1] - i
             out[i * n + j] = 0.5 * out[i * n + j] + (a - 5 * j) // 3 - rest
+        if i % 2:
+            out[n * n + 1] = 1.5 * i
     out[n * n] = -2.0
 
 
@@ -69,6 +73,42 @@ def test_as_python(n: int) -> None:
     naive(expected, n, (-11, n))
     naive(expected, n, (n, 7))
     assert np.array_equal(out, expected)
+
+
+@carrying
+def total_of(out, n):  # type: ignore[no-untyped-def]
+    """The sum of n numbers, carried through a loop."""
+    total = 0.0
+    for i in range(n):
+        total += get(REAL, out, i)
+    return total
+
+
+@traced
+def conditions(out, n, factor):  # type: ignore[no-untyped-def]
+    """Conditions in conditions, the lesser of two, real arguments, a function that carries."""
+    put(REAL, out, n, factor * total_of(out, n))
+    for i in range(min(n, 4)):
+        for _ in when(i >= 1):
+            for _ in when(factor > 0.0):
+                put(REAL, out, i, factor)
+        for _ in when(OFFSET > 3):
+            put(REAL, out, i, -1.0)
+
+
+@pytest.mark.parametrize("factor", [2.0, -2.0, 0.0, np.nan])
+@pytest.mark.parametrize("n", [1, 3, 9])
+def test_conditions(n: int, factor: float) -> None:
+    @njit
+    def run(address, n, factor):  # type: ignore[no-untyped-def]
+        conditions(address, n, factor)
+
+    out = np.arange(SIZE, dtype=np.float64)
+    expected = out.copy()
+    expected[n] = factor * sum(range(n))
+    expected[1 : min(n, 4)] = factor if factor > 0.0 else expected[1 : min(n, 4)]
+    run(out.ctypes.data, n, factor)
+    assert np.array_equal(out, expected, equal_nan=True)
 
 
 def leaves(out, n):  # type: ignore[no-untyped-def]

@@ -42,8 +42,8 @@ class _Whole(JITCodeLibrary):
     """The code of an entry point, with all that it calls."""
 
     def _optimize_final_module(self) -> None:
-        # numba does this once; done twice, small kernels are 1 to 3 % faster
-        passes, builder = self._codegen._module_pass_manager()
+        # numba does this once; done a little before, small kernels are 1 to 3 % faster
+        passes, builder = self._codegen._module_pass_manager(opt=1, loop_vectorize=False)
         passes.run(self._final_module, builder)
         super()._optimize_final_module()
 
@@ -141,6 +141,13 @@ def inner(function: Callable[..., Any]) -> Any:
     return made
 
 
+def carrying(function: Callable[..., Any]) -> Any:
+    """Decorator of `inner` functions that carry variables through loops: they are not traced."""
+    made = inner(function)
+    made.inner_function = None
+    return made
+
+
 def compiled_part(typingctx: Any, function: Callable[..., Any], args: Any) -> tuple[Part, Any]:
     """The code of a function for arguments of some types, to be linked, and what numba says."""
     context = cpu_target.target_context
@@ -168,7 +175,7 @@ def as_intrinsic(
 
 
 def inlined(made: Any) -> Any:
-    """The function that an `inner` one was made of; None of anything else."""
+    """The function that an `inner` one was made of; None of what is not traced."""
     return getattr(made, "inner_function", None)
 
 
@@ -193,4 +200,4 @@ def address_of_function(made: Any) -> int:
     return address
 
 
-__all__ = ["entry", "function", "inner"]
+__all__ = ["carrying", "entry", "function", "inner"]

@@ -5,9 +5,9 @@ What a batch does needs none of that: it is a sequence of operations on numbers 
 through which nothing but memory is carried on.  So a `traced` function is called, with `Traced`
 numbers for its arguments: each operation on them emits its code, and ``range`` emits a loop.
 
-Of what numba takes, it does without: no condition on traced numbers (on sizes known beforehand
-there may be any), no leaving of a loop, and no variable set in one pass of a loop and read in the
-next or behind it.
+Of what numba takes, it does without: a condition on traced numbers is ``for _ in when(a < b):`` (on
+sizes known beforehand there may be any ``if``), no leaving of a loop, and no variable set in one
+pass of a loop, or under a condition, and read in the next or behind it.
 """
 
 from __future__ import annotations
@@ -66,12 +66,7 @@ class Traced:
         self.type, self.value = kind, value
 
     def __bool__(self) -> bool:
-        raise KernelError("a traced function can't decide by a number of the kernel: use @inner")
-
-    def _compared(self, _other: object) -> bool:
-        return bool(self)
-
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _compared
+        raise KernelError("a traced function can't decide by a number of the kernel: use `when`")
 
     __hash__ = None
 
@@ -85,9 +80,11 @@ def _operation(op: Any, swapped: bool) -> Any:
     return lambda self, other: call(op, self, other)
 
 
-for _name in ("add", "sub", "mul", "truediv", "floordiv"):
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
     setattr(Traced, f"__{_name}__", _operation(getattr(operator, _name), False))
     setattr(Traced, f"__r{_name}__", _operation(getattr(operator, _name), True))
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(Traced, f"__{_name}__", _operation(getattr(operator, _name), False))
 
 
 def _typed(value: Any) -> Any:
@@ -170,6 +167,34 @@ def loop(*bounds: Any) -> Iterator[Any]:
     builder.position_at_end(end)
 
 
+def least(a: Any, b: Any) -> Any:
+    """Replacement of ``min`` in a traced function, of two integers."""
+    if not isinstance(a, Traced) and not isinstance(b, Traced):
+        return min(a, b)
+    builder, first, second = _kernels[-1].builder, _number(a), _number(b)
+    chosen = builder.select(builder.icmp_signed("<", first, second), first, second)
+    return Traced(types.intp, chosen)
+
+
+def when(condition: bool) -> range:
+    """One pass if a condition holds, else none: the ``if`` of traced functions."""
+    return range(int(condition))
+
+
+def _emitted_when(condition: Any) -> Iterator[Any]:
+    if not isinstance(condition, Traced):
+        yield from range(int(condition))
+        return
+    kernel = _kernels[-1]
+    with kernel.builder.if_then(condition.value):
+        kernel.loops += 1
+        yield 0
+        kernel.loops -= 1
+
+
+vars(when)["written_when_traced"] = _emitted_when
+
+
 def _translated(value: Any) -> Any:
     """Replacement of a global of a traced function while it is traced."""
     written = getattr(value, "written_when_traced", None)
@@ -199,7 +224,7 @@ def _rebound(function: Any) -> Any:
     if function not in _rebinding:
         known = vars(builtins) | function.__globals__
         names = {n: _translated(known[n]) for n in function.__code__.co_names if n in known}
-        names["range"] = loop
+        names |= {"range": loop, "min": least}
         _rebinding[function] = FunctionType(
             function.__code__, names, None, function.__defaults__, function.__closure__
         )
@@ -210,13 +235,13 @@ def _parameters(kind: Any) -> list[Any]:
     """LLVM types of an argument: numbers, and tuples of them one by one."""
     if isinstance(kind, types.BaseTuple):
         return [t for each in kind for t in _parameters(each)]
-    return [_WORD]
+    return [_context().get_value_type(kind)]
 
 
 def _take(kind: Any, values: Iterator[Any]) -> Any:
     if isinstance(kind, types.BaseTuple):
         return tuple(_take(each, values) for each in kind)
-    return Traced(types.intp, next(values))
+    return Traced(kind, next(values))
 
 
 def _flat(value: Any) -> list[Any]:
@@ -251,12 +276,14 @@ def _emitted(kernel: _Kernel, function: Any, kinds: tuple[Any, ...]) -> Any:
 
 
 def _shape(value: Any) -> Any:
-    """Type of an argument of a traced function: an integer, or a tuple of such."""
-    return types.Tuple([_shape(v) for v in value]) if isinstance(value, tuple) else types.intp
+    """Type of an argument of a traced function: a number, or a tuple of such."""
+    if isinstance(value, tuple):
+        return types.Tuple([_shape(v) for v in value])
+    return value.type if isinstance(value, Traced) else types.intp
 
 
 def traced(function: Callable[..., None]) -> Any:
-    """Decorator of functions of integers, and tuples of these, that return nothing.
+    """Decorator of functions of numbers, and tuples of these, that return nothing.
 
     They are traced where traced functions call them, and where numba's do.  `inner` functions that
     they call are traced as well, as part of them.
@@ -294,4 +321,4 @@ def traced(function: Callable[..., None]) -> Any:
     return made
 
 
-__all__ = ["traced"]
+__all__ = ["traced", "when"]

@@ -8,9 +8,10 @@ basis costs points times nodes ("decomposed", the second row of Table 1).
 # <defaults>
 
 from femops_kernels.simd.addresses import gather_nodes, scatter_nodes
-from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.compiling import carrying
 from femops_kernels.simd.lanes import fill, fma, get, load, store, word
 from femops_kernels.simd.lines import load_line, store_line
+from femops_kernels.simd.tracing import traced
 from femops_kernels.skeletons.batch.stored import point_line
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
@@ -26,7 +27,7 @@ ASK_BY_LINE = ASK_BY_PLANE = False
 WORK_LANES = NODES + NCOMP_IN * BASIS_ROWS_IN + NCOMP_OUT * BASIS_ROWS_OUT
 
 
-@inner
+@carrying
 def dense(matrix, rows, columns, down, across, values, out):
     """Set ``out[i] = sum_j matrix[i down + j across] values[j]``, eight rows at a time."""
     eights = rows - rows % 8
@@ -51,7 +52,7 @@ def dense(matrix, rows, columns, down, across, values, out):
         store(LANE, out, i, total)
 
 
-@inner
+@traced
 def points(table, b, ins, outs):
     """The q-function at every point; slots are (component, slot, point)."""
     for k in range(POINTS):
@@ -74,7 +75,7 @@ def points(table, b, ins, outs):
                 store_line(LANE, outs, GRAD_AT_OUT + 2 * POINTS + k, BASIS_ROWS_OUT, vz)
 
 
-@inner
+@traced
 def batch(table, b, x, y, work, ahead):
     """Add A x to y for batch b of elements; arguments as in ``batch.py``."""
     nodes = work

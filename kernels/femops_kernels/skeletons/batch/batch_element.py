@@ -8,9 +8,10 @@ so rows are read one after the other, each once.
 # <defaults>
 
 from femops_kernels.simd.addresses import gather_nodes, scatter_nodes
-from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.compiling import carrying
 from femops_kernels.simd.lanes import fill, fma, load, store, word
 from femops_kernels.simd.lines import load_line, store_line
+from femops_kernels.simd.tracing import traced
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
 
@@ -22,7 +23,7 @@ LINES_IN, LINES_OUT = NODES_IN // P_IN, NODES_OUT // P_OUT  # along x
 WORK_LANES = COLUMNS + P_OUT
 
 
-@inner
+@carrying
 def product(row, values):
     """Product of a row by the gathered values, in four sums."""
     a = b = c = d = fill(LANE, 0.0)
@@ -36,10 +37,10 @@ def product(row, values):
     return (a + b) + (c + d)
 
 
-@inner
+@traced
 def batch(table, b, x, y, work, ahead):
     """Add A x to y for batch b of elements; arguments as in ``batch.py``, the data are A."""
-    row = word(table, QDATA) + b * NCOMP_OUT * NODES_OUT * COLUMNS * LANE_BYTES
+    rows = word(table, QDATA) + b * NCOMP_OUT * NODES_OUT * COLUMNS * LANE_BYTES
     results = work + COLUMNS * LANE_BYTES
     for c in range(NCOMP_IN):
         for j in range(LINES_IN):
@@ -48,7 +49,7 @@ def batch(table, b, x, y, work, ahead):
     for c in range(NCOMP_OUT):
         for j in range(LINES_OUT):
             for i in range(P_OUT):
+                row = rows + (c * NODES_OUT + j * P_OUT + i) * COLUMNS * LANE_BYTES
                 store(LANE, results, i, product(row, work))
-                row += COLUMNS * LANE_BYTES
             line = load_line(LANE, results, 0, 1, P_OUT)
             scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 0, j, c, line)

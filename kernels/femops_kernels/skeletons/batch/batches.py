@@ -11,7 +11,7 @@ from femops_kernels.simd.addresses import PLACE_BYTES, locate
 from femops_kernels.simd.compiling import entry, inner
 from femops_kernels.simd.lanes import put, word
 from femops_kernels.simd.lines import call_chunk
-from femops_kernels.simd.tracing import traced
+from femops_kernels.simd.tracing import traced, when
 from femops_kernels.skeletons.batch.batch import batch
 from femops_kernels.skeletons.batch.copies import copies, count
 from femops_kernels.skeletons.chunk.defaults import *
@@ -33,13 +33,12 @@ GROUP = max(1, 512 // BATCH_DOFS)
 @inner
 def piece(table, starts, vector, dof_bytes, b):
     """Begin and cache lines of a vector's part that batch b meets first; nothing past the last."""
-    if b >= word(word(table, FIRST_BATCH), word(table, NCHUNKS)):
-        return vector, 0
-    begin, end = word(word(table, starts), b), word(word(table, starts), b + 1)
-    return vector + begin * dof_bytes, -(-(end - begin) * dof_bytes // CACHE_LINE)
+    dofs, end = word(table, starts), word(word(table, FIRST_BATCH), word(table, NCHUNKS))
+    begin, after = word(dofs, min(b, end)), word(dofs, min(b + 1, end))
+    return vector + begin * dof_bytes, -(-(after - begin) * dof_bytes // CACHE_LINE)
 
 
-@inner
+@traced
 def clear(table, y, b):
     """Set to zero what batch b meets first of y."""
     starts = word(table, OUT_BATCH_START)
@@ -77,9 +76,9 @@ def locate_runs(table, b, x_side, y_side):
             locate(LANE, outs, INDEX_OUT, k, (y_side,), (DOF_OUT,))
 
 
-@entry("void(intp, intp, intp, intp, intp, float64, float64)")
-def batches(table, x, y, chunk, work, alpha, beta):
-    """Add A x to y for all batches of one chunk; y begins with zeros if beta is zero."""
+@traced
+def each_batch(table, x, y, chunk, work, alpha, beta):
+    """Go through the batches of one chunk: see the entry point."""
     x_local, _, x_places = copies(table, work)
     y_places = x_places + NRUNS_IN * PLACES
     lanes = y_places + NRUNS_OUT * PLACES
@@ -87,12 +86,15 @@ def batches(table, x, y, chunk, work, alpha, beta):
     y_side = side_out(table, y, chunk, y_places)
     before, own, also = word(table, BEFORE), word(table, BEFORE_TABLE), word(table, BEFORE_READS)
     first, end = word(word(table, FIRST_BATCH), chunk), word(word(table, FIRST_BATCH), chunk + 1)
-    if BY_CHUNK and before != 0:
-        call_chunk(before, own, first, end, chunk, lanes, alpha, beta)
+    if BY_CHUNK:
+        for _ in when(before != 0):
+            call_chunk(before, own, first, end, chunk, lanes, alpha, beta)
     for b in range(first, end):
-        if not BY_CHUNK and before != 0 and (b - first) % GROUP == 0:
-            call_chunk(before, own, b, min(b + GROUP, end), chunk, lanes, alpha, beta)
-        if beta == 0.0:
+        if not BY_CHUNK:
+            for _ in when(before != 0):
+                for _ in when((b - first) % GROUP == 0):
+                    call_chunk(before, own, b, min(b + GROUP, end), chunk, lanes, alpha, beta)
+        for _ in when(beta == 0.0):
             clear(table, y, b)
         x_ahead = piece(table, IN_BATCH_START, x, DOF_IN, b + DISTANCE)
         y_ahead = piece(table, OUT_BATCH_START, y, DOF_OUT, b + DISTANCE)
@@ -100,7 +102,12 @@ def batches(table, x, y, chunk, work, alpha, beta):
         if BY_CHUNK:
             batch(table, b, x_places, y_places, lanes, (x_ahead, y_ahead))
         else:
-            also_ahead = also, 0
-            if also != 0:
-                also_ahead = piece(table, IN_BATCH_START, also, DOF_IN, b + DISTANCE)
+            start, lines = piece(table, IN_BATCH_START, also, DOF_IN, b + DISTANCE)
+            also_ahead = start, lines * min(also, 1)  # no lines if there is no such vector
             batch(table, b, x_places, y_places, lanes, (x_ahead, y_ahead, also_ahead))
+
+
+@entry("void(intp, intp, intp, intp, intp, float64, float64)")
+def batches(table, x, y, chunk, work, alpha, beta):
+    """Add A x to y for all batches of one chunk; y begins with zeros if beta is zero."""
+    each_batch(table, x, y, chunk, work, alpha, beta)
