@@ -63,7 +63,7 @@ def backwards(device: GuardedDevice, operator: Any, x: Any) -> Any:
         device.host.backwards = False
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("case", cover(), ids=str)
 def test_every_form_on_a_device_is_the_oracles(case: DeviceCase, device: GuardedDevice) -> None:
     check(case, device)

@@ -82,7 +82,7 @@ def marks(name: str, arch: str) -> Any:
 EACH = [pytest.param(*both, marks=marks(*both)) for both in itertools.product(VARIANTS, ARCHS)]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("name", "arch"), EACH)
 def test_a_variant_compiles(
     name: str, arch: str, record_property: Callable[[str, object], None]

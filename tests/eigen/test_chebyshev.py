@@ -55,6 +55,7 @@ def masses(V):
     return femops.mass(V), femops.mass(V, quadrature=rule).diagonal(), None
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["full", "lumped", "identity"])
 @pytest.mark.parametrize(("counts", "order", "k"), [((6, 6), 3, 11), ((2, 2, 2), 3, 7)])
 def test_dense_algebra_agrees(counts, order, k, kind):

@@ -84,7 +84,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case[:4])))
 def test_mass(case: Any) -> None:
     kind, p, family, coefficient, attributes, dtype, lanes, level = case

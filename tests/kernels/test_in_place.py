@@ -249,7 +249,7 @@ PARTS = ("apply", "transpose", "diagonal", "assemble", "naive", *LEVELS)
 # --- tests ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_nothing_is_read_again(case: Case, level: str) -> None:
@@ -274,14 +274,28 @@ def test_nothing_is_read_again(case: Case, level: str) -> None:
 OPERATIONS = ("overwrite", "update", "times", "plus", "turn", "constrain", "level", "look")
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
-@given(
+SEQUENCES = given(
     case=st.sampled_from([case.name for case in CASES]),
     seed=st.integers(0, 2**32 - 1),
     operations=st.lists(st.sampled_from(OPERATIONS), min_size=4, max_size=14),
 )
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@SEQUENCES
 def test_sequences(case: str, seed: int, operations: list[str]) -> None:
     """Operators that are used, changed and updated while what they were made of changes."""
+    sequence(case, seed, operations)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=100, deadline=None, derandomize=True)
+@SEQUENCES
+def test_many_sequences(case: str, seed: int, operations: list[str]) -> None:
+    sequence(case, seed, operations)
+
+
+def sequence(case: str, seed: int, operations: list[str]) -> None:
     what, rng = BY_NAME[case], np.random.default_rng(seed)
     live = arrays(what, rng)
     A, expected = what.operator(live), Expected.of(what, live)

@@ -52,6 +52,7 @@ def check(case: Case) -> None:
         assert abs(gap).max() < case.tolerance * most
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", cover(), ids=str)
 def test_every_form_at_every_level_is_the_oracles(case: Case) -> None:
     check(case)

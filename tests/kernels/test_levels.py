@@ -201,6 +201,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_level_is_the_oracle(case: Case) -> None:
     trial, test = case.spaces()

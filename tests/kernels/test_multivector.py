@@ -38,7 +38,7 @@ def check(case: Case) -> None:
 CHOSEN = [case for k, case in enumerate(cover()) if k % 4 == 0 or case.level == "full"]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", CHOSEN, ids=str)
 def test_every_form_at_every_level_is_the_oracles(case: Case) -> None:
     check(case)
@@ -103,6 +103,7 @@ def test_complex_vectors(operator: Any, kind: Any) -> None:
     assert np.abs(one - expected[:, 0]).max() < 1e-13 * np.abs(expected).max()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", LEVELS)
 def test_levels_sums_and_boundaries(level: str) -> None:
     V = curved(2)

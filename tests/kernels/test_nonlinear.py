@@ -13,6 +13,7 @@ import femops
 from support.cases.nonlinear import CASES, FORMS, cubic, make_space, naive
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("name", "dim"), CASES)
 def test_residual_and_jacobian(name: str, dim: int) -> None:
     V = make_space(name, dim)

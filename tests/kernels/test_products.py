@@ -36,7 +36,7 @@ from support.cases.products import (
 # --- against the oracle ---------------------------------------------------------------------------
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_form(case: Case) -> None:
     product, operator, matrix = case.build()

@@ -17,7 +17,7 @@ from support.cases.form_checks import LEVELS, failures, tried
 BATCH = 20
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(100))
 def test_random_form(seed):
     """At one level."""

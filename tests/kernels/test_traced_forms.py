@@ -374,7 +374,7 @@ def check(operator: Any, dense: Dense) -> None:
         assert abs(diagonal - np.diag(dense.matrix)).max() < tolerance * most
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", [*CASES, *BUILT_IN], ids=str)
 def test_form(case: Case) -> None:
     operator, dense = build(case, *case.spaces())

@@ -62,7 +62,7 @@ def operators(mesh, level):
     yield "components", femops.mass(U, **given) + femops.diffusion(U, **given)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parallel(4)
 @pytest.mark.parametrize("reproducible", [False, True])
 @pytest.mark.parametrize(("name", "level"), CASES)
@@ -87,7 +87,7 @@ def test_operators_and_sums(comm, name, level, reproducible):
             close(held @ u[piece(A.space)], B.constrained(every) @ u, A.space)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parallel(4)
 @pytest.mark.parametrize("reproducible", [False, True])
 @pytest.mark.parametrize(("name", "level"), CASES[::2])
@@ -109,7 +109,7 @@ def test_many_vectors(comm, name, level, reproducible):
                 close(result, whole[:, k], A.space)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parallel(4)
 @pytest.mark.parametrize("reproducible", [False, True])
 @pytest.mark.parametrize("level", LEVELS)
@@ -135,7 +135,7 @@ def reaction(u):
     return {"value": u + u**3, "grad": u.grad}
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parallel(4)
 @pytest.mark.parametrize("reproducible", [False, True])
 @pytest.mark.parametrize("linear", ["cg", "minres", "gmres"])

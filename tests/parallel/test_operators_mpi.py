@@ -35,7 +35,7 @@ def test_each_half_has_every_value():
             assert {getattr(case, name) for case in half} == set(FACTORS[name]), name
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parallel(2)
 @pytest.mark.parametrize("case", HALVES[0], ids=str)
 @pytest.mark.filterwarnings("ignore:.*ranks have no elements")
@@ -43,7 +43,7 @@ def test_equal_to_serial_on_two(comm, case):
     check_equal(comm, case)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parallel(3)
 @pytest.mark.parametrize("case", HALVES[1], ids=str)
 @pytest.mark.filterwarnings("ignore:.*ranks have no elements")
@@ -59,7 +59,7 @@ def test_equal_to_serial(comm, case):
     check_equal(comm, case)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parallel(1, 4, 8)
 @pytest.mark.parametrize("case", cover()[::8], ids=str)
 @pytest.mark.filterwarnings("ignore:.*ranks have no elements")
@@ -79,7 +79,7 @@ def check_many(comm, case, reproducible):
     assert gap.max(initial=0.0) <= tolerance * np.abs(whole @ u).max()
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parallel(2)
 @pytest.mark.parametrize("reproducible", [False, True])
 @pytest.mark.parametrize("case", cover()[::9], ids=str)
@@ -108,7 +108,7 @@ def check_reproducible(comm, case):
     check(case, comm, alone, ranks, 0.0)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parallel(2)
 @pytest.mark.parametrize("case", HALVES[1], ids=str)
 def test_reproducible_on_two(comm, case):
@@ -116,7 +116,7 @@ def test_reproducible_on_two(comm, case):
     check_reproducible(comm, case)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parallel(3)
 @pytest.mark.parametrize("case", HALVES[0], ids=str)
 def test_reproducible_on_three(comm, case):
@@ -154,7 +154,7 @@ def test_reproducible_where_a_rank_has_little(comm, dim, level):
     assert abs(rows - matrix[out]).max() == 0.0 if rows.shape[0] else True
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parallel(4, 8)
 @pytest.mark.parametrize("case", cover()[1::8], ids=str)
 def test_reproducible_on_more(comm, case):

@@ -233,6 +233,7 @@ def test_full_multigrid_is_that_of_dense_matrices():
     assert M.full_cycle() is None
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("order", [3, 8])
 def test_full_multigrid_saves_iterations(order):
     A = poisson(CUBE, order)

@@ -129,6 +129,7 @@ def test_warmed_up_for_several_threads(tmp_path: Path) -> None:
     assert sorted(tmp_path.glob("*.py")) == before
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("damage", ["truncated", "garbage", "empty index", "source"])
 def test_damaged_cache_is_mended(warm: Path, tmp_path: Path, damage: str) -> None:
     cache = copy(warm, tmp_path)
