@@ -150,9 +150,8 @@ class VectorSweep(ElementSweep):
         }
         self._entries = entries  # keeps the arrays alive
         self.table = address_table(entries)
-        module = kernel.multivector
-        addresses = (module.sweep.address, module.combine.address, self.table.ctypes.data)
-        self.row = (*addresses, term.source.nchunks * self.groups)
+        entries_at = kernel.multivector.sweep.address, kernel.vector_sums().combine.address
+        self.row = (*entries_at, self.table.ctypes.data, term.source.nchunks * self.groups)
         self.work_bytes = self._work_bytes(row)
         self.effort = term.data.points.size * nvec * panels.count
 

@@ -56,7 +56,8 @@ class ElementKernel(OperatorKernel):
     def multivector(self) -> ModuleType:
         """See `OperatorKernel.multivector`: products by BLAS."""
         constants = self.sizes() | {"GEMM_BYTES": self.dtype.itemsize}
-        return specialize(("vector_table", "vector_rows", "cell_matrix"), constants)
+        skeletons = "vector_table", "vector_groups", "vector_rows", "cell_matrix"
+        return specialize(skeletons, constants)
 
     def contraction_flops(self) -> int:
         """Floating-point operations of one element."""

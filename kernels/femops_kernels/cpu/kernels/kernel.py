@@ -162,9 +162,19 @@ class OperatorKernel(SweepKernel, ABC):
     ) -> ModuleType:
         """Compiled work on a chunk for many vectors, around the work on a batch."""
         settings = find(vector_key(self))
-        skeletons = "vector_table", "weights", "broadcast", "rows_ahead", batch, "vector_rows"
+        before = "vector_table", "weights", "broadcast", "rows_ahead", batch
         rows = {"ROWS_AHEAD": settings.get("rows_ahead", ROWS_AHEAD)}
-        return specialize((*skeletons, "multivector"), constants | rows, program)
+        skeletons = *before, "vector_groups", "vector_rows", "multivector"
+        return specialize(skeletons, constants | rows, program)
+
+    def vector_sums(self) -> ModuleType:
+        """Compiled sums of what chunks have for each other, which are the same for all kernels."""
+        constants = {
+            "LANE": Lane(self.width, self.dtype),
+            "LANE_WIDTH": self.width,
+            "NCOMP_OUT": self.target.ncomp,
+        }
+        return specialize(("vector_table", "vector_groups", "vector_sums"), constants)
 
     @abstractmethod
     def contraction_flops(self) -> int:

@@ -12,6 +12,7 @@ from femops_kernels.simd.compiling import entry, inner
 from femops_kernels.simd.lanes import get, put, word
 from femops_kernels.simd.rows import ROW_WORD
 from femops_kernels.skeletons.chunk.defaults import *
+from femops_kernels.skeletons.multivector.vector_groups import *
 from femops_kernels.skeletons.multivector.vector_rows import *
 from femops_kernels.skeletons.multivector.vector_table import *
 

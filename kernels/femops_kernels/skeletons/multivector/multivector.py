@@ -12,6 +12,7 @@ from femops_kernels.skeletons.batch.batch import batch
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.multivector.broadcast import *
 from femops_kernels.skeletons.multivector.rows_ahead import *
+from femops_kernels.skeletons.multivector.vector_groups import *
 from femops_kernels.skeletons.multivector.vector_rows import *
 from femops_kernels.skeletons.multivector.vector_table import *
 

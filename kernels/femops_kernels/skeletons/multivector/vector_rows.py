@@ -1,17 +1,18 @@
 """Rows of many vectors: which of them an element reads and writes; those that chunks share.
 
 Chunks own dofs as in ``chunk.py``: results for dofs that other chunks own go to the chunk's piece
-of a buffer, which ``combine`` adds up by ascending chunk.  A vector's result depends neither on the
-groups of vectors nor on who works on them.
+of a buffer, which ``vector_sums.py`` adds up.  A vector's result depends neither on the groups of
+vectors nor on who works on them.
 
 Entry points as in ``chunk.py``, with a task in place of a chunk: ``chunk * NGROUPS + group``.
 """
 
 # <defaults>
-from femops_kernels.simd.compiling import entry, inner
-from femops_kernels.simd.lanes import get, half_word, load, put, store, word
+from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.lanes import half_word, put, word
 from femops_kernels.simd.rows import ROW_WORD, byte, set_word
 from femops_kernels.skeletons.chunk.defaults import *
+from femops_kernels.skeletons.multivector.vector_groups import *
 from femops_kernels.skeletons.multivector.vector_table import *
 
 # </defaults>
@@ -81,30 +82,6 @@ def list_rows(table, x, y, buffer, chunk, e, beta, start, spare):
 
 
 @inner
-def group_blocks(table, group):
-    """First block of vectors of a group, and the end; a block is a lane of vectors."""
-    blocks, groups = -(-word(table, NVEC) // LANE_WIDTH), word(table, PANEL_GROUPS)
-    group = group % groups
-    return blocks * group // groups, blocks * (group + 1) // groups
-
-
-@inner
-def group_columns(table, group):
-    """First number of a row that belongs to a group, and the end."""
-    first, end = group_blocks(table, group)
-    return first * LANE_WIDTH, min(end * LANE_WIDTH, word(table, NVEC))
-
-
-@inner
-def panel_of(table, group, x, y):
-    """Where the panel of a group begins in x, in y and in the buffer."""
-    panel = group // word(table, PANEL_GROUPS)
-    buffer = word(table, BUFFER) + panel * word(table, BUFFER_PANEL_BYTES)
-    x += panel * word(table, IN_PANEL_BYTES)
-    return x, y + panel * word(table, OUT_PANEL_BYTES), buffer
-
-
-@inner
 def clear_buffer(table, buffer, chunk, group):
     """Set the group's part of the chunk's piece of the buffer to zero."""
     start, size = word(table, OUT_NONOWNED_START), word(table, ROW_BYTES)
@@ -113,34 +90,3 @@ def clear_buffer(table, buffer, chunk, group):
         row = buffer + k * size
         for i in range(first, end):
             put(LANE, row, i, 0.0)
-
-
-@inner
-def add_row(source, target, first, end):
-    """Add numbers of a row, from a multiple of a lane on, to those of another."""
-    whole = end // LANE_WIDTH
-    for i in range(first // LANE_WIDTH, whole):
-        store(LANE, target, i, load(LANE, target, i) + load(LANE, source, i))
-    for i in range(whole * LANE_WIDTH, end):
-        put(LANE, target, i, get(LANE, target, i) + get(LANE, source, i))
-
-
-@entry("void(intp, intp, intp, intp, intp, float64, float64)")
-def combine(table, x, y, task, work, alpha, beta):
-    """Add what other chunks have for the chunk's dofs; then the constrained rows."""
-    chunk, group = task // word(table, NGROUPS), task % word(table, NGROUPS)
-    size, (first, end) = word(table, ROW_BYTES), group_columns(table, group)
-    x, y, buffer = panel_of(table, group, x, y)
-    starts = word(table, COMBINE_START)
-    dofs, slots = word(table, COMBINE_DOF), word(table, COMBINE_SLOT)
-    for k in range(word(starts, chunk), word(starts, chunk + 1)):
-        for c in range(NCOMP_OUT):
-            row = buffer + (word(slots, k) * NCOMP_OUT + c) * size
-            add_row(row, y + (word(dofs, k) * NCOMP_OUT + c) * size, first, end)
-    kept, rows = word(table, KEPT_START), word(table, KEPT)
-    keep = alpha * get(LANE, word(table, KEEP), 0)
-    for k in range(word(kept, chunk), word(kept, chunk + 1)):
-        source, target = x + word(rows, k) * size, y + word(rows, k) * size
-        for i in range(first, end):
-            value = keep * get(LANE, source, i) if keep != 0.0 else 0.0
-            put(LANE, target, i, value if beta == 0.0 else get(LANE, target, i) + value)

@@ -1,0 +1,33 @@
+"""Groups of vectors: the work on a chunk for one of them is a task."""
+
+# <defaults>
+from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.lanes import word
+from femops_kernels.skeletons.chunk.defaults import *
+from femops_kernels.skeletons.multivector.vector_table import *
+
+# </defaults>
+
+
+@inner
+def group_blocks(table, group):
+    """First block of vectors of a group, and the end; a block is a lane of vectors."""
+    blocks, groups = -(-word(table, NVEC) // LANE_WIDTH), word(table, PANEL_GROUPS)
+    group = group % groups
+    return blocks * group // groups, blocks * (group + 1) // groups
+
+
+@inner
+def group_columns(table, group):
+    """First number of a row that belongs to a group, and the end."""
+    first, end = group_blocks(table, group)
+    return first * LANE_WIDTH, min(end * LANE_WIDTH, word(table, NVEC))
+
+
+@inner
+def panel_of(table, group, x, y):
+    """Where the panel of a group begins in x, in y and in the buffer."""
+    panel = group // word(table, PANEL_GROUPS)
+    buffer = word(table, BUFFER) + panel * word(table, BUFFER_PANEL_BYTES)
+    x += panel * word(table, IN_PANEL_BYTES)
+    return x, y + panel * word(table, OUT_PANEL_BYTES), buffer

@@ -1,0 +1,44 @@
+"""Sums of what chunks have for rows of many vectors that others own, by ascending chunk.
+
+Compiled once for all forms, orders and levels; see ``vector_rows.py``.
+"""
+
+# <defaults>
+from femops_kernels.simd.compiling import entry, inner
+from femops_kernels.simd.lanes import get, load, put, store, word
+from femops_kernels.skeletons.chunk.defaults import *
+from femops_kernels.skeletons.multivector.vector_groups import *
+from femops_kernels.skeletons.multivector.vector_table import *
+
+# </defaults>
+
+
+@inner
+def add_row(source, target, first, end):
+    """Add numbers of a row, from a multiple of a lane on, to those of another."""
+    whole = end // LANE_WIDTH
+    for i in range(first // LANE_WIDTH, whole):
+        store(LANE, target, i, load(LANE, target, i) + load(LANE, source, i))
+    for i in range(whole * LANE_WIDTH, end):
+        put(LANE, target, i, get(LANE, target, i) + get(LANE, source, i))
+
+
+@entry("void(intp, intp, intp, intp, intp, float64, float64)")
+def combine(table, x, y, task, work, alpha, beta):
+    """Add what other chunks have for the chunk's dofs; then the constrained rows."""
+    chunk, group = task // word(table, NGROUPS), task % word(table, NGROUPS)
+    size, (first, end) = word(table, ROW_BYTES), group_columns(table, group)
+    x, y, buffer = panel_of(table, group, x, y)
+    starts = word(table, COMBINE_START)
+    dofs, slots = word(table, COMBINE_DOF), word(table, COMBINE_SLOT)
+    for k in range(word(starts, chunk), word(starts, chunk + 1)):
+        for c in range(NCOMP_OUT):
+            row = buffer + (word(slots, k) * NCOMP_OUT + c) * size
+            add_row(row, y + (word(dofs, k) * NCOMP_OUT + c) * size, first, end)
+    kept, rows = word(table, KEPT_START), word(table, KEPT)
+    keep = alpha * get(LANE, word(table, KEEP), 0)
+    for k in range(word(kept, chunk), word(kept, chunk + 1)):
+        source, target = x + word(rows, k) * size, y + word(rows, k) * size
+        for i in range(first, end):
+            value = keep * get(LANE, source, i) if keep != 0.0 else 0.0
+            put(LANE, target, i, value if beta == 0.0 else get(LANE, target, i) + value)
