@@ -42,7 +42,7 @@ def agree(here: Any, there: Any, device: GuardedDevice, tolerance: float = 1e-13
     close(there.diagonal(), here.diagonal(), tolerance)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(("name", "dim"), nonlinear_cases.CASES)
 def test_at_every_level(name: str, dim: int, level: str, device: GuardedDevice) -> None:

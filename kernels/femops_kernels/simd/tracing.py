@@ -131,7 +131,6 @@ def call(function: Any, *args: Any) -> Any:
         signature = kind.get_call_type(typing, kinds, {})
         if signature is None:
             raise KernelError(f"{function} can't be traced with arguments of {kinds}")
-        context.refresh()  # an intrinsic's code is known from its first use on
         found = signature, context.get_function(kind, signature)
         _resolved[function, kinds] = found
     signature, implementation = found
