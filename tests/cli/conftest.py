@@ -3,6 +3,9 @@
 import pytest
 
 from femops.cli import main
+from support import fixtures
+
+small_limits = fixtures.small_limits
 
 
 @pytest.fixture

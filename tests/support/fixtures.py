@@ -1,12 +1,15 @@
 """Fixtures that several modules have: ``device = fixtures.device`` makes one a module's own."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from femops.bench import machine
 from femops_kernels.codegen import cache
+from femops_kernels.cpu.limits import Limits
 from femops_kernels.cpu.machine import max_threads, set_threads
 from support.cases.kernels import Problem
 
@@ -36,3 +39,11 @@ def one_thread() -> Iterator[None]:
 def problem() -> Problem:
     """A turned, curved mesh, and the oracle."""
     return Problem()
+
+
+@pytest.fixture(scope="package", autouse=True)
+def small_limits() -> Iterator[None]:
+    """Limits measured on a few megabytes: what they are is not tested."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine, "Limits", partial(Limits, nbytes=2**22))
+        yield
