@@ -154,7 +154,8 @@ def draw_gemm(path: Target, rows: Rows) -> Path:
         ours = [row for row in mine if row["implementation"] == "femops"]
         lines = _lines(mine, sizes, name, "gflops", "n")
         limits = _lines(ours, sizes, name, "limit_gflops", "n")
-        title = f"{key[0]}, {key[1]} members, {key[2]} thread{'s' * (key[2] > 1)}: GFlop/s"
+        threads = f", {key[2]} thread{'s' * (key[2] > 1)}" if key[2] else ""  # none on a GPU
+        title = f"{key[0]}, {key[1]} members{threads}: GFlop/s"
         panels.append(Panel(title, lines, limits))
     return curves(path, sizes, "n", panels)
 

@@ -194,6 +194,19 @@ class View:
         shape = self.members, *self.places.shape
         return cast(Array, strided(self.array[self.start :], shape, tuple(strides)))
 
+    def _in_groups(self) -> Array | None:
+        """Entries (groups, lanes, *shape) as a strided array, if they are one.
+
+        The last of them are no members' if the last group is not full.
+        """
+        if self.places.strides is None or not self.members:
+            return None
+        size = self.array.itemsize
+        strides = tuple(size * one for one in (self.stride, 1, *self.places.strides))
+        shape = self.groups, self.lanes, *self.places.shape
+        strided = functions_of(self.device).lib.stride_tricks.as_strided
+        return cast(Array, strided(self.array[self.start :], shape, strides))
+
     def _indices(self) -> Table:
         """Positions of all entries in the array, which is flat, where the array is."""
         member = np.arange(self.members, dtype=np.int64)
@@ -203,8 +216,13 @@ class View:
 
     def read(self) -> Array:
         """Entries (members, *shape): a view if that can be, else a copy."""
-        strided = self._strided()
-        return self.array[self._indices()] if strided is None else strided
+        strided, groups = self._strided(), self._in_groups() if self.flat else None
+        if strided is not None:
+            return strided
+        if groups is not None:
+            whole: Array = groups.reshape(self.groups * self.lanes, *self.places.shape)
+            return whole[: self.members]
+        return self.array[self._indices()]
 
     def write(self, values: Any) -> None:
         """Set the entries to values that are where the entries are, or to a number."""
@@ -222,10 +240,16 @@ class View:
         if not np.can_cast(given.dtype, self.dtype, "same_kind"):
             raise TensorError(f"values of {given.dtype} for tensors of {self.dtype}: convert them")
         strided = self._strided()
-        if strided is None:
-            self.array[self._indices()] = given
-        else:
+        groups, full = self._in_groups() if self.flat else None, self.members // self.lanes
+        if strided is not None:
             strided[...] = given
+        elif groups is not None:
+            first, shape = full * self.lanes, (full, self.lanes, *self.places.shape)
+            groups[:full] = given[:first].reshape(shape)
+            if first < self.members:
+                groups[full, : self.members - first] = given[first:]
+        else:
+            self.array[self._indices()] = given
 
     def _broadcast(self, values: Any, shape: Shape) -> Array:
         if is_array(values):

@@ -155,3 +155,52 @@ def test_multigrid(device: Device) -> None:
     assert {info.iterations for _, info in others} == {here.iterations}
     for x, _ in others[1:]:
         np.testing.assert_allclose(x.get(), expected, rtol=0, atol=1e-9 * abs(expected).max())
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128", "complex64"])
+@pytest.mark.parametrize("n", [1, 3, 8, 17, 32])
+def test_small_products_are_those_of_numpy(device: Device, n: int, dtype: str) -> None:
+    random, members = np.random.default_rng(n), 1003
+    a, b = (
+        (random.standard_normal((members, n, n)) + 1j * random.standard_normal((members, n, n)))
+        for _ in range(2)
+    )
+    kind = np.dtype(dtype)
+    a, b = (x.astype(kind) if kind.kind == "c" else x.real.astype(kind) for x in (a, b))
+    expected, eps = a @ b, 50 * n * np.finfo(kind).eps
+    found = femops.tensor.gemm(device.upload(a), device.upload(b))
+    np.testing.assert_allclose(device.download(found), expected, rtol=0, atol=eps)
+    for layout in (femops.tensor.Strided("F"), femops.tensor.Interleaved(8)):
+        x, y = (femops.tensor.Batch.wrap(one).copy(layout).to("cuda") for one in (a, b))
+        z = femops.tensor.gemm(x, y, transpose_a=True)
+        turned = a.swapaxes(1, 2) @ b
+        np.testing.assert_allclose(z.numpy(), turned, rtol=0, atol=eps)
+
+
+def test_small_systems_are_solved(device: Device) -> None:
+    for n in (2, 5, 12, 20):
+        random = np.random.default_rng(n)
+        a, b = random.standard_normal((700, n, n)), random.standard_normal((700, n, 2))
+        positive = a @ a.swapaxes(1, 2) + n * np.eye(n)
+        there = device.upload(positive)
+        for assume in ("general", "positive"):
+            x = device.download(femops.tensor.solve(there, device.upload(b), assume=assume))
+            np.testing.assert_allclose(positive @ x, b, rtol=0, atol=1e-10)
+        values, vectors = map(device.download, femops.tensor.eigh(there))
+        np.testing.assert_allclose(values, np.linalg.eigvalsh(positive), rtol=1e-12)
+        residual = positive @ vectors - vectors * values[:, None]
+        assert abs(residual).max() < 1e-11 * abs(positive).max()
+
+
+def test_batches_move_in_streams(device: Device) -> None:
+    stream = device.xp.cuda.Stream(non_blocking=True)
+    values = np.random.default_rng(0).standard_normal((5000, 6, 6))
+    with stream:
+        there = femops.tensor.Batch.wrap(values).to("cuda", stream)
+        found = femops.tensor.gemm(there, there).to("cpu", stream)
+    stream.synchronize()
+    np.testing.assert_allclose(found.numpy(), values @ values, rtol=0, atol=1e-12)
+    group = femops.tensor.Group([values[0], values[1, :2]]).to("cuda")
+    (first, second) = femops.tensor.group_gemm(group, femops.tensor.Group([group[0]] * 2)).to("cpu")
+    np.testing.assert_allclose(first, values[0] @ values[0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(second, values[1, :2] @ values[0], rtol=0, atol=1e-12)

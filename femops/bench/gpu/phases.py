@@ -20,6 +20,7 @@ from shutil import copyfile
 from time import perf_counter
 from typing import Any, final
 
+from femops.bench.gpu.products import Products
 from femops.bench.gpu.record import Record, write_json
 from femops.bench.gpu.run import GpuSettings, result_of
 from femops.bench.gpu.worker import REFUSED
@@ -57,8 +58,8 @@ class Phase:
     settings : GpuSettings
     until : float
         The part of all seconds after which the next phase begins.
-    work : {"rows", "solves", "shapes"}
-        What is measured: operators, whole solves, or launch shapes.
+    work : {"rows", "solves", "products", "shapes"}
+        What is measured: operators, whole solves, products of small matrices, or launch shapes.
     after : str
         Name of the phase that must be complete before.
     """
@@ -77,13 +78,15 @@ class Phase:
 
 def phases(settings: GpuSettings) -> list[Phase]:
     """Phases of a benchmark that have something to measure, what matters most first."""
-    rows = replace(settings, forms=())
+    none = Products(())
+    rows = replace(settings, forms=(), products=none)
     first = _chosen(rows, FIRST_PROBLEMS, (FIRST_MESH,))
     found = [
-        Phase("forms", replace(settings, orders=()), 0.2),
-        Phase("first", first, 0.5),
-        Phase("solves", _solves(first), 0.6, "solves"),
-        Phase("others", rows, 0.77),
+        Phase("forms", replace(settings, orders=(), products=none), 0.2),
+        Phase("first", first, 0.45),
+        Phase("solves", _solves(first), 0.55, "solves"),
+        Phase("products", replace(settings, orders=(), forms=()), 0.63, "products"),
+        Phase("others", rows, 0.78),
         Phase("shapes", _chosen(rows, _TUNED_PROBLEMS, (FIRST_MESH,)), 0.9, "shapes"),
         Phase("tuned", first, 1.0, after="shapes"),
     ]
@@ -101,7 +104,13 @@ def _alone(folder: Path, settings: GpuSettings) -> list[Phase]:
     return [
         Phase(
             f"form-{k}",
-            replace(settings, forms=(row["form"],), dims=(row["dim"],), orders=()),
+            replace(
+                settings,
+                forms=(row["form"],),
+                dims=(row["dim"],),
+                orders=(),
+                products=Products(()),
+            ),
             0.25,
         )
         for k, row in enumerate(failed[:_MOST_ALONE])
@@ -199,7 +208,7 @@ def _finish(phase: Phase, file: Path, until: float, command: Sequence[str], show
 
 def _amount(found: Record) -> tuple[int, ...]:
     """Counts that grow with each step."""
-    rows = found.agreement, found.rows, found.cg, found.solves, found.shapes
+    rows = found.agreement, found.rows, found.cg, found.solves, found.products, found.shapes
     return tuple(len(each) for each in (*rows, found.failures, found.done))
 
 
@@ -262,7 +271,7 @@ def _collect(folder: Path, settings: GpuSettings) -> dict[str, Any]:
         found = Record.of(_file(folder, phase))
         whole.facts |= found.facts
         # later ones take the place of earlier ones
-        for rows in ("rows", "cg", "solves", "agreement"):
+        for rows in ("rows", "cg", "solves", "products", "agreement"):
             later = getattr(found, rows)
             names = {_key(row) for row in later}
             kept = [row for row in getattr(whole, rows) if _key(row) not in names]

@@ -47,8 +47,8 @@ class Record:
         survive.
     facts : dict
         The host and the device.
-    agreement, rates, rows, cg, solves, shapes : list of dict
-        See `run_gpu`, `run_solves` and `run_tuning`.
+    agreement, rates, rows, cg, solves, products, shapes : list of dict
+        See `run_gpu`, `run_solves`, `run_products` and `run_tuning`.
     failures : list of dict
         What failed: ``what``, the ``message``, the ``traceback``.
     notes : list of str
@@ -72,6 +72,7 @@ class Record:
     rows: list[Row] = field(default_factory=list)
     cg: list[Row] = field(default_factory=list)
     solves: list[Row] = field(default_factory=list)
+    products: list[Row] = field(default_factory=list)
     shapes: list[Row] = field(default_factory=list)
     failures: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -107,7 +108,7 @@ class Record:
     def known(self, what: str) -> bool:
         """True if something was measured before, or has failed."""
         failed = any(failure["what"] == what for failure in self.failures)
-        rows = [*self.rows, *self.cg, *self.solves, *self.shapes]
+        rows = [*self.rows, *self.cg, *self.solves, *self.products, *self.shapes]
         return failed or any(row["name"] == what for row in rows)
 
     def attempt(self, what: str, call: Callable[[], Found]) -> Found | None:

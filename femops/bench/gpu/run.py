@@ -9,6 +9,7 @@ from itertools import product
 from time import perf_counter
 from typing import Any, final
 
+from femops.bench.gpu.products import Products, mean_over_peers, product_rows
 from femops.bench.gpu.record import ALL, Record
 from femops.bench.gpu.rows import measured, solved
 from femops.bench.gpu.setup import Sizes, set_up
@@ -68,6 +69,8 @@ class GpuSettings:
         That are compared with the CPU's, of `agreement.FORMS`.
     dims : sequence of int
         In which they are.
+    products : Products
+        Batches of small matrices that are multiplied.
     amounts : Amounts
         Of work to measure the limits with.
     device : str or Device
@@ -82,6 +85,7 @@ class GpuSettings:
     budget: float = 450.0
     forms: Sequence[str] = tuple(FORMS)
     dims: Sequence[int] = (1, 2, 3)
+    products: Products = Products()  # noqa: RUF009  (frozen)
     amounts: Amounts = Amounts()  # noqa: RUF009  (frozen)
     device: str | Device = "cuda"
 
@@ -94,6 +98,7 @@ class GpuSettings:
             An unknown name, or nothing to measure.
         """
         dofs = () if self.dofs is None else (self.dofs,)
+        self.products.check()
         orders = self.orders or ((1,) if self.forms else ())
         check_asked(problems=self.problems, meshes=self.meshes, orders=orders, dofs=dofs)
         for level in self.levels:
@@ -105,7 +110,8 @@ class GpuSettings:
     @property
     def has_cases(self) -> bool:
         """True if there is something to measure."""
-        return bool((self.orders or self.forms) and self.problems and self.meshes)
+        operators = (self.orders or self.forms) and self.problems and self.meshes
+        return bool(operators or self.products.sizes)
 
     def sizes(self, order: int, most: float = GPU_DOFS) -> Sizes:
         """Return what is measured for an order."""
@@ -162,7 +168,8 @@ def run_gpu(
         and the kernels of rows are the CPU's, and levels each other's, to round-off; ``agreement``:
         see `agreement`; ``rates``: see `Rates`, and ``rates_after`` all; ``rows``: for each
         problem, mesh, order and level its times beside the limit, and the clocks; ``cg``:
-        conjugate gradients by the iteration; ``solves``: see `run_solves`; ``shapes``: see `tune`;
+        conjugate gradients by the iteration; ``solves``: see `run_solves`; ``products``: see
+        `run_products`, and ``products_over_best_peer``, their mean; ``shapes``: see `tune`;
         ``failures``: see `Record`;
         ``seconds`` of the whole; ``notes``: lines on what is not measured.
 
@@ -274,6 +281,8 @@ def result_of(found: Record) -> dict[str, Any]:
         "rows": sorted(found.rows, key=_place),
         "cg": sorted(found.cg, key=_place),
         "solves": found.solves,
+        "products": found.products,
+        "products_over_best_peer": mean_over_peers(found.products),
         "shapes": sorted(found.shapes, key=_place),
         "failures": found.failures,
         "seconds": found.seconds,
@@ -299,6 +308,31 @@ def run_solves(
             continue
         case = mesh, order, settings.sizes(order).dofs, level
         solve_rows(device, case, settings.seconds, found, show)
+    found.complete = not found.notes and not found.dead
+    found.keep()
+    return result_of(found)
+
+
+def run_products(
+    settings: GpuSettings, progress: Progress | None = None, found: Record | None = None
+) -> dict[str, Any]:
+    """Multiply the matrices of batches, C = A B, beside cuBLAS.
+
+    Arguments and errors are those of `run_gpu`, the result too, but that it has ``products`` alone:
+    rows of each layout and of cuBLAS, for each size.
+    """
+    settings.products.check()
+    found, show = found or Record(), progress or (lambda _: None)
+    device = _opened(settings.device, found)
+    clock, measure = _Clock(settings.budget), partial(Rates.of, device, settings.amounts)
+    rates = found.attempt("limits of the device", measure)
+    if rates is not None:
+        found.rates.append(vars(rates))
+        for case in settings.products.cases():
+            if clock.seconds > settings.budget:
+                found.notes.append(f"{case.name}: not measured, too few seconds")
+            else:
+                product_rows(device, case, rates, settings.seconds, found, show)
     found.complete = not found.notes and not found.dead
     found.keep()
     return result_of(found)

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO
 
+from femops.bench.gpu.products import Products
 from femops.bench.gpu.record import Record
-from femops.bench.gpu.run import GpuSettings, run_gpu, run_solves, run_tuning
+from femops.bench.gpu.run import GpuSettings, run_gpu, run_products, run_solves, run_tuning
 from femops.errors import DeviceError
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.rates import Amounts
@@ -22,8 +23,10 @@ def serve(requests: TextIO, device: Device | None = None) -> int:
     request = json.load(requests)
     given: dict[str, Any] = request["settings"]
     given["amounts"] = Amounts(**given["amounts"])
+    given["products"] = Products(**given["products"])
     given["device"] = device or given["device"]
-    measure = {"rows": run_gpu, "shapes": run_tuning, "solves": run_solves}[request["work"]]
+    works = {"rows": run_gpu, "shapes": run_tuning, "solves": run_solves, "products": run_products}
+    measure = works[request["work"]]
     try:
         measure(GpuSettings(**given), _say, Record.of(Path(request["file"])))
     except DeviceError as error:

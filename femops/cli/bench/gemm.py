@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Annotated
 
 import typer
 
+from femops.cli.bench.gpu import show_device_products
 from femops.cli.bench.report import PlotOption, Progress, Result, RoundsOption, report
 from femops.cli.options import JsonOption, names, numbers
 from femops.cli.output import Column, Output
+
+_ROUND = 0.05  # seconds of a round on a device
 
 
 def gemm(
@@ -27,6 +31,10 @@ def gemm(
     ] = "contiguous",
     threads: Annotated[str, typer.Option(metavar="LIST", help="Numbers of threads.")] = "1",
     rounds: RoundsOption = 3,
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="cuda: C = A B on a GPU, beside cuBLAS."),
+    ] = None,
     search: Annotated[
         bool, typer.Option("--search", help="Try all variants of kernels, and keep the best.")
     ] = False,
@@ -38,12 +46,15 @@ def gemm(
     The limit is what the bandwidth for this footprint, or the rate of multiply-adds, allows.
     MKL is measured if it is installed, or if FEMOPS_MKL names its library.
 
+    With --device nothing is added, C = A B, and cuBLAS is measured, through CuPy's matmul.
+
     \b
     Examples:
       femops bench gemm
       femops bench gemm --size 2-32 --threads 1,2 --json --plot gemm.png
       femops bench gemm --size 4,8,16 --layout contiguous,interleaved --dtype float32
       femops bench gemm --size 8,16,32 --members 20000 --search --plot search.png
+      femops bench gemm --device cuda --members 1000000 --layout contiguous,interleaved --plot
     """  # noqa: D301  (\b is click's mark for lines to keep)
     sizes, counts = numbers(size, "sizes"), numbers(members, "batches", digits=7)
     workers = numbers(threads, "threads")
@@ -61,7 +72,27 @@ def gemm(
         settings = Settings(sizes, counts, names(dtype), names(layout), workers, rounds)
         return run_gemm(settings, progress)
 
-    if search:
+    def on_device(progress: Progress) -> Result:
+        from femops.bench.gpu import GpuSettings, Products, run_products
+
+        products = Products(sizes, counts, names(dtype), names(layout))
+        settings = GpuSettings(
+            orders=(),
+            forms=(),
+            products=products,
+            seconds=_ROUND * rounds,
+            budget=inf,
+            device=device or "cuda",
+        )
+        result = run_products(settings, progress)
+        mean = result["products_over_best_peer"]
+        return result | {"rows": result["products"], "mean_over_best_peer": mean}
+
+    if device is not None:
+        if search or workers != [1]:
+            raise typer.BadParameter("--device has no use for --search and --threads")
+        report("gemm", on_device, show_device_products, _draw, plot=plot, json=json)
+    elif search:
         report("gemm", searched, _show_search, _draw_search, plot=plot, json=json)
     else:
         report("gemm", measure, _show, _draw, plot=plot, json=json)

@@ -118,6 +118,14 @@ SOLVES = (
     *(Column("setup s", "seconds_setup", ".3g"), Column("solve s", "seconds_solve", ".3g")),
     *(Column("solve", "solve_applications", ".3g"), Column("faster", "faster_than_jacobi", ".3g")),
 )
+PRODUCTS = (
+    *(Column("type", "dtype"), Column("n", "n"), Column("members", "members")),
+    *(Column("library", "implementation"), Column("layout", "layout")),
+    *(Column("us", "seconds", ".4g", 1e6), Column("GFlop/s", "gflops", ".3g")),
+    *(Column("limit", "limit_gflops", ".3g"), Column("of it", "fraction_of_limit", ".0%")),
+    *(Column("bound", "bound"), Column("/ cuBLAS", "over_best_peer", ".3g")),
+    Column("off by", "off_peer", ".1e"),
+)
 SHAPES = (
     *(*_CASE, Column("level", "level"), Column("p", "order"), Column("elements", "elements")),
     *(Column("blocks", "blocks"), Column("us", "seconds", ".4g", 1e6)),
@@ -127,13 +135,21 @@ SHAPES = (
 
 def _show(output: Output, result: Result) -> None:
     """Print tables, then what is missing."""
-    device = result["device"]
-    output.say(f"{device['name']} ({device['arch']}), {device['processors']} multiprocessors")
+    _show_device(output, result)
     if "table" not in result:
         _show_measured(output, result)
     output.records("Launch shapes", SHAPES, result["shapes"])
     if "table" in result:
         output.say(f"written to {result['table']}")
+    _show_failures(output, result)
+
+
+def _show_device(output: Output, result: Result) -> None:
+    device = result["device"]
+    output.say(f"{device['name']} ({device['arch']}), {device['processors']} multiprocessors")
+
+
+def _show_failures(output: Output, result: Result) -> None:
     for failure in result["failures"]:
         output.say(f"failed: {failure['what']}: {failure['message']}")
 
@@ -156,3 +172,17 @@ def _show_measured(output: Output, result: Result) -> None:
     output.records("One iteration", CG, result["cg"])
     title = "Setup and solve in seconds, and the solve in products with the operator"
     output.records(title, SOLVES, result["solves"])
+    _show_products(output, result)
+
+
+def show_device_products(output: Output, result: Result) -> None:
+    """Print the device, its products of small matrices, and what failed."""
+    _show_device(output, result)
+    _show_products(output, result)
+    _show_failures(output, result)
+
+
+def _show_products(output: Output, result: Result) -> None:
+    output.records("C = A B, in batches", PRODUCTS, result["products"])
+    if result["products_over_best_peer"]:
+        output.say(f"{result['products_over_best_peer']:.3g} times cuBLAS on average")
