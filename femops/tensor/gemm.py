@@ -160,7 +160,7 @@ def output_view(out: Operand, shape: tuple[int, ...], terms: tuple[Term, ...]) -
     if view.places.shape != shape:
         raise TensorError(f"out has matrices of shape {view.places.shape}: give {shape}")
     view.check_writable()
-    check_devices(view, *(term.view for term in terms))
+    check_devices(view, *[term.view for term in terms])
     if any(view.overlaps(term.view) for term in terms):
         raise TensorError("out overlaps an operand: give memory of its own")
     return view

@@ -87,7 +87,7 @@ def limit(subscripts: str, *operands: Operand, beta: float = 0.0) -> Limit:
     Raises
     ------
     TensorError
-        As `einsum` raises.
+        As `einsum` raises; operands on a GPU, whose limits are others.
 
     Examples
     --------
@@ -101,6 +101,8 @@ def limit(subscripts: str, *operands: Operand, beta: float = 0.0) -> Limit:
     words, result = parsed(subscripts, len(operands))
     terms = terms_of(operands, words, 0)
     sizes = sizes_of(terms)
+    if any(term.view.device is not None for term in terms):
+        raise TensorError("operands on a GPU: 'femops bench gemm --device cuda' has its limits")
     kind, members = terms[0].view.dtype, max(term.view.members for term in terms)
     written = float(kind.itemsize * members * prod(sizes[x] for x in result))
     read = sum(float(kind.itemsize * _numbers(term)) for term in terms)

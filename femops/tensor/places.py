@@ -401,9 +401,10 @@ def check_devices(*views: View) -> None:
     TensorError
         Names the devices.
     """
-    devices = list(dict.fromkeys(view.device for view in views))
-    if len(devices) > 1:
-        names = " and ".join(map(name_of, devices))
+    for view in views:
+        if view.device is views[0].device:
+            continue
+        names = f"{name_of(views[0].device)} and {name_of(view.device)}"
         raise TensorError(f"tensors on {names}: copy them to one, by to('cuda') or to('cpu')")
 
 

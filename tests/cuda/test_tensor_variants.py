@@ -9,6 +9,8 @@ import pytest
 from femops.tensor import Batch, Interleaved, Layout, Strided, cholesky, eigh, gemm, solve
 from femops_kernels.cuda.compiler import nvrtc
 from femops_kernels.cuda.device.device import Device
+from femops_kernels.cuda.tensor.contraction import DeviceContraction
+from femops_kernels.cuda.tensor.kernel import DeviceContractionKernel
 from femops_kernels.errors import DeviceError
 from support.cuda.paper import PaperDevice
 
@@ -47,6 +49,15 @@ VARIANTS: dict[str, Call] = {
     "eigh-n4": lambda device: eigh(matrices(4, device)),
     "solve-n5": lambda device: solve(matrices(5, device), Batch((5,), 100, device=device)),
 }
+
+
+def test_entries_may_be_far_apart() -> None:
+    """Offsets of more than 32 bits, as of a long batch whose members are innermost."""
+    far, near = range(0, 5 * 2**31, 2**31), range(5)
+    contraction = DeviceContraction("float64", far, near, near, near, far, near)
+    function = DeviceContractionKernel(contraction, PaperDevice(ARCHS[-1])).function
+    assert "using Offset = long long" in function.source
+    assert function.report.spill_bytes == 0
 
 
 @pytest.mark.sample(3)

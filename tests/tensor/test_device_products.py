@@ -109,6 +109,17 @@ def test_nothing_but_the_output_is_written(device):
     assert np.sum(storage.get() == 7.0) == storage.size - out.size
 
 
+def test_members_that_shared_memory_does_not_hold_are_read_where_they_are():
+    """Only some operands are staged, or none."""
+    rng = np.random.default_rng(8)
+    A, B = (rng.standard_normal((3, 12, 12)) for _ in "AB")
+    found = []
+    for nbytes in (48 * 1024, 2500, 500):
+        small = guarded_device(shared_bytes=nbytes, options=["-O0"])
+        found.append(gemm(small.upload(A), small.upload(B)).get())
+    assert np.allclose(found, A @ B, rtol=1e-13)
+
+
 SEEDS = ("kij,kl->ijl", "si,sj,ksl->kilj", "ii->i", "ij->", "ij,ij->ij", "ki,lj,kl->ij")
 
 

@@ -12,6 +12,7 @@ Offsets = range | tuple[int, ...]
 """Offsets in numbers; a range where each is as far from the one before."""
 
 _CONSTANT = 2048  # offsets in a table that constant memory takes
+_MOST = 2**15  # numbers that shared memory may hold
 _SHORT = 16  # bytes of a member that a thread may as well read by itself
 
 
@@ -43,6 +44,8 @@ def image_of(rows: Offsets, columns: Offsets, *, written: bool) -> Image | None:
     What is read may have gaps, what is written has none.
     """
     span = max(rows) - min(rows) + max(columns) - min(columns) + 1
+    if span > _MOST:
+        return None
     entries = len(np.unique(np.add.outer(rows, columns)))
     if span > (entries if written else 2 * entries):
         return None
