@@ -63,6 +63,19 @@ def test_eigenvalues(n, dtype):
     )
 
 
+@pytest.mark.parametrize(("dtype", "power"), [("float64", 200), ("float32", 30)])
+def test_eigenvalues_of_any_size(dtype, power):
+    """Squares of the entries are beyond all numbers."""
+    general, _, _ = systems(4, "float64", 2)
+    scale = 10.0 ** np.linspace(-power, power, MEMBERS)[:, None, None]
+    symmetric = (scale * (general + general.swapaxes(1, 2))).astype(dtype)
+    values, vectors = eigh(symmetric)
+    expected = np.linalg.eigvalsh(symmetric.astype("float64"))
+    eps = 40 * np.finfo(dtype).eps
+    assert np.all(np.abs(values - expected).max(1) <= eps * np.abs(expected).max(1))
+    assert np.abs(vectors.swapaxes(1, 2) @ vectors - np.eye(4)).max() <= eps
+
+
 def test_layouts_and_strides_do_not_matter():
     general, positive, right = systems(3, "float64")
     grouped = [Batch.wrap(one).copy(Interleaved()) for one in (general, positive, right)]

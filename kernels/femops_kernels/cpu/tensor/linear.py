@@ -149,6 +149,7 @@ def _compiled(kernel: LinearKernel) -> tuple[ModuleType, int, int]:
     if kernel.method == "eigenvalues":
         double = kernel.dtype == "float64"
         constants |= {"TINY": 1e-31 if double else 1e-13, "LEAST": 1e-17 if double else 1e-8}
+        constants |= {"SMALL": 1e-300 if double else 1e-36, "LARGE": 1e300 if double else 1e36}
         constants |= {"SWEEPS": 30}
     skeletons = ("lanes_of_members", *METHODS[kernel.method], "members_table")
     text = "from femops_kernels.simd.tensor.members import *\n"

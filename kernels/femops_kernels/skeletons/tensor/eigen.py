@@ -9,7 +9,23 @@ from femops_kernels.skeletons.tensor.lanes_of_members import *
 
 TINY, LEAST = 1e-31, 1e-17  # of a matrix's norm: squared, what is left; what is not turned
 SWEEPS = 30
+SMALL, LARGE = 1e-300, 1e300  # of a matrix's largest entry: it is divided by what is between
 # </defaults>
+
+
+@inner
+def scale_down(a):
+    """Divide by the largest entry, so that squares neither overflow nor vanish; return it."""
+    most, one = fill(LANE, ZERO), as_lane(LANE, 1.0)
+    for k in range(N * N):
+        size = lane_fabs(load(LANE, a, k))
+        most = lane_where(lane_gt(size, most), size, most)
+    most = lane_where(lane_gt(most, SMALL), most, one)
+    most = lane_where(lane_lt(most, LARGE), most, one)
+    scale = one / most
+    for k in range(N * N):
+        store(LANE, a, k, load(LANE, a, k) * scale)
+    return most
 
 
 @inner
@@ -78,7 +94,7 @@ def work_on(a, vectors, status):
             store(LANE, vectors, i * N + j, as_lane(LANE, 1.0 if i == j else 0.0))
         for j in range(i + 1, N):  # the lower triangle counts, as for NumPy
             store(LANE, a, i * N + j, load(LANE, a, j * N + i))
-    sweeps = 0
+    norm, sweeps = scale_down(a), 0
     while sweeps < SWEEPS and far(a, status) == 1:
         least = load(LANE, status, 0)
         for p in range(N - 1):
@@ -92,7 +108,7 @@ def work_on(a, vectors, status):
         sweeps += 1
     values, total = vectors + N * N * LANE_BYTES, fill(LANE, ZERO)
     for i in range(N):
-        value = load(LANE, a, i * N + i)
+        value = load(LANE, a, i * N + i) * norm
         store(LANE, values, i, value)
         total = total + value * ZERO
     store(LANE, status, 0, lane_where(lane_eq(total, ZERO), fill(LANE, ZERO), as_lane(LANE, 1.0)))
