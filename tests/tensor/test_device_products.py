@@ -120,6 +120,13 @@ def test_members_that_shared_memory_does_not_hold_are_read_where_they_are():
     assert np.allclose(found, A @ B, rtol=1e-13)
 
 
+def test_large_results_are_shared_by_thread_blocks(device):
+    rng = np.random.default_rng(9)
+    A, B = rng.standard_normal((3, 61, 4)), rng.standard_normal((3, 4, 57))
+    a, b = (Batch.wrap(X).copy(Interleaved(2)).to(device) for X in (A, B))
+    assert np.allclose(gemm(a, b).numpy(), A @ B, rtol=1e-13, atol=1e-13)
+
+
 SEEDS = ("kij,kl->ijl", "si,sj,ksl->kilj", "ii->i", "ij->", "ij,ij->ij", "ki,lj,kl->ij")
 
 

@@ -79,6 +79,7 @@ class DeviceContractionKernel:
         numbers |= {"TILE_ROWS": shape.rows, "TILE_COLUMNS": shape.columns}
         numbers |= {"ROW_BLOCKS": rows, "COLUMN_BLOCKS": columns, "PARTS": one.parts}
         numbers |= {"MEMBERS": shape.members, "THREADS": shape.threads}
+        numbers |= {"CHUNKS": shape.chunks(one)}
         numbers |= {"READS": one.reads, "INNER": one.products > 1, "APART": one.apart}
         first = 0
         for name, lanes in zip("abc", one.lanes, strict=True):
@@ -115,7 +116,7 @@ class DeviceContractionKernel:
         count = batches.members * batches.products
         packed = self._layout.pack(self._device, **values, count=count, products=batches.products)
         shape = self.shape
-        blocks = -(-count // shape.members)
+        blocks = -(-count // shape.members) * shape.chunks(self._contraction)
         self.function.launch(blocks, shape.threads, shape.shared_bytes, packed)
 
 

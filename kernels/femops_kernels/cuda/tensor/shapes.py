@@ -15,6 +15,7 @@ _BUSY = 512  # threads of a multiprocessor that hide its latencies
 _BLOCK_SHARED = 48 * 1024  # of a block that need not be asked for
 _ALL_SHARED = 160 * 1024  # of a multiprocessor, at most architectures
 _LOAD = 4  # multiply-adds in the time of a load from shared memory or a cache
+_ROUNDS = 8  # blocks of the result that a thread works on one after the other
 _THREADS, _MOST_BLOCKS = 128, 32  # of a block by choice; blocks of a multiprocessor
 
 
@@ -48,6 +49,11 @@ class ProductShape:
     def threads(self) -> int:
         """Threads of a block."""
         return self.members * self.threads_each
+
+    def chunks(self, contraction: DeviceContraction) -> int:
+        """Thread blocks that share the result of the same members, where it is large."""
+        rows, columns = self.blocks(contraction)
+        return 1 if self.staged else -(-rows * columns // (_ROUNDS * self.threads_each))
 
     def blocks(self, contraction: DeviceContraction) -> tuple[int, int]:
         """Blocks of the result: rows and columns of them."""
