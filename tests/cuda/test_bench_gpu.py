@@ -620,6 +620,20 @@ def test_products_beside_cublas(shared: HostDevice, tmp_path) -> None:
         gpu.run_products(dataclasses.replace(settings, products=gpu.Products(layouts=("sparse",))))
 
 
+def test_products_are_measured_where_cublas_fails(shared: HostDevice, monkeypatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no workspace")
+
+    monkeypatch.setattr(np, "matmul", broken)
+    given: dict[str, Any] = {"seconds": 0.0, "amounts": TINY, "device": shared}
+    products = gpu.Products((2,), (7,), layouts=("contiguous",))
+    result = gpu.run_products(GpuSettings((), forms=(), products=products, **given))
+    (row,), (failure,) = result["products"], result["failures"]
+    assert (row["implementation"], row["over_best_peer"], row["off_peer"]) == ("femops", None, None)
+    assert failure["what"] == "products, float64, n = 2, 7 members, cublas, contiguous"
+    assert result["products_over_best_peer"] is None
+
+
 def test_products_are_a_phase() -> None:
     found = {phase.name: phase for phase in phases.phases(GpuSettings())}
     assert found["products"].settings.products.sizes[:3] == (4, 8, 16)

@@ -11,7 +11,7 @@ import numpy as np
 
 from femops.bench.gpu.record import Record, Row
 from femops.bench.problems import Progress
-from femops.bench.timing import batch_times
+from femops.bench.timing import Times, batch_times
 from femops.errors import TensorError
 from femops.tensor import Batch, Interleaved, Strided, gemm
 from femops.tensor.places import NUMBERS
@@ -22,6 +22,9 @@ SIZES = (4, 8, 16, 32, 2, 3, 6, 12, 24)
 """Rows and columns, the most important first."""
 
 LAYOUTS = {"contiguous": Strided(), "interleaved": Interleaved(16)}
+
+CUBLAS = "cublas", "contiguous"
+"""Library and layout of the rows to compare with."""
 
 _DIFFERENT = 4096  # numbers that are repeated: random ones take longer than all else
 
@@ -118,7 +121,7 @@ def product_rows(
     """Add the rows of a case to a record, one for each layout and one for cuBLAS."""
     if case.name in found.done:
         return
-    measure = partial(_rows, device, case, rates, seconds)
+    measure = partial(_rows, device, case, rates, seconds, found)
     for row in found.measure(case.name, measure) or ():
         words = f"{row['gflops']:.3g} GFlop/s, {row['fraction_of_limit']:.0%} of the limit"
         progress(f"{row['name']}: {words}")
@@ -127,29 +130,38 @@ def product_rows(
     found.keep()
 
 
-def _rows(device: Device, case: ProductCase, rates: Rates, seconds: float) -> list[Row]:
+def _rows(
+    device: Device, case: ProductCase, rates: Rates, seconds: float, found: Record
+) -> list[Row]:
+    """Rows of what can be timed: where cuBLAS fails, femops is measured all the same."""
     least, bound = case.seconds(rates)
     same = {"n": case.n, "members": case.members, "dtype": case.dtype, "threads": 0}
     same |= {"limit_gflops": case.flops / least * 1e-9, "bound": bound}
     calls, outputs = _calls(device, case)
-    times = {name: batch_times(device, call, seconds) for name, call in calls.items()}
-    peer = times["cublas", "contiguous"].median
-    expected = device.download(outputs["cublas", "contiguous"])
+    timed: dict[tuple[str, str], Times] = {}
+    for way, call in calls.items():
+        what = f"{case.name}, {', '.join(way)}"
+        times = found.attempt(what, partial(batch_times, device, call, seconds))
+        if times is not None:
+            timed[way] = times
+    peer = timed[CUBLAS].median if CUBLAS in timed else None
+    expected = None if peer is None else device.download(outputs[CUBLAS])
     rows = []
-    for (library, layout), found in times.items():
-        ours = library == "femops"
+    for way, times in timed.items():
+        library, layout = way
+        compared = library == "femops" and peer is not None
         rows.append(
             {"name": f"{case.name}, {library}, {layout}"}
             | same
             | {
                 "implementation": library,
                 "layout": layout,
-                "seconds": found.median,
-                "seconds_launch": found.launch,
-                "gflops": case.flops / found.median * 1e-9,
-                "fraction_of_limit": least / found.median,
-                "over_best_peer": peer / found.median if ours else None,
-                "off_peer": _off(outputs[library, layout], expected) if ours else None,
+                "seconds": times.median,
+                "seconds_launch": times.launch,
+                "gflops": case.flops / times.median * 1e-9,
+                "fraction_of_limit": least / times.median,
+                "over_best_peer": peer / times.median if compared and peer else None,
+                "off_peer": _off(outputs[way], expected) if compared else None,
             }
         )
     return rows
@@ -163,10 +175,9 @@ def _calls(
     here = [Batch.wrap(_numbers(shape, case.dtype, seed)) for seed in (0, 1)]
     a, b = (device.upload(one.numpy()) for one in here)
     c = device.xp.empty(shape, np.dtype(case.dtype))
-    key = "cublas", "contiguous"
     calls: dict[tuple[str, str], Callable[[], object]]
     outputs: dict[tuple[str, str], Any]
-    calls, outputs = {key: partial(device.xp.matmul, a, b, out=c)}, {key: c}
+    calls, outputs = {CUBLAS: partial(device.xp.matmul, a, b, out=c)}, {CUBLAS: c}
     for layout in case.layouts:
         x, y = (one.copy(LAYOUTS[layout]).to(device) for one in here)
         out = Batch(shape[1:], case.members, case.dtype, LAYOUTS[layout], device)
