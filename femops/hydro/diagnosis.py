@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,19 +11,36 @@ import femops
 from femops.errors import HydroError
 from femops.fields.norms import least_element
 from femops.geometry.evaluation import reference_gradient, reference_values
-
-if TYPE_CHECKING:
-    from femops.hydro.lagrangian import Lagrangian
+from femops.hydro.problems import Problem
 
 Floats = NDArray[np.float64]
 
 
-def trouble(equations: Lagrangian, state: Floats, good: Floats) -> str:
+class Equations(Protocol):
+    """The parts of `Lagrangian` that a diagnosis looks at."""
+
+    problem: Problem
+    V: femops.H1
+    E: femops.L2
+    space: femops.Product
+    part: femops.Mesh
+    comm: Any
+    quadrature: femops.Quadrature1D
+    density: Any
+
+    def initial(self) -> Floats:
+        """The state at the beginning."""
+
+    def slowest(self) -> int:
+        """Element that allowed the least time step, of any rank. Collective."""
+
+
+def trouble(equations: Equations, state: Floats, good: Floats) -> str:
     """Sentence about what is wrong with a state that allows no step, and what to try. Collective.
 
     Parameters
     ----------
-    equations : Lagrangian
+    equations : Equations
     state : (size,) array
         The state.
     good : (size,) array
@@ -56,7 +73,7 @@ def trouble(equations: Lagrangian, state: Floats, good: Floats) -> str:
     )
 
 
-def check_energy(equations: Lagrangian, values: Floats) -> None:
+def check_energy(equations: Equations, values: Floats) -> None:
     """Refuse values of the energy at the nodes of elements of which some are negative. Collective.
 
     Raises
@@ -67,7 +84,7 @@ def check_energy(equations: Lagrangian, values: Floats) -> None:
     _check(equations, "energy", values.reshape(equations.part.num_elements, -1), 0.0)
 
 
-def check_density(equations: Lagrangian) -> None:
+def check_density(equations: Equations) -> None:
     """Refuse a density that is not positive at all quadrature points. Collective.
 
     Raises
@@ -83,7 +100,7 @@ def check_density(equations: Lagrangian) -> None:
     _check(equations, "density", values, np.finfo(np.float64).tiny)
 
 
-def _check(equations: Lagrangian, name: str, values: Floats, least: float) -> None:
+def _check(equations: Equations, name: str, values: Floats, least: float) -> None:
     where = _Places(equations, None)
     found = where.least(values.min(axis=1, initial=np.inf))
     if not found >= least:
@@ -97,7 +114,7 @@ def _check(equations: Lagrangian, name: str, values: Floats, least: float) -> No
 class _Places:
     """Elements of least values on any rank, and where they are."""
 
-    def __init__(self, equations: Lagrangian, state: Floats | None) -> None:
+    def __init__(self, equations: Equations, state: Floats | None) -> None:
         self._equations, V = equations, equations.V
         whole = equations.V.distributed
         self._numbers = np.arange(equations.part.num_elements)
@@ -131,14 +148,14 @@ def _element_values(space: femops.Space, vector: Floats) -> Floats:
     return np.asarray(found.reshape(*found.shape[:2], space.ncomp))
 
 
-def _at_points(space: femops.Space, equations: Lagrangian, vector: Floats) -> Floats:
+def _at_points(space: femops.Space, equations: Equations, vector: Floats) -> Floats:
     """Values of a field of one component at the quadrature points, (ne, points)."""
     values = _element_values(space, vector)
     found = reference_values(space.basis, equations.quadrature.points, space.dim, values)
     return np.asarray(found[..., 0])
 
 
-def _volumes(equations: Lagrangian, state: Floats) -> Floats:
+def _volumes(equations: Equations, state: Floats) -> Floats:
     """Determinants of the Jacobian of the moved mesh at the quadrature points, (ne, points)."""
     V, rule = equations.V, equations.quadrature
     nodes = _element_values(V, equations.space.split(state)[0])

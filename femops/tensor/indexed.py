@@ -11,6 +11,8 @@ from string import ascii_letters
 from typing import Any, final
 
 from femops.errors import TensorError
+from femops.tensor.lowering import Term
+from femops.tensor.pairs import contract, sizes_of
 from femops.tensor.places import View, check_devices
 from femops_meshes.arguments import checked, shown
 
@@ -134,9 +136,6 @@ class Indexed:
             self._set(as_sum(value), 0.0)
 
     def _set(self, value: Sum, beta: float) -> None:
-        from femops.tensor.einsum import contract, sizes_of
-        from femops.tensor.lowering import Term
-
         names: dict[Index, str] = {}
 
         def term(one: Indexed) -> Term:

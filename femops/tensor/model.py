@@ -14,9 +14,10 @@ from typing import Any, final
 import numpy as np
 
 from femops.errors import TensorError
-from femops.tensor.einsum import parsed, path_of, sizes_of, terms_of
+from femops.tensor.einsum import parsed, terms_of
 from femops.tensor.gemm import Operand
 from femops.tensor.lowering import Term
+from femops.tensor.pairs import path_of, sizes_of
 from femops_kernels.codegen import cache as storage
 from femops_kernels.codegen.private import read_private
 from femops_kernels.cpu import machine

@@ -1,0 +1,94 @@
+"""Contractions of several operands, in pairs."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from femops.errors import TensorError
+from femops.tensor.lowering import Number, Term, contract_pair
+from femops.tensor.memory import functions_of
+from femops.tensor.places import View
+
+
+def sizes_of(terms: tuple[Term, ...]) -> dict[str, int]:
+    """Size of each index.
+
+    Raises
+    ------
+    TensorError
+        It is another in another operand.
+    """
+    sizes: dict[str, int] = {}
+    for term in terms:
+        for letter, size in zip(term.letters, term.view.places.shape, strict=True):
+            if sizes.setdefault(letter, size) != size:
+                raise TensorError(
+                    f"index {letter} is {sizes[letter]} long in one operand and {size} in another"
+                )
+    return sizes
+
+
+def path_of(terms: tuple[Term, ...], result: str) -> tuple[tuple[int, ...], ...]:
+    """Pairs of operands, in the order in which they are contracted; one alone has none."""
+    return _order(tuple(term.letters for term in terms), result, _shapes(terms))
+
+
+def contract(
+    result: Term, terms: tuple[Term, ...], alpha: Number = 1.0, beta: Number = 0.0
+) -> None:
+    """Set result = alpha (sum of products of the terms) + beta result, in pairs."""
+    left = list(terms)
+    for pair in path_of(terms, result.letters):
+        chosen = [left.pop(k) for k in sorted(pair, reverse=True)]
+        while len(chosen) > (1 if left else 2):
+            b, a = chosen.pop(), chosen.pop()
+            kept = result.letters + "".join(one.letters for one in (*left, *chosen))
+            chosen.append(_intermediate(a, b, kept))
+        left += chosen
+    a, b = left if len(left) == 2 else (left[0], _one(left[0].view))
+    contract_pair(result, a, b, alpha, beta)
+
+
+def _shapes(terms: tuple[Term, ...]) -> tuple[tuple[int, ...], ...]:
+    return tuple(term.view.places.shape for term in terms)
+
+
+@lru_cache(maxsize=512)
+def _order(
+    words: tuple[str, ...], result: str, shapes: tuple[tuple[int, ...], ...]
+) -> tuple[tuple[int, ...], ...]:
+    """Pairs of operands, in the order in which they are contracted."""
+    if len(words) == 1:
+        return ()
+    if len(words) == 2:
+        return ((0, 1),)
+    likenesses = [np.broadcast_to(np.float64(0.0), shape) for shape in shapes]
+    how = "optimal" if len(words) <= 8 else "greedy"
+    path, _ = np.einsum_path(f"{','.join(words)}->{result}", *likenesses, optimize=(how, 2**62))
+    return tuple(path[1:])
+
+
+def _one(like: View) -> Term:
+    """A tensor without indices, which is 1."""
+    ones = functions_of(like.device).ones((), like.dtype)
+    return Term(View.of_array(ones, shared=True), "")
+
+
+def _intermediate(a: Term, b: Term, kept: str) -> Term:
+    """Product of two operands, with the indices that are needed later."""
+    letters = "".join(x for x in dict.fromkeys(a.letters + b.letters) if x in kept)
+    sizes = sizes_of((a, b))
+    shape = tuple(sizes[x] for x in letters)
+    batched = [one.view for one in (a, b) if not one.view.shared]
+    kind, device = a.view.dtype, a.view.device
+    empty = functions_of(device).empty
+    if not batched:
+        made = View.of_array(empty(shape, kind), shared=True)
+    elif batched[0].lanes == 1:
+        made = View.of_array(empty((batched[0].members, *shape), kind))
+    else:
+        made = View.grouped(shape, kind, batched[0].lanes, batched[0].members, device)
+    contract_pair(Term(made, letters), a, b)
+    return Term(made, letters)
