@@ -121,7 +121,8 @@ def cg(
     if M is not None:
         inverse = A.space.memory.xp.ascontiguousarray(M.inverse, dtype=right.dtype)
     merge = _merged(A, merged, sums)
-    solve = A.compiled.conjugate_gradients(right, problem.guess, inverse, merge, sums)
+    guess = None if problem.from_zero else problem.guess
+    solve = A.compiled.conjugate_gradients(right, guess, inverse, merge, sums)
     view = solve.x.view()
     A.space.memory.protect(view)
     _run(solve, goal, problem.limit, watch, view)
@@ -148,7 +149,7 @@ class CGSolver:
     Raises
     ------
     SolverError
-        See `cg`; or natural norms where vectors are on a device.
+        See `cg`.
 
     Examples
     --------
@@ -171,8 +172,6 @@ class CGSolver:
         if M is not None:
             self._inverse = A.space.memory.xp.ascontiguousarray(M.inverse, dtype=A.dtype)
         self._merge = _merged(A, False if natural else None, self._sums)
-        if natural and A.space.device is not None:
-            raise SolverError("natural norms are for the host: leave natural out")
         self._solve: Solve | None = None
         self._norm, self._least = 0.0, float(np.finfo(A.dtype).tiny) ** 0.5
 
@@ -266,11 +265,11 @@ class CGSolver:
         norm = norm_of(A, right, self._sums)
         if self._natural and self._inverse is not None:
             norm = math.sqrt(self._sums.dot(right, self._inverse * right))
-        if self._solve is None or not self._solve.restart(right, guess, self._natural):
-            first = A.space.memory.xp.zeros_like(right) if guess is None else guess
-            begin = A.compiled.conjugate_gradients
-            self._solve = begin(right, first, self._inverse, self._merge, self._sums)
-            self._solve.restart(right, guess, self._natural)
+        if self._solve is None:
+            given = right, guess, self._inverse, self._merge, self._sums
+            self._solve = A.compiled.conjugate_gradients(*given, self._natural)
+        else:
+            self._solve.restart(right, guess)
         self._norm = norm
         return float(max(rtol * norm, self._least))
 
@@ -291,8 +290,8 @@ def _to_the_end(solve: Solve, goal: float, limit: int) -> None:
 
 
 def _reducible(solve: Solve, dtype: np.dtype[Any], norm: float) -> bool:
-    """True if the residual is more than round-off."""
-    return bool(solve.residual > _ROUND_OFF * np.finfo(dtype).eps * norm)
+    """True if the residual is more than round-off, or not a number."""
+    return not solve.residual <= _ROUND_OFF * np.finfo(dtype).eps * norm
 
 
 def _indefinite(solve: Solve) -> str:

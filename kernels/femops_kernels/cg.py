@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.skeletons.cg.decisions import (
-    BREAKDOWN,
-    CONVERGED,
-    ITERATIONS,
-    RESIDUAL,
-    RHO,
-    STATUS,
-    ended,
-    taken,
-)
+from femops_kernels.skeletons.cg import cg_state as at
+from femops_kernels.skeletons.cg.cg_state import BREAKDOWN, CONVERGED
+from femops_kernels.skeletons.cg.decisions import first, following
 
-__all__ = ["BREAKDOWN", "CONVERGED", "RankSolve", "Reduction", "Solve", "segment_edges"]
+__all__ = ["BREAKDOWN", "CONVERGED", "Reduction", "Solve", "between_messages", "segment_edges"]
 
 SEGMENT = 4096  # numbers of a segment: 32 kB of float64, three vectors of it stay in cache
+
+_PLACES = {0: [], 1: [at.S_PV], 2: [at.S_RHO, at.S_RR], at.NSUMS: [*range(at.NSUMS)]}
+"""Where among all sums those of an action are, by their number; the others are not a number."""
 
 
 def segment_edges(n: int) -> NDArray[np.int64]:
@@ -50,7 +46,16 @@ class Reduction(ABC):
 
 
 class Solve(ABC):
-    """State of one solve by conjugate gradients.
+    """One solve by conjugate gradients; its state machine is ``skeletons/cg/decisions.py``.
+
+    Parameters
+    ----------
+    state : (n,) float64
+        Zeros to begin with, of at least the entries of ``skeletons/cg/cg_state.py``.
+    natural, merged : bool
+        See `CompiledOperator.conjugate_gradients`.
+    scale : float
+        The operator, divided by that of merged sweeps.
 
     Attributes
     ----------
@@ -60,11 +65,27 @@ class Solve(ABC):
         Steps of a call of `advance` that suit it best; None if as many as take a while.
     """
 
-    merged: bool
     every: int | None = None
     _b: NDArray[Any]
     _vectors: NDArray[Any]
-    _state: NDArray[np.float64]
+
+    def __init__(
+        self, state: NDArray[np.float64], *, natural: bool, merged: bool, scale: float = 1.0
+    ) -> None:
+        self.merged, self._state = merged, state
+        state[[at.NATURAL, at.MERGED, at.SCALE]] = natural, merged, scale
+
+    @abstractmethod
+    def restart(self, b: NDArray[Any], x: NDArray[Any] | None) -> None:
+        """Begin again with another right-hand side and first guess. All ranks call it.
+
+        Without a first guess x begins with zero, and no product with the operator is needed.
+        """
+
+    def _renew(self, *, guessed: bool) -> None:
+        """Set the state to that before the beginning."""
+        self._state[: at.GOAL] = 0.0
+        self._state[[at.ITERATIONS, at.RHO, at.DROP]] = -1.0, np.inf, guessed
 
     @abstractmethod
     def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
@@ -73,20 +94,6 @@ class Solve(ABC):
         At most ``steps`` iterations are added, and ``limit`` done in all.  Without ``show`` x may
         be some updates behind, if that is faster, until the iteration has come to its end.
         """
-
-    def restart(
-        self,
-        b: NDArray[Any],  # noqa: ARG002
-        x: NDArray[Any] | None,  # noqa: ARG002
-        natural: bool,  # noqa: ARG002
-    ) -> bool:
-        """Begin again with another right-hand side and first guess; False where that can't be.
-
-        Without a first guess x begins with zero, and no product with the operator is needed.
-
-        If ``natural``, `residual` and tolerances are sqrt(r.M r), not sqrt(r.r).
-        """
-        return False
 
     def advance_all(
         self,
@@ -109,64 +116,39 @@ class Solve(ABC):
     @property
     def iterations(self) -> int:
         """Iterations done."""
-        return max(0, int(self._state[ITERATIONS]))
+        return max(0, int(self._state[at.ITERATIONS]))
 
     @property
     def residual(self) -> float:
-        """Euclidean norm of the (recursive) residual."""
-        return float(self._state[RESIDUAL])
+        """Norm of the (recursive) residual."""
+        return float(self._state[at.RESIDUAL])
 
     @property
     def status(self) -> int:
         """0 while running, else ``CONVERGED`` or ``BREAKDOWN``."""
-        return int(self._state[STATUS])
+        return int(self._state[at.STATUS])
 
 
-class RankSolve(Solve, ABC):
-    """The solve of one of many ranks: compiled between the messages that add up sums.
+def between_messages(
+    state: NDArray[np.float64],
+    steps: int,
+    show: bool,
+    act: Callable[[int], NDArray[np.float64]],
+) -> None:
+    """Iterate as `Solve.advance` where sums are those of many ranks. All ranks call it.
 
-    If `natural`, the residual is measured by r.M r.  The loop is that of ``skeletons/cg/cg.py``;
-    ``_state`` begins with a negative count.
+    Parameters
+    ----------
+    state : float64 array
+    steps, show
+        See `Solve.advance`.
+    act : callable
+        Does an action, and gives its sums: p.A p of a sweep, or all of a merged one; r.M r and r.r
+        of a move or the start; none of a turn.
     """
-
-    natural: bool = False
-
-    def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
-        """See `Solve.advance`. All ranks call it."""
-        if self._state[ITERATIONS] < 0.0:
-            self._state[ITERATIONS] = 0.0
-            rho, rr = self._begun()
-            taken(self._state, rho, rho if self.natural else rr, tolerance)
-        for k in range(steps):
-            if ended(self._state, limit):
-                return
-            last = self.iterations + 1 >= limit or (show and k + 1 == steps)
-            self._step(tolerance, last)
-
-    def _step(self, tolerance: float, last: bool) -> None:  # noqa: ARG002  (always up to date)
-        """Do an iteration; if it is the ``last``, x is up to date."""
-        state, curvature = self._state, self._curvature()
-        if not curvature > 0.0:
-            state[STATUS] = BREAKDOWN
-            return
-        before = state[RHO]
-        rho, rr = self._moved(before / curvature)
-        state[ITERATIONS] += 1.0
-        if not taken(state, rho, rho if self.natural else rr, tolerance):
-            self._turn(rho / before)
-
-    @abstractmethod
-    def _begun(self) -> NDArray[np.float64]:
-        """Set r = b - A x and p = M r; r.M r and r.r of all ranks."""
-
-    @abstractmethod
-    def _curvature(self) -> float:
-        """Compute A p; p.A p of all ranks."""
-
-    @abstractmethod
-    def _moved(self, alpha: float) -> NDArray[np.float64]:
-        """Update x += alpha p and r -= alpha A p; r.M r and r.r of all ranks."""
-
-    @abstractmethod
-    def _turn(self, beta: float) -> None:
-        """Set p = M r + beta p."""
+    sums, action = np.full(at.NSUMS, np.nan), first(state, steps, show)
+    while action != at.STOP:
+        totals = act(action)
+        sums[at.S_RHO] = state[at.RHO]  # of a sweep that is not merged
+        sums[_PLACES[len(totals)]] = totals
+        action = following(state, action, sums)

@@ -96,19 +96,29 @@ class CompiledOperator(ABC):
 
     @abstractmethod
     def conjugate_gradients(
-        self, b: Any, x: Any, inverse: Any | None, merged: bool, sums: Reduction
+        self,
+        b: Any,
+        x: Any | None,
+        inverse: Any | None,
+        merged: bool,
+        sums: Reduction,
+        natural: bool = False,
     ) -> Solve:
-        """Begin a solve; the operator is symmetric and positive definite.
+        """Begin a solve; the operator is symmetric and positive definite. All ranks call it.
 
         Parameters
         ----------
-        b, x : (n,) arrays
-            Right-hand side and first guess, of the kernels' type.
+        b : (n,) array
+            Right-hand side, of the kernels' type.
+        x : (n,) array or None
+            First guess; without one zero, and no product is needed.
         inverse : (n,) array or None
             Entries of a diagonal preconditioner.
         merged : bool
             Whether vectors are updated inside the operator's sweep; only if it is mergeable.
         sums : Reduction
+        natural : bool
+            Whether the residual's norm is sqrt(r . M r), not sqrt(r . r).
         """
 
 
@@ -129,10 +139,13 @@ class DistributedOperator(CompiledOperator, ABC):
 
     Attributes
     ----------
+    local : CompiledOperator
     overlap : bool
         Whether elements are worked on while messages are on their way; on unless it is set to
         False.
     """
+
+    local: Any  # as `sweeps`, of the machine's own kind
 
     def __init__(
         self,
@@ -142,7 +155,7 @@ class DistributedOperator(CompiledOperator, ABC):
         routes: Routes,
         at_once: bool = False,
     ) -> None:
-        self.sweeps, self.alphas = local.sweeps, local.alphas
+        self.local, self.sweeps, self.alphas = local, local.sweeps, local.alphas
         self.forwards, self.reverses = tuple(forwards), tuple(reverses)
         self.routes, self.overlap, self._at_once = tuple(routes), True, at_once
         last = {route.reverse: k for k, route in enumerate(routes)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,8 @@ import pytest
 
 import femops
 from femops_kernels.cg import CONVERGED
-from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
+from femops_kernels.cuda.cg.cg import DEVICE_STATE, SUMS, DeviceConjugateGradients
+from femops_kernels.skeletons.cg import cg_state
 from support.cases.kernels import bend, smooth, turned
 from support.cuda import host_device as host_device_fixture
 from support.cuda.host_device import HostDevice, host_device
@@ -183,6 +186,31 @@ def test_bad_arguments(device: HostDevice) -> None:
         femops.cg(A, b.astype(np.float32))
     with pytest.raises(femops.VectorError, match="x0 has 417 entries"):
         femops.cg(A, b, b[:-1])
+
+
+@pytest.mark.parametrize("natural", [False, True])
+def test_many_right_hand_sides(natural: bool, device: HostDevice) -> None:
+    found = []
+    for where in (None, device):
+        A, b, M = problem("jacobi", where)
+        solver = femops.CGSolver(A, M=M, natural=natural)
+        x, _ = solver.solve(b, rtol=1e-10)
+        rights = [(b, None), (np.cos(b), None), (b, x), (b, np.sin(b)), (0.0 * b, None)]
+        found.append([solver.solve(right, guess, rtol=1e-7) for right, guess in rights])
+    for (expected, cpu), (y, gpu) in zip(*found, strict=True):
+        assert abs(cpu - gpu) <= 1
+        assert abs(y - expected).max() <= 1e-6 * abs(expected).max()
+    assert found[1][2][1] == found[1][4][1] == 0 < found[1][0][1]
+
+
+def test_the_state_is_laid_out_as_on_the_host() -> None:
+    text = (files("femops_kernels.cuda") / "src" / "solver" / "cg_state.cuh").read_text()
+    there = {name: int(k) for name, k in re.findall(r"\b([A-Z]+) = (\d+)\b", text)}
+    own = {"STOPPED": cg_state.STATE_SIZE, "SUMS": SUMS}
+    assert len(there) == 13
+    for name, k in there.items():
+        assert k == (own[name] if name in own else getattr(cg_state, name))
+    assert SUMS + 2 == DEVICE_STATE
 
 
 # --- what moves -----------------------------------------------------------------------------------

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import femops
-from femops_kernels.cuda.cg.cg import memory_of_sums
+from femops_kernels.cuda.cg.cg import DEVICE_STATE, memory_of_sums
 from femops_kernels.cuda.device.arguments import Layout
 from femops_kernels.cuda.operator.kernel import STATE, simple_text
+from femops_kernels.skeletons.cg.cg_state import TURN
 from support.cases.kernels import bend, smooth, turned
 from support.cuda.host_device import host_device
 from support.cuda.launches import ADDRESS, THREAD, Launch, SanitizerError, replay, require
@@ -80,9 +81,9 @@ def test_nothing_is_found(merged: bool, sanitizer: str) -> None:
         changed = [
             not np.array_equal(after, before)
             for after, before in zip(arrays, launch.arrays, strict=True)
-            if before.shape == (9,)  # the state
+            if before.shape == (DEVICE_STATE,)
         ]
-        assert changed == ["PART = 3" not in launch.source]  # p = M r + beta p sums nothing
+        assert changed == [f"ACTION = {TURN}" not in launch.source]  # p = M r + beta p sums nothing
 
 
 FAULTS = [

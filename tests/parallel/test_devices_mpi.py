@@ -207,6 +207,21 @@ def test_cg(comm, device, jacobi):
     close(x, y, V, 1e-10)
 
 
+@pytest.mark.parallel(2)
+def test_cg_for_many_right_hand_sides(comm, device):
+    def solve(mesh, device):
+        A, b = poisson(mesh, device)
+        solver = femops.CGSolver(A, M=femops.jacobi(A), natural=True)
+        first, _ = solver.solve(b, rtol=1e-12)
+        _, none = solver.solve(b, first, rtol=1e-9)
+        return A.space, none, *solver.solve(-3.0 * b, rtol=1e-11)
+
+    (V, none, x, count), (_, _, y, expected) = on_both(comm, solve, device)
+    assert none == 0 < count
+    assert abs(count - expected) <= 1
+    close(x, y, V, 1e-8)
+
+
 @pytest.mark.parallel(3)
 def test_cg_shows_each_iterate(comm, device):
     def solve(mesh, device):

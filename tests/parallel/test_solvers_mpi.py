@@ -145,6 +145,24 @@ def test_cg(comm, merged, jacobi, factor):
     close(x, y, V, 1e-10)
 
 
+@pytest.mark.parallel(2, 4)
+@pytest.mark.parametrize("natural", [True, False])
+def test_cg_for_many_right_hand_sides(comm, natural):
+    def solve(mesh):
+        A, b = problem(mesh)
+        solver = femops.CGSolver(A, M=femops.jacobi(A), natural=natural)
+        first, _ = solver.solve(b, rtol=1e-12)
+        again, none = solver.solve(b, first, rtol=1e-9)
+        return A.space, first, again, none, solver.solve(-3.0 * b, rtol=1e-9)
+
+    (V, x, again, none, (z, count)), (_, y, _, _, (_, expected)) = on_both(comm, ball, solve)
+    assert none == 0 < count
+    assert abs(count - expected) <= 1
+    assert np.array_equal(again, x)
+    close(x, y, V, 1e-10)
+    close(z, -3.0 * y, V, 1e-6)
+
+
 @pytest.mark.parallel(3)
 def test_cg_shows_each_iterate(comm):
     def solve(mesh):

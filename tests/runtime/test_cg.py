@@ -9,6 +9,7 @@ import pytest
 
 import femops
 from femops_kernels.cpu.cg.cg import ConjugateGradients
+from femops_kernels.cpu.operators import HostOperator
 
 
 def problem(dtype: str) -> tuple[femops.Operator, np.ndarray]:
@@ -70,3 +71,24 @@ def test_a_right_hand_side_whose_squares_underflow_is_refused() -> None:
     x, info = femops.cg(A, 1e-140 * b, rtol=1e-10)
     assert info.converged
     assert np.linalg.norm(1e140 * (1e-140 * b - A @ x)) <= 1e-9 * np.linalg.norm(b)
+
+
+@pytest.mark.parametrize("merged", [True, False])
+def test_no_product_without_a_first_guess(monkeypatch: pytest.MonkeyPatch, merged: bool) -> None:
+    """But for that of the residual as it is in the end."""
+    A, b = problem("float64")
+    products, apply = [], HostOperator.apply
+
+    def counted(operator: HostOperator, x: np.ndarray, y: np.ndarray) -> None:
+        products.append(operator)
+        apply(operator, x, y)
+
+    monkeypatch.setattr(HostOperator, "apply", counted)
+    found = []
+    for guess, count in ((None, 1), (np.zeros_like(b), 2)):
+        products.clear()
+        found.append(femops.cg(A, b, guess, rtol=1e-8, merged=merged))
+        assert len(products) == count
+    (x, cold), (y, warm) = found
+    assert cold == warm
+    assert np.array_equal(x, y)

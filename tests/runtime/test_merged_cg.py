@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femops
-from femops_kernels.cg import CONVERGED
+from femops_kernels.cg import BREAKDOWN, CONVERGED
 from femops_kernels.cpu.cg.cg import ConjugateGradients
 from femops_kernels.cpu.machine import max_threads, set_threads
 from support import fixtures
@@ -253,3 +253,36 @@ def test_other_dimensions_and_spaces(dim: int) -> None:
         assert info.merged
         assert abs(info.iterations - other.iterations) <= 1
         assert np.abs(x - y).max() <= 1e-9 * np.abs(y).max()
+
+
+def test_natural_norms() -> None:
+    """The recursion's norm is sqrt(r . M r) in each iteration, merged or not."""
+    A, b, M = problem("jacobi")
+    inverse = M.inverse
+    for merged in (True, False):
+        solve = ConjugateGradients(A.compiled, b, None, inverse, merged, natural=True)
+        for count in range(8):
+            solve.advance(0.0, 100, 0 if count == 0 else 1)
+            r = b - A @ solve.x
+            assert solve.iterations == count
+            assert solve.residual == pytest.approx(np.sqrt(r @ (inverse * r)), rel=1e-8)
+
+
+@pytest.mark.parametrize("merged", [True, False])
+def test_begun_anew(merged: bool) -> None:
+    """With the bits of a first solve, whatever was left by the last one."""
+    A, b, M = problem("inside")
+    found = []
+    solve = ConjugateGradients(A.compiled, np.full_like(b, np.inf), None, M.inverse, merged)
+    solve.advance(1e-9, 1000, 1000)
+    assert solve.status == BREAKDOWN
+    for guess in (None, np.cos(b)):
+        first = ConjugateGradients(A.compiled, b, guess, M.inverse, merged)
+        solve.restart(b, guess)
+        for one in (first, solve):
+            one.advance(1e-9, 1000, 1000)
+            assert one.status == CONVERGED
+            found.append((one.iterations, one.residual, one.x.copy()))
+        (count, residual, x), (again, same, y) = found[-2:]
+        assert (count, residual) == (again, same)
+        assert np.array_equal(x, y)

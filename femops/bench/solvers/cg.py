@@ -59,7 +59,7 @@ class _Solves:
         """Seconds of an iteration, the start left out."""
         compiled = self.operator.compiled
         assert isinstance(compiled, HostOperator)  # one rank
-        solve = ConjugateGradients(compiled, self.b, 0.0 * self.b, None, merged)
+        solve = ConjugateGradients(compiled, self.b, None, None, merged)
         solve.advance(0.0, 2, 2, show=False)  # warms up
         more = partial(solve.advance, 0.0, 2 + _ITERATIONS, _ITERATIONS, show=False)
         return call_seconds(more) / (solve.iterations - 2)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from femops_kernels.cg import Reduction, Solve
 from femops_kernels.compiled import DistributedOperator, Routes
-from femops_kernels.cpu.cg.cg import ConjugateGradients, RankConjugateGradients
+from femops_kernels.cpu.cg.cg import ConjugateGradients
 from femops_kernels.cpu.cg.merged import mergeable
 from femops_kernels.cpu.exchange import Forward, Reverse
 from femops_kernels.cpu.rows import RowProduct
@@ -28,15 +28,14 @@ class HostOperator(LaunchSum):
     def conjugate_gradients(
         self,
         b: NDArray[Any],
-        x: NDArray[Any],
+        x: NDArray[Any] | None,
         inverse: NDArray[Any] | None,
         merged: bool,
         sums: Reduction,
+        natural: bool = False,
     ) -> Solve:
         """See `CompiledOperator.conjugate_gradients`."""
-        if sums.many:
-            return RankConjugateGradients(self, self, b, x, inverse, sums)
-        return ConjugateGradients(self, b, x, inverse, merged)
+        return ConjugateGradients(self, b, x, inverse, merged, sums, natural)
 
 
 @final
@@ -64,7 +63,6 @@ class DistributedHostOperator(DistributedOperator):
         at_once: bool = False,
     ) -> None:
         super().__init__(local, forwards, reverses, routes, at_once)
-        self.local = local
         self._more = [
             not at_once and route.reverse in [r.reverse for r in routes[:k]]
             for k, route in enumerate(routes)
@@ -125,11 +123,11 @@ class DistributedHostOperator(DistributedOperator):
     def conjugate_gradients(
         self,
         b: NDArray[Any],
-        x: NDArray[Any],
+        x: NDArray[Any] | None,
         inverse: NDArray[Any] | None,
         merged: bool,
         sums: Reduction,
+        natural: bool = False,
     ) -> Solve:
         """See `CompiledOperator.conjugate_gradients`."""
-        exchanged = self if merged else None
-        return RankConjugateGradients(self, self.local, b, x, inverse, sums, exchanged)
+        return ConjugateGradients(self, b, x, inverse, merged, sums, natural)

@@ -10,7 +10,6 @@ from femops_kernels.compiled import DistributedOperator, Routes
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
 from femops_kernels.cuda.operator.sweep import DeviceLaunchSum, DeviceSweep
 from femops_kernels.cuda.ranks.messages import DeviceChannel, DeviceForward, DeviceReverse
-from femops_kernels.cuda.ranks.rank_cg import DeviceRankConjugateGradients
 
 
 @final
@@ -32,12 +31,16 @@ class DeviceOperator(DeviceLaunchSum):
         return sweep.mergeable(size)
 
     def conjugate_gradients(
-        self, b: Any, x: Any, inverse: Any | None, merged: bool, sums: Reduction
+        self,
+        b: Any,
+        x: Any | None,
+        inverse: Any | None,
+        merged: bool,
+        sums: Reduction,
+        natural: bool = False,
     ) -> Solve:
         """See `CompiledOperator.conjugate_gradients`."""
-        if sums.many:
-            return DeviceRankConjugateGradients(self, self.device, b, x, inverse, sums)
-        return DeviceConjugateGradients(self, b, x, inverse, merged)
+        return DeviceConjugateGradients(self, b, x, inverse, merged, sums, natural)
 
 
 @final
@@ -65,7 +68,7 @@ class DistributedDeviceOperator(DistributedOperator):
         routes: Routes,
     ) -> None:
         super().__init__(local, forwards, reverses, routes)
-        self.local, self.device = local, local.device
+        self.device = local.device
 
     def diagonal(self) -> DistributedDeviceOperator:
         """See `DeviceOperator.diagonal`; constrained rows have any numbers."""
@@ -149,10 +152,11 @@ class DistributedDeviceOperator(DistributedOperator):
     def conjugate_gradients(
         self,
         b: Any,
-        x: Any,
+        x: Any | None,
         inverse: Any | None,
-        merged: bool,  # noqa: ARG002  (never)
+        merged: bool,
         sums: Reduction,
+        natural: bool = False,
     ) -> Solve:
         """See `CompiledOperator.conjugate_gradients`."""
-        return DeviceRankConjugateGradients(self, self.device, b, x, inverse, sums)
+        return DeviceConjugateGradients(self, b, x, inverse, merged, sums, natural)

@@ -2,100 +2,68 @@
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cg import RankSolve, Reduction, Solve, segment_edges
+from femops_kernels.cg import Reduction, Solve, between_messages, segment_edges
 from femops_kernels.codegen.specialize import Parts, specialize
-from femops_kernels.compiled import CompiledOperator, DistributedOperator
+from femops_kernels.compiled import CompiledOperator
 from femops_kernels.cpu import machine
-from femops_kernels.cpu.cg.merged import (
-    NONE,
-    MergedPass,
-    RankPass,
-    owned_pieces,
-    pass_parts,
-    sent_dofs,
-    tail_length,
-)
+from femops_kernels.cpu.cg.merged import MergedPass, launches_of, pass_parts
 from femops_kernels.cpu.first_touch import placed_array
-from femops_kernels.cpu.sweep import (
-    AlignedBuffer,
-    LaunchSum,
-    address_table,
-    driver_address,
-)
+from femops_kernels.cpu.sweep import AlignedBuffer, address_table, driver_address
 from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.pointwise.qdata import ALIGNMENT
 from femops_kernels.simd.lanes import Lane
+from femops_kernels.skeletons.cg import cg_state as at
 from femops_kernels.skeletons.cg import cg_table as layout
-from femops_kernels.skeletons.cg.decisions import (
-    BETA,
-    ITERATIONS,
-    RHO,
-    begin_pass,
-    end_pass,
-    predicted,
-    taken,
-)
-from femops_kernels.skeletons.cg.merged_table import NSUMS
-
-_MERGED = ("cg_begin", "cg_merged")
-_TOGETHER = ("cg_begin", "cg", "cg_together")
-
-_NOT_BEGUN = np.array([-1.0, 0.0, 0.0, 0.0])
-"""The state of a solve before its beginning."""
 
 _FIRST_BURST = 16  # iterations
 
 _works = AlignedBuffer()
 
 
-class HostSolve(Solve, ABC):
-    """Vectors, sums and compiled parts of a solve; see ``skeletons/cg``.
+@final
+class ConjugateGradients(Solve):
+    """Solves on the host: its loop is compiled, or on many ranks its actions; see ``skeletons/cg``.
 
     Parameters
     ----------
-    launches : LaunchSum
-        The operator, or what this rank has of it.
-    b, x, inverse, merged
+    operator : CompiledOperator
+    b, x, inverse, merged, sums, natural
         See `CompiledOperator.conjugate_gradients`.
-    edges : (m + 1,) int64
-        Where the segments of a vector begin, and the end.
-    skeletons : sequence of str
-        Of what is compiled.
-    others : (k,) int64, optional
-        Dofs whose p other ranks need in merged passes.
     """
 
     def __init__(
         self,
-        launches: LaunchSum,
+        operator: CompiledOperator,
         b: NDArray[Any],
-        x: NDArray[Any],
+        x: NDArray[Any] | None,
         inverse: NDArray[Any] | None,
-        merged: bool,
-        edges: NDArray[np.int64],
-        skeletons: Sequence[str],
-        others: NDArray[np.int64] = NONE,
+        merged: bool = False,
+        sums: Reduction | None = None,
+        natural: bool = False,
     ) -> None:
-        self._launches, self._b, self.merged = launches, b, merged
-        pieces = owned_pieces(launches) if merged else None
-        tail = tail_length(launches, others) if merged else 0
-        self._vectors = placed_array((4, len(b) + tail), b.dtype, pieces, axis=1)
-        self.x[:] = x
-        self._state, self._before = _NOT_BEGUN.copy(), 0
+        self._operator, self._launches, self._before = operator, launches_of(operator), 0
+        scale = float(self._launches.alphas[0]) if merged else 1.0
+        super().__init__(np.zeros(at.STATE_SIZE), natural=natural, merged=merged, scale=scale)
+        self._reduce = sums if sums is not None and sums.many else None
+        one = MergedPass(operator, len(b), inverse, self._state) if merged else None
+        self._pass = one
+        self._vectors = placed_array((4, len(b)), b.dtype, axis=1) if one is None else one.vectors
+        self._sums = np.full((1, at.NSUMS), np.nan) if one is None else one.sums
+        self._whole = [vector[: len(b)] for vector in self._vectors]
+        skeletons = ("cg", "cg_alone") if self._reduce is None else ("cg_ranks",)
         self._module = specialize(*_parts(b.dtype, *skeletons))
+        edges = segment_edges(len(b)) if sums is None else sums.edges
         self._partial = np.zeros((2, len(edges) - 1))
-        whole = [vector[: len(b)] for vector in self._vectors]
-        self._entries = dict.fromkeys(range(layout.SIZE), 0) | {
-            **dict(zip((layout.X, layout.R, layout.P, layout.AP), whole, strict=True)),
-            layout.B: b,
+        self._entries = dict.fromkeys(range(layout.TABLE_SIZE), 0) | {
+            layout.DRIVER: driver_address(),
+            **dict(zip((layout.X, layout.R, layout.P, layout.V), self._whole, strict=True)),
             layout.INVERSE: b if inverse is None else inverse,  # read only if it is used
             layout.USE_INVERSE: int(inverse is not None),
             layout.EDGES: edges,
@@ -103,38 +71,91 @@ class HostSolve(Solve, ABC):
             layout.PARTIAL: self._partial[0],
             layout.SECOND: self._partial[1],
             layout.STATE: self._state,
-            layout.GUESSED: 1,
+            layout.SUMS: self._sums,
+            layout.PASSES: len(self._sums) - 1,
         }
         self._table = address_table(self._entries)
         self._address = self._table.ctypes.data
+        self.restart(b, x)
 
-    def _renew(self, b: NDArray[Any], x: NDArray[Any] | None) -> None:
-        """Take another right-hand side and first guess."""
-        self._b, self._entries[layout.B], self._table[layout.B] = b, b, b.ctypes.data
-        self._table[layout.GUESSED] = int(x is not None)
-        self.x[:] = 0.0 if x is None else x
+    def restart(self, b: NDArray[Any], x: NDArray[Any] | None) -> None:
+        """See `Solve.restart`."""
+        self._b, self._table[layout.B] = b, b.ctypes.data
         self._before = self.iterations
-        self._state[:] = _NOT_BEGUN
+        self._renew(guessed=x is not None)
+        self.x[:] = 0.0 if x is None else x
+        if self.merged:
+            self._whole[3][:] = 0.0  # the first sweep takes none of it, but not if it is not finite
+        if x is not None:
+            self._operator.apply(self.x, self._whole[1])
 
-    def _set(self, *operator: int) -> int:
+    def _set(self, rows: int = 0, alphas: int = 0, count: int = 0) -> int:
         """Tell compiled code of an operator and where it works; the table's address.
 
         Hold ``LAUNCH`` while it is used.
         """
-        self._table[: layout.DRIVER] = *operator, *self._launches.workplace()
+        self._table[: layout.DRIVER] = rows, alphas, count, *self._launches.workplace()
         return self._address
+
+    def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
+        """See `Solve.advance`."""
+        self._state[[at.GOAL, at.LIMIT]] = tolerance, limit
+        if self._reduce is not None:
+            between_messages(self._state, steps, show, partial(self._act, self._reduce))
+            return
+        with LAUNCH:
+            rows = (self._pass or self._launches).addresses
+            self._module.iterate.ctypes(self._set(*rows), steps, show)
+
+    def _act(self, reduce: Reduction, action: int) -> NDArray[np.float64]:
+        """Do an action, and give its sums; see `between_messages`."""
+        if action == at.SWEEP and self._pass is not None:
+            self._pass.run()
+            return reduce(self._sums.T)
+        if action == at.SWEEP:
+            _, _, p, v = self._whole
+            self._operator.apply(p, v)
+        with LAUNCH:
+            self._module.update.ctypes(self._set(), action)
+        if action == at.TURN:
+            return np.zeros(0)
+        return reduce(self._partial[:1] if action == at.SWEEP else self._partial)
+
+    def advance_all(self, others: Sequence[Solve], tolerances: Sequence[float], limit: int) -> bool:
+        """See `Solve.advance_all`: not where threads share the work of one."""
+        solves = [one for one in (self, *others) if isinstance(one, ConjugateGradients)]
+        if len(solves) <= len(others) or any(one._shared() for one in solves):
+            return False
+        nbytes = -(-max(one._launches.work_bytes for one in solves) // ALIGNMENT) * ALIGNMENT
+        tables = np.array([one._address for one in solves])
+        threads = min(len(solves), machine.get_threads())
+        burst = _burst(threads, [one._before for one in solves], limit)
+        with LAUNCH:
+            work, team = _works.address(nbytes * threads), machine.team_of(threads)
+            for one, tolerance in zip(solves, tolerances, strict=True):
+                one._state[[at.GOAL, at.LIMIT]] = tolerance, limit
+                one._table[: layout.DRIVER] = *one._launches.addresses, work, nbytes, 0
+                one._table[layout.HELD] = layout.FREE
+            given = len(solves), burst, work, nbytes, threads, team
+            _together(self._b.dtype)(tables.ctypes.data, *given)
+        return True
+
+    def _shared(self) -> bool:
+        """True if threads or ranks share the work, or sweeps are merged."""
+        alone = self._pass is None and self._reduce is None
+        return not alone or self._launches.threads() > 1
 
 
 def _parts(dtype: np.dtype[Any], *skeletons: str) -> tuple[tuple[str, ...], dict[str, object]]:
     """Skeletons and constants of compiled parts of a solve."""
-    constants = {"LANE": Lane(2, dtype), "NSUMS": NSUMS}
-    return ("cg_table", "decisions", "cg_vectors", *skeletons), constants
+    common = "cg_state", "cg_table", "decisions", "cg_vectors"
+    return (*common, *skeletons), {"LANE": Lane(2, dtype)}
 
 
 @cache
 def _together(dtype: np.dtype[Any]) -> Any:
     """Compiled solve of several systems at once."""
-    return specialize(*_parts(dtype, *_TOGETHER)).together.ctypes
+    return specialize(*_parts(dtype, "cg", "cg_together")).together.ctypes
 
 
 def _burst(threads: int, before: Sequence[int], limit: int) -> int:
@@ -149,159 +170,5 @@ def _burst(threads: int, before: Sequence[int], limit: int) -> int:
 
 def solve_parts(width: int, dtype: np.dtype[Any]) -> list[Parts]:
     """Parts of the kernels that preconditioned solves of all operators share."""
-    ahead = pass_parts(width, dtype, use_inverse=True), _parts(dtype, *_MERGED)
+    ahead = pass_parts(width, dtype, use_inverse=True), _parts(dtype, "cg", "cg_alone")
     return [(*parts, "") for parts in ahead]
-
-
-@final
-class ConjugateGradients(HostSolve):
-    """State of one solve, whose iterations are compiled as a whole.
-
-    Parameters
-    ----------
-    launches : LaunchSum
-    b, x, inverse, merged
-        See `CompiledOperator.conjugate_gradients`.
-    """
-
-    def __init__(
-        self,
-        launches: LaunchSum,
-        b: NDArray[Any],
-        x: NDArray[Any],
-        inverse: NDArray[Any] | None,
-        merged: bool = False,
-    ) -> None:
-        skeletons = _MERGED if merged else ("cg_begin", "cg")
-        super().__init__(launches, b, x, inverse, merged, segment_edges(len(b)), skeletons)
-        self._table[layout.DRIVER] = driver_address()
-        self._pass = MergedPass(launches, self._vectors, len(b), inverse) if merged else None
-        if self._pass is not None:
-            self._table[layout.TODO] = self._pass.todo.ctypes.data
-            self._table[layout.SUMS] = self._pass.sums.ctypes.data
-            self._table[layout.PASSES] = len(self._pass.sums) - 1
-
-    def restart(self, b: NDArray[Any], x: NDArray[Any] | None, natural: bool) -> bool:
-        """See `Solve.restart`."""
-        if natural and self._pass is not None:
-            return False
-        self._table[layout.NATURAL] = int(natural)
-        self._renew(b, x)
-        if self._pass is not None:
-            self._pass.todo[:] = 0.0
-        return True
-
-    def advance_all(self, others: Sequence[Solve], tolerances: Sequence[float], limit: int) -> bool:
-        """See `Solve.advance_all`: not where threads share the work of one."""
-        solves = [one for one in (self, *others) if isinstance(one, ConjugateGradients)]
-        apart = all(one._pass is None and one._launches.threads() == 1 for one in solves)
-        if len(solves) <= len(others) or not apart:
-            return False
-        nbytes = -(-max(one._launches.work_bytes for one in solves) // ALIGNMENT) * ALIGNMENT
-        goals = np.array(tolerances, dtype=np.float64)
-        tables = np.array([one._address for one in solves])
-        threads = min(len(solves), machine.get_threads())
-        burst = _burst(threads, [one._before for one in solves], limit)
-        with LAUNCH:
-            work, team = _works.address(nbytes * threads), machine.team_of(threads)
-            for one in solves:
-                one._table[: layout.DRIVER] = *one._launches.addresses, work, nbytes, 0
-                one._table[layout.HELD] = layout.FREE
-            given = len(solves), limit, burst, work, nbytes, threads, team
-            _together(self._b.dtype)(tables.ctypes.data, goals.ctypes.data, *given)
-        return True
-
-    def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
-        """See `Solve.advance`."""
-        with LAUNCH:
-            table, one = self._set(*self._launches.addresses), self._pass
-            if self._state[ITERATIONS] < 0.0:
-                self._module.begin.ctypes(table, tolerance)
-            if one is None:
-                self._module.iterate.ctypes(table, tolerance, limit, steps)
-            else:
-                table = self._set(*one.addresses)
-                go_on = self._module.iterate_merged.ctypes
-                go_on(table, one.scale, tolerance, limit, steps, show)
-
-
-@final
-class RankConjugateGradients(HostSolve, RankSolve):
-    """State of one solve, as `ConjugateGradients`, on one of many ranks.
-
-    Parameters
-    ----------
-    operator : CompiledOperator
-    launches : LaunchSum
-        What this rank has of it.
-    b, x, inverse, sums
-        See `CompiledOperator.conjugate_gradients`.
-    exchanged : DistributedOperator, optional
-        The operator, if vectors are updated inside its sweep: one reduction an iteration, not two.
-    """
-
-    def __init__(
-        self,
-        operator: CompiledOperator,
-        launches: LaunchSum,
-        b: NDArray[Any],
-        x: NDArray[Any],
-        inverse: NDArray[Any] | None,
-        sums: Reduction,
-        exchanged: DistributedOperator | None = None,
-    ) -> None:
-        self._operator, self._sums, self._pass = operator, sums, None
-        merged, others = exchanged is not None, NONE if exchanged is None else sent_dofs(exchanged)
-        super().__init__(launches, b, x, inverse, merged, sums.edges, ("cg_ranks",), others)
-        if exchanged is not None:
-            self._pass = RankPass(exchanged, launches, self._vectors, len(b), inverse)
-            self._table[layout.TODO] = self._pass.todo.ctypes.data
-        self._r, self._p, self._v = (self._vectors[k, : len(b)] for k in (1, 2, 3))
-
-    def restart(self, b: NDArray[Any], x: NDArray[Any] | None, natural: bool) -> bool:
-        """See `Solve.restart`."""
-        if self._pass is not None:
-            return False
-        self.natural = natural
-        self._renew(b, x)
-        return True
-
-    def _update(self, name: str, *factors: float) -> None:
-        """One of the vector updates, shared by the threads of the operator."""
-        with LAUNCH:
-            getattr(self._module, name).ctypes(self._set(0, 0, 0), *factors)
-
-    def _begun(self) -> NDArray[np.float64]:
-        if self._table[layout.GUESSED]:
-            self._operator.apply(self.x, self._r)
-        self._update("begin")
-        return self._sums(self._partial)
-
-    def _curvature(self) -> float:
-        self._operator.apply(self._p, self._v)
-        self._update("curvature")
-        return float(self._sums(self._partial[:1])[0])
-
-    def _moved(self, alpha: float) -> NDArray[np.float64]:
-        self._update("move", alpha)
-        return self._sums(self._partial)
-
-    def _turn(self, beta: float) -> None:
-        self._update("turn", beta)
-
-    def _step(self, tolerance: float, last: bool) -> None:
-        """As the loop of ``skeletons/cg/cg_merged.py`` has it, where vectors are updated so."""
-        one = self._pass
-        if one is None:
-            super()._step(tolerance, last)
-            return
-        begin_pass(one.todo)
-        one.run()
-        end_pass(one.todo)
-        sums, use_inverse = self._sums(one.sums.T), bool(self._entries[layout.USE_INVERSE])
-        if predicted(one.todo, self._state, sums, use_inverse, one.scale, tolerance, last):
-            return
-        self._update("catch_up")
-        rho, rr = self._sums(self._partial)
-        one.todo[BETA] = rho / self._state[RHO]
-        taken(self._state, rho, rr, tolerance)

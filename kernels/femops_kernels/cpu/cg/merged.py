@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from types import ModuleType
 from typing import Any, final
 
@@ -10,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.codegen.specialize import specialize
-from femops_kernels.compiled import DistributedOperator
+from femops_kernels.compiled import CompiledOperator, DistributedOperator
 from femops_kernels.cpu.exchange import Forward
+from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.plan import Plan
 from femops_kernels.cpu.sweep import (
     Application,
@@ -23,9 +23,15 @@ from femops_kernels.cpu.sweep import (
 from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.simd.lanes import Lane
 from femops_kernels.skeletons.cg import merged_table as layout
+from femops_kernels.skeletons.cg.cg_state import NSUMS
 from femops_kernels.skeletons.chunk import table as sweep_layout
 
-NONE = np.zeros(0, dtype=np.int64)
+
+def launches_of(operator: CompiledOperator) -> LaunchSum:
+    """The launches of an operator of the host, or what this rank has of it."""
+    local = operator.local if isinstance(operator, DistributedOperator) else operator
+    assert isinstance(local, LaunchSum)
+    return local
 
 
 def mergeable(launches: LaunchSum) -> bool:
@@ -43,86 +49,116 @@ def mergeable(launches: LaunchSum) -> bool:
 
 @final
 class MergedPass:
-    """Tables and vectors that ``skeletons/cg/merged.py`` needs for one solve.
+    """Tables and vectors of sweeps with updates in them; see ``skeletons/cg/merged.py``.
 
     Parameters
     ----------
-    launches : LaunchSum
+    operator : CompiledOperator
         A mergeable one.
-    vectors : (4, n + ntail) array
-        x, r, p and A p; the tail is used of p alone.
     n : int
         Entries of a vector of the operator.
     inverse : (n,) array or None
         Diagonal preconditioner.
-    sent : (k,) int64, optional
-        Dofs whose p other ranks need: these are in the tail too.
+    state : float64 array
+        See ``skeletons/cg/cg_state.py``.
 
     Attributes
     ----------
-    rows, alphas, todo, sums : arrays
+    vectors : (4, n + ntail) array
+        x, r, p and v; the tail is used of p alone.
+    sums : (m, 7) float64
+        Of chunks, of what is combined, and in the last row of what other ranks have sent.
     addresses : (int, int, int)
-        Of the first two, and how many rows there are.
-    scale : float
-        See ``skeletons/cg_merged.py``; the last row of the sums is that of ``merged_receive.py``.
-    table : array
-        Of the operator's sweep in the pass.
-    shared : (m,) int64
-        Dofs in the tail, ascending.
+        Of rows and factors of the sweep, as `LaunchSum.addresses`.
     """
 
     def __init__(
         self,
-        launches: LaunchSum,
-        vectors: NDArray[Any],
+        operator: CompiledOperator,
         n: int,
         inverse: NDArray[Any] | None,
-        sent: NDArray[np.int64] = NONE,
+        state: NDArray[np.float64],
     ) -> None:
-        sweep = launches.sweeps[0]
+        self._operator, self._launches = operator, launches_of(operator)
+        self._sweep = sweep = self._launches.sweeps[0]
         assert isinstance(sweep, Sweep)
         plan, kernel = sweep.target, sweep.kernel
-        parts = pass_parts(kernel.width, kernel.dtype, use_inverse=inverse is not None)
-        module = specialize(*parts)
-        self.alphas, self.scale = np.ones(2), float(launches.alphas[0])
-        self.todo = np.zeros(5)
-        self.sums = np.zeros((2 * plan.nchunks + 1, layout.NSUMS))
-        self.shared = shared_dofs(plan, sent)
-        self._dtype, (x, r, p, v) = vectors.dtype, vectors
-        self.table, self._kernel_arrays = _kernel_table(sweep, n, self.shared, module, r)
-        self._entries = _piece_entries(plan, self.shared) | _constrained_entries(sweep, self.shared)
+        ncomp, dtype, given = kernel.target.ncomp, kernel.dtype, inverse is not None
+        self._module = specialize(*pass_parts(kernel.width, dtype, use_inverse=given))
+        shared = np.union1d(plan.combine_dof, _sent_dofs(operator))
+        length, pieces = n + len(shared) * ncomp, plan.owned_start * ncomp
+        self.vectors = placed_array((4, length), dtype, pieces, axis=1)
+        self.sums = np.zeros((2 * plan.nchunks + 1, NSUMS))
+        x, r, p, v = self.vectors
+        self._kernel_table, *self._kept = _kernel_table(sweep, n, shared, self._module, r)
+        self._entries = _piece_entries(plan, shared) | _constrained_entries(sweep, shared)
         self._entries |= {
             layout.KERNEL: int(sweep.row[0]),
-            layout.KERNEL_TABLE: self.table,
+            layout.KERNEL_TABLE: self._kernel_table,
             layout.BUFFER: int(sweep.table[sweep_layout.BUFFER]),
-            layout.COEFFICIENTS: self.todo,
-            layout.X: x,
-            layout.R: r,
-            layout.P: p,
-            layout.V: v,
+            layout.STATE: state,
+            **dict(zip((layout.X, layout.R, layout.P, layout.V), (x, r, p, v), strict=True)),
             layout.M: r if inverse is None else inverse,  # read, but not used without one
             layout.SUMS: self.sums,
             layout.TAIL: n,
         }
         self._table = address_table(self._entries)
-        self.table[sweep_layout.BEFORE_TABLE] = self._table.ctypes.data
-        self.rows = _rows(module, self._table.ctypes.data, plan.nchunks)
-        self.addresses = self.rows.ctypes.data, self.alphas.ctypes.data, len(self.rows)
+        self._kernel_table[sweep_layout.BEFORE_TABLE] = self._table.ctypes.data
+        self._rows = _rows(self._module, self._table.ctypes.data, plan.nchunks)
+        self._alphas, self._order = np.ones(2), chunk_order(sweep)
+        self.addresses = self._rows.ctypes.data, self._alphas.ctypes.data, len(self._rows)
+        if isinstance(operator, DistributedOperator):
+            self._forward = _forward_of_tails(operator, n, shared, ncomp)
 
-    def receive(self, values: NDArray[Any], positions: NDArray[np.int64]) -> None:
+    def run(self) -> None:
+        """Do it on one of many ranks, while messages are on their way."""
+        operator, sweep, (order, plain) = self._operator, self._sweep, self._order
+        assert isinstance(operator, DistributedOperator)
+        forward, reverse = self._forward, operator.reverses[0][0]
+        half = plain // 2 if operator.overlap else 0
+        with LAUNCH:
+            run = Application(self._launches, 0, 0, self._rows, self._alphas)
+            run.some(0, order, 0, len(order))
+            forward.start(self.vectors[2].ctypes.data)
+            run.some(1, order, 0, half)
+            forward.finish()
+            self._kernel_table[sweep_layout.IN_GHOSTS] = forward.ghosts
+            run.some(1, order, plain, len(order))
+            reverse.collect(sweep, more=False)
+            reverse.start()
+            run.some(1, order, half, plain)
+            run.combined(1)
+            reverse.channel.finish()
+            self._receive(reverse.channel.incoming, reverse.positions)
+
+    def _receive(self, values: NDArray[Any], positions: NDArray[np.int64]) -> None:
         """Add what other ranks have sent."""
         given = values.ctypes.data, positions.ctypes.data, len(positions)
-        _receiver(self._dtype).receive.ctypes(self._table.ctypes.data, *given, 0, 0.0, 0.0)
+        self._module.receive.ctypes(self._table.ctypes.data, *given, 0, 0.0, 0.0)
 
 
-def shared_dofs(plan: Plan, sent: NDArray[np.int64] = NONE) -> NDArray[np.int64]:
-    """Dofs that chunks share, or that other ranks need; ascending."""
-    return np.union1d(plan.combine_dof, sent)
+def _forward_of_tails(
+    operator: DistributedOperator, n: int, shared: NDArray[np.int64], ncomp: int
+) -> Forward:
+    """The operator's exchange of values, from the tail of p."""
+    forward, _ = operator.forwards[0]
+    dof, component = np.divmod(forward.positions, ncomp)
+    tail = n + np.searchsorted(shared, dof) * ncomp + component
+    return Forward(forward.channel, np.where(forward.positions < 0, -1, tail))
+
+
+def _sent_dofs(operator: CompiledOperator) -> NDArray[np.int64]:
+    """Dofs whose values other ranks need, of an operator of one sweep."""
+    if not isinstance(operator, DistributedOperator):
+        return np.zeros(0, dtype=np.int64)
+    (forward, _), (sweep,) = operator.forwards[0], operator.sweeps
+    at = forward.positions
+    return np.unique(at[at >= 0] // sweep.kernel.source.ncomp)
 
 
 def _kernel_table(
     sweep: Sweep, n: int, shared: NDArray[np.int64], module: ModuleType, r: NDArray[Any]
-) -> tuple[NDArray[np.int64], tuple[NDArray[np.int64], ...]]:
+) -> tuple[NDArray[np.int64], ...]:
     """The operator's table as a pass needs it, and arrays that it tells the addresses of."""
     plan = sweep.target
     # a chunk reads non-owned dofs from the tail, behind which ghosts are counted
@@ -137,7 +173,7 @@ def _kernel_table(
     table[sweep_layout.CLEARED_START] = nothing.ctypes.data  # they are zero in p and in the tail
     table[sweep_layout.BEFORE] = module.before.address
     table[sweep_layout.BEFORE_READS] = r.ctypes.data
-    return table, (nonowned, nothing)
+    return table, nonowned, nothing
 
 
 def _piece_entries(plan: Plan, shared: NDArray[np.int64]) -> dict[int, Any]:
@@ -182,14 +218,7 @@ def pass_parts(
         "REAL_BYTES": dtype.itemsize,
         "USE_INVERSE": use_inverse,
     }
-    return ("merged_table", "merged_sums", "merged"), constants
-
-
-@cache
-def _receiver(dtype: np.dtype[Any]) -> ModuleType:
-    """Compiled code that adds what other ranks have sent."""
-    constants = {"LANE": Lane(2, dtype)}
-    return specialize(("merged_table", "merged_sums", "merged_receive"), constants)
+    return ("cg_state", "merged_table", "merged"), constants
 
 
 def _rows(module: ModuleType, table: int, nchunks: int) -> NDArray[np.int64]:
@@ -197,78 +226,3 @@ def _rows(module: ModuleType, table: int, nchunks: int) -> NDArray[np.int64]:
     launches = ((module.tail, module.nothing), (module.sweep, module.combine))
     rows = [(one.address, two.address, table, nchunks, 0, 0, 0) for one, two in launches]
     return np.array(rows, dtype=np.int64)
-
-
-def owned_pieces(launches: LaunchSum) -> NDArray[np.int64]:
-    """Where in a vector the piece of each chunk begins, and the end."""
-    sweep = launches.sweeps[0]
-    assert isinstance(sweep, Sweep)
-    return sweep.target.owned_start * sweep.kernel.target.ncomp
-
-
-def tail_length(launches: LaunchSum, sent: NDArray[np.int64] = NONE) -> int:
-    """Number of entries of a vector that chunks share, or that other ranks need."""
-    sweep = launches.sweeps[0]
-    assert isinstance(sweep, Sweep)
-    return len(shared_dofs(sweep.target, sent)) * sweep.kernel.target.ncomp
-
-
-@final
-class RankPass:
-    """One pass of ``skeletons/merged.py``, while messages are on their way.
-
-    Parameters
-    ----------
-    operator : DistributedOperator
-        A mergeable one.
-    launches : LaunchSum
-        What this rank has of it.
-    vectors, n, inverse
-        See `MergedPass`.
-    """
-
-    def __init__(
-        self,
-        operator: DistributedOperator,
-        launches: LaunchSum,
-        vectors: NDArray[Any],
-        n: int,
-        inverse: NDArray[Any] | None,
-    ) -> None:
-        sweep = launches.sweeps[0]
-        assert isinstance(sweep, Sweep)
-        forward, self._reverse = operator.forwards[0][0], operator.reverses[0][0]
-        self._sweep, self._operator, self._launches = sweep, operator, launches
-        self._merged = one = MergedPass(launches, vectors, n, inverse, sent_dofs(operator))
-        self.todo, self.sums, self.scale = one.todo, one.sums, one.scale
-        ncomp = sweep.kernel.source.ncomp
-        dof, component = np.divmod(forward.positions, ncomp)
-        tail = n + np.searchsorted(one.shared, dof) * ncomp + component
-        self._forward = Forward(forward.channel, np.where(forward.positions < 0, -1, tail))
-        self._p, self._order = vectors[2], chunk_order(sweep)
-
-    def run(self) -> None:
-        """Updates, operator and sums; ``todo`` says what, ``sums`` has what came of it."""
-        one, (order, plain) = self._merged, self._order
-        half = plain // 2 if self._operator.overlap else 0
-        with LAUNCH:
-            run = Application(self._launches, 0, 0, one.rows, one.alphas)
-            run.some(0, order, 0, len(order))
-            self._forward.start(self._p.ctypes.data)
-            run.some(1, order, 0, half)
-            self._forward.finish()
-            one.table[sweep_layout.IN_GHOSTS] = self._forward.ghosts
-            run.some(1, order, plain, len(order))
-            self._reverse.collect(self._sweep, more=False)
-            self._reverse.start()
-            run.some(1, order, half, plain)
-            run.combined(1)
-            self._reverse.channel.finish()
-            one.receive(self._reverse.channel.incoming, self._reverse.positions)
-
-
-def sent_dofs(operator: DistributedOperator) -> NDArray[np.int64]:
-    """Dofs whose values other ranks need, of an operator of one sweep."""
-    (forward, _), (sweep,) = operator.forwards[0], operator.sweeps
-    at = forward.positions
-    return np.unique(at[at >= 0] // sweep.kernel.source.ncomp)

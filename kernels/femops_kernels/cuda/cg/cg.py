@@ -9,56 +9,94 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cg import Solve
+from femops_kernels.cg import Reduction, Solve, between_messages
+from femops_kernels.compiled import CompiledOperator, DistributedOperator
 from femops_kernels.cuda.device.arguments import Layout, copied
-from femops_kernels.cuda.device.device import Device, Function
+from femops_kernels.cuda.device.device import Device, Function, StagingBuffer
 from femops_kernels.cuda.operator.kernel import SIMPLE_THREADS, STATE, simple_text, unspilled
 from femops_kernels.cuda.operator.sweep import DeviceLaunchSum, DeviceSweep
+from femops_kernels.skeletons.cg import cg_state as at
+from femops_kernels.skeletons.cg.cg_state import MOVE, START, SWEEP, TURN
 
-_PARTS = {"BEGIN": 0, "PRODUCT": 1, "STEP": 2, "TURN": 3}
+_ACTIONS = {"START": START, "SWEEP": SWEEP, "MOVE": MOVE, "TURN": TURN}
 _VECTORS = {"x": "T*", "r": "T*", "p": "T*", "q": "T*", "b": "const T*", "inverse": "const T*"}
-_STATE_NUMBERS, _GOAL, _LIMIT = 9, 7, 8  # as in ``cg_state.cuh``
+SUMS, DEVICE_STATE = at.STATE_SIZE + 1, at.STATE_SIZE + 3
+"""Where sums are, and the size of the state on a device, see ``cg_state.cuh``."""
 RESIDENT = 5
 """Blocks of a multiprocessor: more would have too few registers."""
+_BURST = 8  # iterations
 _ROW = 32  # numbers: rows of vectors begin where lines of the cache do
 
 
 @final
 class DeviceConjugateGradients(Solve):
-    """State of one solve, as `ConjugateGradients`; see ``cg.cuh`` and ``cg_state.cuh``.
+    """Solves whose vectors stay on a device; see ``cg.cuh`` and ``cg_state.cuh``.
 
-    The host launches iterations without waiting for any. What it knows of their state was on its
-    way while the last burst was launched; iterations after the end do nothing.
+    Of one process the state stays there, too: the host launches iterations without waiting for any.
+    What it knows of their state was on its way while the last burst was launched; iterations after
+    the end do nothing.  Of many ranks the host waits for the sums of each launch, adds those of all
+    ranks and tells the device what is due.
 
     Parameters
     ----------
-    launches : DeviceLaunchSum
-    b, x, inverse, merged
+    operator : CompiledOperator
+    b, x, inverse, merged, sums, natural
         See `CompiledOperator.conjugate_gradients`, and ``merged.cuh``.
     """
 
-    every = 8
+    every: int | None = _BURST
 
     def __init__(
-        self, launches: DeviceLaunchSum, b: Any, x: Any, inverse: Any | None, merged: bool
+        self,
+        operator: CompiledOperator,
+        b: Any,
+        x: Any | None,
+        inverse: Any | None,
+        merged: bool,
+        sums: Reduction | None = None,
+        natural: bool = False,
     ) -> None:
-        self._launches, self._device = launches, launches.device
-        self._b, self.merged = b, merged
-        xp, length = self._device.xp, -(-len(b) // _ROW) * _ROW
+        launches = operator.local if isinstance(operator, DistributedOperator) else operator
+        assert isinstance(launches, DeviceLaunchSum)
+        self._operator, self._device, xp = operator, launches.device, launches.device.xp
+        self._reduce = sums if sums is not None and sums.many else None
+        self._numbers: StagingBuffer | None = None
+        state, self._there = np.zeros(DEVICE_STATE), xp.zeros(DEVICE_STATE)
+        if self._reduce is not None:
+            self._numbers = self._device.staging_buffer(len(state), state.dtype, direct=False)
+            state, self._there, self.every = self._numbers.here, self._numbers.there, None
+        super().__init__(state, natural=natural, merged=merged)
+        length = -(-len(b) // _ROW) * _ROW
         self._vectors = xp.zeros((4 + merged, max(length, 1)), b.dtype)
-        self.x[:] = x
-        self._state = np.zeros(_STATE_NUMBERS)
-        self._there: Any = None
-        self._pending: Callable[[], NDArray[Any]] | None = None
-        self._inverse, self._old, self._bursts = inverse, 0, 0
-        self._repeat: Callable[[], None] | None = None
+        given = self._vectors, len(b), inverse, self._there, merged, self._reduce is not None
+        self._updates = Updates(self._device, *given)
+        self._pass = _Pass(launches, self._updates) if merged else None
+        self._bursts, self._repeat = 0, self._all
         _, _, self._q, *self._p = (row[: len(b)] for row in self._vectors)
+        self.restart(b, x)
+
+    def restart(self, b: Any, x: Any | None) -> None:
+        """See `Solve.restart`."""
+        self._b, self._old = b, 0
+        self._pending: Callable[[], NDArray[Any]] | None = None
+        self._renew(guessed=x is not None)
+        self._state[at.STATE_SIZE :] = 0.0
+        self._vectors[:] = 0.0
+        if x is not None:
+            self.x[:] = x
+            self._operator.apply(self.x, self._q)
 
     def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
         """See `Solve.advance`; the state is of the call before, unless ``show`` or no steps."""
-        if self._there is None:
-            self._begin(tolerance, limit)
-        if steps == self.every and not show and self._old == 0:
+        if self._numbers is not None:
+            self._state[[at.GOAL, at.LIMIT]] = tolerance, limit
+            between_messages(self._state, steps, show, self._act)
+            return
+        if self._state[at.ITERATIONS] < 0.0:
+            self._state[[at.ITERATIONS, at.GOAL, at.LIMIT]] = 0.0, tolerance, limit
+            self._there[:] = self._device.upload(self._state)
+            self._updates.launch(START, self._p[0], self._b)
+        if steps == _BURST and not show and self._old == 0:
             self._burst()
         else:
             for _ in range(steps):
@@ -69,45 +107,50 @@ class DeviceConjugateGradients(Solve):
         if pending is not None:
             self._state = pending()
 
-    def _begin(self, tolerance: float, limit: int) -> None:
-        self._state[[_GOAL, _LIMIT]] = tolerance, limit
-        self._there = self._device.upload(self._state)
-        given = self._vectors, self._b, self._inverse, self._there
-        parts = Parts(self._device, *given, merged=self.merged)
-        self._parts = parts
-        self._pass = _Pass(self._launches, parts) if self.merged else None
-        self._launches.apply(self.x, self._q)
-        parts.launch("BEGIN", self._p[0])
+    def _act(self, action: int) -> NDArray[np.float64]:
+        """Do an action, and give its sums; see `between_messages`."""
+        assert self._numbers is not None
+        assert self._reduce is not None
+        if action == SWEEP:
+            self._operator.apply(self._p[0], self._q)
+        self._numbers.enter()
+        self._updates.launch(action, self._p[0], self._b)
+        if action == TURN:
+            return np.zeros(0)
+        self._numbers.depart()
+        self._numbers.wait()
+        found = self._reduce(self._numbers.here[SUMS:].reshape(2, 1))
+        return found[:1] if action == SWEEP else found
 
     def _iterate(self) -> None:
         if self._pass:
             old, new = self._p[self._old], self._p[1 - self._old]
             self._pass.launch(old, new)
-            self._parts.launch("STEP", new)
+            self._updates.launch(MOVE, new)
             self._old = 1 - self._old
             return
         (p,) = self._p
-        self._launches.apply(p, self._q)
-        for part in ("PRODUCT", "STEP", "TURN"):
-            self._parts.launch(part, p)
+        self._operator.apply(p, self._q)
+        for action in (SWEEP, MOVE, TURN):
+            self._updates.launch(action, p)
 
     def _burst(self) -> None:
-        """As many iterations as `every`, an even number: both vectors p are where they were.
+        """As many iterations as `every` says, an even number: both vectors p are where they were.
 
         They are where they began, so that it is the same work each time.
         """
         if self._bursts == 1:  # all kernels have been launched
             self._repeat = self._device.repeatable(self._all)
-        (self._repeat or self._all)()
+        self._repeat()
         self._bursts += 1
 
     def _all(self) -> None:
-        for _ in range(self.every):
+        for _ in range(_BURST):
             self._iterate()
 
 
 @final
-class Parts:
+class Updates:
     """The vector updates of conjugate gradients, and what sums need.
 
     Parameters
@@ -115,8 +158,10 @@ class Parts:
     device : Device
     vectors : (4, m) array
         x, r, q = A p, and p.
-    b, inverse
-        See `DeviceConjugateGradients`.
+    n : int
+        Entries of a vector of the operator.
+    inverse
+        See `CompiledOperator.conjugate_gradients`.
     state : float64 array
         See ``cg_state.cuh``.
     merged : bool
@@ -129,42 +174,40 @@ class Parts:
         self,
         device: Device,
         vectors: Any,
-        b: Any,
+        n: int,
         inverse: Any | None,
         state: Any,
-        *,
-        merged: bool = False,
-        ranks: bool = False,
+        merged: bool,
+        ranks: bool,
     ) -> None:
-        self.device = device
-        self.vectors, self.inverse, self.state, n = vectors, inverse, state, len(b)
-        self.blocks = min(-(-n // SIMPLE_THREADS), RESIDENT * self.device.processors)
-        layout = Layout(_VECTORS | {"count": "long long"} | STATE, b.dtype)
-        self._functions: dict[str, Function] = {}
-        names = [name for name in _PARTS if not merged or name in ("BEGIN", "STEP")]
-        for name in names:
-            constants = {**_PARTS, "PART": _PARTS[name], "MERGED": int(merged)}
-            constants |= {"RANKS": int(ranks), "BLOCKS": RESIDENT}
-            text = simple_text(layout, b.dtype, "reduce", "cg_state", "cg", **constants)
-            self._functions[name] = self.device.function(text)
+        self.device, kind = device, vectors.dtype
+        self.vectors, self.inverse, self.state = vectors, inverse, state
+        self._blocks = min(-(-n // SIMPLE_THREADS), RESIDENT * device.processors)
+        layout = Layout(_VECTORS | {"count": "long long"} | STATE, kind)
+        constants = {**_ACTIONS, "MERGED": int(merged), "RANKS": int(ranks), "BLOCKS": RESIDENT}
+        self._functions: dict[int, Function] = {}
+        for action in (START, MOVE) if merged else _ACTIONS.values():
+            files = "reduce", "cg_state", "cg"
+            text = simple_text(layout, kind, *files, **constants, ACTION=action)
+            self._functions[action] = device.function(text)
         x, r, q = (row[:n] for row in vectors[:3])
-        self._kept = {"x": x, "r": r, "q": q, "b": b, "inverse": inverse, "state": state}
-        self._kept |= memory_of_sums(self.device, self.blocks, SIMPLE_THREADS, 2)
-        self._packed = layout.pack(self.device, **self._kept, p=None, count=n)
+        self._kept = {"x": x, "r": r, "q": q, "inverse": inverse, "state": state}
+        self._kept |= memory_of_sums(device, self._blocks, SIMPLE_THREADS, 2)
+        self._packed = layout.pack(device, **self._kept, b=None, p=None, count=n)
 
-    def launch(self, part: str, p: Any) -> None:
-        """Do one of the updates."""
+    def launch(self, action: int, p: Any, b: Any | None = None) -> None:
+        """Do the updates of an action; the start takes b, too."""
         packed = copied(self._packed)
-        packed["p"] = self.device.address(p)
-        shared = 0 if part == "TURN" else 2 * SIMPLE_THREADS * 8
-        self._functions[part].launch(self.blocks, SIMPLE_THREADS, shared, packed)
+        packed["p"], packed["b"] = (0 if v is None else self.device.address(v) for v in (p, b))
+        shared = 0 if action == TURN else 2 * SIMPLE_THREADS * 8
+        self._functions[action].launch(self._blocks, SIMPLE_THREADS, shared, packed)
 
 
 @final
 class _Pass:
     """The operator's kernel with updates in it."""
 
-    def __init__(self, launches: DeviceLaunchSum, parts: Parts) -> None:
+    def __init__(self, launches: DeviceLaunchSum, updates: Updates) -> None:
         (sweep,) = launches.sweeps
         assert isinstance(sweep, DeviceSweep)
         self._device, self._sweep = launches.device, sweep
@@ -172,10 +215,10 @@ class _Pass:
         self._sums = memory_of_sums(self._device, sweep.blocks, sweep.kernel.threads, 1)
         self._function, self._packed = sweep.bind(
             self._kernel,
-            r=parts.vectors[1],
-            y=parts.vectors[2],
-            inverse=parts.inverse,
-            state=parts.state,
+            r=updates.vectors[1],
+            y=updates.vectors[2],
+            inverse=updates.inverse,
+            state=updates.state,
             **self._sums,
         )
         self._packed["alpha"] = launches.alphas[0]

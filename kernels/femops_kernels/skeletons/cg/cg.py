@@ -1,43 +1,49 @@
-"""Preconditioned conjugate gradients, the whole iteration compiled."""
+"""The loop of preconditioned conjugate gradients; see ``decisions.py``."""
 
 # <defaults>
-from femops_kernels.simd.compiling import entry, inner
+from femops_kernels.simd.compiling import inner
 from femops_kernels.simd.lanes import numbers, word
-from femops_kernels.skeletons.cg.cg_begin import is_ended, is_taken, product, square
+from femops_kernels.simd.lines import call_driver
+from femops_kernels.skeletons.cg.cg_state import *
 from femops_kernels.skeletons.cg.cg_table import *
-from femops_kernels.skeletons.cg.cg_vectors import FLOAT64, direction, dot, step, total
-from femops_kernels.skeletons.cg.decisions import BREAKDOWN, ITERATIONS, RHO, STATUS
+from femops_kernels.skeletons.cg.cg_vectors import FLOAT64, total, updated_vectors
+from femops_kernels.skeletons.cg.decisions import first, following
 
 # </defaults>
 
 
 @inner
-def iterations(table, tolerance, limit, steps):
-    """Up to ``steps`` iterations, until |r| <= tolerance or ``limit`` iterations in all.
-
-    The state has the iteration count, r.M r, |r| and a status, so that the iteration can be
-    continued.
-    """
-    state = numbers(FLOAT64, word(table, STATE))
-    for _ in range(steps):
-        if is_ended(state, limit):
-            return
-        product(table, word(table, P), word(table, AP))
-        dot(table)
-        curvature = total(table, PARTIAL)
-        if not curvature > 0.0:
-            state[STATUS] = BREAKDOWN
-            return
-        before = state[RHO]
-        step(table, before / curvature)
-        rho, rr = total(table, PARTIAL), square(table)
-        state[ITERATIONS] += 1.0
-        if is_taken(state, rho, rr, tolerance):
-            return
-        direction(table, rho / before)
+def product(table):
+    """Set v = A p; a merged sweep updates what is due before, and knows its vectors by itself."""
+    rows, alphas, count = word(table, ROWS), word(table, ALPHAS), word(table, COUNT)
+    work, work_bytes, team = word(table, WORK), word(table, WORK_BYTES), word(table, TEAM)
+    p, v = word(table, P), word(table, V)
+    call_driver(word(table, DRIVER), rows, alphas, count, p, v, work, work_bytes, team)
 
 
-@entry("void(intp, float64, intp, intp)", thorough=False)
-def iterate(table, tolerance, limit, steps):
-    """Do some ``iterations``."""
-    iterations(table, tolerance, limit, steps)
+@inner
+def act(table, action, state, sums):
+    """Do an action, and leave its sums."""
+    passes = word(table, PASSES)
+    if action == SWEEP:
+        product(table)
+    if action == SWEEP and passes != 0:
+        for k in range(1, passes + 1):
+            for j in range(NSUMS):
+                sums[j] += sums[k * NSUMS + j]
+        return
+    updated_vectors(table, action)
+    if action == SWEEP:
+        sums[S_RHO], sums[S_PV] = state[RHO], total(table, PARTIAL)
+    elif action != TURN:
+        sums[S_RHO], sums[S_RR] = total(table, PARTIAL), total(table, SECOND)
+
+
+@inner
+def iterations(table, steps, show):
+    """Up to ``steps`` iterations; if ``show``, x is up to date at the end."""
+    state, sums = numbers(FLOAT64, word(table, STATE)), numbers(FLOAT64, word(table, SUMS))
+    action = first(state, steps, show)
+    while action != STOP:
+        act(table, action, state, sums)
+        action = following(state, action, sums)

@@ -12,10 +12,10 @@ from femops_kernels.simd.compiling import entry, inner
 from femops_kernels.simd.lanes import get, numbers, word
 from femops_kernels.simd.threads import atomic_claim, atomic_get, atomic_put, shared
 from femops_kernels.skeletons.cg.cg import iterations
-from femops_kernels.skeletons.cg.cg_begin import beginning, is_ended
+from femops_kernels.skeletons.cg.cg_state import ITERATIONS
 from femops_kernels.skeletons.cg.cg_table import *
 from femops_kernels.skeletons.cg.cg_vectors import FLOAT64
-from femops_kernels.skeletons.cg.decisions import ITERATIONS
+from femops_kernels.skeletons.cg.decisions import ended
 
 # </defaults>
 
@@ -43,24 +43,22 @@ def claimed(tables, count, own):
 
 
 @shared
-def share(own, thread, tables, goals, count, limit, burst, work, work_bytes):
+def share(own, thread, tables, count, burst, work, work_bytes):
     """Work until nothing is left for this thread; it begins with the solve ``own``."""
     k = claimed(tables, count, own)
     while k >= 0:
-        table, tolerance = word(tables, k), get(FLOAT64, goals, k)
-        state = numbers(FLOAT64, word(table, STATE))
+        table = word(tables, k)
         atomic_put(table, WORK, work + thread * work_bytes)
-        if state[ITERATIONS] < 0.0:
-            beginning(table, tolerance)
-        iterations(table, tolerance, limit, burst)
-        atomic_put(table, HELD, ENDED if is_ended(state, limit) else FREE)
+        iterations(table, burst, False)
+        over = ended(numbers(FLOAT64, word(table, STATE)))
+        atomic_put(table, HELD, ENDED if over else FREE)
         k = claimed(tables, count, k)
 
 
-@entry("void(intp, intp, intp, intp, intp, intp, intp, intp, intp)", thorough=False)
-def together(tables, goals, count, limit, burst, work, work_bytes, threads, team):
-    """Solve to tolerances ``goals``, or for ``limit`` iterations each.
+@entry("void(intp, intp, intp, intp, intp, intp, intp)", thorough=False)
+def together(tables, count, burst, work, work_bytes, threads, team):
+    """Bring several solves to their ends.
 
     Tables say that no thread helps with a solve; threads have work space ``work_bytes`` apart.
     """
-    share(team, threads, tables, goals, count, limit, burst, work, work_bytes)
+    share(team, threads, tables, count, burst, work, work_bytes)

@@ -1,28 +1,40 @@
-"""The decisions of conjugate gradients: when it ends, and what a merged pass is to do.
+"""The state machine of conjugate gradients: which action follows, and what it is to do.
 
-Plain Python: compiled into the loops of the host, and called as it is between the messages of
-ranks.  ``cg_state.cuh`` has the same for a device.
+A solve starts (r = b - A x, p = M r).  An iteration is a sweep (v = A p and p.v), a move (x, r and
+their sums) and a turn (p = M r + beta p).  A merged sweep moves and turns on its way, as the last
+sweep left it due.  It gives rho = r.M r exactly, and by r - alpha v what rho will be:
+rho - 2 alpha r.M v + alpha^2 v.M v, which is good enough for beta.  The exact value of the next
+sweep replaces it, so nothing drifts.  Where the difference cancels, near the tolerance and where x
+is wanted, a move comes between.  x is touched in every second sweep only: the direction before p is
+(p - M r) / beta.
+
+Plain Python: compiled into the loop of the host, and called as it is between the messages of
+ranks.  A device alone decides in ``cg_state.cuh``, without moves between merged sweeps.
 """
 
 # <defaults>
 from math import inf, sqrt
 
+from femops_kernels.skeletons.cg.cg_state import *
+
+
+def decision(function):
+    """Leave a function as it is; in compiled code it becomes an inner one."""
+    return function
+
+
 # </defaults>
 
-ITERATIONS, RHO, RESIDUAL, STATUS = 0, 1, 2, 3  # entries of `state`
-RUNNING, CONVERGED, BREAKDOWN = 0, 1, 2
 UNDERFLOW = 1e-18  # the square root of the smallest float32, and more
-
-DROP, BETA, NEAR, FAR, TOUCH = 0, 1, 2, 3, 4  # what the next pass does, see merged_table.py
-S_RHO, S_RR, S_PV, S_RV, S_VV, S_RMV, S_VMV = 0, 1, 2, 3, 4, 5, 6
 CANCELLED = 1e-3  # a predicted square below this part of the last one is computed instead
 NEAR_END = 4.0  # and one below this many times the tolerance's
 SMALL_BETA = 0.1  # p - z has lost too many digits to be divided by less
 
 
-def ended(state, limit):
+@decision
+def ended(state):
     """True if there is no further iteration: status, limit, or nothing left to reduce."""
-    if state[STATUS] != RUNNING or state[ITERATIONS] >= limit:
+    if state[STATUS] != RUNNING or state[ITERATIONS] >= state[LIMIT]:
         return True
     if not state[RHO] > 0.0:
         # The squares of a residual may underflow while it is not yet zero: nothing is left to
@@ -31,48 +43,69 @@ def ended(state, limit):
     return state[STATUS] != RUNNING
 
 
-def taken(state, rho, rr, tolerance):
-    """Take over r.M r and r.r; whether the solve has come to its end."""
-    state[RHO], state[RESIDUAL] = rho, sqrt(rr)
-    if state[STATUS] == RUNNING and state[RESIDUAL] <= tolerance:
-        state[STATUS] = CONVERGED
-    return state[STATUS] != RUNNING
+@decision
+def next_sweep(state):
+    """Sweep, unless the solve has ended or is to pause."""
+    return STOP if ended(state) or state[ITERATIONS] >= state[PAUSE] else SWEEP
 
 
-def begin_pass(todo):
-    """Decide whether a merged pass updates x."""
-    # two updates are due, or the older direction could not be had from p any more
-    touch = todo[NEAR] != 0.0 and (todo[FAR] != 0.0 or todo[BETA] < SMALL_BETA)
-    todo[TOUCH] = 1.0 if touch else 0.0
+@decision
+def first(state, steps, show):
+    """The first action of as many ``steps``, at the end of which x is up to date if ``show``."""
+    done = max(state[ITERATIONS], 0.0)
+    state[PAUSE] = done + steps
+    state[SHOWN] = state[PAUSE] if show else state[LIMIT]
+    return START if state[ITERATIONS] < 0.0 else next_sweep(state)
 
 
-def end_pass(todo):
-    """Note which updates are due after a merged pass."""
-    done = todo[TOUCH] != 0.0 or todo[NEAR] == 0.0
-    todo[FAR] = 0.0 if done else todo[NEAR] / todo[BETA]
-    todo[DROP], todo[NEAR] = 0.0, 0.0
+@decision
+def after_sweep(state, sums):
+    """The action after a sweep.
 
-
-def predicted(todo, state, given, use_inverse, scale, tolerance, last):
-    """Set what the next pass is to do by the sums of this one; whether it can begin at once.
-
-    It can't where the operator is found not to be positive definite, where a predicted square is
-    not known well enough or near the tolerance's, and where x is wanted.
+    Sums that it does not have are not a number: then a move follows, as nothing is predicted.
     """
-    rho, rr = given[S_RHO], given[S_RR]
-    if not (scale * given[S_PV] > 0.0 and rho > 0.0):
+    done = state[TOUCH] != 0.0 or state[NEAR] == 0.0
+    state[FAR] = 0.0 if done else state[NEAR] / state[BETA]
+    state[DROP], state[NEAR] = 0.0, 0.0
+    rho, rr = sums[S_RHO], sums[S_RR]
+    if not (state[SCALE] * sums[S_PV] > 0.0 and rho > 0.0):
         state[STATUS] = BREAKDOWN
-        return False
-    drop = rho / given[S_PV]
-    rmv, vmv = (given[S_RMV], given[S_VMV]) if use_inverse else (given[S_RV], given[S_VV])
-    next_rho = rho - 2.0 * drop * rmv + drop * drop * vmv
-    next_rr = rr - 2.0 * drop * given[S_RV] + drop * drop * given[S_VV]
-    todo[DROP], todo[NEAR] = drop, drop / scale
-    todo[BETA] = next_rho / rho
-    state[RHO] = rho
+        return MOVE if state[FAR] != 0.0 else STOP
+    drop = rho / sums[S_PV]
+    next_rho = rho - 2.0 * drop * sums[S_RMV] + drop * drop * sums[S_VMV]
+    next_rr = rr - 2.0 * drop * sums[S_RV] + drop * drop * sums[S_VV]
+    state[DROP], state[NEAR] = drop, drop / state[SCALE]
+    state[RHO], state[BETA] = rho, next_rho / rho
     state[ITERATIONS] += 1.0
     known = CANCELLED * rho < next_rho < inf and CANCELLED * rr < next_rr < inf
-    if known and next_rr > NEAR_END * tolerance * tolerance and not last:
-        state[RESIDUAL] = sqrt(next_rr)
-        return True
-    return False
+    square = next_rho if state[NATURAL] != 0.0 else next_rr
+    far_off = square > NEAR_END * state[GOAL] * state[GOAL]
+    if not (known and far_off) or state[ITERATIONS] >= min(state[SHOWN], state[LIMIT]):
+        return MOVE
+    state[RESIDUAL] = sqrt(square)
+    state[TOUCH] = 1.0 if state[FAR] != 0.0 or state[BETA] < SMALL_BETA else 0.0
+    return next_sweep(state)
+
+
+@decision
+def after_move(state, rho, rr, turns):
+    """The action after a move or the start, by r.M r and r.r; a turn only if it ``turns``."""
+    state[DROP], state[NEAR], state[FAR], state[TOUCH] = 0.0, 0.0, 0.0, 0.0
+    state[BETA], state[RHO] = rho / state[RHO], rho
+    state[RESIDUAL] = sqrt(abs(rho) if state[NATURAL] != 0.0 else rr)
+    if state[STATUS] == RUNNING and state[RESIDUAL] <= state[GOAL]:
+        state[STATUS] = CONVERGED
+    return TURN if turns and state[STATUS] == RUNNING else next_sweep(state)
+
+
+@decision
+def following(state, action, sums):
+    """The action that follows one with these sums."""
+    if action == SWEEP:
+        return after_sweep(state, sums)
+    if action == TURN:
+        return next_sweep(state)
+    if action == START:
+        state[ITERATIONS] = 0.0
+    turns = action == MOVE and state[MERGED] == 0.0
+    return after_move(state, sums[S_RHO], sums[S_RR], turns)

@@ -15,22 +15,63 @@ entries that count as zero are zero there and in the tail while the chunk is wor
 
 # <defaults>
 from femops_kernels.simd.compiling import entry, inner
-from femops_kernels.simd.lanes import fill, get, load, put, store, word
+from femops_kernels.simd.lanes import Lane, fill, get, load, put, store, word
 from femops_kernels.simd.lines import call_chunk
-from femops_kernels.skeletons.cg.merged_sums import FLOAT64, add_number, add_products, corrected
+from femops_kernels.skeletons.cg.cg_state import *
 from femops_kernels.skeletons.cg.merged_table import *
 from femops_kernels.skeletons.chunk.defaults import LANE, LANE_WIDTH, REAL_BYTES
 
 USE_INVERSE = True
 # </defaults>
 
+FLOAT64 = Lane(2, "float64")  # how sums and the state are read
 STRIP = 32  # lanes summed before a sum is carried on in float64
 
 
 @inner
-def coefficient(table, k):
-    """One of the iteration's factors."""
-    return get(FLOAT64, word(table, COEFFICIENTS), k)
+def due(table, k):
+    """One of the factors of what is due, from the state."""
+    return get(FLOAT64, word(table, STATE), k)
+
+
+@inner
+def sums_of(table, row):
+    """Address of a row of sums."""
+    return word(table, SUMS) + row * NSUMS * 8
+
+
+@inner
+def clear(sums):
+    """Set sums to zero."""
+    for k in range(NSUMS):
+        put(FLOAT64, sums, k, 0.0)
+
+
+@inner
+def add_number(sums, k, value):
+    """Add a number to a sum."""
+    put(FLOAT64, sums, k, get(FLOAT64, sums, k) + value)
+
+
+@inner
+def add_products(sums, total):
+    """Add sums of products."""
+    pv, rv, vv, rmv, vmv = total
+    add_number(sums, S_PV, pv)
+    add_number(sums, S_RV, rv)
+    add_number(sums, S_VV, vv)
+    add_number(sums, S_RMV, rmv)
+    add_number(sums, S_VMV, vmv)
+
+
+@inner
+def corrected(total, table, at, old, new):
+    """Sums of products for an entry of v that was ``old`` and is ``new``."""
+    pv, rv, vv, rmv, vmv = total
+    r, p, c = get(LANE, word(table, R), at), get(LANE, word(table, P), at), new - old
+    mc = c * get(LANE, word(table, M), at) if USE_INVERSE else c
+    both = new + old
+    return pv + p * c, rv + r * c, vv + both * c, rmv + r * mc, vmv + both * mc
 
 
 @inner
@@ -61,54 +102,40 @@ def add_lane(sums, k, lane, scratch):
 @inner
 def update(table, begin, length, sums, scratch):
     """Update a piece of x, r and p; sums of r.M r and r.r."""
-    drop, beta, touch = (
-        coefficient(table, DROP),
-        coefficient(table, BETA),
-        coefficient(table, TOUCH),
-    )
-    near, far, at = coefficient(table, NEAR), coefficient(table, FAR), begin * REAL_BYTES
-    x, r, p, v = (
-        word(table, X) + at,
-        word(table, R) + at,
-        word(table, P) + at,
-        word(table, V) + at,
-    )
-    m = word(table, M) + at
+    drop, beta, near, far = due(table, DROP), due(table, BETA), due(table, NEAR), due(table, FAR)
+    touch, at = due(table, TOUCH) != 0.0, begin * REAL_BYTES
+    x, r, p = word(table, X) + at, word(table, R) + at, word(table, P) + at
+    v, m = word(table, V) + at, word(table, M) + at
     lanes = length // LANE_WIDTH
     for first in range(0, lanes, STRIP):
         rho, rr = fill(LANE, 0.0), fill(LANE, 0.0)
         for k in range(first, min(first + STRIP, lanes)):
             rk, pk, mk = load(LANE, r, k), load(LANE, p, k), load(LANE, m, k)
-            if touch != 0.0:
+            if touch:
                 store(LANE, x, k, moved(load(LANE, x, k), rk, pk, mk, near, far))
             rk, pk, zk = updated(rk, pk, load(LANE, v, k), mk, drop, beta)
             store(LANE, r, k, rk)
             store(LANE, p, k, pk)
             rho, rr = rho + rk * zk, rr + rk * rk
-        add_lane(sums, RHO, rho, scratch)
-        add_lane(sums, RR, rr, scratch)
+        add_lane(sums, S_RHO, rho, scratch)
+        add_lane(sums, S_RR, rr, scratch)
     for i in range(lanes * LANE_WIDTH, length):
         ri, pi, mi = get(LANE, r, i), get(LANE, p, i), get(LANE, m, i)
-        if touch != 0.0:
+        if touch:
             put(LANE, x, i, moved(get(LANE, x, i), ri, pi, mi, near, far))
         ri, pi, zi = updated(ri, pi, get(LANE, v, i), mi, drop, beta)
         put(LANE, r, i, ri)
         put(LANE, p, i, pi)
-        add_number(sums, RHO, ri * zi)
-        add_number(sums, RR, ri * ri)
+        add_number(sums, S_RHO, ri * zi)
+        add_number(sums, S_RR, ri * ri)
 
 
 @inner
 def after(table, begin, length, sums, scratch):
     """Sums of a piece of v with p, r and itself."""
-    at = begin * REAL_BYTES
-    r, p, v, m = (
-        word(table, R) + at,
-        word(table, P) + at,
-        word(table, V) + at,
-        word(table, M) + at,
-    )
-    lanes = length // LANE_WIDTH
+    at, lanes = begin * REAL_BYTES, length // LANE_WIDTH
+    r, p = word(table, R) + at, word(table, P) + at
+    v, m = word(table, V) + at, word(table, M) + at
     for first in range(0, lanes, STRIP):
         pv, rv, vv, zero = fill(LANE, 0.0), fill(LANE, 0.0), fill(LANE, 0.0), fill(LANE, 0.0)
         rmv, vmv = zero, zero
@@ -118,51 +145,50 @@ def after(table, begin, length, sums, scratch):
             if USE_INVERSE:
                 mv = vk * load(LANE, m, k)
                 rmv, vmv = rmv + rk * mv, vmv + vk * mv
-        add_lane(sums, PV, pv, scratch)
-        add_lane(sums, RV, rv, scratch)
-        add_lane(sums, VV, vv, scratch)
-        add_lane(sums, RMV, rmv, scratch)
-        add_lane(sums, VMV, vmv, scratch)
+        add_lane(sums, S_PV, pv, scratch)
+        add_lane(sums, S_RV, rv, scratch)
+        add_lane(sums, S_VV, vv, scratch)
+        add_lane(sums, S_RMV, rmv if USE_INVERSE else rv, scratch)
+        add_lane(sums, S_VMV, vmv if USE_INVERSE else vv, scratch)
     total = 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(lanes * LANE_WIDTH, length):
-        ri, pi, vi = get(LANE, r, i), get(LANE, p, i), get(LANE, v, i)
-        total = corrected(total, ri, pi, 0.0, vi, get(LANE, m, i))
+        total = corrected(total, table, begin + i, 0.0, get(LANE, v, i))
     add_products(sums, total)
 
 
 @inner
 def hold(table, first, end):
     """Zeros for the constrained entries of p, of the dofs that some batches meet first."""
-    starts, constrained, kept = (
-        word(table, CONSTRAINED_START),
-        word(table, CONSTRAINED),
-        word(table, KEPT),
-    )
+    starts, constrained = word(table, CONSTRAINED_START), word(table, CONSTRAINED)
     for k in range(word(starts, first), word(starts, end)):
         at = word(table, P) + word(constrained, k) * REAL_BYTES
-        put(LANE, kept, k, get(LANE, at, 0))
+        put(LANE, word(table, KEPT), k, get(LANE, at, 0))
         put(LANE, at, 0, 0.0)
 
 
 @inner
 def release(table, first, end):
     """Restore the constrained entries of p, and set those of v."""
-    starts, constrained, kept = (
-        word(table, CONSTRAINED_START),
-        word(table, CONSTRAINED),
-        word(table, KEPT),
-    )
+    starts, constrained = word(table, CONSTRAINED_START), word(table, CONSTRAINED)
     keep = get(LANE, word(table, KEEP), 0)
     for k in range(word(starts, first), word(starts, end)):
-        at, value = word(constrained, k), get(LANE, kept, k)
+        at, value = word(constrained, k), get(LANE, word(table, KEPT), k)
         put(LANE, word(table, P), at, value)
         put(LANE, word(table, V), at, keep * value)
+
+
+@inner
+def piece(table, first, end):
+    """The entries that some batches meet first: where they begin, and how many they are."""
+    starts, ncomp = word(table, BATCH_START), word(table, NCOMP)
+    begin = word(starts, first) * ncomp
+    return begin, word(starts, end) * ncomp - begin
 
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def tail(table, x, y, chunk, work, alpha, beta):
     """The next p of the shared dofs that a chunk owns, into the tail."""
-    drop, factor = coefficient(table, DROP), coefficient(table, BETA)
+    drop, factor = due(table, DROP), due(table, BETA)
     r, p, v, m = word(table, R), word(table, P), word(table, V), word(table, M)
     starts, ncomp = word(table, SHARED_START), word(table, NCOMP)
     begin = p + word(table, TAIL) * REAL_BYTES
@@ -186,46 +212,55 @@ def nothing(table, x, y, chunk, work, alpha, beta):
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def before(table, first, end, chunk, work, alpha, beta):
     """Update the vectors where batches from ``first`` up to ``end`` meet them first."""
-    starts, ncomp = word(table, BATCH_START), word(table, NCOMP)
-    begin = word(starts, first) * ncomp
-    length = word(starts, end) * ncomp - begin
-    update(table, begin, length, word(table, SUMS) + chunk * NSUMS * 8, work)
+    begin, length = piece(table, first, end)
+    update(table, begin, length, sums_of(table, chunk), work)
     hold(table, first, end)
 
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def sweep(table, x, y, chunk, work, alpha, beta):
     """One chunk: the operator with the vector updates, sums."""
-    sums = word(table, SUMS) + chunk * NSUMS * 8
-    for k in range(NSUMS):
-        put(FLOAT64, sums, k, 0.0)
+    sums = sums_of(table, chunk)
+    clear(sums)
     p, v = word(table, P), word(table, V)
     call_chunk(word(table, KERNEL), word(table, KERNEL_TABLE), p, v, chunk, work, alpha, 0.0)
     first, end = word(word(table, FIRST_BATCH), chunk), word(word(table, FIRST_BATCH), chunk + 1)
     release(table, first, end)
-    starts, ncomp = word(table, BATCH_START), word(table, NCOMP)
-    begin = word(starts, first) * ncomp
-    after(table, begin, word(starts, end) * ncomp - begin, sums, work)
+    begin, length = piece(table, first, end)
+    after(table, begin, length, sums, work)
 
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def combine(table, x, y, chunk, work, alpha, beta):
     """Add what later chunks contributed to the dofs that ``chunk`` owns, and correct the sums."""
-    starts, ncomp = word(table, SHARED_START), word(table, NCOMP)
-    r, p, v, m = word(table, R), word(table, P), word(table, V), word(table, M)
+    starts, ncomp, v = word(table, SHARED_START), word(table, NCOMP), word(table, V)
     slots, buffer = word(table, SLOT_START), word(table, BUFFER)
     total = 0.0, 0.0, 0.0, 0.0, 0.0
     for u in range(word(starts, chunk), word(starts, chunk + 1)):
         dof = word(word(table, SHARED_DOF), u)
         for c in range(ncomp):
-            at = dof * ncomp + c
-            old = get(LANE, v, at)
+            old = get(LANE, v, dof * ncomp + c)
             new = old
             for k in range(word(slots, u), word(slots, u + 1)):
                 new += get(LANE, buffer, word(word(table, SLOT), k) * ncomp + c)
+            put(LANE, v, dof * ncomp + c, new)
+            total = corrected(total, table, dof * ncomp + c, old, new)
+    sums = sums_of(table, word(table, CHUNKS) + chunk)
+    clear(sums)
+    add_products(sums, total)
+
+
+@entry("void(intp, intp, intp, intp, intp, float64, float64)", thorough=False)
+def receive(table, values, positions, count, work, alpha, beta):
+    """Add values of other ranks to entries of v, where positions are not negative; correct sums."""
+    total, v = (0.0, 0.0, 0.0, 0.0, 0.0), word(table, V)
+    for k in range(count):
+        at = word(positions, k)
+        if at >= 0:
+            old = get(LANE, v, at)
+            new = old + get(LANE, values, k)
             put(LANE, v, at, new)
-            total = corrected(total, get(LANE, r, at), get(LANE, p, at), old, new, get(LANE, m, at))
-    sums = word(table, SUMS) + (word(table, CHUNKS) + chunk) * NSUMS * 8
-    for k in range(NSUMS):
-        put(FLOAT64, sums, k, 0.0)
+            total = corrected(total, table, at, old, new)
+    sums = sums_of(table, 2 * word(table, CHUNKS))
+    clear(sums)
     add_products(sums, total)

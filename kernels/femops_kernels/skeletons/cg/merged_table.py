@@ -6,7 +6,7 @@
 KERNEL = 0  # address of the operator's entry point ``sweep``
 KERNEL_TABLE = 1  # address of its table, whose non-owned dofs are places in the tail of P
 BUFFER = 2  # address: what that leaves to be combined
-COEFFICIENTS = 3  # address: float64 DROP, BETA, NEAR, FAR, TOUCH
+STATE = 3  # address, see ``cg_state.py``
 X, R, P, V, M = 4, 5, 6, 7, 8  # addresses of the vectors, and of the diagonal preconditioner
 SUMS = 9  # address: float64 (2, chunk, sum), of the sweep and of what is combined
 FIRST_BATCH = 10  # address, per chunk: first batch
@@ -19,15 +19,8 @@ NCOMP = 16  # components
 TAIL = 17  # first number of the tail
 CHUNKS = 18  # how many chunks
 CONSTRAINED_START = 19  # address, per batch: first entry of CONSTRAINED
-CONSTRAINED = (
-    20  # address: positions in a vector where the operator is KEEP times the identity, ascending
-)
+CONSTRAINED = 20  # address: ascending positions where the operator is KEEP times the identity
 KEPT = 21  # address: what p has there, while the operator reads zeros
 KEEP = 22  # address: one number
 TAIL_CONSTRAINED_START = 23  # address, per chunk: first entry of TAIL_CONSTRAINED
 TAIL_CONSTRAINED = 24  # address: such positions in the tail
-
-DROP, BETA, NEAR, FAR, TOUCH = 0, 1, 2, 3, 4  # r -= DROP v; p = z + BETA p;
-# x += NEAR p + FAR (p - z), before that and only if TOUCH
-RHO, RR, PV, RV, VV, RMV, VMV = 0, 1, 2, 3, 4, 5, 6  # r.M r, r.r, p.v, r.v, v.v, r.M v, v.M v
-NSUMS = 7
