@@ -60,7 +60,7 @@ def cells_of_nodes(V):
 
 
 def low_order(V, constrained):
-    """The diffusion matrix of order 1 on the nodes of V, with rows and columns held."""
+    """The diffusion matrix of order 1 on the nodes of V, with constrained rows and columns."""
     mesh, nodes = cells_of_nodes(V)
     Q = femops.H1(mesh, order=1)
     node = np.empty(Q.ndofs, dtype=np.int64)  # of V, of each dof of Q

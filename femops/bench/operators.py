@@ -13,7 +13,7 @@ from femops.bench.bounds import least_traffic
 from femops.bench.cases import Case, OperatorCase, PeerCase
 from femops.bench.machine import Meter, using
 from femops.bench.numa import memories
-from femops.bench.peers import AGREEMENT, PEER_MESH, PEER_PROBLEMS, Peer, check_peers, why_not
+from femops.bench.peers import PEER_MESH, PEER_PROBLEMS, PEER_TOLERANCE, Peer, check_peers, why_not
 from femops.bench.problems import (
     FOOTPRINTS,
     MESHES,
@@ -146,8 +146,8 @@ class Bench:
             except OperatorError as error:  # one that fails does not take the others' results along
                 self.notes[str(error)] = None
                 continue
-            off = peer.disagreement(problem, V)
-            if off <= AGREEMENT:
+            off = peer.difference(problem, V)
+            if off <= PEER_TOLERANCE:
                 yield PeerCase(problem, PEER_MESH, size[1], V, 1, peer)
             else:
                 case = f"{name}, {problem.name}, order {order}"

@@ -1,4 +1,4 @@
-"""Diagnoses of states: what cannot be, in which element and where that is."""
+"""Diagnoses of states: impossible values, and the elements that have them."""
 
 from __future__ import annotations
 

@@ -62,12 +62,12 @@ def coarse_constraints(constraints: Constraints, fine: Space, coarse: Space) -> 
         return constraints
     flags = np.zeros(fine.size)
     flags[constraints.rows] = 1.0
-    held = fine.l_vec(flags).reshape(-1, fine.ncomp)[fine.restriction.indices] > 0.0
-    touching = np.flatnonzero(held.any(axis=(1, 2)))
-    held, indices = held[touching], coarse.restriction.indices[touching]
+    constrained = fine.l_vec(flags).reshape(-1, fine.ncomp)[fine.restriction.indices] > 0.0
+    touching = np.flatnonzero(constrained.any(axis=(1, 2)))
+    constrained, indices = constrained[touching], coarse.restriction.indices[touching]
     found = np.zeros((coarse.restriction.ndofs, coarse.ncomp), dtype=bool)
     for _, digits in ternary_codes(fine.dim):
-        whole = held[:, local_nodes(digits, fine.order)].all(axis=1)
+        whole = constrained[:, local_nodes(digits, fine.order)].all(axis=1)
         for node in local_nodes(digits, coarse.order).tolist():
             np.logical_or.at(found, indices[:, node], whole)
     rows = np.flatnonzero(found[: coarse.ndofs])
@@ -125,7 +125,7 @@ def _resampled(given: FormCoefficient, matrix: NDArray[np.float64], points: int)
 
 
 def _rounded(term: Term, dtype: np.dtype[Any], level: str) -> Term:
-    """The term in another type, with the data that it has where these can be rounded."""
+    """The term in another type; its data are rounded where they can be."""
     assert term.source is not None
     same = term.level == level and level in DATA_LEVELS
     made = Term.make(term.source, dtype, None, level)

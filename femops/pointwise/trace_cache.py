@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from femops.pointwise.expressions.graph import Graph, Node, ancestors
-from femops_kernels.codegen import cache as storage
+from femops_kernels.codegen import cache as kernel_cache
 from femops_kernels.codegen.private import read_private
 from femops_kernels.errors import CacheError
 
@@ -85,12 +85,14 @@ def remembered(question: Any, compute: Callable[[], Any]) -> Any:
         The folder cannot be written, or others can write what it holds.
     """
     text = json.dumps([_sources(), question])
-    path = storage.cache_folder() / f"trace_{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
+    path = (
+        kernel_cache.cache_folder() / f"trace_{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
+    )
     known = _read(path)
     if known is not None:
         return known
     answer = json.dumps(compute())
-    storage.write_once(path, json.dumps({"sum": _sum(answer), "answer": answer}))
+    kernel_cache.write_once(path, json.dumps({"sum": _sum(answer), "answer": answer}))
     return json.loads(answer)
 
 

@@ -18,7 +18,7 @@ from femops.tensor.einsum import parsed, terms_of
 from femops.tensor.gemm import Operand
 from femops.tensor.lowering import Term
 from femops.tensor.pairs import path_of, sizes_of
-from femops_kernels.codegen import cache as storage
+from femops_kernels.codegen import cache as kernel_cache
 from femops_kernels.codegen.private import read_private
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.limits import Limits
@@ -145,9 +145,9 @@ def measured(threads: int) -> dict[str, Any]:
     dict
         ``peak`` in GFlop/s; ``bandwidth`` in GB/s, for each footprint and share of writes.
     """
-    path = storage.cache_folder() / "limits.json"
+    path = kernel_cache.cache_folder() / "limits.json"
     key = f"{machine.processor()}, {threads} of {machine.cores()}"
-    with storage.locked(path.with_suffix(".lock")):
+    with kernel_cache.locked(path.with_suffix(".lock")):
         try:
             known = json.loads(read_private(path).decode())
             row = known[key]
@@ -157,7 +157,7 @@ def measured(threads: int) -> dict[str, Any]:
             known = {}
         known = known if isinstance(known, dict) else {}
         known[key] = _measure(threads)
-        storage.write_whole(path, json.dumps(known).encode())
+        kernel_cache.write_whole(path, json.dumps(known).encode())
         return dict(known[key])
 
 

@@ -33,7 +33,7 @@ class Parents:
 
 
 def parents_of(fine: Mesh, coarse: Mesh) -> Parents | None:
-    """Tell where the elements of `fine` lie in those of `coarse`, if it is a refinement of it.
+    """Places of the elements of `fine` in those of `coarse`, if it refines them.
 
     Any number of times, none included, and in any order of the elements: `Mesh.file_elements`
     tells which is which, and all coordinates are compared.

@@ -212,5 +212,5 @@ def test_real_peers_agree(name, problem):
         pytest.skip(why_not(name))
     space = make_space(PROBLEMS[problem], "cartesian", 3, 500.0)
     with Peer(name, PROBLEMS[problem], space) as peer:
-        assert peer.disagreement(PROBLEMS[problem], space) < interface.AGREEMENT
+        assert peer.difference(PROBLEMS[problem], space) < interface.PEER_TOLERANCE
         assert peer.time(0.0) > 0

@@ -27,7 +27,7 @@ from femops.bench.gpu import (
 from femops.bench.gpu import run as running
 from femops.bench.gpu.record import Record
 from femops.bench.gpu.setup import GpuCase
-from femops.bench.gpu.validation import agreement
+from femops.bench.gpu.validation import validation
 from femops.cli import main
 from femops.errors import DeviceError, OperatorError, TensorError
 from femops_kernels.cuda.device import cupy_device
@@ -119,14 +119,14 @@ def test_the_better_level_is_marked(result: dict[str, Any]) -> None:
 
 def test_forms_agree(shared: HostDevice) -> None:
     names = ("diffusion, constrained", "conjugate gradients", "divergence")
-    rows = agreement(shared, names, (1, 2))
+    rows = validation(shared, names, (1, 2))
     assert [(row["form"], row["dim"]) for row in rows] == [
         *((name, 1) for name in names[:2]),  # the divergence is of a vector
         *((name, 2) for name in names),
     ]
     assert all(row["agrees"] and 0 <= row["error"] <= row["limit"] == 1e-12 for row in rows)
     with pytest.raises(OperatorError, match="form 'x': choose one of mass, mass, none"):
-        agreement(shared, ("x",))
+        validation(shared, ("x",))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_wrong_kernel_is_found(monkeypatch, planted: str, error: Any, message:
         return sound(self, source.replace("a.alpha * line[n]", planted))
 
     monkeypatch.setattr(HostDevice, "function", function)
-    (row,) = agreement(device, ("mass",), (2,))
+    (row,) = validation(device, ("mass",), (2,))
     assert not row["agrees"]
     assert row["error"] == (error if error is None else pytest.approx(error, rel=1e-3))
     assert message in row["message"]
@@ -277,7 +277,7 @@ def test_without_limits_nothing_is_measured(shared: HostDevice, monkeypatch) -> 
     monkeypatch.setattr(Rates, "of", staticmethod(of))
     result = run_gpu(GpuSettings((1,), ("bp1",), dofs=60, device=shared, **QUICK))
     assert (result["rates"], result["rates_after"], result["rows"]) == (None, None, [])
-    assert [row["agrees"] for row in result["agreement"]] == [True]
+    assert [row["agrees"] for row in result["validation"]] == [True]
     (failure,) = result["failures"]
     assert (failure["what"], failure["message"]) == (
         "limits of the device",
@@ -325,7 +325,7 @@ def test_what_was_found_is_kept_and_not_measured_again(shared: HostDevice, tmp_p
     assert both["rows"][1] == first["rows"][0]
     assert not any("order 2, matrix-free" in line for line in lines)
     assert any(line.startswith("bp1, multilinear, order 1, matrix-free: ") for line in lines)
-    assert both["agreement"] == first["agreement"] != []
+    assert both["validation"] == first["validation"] != []
     assert set(both["rates_after"]) == set(first["rates"])
 
 
@@ -462,7 +462,7 @@ def test_a_phase_that_dies_goes_on_without_what_killed_it(in_phases, tmp_path) -
     failures = {failure["what"]: failure["message"] for failure in result["failures"]}
     assert "process ended" in failures["bp1, multilinear, order 2, partial"]
     assert result["notes"] == []
-    assert [row["agrees"] for row in result["agreement"]] == [True]
+    assert [row["agrees"] for row in result["validation"]] == [True]
     assert len(result["shapes"]) == 2  # which launch kernels without the operator
     assert json.loads((tmp_path / "results" / phases.RESULT).read_text()) == result
     assert sum(line.startswith("first: begins") for line in lines) == 2

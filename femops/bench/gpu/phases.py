@@ -100,7 +100,7 @@ def _solves(settings: GpuSettings) -> GpuSettings:
 
 def _alone(folder: Path, settings: GpuSettings) -> list[Phase]:
     """Phases of the forms that have no result, one by one: the first may have killed the others."""
-    failed = [row for row in Record.of(folder / "forms.json").agreement if row["error"] is None]
+    failed = [row for row in Record.of(folder / "forms.json").validation if row["error"] is None]
     return [
         Phase(
             f"form-{k}",
@@ -208,7 +208,7 @@ def _finish(phase: Phase, file: Path, until: float, command: Sequence[str], show
 
 def _amount(found: Record) -> tuple[int, ...]:
     """Counts that grow with each step."""
-    rows = found.agreement, found.rows, found.cg, found.solves, found.products, found.shapes
+    rows = found.validation, found.rows, found.cg, found.solves, found.products, found.shapes
     return tuple(len(each) for each in (*rows, found.failures, found.done))
 
 
@@ -271,7 +271,7 @@ def _collect(folder: Path, settings: GpuSettings) -> dict[str, Any]:
         found = Record.of(_file(folder, phase))
         whole.facts |= found.facts
         # later ones take the place of earlier ones
-        for rows in ("rows", "cg", "solves", "products", "agreement"):
+        for rows in ("rows", "cg", "solves", "products", "validation"):
             later = getattr(found, rows)
             names = {_key(row) for row in later}
             kept = [row for row in getattr(whole, rows) if _key(row) not in names]

@@ -47,7 +47,7 @@ class Record:
         survive.
     facts : dict
         The host and the device.
-    agreement, rates, rows, cg, solves, products, shapes : list of dict
+    validation, rates, rows, cg, solves, products, shapes : list of dict
         See `run_gpu`, `run_solves`, `run_products` and `run_tuning`.
     failures : list of dict
         What failed: ``what``, the ``message``, the ``traceback``.
@@ -67,7 +67,7 @@ class Record:
 
     file: Path | None = None
     facts: Row = field(default_factory=dict)
-    agreement: list[Row] = field(default_factory=list)
+    validation: list[Row] = field(default_factory=list)
     rates: list[Row] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     cg: list[Row] = field(default_factory=list)

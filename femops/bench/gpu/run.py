@@ -15,7 +15,7 @@ from femops.bench.gpu.rows import measured, solved
 from femops.bench.gpu.setup import Sizes, set_up
 from femops.bench.gpu.solves import solve_rows
 from femops.bench.gpu.tuning import tune
-from femops.bench.gpu.validation import FORMS, ROUND_OFF, agreement
+from femops.bench.gpu.validation import FORMS, ROUND_OFF, validation
 from femops.bench.problems import (
     FOOTPRINTS,
     PROBLEMS,
@@ -66,7 +66,7 @@ class GpuSettings:
     budget : float
         Seconds for all. Orders for which there is no time left are left out, and noted.
     forms : sequence of str
-        That are compared with the CPU's, of `agreement.FORMS`.
+        That are compared with the CPU's, of `validation.FORMS`.
     dims : sequence of int
         In which they are.
     products : Products
@@ -165,13 +165,12 @@ def run_gpu(
     -------
     dict
         ``machine``: `femops_kernels.cpu.machine.describe`; ``device``; ``agrees``: whether forms
-        and the kernels of rows are the CPU's, and levels each other's, to round-off; ``agreement``:
-        see `agreement`; ``rates``: see `Rates`, and ``rates_after`` all; ``rows``: for each
-        problem, mesh, order and level its times beside the limit, and the clocks; ``cg``:
-        conjugate gradients by the iteration; ``solves``: see `run_solves`; ``products``: see
-        `run_products`, and ``products_over_best_peer``, their mean; ``shapes``: see `tune`;
-        ``failures``: see `Record`;
-        ``seconds`` of the whole; ``notes``: lines on what is not measured.
+        and the kernels of rows are the CPU's, and levels each other's, to round-off;
+        ``validation``: see `validation`; ``rates``: see `Rates`, and ``rates_after`` all;
+        ``rows``: for each problem, mesh, order and level its times beside the limit, and the
+        clocks; ``cg``: conjugate gradients by the iteration; ``solves``: see `run_solves`;
+        ``products``: see `run_products`, and ``products_over_best_peer``, their mean; ``shapes``: see `tune`;
+        ``failures``: see `Record`; ``seconds`` of the whole; ``notes``: lines on what is not measured.
 
     Raises
     ------
@@ -201,11 +200,11 @@ class _Run:
 
     def compare(self) -> None:
         """Forms with the CPU's."""
-        if not self._settings.forms or self._found.agreement:
+        if not self._settings.forms or self._found.validation:
             return
         self._show("forms, compared with the CPU")
         given = self._settings.forms, self._settings.dims
-        rows = self._found.agreement = agreement(self._device, *given)
+        rows = self._found.validation = validation(self._device, *given)
         self._show(f"{sum(row['agrees'] for row in rows)} of {len(rows)} agree")
         self._found.keep()
 
@@ -260,7 +259,7 @@ class _Run:
 
 def result_of(found: Record) -> dict[str, Any]:
     """Result of what a record has: rows in order, the best of each group of levels marked."""
-    agrees = all(row["agrees"] for row in found.agreement) and all(
+    agrees = all(row["agrees"] for row in found.validation) and all(
         (row[off] or 0.0) <= ROUND_OFF["float64"]
         for row in found.rows
         for off in ("off_other_level", "off_cpu")
@@ -275,7 +274,7 @@ def result_of(found: Record) -> dict[str, Any]:
             row |= {"best": row is fastest, "limit_of_levels": most}
     return found.facts | {
         "agrees": agrees,
-        "agreement": found.agreement,
+        "validation": found.validation,
         "rates": found.rates[0] if found.rates else None,
         "rates_after": found.rates[-1] if len(found.rates) > 1 else None,
         "rows": sorted(found.rows, key=_place),

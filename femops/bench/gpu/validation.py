@@ -154,7 +154,7 @@ MESHES = {
 """Curved, with elements that see each other turned; of each dimension one."""
 
 
-def agreement(
+def validation(
     device: Device, names: Sequence[str] = tuple(FORMS), dims: Sequence[int] = (1, 2, 3)
 ) -> list[dict[str, Any]]:
     """Return how far the device's results are from the CPU's, for some of `FORMS`.

@@ -1,13 +1,21 @@
 """Other libraries to run beside femops, each in a process of its own, if they are installed."""
 
 from femops.bench.peers.interface import (
-    AGREEMENT,
     PEER_MESH,
     PEER_PROBLEMS,
+    PEER_TOLERANCE,
     PEERS,
     Peer,
     check_peers,
     why_not,
 )
 
-__all__ = ["AGREEMENT", "PEERS", "PEER_MESH", "PEER_PROBLEMS", "Peer", "check_peers", "why_not"]
+__all__ = [
+    "PEERS",
+    "PEER_MESH",
+    "PEER_PROBLEMS",
+    "PEER_TOLERANCE",
+    "Peer",
+    "check_peers",
+    "why_not",
+]

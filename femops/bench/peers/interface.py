@@ -26,7 +26,7 @@ PEER_PROBLEMS = ("bp1", "bp3")
 PEER_MESH = "cartesian"
 """The mesh that peers run on; they store numbers at every point, as on any other."""
 
-AGREEMENT = 1e-10
+PEER_TOLERANCE = 1e-10
 """By how much (relative) norms of a peer's result may differ from ours."""
 
 _CHILD = "femops.bench.peers.child"
@@ -131,7 +131,7 @@ class Peer:
         """True if peers can do a problem."""
         return problem.name in PEER_PROBLEMS
 
-    def disagreement(self, problem: Problem, space: H1) -> float:
+    def difference(self, problem: Problem, space: H1) -> float:
         """Largest relative difference of the norms from those of femops."""
         u = space.interpolate(wave)
         ours = norms(u, problem.operator(space) @ u)

@@ -15,7 +15,7 @@ from femops.forms import diffusion, load
 from femops.solvers import cg, multigrid
 from femops.spaces.h1_l2 import H1
 
-_AGREEMENT = 1e-4
+_TOLERANCE = 1e-4
 """By how much (relative) integrals of solutions may differ."""
 
 
@@ -49,7 +49,7 @@ def run_beside(
     wanted = found["femops"][0]["integral"]
     for name, solves in found.items():
         off = abs(solves[0]["integral"] / wanted - 1.0)
-        if not off < _AGREEMENT:
+        if not off < _TOLERANCE:
             notes.append(f"order {order}: {name}'s solution differs by {off:.1e}")
     return rows, notes
 

@@ -85,7 +85,7 @@ def gpu(
     report("gpu", measure, _show, draw, plot=plot, json=json, lasting=True)
 
 
-def _agreement(row: dict[str, Any]) -> str:
+def _validation(row: dict[str, Any]) -> str:
     return "" if row["agrees"] else row["message"] or "differs"
 
 
@@ -98,7 +98,7 @@ _LIMIT = (
 )
 FORMS = (
     *(Column("form", "form"), Column("dimension", "dim"), Column("off by", "error", ".1e")),
-    Column("", _agreement),
+    Column("", _validation),
 )
 ROWS = (
     *(*_CASE, Column("level", lambda row: row["level"] + " *" * row["best"])),
@@ -156,7 +156,7 @@ def _show_failures(output: Output, result: Result) -> None:
 
 def _show_measured(output: Output, result: Result) -> None:
     title = "Results beside the CPU's, relative to the largest entry"
-    output.records(title, FORMS, result["agreement"])
+    output.records(title, FORMS, result["validation"])
     if not result["agrees"]:
         output.say("results differ by more than round-off: see above")
     for when, rates in (("", result["rates"]), ("at the end ", result["rates_after"])):

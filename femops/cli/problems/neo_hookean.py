@@ -62,18 +62,18 @@ class NeoHookean(Problem):
         prepare_cg(self.operator, self.M)
 
     def right_hand_side(self) -> Vector:
-        """Load, zero where values are held."""
+        """The load, zero at constrained dofs."""
         b = femops.load(self.space, flux=self.stress)
         b[self.form.constrained_dofs] = 0.0
         return b
 
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
         """Solution and Newton's iterations."""
-        held = self.space.interpolate(self.field.exact)
+        exact = self.space.interpolate(self.field.exact)
         A = self.operator
-        guess, first = solution(femops.cg, A, A.rhs(b, held), _GUESS, M=self.M)
+        guess, first = solution(femops.cg, A, A.rhs(b, exact), _GUESS, M=self.M)
         on_boundary = self.form.constrained_dofs
-        guess[on_boundary] = held[on_boundary]
+        guess[on_boundary] = exact[on_boundary]
         goal = rtol * Sums(self.space).norm(b)
         options: dict[str, Any] = {"level": self.level, "progress": self.progress}
         options["preconditioner"] = self.preconditioner

@@ -113,20 +113,20 @@ def _check_stable(mesh: AnyMesh) -> None:
     the system is singular, and nearly so where elements are bent.
     """
     own, where = (mesh, None) if isinstance(mesh, Mesh) else (mesh.mesh, mesh.comm)
-    count = int((_held_directions(own) > 1).sum())
+    count = int((_constrained_directions(own) > 1).sum())
     count = count if where is None else where.sum(count)
     if count:
         raise SpaceError(
             f"the mesh is too coarse for the Stokes problem: {count} elements have boundary on "
-            "both sides of two directions, and velocities that are held there do not see all "
+            "both sides of two directions, and velocities constrained there do not see all "
             "pressures; refine it (--refine 1)"
         )
 
 
-def _held_directions(mesh: Mesh) -> NDArray[np.int64]:
+def _constrained_directions(mesh: Mesh) -> NDArray[np.int64]:
     """Number of directions (ne,) in which an element has boundary at both ends."""
     topology, middle, steps = mesh.topology, 3**mesh.dim // 2, 3 ** np.arange(mesh.dim)
     element, code = topology.boundary_faces.T
-    held = np.isin(np.arange(len(topology.faces)), topology.entity[element, code])
-    low, high = (held[topology.entity[:, middle + sign * steps]] for sign in (-1, 1))
+    outside = np.isin(np.arange(len(topology.faces)), topology.entity[element, code])
+    low, high = (outside[topology.entity[:, middle + sign * steps]] for sign in (-1, 1))
     return np.asarray((low & high).sum(axis=1))

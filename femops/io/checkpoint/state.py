@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from femops.errors import CheckpointError, FileError
 from femops.io.atomic import checked_path, refused, replacing, to_disk
 from femops.io.checkpoint.state_checks import (
-    check_agreement,
+    check_same_facts,
     check_space,
     checked_names,
     checked_values,
@@ -135,7 +135,7 @@ def save_state(
     fields = {name: _field(V, u.dtype) for name, (V, u) in given.items()}
     facts = {f"vector {name!r}": field for name, field in fields.items()}
     texts = {f"value {key!r}": json.dumps(v, sort_keys=True) for key, v in sorted(plain.items())}
-    check_agreement(comm, target, {**facts, **texts})
+    check_same_facts(comm, target, {**facts, **texts})
     contents = Contents.of(fields, plain)
     with ExitStack() as stack:
         file = _new_file(stack, target, contents.size, comm)
@@ -197,12 +197,12 @@ def load_state(path: str | os.PathLike[str], spaces: Mapping[str, Space] | None 
         names = checked_names(wanted, "spaces")
         for name in names:
             check_space(wanted[name], name, comm)
-    check_agreement(comm, source, {f"vector {name!r}": True for name in names})
+    check_same_facts(comm, source, {f"vector {name!r}": True for name in names})
     with ExitStack() as stack:
         with check(comm):
             file = stack.enter_context(_opened(source))
             reader = StateReader(file, source)
-        check_agreement(comm, source, {"the file's checksum": reader.checksum})
+        check_same_facts(comm, source, {"the file's checksum": reader.checksum})
         with check(comm):
             for name in names:
                 _check_fits(reader.contents, name, wanted[name], source)

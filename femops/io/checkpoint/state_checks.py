@@ -94,7 +94,7 @@ def _plain(value: Any, name: str) -> Any:
     )
 
 
-def check_agreement(comm: Communicator, path: Path, facts: Mapping[str, object]) -> None:
+def check_same_facts(comm: Communicator, path: Path, facts: Mapping[str, object]) -> None:
     """Check that all ranks have the same path, the same names and equal values."""
     for some in ({"path": str(path), "names": list(facts)}, facts):
         check_same(comm, "the checkpoint", some, error=CheckpointError)

@@ -75,7 +75,7 @@ def shared_parts(term: Term) -> list[Parts]:
 
 
 def sides(term: Term) -> tuple[Side, Side]:
-    """Sides of a kernel: what it reads and what it writes."""
+    """Sides of a kernel, input and output."""
     points = term.quadrature.points
     found = {
         space: Side(space.ncomp, space.basis.interpolation(points), plan.number_bytes, plan.runs)

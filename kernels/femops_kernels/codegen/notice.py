@@ -33,7 +33,7 @@ class Notice:
 
     @contextmanager
     def compiling(self, folder: Path) -> Iterator[None]:
-        """Compile inside; where that takes long it is said, while it goes on."""
+        """Say so if what is compiled inside takes long."""
         if self.silent:
             yield
             return

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from femops_kernels.codegen import cache as storage
+from femops_kernels.codegen import cache as kernel_cache
 from femops_kernels.codegen.notice import NOTICE
 from femops_kernels.errors import KernelError
 
@@ -138,15 +138,15 @@ def _check_compiler() -> None:
 
 
 def _load(name: str, text: str) -> ModuleType:
-    folder = storage.cache_folder()
+    folder = kernel_cache.cache_folder()
     path = folder / f"{name}.py"
-    with storage.locked(folder / f"{name}.lock"):
-        storage.write_once(path, text)
-        found = storage.usable(path)  # what is not is removed
+    with kernel_cache.locked(folder / f"{name}.lock"):
+        kernel_cache.write_once(path, text)
+        found = kernel_cache.usable(path)  # what is not is removed
         watched = nullcontext() if found else NOTICE.compiling(folder)
         with watched, _no_collection(), _beside_the_source():
             module = _import(name, path)
-        storage.seal(path)
+        kernel_cache.seal(path)
     return module
 
 

@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, final
 
-from femops_kernels.codegen import cache as storage
+from femops_kernels.codegen import cache as kernel_cache
 from femops_kernels.codegen.private import read_private
 from femops_kernels.errors import CacheWarning
 
@@ -74,7 +74,7 @@ def trying(key: TuningKey, settings: Settings) -> Iterator[None]:
 
 def users_table() -> Path:
     """Path of the user's own table, which need not exist."""
-    return storage.cache_folder() / "tuning.json"
+    return kernel_cache.cache_folder() / "tuning.json"
 
 
 def find(key: TuningKey) -> Settings:
@@ -118,10 +118,10 @@ def record(found: Mapping[TuningKey, Settings]) -> Path:
         If the system refuses to write it.
     """
     path, today = users_table(), datetime.now(UTC).date().isoformat()
-    with storage.locked(path.with_suffix(".lock")):
+    with kernel_cache.locked(path.with_suffix(".lock")):
         entries = _table(path) | {key: Entry(one, today) for key, one in found.items()}
         rows = (asdict(key) | asdict(entry) for key, entry in entries.items())
-        storage.write_whole(path, _lines(rows).encode())
+        kernel_cache.write_whole(path, _lines(rows).encode())
     return path
 
 

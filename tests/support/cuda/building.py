@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from femops_kernels.codegen import cache as storage
+from femops_kernels.codegen import cache as kernel_cache
 from femops_kernels.errors import CompileError
 
 HERE = Path(__file__).parent
@@ -73,15 +73,15 @@ def build(source: str, *options: str, tail: str = "") -> Path:
     key = hashlib.sha256("\0".join([text, *every, _toolchain()]).encode()).hexdigest()[:24]
     folder = _folder()
     built = folder / key
-    with storage.locked(folder / f"{key}.lock"):
+    with kernel_cache.locked(folder / f"{key}.lock"):
         if not built.exists():
-            storage.write_once(folder / f"{key}.cpp", text)
+            kernel_cache.write_once(folder / f"{key}.cpp", text)
             _compile(folder / f"{key}.cpp", built, [f"-I{_header(tuple(every))}", *every])
     return built
 
 
 def _folder() -> Path:
-    folder = storage.cache_folder() / "host"
+    folder = kernel_cache.cache_folder() / "host"
     folder.mkdir(exist_ok=True)
     return folder
 
@@ -92,10 +92,12 @@ def _header(options: tuple[str, ...]) -> Path:
     key = hashlib.sha256("\0".join([*options, _toolchain()]).encode()).hexdigest()[:24]
     folder = _folder() / f"header-{key}"
     folder.mkdir(exist_ok=True)
-    with storage.locked(folder / "lock"):
+    with kernel_cache.locked(folder / "lock"):
         compiled = folder / "host.hpp.gch"
         if not compiled.exists():
-            storage.write_once(folder / "host.hpp", (HERE / "host.hpp").read_text(encoding="utf-8"))
+            kernel_cache.write_once(
+                folder / "host.hpp", (HERE / "host.hpp").read_text(encoding="utf-8")
+            )
             _compile(folder / "host.hpp", compiled, ["-x", "c++-header", *options])
     return folder
 

@@ -196,9 +196,11 @@ class GuardedDevice(Device):
         """See `Device.seconds`."""
         return self.host.seconds(call)
 
-    def staging_buffer(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> GuardedPassage:
+    def staging_buffer(
+        self, size: int, dtype: np.dtype[Any], *, direct: bool
+    ) -> GuardedStagingBuffer:
         """See `Device.staging_buffer`."""
-        return GuardedPassage(
+        return GuardedStagingBuffer(
             self, self.host.staging_buffer(size, dtype, direct=direct), direct=direct
         )
 
@@ -209,7 +211,7 @@ class GuardedDevice(Device):
 
 
 @final
-class GuardedPassage(StagingBuffer):
+class GuardedStagingBuffer(StagingBuffer):
     """That of the host, with an array of the device at one end, or at both."""
 
     def __init__(self, device: GuardedDevice, way: StagingBuffer, *, direct: bool) -> None:

@@ -13,7 +13,7 @@ from femops_kernels.cg import Reduction, Solve, between_messages, segment_edges
 from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.compiled import CompiledOperator
 from femops_kernels.cpu import machine
-from femops_kernels.cpu.cg.merged import MergedPass, launches_of, pass_parts
+from femops_kernels.cpu.cg.merged import MergedSweep, launches_of, merged_parts
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.sweep import AlignedBuffer, address_table, driver_address
 from femops_kernels.cpu.thread_pool import LAUNCH
@@ -52,8 +52,8 @@ class ConjugateGradients(Solve):
         scale = float(self._launches.alphas[0]) if merged else 1.0
         super().__init__(np.zeros(at.STATE_SIZE), natural=natural, merged=merged, scale=scale)
         self._reduce = sums if sums is not None and sums.many else None
-        one = MergedPass(operator, len(b), inverse, self._state) if merged else None
-        self._pass = one
+        one = MergedSweep(operator, len(b), inverse, self._state) if merged else None
+        self._merged_sweep = one
         self._vectors = placed_array((4, len(b)), b.dtype, axis=1) if one is None else one.vectors
         self._sums = np.full((1, at.NSUMS), np.nan) if one is None else one.sums
         self._whole = [vector[: len(b)] for vector in self._vectors]
@@ -72,7 +72,7 @@ class ConjugateGradients(Solve):
             layout.SECOND: self._partial[1],
             layout.STATE: self._state,
             layout.SUMS: self._sums,
-            layout.PASSES: len(self._sums) - 1,
+            layout.MORE_ROWS: len(self._sums) - 1,
         }
         self._table = address_table(self._entries)
         self._address = self._table.ctypes.data
@@ -104,13 +104,13 @@ class ConjugateGradients(Solve):
             between_messages(self._state, steps, show, partial(self._act, self._reduce))
             return
         with LAUNCH:
-            rows = (self._pass or self._launches).addresses
+            rows = (self._merged_sweep or self._launches).addresses
             self._module.iterate.ctypes(self._set(*rows), steps, show)
 
     def _act(self, reduce: Reduction, action: int) -> NDArray[np.float64]:
         """Do an action, and give its sums; see `between_messages`."""
-        if action == at.SWEEP and self._pass is not None:
-            self._pass.run()
+        if action == at.SWEEP and self._merged_sweep is not None:
+            self._merged_sweep.run()
             return reduce(self._sums.T)
         if action == at.SWEEP:
             _, _, p, v = self._whole
@@ -135,14 +135,14 @@ class ConjugateGradients(Solve):
             for one, tolerance in zip(solves, tolerances, strict=True):
                 one._state[[at.GOAL, at.LIMIT]] = tolerance, limit
                 one._table[: layout.DRIVER] = *one._launches.addresses, work, nbytes, 0
-                one._table[layout.HELD] = layout.FREE
+                one._table[layout.CLAIM] = layout.FREE
             given = len(solves), burst, work, nbytes, threads, team
             _together(self._b.dtype)(tables.ctypes.data, *given)
         return True
 
     def _shared(self) -> bool:
         """True if threads or ranks share the work, or sweeps are merged."""
-        alone = self._pass is None and self._reduce is None
+        alone = self._merged_sweep is None and self._reduce is None
         return not alone or self._launches.threads() > 1
 
 
@@ -170,5 +170,5 @@ def _burst(threads: int, before: Sequence[int], limit: int) -> int:
 
 def solve_parts(width: int, dtype: np.dtype[Any]) -> list[Parts]:
     """Parts of the kernels that preconditioned solves of all operators share."""
-    ahead = pass_parts(width, dtype, use_inverse=True), _parts(dtype, "cg", "cg_alone")
+    ahead = merged_parts(width, dtype, use_inverse=True), _parts(dtype, "cg", "cg_alone")
     return [(*parts, "") for parts in ahead]

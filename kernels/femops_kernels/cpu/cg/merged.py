@@ -48,7 +48,7 @@ def mergeable(launches: LaunchSum) -> bool:
 
 
 @final
-class MergedPass:
+class MergedSweep:
     """Tables and vectors of sweeps with updates in them; see ``skeletons/cg/merged.py``.
 
     Parameters
@@ -84,7 +84,7 @@ class MergedPass:
         assert isinstance(sweep, Sweep)
         plan, kernel = sweep.target, sweep.kernel
         ncomp, dtype, given = kernel.target.ncomp, kernel.dtype, inverse is not None
-        self._module = specialize(*pass_parts(kernel.width, dtype, use_inverse=given))
+        self._module = specialize(*merged_parts(kernel.width, dtype, use_inverse=given))
         shared = np.union1d(plan.combine_dof, _sent_dofs(operator))
         length, pieces = n + len(shared) * ncomp, plan.owned_start * ncomp
         self.vectors = placed_array((4, length), dtype, pieces, axis=1)
@@ -159,7 +159,7 @@ def _sent_dofs(operator: CompiledOperator) -> NDArray[np.int64]:
 def _kernel_table(
     sweep: Sweep, n: int, shared: NDArray[np.int64], module: ModuleType, r: NDArray[Any]
 ) -> tuple[NDArray[np.int64], ...]:
-    """The operator's table as a pass needs it, and arrays that it tells the addresses of."""
+    """The operator's table for merged sweeps, and arrays whose addresses it has."""
     plan = sweep.target
     # a chunk reads non-owned dofs from the tail, behind which ghosts are counted
     tail, behind = n // sweep.kernel.target.ncomp, len(shared) - plan.ndofs
@@ -208,10 +208,10 @@ def _constrained_entries(sweep: Sweep, shared: NDArray[np.int64]) -> dict[int, A
     }
 
 
-def pass_parts(
+def merged_parts(
     width: int, dtype: np.dtype[Any], *, use_inverse: bool
 ) -> tuple[tuple[str, ...], dict[str, object]]:
-    """Skeletons and constants of the compiled pass."""
+    """Skeletons and constants of a compiled merged sweep."""
     constants = {
         "LANE": Lane(width, dtype),
         "LANE_WIDTH": width,
@@ -222,7 +222,7 @@ def pass_parts(
 
 
 def _rows(module: ModuleType, table: int, nchunks: int) -> NDArray[np.int64]:
-    """The two launches of a pass: of the tails, and of the chunks."""
+    """The two launches of a merged sweep: of the tails, and of the chunks."""
     launches = ((module.tail, module.nothing), (module.sweep, module.combine))
     rows = [(one.address, two.address, table, nchunks, 0, 0, 0) for one, two in launches]
     return np.array(rows, dtype=np.int64)

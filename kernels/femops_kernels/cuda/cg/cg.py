@@ -70,7 +70,7 @@ class DeviceConjugateGradients(Solve):
         self._vectors = xp.zeros((4 + merged, max(length, 1)), b.dtype)
         given = self._vectors, len(b), inverse, self._there, merged, self._reduce is not None
         self._updates = Updates(self._device, *given)
-        self._pass = _Pass(launches, self._updates) if merged else None
+        self._sweep = _MergedSweep(launches, self._updates) if merged else None
         self._bursts, self._repeat = 0, self._all
         _, _, self._q, *self._p = (row[: len(b)] for row in self._vectors)
         self.restart(b, x)
@@ -123,9 +123,9 @@ class DeviceConjugateGradients(Solve):
         return found[:1] if action == SWEEP else found
 
     def _iterate(self) -> None:
-        if self._pass:
+        if self._sweep:
             old, new = self._p[self._old], self._p[1 - self._old]
-            self._pass.launch(old, new)
+            self._sweep.launch(old, new)
             self._updates.launch(MOVE, new)
             self._old = 1 - self._old
             return
@@ -204,7 +204,7 @@ class Updates:
 
 
 @final
-class _Pass:
+class _MergedSweep:
     """The operator's kernel with updates in it."""
 
     def __init__(self, launches: DeviceLaunchSum, updates: Updates) -> None:

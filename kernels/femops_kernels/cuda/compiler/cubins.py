@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from femops_kernels.codegen import cache as storage
+from femops_kernels.codegen import cache as kernel_cache
 from femops_kernels.codegen.private import read_private
 from femops_kernels.cuda.compiler import nvrtc
 from femops_kernels.cuda.compiler.report import Report, report
@@ -56,15 +56,15 @@ def cubin(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
     """
     parts = [source, arch, *map(str, nvrtc.version()), *nvrtc.OPTIONS, *options]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
-    path = storage.cache_folder() / f"cuda_{arch}_{key}.cu"
+    path = kernel_cache.cache_folder() / f"cuda_{arch}_{key}.cu"
     code, log = path.with_suffix(".cubin"), path.with_suffix(".log")
-    with storage.locked(path.with_suffix(".lock")):
-        storage.write_once(path, source)
-        if not storage.usable(path):
+    with kernel_cache.locked(path.with_suffix(".lock")):
+        kernel_cache.write_once(path, source)
+        if not kernel_cache.usable(path):
             compiled, told = nvrtc.compile_cubin(source, arch, options, str(path))
             report(told)
-            storage.write_whole(code, compiled)
-            storage.write_whole(log, told.encode())
-            storage.seal(path)
+            kernel_cache.write_whole(code, compiled)
+            kernel_cache.write_whole(log, told.encode())
+            kernel_cache.seal(path)
         text = read_private(log).decode()
         return Cubin(read_private(code), report(text), path)

@@ -332,7 +332,7 @@ class CudaDevice(Device):
         return int(array.data.ptr)
 
     def staging_buffer(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> StagingBuffer:
-        """Make a passage; memory of the host is pinned, so that copies need not be waited for."""
+        """Make one; memory of the host is pinned, so that copies need not be waited for."""
         return CudaStagingBuffer(self, size, dtype, direct=direct)
 
     def synchronize(self) -> None:

@@ -198,7 +198,7 @@ class Device(ABC):
 
     @abstractmethod
     def staging_buffer(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> StagingBuffer:
-        """Make a passage for some numbers, which are zero.
+        """Make a staging buffer for some numbers, which are zero.
 
         Parameters
         ----------

@@ -20,7 +20,7 @@ class DeviceChannel:
     Parameters
     ----------
     channel : Channel
-        Of what the passages have on the host's side.
+        Between the staging buffers of ranks, on the host.
     out, into : StagingBuffer
         Of what is sent, and of what is received.
     """

@@ -24,11 +24,11 @@ def product(table):
 @inner
 def act(table, action, state, sums):
     """Do an action, and leave its sums."""
-    passes = word(table, PASSES)
+    rows = word(table, MORE_ROWS)
     if action == SWEEP:
         product(table)
-    if action == SWEEP and passes != 0:
-        for k in range(1, passes + 1):
+    if action == SWEEP and rows != 0:
+        for k in range(1, rows + 1):
             for j in range(NSUMS):
                 sums[j] += sums[k * NSUMS + j]
         return

@@ -13,8 +13,8 @@ USE_INVERSE = 13  # whether there is one
 EDGES, SEGMENTS = 14, 15  # address: where segments of vectors begin, and the end; how many
 PARTIAL, SECOND = 16, 17  # addresses, per segment: float64 sums of two kinds
 STATE, SUMS = 18, 19  # addresses
-PASSES = 20  # rows of SUMS that a merged sweep leaves behind the first; 0 without
-HELD = 21  # of several solves at once: FREE, TAKEN by a thread, or ENDED
+MORE_ROWS = 20  # of SUMS, that a merged sweep leaves behind the first; 0 without
+CLAIM = 21  # of several solves at once: FREE, TAKEN by a thread, or ENDED
 TABLE_SIZE = 22
 
 FREE, TAKEN, ENDED = 0, 1, 2

@@ -22,11 +22,11 @@ from femops_kernels.skeletons.cg.decisions import ended
 
 @inner
 def least_done(tables, count, own):
-    """The solve that nobody holds with the least iterations, ``own`` among equals; -1 if none."""
+    """The free solve with the least iterations, ``own`` among equals; -1 if none."""
     found, least = -1, inf
     for j in range(count):
         k = (own + j) % count
-        if atomic_get(word(tables, k), HELD) == FREE:
+        if atomic_get(word(tables, k), CLAIM) == FREE:
             done = get(FLOAT64, word(word(tables, k), STATE), ITERATIONS)
             if done < least:
                 found, least = k, done
@@ -35,9 +35,9 @@ def least_done(tables, count, own):
 
 @inner
 def claimed(tables, count, own):
-    """A solve for this thread to work on; -1 if all have ended or are held by others."""
+    """A solve for this thread to work on; -1 if all have ended or are taken by others."""
     k = least_done(tables, count, own)
-    while k >= 0 and not atomic_claim(word(tables, k), HELD, FREE, TAKEN):
+    while k >= 0 and not atomic_claim(word(tables, k), CLAIM, FREE, TAKEN):
         k = least_done(tables, count, own)
     return k
 
@@ -51,7 +51,7 @@ def share(own, thread, tables, count, burst, work, work_bytes):
         atomic_put(table, WORK, work + thread * work_bytes)
         iterations(table, burst, False)
         over = ended(numbers(FLOAT64, word(table, STATE)))
-        atomic_put(table, HELD, ENDED if over else FREE)
+        atomic_put(table, CLAIM, ENDED if over else FREE)
         k = claimed(tables, count, k)
 
 
