@@ -169,8 +169,9 @@ def run_gpu(
         ``validation``: see `validation`; ``rates``: see `Rates`, and ``rates_after`` all;
         ``rows``: for each problem, mesh, order and level its times beside the limit, and the
         clocks; ``cg``: conjugate gradients by the iteration; ``solves``: see `run_solves`;
-        ``products``: see `run_products`, and ``products_over_best_peer``, their mean; ``shapes``: see `tune`;
-        ``failures``: see `Record`; ``seconds`` of the whole; ``notes``: lines on what is not measured.
+        ``products``: see `run_products`, and ``products_over_best_peer``, their mean; ``shapes``:
+        see `tune`; ``failures``: see `Record`; ``seconds`` of the whole; ``notes``: lines on what
+        is not measured.
 
     Raises
     ------
