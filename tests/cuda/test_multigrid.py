@@ -102,9 +102,9 @@ def test_nothing_moves_but_the_coarsest_level(
         moved.append(vectors.right.size)
         return fetch(vectors)
 
-    def downloaded(array: Any) -> Any:
+    def downloaded(array: Any, *stream: Any) -> Any:
         assert array.size <= 2, "more than the sums"
-        return download(array)
+        return download(array, *stream)
 
     femops.cg(A, b, M=M, rtol=1e-9)  # vectors of the operator are made, and all is compiled
     monkeypatch.setattr(DeviceCoarsestVectors, "fetch", fetched)

@@ -29,7 +29,7 @@ def test_operations_and_bytes(known):
 
 def test_rates_are_measured_once(tmp_path, monkeypatch):
     monkeypatch.setenv("FEMOPS_CACHE", str(tmp_path))
-    monkeypatch.setattr(model.storage, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(model.kernel_cache, "cache_folder", lambda: tmp_path)
     asked = []
     monkeypatch.setattr(model, "_measure", lambda threads: asked.append(threads) or RATES)
     for _ in range(2):
