@@ -226,7 +226,7 @@ class CGSolver:
         Parameters
         ----------
         solvers : sequence of CGSolver
-            Of different operators.
+            At least one, each once, of different operators.
         rights : sequence of (size,) arrays
         guesses : sequence of (size,) arrays or None, optional
         rtol, maxiter
@@ -239,8 +239,10 @@ class CGSolver:
         Raises
         ------
         SolverError, VectorError
-            See `solve`.
+            See `solve`; no solver, or one twice: it holds the state of one solve.
         """
+        if not 0 < len({id(solver) for solver in solvers}) == len(solvers):
+            raise SolverError("solve_all needs at least one solver, and each only once")
         starts = [None] * len(solvers) if guesses is None else guesses
         given = list(zip(solvers, rights, starts, strict=True))
         goals = [solver._begin(b, x0, rtol) for solver, b, x0 in given]

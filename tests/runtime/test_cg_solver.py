@@ -83,3 +83,11 @@ def test_several_systems_at_once_have_the_bits_of_each_alone(natural):
     finally:
         machine.set_threads(before)
     assert alone[1][1] == 0 < alone[0][1]
+
+
+def test_a_solver_given_twice_and_none_at_all_are_refused():
+    V = femops.H1(femops.box((2, 2)), order=2)
+    solver, b = femops.CGSolver(femops.mass(V)), np.ones(V.size)
+    for solvers in ([], [solver, solver]):
+        with pytest.raises(femops.SolverError, match="at least one solver, and each only once"):
+            femops.CGSolver.solve_all(solvers, [b, 2 * b][: len(solvers)])
