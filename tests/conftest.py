@@ -10,7 +10,7 @@ from femops_kernels.cpu import machine, sweep
 # Three threads on any machine, so that "the same bits for any number of threads" is always tried.
 machine.cores = lambda: 3
 # Small problems run on one thread by themselves: not here, where threads are what is tried.
-sweep.PARALLEL_EFFORT = 1
+sweep.PARALLEL_EFFORT = sweep.PARALLEL_ENTRIES = 1
 
 if "FEMOPS_TEST_FOLDER" not in os.environ:  # ranks, which have no use for it, start sooner
     from hypothesis import HealthCheck, settings

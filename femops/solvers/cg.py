@@ -20,6 +20,7 @@ from femops.solvers.linear_problem import (
     Info,
     LinearProblem,
     check_operators,
+    checked_guess,
     checked_right,
     norm_of,
 )
@@ -263,7 +264,7 @@ class CGSolver:
         """Begin a solve, and return its tolerance."""
         A = self._A
         right = checked_right(A, b, "b")
-        guess = None if x0 is None else checked_right(A, x0, "x0")
+        guess = checked_guess(A, x0, self._sums)
         norm = norm_of(A, right, self._sums)
         if self._natural and self._inverse is not None:
             norm = math.sqrt(self._sums.dot(right, self._inverse * right))

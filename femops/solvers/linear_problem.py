@@ -110,10 +110,10 @@ class LinearProblem:
         given |= {"x0 given": x0 is not None, "M": type(M).__name__}
         check_same(A.space.comm, f"a solve by {solver}", given, error=SolverError)
         right = checked_right(A, b, "b")
-        guess = A.space.memory.xp.zeros_like(right) if x0 is None else checked_right(A, x0, "x0")
         sums = Sums(A.space)
-        if x0 is not None and not np.isfinite(sums.norm(guess)):
-            raise SolverError("x0 has entries that are not finite: leave it out")
+        guess = checked_guess(A, x0, sums)
+        if guess is None:
+            guess = A.space.memory.xp.zeros_like(right)
         norm = norm_of(A, right, sums)
         limit = 10 * A.space.global_size if maxiter is None else int(maxiter)
         return cls(A, right, guess, x0 is None, sums, norm, max(rtol * norm, atol), limit)
@@ -164,8 +164,13 @@ def norm_of(A: Operator | BlockOperator, right: Vector, sums: Sums) -> float:
     """Euclidean norm of a right-hand side for which there can be a solve."""
     norm = sums.norm(right)
     if not np.isfinite(norm):
+        if A.space.comm.max(int(not A.space.memory.xp.isfinite(right).all())):
+            raise SolverError(
+                "b has entries that are not finite: look at the load vector and the boundary values"
+            )
         raise SolverError(
-            "b has entries that are not finite: look at the load vector and the boundary values"
+            "the squares of the entries of b overflow: divide b, and then multiply x, by a large "
+            "number"
         )
     # of entries whose squares underflow little would be reduced, and the solve called converged
     if norm < _LEAST_NORM and A.space.comm.max(int(bool(right.any()))):
@@ -174,6 +179,16 @@ def norm_of(A: Operator | BlockOperator, right: Vector, sums: Sums) -> float:
             "divide x, by a large number"
         )
     return norm
+
+
+def checked_guess(A: Operator | BlockOperator, x0: Any, sums: Sums) -> Vector | None:
+    """The first guess, contiguous, if it is finite and one of the operator's space and type."""
+    if x0 is None:
+        return None
+    guess = checked_right(A, x0, "x0")
+    if not np.isfinite(sums.norm(guess)):
+        raise SolverError("x0 has entries that are not finite: leave it out")
+    return guess
 
 
 def checked_right(A: Operator | BlockOperator, vector: Any, what: str) -> Vector:

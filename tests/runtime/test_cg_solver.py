@@ -1,5 +1,7 @@
 """Conjugate gradients for many right-hand sides."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -91,3 +93,19 @@ def test_a_solver_given_twice_and_none_at_all_are_refused():
     for solvers in ([], [solver, solver]):
         with pytest.raises(femops.SolverError, match="at least one solver, and each only once"):
             femops.CGSolver.solve_all(solvers, [b, 2 * b][: len(solvers)])
+
+
+def test_what_is_not_finite_and_what_overflows_are_told_apart():
+    V = femops.H1(femops.box((2, 2)), order=2)
+    A, b = femops.mass(V), np.ones(V.size)
+    guess = np.where(np.arange(V.size) == 3, np.nan, 0.0)
+    for solve in (femops.CGSolver(A).solve, functools.partial(femops.cg, A)):
+        with pytest.raises(femops.SolverError, match="x0 has entries that are not finite"):
+            solve(b, x0=guess)
+        with pytest.raises(femops.SolverError, match="b has entries that are not finite"):
+            solve(guess)
+        with (
+            pytest.raises(femops.SolverError, match="squares of the entries of b overflow"),
+            np.errstate(over="ignore"),
+        ):
+            solve(1e200 * b)

@@ -142,7 +142,7 @@ def test_small_arrays_and_one_thread_touch_nothing(touched, monkeypatch):
     assert placed(array) is not array
     assert np.array_equal(placed(array), array)
     touched.clear()
-    monkeypatch.setattr(sweep, "PARALLEL_EFFORT", 1001)
+    monkeypatch.setattr(sweep, "PARALLEL_ENTRIES", 1001)
     assert placed(array) is array
     assert not placed_array((1000,), "float64").any()
     assert touched == []

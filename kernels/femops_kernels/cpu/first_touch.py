@@ -87,7 +87,7 @@ def placed_plan(plan: Plan) -> Plan:
 
 def _shared_out(nbytes: int) -> bool:
     """True if several threads work on this many bytes."""
-    return nbytes >= _WORD.itemsize * sweep.PARALLEL_EFFORT and machine.get_threads() > 1
+    return nbytes >= _WORD.itemsize * sweep.PARALLEL_ENTRIES and machine.get_threads() > 1
 
 
 def _untouched(nbytes: int) -> NDArray[np.uint8]:

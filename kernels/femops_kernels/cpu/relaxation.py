@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.first_touch import placed_array
-from femops_kernels.cpu.sweep import PARALLEL_EFFORT
+from femops_kernels.cpu.sweep import PARALLEL_ENTRIES
 from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.pointwise.qdata import ALIGNMENT
 from femops_kernels.relaxation import (
@@ -106,7 +106,7 @@ class HostUpdates(VectorUpdates):
             0 if vector is None else vector.ctypes.data
             for vector in (old, product, right, scales, current)
         )
-        threads = 1 if old.size < PARALLEL_EFFORT else machine.get_threads()
+        threads = 1 if old.size < PARALLEL_ENTRIES else machine.get_threads()
         with LAUNCH:
             module.step(machine.team_of(threads), vectors, old.size // module.LANE_WIDTH, *factors)
 
@@ -155,7 +155,7 @@ class HostDirections(Directions):
         self._types = real.name, other.name
         self._edges, self._total = edges, total
         self._sums = np.zeros((2, len(edges) - 1, lanes), real)
-        self._threads = 1 if edges[-1] < PARALLEL_EFFORT else 0
+        self._threads = 1 if edges[-1] < PARALLEL_ENTRIES else 0
         self._where = edges.ctypes.data, len(edges) - 1
 
     @cached_property

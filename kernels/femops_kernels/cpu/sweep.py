@@ -21,9 +21,11 @@ from femops_kernels.pointwise.qdata import ALIGNMENT, Data
 from femops_kernels.simd.compiling import address_of_function
 from femops_kernels.skeletons.chunk import table as layout
 
-# Stored numbers below which threads cost more than they save: measured with two threads, 60,000
-# take 1.5 times as long as with one, 100,000 two thirds.
-PARALLEL_EFFORT = 80_000
+# Stored numbers from which on several threads are used. Measured with two, 8,000 take as long as
+# with one, 16,000 three quarters, 60,000 two thirds; but beside a busy process, 27,000 take 1.6
+# times as long, and 64,000 1.2 times. Numbers of a vector that is updated take less time each.
+PARALLEL_EFFORT = 40_000
+PARALLEL_ENTRIES = 80_000
 DRIVER_PARTS: Parts = ("driver_loops", "driver"), {}, ""
 """Parts of the driver of all kernels."""
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.cpu import machine
-from femops_kernels.cpu.sweep import PARALLEL_EFFORT
+from femops_kernels.cpu.sweep import PARALLEL_ENTRIES
 from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.pointwise.qdata import ALIGNMENT
 
@@ -53,7 +53,7 @@ def step(
         0 if array is None else array.ctypes.data
         for array in (product, more, factors, current, old)
     )
-    threads = 1 if old.size < PARALLEL_EFFORT else machine.get_threads()
+    threads = 1 if old.size < PARALLEL_ENTRIES else machine.get_threads()
     with LAUNCH:
         team = machine.team_of(threads)
         where = 0 if scales is None else scales.ctypes.data
