@@ -490,3 +490,17 @@ def test_a_coefficient_is_checked_at_every_level(problem: Problem) -> None:
     for level in LEVELS:
         with pytest.raises(femops.OperatorError, match="finite"):
             femops.mass(problem.space, np.inf, level=level)
+
+
+def test_memory_of_an_element_matrix() -> None:
+    """Some of its size: elasticity is no combination of 45 matrices, of which each is as large."""
+    import tracemalloc
+
+    term = femops.elasticity(femops.H1(femops.box((1, 1, 1)), 5, ncomp=3))._summands[0][1]
+    tracemalloc.start()
+    try:
+        matrices = ElementAssembly(term).matrices(0, 1)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 12 * matrices.nbytes

@@ -36,6 +36,8 @@ Kinds = tuple[tuple[bool, bool], ...]
 
 # Numbers that are worked on at once.
 _BLOCK = 500_000
+# Most numbers of the matrices that others are combinations of.
+_COMBINED = 4_000_000
 
 METHODS = ("near-optimal", "naive")
 
@@ -118,12 +120,23 @@ class ElementAssembly:
             Another method.
         """
         check_method(method)
-        if method == "near-optimal" and constant_in_elements(self.term):
+        if method == "near-optimal" and self._combined:
             factors = element_factors(self.term, start, stop)
             # element by element: of one large product BLAS would round rows by their number
             made: Floats = np.matmul(factors[:, np.newaxis], self._of_unit_factors)
             return made.reshape(stop - start, *self.shape)
         return self._formed(point_matrices(self.term, start, stop), method)
+
+    @cached_property
+    def _combined(self) -> bool:
+        """True where matrices are combinations of a few: that takes less work, and little memory.
+
+        The number of elements has no say: ranks that have some each form the same matrices.
+        """
+        rows, columns = self.shape
+        small = self._numbers * rows * columns <= _COMBINED
+        fewer = self._combination_flops < self._formation_flops("near-optimal")
+        return small and fewer and constant_in_elements(self.term)
 
     @cached_property
     def _of_unit_factors(self) -> Floats:
@@ -173,13 +186,20 @@ class ElementAssembly:
     def flops(self, method: str = "near-optimal") -> int:
         """Floating-point operations for one element matrix, without those for D."""
         check_method(method)
-        if method == "near-optimal" and constant_in_elements(self.term):
-            rows, columns = self.shape
-            return rows * columns * (2 * self._numbers - 1)
+        if method == "near-optimal" and self._combined:
+            return self._combination_flops
+        return self._formation_flops(method)
+
+    def _formation_flops(self, method: str) -> int:
         structure = self.entries != 0
         pairs = np.ndindex(structure.shape[1], structure.shape[3])
         count = self._near_optimal_flops if method == "near-optimal" else self._naive_flops
         return sum(count(structure[:, a, :, b]) for a, b in pairs)
+
+    @property
+    def _combination_flops(self) -> int:
+        rows, columns = self.shape
+        return rows * columns * (2 * self._numbers - 1)
 
     # --- near-optimal ----------------------------------------------------------------------------
 
