@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.thread_pool import LAUNCH
-from femops_kernels.simd.tensor.offsets import Offsets, consecutive, pieces
+from femops_kernels.simd.tensor.contraction import PairContraction
+from femops_kernels.simd.tensor.offsets import consecutive, pieces
 from femops_kernels.simd.tensor.products import Product
 from femops_kernels.tuning import database
 from femops_kernels.tuning.database import TuningKey
@@ -31,30 +32,17 @@ Factor = tuple[float, float]
 
 @final
 @dataclass(frozen=True)
-class Contraction:
-    """Sums ``c[i, j] = alpha sum_k a[i, k] b[k, j] + beta c[i, j]`` of one member.
-
-    Indices stand for any numbers of indices of tensors: offsets say where entries are.
+class Contraction(PairContraction):
+    """Sums of one member on the host.
 
     Attributes
     ----------
-    dtype : str
-        float32, float64, complex64 or complex128.
-    a_rows, a_terms, b_terms, b_columns, c_rows, c_columns : range or tuple of int
-        Offsets in numbers; an entry's is the sum of two.
     lanes : int
         Members that stand together, entry by entry; 1 where each is for itself.
     members : str
         Operands (of "abc") that stand so; others are one for all members.
     """
 
-    dtype: str
-    a_rows: Offsets
-    a_terms: Offsets
-    b_terms: Offsets
-    b_columns: Offsets
-    c_rows: Offsets
-    c_columns: Offsets
     lanes: int = 1
     members: str = ""
 
@@ -71,16 +59,6 @@ class Contraction:
             c_columns=self.c_rows,
             members=self.members.translate(str.maketrans("ab", "ba")),
         )
-
-    @property
-    def sizes(self) -> tuple[int, int, int]:
-        """Rows, columns and terms."""
-        return len(self.c_rows), len(self.c_columns), len(self.a_terms)
-
-    @property
-    def parts(self) -> int:
-        """Real numbers of a number."""
-        return 2 if self.dtype.startswith("complex") else 1
 
     def flops(self) -> int:
         """Floating-point operations of one member."""

@@ -8,8 +8,8 @@ from typing import final
 
 import numpy as np
 
-Offsets = range | tuple[int, ...]
-"""Offsets in numbers; a range where each is as far from the one before."""
+from femops_kernels.simd.tensor.contraction import PairContraction
+from femops_kernels.simd.tensor.offsets import Offsets
 
 _CONSTANT = 2048  # offsets in a table that constant memory takes
 _MOST = 2**15  # numbers that shared memory may hold
@@ -54,15 +54,11 @@ def image_of(rows: Offsets, columns: Offsets, *, written: bool) -> Image | None:
 
 @final
 @dataclass(frozen=True)
-class DeviceContraction:
-    """Sums ``c[i, j] = alpha sum_k a[i, k] b[k, j] + beta c[i, j]`` of one member.
+class DeviceContraction(PairContraction):
+    """Sums of one member on a device.
 
     Attributes
     ----------
-    dtype : str
-        float32, float64, complex64 or complex128.
-    a_rows, a_terms, b_terms, b_columns, c_rows, c_columns : range or tuple of int
-        Offsets in numbers; an entry's is the sum of two.
     lanes : three of int
         Members of a, b and c that stand together, entry by entry; 1 where each is for itself.
     shared : three of bool
@@ -75,28 +71,11 @@ class DeviceContraction:
         True if members are named by tables of their addresses.
     """
 
-    dtype: str
-    a_rows: Offsets
-    a_terms: Offsets
-    b_terms: Offsets
-    b_columns: Offsets
-    c_rows: Offsets
-    c_columns: Offsets
     lanes: tuple[int, ...] = (1, 1, 1)
     shared: tuple[bool, ...] = (False, False, False)
     products: int = 1
     reads: bool = False
     apart: bool = False
-
-    @property
-    def sizes(self) -> tuple[int, int, int]:
-        """Rows, columns and terms."""
-        return len(self.c_rows), len(self.c_columns), len(self.a_terms)
-
-    @property
-    def parts(self) -> int:
-        """Real numbers of a number."""
-        return 2 if self.dtype.startswith("complex") else 1
 
     @property
     def itemsize(self) -> int:
