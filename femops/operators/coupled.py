@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
 from threading import Lock
 from typing import Any, final
 
@@ -17,10 +16,11 @@ from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.fields.norms import exact_sum, least_element
 from femops.geometry.evaluation import reference_gradient, reference_values
-from femops.geometry.legendre import LegendreGeometry, mode_values
 from femops.operators.block import BlockOperator
 from femops.operators.block_form import blocks_of, check_fields
 from femops.operators.constraints import read_only
+from femops.operators.execution.choice import backend_of
+from femops.operators.execution.fields import FieldWork
 from femops.operators.execution.vectors import check_output, checked_vector
 from femops.operators.integrals.bilinear import BilinearForm
 from femops.operators.integrals.coefficients import FormCoefficient
@@ -30,17 +30,10 @@ from femops.pointwise.trace import Argument, FormFunction, Trace, linearised, na
 from femops.spaces.base import Space
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
-from femops_kernels.cpu.fields import FieldKernel, FieldSide, FieldSweep
+from femops_kernels.compiled import CompiledFields
 from femops_kernels.cpu.machine import lane_width
-from femops_kernels.cpu.operators import HostOperator
-from femops_kernels.pointwise.qdata import Data
-from femops_kernels.pointwise.sum_factorization import Map1D
-from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
 
 Ints = NDArray[np.int64]
-
-_MOST_CHUNKS = 32
-_FLOPS_PER_NUMBER = 10  # in the time in which a number is read
 
 
 @final
@@ -87,9 +80,9 @@ class CoupledForm:
         lanes: int | None,
     ) -> None:
         self.space, self.functionals, self.dtype = product, functionals, float_type(dtype)
+        backend_of(product).check_lanes(lanes)
         self._width = lane_width(self.dtype, lanes)
         check_fields(function, product, coefficients)
-        _check_machine(product)
         first = product.spaces[product.names[0]]
         self._form = BilinearForm(function, first, first, quadrature, coefficients)
         self._trace = self._traced()  # now: what the function reads may change later
@@ -100,7 +93,7 @@ class CoupledForm:
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and pickles find the compiled code in the cache."""
-        own = "_sweep", "compiled", "_alone"
+        own = "compiled", "_alone"
         return {k: v for k, v in self.__dict__.items() if k not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -142,62 +135,22 @@ class CoupledForm:
         form = replace(self._form, static=traced.static)
         return nonlinear_split(traced, point, test.flat(), len(test.values), form.known)
 
-    def _kernel(self) -> FieldKernel:
-        rule, spaces = self._form.quadrature, self.space.spaces
-        sides = {name: self._side(name) for name in spaces}
-        code, geometry = self._split.qfunction.code, None
-        if code.numbers.mapped:
-            degree = LegendreGeometry(self.space.mesh).degree
-            geometry = Map1D(*mode_values(degree + 1, rule.points))
-        return FieldKernel(
-            self.space.dim,
-            list(sides.values()),
-            [sides[name] for name in self._tests],
-            len(self.functionals.minima),
-            len(self.functionals.integrals),
-            lagrange_derivative_matrix(rule.points, rule.points),
-            code,
-            self.dtype,
-            self._width,
-            rule.weights,
-            geometry,
-        )
-
-    def _side(self, name: str) -> FieldSide:
-        space = self.space.spaces[name]
-        entries = self._starts[name] + space.restriction.indices * space.ncomp
-        b1d = space.basis.interpolation(self._form.quadrature.points)
-        return FieldSide(space.ncomp, b1d, entries)
-
     @cached_property
-    def _starts(self) -> dict[str, int]:
-        """Begin of each field's values in what a sweep reads; its ghosts come after its own."""
-        sizes = [s.restriction.ndofs * s.ncomp for s in self.space.spaces.values()]
-        ends = accumulate(sizes, initial=0)
-        return dict(zip([*self.space.spaces, ""], ends, strict=True))
-
-    @property
-    def _shared(self) -> bool:
-        """True if ranks share the fields, or could."""
-        return any(space.distributed is not None for space in self.space.spaces.values())
-
-    @cached_property
-    def _sweep(self) -> FieldSweep:
-        form = replace(self._form, static=self._trace.static)
-        data = form.data(self._split, self.dtype, self._width)
-        ne, width = self.space.mesh.num_elements, self._width
-        nbatch = -(-ne // width)
-        chunks = np.linspace(0, nbatch, min(nbatch, _MOST_CHUNKS) + 1).astype(np.int64)
-        points = nbatch * width * self._form.geometry.num_points
-        effort = points * self._split.qfunction.flops // _FLOPS_PER_NUMBER
-        data = _repeated(data, ne)
-        size = self._starts[""]
-        return FieldSweep(self._kernel(), data, chunks, size, self._constrained, effort)
-
-    @cached_property
-    def compiled(self) -> HostOperator:
+    def compiled(self) -> CompiledFields:
         """The compiled form."""
-        return HostOperator([(1.0, self._sweep)])
+        return backend_of(self.space).fields(
+            FieldWork(
+                self.space,
+                self._tests,
+                len(self.functionals.minima),
+                len(self.functionals.integrals),
+                replace(self._form, static=self._trace.static),
+                self._split,
+                self.dtype,
+                self._width,
+                self._constrained,
+            )
+        )
 
     def residual(self, u: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
         """R(u; v) for all test functions v.
@@ -224,29 +177,11 @@ class CoupledForm:
 
     def _residual(self, u: NDArray[Any], out: NDArray[Any] | None) -> NDArray[Any]:
         u = self._check(u, "u")
-        result = np.empty_like(u) if out is None else self._check(out, "out")
+        xp = self.space.memory.xp
+        result = xp.empty_like(u) if out is None else self._check(out, "out")
         check_output(self.space, u, result, out)
-        if self._shared:
-            self._apply_on_ranks(u, result)
-        else:
-            self.compiled.apply(u, result)
+        self.compiled.apply(u, result)
         return result
-
-    def _apply_on_ranks(self, u: NDArray[Any], out: NDArray[Any]) -> None:
-        """Bring ghosts' values, do this rank's elements, add what ranks share. Collective."""
-        parts = zip(self.space.spaces.values(), self.space.split(u), strict=True)
-        values = np.concatenate([space.l_vec(part).reshape(-1) for space, part in parts])
-        if self.space.mesh.num_elements:
-            self.compiled.apply(values, np.empty_like(values))
-        out[:] = 0.0
-        for k, name in enumerate(self._tests):
-            space = self.space.spaces[name]
-            e_vec = np.zeros((0, space.p1d**space.dim, space.ncomp), self.dtype)
-            if self.space.mesh.num_elements:
-                e_vec = self._sweep.element_results(k)
-            e_vec = np.ascontiguousarray(e_vec[..., 0] if space.ncomp == 1 else e_vec)
-            out[self.space.slice(name)] = space.sum_elements(e_vec)
-        out[self._constrained] = 0.0
 
     def evaluate(
         self, u: NDArray[Any], out: NDArray[Any] | None = None
@@ -268,21 +203,20 @@ class CoupledForm:
         """The functionals of the last application. Collective."""
         found, comm = {}, self.space.comm
         for name in self.functionals.minima:
-            least = float(self._by_element(name).min(initial=np.inf))
+            values = self._by_element(name)
+            least = float(values.min()) if values.size else np.inf
             if comm.size > 1:  # what is not a number is so for all
                 broken = comm.max(int(np.isnan(least)))
                 least = np.nan if broken else -float(comm.max(np.array([-least]))[0])
             found[name] = least
         for name in self.functionals.integrals:
-            found[name] = exact_sum(self._by_element(name).astype(np.float64), comm)
+            values = self.space.memory.get(self._by_element(name))
+            found[name] = exact_sum(values.astype(np.float64), comm)
         return found
 
     def _by_element(self, name: str) -> NDArray[Any]:
-        """A functional of each element."""
-        if not self.space.mesh.num_elements:
-            return np.zeros(0, self.dtype)
-        lanes = self._sweep.functionals[:, self.functionals.names.index(name)]
-        values: NDArray[Any] = lanes.reshape(-1)[: self.space.mesh.num_elements]
+        """A functional of each element, where the form runs."""
+        values: NDArray[Any] = self.compiled.functionals[self.functionals.names.index(name)]
         return values
 
     def jacobian(self, u: NDArray[Any], level: str = "partial") -> BlockOperator:
@@ -314,8 +248,9 @@ class CoupledForm:
         tests = {name: self._trace.tests[name] for name in self.space.names}
         traced = linearised(replace(self._trace, tests=tests), states)
         rule, coefficients = self._form.quadrature, dict(self._form.coefficients)
-        for name, part in zip(self.space.names, self.space.split(u), strict=True):
-            for key, values in _at_points(self.space.spaces[name], part, rule):
+        state = self.space.memory.get(u)
+        for name, space in self.space.spaces.items():
+            for key, values in _at_points(space, state[self.space.slice(name)], rule):
                 given = FormCoefficient(f"{key}@{name}", values)
                 coefficients[given.name] = given
         options = self.dtype, self._width, level, None
@@ -346,7 +281,8 @@ class CoupledForm:
             raise OperatorError(f"{self!r} has no minimum {name!r}: {self.functionals.minima}")
         whole = next(iter(self.space.spaces.values())).distributed
         numbers = None if whole is None else whole.part.elements
-        return least_element(self._by_element(name), self.space.comm, numbers)
+        values = self.space.memory.get(self._by_element(name))
+        return least_element(values, self.space.comm, numbers)
 
     def constrained(self, dofs: ArrayLike) -> CoupledForm:
         """The form with some dofs constrained: their residual is zero.
@@ -379,13 +315,6 @@ class CoupledForm:
         return f"CoupledForm({self.name}: {names}, {self.space.size} unknowns, {self.dtype})"
 
 
-def _check_machine(product: Product) -> None:
-    if product.device is not None:
-        raise OperatorError(
-            "a coupled form has no kernels for a device yet: make its spaces on the host"
-        )
-
-
 def _complete(
     function: FormFunction, fields: tuple[str, ...], functionals: Sequence[str]
 ) -> Callable[..., Any]:
@@ -416,12 +345,3 @@ def _at_points(
     slopes = reference_gradient(space.basis, rule.points, space.dim, e_vec)
     yield "", values.reshape(shape)
     yield "d", np.stack([slope.reshape(shape) for slope in slopes], axis=-1)
-
-
-def _repeated(data: Data, ne: int) -> Data:
-    """Data whose padding slots repeat the last element: no division by zero there."""
-    for array in (data.points, data.elements):
-        if array.size:
-            filled = ne - (len(array) - 1) * array.shape[-1]
-            array[-1, ..., filled:] = array[-1, ..., filled - 1 : filled]
-    return data

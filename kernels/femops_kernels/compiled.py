@@ -122,6 +122,22 @@ class CompiledOperator(ABC):
         """
 
 
+class CompiledFields(ABC):
+    """A form on several fields compiled for a machine, ready to be evaluated."""
+
+    @abstractmethod
+    def apply(self, u: Any, out: Any) -> None:
+        """Overwrite ``out`` by the residual of u. All ranks that share dofs call this.
+
+        Both are contiguous, of the kernels' type, and where the form runs.
+        """
+
+    @property
+    @abstractmethod
+    def functionals(self) -> Any:
+        """Functionals of each element in the last application: a (functionals, ne) array there."""
+
+
 class DistributedOperator(CompiledOperator, ABC):
     """An operator of which each rank has its part, run by all of them together.
 

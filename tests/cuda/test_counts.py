@@ -29,7 +29,7 @@ ACCESSES = (
 )
 """Where ``contraction.cuh`` and ``operator.cuh`` read from shared memory, or write to it."""
 
-ATOMIC = "atomicAdd(add_at(a, at), value)"
+ATOMIC = "atomicAdd(add_at<S>(a, at), value)"
 
 
 device = host_device_fixture.device

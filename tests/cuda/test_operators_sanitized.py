@@ -118,7 +118,7 @@ def launch() -> Launch:
     return max(launches, key=lambda launch: len(launch.source))
 
 
-@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize("which", [0, 1, 3])
 def test_an_array_that_is_too_short_is_found(launch: Launch, which: int) -> None:
     """Of the vectors, and of where runs begin."""
     require(ADDRESS)
@@ -132,7 +132,7 @@ def test_an_array_that_is_too_short_is_found(launch: Launch, which: int) -> None
     ("before", "after"),
     [
         ("__syncthreads()", "(void)0"),
-        ("atomicAdd(add_at(a, at), value)", "*add_at(a, at) += value"),
+        ("atomicAdd(add_at<S>(a, at), value)", "*add_at<S>(a, at) += value"),
     ],
 )
 def test_what_keeps_threads_apart_is_missed(launch: Launch, before: str, after: str) -> None:

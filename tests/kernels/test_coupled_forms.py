@@ -78,7 +78,7 @@ def test_constrained_dofs_have_no_residual_and_threads_change_no_bit():
     try:
         for threads in (1, 2):
             machine.set_threads(threads)
-            assert F.compiled.threads() == threads
+            assert F.compiled.operator.threads() == threads
             results.append(F.evaluate(u))
     finally:
         machine.set_threads(before)

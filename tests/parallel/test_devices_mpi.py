@@ -382,3 +382,37 @@ def test_a_device_that_one_rank_lacks_is_an_error_on_all(comm, monkeypatch):
     expected = DeviceError if comm.rank == 1 else femops.RankError
     with pytest.raises(expected, match="there is no GPU that CUDA can use"):
         femops.H1(femops.box((4, 4), comm=comm), 2, device="cuda")
+
+
+@pytest.mark.parallel(1, 3)
+@pytest.mark.parametrize("way", WAYS, indirect=True)
+@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
+def test_forms_on_several_fields(comm, device, way):
+    """Two fields of one space, whose ghosts go each its own way; one without ghosts."""
+
+    def flow(v, w, e):
+        return {
+            "v": {"grad": e * w.grad, "value": v.value * w[0]},
+            "e": {"value": v.div},
+            "least": e + v[0],
+            "all": e * e,
+        }
+
+    def build(mesh, device):
+        V = femops.H1(mesh, 2, ncomp=3, device=device)
+        W = femops.Product(v=V, w=V, e=femops.L2(mesh, 1, device=device))
+        F = femops.coupled_form(flow, W, minima=["least"], integrals=["all"])
+        return F.constrained(W.positions(v=V.boundary_dofs()))
+
+    mine, whole = on_both(comm, build, device)
+    u = np.random.default_rng(5).standard_normal(whole.space.size)
+    expected, functionals = whole.evaluate(u)
+    parts = zip(mine.space.spaces.values(), whole.space.split(u), strict=True)
+    own = np.concatenate([part.reshape(-1)[piece(space)] for space, part in parts])
+    there = mine.space.memory.put(own)
+    for _ in range(2):
+        result, found = mine.evaluate(there)
+        assert found == pytest.approx(functionals, rel=1e-12)
+        for name, space in mine.space.spaces.items():
+            local = result[mine.space.slice(name)]
+            close(local, expected[whole.space.slice(name)], space)

@@ -12,12 +12,14 @@ from scipy.sparse import csr_array
 
 from femops.operators.assembly.csr import Summands
 from femops.operators.constraints import Constraints
+from femops.operators.execution.fields import FieldWork
 from femops.operators.integrals.state import State
 from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import (
     ONE,
+    CompiledFields,
     CompiledOperator,
     Exchanges,
     Launch,
@@ -178,6 +180,10 @@ class Backend(ABC):
         self, size: int, rows: Ints, factor: float, dtype: np.dtype[Any], panels: Panels = ONE
     ) -> Launch:
         """A diagonal matrix, with a factor in some rows and zero in the others."""
+
+    @abstractmethod
+    def fields(self, work: FieldWork) -> CompiledFields:
+        """A form on several fields, ready to be evaluated. Collective."""
 
     # --- operators -------------------------------------------------------------------------------
 

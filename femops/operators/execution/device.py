@@ -16,8 +16,11 @@ from femops.errors import OperatorError
 from femops.operators.assembly.csr import Summands
 from femops.operators.constraints import FREE, Constraints
 from femops.operators.execution.backend import Backend, Ints, Sizes, Work
+from femops.operators.execution.device_fields import DeviceFields
 from femops.operators.execution.device_state import DeviceState
+from femops.operators.execution.fields import FieldWork
 from femops.operators.execution.kernels import geometry_map
+from femops.operators.execution.ranks import field_exchanges
 from femops.operators.integrals.state import HostState, State
 from femops.operators.integrals.term import Term
 from femops.parallel.gpus import takes_device_memory
@@ -38,8 +41,9 @@ from femops_kernels.cuda.multigrid.rows import DeviceRowProduct
 from femops_kernels.cuda.multigrid.updates import DeviceUpdates
 from femops_kernels.cuda.operator.data import FilledData, streams
 from femops_kernels.cuda.operator.dofs import DofTable, Shared
-from femops_kernels.cuda.operator.kernel import CudaKernel, Side, unspilled
+from femops_kernels.cuda.operator.kernel import CudaKernel, unspilled
 from femops_kernels.cuda.operator.order import Order
+from femops_kernels.cuda.operator.sides import Side
 from femops_kernels.cuda.operator.sweep import (
     DeviceDofs,
     DeviceIdentityRows,
@@ -171,6 +175,12 @@ class DeviceBackend(Backend):
         """See `Backend.identity`."""
         return DeviceIdentityRows(self._device, rows, factor, dtype, panels.nvec)
 
+    def fields(self, work: FieldWork) -> DeviceFields:
+        """See `Backend.fields`."""
+        known = work.product, work.tests, work.constrained, work.dtype
+        dofs = partial(_device_dofs, self._device)
+        return DeviceFields(self._device, work, _side, dofs, *field_exchanges(self, *known))
+
     def operator(
         self, launches: Sequence[tuple[float, DeviceLaunch]], places: Places | None = None
     ) -> CompiledOperator:
@@ -261,8 +271,8 @@ def _element_products(
     kernel = CudaKernel.fitting(
         device,
         dim=source.dim,
-        source=sides[0],
-        target=sides[1],
+        sources=(sides[0],),
+        targets=(sides[1],),
         d1d=np.eye(points),
         qfunction=_UNCHANGED,
         dtype=dtype,
@@ -304,7 +314,7 @@ def _fill(
     out, dofs = streams(device, kernel, numbers, order), _device_dofs(device, state.space)
     filling = replace(
         kernel,
-        target=replace(kernel.source, ncomp=numbers),
+        targets=(replace(kernel.source, ncomp=numbers),),
         qfunction=code,
         geometry=geometry,
         reproducible=False,
@@ -320,20 +330,12 @@ def _fill(
 
 def _kernel(device: Device, term: Term) -> CudaKernel:
     points, code = term.quadrature.points, term.qfunction.code
-    sides = [
-        Side(
-            space.ncomp,
-            space.basis.interpolation(points),
-            _broken(space),
-            volume_space(space).halo is not None,
-        )
-        for space in (term.trial, term.test)
-    ]
+    sides = [_side(space, points) for space in (term.trial, term.test)]
     return CudaKernel.fitting(
         device,
         dim=term.trial.dim,
-        source=sides[0],
-        target=sides[1],
+        sources=(sides[0],),
+        targets=(sides[1],),
         d1d=lagrange_derivative_matrix(points, points),
         qfunction=code,
         dtype=term.dtype,
@@ -342,6 +344,12 @@ def _kernel(device: Device, term: Term) -> CudaKernel:
         data_dtype=term.data_dtype,
         reproducible=volume_space(term.test).reproducible,
     )
+
+
+def _side(space: AnySpace, points: NDArray[np.float64]) -> Side:
+    """Side of a kernel with these quadrature points."""
+    ghosts = volume_space(space).halo is not None
+    return Side(space.ncomp, space.basis.interpolation(points), _broken(space), ghosts)
 
 
 def _broken(space: AnySpace) -> bool:

@@ -13,6 +13,7 @@ from femops.operators.assembly.csr import Summands
 from femops.operators.constraints import Constraints
 from femops.operators.execution.backend import Backend, Ints, Sizes, Work
 from femops.operators.execution.diagonal import diagonal
+from femops.operators.execution.fields import FieldWork, HostFields
 from femops.operators.execution.filling import filled_points
 from femops.operators.execution.kernels import (
     element_products,
@@ -133,6 +134,10 @@ class HostBackend(Backend):
         values, width = np.full(len(rows), factor, dtype), lane_width(dtype, None)
         columns = rows.astype(np.int32)
         return RowProduct(np.cumsum(start), columns, values, width, nvec=panels.nvec)
+
+    def fields(self, work: FieldWork) -> HostFields:
+        """See `Backend.fields`."""
+        return HostFields(work)
 
     def operator(
         self, launches: Sequence[tuple[float, HostLaunch]], places: Places | None = None

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from femops.operators.execution.backend import Backend
 from femops.parallel.halo import Halo
 from femops.spaces.base import Space
+from femops.spaces.product import Product
 from femops_kernels.channel import Route
 from femops_kernels.compiled import CompiledOperator, Launch
 from femops_kernels.cpu.exchange import Forward
@@ -103,6 +104,40 @@ def distributed(
             reverses.append((backend.reverse(*given), end.first * row))
         routes.append(Route(where.get(source), known.get(target)))
     return backend.distributed(local, forwards, reverses, routes, apart)
+
+
+def field_exchanges(
+    backend: Backend,
+    product: Product,
+    tests: Sequence[str],
+    constrained: Ints,
+    dtype: np.dtype[Any],
+) -> tuple[list[tuple[int, Any]], list[tuple[int, Any]]]:
+    """Exchanges of a form on several fields: by number of the field, and of the test function.
+
+    Collective.
+
+    Parameters
+    ----------
+    backend : Backend
+    product : Product
+    tests : sequence of str
+        Names of the test functions.
+    constrained : (n,) int64
+        Positions of the result to which nothing is added.
+    dtype : numpy.dtype
+    """
+    made: dict[str, list[tuple[int, Any]]] = {"forward": [], "reverse": []}
+    for kind, names in (("forward", product.names), ("reverse", tests)):
+        for k, name in enumerate(names):
+            space, where = product.spaces[name], product.slice(name)
+            if space.halo is None:
+                continue
+            inside = constrained[(constrained >= where.start) & (constrained < where.stop)]
+            held = inside - where.start if kind == "reverse" else inside[:0]
+            way = _way(backend, Operand(space, held), kind, k, dtype, 1)
+            made[kind].append((k, getattr(backend, kind)(*way)))
+    return made["forward"], made["reverse"]
 
 
 def _way(

@@ -10,6 +10,8 @@ import numpy as np
 from scipy.sparse import eye_array
 
 import femops
+from femops.hydro import PROBLEMS
+from femops.hydro.qfunctions import corner_force
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.transfer import summed_interpolation
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
@@ -236,6 +238,29 @@ add("mass-single-data", lambda V: femops.mass(V, data_dtype="float32"), *in_3d(4
 add("diffusion-single-data", lambda V: femops.diffusion(V, data_dtype="float32"), *in_3d(3, 7))
 add("diffusion-reproducible", femops.diffusion, *in_3d(2, 6), reproducible=True)
 add("mass-reproducible", femops.mass, (1, 4), reproducible=True)
+
+# --- several fields -------------------------------------------------------------------------------
+
+
+def hydro(dim: int, p: int, **options: Any) -> Application:
+    """Forces, heating and time step of a gas: position, velocity and energy."""
+
+    def run(device: Device) -> None:
+        V = space(device, dim, p, ncomp=dim, **options)
+        E = femops.L2(V.mesh, p - 1, family="bernstein", device=device)
+        W = femops.Product(position=V, velocity=V, energy=E)
+        form = corner_force(PROBLEMS["sedov"], p)
+        rule = V.quadrature((4 * p - 2) // 2 + 1)
+        numbers = {"rho": 1.0, "gamma": 1.4, "h0": 0.1}
+        F = femops.coupled_form(form, W, minima=["step"], quadrature=rule, **numbers)
+        F.residual(W.zeros())
+
+    return run
+
+
+VARIANTS["hydro-2d-p2"] = hydro(2, 2)
+VARIANTS["hydro-2d-p3"] = hydro(2, 3)
+VARIANTS["hydro-3d-p2"] = hydro(3, 2)
 
 # --- many ranks -----------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from femops_kernels.cuda.device.arguments import Layout
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.shapes import MOST_THREADS, Shape, measured_shape
 from femops_kernels.cuda.operator.shared_memory import Lines, Strides, strides_for
+from femops_kernels.cuda.operator.sides import Side, arguments_of, sides_text
 from femops_kernels.cuda.operator.tables import columns, matrix_type, table
 from femops_kernels.errors import KernelValueError
 from femops_kernels.pointwise.qfunction import QFunctionCode
@@ -33,20 +34,7 @@ TILE = 8
 STATE = {"state": "double*", "partial": "double*", "counters": "unsigned*"}
 """Arguments of kernels that sum over all their threads and change a solver's state."""
 _ARGUMENTS = {
-    "x": "const T*",
-    "y": "T*",
-    "starts_in": "const int*",
-    "turned_in": "const int*",
-    "starts_out": "const int*",
-    "turned_out": "const int*",
-    "flags_in": "const unsigned char*",
-    "marks_in": "const unsigned char*",
-    "flags_out": "const unsigned char*",
-    "marks_out": "const unsigned char*",
     "touched": "const int*",
-    "parts": "T*",
-    "ghosts_in": "const T*",
-    "ghosts_out": "T*",
     "order": "const int*",
     "points": "",  # of their own type
     "elements": "const T*",
@@ -57,8 +45,6 @@ _ARGUMENTS = {
     "add": "int",
     "count": "int",
     "first_block": "int",
-    "owned_in": "long long",
-    "owned_out": "long long",
     "row": "int",
     "tiles": "int",
     "panel_in": "long long",
@@ -66,35 +52,9 @@ _ARGUMENTS = {
     "r": "const T*",
     "inverse": "const T*",
     "p": "T*",
+    "functionals": "T*",
     **STATE,
 }
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Side:
-    """Input or output of a kernel.
-
-    Attributes
-    ----------
-    ncomp : int
-    b1d : (q1d, p1d) float64
-        Interpolation to the quadrature points.
-    broken : bool
-        Whether functions are not continuous: all dofs of an element are one run.
-    ghosts : bool
-        Whether some dofs may be other ranks'.
-    """
-
-    ncomp: int
-    b1d: NDArray[np.float64]
-    broken: bool
-    ghosts: bool = False
-
-    @property
-    def p1d(self) -> int:
-        """Nodes per direction."""
-        return int(self.b1d.shape[1])
 
 
 @final
@@ -105,8 +65,8 @@ class CudaKernel:
     Attributes
     ----------
     dim : int
-    source, target : Side
-        The field and the test function.
+    sources, targets : tuple of Side
+        The fields and the test functions: one of each, but for forms on several fields.
     d1d : (q1d, q1d) float64
         Derivative at the quadrature points of the polynomial through them.
     qfunction : QFunctionCode
@@ -131,6 +91,8 @@ class CudaKernel:
         ``fill.cuh``.
     tile : int
         Vectors that a block does one after the other, of many.
+    minima, sums : int
+        Functionals: these components of the q-function come after those of the test functions.
 
     Raises
     ------
@@ -139,8 +101,8 @@ class CudaKernel:
     """
 
     dim: int
-    source: Side
-    target: Side
+    sources: tuple[Side, ...]
+    targets: tuple[Side, ...]
     d1d: NDArray[np.float64]
     qfunction: QFunctionCode
     dtype: np.dtype[Any]
@@ -152,9 +114,11 @@ class CudaKernel:
     merged: bool = False
     entry: str = "apply"
     tile: int = TILE
+    minima: int = 0
+    sums: int = 0
 
     def __post_init__(self) -> None:
-        check_points(self.q1d, self.source.p1d, self.target.p1d)
+        check_points(self.q1d, *(side.p1d for side in (*self.sources, *self.targets)))
 
     @staticmethod
     def fitting(device: Device, **parts: Any) -> CudaKernel:
@@ -185,6 +149,16 @@ class CudaKernel:
         return int(self.d1d.shape[0])
 
     @property
+    def source(self) -> Side:
+        """The field, or the first one."""
+        return self.sources[0]
+
+    @property
+    def target(self) -> Side:
+        """The test function, or the first one."""
+        return self.targets[0]
+
+    @property
     def identity(self) -> tuple[bool, bool]:
         """True if the points are the nodes, of the field and of the test function."""
         source, target = Matrix1D(self.source.b1d), Matrix1D(self.target.b1d)
@@ -213,13 +187,19 @@ class CudaKernel:
     @property
     def ncomp(self) -> int:
         """Components of the values that go through shared memory."""
-        source, target = self.source.ncomp, self.target.ncomp
+        source, target = self._ncomp
         return source if self.entry == "fill" else max(source, target)
+
+    @property
+    def _ncomp(self) -> tuple[int, int]:
+        """Components of all fields, and of all test functions."""
+        source, target = (sum(s.ncomp for s in sides) for sides in (self.sources, self.targets))
+        return source, target
 
     @property
     def ordered(self) -> bool:
         """True if elements are worked on in another order than they are numbered."""
-        return self.source.ghosts or self.target.ghosts
+        return any(side.ghosts for side in (*self.sources, *self.targets))
 
     @property
     def stored(self) -> np.dtype[Any]:
@@ -236,17 +216,14 @@ class CudaKernel:
     @property
     def bank_lines(self) -> Lines:
         """Lines of points that threads read and write in shared memory."""
-        p1d = max(self.source.p1d, self.target.p1d)
+        p1d = max(side.p1d for side in (*self.sources, *self.targets))
         gradient = self.qfunction.gradient_in or self.qfunction.gradient_out
         sizes = self.dim, self.q1d, p1d, gradient, self.work_arrays, self.shape.elements
         return Lines(*sizes, self.dtype.itemsize)
 
     def shape_key(self, device: str) -> TuningKey:
         """Properties that the best launch shape depends on, on a device of that name."""
-        sides = (
-            f"{side.ncomp} x {side.p1d} nodes{' broken' * side.broken}"
-            for side in (self.source, self.target)
-        )
+        sides = (" + ".join(one.words() for one in sides) for sides in (self.sources, self.targets))
         types = f"{self.dtype}, stored {self.stored}{', reproducible' * self.reproducible}"
         text = f"{self.dim}-D, {self.q1d} points; {self.qfunction.words(*sides)}; {types}"
         return TuningKey(device, text)
@@ -271,27 +248,28 @@ class CudaKernel:
     def layout(self) -> Layout:
         """Layout of the arguments."""
         points = f"const {TYPES[self.stored.name]}*"
-        return Layout(_ARGUMENTS | {"points": points}, self.dtype)
+        sides = arguments_of(self.sources, self.targets)
+        return Layout(sides | _ARGUMENTS | {"points": points}, self.dtype)
 
     @cached_property
     def text(self) -> str:
         """The whole source in CUDA C++, without the head that a device adds."""
-        qfunction = self.qfunction.cuda(self.dim, self.source.ncomp)
+        qfunction = self.qfunction.cuda(self.dim, self._ncomp[0])
         parts = [self._sizes(), self.layout.text, self._matrices(), source_of("contraction")]
         files = ("dofs", "ghosts", "numbers", "reduce", "cg_state", "merged", "operator")
         return "\n".join([*parts, qfunction, *map(source_of, (*files, self.entry))])
 
     def _sizes(self) -> str:
-        source, target, qfunction = self.source, self.target, self.qfunction
+        qfunction, (source, target) = self.qfunction, self._ncomp
         numbers = {
             "DIM": self.dim,
-            "P_IN": source.p1d,
-            "P_OUT": target.p1d,
             "Q": self.q1d,
             "G1D": 1 if self.geometry is None else self.geometry.g1d,
-            "NCOMP_IN": source.ncomp,
-            "NCOMP_OUT": target.ncomp,
+            "NCOMP_IN": source,
+            "NCOMP_TEST": target,
+            "NCOMP_OUT": target + self.minima + self.sums,
             "NCOMP": self.ncomp,
+            "NMINIMA": self.minima,
             **qfunction.numbers.named(),
             "ELEMENTS": self.shape.elements,
             "BLOCKS": self.shape.blocks,
@@ -305,10 +283,7 @@ class CudaKernel:
         }
         switches = {
             "REPRODUCIBLE": self.reproducible,
-            "GHOSTS_IN": source.ghosts,
-            "GHOSTS_OUT": target.ghosts,
-            "BROKEN_IN": source.broken,
-            "BROKEN_OUT": target.broken,
+            "ORDERED": self.ordered,
             "VALUE_IN": qfunction.value_in,
             "VALUE_OUT": qfunction.value_out,
             "GRAD_IN": qfunction.gradient_in,
@@ -322,11 +297,7 @@ class CudaKernel:
         return "\n".join([types, *lines, ""])
 
     def _matrices(self) -> str:
-        b_in, b_out = Matrix1D(self.source.b1d), Matrix1D(self.target.b1d)
-        parts = [matrix_type("BIn", b_in)]
-        same = b_in.rows == b_out.rows
-        parts.append("using BOut = BIn;\n" if same else matrix_type("BOut", b_out))
-        parts.append(matrix_type("D", Matrix1D(self.d1d)))
+        parts = [sides_text(self.sources, self.targets), matrix_type("D", Matrix1D(self.d1d))]
         if self.qfunction.numbers.weight:
             parts.append(table("WEIGHTS", self.weights))
         else:

@@ -211,7 +211,8 @@ class DeviceSweep(DeviceLaunch):
             assert target.shared is not None
             numbers = target.indices.size * kernel.target.ncomp
             self._arrays["parts"] = device.xp.empty(numbers, kernel.dtype)
-            self._combine = Combine(device, kernel, target.shared, self._arrays["parts"])
+            given = kernel.dtype, kernel.target.ncomp, target.shared, self._arrays["parts"]
+            self._combine = Combine(device, *given)
         self._bound: tuple[Function, NDArray[Any]] | None = None
         self._alike = source is target and np.array_equal(cleared, constrained)
         self._met = target.met * kernel.target.ncomp
@@ -252,7 +253,8 @@ class DeviceSweep(DeviceLaunch):
     def bind(self, kernel: CudaKernel, **arrays: Any) -> tuple[Function, NDArray[Any]]:
         """A variant of the kernel in the same launch shape, and its arguments."""
         source, target, *_, keep = self._given
-        none = dict.fromkeys(("x", "y", "r", "inverse", "p", "ghosts_in", "ghosts_out", *STATE))
+        unused = ("x", "y", "r", "inverse", "p", "ghosts_in", "ghosts_out", "functionals", *STATE)
+        none = dict.fromkeys(unused)
         numbers = {"alpha": 0.0, "keep": keep, "add": 0, "count": self.count}
         numbers |= {"first_block": 0, "owned_in": (source.owned or 0) * kernel.source.ncomp}
         numbers |= {"owned_out": (target.owned or 0) * kernel.target.ncomp}
@@ -338,20 +340,20 @@ class Combine:
     Parameters
     ----------
     device : Device
-    kernel : CudaKernel
+    dtype : numpy.dtype
+    ncomp : int
     shared : DeviceShared
     parts : array
         Contributions that they left.
     """
 
     def __init__(
-        self, device: Device, kernel: CudaKernel, shared: DeviceShared, parts: Any
+        self, device: Device, dtype: np.dtype[Any], ncomp: int, shared: DeviceShared, parts: Any
     ) -> None:
         pointers = {"y": "T*", "parts": "const T*", "dofs": "const int*", "starts": "const int*"}
         numbers = {"slots": "const long long*", "count": "int", "ncomp": "int"}
-        layout = Layout(pointers | numbers, kernel.dtype)
-        self._device, self._text = device, simple_text(layout, kernel.dtype, "combine")
-        ncomp, count = kernel.target.ncomp, len(shared.dofs)
+        layout, count = Layout(pointers | numbers, dtype), len(shared.dofs)
+        self._device, self._text = device, simple_text(layout, dtype, "combine")
         self._blocks = -(-count * ncomp // SIMPLE_THREADS)
         self._arrays = {"parts": parts, **vars(shared)}
         self._packed = layout.pack(device, y=None, count=count, ncomp=ncomp, **self._arrays)

@@ -3,26 +3,26 @@
 // others goes there. Elements are worked on in an order in which those that meet ghosts are last, so
 // that some blocks can be launched while messages are on their way. On one rank all this is nothing.
 
-constexpr bool ORDERED = GHOSTS_IN || GHOSTS_OUT;
-
 // Where an entry stands: numbers of many vectors stand next to each other, the vectors of a panel.
 __device__ __forceinline__ long long spread(const Arguments& a, long long at) {
     if constexpr (MANY) return at * a.row;
     return at;
 }
 
+template <class S>
 __device__ __forceinline__ const T* read_at(const Arguments& a, long long at) {
-    if constexpr (GHOSTS_IN) {
-        if (at >= a.owned_in) return a.ghosts_in + (at - a.owned_in);
+    if constexpr (S::GHOSTS) {
+        if (at >= S::owned(a)) return S::ghosts(a) + (at - S::owned(a));
     }
-    return a.x + spread(a, at);
+    return S::vector(a) + spread(a, at);
 }
 
+template <class S>
 __device__ __forceinline__ T* add_at(const Arguments& a, long long at) {
-    if constexpr (GHOSTS_OUT) {
-        if (at >= a.owned_out) return a.ghosts_out + (at - a.owned_out);
+    if constexpr (S::GHOSTS) {
+        if (at >= S::owned(a)) return S::ghosts(a) + (at - S::owned(a));
     }
-    return a.y + spread(a, at);
+    return S::vector(a) + spread(a, at);
 }
 
 // Number of the block among those of the whole launch.

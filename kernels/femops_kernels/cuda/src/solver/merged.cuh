@@ -26,8 +26,9 @@ struct Merge {
     }
 
     // The entry that the operator is applied to.
+    template <class S>
     __device__ __forceinline__ T read(const Arguments& a, int dof, long long at) const {
-        T entry = __ldg(read_at(a, at));
+        T entry = __ldg(read_at<S>(a, at));
         if constexpr (MERGED) {
             T r = __ldg(a.r + at);
             if (a.inverse != nullptr) r *= __ldg(a.inverse + at);

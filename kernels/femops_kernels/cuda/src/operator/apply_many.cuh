@@ -15,12 +15,13 @@ ENTRY(THREADS, BLOCKS, Arguments) {
         one.x = a.x + panel * a.panel_in + s;
         one.y = a.y + panel * a.panel_out + s;
         Merge merge(one, e, there);
+        Functionals functionals;
         Fields u, ux;
-        interpolate(one, merge, at, e, u);
-        if constexpr (GRAD_IN) differentiate(at, u, ux);
-        step(merge, at, numbers, u, ux);
+        interpolate(one, merge, at, e, u, Sources{});
+        if constexpr (GRAD_IN) differentiate(at, u, ux, Sources{});
+        step(merge, at, numbers, functionals, u, ux);
         if constexpr (GRAD_OUT) differentiate_transposed(at, u, ux);
-        integrate(one, merge, at, e, u);
+        integrate(one, merge, at, e, u, Targets{});
         if constexpr (DIM > 1) __syncthreads();  // all have read what the next vector overwrites
     }
 }

@@ -11,8 +11,8 @@ ENTRY(THREADS, BLOCKS, Arguments) {
     Merge merge(a, e, there);
     Numbers numbers(a, e, at.first, at.second);
     Fields u, ux;
-    interpolate(a, merge, at, e, u);
-    if constexpr (GRAD_IN) differentiate(at, u, ux);
+    interpolate(a, merge, at, e, u, Sources{});
+    if constexpr (GRAD_IN) differentiate(at, u, ux, Sources{});
     Pack<T>* stream =
         reinterpret_cast<Pack<T>*>(a.parts) + block_of(a) * FILLED_PIECES * THREADS + threadIdx.x;
     Pack<T> piece = {};

@@ -16,14 +16,14 @@ __device__ __forceinline__ bool is_met(int way) {
     return along_y(way) + along_z(way) <= most;
 }
 
-using Lines = T[WAYS][P_OUT];
+using Lines = T[WAYS][Target::P];
 
-__device__ __forceinline__ void to_nodes(int kind, const T (&points)[Q], T (&nodes)[P_OUT]) {
+__device__ __forceinline__ void contract_nodes(int kind, const T (&points)[Q], T (&nodes)[Target::P]) {
 #pragma unroll
-    for (int n = 0; n < P_OUT; ++n) {
+    for (int n = 0; n < Target::P; ++n) {
         T sum = 0;
 #pragma unroll
-        for (int i = 0; i < Q; ++i) sum += SQUARES[(kind * Q + i) * P_OUT + n] * points[i];
+        for (int i = 0; i < Q; ++i) sum += SQUARES[(kind * Q + i) * Target::P + n] * points[i];
         nodes[n] = sum;
     }
 }
@@ -40,34 +40,34 @@ __device__ __forceinline__ void add_column(int i, int c, int in, const T (&q)[NU
             const int x = (in == 1) + (out == 1), y = (in == 2) + (out == 2);
             const int way = way_of(y, (in == 3) + (out == 3));
 #pragma unroll
-            for (int n = 0; n < P_OUT; ++n) {
-                lines[way][n] += SQUARES[(x * Q + i) * P_OUT + n] * v[out][c];
+            for (int n = 0; n < Target::P; ++n) {
+                lines[way][n] += SQUARES[(x * Q + i) * Target::P + n] * v[out][c];
             }
         }
     }
 }
 
 // Contracts what is left of a way along y and z; adds to the thread's pencil of nodes.
-__device__ __forceinline__ void add_way(const Place& at, int way, const T (&line)[P_OUT],
-                                        T (&sum)[P_OUT]) {
-    T points[Q], nodes[P_OUT];
+__device__ __forceinline__ void add_way(const Place& at, int way, const T (&line)[Target::P],
+                                        T (&sum)[Target::P]) {
+    T points[Q], nodes[Target::P];
     T* work = at.buffer(0, 0);
     __syncthreads();  // it may still be read
     store_line<STRIDE_X>(work + at.x_line(), line);
     __syncthreads();
     if constexpr (DIM == 3) {
-        if (at.first < P_OUT) {
+        if (at.first < Target::P) {
             load_line<STRIDE_Y>(work + at.y_line(), points);
-            to_nodes(along_y(way), points, nodes);
+            contract_nodes(along_y(way), points, nodes);
             store_line<STRIDE_Y>(work + at.y_line(), nodes);
         }
         __syncthreads();
     }
-    if (at.template has_pencil<P_OUT>()) {
+    if (at.template has_pencil<Target::P>()) {
         load_line<PENCIL>(work + at.pencil(), points);
-        to_nodes(DIM == 3 ? along_z(way) : along_y(way), points, nodes);
+        contract_nodes(DIM == 3 ? along_z(way) : along_y(way), points, nodes);
 #pragma unroll
-        for (int n = 0; n < P_OUT; ++n) sum[n] += nodes[n];
+        for (int n = 0; n < Target::P; ++n) sum[n] += nodes[n];
     }
 }
 
@@ -89,18 +89,18 @@ ENTRY(THREADS, BLOCKS, Arguments) {
                 if (in == 0 ? VALUE_IN : GRAD_IN) add_column(i, c, in, q, lines);
             }
         }
-        T sum[P_OUT] = {};
+        T sum[Target::P] = {};
 #pragma unroll
         for (int way = 0; way < WAYS; ++way) {
             if constexpr (DIM == 1) {
 #pragma unroll
-                for (int n = 0; n < P_OUT; ++n) sum[n] = lines[way][n];
+                for (int n = 0; n < Target::P; ++n) sum[n] = lines[way][n];
             } else if (is_met(way)) {
                 add_way(at, way, lines[way], sum);
             }
         }
-        if (there && at.template has_pencil<P_OUT>()) {
-            scatter(a, merge, e, Pencil(a, at, e), c, sum);
+        if (there && at.template has_pencil<Target::P>()) {
+            scatter<Target>(a, merge, e, Pencil<Target>(a, at, e), c, sum);
         }
     }
 }
