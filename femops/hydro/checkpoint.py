@@ -40,11 +40,8 @@ def save_run(path: str | os.PathLike[str], run: Simulation) -> Path:
     FileError
         The file cannot be written.
     """
-    parts = run.equations.space.split(run.state)
-    spaces = run.equations.space.spaces
-    vectors = {
-        name: (space, part) for (name, space), part in zip(spaces.items(), parts, strict=True)
-    }
+    parts = run.equations.parts(run.state)
+    vectors = {name: (space, parts[name]) for name, space in run.equations.on_host.spaces.items()}
     values = {
         "problem": run.equations.problem.name,
         "t": run.t,
@@ -75,7 +72,7 @@ def load_run(path: str | os.PathLike[str], equations: Lagrangian) -> Simulation:
     FileError
         The file cannot be read.
     """
-    saved = load_state(path, equations.space.spaces)
+    saved = load_state(path, equations.on_host.spaces)
     values = saved.values
     name = equations.problem.name
     if values.get("problem") != name:
@@ -84,7 +81,7 @@ def load_run(path: str | os.PathLike[str], equations: Lagrangian) -> Simulation:
         if not kind.holds(values.get(key)):
             wrong = refusal(key, values.get(key), kind.cure)
             raise CheckpointError(f"{path} is no checkpoint of a run: {wrong}")
-    state = equations.space.join(**saved.vectors)
+    state = equations.space.memory.put(equations.on_host.join(**saved.vectors))
     run = Simulation(equations, state, values["t"], values["dt"], values["steps"], values["ode"])
     run.repeated = values["repeated"]
     return run

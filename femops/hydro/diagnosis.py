@@ -22,7 +22,7 @@ class Equations(Protocol):
     problem: Problem
     V: femops.H1
     E: femops.L2
-    space: femops.Product
+    on_host: femops.Product
     part: femops.Mesh
     comm: Any
     quadrature: femops.Quadrature1D
@@ -30,6 +30,9 @@ class Equations(Protocol):
 
     def initial(self) -> Floats:
         """The state at the beginning."""
+
+    def parts(self, state: Floats) -> dict[str, Floats]:
+        """Position, velocity and energy of a state, on the host."""
 
     def slowest(self) -> int:
         """Element that allowed the least time step, of any rank. Collective."""
@@ -47,9 +50,9 @@ def trouble(equations: Equations, state: Floats, good: Floats) -> str:
         The state before it: positions that are told are of this one.
     """
     where = _Places(equations, good)
-    parts = equations.space.split(state)
-    for (name, space), part in zip(equations.space.spaces.items(), parts, strict=True):
-        finite = np.isfinite(_element_values(space, part)).all(axis=(1, 2))
+    parts = equations.parts(state)
+    for name, space in equations.on_host.spaces.items():
+        finite = np.isfinite(_element_values(space, parts[name])).all(axis=(1, 2))
         if where.least(np.asarray(finite, dtype=np.float64)) < 1.0:
             return f"the {name} is not finite {where.told}; try a smaller cfl"
     ratios = _volumes(equations, state) / _volumes(equations, equations.initial())
@@ -59,7 +62,7 @@ def trouble(equations: Equations, state: Floats, good: Floats) -> str:
             f"{where.value:.2g} of that at the beginning; try a smaller cfl, lower orders, a finer "
             f"mesh{'' if equations.problem.viscosity else ', or viscosity'}"
         )
-    at_points = _at_points(equations.E, equations, parts[2])
+    at_points = _at_points(equations.E, equations, parts["energy"])
     lowest = where.least(at_points.min(axis=1, initial=np.inf))
     negative = (
         f"; the energy is negative, {lowest:.2g} {where.told}, and counts as none there"
@@ -122,7 +125,7 @@ class _Places:
             self._numbers = whole.part.elements
         nodes = equations.part.coordinates
         if state is not None:
-            nodes = _element_values(V, equations.space.split(state)[0])
+            nodes = _element_values(V, equations.parts(state)["position"])
         self._centres = nodes.reshape(len(nodes), -1, V.dim).mean(axis=1)
         self.value, self.told = 0.0, ""
 
@@ -158,6 +161,6 @@ def _at_points(space: femops.Space, equations: Equations, vector: Floats) -> Flo
 def _volumes(equations: Equations, state: Floats) -> Floats:
     """Determinants of the Jacobian of the moved mesh at the quadrature points, (ne, points)."""
     V, rule = equations.V, equations.quadrature
-    nodes = _element_values(V, equations.space.split(state)[0])
+    nodes = _element_values(V, equations.parts(state)["position"])
     columns = reference_gradient(V.basis, rule.points, V.dim, nodes)
     return np.asarray(np.linalg.det(np.stack(columns, axis=-1)))

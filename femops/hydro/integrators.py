@@ -42,7 +42,7 @@ def _explicit(rows: tuple[tuple[float, ...], ...], weights: tuple[float, ...]) -
     def step(
         equations: Lagrangian, state: Floats, dt: float, forces: Forces
     ) -> tuple[Floats, float]:
-        rates = [equations.rate(state, forces, np.empty_like(state))]
+        rates = [equations.rate(state, forces)]
         least = np.inf
         for row in rows:
             stage = _moved(state, dt, row, rates)
@@ -50,7 +50,7 @@ def _explicit(rows: tuple[tuple[float, ...], ...], weights: tuple[float, ...]) -
             if not found.step >= dt:  # the step will be repeated
                 return stage, found.step
             least = min(least, found.step)
-            rates.append(equations.rate(stage, found, np.empty_like(state)))
+            rates.append(equations.rate(stage, found))
         return _moved(state, dt, weights, rates), least
 
     return step

@@ -21,6 +21,7 @@ from femops.hydro.diagnosis import check_density, check_energy
 from femops.hydro.problems import POSITIVE, PointFunction, Problem
 from femops.hydro.qfunctions import corner_force, work_of
 from femops.parallel import Communicator
+from femops.spaces.memory import DeviceLike
 from femops_meshes.arguments import Count, Degree, Fraction, checked, whole_numbers
 
 Floats = NDArray[np.float64]
@@ -91,12 +92,15 @@ class Lagrangian:
         Most iterations of one.
     assembly : {"partial", "full"}
         Whether the force is applied from the stress at points, or kept as matrices of elements.
+    device : str, optional
+        Where states are and rates are computed, as for `femops.H1`; the host if omitted.
 
     Attributes
     ----------
-    space : Product
+    space, on_host : Product
+        Of the states, and the same on the host.
     V, E : H1, L2
-        Spaces of position and velocity, and of the energy.
+        Spaces of position and velocity, and of the energy, on the host.
     density : float or GridFunction
         At the beginning.
     part : Mesh
@@ -110,7 +114,7 @@ class Lagrangian:
     ------
     HydroError
         A problem that has no such dimension, boundary attributes that are no walls, tolerances or
-        orders out of range, a density that is not positive.
+        orders out of range, a density that is not positive, matrices of elements on a device.
     """
 
     _given_as = "equations, as femops.hydro.Lagrangian(problem, mesh)"
@@ -126,14 +130,16 @@ class Lagrangian:
         cg_tol: Fraction = 1e-8,
         cg_max: Annotated[int, whole_numbers(1)] = 300,
         assembly: Assembly = "partial",
+        device: DeviceLike = None,
     ) -> None:
-        _check(problem, mesh.dim)
+        _check(problem, mesh.dim, assembly, device)
         self.problem, self.mesh, self.cfl = problem, mesh, cfl
         self.order, self.order_thermo = order_kinematic, order_thermo
         self.cg_tol, self.cg_max, self.clock = cg_tol, cg_max, Clock()
         self.V = femops.H1(mesh, order_kinematic, ncomp=mesh.dim)
         self.E = femops.L2(mesh, order_thermo, family="bernstein" if order_thermo else "gauss")
-        self.space = femops.Product(position=self.V, velocity=self.V, energy=self.E)
+        self.on_host = femops.Product(position=self.V, velocity=self.V, energy=self.E)
+        self.space = self._states(device)
         self._where = {name: self.space.slice(name) for name in self.space.names}
         points = (3 * order_kinematic + order_thermo - 1) // 2 + 1
         self.quadrature = self.V.quadrature(points)
@@ -164,6 +170,15 @@ class Lagrangian:
             ).constrained(self.space.offsets["velocity"] + self.walls)
         self._make_masses()
 
+    def _states(self, device: DeviceLike) -> femops.Product:
+        """The space of the states."""
+        if device is None:
+            return self.on_host
+        V = femops.H1(self.mesh, self.order, ncomp=self.mesh.dim, device=device)
+        family = self.E.basis.family
+        E = femops.L2(self.mesh, self.order_thermo, family=family, device=V.device)
+        return femops.Product(position=V, velocity=V, energy=E)
+
     def _density(self) -> Any:
         """The density at the beginning: a number, or a field of the space of the energy."""
         density = self.problem.density
@@ -181,13 +196,15 @@ class Lagrangian:
 
     def _make_masses(self) -> None:
         rho, rule = self.problem.density, self.quadrature
-        space = femops.H1(self.mesh, self.order)
+        memory, device = self.space.memory, self.space.device
+        space = femops.H1(self.mesh, self.order, device=device)
         self._mass = femops.mass(space, rho=rho, quadrature=rule)
-        self._gravity = self.V.zeros()
+        gravity = self.V.zeros()
         if self.problem.gravity:
-            weights = self._mass @ np.ones(space.size)
-            self.V.components(self._gravity)[:, 1] = -self.problem.gravity * weights
-            self._gravity[self.walls] = 0.0
+            weights = memory.get(self._mass @ memory.put(np.ones(space.size)))
+            self.V.components(gravity)[:, 1] = -self.problem.gravity * weights
+            gravity[self.walls] = 0.0
+        self._gravity = memory.put(gravity)
         self._solvers = []
         for component in range(self.mesh.dim):
             mine = self.walls[self.walls % self.mesh.dim == component] // self.mesh.dim
@@ -200,7 +217,7 @@ class Lagrangian:
         # A product with an inverse has as many operations as two triangular solves, without their
         # chains of dependent ones: `femops.tensor.solve_triangular` with Cholesky factors took 3
         # times as long for 4096 blocks of 27 by 27, 5 times for 512 of 8 by 8.
-        self._energy_inverse = np.linalg.inv(blocks)
+        self._energy_inverse = memory.put(np.linalg.inv(blocks))
         self._energy_mass = blocks
 
     # --- states ----------------------------------------------------------------------------------
@@ -220,8 +237,13 @@ class Lagrangian:
         else:
             energy = self._projected(self.problem.energy, energy=True)
         position = self.V.interpolate(lambda x: x)
-        state: Floats = self.space.join(position=position, velocity=velocity, energy=energy)
-        return state
+        state = self.on_host.join(position=position, velocity=velocity, energy=energy)
+        return self.space.memory.put(state)
+
+    def parts(self, state: Floats) -> dict[str, Floats]:
+        """Position, velocity and energy of a state, on the host."""
+        parts = self.on_host.split(self.space.memory.get(state))
+        return dict(zip(self.on_host.names, parts, strict=True))
 
     def _blast(self) -> Floats:
         """All the energy of a blast in the element at the origin, highest there. Collective."""
@@ -285,10 +307,14 @@ class Lagrangian:
         right = forces.residual[self._where["velocity"]]
         if self.problem.gravity:
             right = right + self._gravity
-        found = np.empty_like(right)
-        parts = [*np.ascontiguousarray(right.reshape(-1, self.V.ncomp).T)]
+        xp = self.space.memory.xp
+        found: Floats = xp.empty_like(right)
+        rows = xp.ascontiguousarray(right.reshape(-1, self.V.ncomp).T)
         solved = femops.CGSolver.solve_all(
-            self._solvers, parts, rtol=self.cg_tol, maxiter=self.cg_max
+            self._solvers,
+            [rows[k] for k in range(self.V.ncomp)],
+            rtol=self.cg_tol,
+            maxiter=self.cg_max,
         )
         for k, (x, iterations) in enumerate(solved):
             found[k :: self.V.ncomp] = x
@@ -301,13 +327,15 @@ class Lagrangian:
         """de/dt = M_E^-1 F^T v, given F^T v."""
         begin = perf_counter()
         n = self._energy_inverse.shape[-1]
-        found: Floats = np.einsum("eij,ej->ei", self._energy_inverse, right.reshape(-1, n))
+        xp = self.space.memory.xp
+        found: Floats = xp.einsum("eij,ej->ei", self._energy_inverse, right.reshape(-1, n))
         self.clock.energy += perf_counter() - begin
         return found.reshape(-1)
 
-    def rate(self, state: Floats, forces: Forces, out: Floats) -> Floats:
-        """Time derivative of a state, of which the forces are known; overwrites ``out``."""
+    def rate(self, state: Floats, forces: Forces) -> Floats:
+        """Time derivative of a state, of which the forces are known."""
         position, velocity, energy = self._where.values()
+        out: Floats = self.space.memory.xp.empty_like(state)
         out[position] = state[velocity]
         out[velocity] = self.acceleration(forces)
         out[energy] = self.heating(forces.residual[energy])
@@ -338,7 +366,8 @@ class Lagrangian:
 
     def _work_form(self) -> tuple[femops.CoupledForm, femops.Product]:
         if not hasattr(self, "_work"):
-            product = femops.Product(position=self.V, velocity=self.V, energy=self.E, mean=self.V)
+            spaces = self.space.spaces
+            product = femops.Product(**spaces, mean=spaces["velocity"])
             work = femops.coupled_form(
                 work_of(self.problem, self.order),
                 product,
@@ -352,16 +381,16 @@ class Lagrangian:
 
     def total_energy(self, state: Floats) -> float:
         """Kinetic and internal energy."""
-        _, velocity, energy = self.space.split(state)
-        n = self._energy_mass.shape[-1]
-        internal = np.einsum("eij,ej->", self._energy_mass, energy.reshape(-1, n))
-        parts = [np.ascontiguousarray(v) for v in self.V.components(velocity).T]
-        kinetic = sum(0.5 * float(v @ (self._mass @ v)) for v in parts)
+        parts = self.parts(state)
+        n, memory = self._energy_mass.shape[-1], self.space.memory
+        internal = np.einsum("eij,ej->", self._energy_mass, parts["energy"].reshape(-1, n))
+        velocity = [np.ascontiguousarray(v) for v in self.V.components(parts["velocity"]).T]
+        kinetic = sum(0.5 * float(v @ memory.get(self._mass @ memory.put(v))) for v in velocity)
         return float(self.comm.sum(np.array([kinetic + float(internal)]))[0])
 
     def e_norm(self, state: Floats) -> float:
         """Euclidean norm of the coefficients of the energy, as Laghos prints it."""
-        energy = self.space.split(state)[2]
+        energy = self.parts(state)["energy"]
         return float(np.sqrt(exact_sum(energy * energy, self.comm)))
 
 
@@ -398,7 +427,9 @@ def _walls(part: femops.Mesh, comm: Communicator) -> list[int]:
     return walls.tolist()
 
 
-def _check(problem: Problem, dim: int) -> None:
+def _check(problem: Problem, dim: int, assembly: Assembly, device: DeviceLike) -> None:
+    if assembly == "full" and device is not None:
+        raise HydroError("assembly 'full' on a device: take 'partial', which stores no matrices")
     if dim not in problem.mesh:
         dims = ", ".join(map(str, problem.mesh))
         raise HydroError(f"{problem.name} is a problem of dimension {dims}: not {dim}")

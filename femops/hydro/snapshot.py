@@ -46,9 +46,9 @@ class Snapshot:
             Elements that are inverted.
         """
         equations = run.equations
-        _, velocity, energy = equations.space.split(run.state)
+        parts = equations.parts(run.state)
         V, E = equations.V, equations.E
-        part, mesh = _moved(equations, run.state)
+        part, mesh = _moved(equations, parts["position"])
         moved = femops.L2(mesh, E.order, family=E.basis.family)
         rule = equations.quadrature
         mass = femops.load(E, equations.density, quadrature=rule)
@@ -58,9 +58,9 @@ class Snapshot:
         density = np.linalg.solve(blocks, mass.reshape(-1, n, 1)).reshape(-1)
         return Snapshot(
             mesh,
-            femops.GridFunction(femops.H1(mesh, V.order, ncomp=V.ncomp), velocity.copy()),
+            femops.GridFunction(femops.H1(mesh, V.order, ncomp=V.ncomp), parts["velocity"].copy()),
             femops.GridFunction(moved, density),
-            femops.GridFunction(moved, energy.copy()),
+            femops.GridFunction(moved, parts["energy"].copy()),
         )
 
     def save(self, series: femops.TimeSeries, t: float) -> None:
@@ -70,11 +70,11 @@ class Snapshot:
 
 
 def _moved(
-    equations: Lagrangian, state: NDArray[np.float64]
+    equations: Lagrangian, position: NDArray[np.float64]
 ) -> tuple[femops.Mesh, femops.Mesh | femops.DistributedMesh]:
     """The mesh as it has moved: this rank's elements, and all of it."""
     V, whole = equations.V, equations.mesh
-    nodes = V.restriction.gather(V.l_vec(equations.space.split(state)[0])).reshape(-1, V.dim)
+    nodes = V.restriction.gather(V.l_vec(position)).reshape(-1, V.dim)
     with check(equations.comm):
         moved = equations.part.curved(V.order).mapped(lambda _: np.ascontiguousarray(nodes.T))
     if not isinstance(whole, femops.DistributedMesh):

@@ -127,6 +127,9 @@ def hydro(
         bool, typer.Option("--verify", help="Repeat Laghos' reference runs.")
     ] = False,
     fom: Annotated[bool, typer.Option("--fom", help="Print Laghos' figures of merit too.")] = False,
+    device: Annotated[
+        str | None, typer.Option(metavar="NAME", help="cuda: compute on a GPU.")
+    ] = None,
     threads: ThreadsOption = None,
     reproducible: ReproducibleOption = False,
     json: JsonOption = False,
@@ -152,6 +155,7 @@ def hydro(
         "cg_tol": cg_tol,
         "checkpoint": checkpoint,
         "checkpoint_every": checkpoint_every,
+        "device": device,
         "dim": dim,
         "every": every,
         "fom": fom,

@@ -96,7 +96,7 @@ def _equations(name: str, given: dict[str, Any]) -> Lagrangian:
         dims = ", ".join(map(str, case.mesh))
         raise typer.BadParameter(f"{name} is a problem of dimension {dims}", param_hint="--dim")
     orders = given["order_kinematic"], given["order_thermo"]
-    options = {name: given[name] for name in ("cfl", "cg_tol", "assembly")}
+    options = {name: given[name] for name in ("cfl", "cg_tol", "assembly", "device")}
     return Lagrangian(case, mesh, *orders, **options)
 
 
