@@ -17,6 +17,7 @@ from femops.solvers import preconditioned_cg
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.linear_problem import (
+    LEAST_NORM,
     Info,
     LinearProblem,
     check_operators,
@@ -26,7 +27,7 @@ from femops.solvers.linear_problem import (
 )
 from femops.solvers.multigrid import Multigrid
 from femops.solvers.watch import Callback, Progress, Watch
-from femops_kernels.cg import BREAKDOWN, CONVERGED, Solve
+from femops_kernels.cg import BREAKDOWN, CONVERGED, Solve, SolveGroup
 from femops_meshes.arguments import Count, Fraction, NotNegative, checked
 
 _ADVICE = (
@@ -244,15 +245,26 @@ class CGSolver:
         """
         if not 0 < len({id(solver) for solver in solvers}) == len(solvers):
             raise SolverError("solve_all needs at least one solver, and each only once")
-        starts = [None] * len(solvers) if guesses is None else guesses
-        given = list(zip(solvers, rights, starts, strict=True))
-        goals = [solver._begin(b, x0, rtol) for solver, b, x0 in given]
+        given = [
+            checked_right(solver._A, b, "b") for solver, b in zip(solvers, rights, strict=True)
+        ]
         size = max(solver._A.space.global_size for solver in solvers)
         limit = 10 * size if maxiter is None else maxiter
-        first, *others = [solver._begun for solver in solvers]
-        if not first.advance_all(others, goals, limit):
-            for solve, goal in zip((first, *others), goals, strict=True):
-                _to_the_end(solve, goal, limit)
+        group = _group(solvers)
+        if group is not None and guesses is None:
+            group.restart(given, rtol, [solver._least for solver in solvers])
+            group.advance(limit)
+            for solver, b in zip(solvers, given, strict=True):
+                solver._check_norm(b)
+        else:
+            starts = [None] * len(solvers) if guesses is None else guesses
+            begun = zip(solvers, given, starts, strict=True)
+            goals = [solver._begin(b, x0, rtol) for solver, b, x0 in begun]
+            if group is not None:
+                group.advance(limit, goals)
+            else:
+                for solver, goal in zip(solvers, goals, strict=True):
+                    _to_the_end(solver._begun, goal, limit)
         return [solver._end() for solver in solvers]
 
     @property
@@ -260,10 +272,9 @@ class CGSolver:
         assert self._solve is not None
         return self._solve
 
-    def _begin(self, b: NDArray[Any], x0: NDArray[Any] | None, rtol: float) -> float:
+    def _begin(self, right: NDArray[Any], x0: NDArray[Any] | None, rtol: float) -> float:
         """Begin a solve, and return its tolerance."""
         A = self._A
-        right = checked_right(A, b, "b")
         guess = checked_guess(A, x0, self._sums)
         norm = norm_of(A, right, self._sums)
         if self._natural and self._inverse is not None:
@@ -276,12 +287,26 @@ class CGSolver:
         self._norm = norm
         return float(max(rtol * norm, self._least))
 
+    def _check_norm(self, right: NDArray[Any]) -> None:
+        """Refuse a right-hand side after a solve whose start has found its norm."""
+        self._norm, norm = self._begun.norms
+        if not LEAST_NORM <= norm < np.inf:
+            norm_of(self._A, right, self._sums)
+
     def _end(self) -> tuple[NDArray[Any], int]:
         """Solution and iterations of a solve that has come to its end."""
         solve, A = self._begun, self._A
         if solve.status == BREAKDOWN and _reducible(solve, A.dtype, self._norm):
             raise SolverError(_indefinite(solve))
         return backend_of(A.space).placed(solve.x.copy()), solve.iterations
+
+
+def _group(solvers: Sequence[CGSolver]) -> SolveGroup | None:
+    """Begun solves of all, if they can be done at once."""
+    first, *others = [solver._solve for solver in solvers]
+    if first is None or not all(others):
+        return None
+    return first.group([one for one in others if one is not None])
 
 
 def _to_the_end(solve: Solve, goal: float, limit: int) -> None:

@@ -17,8 +17,8 @@ from femops.solvers.jacobi import Jacobi
 from femops.solvers.preconditioner import Preconditioner
 
 Vector = NDArray[Any]
-# Squares of numbers below it have not all of their digits.
-_LEAST_NORM = float(np.sqrt(np.finfo(np.float64).tiny / np.finfo(np.float64).eps))
+LEAST_NORM = float(np.sqrt(np.finfo(np.float64).tiny / np.finfo(np.float64).eps))
+"""Squares of numbers below it have not all of their digits."""
 Map = Callable[[Vector], Vector]
 Solver = Literal["cg", "minres", "gmres"]
 
@@ -173,7 +173,7 @@ def norm_of(A: Operator | BlockOperator, right: Vector, sums: Sums) -> float:
             "number"
         )
     # of entries whose squares underflow little would be reduced, and the solve called converged
-    if norm < _LEAST_NORM and A.space.comm.max(int(bool(right.any()))):
+    if norm < LEAST_NORM and A.space.comm.max(int(bool(right.any()))):
         raise SolverError(
             "b has entries other than zero, but their squares underflow: multiply b, and then "
             "divide x, by a large number"

@@ -95,17 +95,9 @@ class Solve(ABC):
         be some updates behind, if that is faster, until the iteration has come to its end.
         """
 
-    def advance_all(
-        self,
-        others: Sequence[Solve],  # noqa: ARG002
-        tolerances: Sequence[float],  # noqa: ARG002
-        limit: int,  # noqa: ARG002
-    ) -> bool:
-        """Advance this solve and others to their ends at once; False where that can't be.
-
-        ``tolerances`` are those of this one and of the others.
-        """
-        return False
+    def group(self, others: Sequence[Solve]) -> SolveGroup | None:  # noqa: ARG002
+        """Group of this solve and others, to be done at once; None where that can't be."""
+        return None
 
     @property
     def x(self) -> NDArray[Any]:
@@ -119,6 +111,11 @@ class Solve(ABC):
         return max(0, int(self._state[at.ITERATIONS]))
 
     @property
+    def norms(self) -> tuple[float, float]:
+        """Norm of the residual at the start, and its Euclidean norm there."""
+        return float(self._state[at.FIRST]), float(self._state[at.NORM])
+
+    @property
     def residual(self) -> float:
         """Norm of the (recursive) residual."""
         return float(self._state[at.RESIDUAL])
@@ -127,6 +124,26 @@ class Solve(ABC):
     def status(self) -> int:
         """0 while running, else ``CONVERGED`` or ``BREAKDOWN``."""
         return int(self._state[at.STATUS])
+
+
+class SolveGroup(ABC):
+    """Solves that go on at once, each worked on by one thread at a time."""
+
+    @abstractmethod
+    def restart(
+        self, rights: Sequence[NDArray[Any]], relative: float, least: Sequence[float]
+    ) -> None:
+        """Begin again from zero, until residuals are ``relative`` times those of the start.
+
+        They need not go below ``least``, one for each solve.
+        """
+
+    @abstractmethod
+    def advance(self, limit: int, tolerances: Sequence[float] | None = None) -> None:
+        """Go on to the ends, or to so many iterations.
+
+        ``tolerances`` are needed of solves that were begun one by one.
+        """
 
 
 def between_messages(

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cg import Reduction, Solve, between_messages, segment_edges
+from femops_kernels.cg import Reduction, Solve, SolveGroup, between_messages, segment_edges
 from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.compiled import CompiledOperator
 from femops_kernels.cpu import machine
@@ -76,6 +76,7 @@ class ConjugateGradients(Solve):
         }
         self._table = address_table(self._entries)
         self._address = self._table.ctypes.data
+        self._group: Group | None = None
         self.restart(b, x)
 
     def restart(self, b: NDArray[Any], x: NDArray[Any] | None) -> None:
@@ -83,10 +84,10 @@ class ConjugateGradients(Solve):
         self._b, self._table[layout.B] = b, b.ctypes.data
         self._before = self.iterations
         self._renew(guessed=x is not None)
-        self.x[:] = 0.0 if x is None else x
         if self.merged:
             self._whole[3][:] = 0.0  # the first sweep takes none of it, but not if it is not finite
         if x is not None:
+            self.x[:] = x
             self._operator.apply(self.x, self._whole[1])
 
     def _set(self, rows: int = 0, alphas: int = 0, count: int = 0) -> int:
@@ -121,29 +122,76 @@ class ConjugateGradients(Solve):
             return np.zeros(0)
         return reduce(self._partial[:1] if action == at.SWEEP else self._partial)
 
-    def advance_all(self, others: Sequence[Solve], tolerances: Sequence[float], limit: int) -> bool:
-        """See `Solve.advance_all`: not where threads share the work of one."""
+    def group(self, others: Sequence[Solve]) -> SolveGroup | None:
+        """See `Solve.group`: not where threads share the work of one."""
         solves = [one for one in (self, *others) if isinstance(one, ConjugateGradients)]
         if len(solves) <= len(others) or any(one._shared() for one in solves):
-            return False
-        nbytes = -(-max(one._launches.work_bytes for one in solves) // ALIGNMENT) * ALIGNMENT
-        tables = np.array([one._address for one in solves])
-        threads = min(len(solves), machine.get_threads())
-        burst = _burst(threads, [one._before for one in solves], limit)
-        with LAUNCH:
-            work, team = _works.address(nbytes * threads), machine.team_of(threads)
-            for one, tolerance in zip(solves, tolerances, strict=True):
-                one._state[[at.GOAL, at.LIMIT]] = tolerance, limit
-                one._table[: layout.DRIVER] = *one._launches.addresses, work, nbytes, 0
-                one._table[layout.CLAIM] = layout.FREE
-            given = len(solves), burst, work, nbytes, threads, team
-            _together(self._b.dtype)(tables.ctypes.data, *given)
-        return True
+            return None
+        known = self._group
+        if known is None or known.solves != solves or any(one._group != known for one in solves):
+            known = Group(solves)
+        return known
 
     def _shared(self) -> bool:
         """True if threads or ranks share the work, or sweeps are merged."""
         alone = self._merged_sweep is None and self._reduce is None
         return not alone or self._launches.threads() > 1
+
+
+@final
+class Group(SolveGroup):
+    """Solves on the host that threads share, see ``cg_together.py``.
+
+    Parameters
+    ----------
+    solves : list of ConjugateGradients
+        Their states and tables are moved to stand in rows here.
+    """
+
+    def __init__(self, solves: list[ConjugateGradients]) -> None:
+        self.solves = solves
+        self._states = np.stack([one._state for one in solves])
+        self._tables = np.stack([one._table for one in solves])
+        for one, state, table in zip(solves, self._states, self._tables, strict=True):
+            one._state, one._table, one._group = state, table, self
+            one._address, table[layout.STATE] = table.ctypes.data, state.ctypes.data
+        self._addresses = np.array([one._address for one in solves])
+        self._begin = self._addresses.ctypes.data
+        needs = max(one._launches.work_bytes for one in solves)
+        self._work_bytes = -(-needs // ALIGNMENT) * ALIGNMENT
+        # as they are before a solve: with no team, as one thread works on it
+        self._tables[:, layout.CLAIM] = layout.FREE
+        drivers = [(*one._launches.addresses, 0, self._work_bytes, 0) for one in solves]
+        self._tables[:, : layout.DRIVER] = drivers
+        self._fresh_tables, self._fresh = self._tables.copy(), self._states.copy()
+        self._fresh[:, : at.GOAL] = 0.0
+        self._fresh[:, at.ITERATIONS], self._fresh[:, at.RHO] = -1.0, np.inf
+        self._run = _together(solves[0]._b.dtype)
+
+    def restart(
+        self, rights: Sequence[NDArray[Any]], relative: float, least: Sequence[float]
+    ) -> None:
+        """See `SolveGroup.restart`."""
+        before = self._states[:, at.ITERATIONS].tolist()
+        for one, right, iterations in zip(self.solves, rights, before, strict=True):
+            one._b, one._before = right, max(0, int(iterations))
+        self._fresh[:, at.RELATIVE], self._fresh[:, at.LEAST] = relative, least
+        self._states[:] = self._fresh
+        self._fresh_tables[:, layout.B] = [right.ctypes.data for right in rights]
+
+    def advance(self, limit: int, tolerances: Sequence[float] | None = None) -> None:
+        """See `SolveGroup.advance`."""
+        self._states[:, at.LIMIT] = limit
+        if tolerances is not None:
+            self._states[:, at.GOAL], self._states[:, at.RELATIVE] = tolerances, 0.0
+            self._fresh_tables[:, layout.B] = self._tables[:, layout.B]
+        self._tables[:] = self._fresh_tables
+        count = len(self.solves)
+        threads = min(count, machine.get_threads())
+        burst = _burst(threads, [one._before for one in self.solves], limit)
+        with LAUNCH:
+            work = _works.address(self._work_bytes * threads), self._work_bytes
+            self._run(self._begin, count, burst, *work, threads, machine.team_of(threads))
 
 
 def _parts(dtype: np.dtype[Any], *skeletons: str) -> tuple[tuple[str, ...], dict[str, object]]:

@@ -41,12 +41,15 @@ def vector(table, which):
 
 @shared
 def start_segments(k, thread, table, drop):
-    """Set r = b - drop r (r holds A x) and p = M r; sums r.M r and r.r."""
+    """Set r = b - drop r (r holds A x) and p = M r, without drop x = 0; sums r.M r and r.r."""
     b, r, p, inverse = vector(table, B), vector(table, R), vector(table, P), vector(table, INVERSE)
+    x = vector(table, X)
     use_inverse, edges = word(table, USE_INVERSE) != 0, word(table, EDGES)
     s, t = 0.0, 0.0
     for i in range(word(edges, k), word(edges, k + 1)):
         ri = b[i] - r[i] if drop != 0.0 else b[i]
+        if drop == 0.0:
+            x[i] = 0.0
         z = ri * inverse[i] if use_inverse else ri
         r[i] = ri
         p[i] = z

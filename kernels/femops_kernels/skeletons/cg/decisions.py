@@ -99,6 +99,15 @@ def after_move(state, rho, rr, turns):
 
 
 @decision
+def begin(state, sums):
+    """Note the norms at the start, and what the solve is to reach."""
+    state[ITERATIONS], state[NORM] = 0.0, sqrt(sums[S_RR])
+    state[FIRST] = sqrt(abs(sums[S_RHO])) if state[NATURAL] != 0.0 else state[NORM]
+    if state[RELATIVE] > 0.0:
+        state[GOAL] = max(state[LEAST], state[RELATIVE] * state[FIRST])
+
+
+@decision
 def following(state, action, sums):
     """The action that follows one with these sums."""
     if action == SWEEP:
@@ -106,6 +115,6 @@ def following(state, action, sums):
     if action == TURN:
         return next_sweep(state)
     if action == START:
-        state[ITERATIONS] = 0.0
+        begin(state, sums)
     turns = action == MOVE and state[MERGED] == 0.0
     return after_move(state, sums[S_RHO], sums[S_RR], turns)

@@ -6,7 +6,7 @@
 constexpr int ITERATIONS = 0, RHO = 1, RESIDUAL = 2, STATUS = 3;
 constexpr int DROP = 4, BETA = 7, GOAL = 9, LIMIT = 10, NATURAL = 13;
 constexpr double CONVERGED = 1, BREAKDOWN = 2;
-constexpr int STOPPED = 16, SUMS = 17;  // of a device alone
+constexpr int STOPPED = 20, SUMS = 21;  // of a device alone
 constexpr double TINY = 1e-18;  // the square root of the smallest float32, and more
 
 // p.Ap is known.
