@@ -39,6 +39,7 @@ from support.cuda.host_device import HostDevice, HostFunction, host_device
 TINY = Amounts(copied=1024, added=64, rounds=16, seconds=0.0)
 QUICK: dict[str, Any] = {"forms": ("mass",), "dims": (2,), "seconds": 0.0, "amounts": TINY}
 QUICK["products"] = gpu.Products((2,), (20,), layouts=("contiguous",))
+QUICK["gas"] = (gpu.GasCase(2, 0),)
 
 
 KEYS = (
@@ -638,6 +639,31 @@ def test_products_are_a_phase() -> None:
     found = {phase.name: phase for phase in phases.phases(GpuSettings())}
     assert found["products"].settings.products.sizes[:3] == (4, 8, 16)
     assert not any(one.settings.products.sizes for name, one in found.items() if name != "products")
+
+
+# --- gas dynamics ---------------------------------------------------------------------------------
+
+
+def test_steps_of_a_gas(shared: HostDevice, tmp_path) -> None:
+    settings = GpuSettings((), gas=QUICK["gas"], seconds=0.0, device=shared)
+    file = tmp_path / "gas.json"
+    result = gpu.run_gas(settings, None, Record(file))
+    (row,) = result["gas"]
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    assert result["failures"] == result["notes"] == []
+    assert (row["order"], row["elements"], row["dofs"]) == (2, 8, 3 * 5**3 + 8 * 2**3)
+    assert result["agrees"]
+    assert row["off_cpu"] < 1e-9
+    assert min(row["seconds_step"], row["seconds_forces"], row["forces_points_per_second"]) > 0
+    assert gpu.run_gas(settings, None, Record.of(file))["gas"] == [row]
+    late = gpu.run_gas(dataclasses.replace(settings, budget=-1.0))
+    assert (late["gas"], len(late["notes"])) == ([], 1)
+
+
+def test_gas_is_a_phase() -> None:
+    found = {phase.name: phase for phase in phases.phases(GpuSettings())}
+    assert [case.order for case in found["gas"].settings.gas] == [2, 3, 4]
+    assert not any(one.settings.gas for name, one in found.items() if name != "gas")
 
 
 def test_command_of_products(shared, monkeypatch, capsys, tmp_path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.hydro import Lagrangian, Simulation, built_in, problem
 from femops_kernels.cuda.device import cupy_device
 from femops_kernels.cuda.device.arguments import Layout
 from femops_kernels.cuda.device.cupy_device import open_device
@@ -141,6 +142,39 @@ def test_newton_and_diagonals(device: Device) -> None:
         found.append([u, F.jacobian(u).diagonal()])
     for here, there in zip(*found, strict=True):
         np.testing.assert_allclose(there.get(), here, rtol=0, atol=1e-9 * abs(here).max())
+
+
+def test_coupled_forms(device: Device) -> None:
+    """With functionals, of which what is not a number is least."""
+
+    def flow(v: Any, e: Any) -> Any:
+        return {"v": {"grad": e * v.grad}, "e": {"value": v.div * e}, "least": e, "all": v[0] * e}
+
+    found = []
+    for where in (None, device):
+        mesh = femops.ball(1, order=2)
+        V, E = femops.H1(mesh, 3, ncomp=3, device=where), femops.L2(mesh, 2, device=where)
+        W = femops.Product(v=V, e=E)
+        F = femops.coupled_form(flow, W, minima=["least"], integrals=["all"])
+        u = np.random.default_rng(2).standard_normal(W.size)
+        residual, values = F.evaluate(W.memory.put(u))
+        u[-1] = np.nan
+        broken = F.evaluate(W.memory.put(u))[1]["least"]
+        found.append((W.memory.get(residual), values, broken))
+    (expected, values, _), (residual, others, broken) = found
+    np.testing.assert_allclose(residual, expected, rtol=0, atol=1e-11 * abs(expected).max())
+    assert others == pytest.approx(values, rel=1e-11)
+    assert np.isnan(broken)
+
+
+def test_gas_dynamics(device: Device) -> None:
+    states = []
+    for where in (None, device):
+        equations = Lagrangian(problem("sedov"), built_in("cube01_hex"), cg_tol=1e-13, device=where)
+        run = Simulation.begin(equations)
+        run.run(1.0, max_steps=3)
+        states.append(equations.space.memory.get(run.state))
+    np.testing.assert_allclose(states[1], states[0], rtol=0, atol=1e-9 * abs(states[0]).max())
 
 
 def test_multigrid(device: Device) -> None:

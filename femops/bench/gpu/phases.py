@@ -58,8 +58,9 @@ class Phase:
     settings : GpuSettings
     until : float
         The part of all seconds after which the next phase begins.
-    work : {"rows", "solves", "products", "shapes"}
-        What is measured: operators, whole solves, products of small matrices, or launch shapes.
+    work : {"rows", "solves", "products", "gas", "shapes"}
+        What is measured: operators, whole solves, products of small matrices, gas dynamics, or
+        launch shapes.
     after : str
         Name of the phase that must be complete before.
     """
@@ -79,14 +80,15 @@ class Phase:
 def phases(settings: GpuSettings) -> list[Phase]:
     """Phases of a benchmark that have something to measure, what matters most first."""
     none = Products(())
-    rows = replace(settings, forms=(), products=none)
+    rows = replace(settings, forms=(), products=none, gas=())
     first = _chosen(rows, FIRST_PROBLEMS, (FIRST_MESH,))
     found = [
-        Phase("forms", replace(settings, orders=(), products=none), 0.2),
+        Phase("forms", replace(settings, orders=(), products=none, gas=()), 0.2),
         Phase("first", first, 0.45),
         Phase("solves", _solves(first), 0.55, "solves"),
-        Phase("products", replace(settings, orders=(), forms=()), 0.63, "products"),
-        Phase("others", rows, 0.78),
+        Phase("products", replace(settings, orders=(), forms=(), gas=()), 0.62, "products"),
+        Phase("gas", replace(settings, orders=(), forms=(), products=none), 0.68, "gas"),
+        Phase("others", rows, 0.8),
         Phase("shapes", _chosen(rows, _TUNED_PROBLEMS, (FIRST_MESH,)), 0.9, "shapes"),
         Phase("tuned", first, 1.0, after="shapes"),
     ]
@@ -110,6 +112,7 @@ def _alone(folder: Path, settings: GpuSettings) -> list[Phase]:
                 dims=(row["dim"],),
                 orders=(),
                 products=Products(()),
+                gas=(),
             ),
             0.25,
         )
@@ -208,8 +211,9 @@ def _finish(phase: Phase, file: Path, until: float, command: Sequence[str], show
 
 def _amount(found: Record) -> tuple[int, ...]:
     """Counts that grow with each step."""
-    rows = found.validation, found.rows, found.cg, found.solves, found.products, found.shapes
-    return tuple(len(each) for each in (*rows, found.failures, found.done))
+    measured = found.rows, found.cg, found.solves, found.products, found.gas, found.shapes
+    told = found.validation, found.failures, found.done
+    return tuple(len(each) for each in (*measured, *told))
 
 
 def _run(command: Sequence[str], request: str, seconds: float, show: Progress) -> int:
@@ -271,7 +275,7 @@ def _collect(folder: Path, settings: GpuSettings) -> dict[str, Any]:
         found = Record.of(_file(folder, phase))
         whole.facts |= found.facts
         # later ones take the place of earlier ones
-        for rows in ("rows", "cg", "solves", "products", "validation"):
+        for rows in ("rows", "cg", "solves", "products", "gas", "validation"):
             later = getattr(found, rows)
             names = {_key(row) for row in later}
             kept = [row for row in getattr(whole, rows) if _key(row) not in names]

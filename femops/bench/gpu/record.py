@@ -47,8 +47,8 @@ class Record:
         survive.
     facts : dict
         The host and the device.
-    validation, rates, rows, cg, solves, products, shapes : list of dict
-        See `run_gpu`, `run_solves`, `run_products` and `run_tuning`.
+    validation, rates, rows, cg, solves, products, gas, shapes : list of dict
+        See `run_gpu`, `run_solves`, `run_products`, `run_gas` and `run_tuning`.
     failures : list of dict
         What failed: ``what``, the ``message``, the ``traceback``.
     notes : list of str
@@ -73,6 +73,7 @@ class Record:
     cg: list[Row] = field(default_factory=list)
     solves: list[Row] = field(default_factory=list)
     products: list[Row] = field(default_factory=list)
+    gas: list[Row] = field(default_factory=list)
     shapes: list[Row] = field(default_factory=list)
     failures: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -108,7 +109,7 @@ class Record:
     def known(self, what: str) -> bool:
         """True if something was measured before, or has failed."""
         failed = any(failure["what"] == what for failure in self.failures)
-        rows = [*self.rows, *self.cg, *self.solves, *self.products, *self.shapes]
+        rows = [*self.rows, *self.cg, *self.solves, *self.products, *self.gas, *self.shapes]
         return failed or any(row["name"] == what for row in rows)
 
     def attempt(self, what: str, call: Callable[[], Found]) -> Found | None:

@@ -9,6 +9,7 @@ from itertools import product
 from time import perf_counter
 from typing import Any, final
 
+from femops.bench.gpu.gas import GAS, OFF, GasCase, gas_rows
 from femops.bench.gpu.products import Products, mean_over_peers, product_rows
 from femops.bench.gpu.record import ALL, Record
 from femops.bench.gpu.rows import measured, solved
@@ -71,6 +72,8 @@ class GpuSettings:
         In which they are.
     products : Products
         Batches of small matrices that are multiplied.
+    gas : sequence of GasCase
+        Runs of gas dynamics.
     amounts : Amounts
         Of work to measure the limits with.
     device : str or Device
@@ -86,6 +89,7 @@ class GpuSettings:
     forms: Sequence[str] = tuple(FORMS)
     dims: Sequence[int] = (1, 2, 3)
     products: Products = Products()  # noqa: RUF009  (frozen)
+    gas: Sequence[GasCase] = GAS
     amounts: Amounts = Amounts()  # noqa: RUF009  (frozen)
     device: str | Device = "cuda"
 
@@ -111,7 +115,7 @@ class GpuSettings:
     def has_cases(self) -> bool:
         """True if there is something to measure."""
         operators = (self.orders or self.forms) and self.problems and self.meshes
-        return bool(operators or self.products.sizes)
+        return bool(operators or self.products.sizes or self.gas)
 
     def sizes(self, order: int, most: float = GPU_DOFS) -> Sizes:
         """Return what is measured for an order."""
@@ -169,9 +173,9 @@ def run_gpu(
         ``validation``: see `validation`; ``rates``: see `Rates`, and ``rates_after`` all;
         ``rows``: for each problem, mesh, order and level its times beside the limit, and the
         clocks; ``cg``: conjugate gradients by the iteration; ``solves``: see `run_solves`;
-        ``products``: see `run_products`, and ``products_over_best_peer``, their mean; ``shapes``:
-        see `tune`; ``failures``: see `Record`; ``seconds`` of the whole; ``notes``: lines on what
-        is not measured.
+        ``products``: see `run_products`, and ``products_over_best_peer``, their mean; ``gas``: see
+        `run_gas`; ``shapes``: see `tune`; ``failures``: see `Record`; ``seconds`` of the whole;
+        ``notes``: lines on what is not measured.
 
     Raises
     ------
@@ -265,6 +269,7 @@ def result_of(found: Record) -> dict[str, Any]:
         for row in found.rows
         for off in ("off_other_level", "off_cpu")
     )
+    agrees &= all(row["off_cpu"] <= OFF for row in found.gas)
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in found.rows:
         groups.setdefault(_place(row)[:-1], []).append(row)
@@ -283,6 +288,7 @@ def result_of(found: Record) -> dict[str, Any]:
         "solves": found.solves,
         "products": found.products,
         "products_over_best_peer": mean_over_peers(found.products),
+        "gas": found.gas,
         "shapes": sorted(found.shapes, key=_place),
         "failures": found.failures,
         "seconds": found.seconds,
@@ -333,6 +339,28 @@ def run_products(
                 found.notes.append(f"{case.name}: not measured, too few seconds")
             else:
                 product_rows(device, case, rates, settings.seconds, found, show)
+    found.complete = not found.notes and not found.dead
+    found.keep()
+    return result_of(found)
+
+
+def run_gas(
+    settings: GpuSettings, progress: Progress | None = None, found: Record | None = None
+) -> dict[str, Any]:
+    """Run a blast in three dimensions for some steps, at several orders.
+
+    Arguments and errors are those of `run_gpu`, the result too, but that it has ``gas`` alone: rows
+    with seconds of the forces and of a step, and ``off_cpu``, the largest difference of a state on
+    a small mesh from the CPU's.
+    """
+    found, show = found or Record(), progress or (lambda _: None)
+    device = _opened(settings.device, found)
+    clock = _Clock(settings.budget)
+    for case in settings.gas:
+        if clock.seconds > settings.budget:
+            found.notes.append(f"{case.name}: not measured, too few seconds")
+        else:
+            gas_rows(device, case, settings.seconds, found, show)
     found.complete = not found.notes and not found.dead
     found.keep()
     return result_of(found)

@@ -76,6 +76,21 @@ def _stokes(mesh: Mesh, place: Place) -> list[Any]:
     return _results(forms.form(function, pair, mu=0.1))
 
 
+def _coupled(mesh: Mesh, place: Place) -> list[Any]:
+    """A form on fields of different spaces, constrained, with functionals."""
+
+    def function(u: Any, p: Any, x: Any) -> dict[str, Any]:
+        slopes = (1.0 + x[0]) * p * u.grad
+        return {"u": {"grad": slopes, "value": u.value * p}, "p": {"value": u.div * p**2}, "e": p}
+
+    V, W = _vector(mesh, place), L2(mesh, 1, device=place)
+    pair = Product(u=V, p=W)
+    F = forms.coupled_form(function, pair, integrals=["e"]).constrained(V.boundary_dofs())
+    state = _on(place, np.random.default_rng(5).standard_normal(pair.size))
+    residual, found = F.evaluate(state)
+    return [residual, _on(place, np.array([found["e"]])), F.jacobian(state).apply(state)]
+
+
 def _nonlinear(form: Any, space: H1) -> list[Any]:
     u = np.random.default_rng(7).standard_normal(space.shape) * 0.02
     at = _on(space.device, u)
@@ -133,6 +148,7 @@ FORMS: dict[str, _Case] = {
     "boundary_mass": lambda m, d: _results(forms.boundary_mass(_scalar(m, d), _rough)),
     "form": _own,
     "form of two fields": _stokes,
+    "coupled form": _coupled,
     "load, boundary_load": _loads,
     "conjugate gradients": _solved,
     "multigrid": _cycles,
@@ -143,7 +159,10 @@ FORMS: dict[str, _Case] = {
 }
 """Forms of the library and of a user, each in a setting that reaches other parts of a kernel."""
 
-_OF_VECTORS = ("elasticity", "divergence", "divergence, transposed", "form of two fields")
+_OF_VECTORS = (
+    *("elasticity", "divergence", "divergence, transposed"),
+    *("form of two fields", "coupled form"),
+)
 """Forms on fields that have no components in 1-D."""
 
 MESHES = {

@@ -7,9 +7,17 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO
 
+from femops.bench.gpu.gas import GasCase
 from femops.bench.gpu.products import Products
 from femops.bench.gpu.record import Record
-from femops.bench.gpu.run import GpuSettings, run_gpu, run_products, run_solves, run_tuning
+from femops.bench.gpu.run import (
+    GpuSettings,
+    run_gas,
+    run_gpu,
+    run_products,
+    run_solves,
+    run_tuning,
+)
 from femops.errors import DeviceError
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.rates import Amounts
@@ -24,8 +32,15 @@ def serve(requests: TextIO, device: Device | None = None) -> int:
     given: dict[str, Any] = request["settings"]
     given["amounts"] = Amounts(**given["amounts"])
     given["products"] = Products(**given["products"])
+    given["gas"] = [GasCase(**case) for case in given["gas"]]
     given["device"] = device or given["device"]
-    works = {"rows": run_gpu, "shapes": run_tuning, "solves": run_solves, "products": run_products}
+    works = {
+        "rows": run_gpu,
+        "shapes": run_tuning,
+        "solves": run_solves,
+        "products": run_products,
+        "gas": run_gas,
+    }
     measure = works[request["work"]]
     try:
         measure(GpuSettings(**given), _say, Record.of(Path(request["file"])))

@@ -126,6 +126,13 @@ PRODUCTS = (
     *(Column("bound", "bound"), Column("/ cuBLAS", "over_best_peer", ".3g")),
     Column("off by", "off_peer", ".1e"),
 )
+GAS = (
+    *(Column("p", "order"), Column("elements", "elements"), Column("dofs", "dofs")),
+    Column("forces us", "seconds_forces", ".4g", 1e6),
+    Column("step us", "seconds_step", ".4g", 1e6),
+    Column("Gpoints/s", "forces_points_per_second", ".3g", 1e-9),
+    Column("off by", "off_cpu", ".1e"),
+)
 SHAPES = (
     *(*_CASE, Column("level", "level"), Column("p", "order"), Column("elements", "elements")),
     *(Column("blocks", "blocks"), Column("us", "seconds", ".4g", 1e6)),
@@ -173,6 +180,7 @@ def _show_measured(output: Output, result: Result) -> None:
     title = "Setup and solve in seconds, and the solve in products with the operator"
     output.records(title, SOLVES, result["solves"])
     _show_products(output, result)
+    output.records("Gas dynamics: the forces, and a step of four stages", GAS, result["gas"])
 
 
 def show_device_products(output: Output, result: Result) -> None:
