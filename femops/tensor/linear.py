@@ -19,12 +19,12 @@ Array = NDArray[Any]
 
 @checked(TensorError)
 def cholesky(a: NDArray[Any] | Batch) -> Operand:
-    """Cholesky factors L of symmetric positive definite matrices, A = L L^T.
+    """Cholesky factors L of symmetric or Hermitian positive definite matrices, A = L L^H.
 
     Parameters
     ----------
     a : (members, n, n) array or Batch
-        float64 or float32.  The lower triangle is read.
+        Of any type of numbers.  The lower triangle is read.
 
     Returns
     -------
@@ -61,7 +61,7 @@ def lu(a: NDArray[Any] | Batch) -> tuple[Operand, NDArray[np.int64]]:
     Parameters
     ----------
     a : (members, n, n) array or Batch
-        float64 or float32.
+        Of any type of numbers.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def lu(a: NDArray[Any] | Batch) -> tuple[Operand, NDArray[np.int64]]:
     members, n, _ = _whole(matrices)
     outputs = Output((members, n, n), a), Output((members, n, 1))
     (factors, order), status = run("lu", (matrices, None), outputs)
-    result = factors, order[:, :, 0].astype(np.int64)
+    result = factors, order[:, :, 0].real.astype(np.int64)
     _check(status, result, "singular")
     return result
 
@@ -98,11 +98,12 @@ def solve(
     Parameters
     ----------
     a : (members, n, n) array or Batch
-        float64 or float32.
+        Of any type of numbers.
     b : (members, n, k) array or Batch, or (members, n) array
         Right sides.
     assume : str
-        "positive": symmetric positive definite matrices, of which the lower triangle is read.
+        "positive": symmetric or Hermitian positive definite matrices, of which the lower triangle
+        is read.
 
     Returns
     -------
@@ -141,13 +142,14 @@ def solve_triangular(
     lower: bool = True,
     transpose: bool = False,
     unit_diagonal: bool = False,
+    conjugate: bool = False,
 ) -> Operand:
     """Solutions X of T X = B, of which T is a triangle.
 
     Parameters
     ----------
     t : (members, n, n) array or Batch
-        float64 or float32.  The other triangle is not read.
+        Of any type of numbers.  The other triangle is not read.
     b : (members, n, k) array or Batch, or (members, n) array
         Right sides.
     lower : bool
@@ -156,6 +158,8 @@ def solve_triangular(
         Solve T^T X = B instead.
     unit_diagonal : bool
         Take the diagonal as one; it is not read.
+    conjugate : bool
+        Take the complex conjugate of T: with ``transpose``, solve T^H X = B.
 
     Returns
     -------
@@ -171,7 +175,7 @@ def solve_triangular(
     """
     matrices = _square(t)
     right = _right_sides(matrices, b)
-    output, triangle = Output(_whole(right), b), (lower, transpose, unit_diagonal)
+    output, triangle = Output(_whole(right), b), (lower, transpose, unit_diagonal, conjugate)
     (_, solution), status = run("triangle", (matrices, right), (None, output), triangle)
     _check(status, solution, "singular")
     return cast(Operand, solution)
@@ -179,17 +183,17 @@ def solve_triangular(
 
 @checked(TensorError)
 def eigh(a: NDArray[Any] | Batch) -> tuple[Array, Array]:
-    """Eigenvalues and eigenvectors of symmetric matrices, by Jacobi's rotations.
+    """Eigenvalues and eigenvectors of symmetric or Hermitian matrices, by Jacobi's rotations.
 
     Parameters
     ----------
     a : (members, n, n) array or Batch
-        float64 or float32.  The lower triangle is read.
+        Of any type of numbers.  The lower triangle is read, and of its diagonal the real parts.
 
     Returns
     -------
     values : (members, n) array
-        Ascending.
+        Ascending, and real.
     vectors : (members, n, n) array
         Columns.
 
@@ -209,19 +213,17 @@ def eigh(a: NDArray[Any] | Batch) -> tuple[Array, Array]:
     members, n, _ = _whole(matrices)
     outputs = None, Output((members, n + 1, n))
     (_, found), status = run("eigenvalues", (matrices, None), outputs)
-    result = found[:, n], found[:, :n]
+    result = found[:, n].real, found[:, :n]
     _check(status, result, "not finite")
     return result
 
 
 def _square(a: Operand) -> View:
-    """Matrices (members, n, n) of a type that is solved."""
+    """Matrices (members, n, n)."""
     view = _entries(a)
     shape = view.places.shape
     if len(shape) != 2 or shape[0] != shape[1] or not shape[0]:
         raise TensorError(f"matrices of shape {_shown(view)}: give (members, n, n)")
-    if view.dtype.name not in ("float64", "float32"):
-        raise TensorError(f"matrices of {view.dtype}: convert them to float64 or float32")
     return view
 
 

@@ -19,9 +19,9 @@ from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.tensor import linear as there
 
 Array = NDArray[Any]
-Triangle = tuple[bool, bool, bool]
+Triangle = tuple[bool, bool, bool, bool]
 
-GENERAL: Triangle = (True, False, False)
+GENERAL: Triangle = (True, False, False, False)
 """The triangle of a method that has none."""
 
 

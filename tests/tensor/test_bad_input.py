@@ -64,9 +64,9 @@ CASES = {
     "values": (lambda: Batch((2,), 3).assign(np.ones((3, 4))), "values of shape"),
     "right sides": (lambda: solve(np.ones((5, 3, 3)), B), "right sides of shape"),
     "square": (lambda: solve(A, B), "give \\(members, n, n\\)"),
-    "complex solves": (
-        lambda: solve(np.ones((2, 2, 2), complex), np.ones((2, 2), complex)),
-        "float64 or float32",
+    "mixed solves": (
+        lambda: solve(np.ones((2, 2, 2), complex), np.ones((2, 2))),
+        "right sides of float64 for matrices of complex128",
     ),
     "assumption": (lambda: solve(np.ones((1, 2, 2)), np.ones((1, 2)), assume="banded"), "assume"),
 }

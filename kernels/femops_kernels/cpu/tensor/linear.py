@@ -15,6 +15,7 @@ from femops_kernels.cpu import machine
 from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.pointwise.qdata import aligned_array
 from femops_kernels.simd.lanes import Lane
+from femops_kernels.simd.tensor.numbers import ComplexLane
 
 # Bytes of matrices from which on several threads work on them.
 _SHARED = 2**17
@@ -77,18 +78,18 @@ class LinearKernel:
     method : str
         One of `METHODS`.
     dtype : str
-        float64 or float32.
+        float64, float32, complex128 or complex64.
     first, second : Matrices
         Matrices and right sides, or what else the method takes: see its skeleton.
-    triangle : (bool, bool, bool)
-        Of the method of that name: lower, transposed, unit diagonal.
+    triangle : four of bool
+        Of the method of that name: lower, transposed, unit diagonal, conjugated.
     """
 
     method: str
     dtype: str
     first: Matrices
     second: Matrices
-    triangle: tuple[bool, bool, bool] = (True, False, False)
+    triangle: tuple[bool, bool, bool, bool] = (True, False, False, False)
 
     def run(
         self,
@@ -108,9 +109,8 @@ class LinearKernel:
         groups = -(-members // width)
         moved = members * self.first.rows**2 * np.dtype(self.dtype).itemsize
         threads = machine.get_threads() if moved > _SHARED else 1
-        status, work = aligned_array((groups * width,), self.dtype), aligned_array(
-            (threads, work_bytes), np.uint8
-        )  # fmt: skip
+        status = aligned_array((groups * width,), np.finfo(self.dtype).dtype)
+        work = aligned_array((threads, work_bytes), np.uint8)
         operands = [
             tuple((one.address, one.stride * width, one.stride) for one in pair)
             for pair in (sources, targets)
@@ -124,15 +124,16 @@ class LinearKernel:
 @lru_cache(maxsize=512)
 def _compiled(kernel: LinearKernel) -> tuple[ModuleType, int, int]:
     """Module, lanes and bytes of memory for each thread."""
-    width = machine.lane_width(kernel.dtype)
-    lane, pair = Lane(width, kernel.dtype), (kernel.first, kernel.second)
+    real = np.finfo(kernel.dtype).dtype
+    width, pair = machine.lane_width(real), (kernel.first, kernel.second)
+    lane = Lane(width, real)
+    number = lane if real == kernel.dtype else ComplexLane(lane)
     read, written = _USES[kernel.method]
     lanes = sum(one.rows * one.columns for one in pair)
-    work_bytes = -(-(lanes * lane.nbytes + 8 * width + lane.nbytes) // 128) * 128
-    lower, transposed, unit = kernel.triangle
+    work_bytes = -(-(lanes * number.nbytes + 8 * width + lane.nbytes) // 128) * 128
     constants = {
         "LANE": lane,
-        "LANE_BYTES": lane.nbytes,
+        "BYTES": number.nbytes,
         "WIDTH": width,
         "N": kernel.first.rows,
         "RIGHT": kernel.second.columns,
@@ -145,12 +146,15 @@ def _compiled(kernel: LinearKernel) -> tuple[ModuleType, int, int]:
         "WORK_BYTES": work_bytes,
     }
     if kernel.method == "triangle":
-        constants |= {"LOWER": lower, "TRANSPOSED": transposed, "UNIT": unit}
+        constants |= {"TRIANGLE": kernel.triangle}
     if kernel.method == "eigenvalues":
-        double = kernel.dtype == "float64"
+        double = real == np.float64
         constants |= {"TINY": 1e-31 if double else 1e-13, "LEAST": 1e-17 if double else 1e-8}
-        constants |= {"SMALL": 1e-300 if double else 1e-36, "LARGE": 1e300 if double else 1e36}
         constants |= {"SWEEPS": 30}
     skeletons = ("lanes_of_members", *METHODS[kernel.method], "members_table")
-    text = "from femops_kernels.simd.tensor.members import *\n"
+    text = (
+        "from femops_kernels.simd.tensor.members import *\n"
+        "from femops_kernels.simd.tensor.numbers import *\n\n"
+        f"NUMBER = {number!r}\n"
+    )
     return specialize(skeletons, constants, text), width, work_bytes

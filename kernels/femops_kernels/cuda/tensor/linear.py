@@ -29,20 +29,20 @@ _WORK: dict[str, tuple[tuple[str, ...], str]] = {
     "lu": (
         ("lu",),
         """UNROLL
-    for (int i = 0; i < N; ++i) x[i] = i;
+    for (int i = 0; i < N; ++i) x[i] = entry(i);
     factor_any<false, 1>(a, x, status);""",
     ),
-    "triangle": (("triangular",), "substitute<LOWER, TRANSPOSED, UNIT>(a, x, status);"),
+    "triangle": (("triangular",), "substitute<LOWER, TRANSPOSED, UNIT, CONJUGATED>(a, x, status);"),
     "cholesky solve": (
         ("cholesky", "triangular"),
         """factor_positive(a, status);
-    substitute<true, false, false>(a, x, status);
-    substitute<true, true, false>(a, x, status);""",
+    substitute<true, false, false, false>(a, x, status);
+    substitute<true, true, false, true>(a, x, status);""",
     ),
     "lu solve": (
         ("lu", "triangular"),
         """factor_any<true, Second::COLUMNS>(a, x, status);
-    substitute<false, false, false>(a, x, status);""",
+    substitute<false, false, false, false>(a, x, status);""",
     ),
     "eigenvalues": (("eigen",), "find_eigenvalues(a, x, status);"),
 }
@@ -111,10 +111,10 @@ class DeviceLinearKernel:
     method : str
         "cholesky", "lu", "triangle", "cholesky solve", "lu solve" or "eigenvalues".
     dtype : str
-        float64 or float32.
+        float64, float32, complex128 or complex64.
     matrices : Matrices
-    triangle : (bool, bool, bool)
-        Of the method of that name: lower, transposed, unit diagonal.
+    triangle : four of bool
+        Of the method of that name: lower, transposed, unit diagonal, conjugated.
     device : Device
     """
 
@@ -123,7 +123,7 @@ class DeviceLinearKernel:
         method: str,
         dtype: str,
         matrices: Matrices,
-        triangle: tuple[bool, bool, bool],
+        triangle: tuple[bool, bool, bool, bool],
         device: Device,
     ) -> None:
         self._method, self._matrices, self._device = method, matrices, device
@@ -131,7 +131,8 @@ class DeviceLinearKernel:
         fields = {name: "T*" if "out" in name else "const T*" for name, _ in matrices.items()}
         steps = {f"step_{name}": "long long" for name, _ in matrices.items()}
         counts = {"status": "int*", "count": "long long"}
-        self._layout = Layout(fields | steps | counts, self._dtype)
+        self._real = np.finfo(self._dtype).dtype
+        self._layout = Layout(fields | steps | counts, self._real)
         self._images = {
             name: None if one is None else one.image(written="out" in name)
             for name, one in matrices.items()
@@ -154,11 +155,12 @@ class DeviceLinearKernel:
         n, matrices = self._matrices.first.rows, self._matrices
         numbers = n * n * (2 if self._method == "eigenvalues" else 1)
         fits = numbers * self._dtype.itemsize // 4 <= _REGISTERS
-        lower, transposed, unit = self._triangle
+        names = "LOWER", "TRANSPOSED", "UNIT", "CONJUGATED"
         # without a number: a loop whose end depends on the one around it is unrolled after that
         unroll = f'#define UNROLL _Pragma("unroll{"" if fits else " 1"}")'
         constants = {"N": n, "THREADS": self.threads}
-        constants |= {"LOWER": lower, "TRANSPOSED": transposed, "UNIT": unit, "SWEEPS": _SWEEPS}
+        constants |= {"SWEEPS": _SWEEPS, "COMPLEX": self._dtype.kind == "c"}
+        constants |= dict(zip(names, self._triangle, strict=True))
         constants |= {"READS_SECOND": matrices.second is not None}
         constants |= {"WRITES_FIRST": matrices.first_out is not None}
         constants |= {"WRITES_SECOND": matrices.second_out is not None}
@@ -169,8 +171,8 @@ class DeviceLinearKernel:
         shapes |= {"SecondOut": matrices.second_out or other}
         images = zip(shapes.items(), self._images.values(), strict=True)
         types = [_type_text(name, one, image) for (name, one), image in images]
-        parts = [f"using T = {TYPES[self._dtype.name]};", constants_text(constants), unroll, *types]
-        parts += [self._layout.text, *map(source_of, ("matrices", *sources))]
+        parts = [f"using T = {TYPES[self._real.name]};", constants_text(constants), unroll, *types]
+        parts += [self._layout.text, *map(source_of, ("entries", "matrices", *sources))]
         return "\n".join([*parts, _WORK_HEAD, f"    {work}\n}}\n", source_of("run")])
 
     def run(self, places: dict[str, Place], steps: dict[str, int], members: int) -> Any:
@@ -218,7 +220,7 @@ def linear_kernel(
     method: str,
     dtype: str,
     matrices: Matrices,
-    triangle: tuple[bool, bool, bool],
+    triangle: tuple[bool, bool, bool, bool],
     device: Device,
 ) -> DeviceLinearKernel:
     """The kernel of a method, compiled once; see `DeviceLinearKernel`."""

@@ -8,11 +8,11 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from femops_kernels.simd.lanes import address_of, scalar_ir, vector_ir
+from femops_kernels.simd.lanes import LaneType, address_of, scalar_ir, vector_ir
 from femops_kernels.simd.tensor.offsets import WORD
 
 
-def _pointers(builder: Any, lane: Any, places: Any, offset: Any) -> list[Any]:
+def _pointers(builder: Any, lane: LaneType, places: Any, offset: Any) -> list[Any]:
     """Addresses of one entry of each slot's matrix; ``places`` has those of the matrices."""
     real = scalar_ir(lane)
     pointers = []
@@ -22,33 +22,18 @@ def _pointers(builder: Any, lane: Any, places: Any, offset: Any) -> list[Any]:
     return pointers
 
 
-@intrinsic
-def gather_members(typingctx: Any, lane: Any, places: Any, offset: Any) -> Any:
-    """``gather_members(LANE, places, offset)``: the number ``offset`` bytes behind each place."""
-    sig = lane.lane(lane, types.intp, types.intp)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        lane = sig.return_type
-        value = ir.Constant(vector_ir(lane), ir.Undefined)
-        for slot, pointer in enumerate(_pointers(builder, lane, args[1], args[2])):
-            value = builder.insert_element(value, builder.load(pointer), ir.IntType(32)(slot))
-        return value
-
-    return sig, codegen
+def gathered(builder: Any, lane: LaneType, places: Any, offset: Any) -> Any:
+    """Emit the lane vector of the real numbers ``offset`` bytes behind each place."""
+    value = ir.Constant(vector_ir(lane), ir.Undefined)
+    for slot, pointer in enumerate(_pointers(builder, lane, places, offset)):
+        value = builder.insert_element(value, builder.load(pointer), ir.IntType(32)(slot))
+    return value
 
 
-@intrinsic
-def scatter_members(typingctx: Any, lane: Any, places: Any, offset: Any, value: Any) -> Any:
-    """``scatter_members(LANE, places, offset, value)``: put a number behind each place."""
-    sig = types.void(lane, types.intp, types.intp, lane.lane)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        pointers = _pointers(builder, sig.args[3], args[1], args[2])
-        for slot, pointer in enumerate(pointers):
-            builder.store(builder.extract_element(args[3], ir.IntType(32)(slot)), pointer)
-        return context.get_dummy_value()
-
-    return sig, codegen
+def scattered(builder: Any, lane: LaneType, places: Any, offset: Any, value: Any) -> None:
+    """Emit stores of a lane vector's numbers ``offset`` bytes behind each place."""
+    for slot, pointer in enumerate(_pointers(builder, lane, places, offset)):
+        builder.store(builder.extract_element(value, ir.IntType(32)(slot)), pointer)
 
 
 @intrinsic
@@ -63,4 +48,4 @@ def put_word(typingctx: Any, base: Any, k: Any, value: Any) -> Any:
     return sig, codegen
 
 
-__all__ = ["gather_members", "put_word", "scatter_members"]
+__all__ = ["put_word"]

@@ -13,8 +13,8 @@ factor = work_on
 def solve_group(a, x, status):
     """Solve a group; see `work_on` of the factors for its status."""
     factor(a, x, status)
-    substitute(a, x, status, True, False, False)
-    substitute(a, x, status, True, True, False)
+    substitute(a, x, status, (True, False, False, False))
+    substitute(a, x, status, (True, True, False, True))
 
 
 work_on = solve_group

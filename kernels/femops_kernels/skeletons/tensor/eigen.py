@@ -1,4 +1,4 @@
-"""Eigenvalues and eigenvectors of the symmetric matrices in lanes, by Jacobi's rotations.
+"""Eigenvalues and vectors of the symmetric or Hermitian matrices in lanes, by Jacobi's rotations.
 
 A becomes diagonal; the second operand has the vectors as columns, and behind them the eigenvalues,
 as one more row. Both are in ascending order.
@@ -9,7 +9,6 @@ from femops_kernels.skeletons.tensor.lanes_of_members import *
 
 TINY, LEAST = 1e-31, 1e-17  # of a matrix's norm: squared, what is left; what is not turned
 SWEEPS = 30
-SMALL, LARGE = 1e-300, 1e300  # of a matrix's largest entry: it is divided by what is between
 # </defaults>
 
 
@@ -18,38 +17,38 @@ def scale_down(a):
     """Divide by the largest entry, so that squares neither overflow nor vanish; return it."""
     most, one = fill(LANE, ZERO), as_lane(LANE, 1.0)
     for k in range(N * N):
-        size = lane_fabs(load(LANE, a, k))
+        size = size_of(fetch(NUMBER, a, k))
         most = lane_where(lane_gt(size, most), size, most)
-    most = lane_where(lane_gt(most, SMALL), most, one)
-    most = lane_where(lane_lt(most, LARGE), most, one)
-    scale = one / most
+    most = lane_where(lane_gt(most, ZERO), most, one)
     for k in range(N * N):
-        store(LANE, a, k, load(LANE, a, k) * scale)
+        keep(NUMBER, a, k, fetch(NUMBER, a, k) / most)
     return most
 
 
 @inner
 def rotation(a, p, q, least):
     """Cosine and sine that make an entry zero; 1 and 0 where it is, to round-off."""
-    off = load(LANE, a, p * N + q)
-    there = lane_gt(lane_fabs(off), least)
-    one = as_lane(LANE, 1.0)
-    difference = load(LANE, a, q * N + q) - load(LANE, a, p * N + p)
-    theta = difference / lane_where(there, off + off, one)
+    off, one = fetch(NUMBER, a, p * N + q), as_lane(LANE, 1.0)
+    length = length_of(off)
+    there = lane_gt(length, least)
+    length = lane_where(there, length, one)
+    difference = real_part(fetch(NUMBER, a, q * N + q)) - real_part(fetch(NUMBER, a, p * N + p))
+    theta = difference / (length + length)
     root = lane_fabs(theta) + lane_sqrt(theta * theta + one)
     tangent = lane_where(lane_lt(theta, ZERO), -one, one) / root
     tangent = lane_where(there, tangent, fill(LANE, ZERO))
     cosine = one / lane_sqrt(tangent * tangent + one)
-    return cosine, tangent * cosine
+    return cosine, off * (tangent * cosine / length)
 
 
 @inner
 def turn(table, first, second, stride, cosine, sine):
-    """Turn two rows, or two columns, against each other."""
+    """Turn two columns, or two rows by the conjugate of the sine, against each other."""
+    back = conjugate(sine)
     for k in range(N):
-        x, y = load(LANE, table, first + k * stride), load(LANE, table, second + k * stride)
-        store(LANE, table, first + k * stride, cosine * x - sine * y)
-        store(LANE, table, second + k * stride, sine * x + cosine * y)
+        x, y = fetch(NUMBER, table, first + k * stride), fetch(NUMBER, table, second + k * stride)
+        keep(NUMBER, table, first + k * stride, x * cosine - y * back)
+        keep(NUMBER, table, second + k * stride, x * sine + y * cosine)
 
 
 @inner
@@ -58,10 +57,10 @@ def far(a, sums):
     off, whole = fill(LANE, ZERO), fill(LANE, ZERO)
     for i in range(N):
         for j in range(N):
-            square = load(LANE, a, i * N + j) * load(LANE, a, i * N + j)
-            whole = whole + square
+            part = square(fetch(NUMBER, a, i * N + j))
+            whole = whole + part
             if i != j:
-                off = off + square
+                off = off + part
     store(LANE, sums, 0, off - whole * TINY)
     found = 0
     for slot in range(WIDTH):
@@ -72,44 +71,62 @@ def far(a, sums):
 
 
 @inner
-def order(values, vectors, status):
+def order(values, vectors):
     """Sort eigenvalues, and the vectors with them."""
     for end in range(N - 1, 0, -1):
         for j in range(end):
-            low, high = load(LANE, values, j), load(LANE, values, j + 1)
-            swap = lane_gt(low, high)
-            store(LANE, values, j, lane_where(swap, high, low))
-            store(LANE, values, j + 1, lane_where(swap, low, high))
+            low, high = fetch(NUMBER, values, j), fetch(NUMBER, values, j + 1)
+            swap = lane_gt(real_part(low), real_part(high))
+            keep(NUMBER, values, j, choose(swap, high, low))
+            keep(NUMBER, values, j + 1, choose(swap, low, high))
             for i in range(N):
-                x, y = load(LANE, vectors, i * N + j), load(LANE, vectors, i * N + j + 1)
-                store(LANE, vectors, i * N + j, lane_where(swap, y, x))
-                store(LANE, vectors, i * N + j + 1, lane_where(swap, x, y))
+                x, y = fetch(NUMBER, vectors, i * N + j), fetch(NUMBER, vectors, i * N + j + 1)
+                keep(NUMBER, vectors, i * N + j, choose(swap, y, x))
+                keep(NUMBER, vectors, i * N + j + 1, choose(swap, x, y))
+
+
+@inner
+def begin(a, vectors):
+    """Vectors of the identity; the lower triangle counts, and the diagonal is real."""
+    for i in range(N):
+        for j in range(N):
+            one = as_lane(LANE, 1.0 if i == j else 0.0)
+            keep(NUMBER, vectors, i * N + j, number(NUMBER, one))
+        for j in range(i + 1, N):
+            keep(NUMBER, a, i * N + j, conjugate(fetch(NUMBER, a, j * N + i)))
+        keep(NUMBER, a, i * N + i, number(NUMBER, real_part(fetch(NUMBER, a, i * N + i))))
+
+
+@inner
+def clear(a, p, q):
+    """Make zero what the rotations have made zero to round-off."""
+    nothing = number(NUMBER, fill(LANE, ZERO))
+    keep(NUMBER, a, p * N + q, nothing)
+    keep(NUMBER, a, q * N + p, nothing)
+    for i in (p, q):
+        keep(NUMBER, a, i * N + i, number(NUMBER, real_part(fetch(NUMBER, a, i * N + i))))
 
 
 @inner
 def work_on(a, vectors, status):
     """Work on a group; its status is 1 where numbers are not finite."""
-    for i in range(N):
-        for j in range(N):
-            store(LANE, vectors, i * N + j, as_lane(LANE, 1.0 if i == j else 0.0))
-        for j in range(i + 1, N):  # the lower triangle counts, as for NumPy
-            store(LANE, a, i * N + j, load(LANE, a, j * N + i))
+    begin(a, vectors)
     norm, sweeps = scale_down(a), 0
     while sweeps < SWEEPS and far(a, status) == 1:
         least = load(LANE, status, 0)
         for p in range(N - 1):
             for q in range(p + 1, N):
                 cosine, sine = rotation(a, p, q, least)
-                turn(a, p * N, q * N, 1, cosine, sine)
                 turn(a, p, q, N, cosine, sine)
+                turn(a, p * N, q * N, 1, cosine, conjugate(sine))
                 turn(vectors, p, q, N, cosine, sine)
-                store(LANE, a, p * N + q, fill(LANE, ZERO))
-                store(LANE, a, q * N + p, fill(LANE, ZERO))
+                clear(a, p, q)
         sweeps += 1
-    values, total = vectors + N * N * LANE_BYTES, fill(LANE, ZERO)
+    values, total = vectors + N * N * BYTES, fill(LANE, ZERO)
     for i in range(N):
-        value = load(LANE, a, i * N + i) * norm
-        store(LANE, values, i, value)
-        total = total + value * ZERO
+        for j in range(N):
+            total = total + size_of(fetch(NUMBER, a, i * N + j)) * ZERO
+        value = real_part(fetch(NUMBER, a, i * N + i)) * norm
+        keep(NUMBER, values, i, number(NUMBER, value))
     store(LANE, status, 0, lane_where(lane_eq(total, ZERO), fill(LANE, ZERO), as_lane(LANE, 1.0)))
-    order(values, vectors, status)
+    order(values, vectors)

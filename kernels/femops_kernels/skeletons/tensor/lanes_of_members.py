@@ -13,9 +13,10 @@ from femops_kernels.simd.compiling import inner
 from femops_kernels.simd.lane_math import *
 from femops_kernels.simd.lanes import *
 from femops_kernels.simd.tensor.members import *
+from femops_kernels.simd.tensor.numbers import *
 
-LANE = Lane(8)
-WIDTH, LANE_BYTES = 8, 64
+LANE = NUMBER = Lane(8)  # NUMBER is a ComplexLane for complex matrices
+WIDTH, BYTES = 8, 64  # of the numbers of all slots
 ROWS, COLUMNS, ENTRY_ROWS, ENTRY_COLUMNS = (4, 4), (4, 1), (32, 8), (8, 8)
 N, RIGHT = 4, 1
 # </defaults>
@@ -36,12 +37,12 @@ def copy_in(places, rows, columns, row_bytes, column_bytes, work):
     """Copy the matrices of a group to lanes."""
     for i in range(rows):
         for j in range(columns):
-            value = gather_members(LANE, places, i * row_bytes + j * column_bytes)
-            store(LANE, work, i * columns + j, value)
+            value = gather_members(NUMBER, places, i * row_bytes + j * column_bytes)
+            keep(NUMBER, work, i * columns + j, value)
 
 
 @inner
 def copy_out(places, rows, columns, work):
     """Copy lanes to the matrices of a group, which are written by rows without gaps."""
     for k in range(rows * columns):
-        scatter_members(LANE, places, k * (LANE_BYTES // WIDTH), load(LANE, work, k))
+        scatter_members(NUMBER, places, k * (BYTES // WIDTH), fetch(NUMBER, work, k))

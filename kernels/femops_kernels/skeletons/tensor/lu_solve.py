@@ -10,21 +10,21 @@ from femops_kernels.skeletons.tensor.triangular import *
 @inner
 def eliminate(a, x, j, status):
     """Subtract multiples of row j from those below, of the matrix and of the right sides."""
-    pivot, failed = load(LANE, a, j * N + j), load(LANE, status, 0)
-    good = lane_gt(lane_fabs(pivot), ZERO)
+    pivot, failed = fetch(NUMBER, a, j * N + j), load(LANE, status, 0)
+    good = lane_gt(size_of(pivot), ZERO)
     first = lane_where(lane_eq(failed, ZERO), as_lane(LANE, 1.0 + j), failed)
     store(LANE, status, 0, lane_where(good, failed, first))
-    pivot = lane_where(good, pivot, as_lane(LANE, 1.0))
-    store(LANE, a, j * N + j, pivot)
-    scale = 1.0 / pivot
+    pivot = choose(good, pivot, number(NUMBER, as_lane(LANE, 1.0)))
+    keep(NUMBER, a, j * N + j, pivot)
+    scale = inverse(pivot)
     for i in range(j + 1, N):
-        factor = load(LANE, a, i * N + j) * scale
+        factor = fetch(NUMBER, a, i * N + j) * scale
         for k in range(j + 1, N):
-            value = load(LANE, a, i * N + k) - factor * load(LANE, a, j * N + k)
-            store(LANE, a, i * N + k, value)
+            value = fetch(NUMBER, a, i * N + k) - factor * fetch(NUMBER, a, j * N + k)
+            keep(NUMBER, a, i * N + k, value)
         for r in range(RIGHT):
-            value = load(LANE, x, i * RIGHT + r) - factor * load(LANE, x, j * RIGHT + r)
-            store(LANE, x, i * RIGHT + r, value)
+            value = fetch(NUMBER, x, i * RIGHT + r) - factor * fetch(NUMBER, x, j * RIGHT + r)
+            keep(NUMBER, x, i * RIGHT + r, value)
 
 
 @inner
@@ -35,7 +35,7 @@ def solve_group(a, x, status):
         exchange_rows(a, N, j, row)
         exchange_rows(x, RIGHT, j, row)
         eliminate(a, x, j, status)
-    substitute(a, x, status, False, False, False)
+    substitute(a, x, status, (False, False, False, False))
 
 
 work_on = solve_group

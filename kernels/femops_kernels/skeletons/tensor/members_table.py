@@ -9,7 +9,7 @@ WORK_BYTES = 4096
 # </defaults>
 
 SECOND = ROWS[0] * COLUMNS[0]
-PLACES = (SECOND + ROWS[1] * COLUMNS[1]) * LANE_BYTES
+PLACES = (SECOND + ROWS[1] * COLUMNS[1]) * BYTES
 STATUS = PLACES + 8 * WIDTH
 
 
@@ -17,7 +17,7 @@ STATUS = PLACES + 8 * WIDTH
 def some_groups(group, thread, sources, targets, status, members, memory):
     """One group."""
     work = memory + thread * WORK_BYTES
-    last, places, other = members - 1 - group * WIDTH, work + PLACES, work + SECOND * LANE_BYTES
+    last, places, other = members - 1 - group * WIDTH, work + PLACES, work + SECOND * BYTES
     if READ[0]:
         locate_members(sources[0], group, last, places)
         copy_in(places, ROWS[0], COLUMNS[0], ENTRY_ROWS[0], ENTRY_COLUMNS[0], work)

@@ -7,34 +7,47 @@ from femops_kernels.skeletons.tensor.lanes_of_members import *
 
 
 @inner
-def divide(t, x, i, status):
+def entry_of(t, i, k, conjugated):
+    """Entry of the matrix, or its conjugate."""
+    if conjugated:
+        return conjugate(fetch(NUMBER, t, i * N + k))
+    return fetch(NUMBER, t, i * N + k)
+
+
+@inner
+def divide(t, x, i, status, conjugated):
     """Divide a row of X by the diagonal."""
-    pivot, failed = load(LANE, t, i * N + i), load(LANE, status, 0)
-    good = lane_gt(lane_fabs(pivot), ZERO)
+    pivot, failed = entry_of(t, i, i, conjugated), load(LANE, status, 0)
+    good = lane_gt(size_of(pivot), ZERO)
     first = lane_where(lane_eq(failed, ZERO), as_lane(LANE, 1.0 + i), failed)
     store(LANE, status, 0, lane_where(good, failed, first))
-    scale = 1.0 / lane_where(good, pivot, as_lane(LANE, 1.0))
+    scale = inverse(choose(good, pivot, number(NUMBER, as_lane(LANE, 1.0))))
     for r in range(RIGHT):
-        store(LANE, x, i * RIGHT + r, load(LANE, x, i * RIGHT + r) * scale)
+        keep(NUMBER, x, i * RIGHT + r, fetch(NUMBER, x, i * RIGHT + r) * scale)
 
 
 @inner
-def subtract(t, x, i, k, transposed):
+def subtract(t, x, i, k, transposed, conjugated):
     """Subtract an entry of the matrix times row k from row i."""
-    factor = load(LANE, t, k * N + i) if transposed else load(LANE, t, i * N + k)
+    row, column = (k, i) if transposed else (i, k)
+    factor = entry_of(t, row, column, conjugated)
     for r in range(RIGHT):
-        value = load(LANE, x, i * RIGHT + r) - factor * load(LANE, x, k * RIGHT + r)
-        store(LANE, x, i * RIGHT + r, value)
+        value = fetch(NUMBER, x, i * RIGHT + r) - factor * fetch(NUMBER, x, k * RIGHT + r)
+        keep(NUMBER, x, i * RIGHT + r, value)
 
 
 @inner
-def substitute(t, x, status, lower, transposed, unit):
-    """Solve with one triangle: from the first row on, or from the last."""
+def substitute(t, x, status, triangle):
+    """Solve with one triangle: from the first row on, or from the last.
+
+    Lower or upper, transposed, with ones on the diagonal, conjugated: four truth values.
+    """
+    lower, transposed, unit, conjugated = triangle
     forward = lower != transposed
     for step in range(N):
         i = step if forward else N - 1 - step
         for before in range(step):
             k = before if forward else N - 1 - before
-            subtract(t, x, i, k, transposed)
+            subtract(t, x, i, k, transposed, conjugated)
         if not unit:
-            divide(t, x, i, status)
+            divide(t, x, i, status, conjugated)

@@ -1,21 +1,21 @@
-// Cholesky factors A = L L^T, L in place of A; fails at the first column without a positive pivot.
+// Cholesky factors A = L L^H, L in place of A; fails at the first column without a positive pivot.
 
 __device__ __forceinline__ void factor_positive(Matrix<First>& a, int& status) {
     UNROLL
     for (int j = 0; j < N; ++j) {
-        T pivot = a[j * N + j];
+        T pivot = real_part(a[j * N + j]);
         UNROLL
-        for (int k = 0; k < j; ++k) pivot -= a[j * N + k] * a[j * N + k];
+        for (int k = 0; k < j; ++k) pivot -= square(a[j * N + k]);
         note(!(pivot > 0), j + 1, status);
         const T root = sqrt(pivot > 0 ? pivot : T(1)), scale = 1 / root;
-        a[j * N + j] = root;
+        a[j * N + j] = entry(root);
         UNROLL
         for (int i = j + 1; i < N; ++i) {
-            T sum = a[i * N + j];
+            Entry sum = a[i * N + j];
             UNROLL
-            for (int k = 0; k < j; ++k) sum -= a[i * N + k] * a[j * N + k];
+            for (int k = 0; k < j; ++k) sum = sum - a[i * N + k] * conjugate(a[j * N + k]);
             a[i * N + j] = sum * scale;
-            a[j * N + i] = 0;
+            a[j * N + i] = entry(0);
         }
     }
 }

@@ -1,16 +1,16 @@
-// Eigenvalues and eigenvectors of symmetric matrices by Jacobi's rotations (Golub and Van Loan,
-// section 8.5), of which the lower triangle counts. The second operand gets the vectors as columns,
+// Eigenvalues and eigenvectors of symmetric or Hermitian matrices by Jacobi's rotations (Golub and
+// Van Loan, section 8.5), of which the lower triangle counts. The second operand gets the vectors as columns,
 // and the eigenvalues as one more row, in ascending order; fails where numbers are not finite.
 
-// Turns two rows, or two columns, against each other.
+// Turns two columns, or two rows by the conjugate of the sine, against each other.
 template <int SIZE>
-__device__ __forceinline__ void turn(T (&table)[SIZE], int first, int second, int stride, T cosine,
-                                     T sine) {
+__device__ __forceinline__ void turn(Entry (&table)[SIZE], int first, int second, int stride,
+                                     T cosine, const Entry& sine) {
     UNROLL
     for (int k = 0; k < N; ++k) {
-        const T x = table[first + k * stride], y = table[second + k * stride];
-        table[first + k * stride] = cosine * x - sine * y;
-        table[second + k * stride] = sine * x + cosine * y;
+        const Entry x = table[first + k * stride], y = table[second + k * stride];
+        table[first + k * stride] = x * cosine - y * conjugate(sine);
+        table[second + k * stride] = x * sine + y * cosine;
     }
 }
 
@@ -21,21 +21,21 @@ __device__ __forceinline__ void squares(const Matrix<First>& a, T& off, T& whole
     for (int i = 0; i < N; ++i) {
         UNROLL
         for (int j = 0; j < N; ++j) {
-            whole += a[i * N + j] * a[i * N + j];
-            if (i != j) off += a[i * N + j] * a[i * N + j];
+            const T one = square(a[i * N + j]);
+            whole += one;
+            if (i != j) off += one;
         }
     }
 }
 
 // Divides by the largest entry, so that squares neither overflow nor vanish; returns it.
 __device__ __forceinline__ T scale_down(Matrix<First>& a) {
-    constexpr T LARGE = sizeof(T) == 8 ? T(1e300) : T(1e36);
     T most = 0;
     UNROLL
-    for (int k = 0; k < N * N; ++k) most = fmax(most, fabs(a[k]));
-    if (!(most * LARGE > 1 && most < LARGE)) most = 1;
+    for (int k = 0; k < N * N; ++k) most = fmax(most, size_of(a[k]));
+    if (!(most > 0)) most = 1;
     UNROLL
-    for (int k = 0; k < N * N; ++k) a[k] /= most;
+    for (int k = 0; k < N * N; ++k) a[k] = a[k] / most;
     return most;
 }
 
@@ -44,15 +44,20 @@ __device__ __forceinline__ void rotate(Matrix<First>& a, Matrix<Second>& vectors
     for (int p = 0; p < N - 1; ++p) {
         UNROLL
         for (int q = p + 1; q < N; ++q) {
-            const T off = a[p * N + q];
-            if (!(fabs(off) > least)) continue;
-            const T theta = (a[q * N + q] - a[p * N + p]) / (off + off);
+            const Entry off = a[p * N + q];
+            const T length = length_of(off);
+            if (!(length > least)) continue;
+            const T difference = real_part(a[q * N + q]) - real_part(a[p * N + p]);
+            const T theta = difference / (length + length);
             const T tangent = (theta < 0 ? T(-1) : T(1)) / (fabs(theta) + sqrt(theta * theta + 1));
-            const T cosine = 1 / sqrt(tangent * tangent + 1), sine = tangent * cosine;
-            turn(a, p * N, q * N, 1, cosine, sine);
+            const T cosine = 1 / sqrt(tangent * tangent + 1);
+            const Entry sine = off * (tangent * cosine / length);
             turn(a, p, q, N, cosine, sine);
+            turn(a, p * N, q * N, 1, cosine, conjugate(sine));
             turn(vectors, p, q, N, cosine, sine);
-            a[p * N + q] = a[q * N + p] = 0;
+            a[p * N + q] = a[q * N + p] = entry(0);
+            a[p * N + p] = entry(real_part(a[p * N + p]));
+            a[q * N + q] = entry(real_part(a[q * N + q]));
         }
     }
 }
@@ -62,10 +67,10 @@ __device__ __forceinline__ void sort(Matrix<Second>& vectors) {
     for (int end = N - 1; end > 0; --end) {
         UNROLL
         for (int j = 0; j < end; ++j) {
-            const bool swap = vectors[N * N + j] > vectors[N * N + j + 1];
+            const bool swap = real_part(vectors[N * N + j]) > real_part(vectors[N * N + j + 1]);
             UNROLL
             for (int i = 0; i <= N; ++i) {
-                const T x = vectors[i * N + j], y = vectors[i * N + j + 1];
+                const Entry x = vectors[i * N + j], y = vectors[i * N + j + 1];
                 vectors[i * N + j] = swap ? y : x;
                 vectors[i * N + j + 1] = swap ? x : y;
             }
@@ -80,9 +85,10 @@ __device__ __forceinline__ void find_eigenvalues(Matrix<First>& a, Matrix<Second
     UNROLL
     for (int i = 0; i < N; ++i) {
         UNROLL
-        for (int j = 0; j < N; ++j) vectors[i * N + j] = i == j ? 1 : 0;
+        for (int j = 0; j < N; ++j) vectors[i * N + j] = entry(i == j ? 1 : 0);
         UNROLL
-        for (int j = i + 1; j < N; ++j) a[i * N + j] = a[j * N + i];
+        for (int j = i + 1; j < N; ++j) a[i * N + j] = conjugate(a[j * N + i]);
+        a[i * N + i] = entry(real_part(a[i * N + i]));
     }
     const T norm = scale_down(a);
     T off, whole;
@@ -92,12 +98,8 @@ __device__ __forceinline__ void find_eigenvalues(Matrix<First>& a, Matrix<Second
         rotate(a, vectors, sqrt(whole) * LEAST);
         squares(a, off, whole);
     }
-    T sum = 0;
     UNROLL
-    for (int i = 0; i < N; ++i) {
-        vectors[N * N + i] = a[i * N + i] * norm;
-        sum += a[i * N + i] * 0;
-    }
-    note(!(sum == 0), 1, status);
+    for (int i = 0; i < N; ++i) vectors[N * N + i] = entry(real_part(a[i * N + i]) * norm);
+    note(!(whole * 0 == 0), 1, status);
     sort(vectors);
 }

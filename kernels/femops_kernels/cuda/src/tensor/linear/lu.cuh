@@ -2,13 +2,13 @@
 // pivot. Where rows are is known when the loops are unrolled: they are exchanged by selection.
 
 template <int COLUMNS>
-__device__ __forceinline__ void exchange(T (&table)[N * COLUMNS], int j, int row) {
+__device__ __forceinline__ void exchange(Entry (&table)[N * COLUMNS], int j, int row) {
     UNROLL
     for (int i = 0; i < N; ++i) {
         if (i > j && i == row) {
             UNROLL
             for (int k = 0; k < COLUMNS; ++k) {
-                const T kept = table[j * COLUMNS + k];
+                const Entry kept = table[j * COLUMNS + k];
                 table[j * COLUMNS + k] = table[i * COLUMNS + k];
                 table[i * COLUMNS + k] = kept;
             }
@@ -18,14 +18,15 @@ __device__ __forceinline__ void exchange(T (&table)[N * COLUMNS], int j, int row
 
 // A is factored; the same is done to the rows of X if it is eliminated, else rows are exchanged.
 template <bool ELIMINATED, int COLUMNS>
-__device__ __forceinline__ void factor_any(Matrix<First>& a, T (&x)[N * COLUMNS], int& status) {
+__device__ __forceinline__ void factor_any(Matrix<First>& a, Entry (&x)[N * COLUMNS],
+                                           int& status) {
     UNROLL
     for (int j = 0; j < N; ++j) {
         int row = j;
-        T most = fabs(a[j * N + j]);
+        T most = size_of(a[j * N + j]);
         UNROLL
         for (int i = j + 1; i < N; ++i) {
-            const T size = fabs(a[i * N + j]);
+            const T size = size_of(a[i * N + j]);
             if (size > most) {
                 most = size;
                 row = i;
@@ -33,19 +34,21 @@ __device__ __forceinline__ void factor_any(Matrix<First>& a, T (&x)[N * COLUMNS]
         }
         exchange<N>(a, j, row);
         exchange<COLUMNS>(x, j, row);
-        const bool good = fabs(a[j * N + j]) > 0;
+        const bool good = size_of(a[j * N + j]) > 0;
         note(!good, j + 1, status);
-        if (ELIMINATED && !good) a[j * N + j] = 1;
-        const T scale = 1 / (good ? a[j * N + j] : T(1));
+        if (ELIMINATED && !good) a[j * N + j] = entry(1);
+        const Entry scale = inverse(good ? a[j * N + j] : entry(1));
         UNROLL
         for (int i = j + 1; i < N; ++i) {
-            const T factor = a[i * N + j] * scale;
+            const Entry factor = a[i * N + j] * scale;
             a[i * N + j] = factor;
             UNROLL
-            for (int k = j + 1; k < N; ++k) a[i * N + k] -= factor * a[j * N + k];
+            for (int k = j + 1; k < N; ++k) a[i * N + k] = a[i * N + k] - factor * a[j * N + k];
             if constexpr (ELIMINATED) {
                 UNROLL
-                for (int r = 0; r < COLUMNS; ++r) x[i * COLUMNS + r] -= factor * x[j * COLUMNS + r];
+                for (int r = 0; r < COLUMNS; ++r) {
+                    x[i * COLUMNS + r] = x[i * COLUMNS + r] - factor * x[j * COLUMNS + r];
+                }
             }
         }
     }

@@ -8,7 +8,7 @@
 // 1, where it failed. UNROLL unrolls a loop, where the matrices are in registers.
 
 template <class O>
-using Matrix = T[O::ROWS * O::COLUMNS];
+using Matrix = Entry[O::ROWS * O::COLUMNS];
 
 template <class O>
 __device__ __forceinline__ long long place(long long e, long long step) {
@@ -17,12 +17,12 @@ __device__ __forceinline__ long long place(long long e, long long step) {
 
 // Copies the matrix of each thread; those beyond the last member have the last one's.
 template <class O>
-__device__ __forceinline__ void copy_in(const T* from, long long step, long long first, int here,
+__device__ __forceinline__ void copy_in(const Entry* from, long long step, long long first, int here,
                                         Matrix<O>& to) {
     const int e = threadIdx.x < here ? threadIdx.x : here - 1;
-    const T* mine;
+    const Entry* mine;
     if constexpr (O::STAGED) {
-        T* const memory = reinterpret_cast<T*>(dynamic_shared());
+        Entry* const memory = reinterpret_cast<Entry*>(dynamic_shared());
         __syncthreads();  // what stood there has been read
         for (int n = threadIdx.x; n < here * O::SPAN; n += THREADS) {
             memory[n / O::SPAN * O::PITCH + n % O::SPAN] =
@@ -43,12 +43,12 @@ __device__ __forceinline__ void copy_in(const T* from, long long step, long long
 }
 
 template <class O>
-__device__ __forceinline__ void copy_out(T* to, long long step, long long first, int here,
+__device__ __forceinline__ void copy_out(Entry* to, long long step, long long first, int here,
                                          const Matrix<O>& from) {
-    T* const memory = reinterpret_cast<T*>(dynamic_shared());
+    Entry* const memory = reinterpret_cast<Entry*>(dynamic_shared());
     if constexpr (O::STAGED) __syncthreads();
-    T* const mine = O::STAGED ? memory + threadIdx.x * O::PITCH - O::LOW
-                              : to + place<O>(first + threadIdx.x, step);
+    Entry* const mine = O::STAGED ? memory + threadIdx.x * O::PITCH - O::LOW
+                                  : to + place<O>(first + threadIdx.x, step);
     if (threadIdx.x < here) {
         UNROLL
         for (int i = 0; i < O::ROWS; ++i) {

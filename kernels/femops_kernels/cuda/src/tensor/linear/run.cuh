@@ -6,14 +6,16 @@ ENTRY(THREADS, 1, Arguments) {
     Matrix<First> one;
     Matrix<Second> other;
     int status = 0;
-    copy_in<First>(a.first, a.step_first, first, here, one);
-    if constexpr (READS_SECOND) copy_in<Second>(a.second, a.step_second, first, here, other);
+    copy_in<First>((const Entry*)a.first, a.step_first, first, here, one);
+    if constexpr (READS_SECOND) {
+        copy_in<Second>((const Entry*)a.second, a.step_second, first, here, other);
+    }
     work(one, other, status);
     if constexpr (WRITES_FIRST) {
-        copy_out<FirstOut>(a.first_out, a.step_first_out, first, here, one);
+        copy_out<FirstOut>((Entry*)a.first_out, a.step_first_out, first, here, one);
     }
     if constexpr (WRITES_SECOND) {
-        copy_out<SecondOut>(a.second_out, a.step_second_out, first, here, other);
+        copy_out<SecondOut>((Entry*)a.second_out, a.step_second_out, first, here, other);
     }
     if (threadIdx.x < here) a.status[first + threadIdx.x] = status;
 }

@@ -1,6 +1,7 @@
 // Solves with one triangle, X in place of the right sides; fails at the first zero of a diagonal.
 
-template <bool LOWER, bool TRANSPOSED, bool UNIT>
+// With CONJUGATED, T's complex conjugate.
+template <bool LOWER, bool TRANSPOSED, bool UNIT, bool CONJUGATED>
 __device__ __forceinline__ void substitute(const Matrix<First>& t, Matrix<Second>& x,
                                            int& status) {
     constexpr bool FORWARD = LOWER != TRANSPOSED;
@@ -11,16 +12,20 @@ __device__ __forceinline__ void substitute(const Matrix<First>& t, Matrix<Second
         UNROLL
         for (int before = 0; before < step; ++before) {
             const int k = FORWARD ? before : N - 1 - before;
-            const T factor = TRANSPOSED ? t[k * N + i] : t[i * N + k];
+            const Entry there = TRANSPOSED ? t[k * N + i] : t[i * N + k];
+            const Entry factor = CONJUGATED ? conjugate(there) : there;
             UNROLL
-            for (int r = 0; r < RIGHT; ++r) x[i * RIGHT + r] -= factor * x[k * RIGHT + r];
+            for (int r = 0; r < RIGHT; ++r) {
+                x[i * RIGHT + r] = x[i * RIGHT + r] - factor * x[k * RIGHT + r];
+            }
         }
         if constexpr (!UNIT) {
-            const bool good = fabs(t[i * N + i]) > 0;
+            const bool good = size_of(t[i * N + i]) > 0;
             note(!good, i + 1, status);
-            const T scale = 1 / (good ? t[i * N + i] : T(1));
+            const Entry pivot = good ? t[i * N + i] : entry(1);
+            const Entry scale = inverse(CONJUGATED ? conjugate(pivot) : pivot);
             UNROLL
-            for (int r = 0; r < RIGHT; ++r) x[i * RIGHT + r] *= scale;
+            for (int r = 0; r < RIGHT; ++r) x[i * RIGHT + r] = x[i * RIGHT + r] * scale;
         }
     }
 }
