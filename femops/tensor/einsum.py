@@ -5,18 +5,19 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import TensorError
 from femops.tensor.batch import Batch
-from femops.tensor.gemm import Operand, as_view, new_output, output_view
+from femops.tensor.calls import found, remember
+from femops.tensor.gemm import Operand, arrays_of, as_view, key_of, new_output, output_view
 from femops.tensor.lowering import Number, Term
 from femops.tensor.memory import functions_of, is_array, located
 from femops.tensor.pairs import contract, sizes_of
 from femops_meshes.arguments import checked
 
 
-@checked(TensorError)
 def einsum(
     subscripts: str,
     *operands: Operand,
@@ -63,6 +64,31 @@ def einsum(
     >>> femops.einsum("ki,ij->kj", B, V).shape  # B is one matrix for all members
     (10000, 3, 2)
     """
+    key = None
+    if len(operands) == 2 and (out is not None or (type(batch) is int and batch == 0)):
+        a, b = operands
+        key = key_of((subscripts, batch, type(batch)), a, b, out, alpha, beta)
+        call = found(key)
+        if call is not None:
+            made: Operand = np.empty(call.shape, call.dtype) if out is None else out
+            if call.run(*arrays_of(a, b, made)):
+                return made
+    made, terms = _contract(subscripts, *operands, batch=batch, out=out, alpha=alpha, beta=beta)
+    if key is not None:
+        remember(key, arrays_of(a, b, made), terms, (alpha, beta))
+    return made
+
+
+@checked(TensorError)
+def _contract(
+    subscripts: str,
+    *operands: Operand,
+    batch: int,
+    out: NDArray[Any] | Batch | None,
+    alpha: Number,
+    beta: Number,
+) -> tuple[Any, tuple[Term, ...]]:
+    """The output of `einsum`, and the operands and it with their letters."""
     words, result = parsed(subscripts, len(operands))
     moved = tuple(
         _members_first(one, word, batch) for one, word in zip(operands, words, strict=True)
@@ -74,12 +100,13 @@ def einsum(
         raise TensorError(f"beta is {beta} without out: give the output that is added to")
     made = new_output(shape, moved, terms) if out is None else out
     target = _members_first(made, result, 0 if out is None else batch)
-    contract(Term(output_view(target, shape, terms), result), terms, alpha, beta)
+    written = Term(output_view(target, shape, terms), result)
+    contract(written, terms, alpha, beta)
     if out is not None:
-        return out
-    if isinstance(target, Batch) or target.ndim == len(result):
-        return target
-    return _moved(target, 0, batch)
+        target = out
+    elif not isinstance(target, Batch) and target.ndim > len(result):
+        target = _moved(target, 0, batch)
+    return target, (*terms, written)
 
 
 def terms_of(operands: tuple[Operand, ...], words: tuple[str, ...], batch: int) -> tuple[Term, ...]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
+import numpy as np
+from numpy import ndarray
 from numpy.typing import NDArray
 
 from femops.errors import TensorError
 from femops.tensor.batch import Batch
+from femops.tensor.calls import found, remember
 from femops.tensor.lowering import Number, Term, contract_pair
 from femops.tensor.memory import functions_of, is_array
 from femops.tensor.places import View, check_devices
@@ -17,7 +21,6 @@ Array = NDArray[Any]
 Operand = Array | Batch
 
 
-@checked(TensorError)
 def gemm(
     a: NDArray[Any] | Batch,
     b: NDArray[Any] | Batch,
@@ -65,6 +68,30 @@ def gemm(
            [4., 4.],
            [4., 4.]])
     """
+    words = transpose_a, type(transpose_a), transpose_b, type(transpose_b)
+    key = key_of(words, a, b, out, alpha, beta)
+    call = found(key)
+    if call is not None:
+        made: Operand = np.empty(call.shape, call.dtype) if out is None else out
+        if call.run(*arrays_of(a, b, made)):
+            return made
+    target, terms = _multiply(a, b, out, alpha, beta, transpose_a, transpose_b)
+    if key is not None:
+        remember(key, arrays_of(a, b, target), terms, (alpha, beta))
+    return target
+
+
+@checked(TensorError)
+def _multiply(
+    a: NDArray[Any] | Batch,
+    b: NDArray[Any] | Batch,
+    out: NDArray[Any] | Batch | None,
+    alpha: Number,
+    beta: Number,
+    transpose_a: bool,
+    transpose_b: bool,
+) -> tuple[Operand, tuple[Term, Term, Term]]:
+    """The output of `gemm`, and the operands and it with their letters."""
     letters = "ki" if transpose_a else "ik", "jk" if transpose_b else "kj"
     first, second = Term(as_view(a, 2, "a"), letters[0]), Term(as_view(b, 2, "b"), letters[1])
     m, n = product_shape(first, second)
@@ -73,7 +100,30 @@ def gemm(
     target = new_output((m, n), (a, b), (first, second)) if out is None else out
     result = Term(output_view(target, (m, n), (first, second)), "ij")
     contract_pair(result, first, second, alpha, beta)
-    return target
+    return target, (first, second, result)
+
+
+def key_of(
+    words: Hashable, a: Any, b: Any, out: Any, alpha: Number, beta: Number
+) -> Hashable | None:
+    """Key of a call of two operands, all of which are arrays of NumPy, or batches."""
+    if type(a) is ndarray and type(b) is ndarray and (out is None or type(out) is ndarray):
+        return (
+            words, a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype,
+            None if out is None else (out.shape, out.strides, out.dtype),
+            alpha, type(alpha), beta, type(beta),
+        )  # fmt: skip
+    if type(a) is Batch and type(b) is Batch and type(out) is Batch:
+        layouts = a.view.layout, b.view.layout, out.view.layout
+        return words, layouts, alpha, type(alpha), beta, type(beta)
+    return None
+
+
+def arrays_of(a: Any, b: Any, out: Any) -> tuple[Array, Array, Array]:
+    """Memory of operands that have a key."""
+    if type(out) is ndarray:
+        return a, b, out
+    return a.view.array, b.view.array, out.view.array
 
 
 def product_shape(a: Term, b: Term) -> tuple[int, int]:

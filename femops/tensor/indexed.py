@@ -11,10 +11,13 @@ from string import ascii_letters
 from typing import Any, final
 
 from femops.errors import TensorError
+from femops.tensor.calls import found, remember
 from femops.tensor.lowering import Term
 from femops.tensor.pairs import contract, sizes_of
 from femops.tensor.places import View, check_devices
 from femops_meshes.arguments import checked, shown
+
+_MOST = 64  # parts of a tensor that are remembered
 
 
 @final
@@ -76,27 +79,49 @@ class Index:
         return slice(self.start, self.stop)
 
 
+def _part(view: View, parts: tuple[Any, ...]) -> tuple[tuple[Index, ...], View]:
+    """Indices among the parts, and the view that they run over.
+
+    Raises
+    ------
+    TensorError
+        Parts that are none, or lead beyond the tensors.
+    """
+    shape = view.places.shape
+    if len(parts) != len(shape):
+        raise TensorError(f"{len(parts)} indices for tensors of shape {shape}")
+    for size, part in zip(shape, parts, strict=True):
+        if not isinstance(part, int | Index) or isinstance(part, bool):
+            raise TensorError(
+                f"index {shown(part)}: give an Index or a number; an Index has a range"
+            )
+        if isinstance(part, int) and not -size <= part < size:
+            raise TensorError(f"index {shown(part)} of {size}")
+    ranges = (
+        part.slice_of(size) if isinstance(part, Index) else part
+        for size, part in zip(shape, parts, strict=True)
+    )
+    indices = tuple(part for part in parts if isinstance(part, Index))
+    return indices, view.part((slice(None), *ranges))
+
+
 @final
 class Indexed:
     """A tensor with indices."""
 
     def __init__(self, view: View, parts: tuple[Any, ...]) -> None:
-        shape = view.places.shape
-        if len(parts) != len(shape):
-            raise TensorError(f"{len(parts)} indices for tensors of shape {shape}")
-        for size, part in zip(shape, parts, strict=True):
-            if not isinstance(part, int | Index) or isinstance(part, bool):
-                raise TensorError(
-                    f"index {shown(part)}: give an Index or a number; an Index has a range"
-                )
-            if isinstance(part, int) and not -size <= part < size:
-                raise TensorError(f"index {shown(part)} of {size}")
-        self.indices = tuple(part for part in parts if isinstance(part, Index))
-        ranges = (
-            part.slice_of(size) if isinstance(part, Index) else part
-            for size, part in zip(shape, parts, strict=True)
-        )
-        self.view = view.part((slice(None), *ranges))
+        key = parts, tuple(map(type, parts))
+        try:
+            known = view.parts.get(key)
+        except TypeError:  # something has no hash, and is refused below
+            known = None
+        if known is None:
+            known = _part(view, parts)
+            if len(view.parts) >= _MOST:  # of indices that are made again and again
+                view.parts.clear()
+            view.parts[key] = known
+        self.indices: tuple[Index, ...] = known[0]
+        self.view: View = known[1]
 
     def sum(self) -> Sum:
         """The sum of this alone."""
@@ -136,6 +161,19 @@ class Indexed:
             self._set(as_sum(value), 0.0)
 
     def _set(self, value: Sum, beta: float) -> None:
+        (factor, many), *others = value.products
+        if others or len(many) != 2:
+            self._contract(value, beta)
+            return
+        three = *many, self
+        arrays = many[0].view.array, many[1].view.array, self.view.array
+        key = tuple([(one.view.layout, one.indices) for one in three]), factor, type(factor), beta
+        call = found(key)
+        if call is None or not call.run(*arrays):
+            remember(key, arrays, self._contract(value, beta), (factor, beta))
+
+    def _contract(self, value: Sum, beta: float) -> tuple[Term, ...]:
+        """Add up all products; the operands of the last one and the result."""
         names: dict[Index, str] = {}
 
         def term(one: Indexed) -> Term:
@@ -156,6 +194,7 @@ class Indexed:
         for factor, many in products:
             contract(result, many, factor, beta)
             beta = 1.0
+        return (*products[-1][1], result)
 
     def _check(self, many: Any, letters: str, names: dict[Index, str]) -> None:
         there = "".join(one.letters for one in many)

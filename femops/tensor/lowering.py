@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from femops.errors import TensorError
 from femops.tensor.places import Places, View, check_devices
-from femops_kernels.cpu.tensor.contraction import Contraction, ContractionKernel
+from femops_kernels.cpu.tensor.contraction import Contraction, ContractionKernel, Launch
 from femops_kernels.cuda.device.arguments import Place
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.tensor.contraction import DeviceContraction
@@ -71,7 +71,20 @@ def contract_pair(c: Term, a: Term, b: Term, alpha: Number = 1.0, beta: Number =
         _contract_on_device((a, b, c), members, factors, c.view.device)
         return
     a, b = (_regrouped(one, c) for one in (a, b))
-    lanes = c.view.lanes
+    kernel, launches = launches_on_host(c, a, b, alpha, beta)
+    size = c.view.array.itemsize
+    first = a.view.address, b.view.address, c.view.address
+    for launch, run in launches:
+        a_at, b_at, c_at = (at + begin * size for at, begin in zip(first, run.begin, strict=True))
+        kernel.run_launch(launch, (a_at, b_at, c_at))
+
+
+def launches_on_host(
+    c: Term, a: Term, b: Term, alpha: Number, beta: Number
+) -> tuple[ContractionKernel, list[tuple[Launch, Run]]]:
+    """Kernel and launches of a contraction of what is grouped alike."""
+    lanes, members = c.view.lanes, c.view.members
+    factors = as_pair(alpha, c.view), as_pair(beta, c.view)
     standing = "".join(
         name for name, one in zip("abc", (a, b, c), strict=True) if one.view.lanes > 1
     )
@@ -81,12 +94,12 @@ def contract_pair(c: Term, a: Term, b: Term, alpha: Number = 1.0, beta: Number =
     reads = factors[1] != (0.0, 0.0)
     lanes_of_kernel = lanes if standing else 1
     kernel, runs = launches_of(_forms(a, b, c), c.view.number, lanes_of_kernel, standing, reads)
+    launches = []
     for run in runs:
-        where = zip(views, run.begin, strict=True)
-        a_at, b_at, c_at = (one.address + begin * size for one, begin in where)
-        distance = [size * one for one in run.distance]
+        strides = (*steps, *(size * one for one in run.distance))
         inside = -(-members // lanes), run.products
-        kernel.run((a_at, b_at, c_at), (*steps, *distance), inside, *factors)
+        launches.append((kernel.launch(strides, inside, *factors), run))
+    return kernel, launches
 
 
 def _forms(*terms: Term) -> Forms:

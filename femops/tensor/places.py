@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, cast, final
 
 import numpy as np
@@ -21,6 +22,7 @@ Array = NDArray[Any]
 NUMBERS = ("float64", "float32", "complex128", "complex64")
 """Types of numbers that tensors have."""
 
+_DERIVED = "layout", "parts"  # attributes of a view
 _EFFORT = 10_000  # of the search for a place that two strided views share
 
 _NAMES = {np.dtype(name): name for name in NUMBERS}  # a type takes long to tell its name
@@ -181,6 +183,29 @@ class View:
     def groups(self) -> int:
         """The number of groups of members."""
         return -(-self.members // self.lanes)
+
+    @cached_property
+    def layout(self) -> Hashable:
+        """All that a launch depends on but the memory."""
+        one, array = self.places, self.array
+        where = self.start, self.stride, self.lanes, self.members, self.flat
+        kind = type(array), array.dtype, array.shape, array.strides, self.device
+        return one.shape, one.strides, one.table, where, kind
+
+    @cached_property
+    def parts(self) -> dict[Hashable, Any]:
+        """Views of parts that were asked for, by what they were asked for with."""
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what follows from the rest: a copy's parts are in other memory."""
+        return {name: value for name, value in vars(self).items() if name not in _DERIVED}
+
+    def ends(self) -> tuple[int, int]:
+        """Bytes from the first entry to the lowest one, and behind the highest one."""
+        offsets, last = self.places.offsets, (self.groups - 1) * self.stride
+        low, high = min(0, last) + int(offsets.min()), max(0, last) + int(offsets.max())
+        return low * self.array.itemsize, (high + self.lanes) * self.array.itemsize
 
     def _strided(self) -> Array | None:
         """The entries as a strided array, if they are one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import ModuleType
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from femops_kernels.codegen.specialize import specialize
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.simd.tensor.contraction import PairContraction
+from femops_kernels.simd.tensor.launches import ALPHA, LAUNCH_WORDS
 from femops_kernels.simd.tensor.offsets import consecutive, pieces
 from femops_kernels.simd.tensor.products import Product
 from femops_kernels.tuning import database
@@ -187,6 +188,29 @@ def _aheads(contraction: Contraction) -> tuple[int, ...]:
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class Launch:
+    """Compiled products of matrices, and what they are given beside places of operands.
+
+    Attributes
+    ----------
+    products : function
+    words : (LAUNCH_WORDS,) int64
+    copies : array
+        Memory that the words tell of.
+    threads : int
+    small : bool
+        True if it is work for one thread, however many there are.
+    """
+
+    products: Any
+    words: NDArray[np.int64]
+    copies: NDArray[np.uint8]
+    threads: int
+    small: bool
+
+
+@final
 class ContractionKernel:
     """Compiled kernel of a contraction.
 
@@ -252,7 +276,10 @@ class ContractionKernel:
         product = self.product(once)
         lines = -(-product.packed_numbers() * np.dtype(product.dtype).itemsize // 128)
         nbytes = lines * 128 if product.packed else 0
-        text = f"from femops_kernels.simd.tensor.products import *\n\nPRODUCT = {product!r}\n"
+        text = (
+            "from femops_kernels.simd.tensor.launches import *\n"
+            f"from femops_kernels.simd.tensor.products import *\n\nPRODUCT = {product!r}\n"
+        )
         constants: dict[str, object] = {"ONCE": once and product.packed, "COPY_BYTES": nbytes}
         reaches = self._contraction.reaches()
         constants["AHEAD"], constants["APART"] = 0 if apart else self.variant.ahead, apart
@@ -284,17 +311,40 @@ class ContractionKernel:
         apart : bool
             Operands are tables of addresses, (members,) int64.
         """
+        self.run_launch(self.launch(strides, inside, alpha, beta, apart=apart), operands)
+
+    def run_launch(self, launch: Launch, operands: tuple[int, int, int]) -> None:
+        """Run a launch on operands a, b and c; see `run`."""
         if self.exchanged:
             operands = (operands[1], operands[0], operands[2])
+        with LAUNCH:
+            team = machine.team_of(launch.threads)
+            launch.products(team, *operands, launch.words.ctypes.data)
+
+    def launch(
+        self,
+        strides: tuple[int, ...],
+        inside: tuple[int, int],
+        alpha: Factor,
+        beta: Factor,
+        *,
+        apart: bool = False,
+    ) -> Launch:
+        """All that a launch depends on but the places of the operands; see `run`.
+
+        Where a and b are exchanged, it is given their places in turns.
+        """
+        if self.exchanged:
             strides = tuple(strides[k] for k in (1, 0, 2, 4, 3, 5))
         module, copy_bytes = self._compiled(strides[1] == strides[4] == 0 and not apart, apart)
         members, inner = inside
         each = self._contraction.reaches() if apart else strides[:3]
         moved = max(1, sum(abs(stride) for stride in each)) * max(1, inner)
-        threads = machine.get_threads() if members * moved > _SHARED else 1
+        small = members * moved <= _SHARED
+        threads = 1 if small else machine.get_threads()
         size = max(1, min(_TASK // moved, members // (4 * threads) + 1))
         copies: NDArray[np.uint8] = np.empty(threads * copy_bytes, np.uint8)
-        where = copies.ctypes.data if copy_bytes else 0
-        rest = (operands, strides, inside, size, where, alpha, beta)
-        with LAUNCH:
-            module.products(machine.team_of(threads), *rest)
+        words = np.empty(LAUNCH_WORDS, np.int64)
+        words[:ALPHA] = *strides, *inside, size, copies.ctypes.data if copy_bytes else 0
+        words[ALPHA:].view(np.float64)[:] = *alpha, *beta
+        return Launch(module.products, words, copies, threads, small)

@@ -6,6 +6,7 @@ A member may be several products, which are equally far from each other.
 # <defaults>
 from femops_kernels.simd.compiling import function, inner
 from femops_kernels.simd.lanes import prefetch, word
+from femops_kernels.simd.tensor.launches import *
 from femops_kernels.simd.tensor.products import *
 from femops_kernels.simd.threads import shared
 
@@ -69,16 +70,22 @@ def some(task, thread, operands, strides, inside, size, copies, alpha, beta):
             multiply(PRODUCT, a, b, c, copy, alpha, beta)
 
 
-@function(
-    "void(intp, UniTuple(intp, 3), UniTuple(intp, 6), UniTuple(intp, 2), intp, intp, "
-    "UniTuple(float64, 2), UniTuple(float64, 2))"
-)
-def products(team, operands, strides, inside, size, copies, alpha, beta):
-    """Set c = alpha a b + beta c for all members, ``size`` of them a task.
+@inner
+def three(launch, k):
+    """Words of a launch, from one on."""
+    return word(launch, k), word(launch, k + 1), word(launch, k + 2)
 
-    Operands are addresses of a, b and c, or where APART of tables of them; strides the bytes
-    between members, then between products of a member; inside how many there are of either; copies
-    the memory for copies of b, one for each thread. Factors are pairs of real and imaginary part.
+
+@function("void(intp, intp, intp, intp, intp)")
+def products(team, a, b, c, launch):
+    """Set c = alpha a b + beta c for all members.
+
+    Operands are addresses, or where APART of tables of them. A launch has strides, the bytes
+    between members, then between products of a member; how many there are of either; the members of
+    a task; the memory for copies of b, one for each thread; the factors.
     """
+    strides = three(launch, STRIDES) + three(launch, STRIDES + 3)
+    inside, size = (word(launch, MEMBERS), word(launch, PRODUCTS)), word(launch, SIZE)
+    alpha, beta = factor(launch, ALPHA), factor(launch, BETA)
     tasks = -(-inside[0] // size)
-    some(team, tasks, operands, strides, inside, size, copies, alpha, beta)
+    some(team, tasks, (a, b, c), strides, inside, size, word(launch, COPIES), alpha, beta)

@@ -1,0 +1,106 @@
+"""Calls on arrays of NumPy whose types, shapes and strides are known from an earlier call.
+
+What Python does for a call takes longer than small products themselves.  All that depends on types,
+shapes and strides is written down once, and compiled code does what depends on the arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.codegen.specialize import specialize
+from femops_kernels.cpu.tensor.contraction import Launch
+from femops_kernels.cpu.thread_pool import LAUNCH as ALONE
+from femops_kernels.simd.compiling import address_of_function
+from femops_kernels.simd.tensor.launches import (
+    BEGIN,
+    CALL_WORDS,
+    COUNT,
+    ENDS,
+    FIRST_LAUNCH,
+    FUNCTION,
+    LAUNCH,
+)
+
+Array = NDArray[Any]
+
+
+@final
+class ArrayCall:
+    """Launches on arrays a, b and c of known types, shapes and strides, on this thread.
+
+    Parameters
+    ----------
+    like : array
+        Of the type and shape of c.
+    ends : three of (int, int)
+        Bytes from the first entry of each array to the lowest place that is used, and behind the
+        highest.
+    launches : sequence of (Launch, three of int)
+        Each with the bytes from the first entries of the arrays to its own.
+    exchanged : bool
+        True if launches take b first.
+
+    Attributes
+    ----------
+    shape, dtype
+        Of c.
+    """
+
+    def __init__(
+        self,
+        like: Array,
+        ends: Sequence[tuple[int, int]],
+        launches: Sequence[tuple[Launch, Sequence[int]]],
+        *,
+        exchanged: bool,
+    ) -> None:
+        self.shape, self.dtype = like.shape, like.dtype
+        order = [1, 0, 2] if exchanged else [0, 1, 2]
+        words = np.zeros(FIRST_LAUNCH + CALL_WORDS * len(launches), np.int64)
+        words[COUNT] = len(launches)
+        words[ENDS:FIRST_LAUNCH] = [end for k in order for end in ends[k]]
+        for each, (launch, begin) in zip(
+            words[FIRST_LAUNCH:].reshape(-1, CALL_WORDS), launches, strict=True
+        ):
+            each[FUNCTION] = address_of_function(launch.products)
+            each[BEGIN : BEGIN + 3] = [begin[k] for k in order]
+            each[LAUNCH:] = launch.words
+        self._kept = words, launches
+        self._function, self._address = _module().run_on_arrays, words.ctypes.data
+        self._exchanged = exchanged
+        self._copies = any(launch.copies.size for launch, _ in launches)
+
+    def run(self, a: Array, b: Array, c: Array) -> int:
+        """Run it; 0 if nothing has been done, as the arrays have to be looked at."""
+        if self._exchanged:
+            a, b = b, a
+        done: int
+        if self._copies:
+            with ALONE:  # they are in one place
+                done = self._function(self._address, id(a), id(b), id(c))
+        else:
+            done = self._function(self._address, id(a), id(b), id(c))
+        return done
+
+
+@cache
+def _module() -> Any:
+    return specialize(("arrays",), {"HEAD": object.__basicsize__}, _TEXT)
+
+
+_TEXT = "from femops_kernels.simd.tensor.launches import *\n"
+
+
+def readable(*arrays: Array) -> bool:
+    """True if compiled code finds the addresses of arrays where NumPy has them."""
+    looked_up: Callable[[int], tuple[int, int]] = _module().looked_up
+    return all(looked_up(id(one)) == (one.ctypes.data, one.flags.num) for one in arrays)
+
+
+__all__ = ["ArrayCall", "readable"]

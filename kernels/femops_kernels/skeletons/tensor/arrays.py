@@ -1,0 +1,60 @@
+"""Launches on arrays of NumPy whose types, shapes and strides are known: places are read here.
+
+Arrays are given by the addresses of their objects, of which NumPy's C interface tells where the
+address of the first entry and the flags are (PyArrayObject_fields).
+"""
+
+# <defaults>
+from femops_kernels.simd.compiling import function, inner
+from femops_kernels.simd.lanes import half_word, word
+from femops_kernels.simd.tensor.launches import *
+
+HEAD = 16  # bytes of any object of Python
+# </defaults>
+
+FLAGS = (HEAD + 48) // 4
+ALIGNED, WRITEABLE = 0x100, 0x400
+
+
+@inner
+def data_of(array):
+    """Address of the first entry."""
+    return word(array + HEAD, 0)
+
+
+@inner
+def usable(array, wanted):
+    """True if an array has some flags."""
+    return half_word(array, FLAGS) & wanted == wanted
+
+
+@inner
+def apart(call, c, other, k):
+    """True if c ends before operand ``k`` begins, or begins behind its end."""
+    before = c + word(call, ENDS + 5) <= other + word(call, ENDS + 2 * k)
+    return before or other + word(call, ENDS + 2 * k + 1) <= c + word(call, ENDS + 4)
+
+
+@function("intp(intp, intp, intp, intp)")
+def run_on_arrays(call, first, second, third):
+    """Run the launches of a call on arrays a, b and c.
+
+    Return 0 if nothing has been done: numbers are not aligned, c can't be written, or is so near to
+    an operand that its entries have to be looked at.
+    """
+    a, b, c = data_of(first), data_of(second), data_of(third)
+    if not (usable(first, ALIGNED) and usable(second, ALIGNED)):
+        return 0
+    if not (usable(third, ALIGNED | WRITEABLE) and apart(call, c, a, 0) and apart(call, c, b, 1)):
+        return 0
+    for k in range(word(call, COUNT)):
+        at = call + 8 * (FIRST_LAUNCH + k * CALL_WORDS)
+        x, y, z = a + word(at, BEGIN), b + word(at, BEGIN + 1), c + word(at, BEGIN + 2)
+        call_products(word(at, FUNCTION), x, y, z, at + 8 * LAUNCH)
+    return 1
+
+
+@function("UniTuple(intp, 2)(intp)")
+def looked_up(array):
+    """Address of an array's first entry, and its flags."""
+    return data_of(array), half_word(array, FLAGS)
