@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.hydro import Lagrangian, Simulation, built_in, problem
 from femops.parallel import gpus
 from femops_kernels.cuda.operators import DistributedDeviceOperator
 from support.cases.kernels import bend, smooth
@@ -416,3 +417,23 @@ def test_forms_on_several_fields(comm, device, way):
         for name, space in mine.space.spaces.items():
             local = result[mine.space.slice(name)]
             close(local, expected[whole.space.slice(name)], space)
+
+
+@pytest.mark.parallel(2)
+def test_gas_dynamics(comm, device):
+    """States of the ranks' devices are those of one process on the host."""
+
+    def run(mesh, place):
+        equations = Lagrangian(problem("sedov"), mesh, cg_tol=1e-13, device=place)
+        simulation = Simulation.begin(equations, "rk2avg")
+        simulation.run(1.0, max_steps=2)
+        return simulation
+
+    mesh = built_in("square01_quad").refine(1)
+    mine, whole = run(femops.distribute(mesh, comm), device), run(mesh, None)
+    assert mine.equations.space.device is device
+    assert (mine.t, mine.dt) == pytest.approx((whole.t, whole.dt), rel=1e-11)
+    parts, expected = mine.equations.parts(mine.state), whole.equations.parts(whole.state)
+    for name, space in mine.equations.on_host.spaces.items():
+        close(parts[name], expected[name], space, 1e-10)
+    assert mine.e_norm == pytest.approx(whole.e_norm, rel=1e-11)

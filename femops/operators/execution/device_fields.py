@@ -122,6 +122,6 @@ def _sweep(device: Device, work: FieldWork, side: SideOf, dofs: DofsOf) -> Devic
         kernel,
         list(fields.values()),
         [fields[name] for name in work.tests],
-        work.data,
+        work.data(),
         work.constrained,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate
 from typing import Any, final
 
@@ -65,9 +64,8 @@ class FieldWork:
         """Elements of this rank."""
         return self.product.mesh.num_elements
 
-    @cached_property
     def data(self) -> Data:
-        """The numbers that the q-function is given, on the host."""
+        """Compute the numbers that the q-function is given, on the host."""
         return self.form.data(self.split, self.dtype, self.width)
 
     @property
@@ -148,7 +146,7 @@ def _sweep(work: FieldWork) -> FieldSweep:
     chunks = np.linspace(0, nbatch, min(nbatch, _MOST_CHUNKS) + 1).astype(np.int64)
     points = nbatch * work.width * work.form.geometry.num_points
     effort = points * work.split.qfunction.flops // _FLOPS_PER_NUMBER
-    data = _repeated(work.data, ne)
+    data = _repeated(work.data(), ne)
     return FieldSweep(_kernel(work, starts), data, chunks, starts[""], work.constrained, effort)
 
 
