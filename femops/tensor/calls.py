@@ -37,8 +37,9 @@ def remember(
     terms: tuple[Term, ...],
     factors: tuple[Number, Number],
 ) -> None:
-    """Remember a call of two operands and a result in arrays, if it is small and without copies."""
-    if key in CALLS:
+    """Remember a call of two operands and a result in arrays, if nothing is copied for it."""
+    known = CALLS.get(key)
+    if key in CALLS and (known is None or known.current()):
         return
     if len(CALLS) >= _MOST:
         CALLS.clear()
@@ -63,8 +64,6 @@ def _call(
         (launch, [at + size * one for at, one in zip(first, run.begin, strict=True)])
         for launch, run in runs
     ]
-    if not all(launch.small for launch, _ in launches):
-        return None
     ends = [
         (at + low, at + high)
         for at, (low, high) in zip(first, (view.ends() for view in views), strict=True)

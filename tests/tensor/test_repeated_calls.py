@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from femops import TensorError, einsum
 from femops.tensor import Batch, Index, Interleaved, Strided, gemm
 from femops.tensor.calls import CALLS
+from femops_kernels.cpu import machine
 from femops_kernels.cpu.tensor.arrays import ArrayCall
 
 FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
@@ -133,12 +134,24 @@ def test_interlocked_arrays_are_no_overlap(runs):
     assert runs == [0, 0]
 
 
-def test_subclasses_and_large_calls_are_made_as_ever(runs):
-    a = np.ones((20_000, 3, 3)).view(np.recarray)
+def test_subclasses_are_looked_at(runs):
+    a = np.ones((20, 3, 3)).view(np.recarray)
     for _ in range(2):
         assert np.array_equal(gemm(a, a)[7], np.full((3, 3), 3.0))
-        assert np.array_equal(gemm(np.asarray(a), np.asarray(a))[7], np.full((3, 3), 3.0))
     assert not runs
+
+
+def test_large_calls_are_for_a_number_of_threads(runs):
+    rng, before = np.random.default_rng(4), machine.get_threads()
+    a = numbers(rng, (20_000, 3, 3))
+    b = a.swapaxes(1, 2)  # it is copied by the kernel, for each thread
+    try:
+        for threads in (1, 1, 2, 2, 1):
+            machine.set_threads(threads)
+            assert np.allclose(gemm(a, b), a @ b)
+    finally:
+        machine.set_threads(before)
+    assert runs == [1, 0, 1, 0]
 
 
 def test_copies_of_batches_have_memory_of_their_own():

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.codegen.specialize import specialize
+from femops_kernels.cpu import machine
 from femops_kernels.cpu.tensor.contraction import Launch
 from femops_kernels.cpu.thread_pool import LAUNCH as ALONE
 from femops_kernels.simd.compiling import address_of_function
@@ -32,7 +33,7 @@ Array = NDArray[Any]
 
 @final
 class ArrayCall:
-    """Launches on arrays a, b and c of known types, shapes and strides, on this thread.
+    """Launches on arrays a, b and c of known types, shapes and strides.
 
     Parameters
     ----------
@@ -74,19 +75,28 @@ class ArrayCall:
         self._kept = words, launches
         self._function, self._address = _module().run_on_arrays, words.ctypes.data
         self._exchanged = exchanged
-        self._copies = any(launch.copies.size for launch, _ in launches)
+        small = all(launch.small for launch, _ in launches)
+        self._threads = 0 if small else max(launch.threads for launch, _ in launches)
+        self._alone = not small or any(launch.copies.size for launch, _ in launches)
 
     def run(self, a: Array, b: Array, c: Array) -> int:
         """Run it; 0 if nothing has been done, as the arrays have to be looked at."""
+        if self._threads and not self.current():
+            return 0
         if self._exchanged:
             a, b = b, a
         done: int
-        if self._copies:
-            with ALONE:  # they are in one place
-                done = self._function(self._address, id(a), id(b), id(c))
+        if self._alone:
+            with ALONE:  # a team works for one at a time, and copies of b are in one place
+                team = machine.team_of(self._threads)
+                done = self._function(self._address, team, id(a), id(b), id(c))
         else:
-            done = self._function(self._address, id(a), id(b), id(c))
+            done = self._function(self._address, 0, id(a), id(b), id(c))
         return done
+
+    def current(self) -> bool:
+        """True if it is for as many threads as there are now."""
+        return not self._threads or self._threads == machine.get_threads()
 
 
 @cache

@@ -226,7 +226,7 @@ class ContractionKernel:
         self.exchanged = not contraction.members and turned.cost() < contraction.cost()
         self._contraction = turned if self.exchanged else contraction
         self._reads = reads
-        self._modules: dict[tuple[bool, bool], tuple[ModuleType, int]] = {}
+        self._modules: dict[tuple[bool, bool, bool], tuple[ModuleType, int]] = {}
 
     @cached_property
     def variant(self) -> Variant:
@@ -266,13 +266,15 @@ class ContractionKernel:
             block=block,
         )
 
-    def _compiled(self, once: bool, apart: bool = False) -> tuple[ModuleType, int]:
-        key = once, apart
+    def _compiled(
+        self, once: bool, apart: bool = False, several: bool = False
+    ) -> tuple[ModuleType, int]:
+        key = once, apart, several
         if key not in self._modules:
-            self._modules[key] = self._compile(once, apart)
+            self._modules[key] = self._compile(*key)
         return self._modules[key]
 
-    def _compile(self, once: bool, apart: bool) -> tuple[ModuleType, int]:
+    def _compile(self, once: bool, apart: bool, several: bool) -> tuple[ModuleType, int]:
         product = self.product(once)
         lines = -(-product.packed_numbers() * np.dtype(product.dtype).itemsize // 128)
         nbytes = lines * 128 if product.packed else 0
@@ -283,6 +285,7 @@ class ContractionKernel:
         constants: dict[str, object] = {"ONCE": once and product.packed, "COPY_BYTES": nbytes}
         reaches = self._contraction.reaches()
         constants["AHEAD"], constants["APART"] = 0 if apart else self.variant.ahead, apart
+        constants["SEVERAL"] = several
         constants["LINES"] = tuple(-(-min(reach, _SHORT) // 64) for reach in reaches)
         return specialize(("gemm",), constants, text), nbytes
 
@@ -336,8 +339,9 @@ class ContractionKernel:
         """
         if self.exchanged:
             strides = tuple(strides[k] for k in (1, 0, 2, 4, 3, 5))
-        module, copy_bytes = self._compiled(strides[1] == strides[4] == 0 and not apart, apart)
         members, inner = inside
+        once = strides[1] == strides[4] == 0 and not apart
+        module, copy_bytes = self._compiled(once, apart, inner > 1)
         each = self._contraction.reaches() if apart else strides[:3]
         moved = max(1, sum(abs(stride) for stride in each)) * max(1, inner)
         small = members * moved <= _SHARED

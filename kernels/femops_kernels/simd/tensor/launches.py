@@ -39,13 +39,15 @@ def factor(typingctx: Any, base: Any, k: Any) -> Any:
 
 
 @intrinsic
-def call_products(typingctx: Any, function: Any, a: Any, b: Any, c: Any, launch: Any) -> Any:
-    """``call_products(address, a, b, c, launch)``: run compiled products on this thread."""
-    sig = types.void(*[types.intp] * 5)
+def call_products(
+    typingctx: Any, function: Any, team: Any, a: Any, b: Any, c: Any, launch: Any
+) -> Any:
+    """``call_products(address, team, a, b, c, launch)``: run compiled products."""
+    sig = types.void(*[types.intp] * 6)
     kind = ir.FunctionType(ir.VoidType(), [WORD] * 5)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        builder.call(builder.inttoptr(args[0], kind.as_pointer()), [WORD(0), *args[1:]])
+        builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
         return context.get_dummy_value()
 
     return sig, codegen

@@ -35,8 +35,8 @@ def apart(call, c, other, k):
     return before or other + word(call, ENDS + 2 * k + 1) <= c + word(call, ENDS + 4)
 
 
-@function("intp(intp, intp, intp, intp)")
-def run_on_arrays(call, first, second, third):
+@function("intp(intp, intp, intp, intp, intp)")
+def run_on_arrays(call, team, first, second, third):
     """Run the launches of a call on arrays a, b and c.
 
     Return 0 if nothing has been done: numbers are not aligned, c can't be written, or is so near to
@@ -50,7 +50,7 @@ def run_on_arrays(call, first, second, third):
     for k in range(word(call, COUNT)):
         at = call + 8 * (FIRST_LAUNCH + k * CALL_WORDS)
         x, y, z = a + word(at, BEGIN), b + word(at, BEGIN + 1), c + word(at, BEGIN + 2)
-        call_products(word(at, FUNCTION), x, y, z, at + 8 * LAUNCH)
+        call_products(word(at, FUNCTION), team, x, y, z, at + 8 * LAUNCH)
     return 1
 
 

@@ -26,6 +26,7 @@ PRODUCT = Product(
 )
 ONCE, COPY_BYTES = False, 0
 AHEAD, LINES = 0, (2, 8, 2)
+SEVERAL = True  # members are several products
 APART = False  # members are named by tables of their addresses
 # </defaults>
 
@@ -51,23 +52,32 @@ def member(operand, stride, e):
     return operand + e * stride
 
 
+@inner
+def one(a, b, c, copy, alpha, beta):
+    """A product."""
+    if PACKED and not ONCE:
+        pack(PRODUCT, b, copy)
+    multiply(PRODUCT, a, b, c, copy, alpha, beta)
+
+
 @shared
 def some(task, thread, operands, strides, inside, size, copies, alpha, beta):
     """A run of members, ``size`` of them."""
-    members, inner = inside[0], inside[1]
+    members, products = inside[0], inside[1]
     first, copy = task * size, copies + thread * COPY_BYTES
     if ONCE:
         pack(PRODUCT, operands[1], copy)
     for e in range(first, min(first + size, members)):
         if AHEAD > 0:
             ask_ahead(operands, strides, e)
-        for d in range(inner):
-            a = member(operands[0], strides[0], e) + d * strides[3]
-            b = member(operands[1], strides[1], e) + d * strides[4]
-            c = member(operands[2], strides[2], e) + d * strides[5]
-            if PACKED and not ONCE:
-                pack(PRODUCT, b, copy)
-            multiply(PRODUCT, a, b, c, copy, alpha, beta)
+        a = member(operands[0], strides[0], e)
+        b = member(operands[1], strides[1], e)
+        c = member(operands[2], strides[2], e)
+        if SEVERAL:
+            for d in range(products):
+                one(a + d * strides[3], b + d * strides[4], c + d * strides[5], copy, alpha, beta)
+        else:
+            one(a, b, c, copy, alpha, beta)
 
 
 @inner
