@@ -54,8 +54,8 @@ def _call(
     arrays: tuple[Array, Array, Array], terms: tuple[Term, ...], factors: tuple[Number, Number]
 ) -> ArrayCall | None:
     views, lanes = [term.view for term in terms], terms[2].view.lanes
-    copied = any(not view.shared and view.lanes != lanes for view in views)
-    if copied or views[2].members == 0 or not readable(*arrays):
+    apart = any(not view.shared and view.lanes != lanes for view in views)  # these are copied
+    if apart or views[2].device is not None or views[2].members == 0 or not readable(*arrays):
         return None
     first = [view.address - one.ctypes.data for view, one in zip(views, arrays, strict=True)]
     kernel, runs = launches_on_host(terms[2], terms[0], terms[1], *factors)

@@ -68,7 +68,10 @@ def contract_pair(c: Term, a: Term, b: Term, alpha: Number = 1.0, beta: Number =
     if c.view.members == 0:
         return
     if c.view.device is not None:
-        _contract_on_device((a, b, c), members, factors, c.view.device)
+        reads = factors[1] != (0.0, 0.0)
+        there, many = launches_on_device((a, b, c), members, reads, c.view.device)
+        for places, batches in many:
+            there.run(places, batches, *factors)
         return
     a, b = (_regrouped(one, c) for one in (a, b))
     kernel, launches = launches_on_host(c, a, b, alpha, beta)
@@ -106,25 +109,23 @@ def _forms(*terms: Term) -> Forms:
     return tuple((one.view.places, one.letters) for one in terms)
 
 
-def _contract_on_device(
-    terms: tuple[Term, Term, Term],
-    members: int,
-    factors: tuple[tuple[float, float], tuple[float, float]],
-    device: Device,
-) -> None:
-    """Contract what is on a device: each operand in groups of its own."""
+def launches_on_device(
+    terms: tuple[Term, Term, Term], members: int, reads: bool, device: Device
+) -> tuple[DeviceContractionKernel, list[tuple[tuple[Place, Place, Place], Batches]]]:
+    """Kernel and launches of what is on a device: each operand in groups of its own."""
     views = [one.view for one in terms]
     lanes, shared = tuple(one.lanes for one in views), tuple(one.shared for one in views)
-    reads = factors[1] != (0.0, 0.0)
     kernel, runs = device_launches_of(_forms(*terms), views[2].number, lanes, shared, reads, device)
     size = views[2].array.itemsize
+    launches = []
     for run in runs:
         a, b, c = (
             Place(one.array, (one.start + begin) * size)
             for one, begin in zip(views, run.begin, strict=True)
         )
         steps = views[0].stride, views[1].stride, views[2].stride
-        kernel.run((a, b, c), Batches(members, steps, run.products, run.distance), *factors)
+        launches.append(((a, b, c), Batches(members, steps, run.products, run.distance)))
+    return kernel, launches
 
 
 def as_pair(number: Number, view: View) -> tuple[float, float]:

@@ -6,6 +6,7 @@ Both are measured once, which takes a few seconds, and kept in the cache folder.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -18,10 +19,13 @@ from femops.tensor.einsum import parsed, terms_of
 from femops.tensor.gemm import Operand
 from femops.tensor.lowering import Term
 from femops.tensor.pairs import path_of, sizes_of
+from femops.tensor.places import check_devices
 from femops_kernels.codegen import cache as kernel_cache
 from femops_kernels.codegen.private import read_private
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.limits import Limits
+from femops_kernels.cuda.device.device import Device
+from femops_kernels.cuda.rates import Rates
 from femops_meshes.arguments import checked
 
 # Bytes that are gone through, and the part of them that is written, where bandwidth is measured.
@@ -72,7 +76,8 @@ class Limit:
 def limit(subscripts: str, *operands: Operand, beta: float = 0.0) -> Limit:
     """The least that `einsum` can take on this machine, with the threads that it would use.
 
-    Nothing is computed.  The first call measures the machine, for a few seconds.
+    Nothing is computed.  The first call measures the machine, or the GPU that operands are on, for
+    a few seconds.  On a GPU, bandwidth is that of large batches, out of its caches.
 
     Parameters
     ----------
@@ -88,7 +93,7 @@ def limit(subscripts: str, *operands: Operand, beta: float = 0.0) -> Limit:
     Raises
     ------
     TensorError
-        As `einsum` raises; operands on a GPU, whose limits are others.
+        As `einsum` raises.
 
     Examples
     --------
@@ -102,16 +107,20 @@ def limit(subscripts: str, *operands: Operand, beta: float = 0.0) -> Limit:
     words, result = parsed(subscripts, len(operands))
     terms = terms_of(operands, words, 0)
     sizes = sizes_of(terms)
-    if any(term.view.device is not None for term in terms):
-        raise TensorError("operands on a GPU: 'femops bench gemm --device cuda' has its limits")
+    check_devices(*(term.view for term in terms))
+    device = terms[0].view.device
     kind, members = terms[0].view.dtype, max(term.view.members for term in terms)
     written = float(kind.itemsize * members * prod(sizes[x] for x in result))
     read = sum(float(kind.itemsize * _numbers(term)) for term in terms)
     read += written if beta != 0 else 0.0
     flops = members * _flops(terms, result, sizes) * (4 if kind.kind == "c" else 1)
+    single = 2 if kind.name in ("float32", "complex64") else 1
+    if device is not None:
+        there = measured_on(device)
+        bandwidth = _device_bandwidth(there, read, written)
+        return Limit(flops, read, written, bandwidth, there["flops"] * single * 1e-9)
     rates = measured(machine.get_threads())
-    peak = rates["peak"] * (2 if kind.name in ("float32", "complex64") else 1)
-    return Limit(flops, read, written, _bandwidth(rates, read, written), peak)
+    return Limit(flops, read, written, _bandwidth(rates, read, written), rates["peak"] * single)
 
 
 def _numbers(term: Term) -> int:
@@ -136,6 +145,37 @@ def _bandwidth(rates: dict[str, Any], read: float, written: float) -> float:
     return float(np.interp(np.log(read + written), np.log(_FOOTPRINTS), at))
 
 
+def _device_bandwidth(rates: dict[str, float], read: float, written: float) -> float:
+    """Bandwidth of a device, GB/s: what is written goes with as much that is read."""
+    both = min(read, written)
+    copied = 2 * both + (written - both)
+    seconds = copied / rates["copied_bytes"] + (read - both) / rates["read_bytes"]
+    return (read + written) / seconds * 1e-9
+
+
+@lru_cache(maxsize=8)
+def measured_on(device: Device) -> dict[str, float]:
+    """Limits of a device, from the cache or measured now.
+
+    Returns
+    -------
+    dict
+        ``copied_bytes``, ``read_bytes`` and ``flops`` a second.
+    """
+    names = ("copied_bytes", "read_bytes", "flops")
+    row = _kept(device.name, lambda row: sorted(row) == sorted(names), lambda: _rates(device))
+    return {name: float(row[name]) for name in names}
+
+
+def _rates(device: Device) -> dict[str, float]:
+    rates = Rates.of(device)
+    return {
+        "copied_bytes": rates.copied_bytes,
+        "read_bytes": rates.read_bytes,
+        "flops": rates.flops,
+    }
+
+
 @lru_cache(maxsize=8)
 def measured(threads: int) -> dict[str, Any]:
     """Limits of this machine with so many threads, from the cache or measured now.
@@ -145,18 +185,30 @@ def measured(threads: int) -> dict[str, Any]:
     dict
         ``peak`` in GFlop/s; ``bandwidth`` in GB/s, for each footprint and share of writes.
     """
-    path = kernel_cache.cache_folder() / "limits.json"
     key = f"{machine.processor()}, {threads} of {machine.cores()}"
+    shape = len(_FOOTPRINTS), len(_SHARES)
+
+    def usable(row: dict[str, Any]) -> bool:
+        return np.shape(row["bandwidth"]) == shape and float(row["peak"]) > 0
+
+    return _kept(key, usable, lambda: _measure(threads))
+
+
+def _kept(
+    key: str, usable: Callable[[dict[str, Any]], bool], measure: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
+    """Limits under a key of the cache's table, measured if they are not there."""
+    path = kernel_cache.cache_folder() / "limits.json"
     with kernel_cache.locked(path.with_suffix(".lock")):
+        known: Any = {}
         try:
             known = json.loads(read_private(path).decode())
-            row = known[key]
-            if np.shape(row["bandwidth"]) == (len(_FOOTPRINTS), len(_SHARES)):
-                return {"peak": float(row["peak"]), "bandwidth": row["bandwidth"]}
+            if usable(known[key]):
+                return dict(known[key])
         except (OSError, ValueError, KeyError, TypeError):
-            known = {}
+            pass
         known = known if isinstance(known, dict) else {}
-        known[key] = _measure(threads)
+        known[key] = measure()
         kernel_cache.write_whole(path, json.dumps(known).encode())
         return dict(known[key])
 

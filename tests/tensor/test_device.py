@@ -115,7 +115,6 @@ CASES = {
     "no device": (lambda _: Batch((2,), 3).to(3), "device is 3: give a text"),
     "no stream": (lambda d: Batch((2,), 3).to(d, 3), "stream is 3: give a stream of CuPy"),
     "integers": (lambda d: Batch.wrap(d.upload(X.astype(int))), "an array of int64: convert"),
-    "limit": (lambda d: femops.tensor.limit("ij->", d.upload(X)), "operands on a GPU"),
     "output that is an operand": (
         lambda d: gemm(A := d.upload(X), A, A[::-1]),
         "out overlaps an operand",

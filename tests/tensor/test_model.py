@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
-from femops.tensor import limit, model
+from femops import TensorError
+from femops.tensor import Batch, limit, model
+from femops_kernels.cuda.rates import Rates
+from support.cuda.host_device import host_device
 
 RATES = {"peak": 100.0, "bandwidth": [[40.0, 20.0, 10.0]] * 7}
 
@@ -25,6 +28,29 @@ def test_operations_and_bytes(known):
     assert least.read == 2 * B.nbytes + D.nbytes
     single = limit("ik,kj->ij", *[np.ones((10, 64, 64), np.complex64)] * 2)
     assert (single.peak, single.flops, single.bound) == (200.0, 10 * 8 * 64**3, "arithmetic")
+
+
+def test_limits_of_a_device_are_measured_once(tmp_path, monkeypatch):
+    device, asked = host_device(), []
+    monkeypatch.setattr(model.kernel_cache, "cache_folder", lambda: tmp_path)
+    rates = Rates(4e12, 5e12, 1.0, 6e13, 1.0)
+    monkeypatch.setattr(model.Rates, "of", lambda device: asked.append(device) or rates)
+    A = Batch((16, 16), 1000, device=device)
+    nbytes = 1000 * 16**2 * 8
+    for _ in range(2):
+        model.measured_on.cache_clear()
+        least = limit("ik,kj->ij", A, A)
+        assert (least.flops, least.read, least.written) == (2 * 16**3 * 1e3, 2 * nbytes, nbytes)
+        assert least.seconds == pytest.approx(2 * nbytes / 4e12 + nbytes / 5e12)
+        assert (least.bound, least.peak) == ("memory", pytest.approx(6e4))
+    assert asked == [device]
+    assert limit("ij->", A).seconds == pytest.approx(nbytes / 5e12, rel=0.01)
+    single = Batch((256, 256), 10, "float32", device=device)
+    least = limit("ik,kj->ij", single, single)
+    assert (least.bound, least.peak) == ("arithmetic", pytest.approx(1.2e5))
+    with pytest.raises(TensorError, match="copy them to one"):
+        limit("ik,kj->ij", A, np.ones((1000, 16, 16)))
+    model.measured_on.cache_clear()
 
 
 def test_rates_are_measured_once(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from femops.cli.bench.report import PlotOption, Progress, Result, RoundsOption, 
 from femops.cli.options import JsonOption, names, numbers
 from femops.cli.output import Column, Output
 
-_ROUND = 0.05  # seconds of a round on a device
+_ROUND, _TURN = 0.05, 0.01  # seconds of a round on a device, and of a variant's turn in a search
 
 
 def gemm(
@@ -55,6 +55,7 @@ def gemm(
       femops bench gemm --size 4,8,16 --layout contiguous,interleaved --dtype float32
       femops bench gemm --size 8,16,32 --members 20000 --search --plot search.png
       femops bench gemm --device cuda --members 1000000 --layout contiguous,interleaved --plot
+    femops bench gemm --device cuda --members 1000000 --size 4,8,16 --search
     """  # noqa: D301  (\b is click's mark for lines to keep)
     sizes, counts = numbers(size, "sizes"), numbers(members, "batches", digits=7)
     workers = numbers(threads, "threads")
@@ -88,9 +89,21 @@ def gemm(
         mean = result["products_over_best_peer"]
         return result | {"rows": result["products"], "mean_over_best_peer": mean}
 
-    if device is not None:
-        if search or workers != [1]:
-            raise typer.BadParameter("--device has no use for --search and --threads")
+    def searched_on_device(progress: Progress) -> Result:
+        from femops.bench.gpu.products import Products
+        from femops.bench.tensor.device_search import search_on_device
+
+        products = Products(sizes, counts, names(dtype), names(layout))
+        products.check()
+        if len(counts) > 1 or len(names(dtype)) > 1 or len(names(layout)) > 1:
+            raise typer.BadParameter("--search takes one batch, type and layout: --members 1000000")
+        return search_on_device(device, products.cases(), _TURN, rounds, progress)
+
+    if device is not None and workers != [1]:
+        raise typer.BadParameter("--device has no use for --threads")
+    if device is not None and search:
+        report("gemm", searched_on_device, _show_shapes, _draw_search, plot=plot, json=json)
+    elif device is not None:
         report("gemm", on_device, show_device_products, _draw, plot=plot, json=json)
     elif search:
         report("gemm", searched, _show_search, _draw_search, plot=plot, json=json)
@@ -131,6 +144,20 @@ VARIANTS = (
 def _show_search(output: Output, result: Result) -> None:
     """Print the table."""
     output.records("C += A B, variants", VARIANTS, result["rows"])
+    output.say(f"the best are kept in {result['table']}")
+
+
+SHAPES = (
+    *(Column("n", "n"), Column("variant", "variant"), Column("rows", "rows")),
+    *(Column("columns", "columns"), Column("members", "members")),
+    *(Column("threads each", "threads_each"), Column("GFlop/s", "gflops", ".3g")),
+    Column("chosen", "chosen"),
+)
+
+
+def _show_shapes(output: Output, result: Result) -> None:
+    """Print the table."""
+    output.records("C = A B, launch shapes", SHAPES, result["rows"])
     output.say(f"the best are kept in {result['table']}")
 
 

@@ -106,6 +106,16 @@ class DeviceContraction(PairContraction):
                 found[name] = image
         return found
 
+    def words(self) -> str:
+        """Sizes, type and layout, for the database of settings."""
+        rows, columns, terms = self.sizes
+        how = ", ".join(
+            f"{name} {'for all' if shared else 'staged' if name in self.images else lanes}"
+            for name, lanes, shared in zip("abc", self.lanes, self.shared, strict=True)
+        )
+        added = ", added" if self.reads else ""
+        return f"products {rows} x {columns} x {terms}, {self.dtype}, {how}{added}"
+
     def offsets_text(self) -> str:
         """Functions of C++ that say where entries are."""
         ends = [abs(end) for _, one, _, other in self._places for end in (*one, *other)]

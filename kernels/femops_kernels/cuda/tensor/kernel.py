@@ -12,7 +12,8 @@ from femops_kernels.cuda.device.arguments import Layout, Place
 from femops_kernels.cuda.device.device import Device, Function
 from femops_kernels.cuda.operator.kernel import TYPES, constants_text, source_of
 from femops_kernels.cuda.tensor.contraction import DeviceContraction, Image
-from femops_kernels.cuda.tensor.shapes import ProductShape, choose
+from femops_kernels.cuda.tensor.shapes import ProductShape, choose, variants
+from femops_kernels.tuning.database import TuningKey
 
 Factor = tuple[float, float]
 """Real and imaginary part."""
@@ -48,10 +49,14 @@ class DeviceContractionKernel:
     ----------
     contraction : DeviceContraction
     device : Device
+    shape : ProductShape, optional
+        Launch shape; that of the database if omitted, else the model's.
     """
 
-    def __init__(self, contraction: DeviceContraction, device: Device) -> None:
-        self._contraction, self._device = contraction, device
+    def __init__(
+        self, contraction: DeviceContraction, device: Device, shape: ProductShape | None = None
+    ) -> None:
+        self._contraction, self._device, self._given = contraction, device, shape
         real = np.finfo(contraction.dtype).dtype
         pointer = "const long long*" if contraction.apart else "const T*"
         fields = {"a": pointer, "b": pointer, "c": pointer if contraction.apart else "T*"}
@@ -64,7 +69,21 @@ class DeviceContractionKernel:
     @cached_property
     def shape(self) -> ProductShape:
         """Launch shape."""
-        return choose(self._contraction, self._device.shared_bytes)
+        if self._given is not None:
+            return self._given
+        return choose(self._contraction, self._device.shared_bytes, self.tuning_key())
+
+    def tuning_key(self) -> TuningKey:
+        """Key of its launch shape in the database."""
+        return TuningKey(self._device.name, self._contraction.words())
+
+    def reshaped(self, shape: ProductShape) -> DeviceContractionKernel:
+        """The same with another launch shape."""
+        return DeviceContractionKernel(self._contraction, self._device, shape)
+
+    def variants(self) -> list[ProductShape]:
+        """Launch shapes to try, the model's first."""
+        return variants(self._contraction, self._device.shared_bytes)
 
     @cached_property
     def function(self) -> Function:

@@ -1,4 +1,4 @@
-"""Launch shapes of contractions: a model of registers and shared memory, no measurement."""
+"""Launch shapes of contractions: by a model of registers and shared memory, or measured."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from math import ceil, inf
 from typing import final
 
 from femops_kernels.cuda.tensor.contraction import DeviceContraction
+from femops_kernels.tuning import database
+from femops_kernels.tuning.database import TuningKey
 
 _REGISTERS, _OVERHEAD = 184, 40  # of a thread for numbers, and for addresses
 _FILE, _MOST_THREADS = 65536, 2048  # registers and threads of a multiprocessor
@@ -17,6 +19,7 @@ _ALL_SHARED = 160 * 1024  # of a multiprocessor, at most architectures
 _LOAD = 4  # multiply-adds in the time of a load from shared memory or a cache
 _ROUNDS = 8  # blocks of the result that a thread works on one after the other
 _THREADS, _MOST_BLOCKS = 128, 32  # of a block by choice; blocks of a multiprocessor
+_WORTH, _MOST_VARIANTS = 2.0, 24  # cost of a shape that is tried, by the least; how many are
 
 
 @final
@@ -61,12 +64,32 @@ class ProductShape:
         return -(-rows // self.rows), -(-columns // self.columns)
 
 
-def choose(contraction: DeviceContraction, shared_bytes: int) -> ProductShape:
-    """The shape that the model finds fastest on a device with so much shared memory for a block."""
-    return min(
-        _candidates(contraction, min(shared_bytes, _BLOCK_SHARED)),
-        key=lambda shape: (_cost(contraction, shape), abs(shape.threads - _THREADS)),
-    )
+def variants(contraction: DeviceContraction, shared_bytes: int) -> list[ProductShape]:
+    """Shapes that the model does not rule out, the one that it finds fastest first.
+
+    They are for a device with so much shared memory for a block.
+    """
+    shapes = dict.fromkeys(_candidates(contraction, min(shared_bytes, _BLOCK_SHARED)))
+    costs = {shape: _cost(contraction, shape) for shape in shapes}
+    order = sorted(costs, key=lambda shape: (costs[shape], abs(shape.threads - _THREADS)))
+    return [shape for shape in order if costs[shape] <= _WORTH * costs[order[0]]][:_MOST_VARIANTS]
+
+
+def choose(
+    contraction: DeviceContraction, shared_bytes: int, key: TuningKey | None = None
+) -> ProductShape:
+    """The shape that the database has for a key, if it fits, else the one of the model."""
+    found = {} if key is None else database.find(key)
+    for shape in _candidates(contraction, min(shared_bytes, _BLOCK_SHARED)) if found else ():
+        if settings_of(shape) == found:
+            return shape
+    return variants(contraction, shared_bytes)[0]
+
+
+def settings_of(shape: ProductShape) -> dict[str, int | str]:
+    """Settings of a shape, as the database has them."""
+    names = ("rows", "columns", "members", "threads_each")
+    return {name: getattr(shape, name) for name in names}
 
 
 def _candidates(contraction: DeviceContraction, shared_bytes: int) -> Iterator[ProductShape]:
