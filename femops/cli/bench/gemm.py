@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf
-from typing import Annotated
+from typing import Annotated, final
 
 import typer
 
@@ -55,60 +56,77 @@ def gemm(
       femops bench gemm --size 4,8,16 --layout contiguous,interleaved --dtype float32
       femops bench gemm --size 8,16,32 --members 20000 --search --plot search.png
       femops bench gemm --device cuda --members 1000000 --layout contiguous,interleaved --plot
-    femops bench gemm --device cuda --members 1000000 --size 4,8,16 --search
+      femops bench gemm --device cuda --members 1000000 --size 4,8,16 --search
     """  # noqa: D301  (\b is click's mark for lines to keep)
     sizes, counts = numbers(size, "sizes"), numbers(members, "batches", digits=7)
     workers = numbers(threads, "threads")
+    asked = _Asked(sizes, counts, names(dtype), names(layout), workers, rounds, device or "cuda")
+    if device is not None and workers != [1]:
+        raise typer.BadParameter("--device has no use for --threads")
+    if device is not None and search:
+        report("gemm", asked.searched_there, _show_shapes, _draw_search, plot=plot, json=json)
+    elif device is not None:
+        report("gemm", asked.measured_there, show_device_products, _draw, plot=plot, json=json)
+    elif search:
+        report("gemm", asked.searched, _show_search, _draw_search, plot=plot, json=json)
+    else:
+        report("gemm", asked.measured, _show, _draw, plot=plot, json=json)
 
-    def searched(progress: Progress) -> Result:
-        from femops.bench.tensor.search import search_gemm
 
-        if len(counts) > 1 or len(names(dtype)) > 1:
-            raise typer.BadParameter("--search takes one batch and one type: --members 20000")
-        return search_gemm(sizes, counts[0], names(dtype)[0], rounds, progress)
+@final
+@dataclass(frozen=True)
+class _Asked:
+    """Options of the command, and the ways to measure."""
 
-    def measure(progress: Progress) -> Result:
+    sizes: list[int]
+    counts: list[int]
+    dtypes: list[str]
+    layouts: list[str]
+    threads: list[int]
+    rounds: int
+    device: str
+
+    def measured(self, progress: Progress) -> Result:
+        """Times on the host."""
         from femops.bench.tensor.gemm import Settings, run_gemm
 
-        settings = Settings(sizes, counts, names(dtype), names(layout), workers, rounds)
-        return run_gemm(settings, progress)
+        batches = self.sizes, self.counts, self.dtypes, self.layouts
+        return run_gemm(Settings(*batches, self.threads, self.rounds), progress)
 
-    def on_device(progress: Progress) -> Result:
+    def searched(self, progress: Progress) -> Result:
+        """All variants on the host."""
+        from femops.bench.tensor.search import search_gemm
+
+        if len(self.counts) > 1 or len(self.dtypes) > 1:
+            raise typer.BadParameter("--search takes one batch and one type: --members 20000")
+        return search_gemm(self.sizes, self.counts[0], self.dtypes[0], self.rounds, progress)
+
+    def measured_there(self, progress: Progress) -> Result:
+        """Times on a device."""
         from femops.bench.gpu import GpuSettings, Products, run_products
 
-        products = Products(sizes, counts, names(dtype), names(layout))
         settings = GpuSettings(
             orders=(),
             forms=(),
-            products=products,
-            seconds=_ROUND * rounds,
+            products=Products(self.sizes, self.counts, self.dtypes, self.layouts),
+            seconds=_ROUND * self.rounds,
             budget=inf,
-            device=device or "cuda",
+            device=self.device,
         )
         result = run_products(settings, progress)
         mean = result["products_over_best_peer"]
         return result | {"rows": result["products"], "mean_over_best_peer": mean}
 
-    def searched_on_device(progress: Progress) -> Result:
+    def searched_there(self, progress: Progress) -> Result:
+        """All launch shapes on a device."""
         from femops.bench.gpu.products import Products
         from femops.bench.tensor.device_search import search_on_device
 
-        products = Products(sizes, counts, names(dtype), names(layout))
+        products = Products(self.sizes, self.counts, self.dtypes, self.layouts)
         products.check()
-        if len(counts) > 1 or len(names(dtype)) > 1 or len(names(layout)) > 1:
+        if max(len(one) for one in (self.counts, self.dtypes, self.layouts)) > 1:
             raise typer.BadParameter("--search takes one batch, type and layout: --members 1000000")
-        return search_on_device(device, products.cases(), _TURN, rounds, progress)
-
-    if device is not None and workers != [1]:
-        raise typer.BadParameter("--device has no use for --threads")
-    if device is not None and search:
-        report("gemm", searched_on_device, _show_shapes, _draw_search, plot=plot, json=json)
-    elif device is not None:
-        report("gemm", on_device, show_device_products, _draw, plot=plot, json=json)
-    elif search:
-        report("gemm", searched, _show_search, _draw_search, plot=plot, json=json)
-    else:
-        report("gemm", measure, _show, _draw, plot=plot, json=json)
+        return search_on_device(self.device, products.cases(), _TURN, self.rounds, progress)
 
 
 COLUMNS = (
