@@ -32,9 +32,9 @@ def product(n: int, dtype: str, layout: Layout) -> Call:
     return call
 
 
-def matrices(n: int, device: Device) -> Batch:
+def matrices(n: int, device: Device, dtype: str = "float64") -> Batch:
     """Some, contiguous."""
-    return Batch((n, n), 100, device=device)
+    return Batch((n, n), 100, dtype, device=device)
 
 
 VARIANTS: dict[str, Call] = {
@@ -48,6 +48,11 @@ VARIANTS: dict[str, Call] = {
     "cholesky-n8": lambda device: cholesky(matrices(8, device)),
     "eigh-n4": lambda device: eigh(matrices(4, device)),
     "solve-n5": lambda device: solve(matrices(5, device), Batch((5,), 100, device=device)),
+    "cholesky-complex-n5": lambda device: cholesky(matrices(5, device, "complex128")),
+    "eigh-complex-n3": lambda device: eigh(matrices(3, device, "complex64")),
+    "solve-complex-n4": lambda device: solve(
+        matrices(4, device, "complex64"), Batch((4,), 100, "complex64", device=device)
+    ),
 }
 
 
