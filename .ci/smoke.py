@@ -1,6 +1,11 @@
-"""Try an installed femops from outside its source: import, `femops info`, a small solve."""
+"""Try an installed femops from outside its source: import, `femops info`, a small solve.
 
+What newer versions of Python and SciPy changed under it once, is tried too.
+"""
+
+import inspect
 import json
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -24,5 +29,10 @@ if not (Path(cupy_device.__file__).parents[1] / "src" / "device.cuh").exists():
 mesh = str(femops.sample("ball.mesh"))
 result = json.loads(run("solve", "poisson", mesh, "--order", "3", "--refine", "1", "--json"))
 print(result)
+A = femops.diffusion(femops.H1(femops.box((2, 2)), 2))
+if (pickle.loads(pickle.dumps(A)) @ A.space.zeros()).any():
+    sys.exit("a pickled operator is another one")
+if "\nlevel :" not in (inspect.getdoc(femops.diffusion) or ""):
+    sys.exit("help(femops.diffusion) does not show the options")
 if not result["l2_error"] < 2e-3:
     sys.exit(f"the L2 error {result['l2_error']} is too large")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from inspect import Parameter, signature
+from inspect import Parameter, cleandoc, signature
 from typing import Any, TypedDict, TypeVar, final
 
 import numpy as np
@@ -97,9 +97,11 @@ def with_options(kind: type) -> Callable[[Form], Form]:
             shown = signature(form).replace(parameters=list(parameters.values()))
             form.__signature__ = shown  # type: ignore[attr-defined]
         if form.__doc__ and Options.__doc__:  # python -OO has none
-            entries = re.findall(r" {4}\w+ : .*\n(?: {8}.*\n)+", Options.__doc__)
+            # cleaned: Python indents docstrings until 3.12
+            every, own = (cleandoc(one) + "\n" for one in (Options.__doc__, form.__doc__))
+            entries = re.findall(r"^\w+ : .*\n(?: {4}.*\n)+", every, re.MULTILINE)
             mine = [entry for entry in entries if entry.split()[0] in kind.__annotations__]
-            form.__doc__ = re.sub(r" {4}\*\*options\n.*\n", lambda _: "".join(mine), form.__doc__)
+            form.__doc__ = re.sub(r"\*\*options\n.*\n", lambda _: "".join(mine), own)
         return form
 
     return spelled_out

@@ -359,14 +359,6 @@ class BlockOperator(MatrixFree):
         costs = [block.cost(method) for block in self._blocks.values()]
         return Cost(**{f.name: sum(getattr(c, f.name) for c in costs) for f in fields(Cost)})
 
-    def __getstate__(self) -> dict[str, Any]:
-        """State that a copy or another process needs: compiled code is found again there."""
-        return {
-            k: v
-            for k, v in self.__dict__.items()
-            if k not in ("compiled", "_transposed", "_panelled")
-        }
-
     def __repr__(self) -> str:
         spaces = ", ".join(f"{name}={space.size}" for name, space in self.space.spaces.items())
         blocks = " ".join(f"[{test}, {field}]" for test, field in self._blocks)

@@ -27,6 +27,9 @@ from femops.spaces.product import Product
 from femops_kernels.compiled import CompiledOperator, Panels
 from femops_meshes.arguments import checked
 
+# Cached attributes that hold compiled code and addresses.
+_COMPILED = ("compiled", "_transposed", "_panelled")
+
 
 class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no types
     """A linear operator that is run by compiled kernels.
@@ -42,6 +45,15 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     space: Space | Product
     test_space: Space | Product
     _given_as = "a femops operator, as femops.mass(V) (SciPy's solvers take others)"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """State for a copy or another process: compiled code is found again, not carried over."""
+        kept = {k: v for k, v in self.__dict__.items() if k not in _COMPILED}
+        return {k: v for k, v in kept.items() if not isinstance(v, ModuleType)}  # SciPy's
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        LinearOperator.__init__(self, self.dtype, self.shape)
 
     @property
     @abstractmethod

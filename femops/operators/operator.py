@@ -32,9 +32,6 @@ from femops_kernels.compiled import ONE, CompiledOperator, Panels
 from femops_meshes import html
 from femops_meshes.arguments import checked, number_of
 
-# Cached attributes that hold compiled code and addresses.
-_COMPILED = ("compiled", "_transposed", "_panelled")
-
 
 @final
 class Operator(MatrixFree):
@@ -381,10 +378,6 @@ class Operator(MatrixFree):
         """
         check_method(method)
         return self._level_data.matrix(method)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """State for a copy or another process: compiled code is found again, not carried over."""
-        return {k: v for k, v in self.__dict__.items() if k not in _COMPILED}
 
     @checked(OperatorError)
     def cost(self, method: str = "near-optimal") -> Cost:

@@ -233,6 +233,7 @@ def both(device: GuardedDevice) -> Both:
     return Both(device)
 
 
+@pytest.mark.filterwarnings("ignore:.*column vectors:FutureWarning")  # of SciPy 1.18
 def test_products_with_vectors_and_columns(both: Both) -> None:
     A, B, V = both.here, both.there, both.spaces[0]
     x = random_vector(V, "float64")

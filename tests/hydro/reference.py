@@ -43,7 +43,7 @@ def _gauss(n: int) -> tuple[Array, Array]:
 
 
 def _lobatto(p: int) -> Array:
-    inner = legendre.Legendre.basis(p).deriv().roots() if p > 1 else []
+    inner = legendre.Legendre.basis(p).deriv().roots().real if p > 1 else []
     return (np.concatenate([[-1.0], np.sort(inner), [1.0]]) + 1) / 2
 
 

@@ -90,6 +90,7 @@ def test_a_factor_that_is_not_finite_is_refused(problem: Problem, factor: float)
 # --- vectors --------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:.*column vectors:FutureWarning")  # of SciPy 1.18
 def test_every_way_to_apply_gives_the_same_bits(pair: Problem) -> None:
     operator, u = pair.mass, pair.u
     expected = operator.apply(u)
