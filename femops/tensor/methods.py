@@ -96,7 +96,7 @@ def _run_on_host(
         others = (one for one in (sources[1], targets[1]) if one is not None)
         pair = first, next(others, first[:, :1, :1])
         a, x = (Matrices(*one.shape[1:], *one.strides[1:]) for one in pair)
-        kernel = LinearKernel(method, first.dtype.name, a, x, triangle)
+        kernel = LinearKernel(method, operands[0].number, a, x, triangle)
         read, written = (
             (_members(one), _members(other)) for one, other in (tuple(sources), tuple(targets))
         )

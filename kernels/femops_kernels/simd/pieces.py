@@ -45,7 +45,7 @@ def _exchanged(builder: Any, rows: list[Any], width: int) -> list[Any]:
     return rows
 
 
-def _to_lanes(builder: Any, pieces: list[Any], n: int) -> list[Any]:
+def to_lanes(builder: Any, pieces: list[Any], n: int) -> list[Any]:
     """Lane vectors of the n numbers of each slot."""
     rows = []
     for slot in range(n):  # beside it slots slot + n, slot + 2 n, ...
@@ -58,7 +58,7 @@ def _to_lanes(builder: Any, pieces: list[Any], n: int) -> list[Any]:
     return _exchanged(builder, rows, len(pieces))
 
 
-def _to_pieces(builder: Any, lanes: list[Any], width: int) -> list[Any]:
+def to_pieces(builder: Any, lanes: list[Any], width: int) -> list[Any]:
     """The numbers of each slot, of n lane vectors: the inverse."""
     n, rows = len(lanes), _exchanged(builder, list(lanes), width)
     return [
@@ -137,7 +137,7 @@ def gather_piece(
         size = piece.lane.scalar.bitwidth // 8
         pieces = [builder.load(pointer, align=size) for pointer in piece.slots()]
         if piece.n > 1:
-            lanes = _to_lanes(builder, pieces, piece.n)
+            lanes = to_lanes(builder, pieces, piece.n)
         else:
             lanes = [ir.Constant(vector_ir(piece.lane), ir.Undefined)]
             for slot, number in enumerate(pieces):
@@ -172,7 +172,7 @@ def scatter_piece(
         width, size = piece.lane.width, piece.lane.scalar.bitwidth // 8
         lanes = [builder.load(pointer, align=size) for pointer in piece.lanes()]
         if piece.n > 1:
-            pieces = _to_pieces(builder, lanes, width)
+            pieces = to_pieces(builder, lanes, width)
         else:
             pieces = [builder.extract_element(lanes[0], _INDEX(slot)) for slot in range(width)]
         # one slot after the other: slots of one batch that share dofs lose no update

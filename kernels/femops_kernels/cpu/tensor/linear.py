@@ -58,6 +58,11 @@ class Matrices:
     row_bytes: int
     column_bytes: int
 
+    def whole(self, size: int) -> bool:
+        """True if a member's entries, of so many bytes, are a run by rows."""
+        rows = self.rows == 1 or self.row_bytes == self.columns * size
+        return rows and (self.columns == 1 or self.column_bytes == size)
+
 
 @final
 @dataclass(frozen=True)
@@ -145,6 +150,11 @@ def _compiled(kernel: LinearKernel) -> tuple[ModuleType, int, int]:
         "WRITTEN": written,
         "WORK_BYTES": work_bytes,
     }
+    size, parts = np.dtype(kernel.dtype).itemsize, number.nbytes // lane.nbytes
+    reals = [parts * one.rows * one.columns for one in pair]
+    runs = [many if one.whole(size) else 0 for many, one in zip(reals, pair, strict=True)]
+    constants |= dict(zip(("FIRST_RUN", "SECOND_RUN"), runs, strict=True))
+    constants |= dict(zip(("FIRST_REALS", "SECOND_REALS"), reals, strict=True))
     if kernel.method == "triangle":
         constants |= {"TRIANGLE": kernel.triangle}
     if kernel.method == "eigenvalues":

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, final
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from femops_kernels.simd.lanes import LaneType, address_of, scalar_ir, vector_ir
+from femops_kernels.simd.lanes import (
+    LaneType,
+    address_of,
+    load_at,
+    scalar_ir,
+    store_at,
+    vector_ir,
+)
+from femops_kernels.simd.lines import literal
+from femops_kernels.simd.pieces import to_lanes, to_pieces
 from femops_kernels.simd.tensor.offsets import WORD
 
 
@@ -30,10 +40,81 @@ def gathered(builder: Any, lane: LaneType, places: Any, offset: Any) -> Any:
     return value
 
 
-def scattered(builder: Any, lane: LaneType, places: Any, offset: Any, value: Any) -> None:
-    """Emit stores of a lane vector's numbers ``offset`` bytes behind each place."""
-    for slot, pointer in enumerate(_pointers(builder, lane, places, offset)):
-        builder.store(builder.extract_element(value, ir.IntType(32)(slot)), pointer)
+@final
+class _Run:
+    """Emits pieces of the runs of numbers behind each place, and of the same in lanes."""
+
+    def __init__(self, builder: Any, lane: LaneType, places: Any, work: Any) -> None:
+        self.builder, self.lane, self.work = builder, lane, work
+        self.size = lane.scalar.bitwidth // 8
+        self.first = [
+            builder.load(address_of(builder, places, WORD(slot), 8, WORD))
+            for slot in range(lane.width)
+        ]
+
+    def slots(self, k: Any, n: int) -> list[Any]:
+        """Pointers to n numbers from number k on, of each slot."""
+        build = self.builder
+        kind = ir.VectorType(scalar_ir(self.lane), n) if n > 1 else scalar_ir(self.lane)
+        at = build.mul(k, WORD(self.size))
+        return [build.inttoptr(build.add(one, at), kind.as_pointer()) for one in self.first]
+
+    def read(self, k: Any, n: int) -> None:
+        """Copy n numbers to lanes."""
+        numbers = [self.builder.load(one, align=self.size) for one in self.slots(k, n)]
+        if n > 1:
+            lanes = to_lanes(self.builder, numbers, n)
+        else:
+            lanes = [ir.Constant(vector_ir(self.lane), ir.Undefined)]
+            for slot, number in enumerate(numbers):
+                lanes = [self.builder.insert_element(lanes[0], number, ir.IntType(32)(slot))]
+        for i, value in enumerate(lanes):
+            at = self.builder.add(k, WORD(i))
+            store_at(self.builder, self.lane, self.work, at, value)
+
+    def write(self, k: Any, n: int) -> None:
+        """Copy n numbers from lanes."""
+        at = [self.builder.add(k, WORD(i)) for i in range(n)]
+        lanes = [load_at(self.builder, self.lane, self.work, one) for one in at]
+        if n > 1:
+            numbers = to_pieces(self.builder, lanes, self.lane.width)
+        else:
+            slots = range(self.lane.width)
+            numbers = [self.builder.extract_element(lanes[0], ir.IntType(32)(s)) for s in slots]
+        for number, pointer in zip(numbers, self.slots(k, n), strict=True):
+            self.builder.store(number, pointer, align=self.size)
+
+    def each(self, count: int, emit: Callable[[Any, int], None]) -> None:
+        """Emit all pieces of a run: as many of them as can be are as long as a lane vector."""
+        width = self.lane.width
+        with cgutils.for_range(self.builder, WORD(count // width)) as loop:
+            emit(self.builder.mul(loop.index, WORD(width)), width)
+        first = count // width * width
+        while first < count:
+            n = 1 << ((count - first).bit_length() - 1)
+            emit(WORD(first), n)
+            first += n
+
+
+def _copier(name: str, way: str) -> Any:
+    def typer(typingctx: Any, lane: Any, places: Any, count: Any, work: Any) -> Any:
+        sig = types.void(lane, types.intp, count, types.intp)
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            run = _Run(builder, lane.lane, args[1], args[3])
+            run.each(literal(count), getattr(run, way))
+            return context.get_dummy_value()
+
+        return sig, codegen
+
+    typer.__name__ = name
+    return intrinsic(prefer_literal=True)(typer)
+
+
+gather_run = _copier("gather_run", "read")
+scatter_run = _copier("scatter_run", "write")
+"""``gather_run(LANE, places, count, work)``: copy so many real numbers, a constant, from behind
+each place to lanes, and back."""
 
 
 @intrinsic
@@ -48,4 +129,4 @@ def put_word(typingctx: Any, base: Any, k: Any, value: Any) -> Any:
     return sig, codegen
 
 
-__all__ = ["put_word"]
+__all__ = ["gather_run", "put_word", "scatter_run"]

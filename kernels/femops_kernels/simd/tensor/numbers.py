@@ -28,7 +28,7 @@ from femops_kernels.simd.lanes import (
     store_at,
     vector_ir,
 )
-from femops_kernels.simd.tensor.members import gathered, scattered
+from femops_kernels.simd.tensor.members import gathered
 
 _CONTRACT = ("contract",)  # a product and a sum may be rounded once
 
@@ -336,21 +336,6 @@ def gather_members(typingctx: Any, form: Any, places: Any, offset: Any) -> Any:
     return sig, codegen
 
 
-@intrinsic
-def scatter_members(typingctx: Any, form: Any, places: Any, offset: Any, value: Any) -> Any:
-    """``scatter_members(NUMBER, places, offset, value)``: put a number behind each place."""
-    sig = types.void(form, types.intp, types.intp, form.lane)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = sig.args[3]
-        for part, value in enumerate(_parts(builder, kind, args[3])):
-            offset = builder.add(args[2], _bytes(kind, args[2], part))
-            scattered(builder, _part(kind), args[1], offset, value)
-        return context.get_dummy_value()
-
-    return sig, codegen
-
-
 __all__ = [
     "ComplexLane",
     "choose",
@@ -362,7 +347,6 @@ __all__ = [
     "length_of",
     "number",
     "real_part",
-    "scatter_members",
     "size_of",
     "square",
 ]

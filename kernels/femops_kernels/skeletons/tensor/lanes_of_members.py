@@ -39,10 +39,3 @@ def copy_in(places, rows, columns, row_bytes, column_bytes, work):
         for j in range(columns):
             value = gather_members(NUMBER, places, i * row_bytes + j * column_bytes)
             keep(NUMBER, work, i * columns + j, value)
-
-
-@inner
-def copy_out(places, rows, columns, work):
-    """Copy lanes to the matrices of a group, which are written by rows without gaps."""
-    for k in range(rows * columns):
-        scatter_members(NUMBER, places, k * (BYTES // WIDTH), fetch(NUMBER, work, k))

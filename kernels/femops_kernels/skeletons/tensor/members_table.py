@@ -5,6 +5,8 @@ from femops_kernels.skeletons.tensor.cholesky import work_on
 from femops_kernels.skeletons.tensor.lanes_of_members import *
 
 READ, WRITTEN = (True, False), (True, True)
+FIRST_RUN, SECOND_RUN = 16, 0  # real numbers of operands whose members are runs, else 0
+FIRST_REALS, SECOND_REALS = 16, 4  # real numbers of operands
 WORK_BYTES = 4096
 # </defaults>
 
@@ -20,18 +22,24 @@ def some_groups(group, thread, sources, targets, status, members, memory):
     last, places, other = members - 1 - group * WIDTH, work + PLACES, work + SECOND * BYTES
     if READ[0]:
         locate_members(sources[0], group, last, places)
-        copy_in(places, ROWS[0], COLUMNS[0], ENTRY_ROWS[0], ENTRY_COLUMNS[0], work)
+        if FIRST_RUN > 0:
+            gather_run(LANE, places, FIRST_RUN, work)
+        else:
+            copy_in(places, ROWS[0], COLUMNS[0], ENTRY_ROWS[0], ENTRY_COLUMNS[0], work)
     if READ[1]:
         locate_members(sources[1], group, last, places)
-        copy_in(places, ROWS[1], COLUMNS[1], ENTRY_ROWS[1], ENTRY_COLUMNS[1], other)
+        if SECOND_RUN > 0:
+            gather_run(LANE, places, SECOND_RUN, other)
+        else:
+            copy_in(places, ROWS[1], COLUMNS[1], ENTRY_ROWS[1], ENTRY_COLUMNS[1], other)
     store(LANE, work + STATUS, 0, fill(LANE, ZERO))
     work_on(work, other, work + STATUS)
     if WRITTEN[0]:
         locate_members(targets[0], group, last, places)
-        copy_out(places, ROWS[0], COLUMNS[0], work)
+        scatter_run(LANE, places, FIRST_REALS, work)
     if WRITTEN[1]:
         locate_members(targets[1], group, last, places)
-        copy_out(places, ROWS[1], COLUMNS[1], other)
+        scatter_run(LANE, places, SECOND_REALS, other)
     store(LANE, status, group, load(LANE, work + STATUS, 0))
 
 
