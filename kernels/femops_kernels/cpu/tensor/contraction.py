@@ -17,6 +17,7 @@ from femops_kernels.simd.tensor.contraction import PairContraction
 from femops_kernels.simd.tensor.launches import ALPHA, LAUNCH_WORDS
 from femops_kernels.simd.tensor.offsets import consecutive, pieces
 from femops_kernels.simd.tensor.products import Product
+from femops_kernels.simd.tensor.together import members_together
 from femops_kernels.tuning import database
 from femops_kernels.tuning.database import TuningKey
 
@@ -100,6 +101,23 @@ class Contraction(PairContraction):
             found.append(entries * size if dense else 0)
         a, b, c = found
         return a, b, c
+
+    def lengths(self) -> tuple[int, ...]:
+        """Bytes of real matrices that are by rows without gaps; of others nothing."""
+        rows, columns, terms = self.sizes
+        found = []
+        for one, other, many, length in (
+            (self.a_rows, self.a_terms, rows, terms),
+            (self.b_terms, self.b_columns, terms, columns),
+            (self.c_rows, self.c_columns, rows, columns),
+        ):
+            dense = (many == 1 or one == range(0, many * length, length)) and (
+                length == 1 or other == range(length)
+            )
+            if self.members or self.parts > 1 or one[0] or other[0] or not dense:
+                return ()
+            found.append(many * length * np.dtype(self.dtype).itemsize)
+        return tuple(found)
 
     def words(self) -> str:
         """Sizes, type and layout, for the database of settings."""
@@ -226,7 +244,7 @@ class ContractionKernel:
         self.exchanged = not contraction.members and turned.cost() < contraction.cost()
         self._contraction = turned if self.exchanged else contraction
         self._reads = reads
-        self._modules: dict[tuple[bool, bool, bool], tuple[ModuleType, int]] = {}
+        self._modules: dict[tuple[bool, bool, bool, bool], tuple[ModuleType, int]] = {}
 
     @cached_property
     def variant(self) -> Variant:
@@ -267,25 +285,32 @@ class ContractionKernel:
         )
 
     def _compiled(
-        self, once: bool, apart: bool = False, several: bool = False
+        self, once: bool, apart: bool = False, several: bool = False, close: bool = False
     ) -> tuple[ModuleType, int]:
-        key = once, apart, several
+        key = once, apart, several, close
         if key not in self._modules:
             self._modules[key] = self._compile(*key)
         return self._modules[key]
 
-    def _compile(self, once: bool, apart: bool, several: bool) -> tuple[ModuleType, int]:
+    def _compile(
+        self, once: bool, apart: bool, several: bool, close: bool
+    ) -> tuple[ModuleType, int]:
         product = self.product(once)
         lines = -(-product.packed_numbers() * np.dtype(product.dtype).itemsize // 128)
         nbytes = lines * 128 if product.packed else 0
         text = (
             "from femops_kernels.simd.tensor.launches import *\n"
-            f"from femops_kernels.simd.tensor.products import *\n\nPRODUCT = {product!r}\n"
+            "from femops_kernels.simd.tensor.products import *\n"
+            f"from femops_kernels.simd.tensor.together import *\n\nPRODUCT = {product!r}\n"
         )
         constants: dict[str, object] = {"ONCE": once and product.packed, "COPY_BYTES": nbytes}
         reaches = self._contraction.reaches()
         constants["AHEAD"], constants["APART"] = 0 if apart else self.variant.ahead, apart
         constants["SEVERAL"] = several
+        width = machine.lane_width(np.finfo(product.dtype).dtype)
+        count = members_together(self._contraction.sizes, width) if close else 0
+        constants["TOGETHER"] = count
+        text += f"WIDE = {replace(product, width=width) if count else product!r}\n"
         constants["LINES"] = tuple(-(-min(reach, _SHORT) // 64) for reach in reaches)
         return specialize(("gemm",), constants, text), nbytes
 
@@ -341,7 +366,8 @@ class ContractionKernel:
             strides = tuple(strides[k] for k in (1, 0, 2, 4, 3, 5))
         members, inner = inside
         once = strides[1] == strides[4] == 0 and not apart
-        module, copy_bytes = self._compiled(once, apart, inner > 1)
+        close = inner == 1 and not apart and strides[:3] == self._contraction.lengths()
+        module, copy_bytes = self._compiled(once, apart, inner > 1, close)
         each = self._contraction.reaches() if apart else strides[:3]
         moved = max(1, sum(abs(stride) for stride in each)) * max(1, inner)
         small = members * moved <= _SHARED

@@ -127,19 +127,19 @@ class Access:
             loaded = self.builder.load(pointer, align=self.size)
             slots = [k if k < size else size for k in range(self.lane.width)]
             undefined = ir.Constant(loaded.type, ir.Undefined)
-            wide = self._picked(loaded, undefined, slots)
+            wide = self.picked(loaded, undefined, slots)
             inside = range(first, first + size)
             picks = [
                 self.lane.width + k - first if k in inside else k for k in range(self.lane.width)
             ]
-            value = self._picked(value, wide, picks)
+            value = self.picked(value, wide, picks)
         return value
 
     def write_run(self, base: Any, at: Any, value: Any, count: int) -> None:
         """Store the first slots of a lane vector."""
         for first, size in self._pieces(count):
             pointer, _ = self._piece(base, at, first, size)
-            part = self._picked(value, value, list(range(first, first + size)))
+            part = self.picked(value, value, list(range(first, first + size)))
             self.builder.store(part, pointer, align=self.size)
 
     def flat(self, values: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
@@ -155,7 +155,7 @@ class Access:
                 for place, (k, slot) in enumerate(chosen):
                     if k == source:
                         picks[place] = width + slot
-                value = self._picked(value, values[source][0], picks)
+                value = self.picked(value, values[source][0], picks)
             found.append((value, len(chosen)))
         return found
 
@@ -170,7 +170,7 @@ class Access:
         value = splat(self.builder, self.lane, parts[0])
         if self.parts == 1:
             return value
-        return self._picked(value, splat(self.builder, self.lane, parts[1]), self._turns(True))
+        return self.picked(value, splat(self.builder, self.lane, parts[1]), self._turns(True))
 
     def factors(self, base: Any, at: Any, lanes: bool) -> list[Any]:
         """Real factors of a number of a (or of members' numbers), each as a lane vector."""
@@ -179,7 +179,7 @@ class Access:
             if self.parts == 1:
                 return [value]
             return [
-                self._picked(value, value, [k - k % 2 + part for k in range(self.lane.width)])
+                self.picked(value, value, [k - k % 2 + part for k in range(self.lane.width)])
                 for part in range(2)
             ]
         return [
@@ -198,7 +198,7 @@ class Access:
         signs = [ir.Constant(self.real, -1.0), ir.Constant(self.real, 1.0)]
         sign = ir.Constant(self.vector, signs * (self.lane.width // 2))
         swapped = [k + 1 - 2 * (k % 2) for k in range(self.lane.width)]
-        return self.multiply_add(sign, self._picked(totals[1], totals[1], swapped), totals[0])
+        return self.multiply_add(sign, self.picked(totals[1], totals[1], swapped), totals[0])
 
     def scaled(self, factor: list[Any], value: Any) -> Any:
         """Numbers times a number, which is a pair."""
@@ -213,6 +213,7 @@ class Access:
     def _turns(self, both: bool) -> list[int]:
         return [k + (k % 2) * self.lane.width * both for k in range(self.lane.width)]
 
-    def _picked(self, first: Any, second: Any, slots: list[int]) -> Any:
+    def picked(self, first: Any, second: Any, slots: list[int]) -> Any:
+        """Numbers of two lane vectors, those of the second counted on behind the first's."""
         mask = ir.Constant(ir.VectorType(_NARROW, len(slots)), [_NARROW(k) for k in slots])
         return self.builder.shuffle_vector(first, second, mask)

@@ -8,6 +8,7 @@ from femops_kernels.simd.compiling import function, inner
 from femops_kernels.simd.lanes import prefetch, word
 from femops_kernels.simd.tensor.launches import *
 from femops_kernels.simd.tensor.products import *
+from femops_kernels.simd.tensor.together import multiply_together
 from femops_kernels.simd.threads import shared
 
 PRODUCT = Product(
@@ -27,6 +28,8 @@ PRODUCT = Product(
 ONCE, COPY_BYTES = False, 0
 AHEAD, LINES = 0, (2, 8, 2)
 SEVERAL = True  # members are several products
+TOGETHER = 0  # members of which lane vectors have parts, if there are any
+WIDE = PRODUCT  # with whole lane vectors, for these
 APART = False  # members are named by tables of their addresses
 # </defaults>
 
@@ -67,7 +70,15 @@ def some(task, thread, operands, strides, inside, size, copies, alpha, beta):
     first, copy = task * size, copies + thread * COPY_BYTES
     if ONCE:
         pack(PRODUCT, operands[1], copy)
-    for e in range(first, min(first + size, members)):
+    last, begin = min(first + size, members), first
+    if TOGETHER > 0:
+        for e in range(first, last - TOGETHER + 1, TOGETHER):
+            a = member(operands[0], strides[0], e)
+            b = member(operands[1], strides[1], e)
+            c = member(operands[2], strides[2], e)
+            multiply_together(WIDE, TOGETHER, a, b, c, alpha, beta)
+        begin = first + (last - first) // TOGETHER * TOGETHER
+    for e in range(begin, last):
         if AHEAD > 0:
             ask_ahead(operands, strides, e)
         a = member(operands[0], strides[0], e)

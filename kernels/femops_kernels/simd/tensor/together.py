@@ -1,0 +1,111 @@
+"""Products of several members at once, where a member is less than a lane vector.
+
+Members are real matrices by rows, one after the other: lane vectors go from one to the next. Each
+vector of c is the sum of products of two vectors, whose slots are picked from those of a and b.
+"""
+
+from __future__ import annotations
+
+from math import lcm
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from femops_kernels.simd.lines import literal
+from femops_kernels.simd.tensor.access import Access
+from femops_kernels.simd.tensor.offsets import WORD
+
+_MOST = 16  # members at once, and lane vectors of an operand
+_PICK = 3.2  # time of picking numbers out of a vector, by that of other instructions
+
+Sizes = tuple[int, int, int]
+"""Rows, columns and terms."""
+
+
+def members_together(sizes: Sizes, width: int) -> int:
+    """Number of members whose matrices are whole lane vectors; 0 where it does not pay."""
+    rows, columns, terms = sizes
+    numbers = rows * terms, terms * columns, rows * columns
+    count = max(lcm(one, width) // one for one in numbers)
+    if count > _MOST or any(count * one % width for one in numbers):
+        return 0
+    if max(numbers) * count > _MOST * width:
+        return 0
+    vectors = numbers[2] * count // width
+    picks = sum(
+        len({at // width for at in places})
+        for v in range(vectors)
+        for term in range(terms)
+        for places in _places(sizes, width, v, term)
+    )
+    alone = rows * terms + 2 * terms + 3 * rows  # multiply-adds, loads, rows put together
+    return count if _PICK * picks < alone * count else 0
+
+
+def _places(sizes: Sizes, width: int, vector: int, term: int) -> tuple[list[int], list[int]]:
+    """Numbers of a and of b that are multiplied for the slots of a lane vector of c."""
+    rows, columns, terms = sizes
+    left, right = [], []
+    for at in range(vector * width, (vector + 1) * width):
+        member, entry = divmod(at, rows * columns)
+        row, column = divmod(entry, columns)
+        left.append((member * rows + row) * terms + term)
+        right.append((member * terms + term) * columns + column)
+    return left, right
+
+
+def _picked(access: Access, vectors: list[Any], places: list[int]) -> Any:
+    """Lane vector of numbers that stand in several."""
+    width = len(places)
+    value = None
+    sources = list(dict.fromkeys(at // width for at in places))
+    for first, second in zip(sources[::2], [*sources[1::2], sources[0]], strict=False):
+        both = {first: 0, second: width}
+        if value is None:
+            slots = [both.get(at // width, 0) + at % width for at in places]
+            value = access.picked(vectors[first], vectors[second], slots)
+            continue
+        for source in dict.fromkeys((first, second)):
+            slots = [
+                width + at % width if at // width == source else k for k, at in enumerate(places)
+            ]
+            value = access.picked(value, vectors[source], slots)
+    return value
+
+
+@intrinsic(prefer_literal=True)
+def multiply_together(
+    typingctx: Any, product: Any, count: Any, a: Any, b: Any, c: Any, alpha: Any, beta: Any
+) -> Any:
+    """``multiply_together(PRODUCT, members, a, b, c, alpha, beta)``, as `multiply`."""
+    pair = types.UniTuple(types.float64, 2)
+    sig = types.void(product, count, *[types.intp] * 3, pair, pair)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        one, members = sig.args[0].product, literal(sig.args[1])
+        access, width = Access(builder, one.lane, 1), one.lane.width
+        sizes = len(one.c_rows), len(one.c_columns), len(one.a_terms)
+        rows, columns, terms = sizes
+        at, bt, ct = (builder.inttoptr(base, ir.IntType(8).as_pointer()) for base in args[2:5])
+        left = [access.lanes_at(at, WORD(v)) for v in range(members * rows * terms // width)]
+        right = [access.lanes_at(bt, WORD(v)) for v in range(members * terms * columns // width)]
+        factors = [[builder.extract_value(one, i) for i in range(2)] for one in args[5:]]
+        for v in range(members * rows * columns // width):
+            total = None
+            for term in range(terms):
+                first, second = _places(sizes, width, v, term)
+                x, y = _picked(access, left, first), _picked(access, right, second)
+                total = access.multiply_add(x, y, total)
+            value = access.scaled(factors[0], total)
+            if one.reads:
+                old = access.lanes_at(ct, WORD(v))
+                value = builder.fadd(value, access.scaled(factors[1], old))
+            access.store_lanes(ct, WORD(v), value)
+        return context.get_dummy_value()
+
+    return sig, codegen
+
+
+__all__ = ["multiply_together"]
