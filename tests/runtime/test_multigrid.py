@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 import femops
 from femops.operators.coarsening import coarse_operator, in_precision
+from femops.operators.execution.choice import backend_of
 from femops.operators.execution.transfer import interpolation_matrix, summed_interpolation
+from femops.solvers.multigrid.grids import first_coarse
 from femops.solvers.multigrid.level import chebyshev_steps, reduced
 
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
@@ -154,6 +156,29 @@ def test_constraints_of_whole_sides_are_those_of_the_coarse_space():
     A = femops.mass(V).constrained(V.boundary_dofs([1, 4], components=1))
     found = coarse_operator(A, coarse, DOUBLE, "partial").constrained_dofs
     np.testing.assert_array_equal(found, coarse.boundary_dofs([1, 4], components=1))
+
+
+@pytest.mark.parametrize("ncomp", [1, 2])
+@pytest.mark.parametrize("refined", [False, True])
+def test_matrices_on_coarser_meshes_are_products_of_three(ncomp, refined):
+    """Beside SciPy's, of the assembled matrix and of the transfer, dof by dof."""
+    mesh = femops.box((3, 5), mapping=bent).refine(1) if refined else femops.box((6, 5))
+    V = femops.H1(mesh, 1, ncomp=ncomp)
+    A = (varied(V) + femops.mass(V)).constrained(V.boundary_dofs(1, components=0))
+    free = np.ones(V.size, dtype=bool)
+    free[A.constrained_dofs] = False
+    grid, ends = first_coarse(A, free, mesh.coarser, DOUBLE)
+    matrix = A.assemble().toarray()
+    for _ in range(2):
+        n = len(grid.free)
+        P = dense(ends[0], len(matrix), n)
+        np.testing.assert_array_equal(P.T, dense(ends[1], n, len(matrix)))
+        assert set(np.unique(P)) == {0.0, 0.25, 0.5, 1.0}
+        expected = P.T @ matrix @ P + np.diag(1.0 - grid.free)
+        np.testing.assert_allclose(grid.matrix.toarray(), expected, atol=1e-12 * abs(matrix).max())
+        matrix = expected
+        if grid.coarsening is not None:
+            grid, ends = grid.coarser(DOUBLE, backend_of(V))
 
 
 # --- the cycle ------------------------------------------------------------------------------------

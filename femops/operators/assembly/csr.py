@@ -20,6 +20,7 @@ from femops.operators.integrals.term import Term
 from femops.spaces.boundary_space import AnySpace
 from femops_meshes.memory import available_memory
 
+Ints = NDArray[np.int64]
 Summands = Sequence[tuple[float, Term]]
 
 
@@ -103,30 +104,36 @@ def assemble_csr(summands: Summands, method: str = "near-optimal") -> csr_array:
 
 
 def _assemble_domain(summands: Summands, method: str) -> csr_array:
-    """Sum of integrals over the same elements.
+    """Sum of integrals over the same elements."""
+    first = summands[0][1]
+    entries = _element_matrices(summands, method), flat_dofs(first.test), flat_dofs(first.trial)
+    return summed_matrices(*entries, (first.test.size, first.trial.size))
+
+
+def summed_matrices(
+    values: NDArray[np.float64], rows: Ints, columns: Ints, shape: tuple[int, int]
+) -> csr_array:
+    """Sum of element matrices in compressed rows, with sorted indices.
 
     By columns, then by rows: both conversions take linear time and leave the indices sorted.
+
+    Parameters
+    ----------
+    values : (ne, m, n) float64
+    rows, columns : (ne, m) and (ne, n) int64
+        Of the entries of each element's matrix.
+    shape : (int, int)
+        Of the matrix.
     """
-    columns = _by_columns(summands, method)
-    matrix = csr_array(columns.tocsr())
+    ne, m, n = values.shape
+    kind: Any = np.int32 if max(values.size, *shape) < 2**31 else np.int64
+    at = np.repeat(columns.astype(kind), m, axis=0).reshape(-1)
+    starts = np.arange(0, values.size + 1, n, dtype=kind)
+    found = csr_array((values.reshape(-1), at, starts), shape=(ne * m, shape[1])).tocsc()
+    found_rows = rows.astype(kind).reshape(-1)[found.indices]
+    matrix = csr_array(csc_array((found.data, found_rows, found.indptr), shape=shape).tocsr())
     matrix.sum_duplicates()
     return matrix
-
-
-def _by_columns(summands: Summands, method: str) -> csc_array:
-    """Entries of all element matrices, those of one place apart, in the order of the elements."""
-    first = summands[0][1]
-    (rows, columns), ne = _local_shape(first), first.trial.mesh.num_elements
-    values = np.zeros((ne, rows, columns))
-    add_element_matrices(values, summands, method)
-    kind = _index_type(first) if values.size < 2**31 else np.int64
-    at = np.repeat(_flat_dofs(first.trial).astype(kind), rows, axis=0).reshape(-1)
-    starts = np.arange(0, values.size + 1, columns, dtype=kind)
-    shape = ne * rows, first.trial.size
-    found = csr_array((values.reshape(-1), at, starts), shape=shape).tocsc()
-    found_rows = _flat_dofs(first.test).astype(kind).reshape(-1)[found.indices]
-    shape = first.test.size, first.trial.size
-    return csc_array((found.data, found_rows, found.indptr), shape=shape)
 
 
 def element_entries(
@@ -144,11 +151,17 @@ def element_entries(
     first = summands[0][1]
     local, ne, kind = _local_shape(first), first.trial.mesh.num_elements, _index_type(first)
     rows, columns = (np.empty((ne, *local), kind) for _ in range(2))
-    values = np.zeros((ne, *local))
-    rows[...] = _flat_dofs(first.test)[:, :, np.newaxis]
-    columns[...] = _flat_dofs(first.trial)[:, np.newaxis, :]
-    add_element_matrices(values, summands, method)
+    rows[...] = flat_dofs(first.test)[:, :, np.newaxis]
+    columns[...] = flat_dofs(first.trial)[:, np.newaxis, :]
+    values = _element_matrices(summands, method)
     return rows.reshape(-1), columns.reshape(-1), values.reshape(-1)
+
+
+def _element_matrices(summands: Summands, method: str) -> NDArray[np.float64]:
+    first = summands[0][1]
+    values = np.zeros((first.trial.mesh.num_elements, *_local_shape(first)))
+    add_element_matrices(values, summands, method)
+    return values
 
 
 def add_element_matrices(out: NDArray[Any], summands: Summands, method: str) -> None:
@@ -156,7 +169,9 @@ def add_element_matrices(out: NDArray[Any], summands: Summands, method: str) -> 
     for factor, term in summands:
         assembly = ElementAssembly(term)
         for start, stop in assembly.blocks():
-            out[start:stop] += factor * assembly.matrices(start, stop, method)
+            matrices = assembly.matrices(start, stop, method)
+            matrices *= factor
+            out[start:stop] += matrices
 
 
 def split(
@@ -187,7 +202,7 @@ def split(
     return csr_array(kept).astype(dtype), removed.astype(dtype)
 
 
-def _flat_dofs(space: AnySpace) -> NDArray[np.int64]:
+def flat_dofs(space: AnySpace) -> NDArray[np.int64]:
     """Flat positions of the dofs of elements, (ne, ncomp * nodes), component after component."""
     nodes = space.restriction.indices
     flat = nodes[:, np.newaxis, :] * space.ncomp + np.arange(space.ncomp)[:, np.newaxis]

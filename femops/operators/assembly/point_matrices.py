@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,14 +44,20 @@ def distinct_values(
         Which, counted from one; all if omitted.
     """
     assert term.source is not None
-    distinct, width = term.source.qfunction.distinct, term.width
-    first = start // width * width
+    distinct = term.source.qfunction.distinct
     wanted = range(len(distinct)) if numbers is None else [k - 1 for k in numbers]
     if "data" not in term.__dict__ or not same(term.qdata_split.point, distinct):
         return _computed(term, start, stop, [distinct[k] for k in wanted])
-    part = term.data.points[start // width : -(-stop // width)]
-    values = element_values(part, stop - first)[start - first :].astype(np.float64)
+    values = _kept(term.data.points, start, stop)
     return values if numbers is None else values[..., wanted]
+
+
+def _kept(lanes: NDArray[Any], start: int, stop: int) -> NDArray[np.float64]:
+    """Numbers (n, points, numbers) of some elements, of those in lanes."""
+    width = lanes.shape[-1]
+    first = start // width
+    values = element_values(lanes[first : -(-stop // width)], stop - first * width)
+    return values[start - first * width :].astype(np.float64)
 
 
 def constant_in_elements(term: Term) -> bool:
@@ -62,9 +69,14 @@ def constant_in_elements(term: Term) -> bool:
 
 
 def element_factors(term: Term, start: int, stop: int) -> NDArray[np.float64]:
-    """Distinct entries of D at the weight 1, (n, entries), where it is constant in elements."""
+    """Distinct entries of D at the weight 1, (n, entries), where it is constant in elements.
+
+    As they are kept, or computed.
+    """
     assert term.source is not None
     form = term.source
+    if "data" in term.__dict__ and same(term.qdata_split.element, form.qfunction.distinct):
+        return _kept(term.data.elements[:, np.newaxis], start, stop)[:, 0]
     return form.values(form.qfunction.distinct, form.center.block(start, stop))[:, 0]
 
 

@@ -8,7 +8,6 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, diags_array, kron
 
 from femops.errors import SolverError
 from femops.geometry.legendre import LegendreGeometry
@@ -17,6 +16,7 @@ from femops.operators.coarsening import coarse_operator, in_precision
 from femops.operators.execution.backend import Backend
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.transfer import compile_cycles_ahead, summed_interpolation
+from femops.parallel.comm import Communicator, Serial
 from femops.solvers.inner_products import Sums
 from femops.solvers.multigrid.coarse import (
     CoarseSolver,
@@ -25,9 +25,9 @@ from femops.solvers.multigrid.coarse import (
     gathered_rows,
     rigid_modes,
 )
+from femops.solvers.multigrid.grids import CoarseGrid, first_coarse, products
 from femops.solvers.multigrid.level import NOT_POSITIVE, Level, Size, scattered
 from femops.spaces.h1_l2 import H1
-from femops_kernels.compiled import CompiledOperator
 from femops_kernels.derived import Derived
 from femops_meshes.coarsening import Coarsening
 
@@ -53,12 +53,15 @@ class Hierarchy:
         Of the coarsest level, for the whole vector of all ranks.
     constrained : (k,) int64
         Constrained dofs of this rank on the coarsest level.
+    comm : Communicator
+        Of the ranks that have pieces of the coarsest level's vectors.
     """
 
     levels: list[Level]
     coarsest: Size
     solver: CoarseSolver
     constrained: Ints
+    comm: Communicator
 
 
 def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hierarchy:
@@ -87,7 +90,8 @@ def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hiera
     levels = list[Level]()
     for fine, (space, coarse) in zip(operators, pairwise(spaces), strict=False):
         levels.append(_of_operator(fine, space, dtype, degree))
-        levels[-1].transfer = summed_interpolation(coarse, space, dtype)
+        up, down = summed_interpolation(coarse, space, dtype)
+        levels[-1].transfer = up.apply, down.apply
     return _with_matrices(levels, operators[-1], spaces[-1], dtype, degree)
 
 
@@ -100,18 +104,24 @@ def _spaces(finest: H1) -> list[H1]:
 
 
 def _operators(A: Operator, spaces: list[H1], dtype: np.dtype[Any]) -> list[Operator]:
-    """The operator on each space, that of order 1 for its matrix."""
+    """The operator on each space; that of order 1 for its matrix, where no mesh is coarser."""
+    last, level = spaces[-1], "matrix-free" if A.level == "matrix-free" else "partial"
+    swept = _coarser(last) is not None
     if len(spaces) == 1:
-        return [A]
-    level = "matrix-free" if A.level == "matrix-free" else "partial"
+        return [in_precision(A, dtype, level) if swept else A]
     operators = [
         in_precision(A, dtype, level),
         *(coarse_operator(A, space, dtype, level) for space in spaces[1:-1]),
-        coarse_operator(A, spaces[-1], np.float64, "partial"),
+        coarse_operator(A, last, dtype if swept else np.float64, "partial"),
     ]
-    for coarser in operators[1:-1]:
+    for coarser in operators[1:] if swept else operators[1:-1]:
         coarser.compile_ahead()
     return operators
+
+
+def _coarser(space: H1) -> Coarsening | None:
+    """Elements that those of a space are parts of, if the space is worth a coarser level."""
+    return space.mesh.coarser if space.global_size > _FEW else None
 
 
 def _cycle_type(A: Operator) -> np.dtype[Any]:
@@ -149,13 +159,17 @@ def _free(size: int, constrained: Ints) -> NDArray[np.bool_]:
     return free
 
 
-def _of_operator(A: Operator, space: H1, dtype: np.dtype[Any], degree: int) -> Level:
-    """The level of an operator of any order."""
-    shared = space.sum_elements(np.ones(space.restriction.indices.shape))
+def _of_operator(
+    A: Operator, space: H1, dtype: np.dtype[Any], degree: int, *, sums: bool = True
+) -> Level:
+    """The level of an operator of any order; ``sums`` tells of transfers, see `Level`."""
+    each: Array | None = None
+    if sums:
+        shared = space.sum_elements(np.ones(space.restriction.indices.shape))
+        each = np.repeat(shared, space.ncomp)
     elements = int(space.comm.sum(space.mesh.num_elements))
     size = _size_of(space, elements)
     constrained, diagonal = A.constrained_dofs, _positive(A, space)
-    each = np.repeat(shared, space.ncomp)
     updates = backend_of(space).updates
     return Level(size, A.compiled, diagonal, constrained, each, dtype, degree, updates, Sums(space))
 
@@ -180,74 +194,33 @@ def _positive(A: Operator, space: H1) -> Array:
 def _with_matrices(
     levels: list[Level], A: Operator, space: H1, dtype: np.dtype[Any], degree: int
 ) -> Hierarchy:
-    """The levels of order 1: this mesh, and those that it was refined from."""
-    rows, comm, constrained = A.assemble().tocsr(), space.comm, A.constrained_dofs
-    backend = backend_of(space)
+    """The levels of order 1 on the meshes that this one was refined from, if there are any."""
+    comm, constrained = space.comm, A.constrained_dofs
     size = _size_of(space, int(comm.sum(space.mesh.num_elements)))
     free = _free(space.size, constrained)
-    x, coarsening, vertex = space.dof_coordinates(), space.mesh.coarser, None
-    if space.distributed is None and coarsening is not None:
-        vertex = np.empty(space.mesh.num_vertices, dtype=np.int64)
-        vertex[space.mesh.elements] = space.restriction.indices
-    elements = space.mesh.elements
-    while coarsening is not None and vertex is not None and size.dofs > _FEW:
-        up, at = _prolongation(coarsening, elements, vertex, space.ncomp)
-        there = free.reshape(-1, space.ncomp)[at].reshape(-1)
-        up = _masked(up, free, there)
-        levels.append(_of_matrix(rows, size, free, dtype, degree, backend))
-        down = csr_array(up.T)
-        levels[-1].transfer = _products(backend, up, dtype), _products(backend, down, dtype)
-        rows, free, x = csr_array(down @ rows @ up), there, x[at]
-        rows = csr_array(rows + diags_array((rows.diagonal() <= 0.0).astype(float)))
-        size = Size(1, len(coarsening.elements), len(free), len(free), size.affine)
-        vertex, elements = np.arange(len(x)), coarsening.elements
-        coarsening = coarsening.coarser
-    matrix = gathered_rows(comm, rows)
-    modes = rigid_modes(gathered(comm, x), space.ncomp, gathered(comm, free))
-    solver = coarse_solver(matrix, modes, space.dim)
-    return Hierarchy(levels, size, solver, np.flatnonzero(~free))
-
-
-def _prolongation(
-    coarsening: Coarsening, elements: Ints, dofs: Ints, ncomp: int
-) -> tuple[csr_array, Ints]:
-    """Interpolation from the coarse vertices to the dofs, and the dof at each coarse vertex."""
-    corners = elements.shape[1]
-    vertices, first = np.unique(elements, return_index=True)
-    element, corner = np.divmod(first, corners)
-    weights = coarsening.weights(element, corner)
-    columns = coarsening.elements[coarsening.parent[element]]
-    rows = np.repeat(dofs[vertices], corners)
-    kept = weights.reshape(-1) > 0.0
-    entries = weights.reshape(-1)[kept], (rows[kept], columns.reshape(-1)[kept])
-    shape = len(dofs), coarsening.num_vertices
-    at = np.empty(coarsening.num_vertices, dtype=np.int64)
-    alone = weights.max(axis=1) == 1.0
-    at[columns[alone, weights[alone].argmax(axis=1)]] = dofs[vertices[alone]]
-    scalar = csr_array(entries, shape=shape)
-    return (scalar if ncomp == 1 else csr_array(kron(scalar, np.eye(ncomp), "csr"))), at
-
-
-def _masked(up: csr_array, free: NDArray[np.bool_], there: NDArray[np.bool_]) -> csr_array:
-    return csr_array(diags_array(free.astype(float)) @ up @ diags_array(there.astype(float)))
+    coarsening = _coarser(space)
+    if coarsening is None:
+        matrix = gathered_rows(comm, A.assemble().tocsr())
+        x, free = gathered(comm, space.dof_coordinates()), gathered(comm, free)
+        solver = coarse_solver(matrix, rigid_modes(x, space.ncomp, free), space.dim)
+        return Hierarchy(levels, size, solver, constrained, comm)
+    levels.append(_of_operator(A, space, dtype, degree, sums=False))
+    below, levels[-1].transfer = first_coarse(A, free, coarsening, dtype)
+    backend = backend_of(space)
+    while below.coarsening is not None and len(below.free) > _FEW:
+        levels.append(_of_matrix(below, size, dtype, degree, backend))
+        below, levels[-1].transfer = below.coarser(dtype, backend)
+    modes = rigid_modes(below.x, space.ncomp, below.free)
+    solver = coarse_solver(below.matrix, modes, space.dim)
+    return Hierarchy(levels, below.size(size), solver, np.flatnonzero(~below.free), Serial())
 
 
 def _of_matrix(
-    matrix: csr_array,
-    size: Size,
-    free: NDArray[np.bool_],
-    dtype: np.dtype[Any],
-    degree: int,
-    backend: Backend,
+    grid: CoarseGrid, finer: Size, dtype: np.dtype[Any], degree: int, backend: Backend
 ) -> Level:
-    diagonal = matrix.diagonal()
+    diagonal = grid.matrix.diagonal()
     if not (diagonal > 0.0).all():
         raise SolverError(NOT_POSITIVE)
-    constrained, updates = np.flatnonzero(~free), backend.updates
-    there, product = updates.put(diagonal), _products(backend, matrix, dtype)
-    return Level(size, product, there, constrained, None, dtype, degree, updates)
-
-
-def _products(backend: Backend, matrix: csr_array, dtype: np.dtype[Any]) -> CompiledOperator:
-    """The compiled product of a matrix of one process."""
-    return backend.operator([(1.0, backend.rows(matrix, dtype))])
+    constrained, updates = np.flatnonzero(~grid.free), backend.updates
+    there, product = updates.put(diagonal), products(backend, grid.matrix, dtype)
+    return Level(grid.size(finer), product, there, constrained, None, dtype, degree, updates)

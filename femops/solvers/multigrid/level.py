@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -14,6 +15,8 @@ from femops_kernels.compiled import CompiledOperator
 from femops_kernels.relaxation import VectorUpdates
 
 Array = NDArray[Any]
+Transfer = Callable[[Any, Any], None]
+"""Overwrites the second vector by what the first is on another level."""
 
 # What the bounds of some steps of Lanczos' method are enlarged by.
 _MARGIN = 1.15  # measured: 7 steps come to 0.89 of the largest eigenvalue and more
@@ -76,7 +79,7 @@ class Level:
         Upper bound of the eigenvalues of the operator divided by its diagonal.
     dot : callable
         Inner product of two vectors, of all ranks.
-    transfer : (CompiledOperator, CompiledOperator)
+    transfer : (Transfer, Transfer)
         From the next coarser level, and to it.
     x : array
         The approximate solution, between the relaxations before and after the coarser levels.
@@ -87,7 +90,7 @@ class Level:
         The diagonal, or what is found of the spectrum, is not positive.
     """
 
-    transfer: tuple[CompiledOperator, CompiledOperator]
+    transfer: tuple[Transfer, Transfer]
     x: Array
 
     def __init__(

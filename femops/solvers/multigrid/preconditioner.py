@@ -177,13 +177,13 @@ class Multigrid(Preconditioner):
         if self.sizes[0].order <= 2:
             return None
         for k, (level, right) in enumerate(zip(self.levels, self._rights[1:], strict=True)):
-            level.transfer[1].apply(level.restricted(), right)
+            level.transfer[1](level.restricted(), right)
             if k == 0 and self.levels[1].dot(right, right) < level.dot(self.right, self.right):
                 return None
         self._solve_coarsest()
         for k in reversed(range(len(self.levels))):
             level = self.levels[k]
-            level.transfer[0].apply(self._solution(k + 1), level.product)
+            level.transfer[0](self._solution(k + 1), level.product)
             level.x = level.interpolated()
             if k:
                 self._descend(k, level.x)
@@ -203,13 +203,13 @@ class Multigrid(Preconditioner):
         for level, right in zip(self.levels[first:], self._rights[first + 1 :], strict=True):
             level.x, guess = level.relax(guess), None
             _, down = level.transfer
-            down.apply(level.residual(level.x), right)
+            down(level.residual(level.x), right)
 
     def _ascend(self, first: int = 0) -> None:
         """Correct each level by the solution on the next, and relax."""
         for k in reversed(range(first, len(self.levels))):
             level, (up, _) = self.levels[k], self.levels[k].transfer
-            up.apply(self._solution(k + 1), level.product)
+            up(self._solution(k + 1), level.product)
             level.correct(level.x)
             level.x = level.relax(level.x)
 
@@ -228,7 +228,7 @@ class Multigrid(Preconditioner):
         hierarchy, size = self._hierarchy, self._hierarchy.coarsest
         right = self._last.fetch()
         right[hierarchy.constrained] = 0.0
-        whole = hierarchy.solver.solve(gathered(self.operator.space.comm, right))
+        whole = hierarchy.solver.solve(gathered(hierarchy.comm, right))
         own = whole[size.first : size.first + size.own]
         own[hierarchy.constrained] = 0.0
         self._last.give(own)

@@ -1,0 +1,136 @@
+"""Matrices of elements of order 1, and those on the coarser meshes that the elements came from.
+
+The matrix on a coarser mesh is P^T A P, of the interpolation P between the meshes: the sum over the
+parts of a coarse element of the same product, in which P is one of few, a Kronecker product of 1-D
+matrices with the numbers 1 and 1/2. So neither the matrix A nor a product of sparse matrices is
+needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.operators import Operator
+from femops.operators.assembly.csr import Summands, add_element_matrices, domains, flat_dofs
+from femops.parallel.comm import Communicator
+from femops.solvers.multigrid.coarse import gathered
+from femops.spaces.boundary_space import BoundarySpace
+from femops_meshes.coarsening import Coarsening
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_TOGETHER = 2**17  # numbers of matrices that are worked on at once
+
+
+def element_matrices(A: Operator, free: NDArray[np.bool_]) -> Floats:
+    """Matrices (ne, rows, rows) of the elements, component after component, of an operator.
+
+    Boundary terms are added to the elements that have the faces. Rows and columns of dofs that are
+    not free are zero.
+
+    Parameters
+    ----------
+    A : Operator
+        Of order 1, on an H1 space.
+    free : (ndofs * ncomp,) bool
+        Of all dofs that the rank's elements touch.
+    """
+    dofs = flat_dofs(A.space)
+    out = np.zeros((*dofs.shape, dofs.shape[1]))
+    for group in domains(A.summands):
+        if group[0][1].on_boundary:
+            _add_faces(out, group, A.space.restriction.indices)
+        else:
+            add_element_matrices(out, group, "near-optimal")
+    clear(out, free[dofs])
+    return out
+
+
+def clear(matrices: Floats, free: NDArray[np.bool_]) -> None:
+    """Set rows and columns to zero, of matrices (ne, rows, rows), of those not free (ne, rows)."""
+    touched = np.flatnonzero(~free.all(axis=1))
+    some, held = matrices[touched], ~free[touched]
+    some[held] = 0.0
+    some.transpose(0, 2, 1)[held] = 0.0
+    matrices[touched] = some
+
+
+def _add_faces(out: Floats, summands: Summands, nodes: Ints) -> None:
+    """Add matrices of boundary faces to those of their elements, with these dofs (ne, corners)."""
+    faces = summands[0][1].trial
+    assert isinstance(faces, BoundarySpace)
+    owners, of_faces = faces.mesh.elements, faces.restriction.indices
+    local = faces.ncomp * of_faces.shape[1]
+    values = np.zeros((len(owners), local, local))
+    add_element_matrices(values, summands, "near-optimal")
+    at = (nodes[owners][:, np.newaxis] == of_faces[:, :, np.newaxis]).argmax(axis=2)
+    components = np.arange(faces.ncomp)[:, np.newaxis] * nodes.shape[1]
+    flat = (at[:, np.newaxis] + components).reshape(len(owners), local)
+    place = owners[:, np.newaxis, np.newaxis], flat[:, :, np.newaxis], flat[:, np.newaxis]
+    np.add.at(out, place, values)
+
+
+def coarsened(matrices: Floats, coarsening: Coarsening, comm: Communicator) -> Floats:
+    """Matrices of all coarse elements, of those of the rank's elements. Collective.
+
+    Contributions to a coarse element are added by their places in it, so bits do not depend on
+    ranks.
+    """
+    rows = matrices.shape[1]
+    dim = coarsening.low.shape[1]
+    out = np.zeros((len(coarsening.elements), rows, rows))
+    powers = 3 ** np.arange(dim)
+    places = (coarsening.low + (coarsening.high == 2)) @ powers  # 0, 1, 2: low, all, high
+    present = comm.max(np.bincount(places, minlength=3**dim))
+    for digits in product(range(3), repeat=dim):
+        place = int(powers @ digits)
+        if present[place]:
+            own = np.flatnonzero(places == place)
+            parents, blocks = coarsening.parent[own], _restricted(matrices, own, digits)
+            if comm.size == 1:
+                for k, block in blocks:
+                    out[parents[k]] += block
+            else:
+                made = np.concatenate([matrices[:0], *(block for _, block in blocks)])
+                out[gathered(comm, parents)] += gathered(comm, made)
+    return out
+
+
+def _restricted(
+    matrices: Floats, own: Ints, digits: tuple[int, ...]
+) -> Iterator[tuple[slice, Floats]]:
+    """P^T A P of the matrices of some elements, which have one place in their coarse elements.
+
+    Yields
+    ------
+    where : slice
+        Of the elements.
+    block : (n, rows, rows) float64
+    """
+    rows, dim = matrices.shape[1], len(digits)
+    ncomp, step = rows >> dim, max(1, _TOGETHER // rows**2)
+    for start in range(0, len(own), step):
+        where = slice(start, start + step)
+        block = np.ascontiguousarray(matrices[own[where]].reshape(-1, rows * rows).T)
+        for outer in (ncomp, rows * ncomp):  # rows, columns
+            side = block.reshape(outer, *[2] * dim, -1)
+            for d, digit in enumerate(digits):
+                low, high = np.moveaxis(side, dim - d, 0)
+                _share(low, high, digit)
+        yield where, block.T.reshape(-1, rows, rows)
+
+
+def _share(low: Any, high: Any, digit: int) -> None:
+    """Give what an element has at its two ends to those of its coarse element, in place."""
+    if digit == 0:  # its high end is in the middle
+        high *= 0.5
+        low += high
+    elif digit == 2:
+        low *= 0.5
+        high += low

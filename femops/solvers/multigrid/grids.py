@@ -1,0 +1,202 @@
+"""Coarser meshes of a multigrid method: matrices of order 1, and transfers between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, diags_array, kron
+
+from femops.operators import Operator
+from femops.operators.assembly.csr import summed_matrices
+from femops.operators.execution.backend import Backend
+from femops.operators.execution.choice import backend_of
+from femops.parallel.comm import Communicator, Serial
+from femops.solvers.multigrid.coarse import gathered, gathered_rows
+from femops.solvers.multigrid.elements import clear, coarsened, element_matrices
+from femops.solvers.multigrid.level import Size, Transfer
+from femops.spaces.base import Space
+from femops_kernels.compiled import CompiledOperator
+from femops_meshes.coarsening import Coarsening
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Ends = tuple[Transfer, Transfer]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CoarseGrid:
+    """Space of order 1 on a coarser mesh, whole on each rank; vertices are its nodes.
+
+    Attributes
+    ----------
+    elements : (nc, corners) int64
+        Vertices of its elements, lexicographic.
+    matrices : (nc, rows, rows) float64
+        Of its elements, component after component; zero at dofs that are not free.
+    free : (vertices * ncomp,) bool
+        Dofs that are not constrained.
+    x : (vertices, dim) float64
+        Positions.
+    coarsening : Coarsening or None
+        What it was refined from.
+    """
+
+    elements: Ints
+    matrices: Floats
+    free: Flags
+    x: Floats
+    coarsening: Coarsening | None
+
+    @cached_property
+    def matrix(self) -> csr_array:
+        """The matrix, with ones at constrained dofs."""
+        ncomp, n = len(self.free) // len(self.x), len(self.free)
+        flat = self.elements[:, np.newaxis] * ncomp + np.arange(ncomp)[:, np.newaxis]
+        dofs = flat.reshape(len(self.elements), -1)
+        summed = summed_matrices(self.matrices, dofs, dofs, (n, n))
+        return csr_array(summed + diags_array((summed.diagonal() <= 0.0).astype(float)))
+
+    def size(self, finer: Size) -> Size:
+        """That of its level."""
+        return Size(1, len(self.elements), len(self.free), len(self.free), finer.affine)
+
+    def coarser(self, dtype: np.dtype[Any], backend: Backend) -> tuple[CoarseGrid, Ends]:
+        """The next coarser one, and the transfers from and to it."""
+        assert self.coarsening is not None
+        ncomp = len(self.free) // len(self.x)
+        first = _places(self.elements, len(self.x))
+        up = _interpolation(self.coarsening, *first)
+        grid = _coarse(self.matrices, self.coarsening, up, self.free, self.x, Serial())
+        up = _masked(up, ncomp, self.free, grid.free)
+        ends = products(backend, up, dtype), products(backend, csr_array(up.T), dtype)
+        return grid, (ends[0].apply, ends[1].apply)
+
+
+def first_coarse(
+    A: Operator, free: Flags, coarsening: Coarsening, dtype: np.dtype[Any]
+) -> tuple[CoarseGrid, Ends]:
+    """The mesh that the finest was refined from, and the transfers from and to it. Collective.
+
+    Parameters
+    ----------
+    A : Operator
+        Of order 1, on a space on the finest mesh.
+    free : (size,) bool
+        Dofs that are not constrained.
+    coarsening : Coarsening
+    dtype : dtype
+        Of the cycle.
+    """
+    space, comm = A.space, A.space.comm
+    element, corner = _places(space.restriction.indices, space.ndofs)
+    own = _interpolation(coarsening, element, corner)
+    own.sort_indices()  # whatever the rank's first element at a vertex is
+    touched = space.l_vec(free.astype(float)).reshape(-1) > 0.0
+    whole, x = gathered(comm, free), gathered(comm, _positions(space, element, corner))
+    up = gathered_rows(comm, own)
+    grid = _coarse(element_matrices(A, touched), coarsening, up, whole, x, comm)
+    ncomp, backend = space.ncomp, backend_of(space)
+    down = products(backend, csr_array(_masked(up, ncomp, whole, grid.free).T), dtype)
+    restrict = down.apply if comm.size == 1 else _Gathering(space, down, len(whole), dtype).apply
+    return grid, (products(backend, _masked(own, ncomp, free, grid.free), dtype).apply, restrict)
+
+
+@final
+class _Gathering:
+    """A product with whole vectors, of pieces that ranks have.
+
+    Parameters
+    ----------
+    space : Space
+    compiled : CompiledOperator
+    whole : int
+        Entries of a whole vector.
+    dtype : dtype
+    """
+
+    def __init__(
+        self, space: Space, compiled: CompiledOperator, whole: int, dtype: np.dtype[Any]
+    ) -> None:
+        self._space, self._compiled = space, compiled
+        self._vector = backend_of(space).updates.vector(whole, dtype)
+        self._size = whole
+
+    def apply(self, x: Any, y: Any) -> None:
+        """Overwrite y by the product with the pieces x. Collective."""
+        space = self._space
+        pieces = gathered(space.comm, space.memory.get(x[: space.size]))
+        self._vector[: self._size] = space.memory.put(pieces)
+        self._compiled.apply(self._vector, y)
+
+
+def products(backend: Backend, matrix: csr_array, dtype: np.dtype[Any]) -> CompiledOperator:
+    """The compiled product of a matrix of one process."""
+    return backend.operator([(1.0, backend.rows(matrix, dtype))])
+
+
+def _coarse(
+    matrices: Floats,
+    coarsening: Coarsening,
+    up: csr_array,
+    free: Flags,
+    x: Floats,
+    comm: Communicator,
+) -> CoarseGrid:
+    """The coarse grid, given the finer one's matrices, interpolation, free dofs and positions."""
+    at, ncomp = _finer_places(up), len(free) // len(x)
+    free = free.reshape(-1, ncomp)[at].reshape(-1)
+    made, elements = coarsened(matrices, coarsening, comm), coarsening.elements
+    grid = CoarseGrid(elements, made, free, x[at], coarsening.coarser)
+    dofs = elements[:, np.newaxis] * ncomp + np.arange(ncomp)[:, np.newaxis]
+    clear(made, free[dofs.reshape(len(elements), -1)])
+    return grid
+
+
+def _places(elements: Ints, count: int) -> tuple[Ints, Ints]:
+    """An element and its corner at each of the first vertices."""
+    place = np.zeros(max(count, int(elements.max(initial=-1)) + 1), dtype=np.int64)
+    place[elements.reshape(-1)] = np.arange(elements.size)
+    element, corner = np.divmod(place[:count], elements.shape[1])
+    return element, corner
+
+
+def _positions(space: Space, element: Ints, corner: Ints) -> Floats:
+    """Positions (n, dim) of corners of elements."""
+    mesh, dim = space.mesh, space.dim
+    ends = mesh.order * (mesh.order + 1) ** np.arange(dim)
+    nodes = (np.arange(2**dim)[:, np.newaxis] >> np.arange(dim) & 1) @ ends
+    return np.asarray(mesh.coordinates[element, nodes[corner]])
+
+
+def _interpolation(coarsening: Coarsening, element: Ints, corner: Ints) -> csr_array:
+    """Interpolation from the coarse vertices to corners of elements, one a row."""
+    weights = coarsening.weights(element, corner)
+    columns = coarsening.elements[coarsening.parent[element]]
+    kept = weights > 0.0
+    starts = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+    shape = len(element), coarsening.num_vertices
+    return csr_array((weights[kept], columns[kept], starts), shape=shape)
+
+
+def _finer_places(up: csr_array) -> Ints:
+    """The finer vertex at each coarse one."""
+    alone = np.flatnonzero(np.diff(up.indptr) == 1)
+    at = np.empty(up.shape[1], dtype=np.int64)
+    at[up.indices[up.indptr[alone]]] = alone
+    return at
+
+
+def _masked(up: csr_array, ncomp: int, free: Flags, there: Flags) -> csr_array:
+    """The interpolation of each component, zero where either end is not free."""
+    whole = up if ncomp == 1 else csr_array(kron(up, np.eye(ncomp), "csr"))
+    rows = np.repeat(free, np.diff(whole.indptr))
+    return csr_array(
+        (whole.data * (rows & there[whole.indices]), whole.indices, whole.indptr), shape=whole.shape
+    )
