@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, overload
 
 import numpy as np
@@ -14,6 +15,7 @@ from femops.parallel.comm import Array, Communicator, communicator
 from femops.parallel.mesh import DistributedMesh, checksum, group_pieces, rank_groups
 from femops_meshes import Mesh, MeshArgumentError, Part, Partition
 from femops_meshes.arguments import Degree, checked
+from femops_meshes.coarsening import Coarsening
 from femops_meshes.generators.grids import Grid
 from femops_meshes.mesh import PointMap
 from femops_meshes.partitioning.partition import METHODS
@@ -30,6 +32,18 @@ _ARRAYS: dict[str, Callable[[Part], Array]] = {
     "file_elements": lambda part: part.mesh.file_elements,
 }
 """Arrays as which a part is sent."""
+
+_PLACES: dict[str, Callable[[Part], Array]] = {
+    "parent": lambda part: _coarsening(part).parent,
+    "low": lambda part: _coarsening(part).low,
+    "high": lambda part: _coarsening(part).high,
+}
+"""Those of the places of its elements in coarser ones."""
+
+
+def _coarsening(part: Part) -> Coarsening:
+    assert part.mesh.coarser is not None
+    return part.mesh.coarser
 
 
 @overload
@@ -303,10 +317,12 @@ def _scattered(parts: Sequence[Part], comm: Communicator, root: int) -> Part:
     if comm.rank == root:
         mesh = parts[root].mesh
         names = dict(mesh.element_names), dict(mesh.boundary_names)
-        head = parts[root].num_elements, parts[root].num_vertices, names
-    num_elements, num_vertices, names = comm.broadcast(head, root)
+        none = np.empty(0, dtype=np.int64)
+        coarser = None if mesh.coarser is None else mesh.coarser.reordered(none)
+        head = parts[root].num_elements, parts[root].num_vertices, names, coarser
+    num_elements, num_vertices, names, coarser = comm.broadcast(head, root)
     got: dict[str, Any] = {}
-    for name, of in _ARRAYS.items():
+    for name, of in (_ARRAYS if coarser is None else _ARRAYS | _PLACES).items():
         others = {rank: of(part) for rank, part in enumerate(parts) if rank != root}
         received = comm.exchange(others)
         if comm.rank != root:
@@ -314,10 +330,13 @@ def _scattered(parts: Sequence[Part], comm: Communicator, root: int) -> Part:
     if comm.rank == root:
         return parts[root]
     own, vertices, interface = (got.pop(name) for name in ("own", "vertices", "interface"))
+    if coarser is not None:
+        coarser = replace(coarser, **{name: got.pop(name) for name in _PLACES})
     mesh = Mesh(
         **got,
         num_vertices=len(vertices),
         element_names=names[0],
         boundary_names=names[1],
+        coarser=coarser,
     )
     return Part(mesh, comm.rank, comm.size, own, vertices, interface, num_elements, num_vertices)

@@ -42,7 +42,7 @@ class Coarsening:
     coarser: Coarsening | None = None
 
     def reordered(self, order: Ints) -> Coarsening:
-        """The same for the elements in another order: new element i is old order[i]."""
+        """The same for some elements or all in another order: new element i is old order[i]."""
         parts = self.parent[order], self.low[order], self.high[order]
         return replace(self, parent=parts[0], low=parts[1], high=parts[2])
 

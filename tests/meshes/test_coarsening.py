@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import femops
+import femops_meshes
+from femops_meshes import part_of
 from femops_meshes.topology.topology import Topology
 
 CORNERS = {dim: np.arange(2**dim)[:, None] >> np.arange(dim) & 1 for dim in (1, 2, 3)}
@@ -13,6 +15,13 @@ MESHES = {
     "ring of six": (lambda: femops.box((6, 7), periodic=(True, False)), 3),
     "disc": (lambda: femops.disc(4), 2),
     "ball": (lambda: femops.ball(2), 1),
+    "L-shape": (lambda: femops.l_shape(4), 2),
+    "odd corner": (lambda: femops.l_shape(3, dim=3), 2),
+    "cylinder": (lambda: femops.cylinder(4, 5), 2),
+    "flat cylinder": (lambda: femops.cylinder(2, 1), 1),
+    "shell": (lambda: femops.shell(2, 3), 1),
+    "ring": (lambda: femops.shell(4, 3, dim=2), 2),
+    "refined cylinder": (lambda: femops.cylinder(2, 2).refine(), 2),
     "refined file": (lambda: femops.read_mesh(femops.sample("disc.mesh"), refine=2), 2),
     "moved": (lambda: femops.box((2, 2)).refine().mapped(lambda x: x + 0.1 * x[::-1] ** 2), 2),
 }
@@ -64,6 +73,25 @@ def test_parts_lie_where_their_corners_are():
     assert np.allclose(expected, corners)
 
 
-def test_a_mesh_from_a_file_has_no_coarser_one_and_a_part_of_a_mesh_neither():
+def test_a_mesh_from_a_file_has_no_coarser_one():
     assert femops.read_mesh(femops.sample("disc.mesh")).coarser is None
     assert femops.box((3, 5), periodic=True).coarser is None  # neither pairs
+    assert femops.disc(3).coarser is femops.cylinder(3).coarser is femops.shell(3).coarser is None
+
+
+@pytest.mark.parametrize("size", [2, 5])
+def test_parts_know_where_their_elements_lie_in_the_whole(size):
+    box = femops.box((5, 4))
+    for mesh in (box, femops.shell(4, 3)):
+        shares = femops.partition(mesh, size)
+        for rank in range(size):
+            parts = [part_of(mesh, shares, rank)]
+            parts += [femops_meshes.box_part(rank, size, (5, 4))] if mesh is box else []
+            for part in parts:
+                found, whole = part.mesh.coarser, mesh.coarser
+                for name in ("parent", "low", "high"):
+                    expected = getattr(whole, name)[part.elements]
+                    np.testing.assert_array_equal(getattr(found, name), expected)
+                np.testing.assert_array_equal(found.elements, whole.elements)
+                np.testing.assert_array_equal(found.coarser.elements, whole.coarser.elements)
+    assert femops_meshes.box_part(0, 33, (5, 8)).mesh.coarser is None  # it goes with the part

@@ -5,6 +5,7 @@ import pytest
 
 import femops
 from femops.parallel import Serial
+from femops.solvers.multigrid import hierarchy
 from support.cases.rank_operators import here, piece
 from support.cuda import guarded
 
@@ -20,8 +21,11 @@ device = guarded.small_device
 
 def solved(comm, reproducible, counts=COUNTS, device=None):
     mesh = femops.box(counts, mapping=bent, comm=comm, reproducible=reproducible)
-    V = femops.H1(mesh, ORDER, device=device)
-    sides = V.boundary_dofs([1, 3])
+    return solved_on(femops.H1(mesh, ORDER, device=device), [1, 3])
+
+
+def solved_on(V, held):
+    sides = V.boundary_dofs(held)
     A = (femops.diffusion(V) + femops.boundary_mass(V, 2.0, [2])).constrained(sides)
     b = V.interpolate(lambda x: np.sin(5 * x[0]) * x[1] + x[2])
     b[V.memory.put(sides)] = 0.0
@@ -42,6 +46,47 @@ def test_ranks_take_the_iterations_of_one(comm, reproducible):
         assert [level.largest for level in M.levels] == [level.largest for level in alone.levels]
     else:
         np.testing.assert_allclose(x, y[piece(V)], atol=1e-7)
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("reproducible", [False, True])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: femops.box((5, 11, 9), mapping=bent),
+        lambda: femops.shell(4, 7),
+        lambda: femops.cylinder(4, 6),
+        lambda: femops.l_shape(5, dim=3),
+    ],
+    ids=["box", "shell", "cylinder", "corner"],
+)
+def test_meshes_that_were_refined_are_undone_on_ranks(comm, reproducible, make, monkeypatch):
+    monkeypatch.setattr(hierarchy, "_FEW", 100)
+    mesh = make()
+    V, alone = (
+        femops.H1(femops.distribute(mesh, ranks, reproducible=reproducible), 2)
+        for ranks in (comm, Serial())
+    )
+    M, (x, info) = solved_on(V, 1)[1:]
+    N, (y, expected) = solved_on(alone, 1)[1:]
+    assert repr(M).splitlines()[1:] == repr(N).splitlines()[1:]
+    assert [size.order for size in M.sizes][:3] == [2, 1, 1]
+    assert info.converged
+    assert info.iterations == expected.iterations
+    if reproducible:
+        np.testing.assert_array_equal(x, y[piece(V)])
+    else:
+        np.testing.assert_allclose(x, y[piece(V)], atol=1e-7 * abs(y).max())
+
+
+@pytest.mark.parallel(2)
+def test_boxes_that_ranks_make_know_coarser_ones(comm):
+    V = femops.H1(femops.box((9, 10, 9), mapping=bent, comm=comm), 2)
+    M, (_, info) = solved_on(V, 1)[1:]
+    N, (_, expected) = solved_on(femops.H1(femops.box((9, 10, 9), mapping=bent), 2), 1)[1:]
+    assert [size.dofs for size in M.sizes] == [size.dofs for size in N.sizes]
+    assert len(M.sizes) == 3
+    assert info.iterations == expected.iterations
 
 
 @pytest.mark.parallel(2)

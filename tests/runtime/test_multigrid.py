@@ -16,6 +16,7 @@ import femops
 from femops.operators.coarsening import coarse_operator, in_precision
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.transfer import interpolation_matrix, summed_interpolation
+from femops.solvers.multigrid import hierarchy
 from femops.solvers.multigrid.grids import first_coarse
 from femops.solvers.multigrid.level import chebyshev_steps, reduced
 
@@ -316,13 +317,36 @@ def test_and_little_on_the_mesh(refine):
 
 
 def test_meshes_that_were_refined_are_undone(monkeypatch):
-    from femops.solvers.multigrid import hierarchy
-
     monkeypatch.setattr(hierarchy, "_FEW", 10)
     mesh = femops.box((3, 5)).refine(2).mapped(bent)
     A = poisson(mesh, 2)
     assert [size.elements for size in femops.multigrid(A).sizes] == [240, 240, 60, 15, 6, 2]
     assert solve(A)[1] <= 8
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: femops.l_shape(5 * n, order=2).mapped(bent),
+        lambda n: femops.l_shape(n, dim=3),
+        lambda n: femops.cylinder(2 * n, 4 * n),
+        lambda n: femops.shell(2 * n, 2 * n),
+        lambda n: femops.shell(8 * n, 6 * n, dim=2),
+    ],
+    ids=["L-shape", "corner", "cylinder", "shell", "ring"],
+)
+def test_generated_meshes_take_the_same_iterations_when_refined(make, monkeypatch):
+    monkeypatch.setattr(hierarchy, "_FEW", 60)
+    counts = list[int]()
+    for n in (1, 2, 4):
+        A = poisson(make(n), 2)
+        M, elements = femops.multigrid(A), A.space.mesh.num_elements
+        if n == 4:
+            assert [size.elements for size in M.sizes[:2]] == [elements] * 2
+            assert M.sizes[-1].elements < elements / 10
+        counts.append(solve(A)[1])
+    assert max(counts) - min(counts) <= 2, counts
+    assert max(counts) <= 12
 
 
 @settings(max_examples=12, deadline=None)

@@ -151,7 +151,7 @@ def _coarse(
 ) -> CoarseGrid:
     """The coarse grid, given the finer one's matrices, interpolation, free dofs and positions."""
     at, ncomp = _finer_places(up), len(free) // len(x)
-    free = free.reshape(-1, ncomp)[at].reshape(-1)
+    free = (free.reshape(-1, ncomp)[at] & (at >= 0)[:, np.newaxis]).reshape(-1)
     made, elements = coarsened(matrices, coarsening, comm), coarsening.elements
     grid = CoarseGrid(elements, made, free, x[at], coarsening.coarser)
     dofs = elements[:, np.newaxis] * ncomp + np.arange(ncomp)[:, np.newaxis]
@@ -186,9 +186,9 @@ def _interpolation(coarsening: Coarsening, element: Ints, corner: Ints) -> csr_a
 
 
 def _finer_places(up: csr_array) -> Ints:
-    """The finer vertex at each coarse one."""
+    """The finer vertex at each coarse one; -1 where the mesh is a part of one, without it."""
     alone = np.flatnonzero(np.diff(up.indptr) == 1)
-    at = np.empty(up.shape[1], dtype=np.int64)
+    at = np.full(up.shape[1], -1, dtype=np.int64)
     at[up.indices[up.indptr[alone]]] = alone
     return at
 

@@ -90,6 +90,32 @@ def halved_blocks(topology: Topology, n: int) -> Coarsening | None:
     )
 
 
+def halved_layers(base: Coarsening | None, layers: int) -> Coarsening | None:
+    """Where elements that are drawn out in layers lie in those of half as many layers.
+
+    Those of a last layer that has no partner stay whole in that direction, as those of a single
+    one. None if the base is none: elements are not made longer than wide.
+    """
+    if base is None:
+        return None
+    half, layer = -(-layers // 2), np.arange(layers)
+    low = (layer % 2).astype(np.int8)
+    alone = (layer == layers - 1) & (low == 0)
+    high, count = np.where(alone, 2, low + 1).astype(np.int8), len(base.parent)
+    lows, highs = (
+        np.hstack([np.repeat(flat, layers, axis=0), np.tile(along[:, np.newaxis], (count, 1))])
+        for flat, along in ((base.low, low), (base.high, high))
+    )
+    return Coarsening(
+        extruded(base.elements, base.num_vertices, half),
+        base.num_vertices * (half + 1),
+        (base.parent[:, np.newaxis] * half + layer // 2).reshape(-1),
+        lows,
+        highs,
+        halved_layers(base.coarser, half),
+    )
+
+
 def solid_ball(dim: int, n: int, radius: float, core: float, order: int) -> Mesh:
     """Ball or disc: a core block, core * radius in half-width, and a block on each of its sides."""
     _check_fits((2 * dim + 1) * n**dim, dim, order)
@@ -131,7 +157,8 @@ def hollow_ball(dim: int, n: int, layers: int, inner: float, outer: float, order
     radii = inner + (outer - inner) * grid(1, layers, nodes)[..., 0]
     coordinates = directions[:, None, None, :, :] * radii[None, :, :, None, None]
     shape = (len(elements), len(nodes) ** dim, dim)
-    return assembled(elements, coordinates.reshape(shape), num_vertices * (layers + 1))
+    coarser = halved_layers(halved_blocks(topology, n), layers)
+    return assembled(elements, coordinates.reshape(shape), num_vertices * (layers + 1), coarser)
 
 
 def drawn_out(base: Mesh, layers: int, height: float) -> Mesh:
@@ -144,9 +171,8 @@ def drawn_out(base: Mesh, layers: int, height: float) -> Mesh:
     coordinates = np.empty((*count, levels, plane.shape[3], 3))
     coordinates[..., :2] = plane
     coordinates[..., 2] = heights[None, :, :, None]
-    return assembled(
-        elements, coordinates.reshape(len(elements), -1, 3), base.num_vertices * (layers + 1)
-    )
+    flat, count_all = coordinates.reshape(len(elements), -1, 3), base.num_vertices * (layers + 1)
+    return assembled(elements, flat, count_all, halved_layers(base.coarser, layers))
 
 
 def _check_fits(count: int, dim: int, order: int) -> None:

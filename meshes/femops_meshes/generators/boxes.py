@@ -15,6 +15,9 @@ from femops_meshes.partitioning.pieces import checked_piece, checked_rank, equal
 from femops_meshes.refinement import check_fits
 from femops_meshes.topology.topology import Topology, exterior_boundary
 
+# Parts up to which each has the elements of coarser grids: 8 bytes for each of the whole box's.
+_RANKS_WITH_WHOLE = 32
+
 
 @checked(MeshArgumentError)
 def box(
@@ -78,7 +81,8 @@ def box_part(
     """Part of a box that one of `size` ranks holds, made without the whole.
 
     It is `part_of` the mesh that `box` makes, partitioned along its curve into equal pieces, or
-    into other ones; time and memory go with the part.
+    into other ones; time and memory go with the part. Up to 32 ranks each has the coarser grids of
+    the whole box, too (`Mesh.coarser`).
 
     Parameters
     ----------
@@ -121,6 +125,8 @@ def box_part(
         file_elements=numbers,
     )
     mesh = _with_sides(mesh) if mapping is None else _with_sides(mesh).mapped(mapping)
+    if size <= _RANKS_WITH_WHOLE:
+        mesh = mesh.with_coarser(grid.coarsening(cells))
     interface = ordered_faces(alone.boundary_faces[~outside])
     return Part(mesh, rank, size, numbers, vertices, interface, grid.num_cells, grid.num_vertices)
 

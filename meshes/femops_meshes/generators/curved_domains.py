@@ -1,9 +1,11 @@
 """Meshes of round and re-entrant domains. Elements come out along a Hilbert curve."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from femops_meshes.arguments import Degree, checked
 from femops_meshes.checks import compress_vertices, positive, whole
+from femops_meshes.coarsening import Coarsening
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.generators import blocks
 from femops_meshes.generators.grids import Grid
@@ -52,7 +54,28 @@ def l_shape(n: int = 2, dim: int = 2, order: Degree = 1) -> Mesh:
     attributes = np.ones(len(code), dtype=np.int32)
     for d in range(dim):
         attributes[(code // 3**d % 3 == 2) & (cells[owner, d] == n - 1)] = 2
-    return mesh.with_attributes(boundary=attributes)
+    return mesh.with_attributes(boundary=attributes).with_coarser(_notched(cells, n))
+
+
+def _notched(cells: NDArray[np.int64], n: int) -> Coarsening | None:
+    """Where cells (m, dim) lie in those of half as many along each side; an odd last stays whole.
+
+    Both halves of a direction begin anew, so that the corner is one of cells.
+    """
+    if n == 1:
+        return None
+    half, dim = -(-n // 2), cells.shape[1]
+    side, within = np.divmod(cells, n)
+    low = (within % 2).astype(np.int8)
+    high = np.where((within == n - 1) & (low == 0), 2, low + 1).astype(np.int8)
+    every = np.indices((2 * half,) * dim).reshape(dim, -1)[::-1].T
+    powers, inside = (2 * half) ** np.arange(dim), (every < half).any(axis=1)
+    number = np.cumsum(inside) - 1
+    coarse = every[inside]
+    grid = Grid.checked((2 * half,) * dim, -1.0, 1.0, False)
+    elements, used = compress_vertices(grid.elements(coarse))
+    parent = number[(side * half + within // 2) @ powers]
+    return Coarsening(elements, len(used), parent, low, high, _notched(coarse, half))
 
 
 @checked(MeshArgumentError)

@@ -29,7 +29,8 @@ class Part:
     ----------
     mesh
         The rank's own elements, and those entries of the whole mesh's boundary that lie on them:
-        where the mesh was cut there is no boundary. It may be empty.
+        where the mesh was cut there is no boundary. It may be empty. What its elements are parts of
+        (`Mesh.coarser`) has all coarse elements of the whole mesh.
     rank, size
         Index of the part, and number of parts.
     elements
@@ -118,6 +119,7 @@ def part_of(mesh: Mesh, partition: Partition, rank: int) -> Part:
         mesh.file_elements[own],
         mesh.element_names,
         mesh.boundary_names,
+        None if mesh.coarser is None else mesh.coarser.reordered(own),
     )
     return Part(
         part,
