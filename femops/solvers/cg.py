@@ -23,6 +23,7 @@ from femops.solvers.linear_problem import (
     check_operators,
     checked_guess,
     checked_right,
+    excess_of,
     norm_of,
 )
 from femops.solvers.multigrid import Multigrid
@@ -74,7 +75,8 @@ def cg(
         goes on getting smaller where round-off keeps b - A x itself from it. So a solve ends
         whatever the tolerance, at the latest where the recursion's squares would underflow (a norm
         of 1.5e-154, in float32 1.1e-19); ``info`` has the residual as it is then, and is not
-        converged if that is more than ten times the tolerance.
+        converged if that is more than ten times the tolerance. Right-hand sides of float32 may be
+        of any size: those whose squares are out of its range are divided by a power of two.
     maxiter : int, optional
         Most iterations; ten times the number of unknowns if omitted.
     M : Jacobi or Multigrid, optional
@@ -110,14 +112,36 @@ def cg(
     VectorError
         Vectors of another shape or type.
     """
-    problem = LinearProblem.checked("cg", A, b, x0, M, rtol, atol, maxiter, merged=merged)
+    given = LinearProblem.checked("cg", A, b, x0, M, rtol, atol, maxiter, merged=merged)
+    exponent = excess_of(A, given.right, given.guess)
+    problem = given.scaled(exponent)
     # squares of less would underflow in the recursion
     goal = max(problem.tolerance, float(np.finfo(problem.right.dtype).tiny) ** 0.5)
-    watch = Watch(history, progress, callback)
+    watch = Watch(history, progress, callback, exponent, A.space.memory.xp)
     if isinstance(M, Multigrid):
         if merged:
             raise SolverError("merged = True, but M is multigrid, which updates vectors itself")
-        return preconditioned_cg.solve(problem, M, watch, goal)
+        x, info = preconditioned_cg.solve(problem, M, watch, goal)
+    else:
+        x, info = _solved(problem, M, merged, watch, goal)
+    return (_enlarged(A, x, exponent), info.scaled(exponent)) if exponent else (x, info)
+
+
+def _enlarged(A: Operator | BlockOperator, x: NDArray[Any], exponent: int) -> NDArray[Any]:
+    """Times two to that power, in place."""
+    xp = A.space.memory.xp
+    with np.errstate(over="ignore"):
+        xp.ldexp(x, exponent, out=x)
+    if A.space.comm.max(int(not xp.isfinite(x).all())):
+        raise SolverError("x is out of the range of float32: divide b, or make A in float64")
+    return x
+
+
+def _solved(
+    problem: LinearProblem, M: Jacobi | None, merged: bool | None, watch: Watch, goal: float
+) -> tuple[NDArray[Any], Info]:
+    """Solve by compiled conjugate gradients, with Jacobi's preconditioner or none."""
+    A = problem.A
     right, sums = problem.right, problem.sums
     inverse = None
     if M is not None:

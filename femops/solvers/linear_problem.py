@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, final
 
 import numpy as np
@@ -19,6 +20,8 @@ from femops.solvers.preconditioner import Preconditioner
 Vector = NDArray[Any]
 LEAST_NORM = float(np.sqrt(np.finfo(np.float64).tiny / np.finfo(np.float64).eps))
 """Squares of numbers below it have not all of their digits."""
+# Powers of two up to which sums of squares, and of products with A, are well in float32's range.
+_SAFE = 20
 Map = Callable[[Vector], Vector]
 Solver = Literal["cg", "minres", "gmres"]
 
@@ -50,6 +53,11 @@ class Info:
     tolerance: float
     merged: bool = False
     residuals: tuple[float, ...] = ()
+
+    def scaled(self, exponent: int) -> Info:
+        """The report on a problem times two to that power; ``residuals`` are that one's already."""
+        factor = math.ldexp(1.0, exponent)
+        return replace(self, residual=factor * self.residual, tolerance=factor * self.tolerance)
 
 
 @final
@@ -118,6 +126,19 @@ class LinearProblem:
         limit = 10 * A.space.global_size if maxiter is None else int(maxiter)
         return cls(A, right, guess, x0 is None, sums, norm, max(rtol * norm, atol), limit)
 
+    def scaled(self, exponent: int) -> LinearProblem:
+        """The problem for x divided by two to that power; exact but for underflow."""
+        if not exponent:
+            return self
+        ldexp, part = self.A.space.memory.xp.ldexp, math.ldexp(1.0, -exponent)
+        return replace(
+            self,
+            right=ldexp(self.right, -exponent),
+            guess=ldexp(self.guess, -exponent),
+            norm=part * self.norm,
+            tolerance=part * self.tolerance,
+        )
+
     def preconditioner(self, M: Any, *, positive: bool = False) -> Map:
         """Product of the preconditioner with a vector; the vector itself without one.
 
@@ -138,6 +159,19 @@ class LinearProblem:
                 "definite operator B, as femops.diffusion(V) + femops.mass(V)"
             )
         return lambda r: inverse * r
+
+
+def excess_of(A: Operator | BlockOperator, *vectors: Vector) -> int:
+    """Power of two to divide vectors by, for squares to be in the range of float32. Collective.
+
+    Zero where they are, and for vectors of float64.
+    """
+    if A.dtype != np.float32:
+        return 0
+    own = max(float(abs(vector).max()) if len(vector) else 0.0 for vector in vectors)
+    largest = A.space.comm.max(own)
+    exponent = math.frexp(largest)[1] if 0.0 < largest < math.inf else 0
+    return exponent - min(max(exponent, -_SAFE), _SAFE)
 
 
 def check_operators(solver: Solver, A: Any, M: Any) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, final
 
+import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SolverError
@@ -35,6 +37,10 @@ class Watch:
         Whether norms are kept.
     progress : callable, optional
     callback : callable, optional
+    exponent : int
+        Power of two that norms and iterates are multiplied by before they are told.
+    arrays : module
+        NumPy's functions for the iterates.
 
     Attributes
     ----------
@@ -47,12 +53,20 @@ class Watch:
         A callable that takes other arguments.
     """
 
-    def __init__(self, history: bool, progress: Progress | None, callback: Callback | None) -> None:
+    def __init__(
+        self,
+        history: bool,
+        progress: Progress | None,
+        callback: Callback | None,
+        exponent: int = 0,
+        arrays: Any = np,
+    ) -> None:
         self.norms: list[float] = []
         for name, told, given in (("progress", progress, (0, 0.0)), ("callback", callback, (0,))):
             if told is not None:
                 check_takes(told, given, partial(_refused, f"{name}{_TAKEN[name]}"))
         self._history, self._progress, self.callback = history, progress, callback
+        self._exponent, self._arrays = exponent, arrays
 
     @property
     def each(self) -> bool:
@@ -66,9 +80,11 @@ class Watch:
 
     def tell(self, iterations: int, norm: float, iterate: Callable[[], Vector]) -> None:
         """Tell of an iteration; the iterate is made if it was asked for."""
+        norm = math.ldexp(norm, self._exponent)
         if self._history:
             self.norms.append(norm)
         if self._progress:
             self._progress(iterations, norm)
         if self.callback and iterations:
-            self.callback(iterate())
+            x = iterate()
+            self.callback(self._arrays.ldexp(x, self._exponent) if self._exponent else x)

@@ -69,6 +69,49 @@ def test_numbers_out_of_the_range_of_single_precision_are_in_double(size):
     assert femops.multigrid(poisson(SQUARE, 2)).right.dtype == SINGLE
 
 
+@pytest.mark.parametrize("make", [femops.multigrid, femops.jacobi, lambda _: None])
+def test_right_hand_sides_of_any_size_that_single_precision_holds(make):
+    """Squares of numbers from 1.8e19 on and below 1e-23 are out of its range."""
+    A = poisson(SQUARE, 3, dtype=SINGLE)
+    M, b = make(A), noise(A)
+    start = 0.3 * noise(A, 1)
+    expected = sla.spsolve(A.assemble().astype(DOUBLE).tocsc(), b.astype(DOUBLE))
+    for k in (-115, -90, -60, -19, 0, 19, 40, 63, 64, 65, 90, 110, 120):
+        given, seen = np.ldexp(b, k), list[np.ndarray]()
+        for guess in (None, np.ldexp(start, k)):
+            options = {"rtol": 1e-5, "history": True, "callback": seen.append}
+            x, info = femops.cg(A, given, guess, M=M, **options)
+            assert info.converged
+            relative = np.ldexp(x.astype(DOUBLE), -k)
+            np.testing.assert_allclose(relative, expected, atol=1e-4 * abs(expected).max())
+            true = np.linalg.norm(np.ldexp(given.astype(DOUBLE) - A @ x, -k))
+            assert info.residual == pytest.approx(np.ldexp(true, k), rel=0.2)
+            tolerance = 1e-5 * np.linalg.norm(given.astype(DOUBLE))
+            assert info.tolerance == pytest.approx(tolerance)
+            assert info.residuals[-1] <= info.tolerance
+            if guess is None:
+                assert info.residuals[0] <= 1.001e5 * tolerance
+            np.testing.assert_array_equal(seen[-1], x)
+
+
+def test_a_solution_that_single_precision_does_not_hold_is_told_of():
+    A = poisson(SQUARE, 2, dtype=SINGLE, kappa=1e-6)
+    M, b = femops.multigrid(A), noise(A)
+    assert np.isfinite(femops.cg(A, np.ldexp(b, 90), M=M)[0]).all()
+    with pytest.raises(femops.SolverError, match="out of the range of float32"):
+        femops.cg(A, np.ldexp(b, 120), M=M)
+
+
+@pytest.mark.parametrize("power", [-110, -70, 0, 64, 110])
+def test_a_cycle_takes_numbers_of_any_size(power):
+    A = poisson(SQUARE, 3, dtype=SINGLE)
+    M, b = femops.multigrid(A), noise(A)
+    found = np.ldexp(M @ np.ldexp(b, power), -power)
+    np.testing.assert_allclose(found, M @ b, atol=1e-5 * abs(M @ b).max())
+    b[5] = np.nan
+    assert np.isnan(M @ b).all()
+
+
 def test_a_copy_is_made_anew_of_the_operator():
     A = poisson(SQUARE, 2)
     M = femops.multigrid(A, degree=3, dtype=DOUBLE)

@@ -18,6 +18,7 @@ from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.number_types import float_type
 from femops.parallel.collective_checks import check_same
 from femops.solvers.inner_products import Sums
+from femops.solvers.linear_problem import excess_of
 from femops.solvers.multigrid.coarse import gathered
 from femops.solvers.multigrid.hierarchy import build
 from femops.solvers.multigrid.level import scattered
@@ -137,6 +138,8 @@ class Multigrid(Preconditioner):
         """
         xp = self._updates.xp
         result: Vector = xp.empty(len(r), self.dtype) if out is None else out
+        exponent = excess_of(self.operator, r)
+        r = xp.ldexp(r, -exponent) if exponent else r
         scale = max(self._plain.inner(r, r), 0.0) ** 0.5
         if not 0.0 < scale < np.inf:
             result[:] = 0.0 if scale == 0.0 else np.nan
@@ -144,7 +147,7 @@ class Multigrid(Preconditioner):
         with self.alone():
             xp.multiply(r, 1.0 / scale, out=self.right[: len(r)])
             xp.multiply(self.cycle()[: len(r)], scale, out=result)
-        return result
+        return xp.ldexp(result, exponent, out=result) if exponent else result
 
     @property
     def right(self) -> Vector:
