@@ -21,6 +21,7 @@ from femops.spaces.base import GridFunction, Space
 from femops.spaces.boundary_space import BoundarySpace
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.pointwise.qdata import Data
+from femops_meshes import Mesh
 
 Ints = NDArray[np.int64]
 Spaces = dict[Any, Space | BoundarySpace]
@@ -54,6 +55,33 @@ def in_precision(A: Operator, dtype: DTypeLike, level: str) -> Operator:
     """The same operator in another type and at a level; what it keeps is rounded, not computed."""
     terms = [(factor, _rounded(term, np.dtype(dtype), level)) for factor, term in A.summands]
     return Operator(terms, A.constraints, level)
+
+
+def cycle_level(A: Operator, space: Space) -> str:
+    """The level of an operator's forms on its own space, or a coarser one, in cycles. Collective.
+
+    On a device that which moves the fewest bytes, as kernels wait for memory there; on the host
+    that of A, if it is matrix-free, else ``partial``, which takes less time.
+    """
+    backend = backend_of(space)
+    if backend.measures:
+        return "matrix-free" if A.level == "matrix-free" else "partial"
+    forms = [term.source for _, term in A.summands if not term.on_boundary]
+    moved = np.zeros(len(backend.levels))
+    for form in forms:
+        assert form is not None
+        q1d = form.quadrature.q1d if space is A.space else space.order + 1
+        moved += [_moved(form, level, q1d) for level in backend.levels]
+    return backend.levels[int(np.argmin(space.comm.sum(moved)))]
+
+
+def _moved(form: BilinearForm, level: str, q1d: int) -> int:
+    """Numbers that a product at a level reads, with so many points in each direction."""
+    numbers, mesh = form.qdata_split(level).qfunction.numbers, form.trial.mesh
+    assert isinstance(mesh, Mesh)
+    modes: int = mesh.dim * (mesh.order + 1) ** mesh.dim if numbers.mapped else 0
+    each: int = numbers.element + numbers.point * q1d**mesh.dim + modes
+    return mesh.num_elements * each
 
 
 def coarse_constraints(constraints: Constraints, fine: Space, coarse: Space) -> Constraints:

@@ -11,6 +11,7 @@ import pytest
 from scipy.sparse import random_array
 
 import femops
+from femops.operators.coarsening import coarse_operator, cycle_level
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.transfer import summed_interpolation
 from femops.solvers.multigrid import hierarchy
@@ -89,6 +90,42 @@ def test_a_solve_is_that_of_the_host(
     assert (count, levels) == (many, orders)
     assert mesh != "box" or levels[-2:] == [1, 1]
     np.testing.assert_allclose(x, expected, rtol=0, atol=1e-10 * abs(expected).max())
+
+
+def bent(x: Any) -> Any:
+    return x * (1.0 + 0.3 * np.roll(x, 1, axis=0))
+
+
+@pytest.mark.parametrize(
+    ("make", "levels"),
+    [
+        (lambda: femops.box((3, 2, 2)), ["partial"] * 3),
+        (lambda: femops.box((3, 2, 2), mapping=bent), ["matrix-free"] * 3),
+        (lambda: femops.ball(1), ["matrix-free", "partial", "partial"]),
+    ],
+    ids=["affine", "bent", "curved"],
+)
+def test_levels_of_a_cycle_move_the_fewest_bytes(
+    make: Any, levels: list[str], device: GuardedDevice
+) -> None:
+    """Of the numbers that a product reads: six at a point, or three for each mode."""
+    V = femops.H1(make(), 4, device=device)
+    A = femops.diffusion(V).constrained(V.boundary_dofs())
+    spaces = hierarchy._spaces(V)
+    assert [cycle_level(A, space) for space in spaces] == levels
+    for space, level in zip(spaces, levels, strict=True):
+        made = {
+            name: coarse_operator(A, space, SINGLE, name) for name in ("partial", "matrix-free")
+        }
+        moved = {name: each.cost().bytes_moved for name, each in made.items()}
+        assert moved[level] == min(moved.values())
+    M = femops.multigrid(A)
+    x, info = femops.cg(A, noise(A), M=M, rtol=1e-9)
+    host = femops.H1(V.mesh, 4)
+    B = femops.diffusion(host).constrained(host.boundary_dofs())
+    y, expected = femops.cg(B, noise(B), M=femops.multigrid(B), rtol=1e-9)
+    assert info.iterations == expected.iterations
+    np.testing.assert_allclose(A.space.memory.get(x), y, rtol=0, atol=1e-8 * abs(y).max())
 
 
 def test_nothing_moves_but_the_coarsest_level(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from femops.errors import SolverError
 from femops.geometry.legendre import LegendreGeometry
 from femops.operators import Operator
-from femops.operators.coarsening import coarse_operator, in_precision
+from femops.operators.coarsening import coarse_operator, cycle_level, in_precision
 from femops.operators.execution.backend import Backend
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.transfer import compile_cycles_ahead, summed_interpolation
@@ -105,15 +105,15 @@ def _spaces(finest: H1) -> list[H1]:
 
 def _operators(A: Operator, spaces: list[H1], dtype: np.dtype[Any]) -> list[Operator]:
     """The operator on each space; that of order 1 for its matrix, where no mesh is coarser."""
-    last, level = spaces[-1], "matrix-free" if A.level == "matrix-free" else "partial"
-    swept = _coarser(last) is not None
-    if len(spaces) == 1:
-        return [in_precision(A, dtype, level) if swept else A]
-    operators = [
-        in_precision(A, dtype, level),
-        *(coarse_operator(A, space, dtype, level) for space in spaces[1:-1]),
-        coarse_operator(A, last, dtype if swept else np.float64, "partial"),
-    ]
+    last, swept = spaces[-1], _coarser(spaces[-1]) is not None
+    if len(spaces) == 1 and not swept:
+        return [A]
+    operators = [in_precision(A, dtype, cycle_level(A, A.space))]
+    operators += [coarse_operator(A, space, dtype, cycle_level(A, space)) for space in spaces[1:-1]]
+    if len(spaces) > 1:
+        light = swept and not backend_of(last).measures
+        level = cycle_level(A, last) if light else "partial"
+        operators.append(coarse_operator(A, last, dtype if swept else np.float64, level))
     for coarser in operators[1:] if swept else operators[1:-1]:
         coarser.compile_ahead()
     return operators
