@@ -52,8 +52,8 @@ class DeviceFields(CompiledFields):
     ) -> None:
         self._device, self._work = device, work
         self._forwards, self._reverses = forwards, reverses
-        self._begins = [work.product.offsets[name] * work.dtype.itemsize for name in work.tests]
-        self._starts = [begin * work.dtype.itemsize for begin in work.product.offsets.values()]
+        self._written_at = [work.product.offsets[name] * work.dtype.itemsize for name in work.tests]
+        self._read_at = [begin * work.dtype.itemsize for begin in work.product.offsets.values()]
         self._sweep = _sweep(device, work, side, dofs) if work.num_elements else None
 
     @property
@@ -67,7 +67,7 @@ class DeviceFields(CompiledFields):
         """See `CompiledFields.apply`; does not wait for the end of what was launched."""
         x, y = self._device.address(u), self._device.address(out)
         for k, forward in self._forwards:
-            forward.pack(x + self._starts[k])
+            forward.pack(x + self._read_at[k])
         self._device.clear(out)
         for _, reverse in self._reverses:
             reverse.clear()
@@ -88,7 +88,7 @@ class DeviceFields(CompiledFields):
         if self._sweep is not None:
             self._sweep.combine(y)
         for k, reverse in self._reverses:
-            reverse.add(y + self._begins[k])
+            reverse.add(y + self._written_at[k])
 
     def _launch(self, x: int, y: int, begin: int, end: int) -> None:
         """Work on some blocks of elements."""
