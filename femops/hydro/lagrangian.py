@@ -156,18 +156,7 @@ class Lagrangian:
             "gamma": _by_element(mesh, self.part, problem.gamma),
             "h0": self.h0,
         }
-        self._force: femops.CoupledForm | CornerForces
-        if assembly == "full":
-            given = problem, self.V, self.E, self.quadrature, self._materials
-            self._force = CornerForces(*given)
-        else:
-            self._force = femops.coupled_form(
-                corner_force(problem, order_kinematic),
-                self.space,
-                minima=["step"],
-                quadrature=self.quadrature,
-                **self._materials,
-            ).constrained(self.space.offsets["velocity"] + self.walls)
+        self._force = self._make_force(assembly)
         self._make_masses()
 
     def _states(self, device: DeviceLike) -> femops.Product:
@@ -193,6 +182,19 @@ class Lagrangian:
         if energy:
             check_energy(self, values)
         return self.E.interpolate(femops.GridFunction(nodal, values))
+
+    def _make_force(self, assembly: Assembly) -> femops.CoupledForm | CornerForces:
+        """The corner force: applied in a sweep, or as matrices of elements."""
+        if assembly == "full":
+            given = self.problem, self.V, self.E, self.quadrature, self._materials
+            return CornerForces(*given)
+        return femops.coupled_form(
+            corner_force(self.problem, self.order),
+            self.space,
+            minima=["step"],
+            quadrature=self.quadrature,
+            **self._materials,
+        ).constrained(self.space.offsets["velocity"] + self.walls)
 
     def _make_masses(self) -> None:
         rho, rule = self.problem.density, self.quadrature
