@@ -9,6 +9,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 OLDEST := 3.11
 
+# Bytecode is kept: tests start hundreds of processes, which would compile all modules each time.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: help demo test exhaustive lint format docs dist clean
 .DELETE_ON_ERROR:
 

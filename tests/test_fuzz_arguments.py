@@ -24,6 +24,7 @@ MADE = {  # by functions that are called here
     "Operator",
     "Partition",
     "Picture",
+    "Scalar",
     "Space",
 }
 SLOW = {"movie", "picture", "plot", "to_pyvista"}

@@ -5,9 +5,10 @@ stands on what femops offers to all.
 """
 
 from femops.hydro.checkpoint import load_run, save_run
+from femops.hydro.clock import Clock
 from femops.hydro.exact import Blast, ShockTube
 from femops.hydro.integrators import METHODS, Method, method
-from femops.hydro.lagrangian import Clock, Forces, Lagrangian
+from femops.hydro.lagrangian import Forces, Lagrangian
 from femops.hydro.merit import rates
 from femops.hydro.meshes import MESHES, built_in, grid
 from femops.hydro.problems import PROBLEMS, Problem, problem

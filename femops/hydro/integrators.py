@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from femops.errors import HydroError
-from femops.hydro.lagrangian import Forces, Lagrangian
-
-Floats = NDArray[np.float64]
-Stepper = Callable[[Lagrangian, Floats, float, Forces], tuple[Floats, float]]
+from femops.hydro.lagrangian import Lagrangian
+from femops.hydro.steps import AveragedStep, RungeKuttaStep, TimeStep
 
 
 @final
@@ -26,68 +22,19 @@ class Method:
     name : str
     stages : int
     step : callable
-        ``step(equations, state, dt, forces)``, given the forces of the state: the new state, and
-        the least time step that the other stages allow. A step that is too large for one of these
-        ends there, with that stage.
+        ``step(equations)`` puts a step down.
     """
 
     name: str
     stages: int
-    step: Stepper
+    step: Callable[[Lagrangian], TimeStep]
 
 
-def _explicit(rows: tuple[tuple[float, ...], ...], weights: tuple[float, ...]) -> Stepper:
+def _explicit(
+    rows: tuple[tuple[float, ...], ...], weights: tuple[float, ...]
+) -> Callable[[Lagrangian], TimeStep]:
     """Step of a Runge-Kutta method by the table of Butcher."""
-
-    def step(
-        equations: Lagrangian, state: Floats, dt: float, forces: Forces
-    ) -> tuple[Floats, float]:
-        rates = [equations.rate(state, forces)]
-        least = np.inf
-        for row in rows:
-            stage = _moved(state, dt, row, rates)
-            found = equations.forces(stage)
-            if not found.step >= dt:  # the step will be repeated
-                return stage, found.step
-            least = min(least, found.step)
-            rates.append(equations.rate(stage, found))
-        return _moved(state, dt, weights, rates), least
-
-    return step
-
-
-def _moved(state: Floats, dt: float, factors: tuple[float, ...], rates: list[Floats]) -> Floats:
-    """State + dt times a sum of rates."""
-    out = state.copy()
-    for factor, rate in zip(factors, rates, strict=True):
-        if factor:
-            out += (dt * factor) * rate
-    return out
-
-
-def _averaged(
-    equations: Lagrangian, state: Floats, dt: float, forces: Forces
-) -> tuple[Floats, float]:
-    """Two midpoint stages, in which the gas moves by the mean of old and new velocity.
-
-    So the work of the forces is what the kinetic energy gains, to round-off.
-    """
-    velocity = equations.space.split(state)[1]
-    now, least = state, np.inf
-    for part in (0.5, 1.0):
-        if part == 1.0:
-            forces = equations.forces(now)
-            least = forces.step
-            if not least >= dt:
-                return now, least
-        acceleration = equations.acceleration(forces)
-        mean = velocity + (0.5 * dt) * acceleration
-        heating = equations.work_rate(now, mean, forces)
-        now = state.copy()
-        parts = equations.space.split(now)
-        for values, rate in zip(parts, (mean, acceleration, heating), strict=True):
-            values[:] += (part * dt) * rate
-    return now, least
+    return partial(RungeKuttaStep, rows=rows, weights=weights)
 
 
 # Verner's method of order 6 with 8 stages, as MFEM has it.
@@ -149,7 +96,7 @@ _LIST = (
         ),
     ),
     Method("rk6", 8, _explicit(_SIX, _SIX_WEIGHTS)),
-    Method("rk2avg", 2, _averaged),
+    Method("rk2avg", 2, AveragedStep),
 )
 
 METHODS: dict[str, Method] = {method.name: method for method in _LIST}

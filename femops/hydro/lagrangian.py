@@ -6,7 +6,9 @@ formed: what it does to 1 and to v comes from the stress at the quadrature point
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from time import perf_counter
 from typing import Annotated, Any, Literal, final
 
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 import femops
 from femops.errors import HydroError
 from femops.fields.norms import exact_sum
+from femops.hydro.clock import Clock
 from femops.hydro.corner_force import CornerForce, CornerForces
 from femops.hydro.diagnosis import check_density, check_energy
 from femops.hydro.problems import POSITIVE, PointFunction, Problem
@@ -26,28 +29,6 @@ from femops_meshes.arguments import Count, Degree, Fraction, checked, whole_numb
 
 Floats = NDArray[np.float64]
 Assembly = Literal["partial", "full"]
-
-
-@final
-@dataclass
-class Clock:
-    """Seconds spent, and what was done in them: what figures of merit are made of.
-
-    Attributes
-    ----------
-    force, mass, energy : float
-        Seconds in forces with the stress at points, in solves with the mass of the velocity, and
-        with that of the energy.
-    sweeps, iterations, solves : int
-        Evaluations of forces, iterations of conjugate gradients, evaluations of rates.
-    """
-
-    force: float = 0.0
-    mass: float = 0.0
-    energy: float = 0.0
-    sweeps: int = 0
-    iterations: int = 0
-    solves: int = 0
 
 
 @final
@@ -108,7 +89,8 @@ class Lagrangian:
     comm : Communicator
         The ranks that share the mesh.
     quadrature : Quadrature1D
-    clock : Clock
+    sequences : list of OperationSequence
+        Steps in time that were put down for the equations: their seconds are on the clock.
 
     Raises
     ------
@@ -135,7 +117,9 @@ class Lagrangian:
         _check(problem, mesh.dim, assembly, device)
         self.problem, self.mesh, self.cfl = problem, mesh, cfl
         self.order, self.order_thermo = order_kinematic, order_thermo
-        self.cg_tol, self.cg_max, self.clock = cg_tol, cg_max, Clock()
+        self.cg_tol, self.cg_max = cg_tol, cg_max
+        self.sequences: list[femops.OperationSequence] = []
+        self._force_seconds, self._sweeps, self._solves, self._zero = 0.0, 0, 0, Clock()
         self.V = femops.H1(mesh, order_kinematic, ncomp=mesh.dim)
         self.E = femops.L2(mesh, order_thermo, family="bernstein" if order_thermo else "gauss")
         self.on_host = femops.Product(position=self.V, velocity=self.V, energy=self.E)
@@ -276,9 +260,45 @@ class Lagrangian:
         else:
             residual, found = self._force.evaluate(state)
             step = found["step"]
-        self.clock.force += perf_counter() - begin
-        self.clock.sweeps += 1
+        self._force_seconds += perf_counter() - begin
+        self.count(sweeps=1)
         return Forces(residual, self.cfl * step, corner)
+
+    def put_forces(
+        self,
+        sequence: femops.OperationSequence,
+        state: Floats,
+        residual: Floats,
+        keep: Callable[[CornerForce], None],
+    ) -> femops.Scalar:
+        """Let a sequence compute the forces of a state.
+
+        Parameters
+        ----------
+        sequence : OperationSequence
+        state : (size,) array
+        residual : (size,) array
+            See `Forces`.
+        keep : callable
+            Given the matrices of the force, with assembly `full`.
+
+        Returns
+        -------
+        Scalar
+            The largest stable time step.
+        """
+        if not isinstance(self._force, CornerForces):
+            found = sequence.evaluate(self._force, state, residual, label="force")
+            return self.cfl * found["step"]
+        matrices, step = self._force, sequence.scalar()
+
+        def compute() -> None:
+            corner, step.value = matrices.of(state)
+            residual[:] = self._residual(state, corner)
+            keep(corner)
+
+        sequence.call(compute, label="force")
+        return self.cfl * step
 
     def _residual(self, state: Floats, corner: CornerForce) -> Floats:
         """-F 1 and F^T v of matrices."""
@@ -303,81 +323,118 @@ class Lagrangian:
             return self._force.slowest()
         return self._force.element_of("step")
 
-    def acceleration(self, forces: Forces) -> Floats:
-        """dv/dt = -M_V^-1 F 1."""
-        begin = perf_counter()
-        right = forces.residual[self._where["velocity"]]
-        if self.problem.gravity:
-            right = right + self._gravity
-        xp = self.space.memory.xp
-        found: Floats = xp.empty_like(right)
-        rows = xp.ascontiguousarray(right.reshape(-1, self.V.ncomp).T)
-        solved = femops.CGSolver.solve_all(
-            self._solvers,
-            [rows[k] for k in range(self.V.ncomp)],
-            rtol=self.cg_tol,
-            maxiter=self.cg_max,
-        )
-        for k, (x, iterations) in enumerate(solved):
-            found[k :: self.V.ncomp] = x
-            self.clock.iterations += iterations
-        self.clock.mass += perf_counter() - begin
-        self.clock.solves += 1
-        return found
-
-    def heating(self, right: Floats) -> Floats:
-        """de/dt = M_E^-1 F^T v, given F^T v."""
-        begin = perf_counter()
-        n = self._energy_inverse.shape[-1]
-        xp = self.space.memory.xp
-        found: Floats = xp.einsum("eij,ej->ei", self._energy_inverse, right.reshape(-1, n))
-        self.clock.energy += perf_counter() - begin
-        return found.reshape(-1)
-
-    def rate(self, state: Floats, forces: Forces) -> Floats:
-        """Time derivative of a state, of which the forces are known."""
-        position, velocity, energy = self._where.values()
-        out: Floats = self.space.memory.xp.empty_like(state)
-        out[position] = state[velocity]
-        out[velocity] = self.acceleration(forces)
-        out[energy] = self.heating(forces.residual[energy])
-        return out
-
-    def work_rate(self, state: Floats, mean: Floats, forces: Forces | None = None) -> Floats:
-        """de/dt by the stress of a state, where the gas moves by another velocity.
+    def put_acceleration(
+        self, sequence: femops.OperationSequence, residual: Floats, out: Floats
+    ) -> None:
+        """Let a sequence compute dv/dt = -M_V^-1 F 1.
 
         Parameters
         ----------
+        sequence : OperationSequence
+        residual : (size,) array
+            See `Forces`.
+        out : (V.size,) array
+        """
+        force, dim = residual[self._where["velocity"]], self.V.ncomp
+        rows = self.space.memory.put(np.zeros((dim, self.V.size // dim)))
+        for k in range(dim):
+            terms = [(1.0, force[k::dim])]
+            if self.problem.gravity:
+                terms.append((1.0, self._gravity[k::dim]))
+            sequence.add(rows[k], *terms, label="mass")
+        outs = [out[k::dim] for k in range(dim)]
+        given = self._solvers, list(rows), outs
+        sequence.solve(*given, rtol=self.cg_tol, maxiter=self.cg_max, label="mass")
+
+    def put_heating(self, sequence: femops.OperationSequence, right: Floats, out: Floats) -> None:
+        """Let a sequence compute de/dt = M_E^-1 F^T v, given F^T v."""
+        sequence.multiply_blocks(self._energy_inverse, right, out, label="energy")
+
+    def put_rate(
+        self, sequence: femops.OperationSequence, state: Floats, residual: Floats, out: Floats
+    ) -> None:
+        """Let a sequence compute the time derivative of a state, of which the forces are known."""
+        position, velocity, energy = self.space.split(out)
+        sequence.add(position, (1.0, state[self._where["velocity"]]))
+        self.put_acceleration(sequence, residual, velocity)
+        self.put_heating(sequence, residual[self._where["energy"]], energy)
+
+    def put_work(
+        self,
+        sequence: femops.OperationSequence,
+        state: Floats,
+        mean: Floats,
+        out: Floats,
+        corner: Callable[[], CornerForce | None],
+    ) -> None:
+        """Let a sequence compute de/dt by the stress of a state, moved by another velocity.
+
+        Parameters
+        ----------
+        sequence : OperationSequence
         state : (size,) array
         mean : (V.size,) array
             The velocity.
-        forces : Forces, optional
-            Those of the state: with assembly `full` the stress is not computed again.
+        out : (E.size,) array
+        corner : callable
+            Gives the matrices of the state's forces, with assembly `full`.
         """
-        begin = perf_counter()
-        if forces is not None and forces.corner is not None:
-            right = forces.corner.work(self._element_values(mean))
-            self.clock.force += perf_counter() - begin
-            return self.heating(right)
-        work, product = self._work_form()
-        position, velocity, energy = self.space.split(state)
-        whole = product.join(position=position, velocity=velocity, energy=energy, mean=mean)
-        residual = work.residual(whole)
-        self.clock.force += perf_counter() - begin
-        return self.heating(residual[product.offsets["energy"] :][: self.E.size])
+        right = self.space.memory.put(np.zeros(self.E.size))
+        if isinstance(self._force, CornerForces):
 
+            def multiply() -> None:
+                matrices = corner()
+                assert matrices is not None
+                right[:] = matrices.work(self._element_values(mean))
+
+            sequence.call(multiply, label="force")
+        else:
+            work, product = self._work_form
+            whole = self.space.memory.put(np.zeros(product.size))
+            sequence.add(whole[: state.size], (1.0, state), label="force")
+            sequence.add(whole[state.size :], (1.0, mean), label="force")
+            residual = self.space.memory.put(np.zeros(product.size))
+            sequence.evaluate(work, whole, residual, label="force")
+            right = residual[product.slice("energy")]
+        self.put_heating(sequence, right, out)
+
+    @cached_property
     def _work_form(self) -> tuple[femops.CoupledForm, femops.Product]:
-        if not hasattr(self, "_work"):
-            spaces = self.space.spaces
-            product = femops.Product(**spaces, mean=spaces["velocity"])
-            work = femops.coupled_form(
-                work_of(self.problem, self.order),
-                product,
-                quadrature=self.quadrature,
-                **self._materials,
-            )
-            self._work = work, product
-        return self._work
+        """The work of forces on a mean velocity, and the space of a state and that."""
+        spaces = self.space.spaces
+        product = femops.Product(**spaces, mean=spaces["velocity"])
+        work = femops.coupled_form(
+            work_of(self.problem, self.order),
+            product,
+            quadrature=self.quadrature,
+            **self._materials,
+        )
+        return work, product
+
+    # --- what was spent --------------------------------------------------------------------------
+
+    def count(self, *, sweeps: int = 0, solves: int = 0) -> None:
+        """Add evaluations of forces and of rates to what the clock shows."""
+        self._sweeps, self._solves = self._sweeps + sweeps, self._solves + solves
+
+    @property
+    def clock(self) -> Clock:
+        """Seconds spent, and what was done, since the clock was set to zero."""
+        return self._reading().since(self._zero)
+
+    def reset_clock(self) -> None:
+        """Set the clock to zero."""
+        self._zero = self._reading()
+
+    def _reading(self) -> Clock:
+        """Seconds spent, and what was done, since the equations were made."""
+        spent = {"force": self._force_seconds, "mass": 0.0, "energy": 0.0}
+        for sequence in self.sequences:
+            for label, seconds in sequence.seconds.items():
+                spent[label] = spent.get(label, 0.0) + seconds
+        iterations = sum(sequence.iterations for sequence in self.sequences)
+        times = spent["force"], spent["mass"], spent["energy"]
+        return Clock(*times, self._sweeps, iterations, self._solves)
 
     # --- what is reported ------------------------------------------------------------------------
 

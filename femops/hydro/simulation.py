@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from femops.errors import HydroError, SolverError
 from femops.hydro.diagnosis import trouble
-from femops.hydro.integrators import Method, method
+from femops.hydro.integrators import method
 from femops.hydro.lagrangian import Forces, Lagrangian
+from femops.hydro.steps import TimeStep
 from femops_meshes.arguments import Count, checked
 
 Floats = NDArray[np.float64]
@@ -52,6 +53,7 @@ class Simulation:
     ode: str = "rk4"
     _forces: Forces | None = None
     repeated: int = 0
+    _steps: tuple[str, TimeStep] | None = None
 
     @staticmethod
     @checked(HydroError)
@@ -100,13 +102,26 @@ class Simulation:
             The step goes to zero: elements turn over, numbers are no longer finite, or waves cross
             elements too fast. The state is the last good one.
         """
-        one = method(self.ode)
+        one = self._time_step()
         while self.t < t_final and (max_steps is None or self.steps < max_steps):
             self._step(one, t_final)
             if watch is not None:
                 watch(self)
 
-    def _step(self, one: Method, t_final: float) -> None:
+    def compile(self) -> None:
+        """Compile what steps need, by steps of no length: the state stays as it is."""
+        if self._forces is None:
+            self._forces = self.equations.forces(self.state)
+        for _ in range(2):  # at first Python does what compiled code is to do
+            self._time_step().run(self.state, 0.0, self._forces)
+
+    def _time_step(self) -> TimeStep:
+        """A step of the integrator, put down at its first use."""
+        if self._steps is None or self._steps[0] != self.ode:
+            self._steps = self.ode, method(self.ode).step(self.equations)
+        return self._steps[1]
+
+    def _step(self, one: TimeStep, t_final: float) -> None:
         """One step, repeated with less until what it leads to allows it."""
         equations = self.equations
         if self._forces is None:
@@ -118,20 +133,20 @@ class Simulation:
             last = self.t + self.dt >= t_final
             dt = t_final - self.t if last else self.dt
             try:
-                state, least = one.step(equations, self.state, dt, self._forces)
+                found = one.run(self.state, dt, self._forces)
             except SolverError as error:  # forces are too large for numbers
                 raise HydroError(self._crash(self.state)) from error
-            if least >= dt:
-                forces = equations.forces(state)
+            if found.forces is not None:
                 # in a repeated step the stress of the first stage is computed anew, and counts
-                allowed = min(least, forces.step, self._forces.step if again else np.inf)
-                if allowed >= dt and forces.step >= dt:
+                here = self._forces.step if again else np.inf
+                allowed = min(found.least, found.forces.step, here)
+                if allowed >= dt and found.forces.step >= dt:
                     break
             self.dt, again = _REPEAT * dt, True
             self.repeated += 1
             if self.dt < zero:
-                raise HydroError(self._crash(state))
-        self.state, self._forces = state, forces
+                raise HydroError(self._crash(found.state))
+        self.state, self._forces = found.state, found.forces
         self.t = t_final if last else self.t + dt
         self.dt = _GROW * dt if allowed > _ENOUGH * dt else dt
         self.steps += 1

@@ -10,14 +10,13 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import SolverError
+from femops.errors import SolverError, VectorError
 from femops.operators import BlockOperator, Operator
 from femops.operators.execution.choice import backend_of
 from femops.solvers import preconditioned_cg
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.linear_problem import (
-    LEAST_NORM,
     Info,
     LinearProblem,
     check_operators,
@@ -28,7 +27,8 @@ from femops.solvers.linear_problem import (
 )
 from femops.solvers.multigrid import Multigrid
 from femops.solvers.watch import Callback, Progress, Watch
-from femops_kernels.cg import BREAKDOWN, CONVERGED, Solve, SolveGroup
+from femops_kernels.cg import BREAKDOWN, CONVERGED, LEAST_NORM, Solve, SolveGroup
+from femops_kernels.instruction import Instruction
 from femops_meshes.arguments import Count, Fraction, NotNegative, checked
 
 _ADVICE = (
@@ -272,9 +272,7 @@ class CGSolver:
         given = [
             checked_right(solver._A, b, "b") for solver, b in zip(solvers, rights, strict=True)
         ]
-        size = max(solver._A.space.global_size for solver in solvers)
-        limit = 10 * size if maxiter is None else maxiter
-        group = _group(solvers)
+        limit, group = _limit(solvers, maxiter), _group(solvers)
         if group is not None and guesses is None:
             group.restart(given, rtol, [solver._least for solver in solvers])
             group.advance(limit)
@@ -319,10 +317,56 @@ class CGSolver:
 
     def _end(self) -> tuple[NDArray[Any], int]:
         """Solution and iterations of a solve that has come to its end."""
-        solve, A = self._begun, self._A
-        if solve.status == BREAKDOWN and _reducible(solve, A.dtype, self._norm):
-            raise SolverError(_indefinite(solve))
-        return backend_of(A.space).placed(solve.x.copy()), solve.iterations
+        self._check_end()
+        solve = self._begun
+        return backend_of(self._A.space).placed(solve.x.copy()), solve.iterations
+
+    def _check_end(self) -> None:
+        """Refuse an operator that a solve has found not to be positive definite."""
+        if self._begun.status == BREAKDOWN and _reducible(self._begun, self._A.dtype, self._norm):
+            raise SolverError(_indefinite(self._begun))
+
+
+def check_right(solver: CGSolver, b: NDArray[Any], what: str) -> None:
+    """Refuse what is no contiguous right-hand side of a solver."""
+    A = solver._A
+    if b.shape != (A.space.size,) or b.dtype != A.dtype or not b.flags.c_contiguous:
+        raise VectorError(
+            f"{what} is {b.dtype} {b.shape}: give {A.dtype} ({A.space.size},), contiguous"
+        )
+
+
+def solves_instruction(
+    solvers: Sequence[CGSolver],
+    rights: Sequence[NDArray[Any]],
+    rtol: float,
+    maxiter: int | None,
+    done: NDArray[np.float64],
+) -> tuple[Instruction | None, list[NDArray[Any]]]:
+    """Instruction that does `CGSolver.solve_all` on the host, and where the solutions are.
+
+    None if Python is to call it. Solvers must have solved before. Iterations are added to ``done``.
+    """
+    group = _group(solvers)
+    if group is None:
+        return None, []
+    limit = _limit(solvers, maxiter)
+    least = [solver._least for solver in solvers]
+    found = group.instruction(rights, rtol, least, limit, done)
+    return found, [solver._begun.x for solver in solvers]
+
+
+def ended_solves(solvers: Sequence[CGSolver], rights: Sequence[NDArray[Any]]) -> None:
+    """Raise what is wrong with solves that such an instruction has done."""
+    for solver, b in zip(solvers, rights, strict=True):
+        solver._check_norm(b)
+        solver._check_end()
+
+
+def _limit(solvers: Sequence[CGSolver], maxiter: int | None) -> int:
+    """Most iterations."""
+    size = max(solver._A.space.global_size for solver in solvers)
+    return 10 * size if maxiter is None else maxiter
 
 
 def _group(solvers: Sequence[CGSolver]) -> SolveGroup | None:

@@ -16,10 +16,9 @@ from femops.parallel.collective_checks import check_same
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.preconditioner import Preconditioner
+from femops_kernels.cg import LEAST_NORM
 
 Vector = NDArray[Any]
-LEAST_NORM = float(np.sqrt(np.finfo(np.float64).tiny / np.finfo(np.float64).eps))
-"""Squares of numbers below it have not all of their digits."""
 # Powers of two up to which sums of squares, and of products with A, are well in float32's range.
 _SAFE = 20
 Map = Callable[[Vector], Vector]

@@ -110,8 +110,12 @@ class Memory(ABC):
         """
 
     @abstractmethod
+    def address(self, array: NDArray[Any]) -> int:
+        """Address of the first entry of an array."""
+
+    @abstractmethod
     def overlap(self, a: NDArray[Any], b: NDArray[Any]) -> bool:
-        """True if two contiguous arrays share memory."""
+        """True if two arrays share memory, both contiguous or both vectors with a stride."""
 
     @abstractmethod
     def protect(self, view: NDArray[Any]) -> None:
@@ -184,9 +188,13 @@ class HostMemory(Memory):
         """See `Memory.vector_of`."""
         return space.check_vector(vector, what)
 
+    def address(self, array: NDArray[Any]) -> int:
+        """See `Memory.address`."""
+        return array.ctypes.data
+
     def overlap(self, a: NDArray[Any], b: NDArray[Any]) -> bool:
         """See `Memory.overlap`."""
-        return np.may_share_memory(a, b)
+        return np.shares_memory(a, b)
 
     def protect(self, view: NDArray[Any]) -> None:
         """See `Memory.protect`."""
@@ -287,11 +295,17 @@ class DeviceMemory(Memory):
             )
         return check_shape(space, array, what)
 
+    def address(self, array: NDArray[Any]) -> int:
+        """See `Memory.address`."""
+        return self.device.address(array)
+
     def overlap(self, a: NDArray[Any], b: NDArray[Any]) -> bool:
         """See `Memory.overlap`."""
         # CuPy's function knows nothing of memory that other libraries lend
-        first, second = self.device.address(a), self.device.address(b)
-        return first < second + b.nbytes and second < first + a.nbytes
+        first, second = self.address(a), self.address(b)
+        step = a.strides[-1] if a.ndim == b.ndim == 1 and a.strides == b.strides else a.itemsize
+        apart = (first - second) % step != 0  # entries of one stand between those of the other
+        return not apart and first < second + _extent(b) and second < first + _extent(a)
 
     def protect(self, view: NDArray[Any]) -> None:
         """See `Memory.protect`: arrays of a device can't be."""
@@ -461,3 +475,10 @@ def segment_sums(products: NDArray[Any], edges: NDArray[np.int64]) -> NDArray[np
     if len(some):
         parts[:, some] = np.add.reduceat(products, edges[some], axis=1)
     return parts
+
+
+def _extent(array: Any) -> int:
+    """Bytes from the first entry of a contiguous array, or of a vector, to the end of the last."""
+    if array.ndim == 1 and array.size:
+        return int((array.size - 1) * array.strides[0] + array.itemsize)
+    return int(array.nbytes)

@@ -9,11 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.instruction import Instruction
 from femops_kernels.skeletons.cg import cg_state as at
-from femops_kernels.skeletons.cg.cg_state import BREAKDOWN, CONVERGED
+from femops_kernels.skeletons.cg.cg_state import BREAKDOWN, CONVERGED, LEAST_NORM
 from femops_kernels.skeletons.cg.decisions import first, following
 
-__all__ = ["BREAKDOWN", "CONVERGED", "Reduction", "Solve", "between_messages", "segment_edges"]
+__all__ = [
+    "BREAKDOWN",
+    "CONVERGED",
+    "LEAST_NORM",
+    "Reduction",
+    "Solve",
+    "SolveGroup",
+    "between_messages",
+    "segment_edges",
+]
 
 SEGMENT = 4096  # numbers of a segment: 32 kB of float64, three vectors of it stay in cache
 
@@ -143,6 +153,23 @@ class SolveGroup(ABC):
         """Go on to the ends, or to so many iterations.
 
         ``tolerances`` are needed of solves that were begun one by one.
+        """
+
+    @abstractmethod
+    def instruction(
+        self,
+        rights: Sequence[NDArray[Any]],
+        relative: float,
+        least: Sequence[float],
+        limit: int,
+        done: NDArray[np.float64],
+    ) -> Instruction:
+        """The solves of a sequence, as `restart` and `advance` do them.
+
+        Iterations are added to the number in ``done``.
+
+        It ends the sequence where a solve has broken down, or its right-hand side has entries that
+        are not finite or whose squares underflow.
         """
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from femops_kernels.cg import Reduction, Solve
 from femops_kernels.channel import Route
+from femops_kernels.instruction import Instruction
 
 Places = Sequence[tuple[int, int, bool]]
 """Places of launches on pieces of x and y: where they begin, bytes, and whether the result is
@@ -82,6 +83,10 @@ class CompiledOperator(ABC):
         Both are contiguous, of the kernels' type, and where the operator runs.
         """
 
+    def instruction(self, x: Any, y: Any) -> Instruction | None:  # noqa: ARG002
+        """Instruction that does `apply` on the host; None if Python is to call that."""
+        return None
+
     @abstractmethod
     def mergeable(self, size: int, *, many: bool) -> bool:
         """True if a sweep can update vectors of conjugate gradients on its way.
@@ -136,6 +141,24 @@ class CompiledFields(ABC):
     @abstractmethod
     def functionals(self) -> Any:
         """Functionals of each element in the last application: a (functionals, ne) array there."""
+
+    def instructions(
+        self,
+        u: Any,  # noqa: ARG002
+        out: Any,  # noqa: ARG002
+        minima: Sequence[int],  # noqa: ARG002
+    ) -> list[Instruction] | None:
+        """Instructions that do `apply` on the host, with the least values of functionals.
+
+        None if Python is to do it.
+
+        Parameters
+        ----------
+        u, out : arrays
+        minima : sequence of int
+            For each minimum the scalar of the sequence that gets it.
+        """
+        return None
 
 
 class DistributedOperator(CompiledOperator, ABC):

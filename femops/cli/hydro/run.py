@@ -33,7 +33,7 @@ def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
         The run cannot go on; the last good state is saved.
     """
     from femops.errors import GeometryError, HydroError
-    from femops.hydro import Clock, Simulation, load_run
+    from femops.hydro import Simulation, load_run
 
     if len(what) != 1:
         raise typer.BadParameter("give one problem, or --verify", param_hint="PROBLEM")
@@ -45,9 +45,10 @@ def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
     else:
         run = load_run(given["restart"], equations)
         run.ode = given["ode"] or run.ode
-    equations.acceleration(equations.forces(run.state))  # compiles what is not compiled yet
+    run.compile()
     compile_seconds = perf_counter() - begin
-    energy, equations.clock = equations.total_energy(run.state), Clock()
+    energy = equations.total_energy(run.state)
+    equations.reset_clock()
     t_final = given["t_final"] or equations.problem.t_final
     begin = perf_counter()
     try:

@@ -28,6 +28,7 @@ from femops_kernels.compiled import (
     Routes,
 )
 from femops_kernels.cpu.kernels.kernel import OperatorKernel
+from femops_kernels.instruction import Instruction
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.relaxation import VectorUpdates
 
@@ -184,6 +185,32 @@ class Backend(ABC):
     @abstractmethod
     def fields(self, work: FieldWork) -> CompiledFields:
         """A form on several fields, ready to be evaluated. Collective."""
+
+    # --- sequences -------------------------------------------------------------------------------
+
+    def sum_instruction(
+        self,
+        out: NDArray[Any],  # noqa: ARG002
+        terms: Sequence[tuple[NDArray[Any], float, int]],  # noqa: ARG002
+    ) -> Instruction | None:
+        """The sum of vectors, for a sequence on the host; None if Python is to form it.
+
+        Parameters
+        ----------
+        out : (n,) array
+        terms : sequence of (array, float, int)
+            Vector, factor, and the scalar that multiplies it too, or -1.
+        """
+        return None
+
+    def blocks_instruction(
+        self,
+        blocks: NDArray[Any],  # noqa: ARG002
+        x: NDArray[Any],  # noqa: ARG002
+        out: NDArray[Any],  # noqa: ARG002
+    ) -> Instruction | None:
+        """Products with blocks (m, n, n), for a sequence on the host; None if Python forms them."""
+        return None
 
     # --- operators -------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, final
@@ -16,6 +17,8 @@ from femops.spaces.product import Product
 from femops_kernels.compiled import CompiledFields
 from femops_kernels.cpu.fields import FieldKernel, FieldSide, FieldSweep
 from femops_kernels.cpu.operators import HostOperator
+from femops_kernels.cpu.sequence import least_instruction
+from femops_kernels.instruction import Instruction
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.pointwise.sum_factorization import Map1D
 from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
@@ -121,6 +124,17 @@ class HostFields(CompiledFields):
             self._apply_on_ranks(u, out)
         else:
             self.operator.apply(u, out)
+
+    def instructions(
+        self, u: NDArray[Any], out: NDArray[Any], minima: Sequence[int]
+    ) -> list[Instruction] | None:
+        """See `CompiledFields.instructions`: not of integrals, which are summed exactly."""
+        if self._shared or self._work.integrals:
+            return None
+        found, values = [self.operator.instruction(u, out)], self._sweep.functionals
+        for k, scalar in enumerate(minima):
+            found.append(least_instruction(values[:, k], self._work.num_elements, scalar))
+        return found
 
     def _apply_on_ranks(self, u: NDArray[Any], out: NDArray[Any]) -> None:
         """Bring ghosts' values, do this rank's elements, add what ranks share. Collective."""

@@ -44,7 +44,9 @@ from femops_kernels.cpu.multivector import VectorSweep
 from femops_kernels.cpu.operators import DistributedHostOperator, HostOperator
 from femops_kernels.cpu.relaxation import HostUpdates
 from femops_kernels.cpu.rows import RowProduct, placed_rows
+from femops_kernels.cpu.sequence import blocks_instruction, sum_instruction
 from femops_kernels.cpu.sweep import HostLaunch, NoOp
+from femops_kernels.instruction import Instruction
 
 LEVELS = ("full", "element", "decomposed", "partial", "matrix-free")
 
@@ -156,6 +158,18 @@ class HostBackend(Backend):
     def state(self, space: Space, u: Any, setups: dict[Any, Any]) -> HostState:
         """See `Backend.state`."""
         return HostState(space.l_vec(u).copy(), setups, filled_points)
+
+    def sum_instruction(
+        self, out: NDArray[Any], terms: Sequence[tuple[NDArray[Any], float, int]]
+    ) -> Instruction:
+        """See `Backend.sum_instruction`."""
+        return sum_instruction(out, terms)
+
+    def blocks_instruction(
+        self, blocks: NDArray[Any], x: NDArray[Any], out: NDArray[Any]
+    ) -> Instruction:
+        """See `Backend.blocks_instruction`."""
+        return blocks_instruction(blocks, x, out)
 
     def placed(self, vector: Any) -> Any:
         """See `Backend.placed`."""

@@ -13,13 +13,19 @@ from femops_kernels.cpu.cg.cg import ConjugateGradients
 from femops_kernels.cpu.cg.merged import mergeable
 from femops_kernels.cpu.exchange import Forward, Reverse
 from femops_kernels.cpu.rows import RowProduct
+from femops_kernels.cpu.sequence import application_instruction
 from femops_kernels.cpu.sweep import Application, ElementSweep, LaunchSum, chunk_order
 from femops_kernels.cpu.thread_pool import LAUNCH
+from femops_kernels.instruction import Instruction
 
 
 @final
 class HostOperator(LaunchSum):
     """An operator of one process, on its threads; see `LaunchSum`."""
+
+    def instruction(self, x: NDArray[Any], y: NDArray[Any]) -> Instruction:
+        """See `CompiledOperator.instruction`."""
+        return application_instruction(self, x, y)
 
     def mergeable(self, size: int, *, many: bool) -> bool:  # noqa: ARG002  (that of the sweep)
         """See `CompiledOperator.mergeable`: one sweep, whose sums nobody else adds to."""

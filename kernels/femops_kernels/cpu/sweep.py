@@ -245,12 +245,17 @@ class LaunchSum(CompiledOperator, ABC):
         self.work_bytes = max(s.work_bytes for s in self.sweeps)
         self._effort = sum(s.effort for s in self.sweeps)
 
+    @property
+    def shared(self) -> bool:
+        """True if there is so much to do that threads pay."""
+        return self._effort >= PARALLEL_EFFORT
+
     def threads(self) -> int:
         """Number of threads to be used: more than one must be wanted, and pay.
 
         The result has the same bits either way.
         """
-        return 1 if self._effort < PARALLEL_EFFORT else machine.get_threads()
+        return machine.get_threads() if self.shared else 1
 
     def workplace(self) -> tuple[int, int, int]:
         """Address of work space, bytes of it for each thread, and the team that shares the work.

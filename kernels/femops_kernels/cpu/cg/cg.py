@@ -12,19 +12,15 @@ from numpy.typing import NDArray
 from femops_kernels.cg import Reduction, Solve, SolveGroup, between_messages, segment_edges
 from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.compiled import CompiledOperator
-from femops_kernels.cpu import machine
 from femops_kernels.cpu.cg.merged import MergedSweep, launches_of, merged_parts
 from femops_kernels.cpu.first_touch import placed_array
-from femops_kernels.cpu.sweep import AlignedBuffer, address_table, driver_address
+from femops_kernels.cpu.sequence import HostSequence
+from femops_kernels.cpu.sweep import address_table, driver_address
 from femops_kernels.cpu.thread_pool import LAUNCH
-from femops_kernels.pointwise.qdata import ALIGNMENT
+from femops_kernels.instruction import Instruction
 from femops_kernels.simd.lanes import Lane
 from femops_kernels.skeletons.cg import cg_state as at
 from femops_kernels.skeletons.cg import cg_table as layout
-
-_FIRST_BURST = 16  # iterations
-
-_works = AlignedBuffer()
 
 
 @final
@@ -48,7 +44,7 @@ class ConjugateGradients(Solve):
         sums: Reduction | None = None,
         natural: bool = False,
     ) -> None:
-        self._operator, self._launches, self._before = operator, launches_of(operator), 0
+        self._operator, self._launches = operator, launches_of(operator)
         scale = float(self._launches.alphas[0]) if merged else 1.0
         super().__init__(np.zeros(at.STATE_SIZE), natural=natural, merged=merged, scale=scale)
         self._reduce = sums if sums is not None and sums.many else None
@@ -82,7 +78,6 @@ class ConjugateGradients(Solve):
     def restart(self, b: NDArray[Any], x: NDArray[Any] | None) -> None:
         """See `Solve.restart`."""
         self._b, self._table[layout.B] = b, b.ctypes.data
-        self._before = self.iterations
         self._renew(guessed=x is not None)
         if self.merged:
             self._whole[3][:] = 0.0  # the first sweep takes none of it, but not if it is not finite
@@ -156,42 +151,77 @@ class Group(SolveGroup):
             one._state, one._table, one._group = state, table, self
             one._address, table[layout.STATE] = table.ctypes.data, state.ctypes.data
         self._addresses = np.array([one._address for one in solves])
-        self._begin = self._addresses.ctypes.data
-        needs = max(one._launches.work_bytes for one in solves)
-        self._work_bytes = -(-needs // ALIGNMENT) * ALIGNMENT
-        # as they are before a solve: with no team, as one thread works on it
-        self._tables[:, layout.CLAIM] = layout.FREE
-        drivers = [(*one._launches.addresses, 0, self._work_bytes, 0) for one in solves]
-        self._tables[:, : layout.DRIVER] = drivers
-        self._fresh_tables, self._fresh = self._tables.copy(), self._states.copy()
+        self._fresh = self._states.copy()
         self._fresh[:, : at.GOAL] = 0.0
         self._fresh[:, at.ITERATIONS], self._fresh[:, at.RHO] = -1.0, np.inf
-        self._run = _together(solves[0]._b.dtype)
+        self._rights = np.zeros(len(solves), dtype=np.int64)
+        given = self._fresh, self._rights, 0, np.zeros(1)
+        self._table, instruction = self._instruction(*given)
+        self._alone = HostSequence([instruction])
+        self._again = False
+
+    def _instruction(
+        self,
+        fresh: NDArray[np.float64],
+        rights: NDArray[np.int64],
+        limit: int,
+        done: NDArray[np.float64],
+        *kept: Any,
+    ) -> tuple[NDArray[np.int64], Instruction]:
+        """Table of the solves, see ``cg_table.py``, and the instruction that does them."""
+        entries = {
+            layout.SOLVES: len(self.solves),
+            layout.TABLES: self._addresses,
+            layout.STATES: self._states,
+            layout.FRESH_STATES: fresh,
+            layout.RIGHTS: rights,
+            layout.MOST: limit,
+            layout.DONE: done,
+        }
+        table, address = address_table(entries), _together(self.solves[0]._b.dtype).address
+        needs = max(one._launches.work_bytes for one in self.solves)
+        everything = self, table, entries, kept
+        words = (table.ctypes.data,)
+        return table, Instruction(address, words, needs, everything, self._whole)
+
+    def _whole(self) -> bool:
+        """True if no solve has joined another group, or is shared by threads now."""
+        return all(one._group is self and not one._shared() for one in self.solves)
 
     def restart(
         self, rights: Sequence[NDArray[Any]], relative: float, least: Sequence[float]
     ) -> None:
         """See `SolveGroup.restart`."""
-        before = self._states[:, at.ITERATIONS].tolist()
-        for one, right, iterations in zip(self.solves, rights, before, strict=True):
-            one._b, one._before = right, max(0, int(iterations))
+        for one, right in zip(self.solves, rights, strict=True):
+            one._b = right
+        self._rights[:] = [right.ctypes.data for right in rights]
         self._fresh[:, at.RELATIVE], self._fresh[:, at.LEAST] = relative, least
-        self._states[:] = self._fresh
-        self._fresh_tables[:, layout.B] = [right.ctypes.data for right in rights]
+        self._again = True
 
     def advance(self, limit: int, tolerances: Sequence[float] | None = None) -> None:
         """See `SolveGroup.advance`."""
-        self._states[:, at.LIMIT] = limit
         if tolerances is not None:
             self._states[:, at.GOAL], self._states[:, at.RELATIVE] = tolerances, 0.0
-            self._fresh_tables[:, layout.B] = self._tables[:, layout.B]
-        self._tables[:] = self._fresh_tables
-        count = len(self.solves)
-        threads = min(count, machine.get_threads())
-        burst = _burst(threads, [one._before for one in self.solves], limit)
-        with LAUNCH:
-            work = _works.address(self._work_bytes * threads), self._work_bytes
-            self._run(self._begin, count, burst, *work, threads, machine.team_of(threads))
+            self._rights[:] = [one._b.ctypes.data for one in self.solves]
+        self._fresh[:, at.LIMIT] = self._states[:, at.LIMIT] = self._table[layout.MOST] = limit
+        self._table[layout.FRESH_STATES] = self._fresh.ctypes.data if self._again else 0
+        self._again = False
+        self._alone.run()
+
+    def instruction(
+        self,
+        rights: Sequence[NDArray[Any]],
+        relative: float,
+        least: Sequence[float],
+        limit: int,
+        done: NDArray[np.float64],
+    ) -> Instruction:
+        """See `SolveGroup.instruction`."""
+        fresh = self._fresh.copy()
+        fresh[:, at.RELATIVE], fresh[:, at.LEAST], fresh[:, at.LIMIT] = relative, least, limit
+        addresses = np.array([right.ctypes.data for right in rights])
+        _, found = self._instruction(fresh, addresses, limit, done, list(rights))
+        return found
 
 
 def _parts(dtype: np.dtype[Any], *skeletons: str) -> tuple[tuple[str, ...], dict[str, object]]:
@@ -203,17 +233,7 @@ def _parts(dtype: np.dtype[Any], *skeletons: str) -> tuple[tuple[str, ...], dict
 @cache
 def _together(dtype: np.dtype[Any]) -> Any:
     """Compiled solve of several systems at once."""
-    return specialize(*_parts(dtype, "cg", "cg_together")).together.ctypes
-
-
-def _burst(threads: int, before: Sequence[int], limit: int) -> int:
-    """Iterations after which a thread looks for another solve, given those of the last solves.
-
-    If each thread can have as many solves as the others, none changes threads.
-    """
-    if len(before) % threads == 0:
-        return limit
-    return max(before, default=0) // threads + 1 if all(before) else _FIRST_BURST
+    return specialize(*_parts(dtype, "cg", "sequence_context", "cg_together")).solve_together
 
 
 def solve_parts(width: int, dtype: np.dtype[Any]) -> list[Parts]:

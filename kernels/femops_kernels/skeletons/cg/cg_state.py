@@ -17,6 +17,8 @@ RELATIVE, LEAST = 16, 17
 FIRST, NORM = 18, 19  # norm of the residual at the start, and sqrt(r.r) there
 STATE_SIZE = 20
 
+LEAST_NORM = 2.0**-485  # squares of less, which is the root of tiny / eps, lose digits
+
 RUNNING, CONVERGED, BREAKDOWN = 0, 1, 2  # STATUS
 
 STOP, START, SWEEP, MOVE, TURN = 0, 1, 2, 3, 4  # actions, see ``decisions.py``

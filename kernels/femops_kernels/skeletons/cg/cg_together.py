@@ -9,15 +9,18 @@ Science 6, 1959), and change threads seldom.  Who works does not matter to the b
 from math import inf
 
 from femops_kernels.simd.compiling import entry, inner
-from femops_kernels.simd.lanes import get, numbers, word
+from femops_kernels.simd.lanes import get, numbers, put, word
 from femops_kernels.simd.threads import atomic_claim, atomic_get, atomic_put, shared
 from femops_kernels.skeletons.cg.cg import iterations
-from femops_kernels.skeletons.cg.cg_state import ITERATIONS
+from femops_kernels.skeletons.cg.cg_state import *
 from femops_kernels.skeletons.cg.cg_table import *
 from femops_kernels.skeletons.cg.cg_vectors import FLOAT64
 from femops_kernels.skeletons.cg.decisions import ended
+from femops_kernels.skeletons.sequence.sequence_context import *
 
 # </defaults>
+
+FIRST_BURST = 16  # iterations
 
 
 @inner
@@ -55,10 +58,60 @@ def share(own, thread, tables, count, burst, work, work_bytes):
         k = claimed(tables, count, k)
 
 
-@entry("void(intp, intp, intp, intp, intp, intp, intp)", thorough=False)
-def together(tables, count, burst, work, work_bytes, threads, team):
-    """Bring several solves to their ends.
+@inner
+def burst(group, threads):
+    """Iterations after which a thread looks for another solve, given those of the last solves.
 
-    Tables say that no thread helps with a solve; threads have work space ``work_bytes`` apart.
+    If each thread can have as many solves as the others, none changes threads.
     """
-    share(team, threads, tables, count, burst, work, work_bytes)
+    count, states = word(group, SOLVES), word(group, STATES)
+    if count % threads == 0:
+        return word(group, MOST)
+    most, known = 0.0, True
+    for k in range(count):
+        done = get(FLOAT64, states, k * STATE_SIZE + ITERATIONS)
+        most, known = max(most, done), known and done > 0.0
+    return int(most) // threads + 1 if known else FIRST_BURST
+
+
+@inner
+def begin_all(group):
+    """Begin solves, unless they have begun; each is worked on by one thread."""
+    tables, states, fresh = word(group, TABLES), word(group, STATES), word(group, FRESH_STATES)
+    for k in range(word(group, SOLVES)):
+        table = word(tables, k)
+        atomic_put(table, TEAM, 0)
+        atomic_put(table, CLAIM, FREE)
+        atomic_put(table, B, word(word(group, RIGHTS), k))
+        if fresh != 0:
+            for i in range(k * STATE_SIZE, (k + 1) * STATE_SIZE):
+                put(FLOAT64, states, i, get(FLOAT64, fresh, i))
+
+
+@inner
+def all_well(group):
+    """True if no solve has broken down, or has a right-hand side whose squares are no numbers."""
+    well, done = True, 0.0
+    for k in range(word(group, SOLVES)):
+        state = numbers(FLOAT64, word(group, STATES) + 8 * k * STATE_SIZE)
+        norm = state[NORM]
+        well = well and state[STATUS] != BREAKDOWN
+        well = well and (norm == 0.0 or LEAST_NORM <= norm < inf)
+        done += max(state[ITERATIONS], 0.0)
+    put(FLOAT64, word(group, DONE), 0, get(FLOAT64, word(group, DONE), 0) + done)
+    return well
+
+
+@entry("int32(intp, intp)", thorough=False)
+def solve_together(row, context):
+    """Bring several solves to their ends; 1 if one should be looked at.
+
+    Row and context are those of a sequence.
+    """
+    group, tables = word(row, GROUP), word(word(row, GROUP), TABLES)
+    count, threads = word(group, SOLVES), min(word(group, SOLVES), word(context, USABLE))
+    looks = burst(group, threads)
+    begin_all(group)
+    work, work_bytes = word(context, SPACE), word(context, SPACE_BYTES)
+    share(word(context, SHARERS), threads, tables, count, looks, work, work_bytes)
+    return 0 if all_well(group) else 1

@@ -1,0 +1,34 @@
+"""Seconds that a run has spent with its parts."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from typing import final
+
+
+@final
+@dataclass(frozen=True)
+class Clock:
+    """Seconds spent, and what was done in them: what figures of merit are made of.
+
+    Attributes
+    ----------
+    force, mass, energy : float
+        Seconds in forces with the stress at points, in solves with the mass of the velocity, and
+        with that of the energy.
+    sweeps, iterations, solves : int
+        Evaluations of forces, iterations of conjugate gradients, evaluations of rates.
+    """
+
+    force: float = 0.0
+    mass: float = 0.0
+    energy: float = 0.0
+    sweeps: int = 0
+    iterations: int = 0
+    solves: int = 0
+
+    def since(self, before: Clock) -> Clock:
+        """Difference from an earlier reading."""
+        return Clock(
+            *(now - then for now, then in zip(astuple(self), astuple(before), strict=True))
+        )

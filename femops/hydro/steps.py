@@ -1,0 +1,163 @@
+"""Steps in time of explicit methods, each put down once as a sequence of operations."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+import femops
+from femops.hydro.corner_force import CornerForce
+from femops.hydro.lagrangian import Forces, Lagrangian
+
+Floats = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True)
+class Stepped:
+    """Result of a step.
+
+    Attributes
+    ----------
+    state : (size,) array
+        At its end; or of the stage that does not allow so large a step.
+    least : float
+        Least time step that its stages after the first allow.
+    forces : Forces, optional
+        Those of the state at the end, if all stages allow the step.
+    """
+
+    state: Floats
+    least: float
+    forces: Forces | None = None
+
+
+class TimeStep(ABC):
+    """A step of some equations, of any size, from any state.
+
+    Parameters
+    ----------
+    equations : Lagrangian
+    """
+
+    def __init__(self, equations: Lagrangian) -> None:
+        self._equations = equations
+        self._sequence = femops.OperationSequence(equations.space)
+        self._dt = self._sequence.scalar()
+        self._stages: list[tuple[Floats, femops.Scalar]] = []
+        self._state, self._end = self._vector(), self._vector()
+        self._residual, self._last = self._vector(), self._vector()
+        self._corner: CornerForce | None = None
+        self._put_down()
+        self._allowed = self._put_forces(self._end, self._last)
+        equations.sequences.append(self._sequence)
+
+    @abstractmethod
+    def _put_down(self) -> None:
+        """Operations that lead from a state and its residual to the state at the end."""
+
+    def _vector(self) -> Floats:
+        """Room for a state, or for the rate of one."""
+        place = self._equations.space.memory
+        return place.put(np.zeros(self._equations.space.size))
+
+    def _put_forces(self, state: Floats, residual: Floats) -> femops.Scalar:
+        """Compute forces of a state; what is returned is the time step that they allow."""
+        return self._equations.put_forces(self._sequence, state, residual, self._keep)
+
+    def _put_stage(self, state: Floats, residual: Floats) -> None:
+        """Compute forces of a stage; the step ends here if it is too large for them."""
+        allowed = self._put_forces(state, residual)
+        self._sequence.require(allowed, self._dt)
+        self._stages.append((state, allowed))
+
+    def _keep(self, corner: CornerForce) -> None:
+        self._corner = corner
+
+    def run(self, state: Floats, dt: float, forces: Forces) -> Stepped:
+        """Do a step.
+
+        Parameters
+        ----------
+        state : (size,) array
+        dt : float
+        forces : Forces
+            Of the state.
+        """
+        self._state[:], self._residual[:], self._corner = state, forces.residual, forces.corner
+        self._dt.value = dt
+        over = self._sequence.run()
+        least = np.inf
+        for k, (stage, allowed) in enumerate(self._stages):
+            if not allowed.value >= dt:
+                self._equations.count(sweeps=k + 1, solves=k + 1)
+                return Stepped(stage.copy(), allowed.value)
+            least = min(least, allowed.value)
+        assert over
+        done = len(self._stages) + 1
+        self._equations.count(sweeps=done, solves=done)
+        found = Forces(self._last.copy(), self._allowed.value, self._corner)
+        return Stepped(self._end.copy(), least, found)
+
+
+@final
+class RungeKuttaStep(TimeStep):
+    """A step of an explicit Runge-Kutta method.
+
+    Parameters
+    ----------
+    equations : Lagrangian
+    rows, weights : tuples of float
+        Its table, after Butcher.
+    """
+
+    def __init__(
+        self,
+        equations: Lagrangian,
+        rows: tuple[tuple[float, ...], ...],
+        weights: tuple[float, ...],
+    ) -> None:
+        self._rows, self._weights = rows, weights
+        super().__init__(equations)
+
+    def _put_down(self) -> None:
+        rates: list[Floats] = []
+        state, residual = self._state, self._residual
+        for row in (*self._rows, self._weights):
+            rates.append(self._vector())
+            self._equations.put_rate(self._sequence, state, residual, rates[-1])
+            last = row is self._weights
+            state = self._end if last else self._vector()
+            moves = [(a * self._dt, rate) for a, rate in zip(row, rates, strict=True) if a]
+            self._sequence.add(state, (1.0, self._state), *moves)
+            if not last:
+                residual = self._vector()
+                self._put_stage(state, residual)
+
+
+@final
+class AveragedStep(TimeStep):
+    """Two midpoint stages, in which the gas moves by the mean of old and new velocity.
+
+    So the work of the forces is what the kinetic energy gains, to round-off.
+    """
+
+    def _put_down(self) -> None:
+        equations, sequence = self._equations, self._sequence
+        velocity = equations.space.slice("velocity")
+        state, residual = self._state, self._residual
+        for part, end in ((0.5, self._vector()), (1.0, self._end)):
+            rate = self._vector()
+            position, acceleration, heating = equations.space.split(rate)
+            equations.put_acceleration(sequence, residual, acceleration)
+            before = self._state[velocity]
+            sequence.add(position, (1.0, before), (0.5 * self._dt, acceleration))
+            equations.put_work(sequence, state, position, heating, lambda: self._corner)
+            sequence.add(end, (1.0, self._state), (part * self._dt, rate))
+            if part < 1.0:
+                state, residual = end, self._vector()
+                self._put_stage(state, residual)

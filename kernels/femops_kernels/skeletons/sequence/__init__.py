@@ -1,0 +1,1 @@
+"""Sources of compiled work of multigrid methods."""

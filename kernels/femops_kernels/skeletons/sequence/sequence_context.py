@@ -1,0 +1,16 @@
+"""Context that the instructions of a sequence share, and what their rows have in common.
+
+Both are int64; SECONDS and scalars are float64 in the same eight bytes.
+"""
+
+# What all instructions know: addresses of the scalars and of work space; bytes of it for each
+# thread; threads, and their team; the driver of operators; the system's clock, or 0, its argument,
+# and room for what it says.
+SCALARS, SPACE, SPACE_BYTES, USABLE, SHARERS, DRIVE, CLOCK, CLOCK_NAME, STAMP = range(9)
+CONTEXT_SIZE = STAMP + 2
+
+FUNCTION, SECONDS = 0, 1  # address of what does an instruction; time spent with it
+ROW_SIZE = 9
+ROW_BYTES = 8 * ROW_SIZE
+
+GROUP = 2  # of solves at once: address of the table in ``cg_table.py``

@@ -1,0 +1,311 @@
+"""Sequences of operations: by Python at first, compiled then, with the numbers of NumPy."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import femops
+from femops_kernels.cpu import machine
+from support.cuda.guarded import guarded_device
+
+V = femops.H1(femops.box((3, 2)), order=2)
+
+
+@pytest.fixture(params=[1, 3])
+def threads(request: pytest.FixtureRequest) -> Any:
+    before = machine.get_threads()
+    machine.set_threads(request.param)
+    yield request.param
+    machine.set_threads(before)
+
+
+def some(n: int, seed: int = 0) -> Any:
+    """Numbers over 40 orders of magnitude."""
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal(n) * 10.0 ** rng.integers(-20, 20, n)
+
+
+# --- sums -----------------------------------------------------------------------------------------
+
+
+@given(
+    n=st.sampled_from([1, 2, 7, 2047, 2048, 2049, 5000]),
+    steps=st.lists(st.integers(1, 4), min_size=2, max_size=6),
+    factors=st.lists(
+        st.sampled_from([0.0, 1.0, -1.0, 0.3, 1e20]) | st.floats(-4, 4), min_size=5, max_size=5
+    ),
+    scaled=st.lists(st.booleans(), min_size=5, max_size=5),
+    dtype=st.sampled_from(["float64", "float32"]),
+    inside=st.booleans(),
+)
+def test_sums_are_numpys(n, steps, factors, scaled, dtype, inside):
+    real = np.dtype(dtype)
+    bases = [(some(n * step, k) % 1e9).astype(real) for k, step in enumerate(steps)]
+    out, *vectors = (base[::step][:n] for base, step in zip(bases, steps, strict=True))
+    if inside:
+        vectors[0] = out
+    sequence = femops.OperationSequence(V)
+    dt = sequence.scalar()
+    pairs = [(dt * c if by else c, v) for c, by, v in zip(factors, scaled, vectors, strict=False)]
+    sequence.add(out, *pairs)
+    begin = out.copy()
+    for value in (0.5, -1.25, 0.5):
+        out[:], dt.value = begin, value
+        expected = np.zeros(n)
+        size = np.zeros(n)
+        for (_, v), c, by in zip(pairs, factors, scaled, strict=False):
+            part = c * (value if by else 1.0) * v.astype(float)
+            expected, size = expected + part, size + np.abs(part)
+        assert sequence.run()
+        assert np.all(np.abs(out - expected) <= 8 * np.finfo(real).eps * size + np.finfo(real).tiny)
+        for base, step in zip(bases, steps, strict=True):  # nothing is written between entries
+            assert np.all(np.isfinite(base)), step
+
+
+def test_entries_between_are_left_alone():
+    state = np.arange(12.0)
+    sequence = femops.OperationSequence(V)
+    sequence.add(state[1::3], (2.0, state[0::3]), (-1.0, state[2::3]))
+    for _ in range(2):
+        sequence.run()
+        np.testing.assert_array_equal(state[0::3], [0, 3, 6, 9])
+        np.testing.assert_array_equal(state[2::3], [2, 5, 8, 11])
+        np.testing.assert_array_equal(state[1::3], [-2, 1, 4, 7])
+
+
+def test_the_bits_are_those_of_numpy_for_any_threads(threads):
+    x, y, out = some(200_001, 1), some(200_001, 2), np.zeros(200_001)
+    sequence = femops.OperationSequence(V)
+    dt = sequence.scalar(0.3)
+    sequence.add(out, (1.0, x), (0.7 * dt, y))
+    for _ in range(2):
+        sequence.run()
+        np.testing.assert_array_equal(out, x + (0.3 * 0.7) * y)
+
+
+# --- operators, forms, solves, blocks -------------------------------------------------------------
+
+
+def test_a_step_with_everything(threads):
+    """Compiled, the same bits as by Python, run after run."""
+    A = femops.diffusion(V, kappa=lambda x: 1 + x[0])
+    M = femops.mass(V)
+    solvers = [femops.CGSolver(one, M=femops.jacobi(one)) for one in (M, M + A)]
+
+    def decay(u: Any, w: Any) -> Any:
+        return {"u": {"value": u * u}, "least": 2.0 - u + w}
+
+    W = femops.Product(u=V, w=femops.L2(V.mesh, 0))
+    F = femops.coupled_form(decay, W, minima=["least"])
+    blocks = np.random.default_rng(3).standard_normal((5, V.size // 5, V.size // 5))
+    u, v, w, x = (np.zeros(V.size) for _ in range(4))
+    both = np.zeros(2 * V.size)
+    begin = V.interpolate(lambda x: 0.3 * x[0] - x[1] ** 2)
+
+    sequence = femops.OperationSequence(V)
+    dt = sequence.scalar(0.25)
+    sequence.apply(A + M, u, v)
+    fields, forces = np.zeros(W.size), np.zeros(W.size)
+    sequence.add(fields[: V.size], (1.0, u))
+    found = sequence.evaluate(F, fields, forces)
+    sequence.add(w, (1.0, forces[: V.size]))
+    sequence.add(v, (1.0, v), (dt, w))
+    sequence.solve(solvers, [v, w], [both[0::2], both[1::2]], rtol=1e-13)
+    sequence.multiply_blocks(blocks, w, x)
+    u[:] = begin
+
+    residual, functionals = F.evaluate(W.join(u=begin, w=np.zeros(V.mesh.num_elements)))
+    residual = residual[: V.size].copy()
+    right = (A + M) @ begin + 0.25 * residual
+    expected = np.column_stack(
+        [femops.cg(one, b, rtol=1e-13)[0] for one, b in ((M, right), (M + A, residual))]
+    ).reshape(-1)
+    results = []
+    for _ in range(3):
+        assert sequence.run()
+        assert found["least"].value == functionals["least"]
+        np.testing.assert_allclose(both, expected, rtol=0, atol=1e-10 * abs(expected).max())
+        product = np.einsum("eij,ej->ei", blocks, residual.reshape(5, -1)).reshape(-1)
+        np.testing.assert_allclose(x, product, rtol=0, atol=1e-14 * abs(product).max())
+        results.append((both.copy(), w.copy(), v.copy()))
+    for one, two in zip(results[0], results[2], strict=True):
+        np.testing.assert_array_equal(one, two)
+    done = [femops.CGSolver.solve_all(solvers, [right, residual], rtol=1e-13) for _ in range(2)]
+    assert sequence.iterations == 3 * sum(iterations for _, iterations in done[-1])
+
+
+def test_solvers_may_be_used_elsewhere_between_runs():
+    M = femops.mass(V)
+    first, second, third = (femops.CGSolver(M, M=femops.jacobi(M)) for _ in range(3))
+    b, c = M @ np.ones(V.size), M @ np.arange(V.size, dtype=float)
+    x, y = np.zeros(V.size), np.zeros(V.size)
+    sequence = femops.OperationSequence(V)
+    sequence.solve([first, second], [b, c], [x, y], rtol=1e-13)
+    for k in range(4):
+        x[:], y[:] = 0.0, 0.0
+        sequence.run()
+        np.testing.assert_allclose(x, 1.0, atol=1e-10)
+        np.testing.assert_allclose(y, np.arange(V.size), atol=1e-9)
+        if k == 1:
+            first.solve(2.0 * c, rtol=1e-3)
+        if k == 2:
+            femops.CGSolver.solve_all([third, second], [b, 3.0 * b], rtol=1e-3)
+            femops.CGSolver.solve_all([third, second], [b, 3.0 * b], rtol=1e-3)
+        machine.set_threads(1 + k % 2)
+    machine.set_threads(3)
+
+
+def test_integrals_are_summed_as_ever():
+    def square(u: Any, w: Any) -> Any:
+        return {"u": {"value": u * w}, "whole": u * u}
+
+    W = femops.Product(u=V, w=femops.L2(V.mesh, 0))
+    F = femops.coupled_form(square, W, integrals=["whole"])
+    u, out = some(W.size), np.zeros(W.size)
+    sequence = femops.OperationSequence(V)
+    found = sequence.evaluate(F, u, out)
+    for _ in range(2):
+        sequence.run()
+        assert found["whole"].value == F.evaluate(u)[1]["whole"]
+
+
+# --- ends -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [0.999, np.nan, -np.inf])
+def test_it_ends_where_something_is_required(value):
+    x, y = np.ones(4), np.zeros(4)
+    sequence = femops.OperationSequence(V)
+    least, found = sequence.scalar(2.0), sequence.scalar()
+    sequence.add(y, (1.0, x))
+    sequence.require(2.0 * found, least)
+    sequence.add(y, (3.0, x))
+    for good in (False, True, False, True):
+        found.value = 1.0 if good else value
+        assert sequence.run() is good
+        np.testing.assert_array_equal(y, 3.0 if good else 1.0)
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf, 1e-200])
+def test_errors_of_solves_are_raised_and_what_follows_is_not_done(broken):
+    M = femops.mass(V)
+    solver = femops.CGSolver(M)
+    b, x, after = M @ np.ones(V.size), np.zeros(V.size), np.zeros(3)
+    sequence = femops.OperationSequence(V)
+    sequence.solve([solver], [b], [x], rtol=1e-12)
+    sequence.add(after, (1.0, np.ones(3)))
+    for _ in range(2):
+        after[:] = 0.0
+        assert sequence.run()
+        np.testing.assert_array_equal(after, 1.0)
+    good = b.copy()
+    for _ in range(2):
+        b[:], after[:] = (good * broken if broken < 1 else np.full(V.size, broken)), 0.0
+        with pytest.raises(femops.SolverError, match="b has entries"):
+            sequence.run()
+        np.testing.assert_array_equal(after, 0.0)
+        b[:] = good
+        assert sequence.run()
+        np.testing.assert_allclose(x, 1.0, atol=1e-9)
+
+
+def test_an_indefinite_operator_is_refused_when_compiled_too():
+    A = femops.diffusion(V) - 100.0 * femops.mass(V)
+    b, x = np.ones(V.size), np.zeros(V.size)
+    sequence = femops.OperationSequence(V)
+    sequence.solve([femops.CGSolver(A)], [b], [x])
+    for _ in range(3):
+        with pytest.raises(femops.SolverError, match="not to be positive definite"):
+            sequence.run()
+
+
+def test_functions_are_called_in_their_place():
+    x, y = np.ones(3), np.zeros(3)
+    sequence = femops.OperationSequence(V)
+    sequence.add(y, (1.0, x))
+    sequence.call(lambda: np.multiply(y, 5.0, out=y), label="python")
+    sequence.add(y, (1.0, y), (1.0, x))
+    for _ in range(3):
+        sequence.run()
+        np.testing.assert_array_equal(y, 6.0)
+    assert sequence.seconds["python"] > 0.0
+    assert set(sequence.seconds) == {"", "python"}
+
+
+def test_on_a_device():
+    """By Python, one operation after the other, with the numbers of the host."""
+    device = guarded_device(options=["-O0"])
+    U = femops.H1(V.mesh, order=2, device=device)
+    A, M = femops.mass(U), femops.mass(V)
+    blocks = np.random.default_rng(3).standard_normal((5, V.size // 5, V.size // 5))
+    host = [V.interpolate(lambda x: 1 + x[0]), *(np.zeros(V.size) for _ in range(3))]
+    u, v, w, x = (U.memory.put(one.copy()) for one in host)
+    sequence = femops.OperationSequence(U)
+    dt = sequence.scalar(0.5)
+    sequence.apply(A, u, v)
+    sequence.add(v, (1.0, v), (2.0 * dt, v.copy()))  # a copy that stays as it is
+    sequence.add(v[0::2], (dt, v[0::2]))
+    sequence.solve([femops.CGSolver(A, M=femops.jacobi(A))], [v], [w], rtol=1e-13)
+    sequence.multiply_blocks(U.memory.put(blocks), w, x)
+    first = M @ host[0]
+    for _ in range(2):
+        assert sequence.run()
+        right = 2.0 * first
+        right[0::2] *= 0.5
+        np.testing.assert_allclose(U.memory.get(v), right, rtol=1e-13)
+        found = U.memory.get(w)
+        np.testing.assert_allclose(M @ found, right, rtol=0, atol=1e-12 * abs(right).max())
+        product = np.einsum("eij,ej->ei", blocks, found.reshape(5, -1)).reshape(-1)
+        np.testing.assert_allclose(U.memory.get(x), product, rtol=0, atol=1e-11)
+    with pytest.raises(femops.VectorError, match="overlaps out"):
+        sequence.add(v[0::2], (1.0, v[: V.size // 2 + 1]))
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+def test_bad_input_is_one_clear_error():
+    sequence = femops.OperationSequence(V)
+    x = np.ones(V.size)
+    M = femops.mass(V)
+    bad: list[tuple[Any, str]] = [
+        (lambda: sequence.add(x), "at least one term"),
+        (lambda: sequence.add(x, (1.0, x[:-1])), "term 1 is float64"),
+        (lambda: sequence.add(x, (1.0, x.astype("f4"))), "term 1 is float32"),
+        (lambda: sequence.add(x[:-1], (1.0, x[1:])), "overlaps out"),
+        (lambda: sequence.add(x, (1.0, np.ones(V.size)), (1.0, x)), "term 2 overlaps out"),
+        (lambda: sequence.add(x, (1.0, x[::-1])), "ascending"),
+        (lambda: sequence.add(x, (1.0, np.ones((V.size, 1)))), "vector of floats"),
+        (lambda: sequence.add(x, (1.0, np.ones(V.size, complex))), "vector of floats"),
+        (lambda: sequence.add(np.broadcast_to(1.0, 4), (1.0, x[:4])), "ascending"),
+        (lambda: sequence.apply(M, x, x), "overlaps"),
+        (lambda: sequence.apply(M, x[:-1], x.copy()), "34 entries"),
+        (lambda: sequence.multiply_blocks(np.ones((2, 3, 3)), x[:5], x[5:11]), "m n numbers"),
+        (lambda: sequence.multiply_blocks(np.ones((2, 3, 4)), x[:6], x[6:12]), "m n numbers"),
+        (lambda: sequence.multiply_blocks(np.ones((2, 3, 3)), x[:6], x[3:9]), "overlaps x"),
+        (lambda: sequence.solve([femops.CGSolver(M)], [x], []), "equally many"),
+        (lambda: sequence.solve([femops.CGSolver(M)], [x[:-1]], [x]), "right-hand side 1"),
+        (lambda: sequence.solve([femops.CGSolver(M)], [x], [x[:-1]]), "out 1 is"),
+        (lambda: femops.OperationSequence(3), "space is 3: give a space"),
+    ]
+    for make, message in bad:
+        with pytest.raises(femops.FemopsError, match=message):
+            make()
+    frozen = np.ones(3)
+    frozen.flags.writeable = False
+    with pytest.raises(femops.VectorError, match="can't be written"):
+        sequence.add(frozen, (1.0, np.ones(3)))
+    for use in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="put it down again"):
+            use(sequence)
+    for _ in range(256):
+        sequence.scalar()
+    with pytest.raises(femops.OperatorError, match="256"):
+        sequence.scalar()
