@@ -158,7 +158,7 @@ def _rounded(term: Term, dtype: np.dtype[Any], level: str) -> Term:
     same = term.level == level and level in DATA_LEVELS
     made = Term.make(term.source, dtype, None, level)
     ratio, rest = divmod(made.width, term.width)
-    none = not term.trial.mesh.num_elements or term.source.filled  # kernels fill those of any type
+    none = not term.trial.mesh.num_elements or term.filled  # kernels fill those of any type
     if not same or rest or none or term.original is not None:
         return made.ready(level)
     data, edges = term.data, made.chunk_batches

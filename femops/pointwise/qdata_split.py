@@ -230,7 +230,7 @@ def linear_split(
     work = _Step.of(step, transpose)
     if level == "matrix-free":
         if not known.affine:
-            return _mapped(work, step, known)
+            return _mapped(work, step.degree, known)
         candidates = [_by_nodes(work, _opened(work, known), known)]
     else:
         moving = {node.number for node in work.inputs}
@@ -366,7 +366,21 @@ def _opened(work: _Step, known: Known) -> list[Node]:
     )
 
 
-def _mapped(work: _Step, step: LinearQFunction, known: Known) -> QDataSplit:
+def stored_split(step: LinearQFunction, stored: list[Node], known: Known) -> QDataSplit:
+    """Step that computes what a cut of a linear form keeps at points, of no field.
+
+    Parameters
+    ----------
+    step : LinearQFunction
+    stored : list of Node
+    known : Known
+    """
+    inputs = step.field.flat()
+    work = _Step(step.trace, inputs, stored, (len(step.field.values), len(stored)), False, [])
+    return _mapped(work, None, known)
+
+
+def _mapped(work: _Step, degree: int | None, known: Known) -> QDataSplit:
     """Keep nothing of the geometry: the step is given Jacobian and position.
 
     If D is of one degree in the inverse Jacobian, the adjugate takes its place and the powers
@@ -379,10 +393,10 @@ def _mapped(work: _Step, step: LinearQFunction, known: Known) -> QDataSplit:
     det: Any = jacobian[0] @ cofactors[:, 0]
     weight: Any = scale * reference
     inverse = cofactors
-    if step.degree is None:
+    if degree is None:
         inverse, weight = cofactors * (1.0 / det), weight * det
-    elif step.degree != 1:
-        weight = weight * det if step.degree == 0 else weight / det
+    elif degree != 1:
+        weight = weight * det if degree == 0 else weight / det
     new = {
         node.number: graph.node(by)
         for node, by in zip(static[INVERSE].flat, inverse.flat, strict=True)

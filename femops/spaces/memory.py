@@ -60,11 +60,14 @@ class Memory(ABC):
     name : str
     scipy : bool
         Whether SciPy's functions take the arrays.
+    fills : bool
+        Whether what operators store at quadrature points is computed there, and not on the host.
     """
 
     device: Device | None
     name: str
     scipy: bool
+    fills: bool
 
     @property
     @abstractmethod
@@ -167,7 +170,7 @@ class Memory(ABC):
 class HostMemory(Memory):
     """The host's: arrays are NumPy's."""
 
-    device, name, scipy, xp = None, "the host", True, np
+    device, name, scipy, fills, xp = None, "the host", True, False, np
 
     def put(self, values: NDArray[Entry]) -> NDArray[Entry]:
         """See `Memory.put`."""
@@ -246,7 +249,7 @@ class DeviceMemory(Memory):
     device : Device
     """
 
-    scipy = False
+    scipy, fills = False, True
 
     def __init__(self, device: Device) -> None:
         self.device: Device = device

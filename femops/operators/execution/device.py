@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from femops.errors import OperatorError
+from femops.geometry.jacobians import Geometry
 from femops.operators.assembly.csr import Summands
 from femops.operators.constraints import FREE, Constraints
 from femops.operators.execution.backend import Backend, Ints, Sizes, Work
@@ -24,6 +25,7 @@ from femops.operators.execution.ranks import field_exchanges
 from femops.operators.integrals.state import HostState, State
 from femops.operators.integrals.term import Term
 from femops.parallel.gpus import takes_device_memory
+from femops.pointwise.expressions.graph import Node
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import AnySpace, BoundarySpace, volume_space
 from femops.spaces.h1_l2 import L2
@@ -54,11 +56,12 @@ from femops_kernels.cuda.operator.sweep import (
 )
 from femops_kernels.cuda.operators import DeviceOperator, DistributedDeviceOperator
 from femops_kernels.cuda.ranks.messages import DeviceChannel, DeviceForward, DeviceReverse
+from femops_kernels.derived import Derived
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
-from femops_kernels.pointwise.sum_factorization import Map1D
 from femops_kernels.simd.runs import DofRuns
 from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
+from femops_meshes.mesh import Mesh
 
 LEVELS = ("partial", "matrix-free")
 """Levels that a device has kernels of."""
@@ -74,6 +77,7 @@ _UNCHANGED = QFunctionCode(
 
 _dofs: WeakKeyDictionary[AnySpace, DeviceDofs] = WeakKeyDictionary()
 _filled: WeakKeyDictionary[Term, FilledData] = WeakKeyDictionary()
+_looked = Derived[Mesh, None]()
 
 
 @final
@@ -287,44 +291,65 @@ def _element_products(
 def _data(term: Term) -> Data | FilledData:
     """Data that a kernel of the term reads, made once: on the host, or of a state there."""
     source = term.source
-    if source is None or not isinstance(source.state, DeviceState):
+    if source is None or not term.filled:
         return term.data
     if term not in _filled:
-        qdata_split, program_data = source.setup(term.qdata_split, term.dtype, term.width)
-        data = source.data(term.qdata_split, term.dtype, term.width, at_points=False)
-        code = qdata_split.qfunction.code
-        numbers, geometry = qdata_split.qfunction.ncomp_out, geometry_map(term, code)
-        fill = partial(_fill, source.state, code, numbers, geometry, program_data)
-        _filled[term] = FilledData(data, fill)
+        data = source.data(term.qdata_split, term.dtype, term.width, at_points=False, looks=False)
+        stored = term.qdata_split.point
+        _filled[term] = FilledData(data, partial(_checked_streams, term, stored))
     return _filled[term]
 
 
-def _fill(
-    state: DeviceState,
-    code: QFunctionCode,
-    numbers: int,
-    geometry: Map1D | None,
-    data: Data,
-    kernel: CudaKernel,
-    order: Order,
-) -> Any:
-    """The streams of a kernel, so many numbers a point, computed of a state by a step."""
-    device, free = state.space.device, FREE.rows
+def _checked_streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -> Any:
+    """The streams of a kernel; errors are found on the host, which can say where they are."""
+    source = term.source
+    assert source is not None
+    found = _streams(term, stored, kernel, order)
+    if source.state is None:  # a bad state shows in its residual
+        weights = partial(_streams, term, [source.weight], kernel, order)
+        geometry, xp = source.geometry, term.spaces[0].memory.xp
+        assert isinstance(geometry, Geometry)
+        look = partial(_look, geometry, weights)
+        _looked.get(geometry.mesh, look, term.quadrature.points.tobytes())
+        if not bool(xp.isfinite(found).all()):
+            _ = term.data  # raises what is wrong
+    return found
+
+
+def _look(geometry: Geometry, weights: Callable[[], Any]) -> None:
+    """Look at the signs of determinants, and if they are not all positive, on the host again."""
+    if int((weights() > 0.0).sum()) < geometry.mesh.num_elements * geometry.num_points:
+        geometry.check()
+
+
+def _streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -> Any:
+    """Streams of numbers at the points, computed there of the geometry, or of a state."""
+    source, space = term.source, term.spaces[0]
+    device, free = space.device, FREE.rows
+    assert source is not None
     assert device is not None
-    out, dofs = streams(device, kernel, numbers, order), _device_dofs(device, state.space)
+    kept = replace(term.qdata_split, point=stored)
+    qdata_split, data = source.setup(kept, term.fill_dtype, term.width)
+    code, numbers = qdata_split.qfunction.code, qdata_split.qfunction.ncomp_out
     filling = replace(
         kernel,
         targets=(replace(kernel.source, ncomp=numbers),),
         qfunction=code,
-        geometry=geometry,
+        geometry=geometry_map(term, code),
+        dtype=term.fill_dtype,
+        data_dtype=kernel.stored,
         reproducible=False,
         merged=False,
         entry="fill",
     )
     filling = unspilled(filling, device)
-    sweep = DeviceSweep(device, filling, dofs, dofs, data, free, free, 0.0, out)
-    vector = state.vector.astype(kernel.dtype, copy=False)
-    sweep.launch(device.address(vector), 0, 1.0, add=False)
+    out, dofs = streams(device, kernel, numbers, order), _device_dofs(device, term.trial)
+    parts = out.view(filling.dtype)  # whole pieces of 16 bytes, of whatever type
+    sweep = DeviceSweep(device, filling, dofs, dofs, data, free, free, 0.0, parts)
+    vector: Any = None
+    if isinstance(source.state, DeviceState):
+        vector = source.state.vector.astype(term.fill_dtype, copy=False)
+    sweep.launch(0 if vector is None else device.address(vector), 0, 1.0, add=False)
     return out
 
 

@@ -25,7 +25,13 @@ from femops.operators.integrals.state import State
 from femops.pointwise.expressions.graph import Node, ancestors
 from femops.pointwise.linear import LinearQFunction
 from femops.pointwise.printer import evaluate
-from femops.pointwise.qdata_split import Known, QDataSplit, linear_split, nonlinear_split
+from femops.pointwise.qdata_split import (
+    Known,
+    QDataSplit,
+    linear_split,
+    nonlinear_split,
+    stored_split,
+)
 from femops.pointwise.trace import (
     INVERSE,
     NORMAL,
@@ -48,7 +54,7 @@ from femops_meshes.mesh import Mesh
 Made = dict[FormCoefficient, FormCoefficient]
 FIELD = "u"
 STATE = "@state"
-_CACHED = ("qfunction", "geometry", "known", "center", "_splits")
+_CACHED = ("qfunction", "geometry", "known", "center", "_splits", "_setups")
 # Of a determinant times a weight, an adjugate, and its division by the determinant.
 _INVERSE_FLOPS = {1: 2, 2: 3 + 1 + 2 + 4, 3: 14 + 1 + 27 + 9}
 
@@ -232,10 +238,12 @@ class BilinearForm:
         data_dtype: np.dtype[Any] | None = None,
         *,
         at_points: bool = True,
+        looks: bool = True,
     ) -> Data:
         """Compute the data that a kernel reads, block by block; ``data_dtype`` at points.
 
-        Without ``at_points`` what is stored there is left out.
+        Without ``at_points`` what is stored there is left out. Unless it ``looks``, determinants
+        are not computed for their signs alone.
         """
         ne, points = self.trial.mesh.num_elements, self.geometry.num_points
         nbatch, numbers = -(-ne // width), qdata_split.qfunction.numbers
@@ -273,7 +281,8 @@ class BilinearForm:
         modes: NDArray[Any] = np.zeros(0, dtype)
         if numbers.mapped:
             assert isinstance(self.geometry, Geometry)
-            self.geometry.check()
+            if looks:
+                self.geometry.check()
             modes = mode_lanes(self.geometry.mesh, dtype, width, edges)
         return Data(stored if swept is None else swept, elements[:, 0], modes, constants)
 
@@ -290,31 +299,53 @@ class BilinearForm:
         """The geometry at one point of each element, with the weight 1."""
         return self._geometry(gauss(1))
 
+    def filled(self, qdata_split: QDataSplit) -> bool:
+        """True if kernels compute what a cut keeps at points, where they run.
+
+        Of a state that is there, or of a geometry. Coefficients alone come from the host.
+        """
+        if self.state is not None:
+            return self.state.filled
+        space, stored = self.trial, qdata_split.point
+        if not isinstance(space, Space) or not space.memory.fills or qdata_split.computed:
+            return False
+        if space is not self.test and space.halo is not None:
+            return False  # the order of the elements is that of both spaces' ghosts
+        shape = [n for name in (INVERSE, WEIGHT) for n in self._static[name].flat]
+        used = {node.number for node in ancestors(stored)}
+        return any(node.number in used for node in shape)
+
     @property
-    def filled(self) -> bool:
-        """True if kernels compute what is stored at points, of a state that is where they run."""
-        return self.state is not None and self.state.filled
+    def weight(self) -> Node:
+        """Determinant times quadrature weight."""
+        node: Node = self._static[WEIGHT].item()
+        return node
+
+    @cached_property
+    def _setups(self) -> dict[Any, tuple[QDataSplit, Data]]:
+        return {} if self.state is None else self.state.setups
 
     def setup(
         self, qdata_split: QDataSplit, dtype: np.dtype[Any], width: int
     ) -> tuple[QDataSplit, Data]:
-        """The program of kernels that compute what a cut keeps at points of a state, its data.
+        """The program of kernels that compute what a cut keeps at points, and its data.
 
-        Both do not depend on the state, and are made once.
+        Both do not depend on a state, and are made once.
         """
-        assert self.state is not None
         key = dtype, tuple(node.number for node in qdata_split.point)
-        if key not in self.state.setups:
-            static = dict(self.qfunction.trace.static)
-            point = Argument(static.pop(STATE), static.pop(f"d{STATE}"))
-            trace = replace(self.qfunction.trace, static=static)
-            found = nonlinear_split(
-                trace, point, qdata_split.point, len(qdata_split.point), self.known
-            )
-            plain = replace(self, state=None, static=static)
-            self.state.setups[key] = found, plain.data(found, dtype, width)
-        made: tuple[QDataSplit, Data] = self.state.setups[key]
-        return made
+        if key not in self._setups:
+            if self.state is None:
+                found = stored_split(self.qfunction, qdata_split.point, self.known)
+                self._setups[key] = found, self.data(found, dtype, width, looks=False)
+            else:
+                static = dict(self.qfunction.trace.static)
+                point = Argument(static.pop(STATE), static.pop(f"d{STATE}"))
+                trace = replace(self.qfunction.trace, static=static)
+                numbers = len(qdata_split.point)
+                found = nonlinear_split(trace, point, qdata_split.point, numbers, self.known)
+                plain = replace(self, state=None, static=static)
+                self._setups[key] = found, plain.data(found, dtype, width)
+        return self._setups[key]
 
     def check(self, stored: list[Node]) -> None:
         """Evaluate the numbers that a cut stores, only for the errors that this may raise.

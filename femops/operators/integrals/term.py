@@ -122,6 +122,17 @@ class Term:
         assert self.source is not None
         return self.source.data(self.qdata_split, self.dtype, self.width, self.data_dtype)
 
+    @property
+    def filled(self) -> bool:
+        """True if kernels compute what is stored at points, where they run."""
+        return self.source is not None and self.source.filled(self.qdata_split)
+
+    @property
+    def fill_dtype(self) -> np.dtype[Any]:
+        """Type in which they do: that of a state, and float64 of what is rounded once."""
+        assert self.source is not None
+        return np.dtype(np.float64) if self.source.state is None else self.dtype
+
     def __getstate__(self) -> dict[str, Any]:
         """State that a copy or another process needs: the data are split again there."""
         return {k: v for k, v in self.__dict__.items() if k != "qdata_split"}
@@ -130,8 +141,8 @@ class Term:
         """The term itself, its data computed where the level keeps them, else only checked."""
         if not self.trial.mesh.num_elements:
             return self
-        if self.source is not None and self.source.filled:
-            self.source.setup(self.qdata_split, self.dtype, self.width)
+        if self.filled and self.source is not None:
+            self.source.setup(self.qdata_split, self.fill_dtype, self.width)
         elif level in DATA_LEVELS:
             _ = self.data
         elif self.source is not None:

@@ -1,7 +1,8 @@
 // Stores what the q-function computes of a field, as numbers.cuh reads it: for each thread a
-// stream in pieces of 16 bytes, which the threads of a block have side by side.
+// stream in pieces of 16 bytes, which the threads of a block have side by side. What does not depend
+// on a field is computed without one.
 
-constexpr int FILLED_PIECE = 16 / sizeof(T);
+constexpr int FILLED_PIECE = 16 / sizeof(S);
 constexpr int FILLED_PIECES = (Q * NCOMP_OUT + FILLED_PIECE - 1) / FILLED_PIECE;
 
 ENTRY(THREADS, BLOCKS, Arguments) {
@@ -11,11 +12,11 @@ ENTRY(THREADS, BLOCKS, Arguments) {
     Merge merge(a, e, there);
     Numbers numbers(a, e, at.first, at.second);
     Fields u, ux;
-    interpolate(a, merge, at, e, u, Sources{});
+    if constexpr (VALUE_IN || GRAD_IN) interpolate(a, merge, at, e, u, Sources{});
     if constexpr (GRAD_IN) differentiate(at, u, ux, Sources{});
-    Pack<T>* stream =
-        reinterpret_cast<Pack<T>*>(a.parts) + block_of(a) * FILLED_PIECES * THREADS + threadIdx.x;
-    Pack<T> piece = {};
+    Pack<S>* stream =
+        reinterpret_cast<Pack<S>*>(a.parts) + block_of(a) * FILLED_PIECES * THREADS + threadIdx.x;
+    Pack<S> piece = {};
 #pragma unroll
     for (int i = 0; i < Q; ++i) {
         T q[NUMBERS > 0 ? NUMBERS : 1];
@@ -27,7 +28,7 @@ ENTRY(THREADS, BLOCKS, Arguments) {
 #pragma unroll
         for (int c = 0; c < NCOMP_OUT; ++c) {
             const int number = i * NCOMP_OUT + c;
-            piece.v[number % FILLED_PIECE] = out[c];
+            piece.v[number % FILLED_PIECE] = S(out[c]);
             if (there && (number % FILLED_PIECE == FILLED_PIECE - 1 || number == Q * NCOMP_OUT - 1)) {
                 stream[number / FILLED_PIECE * THREADS] = piece;
             }

@@ -1,0 +1,177 @@
+"""What operators store at points is computed on the device: the host's numbers, and its errors."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from femops.operators.integrals.bilinear import BilinearForm
+from support.cases.kernels import bend, turned
+from support.cuda import guarded
+from support.cuda.guarded import GuardedDevice
+
+device = guarded.small_device
+Make = Callable[[Any], Any]
+
+
+def space(device: Any, dim: int = 3, order: int = 2, **options: Any) -> Any:
+    mesh = turned(femops.box((2, 3, 2)[:dim], order=2, mapping=bend))
+    return femops.H1(mesh, order, device=device, **options)
+
+
+def anisotropic(u: Any, x: Any, kappa: Any, rho: Any) -> Any:
+    """Geometry, positions and coefficients, with a division and a root."""
+    return {"grad": kappa * u.grad / (1 + x[0] ** 2), "value": np.sqrt(rho) * u.grad[0]}
+
+
+def by_element(V: Any) -> Any:
+    values = 1.0 + np.arange(V.mesh.num_elements)
+    return femops.GridFunction(femops.L2(V.mesh, 0), values)
+
+
+FORMS: dict[str, tuple[int, Make]] = {
+    "mass": (1, femops.mass),
+    "diffusion": (3, femops.diffusion),
+    "tensor": (2, lambda V: femops.diffusion(V, kappa=[[2.0, 0.5], [0.5, 3.0]])),
+    "function": (3, lambda V: femops.diffusion(V, kappa=lambda x: 1 + x[0] * x[1])),
+    "by element": (3, lambda V: femops.diffusion(V, kappa=by_element(V))),
+    "vector": (2, femops.mass),
+    "elasticity": (3, lambda V: femops.elasticity(V, lam=2.0, mu=lambda x: 1 + x[0] ** 2)),
+    "convection": (2, lambda V: femops.convection(V, beta=lambda x: np.stack([x[1], -x[0]]))),
+    "own": (3, lambda V: femops.form(anisotropic, V, kappa=2.0, rho=lambda x: 2 + x[2])),
+}
+
+
+def pair(name: str, device: Any, **options: Any) -> tuple[Any, Any]:
+    dim, make = FORMS[name]
+    if name in ("vector", "elasticity"):
+        options["ncomp"] = dim
+    here, there = (make(space(one, dim, **options)) for one in (None, device))
+    return here, there
+
+
+@pytest.fixture
+def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Numbers that the host evaluates at more than one point of an element, for a device."""
+    found: list[int] = []
+    plain = BilinearForm.values
+
+    def values(self: BilinearForm, stored: Any, block: Any, **options: Any) -> Any:
+        if self.trial.device is not None and block.geometry.num_points > 1:
+            found.append(len(stored))
+        return plain(self, stored, block, **options)
+
+    monkeypatch.setattr(BilinearForm, "values", values)
+    return found
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_forms(name: str, device: GuardedDevice, evaluated: list[int]) -> None:
+    here, there = pair(name, device)
+    x = np.random.default_rng(1).standard_normal(here.space.size)
+    for one, other in ((here, there), (here.T, there.T), (2.0 * here, 2.0 * there)):
+        expected = one @ x
+        got = (other @ device.upload(x)).get()
+        assert abs(got - expected).max() < 1e-13 * abs(expected).max()
+    diagonal = here.diagonal()
+    assert abs(there.diagonal().get() - diagonal).max() < 1e-13 * abs(diagonal).max()
+    functions = {"function": 1, "own": 1, "elasticity": 1, "convection": 2}
+    assert sum(evaluated) <= 3 * functions.get(name, 0)  # coefficients that are functions
+
+
+@pytest.mark.parametrize("kind", [{"data_dtype": "float32"}, {"dtype": "float32"}])
+def test_single_precision_is_rounded_once(kind: dict[str, str], device: GuardedDevice) -> None:
+    here, there = (femops.diffusion(space(one), **kind) for one in (None, device))
+    exact = femops.diffusion(space(None))
+    x = np.random.default_rng(1).standard_normal(here.space.size)
+    given = device.upload(x.astype(here.dtype))
+    off = [abs(y - exact @ x).max() for y in (here @ x.astype(here.dtype), (there @ given).get())]
+    assert off[1] < 1.5 * off[0] < 1e-5
+
+
+def test_coefficients_are_updated(device: GuardedDevice, evaluated: list[int]) -> None:
+    V = space(None)
+    W = femops.H1(V.mesh, 2, device=device)
+    here, there = femops.diffusion(V), femops.diffusion(W)
+    x = np.random.default_rng(1).standard_normal(V.size)
+    for kappa in (3.0, by_element(V)):
+        here.update(kappa=kappa)
+        there.update(kappa=kappa)
+        expected = here @ x
+        assert abs((there @ device.upload(x)).get() - expected).max() < 1e-13 * abs(expected).max()
+    assert not evaluated
+
+
+def test_matrices_and_sums_have_the_numbers_of_the_host(device: GuardedDevice) -> None:
+    here, there = pair("function", device)
+    assert abs(here.assemble() - there.assemble()).max() < 1e-13
+    V, W = here.space, there.space
+    x = np.random.default_rng(1).standard_normal(V.size)
+    expected = (here + 2.0 * femops.mass(V)) @ x
+    got = ((there + 2.0 * femops.mass(W)) @ device.upload(x)).get()
+    assert abs(got - expected).max() < 1e-13 * abs(expected).max()
+    copy = pickle.loads(pickle.dumps(there))
+    assert abs((copy @ device.upload(x)).get() - here @ x).max() < 1e-13 * abs(here @ x).max()
+
+
+# --- errors: those of the host, when the operator is first used -----------------------------------
+
+
+def folded(x: Any) -> Any:
+    """Turned over near zero, where the few points have none at which the mesh itself looks."""
+    return x**2 - 0.1 * x
+
+
+def applied(A: Any, device: GuardedDevice) -> None:
+    _ = A @ device.upload(np.ones(A.space.size))
+
+
+def test_elements_that_are_turned_over(device: GuardedDevice) -> None:
+    mesh = femops.box((1,), order=2, mapping=folded)
+    with pytest.raises(femops.GeometryError) as here:
+        femops.mass(femops.H1(mesh, 6))
+    A = femops.mass(femops.H1(mesh, 6, device=device))
+    for _ in range(2):
+        with pytest.raises(femops.GeometryError) as there:
+            applied(A, device)
+        assert str(there.value) == str(here.value)
+
+
+def rooted(u: Any, x: Any) -> Any:
+    return {"grad": np.sqrt(x[0] - 0.5) * u.grad}
+
+
+def scaled(u: Any, kappa: Any) -> Any:
+    return {"grad": 1e10 * kappa * u.grad}
+
+
+def with_one(V: Any, value: float) -> Any:
+    field = by_element(V)
+    field.vector[1] = value
+    return femops.form(scaled, V, kappa=field)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda V: femops.form(rooted, V),  # found where it is computed, when it is used
+        lambda V: with_one(V, np.nan),  # found on the host, at once
+        lambda V: with_one(V, 1e308),
+    ],
+)
+def test_numbers_that_are_not_finite(make: Make, device: GuardedDevice) -> None:
+    with pytest.raises(femops.FemopsError) as here:
+        make(space(None, 2))
+
+    def used() -> None:
+        applied(make(space(device, 2)), device)
+
+    for _ in range(2):
+        with pytest.raises(femops.FemopsError) as there:
+            used()
+        assert str(there.value) == str(here.value)
