@@ -107,9 +107,30 @@ def test_coefficients_are_updated(device: GuardedDevice, evaluated: list[int]) -
     assert not evaluated
 
 
+def test_sums_are_computed_there(device: GuardedDevice, evaluated: list[int]) -> None:
+    """Of terms with factors, also where one is kept as elements have it."""
+    for dim, mapping in ((3, bend), (2, None)):
+        mesh = femops.box((2, 3, 2)[:dim], order=2, mapping=mapping)
+        V, W = femops.H1(mesh, 2), femops.H1(mesh, 2, device=device)
+        x = np.random.default_rng(1).standard_normal(V.size)
+        for kind in ({}, {"data_dtype": "float32"}, {"dtype": "float32"}):
+            here, there = (
+                2.0 * femops.diffusion(U, kappa=3.0, **kind)
+                - 0.5 * femops.mass(U, rho=by_element(V), **kind)
+                + femops.convection(U, beta=np.arange(1.0, dim + 1), **kind)
+                for U in (V, W)
+            )
+            expected = here @ x.astype(here.dtype)
+            got = (there @ device.upload(x.astype(here.dtype))).get()
+            off = 1e-13 if not kind else 2e-6
+            assert abs(got - expected).max() < off * abs(expected).max()
+    assert not evaluated
+
+
 def test_matrices_and_sums_have_the_numbers_of_the_host(device: GuardedDevice) -> None:
     here, there = pair("function", device)
     assert abs(here.assemble() - there.assemble()).max() < 1e-13
+    assert here.cost() == there.cost()
     V, W = here.space, there.space
     x = np.random.default_rng(1).standard_normal(V.size)
     expected = (here + 2.0 * femops.mass(V)) @ x

@@ -22,6 +22,7 @@ from femops.operators.execution.device_state import DeviceState
 from femops.operators.execution.fields import FieldWork
 from femops.operators.execution.kernels import geometry_map
 from femops.operators.execution.ranks import field_exchanges
+from femops.operators.integrals.fusion import scaled_points
 from femops.operators.integrals.state import HostState, State
 from femops.operators.integrals.term import Term
 from femops.parallel.gpus import takes_device_memory
@@ -41,7 +42,7 @@ from femops_kernels.compiled import (
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.multigrid.rows import DeviceRowProduct
 from femops_kernels.cuda.multigrid.updates import DeviceUpdates
-from femops_kernels.cuda.operator.data import FilledData, streams
+from femops_kernels.cuda.operator.data import FilledData, host_streams, joined_streams, streams
 from femops_kernels.cuda.operator.dofs import DofTable, Shared
 from femops_kernels.cuda.operator.kernel import CudaKernel, unspilled
 from femops_kernels.cuda.operator.order import Order
@@ -290,21 +291,38 @@ def _element_products(
 
 def _data(term: Term) -> Data | FilledData:
     """Data that a kernel of the term reads, made once: on the host, or of a state there."""
-    source = term.source
-    if source is None or not term.filled:
+    parts = term.parts or (((1.0, term),) if term.filled else ())
+    if not parts:
         return term.data
     if term not in _filled:
-        data = source.data(term.qdata_split, term.dtype, term.width, at_points=False, looks=False)
-        stored = term.qdata_split.point
-        _filled[term] = FilledData(data, partial(_checked_streams, term, stored))
+        _filled[term] = FilledData(term.data_without_points, partial(_sum_streams, parts))
     return _filled[term]
 
 
-def _checked_streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -> Any:
-    """The streams of a kernel; errors are found on the host, which can say where they are."""
+def _sum_streams(terms: Sequence[tuple[float, Term]], kernel: CudaKernel, order: Order) -> Any:
+    """The streams of a kernel for a sum: at each point the numbers of one term after another."""
+    device = terms[0][1].spaces[0].device
+    assert device is not None
+    parts = []
+    for factor, term in terms:
+        count = term.qfunction.numbers.point
+        if not count:
+            continue
+        if term.filled:
+            found = _checked_streams(term, kernel, order)
+        else:
+            found = host_streams(device, kernel, term.data.points, order)
+        factors = np.ones(count)
+        factors[scaled_points(term)] = factor
+        parts.append((found, factors))
+    return joined_streams(device, kernel, parts)
+
+
+def _checked_streams(term: Term, kernel: CudaKernel, order: Order) -> Any:
+    """The streams of a term; errors are found on the host, which can say where they are."""
     source = term.source
     assert source is not None
-    found = _streams(term, stored, kernel, order)
+    found = _streams(term, term.qdata_split.point, kernel, order)
     if source.state is None:  # a bad state shows in its residual
         weights = partial(_streams, term, [source.weight], kernel, order)
         geometry, xp = source.geometry, term.spaces[0].memory.xp
@@ -343,7 +361,7 @@ def _streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -
         entry="fill",
     )
     filling = unspilled(filling, device)
-    out, dofs = streams(device, kernel, numbers, order), _device_dofs(device, term.trial)
+    out, dofs = streams(device, kernel, numbers, order.blocks), _device_dofs(device, term.trial)
     parts = out.view(filling.dtype)  # whole pieces of 16 bytes, of whatever type
     sweep = DeviceSweep(device, filling, dofs, dofs, data, free, free, 0.0, parts)
     vector: Any = None

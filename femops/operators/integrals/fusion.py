@@ -14,12 +14,18 @@ from femops.pointwise import fuse
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.pointwise.qdata import Data
 
+_POINT = 5  # the last of the kinds of numbers, see `QFunctionInputs.slices`
 
-def fused(terms: Sequence[tuple[float, Term]]) -> Term:
-    """One term for the sum of fusible terms with factors."""
+
+def fused(terms: Sequence[tuple[float, Term]], *, whole: bool = False) -> Term:
+    """One term for the sum of fusible terms with factors.
+
+    Unless it is to be ``whole``, without what kernels compute where they run.
+    """
     qfunction = fuse([term.qfunction for _, term in terms])
     first = terms[0][1]
-    scaled = [_scaled(term, factor) for factor, term in terms]
+    filled = not whole and any(term.filled for _, term in terms)
+    scaled = [_scaled(term, factor, points=not filled) for factor, term in terms]
     mapped = max(scaled, key=lambda data: len(data.modes))
     edges = first.chunk_batches
     data = Data(
@@ -29,24 +35,34 @@ def fused(terms: Sequence[tuple[float, Term]]) -> Term:
         np.concatenate([data.constants for data in scaled]),
     )
     name = " + ".join(term.name for _, term in terms)
-    return replace(first, name=name, qfunction=qfunction, source=None, given=data, original=None)
+    sum_of = replace(first, name=name, qfunction=qfunction, source=None, given=data, original=None)
+    return replace(sum_of, parts=tuple(terms)) if filled else sum_of
 
 
-def _scaled(term: Term, factor: float) -> Data:
-    """Data of a term times a factor."""
+def scaled_points(term: Term) -> list[int]:
+    """Numbers at a point that a factor of the term multiplies."""
+    stored = term.qfunction.numbers.slices()[_POINT]
+    return [k - stored.start for k in term.qfunction.scaled if stored.start <= k < stored.stop]
+
+
+def _scaled(term: Term, factor: float, *, points: bool) -> Data:
+    """Data of a term times a factor, with what is stored at points or without."""
+    data = term.data if points else term.data_without_points
     if factor == 1.0:
-        return term.data
-    data, kinds = term.data, term.qfunction.numbers.slices()
-    points, elements, constants = (
+        return data
+    kinds = term.qfunction.numbers.slices()
+    at_points, elements, constants = (
         array.copy() for array in (data.points, data.elements, data.constants)
     )
+    arrays = {0: np.moveaxis(elements, 1, 0), 4: constants, _POINT: np.moveaxis(at_points, 2, 0)}
     for k in term.qfunction.scaled:
         kind = next(i for i, part in enumerate(kinds) if part.start <= k < part.stop)
-        parts = {0: np.moveaxis(elements, 1, 0), 4: constants, 5: np.moveaxis(points, 2, 0)}
-        part = parts[kind][k - kinds[kind].start, ...]
+        if kind == _POINT and not points:
+            continue
+        part = arrays[kind][k - kinds[kind].start, ...]
         # rounded once, whatever type is stored
         np.multiply(part, factor, out=part, dtype=np.float64, casting="same_kind")
-    return replace(data, points=points, elements=elements, constants=constants)
+    return replace(data, points=at_points, elements=elements, constants=constants)
 
 
 def _joined(arrays: Sequence[NDArray[Any]], axis: int, edges: NDArray[np.int64]) -> NDArray[Any]:

@@ -51,6 +51,8 @@ class Term:
         Of a transposed term, the one that it is the transpose of.
     data_dtype : numpy.dtype, optional
         Type of the numbers stored at points, if it is not ``dtype``.
+    parts : tuple of (float, Term)
+        Of a sum, if kernels compute what is stored at points: its terms with their factors.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Term:
     given: Data | None = None
     original: Term | None = None
     data_dtype: np.dtype[Any] | None = None
+    parts: tuple[tuple[float, Term], ...] = ()
 
     @staticmethod
     def make(
@@ -121,6 +124,14 @@ class Term:
             return self.given
         assert self.source is not None
         return self.source.data(self.qdata_split, self.dtype, self.width, self.data_dtype)
+
+    @property
+    def data_without_points(self) -> Data:
+        """The data without what is stored at points."""
+        if self.given is not None or self.source is None:
+            return replace(self.data, points=self.data.points[:, :, :0])
+        given = self.qdata_split, self.dtype, self.width
+        return self.source.data(*given, at_points=False, looks=False)
 
     @property
     def filled(self) -> bool:

@@ -71,7 +71,7 @@ class Points(LevelData):
         if self.dense:
             return [(dense_kernel(term), term.data) for _, term in self.fused]
         return [
-            separated(t, [part for _, part in group]) or (factorised_kernel(t), t.data)
+            separated(t, [part for _, part in group]) or (factorised_kernel(t), _whole(t))
             for (_, t), group in zip(self.fused, self._groups, strict=True)
         ]
 
@@ -173,3 +173,8 @@ def _kept_at_points(term: Term) -> Term:
     """The term, cut so that its q-function is given nothing of the geometry."""
     partial = term.at_level("partial")
     return (term.at_level("decomposed") if _mapped(partial) else partial).ready("partial")
+
+
+def _whole(term: Term) -> Data:
+    """The data as the host has them, also of a sum whose data another machine computes."""
+    return fused(term.parts, whole=True).data if term.parts else term.data

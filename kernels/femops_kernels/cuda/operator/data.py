@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any, final
 
 import numpy as np
@@ -80,7 +81,7 @@ def _copied(
         arrays["points"] = (
             source.fill(kernel, order)
             if isinstance(source, FilledData)
-            else _filled(device, kernel, data.points, order)
+            else host_streams(device, kernel, data.points, order)
         )
     if given.element:
         elements = element_values(data.elements[:, np.newaxis], count)[:, 0]
@@ -93,7 +94,7 @@ def _copied(
     return arrays
 
 
-def streams(device: Device, kernel: CudaKernel, numbers: int, order: Order) -> Any:
+def streams(device: Device, kernel: CudaKernel, numbers: int, blocks: int) -> Any:
     """Zeros for ``numbers`` numbers at each point.
 
     For each block the streams of its threads, by pieces of 16 bytes.
@@ -103,14 +104,42 @@ def streams(device: Device, kernel: CudaKernel, numbers: int, order: Order) -> A
     (blocks, pieces, threads, 16 // itemsize) array
     """
     piece = 16 // kernel.stored.itemsize
-    shape = order.blocks, -(-kernel.q1d * numbers // piece), kernel.threads, piece
+    shape = blocks, -(-kernel.q1d * numbers // piece), kernel.threads, piece
     return device.xp.zeros(shape, kernel.stored)
 
 
-def _filled(device: Device, kernel: CudaKernel, points: NDArray[Any], order: Order) -> Any:
+def joined_streams(
+    device: Device, kernel: CudaKernel, parts: Sequence[tuple[Any, NDArray[np.float64]]]
+) -> Any:
+    """Streams that have at each point the numbers of several, each times a factor.
+
+    Parameters
+    ----------
+    device : Device
+    kernel : CudaKernel
+    parts : sequence of (array, (k,) float64)
+        Streams of k numbers a point, and their factors.
+    """
+    if len(parts) == 1 and (parts[0][1] == 1.0).all():
+        return parts[0][0]
+    blocks, _, threads, piece = parts[0][0].shape
+    counts = [len(factors) for _, factors in parts]
+    whole = device.xp.zeros((blocks, threads, kernel.q1d, sum(counts)), kernel.stored)
+    for (part, factors), end in zip(parts, accumulate(counts), strict=True):
+        lines = part.swapaxes(1, 2).reshape(blocks, threads, -1)[:, :, : kernel.q1d * len(factors)]
+        numbers = lines.reshape(blocks, threads, kernel.q1d, len(factors))
+        whole[..., end - len(factors) : end] = numbers * device.upload(factors)
+    out = streams(device, kernel, sum(counts), blocks)
+    padded = device.xp.zeros((blocks, threads, out.shape[1] * piece), kernel.stored)
+    padded[:, :, : kernel.q1d * sum(counts)] = whole.reshape(blocks, threads, -1)
+    out[:] = padded.reshape(blocks, threads, -1, piece).swapaxes(1, 2)
+    return out
+
+
+def host_streams(device: Device, kernel: CudaKernel, points: NDArray[Any], order: Order) -> Any:
     """Streams of numbers that were computed on the host."""
     group, lines, numbers = kernel.shape.elements, kernel.lines, kernel.q1d * points.shape[2]
-    out = streams(device, kernel, points.shape[2], order)
+    out = streams(device, kernel, points.shape[2], order.blocks)
     blocks, pieces, _, piece = out.shape
     each = max(1, _BLOCK // (group * lines * pieces * 16))
     for begin in range(0, blocks, each):
