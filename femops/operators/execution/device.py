@@ -21,9 +21,9 @@ from femops.operators.execution.device_fields import DeviceFields
 from femops.operators.execution.device_state import DeviceState
 from femops.operators.execution.fields import FieldWork
 from femops.operators.execution.kernels import geometry_map
-from femops.operators.execution.ranks import field_exchanges
+from femops.operators.execution.ranks import device_ghosts, field_exchanges
 from femops.operators.integrals.fusion import scaled_points
-from femops.operators.integrals.state import HostState, State
+from femops.operators.integrals.state import State
 from femops.operators.integrals.term import Term
 from femops.parallel.gpus import takes_device_memory
 from femops.pointwise.expressions.graph import Node
@@ -205,10 +205,9 @@ class DeviceBackend(Backend):
         return out
 
     def state(self, space: Space, u: Any, setups: dict[Any, Any]) -> State:
-        """See `Backend.state`: on the device of one rank, else on the host."""
-        if space.halo is None:
-            return DeviceState(space, self._device.xp.copy(u), setups)
-        return HostState(space.l_vec(self._device.download(u)).copy())
+        """See `Backend.state`: on the device, with the ghosts of the moment."""
+        vector = self._device.xp.copy(u)
+        return DeviceState(space, vector, setups, device_ghosts(self, space, vector))
 
     def placed(self, vector: Any) -> Any:
         """See `Backend.placed`."""
@@ -364,10 +363,12 @@ def _streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -
     out, dofs = streams(device, kernel, numbers, order.blocks), _device_dofs(device, term.trial)
     parts = out.view(filling.dtype)  # whole pieces of 16 bytes, of whatever type
     sweep = DeviceSweep(device, filling, dofs, dofs, data, free, free, 0.0, parts)
-    vector: Any = None
+    given = (None, None)
     if isinstance(source.state, DeviceState):
-        vector = source.state.vector.astype(term.fill_dtype, copy=False)
-    sweep.launch(0 if vector is None else device.address(vector), 0, 1.0, add=False)
+        given = source.state.vector, source.state.ghosts
+    arrays = [None if a is None else a.astype(term.fill_dtype, copy=False) for a in given]
+    x, ghosts = (0 if array is None else device.address(array) for array in arrays)
+    sweep.some(0, sweep.blocks, x=x, y=0, alpha=1.0, add=False, ghosts_in=ghosts)
     return out
 
 

@@ -16,7 +16,7 @@ from femops_kernels.pointwise.qdata import Data
 
 @final
 class DeviceState(State):
-    """A vector on a device, of a space that one rank has.
+    """A vector on a device.
 
     Parameters
     ----------
@@ -24,24 +24,35 @@ class DeviceState(State):
     vector : array of the device
     setups : dict, optional
         See `State`.
+    ghosts : array of the device, optional
+        Values at dofs of other ranks.
     """
 
     filled = True
 
     def __init__(
-        self, space: Space, vector: Any, setups: dict[Any, tuple[QDataSplit, Data]] | None = None
+        self,
+        space: Space,
+        vector: Any,
+        setups: dict[Any, tuple[QDataSplit, Data]] | None = None,
+        ghosts: Any = None,
     ) -> None:
-        self.space, self.vector = space, vector
+        self.space, self.vector, self.ghosts = space, vector, ghosts
         self.setups = {} if setups is None else setups
 
     @cached_property
     def l_vec(self) -> NDArray[Any]:
         """See `State.l_vec`; copied when it is asked for."""
-        return self.space.l_vec(self.space.memory.get(self.vector))
+        get, parts = self.space.memory.get, [self.vector]
+        if self.ghosts is not None:
+            parts.append(self.ghosts)
+        whole = np.concatenate([get(part) for part in parts])
+        ncomp = self.space.ncomp
+        return whole.reshape(-1, ncomp) if ncomp > 1 else whole
 
     def renewed(self) -> DeviceState:
         """See `State.renewed`: nothing that was computed of other coefficients."""
-        return DeviceState(self.space, self.vector)
+        return DeviceState(self.space, self.vector, ghosts=self.ghosts)
 
     def points(
         self,
@@ -54,8 +65,12 @@ class DeviceState(State):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Recipe for another process: the programs are made again there."""
-        return _restored, (self.space, self.space.memory.get(self.vector))
+        get = self.space.memory.get
+        ghosts = None if self.ghosts is None else get(self.ghosts)
+        return _restored, (self.space, get(self.vector), ghosts)
 
 
-def _restored(space: Space, vector: NDArray[Any]) -> DeviceState:
-    return DeviceState(space, space.memory.put(vector))
+def _restored(space: Space, vector: NDArray[Any], ghosts: NDArray[Any] | None) -> DeviceState:
+    put = space.memory.put
+    there = None if ghosts is None else put(ghosts)
+    return DeviceState(space, put(vector), ghosts=there)

@@ -140,6 +140,22 @@ def field_exchanges(
     return made["forward"], made["reverse"]
 
 
+def device_ghosts(backend: Backend, space: Space, vector: Any) -> Any:
+    """Values of other ranks at the ghosts of a vector on a device, a new array there. Collective.
+
+    None where ranks share no dofs.
+    """
+    if space.halo is None:
+        return None
+    xp, nothing = space.memory.xp, np.zeros(0, dtype=np.int64)
+    way = _way(backend, Operand(space, nothing), "forward", 0, vector.dtype, 1)
+    forward = backend.forward(*way)
+    forward.pack(space.memory.address(vector))
+    forward.post.start()
+    forward.post.finish()
+    return xp.copy(forward.post.incoming)
+
+
 def _way(
     backend: Backend, end: Operand, kind: str, occurrence: int, dtype: np.dtype[Any], nvec: int
 ) -> tuple[Any, Ints]:
