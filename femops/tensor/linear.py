@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from femops.errors import SingularError, TensorError
 from femops.tensor.batch import Batch
 from femops.tensor.gemm import Operand
-from femops.tensor.methods import Output, by_columns, run
-from femops.tensor.places import View, check_devices
+from femops.tensor.methods import run
 from femops_meshes.arguments import checked
 
 Array = NDArray[Any]
@@ -48,8 +47,7 @@ def cholesky(a: NDArray[Any] | Batch) -> Operand:
     array([[2., 0.],
            [1., 2.]])
     """
-    matrices = _square(a)
-    (result, _), status = run("cholesky", (matrices, None), (Output(_whole(matrices), a), None))
+    (result, _), status = run("cholesky", a)
     _check(status, result, "not positive definite")
     return cast(Operand, result)
 
@@ -77,10 +75,7 @@ def lu(a: NDArray[Any] | Batch) -> tuple[Operand, NDArray[np.int64]]:
     TensorError
         No square matrices, or of another type.
     """
-    matrices = _square(a)
-    members, n, _ = _whole(matrices)
-    outputs = Output((members, n, n), a), Output((members, n, 1))
-    (factors, order), status = run("lu", (matrices, None), outputs)
+    (factors, order), status = run("lu", a)
     result = factors, order[:, :, 0].real.astype(np.int64)
     _check(status, result, "singular")
     return result
@@ -126,10 +121,7 @@ def solve(
     >>> femops.tensor.solve(A, np.ones((1000, 2)))[0]
     array([0.5, 0.5])
     """
-    matrices = _square(a)
-    right = _right_sides(matrices, b)
-    method = "lu solve" if assume == "general" else "cholesky solve"
-    (_, solution), status = run(method, (matrices, right), (None, Output(_whole(right), b)))
+    (_, solution), status = run("lu solve" if assume == "general" else "cholesky solve", a, b)
     _check(status, solution, "singular" if assume == "general" else "not positive definite")
     return cast(Operand, solution)
 
@@ -173,10 +165,8 @@ def solve_triangular(
     TensorError
         Shapes or types that do not fit.
     """
-    matrices = _square(t)
-    right = _right_sides(matrices, b)
-    output, triangle = Output(_whole(right), b), (lower, transpose, unit_diagonal, conjugate)
-    (_, solution), status = run("triangle", (matrices, right), (None, output), triangle)
+    triangle = lower, transpose, unit_diagonal, conjugate
+    (_, solution), status = run("triangle", t, b, triangle)
     _check(status, solution, "singular")
     return cast(Operand, solution)
 
@@ -209,63 +199,16 @@ def eigh(a: NDArray[Any] | Batch) -> tuple[Array, Array]:
     -----
     Golub and Van Loan, Matrix Computations, section 8.5; rotations go through a matrix row by row.
     """
-    matrices = _square(a)
-    members, n, _ = _whole(matrices)
-    outputs = None, Output((members, n + 1, n))
-    (_, found), status = run("eigenvalues", (matrices, None), outputs)
-    result = found[:, n].real, found[:, :n]
+    (_, found), status = run("eigenvalues", a)
+    result = found[:, -1].real, found[:, :-1]
     _check(status, result, "not finite")
     return result
 
 
-def _square(a: Operand) -> View:
-    """Matrices (members, n, n)."""
-    view = _entries(a)
-    shape = view.places.shape
-    if len(shape) != 2 or shape[0] != shape[1] or not shape[0]:
-        raise TensorError(f"matrices of shape {_shown(view)}: give (members, n, n)")
-    return view
-
-
-def _entries(one: Operand) -> View:
-    """View whose entries are strided, and on the host not in groups."""
-    view = one.view if isinstance(one, Batch) else View.of_array(one)
-    if view.places.strides is None or (view.device is None and view.lanes > 1):
-        return View.of_array(view.read())
-    return view
-
-
-def _right_sides(matrices: View, b: Operand) -> View:
-    """Right sides (members, n, k)."""
-    view = _entries(b)
-    check_devices(matrices, view)
-    shape, n = view.places.shape, matrices.places.shape[0]
-    fits = len(shape) in (1, 2) and shape[0] == n and view.members == matrices.members
-    if not fits or 0 in shape:
-        raise TensorError(
-            f"right sides of shape {_shown(view)} for matrices {_shown(matrices)}: give "
-            "(members, n) or (members, n, k)"
-        )
-    if view.dtype != matrices.dtype:
-        raise TensorError(
-            f"right sides of {view.dtype} for matrices of {matrices.dtype}: convert them"
-        )
-    return by_columns(view)
-
-
-def _shown(view: View) -> tuple[int, ...]:
-    return (view.members, *view.places.shape)
-
-
-def _whole(view: View) -> tuple[int, int, int]:
-    rows, columns = view.places.shape
-    return view.members, rows, columns
-
-
-def _check(status: NDArray[np.float64], result: Any, what: str) -> None:
-    failed = np.flatnonzero(status)
-    if not len(failed):
+def _check(status: NDArray[Any] | None, result: Any, what: str) -> None:
+    if status is None:
         return
+    failed = np.flatnonzero(status)
     shown = ", ".join(map(str, failed[:5])) + (", ..." if len(failed) > 5 else "")
     raise SingularError(
         f"{len(failed)} of {len(status)} matrices are {what} (members {shown}): the error's "

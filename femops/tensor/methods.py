@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
+from numpy import ndarray
 from numpy.typing import NDArray
 
 from femops.errors import TensorError
 from femops.tensor.batch import Batch
 from femops.tensor.gemm import Operand
 from femops.tensor.memory import functions_of
-from femops.tensor.places import Places, View
-from femops_kernels.cpu.tensor.linear import LinearKernel, Matrices, Members
+from femops.tensor.places import Places, View, check_devices
+from femops_kernels.cpu.tensor.linear import LinearCall
 from femops_kernels.cuda.device.arguments import Place
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.tensor import linear as there
@@ -23,6 +25,9 @@ Triangle = tuple[bool, bool, bool, bool]
 
 GENERAL: Triangle = (True, False, False, False)
 """The triangle of a method that has none."""
+
+_CALLS: dict[Hashable, LinearCall] = {}  # calls by all that they depend on
+_MOST = 1024
 
 
 @final
@@ -40,12 +45,17 @@ class Output:
     shape: tuple[int, int, int]
     like: Operand | None = None
 
-    def finished(self, values: Array) -> Any:
+    @property
+    def array_shape(self) -> tuple[int, ...]:
+        """Shape of an array for it."""
+        if self.like is None or isinstance(self.like, Batch):
+            return self.shape
+        return self.like.shape
+
+    def finished(self, values: Any) -> Any:
         """Values in the layout that was asked for."""
-        if self.like is None:
-            return values
         if not isinstance(self.like, Batch):
-            return values.reshape(self.like.shape)
+            return values
         made = self.empty(values.dtype, self.like.device)
         return made.assign(values.reshape(made.members, *made.shape))
 
@@ -53,63 +63,72 @@ class Output:
         """New memory for it."""
         if isinstance(self.like, Batch):
             return Batch(self.like.shape, self.shape[0], dtype, self.like.layout, device)
-        shape = self.shape if self.like is None else self.like.shape
-        return functions_of(device).empty(shape, dtype)
+        return functions_of(device).empty(self.array_shape, dtype)
 
 
 def run(
-    method: str,
-    operands: tuple[View, View | None],
-    outputs: tuple[Output | None, Output | None],
-    triangle: Triangle = GENERAL,
-) -> tuple[list[Any], NDArray[Any]]:
-    """Run a method on operands; what it does not take, or does not write, is None.
+    method: str, a: Operand, b: Operand | None = None, triangle: Triangle = GENERAL
+) -> tuple[list[Any], NDArray[Any] | None]:
+    """Run a method on matrices (members, n, n), and right sides where it takes them.
 
     Returns
     -------
     outputs : list
-    status : array
-        0 for members that succeeded, else where they failed, from 1.
+        What a method does not make is None.
+    status : array, optional
+        0 for members that succeeded, else where they failed, from 1; None if all succeeded.
 
     Raises
     ------
     TensorError
-        Matrices that are too large for a device.
+        Shapes or types that do not fit; matrices that are too large for a device.
     """
-    device = operands[0].device
+    key = _key_of(method, a, b, triangle)
+    call = _CALLS.get(key)
+    if call is not None:
+        return call.run(*cast("tuple[Array, Array | None]", (a, b)))
+    matrices = _square(a)
+    right = None if b is None else _right_sides(matrices, b)
+    outputs = _outputs(method, a, b, matrices, right)
+    device = matrices.device
     if device is not None:
-        return _run_on_device(method, operands, outputs, triangle, device)
-    return _run_on_host(method, operands, outputs, triangle)
+        return _run_on_device(method, (matrices, right), outputs, triangle, device)
+    sources = matrices.read(), None if right is None else right.read()
+    call = LinearCall(method, sources, (_array(outputs[0]), _array(outputs[1])), triangle)
+    if key is not None:
+        if len(_CALLS) >= _MOST:
+            _CALLS.clear()
+        _CALLS[key] = call
+    made, status = call.run(*sources)
+    pairs = zip(outputs, made, strict=True)
+    return [one and one.finished(array) for one, array in pairs], status
 
 
-def _run_on_host(
-    method: str,
-    operands: tuple[View, View | None],
-    outputs: tuple[Output | None, Output | None],
-    triangle: Triangle,
-) -> tuple[list[Any], NDArray[Any]]:
-    sources = [None if one is None else one.read() for one in operands]
-    first, members = operands[0].read(), operands[0].members
-    targets = [None if one is None else np.empty(one.shape, first.dtype) for one in outputs]
-    status: NDArray[Any] = np.zeros(0)
-    if members:
-        others = (one for one in (sources[1], targets[1]) if one is not None)
-        pair = first, next(others, first[:, :1, :1])
-        a, x = (Matrices(*one.shape[1:], *one.strides[1:]) for one in pair)
-        kernel = LinearKernel(method, operands[0].number, a, x, triangle)
-        read, written = (
-            (_members(one), _members(other)) for one, other in (tuple(sources), tuple(targets))
-        )
-        status = kernel.run(read, written, members)
-    made = zip(outputs, targets, strict=True)
-    finished = [
-        None if one is None or array is None else one.finished(array) for one, array in made
-    ]
-    return finished, status
+def _array(output: Output | None) -> tuple[int, ...] | None:
+    return None if output is None else output.array_shape
 
 
-def _members(one: Array | None) -> Members:
-    return Members(0, 0) if one is None else Members(one.ctypes.data, one.strides[0])
+def _key_of(method: str, a: Any, b: Any, triangle: Triangle) -> Hashable | None:
+    """All that a call depends on but the memory, if operands are arrays of NumPy."""
+    if type(a) is not ndarray or not a.flags.aligned:
+        return None
+    if b is None:
+        return method, triangle, a.shape, a.strides, a.dtype
+    if type(b) is not ndarray or not b.flags.aligned:
+        return None
+    return method, triangle, a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype
+
+
+def _outputs(
+    method: str, a: Operand, b: Operand | None, matrices: View, right: View | None
+) -> tuple[Output | None, Output | None]:
+    """Results of a method, of the layouts of its operands."""
+    members, n, _ = _whole(matrices)
+    if method == "eigenvalues":
+        return None, Output((members, n + 1, n))
+    if right is not None:
+        return None, Output(_whole(right), b)
+    return Output((members, n, n), a), Output((members, n, 1)) if method == "lu" else None
 
 
 def _run_on_device(
@@ -118,7 +137,7 @@ def _run_on_device(
     outputs: tuple[Output | None, Output | None],
     triangle: Triangle,
     device: Device,
-) -> tuple[list[Any], NDArray[Any]]:
+) -> tuple[list[Any], NDArray[Any] | None]:
     n, members, dtype = operands[0].places.shape[0], operands[0].members, operands[0].dtype
     if n > there.MOST_ROWS:
         raise TensorError(
@@ -141,7 +160,7 @@ def _run_on_device(
     for array, view in zip(made, written, strict=True):
         if isinstance(array, Batch) and view is not None and view.array is not array.view.array:
             array.assign(view.array.reshape(members, *array.shape))
-    return made, status
+    return made, status if status.any() else None
 
 
 def _written(output: Output | None, made: Any) -> View | None:
@@ -152,10 +171,54 @@ def _written(output: Output | None, made: Any) -> View | None:
     if view.places.strides is None:
         between = functions_of(view.device).empty(output.shape, view.dtype)
         return View.of_array(between)
-    return by_columns(view)
+    return _by_columns(view)
 
 
-def by_columns(view: View) -> View:
+def _square(a: Operand) -> View:
+    """Matrices (members, n, n)."""
+    view = _entries(a)
+    shape = view.places.shape
+    if len(shape) != 2 or shape[0] != shape[1] or not shape[0]:
+        raise TensorError(f"matrices of shape {_shown(view)}: give (members, n, n)")
+    return view
+
+
+def _entries(one: Operand) -> View:
+    """View whose entries are strided, and on the host not in groups."""
+    view = one.view if isinstance(one, Batch) else View.of_array(one)
+    if view.places.strides is None or (view.device is None and view.lanes > 1):
+        return View.of_array(view.read())
+    return view
+
+
+def _right_sides(matrices: View, b: Operand) -> View:
+    """Right sides (members, n, k)."""
+    view = _entries(b)
+    check_devices(matrices, view)
+    shape, n = view.places.shape, matrices.places.shape[0]
+    fits = len(shape) in (1, 2) and shape[0] == n and view.members == matrices.members
+    if not fits or 0 in shape:
+        raise TensorError(
+            f"right sides of shape {_shown(view)} for matrices {_shown(matrices)}: give "
+            "(members, n) or (members, n, k)"
+        )
+    if view.dtype != matrices.dtype:
+        raise TensorError(
+            f"right sides of {view.dtype} for matrices of {matrices.dtype}: convert them"
+        )
+    return _by_columns(view)
+
+
+def _shown(view: View) -> tuple[int, ...]:
+    return (view.members, *view.places.shape)
+
+
+def _whole(view: View) -> tuple[int, int, int]:
+    rows, columns = view.places.shape
+    return view.members, rows, columns
+
+
+def _by_columns(view: View) -> View:
     """Vectors as matrices of one column."""
     if view.places.strides is None or len(view.places.shape) == 2:
         return view

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.bench.machine import using
 from femops.tensor import Batch, Interleaved, cholesky, eigh, lu, solve, solve_triangular
 
 MEMBERS = 21  # no whole number of groups
@@ -120,3 +121,41 @@ def test_bad_matrices_are_named_and_the_others_done(method):
     )
     for found, right_one in pairs:
         assert np.array_equal(found[others], right_one[others])
+
+
+@pytest.mark.parametrize(("n", "members"), [(16, 4501), (15, 4501), (6, 4500)])
+def test_large_batches(n, members):
+    """Results of the first are written past the caches."""
+    rng = np.random.default_rng(n)
+    scale = 10.0 ** rng.uniform(-20, 20, (members, 1, 1))
+    general = scale * (rng.standard_normal((members, n, n)) + n * np.eye(n))
+    positive = general @ general.swapaxes(1, 2) / scale
+    right = rng.standard_normal((members, n, 3))
+    for threads in (1, 2):
+        with using(threads):
+            factor, found = cholesky(positive), solve(general, right)
+            both, rows = lu(general)
+        assert np.allclose(factor / np.sqrt(scale), np.linalg.cholesky(positive / scale), rtol=1e-9)
+        assert np.allclose(general @ found, right, atol=1e-9)
+        product = (np.tril(both, -1) + np.eye(n)) @ np.triu(both)
+        permuted = np.take_along_axis(general, rows[:, :, None], 1)
+        assert np.allclose(product / scale, permuted / scale, atol=1e-12 * n)
+
+
+def test_calls_like_an_earlier_one():
+    """What is remembered is all but the numbers, and where they are."""
+    for seed in range(3):
+        general, positive, right = systems(5, "float64", seed)
+        assert close(cholesky(positive), np.linalg.cholesky(positive))
+        turned = positive[:, ::-1, ::-1]
+        assert close(cholesky(turned), np.linalg.cholesky(turned))
+        assert close(general @ solve(general, right), right, 1e3)
+        broken = positive.copy()
+        broken[seed] = 0.0
+        with pytest.raises(femops.SingularError) as caught:
+            cholesky(broken)
+        assert caught.value.members.tolist() == [seed]
+        shifted = np.frombuffer(b"\0" + positive.tobytes(), np.uint8)[1:].view("float64")
+        with pytest.raises(femops.TensorError, match="whole numbers apart"):
+            cholesky(shifted.reshape(positive.shape))
+        assert cholesky(positive[:0]).shape == (0, 5, 5)

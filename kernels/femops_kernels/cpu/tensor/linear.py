@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from types import ModuleType
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +14,16 @@ from numpy.typing import NDArray
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.thread_pool import LAUNCH
-from femops_kernels.pointwise.qdata import aligned_array
+from femops_kernels.pointwise.qdata import ALIGNMENT
 from femops_kernels.simd.lanes import Lane
 from femops_kernels.simd.tensor.numbers import ComplexLane
 
-# Bytes of matrices from which on several threads work on them.
-_SHARED = 2**17
+Array = NDArray[Any]
+Shape = tuple[int, ...]
+
+# Bytes of matrices from which on several threads work on them, and bytes of operands and results
+# that do not stay in usual caches: results are then written past these.
+_SHARED, _STREAMED = 2**17, 2**24
 
 METHODS: dict[str, tuple[str, ...]] = {
     "cholesky": ("cholesky",),
@@ -58,6 +63,12 @@ class Matrices:
     row_bytes: int
     column_bytes: int
 
+    @staticmethod
+    def by_rows(shape: Shape, size: int) -> Matrices:
+        """Matrices, or vectors as columns, without gaps, of numbers of so many bytes."""
+        columns = prod(shape[1:])
+        return Matrices(shape[0], columns, columns * size, size)
+
     def whole(self, size: int) -> bool:
         """True if a member's entries, of so many bytes, are a run by rows."""
         rows = self.rows == 1 or self.row_bytes == self.columns * size
@@ -66,17 +77,8 @@ class Matrices:
 
 @final
 @dataclass(frozen=True)
-class Members:
-    """Place of the members of a batch: an address, and bytes from one to the next."""
-
-    address: int
-    stride: int
-
-
-@final
-@dataclass(frozen=True)
 class LinearKernel:
-    """Compiled kernel of a method for matrices of one size.
+    """A method for matrices of one size, and where it has been compiled.
 
     Attributes
     ----------
@@ -88,6 +90,8 @@ class LinearKernel:
         Matrices and right sides, or what else the method takes: see its skeleton.
     triangle : four of bool
         Of the method of that name: lower, transposed, unit diagonal, conjugated.
+    streams : bool
+        Results go past the caches; their memory begins on a cache line.
     """
 
     method: str
@@ -95,35 +99,77 @@ class LinearKernel:
     first: Matrices
     second: Matrices
     triangle: tuple[bool, bool, bool, bool] = (True, False, False, False)
+    streams: bool = False
+
+
+@final
+class LinearCall:
+    """A method for arrays of known shapes and strides.
+
+    Parameters
+    ----------
+    method, triangle
+        See `LinearKernel`.
+    sources : pair of arrays (members, rows, columns) or None
+        Arrays like those that are read, members not zero.
+    shapes : pair of (members, rows, columns) or None
+        Results.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        sources: tuple[Array, Array | None],
+        shapes: tuple[Shape | None, Shape | None],
+        triangle: tuple[bool, bool, bool, bool] = (True, False, False, False),
+    ) -> None:
+        first, second = sources
+        self._members, self._shapes, self._dtype = first.shape[0], shapes, first.dtype
+        size = first.itemsize
+        results = [None if one is None else Matrices.by_rows(one[1:], size) for one in shapes]
+        a = Matrices(*first.shape[1:], *first.strides[1:])
+        x = Matrices.by_rows((1,), size) if results[1] is None else results[1]
+        if second is not None:
+            x = Matrices(*second.shape[1:], *second.strides[1:])
+        steps = [0 if one is None else one.strides[0] for one in sources]
+        written = [0 if one is None else one.rows * one.row_bytes for one in results]
+        self._steps = *steps, *written
+        moved = sum(one.nbytes for one in sources if one is not None) + sum(written) * self._members
+        self._streams = moved > _STREAMED and not any(step % ALIGNMENT for step in written)
+        kernel = LinearKernel(method, first.dtype.name, a, x, triangle, self._streams)
+        self._module, width, self._work_bytes = _compiled(kernel)
+        self._slots, self._real = -(-self._members // width) * width, first.real.dtype
+        self._shared = self._members * a.rows**2 * size > _SHARED
 
     def run(
-        self,
-        sources: tuple[Members, Members],
-        targets: tuple[Members, Members],
-        members: int,
-    ) -> NDArray[np.float64]:
-        """Work on all members; 0 for those that succeeded, else where they failed, from 1.
-
-        Parameters
-        ----------
-        sources, targets : pairs of Members
-            Both operands where they are read, and where they are written, by rows without gaps.
-        members : int
-        """
-        module, width, work_bytes = _compiled(self)
-        groups = -(-members // width)
-        moved = members * self.first.rows**2 * np.dtype(self.dtype).itemsize
-        threads = machine.get_threads() if moved > _SHARED else 1
-        status = aligned_array((groups * width,), np.finfo(self.dtype).dtype)
-        work = aligned_array((threads, work_bytes), np.uint8)
-        operands = [
-            tuple((one.address, one.stride * width, one.stride) for one in pair)
-            for pair in (sources, targets)
-        ]
+        self, first: Array, second: Array | None
+    ) -> tuple[list[Array | None], NDArray[np.float64] | None]:
+        """Results, and where members failed, from 1, 0 for the others; None if none failed."""
+        threads = machine.get_threads() if self._shared else 1
+        targets = [None if shape is None else self._new(shape) for shape in self._shapes]
+        status = np.empty(self._slots, self._real)
+        work = np.empty(threads * self._work_bytes + ALIGNMENT, np.uint8)
+        at = [0 if one is None else _address(one) for one in (first, second, *targets)]
+        memory = -(-_address(work) // ALIGNMENT) * ALIGNMENT
+        rest = _address(status), self._members, memory
         with LAUNCH:
             team = machine.team_of(threads)
-            module.run_groups(team, *operands, status.ctypes.data, members, work.ctypes.data)
-        return status[:members].astype(np.float64)
+            failed = self._module.run_groups(team, *at, *self._steps, *rest)
+        return targets, status[: self._members].astype(np.float64) if failed else None
+
+    def _new(self, shape: Shape) -> Array:
+        if not self._streams:
+            return np.empty(shape, self._dtype)
+        count, size = prod(shape), self._dtype.itemsize
+        memory = np.empty(count + ALIGNMENT // size, self._dtype)
+        start = -_address(memory) % ALIGNMENT // size
+        return memory[start : start + count].reshape(shape)
+
+
+def _address(array: Array) -> int:
+    # ctypes.data takes several times as long
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 @lru_cache(maxsize=512)
@@ -149,12 +195,11 @@ def _compiled(kernel: LinearKernel) -> tuple[ModuleType, int, int]:
         "READ": read,
         "WRITTEN": written,
         "WORK_BYTES": work_bytes,
+        "LANE_BYTES": lane.nbytes,
+        "STREAMS": kernel.streams,
+        "LOWER": kernel.first.rows if kernel.method.startswith("cholesky") else 0,
     }
-    size, parts = np.dtype(kernel.dtype).itemsize, number.nbytes // lane.nbytes
-    reals = [parts * one.rows * one.columns for one in pair]
-    runs = [many if one.whole(size) else 0 for many, one in zip(reals, pair, strict=True)]
-    constants |= dict(zip(("FIRST_RUN", "SECOND_RUN"), runs, strict=True))
-    constants |= dict(zip(("FIRST_REALS", "SECOND_REALS"), reals, strict=True))
+    constants |= _runs(kernel, number.nbytes // lane.nbytes)
     if kernel.method == "triangle":
         constants |= {"TRIANGLE": kernel.triangle}
     if kernel.method == "eigenvalues":
@@ -168,3 +213,13 @@ def _compiled(kernel: LinearKernel) -> tuple[ModuleType, int, int]:
         f"NUMBER = {number!r}\n"
     )
     return specialize(skeletons, constants, text), width, work_bytes
+
+
+def _runs(kernel: LinearKernel, parts: int) -> dict[str, int]:
+    """Real numbers of the operands, and of those whose members are runs."""
+    constants: dict[str, int] = {}
+    size = np.dtype(kernel.dtype).itemsize
+    for name, one in (("FIRST", kernel.first), ("SECOND", kernel.second)):
+        reals = parts * one.rows * one.columns
+        constants |= {f"{name}_REALS": reals, f"{name}_RUN": reals if one.whole(size) else 0}
+    return constants

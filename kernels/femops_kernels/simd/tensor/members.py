@@ -18,8 +18,11 @@ from femops_kernels.simd.lanes import (
     vector_ir,
 )
 from femops_kernels.simd.lines import literal
+from femops_kernels.simd.number_tables import word_table
 from femops_kernels.simd.pieces import to_lanes, to_pieces
 from femops_kernels.simd.tensor.offsets import WORD
+
+_WIDEST = 64  # bytes of a vector
 
 
 def _pointers(builder: Any, lane: LaneType, places: Any, offset: Any) -> list[Any]:
@@ -72,7 +75,7 @@ class _Run:
             at = self.builder.add(k, WORD(i))
             store_at(self.builder, self.lane, self.work, at, value)
 
-    def write(self, k: Any, n: int) -> None:
+    def write(self, k: Any, n: int) -> list[Any]:
         """Copy n numbers from lanes."""
         at = [self.builder.add(k, WORD(i)) for i in range(n)]
         lanes = [load_at(self.builder, self.lane, self.work, one) for one in at]
@@ -81,28 +84,86 @@ class _Run:
         else:
             slots = range(self.lane.width)
             numbers = [self.builder.extract_element(lanes[0], ir.IntType(32)(s)) for s in slots]
-        for number, pointer in zip(numbers, self.slots(k, n), strict=True):
-            self.builder.store(number, pointer, align=self.size)
+        pairs = zip(numbers, self.slots(k, n), strict=True)
+        return [self.builder.store(number, at, align=self.size) for number, at in pairs]
 
-    def each(self, count: int, emit: Callable[[Any, int], None]) -> None:
-        """Emit all pieces of a run: as many of them as can be are as long as a lane vector."""
+    def write_zeros(self, k: Any, n: int) -> list[Any]:
+        """Set n numbers to zero."""
+        pointers = self.slots(k, n)
+        zero = ir.Constant(pointers[0].type.pointee, None)
+        return [self.builder.store(zero, at, align=self.size) for at in pointers]
+
+    def stream(self, k: Any, n: int) -> None:
+        """Copy n numbers from lanes past the caches, to where so many are aligned.
+
+        No fence is needed: a thread leaves a shared loop by an atomic operation.
+        """
+        self._past_caches(self.write(k, n), n)
+
+    def stream_zeros(self, k: Any, n: int) -> None:
+        """Set n numbers to zero past the caches."""
+        self._past_caches(self.write_zeros(k, n), n)
+
+    def _past_caches(self, stores: list[Any], n: int) -> None:
+        once = self.builder.module.add_metadata([ir.IntType(32)(1)])
+        for stored in stores:
+            stored.align = self.size * n
+            stored.set_metadata("nontemporal", once)
+
+    def each(self, pieces: list[tuple[int, int]], emit: Callable[[Any, int], object]) -> None:
+        """Emit pieces (first number, how many), the longest ones in a loop."""
+        longest = max((n for _, n in pieces), default=0)
+        whole = [first for first, n in pieces if n == longest]
+        if whole:
+            table = word_table(self.builder, whole)
+            with cgutils.for_range(self.builder, WORD(len(whole))) as loop:
+                emit(self.builder.load(self.builder.gep(table, [loop.index])), longest)
+        for first, n in pieces:
+            if n < longest:
+                emit(WORD(first), n)
+
+    def longest(self, way: str) -> int:
+        """Numbers of the longest pieces.
+
+        Halves of the widest vectors are joined as they are loaded: fewer are moved in registers.
+        """
         width = self.lane.width
-        with cgutils.for_range(self.builder, WORD(count // width)) as loop:
-            emit(self.builder.mul(loop.index, WORD(width)), width)
-        first = count // width * width
-        while first < count:
-            n = 1 << ((count - first).bit_length() - 1)
-            emit(WORD(first), n)
-            first += n
+        return width // 2 if way == "read" and width * self.size == _WIDEST else width
+
+
+def _pieces(count: int, longest: int) -> list[tuple[int, int]]:
+    """Pieces of a run, of powers of two: as many of them as can be are the longest."""
+    first = count // longest * longest
+    pieces = [(k, longest) for k in range(0, first, longest)]
+    while first < count:
+        pieces.append((first, 1 << ((count - first).bit_length() - 1)))
+        first += pieces[-1][1]
+    return pieces
+
+
+def _above(piece: tuple[int, int], count: int, rows: int) -> bool:
+    """True if a piece of square matrices is above the diagonal."""
+    first, n = piece
+    parts = count // rows**2
+    entries = (k // parts for k in range(first, first + n))
+    return all(entry % rows > entry // rows for entry in entries)
 
 
 def _copier(name: str, way: str) -> Any:
-    def typer(typingctx: Any, lane: Any, places: Any, count: Any, work: Any) -> Any:
-        sig = types.void(lane, types.intp, count, types.intp)
+    def typer(typingctx: Any, lane: Any, places: Any, count: Any, lower: Any, work: Any) -> Any:
+        sig = types.void(lane, types.intp, count, lower, types.intp)
 
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            run = _Run(builder, lane.lane, args[1], args[3])
-            run.each(literal(count), getattr(run, way))
+            run, numbers, rows = (
+                _Run(builder, lane.lane, args[1], args[4]),
+                literal(count),
+                literal(lower),
+            )
+            pieces = _pieces(numbers, run.longest(way))
+            above = [one for one in pieces if rows and _above(one, numbers, rows)]
+            run.each([one for one in pieces if one not in above], getattr(run, way))
+            if way != "read":
+                run.each(above, getattr(run, f"{way}_zeros"))
             return context.get_dummy_value()
 
         return sig, codegen
@@ -113,8 +174,13 @@ def _copier(name: str, way: str) -> Any:
 
 gather_run = _copier("gather_run", "read")
 scatter_run = _copier("scatter_run", "write")
-"""``gather_run(LANE, places, count, work)``: copy so many real numbers, a constant, from behind
-each place to lanes, and back."""
+stream_run = _copier("stream_run", "stream")
+"""``gather_run(LANE, places, count, rows, work)``: copy so many real numbers, a constant, from
+behind each place to lanes, and back, with ``stream_run`` past the caches to cache lines.
+
+Of square matrices with so many rows, if they are not zero, what is above the diagonal may not be
+read, and becomes zero where it is written.
+"""
 
 
 @intrinsic
@@ -129,4 +195,4 @@ def put_word(typingctx: Any, base: Any, k: Any, value: Any) -> Any:
     return sig, codegen
 
 
-__all__ = ["gather_run", "put_word", "scatter_run"]
+__all__ = ["gather_run", "put_word", "scatter_run", "stream_run"]

@@ -3,6 +3,7 @@
 # <defaults>
 from femops_kernels.skeletons.tensor.lanes_of_members import *
 
+WRITTEN = (True, False)
 # </defaults>
 
 
@@ -44,5 +45,6 @@ def work_on(a, unused, status):
                 factor = conjugate(fetch(NUMBER, a, j * N + k))
                 total = total - fetch(NUMBER, a, i * N + k) * factor
             keep(NUMBER, a, i * N + j, total * scale)
-        for i in range(j + 1, N):
-            keep(NUMBER, a, j * N + i, number(NUMBER, fill(LANE, ZERO)))
+        if WRITTEN[0]:
+            for i in range(j + 1, N):
+                keep(NUMBER, a, j * N + i, number(NUMBER, fill(LANE, ZERO)))

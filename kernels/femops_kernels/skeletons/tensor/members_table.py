@@ -7,12 +7,17 @@ from femops_kernels.skeletons.tensor.lanes_of_members import *
 READ, WRITTEN = (True, False), (True, True)
 FIRST_RUN, SECOND_RUN = 16, 0  # real numbers of operands whose members are runs, else 0
 FIRST_REALS, SECOND_REALS = 16, 4  # real numbers of operands
+LOWER = 0  # rows of the first operand if it is a lower triangle
 WORK_BYTES = 4096
+LANE_BYTES = 64
+STREAMS = False  # results go past the caches
 # </defaults>
 
+AHEAD = 2  # groups that are asked for before they are worked on
 SECOND = ROWS[0] * COLUMNS[0]
 PLACES = (SECOND + ROWS[1] * COLUMNS[1]) * BYTES
 STATUS = PLACES + 8 * WIDTH
+copy_out = stream_run if STREAMS else scatter_run
 
 
 @shared
@@ -23,34 +28,42 @@ def some_groups(group, thread, sources, targets, status, members, memory):
     if READ[0]:
         locate_members(sources[0], group, last, places)
         if FIRST_RUN > 0:
-            gather_run(LANE, places, FIRST_RUN, work)
+            gather_run(LANE, places, FIRST_RUN, LOWER, work)
         else:
             copy_in(places, ROWS[0], COLUMNS[0], ENTRY_ROWS[0], ENTRY_COLUMNS[0], work)
     if READ[1]:
         locate_members(sources[1], group, last, places)
         if SECOND_RUN > 0:
-            gather_run(LANE, places, SECOND_RUN, other)
+            gather_run(LANE, places, SECOND_RUN, 0, other)
         else:
             copy_in(places, ROWS[1], COLUMNS[1], ENTRY_ROWS[1], ENTRY_COLUMNS[1], other)
+    ahead = sources[0][0] + (group + AHEAD) * sources[0][1]
+    for line in range(0, FIRST_REALS * LANE_BYTES, 64):
+        prefetch(ahead, line, 2)
     store(LANE, work + STATUS, 0, fill(LANE, ZERO))
     work_on(work, other, work + STATUS)
     if WRITTEN[0]:
         locate_members(targets[0], group, last, places)
-        scatter_run(LANE, places, FIRST_REALS, work)
+        copy_out(LANE, places, FIRST_REALS, LOWER, work)
     if WRITTEN[1]:
         locate_members(targets[1], group, last, places)
-        scatter_run(LANE, places, SECOND_REALS, other)
+        copy_out(LANE, places, SECOND_REALS, 0, other)
     store(LANE, status, group, load(LANE, work + STATUS, 0))
 
 
-@function(
-    "void(intp, UniTuple(UniTuple(intp, 3), 2), UniTuple(UniTuple(intp, 3), 2), intp, intp, intp)"
-)
-def run_groups(team, sources, targets, status, members, memory):
-    """Work on all groups.
+@function("intp(intp, intp, intp, intp, intp, intp, intp, intp, intp, intp, intp, intp)")
+def run_groups(
+    team, a, x, a_out, x_out, a_step, x_step, a_out_step, x_out_step, status, members, memory
+):
+    """Work on all groups; 1 if a member failed, else 0.
 
-    Sources and targets are the two operands where they are read, and where they are written:
-    (address, bytes between groups, bytes between slots). Status has a number of each slot; memory
-    has WORK_BYTES for each thread.
+    The two operands lie where they are read, and where they are written, with steps in bytes from a
+    member to the next. Status has a number of each slot; memory has WORK_BYTES for each thread.
     """
+    sources = (a, a_step * WIDTH, a_step), (x, x_step * WIDTH, x_step)
+    targets = (a_out, a_out_step * WIDTH, a_out_step), (x_out, x_out_step * WIDTH, x_out_step)
     some_groups(team, -(-members // WIDTH), sources, targets, status, members, memory)
+    for slot in range(-(-members // WIDTH) * WIDTH):
+        if get(LANE, status, slot) > ZERO:
+            return 1
+    return 0

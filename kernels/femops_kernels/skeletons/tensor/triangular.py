@@ -7,17 +7,17 @@ from femops_kernels.skeletons.tensor.lanes_of_members import *
 
 
 @inner
-def entry_of(t, i, k, conjugated):
+def entry_of(t, k, conjugated):
     """Entry of the matrix, or its conjugate."""
     if conjugated:
-        return conjugate(fetch(NUMBER, t, i * N + k))
-    return fetch(NUMBER, t, i * N + k)
+        return conjugate(fetch(NUMBER, t, k))
+    return fetch(NUMBER, t, k)
 
 
 @inner
 def divide(t, x, i, status, conjugated):
     """Divide a row of X by the diagonal."""
-    pivot, failed = entry_of(t, i, i, conjugated), load(LANE, status, 0)
+    pivot, failed = entry_of(t, i * N + i, conjugated), load(LANE, status, 0)
     good = lane_gt(size_of(pivot), ZERO)
     first = lane_where(lane_eq(failed, ZERO), as_lane(LANE, 1.0 + i), failed)
     store(LANE, status, 0, lane_where(good, failed, first))
@@ -27,13 +27,20 @@ def divide(t, x, i, status, conjugated):
 
 
 @inner
-def subtract(t, x, i, k, transposed, conjugated):
-    """Subtract an entry of the matrix times row k from row i."""
-    row, column = (k, i) if transposed else (i, k)
-    factor = entry_of(t, row, column, conjugated)
+def subtract(t, x, step, triangle):
+    """Subtract entries of the matrix times earlier rows of X from the next one; its number."""
+    lower, transposed, _, conjugated = triangle
+    first, way = (0, 1) if lower != transposed else (N - 1, -1)
+    i = first + way * step
+    row, column = (1, N) if transposed else (N, 1)
     for r in range(RIGHT):
-        value = fetch(NUMBER, x, i * RIGHT + r) - factor * fetch(NUMBER, x, k * RIGHT + r)
-        keep(NUMBER, x, i * RIGHT + r, value)
+        total = fetch(NUMBER, x, i * RIGHT + r)
+        for before in range(step):
+            k = first + way * before
+            factor = entry_of(t, i * row + k * column, conjugated)
+            total = total - factor * fetch(NUMBER, x, k * RIGHT + r)
+        keep(NUMBER, x, i * RIGHT + r, total)
+    return i
 
 
 @inner
@@ -42,12 +49,8 @@ def substitute(t, x, status, triangle):
 
     Lower or upper, transposed, with ones on the diagonal, conjugated: four truth values.
     """
-    lower, transposed, unit, conjugated = triangle
-    forward = lower != transposed
+    unit, conjugated = triangle[2:]
     for step in range(N):
-        i = step if forward else N - 1 - step
-        for before in range(step):
-            k = before if forward else N - 1 - before
-            subtract(t, x, i, k, transposed, conjugated)
+        i = subtract(t, x, step, triangle)
         if not unit:
             divide(t, x, i, status, conjugated)
