@@ -17,6 +17,7 @@ import numpy as np
 
 from femops.bench.machine import using
 from femops.bench.problems import PROBLEMS, Problem, Progress, check_asked, default_dofs, make_mesh
+from femops.bench.tensor.search import ProductSearch
 from femops.bench.timing import call_seconds
 from femops.errors import OperatorError
 from femops.fields.multivector import MultiVector
@@ -39,7 +40,7 @@ from femops_kernels.cpu.plan import CHUNK_BYTES, elements_per_chunk
 from femops_kernels.tuning.database import TuningKey, known, record, trying, users_table
 from femops_kernels.tuning.search import Found, fastest
 
-SETTINGS = ("prefetch", "chunks", "level", "vectors")
+SETTINGS = ("prefetch", "chunks", "level", "vectors", "products")
 """Kinds of settings that are searched for."""
 
 _PREFETCH = tuple(2**k for k in range(12, 18))
@@ -47,6 +48,7 @@ _CHUNKS = tuple(2**k for k in range(17, 22))
 _ROWS = (300, 600, 1200, 2400, 4800)
 # The cases of many vectors: cells in each direction, and vectors.
 _CELLS, _VECTORS = 3, 100
+_MEMBERS = 10_000  # matrices of a batch: from n = 8 on out of cache
 
 
 @final
@@ -58,6 +60,8 @@ class TuneSettings:
     ----------
     problems, meshes, levels, settings : sequence of str
     orders : sequence of int
+    sizes : sequence of int
+        Rows of the square matrices whose products are tuned.
     dofs : float, optional
         Size of the spaces; that of benchmarks out of cache if omitted.
     threads, rounds : int
@@ -70,6 +74,7 @@ class TuneSettings:
     levels: Sequence[str] = ("partial", "matrix-free")
     settings: Sequence[str] = SETTINGS
     orders: Sequence[int] = (1, 2, 3, 4, 5, 6, 7, 8)
+    sizes: Sequence[int] = tuple(range(2, 33))
     dofs: float | None = None
     threads: int = 1
     rounds: int = 9
@@ -85,6 +90,8 @@ class TuneSettings:
         check_asked(
             problems=self.problems, meshes=self.meshes, orders=self.orders, rounds=self.rounds
         )
+        if any(n < 1 for n in self.sizes):
+            raise OperatorError(f"sizes {tuple(self.sizes)}: give whole numbers of at least 1")
         for what, given, names in (
             ("setting", self.settings, SETTINGS),
             ("level", self.levels, ("partial", "matrix-free")),
@@ -132,12 +139,12 @@ def run_tune(
     asked.check()
     rows: list[dict[str, Any]] = []
     found_before, met = 0, set()
-    cases = list(itertools.product(asked.orders, asked.problems, asked.meshes, asked.levels))
+    cases = _cases(asked)
     total(len(cases))
     with using(asked.threads):
-        for order, problem, mesh, level in cases:
-            progress(f"{problem} p = {order}, {mesh}, {level}")
-            for search in _searches(asked, PROBLEMS[problem], mesh, order, level):
+        for case, searches in cases:
+            progress(case)
+            for search in searches():
                 if search.key in met:
                     continue
                 met.add(search.key)
@@ -152,6 +159,25 @@ def run_tune(
                     | {"gain": found.gain, "tried": found.tried}
                 )
     return {"rows": rows, "table": str(users_table()), "known": found_before}
+
+
+def _cases(asked: TuneSettings) -> list[tuple[str, Callable[[], Iterator[_Search]]]]:
+    """All that is tuned, and what yields its searches."""
+    cases: list[tuple[str, Callable[[], Iterator[_Search]]]] = []
+    if set(asked.settings) != {"products"}:
+        operators = asked.orders, asked.problems, asked.meshes, asked.levels
+        for order, problem, mesh, level in itertools.product(*operators):
+            searches = partial(_searches, asked, PROBLEMS[problem], mesh, order, level)
+            cases.append((f"{problem} p = {order}, {mesh}, {level}", searches))
+    if "products" in asked.settings:
+        cases += [(f"C += A B, n = {n}", partial(_products, n)) for n in asked.sizes]
+    return cases
+
+
+def _products(n: int) -> Iterator[_Search]:
+    """The search for the variant of a product of small matrices."""
+    search = ProductSearch(n, _MEMBERS)
+    yield _Search("products", f"C += A B, n = {n}", search.key, search.run)
 
 
 def _searches(

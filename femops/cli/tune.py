@@ -27,8 +27,11 @@ def tune(
         str, typer.Option(metavar="NAMES", help="Of partial, matrix-free.")
     ] = "partial,matrix-free",
     setting: Annotated[
-        str, typer.Option(metavar="NAMES", help="Of prefetch, chunks, level, vectors.")
-    ] = "prefetch,chunks,level,vectors",
+        str, typer.Option(metavar="NAMES", help="Of prefetch, chunks, level, vectors, products.")
+    ] = "prefetch,chunks,level,vectors,products",
+    size: Annotated[
+        str, typer.Option(metavar="LIST", help="Rows of the matrices of products: 2-32 or 4,8.")
+    ] = "2-32",
     dofs: DofsOption = None,
     threads: ThreadsOption = 1,
     rounds: RoundsOption = 9,
@@ -45,6 +48,7 @@ def tune(
       femops tune
       femops tune --order 4 --problem bp3 --setting prefetch,chunks
       femops tune --order 1-3 --setting level --threads 2
+      femops tune --setting products --size 4,8,16
     """  # noqa: D301  (\b is click's mark for lines to keep)
     given: dict[str, Any] = {
         "orders": numbers(order, "orders"),
@@ -52,6 +56,7 @@ def tune(
         "meshes": names(mesh),
         "levels": names(level),
         "settings": names(setting),
+        "sizes": numbers(size, "sizes"),
     }
     from femops.bench.tune import TuneSettings, run_tune
 

@@ -12,10 +12,12 @@ import pytest
 
 import femops
 from femops.bench import tune
+from femops.bench.tensor import search
 from femops.bench.tune import TuneSettings, run_tune
 from femops.operators.levels import auto
 from femops_kernels.cpu.kernels.kernel import PREFETCH_BYTES
 from femops_kernels.cpu.machine import tuning_key
+from femops_kernels.cpu.tensor.contraction import ContractionKernel
 from femops_kernels.tuning import database
 from femops_kernels.tuning.search import Found, fastest
 
@@ -91,6 +93,34 @@ def test_settings_are_kept_and_used(table: Path, monkeypatch: pytest.MonkeyPatch
     np.testing.assert_array_equal(after @ u, before @ u)
 
 
+def test_variants_of_products_are_kept_and_used(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the last variant wins: products made from now on have it, to the same result."""
+
+    def last(candidates: dict[Any, Any], _: int) -> Found[Any]:
+        for run in candidates.values():
+            assert run() > 0.0
+        return Found(list(candidates)[-1], 1.5, len(candidates))
+
+    monkeypatch.setattr(tune, "_MEMBERS", 30)
+    monkeypatch.setattr(search, "fastest", last)
+    steps: list[str] = []
+    asked = TuneSettings(settings=("products",), sizes=(3, 5))
+    result = run_tune(asked, steps.append, lambda count: steps.append(f"{count}"))
+    assert steps == ["2", "C += A B, n = 3", "C += A B, n = 5"]
+    assert [(row["case"], row["setting"]) for row in result["rows"]] == [
+        ("C += A B, n = 3", "products"),
+        ("C += A B, n = 5", "products"),
+    ]
+    kernel = ContractionKernel(search._square(5, "float64"), True)
+    assert kernel.variant == kernel.candidates()[-1] != kernel.candidates()[0]
+    a, b = np.random.default_rng(0).standard_normal((2, 9, 5, 5))
+    np.testing.assert_allclose(femops.tensor.gemm(a, b), a @ b, atol=1e-14)
+    again = run_tune(asked, steps.append, lambda _: None)
+    assert (again["rows"], again["known"]) == ([], 2)
+
+
 def test_a_level_is_kept_and_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     times = {"partial": 2.0, "element": 1.0, "matrix-free": 3.0}
     monkeypatch.setattr(tune, "measure_levels", lambda _: times)
@@ -146,6 +176,7 @@ def test_settings_that_are_tried_go_first_and_end(table: Path) -> None:
         ({"levels": ("full",)}, "level 'full': choose from partial"),
         ({"problems": ("bp9",)}, "bp9"),
         ({"orders": ()}, "order"),
+        ({"sizes": (4, 0)}, "at least 1"),
         ({"rounds": 0}, "round"),
     ],
 )

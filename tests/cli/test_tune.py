@@ -24,3 +24,11 @@ def test_the_command(run, table):
     assert f"1 settings are in {table}" in out
     code, out, err = run("tune", *small, "--setting", "chunks", "--level", "partial", "--json")
     assert json.loads(out) == {"rows": [], "table": str(table), "known": 1}
+
+
+def test_products(run, table):
+    code, out, err = run("tune", "--setting", "products", "--size", "2", "--rounds", "1", "--json")
+    assert (code, err) == (0, "")
+    (row,) = json.loads(out)["rows"]
+    assert (row["case"], row["setting"]) == ("C += A B, n = 2", "products")
+    assert len(json.loads(table.read_text())) == 1

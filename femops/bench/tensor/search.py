@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from femops_kernels.cpu import machine
 from femops_kernels.cpu.tensor.contraction import Contraction, ContractionKernel, Variant
 from femops_kernels.simd.tensor.offsets import offsets
 from femops_kernels.tuning import database
-from femops_kernels.tuning.search import fastest
+from femops_kernels.tuning.search import Found, fastest
 
 
 def search_gemm(
@@ -47,22 +47,53 @@ def search_gemm(
     """
     rows: list[dict[str, Any]] = []
     best: dict[database.TuningKey, database.Settings] = {}
-    with using(1):
-        for n in sizes:
-            kernel = ContractionKernel(_square(n, dtype), True)
-            candidates = kernel.candidates()
-            progress(f"n = {n}: {len(candidates)} variants")
-            times: dict[Variant, list[float]] = {one: [] for one in candidates}
-            run = _runner(n, members, dtype)
-            found = fastest({one: partial(_timed, run, one, times[one]) for one in times}, rounds)
-            flops = 2.0 * n**3 * members * (4 if dtype.startswith("c") else 1)
-            best[kernel.tuning_key()] = _settings(found.best)
-            rows += [
-                {"n": n, "variant": number, **asdict(one), "chosen": one == found.best}
-                | {"gflops": flops / float(np.median(times[one])) * 1e-9}
-                for number, one in enumerate(times, 1)
-            ]
+    for n in sizes:
+        search = ProductSearch(n, members, dtype)
+        progress(f"n = {n}: {len(search.candidates)} variants")
+        best[search.key], found = search.run(rounds)
+        rows += search.rows(found.best)
     return {"machine": machine.describe(), "rows": rows, "table": str(database.record(best))}
+
+
+@final
+class ProductSearch:
+    """Variants of C += A B for square matrices, to be measured on one core.
+
+    Parameters
+    ----------
+    n, members, dtype
+        Rows of the matrices, and their batch.
+
+    Attributes
+    ----------
+    key : TuningKey
+        Where the database has the settings.
+    candidates : list of Variant
+        Those that the model does not rule out, its choice first.
+    """
+
+    def __init__(self, n: int, members: int, dtype: str = "float64") -> None:
+        self._n, self._members, self._dtype = n, members, dtype
+        kernel = ContractionKernel(_square(n, dtype), True)
+        self.key, self.candidates = kernel.tuning_key(), kernel.candidates()
+        self._times: dict[Variant, list[float]] = {one: [] for one in self.candidates}
+
+    def run(self, rounds: int) -> tuple[dict[str, int | str], Found[Variant]]:
+        """Let all variants take turns; settings of the best, and what was found."""
+        with using(1):
+            run = _runner(self._n, self._members, self._dtype)
+            timed = {one: partial(_timed, run, one, times) for one, times in self._times.items()}
+            found = fastest(timed, rounds)
+        return _settings(found.best), found
+
+    def rows(self, best: Variant) -> list[dict[str, Any]]:
+        """The median speed of each variant that was measured."""
+        flops = 2.0 * self._n**3 * self._members * (4 if self._dtype.startswith("c") else 1)
+        return [
+            {"n": self._n, "variant": number, **asdict(one), "chosen": one == best}
+            | {"gflops": flops / float(np.median(times)) * 1e-9}
+            for number, (one, times) in enumerate(self._times.items(), 1)
+        ]
 
 
 def _square(n: int, dtype: str) -> Contraction:
