@@ -174,3 +174,12 @@ def test_threads_may_make_one_call(runs):
         found = list(pool.map(lambda one: [gemm(one, b) for _ in range(50)][-1], a))
     assert all(np.allclose(one, other @ b) for one, other in zip(found, a, strict=True))
     assert sum(runs) == 400
+
+
+def test_small_products_whose_second_operand_is_copied(runs):
+    rng = np.random.default_rng(0)
+    for turn in range(3):
+        a, b = numbers(rng, (4, 2, 3)), numbers(rng, (7, 3, 4, 3))
+        found = einsum("lnm,ilj->imjn", a, b)
+        assert np.abs(found - np.einsum("lnm,zilj->zimjn", a, b)).max() <= 1e-14
+        assert len(runs) == turn

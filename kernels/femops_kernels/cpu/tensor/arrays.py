@@ -88,7 +88,7 @@ class ArrayCall:
         done: int
         if self._alone:
             with ALONE:  # a team works for one at a time, and copies of b are in one place
-                team = machine.team_of(self._threads)
+                team = machine.team_of(max(1, self._threads))
                 done = self._function(self._address, team, id(a), id(b), id(c))
         else:
             done = self._function(self._address, 0, id(a), id(b), id(c))
