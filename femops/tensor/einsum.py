@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from numpy import ndarray
 from numpy.typing import NDArray
 
 from femops.errors import TensorError
@@ -14,8 +16,12 @@ from femops.tensor.calls import found, remember
 from femops.tensor.gemm import Operand, arrays_of, as_view, key_of, new_output, output_view
 from femops.tensor.lowering import Number, Term
 from femops.tensor.memory import functions_of, is_array, located
-from femops.tensor.pairs import contract, sizes_of
+from femops.tensor.pairs import contract, sizes_of, steps_of
 from femops_meshes.arguments import checked
+
+# Contractions of several arrays by all that their order depends on: which are contracted, and how.
+_STEPS: dict[Hashable, tuple[tuple[int, int, str], ...]] = {}
+_MOST = 1024
 
 
 def einsum(
@@ -64,6 +70,8 @@ def einsum(
     >>> femops.einsum("ki,ij->kj", B, V).shape  # B is one matrix for all members
     (10000, 3, 2)
     """
+    if len(operands) > 2 and type(batch) is int and batch == 0:
+        return _of_several(subscripts, operands, out, alpha, beta)
     key = None
     if len(operands) == 2 and (out is not None or (type(batch) is int and batch == 0)):
         a, b = operands
@@ -77,6 +85,58 @@ def einsum(
     if key is not None:
         remember(key, arrays_of(a, b, made), terms, (alpha, beta))
     return made
+
+
+def _of_several(
+    subscripts: str,
+    operands: tuple[Operand, ...],
+    out: Operand | None,
+    alpha: Number,
+    beta: Number,
+) -> Operand:
+    """Contraction of more than two operands: arrays like earlier ones by calls of two each."""
+    key = _key_of_several(subscripts, operands, out)
+    steps = _STEPS.get(key)
+    if key is None or steps is None:
+        made, terms = _contract(subscripts, *operands, batch=0, out=out, alpha=alpha, beta=beta)
+        if key is not None:
+            if len(_STEPS) >= _MOST:
+                _STEPS.clear()
+            _STEPS[key] = _steps(terms)
+        return cast(Operand, made)
+    made = list(operands)
+    for a, b, words in steps[:-1]:
+        made.append(einsum(words, made[a], made[b]))
+    a, b, words = steps[-1]
+    return einsum(words, made[a], made[b], out=out, alpha=alpha, beta=beta)
+
+
+def _key_of_several(
+    subscripts: str, operands: tuple[Operand, ...], out: Operand | None
+) -> Hashable | None:
+    """All that the order of a contraction depends on, if operands are arrays of NumPy.
+
+    An output that may overlap an operand has none: that is looked at.
+    """
+    key: list[Hashable] = [subscripts]
+    for one in operands:
+        if type(one) is not ndarray:
+            return None
+        if out is not None and (type(out) is not ndarray or np.may_share_memory(one, out)):
+            return None
+        key.append((one.shape, one.dtype))
+    return tuple(key)
+
+
+def _steps(terms: tuple[Term, ...]) -> tuple[tuple[int, int, str], ...]:
+    """Pairs of operands, or of earlier products, and subscripts."""
+    *words, result = (term.letters for term in terms)
+    shapes = tuple(term.view.places.shape for term in terms[:-1])
+    steps = []
+    for a, b, letters in steps_of(tuple(words), result, shapes):
+        steps.append((a, b, f"{words[a]},{words[b]}->{letters}"))
+        words.append(letters)
+    return tuple(steps)
 
 
 @checked(TensorError)

@@ -39,16 +39,37 @@ def contract(
     result: Term, terms: tuple[Term, ...], alpha: Number = 1.0, beta: Number = 0.0
 ) -> None:
     """Set result = alpha (sum of products of the terms) + beta result, in pairs."""
-    left = list(terms)
-    for pair in path_of(terms, result.letters):
+    if len(terms) == 1:
+        contract_pair(result, terms[0], _one(terms[0].view), alpha, beta)
+        return
+    steps = steps_of(tuple(term.letters for term in terms), result.letters, _shapes(terms))
+    made = list(terms)
+    for a, b, letters in steps[:-1]:
+        made.append(_intermediate(made[a], made[b], letters))
+    a, b, _ = steps[-1]
+    contract_pair(result, made[a], made[b], alpha, beta)
+
+
+@lru_cache(maxsize=512)
+def steps_of(
+    words: tuple[str, ...], result: str, shapes: tuple[tuple[int, ...], ...]
+) -> tuple[tuple[int, int, str], ...]:
+    """Pairs of several operands and the letters of their product, the last of them the result's.
+
+    A product is counted on as one more operand.
+    """
+    letters, left, steps = list(words), list(range(len(words))), []
+    for pair in _order(words, result, shapes):
         chosen = [left.pop(k) for k in sorted(pair, reverse=True)]
-        while len(chosen) > (1 if left else 2):
+        while len(chosen) > 1:
             b, a = chosen.pop(), chosen.pop()
-            kept = result.letters + "".join(one.letters for one in (*left, *chosen))
-            chosen.append(_intermediate(a, b, kept))
+            kept = result + "".join(letters[k] for k in (*left, *chosen))
+            both = dict.fromkeys(letters[a] + letters[b])
+            steps.append((a, b, "".join(x for x in both if x in kept)))
+            chosen.append(len(letters))
+            letters.append(steps[-1][2])
         left += chosen
-    a, b = left if len(left) == 2 else (left[0], _one(left[0].view))
-    contract_pair(result, a, b, alpha, beta)
+    return (*steps[:-1], (*steps[-1][:2], result))
 
 
 def _shapes(terms: tuple[Term, ...]) -> tuple[tuple[int, ...], ...]:
@@ -76,9 +97,8 @@ def _one(like: View) -> Term:
     return Term(View.of_array(ones, shared=True), "")
 
 
-def _intermediate(a: Term, b: Term, kept: str) -> Term:
+def _intermediate(a: Term, b: Term, letters: str) -> Term:
     """Product of two operands, with the indices that are needed later."""
-    letters = "".join(x for x in dict.fromkeys(a.letters + b.letters) if x in kept)
     sizes = sizes_of((a, b))
     shape = tuple(sizes[x] for x in letters)
     batched = [one.view for one in (a, b) if not one.view.shared]

@@ -183,3 +183,50 @@ def test_small_products_whose_second_operand_is_copied(runs):
         found = einsum("lnm,ilj->imjn", a, b)
         assert np.abs(found - np.einsum("lnm,zilj->zimjn", a, b)).max() <= 1e-14
         assert len(runs) == turn
+
+
+@pytest.mark.parametrize(
+    ("words", "shapes"),
+    [
+        ("ki,kj,kl->ilj", [(4, 3), (4, 3), (7, 4, 4)]),
+        ("lm,ln,ilj->imjn", [(4, 3), (4, 2), (7, 3, 4, 3)]),
+        ("ij,jk,kl,lm", [(7, 2, 3), (3, 4), (7, 4, 5), (5, 6)]),
+        ("ij,ij,ij->", [(7, 2, 3), (2, 3), (7, 2, 3)]),
+        ("ii,ij,j->i", [(7, 3, 3), (3, 3), (3,)]),
+        ("a,b,c->cba", [(2,), (3,), (4,)]),
+    ],
+)
+def test_several_operands(runs, words, shapes):
+    rng = np.random.default_rng(0)
+    named = ",".join(
+        "z" * (len(shape) > len(word)) + word
+        for shape, word in zip(shapes, words.split("->")[0].split(","), strict=True)
+    )
+    batch = "z" * ("z" in named)
+    result = words.split("->")[1] if "->" in words else "im"
+    for turn in range(3):
+        operands = [numbers(rng, shape) for shape in shapes]
+        expected = np.einsum(f"{named}->{batch}{result}", *operands)
+        found = einsum(words, *operands)
+        assert found.shape == expected.shape
+        assert np.abs(found - expected).max() <= 1e-13 * max(1, np.abs(expected).max())
+        out = np.ones_like(expected)
+        assert einsum(words, *operands, out=out, alpha=2.0, beta=-1.0) is out
+        assert np.abs(out - (2 * expected - 1)).max() <= 1e-13 * max(1, np.abs(expected).max())
+        assert bool(sum(runs)) == bool(turn)
+    with pytest.raises(TensorError, match="long in one operand"):
+        einsum("ij,jk,kl->il", *numbers(rng, (3, 9, 2, 3)))
+    with pytest.raises(TensorError, match="without out"):
+        einsum(words, *operands, beta=1.0)
+
+
+def test_several_operands_that_overlap_their_result(runs):
+    memory = numbers(np.random.default_rng(1), (3, 5, 4, 4))
+    words = "ij,jk,kl->il"
+    for _ in range(3):
+        apart = np.zeros((5, 4, 4))
+        einsum(words, *memory, out=apart)
+        assert np.allclose(apart, memory[0] @ memory[1] @ memory[2])
+    for k in range(3):
+        with pytest.raises(TensorError, match="overlaps"):
+            einsum(words, *memory, out=memory[k])
