@@ -25,6 +25,9 @@ Shape = tuple[int, ...]
 # that do not stay in usual caches: results are then written past these.
 _SHARED, _STREAMED = 2**17, 2**24
 
+# Rows up to which Cholesky factors have no loops: more take long to compile.
+_UNROLLED = 16
+
 METHODS: dict[str, tuple[str, ...]] = {
     "cholesky": ("cholesky",),
     "lu": ("lu",),
@@ -147,15 +150,19 @@ class LinearCall:
         """Results, and where members failed, from 1, 0 for the others; None if none failed."""
         threads = machine.get_threads() if self._shared else 1
         targets = [None if shape is None else self._new(shape) for shape in self._shapes]
-        status = np.empty(self._slots, self._real)
-        work = np.empty(threads * self._work_bytes + ALIGNMENT, np.uint8)
+        status_bytes = self._slots * self._real.itemsize
+        memory = np.empty(threads * self._work_bytes + status_bytes + ALIGNMENT, np.uint8)
         at = [0 if one is None else _address(one) for one in (first, second, *targets)]
-        memory = -(-_address(work) // ALIGNMENT) * ALIGNMENT
-        rest = _address(status), self._members, memory
+        begin = _address(memory)
+        start = -begin % ALIGNMENT
+        rest = begin + start, self._members, begin + start + status_bytes
         with LAUNCH:
             team = machine.team_of(threads)
             failed = self._module.run_groups(team, *at, *self._steps, *rest)
-        return targets, status[: self._members].astype(np.float64) if failed else None
+        if not failed:
+            return targets, None
+        status = memory[start : start + status_bytes].view(self._real)
+        return targets, status[: self._members].astype(np.float64)
 
     def _new(self, shape: Shape) -> Array:
         if not self._streams:
@@ -206,13 +213,21 @@ def _compiled(kernel: LinearKernel) -> tuple[ModuleType, int, int]:
         double = real == np.float64
         constants |= {"TINY": 1e-31 if double else 1e-13, "LEAST": 1e-17 if double else 1e-8}
         constants |= {"SWEEPS": 30}
-    skeletons = ("lanes_of_members", *METHODS[kernel.method], "members_table")
     text = (
+        "from femops_kernels.simd.tensor.factors import *\n"
         "from femops_kernels.simd.tensor.members import *\n"
         "from femops_kernels.simd.tensor.numbers import *\n\n"
         f"NUMBER = {number!r}\n"
     )
-    return specialize(skeletons, constants, text), width, work_bytes
+    return specialize(_skeletons(kernel), constants, text), width, work_bytes
+
+
+def _skeletons(kernel: LinearKernel) -> tuple[str, ...]:
+    """Skeletons in their order."""
+    methods = METHODS[kernel.method]
+    if kernel.first.rows <= _UNROLLED:
+        methods = tuple("cholesky_unrolled" if one == "cholesky" else one for one in methods)
+    return "lanes_of_members", *methods, "members_table"
 
 
 def _runs(kernel: LinearKernel, parts: int) -> dict[str, int]:

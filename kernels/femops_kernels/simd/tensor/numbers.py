@@ -95,7 +95,7 @@ def _lower_format(context: Any, _builder: Any, _type: Any, _value: Any) -> Any:
     return context.get_dummy_value()
 
 
-def _part(kind: Any) -> LaneType:
+def part_of(kind: Any) -> LaneType:
     """Lane type of the parts of numbers."""
     return kind.part if isinstance(kind, ComplexLaneType) else kind
 
@@ -123,7 +123,7 @@ def _is_number(kind: Any) -> bool:
 # --- arithmetic -----------------------------------------------------------------------------------
 
 
-def _product(builder: Any, x: Parts, y: Parts) -> Parts:
+def emit_product(builder: Any, x: Parts, y: Parts) -> Parts:
     def times(one: Any, other: Any) -> Any:
         return builder.fmul(one, other, flags=_CONTRACT)
 
@@ -138,7 +138,7 @@ def _sum(builder: Any, x: Parts, y: Parts) -> Parts:
     return [builder.fadd(one, other, flags=_CONTRACT) for one, other in zip(x, y, strict=True)]
 
 
-def _difference(builder: Any, x: Parts, y: Parts) -> Parts:
+def emit_difference(builder: Any, x: Parts, y: Parts) -> Parts:
     return [builder.fsub(one, other, flags=_CONTRACT) for one, other in zip(x, y, strict=True)]
 
 
@@ -148,7 +148,7 @@ def _divided(builder: Any, x: Parts, y: Parts) -> Parts:
 
 class _Product(AbstractTemplate):
     def generic(self, args: Any, kws: Any) -> Any:
-        if not all(map(_is_number, args)) or _part(args[0]) != _part(args[1]):
+        if not all(map(_is_number, args)) or part_of(args[0]) != part_of(args[1]):
             return None
         complex_ones = [one for one in args if isinstance(one, ComplexLaneType)]
         return signature(complex_ones[0], *args) if complex_ones else None
@@ -181,28 +181,28 @@ def _register(
 
 _BOTH = (ComplexLaneType, ComplexLaneType)
 _MIXED = (ComplexLaneType, LaneType), (LaneType, ComplexLaneType)
-_register(operator.mul, _Product, _product, _BOTH, *_MIXED)
+_register(operator.mul, _Product, emit_product, _BOTH, *_MIXED)
 _register(operator.truediv, _Quotient, _divided, _MIXED[0])
 _register(operator.add, _Sum, _sum, _BOTH)
-_register(operator.sub, _Sum, _difference, _BOTH)
+_register(operator.sub, _Sum, emit_difference, _BOTH)
 
 
 def _function(name: str, real: bool, emit: Callable[[Any, LaneType, Parts], Parts]) -> Any:
     """Intrinsic of one number; its result is real, or of the same kind."""
 
     def typer(typingctx: Any, x: Any) -> Any:
-        return (_part(x) if real else x)(x), codegen
+        return (part_of(x) if real else x)(x), codegen
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         (kind,) = sig.args
-        parts = emit(builder, _part(kind), _parts(builder, kind, args[0]))
+        parts = emit(builder, part_of(kind), _parts(builder, kind, args[0]))
         return _whole(builder, sig.return_type, parts)
 
     typer.__name__ = name
     return intrinsic(typer)
 
 
-def _square(builder: Any, lane: LaneType, x: Parts) -> Parts:
+def emit_square(builder: Any, lane: LaneType, x: Parts) -> Parts:
     total = builder.fmul(x[0], x[0], flags=_CONTRACT)
     for part in x[1:]:
         total = builder.fadd(builder.fmul(part, part, flags=_CONTRACT), total, flags=_CONTRACT)
@@ -219,7 +219,7 @@ def _size(builder: Any, lane: LaneType, x: Parts) -> Parts:
 def _length(builder: Any, lane: LaneType, x: Parts) -> Parts:
     if len(x) == 1:
         return _size(builder, lane, x)
-    return [call_llvm(builder, "sqrt", lane, *_square(builder, lane, x))]
+    return [call_llvm(builder, "sqrt", lane, *emit_square(builder, lane, x))]
 
 
 def _inverse(builder: Any, lane: LaneType, x: Parts) -> Parts:
@@ -229,14 +229,14 @@ def _inverse(builder: Any, lane: LaneType, x: Parts) -> Parts:
     # divided by its size first: the square is then from 1/2 to 1
     (size,) = _size(builder, lane, x)
     small = [builder.fdiv(part, size) for part in x]
-    (square,) = _square(builder, lane, small)
+    (square,) = emit_square(builder, lane, small)
     real, imag = (builder.fdiv(builder.fdiv(part, square), size) for part in small)
     return [real, builder.fneg(imag)]
 
 
 conjugate = _function("conjugate", False, lambda b, lane, x: [x[0], *map(b.fneg, x[1:])])
 real_part = _function("real_part", True, lambda b, lane, x: [x[0]])
-square = _function("square", True, _square)
+square = _function("square", True, emit_square)
 size_of = _function("size_of", True, _size)
 length_of = _function("length_of", True, _length)
 inverse = _function("inverse", False, _inverse)
@@ -246,11 +246,11 @@ inverse = _function("inverse", False, _inverse)
 @intrinsic
 def number(typingctx: Any, form: Any, value: Any) -> Any:
     """``number(NUMBER, lane)``: numbers of a format that are real."""
-    sig = form.lane(form, _part(form.lane))
+    sig = form.lane(form, part_of(form.lane))
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         kind = sig.return_type
-        return _whole(builder, kind, [args[1], splat(builder, _part(kind), 0.0)])
+        return _whole(builder, kind, [args[1], splat(builder, part_of(kind), 0.0)])
 
     return sig, codegen
 
@@ -286,7 +286,20 @@ def _each(kind: Any) -> range:
 
 def _bytes(kind: Any, offset: Any, part: int) -> Any:
     """Offset of a part of a number in memory."""
-    return offset.type(part * _part(kind).scalar.bitwidth // 8)
+    return offset.type(part * part_of(kind).scalar.bitwidth // 8)
+
+
+def load_number(builder: Any, kind: Any, base: Any, k: Any) -> Parts:
+    """Emit the load of number ``k`` of those in lanes behind an address."""
+    lane = part_of(kind)
+    places = (_place(builder, kind, k, part) for part in _each(kind))
+    return [load_at(builder, lane, base, place) for place in places]
+
+
+def store_number(builder: Any, kind: Any, base: Any, k: Any, parts: Parts) -> None:
+    """Emit the store of a number, see `load_number`."""
+    for part, value in enumerate(parts):
+        store_at(builder, part_of(kind), base, _place(builder, kind, k, part), value)
 
 
 @intrinsic
@@ -296,11 +309,7 @@ def fetch(typingctx: Any, form: Any, base: Any, k: Any) -> Any:
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         kind = sig.return_type
-        parts = [
-            load_at(builder, _part(kind), args[1], _place(builder, kind, args[2], part))
-            for part in _each(kind)
-        ]
-        return _whole(builder, kind, parts)
+        return _whole(builder, kind, load_number(builder, kind, args[1], args[2]))
 
     return sig, codegen
 
@@ -312,9 +321,7 @@ def keep(typingctx: Any, form: Any, base: Any, k: Any, value: Any) -> Any:
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         kind = sig.args[3]
-        for part, value in enumerate(_parts(builder, kind, args[3])):
-            where = _place(builder, kind, args[2], part)
-            store_at(builder, _part(kind), args[1], where, value)
+        store_number(builder, kind, args[1], args[2], _parts(builder, kind, args[3]))
         return context.get_dummy_value()
 
     return sig, codegen
@@ -328,7 +335,9 @@ def gather_members(typingctx: Any, form: Any, places: Any, offset: Any) -> Any:
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         kind = sig.return_type
         parts = [
-            gathered(builder, _part(kind), args[1], builder.add(args[2], _bytes(kind, args[2], p)))
+            gathered(
+                builder, part_of(kind), args[1], builder.add(args[2], _bytes(kind, args[2], p))
+            )
             for p in _each(kind)
         ]
         return _whole(builder, kind, parts)
