@@ -140,6 +140,14 @@ def test_matrices_and_sums_have_the_numbers_of_the_host(device: GuardedDevice) -
     assert abs((copy @ device.upload(x)).get() - here @ x).max() < 1e-13 * abs(here @ x).max()
 
 
+def test_a_level_is_chosen_without_data(device: GuardedDevice, evaluated: list[int]) -> None:
+    V = space(device)
+    A = femops.diffusion(V, level="auto") + femops.mass(V, level="auto")
+    _ = A @ device.upload(np.ones(V.size))
+    assert A.level in ("partial", "matrix-free")
+    assert not evaluated
+
+
 # --- errors: those of the host, when the operator is first used -----------------------------------
 
 

@@ -17,7 +17,7 @@ from femops.bench.gpu.record import Record, Row
 from femops.bench.gpu.setup import GpuCase
 from femops.bench.problems import Problem, Progress, make_mesh
 from femops.bench.solvers.cg import PASSES
-from femops.bench.timing import batch_times
+from femops.bench.timing import batch_times, call_seconds
 from femops.errors import OperatorError
 from femops.operators import Operator
 from femops.solvers import cg
@@ -80,6 +80,7 @@ def _row(device: Device, case: GpuCase, rates: Rates, seconds: float) -> Row:
             "seconds_min": min(times.seconds),
             "seconds_median": times.median,
             "seconds_launch": times.launch,
+            "seconds_setup": _setup_seconds(case),
             "shared_bytes_per_dof": demand.shared / dofs,
             "flops_per_dof": demand.flops / dofs,
             "atomics_per_dof": demand.atomics / dofs,
@@ -94,6 +95,17 @@ def _row(device: Device, case: GpuCase, rates: Rates, seconds: float) -> Row:
             "off_cpu": None,
         }
     )
+
+
+def _setup_seconds(case: GpuCase) -> float:
+    """Seconds to make the operator once more: its kernels are compiled, its space is known."""
+    space = case.operator.space
+    assert isinstance(space, H1)
+
+    def make() -> None:
+        _ = case.problem.operator(space, case.level).compiled  # it looks at what was computed
+
+    return call_seconds(make)
 
 
 def _facts(case: GpuCase, demand: Demand, rates: Rates, seconds: float) -> Row:

@@ -134,6 +134,17 @@ class Term:
         return self.source.data(*given, at_points=False, looks=False)
 
     @property
+    def data_bytes(self) -> tuple[int, int]:
+        """Bytes of the data but modes, and of modes, as lanes have them; nothing is computed."""
+        numbers, mesh, dim = self.qfunction.numbers, self.trial.mesh, self.trial.dim
+        slots = -(-mesh.num_elements // self.width) * self.width
+        at_points = slots * self.quadrature.q1d**dim * numbers.point
+        stored = at_points * (self.data_dtype or self.dtype).itemsize
+        stored += (slots * numbers.element + numbers.constant) * self.dtype.itemsize
+        modes = slots * dim * (mesh.order + 1) ** dim if numbers.mapped else 0
+        return stored, modes * self.dtype.itemsize
+
+    @property
     def filled(self) -> bool:
         """True if kernels compute what is stored at points, where they run."""
         return self.source is not None and self.source.filled(self.qdata_split)

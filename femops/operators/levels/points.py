@@ -138,11 +138,18 @@ class Points(LevelData):
 
     def _data_bytes(self) -> int:
         bases = sum(dense_bytes(term) for _, term in self.fused) if self.dense else 0
-        return bases + sum(data.nbytes for _, data in self.work)
+        return bases + sum(stored for stored, _ in self._bytes)
+
+    @cached_property
+    def _bytes(self) -> list[tuple[int, int]]:
+        """Bytes of data and of modes, of each fused summand."""
+        if any(t.filled or t.parts for _, t in self.fused):  # the host has no data, and needs none
+            return [t.data_bytes for _, t in self.fused]
+        return [(data.nbytes, int(data.modes.nbytes)) for _, data in self.work]
 
     def moved_bytes(self) -> int:
         """Bytes of data, dense bases, geometry and indices."""
-        modes = sum(int(data.modes.nbytes) for _, data in self.work)
+        modes = sum(modes for _, modes in self._bytes)
         return self._data_bytes() + modes + sum(index_bytes(term) for _, term in self.fused)
 
     def stored_bytes(self) -> int:
