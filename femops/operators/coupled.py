@@ -275,10 +275,12 @@ class CoupledForm:
         Raises
         ------
         OperatorError
-            Another name.
+            Another name, or a form that has not been evaluated yet, as a copy.
         """
         if name not in self.functionals.minima:
             raise OperatorError(f"{self!r} has no minimum {name!r}: {self.functionals.minima}")
+        if "compiled" not in vars(self):
+            raise OperatorError(f"{self!r} has not been evaluated: call its evaluate(u) first")
         whole = next(iter(self.space.spaces.values())).distributed
         numbers = None if whole is None else whole.part.elements
         values = self.space.memory.get(self._by_element(name))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import ExitStack
+from threading import Lock
 from time import perf_counter
 from typing import Any, final
 
@@ -37,6 +39,8 @@ _ADVICE = (
 )
 # Times the machine's precision and |b|: a residual that is no use to reduce further.
 _ROUND_OFF = 1e4
+_System = tuple[NDArray[Any], NDArray[Any] | None, int]
+"""Right-hand side, first guess, and the power of two that both are divided by."""
 _FIRST_BURST, _BURST = 16, 64  # iterations
 _BURST_SECONDS = 0.1
 
@@ -128,12 +132,15 @@ def cg(
 
 
 def _enlarged(A: Operator | BlockOperator, x: NDArray[Any], exponent: int) -> NDArray[Any]:
-    """Times two to that power, in place."""
-    xp = A.space.memory.xp
-    with np.errstate(over="ignore"):
+    """Times two to that power, in place; numbers below all normal ones would lose digits."""
+    xp, comm = A.space.memory.xp, A.space.comm
+    some = comm.max(int(bool(x.any())))
+    with np.errstate(over="ignore", under="ignore"):
         xp.ldexp(x, exponent, out=x)
-    if A.space.comm.max(int(not xp.isfinite(x).all())):
-        raise SolverError("x is out of the range of float32: divide b, or make A in float64")
+    largest = comm.max(float(abs(x).max()) if len(x) else 0.0)
+    least = float(np.finfo(x.dtype).tiny) if some else 0.0
+    if not least <= largest < math.inf:
+        raise SolverError("x is out of the range of float32: scale b, or make A in float64")
     return x
 
 
@@ -162,6 +169,7 @@ class CGSolver:
 
     What does not depend on the right-hand side is made once: for solves that take less time than
     `cg` needs to begin one, as those of small problems in each step in time.
+    Threads of Python that use one solver wait for each other.
 
     Parameters
     ----------
@@ -199,9 +207,9 @@ class CGSolver:
             self._inverse = A.space.memory.xp.ascontiguousarray(M.inverse, dtype=A.dtype)
         self._merge = _merged(A, False if natural else None, self._sums)
         self._solve: Solve | None = None
+        self._alone = Lock()  # while a system is solved
         self._norm, self._least = 0.0, float(np.finfo(A.dtype).tiny) ** 0.5
 
-    @checked(SolverError)
     def solve(
         self,
         b: NDArray[Any],
@@ -230,29 +238,36 @@ class CGSolver:
         Raises
         ------
         SolverError
-            A right-hand side that is not finite, or an operator found not to be positive definite.
+            A right-hand side that is not finite, or an operator found not to be positive definite;
+            in float32, a solution out of the type's range.
         VectorError
             Vectors of another shape or type.
         """
-        whole = None if maxiter is None else int(maxiter)
-        ((x, iterations),) = CGSolver.solve_all([self], [b], [x0], rtol=rtol, maxiter=whole)
-        return x, iterations
+        return CGSolver.solve_all([self], [b], [x0], rtol=rtol, maxiter=maxiter)[0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles begin a solve of their own."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("_solve", "_alone", "_sums")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _solve=None, _alone=Lock(), _sums=Sums(state["_A"].space))
 
     @staticmethod
+    @checked(SolverError)
     def solve_all(
         solvers: Sequence[CGSolver],
         rights: Sequence[NDArray[Any]],
         guesses: Sequence[NDArray[Any] | None] | None = None,
         *,
-        rtol: float = 1e-5,
-        maxiter: int | None = None,
+        rtol: Fraction = 1e-5,
+        maxiter: Count | None = None,
     ) -> list[tuple[NDArray[Any], int]]:
         """Solve a system of each of several solvers, small ones at once, shared among threads.
 
         Parameters
         ----------
         solvers : sequence of CGSolver
-            At least one, each once, of different operators.
+            At least one, each once. Those that other threads use are waited for.
         rights : sequence of (size,) arrays
         guesses : sequence of (size,) arrays or None, optional
         rtol, maxiter
@@ -269,35 +284,35 @@ class CGSolver:
         """
         if not 0 < len({id(solver) for solver in solvers}) == len(solvers):
             raise SolverError("solve_all needs at least one solver, and each only once")
-        given = [
-            checked_right(solver._A, b, "b") for solver, b in zip(solvers, rights, strict=True)
-        ]
-        limit, group = _limit(solvers, maxiter), _group(solvers)
-        if group is not None and guesses is None:
-            group.restart(given, rtol, [solver._least for solver in solvers])
-            group.advance(limit)
-            for solver, b in zip(solvers, given, strict=True):
-                solver._check_norm(b)
-        else:
-            starts = [None] * len(solvers) if guesses is None else guesses
-            begun = zip(solvers, given, starts, strict=True)
-            goals = [solver._begin(b, x0, rtol) for solver, b, x0 in begun]
-            if group is not None:
-                group.advance(limit, goals)
-            else:
-                for solver, goal in zip(solvers, goals, strict=True):
-                    _to_the_end(solver._begun, goal, limit)
-        return [solver._end() for solver in solvers]
+        starts = [None] * len(solvers) if guesses is None else guesses
+        if not len(solvers) == len(rights) == len(starts):
+            raise SolverError("solvers, rights and guesses are not equally many: give one of each")
+        with ExitStack() as held:
+            for solver in sorted(solvers, key=id):  # threads that want the same wait in one order
+                held.enter_context(solver._alone)
+            systems = [s._given(b, x0) for s, b, x0 in zip(solvers, rights, starts, strict=True)]
+            _advance_all(solvers, systems, rtol, _limit(solvers, maxiter))
+            return [s._end(exponent) for s, (_, _, exponent) in zip(solvers, systems, strict=True)]
+
+    def _given(self, b: Any, x0: Any) -> _System:
+        """Right-hand side and first guess, divided by two to the power that is the third."""
+        A = self._A
+        right = checked_right(A, b, "b")
+        guess = checked_guess(A, x0, self._sums)
+        exponent = excess_of(A, right, *(() if guess is None else (guess,)))
+        if not exponent:
+            return right, guess, 0
+        ldexp = A.space.memory.xp.ldexp
+        return ldexp(right, -exponent), None if guess is None else ldexp(guess, -exponent), exponent
 
     @property
     def _begun(self) -> Solve:
         assert self._solve is not None
         return self._solve
 
-    def _begin(self, right: NDArray[Any], x0: NDArray[Any] | None, rtol: float) -> float:
+    def _begin(self, right: NDArray[Any], guess: NDArray[Any] | None, rtol: float) -> float:
         """Begin a solve, and return its tolerance."""
         A = self._A
-        guess = checked_guess(A, x0, self._sums)
         norm = norm_of(A, right, self._sums)
         if self._natural and self._inverse is not None:
             norm = math.sqrt(self._sums.dot(right, self._inverse * right))
@@ -315,11 +330,12 @@ class CGSolver:
         if not LEAST_NORM <= norm < np.inf:
             norm_of(self._A, right, self._sums)
 
-    def _end(self) -> tuple[NDArray[Any], int]:
-        """Solution and iterations of a solve that has come to its end."""
+    def _end(self, exponent: int) -> tuple[NDArray[Any], int]:
+        """Solution, times two to that power, and iterations of a solve that has come to its end."""
         self._check_end()
         solve = self._begun
-        return backend_of(self._A.space).placed(solve.x.copy()), solve.iterations
+        x = backend_of(self._A.space).placed(solve.x.copy())
+        return _enlarged(self._A, x, exponent) if exponent else x, solve.iterations
 
     def _check_end(self) -> None:
         """Refuse an operator that a solve has found not to be positive definite."""
@@ -345,10 +361,11 @@ def solves_instruction(
 ) -> tuple[Instruction | None, list[NDArray[Any]]]:
     """Instruction that does `CGSolver.solve_all` on the host, and where the solutions are.
 
-    None if Python is to call it. Solvers must have solved before. Iterations are added to ``done``.
+    None if Python is to call it, as in float32, where right-hand sides may have to be scaled.
+    Solvers must have solved before. Iterations are added to ``done``.
     """
     group = _group(solvers)
-    if group is None:
+    if group is None or any(solver._A.dtype == np.float32 for solver in solvers):
         return None, []
     limit = _limit(solvers, maxiter)
     least = [solver._least for solver in solvers]
@@ -363,10 +380,31 @@ def ended_solves(solvers: Sequence[CGSolver], rights: Sequence[NDArray[Any]]) ->
         solver._check_end()
 
 
+def _advance_all(
+    solvers: Sequence[CGSolver], systems: Sequence[_System], rtol: float, limit: int
+) -> None:
+    """Bring a solve of each solver to its end."""
+    group = _group(solvers)
+    if group is not None and all(guess is None for _, guess, _ in systems):
+        rights = [right for right, _, _ in systems]
+        group.restart(rights, rtol, [solver._least for solver in solvers])
+        group.advance(limit)
+        for solver, right in zip(solvers, rights, strict=True):
+            solver._check_norm(right)
+        return
+    given = zip(solvers, systems, strict=True)
+    goals = [solver._begin(right, guess, rtol) for solver, (right, guess, _) in given]
+    if group is not None:
+        group.advance(limit, goals)
+        return
+    for solver, goal in zip(solvers, goals, strict=True):
+        _to_the_end(solver._begun, goal, limit)
+
+
 def _limit(solvers: Sequence[CGSolver], maxiter: int | None) -> int:
     """Most iterations."""
     size = max(solver._A.space.global_size for solver in solvers)
-    return 10 * size if maxiter is None else maxiter
+    return 10 * size if maxiter is None else int(maxiter)
 
 
 def _group(solvers: Sequence[CGSolver]) -> SolveGroup | None:
@@ -418,10 +456,13 @@ def _conclude(
     x = backend_of(A.space).placed(solve.x.copy())
     residual = problem.sums.norm(right - A.apply(x))
     if solve.status == CONVERGED and not residual <= max(norm, tolerance):
-        raise SolverError(
-            f"the recursion has converged, but |b - A x| = {residual:.1e} and |b| = {norm:.1e}: "
-            f"the operator is singular; {_ADVICE}"
-        )
+        # a guess that is far off leaves its round-off
+        start = problem.sums.norm(right - A.apply(problem.guess))
+        if not residual <= _ROUND_OFF * np.finfo(right.dtype).eps * start:
+            raise SolverError(
+                "the recursion has converged, but |b - A x| is larger than |b|: the operator is "
+                f"singular; {_ADVICE}"
+            )
     converged = solve.status == CONVERGED and residual <= 10.0 * tolerance
     return x, Info(converged, solve.iterations, residual, tolerance, solve.merged, residuals)
 

@@ -95,7 +95,7 @@ class Solve(ABC):
     def _renew(self, *, guessed: bool) -> None:
         """Set the state to that before the beginning."""
         self._state[: at.GOAL] = 0.0
-        self._state[[at.ITERATIONS, at.RHO, at.DROP]] = -1.0, np.inf, guessed
+        self._state[[at.ITERATIONS, at.RHO, at.DROP, at.RELATIVE]] = -1.0, np.inf, guessed, 0.0
 
     @abstractmethod
     def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:

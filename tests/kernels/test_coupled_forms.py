@@ -123,6 +123,19 @@ def test_copies_and_pickles_are_the_same_form():
         assert functionals == found
 
 
+def test_the_element_of_a_least_value_needs_an_evaluation():
+    W = product((3, 2))
+    F = femops.coupled_form(coupled, W, integrals=["work"], minima=["least"], kappa=0.5)
+    u = np.random.default_rng(0).standard_normal(F.space.size)
+    with pytest.raises(femops.OperatorError, match="not been evaluated"):
+        F.element_of("least")
+    F.evaluate(u)
+    F.element_of("least")
+    for twin in (copy.copy(F), F.constrained([0])):
+        with pytest.raises(femops.OperatorError, match="not been evaluated"):
+            twin.element_of("least")
+
+
 def test_reference_gradient_is_that_of_the_element():
     mesh = femops.box((4, 2), upper=(2.0, 3.0))
     W = femops.Product(r=femops.H1(mesh, order=1, ncomp=2), e=femops.L2(mesh, order=0))

@@ -1,11 +1,22 @@
 """Conjugate gradients for many right-hand sides."""
 
+import copy
 import functools
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import scipy.sparse.linalg as sla
 
 import femops
+from femops_kernels.cpu import sweep
+
+
+@pytest.fixture(autouse=True, params=[1, 2**62], ids=["shared", "small"])
+def _effort(request, monkeypatch):
+    """Threads share the work of each solve, or each solve is worked on by one of them."""
+    monkeypatch.setattr(sweep, "PARALLEL_EFFORT", request.param)
 
 
 @pytest.mark.parametrize("natural", [False, True])
@@ -109,3 +120,153 @@ def test_what_is_not_finite_and_what_overflows_are_told_apart():
             np.errstate(over="ignore"),
         ):
             solve(1e200 * b)
+
+
+def masses(*counts, dtype="float64"):
+    return [femops.mass(femops.H1(femops.box((n, n)), order=2), dtype=dtype) for n in counts]
+
+
+def exact(A, b):
+    return sla.spsolve(A.assemble().astype("float64").tocsc(), b.astype("float64"))
+
+
+def noise(A, size=1.0):
+    return (size * np.random.default_rng(0).standard_normal(A.shape[0])).astype(A.dtype)
+
+
+def test_a_solve_that_was_refused_leaves_solvers_as_they_were():
+    first, second = (femops.CGSolver(A, natural=True) for A in masses(3, 4))
+    b, c = np.ones(49), np.ones(81)
+    with pytest.raises(femops.SolverError, match="not finite"):
+        femops.CGSolver.solve_all([first, second], [b, np.nan * c])
+    x, _ = femops.CGSolver.solve_all([first], [b], rtol=1e-12)[0]
+    np.testing.assert_allclose(x, exact(masses(3)[0], b), rtol=1e-8)
+
+
+def test_solvers_of_two_types_of_numbers():
+    operators = [*masses(3), *masses(4, dtype="float32")]
+    solvers = [femops.CGSolver(A, natural=True) for A in operators]
+    rights = [noise(A) for A in operators]
+    for _ in range(2):  # the second time there could be a group
+        found = femops.CGSolver.solve_all(solvers, rights, rtol=1e-6)
+        for A, b, (x, _) in zip(operators, rights, found, strict=True):
+            expected = exact(A, b)
+            np.testing.assert_allclose(x, expected, rtol=0, atol=1e-4 * abs(expected).max())
+
+
+@pytest.mark.parametrize("natural", [False, True])
+def test_a_tolerance_is_that_of_the_call(natural):
+    """Zero asks for all that can be had; a call before, and guesses, make no difference."""
+    A, B = masses(6, 7)
+    one, two = (femops.CGSolver(M, natural=natural) for M in (A, B))
+    b, c = noise(A), noise(B)
+    for rtol, error in ((1e-2, 1.0), (0.0, 1e-12), (1e-2, 1.0), (1e-10, 1e-8)):
+        for solvers, rights in (([one, two], [b, c]), ([one], [b])):
+            x, count = femops.CGSolver.solve_all(solvers, rights, rtol=rtol)[0]
+            assert np.linalg.norm(b - A @ x) <= error * np.linalg.norm(b)
+            assert (count > 100) == (rtol == 0.0)
+    for rtol in (np.nan, -1.0):
+        with pytest.raises(femops.SolverError, match="rtol is"):
+            femops.CGSolver.solve_all([one], [b], rtol=rtol)
+    with pytest.raises(femops.SolverError, match="equally many"):
+        femops.CGSolver.solve_all([one, two], [b])
+
+
+def test_threads_that_begin_to_pay_keep_the_tolerance(monkeypatch):
+    (A,) = masses(6)
+    solver, b = femops.CGSolver(A, natural=True), noise(A)
+    for _ in range(2):
+        femops.CGSolver.solve_all([solver], [b], rtol=1e-1)
+    monkeypatch.setattr(sweep, "PARALLEL_EFFORT", 1)
+    x, _ = femops.CGSolver.solve_all([solver], [b], rtol=1e-12)[0]
+    assert np.linalg.norm(b - A @ x) <= 1e-10 * np.linalg.norm(b)
+
+
+def test_solvers_of_one_operator_do_not_work_at_once():
+    """What its elements share is added in one place."""
+    from femops_kernels.cpu import machine
+
+    (A,) = masses(20)
+    solvers = [femops.CGSolver(B, natural=True) for B in (A, A, 2.0 * A)]
+    rights = list(np.random.default_rng(0).standard_normal((3, A.shape[0])))
+    alone = [s.solve(b, rtol=1e-10)[0] for s, b in zip(solvers, rights, strict=True)]
+    before = machine.get_threads()
+    try:
+        machine.set_threads(2)
+        for _ in range(60):
+            together = femops.CGSolver.solve_all(solvers, rights, rtol=1e-10)
+            for x, (y, _) in zip(alone, together, strict=True):
+                assert np.array_equal(x, y)
+    finally:
+        machine.set_threads(before)
+
+
+@pytest.mark.parametrize("natural", [False, True])
+def test_threads_of_python_wait_for_each_other(natural):
+    A, B = masses(8, 9)
+    one, two = (femops.CGSolver(M, natural=natural) for M in (A, B))
+    rights = [np.random.default_rng(k).standard_normal(A.shape[0]) for k in range(3)]
+    other = noise(B)
+    expected = [one.solve(b, rtol=1e-12)[0] for b in rights]
+
+    def many(k):
+        both = ([one, two], [two, one])[k % 2]
+        for _ in range(40):
+            assert np.array_equal(one.solve(rights[k], rtol=1e-12)[0], expected[k])
+            given = [rights[k] if solver is one else other for solver in both]
+            found = femops.CGSolver.solve_all(both, given, rtol=1e-12)[both.index(one)]
+            assert np.array_equal(found[0], expected[k])
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(many, range(3)))
+
+
+@pytest.mark.parametrize("natural", [False, True])
+def test_single_precision_takes_right_hand_sides_of_any_size(natural):
+    (A,) = masses(4, dtype="float32")
+    solver = femops.CGSolver(A, M=femops.jacobi(A), natural=natural)
+    expected, start = exact(A, noise(A)), 0.1 * noise(A)
+    for k in (-110, -80, -60, -19, 0, 19, 50, 63, 90, 118):
+        b = np.ldexp(noise(A), k)
+        found = [
+            solver.solve(b, rtol=1e-6)[0],
+            solver.solve(b, np.ldexp(start, k), rtol=1e-6)[0],
+            femops.CGSolver.solve_all([solver], [b], rtol=1e-6)[0][0],
+        ]
+        for x in found:
+            relative = np.ldexp(x.astype("float64"), -k)
+            np.testing.assert_allclose(relative, expected, atol=1e-4 * abs(expected).max())
+
+
+def test_solutions_below_the_range_of_single_precision_are_told_of():
+    V = femops.H1(femops.box((4, 4)), order=2)
+    A = femops.mass(V, 1e15, dtype="float32")
+    M, b = femops.jacobi(A), np.ones(V.size, dtype="float32")
+    for solve in (femops.CGSolver(A, M=M).solve, functools.partial(femops.cg, A, M=M)):
+        x = solve(np.float32(1e-23) * b)[0]
+        assert abs(A.assemble() @ x.astype("float64") - 1e-23).max() < 1e-27
+        with pytest.raises(femops.SolverError, match="out of the range of float32"):
+            solve(np.float32(1e-32) * b)
+
+
+def test_copies_begin_solves_of_their_own():
+    (A,) = masses(5)
+    solver, b = femops.CGSolver(A, M=femops.jacobi(A), natural=True), noise(A)
+    expected, _ = solver.solve(b, rtol=1e-12)
+    for twin in (copy.copy(solver), copy.deepcopy(solver), pickle.loads(pickle.dumps(solver))):
+        for _ in range(2):
+            found = femops.CGSolver.solve_all([solver, twin], [2.0 * b, b], rtol=1e-12)
+            np.testing.assert_array_equal(found[0][0], 2.0 * expected)
+            np.testing.assert_array_equal(found[1][0], expected)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_guess_that_is_far_off_is_no_sign_of_a_singular_operator(dtype):
+    (A,) = masses(4, dtype=dtype)
+    far = np.full(A.shape[0], 1e9, dtype=dtype)
+    for b in (np.zeros_like(far), noise(A, 1e-15)):
+        x, info = femops.cg(A, b, far, rtol=1e-5, atol=1e-30)
+        assert not info.converged
+        residual = np.linalg.norm(b - A @ x)
+        assert info.residual == pytest.approx(residual, rel=0.5)
+        assert residual < 1e-3 * np.linalg.norm(A @ far)

@@ -57,7 +57,9 @@ class ConjugateGradients(Solve):
         self._module = specialize(*_parts(b.dtype, *skeletons))
         edges = segment_edges(len(b)) if sums is None else sums.edges
         self._partial = np.zeros((2, len(edges) - 1))
+        rows = (self._merged_sweep or self._launches).addresses
         self._entries = dict.fromkeys(range(layout.TABLE_SIZE), 0) | {
+            **dict(zip((layout.ROWS, layout.ALPHAS, layout.COUNT), rows, strict=True)),
             layout.DRIVER: driver_address(),
             **dict(zip((layout.X, layout.R, layout.P, layout.V), self._whole, strict=True)),
             layout.INVERSE: b if inverse is None else inverse,  # read only if it is used
@@ -85,12 +87,12 @@ class ConjugateGradients(Solve):
             self.x[:] = x
             self._operator.apply(self.x, self._whole[1])
 
-    def _set(self, rows: int = 0, alphas: int = 0, count: int = 0) -> int:
-        """Tell compiled code of an operator and where it works; the table's address.
+    def _set(self) -> int:
+        """Tell compiled code where it works; the table's address.
 
         Hold ``LAUNCH`` while it is used.
         """
-        self._table[: layout.DRIVER] = rows, alphas, count, *self._launches.workplace()
+        self._table[layout.WORK : layout.DRIVER] = self._launches.workplace()
         return self._address
 
     def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
@@ -100,8 +102,7 @@ class ConjugateGradients(Solve):
             between_messages(self._state, steps, show, partial(self._act, self._reduce))
             return
         with LAUNCH:
-            rows = (self._merged_sweep or self._launches).addresses
-            self._module.iterate.ctypes(self._set(*rows), steps, show)
+            self._module.iterate.ctypes(self._set(), steps, show)
 
     def _act(self, reduce: Reduction, action: int) -> NDArray[np.float64]:
         """Do an action, and give its sums; see `between_messages`."""
@@ -124,13 +125,19 @@ class ConjugateGradients(Solve):
             return None
         known = self._group
         if known is None or known.solves != solves or any(one._group != known for one in solves):
-            known = Group(solves)
+            known = Group(solves) if _alike_and_apart(solves) else None
         return known
 
     def _shared(self) -> bool:
         """True if threads or ranks share the work, or sweeps are merged."""
         alone = self._merged_sweep is None and self._reduce is None
         return not alone or self._launches.threads() > 1
+
+
+def _alike_and_apart(solves: Sequence[ConjugateGradients]) -> bool:
+    """True if solves are of one type of numbers, and none works where another does."""
+    sweeps = [sweep for one in solves for sweep in set(one._launches.sweeps)]
+    return len(set(sweeps)) == len(sweeps) and len({one._b.dtype for one in solves}) == 1
 
 
 @final
@@ -195,8 +202,13 @@ class Group(SolveGroup):
         for one, right in zip(self.solves, rights, strict=True):
             one._b = right
         self._rights[:] = [right.ctypes.data for right in rights]
-        self._fresh[:, at.RELATIVE], self._fresh[:, at.LEAST] = relative, least
+        self._aim(self._fresh, relative, least)
         self._again = True
+
+    @staticmethod
+    def _aim(fresh: NDArray[np.float64], relative: float, least: Sequence[float]) -> None:
+        """Set what solves are to reach; the goal is found at their start if relative is not 0."""
+        fresh[:, at.RELATIVE], fresh[:, at.LEAST], fresh[:, at.GOAL] = relative, least, least
 
     def advance(self, limit: int, tolerances: Sequence[float] | None = None) -> None:
         """See `SolveGroup.advance`."""
@@ -218,7 +230,8 @@ class Group(SolveGroup):
     ) -> Instruction:
         """See `SolveGroup.instruction`."""
         fresh = self._fresh.copy()
-        fresh[:, at.RELATIVE], fresh[:, at.LEAST], fresh[:, at.LIMIT] = relative, least, limit
+        fresh[:, at.LIMIT] = limit
+        self._aim(fresh, relative, least)
         addresses = np.array([right.ctypes.data for right in rights])
         _, found = self._instruction(fresh, addresses, limit, done, list(rights))
         return found
