@@ -66,7 +66,8 @@ class OperationSequence:
     where ranks exchange messages, Python does one operation after the other; results are the same.
 
     Vectors are arrays whose contents may change from run to run, but not the arrays: they are read
-    and written where they are. They can be views such as ``state[2::3]`` where that is said.
+    and written where they are. They can be views such as ``state[2::3]`` where that is said. While
+    it runs, no other thread may use its vectors, solvers and forms.
 
     Parameters
     ----------
