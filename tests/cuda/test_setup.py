@@ -100,8 +100,7 @@ def test_coefficients_are_updated(device: GuardedDevice, evaluated: list[int]) -
     here, there = femops.diffusion(V), femops.diffusion(W)
     x = np.random.default_rng(1).standard_normal(V.size)
     for kappa in (3.0, by_element(V)):
-        here.update(kappa=kappa)
-        there.update(kappa=kappa)
+        here, there = here.update(kappa=kappa), there.update(kappa=kappa)
         expected = here @ x
         assert abs((there @ device.upload(x)).get() - expected).max() < 1e-13 * abs(expected).max()
     assert not evaluated

@@ -228,11 +228,10 @@ def locked(file: Path) -> Iterator[None]:
 def run(group: list[pytest.Item], count: int, folder: Path) -> dict[str, tuple[str, str]]:
     """Outcomes of tests, each of which is in some run."""
     found: dict[str, tuple[str, str]] = {}
-    while len(found) < len(group):
-        rest = [item for item in group if item.nodeid not in found]
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        found |= run_once(rest, count, folder)
+    while rest := [item for item in group if item.nodeid not in found]:
+        own = folder / str(len(found))  # a rank may outlive its run and write where that ran
+        own.mkdir(parents=True)
+        found |= run_once(rest, count, own)
     return found
 
 
