@@ -480,8 +480,8 @@ def _walls(part: femops.Mesh, comm: Communicator) -> list[int]:
     walls = np.flatnonzero(present[1:-1]) + 1
     if present[-1] or not len(walls):
         raise HydroError(
-            f"the boundary has other attributes than 1 to {part.dim}: give walls across x, y, z "
-            "these, by mesh.with_attributes(boundary=...)"
+            f"the boundary has other attributes than 1 to {part.dim}, or there is none: give walls "
+            "across x, y, z these, by mesh.with_attributes(boundary=...)"
         )
     return walls.tolist()
 

@@ -24,6 +24,7 @@ from femops.solvers.linear_problem import (
     check_operators,
     checked_guess,
     checked_right,
+    enlarged,
     excess_of,
     norm_of,
 )
@@ -128,20 +129,10 @@ def cg(
         x, info = preconditioned_cg.solve(problem, M, watch, goal)
     else:
         x, info = _solved(problem, M, merged, watch, goal)
-    return (_enlarged(A, x, exponent), info.scaled(exponent)) if exponent else (x, info)
-
-
-def _enlarged(A: Operator | BlockOperator, x: NDArray[Any], exponent: int) -> NDArray[Any]:
-    """Times two to that power, in place; numbers below all normal ones would lose digits."""
-    xp, comm = A.space.memory.xp, A.space.comm
-    some = comm.max(int(bool(x.any())))
-    with np.errstate(over="ignore", under="ignore"):
-        xp.ldexp(x, exponent, out=x)
-    largest = comm.max(float(abs(x).max()) if len(x) else 0.0)
-    least = float(np.finfo(x.dtype).tiny) if some else 0.0
-    if not least <= largest < math.inf:
-        raise SolverError("x is out of the range of float32: scale b, or make A in float64")
-    return x
+    if not exponent:
+        return x, info
+    allowed = max(problem.tolerance, _least_change(A.dtype, problem.norm))
+    return enlarged(A, x, exponent, allowed), info.scaled(exponent)
 
 
 def _solved(
@@ -292,7 +283,9 @@ class CGSolver:
                 held.enter_context(solver._alone)
             systems = [s._given(b, x0) for s, b, x0 in zip(solvers, rights, starts, strict=True)]
             _advance_all(solvers, systems, rtol, _limit(solvers, maxiter))
-            return [s._end(exponent) for s, (_, _, exponent) in zip(solvers, systems, strict=True)]
+            return [
+                s._end(exponent, rtol) for s, (*_, exponent) in zip(solvers, systems, strict=True)
+            ]
 
     def _given(self, b: Any, x0: Any) -> _System:
         """Right-hand side and first guess, divided by two to the power that is the third."""
@@ -330,12 +323,16 @@ class CGSolver:
         if not LEAST_NORM <= norm < np.inf:
             norm_of(self._A, right, self._sums)
 
-    def _end(self, exponent: int) -> tuple[NDArray[Any], int]:
+    def _end(self, exponent: int, rtol: float) -> tuple[NDArray[Any], int]:
         """Solution, times two to that power, and iterations of a solve that has come to its end."""
         self._check_end()
         solve = self._begun
         x = backend_of(self._A.space).placed(solve.x.copy())
-        return _enlarged(self._A, x, exponent) if exponent else x, solve.iterations
+        if exponent:
+            norm = self._sums.norm(self._begun.right)
+            allowed = max(rtol * norm, _least_change(self._A.dtype, norm))
+            x = enlarged(self._A, x, exponent, allowed)
+        return x, solve.iterations
 
     def _check_end(self) -> None:
         """Refuse an operator that a solve has found not to be positive definite."""
@@ -425,10 +422,20 @@ def _to_the_end(solve: Solve, goal: float, limit: int) -> None:
 
 def _reducible(solve: Solve, dtype: np.dtype[Any], norm: float) -> bool:
     """True if the residual is more than round-off, or not a number."""
-    return not solve.residual <= _ROUND_OFF * np.finfo(dtype).eps * norm
+    return not solve.residual <= _least_change(dtype, norm)
+
+
+def _least_change(dtype: np.dtype[Any], norm: float) -> float:
+    """Round-off of the products whose result has this norm."""
+    return float(_ROUND_OFF * np.finfo(dtype).eps * norm)
 
 
 def _indefinite(solve: Solve) -> str:
+    if not math.isfinite(solve.residual):
+        return (
+            "squares of the residual overflow: give a first guess nearer to the solution or none, "
+            "or make A in float64, or scale it"
+        )
     return (
         f"after {solve.iterations} iterations the operator (or preconditioner) is found not to "
         f"be positive definite: {_ADVICE}"
@@ -458,7 +465,7 @@ def _conclude(
     if solve.status == CONVERGED and not residual <= max(norm, tolerance):
         # a guess that is far off leaves its round-off
         start = problem.sums.norm(right - A.apply(problem.guess))
-        if not residual <= _ROUND_OFF * np.finfo(right.dtype).eps * start:
+        if not residual <= _least_change(right.dtype, start):
             raise SolverError(
                 "the recursion has converged, but |b - A x| is larger than |b|: the operator is "
                 f"singular; {_ADVICE}"

@@ -170,7 +170,22 @@ def excess_of(A: Operator | BlockOperator, *vectors: Vector) -> int:
     own = max(float(abs(vector).max()) if len(vector) else 0.0 for vector in vectors)
     largest = A.space.comm.max(own)
     exponent = math.frexp(largest)[1] if 0.0 < largest < math.inf else 0
-    return exponent - min(max(exponent, -_SAFE), _SAFE)
+    return exponent if abs(exponent) > _SAFE else 0
+
+
+def enlarged(A: Operator | BlockOperator, x: Vector, exponent: int, allowed: float) -> Vector:
+    """Times two to that power; what underflows may change A x by as much as is allowed."""
+    xp, comm = A.space.memory.xp, A.space.comm
+    with np.errstate(over="ignore", under="ignore"):
+        found: Vector = xp.ldexp(x, exponent)
+    outside = not xp.isfinite(found).all()
+    if not comm.max(int(outside)):
+        lost = x - xp.ldexp(found, -exponent)
+        some = comm.max(int(bool(lost.any())))
+        outside = bool(some) and not Sums(A.space).norm(A.apply(lost)) <= allowed
+    if comm.max(int(outside)):
+        raise SolverError("x is out of the range of float32: scale b, or make A in float64")
+    return found
 
 
 def check_operators(solver: Solver, A: Any, M: Any) -> None:

@@ -116,6 +116,11 @@ class Solve(ABC):
         return iterate
 
     @property
+    def right(self) -> NDArray[Any]:
+        """The right-hand side."""
+        return self._b
+
+    @property
     def iterations(self) -> int:
         """Iterations done."""
         return max(0, int(self._state[at.ITERATIONS]))

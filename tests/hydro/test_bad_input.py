@@ -30,6 +30,10 @@ def run():
 WRONG = {
     "problem": (lambda _: Lagrangian("sedov", MESH), r"give a problem, as femops.hydro.problem"),
     "mesh": (lambda _: Lagrangian(SEDOV, "square01_quad"), "mesh is .*: give a mesh, as"),
+    "walls": (
+        lambda _: Lagrangian(SEDOV, femops.box((3, 3), periodic=(True, True))),
+        "other attributes than 1 to 2, or there is none",
+    ),
     "order": (lambda _: Lagrangian(SEDOV, MESH, 0), "order_kinematic is 0: give a whole number"),
     "energy": (lambda _: Lagrangian(SEDOV, MESH, 2, -1), "order_thermo is -1: give a whole"),
     "cfl": (lambda _: Lagrangian(SEDOV, MESH, cfl=0.0), "cfl is 0.0: give a number above 0"),

@@ -249,6 +249,27 @@ def test_solutions_below_the_range_of_single_precision_are_told_of():
             solve(np.float32(1e-32) * b)
 
 
+def test_entries_that_underflow_are_told_of_beside_others_that_do_not():
+    """What is constrained is as large as b, the rest 1e15 times as small."""
+    (A,) = masses(4, dtype="float32")
+    A = (1e15 * A).constrained(np.arange(0, A.shape[0], 3))
+    M, b = femops.jacobi(A), np.ones(A.shape[0], dtype="float32")
+    for solve in (femops.CGSolver(A, M=M).solve, functools.partial(femops.cg, A, M=M)):
+        x = solve(np.float32(1e-23) * b, rtol=1e-4)[0].astype("float64")
+        assert np.linalg.norm(A.assemble() @ (1e23 * x) - 1.0) < 1e-3 * np.linalg.norm(b)
+        with pytest.raises(femops.SolverError, match="out of the range of float32"):
+            solve(np.float32(1e-33) * b, rtol=1e-4)
+
+
+def test_a_guess_whose_residual_overflows_is_blamed_for_it():
+    far = 1e5
+    for dtype, size in (("float32", 1e18), ("float64", 1e200)):
+        A = size * masses(4, dtype=dtype)[0]
+        for solve in (femops.CGSolver(A).solve, functools.partial(femops.cg, A)):
+            with pytest.raises(femops.SolverError, match="squares of the residual overflow"):
+                solve(np.ones(A.shape[0], dtype), np.full(A.shape[0], far, dtype))
+
+
 def test_copies_begin_solves_of_their_own():
     (A,) = masses(5)
     solver, b = femops.CGSolver(A, M=femops.jacobi(A), natural=True), noise(A)
