@@ -24,11 +24,12 @@ JOBS = 0  # how many loops there have been; workers wait for another
 SLEEPERS = LINE_WORDS  # workers that do not look at JOBS any more
 ACTIVE = 2 * LINE_WORDS  # workers that may be in a loop
 CALLER_SLEEPS = 3 * LINE_WORDS  # whether who began the loop waits for ACTIVE to be zero, asleep
+CALLER_PAUSE = 3 * LINE_WORDS + 1  # how many times who began a loop waits but shortly for the end
 OPEN = 4 * LINE_WORDS  # whether there is a loop to take part in
 BODY, ARGUMENTS, WIDTH = OPEN + 1, OPEN + 2, OPEN + 3  # of that loop; how many threads share it
 STRICT = OPEN + 4  # whether each thread does its own items, and no other
 SPINS = OPEN + 5  # how often it is looked before one goes to sleep
-LONG_SPINS = OPEN + 6  # how often a worker looks while that pays
+LONG_SPINS = OPEN + 6  # how often while that pays
 LOCK, UNLOCK, WAIT, WAKE = (5 * LINE_WORDS + k for k in range(4))  # functions of pthreads
 WHO = 5 * LINE_WORDS + 4  # the function that tells a thread's number in the system, or 0
 RUN = 5 * LINE_WORDS + 5  # the compiled function that runs a loop on the team
@@ -204,6 +205,7 @@ __all__ = [
     "ACTIVE",
     "ARGUMENTS",
     "BODY",
+    "CALLER_PAUSE",
     "CALLER_SLEEPS",
     "DONE",
     "END",

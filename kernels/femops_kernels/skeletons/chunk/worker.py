@@ -4,9 +4,10 @@ A worker waits for a loop, takes part in it, and waits for the next.
 
 Waiting begins by looking again and again, as the next loop often follows at once.  Then the thread
 sleeps: the processor is for others.  It looks for long, some 100 microseconds, while that pays.
-After it has looked in vain it looks but for a few microseconds in the next loops.  After it has
-missed a loop, as one does who shares its core with another thread, it does so in twice as many as
-the last time.  See `femops_kernels.simd.threads` for who begins a loop, and for a team's memory.
+After it has looked in vain it looks but for a few microseconds in the next loops; so does the
+thread that began a loop and waits for its end.  After a worker has missed a loop, as one does that
+shares its core with another thread, it looks briefly in twice as many loops as the last time.  See
+`femops_kernels.simd.threads` for the loop's begin, and for a team's memory.
 """
 
 # <defaults>
@@ -105,12 +106,15 @@ def unfinished(team, width):
 
 @inner
 def await_workers(team, width):
-    """Wait until nothing is unfinished: a few microseconds awake, then asleep."""
-    spins = atomic_get(team, SPINS)
+    """Wait until nothing is unfinished: awake, for long while that pays, then asleep."""
+    pause = atomic_get(team, CALLER_PAUSE)
+    spins = atomic_get(team, SPINS if pause > 0 else LONG_SPINS)
     while unfinished(team, width) == 1 and spins > 0:
         relax()
         spins -= 1
-    if unfinished(team, width) == 1:
+    late = unfinished(team, width)
+    atomic_put(team, CALLER_PAUSE, FEWEST if late == 1 else max(pause - 1, 0))
+    if late == 1:
         call_system(atomic_get(team, LOCK), team + MUTEX * 8, 0)
         atomic_put(team, CALLER_SLEEPS, 1)
         while unfinished(team, width) == 1:
