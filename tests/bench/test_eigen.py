@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ SMALL: dict[str, Any] = {"order": 4, "elements": 3, "states": 4, "tol": 1e-3}
 
 
 def test_all_methods_come_to_the_same_residual() -> None:
-    rows = run_eigen(Settings(**SMALL))["rows"]
+    found = run_eigen(Settings(**SMALL))
+    rows = found["rows"]
+    assert json.loads(json.dumps(found))["rows"] == rows
     assert [row["method"] for row in rows] == list(METHODS)
     for row in rows:
         assert row["converged"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import groupby, product
 from typing import Any, final
 
 import numpy as np
@@ -157,9 +157,24 @@ def prepare(world: World, task: Task, settings: Settings, level: str) -> dict[st
 def measure(
     worlds: Sequence[World], settings: Settings, progress: Progress
 ) -> list[dict[str, Any]]:
-    """Rows of all tasks on all worlds, which take turns, and what their messages are."""
+    """Rows of all tasks on all worlds, which take turns, and what their messages are.
+
+    Problems are measured one after the other, as those of many vectors would not fit beside each
+    other.
+    """
+    rows = []
+    for _, group in groupby(settings.tasks(), key=lambda task: (task.mesh, task.problem)):
+        rows += _measure_together(list(group), worlds, settings, progress)
+        for world in worlds:
+            world.ask("forget")
+    return rows
+
+
+def _measure_together(
+    tasks: Sequence[Task], worlds: Sequence[World], settings: Settings, progress: Progress
+) -> list[dict[str, Any]]:
     timings: list[Timing] = []
-    for task in settings.tasks():
+    for task in tasks:
         level = settings.level
         for world in worlds:
             progress(f"{task.name}, {world.ranks} ranks: set up")
@@ -168,7 +183,7 @@ def measure(
             timings.append(Timing(task, world.ranks, facts))
     by_ranks = {world.ranks: world for world in worlds}
     for k in range(settings.rounds):
-        progress(f"round {k + 1} of {settings.rounds}")
+        progress(f"{tasks[0].name}: round {k + 1} of {settings.rounds}")
         for timing in timings:
             timing.rounds.append(_round(by_ranks[timing.ranks], timing.task, settings.seconds))
     fewest = {timing.task: timing for timing in reversed(timings)}

@@ -133,6 +133,11 @@ class Worker:
         elements = self._meshes[key].num_elements
         return {"dofs": dofs, "elements": elements, "level": operator.level}
 
+    def forget(self) -> dict[str, Any]:
+        """Free all operators and vectors."""
+        self._cases.clear()
+        return {}
+
     def _chosen(self, V: H1, problem: str) -> str:
         """The level that is fastest on the first rank's part."""
         level = ""

@@ -150,7 +150,7 @@ class _Case:
         return {
             "residual": residual,
             "error": float(np.max(np.abs(values / self.exact - 1.0))),
-            "converged": residual <= 1.1 * goal,
+            "converged": bool(residual <= 1.1 * goal),
         }
 
     def _lobpcg(
