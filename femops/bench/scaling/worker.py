@@ -40,6 +40,7 @@ Measured = NDArray[np.float64]
 """(3, n): seconds, waited, how often a core was taken away."""
 
 _AGAIN = 3  # times at most that disturbed ones are measured again
+_LONG = 5  # times what a round should take: what takes so long is not measured again
 _PROCESS = Path("/proc/self")
 _RESET = "5"  # proc(5), clear_refs: the peak resident set size becomes the present one
 _MESSAGES = 8, 2**20  # bytes of those that tell latency and bandwidth
@@ -169,7 +170,7 @@ class Worker:
         """The same as `_timed`, again and again until enough were undisturbed, or it takes long."""
         found = self._timed(call, seconds, case)
         for _ in range(_AGAIN):
-            if np.count_nonzero(found[2] == 0) >= LEAST:
+            if np.count_nonzero(found[2] == 0) >= LEAST or found[0].sum() > _LONG * seconds:
                 break
             more = self._timed(call, seconds, case)
             found = np.concatenate([found, more], axis=1)

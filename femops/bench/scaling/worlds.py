@@ -20,6 +20,11 @@ _MORE_RANKS_THAN_CORES = {
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
 }
 
+# A thread each, in the products of cell matrices too.
+_THREADS = dict.fromkeys(
+    ("FEMOPS_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1"
+)
+
 
 @final
 class World:
@@ -38,7 +43,7 @@ class World:
         command = [launch.mpiexec(), "-n", str(ranks), sys.executable, "-m", _PROGRAM]
         check_alone()
         failed = f"{ranks} ranks failed, mpiexec ended with"
-        self._child = Child(failed, command, _MORE_RANKS_THAN_CORES | {"FEMOPS_THREADS": "1"})
+        self._child = Child(failed, command, _MORE_RANKS_THAN_CORES | _THREADS)
         self.close = self._child.close
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
