@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -146,28 +147,60 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def _compiled(path: Path) -> list[Path]:
-    """Files of Numba for a kernel in Python, of the CUDA compiler for one in C++."""
+    """Files of Numba for a kernel in Python, of the CUDA compiler for one in C++.
+
+    It reads the whole folder, which may hold some ten thousand files: not to be asked each time.
+    """
     files = (path.parent / "__pycache__").glob(f"{path.stem}.*")
     ours = [p for p in files if p.suffix in (".nbi", ".nbc", ".pyc")]
     ours += [p for p in map(path.with_suffix, (".cubin", ".log")) if p.exists()]
     return sorted(ours)
 
 
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    for file in _compiled(path):
-        digest.update(file.name.encode() + b"\0" + read_private(file))
-    return digest.hexdigest()
+def _bytecode(path: Path) -> Path:
+    """The file where Python may keep a kernel's bytecode."""
+    return path.parent / "__pycache__" / f"{path.stem}.{sys.implementation.cache_tag}.pyc"
+
+
+def _record(path: Path) -> Path:
+    """The file with checksums of a kernel's compiled files, in the form of ``sha256sum``."""
+    return path.with_suffix(".sha256")
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(read_private(file)).hexdigest()
 
 
 def seal(path: Path) -> None:
-    """Record the checksum of a kernel's compiled files."""
+    """Record the checksums of a kernel's compiled files."""
+    lines = []
     for file in _compiled(path):
         if file.stat().st_mode & 0o022:  # Numba makes them as the umask says
             file.chmod(0o600)
-    value, record = _digest(path).encode(), path.with_suffix(".sha256")
-    if not record.exists() or read_private(record) != value:
-        write_whole(record, value)
+        lines.append(f"{_digest(file)}  {file.relative_to(path.parent).as_posix()}\n")
+    write_whole(_record(path), "".join(lines).encode())
+
+
+def _recorded(path: Path) -> dict[Path, str]:
+    """Checksums of a kernel's compiled files; none if `seal` has not seen them."""
+    try:
+        lines = read_private(_record(path)).decode().splitlines()
+    except FileNotFoundError:
+        return {}
+    pairs = [line.split("  ", 1) for line in lines]
+    return {path.parent / pair[1]: pair[0] for pair in pairs if len(pair) == 2}
+
+
+def sealed(path: Path) -> bool:
+    """True if no compiled file of a kernel is newer than its record, or missing there.
+
+    Numba compiles again where a source is newer than it was, as in a copied folder.
+    """
+    known, bytecode = _recorded(path), _bytecode(path)
+    if not known or (bytecode.exists() and bytecode not in known):
+        return False
+    newest = max(file.stat().st_mtime_ns for file in known)
+    return newest <= _record(path).stat().st_mtime_ns
 
 
 def usable(path: Path) -> bool:
@@ -180,19 +213,25 @@ def usable(path: Path) -> bool:
     CacheError
         If another user can have written one of them.
     """
-    record = path.with_suffix(".sha256")
-    # without a checksum they are missing, or their compiler was stopped before `seal`: no damage
-    finished = record.exists()
-    if finished and read_private(record) == _digest(path).encode():
+    # without checksums they are missing, or their compiler was stopped before `seal`: no damage
+    known = _recorded(path)
+    if known and all(_is_whole(file, digest) for file, digest in known.items()):
         return True
-    if finished:
+    if known:
         message = f"compiled kernel {path.stem} in {path.parent} was damaged: compiled again"
         warnings.warn(message, CacheWarning, stacklevel=5)
     discard(path)
     return False
 
 
+def _is_whole(file: Path, digest: str) -> bool:
+    try:
+        return _digest(file) == digest
+    except FileNotFoundError:
+        return False
+
+
 def discard(path: Path) -> None:
-    """Remove a kernel's compiled files and their checksum."""
-    for file in [*_compiled(path), path.with_suffix(".sha256")]:
+    """Remove a kernel's compiled files and their checksums."""
+    for file in [*_compiled(path), _record(path)]:
         file.unlink(missing_ok=True)

@@ -146,7 +146,8 @@ def _load(name: str, text: str) -> ModuleType:
         watched = nullcontext() if found else NOTICE.compiling(folder)
         with watched, _no_collection(), _beside_the_source():
             module = _import(name, path)
-        kernel_cache.seal(path)
+        if not (found and kernel_cache.sealed(path)):
+            kernel_cache.seal(path)
     return module
 
 
