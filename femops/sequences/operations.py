@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, final
 
 import numpy as np
@@ -44,6 +45,10 @@ class Operation(ABC):
     def goes_on(self) -> bool:
         """True if a sequence goes on that compiled code has ended with this operation."""
         return False
+
+    def locks(self) -> list[Lock]:
+        """Locks to hold while compiled code does it, of what other threads may use too."""
+        return []
 
 
 @final
@@ -119,6 +124,10 @@ class Evaluation(Operation):
         minima = [self.functionals[name].number for name in self.form.functionals.minima]
         return self.form.compiled.instructions(self.u, self.out, minima)
 
+    def locks(self) -> list[Lock]:
+        """See `Operation.locks`."""
+        return [self.form._alone]
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -184,6 +193,10 @@ class Solves(Operation):
         ended_solves(self.solvers, self.rights)
         return True
 
+    def locks(self) -> list[Lock]:
+        """See `Operation.locks`."""
+        return [solver._alone for solver in self.solvers]
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -200,8 +213,8 @@ class Demand(Operation):
 
     def instructions(self) -> list[Instruction] | None:
         """See `Operation.instructions`."""
-        factor = self.scalar.factor / self.least.factor
-        return [demand_instruction(self.scalar.number, factor, self.least.number)]
+        one, other = self.scalar, self.least
+        return [demand_instruction(one.number, one.factor, other.number, other.factor)]
 
 
 @final

@@ -8,13 +8,17 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.errors import OperatorError
+from femops_meshes.arguments import number_of
+
 
 @final
 @dataclass(eq=False)
 class Scalar:
     """A number of a sequence, times a factor.
 
-    It is made by `OperationSequence.scalar`, and multiplied by numbers as in ``0.5 * dt``.
+    It is made by `OperationSequence.scalar`, and multiplied by numbers as in ``0.5 * dt``,
+    ``dt / 6`` and ``-dt``.
 
     Attributes
     ----------
@@ -30,9 +34,17 @@ class Scalar:
     factor: float = 1.0
 
     def __mul__(self, factor: float) -> Scalar:
-        return replace(self, factor=self.factor * float(factor))
+        number = number_of(factor)
+        return NotImplemented if number is None else replace(self, factor=self.factor * number)
 
     __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> Scalar:
+        number = number_of(divisor)
+        return NotImplemented if number is None else replace(self, factor=self.factor / number)
+
+    def __neg__(self) -> Scalar:
+        return self * -1.0
 
     @property
     def value(self) -> float:
@@ -41,4 +53,6 @@ class Scalar:
 
     @value.setter
     def value(self, value: float) -> None:
+        if not self.factor:
+            raise OperatorError("a scalar times zero has no value to set: set the scalar itself")
         self.values[self.number] = value / self.factor

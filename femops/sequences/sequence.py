@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from threading import Lock
+from threading import Lock, get_ident
 from time import perf_counter
 from typing import Any, NoReturn, final
 
@@ -27,7 +28,7 @@ from femops.sequences.operations import (
     Term,
 )
 from femops.sequences.scalar import Scalar
-from femops.solvers.cg import CGSolver, check_right
+from femops.solvers.cg import CGSolver, check_right, solvers_once
 from femops.spaces.base import Space
 from femops.spaces.product import Product
 from femops.spaces.restriction import FLOAT_TYPES
@@ -46,13 +47,20 @@ class _Piece:
     compiled: HostSequence
     operations: list[Operation]
 
+    def __post_init__(self) -> None:
+        locks = {id(lock): lock for one in self.operations for lock in one.locks()}
+        self._locks = [locks[key] for key in sorted(locks)]  # all who take several take this order
+
     def run(self) -> bool:
         """Do them; False if the sequence ends with one."""
         begin, end = 0, len(self.operations)
-        while (begin := self.compiled.run(begin)) < end:
-            if not self.operations[begin].goes_on():
-                return False
-            begin += 1
+        with ExitStack() as held:
+            for lock in self._locks:
+                held.enter_context(lock)
+            while (begin := self.compiled.run(begin)) < end:
+                if not self.operations[begin].goes_on():
+                    return False
+                begin += 1
         return True
 
 
@@ -67,7 +75,7 @@ class OperationSequence:
 
     Vectors are arrays whose contents may change from run to run, but not the arrays: they are read
     and written where they are. They can be views such as ``state[2::3]`` where that is said. While
-    it runs, no other thread may use its vectors, solvers and forms.
+    it runs, no other thread may use its vectors; its solvers and forms wait.
 
     Parameters
     ----------
@@ -100,7 +108,7 @@ class OperationSequence:
         self._scalars = 0
         self._operations: list[Operation] = []
         self._plan: list[_Piece | Operation] | None = None
-        self._begun, self._alone = False, Lock()
+        self._begun, self._alone, self._runner = False, Lock(), 0
         self._before: dict[str, float] = {}
 
     def __reduce__(self) -> NoReturn:
@@ -242,6 +250,7 @@ class OperationSequence:
             Vectors of another shape or type.
         """
         solvers, rights, outs = (_listed(one) for one in (solvers, rights, outs))
+        solvers = solvers_once(solvers)
         if not 0 < len(solvers) == len(rights) == len(outs):
             raise SolverError("solvers, rights and outs are not equally many: give one of each")
         for k, (solver, b, out) in enumerate(zip(solvers, rights, outs, strict=True), 1):
@@ -278,11 +287,19 @@ class OperationSequence:
         ------
         SolverError
             See `CGSolver.solve`; what comes after the solve is not done.
+        OperatorError
+            It is called by a function that the sequence calls.
         """
+        if self._runner == get_ident():
+            raise OperatorError("a sequence runs already, and cannot run within itself")
         with self._alone:
-            plan = self._planned() if self._begun else self._operations
-            self._begun = True  # solvers have now what compiled code works on
-            return all(self._timed(one) for one in plan)
+            self._runner = get_ident()
+            try:
+                plan = self._planned() if self._begun else list(self._operations)
+                self._begun = True  # solvers have now what compiled code works on
+                return all(self._timed(one) for one in plan)
+            finally:
+                self._runner = 0
 
     def _timed(self, one: _Piece | Operation) -> bool:
         if isinstance(one, _Piece):

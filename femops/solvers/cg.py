@@ -32,7 +32,7 @@ from femops.solvers.multigrid import Multigrid
 from femops.solvers.watch import Callback, Progress, Watch
 from femops_kernels.cg import BREAKDOWN, CONVERGED, LEAST_NORM, Solve, SolveGroup
 from femops_kernels.instruction import Instruction
-from femops_meshes.arguments import Count, Fraction, NotNegative, checked
+from femops_meshes.arguments import Count, Fraction, NotNegative, checked, shown
 
 _ADVICE = (
     "are boundary conditions missing, or is a coefficient negative? "
@@ -273,8 +273,7 @@ class CGSolver:
         SolverError, VectorError
             See `solve`; no solver, or one twice: it holds the state of one solve.
         """
-        if not 0 < len({id(solver) for solver in solvers}) == len(solvers):
-            raise SolverError("solve_all needs at least one solver, and each only once")
+        solvers = solvers_once(solvers)
         starts = [None] * len(solvers) if guesses is None else guesses
         if not len(solvers) == len(rights) == len(starts):
             raise SolverError("solvers, rights and guesses are not equally many: give one of each")
@@ -336,7 +335,8 @@ class CGSolver:
 
     def _check_end(self) -> None:
         """Refuse an operator that a solve has found not to be positive definite."""
-        if self._begun.status == BREAKDOWN and _reducible(self._begun, self._A.dtype, self._norm):
+        least = _least_change(self._A.dtype, self._norm)
+        if self._begun.status == BREAKDOWN and not self._begun.residual <= least:
             raise SolverError(_indefinite(self._begun))
 
 
@@ -368,6 +368,16 @@ def solves_instruction(
     least = [solver._least for solver in solvers]
     found = group.instruction(rights, rtol, least, limit, done)
     return found, [solver._begun.x for solver in solvers]
+
+
+def solvers_once(solvers: Sequence[CGSolver]) -> list[CGSolver]:
+    """Solvers that can solve together; an error if one is none, or is there twice."""
+    found = list(solvers)
+    if wrong := [one for one in found if not isinstance(one, CGSolver)]:
+        raise SolverError(f"{shown(wrong[0])} is no solver: give femops.CGSolver(A)")
+    if not 0 < len({id(solver) for solver in found}) == len(found):
+        raise SolverError("solve_all needs at least one solver, and each only once")
+    return found
 
 
 def ended_solves(solvers: Sequence[CGSolver], rights: Sequence[NDArray[Any]]) -> None:
@@ -420,11 +430,6 @@ def _to_the_end(solve: Solve, goal: float, limit: int) -> None:
         solve.advance(goal, limit, burst, show=False)
 
 
-def _reducible(solve: Solve, dtype: np.dtype[Any], norm: float) -> bool:
-    """True if the residual is more than round-off, or not a number."""
-    return not solve.residual <= _least_change(dtype, norm)
-
-
 def _least_change(dtype: np.dtype[Any], norm: float) -> float:
     """Round-off of the products whose result has this norm."""
     return float(_ROUND_OFF * np.finfo(dtype).eps * norm)
@@ -457,7 +462,7 @@ def _conclude(
 ) -> tuple[NDArray[Any], Info]:
     """Solution and report, by the residual as it is and not as the recursion has it."""
     A, right, norm, tolerance = problem.A, problem.right, problem.norm, problem.tolerance
-    reducible = _reducible(solve, right.dtype, norm)
+    reducible = not solve.residual <= _least_change(right.dtype, norm)
     if not np.isfinite(solve.residual) or (solve.status == BREAKDOWN and reducible):
         raise SolverError(_indefinite(solve))
     x = backend_of(A.space).placed(solve.x.copy())

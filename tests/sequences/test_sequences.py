@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,9 @@ def threads(request: pytest.FixtureRequest) -> Any:
     machine.set_threads(request.param)
     yield request.param
     machine.set_threads(before)
+
+
+numbers = st.sampled_from([0.0, -0.0, 1.0, -1.0, -3.0, np.inf, np.nan]) | st.floats(-5, 5)
 
 
 def some(n: int, seed: int = 0) -> Any:
@@ -193,6 +197,31 @@ def test_it_ends_where_something_is_required(value):
         np.testing.assert_array_equal(y, 3.0 if good else 1.0)
 
 
+@given(one=numbers, other=numbers, factors=st.tuples(numbers, numbers))
+def test_scalars_are_compared_with_their_factors(one, other, factors):
+    sequence = femops.OperationSequence(V)
+    a, b = sequence.scalar(), sequence.scalar()
+    a.value, b.value = one, other
+    sequence.require(factors[0] * a, b * factors[1])
+    expected = factors[0] * one >= factors[1] * other
+    assert [sequence.run() for _ in range(3)] == [expected] * 3  # by Python, then compiled
+
+
+def test_factors_of_scalars():
+    sequence = femops.OperationSequence(V)
+    dt, y = sequence.scalar(3.0), np.zeros(2)
+    sequence.add(y, (-dt / 4, np.ones(2)), (np.float32(0.5) * dt * 2, np.full(2, 5.0)))
+    for _ in range(2):
+        sequence.run()
+        np.testing.assert_array_equal(y, 3.0 * 5.0 - 0.75)
+    (dt / 4).value = 2.0
+    assert dt.value == 8.0
+    with pytest.raises(TypeError, match="unsupported operand"):
+        dt * dt
+    with pytest.raises(femops.OperatorError, match="times zero"):
+        (0.0 * dt).value = 1.0
+
+
 @pytest.mark.parametrize("broken", [np.nan, np.inf, 1e-200])
 def test_errors_of_solves_are_raised_and_what_follows_is_not_done(broken):
     M = femops.mass(V)
@@ -237,6 +266,45 @@ def test_functions_are_called_in_their_place():
         np.testing.assert_array_equal(y, 6.0)
     assert sequence.seconds["python"] > 0.0
     assert set(sequence.seconds) == {"", "python"}
+
+
+def test_a_sequence_is_not_run_by_itself():
+    """Nor does it run what a function puts down meanwhile, before the next run."""
+    sequence, calls = femops.OperationSequence(V), []
+    sequence.call(lambda: calls.append(1) or sequence.call(lambda: calls.append(2)))
+    sequence.run()
+    assert calls == [1]
+    sequence.run()
+    assert calls == [1, 1, 2]
+    sequence.call(sequence.run)
+    for _ in range(2):
+        with pytest.raises(femops.OperatorError, match="within itself"):
+            sequence.run()
+
+
+def test_threads_of_python_share_solvers():
+    """Sequences and solves wait for each other, in whatever order they name their solvers."""
+    M = femops.mass(V)
+    solvers = [femops.CGSolver(M, M=femops.jacobi(M)) for _ in range(3)]
+
+    def work(seed: int) -> float:
+        rng, sequence, worst = np.random.default_rng(seed), femops.OperationSequence(V), 0.0
+        order = solvers if seed % 2 else solvers[::-1]
+        rights = [rng.standard_normal(V.size) for _ in solvers]
+        found = [np.zeros(V.size) for _ in solvers]
+        sequence.solve(order, rights, found, rtol=1e-12)
+        for _ in range(20):
+            for right in rights:
+                right[:] = rng.standard_normal(V.size)
+            if seed < 2:
+                sequence.run()
+            else:
+                found = [x for x, _ in femops.CGSolver.solve_all(order, rights, rtol=1e-12)]
+            worst = max(worst, *(abs(M @ x - b).max() for x, b in zip(found, rights, strict=True)))
+        return worst
+
+    with ThreadPoolExecutor(4) as pool:
+        assert max(pool.map(work, range(4))) < 1e-10
 
 
 def test_on_a_device():
@@ -292,6 +360,9 @@ def test_bad_input_is_one_clear_error():
         (lambda: sequence.multiply_blocks(np.ones((2, 3, 3)), x[:6], x[3:9]), "overlaps x"),
         (lambda: sequence.solve([femops.CGSolver(M)], [x], []), "equally many"),
         (lambda: sequence.solve([femops.CGSolver(M)], [x[:-1]], [x]), "right-hand side 1"),
+        (lambda: sequence.solve([M], [x], [x]), "is no solver"),
+        (lambda: femops.CGSolver.solve_all([3], [x]), "is no solver"),
+        (lambda: sequence.solve([femops.CGSolver(M)] * 2, [x, x], [x, x]), "only once"),
         (lambda: sequence.solve([femops.CGSolver(M)], [x], [x[:-1]]), "out 1 is"),
         (lambda: femops.OperationSequence(3), "space is 3: give a space"),
     ]

@@ -127,9 +127,9 @@ def least_instruction(values: NDArray[Any], count: int, scalar: int) -> Instruct
     return Instruction(_compiled(values.dtype).least.address, words, kept=values)
 
 
-def demand_instruction(scalar: int, factor: float, least: int) -> Instruction:
-    """End the sequence unless a scalar, times a factor, is at least another."""
-    words = scalar, float(factor), least
+def demand_instruction(scalar: int, factor: float, least: int, other: float) -> Instruction:
+    """End the sequence unless a scalar is at least another, each times a factor."""
+    words = scalar, float(factor), least, float(other)
     return Instruction(_compiled(np.dtype(np.float64)).require.address, words)
 
 

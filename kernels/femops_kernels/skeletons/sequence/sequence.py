@@ -99,10 +99,11 @@ def least(row, context):
 
 @entry("int32(intp, intp)", thorough=False)
 def require(row, context):
-    """End the sequence unless a scalar, times a factor, is at least another."""
+    """End the sequence unless a scalar is at least another, each times a factor."""
     scalars = word(context, SCALARS)
-    this, that = get(FLOAT64, scalars, word(row, THIS)), get(FLOAT64, scalars, word(row, THAT))
-    return 0 if get(FLOAT64, row, FACTOR_OF) * this >= that else 1
+    this = get(FLOAT64, row, FACTOR_OF) * get(FLOAT64, scalars, word(row, THIS))
+    that = get(FLOAT64, row, FACTOR_THAT) * get(FLOAT64, scalars, word(row, THAT))
+    return 0 if this >= that else 1
 
 
 @shared

@@ -1,6 +1,6 @@
 """Rows of a sequence's instructions: the meaning of each int64 entry from the third on.
 
-FACTOR and FACTOR_OF are float64 in the same eight bytes.
+FACTOR, FACTOR_OF and FACTOR_THAT are float64 in the same eight bytes.
 """
 
 # A sum: addresses of its terms and of the result; numbers from one entry of this to the next
@@ -15,8 +15,8 @@ ROWS, ALPHAS, LAUNCHES, X, Y = 2, 3, 4, 5, 6
 # The least of COUNT numbers, by batches that are BATCH_STEP numbers apart and have WIDTH each
 VALUES, BATCH_STEP, WIDTH, RESULT = 2, 3, 4, 5
 
-# A demand: that FACTOR_OF times the scalar THIS is at least the scalar THAT
-THIS, FACTOR_OF, THAT = 2, 3, 4
+# A demand: that FACTOR_OF times the scalar THIS is at least FACTOR_THAT times the scalar THAT
+THIS, FACTOR_OF, THAT, FACTOR_THAT = 2, 3, 4, 5
 
 # A product with MANY blocks of N rows, of which columns are contiguous; X and Y as above
 MATRICES, N, MANY = 2, 3, 4
