@@ -411,6 +411,11 @@ class Lagrangian:
         )
         return work, product
 
+    def __getstate__(self) -> dict[str, object]:
+        """Copies put steps down anew, and their clock begins at zero."""
+        spent = {"_force_seconds": 0.0, "_sweeps": 0, "_solves": 0, "_zero": Clock()}
+        return self.__dict__ | spent | {"sequences": []}
+
     # --- what was spent --------------------------------------------------------------------------
 
     def count(self, *, sweeps: int = 0, solves: int = 0) -> None:

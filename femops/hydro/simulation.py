@@ -55,6 +55,10 @@ class Simulation:
     repeated: int = 0
     _steps: tuple[str, TimeStep] | None = None
 
+    def __getstate__(self) -> dict[str, object]:
+        """Copies put their steps down anew: those work on arrays where they are."""
+        return self.__dict__ | {"_steps": None}
+
     @staticmethod
     @checked(HydroError)
     def begin(equations: Lagrangian, ode: str = "rk4") -> Simulation:

@@ -16,7 +16,7 @@ from femops.operators.coupled import CoupledForm
 from femops.operators.execution.backend import Backend
 from femops.sequences.scalar import Scalar
 from femops.solvers.cg import CGSolver, ended_solves, solves_instruction
-from femops_kernels.cpu.sequence import demand_instruction
+from femops_kernels.cpu.sequence import HostSequence, demand_instruction
 from femops_kernels.instruction import Instruction
 
 Array = NDArray[Any]
@@ -142,7 +142,11 @@ class BlockProduct(Operation):
     out: Array
 
     def run(self) -> bool:
-        """See `Operation.run`."""
+        """See `Operation.run`: on the host with the bits of all runs, so not by NumPy."""
+        found = self.instructions()
+        if found is not None:
+            HostSequence(found).run()
+            return True
         pieces = self.x.reshape(self.blocks.shape[:2])
         self.out[:] = self.xp.einsum("eij,ej->ei", self.blocks, pieces).reshape(-1)
         return True

@@ -138,7 +138,7 @@ def test_a_step_with_everything(threads):
         np.testing.assert_allclose(both, expected, rtol=0, atol=1e-10 * abs(expected).max())
         product = np.einsum("eij,ej->ei", blocks, residual.reshape(5, -1)).reshape(-1)
         np.testing.assert_allclose(x, product, rtol=0, atol=1e-14 * abs(product).max())
-        results.append((both.copy(), w.copy(), v.copy()))
+        results.append((both.copy(), w.copy(), v.copy(), x.copy()))
     for one, two in zip(results[0], results[2], strict=True):
         np.testing.assert_array_equal(one, two)
     done = [femops.CGSolver.solve_all(solvers, [right, residual], rtol=1e-13) for _ in range(2)]
