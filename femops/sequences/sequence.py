@@ -312,7 +312,7 @@ class OperationSequence:
     def _planned(self) -> list[_Piece | Operation]:
         """Pieces that are run, of compiled code wherever that can be."""
         plan = self._plan
-        if plan is None or any(isinstance(p, _Piece) and p.compiled.stale for p in plan):
+        if plan is None or any(map(_outdated, plan)):
             self._before = self.seconds
             plan = self._plan = self._made()
         return plan
@@ -392,6 +392,13 @@ class OperationSequence:
 
     def __repr__(self) -> str:
         return f"OperationSequence({len(self._operations)} operations)"
+
+
+def _outdated(part: _Piece | Operation) -> bool:
+    """True if compiled code would be made anew, or for the first time as solvers have begun."""
+    if isinstance(part, _Piece):
+        return part.compiled.stale
+    return isinstance(part, Solves) and part.instructions() is not None
 
 
 def _shown(array: Any) -> str:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import femops
+from femops.sequences.sequence import _Piece
 from femops_kernels.cpu import machine
 from support.cuda.guarded import guarded_device
 
@@ -164,6 +165,24 @@ def test_solvers_may_be_used_elsewhere_between_runs():
             femops.CGSolver.solve_all([third, second], [b, 3.0 * b], rtol=1e-3)
         machine.set_threads(1 + k % 2)
     machine.set_threads(3)
+
+
+@pytest.mark.parametrize("threads", [1], indirect=True)
+def test_solves_are_compiled_as_soon_as_they_have_begun(threads):
+    """Also those that an end before them has kept from the first runs."""
+    M = femops.mass(V)
+    b, x = M @ np.ones(V.size), np.zeros(V.size)
+    sequence = femops.OperationSequence(V)
+    dt, least = sequence.scalar(0.0), sequence.scalar(1.0)
+    sequence.require(dt, least)
+    sequence.solve([femops.CGSolver(M, natural=True)], [b], [x], rtol=1e-12)
+    assert [sequence.run() for _ in range(2)] == [False, False]
+    dt.value = 1.0
+    for _ in range(3):
+        x[:] = 0.0
+        assert sequence.run()
+        np.testing.assert_allclose(x, 1.0, atol=1e-9)
+    assert all(isinstance(part, _Piece) for part in sequence._plan)
 
 
 def test_integrals_are_summed_as_ever():
