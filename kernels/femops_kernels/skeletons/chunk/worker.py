@@ -113,7 +113,7 @@ def await_workers(team, width):
         relax()
         spins -= 1
     late = unfinished(team, width)
-    atomic_put(team, CALLER_PAUSE, FEWEST if late == 1 else max(pause - 1, 0))
+    atomic_put(team, CALLER_PAUSE, STEADY if late == 1 else max(pause - 1, 0))
     if late == 1:
         call_system(atomic_get(team, LOCK), team + MUTEX * 8, 0)
         atomic_put(team, CALLER_SLEEPS, 1)
