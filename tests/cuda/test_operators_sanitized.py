@@ -131,7 +131,7 @@ def test_an_array_that_is_too_short_is_found(launch: Launch, which: int) -> None
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("__syncthreads()", "(void)0"),
+        ("at.wait()", "(void)0"),
         ("atomicAdd(add_at<S>(a, at), value)", "*add_at<S>(a, at) += value"),
     ],
 )

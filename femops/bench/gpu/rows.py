@@ -87,6 +87,7 @@ def _row(device: Device, case: GpuCase, rates: Rates, seconds: float) -> Row:
             **{f"seconds_{name}": needed for name, needed in vars(demand.bound(rates)).items()},
             "elements": kernel.shape.elements,
             "blocks": kernel.shape.blocks,
+            "staged": kernel.staged,
             "threads": kernel.threads,
             "registers": function.registers,
             "local_bytes": function.local_bytes,

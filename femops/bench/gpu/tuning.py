@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 from femops.bench.gpu.record import Record
@@ -13,7 +14,7 @@ from femops.bench.gpu.setup import GpuCase
 from femops.bench.problems import Progress
 from femops.bench.timing import batch_times
 from femops_kernels.cuda.device.device import Device
-from femops_kernels.cuda.operator.kernel import CudaKernel, shape_of
+from femops_kernels.cuda.operator.kernel import CudaKernel, shape_of, staged_shapes
 from femops_kernels.cuda.operator.shapes import Shape, record
 from femops_kernels.cuda.operator.sweep import DeviceSweep
 from femops_kernels.tuning.database import TuningKey
@@ -26,13 +27,14 @@ SPILLED = 64
 
 
 def candidates(kernel: CudaKernel, device: Device) -> list[Shape]:
-    """Shapes that are worth a try: 64 to 256 threads a block, more registers or more blocks."""
-    shapes = {
-        shape_of(kernel, device, threads, resident): None
-        for threads in _THREADS
-        for resident in _RESIDENT
-    }
-    return list(dict.fromkeys([kernel.shape, *shapes]))
+    """Shapes that are worth a try.
+
+    64 to 256 threads a block, more registers or more blocks, numbers at points through shared
+    memory or not.
+    """
+    shapes = [shape_of(kernel, device, *sizes) for sizes in product(_THREADS, _RESIDENT)]
+    staged = staged_shapes(kernel, device, shapes)
+    return list(dict.fromkeys([kernel.shape, *shapes, *staged]))
 
 
 def tune(
@@ -41,9 +43,9 @@ def tune(
     """Try shapes for the kernels of cases, each for so long, and keep the fastest in the table.
 
     The record's ``shapes`` get, for each kernel, the shape it had (``elements_before``,
-    ``blocks_before``) and the fastest one, with their times, and how many were ``tried``.  Shapes
-    for which the compiler spills more than `SPILLED` bytes are not tried, but for the one there
-    was.
+    ``blocks_before``, ``staged_before``) and the fastest one, with their times, and how many were
+    ``tried``.  Shapes for which the compiler spills more than `SPILLED` bytes are not tried, but
+    for the one there was.
     """
     known: set[TuningKey] = set()
     for case in cases:
@@ -71,9 +73,11 @@ def _tuned(device: Device, case: GpuCase, seconds: float) -> dict[str, Any]:
         "level": case.level,
         "elements_before": before.elements,
         "blocks_before": before.blocks,
+        "staged_before": before.staged,
         "seconds_before": times[before],
         "elements": fastest.elements,
         "blocks": fastest.blocks,
+        "staged": fastest.staged,
         "seconds": times[fastest],
         "tried": len(times),
     }

@@ -121,6 +121,7 @@ class GuardedDevice(Device):
         self.host, self.looks, self.made = host, 0, 0
         self.name, self.arch, self.processors = "the guarded host", host.arch, host.processors
         self.shared_bytes: int = host.shared_bytes
+        self.copies_blocks = host.copies_blocks
         self._functions = _Functions(self)
 
     @property

@@ -33,6 +33,10 @@
 #define __forceinline__ inline
 #define __syncthreads() host::barrier(__LINE__)
 
+// Parts of a block wait for all of it.
+#define wait_for_warp() __syncthreads()
+#define wait_for_part(part, threads) __syncthreads()
+
 namespace host {
 
 struct Index {
@@ -384,6 +388,8 @@ inline int launch(const Launch& what, size_t argument_bytes, char* text, size_t 
     }                                                                                             \
     static void entry(const Arguments& a)
 
+constexpr int NAMED_BARRIERS = 15;
+
 inline char* dynamic_shared() { return host::shared_memory(); }
 
 template <typename T>
@@ -417,6 +423,41 @@ T __ldcs(const T* from) {
 
 // The host's memory needs no asking.
 inline void prefetch_line(const void*) {}
+inline void prefetch_bytes(const void*, unsigned) {}
+
+// A copy to shared memory that is made when somebody waits for it: who does not finds no number.
+struct alignas(16) Arrival {
+    const void* from;
+    void* to;
+    unsigned bytes, state;  // 1 before the copy, 2 during it, 3 afterwards
+};
+
+inline void begin_copy(Arrival& arrival, void* to, const void* from, unsigned bytes) {
+    const uintptr_t places[] = {reinterpret_cast<uintptr_t>(&arrival), reinterpret_cast<uintptr_t>(to),
+                                reinterpret_cast<uintptr_t>(from), bytes};
+    for (const uintptr_t place : places) {
+        if (place % 16 == 0) continue;
+        host::report("begin_copy of %u bytes from %p to %p, not all multiples of 16 (block %u)", bytes,
+                     from, to, blockIdx.x);
+        host::leave();
+    }
+    arrival = {from, to, bytes, 1};
+}
+
+inline void wait_for_copy(Arrival& arrival) {
+#ifdef HOST_THREADS
+    const std::atomic_ref<unsigned> state(arrival.state);
+    unsigned before = 1;
+    if (state.compare_exchange_strong(before, 2)) {
+        memcpy(arrival.to, arrival.from, arrival.bytes);
+        state = 3;
+    }
+    while (state != 3) std::this_thread::yield();
+#else
+    if (arrival.state == 1) memcpy(arrival.to, arrival.from, arrival.bytes);
+    arrival.state = 3;
+#endif
+}
 
 template <typename T>
 struct alignas(16) Pack {

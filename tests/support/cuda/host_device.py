@@ -101,6 +101,7 @@ class HostDevice(Device):
     name = "the host, as a GPU"
     arch = "host"
     processors = 4
+    copies_blocks = True
 
     def __init__(self, shared_bytes: int = 48 * 1024, options: Sequence[str] = ()) -> None:
         self.shared_bytes, self.options, self.backwards = shared_bytes, tuple(options), False

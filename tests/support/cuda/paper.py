@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from femops_kernels.cuda.compiler import cubins
 from femops_kernels.cuda.compiler.cubins import cubin
 from femops_kernels.cuda.compiler.report import Report
+from femops_kernels.cuda.device.cupy_device import copies_blocks
 from femops_kernels.cuda.device.device import Device, Function
 from support.cuda.host_device import HostStagingBuffer
 
@@ -75,6 +76,7 @@ class PaperDevice(Device):
 
     def __init__(self, arch: str) -> None:
         self.arch, self.name, self.shared_bytes = arch, f"{arch} on paper", SHARED_BYTES[arch]
+        self.copies_blocks = copies_blocks(arch)
         self.functions: dict[str, PaperFunction] = {}
         self._prelude = (Path(cubins.__file__).parents[1] / "src" / "device.cuh").read_text(
             encoding="utf-8"

@@ -16,6 +16,7 @@ from femops.operators.execution.choice import backend_of
 from femops.operators.execution.transfer import summed_interpolation
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
 from femops_kernels.cuda.device.device import Device
+from femops_kernels.cuda.operator.kernel import staged_shapes
 from support.cases.kernels import bend, smooth
 from support.cases.levels import own, skewed, wind
 from support.simulated_ranks import on_ranks
@@ -129,6 +130,24 @@ add("divergence", divergence, *in_3d(2, 4), ncomp=3)
 add("divergence-transposed", lambda V: divergence(V).T, *in_3d(3), ncomp=3)
 add("boundary-mass", lambda V: femops.boundary_mass(V, smooth), *in_3d(4))
 add("neo-hookean-jacobian", jacobian, *in_3d(3, 6), ncomp=3)  # and what computes its data
+
+
+def staged(make: Callable[..., Any], p: int, **options: Any) -> Application:
+    """What is stored at points goes through shared memory, where a device can have it copied."""
+
+    def run(device: Device) -> None:
+        (sweep,) = make(space(device, 3, p, **options)).compiled.sweeps
+        for shape in staged_shapes(sweep.kernel, device, [sweep.kernel.shape]):
+            sweep = sweep.reshaped(shape)
+        sweep.launch(0, 0, 1.0, add=False)
+
+    return run
+
+
+for _p in (2, 4, 6, 8):
+    VARIANTS[f"diffusion-staged-3d-p{_p}"] = staged(femops.diffusion, _p)
+VARIANTS["mass-staged-3d-p7"] = staged(femops.mass, 7)
+VARIANTS["elasticity-staged-3d-p4"] = staged(elastic, 4, ncomp=3)
 
 # --- geometry on the way --------------------------------------------------------------------------
 

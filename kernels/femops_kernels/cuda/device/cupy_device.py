@@ -173,6 +173,11 @@ def _why(status: int | None, message: str) -> str:
     return f"CUDA can't be started: {' '.join(message.split())}"
 
 
+def copies_blocks(arch: str) -> bool:
+    """True if `Device.copies_blocks` is of devices of an architecture."""
+    return int(arch.removeprefix("sm_")) >= 90
+
+
 @cache
 def _prelude() -> str:
     return (Path(__file__).parents[1] / "src" / "device.cuh").read_text(encoding="utf-8")
@@ -194,6 +199,7 @@ class CudaDevice(Device):
         self._cupy: ModuleType = cupy
         self.name: str = facts["name"]
         self.arch: str = facts["arch"]
+        self.copies_blocks = copies_blocks(self.arch)
         self.processors: int = facts["processors"]
         self.shared_bytes: int = found["sharedMemPerBlockOptin"]
         self.current: Any = cupy.cuda.Device(ordinal)

@@ -91,6 +91,9 @@ class Device(ABC):
         Most dynamic shared memory that a block can have.
     bus : str
         Address in the machine, the same for all processes and the driver's tools; "" if none.
+    copies_blocks : bool
+        Whether one thread can have any number of bytes copied to shared memory, see
+        ``device.cuh``.
     """
 
     name: str
@@ -98,6 +101,7 @@ class Device(ABC):
     processors: int
     shared_bytes: int
     bus: str = ""
+    copies_blocks: bool = False
 
     @property
     @abstractmethod

@@ -38,9 +38,17 @@ class Work:
         recording = Recording(qfunction.text, read, kernel.source.ncomp, qfunction.numbers.total)
         return Work(
             contraction_flops(kernel) + points * len(recording.operations),
-            shared_numbers(kernel) * kernel.dtype.itemsize,
+            shared_numbers(kernel) * kernel.dtype.itemsize + _staged_bytes(kernel),
             _atomics(kernel),
         )
+
+
+def _staged_bytes(kernel: CudaKernel) -> int:
+    """Bytes of numbers at the points of an element that shared memory takes and gives."""
+    if not kernel.staged:
+        return 0
+    numbers = kernel.qfunction.numbers.point * kernel.lines * kernel.q1d
+    return 2 * numbers * kernel.stored.itemsize
 
 
 def shared_numbers(kernel: CudaKernel) -> int:

@@ -94,6 +94,14 @@ def _copied(
     return arrays
 
 
+def prefetched(device: Device, kernel: CudaKernel, order: Order) -> dict[str, int]:
+    """Arguments that say which streams a block of a staged kernel asks for, besides its own.
+
+    Those of the block that takes its place: so many blocks behind it as there are at a time.
+    """
+    return {"ahead": device.processors * kernel.shape.blocks, "blocks": order.blocks}
+
+
 def streams(device: Device, kernel: CudaKernel, numbers: int, blocks: int) -> Any:
     """Zeros for ``numbers`` numbers at each point.
 

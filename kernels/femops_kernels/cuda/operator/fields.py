@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from femops_kernels.cuda.device.arguments import copied
 from femops_kernels.cuda.device.device import Device
-from femops_kernels.cuda.operator.data import uploaded
+from femops_kernels.cuda.operator.data import prefetched, uploaded
 from femops_kernels.cuda.operator.dofs import Shared
 from femops_kernels.cuda.operator.kernel import STATE, CudaKernel
 from femops_kernels.cuda.operator.order import Order
@@ -83,6 +83,7 @@ class DeviceFieldSweep:
         values |= {"functionals": self.functionals if self.functionals.size else None}
         values |= {"order": device.upload(self._order.elements) if kernel.ordered else None}
         values |= uploaded(device, kernel, data, count, self._order)
+        values |= prefetched(device, kernel, self._order)
         for k, (side, field) in enumerate(zip(kernel.sources, sources, strict=True)):
             values |= _input(side, field, suffix(k))
         self._combines: list[tuple[int, Combine]] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +29,7 @@ TYPES = {"float64": "double", "float32": "float"}
 _FOLDER = Path(__file__).parents[1] / "src"
 # See `shape_for`.
 _THREADS, _RESIDENT = 128, 384
+_RESERVED = 1024  # bytes of shared memory that each block takes besides its own
 TILE = 8
 """Vectors that a block does one after the other, unless the tuning database knows better."""
 STATE = {"state": "double*", "partial": "double*", "counters": "unsigned*"}
@@ -53,6 +54,8 @@ _ARGUMENTS = {
     "inverse": "const T*",
     "p": "T*",
     "functionals": "T*",
+    "ahead": "int",
+    "blocks": "int",
     **STATE,
 }
 
@@ -239,10 +242,28 @@ class CudaKernel:
         return self.work_arrays * self.q1d * self.strides.x + self.strides.more
 
     @property
+    def staged(self) -> bool:
+        """True if what is stored at points goes to shared memory first."""
+        applies = self.entry in ("apply", "apply_many")
+        return applies and self.shape.staged and self.qfunction.numbers.point > 0
+
+    @property
     def shared_bytes(self) -> int:
-        """Shared memory of a block."""
+        """Shared memory of a block: sums, work arrays, numbers at points and their arrival."""
+        return self._stage_at + (self._stream_bytes + 32) * self.staged
+
+    @property
+    def _stage_at(self) -> int:
+        """Bytes of shared memory before the numbers at points, which begin at a multiple of 16."""
         slabs = self.shape.elements * self.slab * self.dtype.itemsize
-        return slabs + self.threads * 8 if self.merged else slabs
+        before = slabs + self.threads * 8 * self.merged
+        return -(-before // 16) * 16 if self.staged else before
+
+    @property
+    def _stream_bytes(self) -> int:
+        """Bytes that are stored at the points of a block."""
+        pieces = -(-self.q1d * self.qfunction.numbers.point * self.stored.itemsize // 16)
+        return 16 * pieces * self.threads
 
     @cached_property
     def layout(self) -> Layout:
@@ -256,8 +277,9 @@ class CudaKernel:
         """The whole source in CUDA C++, without the head that a device adds."""
         qfunction = self.qfunction.cuda(self.dim, self._ncomp[0])
         parts = [self._sizes(), self.layout.text, self._matrices(), source_of("contraction")]
-        files = ("dofs", "ghosts", "numbers", "reduce", "cg_state", "merged", "operator")
-        return "\n".join([*parts, qfunction, *map(source_of, (*files, self.entry))])
+        files = ["dofs", "ghosts", "staged_stream" if self.staged else "stream", "numbers"]
+        files += ["reduce", "cg_state", "merged", "operator", self.entry]
+        return "\n".join([*parts, qfunction, *map(source_of, files)])
 
     def _sizes(self) -> str:
         qfunction, (source, target) = self.qfunction, self._ncomp
@@ -279,6 +301,7 @@ class CudaKernel:
             "STRIDE_Y": self.strides.y,
             "STRIDE_Z": self.strides.z,
             "SLAB": self.slab,
+            "STAGE_AT": self._stage_at,
             "TILE": self.tile,
         }
         switches = {
@@ -326,12 +349,38 @@ def shape_for(kernel: CudaKernel, device: Device) -> Shape:
     """
     model = shape_of(kernel, device, _THREADS, _RESIDENT)
     measured = measured_shape(kernel.shape_key(device.name))
-    if measured is not None and measured.elements > most_elements(kernel, device):
+    if measured is not None and not _is_possible(replace(kernel, shape=measured), device):
+        staged = ", staged" * measured.staged
         raise KernelValueError(
-            f"a table of launch shapes has {measured.elements} elements per block for a kernel "
-            f"that {device.name} can't run so: measure again by femops bench gpu --sweep"
+            f"a table of launch shapes has {measured.elements} elements per block{staged} for a "
+            f"kernel that {device.name} can't run so: measure again by femops bench gpu --sweep"
         )
     return measured or model
+
+
+def _is_possible(kernel: CudaKernel, device: Device) -> bool:
+    if kernel.staged and not device.copies_blocks:
+        return False
+    room = kernel.shared_bytes <= device.shared_bytes or not kernel.staged
+    return room and kernel.shape.elements <= most_elements(kernel, device)
+
+
+def staged_shapes(kernel: CudaKernel, device: Device, shapes: Iterable[Shape]) -> list[Shape]:
+    """Those of the shapes that can be staged, with no more blocks than shared memory has room for.
+
+    Parameters
+    ----------
+    kernel : CudaKernel
+    device : Device
+    shapes : iterable of Shape
+    """
+    found: dict[Shape, None] = {}
+    for shape in shapes:
+        staged = replace(kernel, shape=replace(shape, staged=True))
+        if staged.staged and _is_possible(staged, device):
+            room = (device.shared_bytes + _RESERVED) // (staged.shared_bytes + _RESERVED)
+            found[replace(staged.shape, blocks=min(shape.blocks, room))] = None
+    return list(found)
 
 
 def shape_of(kernel: CudaKernel, device: Device, threads: int, resident: int) -> Shape:

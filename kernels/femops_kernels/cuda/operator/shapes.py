@@ -25,20 +25,29 @@ class Shape:
         Elements per block.
     blocks : int
         Blocks that a multiprocessor should hold at least; bounds the registers.
+    staged : bool
+        Whether what is stored at points goes to shared memory first, by a copy of the whole block;
+        see ``numbers.cuh``.
     """
 
     elements: int
     blocks: int = 1
+    staged: bool = False
 
 
 def measured_shape(key: TuningKey) -> Shape | None:
     """The shape that the database has for a kernel on a device; None without one."""
     match database.find(key):
-        case {"elements": int(elements), "blocks": int(blocks)}:
-            return Shape(elements, blocks)
+        case {"elements": int(elements), "blocks": int(blocks), **more}:
+            return Shape(elements, blocks, staged="staged" in more)
     return None
 
 
 def record(shapes: Mapping[TuningKey, Shape]) -> Path:
     """Add measured shapes to the user's table; see `femops_kernels.tuning.database.record`."""
-    return database.record({key: asdict(shape) for key, shape in shapes.items()})
+    return database.record({key: _settings(shape) for key, shape in shapes.items()})
+
+
+def _settings(shape: Shape) -> database.Settings:
+    """Whole numbers of at least 1: what is not staged does not say so."""
+    return {name: int(value) for name, value in asdict(shape).items() if value}

@@ -15,7 +15,7 @@ from femops_kernels.compiled import ONE, CompiledOperator, Launch, Panels, Place
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.device import Device, Function
 from femops_kernels.cuda.operator.clearing import Clearing
-from femops_kernels.cuda.operator.data import FilledData, uploaded
+from femops_kernels.cuda.operator.data import FilledData, prefetched, uploaded
 from femops_kernels.cuda.operator.dofs import Shared
 from femops_kernels.cuda.operator.kernel import (
     SIMPLE_THREADS,
@@ -260,6 +260,7 @@ class DeviceSweep(DeviceLaunch):
         numbers |= {"owned_out": (target.owned or 0) * kernel.target.ncomp}
         sizes = (source.size * kernel.source.ncomp, target.size * kernel.target.ncomp)
         numbers |= {"row": self.panels.nvec, "tiles": self._tiles}
+        numbers |= prefetched(self.device, kernel, self.order)
         for side, size in zip(("in", "out"), sizes, strict=True):
             numbers[f"panel_{side}"] = size * self.panels.nvec
         values = {**none, **numbers, **self._arrays, **arrays}

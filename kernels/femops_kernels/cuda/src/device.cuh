@@ -29,6 +29,68 @@ __device__ __forceinline__ void prefetch_line(const void* at) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
 }
 
+// The threads of a warp wait for each other, and see what the others have written.
+__device__ __forceinline__ void wait_for_warp() { __syncwarp(); }
+
+// So do some warps of a block, which together have a barrier of their own: the part-th of these.
+constexpr int NAMED_BARRIERS = 15;
+__device__ __forceinline__ void wait_for_part(int part, int threads) {
+    asm volatile("barrier.sync.aligned %0, %1;" ::"r"(part + 1), "r"(threads) : "memory");
+}
+
+#if __CUDA_ARCH__ >= 900
+// A copy from the device's memory to the block's shared memory, made beside what the threads do:
+// sm_90 and newer can. Its place, where it comes from and its size are multiples of 16 bytes.
+struct alignas(16) Arrival {
+    unsigned long long barrier, unused[3];
+};
+
+// Numbers that are read once leave the second-level cache before others.
+__device__ __forceinline__ unsigned long long read_once() {
+    unsigned long long policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+__device__ __forceinline__ unsigned shared_address(const void* at) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(at));
+}
+
+// One thread begins the copy. The others may wait for it after the block's next barrier.
+__device__ __forceinline__ void begin_copy(Arrival& arrival, void* to, const void* from,
+                                           unsigned bytes) {
+    const unsigned barrier = shared_address(&arrival.barrier);
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+                 : "memory");
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+        "[%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
+        "l"(from), "r"(bytes), "r"(barrier), "l"(read_once())
+        : "memory");
+}
+
+// Every thread that reads what was copied calls it before.
+__device__ __forceinline__ void wait_for_copy(Arrival& arrival) {
+    unsigned there = 0;
+    while (there == 0) {
+        asm volatile(
+            "{\n.reg .pred done;\n"
+            "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], 0;\n"
+            "selp.u32 %0, 1, 0, done;\n}\n"
+            : "=r"(there)
+            : "r"(shared_address(&arrival.barrier))
+            : "memory");
+    }
+}
+
+// Asks for so many bytes, a multiple of 16, in the second-level cache.
+__device__ __forceinline__ void prefetch_bytes(const void* at, unsigned bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(at), "r"(bytes) : "memory");
+}
+#endif
+
 // The block's dynamic shared memory, at a multiple of 16 bytes.
 __device__ __forceinline__ char* dynamic_shared() {
     extern __shared__ __align__(16) char dynamic_shared_memory[];

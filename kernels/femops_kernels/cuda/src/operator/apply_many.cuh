@@ -22,6 +22,6 @@ ENTRY(THREADS, BLOCKS, Arguments) {
         step(merge, at, numbers, functionals, u, ux);
         if constexpr (GRAD_OUT) differentiate_transposed(at, u, ux);
         integrate(one, merge, at, e, u, Targets{});
-        if constexpr (DIM > 1) __syncthreads();  // all have read what the next vector overwrites
+        if constexpr (DIM > 1) at.wait();  // all have read what the next vector overwrites
     }
 }

@@ -2,24 +2,21 @@
 //
 // Jacobians and positions come from the modes of an element's geometry (products of polynomials of
 // each direction): those of y and z once for the thread's line of points, those of x at the point.
-// What is stored at points is a stream for each thread, in pieces of 16 bytes, which the threads of
-// a block have side by side.
+// What is stored at points comes from the thread's stream.
 
 constexpr int NUMBERS = NELEMENT + NJACOBIAN + NPOSITION + NWEIGHT + NCONSTANT + NQDATA;
 constexpr bool MAPPED = NJACOBIAN + NPOSITION > 0;
 constexpr int MODES = DIM == 3 ? G1D * G1D * G1D : DIM == 2 ? G1D * G1D : G1D;  // of a component
-constexpr int PIECE = 16 / sizeof(S);
-constexpr int PIECES = (Q * NQDATA + PIECE - 1) / PIECE;
 
 struct Numbers {
     T element[NELEMENT > 0 ? NELEMENT : 1];
     T constant[NCONSTANT > 0 ? NCONSTANT : 1];
     T across;                                   // the weights of the directions across the line
     T modes[MAPPED ? DIM : 1][DIM][G1D];        // value, y- and z-derivative; component; mode in x
-    const S* stream;
+    Stream stream;
     Pack<S> piece;
 
-    __device__ __forceinline__ Numbers(const Arguments& a, long long e, int j, int k) {
+    __device__ __forceinline__ Numbers(const Arguments& a, long long e, int j, int k) : stream(a) {
 #pragma unroll
         for (int n = 0; n < NELEMENT; ++n) element[n] = __ldg(a.elements + e * NELEMENT + n);
 #pragma unroll
@@ -28,18 +25,6 @@ struct Numbers {
             across = 1;
             if constexpr (DIM > 1) across = WEIGHTS[j];
             if constexpr (DIM > 2) across *= WEIGHTS[k];
-        }
-        if constexpr (NQDATA > 0) {
-            // what the block will read at the points is on its way while it interpolates
-            constexpr int BYTES = 16 * PIECES * THREADS, LINE = 128;
-            constexpr int COUNT = (BYTES + LINE - 1) / LINE;
-            const char* block = reinterpret_cast<const char*>(a.points) + block_of(a) * BYTES;
-#pragma unroll
-            for (int n = 0; n < COUNT; n += THREADS) {
-                const int line = n + threadIdx.x;
-                if (n + THREADS <= COUNT || line < COUNT) prefetch_line(block + line * LINE);
-            }
-            stream = reinterpret_cast<const S*>(block) + threadIdx.x * PIECE;
         }
         if constexpr (MAPPED) set_modes(a.modes + e * DIM * MODES, j, k);
     }
@@ -114,9 +99,7 @@ struct Numbers {
 #pragma unroll
         for (int k = 0; k < NQDATA; ++k) {
             const int number = i * NQDATA + k;
-            if (number % PIECE == 0) {
-                piece = load_pack(stream + (long long)(number / PIECE) * THREADS * PIECE);
-            }
+            if (number % PIECE == 0) piece = stream.piece(number / PIECE);
             q[n++] = T(piece.v[number % PIECE]);
         }
     }

@@ -78,6 +78,16 @@ struct Place {
         second = DIM > 2 ? t / Q : 0;
         work = shared + slot * SLAB;
     }
+    // For the other threads of the element: only for them, if they are whole warps or parts of one.
+    __device__ __forceinline__ void wait() const {
+        if constexpr (32 % LINES == 0) {
+            wait_for_warp();
+        } else if constexpr (LINES % 32 == 0 && ELEMENTS <= NAMED_BARRIERS) {
+            wait_for_part(slot, LINES);
+        } else {
+            __syncthreads();
+        }
+    }
     __device__ __forceinline__ T* buffer(int k, int c) const {
         return work + (k * NCOMP + c) * VOLUME;
     }
@@ -117,16 +127,16 @@ struct Functionals {
             T value = values[n];
             T* line = at.work + at.first;
             if constexpr (DIM > 1) {
-                __syncthreads();  // all have read what is overwritten
+                at.wait();  // all have read what is overwritten
                 line[at.second * Q] = value;
-                __syncthreads();
+                at.wait();
             }
             if constexpr (DIM == 3) {
                 if (at.second == 0) {
                     for (int k = 1; k < Q; ++k) value = joined(n, value, line[k * Q]);
                     *line = value;
                 }
-                __syncthreads();
+                at.wait();
             }
             if (at.first != 0 || at.second != 0) continue;
             if constexpr (DIM > 1) {
@@ -253,10 +263,10 @@ template <class... S>
 __device__ __forceinline__ void interpolate(const Arguments& a, const Merge& merge, const Place& at,
                                             long long e, Fields& u, Sides<S...>) {
     (from_nodes<S>(a, merge, at, e, u), ...);
-    if constexpr (DIM > 1) __syncthreads();
+    if constexpr (DIM > 1) at.wait();
     if constexpr (DIM == 3 && !(S::B::identity && ...)) {
         (along_second<S>(at), ...);
-        __syncthreads();
+        at.wait();
     }
     if constexpr (DIM > 1) (along_first<S>(at, u), ...);
 }
@@ -287,25 +297,25 @@ template <class... S>
 __device__ __forceinline__ void differentiate(const Place& at, const Fields& u, Fields& ux,
                                               Sides<S...>) {
     (differentiate_first<S>(at, u, ux), ...);
-    if constexpr (DIM > 1) __syncthreads();
+    if constexpr (DIM > 1) at.wait();
     if constexpr (DIM == 2) {
 #pragma unroll
         for (int c = 0; c < NCOMP_IN; ++c) {
             along<D, STRIDE_Y>(at.buffer(0, c) + at.y_line(), at.buffer(0, c) + at.y_line());
         }
-        __syncthreads();
+        at.wait();
     }
     if constexpr (DIM == 3) {
 #pragma unroll
         for (int c = 0; c < NCOMP_IN; ++c) {
             along<D, STRIDE_Y>(at.buffer(0, c) + at.y_line(), at.buffer(1, c) + at.y_line());
         }
-        __syncthreads();  // all have read u
+        at.wait();  // all have read u
 #pragma unroll
         for (int c = 0; c < NCOMP_IN; ++c) {
             along<D, STRIDE_Z>(at.buffer(0, c) + at.pencil(), at.buffer(0, c) + at.pencil());
         }
-        __syncthreads();
+        at.wait();
     }
 }
 
@@ -354,7 +364,7 @@ __device__ __forceinline__ void step(Merge& merge, const Place& at, Numbers& num
 __device__ __forceinline__ void differentiate_transposed(const Place& at, Fields& v, Fields& vx) {
     using DT = Transposed<D>;
     if constexpr (DIM > 1) {
-        __syncthreads();
+        at.wait();
 #pragma unroll
         for (int c = 0; c < NCOMP_TEST; ++c) {
             T* y = at.buffer(OF_Y, c) + at.y_line();
@@ -364,7 +374,7 @@ __device__ __forceinline__ void differentiate_transposed(const Place& at, Fields
                 along<DT, STRIDE_Z>(z, z);
             }
         }
-        __syncthreads();
+        at.wait();
     }
 #pragma unroll
     for (int c = 0; c < NCOMP_TEST; ++c) {
@@ -427,11 +437,11 @@ __device__ __forceinline__ void integrate(const Arguments& a, Merge& merge, cons
                                           long long e, const Fields& v, Sides<S...>) {
     if constexpr (DIM > 1) {
         (back_along_first<S>(at, v), ...);
-        __syncthreads();
+        at.wait();
     }
     if constexpr (DIM == 3 && !(S::B::identity && ...)) {
         (back_along_second<S>(at), ...);
-        __syncthreads();
+        at.wait();
     }
     (to_nodes<S>(a, merge, at, e, v), ...);
 }

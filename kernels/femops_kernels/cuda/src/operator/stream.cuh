@@ -1,0 +1,26 @@
+// What is stored at points, as a thread of the kernel reads it: pieces of 16 bytes, which the threads
+// of a block have side by side. Each loads its own when it comes to the points, in as many registers
+// as there are, from the second-level cache, where the block has asked for all of it before.
+
+constexpr int PIECE = 16 / sizeof(S);
+constexpr int PIECES = (Q * NQDATA + PIECE - 1) / PIECE;
+constexpr int STREAM_BYTES = 16 * PIECES * THREADS;  // of a block
+
+struct Stream {
+    const S* pieces;
+
+    __device__ __forceinline__ Stream(const Arguments& a) {
+        if constexpr (NQDATA == 0) return;
+        constexpr int LINE = 128, COUNT = (STREAM_BYTES + LINE - 1) / LINE;
+        const char* block = reinterpret_cast<const char*>(a.points) + block_of(a) * STREAM_BYTES;
+#pragma unroll
+        for (int n = 0; n < COUNT; n += THREADS) {
+            const int line = n + threadIdx.x;
+            if (n + THREADS <= COUNT || line < COUNT) prefetch_line(block + line * LINE);
+        }
+        pieces = reinterpret_cast<const S*>(block) + threadIdx.x * PIECE;
+    }
+    __device__ __forceinline__ Pack<S> piece(int n) const {
+        return load_pack(pieces + (long long)n * THREADS * PIECE);
+    }
+};

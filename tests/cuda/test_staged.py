@@ -1,0 +1,183 @@
+"""Kernels whose numbers at points go through shared memory give what those give that load them."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from femops_kernels.cuda.operator import kernel as kernels
+from femops_kernels.cuda.operator.kernel import staged_shapes
+from femops_kernels.cuda.operator.shapes import Shape, measured_shape, record
+from femops_kernels.cuda.operator.sweep import DeviceSweep
+from femops_kernels.errors import DeviceError, KernelValueError
+from femops_kernels.tuning import database
+from support.cases.kernels import bend, random_vector, smooth, turned
+from support.cuda.device_cases import DeviceCase, cover
+from support.cuda.guarded import GuardedDevice, guarded_device
+from support.cuda.host_device import host_device
+from support.simulated_ranks import on_ranks
+
+CASES = [case for case in cover() if case.case.level == "partial"][::3]
+
+
+@pytest.fixture
+def device() -> GuardedDevice:
+    return guarded_device(shared_bytes=24 * 1024, options=["-O0"])
+
+
+@pytest.fixture
+def staged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All kernels that a shape is chosen for are staged, where there is room for an element."""
+    choose = kernels.shape_for
+
+    def staged_shape(*given: Any) -> Shape:
+        shape = choose(*given)
+        return next(iter(staged_shapes(*given, [shape, Shape(1)])), shape)
+
+    monkeypatch.setattr(kernels, "shape_for", staged_shape)
+
+
+def sweep_of(A: Any) -> Any:
+    (sweep,) = A.compiled.sweeps
+    return sweep
+
+
+@pytest.mark.usefixtures("staged")
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_form_is_the_oracles(case: DeviceCase, device: GuardedDevice) -> None:
+    operator, dense = case.build(device)
+    u = random_vector(operator.space, case.case.dtype)
+    result = operator.apply(device.upload(u))
+    assert dense.error(result.get(), u) < case.tolerance
+
+
+@pytest.mark.usefixtures("staged")
+def test_most_are_staged(device: GuardedDevice) -> None:
+    sweeps = [s for case in CASES for s in case.build(device)[0].compiled.sweeps]
+    kinds = [sweep.kernel.staged for sweep in sweeps if isinstance(sweep, DeviceSweep)]
+    assert sum(kinds) > 0.6 * len(kinds)
+
+
+@pytest.mark.parametrize("data", ["float64", "float32"])
+def test_the_bits_are_those_of_loads(device: GuardedDevice, data: str) -> None:
+    """Also of an odd number of numbers in a line, and of blocks that elements do not fill."""
+    mesh = turned(femops.box((5, 3), order=2, mapping=bend))
+    V = femops.H1(mesh, 2, device=device, reproducible=True)
+    A = femops.diffusion(V, smooth, data_dtype=data)
+    sweep, x = sweep_of(A), device.upload(random_vector(V, "float64"))
+    expected = A.apply(x).get()
+    for elements in (1, 2, 4):
+        other, y = sweep.reshaped(Shape(elements, 1, staged=True)), device.xp.zeros(V.size)
+        assert other.kernel.staged
+        other.launch(device.address(x), device.address(y), 1.0, add=False)
+        assert y.get().tobytes() == expected.tobytes()
+
+
+@pytest.mark.usefixtures("staged")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_conjugate_gradients_and_many_vectors(device: GuardedDevice, dtype: str) -> None:
+    V = femops.H1(femops.box((2, 2, 2), mapping=bend), 3, device=device)
+    W = femops.H1(V.mesh, 3)
+    A, B = (
+        (femops.diffusion(U, dtype=dtype) + femops.mass(U, dtype=dtype)).constrained(
+            U.boundary_dofs()
+        )
+        for U in (V, W)
+    )
+    assert sweep_of(A).kernel.staged
+    rtol = 1e-10 if dtype == "float64" else 1e-4
+    b = random_vector(W, dtype)
+    (found, there), (expected, here) = (
+        femops.cg(A, device.upload(b), rtol=rtol),
+        femops.cg(B, b, rtol=rtol),
+    )
+    assert abs(there.iterations - here.iterations) <= 1
+    np.testing.assert_allclose(found.get(), expected, rtol=0, atol=100 * rtol * abs(expected).max())
+    X = np.random.default_rng(3).standard_normal((W.size, 5)).astype(dtype)
+    np.testing.assert_allclose(
+        (A @ device.upload(X)).get(), B @ X, rtol=0, atol=1e-5 if dtype == "float32" else 1e-11
+    )
+
+
+@pytest.mark.usefixtures("staged")
+def test_ranks_with_a_device_each() -> None:
+    mesh = femops.box((5, 4), mapping=bend)
+    reference = femops.diffusion(femops.H1(mesh, 3), smooth)
+    u = random_vector(reference.space, "float64")
+
+    def program(comm: Any) -> tuple[int, Any]:
+        V = femops.H1(femops.distribute(mesh, comm), 3, device=host_device())
+        A = femops.diffusion(V, smooth)
+        assert sweep_of(A).kernel.staged
+        return V.first_dof, A @ u[V.first_dof :][: V.ndofs].copy()
+
+    found, _ = on_ranks(3, program)
+    joined = np.concatenate([y for _, y in sorted(found, key=lambda each: each[0])])
+    np.testing.assert_allclose(joined, reference @ u, rtol=0, atol=1e-12)
+
+
+def test_a_table_may_ask_for_it(device: GuardedDevice, tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(database, "users_table", lambda: tmp_path / "tuning.json")
+    V = femops.H1(femops.box((3, 3), mapping=bend), 2, device=device)
+    kernel = sweep_of(femops.mass(V)).kernel
+    key = kernel.shape_key(device.name)
+    for shape in (Shape(2, 3, staged=True), Shape(2, 3)):
+        record({key: shape})
+        assert measured_shape(key) == sweep_of(femops.mass(V)).kernel.shape == shape
+    record({key: Shape(2, 3, staged=True)})
+    monkeypatch.setattr(device, "copies_blocks", False)
+    with pytest.raises(KernelValueError, match=r"2 elements per block, staged for a kernel that"):
+        sweep_of(femops.mass(V))
+
+
+def test_shapes_that_have_room(device: GuardedDevice) -> None:
+    V = femops.H1(femops.box((2, 2, 2), mapping=bend), 2, device=device)
+    kernel = sweep_of(femops.diffusion(V)).kernel
+    shapes = [Shape(elements, 8) for elements in (1, 2, 1000)]
+    single = replace(kernel, shape=Shape(1, staged=True)).shared_bytes
+    for blocks in (0, 1, 3):
+        small = SimpleNamespace(
+            shared_bytes=blocks * (single + 1024) - 1024, copies_blocks=True, name="small"
+        )
+        found = staged_shapes(kernel, small, shapes)  # type: ignore[arg-type]
+        assert Shape(1, blocks, staged=True) in found or blocks == 0
+        assert all(shape.elements * single < 1.1 * small.shared_bytes + 1024 for shape in found)
+    old = SimpleNamespace(shared_bytes=10**6, copies_blocks=False, name="old")
+    assert not staged_shapes(kernel, old, shapes)  # type: ignore[arg-type]
+    free = sweep_of(femops.diffusion(V, level="matrix-free")).kernel
+    assert not staged_shapes(free, device, shapes)
+
+
+# --- faults that are found ------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("staged")
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("if (n == 0) wait_for_copy(*arrival);", ""),
+        ("dynamic_shared() + STAGE_AT", "dynamic_shared() + STAGE_AT - 512"),
+        ("from, STREAM_BYTES);", "from + 8, STREAM_BYTES);"),
+    ],
+)
+def test_planted_faults(before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers that have not come, that overwrite others, from a place that is no multiple of 16."""
+    device = host_device(shared_bytes=24 * 1024)
+    A = femops.diffusion(femops.H1(femops.box((3, 2, 2), mapping=bend), 2, device=device))
+    x = np.random.default_rng(1).standard_normal(A.shape[1])
+    expected, kernel = A @ x, sweep_of(A).kernel
+    text = kernel.text
+    assert text.count(before) == 1
+    monkeypatch.setitem(vars(kernel), "text", text.replace(before, after))
+    sweep, y = sweep_of(A).reshaped(kernel.shape), device.xp.zeros(len(x))
+    sweep.kernel = kernel
+    odd = pytest.raises(DeviceError, match="multiples of 16") if "8" in after else nullcontext()
+    with odd:
+        sweep.launch(device.address(x), device.address(y), 1.0, add=False)
+    assert not np.allclose(y, expected)
