@@ -15,6 +15,8 @@ from femops_kernels.cuda.device import cupy_device
 from femops_kernels.cuda.device.arguments import Layout
 from femops_kernels.cuda.device.cupy_device import open_device
 from femops_kernels.cuda.device.device import Device
+from femops_kernels.cuda.operator.kernel import staged_shapes
+from femops_kernels.cuda.operator.shapes import Shape
 
 LAYOUT = Layout({"y": "double*", "term": "double", "count": "int"}, np.float64)
 PLUS = f"""
@@ -95,6 +97,21 @@ def test_many_vectors_are_those_of_the_host(device: Device, order: int) -> None:
             expected = here @ x
             result = device.download(there @ device.upload(x))
             np.testing.assert_allclose(result, expected, rtol=0, atol=1e-12 * abs(expected).max())
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 6, 8])
+def test_numbers_at_points_through_shared_memory(device: Device, order: int) -> None:
+    """Also where threads wait for their element alone: 4 and 8 points in each direction."""
+    mesh = femops.box((5, 3, 2), order=2, mapping=lambda x: (x[0] + 0.1 * x[1] ** 2, x[1], x[2]))
+    expected = femops.diffusion(femops.H1(mesh, order))
+    (sweep,) = femops.diffusion(femops.H1(mesh, order, device=device)).compiled.sweeps
+    u = np.random.default_rng(order).standard_normal(expected.shape[1])
+    x, right = device.upload(u), expected @ u
+    shapes = [sweep.kernel.shape, Shape(1, 1), Shape(2, 1)]
+    for shape in [*shapes, *staged_shapes(sweep.kernel, device, shapes)]:
+        y = device.xp.zeros(len(u))
+        sweep.reshaped(shape).launch(device.address(x), device.address(y), 1.0, add=False)
+        assert abs(device.download(y) - right).max() < 1e-12 * abs(right).max()
 
 
 def test_operators_in_threads(device: Device) -> None:
