@@ -61,7 +61,7 @@ __device__ __forceinline__ void begin_copy(Arrival& arrival, void* to, const voi
                                            unsigned bytes) {
     const unsigned barrier = shared_address(&arrival.barrier);
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the copy sees it, too
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                  : "memory");
     asm volatile(
