@@ -3,7 +3,7 @@
 // A matrix is a type M: M::rows, M::cols, M::sign, and its entries. Where turning it upside down
 // and around gives sign times itself, M::even(r, c) and M::odd(r, c) multiply sums and differences
 // of mirrored numbers (half the multiplications); with sign 0 M::entry(r, c) are the entries.
-// Indices are known when the loops are unrolled, so that an entry is an operand in constant memory.
+// Indices are known when the loops are unrolled, so that an entry's place in constant memory is known.
 
 template <class M>
 struct Transposed {
