@@ -281,7 +281,9 @@ class CudaDevice(Device):
             done.record()
         else:
             stream.record(done)
-        self._flying = [flying for flying in self._flying if not flying[0].done] + [(done, arrays)]
+        with _lock:  # none is lost where several threads copy
+            left = [flying for flying in self._flying if not flying[0].done]
+            self._flying = [*left, (done, arrays)]
         return done
 
     def download_later(self, array: Any) -> Callable[[], NDArray[Any]]:

@@ -13,16 +13,10 @@ from femops_kernels.cuda.device.arguments import copied
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.data import prefetched, uploaded
 from femops_kernels.cuda.operator.dofs import Shared
-from femops_kernels.cuda.operator.kernel import STATE, CudaKernel
+from femops_kernels.cuda.operator.kernel import CONSTRAINED, STATE, CudaKernel
 from femops_kernels.cuda.operator.order import Order
 from femops_kernels.cuda.operator.sides import INPUT, OUTPUT, Side, suffix
-from femops_kernels.cuda.operator.sweep import (
-    CONSTRAINED,
-    Combine,
-    DeviceDofs,
-    DeviceShared,
-    Marked,
-)
+from femops_kernels.cuda.operator.sweep import Combine, DeviceDofs, DeviceShared, Marked
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.simd.runs import DofRuns
 

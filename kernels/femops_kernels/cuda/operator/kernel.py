@@ -29,6 +29,8 @@ TYPES = {"float64": "double", "float32": "float"}
 _FOLDER = Path(__file__).parents[1] / "src"
 # See `shape_for`.
 _THREADS, _RESIDENT = 128, 384
+CLEARED, CONSTRAINED = 1, 2
+"""Bits of marks: entries that are read as zero, entries of constrained rows."""
 _RESERVED = 1024  # bytes of shared memory that each block takes besides its own
 TILE = 8
 """Vectors that a block does one after the other, unless the tuning database knows better."""
@@ -211,7 +213,7 @@ class CudaKernel:
 
     @property
     def work_arrays(self) -> int:
-        """Work arrays of an element: ``BUFFERS`` of ``operator.cuh`` for each component."""
+        """Work arrays of an element; each component has as many."""
         gradient = self.qfunction.gradient_in or self.qfunction.gradient_out
         buffers = 0 if self.dim == 1 else 2 if self.dim == 3 and gradient else 1
         return buffers * self.ncomp
@@ -301,8 +303,12 @@ class CudaKernel:
             "STRIDE_Y": self.strides.y,
             "STRIDE_Z": self.strides.z,
             "SLAB": self.slab,
+            "PIECE": 16 // self.stored.itemsize,
+            "STREAM_BYTES": self._stream_bytes,
             "STAGE_AT": self._stage_at,
             "TILE": self.tile,
+            "CLEARED": CLEARED,
+            "CONSTRAINED": CONSTRAINED,
         }
         switches = {
             "REPRODUCIBLE": self.reproducible,

@@ -18,6 +18,8 @@ from femops_kernels.cuda.operator.clearing import Clearing
 from femops_kernels.cuda.operator.data import FilledData, prefetched, uploaded
 from femops_kernels.cuda.operator.dofs import Shared
 from femops_kernels.cuda.operator.kernel import (
+    CLEARED,
+    CONSTRAINED,
     SIMPLE_THREADS,
     STATE,
     CudaKernel,
@@ -119,10 +121,6 @@ class Marked:
         constrained: NDArray[np.bool_] = np.asarray(marks.reshape(size, ncomp).any(axis=1))
         met = np.asarray(constrained[dofs.indices].any(axis=1) * np.uint8(bit))
         return Marked(device.upload(met), device.upload(marks))
-
-
-CLEARED, CONSTRAINED = 1, 2
-"""Bits of marks, as in ``operator.cuh``."""
 
 
 class DeviceLaunch(Launch, ABC):

@@ -2,8 +2,7 @@
 // stream in pieces of 16 bytes, which the threads of a block have side by side. What does not depend
 // on a field is computed without one.
 
-constexpr int FILLED_PIECE = 16 / sizeof(S);
-constexpr int FILLED_PIECES = (Q * NCOMP_OUT + FILLED_PIECE - 1) / FILLED_PIECE;
+constexpr int FILLED_PIECES = (Q * NCOMP_OUT + PIECE - 1) / PIECE;
 
 ENTRY(THREADS, BLOCKS, Arguments) {
     const Place at(reinterpret_cast<T*>(dynamic_shared()));
@@ -28,9 +27,9 @@ ENTRY(THREADS, BLOCKS, Arguments) {
 #pragma unroll
         for (int c = 0; c < NCOMP_OUT; ++c) {
             const int number = i * NCOMP_OUT + c;
-            piece.v[number % FILLED_PIECE] = S(out[c]);
-            if (there && (number % FILLED_PIECE == FILLED_PIECE - 1 || number == Q * NCOMP_OUT - 1)) {
-                stream[number / FILLED_PIECE * THREADS] = piece;
+            piece.v[number % PIECE] = S(out[c]);
+            if (there && (number % PIECE == PIECE - 1 || number == Q * NCOMP_OUT - 1)) {
+                stream[number / PIECE * THREADS] = piece;
             }
         }
     }

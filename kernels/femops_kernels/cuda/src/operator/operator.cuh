@@ -15,11 +15,8 @@
 // ELEMENTS of them one after the other.
 
 constexpr int VOLUME = Q * STRIDE_X;
-constexpr int BUFFERS = DIM == 1 ? 0 : DIM == 3 && (GRAD_IN || GRAD_OUT) ? 2 : 1;
-static_assert(SLAB >= BUFFERS * NCOMP * VOLUME, "elements in shared memory");
 constexpr int PENCIL = DIM == 3 ? STRIDE_Z : STRIDE_Y;  // along the last direction
 constexpr int NFUNCTIONALS = NCOMP_OUT - NCOMP_TEST;
-constexpr int CLEARED = 1, CONSTRAINED = 2;     // bits of marks
 
 using Fields = T[NCOMP][Q];  // the thread's line of points, by component
 

@@ -1,10 +1,6 @@
 // As stream.cuh, through shared memory: one thread has the whole block's copied there while they
 // interpolate, and asks for what a later block will copy. No thread has registers for what comes.
 
-constexpr int PIECE = 16 / sizeof(S);
-constexpr int PIECES = (Q * NQDATA + PIECE - 1) / PIECE;
-constexpr int STREAM_BYTES = 16 * PIECES * THREADS;  // of a block
-
 struct Stream {
     const Pack<S>* pieces;
     Arrival* arrival;

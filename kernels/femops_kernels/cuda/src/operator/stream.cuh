@@ -2,10 +2,6 @@
 // of a block have side by side. Each loads its own when it comes to the points, in as many registers
 // as there are, from the second-level cache, where the block has asked for all of it before.
 
-constexpr int PIECE = 16 / sizeof(S);
-constexpr int PIECES = (Q * NQDATA + PIECE - 1) / PIECE;
-constexpr int STREAM_BYTES = 16 * PIECES * THREADS;  // of a block
-
 struct Stream {
     const S* pieces;
 
