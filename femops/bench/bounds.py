@@ -139,7 +139,7 @@ class Demand:
         """Bytes of memory in all."""
         return self.read + self.written
 
-    def with_vectors(self, read: int, written: int, dofs: int) -> Demand:
+    def with_vectors(self, read: float, written: float, dofs: int) -> Demand:
         """With so many vectors more read, and written."""
         each = float(_REAL * dofs)
         return replace(self, read=self.read + read * each, written=self.written + written * each)

@@ -12,7 +12,7 @@ import pytest
 import femops
 from femops_kernels.cg import CONVERGED
 from femops_kernels.cuda.cg.cg import DEVICE_STATE, SUMS, DeviceConjugateGradients
-from femops_kernels.skeletons.cg import cg_state
+from femops_kernels.skeletons.cg import cg_state, decisions
 from support.cases.kernels import bend, smooth, turned
 from support.cuda import host_device as host_device_fixture
 from support.cuda.host_device import HostDevice, host_device
@@ -205,12 +205,15 @@ def test_many_right_hand_sides(natural: bool, device: HostDevice) -> None:
 
 def test_the_state_is_laid_out_as_on_the_host() -> None:
     text = (files("femops_kernels.cuda") / "src" / "solver" / "cg_state.cuh").read_text()
-    there = {name: int(k) for name, k in re.findall(r"\b([A-Z]+) = (\d+)\b", text)}
-    own = {"STOPPED": cg_state.STATE_SIZE, "SUMS": SUMS}
-    assert len(there) == 13
+    there = {name: float(k) for name, k in re.findall(r"\b([A-Z_]+) = ([\d.e-]+)\b", text)}
+    size = cg_state.STATE_SIZE
+    own = {"STOPPED": size, "BEHIND": size + 1, "SUMS": SUMS}
+    own |= {"TINY": decisions.UNDERFLOW, "SMALL_BETA": decisions.SMALL_BETA}
+    assert len(there) == 25
     for name, k in there.items():
         assert k == (own[name] if name in own else getattr(cg_state, name))
-    assert SUMS + 2 == DEVICE_STATE
+    assert size + 2 == SUMS
+    assert SUMS + cg_state.NSUMS == DEVICE_STATE
 
 
 # --- what moves -----------------------------------------------------------------------------------

@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from math import fsum
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import femops
-from femops_kernels.cuda.cg.cg import DEVICE_STATE, memory_of_sums
+from femops.solvers.inner_products import Sums
+from femops_kernels.cuda.cg.cg import DEVICE_STATE, DeviceConjugateGradients, memory_of_sums
 from femops_kernels.cuda.device.arguments import Layout
 from femops_kernels.cuda.operator.kernel import STATE, simple_text
-from femops_kernels.skeletons.cg.cg_state import TURN
+from femops_kernels.skeletons.cg.cg_state import FAR, TURN
 from support.cases.kernels import bend, smooth, turned
 from support.cuda.host_device import host_device
 from support.cuda.launches import ADDRESS, THREAD, Launch, SanitizerError, replay, require
@@ -52,36 +55,44 @@ def test_every_number_is_added_once(threads: int, blocks: int) -> None:
 
 
 @cache
-def launches(merged: bool) -> tuple[Launch, ...]:
-    """Of one iteration that is not the first: several blocks, held rows, a preconditioner."""
-    device = host_device(shared_bytes=12 * 1024)
+def launches(kind: str) -> tuple[Launch, ...]:
+    """Of an iteration that touches x for two, but for zeros and the operator alone.
+
+    Of several blocks, held rows, a preconditioner.
+    """
+    device = host_device(shared_bytes=14 * 1024)
     V = femops.H1(turned(femops.box((9, 8), order=2, mapping=bend)), 4, device=device)
     A = (femops.diffusion(V, smooth) + femops.mass(V)).constrained(V.boundary_dofs())
     b, M = np.random.default_rng(1).standard_normal(V.shape), femops.jacobi(A)
-    kept: list[list[Launch]] = []
+    sums = Sums(V)
+    sums.many = kind == "ranks"
+    solve = DeviceConjugateGradients(A.compiled, b, None, M.inverse, kind == "merged", sums)
+    solve.advance(0.0, 9, 2)
     with device.recording() as recorded:
+        solve.advance(0.0, 9, 3 if sums.many else 2, show=False)
+    last = recorded[-{"merged": 2, "apart": 5, "ranks": 4}[kind] :]
+    states = [a for launch in last for a in launch.arrays if is_state(a)]
+    assert any(state[FAR] != 0.0 for state in states)
+    assert all(launch.shape[0] > 1 for launch in last)
+    return tuple(launch for launch in last if any(map(is_state, launch.arrays)))
 
-        def after(_: object) -> None:
-            kept.append(list(recorded))
-            recorded.clear()
 
-        femops.cg(A, b, M=M, maxiter=2, merged=merged, callback=after)
-    assert len(kept[1]) == (2 if merged else 5)
-    assert all(launch.shape[0] > 1 for launch in kept[1])
-    return tuple(kept[1] if merged else kept[1][2:])  # but for zeros and the operator alone
+def is_state(array: NDArray[Any]) -> bool:
+    """True for the state of a solve."""
+    return array.shape == (DEVICE_STATE,)
 
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("sanitizer", [ADDRESS, THREAD])
-@pytest.mark.parametrize("merged", [True, False])
-def test_nothing_is_found(merged: bool, sanitizer: str) -> None:
+@pytest.mark.parametrize("kind", ["merged", "apart", "ranks"])
+def test_nothing_is_found(kind: str, sanitizer: str) -> None:
     require(sanitizer)
-    for launch in launches(merged):
+    for launch in launches(kind):
         arrays = replay(launch, sanitizer)
         changed = [
             not np.array_equal(after, before)
             for after, before in zip(arrays, launch.arrays, strict=True)
-            if before.shape == (DEVICE_STATE,)
+            if is_state(before)
         ]
         assert changed == [f"ACTION = {TURN}" not in launch.source]  # p = M r + beta p sums nothing
 
@@ -100,7 +111,7 @@ FAULTS = [
 @pytest.mark.parametrize(("which", "before", "after"), FAULTS)
 def test_planted_races_are_found(which: str, before: str, after: str) -> None:
     require(THREAD)
-    launch = launches(True)[which == "vectors"]
+    launch = launches("merged")[which == "vectors"]
     assert before in launch.source
     with pytest.raises(SanitizerError, match="data race"):
         replay(replace(launch, source=launch.source.replace(before, after)), THREAD)

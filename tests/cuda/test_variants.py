@@ -35,6 +35,7 @@ KINDS = (
     "divergence-3d-p2",
     "hydro-2d-p2",
     "mass-1d-p5",
+    "mass-apart-ranks-3d-p2",
     "mass-single-data-3d-p4",
     "neo-hookean-residual-2d-p4",
 )

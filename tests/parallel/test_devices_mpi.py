@@ -25,7 +25,10 @@ def first_of_each_form():
     return [next(case for case in cases if case.form == form) for form in FORMS]
 
 
-device = guarded.small_device
+@pytest.fixture(scope="module")
+def device():
+    """Of as little shared memory as conjugate gradients take: meshes take several blocks."""
+    return guarded.guarded_device(shared_bytes=14 * 1024, options=["-O0"])
 
 
 @pytest.fixture

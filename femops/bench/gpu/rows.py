@@ -220,9 +220,8 @@ def _solve_row(device: Device, case: GpuCase, rates: Rates) -> Row:
     if case.problem.form == "diffusion":
         operator = operator.constrained(operator.space.boundary_dofs())
     median = float(np.median([_iteration(device, operator, case.x) for _ in range(_ROUNDS)]))
-    read = PASSES[True] // 2  # of those besides the operator's, one more than are written
-    demand = Demand.of(operator)
-    demand = demand.with_vectors(read, PASSES[True] - 2 - read, operator.space.size)
+    more = (PASSES[True] - 2) / 2  # besides the operator's, as many are read as written
+    demand = Demand.of(operator).with_vectors(more, more, operator.space.size)
     return {
         "name": f"CG, {case.name}",
         **_facts(case, demand, rates, median),

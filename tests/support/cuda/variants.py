@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import eye_array
 
 import femops
@@ -14,6 +15,7 @@ from femops.hydro import PROBLEMS
 from femops.hydro.qfunctions import corner_force
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.transfer import summed_interpolation
+from femops_kernels.cg import Reduction
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.kernel import staged_shapes
@@ -180,24 +182,45 @@ VARIANTS["p-laplacian-residual-3d-p5"] = residual(lambda V: femops.p_laplacian(V
 # --- conjugate gradients --------------------------------------------------------------------------
 
 
-def merged(make: Callable[..., Any], p: int, **options: Any) -> Application:
-    """The operator's kernel with updates of vectors in it, and the other one of an iteration."""
+@final
+class Ones(Reduction):
+    """Sums of ranks that let a solve go on, whatever those of a device that runs nothing are."""
+
+    many = True
+
+    def __call__(self, partial: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Ones."""
+        return np.ones(len(partial))
+
+
+def solve(
+    make: Callable[..., Any], p: int, merged: bool, sums: Reduction | None = None
+) -> Application:
+    """The kernels of an iteration; a merged one has updates of vectors in the operator's."""
 
     def run(device: Device) -> None:
-        V = space(device, 3, p, **options)
+        V = space(device, 3, p)
         A = make(V)
         vectors = [np.ones(V.size, A.dtype) for _ in range(3)]
-        DeviceConjugateGradients(A.compiled, *vectors, merged=True).advance(0.0, 1, 1)
+        DeviceConjugateGradients(A.compiled, *vectors, merged, sums).advance(0.0, 1, 1)
 
     return run
 
 
+def single_mass(V: Any) -> Any:
+    """In float32."""
+    return femops.mass(V, dtype="float32")
+
+
 for _p in (2, 6, 8):
-    VARIANTS[f"diffusion-merged-3d-p{_p}"] = merged(femops.diffusion, _p)
-VARIANTS["diffusion-none-merged-3d-p6"] = merged(
-    lambda V: femops.diffusion(V, level="matrix-free"), 6
+    VARIANTS[f"diffusion-merged-3d-p{_p}"] = solve(femops.diffusion, _p, merged=True)
+VARIANTS["diffusion-none-merged-3d-p6"] = solve(
+    lambda V: femops.diffusion(V, level="matrix-free"), 6, merged=True
 )
-VARIANTS["mass-single-merged-3d-p3"] = merged(lambda V: femops.mass(V, dtype="float32"), 3)
+VARIANTS["mass-single-merged-3d-p3"] = solve(single_mass, 3, merged=True)
+VARIANTS["mass-apart-3d-p2"] = solve(femops.mass, 2, merged=False)
+VARIANTS["mass-apart-ranks-3d-p2"] = solve(femops.mass, 2, False, Ones())
+VARIANTS["mass-single-apart-ranks-3d-p3"] = solve(single_mass, 3, False, Ones())
 
 # --- multigrid ------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -16,11 +17,11 @@ from femops_kernels.cuda.device.device import Device, Function, StagingBuffer
 from femops_kernels.cuda.operator.kernel import SIMPLE_THREADS, STATE, simple_text, unspilled
 from femops_kernels.cuda.operator.sweep import DeviceLaunchSum, DeviceSweep
 from femops_kernels.skeletons.cg import cg_state as at
-from femops_kernels.skeletons.cg.cg_state import MOVE, START, SWEEP, TURN
+from femops_kernels.skeletons.cg.cg_state import MOVE, SWEEP, TURN
 
-_ACTIONS = {"START": START, "SWEEP": SWEEP, "MOVE": MOVE, "TURN": TURN}
-_VECTORS = {"x": "T*", "r": "T*", "p": "T*", "q": "T*", "b": "const T*", "inverse": "const T*"}
-SUMS, DEVICE_STATE = at.STATE_SIZE + 1, at.STATE_SIZE + 3
+_ACTIONS = {"SWEEP": SWEEP, "MOVE": MOVE, "TURN": TURN}
+_VECTORS = dict.fromkeys("xrpq", "T*") | dict.fromkeys(("old", "inverse"), "const T*")
+SUMS, DEVICE_STATE = at.STATE_SIZE + 2, at.STATE_SIZE + 2 + at.NSUMS
 """Where sums are, and the size of the state on a device, see ``cg_state.cuh``."""
 RESIDENT = 5
 """Blocks of a multiprocessor: more would have too few registers."""
@@ -34,8 +35,9 @@ class DeviceConjugateGradients(Solve):
 
     Of one process the state stays there, too: the host launches iterations without waiting for any.
     What it knows of their state was on its way while the last burst was launched; iterations after
-    the end do nothing.  Of many ranks the host waits for the sums of each launch, adds those of all
-    ranks and tells the device what is due.
+    the end do nothing, but for x, which is touched in every second one, and at the last of a call.
+    Of many ranks the host waits for the sums of an iteration, adds those of all ranks and tells the
+    device what is due: that is done as by merged sweeps, in two launches around the operator's.
 
     Parameters
     ----------
@@ -66,12 +68,15 @@ class DeviceConjugateGradients(Solve):
             self._numbers = self._device.staging_buffer(len(state), state.dtype, direct=False)
             state, self._there, self.every = self._numbers.here, self._numbers.there, None
         super().__init__(state, natural=natural, merged=merged)
+        ranks = self._reduce is not None
+        state[at.MERGED] = merged or ranks
         length = -(-len(b) // _ROW) * _ROW
-        self._vectors = xp.zeros((4 + merged, max(length, 1)), b.dtype)
-        given = self._vectors, len(b), inverse, self._there, merged, self._reduce is not None
+        self._vectors = xp.zeros((4 if ranks else 5, max(length, 1)), b.dtype)
+        given = self._vectors, len(b), inverse, self._there, merged, ranks
         self._updates = Updates(self._device, *given)
         self._sweep = _MergedSweep(launches, self._updates) if merged else None
-        self._bursts, self._repeat = 0, self._all
+        self._bursts = 0
+        self._repeat: Callable[[], None] = partial(self._iterate, _BURST)
         _, _, self._q, *self._p = (row[: len(b)] for row in self._vectors)
         self.restart(b, x)
 
@@ -82,6 +87,7 @@ class DeviceConjugateGradients(Solve):
         self._renew(guessed=x is not None)
         self._state[at.STATE_SIZE :] = 0.0
         self._vectors[:] = 0.0
+        self._vectors[1, : len(b)] = b
         if x is not None:
             self.x[:] = x
             self._operator.apply(self.x, self._q)
@@ -93,14 +99,14 @@ class DeviceConjugateGradients(Solve):
             between_messages(self._state, steps, show, self._act)
             return
         if self._state[at.ITERATIONS] < 0.0:
-            self._state[[at.ITERATIONS, at.GOAL, at.LIMIT]] = 0.0, tolerance, limit
+            self._state[[at.GOAL, at.LIMIT]] = tolerance, limit
             self._there[:] = self._device.upload(self._state)
-            self._updates.launch(START, self._p[0], self._b)
+            self._state[at.ITERATIONS] = 0.0
+            self._updates.launch(MOVE, self._p[0])
         if steps == _BURST and not show and self._old == 0:
             self._burst()
         else:
-            for _ in range(steps):
-                self._iterate()
+            self._iterate(steps)
         pending, self._pending = self._pending, self._device.download_later(self._there)
         if show or steps == 0:
             pending = self._pending
@@ -111,28 +117,29 @@ class DeviceConjugateGradients(Solve):
         """Do an action, and give its sums; see `between_messages`."""
         assert self._numbers is not None
         assert self._reduce is not None
-        if action == SWEEP:
-            self._operator.apply(self._p[0], self._q)
+        (p,), sweep = self._p, action == SWEEP
         self._numbers.enter()
-        self._updates.launch(action, self._p[0], self._b)
-        if action == TURN:
-            return np.zeros(0)
+        if sweep:
+            self._updates.launch(TURN, p, p, touch=self._state[at.TOUCH] != 0.0)
+            self._operator.apply(p, self._q)
+        self._updates.launch(SWEEP if sweep else MOVE, p)
         self._numbers.depart()
         self._numbers.wait()
-        found = self._reduce(self._numbers.here[SUMS:].reshape(2, 1))
-        return found[:1] if action == SWEEP else found
+        count = at.NSUMS if sweep else 2
+        return self._reduce(self._numbers.here[SUMS : SUMS + count, np.newaxis])
 
-    def _iterate(self) -> None:
-        if self._sweep:
+    def _iterate(self, steps: int) -> None:
+        """Launch iterations; every second one touches x, and the last."""
+        for k in range(steps):
             old, new = self._p[self._old], self._p[1 - self._old]
-            self._sweep.launch(old, new)
-            self._updates.launch(MOVE, new)
+            if self._sweep:
+                self._sweep.launch(old, new)
+            else:
+                self._updates.launch(TURN, new, old)
+                self._operator.apply(new, self._q)
+                self._updates.launch(SWEEP, new)
+            self._updates.launch(MOVE, new, old, touch=k % 2 == 1 or k == steps - 1)
             self._old = 1 - self._old
-            return
-        (p,) = self._p
-        self._operator.apply(p, self._q)
-        for action in (SWEEP, MOVE, TURN):
-            self._updates.launch(action, p)
 
     def _burst(self) -> None:
         """As many iterations as `every` says, an even number: both vectors p are where they were.
@@ -140,13 +147,9 @@ class DeviceConjugateGradients(Solve):
         They are where they began, so that it is the same work each time.
         """
         if self._bursts == 1:  # all kernels have been launched
-            self._repeat = self._device.repeatable(self._all)
+            self._repeat = self._device.repeatable(self._repeat)
         self._repeat()
         self._bursts += 1
-
-    def _all(self) -> None:
-        for _ in range(_BURST):
-            self._iterate()
 
 
 @final
@@ -156,8 +159,8 @@ class Updates:
     Parameters
     ----------
     device : Device
-    vectors : (4, m) array
-        x, r, q = A p, and p.
+    vectors : (3 or more, m) array
+        x, r, q = A p.
     n : int
         Entries of a vector of the operator.
     inverse
@@ -183,23 +186,25 @@ class Updates:
         self.device, kind = device, vectors.dtype
         self.vectors, self.inverse, self.state = vectors, inverse, state
         self._blocks = min(-(-n // SIMPLE_THREADS), RESIDENT * device.processors)
-        layout = Layout(_VECTORS | {"count": "long long"} | STATE, kind)
+        layout = Layout(_VECTORS | {"count": "long long", "touch": "int"} | STATE, kind)
         constants = {**_ACTIONS, "MERGED": int(merged), "RANKS": int(ranks), "BLOCKS": RESIDENT}
         self._functions: dict[int, Function] = {}
-        for action in (START, MOVE) if merged else _ACTIONS.values():
+        for action in (MOVE,) if merged else _ACTIONS.values():
             files = "reduce", "cg_state", "cg"
             text = simple_text(layout, kind, *files, **constants, ACTION=action)
             self._functions[action] = device.function(text)
         x, r, q = (row[:n] for row in vectors[:3])
         self._kept = {"x": x, "r": r, "q": q, "inverse": inverse, "state": state}
-        self._kept |= memory_of_sums(device, self._blocks, SIMPLE_THREADS, 2)
-        self._packed = layout.pack(device, **self._kept, b=None, p=None, count=n)
+        self._sums = at.NSUMS if ranks else 2
+        self._kept |= memory_of_sums(device, self._blocks, SIMPLE_THREADS, self._sums)
+        self._packed = layout.pack(device, **self._kept, p=None, old=None, count=n, touch=0)
 
-    def launch(self, action: int, p: Any, b: Any | None = None) -> None:
-        """Do the updates of an action; the start takes b, too."""
+    def launch(self, action: int, p: Any, old: Any = None, *, touch: bool = True) -> None:
+        """Do an action with p and, if it may be needed, the one before; x may be left as it is."""
         packed = copied(self._packed)
-        packed["p"], packed["b"] = (0 if v is None else self.device.address(v) for v in (p, b))
-        shared = 0 if action == TURN else 2 * SIMPLE_THREADS * 8
+        packed["p"], packed["touch"] = self.device.address(p), touch
+        packed["old"] = 0 if old is None else self.device.address(old)
+        shared = 0 if action == TURN else self._sums * SIMPLE_THREADS * 8
         self._functions[action].launch(self._blocks, SIMPLE_THREADS, shared, packed)
 
 

@@ -9,7 +9,8 @@ is wanted, a move comes between.  x is touched in every second sweep only: the d
 (p - M r) / beta.
 
 Plain Python: compiled into the loop of the host, and called as it is between the messages of
-ranks.  A device alone decides in ``cg_state.cuh``, without moves between merged sweeps.
+ranks; those with a device each work as merged sweeps do.  A device alone decides in
+``cg_state.cuh``, by exact sums.
 """
 
 # <defaults>

@@ -1,45 +1,56 @@
-// Vector updates of conjugate gradients, each thread some entries: those of an ACTION.
+// Vector updates of conjugate gradients, and sums: those of an ACTION. Each thread has some entries.
+// The start is a move from r = b, with q = A x and p = 0. Of RANKS, where the host waits for sums, a
+// sweep forms all there are, and a turn moves as well.
+
+constexpr bool MOVES = ACTION == MOVE || (RANKS && ACTION == TURN);
+constexpr bool ALL = RANKS && ACTION == SWEEP;
 
 ENTRY(THREADS, BLOCKS, Arguments) {
-    if (a.state[STOPPED] != 0) return;
-    const T drop = T(a.state[DROP]), beta = T(a.state[BETA]);
-    double sums[2] = {0, 0};
+    const T drop = T(a.state[DROP]), far = T(a.state[FAR]), behind = T(a.state[BEHIND]);
+    const bool late = ACTION == MOVE && a.touch && (far != 0 || behind != 0);
+    if (a.state[STOPPED] != 0 && !late) return;
+    const T beta = T(a.state[BETA]);
+    double sums[ALL ? NSUMS : 2] = {0};
     const long long step = (long long)gridDim.x * THREADS;
     for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < a.count; i += step) {
         const T m = a.inverse != nullptr ? a.inverse[i] : T(1);
-        if constexpr (ACTION == START) {
-            const T r = a.b[i] - a.q[i];  // q is A x, or zero
+        T r = a.r[i];
+        if constexpr (MOVES) {
+            if (a.touch) {
+                T x = a.x[i];
+                if (drop != 0) x += drop * a.p[i];
+                if (far != 0) x += far * (a.p[i] - m * r);
+                if (behind != 0) x += behind * a.old[i];
+                a.x[i] = x;
+            }
+            r -= drop * a.q[i];
             a.r[i] = r;
             if constexpr (MERGED) a.q[i] = 0;
-            if constexpr (!MERGED) a.p[i] = m * r;
-            sums[0] += double(r) * r * m;
-            sums[1] += double(r) * r;
-        } else if constexpr (ACTION == SWEEP) {
-            sums[0] += double(a.p[i]) * a.q[i];
-        } else if constexpr (ACTION == MOVE) {
-            a.x[i] += drop * a.p[i];
-            const T r = a.r[i] - drop * a.q[i];
-            a.r[i] = r;
-            if constexpr (MERGED) a.q[i] = 0;
-            sums[0] += double(r) * r * m;
-            sums[1] += double(r) * r;
-        } else {
-            a.p[i] = m * a.r[i] + beta * a.p[i];
+        }
+        if constexpr (ACTION == TURN) a.p[i] = m * r + beta * a.old[i];
+        if constexpr (ACTION == SWEEP) {
+            const double v = a.q[i];
+            sums[ALL ? S_PV : 0] += a.p[i] * v;
+            if constexpr (ALL) {
+                sums[S_RV] += r * v;
+                sums[S_VV] += v * v;
+                sums[S_RMV] += r * v * m;
+                sums[S_VMV] += v * v * m;
+            }
+        }
+        if constexpr (ALL || ACTION == MOVE) {
+            sums[S_RHO] += double(r) * r * m;
+            sums[S_RR] += double(r) * r;
         }
     }
     if constexpr (ACTION != TURN) {
         if (all_sums(sums, a.partial, a.counters)) {
             if constexpr (RANKS) {
-                a.state[SUMS] = sums[0];
-                a.state[SUMS + 1] = sums[1];
+                for (int k = 0; k < (ALL ? NSUMS : 2); ++k) a.state[SUMS + k] = sums[k];
             } else if constexpr (ACTION == SWEEP) {
                 set_curvature(a.state, sums[0]);
             } else {
-                if constexpr (ACTION == MOVE) {
-                    a.state[BETA] = sums[0] / a.state[RHO];
-                    a.state[ITERATIONS] += 1;
-                }
-                set_residual(a.state, sums[0], sums[1]);
+                set_moved(a.state, a.touch, sums[S_RHO], sums[S_RR]);
             }
         }
     }

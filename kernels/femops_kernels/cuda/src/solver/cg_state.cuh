@@ -2,12 +2,15 @@
 // changes it when its sums are known; the next launch reads it. Of many ranks it only has the sums of
 // its own entries: the host adds those of all, and changes it.
 
-// As in cg_state.py; what is due is x += DROP p, r -= DROP q and p = M r + BETA p.
+// As in cg_state.py; what is due is x += DROP p + FAR (p - M r), r -= DROP q and p = M r + BETA p.
 constexpr int ITERATIONS = 0, RHO = 1, RESIDUAL = 2, STATUS = 3;
-constexpr int DROP = 4, BETA = 7, GOAL = 9, LIMIT = 10, NATURAL = 13;
+constexpr int DROP = 4, FAR = 6, BETA = 7, GOAL = 9, LIMIT = 10, NATURAL = 13;
 constexpr double CONVERGED = 1, BREAKDOWN = 2;
-constexpr int STOPPED = 20, SUMS = 21;  // of a device alone
+constexpr int S_RHO = 0, S_RR = 1, S_PV = 2, S_RV = 3, S_VV = 4, S_RMV = 5, S_VMV = 6, NSUMS = 7;
+// Of a device alone; x += BEHIND times the p before is due where that is not to be had from p - M r.
+constexpr int STOPPED = 20, BEHIND = 21, SUMS = 22;
 constexpr double TINY = 1e-18;  // the square root of the smallest float32, and more
+constexpr double SMALL_BETA = 0.1;  // p - M r has lost too many digits to be divided by less
 
 // p.Ap is known.
 __device__ __forceinline__ void set_curvature(double* state, double curvature) {
@@ -19,16 +22,25 @@ __device__ __forceinline__ void set_curvature(double* state, double curvature) {
     }
 }
 
-// r.Mr and r.r are known.
-__device__ __forceinline__ void set_residual(double* state, double rho, double rr) {
-    state[RHO] = rho;
-    state[RESIDUAL] = sqrt(state[NATURAL] != 0 ? fabs(rho) : rr);
-    const bool last = state[ITERATIONS] >= state[LIMIT];
-    if (state[RESIDUAL] <= state[GOAL]) {
-        state[STATUS] = CONVERGED;
-    } else if (!last && !(rho > 0)) {
-        // squares may underflow while the residual is not yet zero: nothing is left to reduce
-        state[STATUS] = state[RESIDUAL] < TINY ? CONVERGED : BREAKDOWN;
+// r.Mr and r.r are known after a move. If it left x alone the next one won't, even after the end.
+__device__ __forceinline__ void set_moved(double* state, bool touched, double rho, double rr) {
+    const double drop = touched ? 0 : state[DROP];
+    if (state[STOPPED] == 0) {
+        state[DROP] = 0;
+        state[BETA] = rho / state[RHO];
+        state[RHO] = rho;
+        state[RESIDUAL] = sqrt(state[NATURAL] != 0 ? fabs(rho) : rr);
+        state[ITERATIONS] += 1;
+        const bool last = state[ITERATIONS] >= state[LIMIT];
+        if (state[RESIDUAL] <= state[GOAL]) {
+            state[STATUS] = CONVERGED;
+        } else if (!last && !(rho > 0)) {
+            // squares may underflow while the residual is not yet zero: nothing is left to reduce
+            state[STATUS] = state[RESIDUAL] < TINY ? CONVERGED : BREAKDOWN;
+        }
+        state[STOPPED] = last || state[STATUS] != 0;
     }
-    state[STOPPED] = last || state[STATUS] != 0;
+    const bool far = state[STOPPED] == 0 && state[BETA] >= SMALL_BETA;
+    state[FAR] = far ? drop / state[BETA] : 0;
+    state[BEHIND] = far ? 0 : drop;
 }

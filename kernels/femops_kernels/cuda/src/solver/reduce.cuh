@@ -9,14 +9,12 @@ __device__ __forceinline__ void block_sums(double (&sums)[COUNT], double* shared
 #pragma unroll
     for (int k = 0; k < COUNT; ++k) shared[k * THREADS + threadIdx.x] = sums[k];
     __syncthreads();
-    if (threadIdx.x < COLUMNS) {
-#pragma unroll
-        for (int k = 0; k < COUNT; ++k) {
-            double* column = shared + k * THREADS + threadIdx.x;
-            double sum = 0;
-            for (int t = 0; t < THREADS - int(threadIdx.x); t += COLUMNS) sum += column[t];
-            *column = sum;
-        }
+    for (int c = threadIdx.x; c < COUNT * COLUMNS; c += THREADS) {
+        const int first = c % COLUMNS;
+        double* column = shared + c / COLUMNS * THREADS + first;
+        double sum = 0;
+        for (int t = 0; t < THREADS - first; t += COLUMNS) sum += column[t];
+        *column = sum;
     }
     __syncthreads();
     if (threadIdx.x == 0) {
