@@ -111,6 +111,11 @@ class Settings:
             raise OperatorError("nothing to measure: give at least one vector, one cell")
         if min(self.widths, default=0) < slots:
             raise OperatorError(f"panels of {min(self.widths)} vectors: give {slots} or more")
+        if max(self.vectors) < slots and "one by one" not in self.methods:
+            raise OperatorError(
+                f"{max(self.vectors)} vectors at most: give {slots} or more, as lanes have "
+                "slots, or the method one-by-one"
+            )
 
 
 @final
@@ -163,6 +168,11 @@ def run_multivector(asked: Settings, progress: Progress | None = None) -> dict[s
     meter, rows = Meter((asked.threads,)), list[dict[str, Any]]()
     blas, _ = gemm_address(np.float64)
     notes = [f"cell matrices are multiplied by the BLAS of {blas}"]
+    slots = machine.lane_width()
+    if min(asked.vectors) < slots:
+        notes.append(
+            f"fewer than {slots} vectors are measured one by one only: A @ X fills up lanes"
+        )
     with _blas_threads(1, notes):
         for order in dict.fromkeys(asked.orders):
             for mesh in dict.fromkeys(asked.meshes):

@@ -31,13 +31,20 @@ NAMES = {
 
 def cost(
     form: Annotated[Form, typer.Argument(help="The integral.")],
-    dim: Annotated[int, typer.Option(min=1, max=3, help="Dimensions.")] = 3,
-    order: Annotated[str, typer.Option(help="Polynomial degrees: 2-10 or 2,4,6.")] = "2-6",
+    dim: Annotated[int, typer.Option(min=1, max=3, metavar="D", help="Dimensions.")] = 3,
+    order: Annotated[
+        str, typer.Option(metavar="LIST", help="Polynomial degrees: 2-10 or 2,4,6.")
+    ] = "2-6",
     q1d: Annotated[
-        str, typer.Option(help="Quadrature points per direction: p1d (= p + 1), p1d+1, ...")
+        str,
+        typer.Option(
+            metavar="Q", help="Quadrature points per direction: p1d (= p + 1), p1d+1, ..."
+        ),
     ] = "p1d",
-    elements: Annotated[int, typer.Option(min=1, help="Elements per direction.")] = 2,
-    plot: Annotated[str | None, typer.Option(help="Draw it into this PNG file.")] = None,
+    elements: Annotated[int, typer.Option(min=1, metavar="N", help="Elements per direction.")] = 2,
+    plot: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Draw it into this PNG file.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Print what each level of assembly costs as the order grows.

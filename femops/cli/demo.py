@@ -21,7 +21,9 @@ SAMPLE, ORDER = "ball.mesh", 4
 def demo(
     refine: RefineOption = 2,
     threads: ThreadsOption = None,
-    out: Annotated[Path, typer.Option(help="Folder for demo.vtu and demo.png.")] = Path("out"),
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder for demo.vtu and demo.png.")
+    ] = Path("out"),
 ) -> None:
     """Solve a Poisson problem on a curved ball.
 

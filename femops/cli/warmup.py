@@ -34,14 +34,20 @@ def warmup(
         list[str] | None,
         typer.Argument(metavar="[FORM]...", help=f"Of {', '.join(FORMS)}."),
     ] = None,
-    order: Annotated[str, typer.Option(help="Polynomial degrees: 4, 1-8 or 2,4,6.")] = "1-4",
-    dim: Annotated[str, typer.Option(help="Dimensions: 3, 1-3 or 2,3.")] = "2,3",
+    order: Annotated[
+        str, typer.Option(metavar="LIST", help="Polynomial degrees: 4, 1-8 or 2,4,6.")
+    ] = "1-4",
+    dim: Annotated[str, typer.Option(metavar="LIST", help="Dimensions: 3, 1-3 or 2,3.")] = "2,3",
     level: Annotated[
         str,
-        typer.Option(help="Levels of assembly: full, element, decomposed, partial, matrix-free."),
+        typer.Option(
+            metavar="NAMES",
+            help="Levels of assembly: full, element, decomposed, partial, matrix-free.",
+        ),
     ] = "partial",
     mesh: Annotated[
-        str, typer.Option(help="Kinds of elements: cartesian, multilinear, curved.")
+        str,
+        typer.Option(metavar="NAMES", help="Kinds of elements: cartesian, multilinear, curved."),
     ] = "cartesian,multilinear",
     threads: ThreadsOption = None,
 ) -> None:

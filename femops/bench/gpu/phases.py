@@ -21,9 +21,8 @@ from time import perf_counter
 from typing import Any, final
 
 from femops.bench.gpu.products import Products
-from femops.bench.gpu.record import Record, write_json
+from femops.bench.gpu.record import REFUSED, Record, write_json
 from femops.bench.gpu.run import GpuSettings, result_of
-from femops.bench.gpu.worker import REFUSED
 from femops.bench.problems import Progress
 from femops.errors import DeviceError
 from femops_kernels.tuning.database import users_table
@@ -287,7 +286,7 @@ def _collect(folder: Path, settings: GpuSettings) -> dict[str, Any]:
         if not found.complete:
             whole.notes.append(f"{phase.name}: not complete; the same command goes on with it")
     if not whole.facts:
-        raise DeviceError("no process could open the device: see the lines above")
+        raise DeviceError("nothing was measured: the lines above say why")
     result = result_of(whole)
     write_json(folder / RESULT, result)
     if users_table().exists():

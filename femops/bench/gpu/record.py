@@ -21,6 +21,9 @@ ALL = "all that follows"
 ENDED = "the process ended while it was measured"
 """Message of a case that was begun and of which nothing more is known."""
 
+REFUSED = 3
+"""Exit code of a process where there is nothing to measure with; its last line says why."""
+
 
 def one_line(error: BaseException) -> str:
     """Return the error in one line."""

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from femops.bench.gpu.gas import GasCase
 from femops.bench.gpu.products import Products
-from femops.bench.gpu.record import Record
+from femops.bench.gpu.record import REFUSED, Record
 from femops.bench.gpu.run import (
     GpuSettings,
     run_gas,
@@ -21,9 +21,6 @@ from femops.bench.gpu.run import (
 from femops.errors import DeviceError
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.rates import Amounts
-
-REFUSED = 3
-"""Exit code where there is nothing to measure with; the last line says why."""
 
 
 def serve(requests: TextIO, device: Device | None = None) -> int:

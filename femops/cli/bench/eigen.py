@@ -19,7 +19,10 @@ def eigen(
         int, typer.Option(parser=_Count, metavar="N", help="Elements in each direction.")
     ] = 4,
     states: Annotated[
-        int, typer.Option(parser=_Count, metavar="N", help="Eigenpairs; 1, 4, 10, 20, 35 or 56.")
+        int,
+        typer.Option(
+            parser=_Count, metavar="N", help="Eigenpairs; whole shells are 1, 4, 10, 20, 35, 56."
+        ),
     ] = 35,
     tol: Annotated[
         float, typer.Option(parser=positive, metavar="X", help="Residual over the energy.")
