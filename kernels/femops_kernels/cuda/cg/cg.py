@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 
 from femops_kernels.cg import Reduction, Solve, between_messages
 from femops_kernels.compiled import CompiledOperator, DistributedOperator
+from femops_kernels.cuda.cg.state import DEVICE_STATE, STATE_CONSTANTS, SUMS
+from femops_kernels.cuda.compiler.sources import SIMPLE_THREADS, simple_text
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.device import Device, Function, StagingBuffer
-from femops_kernels.cuda.operator.kernel import SIMPLE_THREADS, STATE, simple_text, unspilled
+from femops_kernels.cuda.operator.kernel import STATE, unspilled
 from femops_kernels.cuda.operator.sweep import DeviceLaunchSum, DeviceSweep
 from femops_kernels.skeletons.cg import cg_state as at
 from femops_kernels.skeletons.cg.cg_state import MOVE, SWEEP, TURN
 
 _ACTIONS = {"SWEEP": SWEEP, "MOVE": MOVE, "TURN": TURN}
 _VECTORS = dict.fromkeys("xrpq", "T*") | dict.fromkeys(("old", "inverse"), "const T*")
-SUMS, DEVICE_STATE = at.STATE_SIZE + 2, at.STATE_SIZE + 2 + at.NSUMS
-"""Where sums are, and the size of the state on a device, see ``cg_state.cuh``."""
 RESIDENT = 5
 """Blocks of a multiprocessor: more would have too few registers."""
 _BURST = 8  # iterations
@@ -187,7 +187,13 @@ class Updates:
         self.vectors, self.inverse, self.state = vectors, inverse, state
         self._blocks = min(-(-n // SIMPLE_THREADS), RESIDENT * device.processors)
         layout = Layout(_VECTORS | {"count": "long long", "touch": "int"} | STATE, kind)
-        constants = {**_ACTIONS, "MERGED": int(merged), "RANKS": int(ranks), "BLOCKS": RESIDENT}
+        constants = {
+            **_ACTIONS,
+            **STATE_CONSTANTS,
+            "MERGED": int(merged),
+            "RANKS": int(ranks),
+            "BLOCKS": RESIDENT,
+        }
         self._functions: dict[int, Function] = {}
         for action in (MOVE,) if merged else _ACTIONS.values():
             files = "reduce", "cg_state", "cg"

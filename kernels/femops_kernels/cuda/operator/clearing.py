@@ -7,9 +7,10 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.cuda.compiler.sources import SIMPLE_THREADS, simple_text
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.device import Device
-from femops_kernels.cuda.operator.kernel import SIMPLE_THREADS, CudaKernel, simple_text
+from femops_kernels.cuda.operator.kernel import CudaKernel
 from femops_kernels.simd.runs import DofRuns
 
 # Part of an element's dofs inside it from which on leaving them out saves more than it reads.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.cuda.cg.state import STATE_CONSTANTS
+from femops_kernels.cuda.compiler.sources import TYPES, constants_text, source_of
 from femops_kernels.cuda.device.arguments import Layout
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.shapes import MOST_THREADS, Shape, measured_shape
@@ -23,10 +24,6 @@ from femops_kernels.pointwise.sum_factorization import Map1D, check_points
 from femops_kernels.simd.matrix import Matrix1D
 from femops_kernels.tuning.database import TuningKey, find
 
-TYPES = {"float64": "double", "float32": "float"}
-"""Types of numbers in C++."""
-
-_FOLDER = Path(__file__).parents[1] / "src"
 # See `shape_for`.
 _THREADS, _RESIDENT = 128, 384
 CLEARED, CONSTRAINED = 1, 2
@@ -281,6 +278,7 @@ class CudaKernel:
         parts = [self._sizes(), self.layout.text, self._matrices(), source_of("contraction")]
         files = ["dofs", "ghosts", "staged_stream" if self.staged else "stream", "numbers"]
         files += ["reduce", "cg_state", "merged", "operator", self.entry]
+        parts.append(constants_text(STATE_CONSTANTS))
         return "\n".join([*parts, qfunction, *map(source_of, files)])
 
     def _sizes(self) -> str:
@@ -425,28 +423,3 @@ def unspilled(kernel: CudaKernel, device: Device) -> CudaKernel:
     while kernel.shape.blocks > 1 and device.function(kernel.text).local_bytes:
         kernel = replace(kernel, shape=replace(kernel.shape, blocks=kernel.shape.blocks - 1))
     return kernel
-
-
-SIMPLE_THREADS = 256
-"""Threads per block of kernels whose threads work on entries."""
-
-
-def simple_text(layout: Layout, dtype: np.dtype[Any], *names: str, **numbers: int) -> str:
-    """A kernel whose threads work on entries, from files of these names.
-
-    ``numbers`` are constants of C++.
-    """
-    types = f"using T = {TYPES[dtype.name]};"
-    lines = constants_text({"THREADS": SIMPLE_THREADS, **numbers})
-    return "\n".join([types, lines, layout.text, *map(source_of, names)])
-
-
-def constants_text(numbers: Mapping[str, int]) -> str:
-    """Constants in C++."""
-    return "\n".join(f"constexpr int {name} = {int(n)};" for name, n in numbers.items())
-
-
-def source_of(name: str) -> str:
-    """Text of ``name.cuh``."""
-    (path,) = _FOLDER.rglob(f"{name}.cuh")
-    return path.read_text(encoding="utf-8")

@@ -2,13 +2,8 @@
 // changes it when its sums are known; the next launch reads it. Of many ranks it only has the sums of
 // its own entries: the host adds those of all, and changes it.
 
-// As in cg_state.py; what is due is x += DROP p + FAR (p - M r), r -= DROP q and p = M r + BETA p.
-constexpr int ITERATIONS = 0, RHO = 1, RESIDUAL = 2, STATUS = 3;
-constexpr int DROP = 4, FAR = 6, BETA = 7, GOAL = 9, LIMIT = 10, NATURAL = 13;
-constexpr double CONVERGED = 1, BREAKDOWN = 2;
-constexpr int S_RHO = 0, S_RR = 1, S_PV = 2, S_RV = 3, S_VV = 4, S_RMV = 5, S_VMV = 6, NSUMS = 7;
-// Of a device alone; x += BEHIND times the p before is due where that is not to be had from p - M r.
-constexpr int STOPPED = 20, BEHIND = 21, SUMS = 22;
+// Places are those of `cg_state.py` and `state.py`. What is due is x += DROP p + FAR (p - M r),
+// r -= DROP q and p = M r + BETA p, and x += BEHIND times the p before where FAR would lose digits.
 constexpr double TINY = 1e-18;  // the square root of the smallest float32, and more
 constexpr double SMALL_BETA = 0.1;  // p - M r has lost too many digits to be divided by less
 
