@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from threading import Lock
 from typing import Any, final
 
 import numpy as np
@@ -32,6 +31,7 @@ from femops.spaces.product import Product
 from femops.spaces.restriction import positions
 from femops_kernels.compiled import CompiledFields
 from femops_kernels.cpu.machine import lane_width
+from femops_kernels.exclusive import Exclusive, together
 
 Ints = NDArray[np.int64]
 
@@ -89,16 +89,11 @@ class CoupledForm:
         if not self._tests and not functionals.names:
             raise OperatorError(f"{self.name} returns nothing: give factors of test functions")
         self._constrained: Ints = np.zeros(0, dtype=np.int64)
-        self._alone = Lock()  # while a sweep's results by element are used
+        self._alone = Exclusive()  # while a sweep's results by element are used
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and pickles find the compiled code in the cache."""
-        own = "compiled", "_alone"
-        return {k: v for k, v in self.__dict__.items() if k not in own}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._alone = Lock()
+        return {k: v for k, v in self.__dict__.items() if k != "compiled"}
 
     @property
     def name(self) -> str:
@@ -172,8 +167,7 @@ class CoupledForm:
         VectorError
             A vector of another shape, type or memory layout, or an ``out`` that overlaps u.
         """
-        with self._alone:
-            return self._residual(u, out)
+        return together([self._alone], lambda: self._residual(u, out))
 
     def _residual(self, u: NDArray[Any], out: NDArray[Any] | None) -> NDArray[Any]:
         u = self._check(u, "u")
@@ -196,8 +190,7 @@ class CoupledForm:
         functionals : dict of float
             By name.
         """
-        with self._alone:
-            return self._residual(u, out), self._found()
+        return together([self._alone], lambda: (self._residual(u, out), self._found()))
 
     def _found(self) -> dict[str, float]:
         """The functionals of the last application. Collective."""
@@ -304,7 +297,7 @@ class CoupledForm:
             Positions that are no whole numbers or outside the vector.
         """
         twin = object.__new__(CoupledForm)
-        twin.__setstate__(self.__getstate__())
+        twin.__dict__.update(self.__getstate__(), _alone=Exclusive())
         twin._constrained = np.union1d(self._constrained, positions(dofs, self.space.size))
         return twin
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import Any, final
 
 import numpy as np
@@ -16,7 +15,8 @@ from femops.operators.coupled import CoupledForm
 from femops.operators.execution.backend import Backend
 from femops.sequences.scalar import Scalar
 from femops.solvers.cg import CGSolver, ended_solves, solves_instruction
-from femops_kernels.cpu.sequence import HostSequence, demand_instruction
+from femops_kernels.cpu.sequence import demand_instruction
+from femops_kernels.exclusive import Exclusive
 from femops_kernels.instruction import Instruction
 
 Array = NDArray[Any]
@@ -46,8 +46,8 @@ class Operation(ABC):
         """True if a sequence goes on that compiled code has ended with this operation."""
         return False
 
-    def locks(self) -> list[Lock]:
-        """Locks to hold while compiled code does it, of what other threads may use too."""
+    def alone(self) -> list[Exclusive]:
+        """Things of which compiled code is to be the only user, as of solvers and forms."""
         return []
 
 
@@ -63,11 +63,11 @@ class Sum(Operation):
 
     def run(self) -> bool:
         """See `Operation.run`."""
-        factors = [c.value if isinstance(c, Scalar) else c for c, _ in self.terms]
-        vectors = [vector for _, vector in self.terms]
-        self.out[:] = factors[0] * vectors[0]
-        for factor, vector in zip(factors[1:], vectors[1:], strict=True):
-            self.out[:] += factor * vector
+        for k, (c, vector) in enumerate(self.terms):
+            # as compiled code does it: factors of float32 may be out of that type's range
+            factor = np.float64(c.value if isinstance(c, Scalar) else c)
+            part = factor * vector.astype(np.float64, copy=False)
+            self.out[:] = self.out + part if k else part
         return True
 
     def instructions(self) -> list[Instruction] | None:
@@ -124,8 +124,8 @@ class Evaluation(Operation):
         minima = [self.functionals[name].number for name in self.form.functionals.minima]
         return self.form.compiled.instructions(self.u, self.out, minima)
 
-    def locks(self) -> list[Lock]:
-        """See `Operation.locks`."""
+    def alone(self) -> list[Exclusive]:
+        """See `Operation.alone`."""
         return [self.form._alone]
 
 
@@ -142,11 +142,7 @@ class BlockProduct(Operation):
     out: Array
 
     def run(self) -> bool:
-        """See `Operation.run`: on the host with the bits of all runs, so not by NumPy."""
-        found = self.instructions()
-        if found is not None:
-            HostSequence(found).run()
-            return True
+        """See `Operation.run`."""
         pieces = self.x.reshape(self.blocks.shape[:2])
         self.out[:] = self.xp.einsum("eij,ej->ei", self.blocks, pieces).reshape(-1)
         return True
@@ -197,8 +193,8 @@ class Solves(Operation):
         ended_solves(self.solvers, self.rights)
         return True
 
-    def locks(self) -> list[Lock]:
-        """See `Operation.locks`."""
+    def alone(self) -> list[Exclusive]:
+        """See `Operation.alone`."""
         return [solver._alone for solver in self.solvers]
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from threading import Lock, get_ident
 from time import perf_counter
 from typing import Any, NoReturn, final
 
@@ -33,6 +31,8 @@ from femops.spaces.base import Space
 from femops.spaces.product import Product
 from femops.spaces.restriction import FLOAT_TYPES
 from femops_kernels.cpu.sequence import HostSequence
+from femops_kernels.exclusive import EndlessWait, Exclusive, together
+from femops_kernels.instruction import Instruction
 from femops_meshes.arguments import Count, Fraction, checked, number_of, shown
 
 Array = NDArray[Any]
@@ -47,20 +47,18 @@ class _Piece:
     compiled: HostSequence
     operations: list[Operation]
 
-    def __post_init__(self) -> None:
-        locks = {id(lock): lock for one in self.operations for lock in one.locks()}
-        self._locks = [locks[key] for key in sorted(locks)]  # all who take several take this order
+    def run(self) -> bool | None:
+        """Do them; False if the sequence ends with one, None if they are to be compiled anew."""
+        return together(_alone(self.operations), self._run)
 
-    def run(self) -> bool:
-        """Do them; False if the sequence ends with one."""
+    def _run(self) -> bool | None:
+        if self.compiled.stale:  # others may have used the solvers until now
+            return None
         begin, end = 0, len(self.operations)
-        with ExitStack() as held:
-            for lock in self._locks:
-                held.enter_context(lock)
-            while (begin := self.compiled.run(begin)) < end:
-                if not self.operations[begin].goes_on():
-                    return False
-                begin += 1
+        while (begin := self.compiled.run(begin)) < end:
+            if not self.operations[begin].goes_on():
+                return False
+            begin += 1
         return True
 
 
@@ -108,7 +106,7 @@ class OperationSequence:
         self._scalars = 0
         self._operations: list[Operation] = []
         self._plan: list[_Piece | Operation] | None = None
-        self._begun, self._alone, self._runner = False, Lock(), 0
+        self._alone, self._outdated = Exclusive(), False
         self._before: dict[str, float] = {}
 
     def __reduce__(self) -> NoReturn:
@@ -288,20 +286,30 @@ class OperationSequence:
         SolverError
             See `CGSolver.solve`; what comes after the solve is not done.
         OperatorError
-            It is called by a function that the sequence calls.
+            A function that the sequence calls runs it, or waits for another thread's run of a
+            sequence that waits for this one.
         """
-        if self._runner == get_ident():
-            raise OperatorError("a sequence runs already, and cannot run within itself")
-        with self._alone:
-            self._runner = get_ident()
-            try:
-                plan = self._planned() if self._begun else list(self._operations)
-                self._begun = True  # solvers have now what compiled code works on
-                return all(self._timed(one) for one in plan)
-            finally:
-                self._runner = 0
+        try:
+            return self._alone.call(lambda: self._done(self._planned()))
+        except EndlessWait:
+            raise OperatorError(
+                "a sequence runs already, and cannot run within itself, nor within another that it "
+                "waits for: call it when that is done"
+            ) from None
 
-    def _timed(self, one: _Piece | Operation) -> bool:
+    def _done(self, plan: list[_Piece | Operation]) -> bool:
+        for part in plan:
+            over = self._timed(part)
+            if over is None and isinstance(part, _Piece):
+                self._outdated = True
+                anew = self._made(list(dict.fromkeys(part.operations)))
+                over = self._done(anew)
+                _add_seconds(self._before, anew)
+            if not over:
+                return False
+        return True
+
+    def _timed(self, one: _Piece | Operation) -> bool | None:
         if isinstance(one, _Piece):
             return one.run()
         begin = perf_counter()
@@ -312,16 +320,17 @@ class OperationSequence:
     def _planned(self) -> list[_Piece | Operation]:
         """Pieces that are run, of compiled code wherever that can be."""
         plan = self._plan
-        if plan is None or any(map(_outdated, plan)):
-            self._before = self.seconds
-            plan = self._plan = self._made()
+        begun = (one for one in plan or [] if isinstance(one, Solves) and _instructions(one))
+        if plan is None or self._outdated or any(begun):  # in their first run solvers begin
+            self._before, self._outdated = self.seconds, False
+            plan = self._plan = self._made(self._operations)
         return plan
 
-    def _made(self) -> list[_Piece | Operation]:
+    def _made(self, operations: list[Operation]) -> list[_Piece | Operation]:
         plan: list[_Piece | Operation] = []
         instructions, sources = [], []
-        for operation in [*self._operations, None]:
-            found = None if operation is None else operation.instructions()
+        for operation in [*operations, None]:
+            found = None if operation is None else _instructions(operation)
             if found is not None and operation is not None:
                 instructions += found
                 sources += [operation] * len(found)
@@ -337,10 +346,7 @@ class OperationSequence:
     def seconds(self) -> dict[str, float]:
         """Seconds that all runs have spent with operations, by their labels."""
         found = dict(self._before)
-        for piece in self._plan or []:
-            if isinstance(piece, _Piece):
-                for one, seconds in zip(piece.operations, piece.compiled.seconds, strict=True):
-                    found[one.label] = found.get(one.label, 0.0) + float(seconds)
+        _add_seconds(found, self._plan or [])
         return found
 
     @property
@@ -394,11 +400,21 @@ class OperationSequence:
         return f"OperationSequence({len(self._operations)} operations)"
 
 
-def _outdated(part: _Piece | Operation) -> bool:
-    """True if compiled code would be made anew, or for the first time as solvers have begun."""
-    if isinstance(part, _Piece):
-        return part.compiled.stale
-    return isinstance(part, Solves) and part.instructions() is not None
+def _instructions(operation: Operation) -> list[Instruction] | None:
+    """Instructions of an operation; solvers may join for them, which others must not use then."""
+    return together(operation.alone(), operation.instructions)
+
+
+def _alone(operations: list[Operation]) -> list[Exclusive]:
+    return [one for operation in operations for one in operation.alone()]
+
+
+def _add_seconds(found: dict[str, float], plan: list[_Piece | Operation]) -> None:
+    """Add what compiled code has spent, by label."""
+    for piece in plan:
+        if isinstance(piece, _Piece):
+            for one, seconds in zip(piece.operations, piece.compiled.seconds, strict=True):
+                found[one.label] = found.get(one.label, 0.0) + float(seconds)
 
 
 def _shown(array: Any) -> str:

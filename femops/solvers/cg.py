@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import ExitStack
-from threading import Lock
 from time import perf_counter
 from typing import Any, final
 
@@ -31,6 +29,7 @@ from femops.solvers.linear_problem import (
 from femops.solvers.multigrid import Multigrid
 from femops.solvers.watch import Callback, Progress, Watch
 from femops_kernels.cg import BREAKDOWN, CONVERGED, LEAST_NORM, Solve, SolveGroup
+from femops_kernels.exclusive import Exclusive, together
 from femops_kernels.instruction import Instruction
 from femops_meshes.arguments import Count, Fraction, NotNegative, checked, shown
 
@@ -198,7 +197,7 @@ class CGSolver:
             self._inverse = A.space.memory.xp.ascontiguousarray(M.inverse, dtype=A.dtype)
         self._merge = _merged(A, False if natural else None, self._sums)
         self._solve: Solve | None = None
-        self._alone = Lock()  # while a system is solved
+        self._alone = Exclusive()  # while a system is solved
         self._norm, self._least = 0.0, float(np.finfo(A.dtype).tiny) ** 0.5
 
     def solve(
@@ -238,10 +237,10 @@ class CGSolver:
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and pickles begin a solve of their own."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("_solve", "_alone", "_sums")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_solve", "_sums")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _solve=None, _alone=Lock(), _sums=Sums(state["_A"].space))
+        self.__dict__.update(state, _solve=None, _sums=Sums(state["_A"].space))
 
     @staticmethod
     @checked(SolverError)
@@ -277,14 +276,15 @@ class CGSolver:
         starts = [None] * len(solvers) if guesses is None else guesses
         if not len(solvers) == len(rights) == len(starts):
             raise SolverError("solvers, rights and guesses are not equally many: give one of each")
-        with ExitStack() as held:
-            for solver in sorted(solvers, key=id):  # threads that want the same wait in one order
-                held.enter_context(solver._alone)
-            systems = [s._given(b, x0) for s, b, x0 in zip(solvers, rights, starts, strict=True)]
+
+        def solved() -> list[tuple[NDArray[Any], int]]:
+            given = zip(solvers, rights, starts, strict=True)
+            systems = [solver._given(b, x0) for solver, b, x0 in given]
             _advance_all(solvers, systems, rtol, _limit(solvers, maxiter))
-            return [
-                s._end(exponent, rtol) for s, (*_, exponent) in zip(solvers, systems, strict=True)
-            ]
+            ends = zip(solvers, systems, strict=True)
+            return [solver._end(exponent, rtol) for solver, (*_, exponent) in ends]
+
+        return together([solver._alone for solver in solvers], solved)
 
     def _given(self, b: Any, x0: Any) -> _System:
         """Right-hand side and first guess, divided by two to the power that is the third."""

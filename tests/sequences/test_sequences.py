@@ -74,6 +74,23 @@ def test_sums_are_numpys(n, steps, factors, scaled, dtype, inside):
             assert np.all(np.isfinite(base)), step
 
 
+def test_factors_need_not_be_in_the_range_of_float32():
+    """The first run once rounded them, to infinity or zero, and sums to other bits than later."""
+    vectors = [np.array(v, "f4") for v in ([-1e-38, 0.0, 7e-40], [3, 0.7, 0.9], [1e38, -3e38, 1])]
+    factors = 1e39, 0.1, 1e-46
+    expected = np.zeros(3, "f4")
+    for factor, v in zip(factors, vectors, strict=True):
+        expected = (expected + factor * v.astype(float)).astype("f4")
+    for space in (V, femops.H1(V.mesh, order=2, device=guarded_device(options=["-O0"]))):
+        sequence, out = femops.OperationSequence(space), space.memory.put(np.zeros(3, "f4"))
+        first = sequence.scalar(factors[0])
+        pairs = zip((first, *factors[1:]), map(space.memory.put, vectors), strict=True)
+        sequence.add(out, *pairs)
+        for _ in range(3):
+            sequence.run()
+            np.testing.assert_array_equal(space.memory.get(out), expected)
+
+
 def test_entries_between_are_left_alone():
     state = np.arange(12.0)
     sequence = femops.OperationSequence(V)

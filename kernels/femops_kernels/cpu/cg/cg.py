@@ -165,7 +165,6 @@ class Group(SolveGroup):
         given = self._fresh, self._rights, 0, np.zeros(1)
         self._table, instruction = self._instruction(*given)
         self._alone = HostSequence([instruction])
-        self._again = False
 
     def _instruction(
         self,
@@ -203,7 +202,6 @@ class Group(SolveGroup):
             one._b = right
         self._rights[:] = [right.ctypes.data for right in rights]
         self._aim(self._fresh, relative, least)
-        self._again = True
 
     @staticmethod
     def _aim(fresh: NDArray[np.float64], relative: float, least: Sequence[float]) -> None:
@@ -216,8 +214,7 @@ class Group(SolveGroup):
             self._states[:, at.GOAL], self._states[:, at.RELATIVE] = tolerances, 0.0
             self._rights[:] = [one._b.ctypes.data for one in self.solves]
         self._fresh[:, at.LIMIT] = self._states[:, at.LIMIT] = self._table[layout.MOST] = limit
-        self._table[layout.FRESH_STATES] = self._fresh.ctypes.data if self._again else 0
-        self._again = False
+        self._table[layout.FRESH_STATES] = self._fresh.ctypes.data if tolerances is None else 0
         self._alone.run()
 
     def instruction(
