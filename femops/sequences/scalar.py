@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -9,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import OperatorError
-from femops_meshes.arguments import number_of
+from femops_meshes.arguments import number_of, shown
 
 
 @final
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Scalar:
     """A number of a sequence, times a factor.
 
@@ -41,7 +42,11 @@ class Scalar:
 
     def __truediv__(self, divisor: float) -> Scalar:
         number = number_of(divisor)
-        return NotImplemented if number is None else replace(self, factor=self.factor / number)
+        if number is None:
+            return NotImplemented
+        if not number:
+            raise OperatorError("a scalar divided by zero is no number: give another divisor")
+        return replace(self, factor=self.factor / number)
 
     def __neg__(self) -> Scalar:
         return self * -1.0
@@ -53,6 +58,20 @@ class Scalar:
 
     @value.setter
     def value(self, value: float) -> None:
-        if not self.factor:
-            raise OperatorError("a scalar times zero has no value to set: set the scalar itself")
-        self.values[self.number] = value / self.factor
+        number, factor = number_of(value), self.factor
+        if number is None:
+            raise OperatorError(f"value is {shown(value)}: give a number")
+        found = number / factor if factor else math.nan
+        if not (math.isfinite(factor) and factor) or (_plain(number) and not _plain(found)):
+            raise OperatorError(
+                f"a scalar times {factor:g} can't be set to {number:g}: set the scalar itself"
+            )
+        self.values[self.number] = found
+
+    def __repr__(self) -> str:
+        return f"Scalar({self.value!r})"
+
+
+def _plain(number: float) -> bool:
+    """True if a number is finite and not zero."""
+    return math.isfinite(number) and number != 0.0

@@ -276,7 +276,7 @@ def number_of(value: Any) -> float | None:
     try:
         return float(value)
     except OverflowError:
-        return math.inf
+        return math.inf if value > 0 else -math.inf
 
 
 def as_list(values: Any) -> list[Any]:

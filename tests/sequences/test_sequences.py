@@ -254,8 +254,17 @@ def test_factors_of_scalars():
     assert dt.value == 8.0
     with pytest.raises(TypeError, match="unsupported operand"):
         dt * dt
-    with pytest.raises(femops.OperatorError, match="times zero"):
-        (0.0 * dt).value = 1.0
+    assert (dt * -(10**400)).value == -np.inf
+    for factor, value in [(0.0, 1.0), (np.inf, 1.0), (np.nan, 1.0), (1e-308, 1e3), (1e300, 1e-300)]:
+        with pytest.raises(femops.OperatorError, match="set the scalar itself"):
+            (factor * dt).value = value
+    for value in (0.0, -np.inf):
+        (-2.0 * dt).value = value
+        assert dt.value == -0.5 * value
+    with pytest.raises(femops.OperatorError, match="divided by zero"):
+        dt / 0
+    with pytest.raises(femops.OperatorError, match="value is '3'"):
+        dt.value = "3"
 
 
 @pytest.mark.parametrize("broken", [np.nan, np.inf, 1e-200])
