@@ -83,6 +83,27 @@ def test_what_is_made_later_is_recorded_too(kernel: Path) -> None:
     assert not cache.sealed(kernel)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"", b"\x80\xff"),
+        (b"  ", b" !"),  # of a file that is not checked then
+        (b"twice_1.f", b"twice\0001.f"),
+        (b"__pycache__/twice_1.f", b"/etc/twice_1.f"),
+        (b"nbi\n", b"n" * 5000 + b"\n"),
+        (b"nbi\n", b"nb"),
+    ],
+)
+def test_a_damaged_record_counts_as_none(kernel: Path, old: bytes, new: bytes) -> None:
+    cache.seal(kernel)
+    record = kernel.with_suffix(".sha256")
+    record.write_bytes(record.read_bytes().replace(old, new, 1))
+    assert not cache.sealed(kernel)
+    assert not cache.usable(kernel)
+    assert not compiled(kernel)
+    assert not record.exists()
+
+
 def test_a_record_of_another_form_counts_as_none(kernel: Path) -> None:
     kernel.with_suffix(".sha256").write_text("0123456789abcdef")
     assert not cache.usable(kernel)

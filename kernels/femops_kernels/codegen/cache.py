@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -182,13 +183,18 @@ def seal(path: Path) -> None:
 
 
 def _recorded(path: Path) -> dict[Path, str]:
-    """Checksums of a kernel's compiled files; none if `seal` has not seen them."""
+    """Checksums of a kernel's compiled files; none if `seal` has not seen them.
+
+    A record with a line of another form, as a damaged one has, counts as none: what else it lacks
+    is not known.
+    """
     try:
-        lines = read_private(_record(path)).decode().splitlines()
+        lines = read_private(_record(path)).decode(errors="replace").splitlines(keepends=True)
     except FileNotFoundError:
         return {}
-    pairs = [line.split("  ", 1) for line in lines]
-    return {path.parent / pair[1]: pair[0] for pair in pairs if len(pair) == 2}
+    name = rf"(?:__pycache__/)?{re.escape(path.stem)}\.[^/\0]{{1,200}}"
+    found = [re.fullmatch(rf"([0-9a-f]{{64}})  ({name})\n", line) for line in lines]
+    return {} if None in found else {path.parent / one[2]: one[1] for one in found if one}
 
 
 def sealed(path: Path) -> bool:
