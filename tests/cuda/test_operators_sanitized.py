@@ -11,6 +11,7 @@ import pytest
 
 import femops
 from femops.solvers.multigrid import hierarchy
+from femops_kernels.cuda.operator.shapes import Shape
 from support.cases.kernels import bend, smooth, turned
 from support.cuda.host_device import HostDevice, host_device
 from support.cuda.launches import ADDRESS, THREAD, Launch, SanitizerError, replay, require
@@ -140,3 +141,31 @@ def test_what_keeps_threads_apart_is_missed(launch: Launch, before: str, after: 
     assert before in launch.source
     with pytest.raises(SanitizerError, match="data race"):
         replay(replace(launch, source=launch.source.replace(before, after)), THREAD)
+
+
+# --- threads that wait for their element alone ----------------------------------------------------
+
+
+def launch_of_some(order: int, elements: int) -> Launch:
+    """A launch of blocks of some elements, each with (order + 2)^2 threads."""
+    device = host_device()
+    mesh = femops.box((3, 1, 1), order=2, mapping=bend)
+    (sweep,) = femops.diffusion(femops.H1(mesh, order, device=device)).compiled.sweeps
+    x = device.xp.ones((3 * order + 1) * (order + 1) ** 2)
+    other, y = sweep.reshaped(Shape(elements, 1)), device.xp.zeros(len(x))
+    with device.recording() as launches:
+        other.launch(device.address(x), device.address(y), 1.0, add=False)
+    return launches[-1]
+
+
+@pytest.mark.parametrize(("order", "elements"), [(2, 3), (6, 2)])
+def test_elements_of_a_block_disturb_nobody(order: int, elements: int) -> None:
+    """Parts of a warp (16 threads each), and two warps of an own barrier."""
+    require(THREAD)
+    launch = launch_of_some(order, elements)
+    replay(launch, THREAD)
+    shared = "work = shared + slot * SLAB"
+    assert shared in launch.source
+    close = launch.source.replace(shared, "work = shared + slot * (SLAB / 2)")
+    with pytest.raises(SanitizerError, match="data race"):
+        replay(replace(launch, source=close), THREAD)

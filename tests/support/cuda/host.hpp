@@ -33,9 +33,13 @@
 #define __forceinline__ inline
 #define __syncthreads() host::barrier(__LINE__)
 
-// Parts of a block wait for all of it.
+#ifdef HOST_THREADS
+#define wait_for_warp() host::warp_barrier()
+#define wait_for_part(part, threads) host::part_barrier(part, threads)
+#else  // parts of a block wait for all of it
 #define wait_for_warp() __syncthreads()
 #define wait_for_part(part, threads) __syncthreads()
+#endif
 
 namespace host {
 
@@ -137,6 +141,29 @@ struct Stop {};
 
 [[noreturn]] inline void leave() { throw Stop(); }
 
+// A barrier of some threads of a block.
+class PartBarrier {
+public:
+    void arrive(unsigned threads, const std::atomic<bool>& stopped) {
+        const int mine = generation_;
+        if (waiting_.fetch_add(1) + 1 == threads) {
+            waiting_ = 0;
+            release();
+        } else if (!stopped) {
+            generation_.wait(mine);
+        }
+        if (stopped) throw Stop();
+    }
+    void release() {
+        generation_.fetch_add(1);
+        generation_.notify_all();
+    }
+
+private:
+    std::atomic<int> generation_{0};
+    std::atomic<unsigned> waiting_{0};
+};
+
 // Threads that run one block after the other.
 class Team {
 public:
@@ -155,6 +182,9 @@ public:
         const std::lock_guard<std::mutex> lock(mutex_);
         halt();
     }
+
+    void arrive_at_part(unsigned part, unsigned threads) { parts_[part].arrive(threads, stopped_); }
+    unsigned threads() const { return launch_.threads; }
 
 private:
     void refresh() { memory_ = std::make_unique<SharedMemory>(launch_.shared_bytes); }
@@ -184,6 +214,7 @@ private:
 
     void halt() {
         stopped_ = true;
+        for (PartBarrier& part : parts_) part.release();
         begin_next();
     }
 
@@ -192,6 +223,7 @@ private:
     std::unique_ptr<SharedMemory> memory_;
     std::atomic<int> generation_{0};
     std::atomic<bool> stopped_{false};
+    PartBarrier parts_[32];  // warps, or warps that wait together
     unsigned waiting_ = 0;
     int line_ = END;
 };
@@ -199,6 +231,13 @@ private:
 static thread_local Team* team;
 
 inline void barrier(int line) { team->arrive(line); }
+
+inline void part_barrier(unsigned part, unsigned threads) { team->arrive_at_part(part, threads); }
+
+inline void warp_barrier() {
+    const unsigned warp = threadIdx.x / 32;
+    part_barrier(warp, std::min(32u, team->threads() - 32 * warp));
+}
 
 inline char* shared_memory() { return team->shared(); }
 

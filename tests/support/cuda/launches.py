@@ -34,6 +34,8 @@ _SETTINGS = {
     "TSAN_OPTIONS": "halt_on_error=1",
 }
 
+_OPTIONS, _TAIL = ("-DHOST_THREADS", "-g1"), '#include "replay.hpp"\n'
+
 _RANDOMISED = "unexpected memory mapping"
 
 
@@ -124,6 +126,7 @@ def missing(sanitizer: str) -> str | None:
     try:
         (result,) = replay(launch, sanitizer)
     except CompileError as error:
+        build(source, *_OPTIONS, tail=_TAIL)  # or is it not for lack of a sanitizer
         return f"the compiler has no sanitizer for {sanitizer}: {error}"
     except SanitizerError as error:
         if _RANDOMISED in str(error):
@@ -161,8 +164,8 @@ def replay(launch: Launch, sanitizer: str) -> list[NDArray[Any]]:
     SanitizerError
         With its report, or with what else made the launch fail.
     """
-    options = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-DHOST_THREADS", "-g1"]
-    program = build(launch.source, *options, tail='#include "replay.hpp"\n')
+    options = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", *_OPTIONS]
+    program = build(launch.source, *options, tail=_TAIL)
     with tempfile.TemporaryDirectory() as folder:
         given, result = Path(folder) / "launch", Path(folder) / "arrays"
         given.write_bytes(launch.text())
