@@ -21,6 +21,7 @@ from support.cases.kernels import bend, random_vector, smooth, turned
 from support.cuda.device_cases import DeviceCase, cover
 from support.cuda.guarded import GuardedDevice, guarded_device
 from support.cuda.host_device import host_device
+from support.cuda.launches import ADDRESS, THREAD, replay, require
 from support.simulated_ranks import on_ranks
 
 CASES = [case for case in cover() if case.case.level == "partial"][::3]
@@ -181,3 +182,17 @@ def test_planted_faults(before: str, after: str, monkeypatch: pytest.MonkeyPatch
     with odd:
         sweep.launch(device.address(x), device.address(y), 1.0, add=False)
     assert not np.allclose(y, expected)
+
+
+@pytest.mark.usefixtures("staged")
+@pytest.mark.parametrize("sanitizer", [ADDRESS, THREAD])
+def test_sanitizers_find_nothing(sanitizer: str) -> None:
+    require(sanitizer)
+    device = host_device()
+    A = femops.diffusion(femops.H1(femops.box((3, 3, 2), mapping=bend), 2, device=device))
+    with device.recording() as launches:
+        _ = A @ np.random.default_rng(1).standard_normal(A.shape[1])
+    launch = launches[-1]
+    assert "begin_copy(*arrival" in launch.source
+    assert launch.shape[0] > 1
+    assert len(replay(launch, sanitizer)) == len(launch.arrays)
