@@ -104,8 +104,11 @@ class Simulation:
         ------
         HydroError
             The step goes to zero: elements turn over, numbers are no longer finite, or waves cross
-            elements too fast. The state is the last good one.
+            elements too fast. The state is the last good one. Or ``dt`` was set to no number
+            above zero.
         """
+        if not self.dt > 0.0:
+            raise HydroError(f"dt is {self.dt}: give a step above 0")
         one = self._time_step()
         while self.t < t_final and (max_steps is None or self.steps < max_steps):
             self._step(one, t_final)

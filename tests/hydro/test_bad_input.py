@@ -115,3 +115,16 @@ def test_values_that_no_run_has_written(run, tmp_path, name, value):
     path = femops.save_state(tmp_path / "a.state", vectors, GOOD | {name: value})
     with pytest.raises(femops.CheckpointError, match=f"no checkpoint of a run: {name} is"):
         load_run(path, run.equations)
+
+
+@pytest.mark.parametrize("dt", [0.0, -1e-3, float("nan")])
+def test_a_step_that_is_not_above_zero(dt) -> None:
+    run = Simulation.begin(Lagrangian(SEDOV, MESH))
+    run.run(0.01)
+    state, run.dt = run.state.copy(), dt
+    with pytest.raises(femops.FemopsError, match=r"dt is .*: give a step above 0"):
+        run.run(0.02)
+    assert np.array_equal(run.state, state)
+    run.dt = 1e-3
+    run.run(0.02)
+    assert run.t == 0.02
