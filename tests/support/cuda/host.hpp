@@ -18,6 +18,7 @@
 #ifdef HOST_THREADS
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -141,105 +142,73 @@ struct Stop {};
 
 [[noreturn]] inline void leave() { throw Stop(); }
 
-// A barrier of some threads of a block.
-class PartBarrier {
+// Where threads wait for each other. Not by the waiting of std::atomic: its words are shared by all
+// that hash alike, which a sanitizer takes for an order between blocks.
+class Barrier {
 public:
-    void arrive(unsigned threads, const std::atomic<bool>& stopped) {
-        const int mine = generation_;
-        if (waiting_.fetch_add(1) + 1 == threads) {
-            waiting_ = 0;
-            release();
-        } else if (!stopped) {
-            generation_.wait(mine);
+    // Wait until so many threads have come, all of them to this line.
+    void arrive(unsigned threads, int line) {
+        std::unique_lock<std::mutex> lock(mutex_);
+        const unsigned mine = generation_;
+        if (waiting_ == 0) line_ = line;
+        if (line != line_) {
+            report_divergence(line, line_);
+            throw Stop();
         }
-        if (stopped) throw Stop();
-    }
-    void release() {
-        generation_.fetch_add(1);
-        generation_.notify_all();
-    }
-
-private:
-    std::atomic<int> generation_{0};
-    std::atomic<unsigned> waiting_{0};
-};
-
-// Threads that run one block after the other.
-class Team {
-public:
-    explicit Team(const Launch& launch) : launch_(launch) { refresh(); }
-
-    char* shared() const { return memory_->begin(); }
-
-    // Wait for the others at a barrier, or at the end of the kernel.
-    void arrive(int line) {
-        const int mine = count(line);
-        if (mine >= 0) generation_.wait(mine);
+        if (++waiting_ == threads) {
+            waiting_ = 0;
+            ++generation_;
+            changed_.notify_all();
+        } else {
+            changed_.wait(lock, [&] { return stopped_ || generation_ != mine; });
+        }
         if (stopped_) throw Stop();
     }
 
     void stop() {
         const std::lock_guard<std::mutex> lock(mutex_);
-        halt();
+        stopped_ = true;
+        changed_.notify_all();
     }
-
-    void arrive_at_part(unsigned part, unsigned threads) { parts_[part].arrive(threads, stopped_); }
-    unsigned threads() const { return launch_.threads; }
 
 private:
-    void refresh() { memory_ = std::make_unique<SharedMemory>(launch_.shared_bytes); }
-
-    // The generation to wait for the end of; -1 if all have come.
-    int count(int line) {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        const int mine = generation_;
-        if (stopped_) return -1;
-        if (waiting_ == 0) line_ = line;
-        if (line != line_) {
-            report_divergence(line, line_);
-            halt();
-            return -1;
-        }
-        if (++waiting_ < launch_.threads) return mine;
-        if (line == END) refresh();
-        begin_next();
-        return -1;
-    }
-
-    void begin_next() {
-        waiting_ = 0;
-        generation_ = (generation_ + 1) & 0xFFFFFF;
-        generation_.notify_all();
-    }
-
-    void halt() {
-        stopped_ = true;
-        for (PartBarrier& part : parts_) part.release();
-        begin_next();
-    }
-
-    const Launch& launch_;
     std::mutex mutex_;
-    std::unique_ptr<SharedMemory> memory_;
-    std::atomic<int> generation_{0};
-    std::atomic<bool> stopped_{false};
-    PartBarrier parts_[32];  // warps, or warps that wait together
-    unsigned waiting_ = 0;
+    std::condition_variable changed_;
+    unsigned waiting_ = 0, generation_ = 0;
     int line_ = END;
+    bool stopped_ = false;
+};
+
+// Threads that run one block after the other.
+struct Team {
+    explicit Team(const Launch& launch) : launch(launch) { refresh(); }
+
+    void refresh() { memory = std::make_unique<SharedMemory>(launch.shared_bytes); }
+
+    void stop() {
+        all.stop();
+        for (Barrier& part : parts) part.stop();
+    }
+
+    const Launch& launch;
+    std::unique_ptr<SharedMemory> memory;
+    Barrier all, parts[32];  // warps, or warps that wait together
 };
 
 static thread_local Team* team;
 
-inline void barrier(int line) { team->arrive(line); }
+inline void barrier(int line) { team->all.arrive(team->launch.threads, line); }
 
-inline void part_barrier(unsigned part, unsigned threads) { team->arrive_at_part(part, threads); }
+inline void part_barrier(unsigned part, unsigned threads) {
+    team->parts[part].arrive(threads, END);
+}
 
 inline void warp_barrier() {
     const unsigned warp = threadIdx.x / 32;
-    part_barrier(warp, std::min(32u, team->threads() - 32 * warp));
+    part_barrier(warp, std::min(32u, team->launch.threads - 32 * warp));
 }
 
-inline char* shared_memory() { return team->shared(); }
+inline char* shared_memory() { return team->memory->begin(); }
 
 inline void run_blocks(const Launch& launch, Team& mine, unsigned first, unsigned step,
                        unsigned thread) {
@@ -251,7 +220,9 @@ inline void run_blocks(const Launch& launch, Team& mine, unsigned first, unsigne
         for (unsigned block = first; block < launch.blocks; block += step) {
             blockIdx = {block};
             launch.kernel.run(launch.arguments);
-            mine.arrive(END);
+            barrier(END);
+            if (thread == 0) mine.refresh();
+            barrier(END);
         }
     } catch (Stop) {
         mine.stop();
