@@ -13,8 +13,8 @@ import numpy as np
 import femops
 from femops.eigen import chebyshev_subspace
 
-# Where elements end along each half axis: the best for these states with order 8.
-ENDS = 1.42, 2.95, 4.89, 7.13
+# Where elements end along each half axis: the best for these states with order 12.
+ENDS = 2.5, 6.04
 
 
 def hamiltonian(u, x):
@@ -39,7 +39,7 @@ def states(ends, order, shells, tol):
     return V, found, exact
 
 
-def main(ends=ENDS, order=8, shells=6, tol=5e-6, most=1e-8):
+def main(ends=ENDS, order=12, shells=6, tol=5e-6, most=1e-8):
     """Solve, compare the energies, draw a state."""
     V, found, exact = states(ends, order, shells, tol)
     error = np.abs(found.values - exact).max()
