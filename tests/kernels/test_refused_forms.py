@@ -1,0 +1,294 @@
+"""Forms that are refused, and traps of those that are not."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from support.cases.kernels import bend, random_vector, smooth
+from support.cases.traced import (
+    AsField,
+    convection,
+    divergence,
+    gradient,
+    make_mesh,
+    mass,
+    slope,
+    zero_value,
+)
+from support.oracles.forms import FormOracle, Nodal
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def scalar() -> Any:
+    return femops.H1(femops.box((3, 2), mapping=bend), 3)
+
+
+@pytest.fixture(scope="module")
+def pair(scalar: Any) -> Any:
+    return femops.H1(scalar.mesh, 2, ncomp=2)
+
+
+def test_spaces_on_two_meshes_are_refused(pair: Any) -> None:
+    other = femops.L2(femops.box((3, 2), mapping=bend), 1)
+    with pytest.raises(femops.OperatorError, match="different meshes"):
+        femops.divergence(pair, other)
+    velocity = femops.GridFunction(femops.H1(other.mesh, 1), np.ones(12))
+    with pytest.raises(femops.OperatorError, match="another mesh"):
+        femops.mass(pair, velocity)
+
+
+def test_wrong_components_are_refused(scalar: Any, pair: Any) -> None:
+    with pytest.raises(femops.TraceError, match=r"ncomp = dim"):
+        femops.form(divergence, scalar)
+    with pytest.raises(femops.TraceError, match=r'"value" of shape \(\).*needs \(2,\)'):
+        femops.form(divergence, pair)
+    with pytest.raises(femops.TraceError, match=r'"value" of shape \(2,\).*needs \(\)'):
+        femops.form(gradient, scalar)
+    with pytest.raises(femops.TraceError, match=r'"grad" of shape'):
+        femops.form(lambda u: {"grad": u}, scalar)
+    with pytest.raises(femops.OperatorError, match="ncomp=2"):
+        femops.elasticity(scalar)
+    with pytest.raises(femops.OperatorError, match="ncomp=2 and Q with ncomp=1"):
+        femops.divergence(scalar, scalar)
+    with pytest.raises(femops.OperatorError, match="ncomp=2 and Q with ncomp=1"):
+        femops.divergence(pair, pair)
+    with pytest.raises(femops.OperatorError, match="two spaces"):
+        femops.form(divergence, pair, scalar).diagonal()
+    with pytest.raises(femops.OperatorError, match="eliminated"):
+        femops.form(divergence, pair, scalar).constrained([0])
+
+
+@pytest.mark.parametrize(
+    ("beta", "what"),
+    [
+        (1.0, "shape"),
+        (np.ones(3), "shape"),
+        (np.ones((6, 25, 3)), "shape"),
+        (lambda x: x[0], "shape"),
+        (lambda x: np.stack([x[0]] * 3), "shape"),
+        ([1.0, np.nan], "finite"),
+        (lambda x: np.stack([1 / (0 * x[0] + np.inf), np.inf + x[0]]), "finite"),
+        (np.full((6, 25, 2), np.nan), "finite"),
+        ("north", "beta"),
+        (None, "beta"),
+        (lambda x: 1j * x, "beta"),
+        ([[1.0], [2.0, 3.0]], "beta"),
+    ],
+)
+def test_velocities_that_make_no_sense(scalar: Any, beta: Any, what: str) -> None:
+    with pytest.raises(femops.OperatorError, match=what):
+        femops.convection(scalar, beta)
+
+
+def test_fields_that_make_no_sense(scalar: Any) -> None:
+    with pytest.raises(femops.OperatorError, match=r"field of shape \(\)"):
+        femops.convection(scalar, femops.GridFunction(scalar, scalar.zeros()))
+    with pytest.raises(femops.OperatorError, match="not finite"):
+        femops.mass(scalar, femops.GridFunction(scalar, np.nan * scalar.zeros()))
+    with pytest.raises(femops.VectorError, match="entries"):
+        femops.GridFunction(scalar, np.zeros(3))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, "a", None, 1j, lambda x: np.nan * x[0]])
+def test_values_that_make_no_sense_for_a_form(scalar: Any, value: Any) -> None:
+    with pytest.raises(femops.OperatorError, match="rho"):
+        femops.form(mass, scalar, rho=value)
+
+
+def test_a_coefficient_of_a_wrong_shape_for_a_form(scalar: Any) -> None:
+    with pytest.raises(femops.TraceError, match=r"shape \(3,\).*needs \(\)"):
+        femops.form(mass, scalar, rho=np.ones(3))
+    with pytest.raises(femops.TraceError, match=r"u\.grad @ beta"):
+        femops.form(convection, scalar, beta=np.ones(3))
+
+
+@pytest.mark.parametrize("mu", [0.0, -1.0, lambda x: x[0] - 0.5, AsField(lambda x: -1 - x[0], 1)])
+def test_mu_must_be_positive(pair: Any, mu: Any) -> None:
+    if isinstance(mu, AsField):
+        space = femops.H1(pair.mesh, mu.order)
+        mu = femops.GridFunction(space, space.interpolate(mu.function))
+    with pytest.raises(femops.OperatorError, match=r"mu is .*positive"):
+        femops.elasticity(pair, 1.0, mu)
+    with pytest.raises(femops.OperatorError, match=r"mu is .*positive"):
+        femops.elasticity(pair).update(mu=mu)
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"k": np.nan}, "k is not finite"),
+        ({"k": np.ones(2)}, "k has shape"),
+        ({"kappa": lambda x: x}, "kappa .*shape"),
+        ({"kappa": lambda x: np.inf * x[0]}, "kappa .*finite"),
+    ],
+)
+def test_wave_numbers_that_make_no_sense(scalar: Any, given: dict[str, Any], what: str) -> None:
+    with pytest.raises(femops.OperatorError, match=what):
+        femops.helmholtz(scalar, **given)
+
+
+def test_names_of_coefficients(scalar: Any) -> None:
+    with pytest.raises(femops.TraceError, match=r"no coefficient 'rho'.*pass rho="):
+        femops.form(mass, scalar)
+    with pytest.raises(femops.TraceError, match="takes no coefficient 'kappa'"):
+        femops.form(mass, scalar, rho=1.0, kappa=2.0)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda u: {"value": u * u},
+        lambda u: {"value": abs(u)},
+        lambda u: {"value": femops.maximum(u, 0.0)},
+        lambda u: {"grad": u * u.grad},
+        lambda u: {"value": u / (1.0 + u.grad[0])},
+        lambda u: {"value": np.exp(u)},
+        lambda u: {"value": femops.where(u > 0.0, u, 2 * u)},
+    ],
+)
+def test_forms_that_are_not_linear_are_refused(scalar: Any, function: Any) -> None:
+    with pytest.raises(femops.TraceError, match="not linear"):
+        femops.form(function, scalar)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda u: {"value": u + 1.0},
+        lambda u, x: {"value": u, "grad": x},
+        lambda u, x: {"value": x[0] * u - 2 * x[0]},
+    ],
+)
+def test_affine_forms_are_refused(scalar: Any, function: Any) -> None:
+    with pytest.raises(femops.TraceError, match=r"femops\.load"):
+        femops.form(function, scalar)
+
+
+def test_an_if_names_its_line(scalar: Any) -> None:
+    def stepped(u: Any, x: Any) -> Any:
+        if x[0] > 0.5:
+            return {"value": u}
+        return {"value": 2 * u}
+
+    with pytest.raises(femops.TraceError, match=r"if x\[0\] > 0\.5:.*femops\.where"):
+        femops.form(stepped, scalar)
+
+
+@pytest.mark.parametrize("result", [None, 1.0, {}, {"flux": 1.0}, {"value": 1, "gradient": 2}])
+def test_results_that_are_no_form(scalar: Any, result: Any) -> None:
+    with pytest.raises(femops.TraceError, match='"value"'):
+        femops.form(lambda u: result, scalar)
+
+
+# --- traps ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("function", "plain"),
+    [
+        (
+            lambda u, k: {"value": np.array([k * u[0], femops.minimum(k, 3.0) * u[1]])},
+            lambda u, k: {"value": np.array([k * u[0], min(k, 3.0) * u[1]])},
+        ),
+        (
+            lambda u, k: {"value": np.array([u[0], femops.where(k > 3.0, u[1], 0.0)])},
+            lambda u, k: {"value": np.array([u[0], u[1] if k > 3.0 else 0.0])},
+        ),
+        (
+            lambda u, k: {"value": np.array([u[0], femops.maximum(k, 2.0) * u[1] / 2.0])},
+            lambda u, k: {"value": np.array([u[0], max(k, 2.0) * u[1] / 2.0])},
+        ),
+    ],
+    ids=["minimum", "where", "maximum"],
+)
+def test_branches_that_samples_miss(pair: Any, function: Any, plain: Any) -> None:
+    operator = femops.form(function, pair, k=7.0)
+    u = random_vector(pair, "float64")
+    assert FormOracle.of(pair).matrix(plain, k=7.0).error(operator.apply(u), u) < 1e-13
+
+
+def test_small_numbers_are_not_dropped(scalar: Any) -> None:
+    def stiff(u: Any, k: Any) -> Any:
+        return {"value": 1e-3 * k * u, "grad": 1e10 * u.grad}
+
+    operator = femops.form(stiff, scalar, k=1e9)
+    ones = np.ones(scalar.size)
+    total = FormOracle.of(scalar).matrix(mass, rho=1e6).matrix.sum()
+    assert operator.apply(ones).sum() == pytest.approx(total, rel=1e-6)
+
+
+@pytest.mark.parametrize("function", [lambda u: {"value": 0.0}, lambda u: {"grad": 0.0 * u.grad}])
+def test_a_form_that_is_zero_is_refused(scalar: Any, function: Any) -> None:
+    with pytest.raises(femops.TraceError, match="zero"):
+        femops.form(function, scalar)
+
+
+def test_an_affine_part_that_samples_miss(scalar: Any) -> None:
+    def hidden(u: Any, x: Any) -> Any:
+        return {"value": u + femops.where(x[0] > 2.0, 1.0, 0.0)}
+
+    with pytest.raises(femops.TraceError, match=r"femops\.load"):
+        femops.form(hidden, scalar)
+
+
+def test_functions_with_a_domain(scalar: Any) -> None:
+    operator = femops.form(lambda u, k: {"value": np.log(k - 2.0) * u}, scalar, k=5.0)
+    u = random_vector(scalar, "float64")
+    dense = FormOracle.of(scalar).matrix(mass, rho=np.log(3.0))
+    assert dense.error(operator.apply(u), u) < 1e-13
+
+
+@pytest.mark.parametrize("name", ["weight", "inverse", "u"])
+def test_any_name_will_do_for_a_coefficient(scalar: Any, name: str) -> None:
+    function = {
+        "weight": lambda w, weight: {"value": weight * w},
+        "inverse": lambda w, inverse: {"value": inverse * w},
+        "u": lambda w, u: {"value": u * w},
+    }[name]
+    operator = femops.form(function, scalar, **{name: smooth})
+    u = random_vector(scalar, "float64")
+    assert FormOracle.of(scalar).matrix(mass, rho=smooth).error(operator.apply(u), u) < 1e-13
+
+
+def test_a_coefficient_called_x_is_refused(scalar: Any) -> None:
+    with pytest.raises(femops.TraceError, match="'x'"):
+        femops.form(lambda u, x: {"value": x * u}, scalar, x=2.0)
+
+
+def test_a_function_that_gives_numbers_beside_arrays(scalar: Any) -> None:
+    operator = femops.form(convection, scalar, beta=lambda x: [1.0 + x[1], 2.0])
+    u = random_vector(scalar, "float64")
+    dense = FormOracle.of(scalar).matrix(convection, beta=lambda x: np.array([1.0 + x[1], 2.0]))
+    assert dense.error(operator.apply(u), u) < 1e-13
+
+
+@pytest.mark.parametrize("chosen", ["elasticity", "div", "number", "function", "field"])
+def test_one_dimension(chosen: str) -> None:
+    space = femops.H1(make_mesh("box", 1), 4)
+    oracle = FormOracle.of(space)
+    other = femops.GridFunction(space, space.interpolate(smooth))
+    operator, dense = {
+        "elasticity": lambda: (femops.elasticity(space), oracle.matrix(zero_value, kappa=3.0)),
+        "div": lambda: (femops.form(divergence, space), oracle.matrix(divergence)),
+        "number": lambda: (femops.convection(space, 2.0), oracle.matrix(slope, c=2.0)),
+        "function": lambda: (femops.convection(space, smooth), oracle.matrix(slope, c=smooth)),
+        "field": lambda: (
+            femops.convection(space, other),
+            oracle.matrix(slope, c=oracle.field(Nodal.of(space), other.vector)),
+        ),
+    }[chosen]()
+    u = random_vector(space, "float64")
+    assert dense.error(operator.apply(u), u) < 1e-13
+
+
+def test_a_partial_function_is_a_function(scalar: Any) -> None:
+    operator = femops.form(partial(mass, rho=2.0), scalar)
+    u = random_vector(scalar, "float64")
+    assert FormOracle.of(scalar).matrix(mass, rho=2.0).error(operator.apply(u), u) < 1e-13
