@@ -1,4 +1,4 @@
-"""The GPUs of ranks: the GPU of each rank, and whether MPI takes its memory."""
+"""The GPUs of ranks: the GPU of each rank, and how messages go from one to another."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import numpy as np
 
 from femops.errors import CommunicatorError
 from femops.parallel import launch
+from femops.parallel.channels import Kind, Sizes
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator
-from femops_kernels.cuda.device.device import Device
+from femops_kernels.cuda.device.device import Device, DeviceChannel
 from femops_kernels.derived import Derived
 
 CUDA_AWARE = "FEMOPS_CUDA_AWARE_MPI"
@@ -71,8 +72,37 @@ def _own_device(comm: Communicator) -> Device:
     return device
 
 
+def device_channel(
+    device: Device, comm: Communicator, send: Sizes, receive: Sizes, dtype: Kind
+) -> DeviceChannel:
+    """Make a channel from the GPU of each rank to those of others. Collective.
+
+    Parameters
+    ----------
+    device : Device
+        The GPU of this rank.
+    comm : Communicator
+    send, receive : mapping
+        {rank: numbers for it, or from it}.
+    dtype : numpy.dtype
+
+    Raises
+    ------
+    CommunicatorError
+        The environment variable is neither 0 nor 1.
+    """
+    from femops_kernels.cuda.ranks.messages import StagedChannel
+
+    direct = takes_device_memory(comm)
+    out, into = (
+        device.staging_buffer(sum(sizes.values()), dtype, direct=direct)
+        for sizes in (send, receive)
+    )
+    return StagedChannel(comm.channel(send, receive, dtype, (out.here, into.here)), out, into)
+
+
 def takes_device_memory(comm: Communicator) -> bool:
-    """True if messages may be sent from a GPU's memory and received there.
+    """True if MPI may send from a GPU's memory and receive there.
 
     Raises
     ------

@@ -25,7 +25,7 @@ from femops.operators.execution.ranks import device_ghosts, field_exchanges
 from femops.operators.integrals.fusion import scaled_points
 from femops.operators.integrals.state import State
 from femops.operators.integrals.term import Term
-from femops.parallel.gpus import takes_device_memory
+from femops.parallel.gpus import device_channel
 from femops.pointwise.expressions.graph import Node
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import AnySpace, BoundarySpace, volume_space
@@ -39,7 +39,7 @@ from femops_kernels.compiled import (
     Places,
     Routes,
 )
-from femops_kernels.cuda.device.device import Device
+from femops_kernels.cuda.device.device import Device, DeviceChannel
 from femops_kernels.cuda.multigrid.rows import DeviceRowProduct
 from femops_kernels.cuda.multigrid.updates import DeviceUpdates
 from femops_kernels.cuda.operator.data import FilledData, host_streams, joined_streams, streams
@@ -56,7 +56,7 @@ from femops_kernels.cuda.operator.sweep import (
     DeviceSweep,
 )
 from femops_kernels.cuda.operators import DeviceOperator, DistributedDeviceOperator
-from femops_kernels.cuda.ranks.messages import DeviceChannel, DeviceForward, DeviceReverse
+from femops_kernels.cuda.ranks.messages import DeviceForward, DeviceReverse
 from femops_kernels.derived import Derived
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
@@ -215,14 +215,7 @@ class DeviceBackend(Backend):
 
     def way(self, space: Space, send: Sizes, receive: Sizes, dtype: np.dtype[Any]) -> DeviceChannel:
         """See `Backend.way`."""
-        direct = takes_device_memory(space.comm)
-        out, into = (
-            self._device.staging_buffer(sum(sizes.values()), dtype, direct=direct)
-            for sizes in (send, receive)
-        )
-        return DeviceChannel(
-            space.comm.channel(send, receive, dtype, (out.here, into.here)), out, into
-        )
+        return device_channel(self._device, space.comm, send, receive, dtype)
 
     def forward(self, way: Any, positions: Ints) -> DeviceForward:
         """See `Backend.forward`."""

@@ -76,6 +76,35 @@ class StagingBuffer(ABC):
         """Copy `here` to `there`, for all that is launched later. Does not wait."""
 
 
+class DeviceChannel(ABC):
+    """A channel between arrays of ranks' devices: messages of fixed size, again and again.
+
+    Attributes
+    ----------
+    outgoing, incoming : (n,) arrays
+        Values that are sent, and that have arrived, on the device: a piece per rank, as of a
+        `Channel`.
+    """
+
+    outgoing: Any
+    incoming: Any
+
+    @abstractmethod
+    def ready(self) -> None:
+        """All that is sent has been launched; what is launched from now on need not wait.
+
+        It must not write what is sent, nor use what arrives, before `finish`.
+        """
+
+    @abstractmethod
+    def start(self) -> None:
+        """Send it as soon as it is there."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Have what arrives there for all that is launched from now on."""
+
+
 class Device(ABC):
     """A device that runs kernels of CUDA C++.
 

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from femops_kernels.channel import Channel
 from femops_kernels.cuda.compiler.sources import SIMPLE_THREADS, simple_text
 from femops_kernels.cuda.device.arguments import Layout, copied
-from femops_kernels.cuda.device.device import Device, StagingBuffer
+from femops_kernels.cuda.device.device import Device, DeviceChannel, StagingBuffer
 
 
 @final
-class DeviceChannel:
-    """A channel between arrays of a device.
+class StagedChannel(DeviceChannel):
+    """A channel whose messages the host sends, from staging buffers.
 
     Parameters
     ----------
@@ -27,28 +27,19 @@ class DeviceChannel:
 
     def __init__(self, channel: Channel, out: StagingBuffer, into: StagingBuffer) -> None:
         self.channel, self._out, self._into = channel, out, into
-
-    @property
-    def outgoing(self) -> Any:
-        """Values that are sent, an array of the device."""
-        return self._out.there
-
-    @property
-    def incoming(self) -> Any:
-        """Values that have arrived, an array of the device."""
-        return self._into.there
+        self.outgoing, self.incoming = out.there, into.there
 
     def ready(self) -> None:
-        """All that is sent has been launched; what is launched from now on need not wait."""
+        """See `DeviceChannel.ready`."""
         self._out.depart()
 
     def start(self) -> None:
-        """Send it as soon as it is there."""
+        """See `DeviceChannel.start`; waits until it is there."""
         self._out.wait()
         self.channel.start()
 
     def finish(self) -> None:
-        """Wait for what arrives; it is there for all that is launched from now on."""
+        """See `DeviceChannel.finish`; waits for what arrives."""
         self.channel.finish()
         self._into.enter()
 
