@@ -15,15 +15,19 @@ import numpy as np
 from femops.errors import CommunicatorError
 from femops.parallel import launch
 from femops.parallel.channels import Kind, Sizes
-from femops.parallel.collective_checks import check
+from femops.parallel.collective_checks import check, check_same
 from femops.parallel.comm import Communicator
-from femops_kernels.cuda.device.device import Device, DeviceChannel
+from femops_kernels.cuda.device.device import Device, DeviceChannel, Network
 from femops_kernels.derived import Derived
 
 CUDA_AWARE = "FEMOPS_CUDA_AWARE_MPI"
 """Environment variable: 1 if MPI takes memory of GPUs, 0 if not; detected if unset."""
 
+NCCL = "FEMOPS_NCCL"
+"""Environment variable: 1 if messages between GPUs go by NCCL; by MPI if it is 0 or unset."""
+
 _devices = Derived[Communicator, Device]()
+_networks = Derived[Communicator, Network]()
 
 
 def rank_device(name: str, comm: Communicator) -> Device:
@@ -61,15 +65,21 @@ def _own_device(comm: Communicator) -> Device:
 
     with check(comm):
         device = take_device(comm.node.place)
-    users = comm.gather_all(np.array([comm.node.first, zlib.crc32(device.bus.encode())]))
-    gpus, counts = np.unique(users, axis=0, return_counts=True)
-    if len(gpus) < comm.size and comm.rank == 0:
+    users = _users(device, comm)
+    if len(users) < comm.size and comm.rank == 0:
         warnings.warn(
-            f"{comm.size} ranks have {len(gpus)} GPUs, up to {counts.max()} ranks share one: it "
+            f"{comm.size} ranks have {len(users)} GPUs, up to {max(users)} ranks share one: it "
             "works, but one rank per GPU is faster",
             stacklevel=2,
         )
     return device
+
+
+def _users(device: Device, comm: Communicator) -> list[int]:
+    """The number of ranks that have it, for each GPU. Collective."""
+    users = comm.gather_all(np.array([comm.node.first, zlib.crc32(device.bus.encode())]))
+    counts: list[int] = np.unique(users, axis=0, return_counts=True)[1].tolist()
+    return counts
 
 
 def device_channel(
@@ -89,16 +99,49 @@ def device_channel(
     Raises
     ------
     CommunicatorError
-        The environment variable is neither 0 nor 1.
+        An environment variable has another value than 0 and 1; ranks disagree about NCCL, or share
+        a GPU and ask for it.
+    DeviceError
+        There is no NCCL, which is asked for, or it failed.
+    RankError
+        There is none on another rank.
     """
     from femops_kernels.cuda.ranks.messages import StagedChannel
 
+    if _asks_for_nccl(comm):
+        network = _networks.get(comm, partial(_join, device, comm), device)
+        return network.channel(send, receive, dtype)
     direct = takes_device_memory(comm)
     out, into = (
         device.staging_buffer(sum(sizes.values()), dtype, direct=direct)
         for sizes in (send, receive)
     )
     return StagedChannel(comm.channel(send, receive, dtype, (out.here, into.here)), out, into)
+
+
+def _asks_for_nccl(comm: Communicator) -> bool:
+    """True if all ranks ask for it; an error on all of them if only some do."""
+    asked = os.environ.get(NCCL) or "0"
+    check_same(comm, "messages between GPUs", {NCCL: asked})
+    if asked not in ("0", "1"):
+        raise CommunicatorError(f"{NCCL} is {asked!r}: give 1 for messages by NCCL, 0 for MPI")
+    return asked == "1" and comm.size > 1
+
+
+def _join(device: Device, comm: Communicator) -> Network:
+    """The network of the GPUs of all ranks. Collective."""
+    with check(comm):
+        network = device.network()
+        key = network.key() if comm.rank == 0 else b""
+    users = _users(device, comm)
+    if len(users) < comm.size:
+        raise CommunicatorError(
+            f"{NCCL} is 1, but {comm.size} ranks have {len(users)} GPUs and NCCL takes one rank of "
+            f"each: start as many ranks as there are GPUs, or set {NCCL}=0 for messages by MPI"
+        )
+    # Not inside `check`: each rank waits for the others here
+    network.join(comm.broadcast(key), comm.rank, comm.size)
+    return network
 
 
 def takes_device_memory(comm: Communicator) -> bool:

@@ -16,7 +16,7 @@ from support.cases.rank_operators import compare, here, piece, waves, whole_mesh
 from support.cuda import guarded
 from support.cuda.host_device import HostDevice
 
-WAYS = ["staged", "direct"]
+WAYS = ["staged", "direct", "nccl"]
 
 
 def first_of_each_form():
@@ -32,9 +32,11 @@ def device():
 
 
 @pytest.fixture
-def way(request, monkeypatch):
-    """How messages get from a device to MPI."""
-    monkeypatch.setenv(gpus.CUDA_AWARE, str(WAYS.index(request.param)))
+def way(request, monkeypatch, comm, device):
+    """How messages get from a device to others."""
+    monkeypatch.setattr(device, "bus", f"of rank {comm.rank}")
+    monkeypatch.setenv(gpus.CUDA_AWARE, str(int(request.param == "direct")))
+    monkeypatch.setenv(gpus.NCCL, str(int(request.param == "nccl")))
     return request.param
 
 
@@ -42,7 +44,7 @@ def way(request, monkeypatch):
 @pytest.mark.parallel(2, 3)
 @pytest.mark.parametrize(
     ("case", "way"),
-    [(case, WAYS[k % 2]) for k, case in enumerate(first_of_each_form())],
+    [(case, WAYS[k % 3]) for k, case in enumerate(first_of_each_form())],
     ids=str,
     indirect=["way"],
 )
@@ -125,9 +127,9 @@ def of_two_spaces(mesh, device):
     [
         (robin, "staged"),
         (faces_alone, "direct"),
-        (taylor_hood, "staged"),
+        (taylor_hood, "nccl"),
         (one_space_twice, "direct"),
-        (of_two_spaces, "staged"),
+        (of_two_spaces, "nccl"),
     ],
     indirect=["way"],
 )
@@ -136,7 +138,8 @@ def test_sums_and_products(comm, device, make, way):
 
 
 @pytest.mark.parallel(3)
-def test_nonlinear_forms(comm, device):
+@pytest.mark.parametrize("way", ["nccl"], indirect=True)
+def test_nonlinear_forms(comm, device, way):
     def build(mesh, device):
         V = femops.H1(mesh, 2, ncomp=mesh.dim, device=device)
         return femops.neo_hookean(V, mu=1.0, lam=2.0).constrained(V.boundary_dofs([1]))
@@ -149,7 +152,8 @@ def test_nonlinear_forms(comm, device):
 
 
 @pytest.mark.parallel(3)
-def test_ranks_without_elements(comm, device):
+@pytest.mark.parametrize("way", ["staged", "nccl"], indirect=True)
+def test_ranks_without_elements(comm, device, way):
     with (
         pytest.warns(UserWarning, match="no elements")
         if comm.rank == 0
@@ -195,9 +199,9 @@ def poisson(mesh, device, dtype="float64"):
     return A, A.rhs(femops.load(V, smooth, dtype=dtype), 0.5)
 
 
-@pytest.mark.parallel(2, 3)
-@pytest.mark.parametrize("jacobi", [True, False])
-def test_cg(comm, device, jacobi):
+@pytest.mark.parallel(2, 3, 4)
+@pytest.mark.parametrize(("jacobi", "way"), [(True, "nccl"), (False, "staged")], indirect=["way"])
+def test_cg(comm, device, jacobi, way):
     def solve(mesh, device):
         A, b = poisson(mesh, device)
         M = femops.jacobi(A) if jacobi else None
@@ -241,7 +245,8 @@ def test_cg_shows_each_iterate(comm, device):
 
 
 @pytest.mark.parallel(3)
-def test_cg_in_float32(comm, device):
+@pytest.mark.parametrize("way", ["nccl"], indirect=True)
+def test_cg_in_float32(comm, device, way):
     (A, b), (B, c) = on_both(comm, lambda mesh, device: poisson(mesh, device, "float32"), device)
     (x, info), (y, _) = femops.cg(A, b, rtol=1e-5), femops.cg(B, c, rtol=1e-5)
     assert info.converged
@@ -252,7 +257,8 @@ def test_cg_in_float32(comm, device):
 @pytest.mark.parallel(3)
 @pytest.mark.filterwarnings("ignore:.*ranks have no elements")
 @pytest.mark.parametrize("make", [femops.H1, femops.L2])
-def test_cg_where_ranks_have_nothing(comm, device, make):
+@pytest.mark.parametrize("way", ["nccl"], indirect=True)
+def test_cg_where_ranks_have_nothing(comm, device, way, make):
     """Functions that are not continuous are nobody's ghosts, but of all ranks too."""
     V = make(femops.box((2, 1), comm=comm), 3, device=device)
     x, info = femops.cg(femops.mass(V), femops.load(V, 1.0), rtol=1e-13)
@@ -348,7 +354,7 @@ def follow(compiled, sweep, device):
 
 
 @pytest.mark.parallel(2)
-@pytest.mark.parametrize("way", WAYS, indirect=True)
+@pytest.mark.parametrize("way", ["staged", "direct"], indirect=True)
 def test_messages_are_staged_where_mpi_takes_no_memory_of_a_device(comm, device, way):
     A = one_sweep(comm, device)
     for post in (A.compiled.forwards[0][0].post, A.compiled.reverses[0][0].post):

@@ -48,9 +48,9 @@ class DeviceOperator(DeviceLaunchSum):
 class DistributedDeviceOperator(DistributedOperator):
     """An operator that ranks with a device each share: launches beside messages.
 
-    The device works on elements that meet no ghosts while the host waits for messages: on half of
-    those of the first launch while ghosts are on their way, on the others of a launch while its
-    results for other ranks are.
+    The device works on elements that meet no ghosts while messages are on their way: on half of
+    those of the first launch while ghosts are, on the others of a launch while its results for
+    other ranks are.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class DistributedDeviceOperator(DistributedOperator):
     def apply(self, x: Any, y: Any) -> None:
         """See `CompiledOperator.apply`.
 
-        Waits for messages, but not for the end of what was launched.
+        Waits for messages that the hosts send, but not for the end of what was launched.
         """
         source, target = (self.device.address(vector) for vector in (x, y))
         for forward, place in self.forwards:

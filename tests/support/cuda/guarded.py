@@ -12,9 +12,10 @@ import pytest
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
-from femops_kernels.cuda.device.device import Device, Function, StagingBuffer
+from femops_kernels.cuda.device.device import Device, Function, Network, StagingBuffer
 from femops_kernels.errors import KernelValueError
 from support.cuda.host_device import HostDevice, host_device
+from support.cuda.nccl import network_of
 
 
 @final
@@ -204,6 +205,10 @@ class GuardedDevice(Device):
         return GuardedStagingBuffer(
             self, self.host.staging_buffer(size, dtype, direct=direct), direct=direct
         )
+
+    def network(self) -> Network:
+        """See `Device.network`."""
+        return network_of(self, self.host)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """As of a GPU: a copy is the object itself."""

@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from femops_kernels.cuda.device.device import Device, Function, StagingBuffer
+from femops_kernels.cuda.device.device import Device, Function, Network, StagingBuffer
 from femops_kernels.errors import DeviceError, KernelValueError
 from support.cuda.building import build, compiler
 from support.cuda.launches import Launch, pointers_of
+from support.cuda.nccl import network_of
 
 
 @final
@@ -192,6 +193,10 @@ class HostDevice(Device):
     def staging_buffer(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> HostStagingBuffer:
         """See `Device.staging_buffer`."""
         return HostStagingBuffer(size, dtype, direct=direct)
+
+    def network(self) -> Network:
+        """See `Device.network`."""
+        return network_of(self, self)
 
     def synchronize(self) -> None:
         """Nothing is under way."""

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from femops_kernels.cuda.compiler import nvrtc
 from femops_kernels.cuda.compiler.cubins import Cubin, cubin
 from femops_kernels.cuda.compiler.report import ENTRY
-from femops_kernels.cuda.device.device import Device, Function, StagingBuffer
+from femops_kernels.cuda.device.device import Device, Function, Network, StagingBuffer
 from femops_kernels.cuda.device.interchange import view
+from femops_kernels.cuda.device.nccl import NcclNetwork, library
 from femops_kernels.errors import DeviceError, KernelValueError
 
 _FREE_SHARED_BYTES = 48 * 1024  # dynamic shared memory of a block that need not be asked for
@@ -342,6 +343,10 @@ class CudaDevice(Device):
     def staging_buffer(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> StagingBuffer:
         """Make one; memory of the host is pinned, so that copies need not be waited for."""
         return CudaStagingBuffer(self, size, dtype, direct=direct)
+
+    def network(self) -> Network:
+        """Begin one by NCCL."""
+        return NcclNetwork(self, self.current, self._cupy.cuda, library())
 
     def synchronize(self) -> None:
         """Wait until all streams of the device have done their work."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from femops_kernels.errors import DeviceError
 
 
 class Function(ABC):
@@ -103,6 +105,49 @@ class DeviceChannel(ABC):
     @abstractmethod
     def finish(self) -> None:
         """Have what arrives there for all that is launched from now on."""
+
+
+class Network(ABC):
+    """The devices of several ranks, which send to each other without their hosts."""
+
+    @abstractmethod
+    def key(self) -> bytes:
+        """Make a key by which the ranks find each other; one of them does, for all.
+
+        Raises
+        ------
+        DeviceError
+            If the device can't.
+        """
+
+    @abstractmethod
+    def join(self, key: bytes, rank: int, ranks: int) -> None:
+        """Become one of them; each waits for all others, with a device that no other has.
+
+        Parameters
+        ----------
+        key : bytes
+        rank, ranks : int
+            Number of this one, and of all.
+
+        Raises
+        ------
+        DeviceError
+            If the device can't.
+        """
+
+    @abstractmethod
+    def channel(
+        self, send: Mapping[int, int], receive: Mapping[int, int], dtype: np.dtype[Any]
+    ) -> DeviceChannel:
+        """Make a channel, when this one has joined.
+
+        Parameters
+        ----------
+        send, receive : mapping
+            {rank: numbers for it, or from it}.
+        dtype : numpy.dtype
+        """
 
 
 class Device(ABC):
@@ -240,6 +285,16 @@ class Device(ABC):
         direct : bool
             Whether `StagingBuffer.here` is the device's own array.
         """
+
+    def network(self) -> Network:
+        """Begin a network with the devices of other ranks, of which this one is to be a part.
+
+        Raises
+        ------
+        DeviceError
+            If there can be none; the message says what to install.
+        """
+        raise DeviceError(f"{self.name} can't send to other devices")
 
     @abstractmethod
     def synchronize(self) -> None:

@@ -1,0 +1,165 @@
+"""Messages between GPUs by NCCL, in the order of a stream; CuPy calls it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, final
+
+import numpy as np
+
+from femops_kernels.cuda.device.device import Device, DeviceChannel, Network
+from femops_kernels.errors import DeviceError
+
+Messages = Sequence[tuple[int, int, int]]
+"""Address, bytes and rank of each."""
+
+_FIRST = -1  # priority of a stream: its few blocks need not wait for all those of a kernel
+
+
+def library() -> Any:
+    """The module ``cupy.cuda.nccl``.
+
+    Raises
+    ------
+    DeviceError
+        CuPy finds none.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # CuPy warns where the library is missing
+        from cupy.cuda import nccl
+    if not nccl.available:
+        raise DeviceError(
+            "CuPy finds no NCCL that it can load (there is one for Linux only): "
+            "pip install nvidia-nccl-cu13, or nvidia-nccl-cu12 with cupy-cuda12x"
+        )
+    return nccl
+
+
+@final
+class NcclNetwork(Network):
+    """GPUs that send by NCCL.
+
+    Parameters
+    ----------
+    device : Device
+    current : context manager
+        In which CuPy uses the device.
+    cuda, nccl : module
+        CuPy's.
+    """
+
+    def __init__(
+        self, device: Device, current: AbstractContextManager[Any], cuda: Any, nccl: Any
+    ) -> None:
+        self._device, self._current, self._cuda, self._nccl = device, current, cuda, nccl
+
+    def key(self) -> bytes:
+        """See `Network.key`."""
+        with self._named_errors():
+            made: bytes = self._nccl.get_unique_id()
+        return made
+
+    def join(self, key: bytes, rank: int, ranks: int) -> None:
+        """See `Network.join`."""
+        with self._current, self._named_errors():
+            self._ranks = self._nccl.NcclCommunicator(ranks, key, rank)
+            # One for all channels: NCCL wants messages in the same order on all ranks
+            self._stream = self._cuda.Stream(non_blocking=True, priority=_FIRST)
+            self._launched = self._cuda.Event(disable_timing=True)
+
+    def channel(
+        self, send: Mapping[int, int], receive: Mapping[int, int], dtype: np.dtype[Any]
+    ) -> DeviceChannel:
+        """See `Network.channel`."""
+        with self._current:
+            out, into = (
+                self._device.xp.zeros(sum(sizes.values()), dtype) for sizes in (send, receive)
+            )
+            arrived = self._cuda.Event(disable_timing=True)
+        sent, received = (
+            _messages(self._device.address(array) if array.size else 0, sizes, dtype)
+            for array, sizes in ((out, send), (into, receive))
+        )
+        return NcclChannel(self, out, into, sent, received, arrived)
+
+    def exchange(self, sent: Messages, received: Messages, arrived: Any) -> None:
+        """Send and receive, after all that CuPy's current stream does; then an event is recorded.
+
+        Waits for nothing, but for the other rank where a message is the first between two.
+        """
+        nccl, ranks, stream = self._nccl, self._ranks, self._stream
+        with self._current, self._named_errors():
+            self._launched.record(self._cuda.get_current_stream())
+            stream.wait_event(self._launched)
+            nccl.groupStart()
+            try:
+                for address, nbytes, rank in received:
+                    ranks.recv(address, nbytes, nccl.NCCL_UINT8, rank, stream.ptr)
+                for address, nbytes, rank in sent:
+                    ranks.send(address, nbytes, nccl.NCCL_UINT8, rank, stream.ptr)
+            finally:
+                nccl.groupEnd()
+            arrived.record(stream)
+
+    def wait(self, arrived: Any) -> None:
+        """Have CuPy's current stream wait for an event."""
+        with self._current:
+            self._cuda.get_current_stream().wait_event(arrived)
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except self._nccl.NcclError as error:
+            raise DeviceError(f"NCCL failed on {self._device.name}: {error}") from error
+
+
+def _messages(begin: int, sizes: Mapping[int, int], dtype: np.dtype[Any]) -> Messages:
+    """The messages in an array that begins at an address, by ascending rank."""
+    found = []
+    for rank in sorted(rank for rank, size in sizes.items() if size):
+        found.append((begin, sizes[rank] * dtype.itemsize, rank))
+        begin += sizes[rank] * dtype.itemsize
+    return found
+
+
+@final
+class NcclChannel(DeviceChannel):
+    """A channel of a `NcclNetwork`.
+
+    Parameters
+    ----------
+    network : NcclNetwork
+    outgoing, incoming : array
+    sent, received : sequence of (int, int, int)
+        Address, bytes and rank of each message.
+    arrived : cupy.cuda.Event
+    """
+
+    def __init__(
+        self,
+        network: NcclNetwork,
+        outgoing: Any,
+        incoming: Any,
+        sent: Messages,
+        received: Messages,
+        arrived: Any,
+    ) -> None:
+        self.outgoing, self.incoming = outgoing, incoming
+        self._network, self._sent, self._received = network, sent, received
+        self._arrived = arrived
+
+    def ready(self) -> None:
+        """See `DeviceChannel.ready`; the messages wait for it in a stream of their own."""
+        if self._sent or self._received:
+            self._network.exchange(self._sent, self._received, self._arrived)
+
+    def start(self) -> None:
+        """See `DeviceChannel.start`: it is on its way already."""
+
+    def finish(self) -> None:
+        """See `DeviceChannel.finish`; the host does not wait."""
+        if self._sent or self._received:
+            self._network.wait(self._arrived)
