@@ -40,6 +40,7 @@ def result():
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cores, "own", lambda: [0])
+        patch.setattr(halos, "FITS", 11)  # boxes of the model are soon partitioned
         return run_scaling(settings, model=True, latency=1e-6, bandwidth=1e9)
 
 

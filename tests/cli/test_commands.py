@@ -266,6 +266,7 @@ def test_bench_scaling_prints_and_draws(run, tmp_path, monkeypatch):
     quick = (*kept, 0.0, vectors)  # seconds of a round
     monkeypatch.setattr(Settings.__init__, "__defaults__", quick)
     monkeypatch.setattr("femops.bench.scaling.MEMORY_RANKS", (1, 2))
+    monkeypatch.setattr("femops.bench.scaling.halos.FITS", 11)
     arguments = ["bench", "scaling", "--problem", "bp1", "--mesh", "cartesian", "--order", 2]
     arguments += ["--dofs", 500, "--rounds", 1, "--level", "partial"]
     model = ["--model", "--latency", "1e-6", "--bandwidth", "1e10", "--plot", "model.png"]
