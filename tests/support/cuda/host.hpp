@@ -25,7 +25,6 @@
 #include <vector>
 #else
 #include <setjmp.h>
-#include <sys/mman.h>
 #include <ucontext.h>
 #endif
 
@@ -60,7 +59,10 @@ struct Launch {
     unsigned blocks, threads;
     size_t shared_bytes;
     bool backwards;  // blocks and threads the other way around
+    char* stacks;    // of threads that take turns: STACK bytes each, where the last launch had its own
 };
+
+constexpr size_t STACK = size_t(1) << 19;
 
 constexpr int END = 0;  // in place of a barrier's line: the end of the kernel
 
@@ -73,7 +75,10 @@ public:
         const size_t all = bytes + 2 * GUARD;
         if (posix_memalign(&found, 16, all > 0 ? all : 1) != 0) abort();
         whole_ = static_cast<char*>(found);
-        for (size_t k = 0; k < all; ++k) whole_[k] = poison(k);
+        static_assert(GUARD % sizeof POISON == 0, "the block's memory begins with a whole pattern");
+        for (size_t k = 0; k < all; k += sizeof POISON) {
+            memcpy(whole_ + k, &POISON, all - k < sizeof POISON ? all - k : sizeof POISON);
+        }
     }
     ~SharedMemory() { free(whole_); }
     SharedMemory(const SharedMemory&) = delete;
@@ -95,10 +100,8 @@ private:
     static constexpr size_t GUARD = 256;
 #endif
     // signalling NaN in double, and in one float of two; the other is a quiet one
-    static char poison(size_t k) {
-        constexpr uint64_t PATTERN = 0x7FF4BEEF7FA4BEEF;
-        return static_cast<char>(PATTERN >> 8 * (k % 8));
-    }
+    static constexpr uint64_t POISON = 0x7FF4BEEF7FA4BEEF;
+    static char poison(size_t k) { return static_cast<char>(POISON >> 8 * (k % 8)); }
     size_t bytes_;
     char* whole_;
 };
@@ -257,16 +260,10 @@ struct Fiber {
 class Scheduler {
 public:
     explicit Scheduler(const Launch& launch) : launch_(launch) {
-        void* stacks = mmap(nullptr, STACK * launch.threads, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         fibers_ = static_cast<Fiber*>(calloc(launch.threads, sizeof(Fiber)));
-        if (stacks == MAP_FAILED || fibers_ == nullptr) abort();
-        stacks_ = static_cast<char*>(stacks);
+        if (fibers_ == nullptr) abort();
     }
-    ~Scheduler() {
-        munmap(stacks_, STACK * launch_.threads);
-        free(fibers_);
-    }
+    ~Scheduler() { free(fibers_); }
     Scheduler(const Scheduler&) = delete;
     Scheduler& operator=(const Scheduler&) = delete;
 
@@ -297,8 +294,6 @@ public:
     char* shared() const { return shared_; }
 
 private:
-    static constexpr size_t STACK = size_t(1) << 19;
-
     // Each thread in turn; the line of the barrier where they are then.
     int run_to_barrier(bool ascending) {
         int line = END;
@@ -324,7 +319,7 @@ private:
         ucontext_t context;
         if (getcontext(&context) != 0) abort();
         context.uc_link = nullptr;
-        context.uc_stack.ss_sp = stacks_ + STACK * t;
+        context.uc_stack.ss_sp = launch_.stacks + STACK * t;
         context.uc_stack.ss_size = STACK;
         makecontext(&context, live, 0);
         setcontext(&context);
@@ -334,7 +329,6 @@ private:
 
     const Launch& launch_;
     Fiber* fibers_;
-    char* stacks_;
     char* shared_ = nullptr;
     jmp_buf home_;
 };
@@ -366,7 +360,8 @@ inline void run(const Launch& launch) {
 #endif
 
 // Run a kernel; 0, or 1 with a text that says what went wrong.
-inline int launch(const Launch& what, size_t argument_bytes, char* text, size_t room) {
+inline int launch(const Launch& what, size_t argument_bytes, size_t stack_bytes, char* text,
+                  size_t room) {
     failure[0] = 0;
     if (argument_bytes != what.kernel.argument_bytes) {
         report("arguments of %zu bytes, the kernel takes %zu", argument_bytes,
@@ -374,6 +369,8 @@ inline int launch(const Launch& what, size_t argument_bytes, char* text, size_t 
     } else if (what.threads == 0 || what.threads > what.kernel.most_threads) {
         report("%u threads a block, the kernel is made for at most %u", what.threads,
                what.kernel.most_threads);
+    } else if (stack_bytes < what.threads * STACK && what.stacks != nullptr) {
+        report("stacks of %zu bytes for %u threads", stack_bytes, what.threads);
     } else if (what.blocks > 0) {
         run(what);
     }
@@ -389,12 +386,13 @@ inline int launch(const Launch& what, size_t argument_bytes, char* text, size_t 
     static_assert((LEAST_BLOCKS) > 0, "blocks of a multiprocessor");                              \
     static void entry(const Arguments& a);                                                        \
     extern "C" int host_launch(const void* arguments, size_t argument_bytes, unsigned blocks,     \
-                               unsigned threads, size_t shared_bytes, int backwards, char* text,  \
-                               size_t room) {                                                     \
+                               unsigned threads, size_t shared_bytes, int backwards,              \
+                               char* stacks, size_t stack_bytes, char* text, size_t room) {       \
         const auto run = [](const void* given) { entry(*static_cast<const Arguments*>(given)); }; \
         const host::Kernel kernel = {run, MOST_THREADS, sizeof(Arguments)};                       \
-        return host::launch({kernel, arguments, blocks, threads, shared_bytes, backwards != 0},   \
-                            argument_bytes, text, room);                                          \
+        return host::launch(                                                                      \
+            {kernel, arguments, blocks, threads, shared_bytes, backwards != 0, stacks},           \
+            argument_bytes, stack_bytes, text, room);                                             \
     }                                                                                             \
     static void entry(const Arguments& a)
 

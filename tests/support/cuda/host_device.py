@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -65,12 +66,31 @@ class HostFunction(Function):
         text = ctypes.create_string_buffer(400)
         given = ctypes.c_void_p(arguments.ctypes.data), ctypes.c_size_t(arguments.nbytes)
         sizes = ctypes.c_uint(blocks), ctypes.c_uint(threads), ctypes.c_size_t(shared_bytes)
-        turn = ctypes.c_int(device.backwards)
+        turn, stacks = ctypes.c_int(device.backwards), _stacks()
+        room = ctypes.c_size_t(len(stacks)), text, ctypes.c_size_t(len(text))
         with self._lock:
-            failed = self._launch(*given, *sizes, turn, text, ctypes.c_size_t(len(text)))
+            failed = self._launch(*given, *sizes, turn, stacks, *room)
         if failed:
             raise DeviceError(text.value.decode())
 
+
+_kept = threading.local()
+
+
+def _stacks() -> ctypes.Array[ctypes.c_char]:
+    """Memory for the stacks of a block's threads, one for each thread of Python.
+
+    Pages that one launch has touched serve the next: fresh ones take most of a short launch.
+    """
+    if not hasattr(_kept, "stacks"):
+        _kept.stacks = (ctypes.c_char * _STACK_BYTES).from_buffer(
+            mmap.mmap(-1, _STACK_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        )
+    return _kept.stacks
+
+
+_STACK_BYTES = 1024 * 2**19
+"""Of the most threads of a block; see `STACK` in ``host.hpp``. Untouched pages take no memory."""
 
 _MOVE = "a copy between host and device, or a wait"
 

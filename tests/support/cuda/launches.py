@@ -61,11 +61,19 @@ def pointers_of(arguments: NDArray[Any], arrays: Mapping[int, NDArray[Any]]) -> 
     for name, (kind, place, *_) in (arguments.dtype.fields or {}).items():
         value = int(arguments[name]) if kind == np.uint64 else 0
         if value:
-            inside = [a for start, a in arrays.items() if start <= value < start + max(a.nbytes, 1)]
-            if not inside:
+            array = _holder(value, arrays)
+            if array is None:
                 raise DeviceError(f"argument {name} is no address of an array that still lives")
-            found.append((place, inside[0], value - inside[0].ctypes.data))
+            found.append((place, array, value - array.ctypes.data))
     return found
+
+
+def _holder(address: int, arrays: Mapping[int, NDArray[Any]]) -> NDArray[Any] | None:
+    """The array in whose memory an address is; most addresses are where one begins."""
+    if (array := arrays.get(address)) is not None:
+        return array
+    inside = (a for start, a in arrays.items() if start < address < start + a.nbytes)
+    return next(inside, None)
 
 
 @final

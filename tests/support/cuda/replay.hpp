@@ -59,8 +59,8 @@ int main(int count, char** names) {
     }
     fclose(file);
     char text[400];
-    if (kernel::host_launch(arguments, argument_bytes, blocks, threads, shared_bytes, 0, text,
-                            sizeof text)) {
+    if (kernel::host_launch(arguments, argument_bytes, blocks, threads, shared_bytes, 0, nullptr, 0,
+                            text, sizeof text)) {
         fprintf(stderr, "%s\n", text);
         return 3;
     }
