@@ -179,6 +179,40 @@ def test_jacobian_is_the_derivative(level):
     }
 
 
+def weighted(weight, inverse):
+    return {"weight": {"grad": inverse**2 * weight.grad}, "inverse": {"value": weight * inverse}}
+
+
+def directed(v, v_direction):
+    return {"v": {"grad": v_direction**2 * v.grad}, "v_direction": {"value": v * v_direction}}
+
+
+@pytest.mark.parametrize("function", [weighted, directed])
+def test_fields_may_have_names_that_a_trace_has_too(function):
+    V = femops.H1(femops.box((2, 2)), order=2)
+    W = femops.Product(**dict.fromkeys(function.__code__.co_varnames, V))
+    F = femops.coupled_form(function, W)
+    rng = np.random.default_rng(3)
+    u, step, h = rng.standard_normal(W.size), rng.standard_normal(W.size), 1e-6
+    difference = (F.residual(u + h * step) - F.residual(u - h * step)) / (2 * h)
+    assert np.abs(F.jacobian(u) @ step - difference).max() < 1e-6 * np.abs(difference).max()
+
+
+def test_a_jacobian_keeps_its_state():
+    """Whatever is done to the array later; other levels, transposes and copies are of it too."""
+    F = in_the_plane()
+    rng = np.random.default_rng(4)
+    u, x = rng.standard_normal(F.space.size), rng.standard_normal(F.space.size)
+    kept = u.copy()
+    J, expected = F.jacobian(u), F.jacobian(kept) @ x
+    u[:] = np.nan
+    for A in (J, J.at_level("full"), J.at_level("auto"), J.T.T, pickle.loads(pickle.dumps(J))):
+        assert np.allclose(A @ x, expected, rtol=1e-12, atol=1e-12 * abs(expected).max())
+    bad = F.jacobian(u) @ x  # a bad state shows in its residual
+    assert np.isnan(bad).any()
+    assert np.array_equal(F.jacobian(kept) @ x, expected)
+
+
 def test_what_is_wrong_is_told():
     W = product((2, 2))
     with pytest.raises(femops.TraceError, match="returned no 'work'"):

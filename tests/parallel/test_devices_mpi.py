@@ -420,6 +420,15 @@ def test_forms_on_several_fields(comm, device, way):
         for name, space in mine.space.spaces.items():
             local = result[mine.space.slice(name)]
             close(local, expected[whole.space.slice(name)], space)
+    x = np.random.default_rng(6).standard_normal(whole.space.size)
+    parts = zip(mine.space.spaces.values(), whole.space.split(x), strict=True)
+    direction = np.concatenate([part.reshape(-1)[piece(space)] for space, part in parts])
+    J, before = mine.jacobian(there), device.host.downloads
+    there[:] = 0.0  # what ranks exchange of the state was exchanged already
+    result, expected = J @ mine.space.memory.put(direction), whole.jacobian(u) @ x
+    assert device.host.downloads == before
+    for name, space in mine.space.spaces.items():
+        close(result[mine.space.slice(name)], expected[whole.space.slice(name)], space)
 
 
 @pytest.mark.parallel(2)
