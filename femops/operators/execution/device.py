@@ -328,14 +328,14 @@ def _checked_streams(term: Term, kernel: CudaKernel, order: Order) -> Any:
     source = term.source
     assert source is not None
     found = _streams(term, term.qdata_split.point, kernel, order)
-    if source.state is None:  # a bad state shows in its residual
-        weights = partial(_streams, term, [source.weight], kernel, order)
-        geometry, xp = source.geometry, term.spaces[0].memory.xp
-        assert isinstance(geometry, Geometry)
-        look = partial(_look, geometry, weights)
-        _looked.get(geometry.mesh, look, term.quadrature.points.tobytes())
-        if not bool(xp.isfinite(found).all()):
-            _ = term.data  # raises what is wrong
+    weights = partial(_streams, term, [source.weight], kernel, order)
+    geometry, xp = source.geometry, term.spaces[0].memory.xp
+    assert isinstance(geometry, Geometry)
+    look = partial(_look, geometry, weights)
+    _looked.get(geometry.mesh, look, term.quadrature.points.tobytes())
+    # a bad state shows in its residual
+    if source.state is None and not bool(xp.isfinite(found).all()):
+        _ = term.data  # raises what is wrong
     return found
 
 

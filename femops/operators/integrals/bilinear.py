@@ -327,23 +327,21 @@ class BilinearForm:
     ) -> tuple[QDataSplit, Data]:
         """The program of kernels that compute what a cut keeps at points, and its data.
 
-        Both do not depend on a state, and are made once.
+        Both do not depend on a state, and are made once. On a device nothing of the geometry is
+        among the data.
         """
         key = dtype, tuple(node.number for node in qdata_split.point)
         if key not in self._setups:
-            if self.state is None:
-                found = stored_split(self.qfunction, qdata_split.point, self.known)
-                self._setups[key] = found, self.data(found, dtype, width, looks=False)
-            else:
-                static = dict(self.qfunction.trace.static)
-                point = Argument.joined(
-                    [Argument(static.pop(n), static.pop(f"d{n}")) for n in self.state.spaces]
-                )
-                trace = replace(self.qfunction.trace, static=static)
-                numbers = len(qdata_split.point)
-                found = nonlinear_split(trace, point, qdata_split.point, numbers, self.known)
-                plain = replace(self, state=None, static=static)
-                self._setups[key] = found, plain.data(found, dtype, width)
+            static, given = dict(self._static), self.qfunction.field
+            if self.state is not None:
+                parts = [Argument(static.pop(n), static.pop(f"d{n}")) for n in self.state.spaces]
+                given = Argument.joined(parts)
+            trace, nodes = replace(self.qfunction.trace, static=static), qdata_split.point
+            there = self.state is None or self.state.filled
+            split = stored_split if there else nonlinear_split
+            found = split(trace, given, nodes, len(nodes), self.known)
+            plain = replace(self, state=None, static=static)
+            self._setups[key] = found, plain.data(found, dtype, width, looks=not there)
         return self._setups[key]
 
     def check(self, stored: list[Node]) -> None:
