@@ -35,6 +35,8 @@ from femops_kernels.exclusive import Exclusive, together
 
 Ints = NDArray[np.int64]
 
+_NOTHING: Ints = np.zeros(0, dtype=np.int64)
+
 
 @final
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class CoupledForm:
         self._trace = self._traced()  # now: what the function reads may change later
         if not self._tests and not functionals.names:
             raise OperatorError(f"{self.name} returns nothing: give factors of test functions")
-        self._constrained: Ints = np.zeros(0, dtype=np.int64)
+        self._constrained = _NOTHING
         self._alone = Exclusive()  # while a sweep's results by element are used
         self._setups: dict[Pair, dict[Any, Any]] = {}  # of the blocks of Jacobians, see `State`
 
@@ -249,7 +251,8 @@ class CoupledForm:
             at_state = replace(form, state=state) if names else form
             blocks[pair] = Operator.of_form(at_state, self.dtype, self._width, level)
         found = BlockOperator(self.space, blocks, symmetric, self.dtype)
-        return found.constrained(self._constrained) if len(self._constrained) else found
+        # of ranks that share the conditions some may hold nothing
+        return found if self._constrained is _NOTHING else found.constrained(self._constrained)
 
     @property
     def _states(self) -> dict[str, str]:
