@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.operators.execution import filling
 
 
 def wavy(x):
@@ -211,6 +212,31 @@ def test_a_jacobian_keeps_its_state():
     bad = F.jacobian(u) @ x  # a bad state shows in its residual
     assert np.isnan(bad).any()
     assert np.array_equal(F.jacobian(kept) @ x, expected)
+
+
+def test_sweeps_fill_what_depends_on_one_field(monkeypatch):
+    """Of a field that is not the block's own, too: v's block depends on e, those of e on both."""
+    filled = []
+    plain = filling._run
+    monkeypatch.setattr(filling, "_run", lambda sweep, field: filled.append(plain(sweep, field)))
+
+    def warm(v, e):
+        return {
+            "v": {"grad": e * e * v.grad},
+            "e": {"value": v.div * np.exp(e.value), "grad": e.grad},
+        }
+
+    W = product((3, 4))
+    F = femops.coupled_form(warm, W)
+    rng = np.random.default_rng(3)
+    u, x = rng.standard_normal(W.size), rng.standard_normal(W.size)
+    expected = F.jacobian(u) @ x
+    assert not filled
+    monkeypatch.setattr(filling, "_COMPILED_FROM", 0)
+    for state in (u, -u, u):
+        found = F.jacobian(state) @ x
+    assert len(filled) == 6  # (v, v) and (e, v)
+    assert np.abs(found - expected).max() < 1e-13 * np.abs(expected).max()
 
 
 def test_what_is_wrong_is_told():

@@ -340,7 +340,7 @@ class BilinearForm:
             there = self.state is None or self.state.filled
             split = stored_split if there else nonlinear_split
             found = split(trace, given, nodes, len(nodes), self.known)
-            plain = replace(self, state=None, static=static)
+            plain = self if self.state is None else replace(self, state=None, static=static)
             self._setups[key] = found, plain.data(found, dtype, width, looks=not there)
         return self._setups[key]
 
