@@ -239,6 +239,23 @@ def test_sweeps_fill_what_depends_on_one_field(monkeypatch):
     assert np.abs(found - expected).max() < 1e-13 * np.abs(expected).max()
 
 
+@pytest.mark.parametrize("family", ["gauss", "bernstein"])
+def test_multigrid_takes_the_state_to_coarser_spaces(family):
+    """A field of another space too, whose order is higher than theirs."""
+    mesh = femops.box((5, 5), mapping=wavy)
+    W = femops.Product(v=femops.H1(mesh, 4), e=femops.L2(mesh, 3, family=family))
+
+    def warm(v, e):
+        return {"v": {"grad": (1 + e * e) * v.grad, "value": v**3}, "e": {"value": e * v}}
+
+    V, E = W.spaces.values()
+    state = W.join(v=V.interpolate(lambda x: np.sin(3 * x[0])), e=E.interpolate(lambda x: 1 + x[1]))
+    A = femops.coupled_form(warm, W).jacobian(state)["v", "v"].constrained(V.boundary_dofs())
+    info = femops.cg(A, A.rhs(femops.load(V, 1.0)), rtol=1e-10, M=femops.multigrid(A))[1]
+    assert info.converged
+    assert info.iterations <= 7
+
+
 def test_what_is_wrong_is_told():
     W = product((2, 2))
     with pytest.raises(femops.TraceError, match="returned no 'work'"):
