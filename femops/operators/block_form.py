@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
-import numpy as np
 from numpy.typing import DTypeLike
 
 from femops.basis import Quadrature1D
@@ -17,9 +16,9 @@ from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.number_types import float_type
 from femops.operators.levels.level_data import check_level
 from femops.operators.operator import Operator
-from femops.pointwise.blocks import linear_blocks
+from femops.pointwise.blocks import BlockQFunctions, Pair, linear_blocks
 from femops.pointwise.errors import TraceError
-from femops.pointwise.trace import FormFunction, Trace, name_of, trace
+from femops.pointwise.trace import FormFunction, name_of, trace
 from femops.spaces.product import Product
 
 
@@ -55,44 +54,37 @@ def block_operator(
     check_fields(function, product, coefficients)
     first = product.spaces[product.names[0]]
     whole = BilinearForm(function, first, first, quadrature, coefficients)
-    shapes, coefficients = whole.coefficient_shapes(), whole.coefficients  # read once for all
+    shapes = whole.coefficient_shapes()
     components = {name: space.ncomp for name, space in product.spaces.items()}
-    traced = trace(function, product.dim, components, components, shapes)
-    options = kind, lanes, level, data_dtype
-    return blocks_of(function, traced, product, quadrature, coefficients, options)
+    split = linear_blocks(trace(function, product.dim, components, components, shapes))
+    forms = forms_of(whole, split, product)
+    blocks = {
+        pair: Operator.of_form(form, kind, lanes, level, data_dtype) for pair, form in forms.items()
+    }
+    return BlockOperator(product, blocks, split.symmetric, kind)
 
 
-def blocks_of(
-    function: FormFunction,
-    traced: Trace,
-    product: Product,
-    quadrature: Quadrature1D,
-    coefficients: Mapping[str, FormCoefficient],
-    options: tuple[np.dtype[Any], int | None, str, DTypeLike | None],
-) -> BlockOperator:
-    """Operator of a traced form that is linear in the fields of a product.
+def forms_of(
+    whole: BilinearForm, split: BlockQFunctions, product: Product
+) -> dict[Pair, BilinearForm]:
+    """The forms of the blocks of a form that is linear in the fields of a product.
 
     Parameters
     ----------
-    function : callable
-        For its name.
-    traced : Trace
-    product, quadrature, coefficients
-        See `block_operator`; the coefficients are read.
-    options : (dtype, lanes, level, data_dtype)
-
-    Raises
-    ------
-    TraceError
-        See `block_operator`.
+    whole : BilinearForm
+        It has the function, the quadrature rule and all coefficients, which are read.
+    split : BlockQFunctions
+    product : Product
     """
-    split, blocks = linear_blocks(traced), {}
+    forms = {}
     for (test, field), step in split.steps.items():
-        used = {name: coefficients[name] for name in step.used() if name in coefficients}
-        spaces = product.spaces[field], product.spaces[test]
-        form = BilinearForm(function, *spaces, quadrature, used, traced=step)
-        blocks[test, field] = Operator.of_form(form, *options)
-    return BlockOperator(product, blocks, split.symmetric, options[0])
+        used = set(step.used())
+        given = {name: value for name, value in whole.coefficients.items() if name in used}
+        trial, target = product.spaces[field], product.spaces[test]
+        forms[test, field] = replace(
+            whole, trial=trial, test=target, coefficients=given, traced=step
+        )
+    return forms
 
 
 def check_fields(

@@ -13,7 +13,7 @@ from femops.operators.constraints import Constraints
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.bilinear import BilinearForm, mode_lanes
 from femops.operators.integrals.coefficients import FormCoefficient
-from femops.operators.integrals.snapshots import Sampled, between_points
+from femops.operators.integrals.snapshots import Field, Sampled, between_points
 from femops.operators.integrals.state import State
 from femops.operators.integrals.term import DATA_LEVELS, Term
 from femops.operators.operator import Operator
@@ -43,7 +43,7 @@ def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> 
     level : str
     """
     known: Spaces = {A.space: space}
-    state = _StateOn(space)
+    state = _StateOn(A.space, space)
     terms = [
         (factor, Term.make(_coarse_form(term, known, state), dtype, None, level).ready(level))
         for factor, term in A.summands
@@ -104,21 +104,47 @@ def coarse_constraints(constraints: Constraints, fine: Space, coarse: Space) -> 
 
 @final
 class _StateOn:
-    """States of derivatives on a coarse space, made once for all terms of one form."""
+    """States of derivatives on a coarse space, made once for all terms of one form.
 
-    def __init__(self, space: Space) -> None:
-        self._space, self._made = space, dict[int, State]()
+    Fields of other spaces than the operator's are taken to spaces of no higher order than the
+    coarse one's, as its rule has no points for more.
+
+    Parameters
+    ----------
+    fine, space : Space
+        The operator's space and the coarse one.
+    """
+
+    def __init__(self, fine: Space, space: Space) -> None:
+        self._space, self._spaces = space, {fine: space}
+        self._made: dict[int, State] = {}
 
     def __call__(self, form: BilinearForm) -> State | None:
-        state, fine = form.state, form.trial
+        state = form.state
         if state is None:
             return None
         if id(state) not in self._made:
-            assert isinstance(fine, Space)
-            vector = np.ascontiguousarray(state.l_vec[: fine.ndofs], dtype=np.float64).reshape(-1)
-            coarse = self._space.interpolate(GridFunction(fine, vector))
-            self._made[id(state)] = backend_of(self._space).state(self._space, coarse, {})
+            fields = {name: self._coarse(state.field(name)) for name in state.spaces}
+            self._made[id(state)] = backend_of(self._space).state(fields, {})
         return self._made[id(state)]
+
+    def _coarse(self, field: Field) -> tuple[Space, Any]:
+        """A field on a space of no higher order, and its vector."""
+        fine = field.space
+        if fine not in self._spaces:
+            self._spaces[fine] = _lower(fine, self._space.order)
+        vector = np.ascontiguousarray(field.l_vec[: fine.ndofs], dtype=np.float64).reshape(-1)
+        if self._spaces[fine] is fine:
+            return fine, fine.memory.put(vector)
+        return self._spaces[fine], self._spaces[fine].interpolate(GridFunction(fine, vector))
+
+
+def _lower(space: Space, order: int) -> Space:
+    """The space itself, or one like it of an order, if that is lower."""
+    if space.order <= order:
+        return space
+    sizes = space.distributed or space.mesh, order, space.ncomp, space.basis.family
+    return type(space)(*sizes, device=space.device)
 
 
 def _coarse_form(term: Term, known: Spaces, state: _StateOn) -> BilinearForm:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
@@ -14,19 +14,19 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.fields.norms import exact_sum, least_element
-from femops.geometry.evaluation import reference_gradient, reference_values
 from femops.operators.block import BlockOperator
-from femops.operators.block_form import blocks_of, check_fields
+from femops.operators.block_form import check_fields, forms_of
 from femops.operators.constraints import read_only
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.fields import FieldWork
 from femops.operators.execution.vectors import check_output, checked_vector
-from femops.operators.integrals.bilinear import BilinearForm
+from femops.operators.integrals.bilinear import STATE, BilinearForm
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.number_types import float_type
+from femops.operators.operator import Operator
+from femops.pointwise.blocks import Pair, linear_blocks
 from femops.pointwise.qdata_split import QDataSplit, nonlinear_split
 from femops.pointwise.trace import Argument, FormFunction, Trace, linearised, name_of, trace
-from femops.spaces.base import Space
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
 from femops_kernels.compiled import CompiledFields
@@ -34,6 +34,8 @@ from femops_kernels.cpu.machine import lane_width
 from femops_kernels.exclusive import Exclusive, together
 
 Ints = NDArray[np.int64]
+
+_NOTHING: Ints = np.zeros(0, dtype=np.int64)
 
 
 @final
@@ -88,8 +90,9 @@ class CoupledForm:
         self._trace = self._traced()  # now: what the function reads may change later
         if not self._tests and not functionals.names:
             raise OperatorError(f"{self.name} returns nothing: give factors of test functions")
-        self._constrained: Ints = np.zeros(0, dtype=np.int64)
+        self._constrained = _NOTHING
         self._alone = Exclusive()  # while a sweep's results by element are used
+        self._setups: dict[Pair, dict[Any, Any]] = {}  # of the blocks of Jacobians, see `State`
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and pickles find the compiled code in the cache."""
@@ -215,13 +218,14 @@ class CoupledForm:
     def jacobian(self, u: NDArray[Any], level: str = "partial") -> BlockOperator:
         """Derivative of the residual at a state, an operator on all fields.
 
-        Its blocks come from the same graph, differentiated.  Values and gradients of the state are
-        stored at the quadrature points.  Constrained dofs have rows and columns of the identity.
+        Its blocks come from the same graph, differentiated.  What depends on the state is stored at
+        the quadrature points, at level "matrix-free" too; a block that does not is that of a linear
+        form.  Constrained dofs have rows and columns of the identity.
 
         Parameters
         ----------
         u : (size,) array
-            The state.
+            The state; a copy is kept, from which another level or a transpose is computed.
         level : str
             See `Operator.at_level`.
 
@@ -237,19 +241,35 @@ class CoupledForm:
             The residual does not depend on any field.
         """
         u = self._check(u, "u")
-        states = {name: f"@{name}" for name in self.space.names}
+        forms, symmetric = self._derivative
+        vectors = zip(self.space.spaces.values(), self.space.split(u), strict=True)
+        named = dict(zip(self._states.values(), vectors, strict=True))
+        whole = backend_of(self.space).state(named, {})
+        blocks = {}
+        for pair, (form, names) in forms.items():
+            state = whole.of(names, self._setups.setdefault(pair, {}))
+            at_state = replace(form, state=state) if names else form
+            blocks[pair] = Operator.of_form(at_state, self.dtype, self._width, level)
+        found = BlockOperator(self.space, blocks, symmetric, self.dtype)
+        # of ranks that share the conditions some may hold nothing
+        return found if self._constrained is _NOTHING else found.constrained(self._constrained)
+
+    @property
+    def _states(self) -> dict[str, str]:
+        """Name of each field's values among the static inputs of the derivative."""
+        return {name: f"{STATE}({name})" for name in self.space.names}
+
+    @cached_property
+    def _derivative(self) -> tuple[dict[Pair, tuple[BilinearForm, list[str]]], bool]:
+        """The form of each block, with what it uses of a state; whether all are symmetric."""
         tests = {name: self._trace.tests[name] for name in self.space.names}
-        traced = linearised(replace(self._trace, tests=tests), states)
-        rule, coefficients = self._form.quadrature, dict(self._form.coefficients)
-        state = self.space.memory.get(u)
-        for name, space in self.space.spaces.items():
-            for key, values in _at_points(space, state[self.space.slice(name)], rule):
-                given = FormCoefficient(f"{key}@{name}", values)
-                coefficients[given.name] = given
-        options = self.dtype, self._width, level, None
-        function = self._form.function
-        found = blocks_of(function, traced, self.space, rule, coefficients, options)
-        return found.constrained(self._constrained) if len(self._constrained) else found
+        split = linear_blocks(linearised(replace(self._trace, tests=tests), self._states))
+        found = {}
+        for pair, form in forms_of(self._form, split, self.space).items():
+            used = form.qfunction.used()
+            names = [n for n in self._states.values() if n in used or f"d{n}" in used]
+            found[pair] = form, names
+        return found, split.symmetric
 
     def element_of(self, name: str) -> int:
         """Element of the least value of a functional in the last evaluation. Collective.
@@ -327,16 +347,3 @@ def _complete(
         return {key: {} for key in fields} | results | found
 
     return complete
-
-
-def _at_points(
-    space: Space, u: NDArray[Any], rule: Quadrature1D
-) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Values (ne, points, ncomp) and reference derivatives (ne, points, ncomp, dim) of a vector."""
-    e_vec = space.restriction.gather(space.l_vec(u))
-    e_vec = e_vec.reshape(*e_vec.shape[:2], *((space.ncomp,) if space.ncomp > 1 else ()))
-    values = reference_values(space.basis, rule.points, space.dim, e_vec)
-    shape = (*values.shape[:2], space.ncomp)
-    slopes = reference_gradient(space.basis, rule.points, space.dim, e_vec)
-    yield "", values.reshape(shape)
-    yield "d", np.stack([slope.reshape(shape) for slope in slopes], axis=-1)

@@ -154,7 +154,7 @@ class NonlinearForm:
             A vector of another shape or type.
         """
         u = self._check(u, "u")
-        state = backend_of(self.space).state(self.space, u, self._setups)
+        state = backend_of(self.space).state({STATE: (self.space, u)}, self._setups)
         form = replace(self._form, traced=self._derivative, state=state)
         operator = Operator.of_form(form, self.dtype, self._width)
         # of ranks that share the conditions some may hold nothing

@@ -366,18 +366,23 @@ def _opened(work: _Step, known: Known) -> list[Node]:
     )
 
 
-def stored_split(step: LinearQFunction, stored: list[Node], known: Known) -> QDataSplit:
-    """Step that computes what a cut of a linear form keeps at points, of no field.
+def stored_split(
+    trace: Trace, point: Argument, outputs: list[Node], ncomp: int, known: Known
+) -> QDataSplit:
+    """Cut of a step that computes what another keeps at points: it is given Jacobian and position.
 
     Parameters
     ----------
-    step : LinearQFunction
-    stored : list of Node
+    trace, point, outputs, ncomp
+        See `nonlinear_split`; the outputs may depend on no field.
     known : Known
     """
-    inputs = step.field.flat()
-    work = _Step(step.trace, inputs, stored, (len(step.field.values), len(stored)), False, [])
-    return _mapped(work, None, known)
+    inputs, components = point.flat(), (len(point.values), ncomp)
+    moving = {node.number for node in inputs}
+    met: list[Node] = []  # results of no field are looked at themselves
+    if any(node.number in moving for node in ancestors(outputs)):
+        met = guarded(outputs, frontier(outputs, moving), moving)
+    return _mapped(_Step(trace, inputs, outputs, components, False, met), None, known)
 
 
 def _mapped(work: _Step, degree: int | None, known: Known) -> QDataSplit:

@@ -294,8 +294,8 @@ def linearised(traced: Trace, states: Mapping[str, str]) -> Trace:
     directions, static = {}, dict(traced.static)
     for field, state in states.items():
         point = traced.fields[field]
-        values = symbols(graph, f"{field}_direction", point.values.shape)
-        slopes = symbols(graph, f"d{field}_direction", point.derivatives.shape)
+        values = symbols(graph, f"direction({field})", point.values.shape)
+        slopes = symbols(graph, f"d(direction({field}))", point.derivatives.shape)
         directions[field] = direction = Argument(values, slopes)
         pairs = zip(point.flat(), direction.flat(), strict=True)
         steps |= {n.number: d for n, d in pairs}

@@ -175,11 +175,14 @@ def test_coupled_forms(device: Device) -> None:
         F = femops.coupled_form(flow, W, minima=["least"], integrals=["all"])
         u = np.random.default_rng(2).standard_normal(W.size)
         residual, values = F.evaluate(W.memory.put(u))
+        product = F.jacobian(W.memory.put(u)) @ W.memory.put(np.cos(u))
         u[-1] = np.nan
         broken = F.evaluate(W.memory.put(u))[1]["least"]
-        found.append((W.memory.get(residual), values, broken))
-    (expected, values, _), (residual, others, broken) = found
-    np.testing.assert_allclose(residual, expected, rtol=0, atol=1e-11 * abs(expected).max())
+        vectors = [W.memory.get(vector) for vector in (residual, product)]
+        found.append((vectors, values, broken))
+    (expected, values, _), (vectors, others, broken) = found
+    for there, here in zip(vectors, expected, strict=True):
+        np.testing.assert_allclose(there, here, rtol=0, atol=1e-11 * abs(here).max())
     assert others == pytest.approx(values, rel=1e-11)
     assert np.isnan(broken)
 

@@ -159,11 +159,18 @@ def applied(A: Any, device: GuardedDevice) -> None:
     _ = A @ device.upload(np.ones(A.space.size))
 
 
-def test_elements_that_are_turned_over(device: GuardedDevice) -> None:
+def derivative(V: Any) -> Any:
+    """Of a nonlinear form."""
+    F = femops.nonlinear_form(lambda u: {"value": u.value**3}, V)
+    return F.jacobian(V.interpolate(1.0))
+
+
+@pytest.mark.parametrize("make", [femops.mass, derivative])
+def test_elements_that_are_turned_over(make: Make, device: GuardedDevice) -> None:
     mesh = femops.box((1,), order=2, mapping=folded)
     with pytest.raises(femops.GeometryError) as here:
-        femops.mass(femops.H1(mesh, 6))
-    A = femops.mass(femops.H1(mesh, 6, device=device))
+        make(femops.H1(mesh, 6))
+    A = make(femops.H1(mesh, 6, device=device))
     for _ in range(2):
         with pytest.raises(femops.GeometryError) as there:
             applied(A, device)

@@ -26,6 +26,7 @@ except DeviceError as error:
 
 KINDS = (
     "boundary-mass-3d-p4",
+    "coupled-jacobian-ranks-3d-p2",
     "cycle-3d-p2",
     "diffusion-3d-p2",
     "diffusion-merged-3d-p2",
@@ -42,6 +43,7 @@ KINDS = (
 """Each source, and each kind of kernel: what the older compiler is tried with."""
 
 GREEDY = (
+    "coupled-jacobian-ranks-3d-p2",
     "diffusion-3d-p8",
     "diffusion-diagonal-3d-p8",
     "diffusion-merged-3d-p8",

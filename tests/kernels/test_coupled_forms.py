@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.operators.execution import filling
 
 
 def wavy(x):
@@ -177,6 +178,82 @@ def test_jacobian_is_the_derivative(level):
         ("e", "v"),
         ("e", "e"),
     }
+
+
+def weighted(weight, inverse):
+    return {"weight": {"grad": inverse**2 * weight.grad}, "inverse": {"value": weight * inverse}}
+
+
+def directed(v, v_direction):
+    return {"v": {"grad": v_direction**2 * v.grad}, "v_direction": {"value": v * v_direction}}
+
+
+@pytest.mark.parametrize("function", [weighted, directed])
+def test_fields_may_have_names_that_a_trace_has_too(function):
+    V = femops.H1(femops.box((2, 2)), order=2)
+    W = femops.Product(**dict.fromkeys(function.__code__.co_varnames, V))
+    F = femops.coupled_form(function, W)
+    rng = np.random.default_rng(3)
+    u, step, h = rng.standard_normal(W.size), rng.standard_normal(W.size), 1e-6
+    difference = (F.residual(u + h * step) - F.residual(u - h * step)) / (2 * h)
+    assert np.abs(F.jacobian(u) @ step - difference).max() < 1e-6 * np.abs(difference).max()
+
+
+def test_a_jacobian_keeps_its_state():
+    """Whatever is done to the array later; other levels, transposes and copies are of it too."""
+    F = in_the_plane()
+    rng = np.random.default_rng(4)
+    u, x = rng.standard_normal(F.space.size), rng.standard_normal(F.space.size)
+    kept = u.copy()
+    J, expected = F.jacobian(u), F.jacobian(kept) @ x
+    u[:] = np.nan
+    for A in (J, J.at_level("full"), J.at_level("auto"), J.T.T, pickle.loads(pickle.dumps(J))):
+        assert np.allclose(A @ x, expected, rtol=1e-12, atol=1e-12 * abs(expected).max())
+    bad = F.jacobian(u) @ x  # a bad state shows in its residual
+    assert np.isnan(bad).any()
+    assert np.array_equal(F.jacobian(kept) @ x, expected)
+
+
+def test_sweeps_fill_what_depends_on_one_field(monkeypatch):
+    """Of a field that is not the block's own, too: v's block depends on e, those of e on both."""
+    filled = []
+    plain = filling._run
+    monkeypatch.setattr(filling, "_run", lambda sweep, field: filled.append(plain(sweep, field)))
+
+    def warm(v, e):
+        return {
+            "v": {"grad": e * e * v.grad},
+            "e": {"value": v.div * np.exp(e.value), "grad": e.grad},
+        }
+
+    W = product((3, 4))
+    F = femops.coupled_form(warm, W)
+    rng = np.random.default_rng(3)
+    u, x = rng.standard_normal(W.size), rng.standard_normal(W.size)
+    expected = F.jacobian(u) @ x
+    assert not filled
+    monkeypatch.setattr(filling, "_COMPILED_FROM", 0)
+    for state in (u, -u, u):
+        found = F.jacobian(state) @ x
+    assert len(filled) == 6  # (v, v) and (e, v)
+    assert np.abs(found - expected).max() < 1e-13 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("family", ["gauss", "bernstein"])
+def test_multigrid_takes_the_state_to_coarser_spaces(family):
+    """A field of another space too, whose order is higher than theirs."""
+    mesh = femops.box((5, 5), mapping=wavy)
+    W = femops.Product(v=femops.H1(mesh, 4), e=femops.L2(mesh, 3, family=family))
+
+    def warm(v, e):
+        return {"v": {"grad": (1 + e * e) * v.grad, "value": v**3}, "e": {"value": e * v}}
+
+    V, E = W.spaces.values()
+    state = W.join(v=V.interpolate(lambda x: np.sin(3 * x[0])), e=E.interpolate(lambda x: 1 + x[1]))
+    A = femops.coupled_form(warm, W).jacobian(state)["v", "v"].constrained(V.boundary_dofs())
+    info = femops.cg(A, A.rhs(femops.load(V, 1.0)), rtol=1e-10, M=femops.multigrid(A))[1]
+    assert info.converged
+    assert info.iterations <= 7
 
 
 def test_what_is_wrong_is_told():

@@ -417,15 +417,52 @@ def test_forms_on_several_fields(comm, device, way):
     mine, whole = on_both(comm, build, device)
     u = np.random.default_rng(5).standard_normal(whole.space.size)
     expected, functionals = whole.evaluate(u)
-    parts = zip(mine.space.spaces.values(), whole.space.split(u), strict=True)
-    own = np.concatenate([part.reshape(-1)[piece(space)] for space, part in parts])
-    there = mine.space.memory.put(own)
+    there = shared_out(mine.space, whole.space, u)
     for _ in range(2):
         result, found = mine.evaluate(there)
         assert found == pytest.approx(functionals, rel=1e-12)
         for name, space in mine.space.spaces.items():
             local = result[mine.space.slice(name)]
             close(local, expected[whole.space.slice(name)], space)
+    x = np.random.default_rng(6).standard_normal(whole.space.size)
+    J, before = mine.jacobian(there), device.host.downloads
+    there[:] = 0.0  # what ranks exchange of the state was exchanged already
+    result, expected = J @ shared_out(mine.space, whole.space, x), whole.jacobian(u) @ x
+    assert device.host.downloads == before
+    for name, space in mine.space.spaces.items():
+        close(result[mine.space.slice(name)], expected[whole.space.slice(name)], space)
+
+
+def shared_out(W, whole, x):
+    """What this rank has of a vector of a product, where its vectors are."""
+    parts = zip(W.spaces.values(), whole.split(x), strict=True)
+    return W.memory.put(np.concatenate([part.reshape(-1)[piece(space)] for space, part in parts]))
+
+
+@pytest.mark.parallel(3)
+@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
+@pytest.mark.parametrize("there", [False, True])
+def test_coupled_jacobians_where_ranks_have_nothing(comm, device, there):
+    """No elements, or no dofs that are constrained."""
+
+    def build(mesh, device):
+        V, E = femops.H1(mesh, 2, device=device), femops.L2(mesh, 1, device=device)
+        W = femops.Product(v=V, e=E)
+
+        def warm(v, e):
+            return {"v": {"grad": e * e * v.grad}, "e": {"value": v * e}}
+
+        return femops.coupled_form(warm, W).constrained(V.boundary_dofs(where=lambda x: x[0] == 0))
+
+    mesh = femops.box((2, 1))
+    whole = build(mesh, None)
+    mine = build(femops.box((2, 1), comm=comm), device if there else None)
+    assert comm.sum(int(len(mine.constrained_dofs) == 0)) > 0
+    u, x = np.random.default_rng(5).standard_normal((2, whole.space.size))
+    J = mine.jacobian(shared_out(mine.space, whole.space, u))
+    result, expected = J @ shared_out(mine.space, whole.space, x), whole.jacobian(u) @ x
+    for name, space in mine.space.spaces.items():
+        close(result[mine.space.slice(name)], expected[whole.space.slice(name)], space)
 
 
 @pytest.mark.parallel(2)

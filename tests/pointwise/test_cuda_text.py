@@ -37,6 +37,7 @@ from femops.pointwise import (
 from femops.pointwise.expressions.graph import Graph, Node, ancestors
 from femops.pointwise.expressions.operations import BINARY, COMPARE, UNARY
 from femops.pointwise.printer import NUMPY_FUNCTIONS
+from femops.pointwise.qdata_split import stored_split
 from femops.pointwise.trace import Argument, linearised
 from femops.pointwise.writing import make_program
 from femops_kernels.pointwise.qfunction import QFunctionInputs
@@ -125,6 +126,7 @@ def kept_programs(step: LinearQFunction, names: frozenset[str]) -> Iterator[QFun
         kept = linear_split(step, "partial", known).point
         still = replace(step.trace, static=static)
         yield nonlinear_split(still, point, kept, len(kept), known).qfunction
+        yield stored_split(still, point, kept, len(kept), known).qfunction
 
 
 def traced(form: Form, name: str = "u") -> Any:

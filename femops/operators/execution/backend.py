@@ -242,13 +242,13 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def state(self, space: Space, u: Any, setups: dict[Any, Any]) -> State:
-        """A copy of a vector, at which a nonlinear form is differentiated.
+    def state(self, vectors: Mapping[str, tuple[Space, Any]], setups: dict[Any, Any]) -> State:
+        """Copies of vectors, at which a nonlinear form is differentiated. Collective.
 
         Parameters
         ----------
-        space : Space
-        u : vector of the space
+        vectors : dict of (Space, vector)
+            By name, see `State`.
         setups : dict
             See `State`.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, final
@@ -18,12 +18,11 @@ from femops.operators.assembly.csr import Summands
 from femops.operators.constraints import FREE, Constraints
 from femops.operators.execution.backend import Backend, Ints, Sizes, Work
 from femops.operators.execution.device_fields import DeviceFields
-from femops.operators.execution.device_state import DeviceState
+from femops.operators.execution.device_state import DeviceField, DeviceState
 from femops.operators.execution.fields import FieldWork
 from femops.operators.execution.kernels import geometry_map
 from femops.operators.execution.ranks import device_ghosts, field_exchanges
 from femops.operators.integrals.fusion import scaled_points
-from femops.operators.integrals.state import State
 from femops.operators.integrals.term import Term
 from femops.parallel.gpus import device_channel
 from femops.pointwise.expressions.graph import Node
@@ -42,9 +41,10 @@ from femops_kernels.compiled import (
 from femops_kernels.cuda.device.device import Device, DeviceChannel
 from femops_kernels.cuda.multigrid.rows import DeviceRowProduct
 from femops_kernels.cuda.multigrid.updates import DeviceUpdates
-from femops_kernels.cuda.operator.data import FilledData, host_streams, joined_streams, streams
+from femops_kernels.cuda.operator.data import FilledData, host_streams, joined_streams
 from femops_kernels.cuda.operator.dofs import DofTable, Shared
-from femops_kernels.cuda.operator.kernel import CudaKernel, unspilled
+from femops_kernels.cuda.operator.filling import FieldVector, filled_streams
+from femops_kernels.cuda.operator.kernel import CudaKernel
 from femops_kernels.cuda.operator.order import Order
 from femops_kernels.cuda.operator.sides import Side
 from femops_kernels.cuda.operator.sweep import (
@@ -204,10 +204,16 @@ class DeviceBackend(Backend):
         whole.diagonal().apply(nothing, out)
         return out
 
-    def state(self, space: Space, u: Any, setups: dict[Any, Any]) -> State:
-        """See `Backend.state`: on the device, with the ghosts of the moment."""
-        vector = self._device.xp.copy(u)
-        return DeviceState(space, vector, setups, device_ghosts(self, space, vector))
+    def state(
+        self, vectors: Mapping[str, tuple[Space, Any]], setups: dict[Any, Any]
+    ) -> DeviceState:
+        """See `Backend.state`: on the device in float64, with the ghosts of the moment."""
+        fields = {}
+        for name, (space, u) in vectors.items():
+            ghosts = device_ghosts(self, space, u)
+            parts = [None if part is None else part.astype(np.float64) for part in (u, ghosts)]
+            fields[name] = DeviceField(space, *parts)
+        return DeviceState(fields, setups)
 
     def placed(self, vector: Any) -> Any:
         """See `Backend.placed`."""
@@ -315,14 +321,14 @@ def _checked_streams(term: Term, kernel: CudaKernel, order: Order) -> Any:
     source = term.source
     assert source is not None
     found = _streams(term, term.qdata_split.point, kernel, order)
-    if source.state is None:  # a bad state shows in its residual
-        weights = partial(_streams, term, [source.weight], kernel, order)
-        geometry, xp = source.geometry, term.spaces[0].memory.xp
-        assert isinstance(geometry, Geometry)
-        look = partial(_look, geometry, weights)
-        _looked.get(geometry.mesh, look, term.quadrature.points.tobytes())
-        if not bool(xp.isfinite(found).all()):
-            _ = term.data  # raises what is wrong
+    weights = partial(_streams, term, [source.weight], kernel, order)
+    geometry, xp = source.geometry, term.spaces[0].memory.xp
+    assert isinstance(geometry, Geometry)
+    look = partial(_look, geometry, weights)
+    _looked.get(geometry.mesh, look, term.quadrature.points.tobytes())
+    # a bad state shows in its residual
+    if source.state is None and not bool(xp.isfinite(found).all()):
+        _ = term.data  # raises what is wrong
     return found
 
 
@@ -334,35 +340,21 @@ def _look(geometry: Geometry, weights: Callable[[], Any]) -> None:
 
 def _streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -> Any:
     """Streams of numbers at the points, computed there of the geometry, or of a state."""
-    source, space = term.source, term.spaces[0]
-    device, free = space.device, FREE.rows
+    source, device, points = term.source, term.spaces[0].device, term.quadrature.points
     assert source is not None
     assert device is not None
     kept = replace(term.qdata_split, point=stored)
-    qdata_split, data = source.setup(kept, term.fill_dtype, term.width)
+    qdata_split, data = source.setup(kept, np.dtype(np.float64), term.width)
     code, numbers = qdata_split.qfunction.code, qdata_split.qfunction.ncomp_out
-    filling = replace(
-        kernel,
-        targets=(replace(kernel.source, ncomp=numbers),),
-        qfunction=code,
-        geometry=geometry_map(term, code),
-        dtype=term.fill_dtype,
-        data_dtype=kernel.stored,
-        reproducible=False,
-        merged=False,
-        entry="fill",
-    )
-    filling = unspilled(filling, device)
-    out, dofs = streams(device, kernel, numbers, order.blocks), _device_dofs(device, term.trial)
-    parts = out.view(filling.dtype)  # whole pieces of 16 bytes, of whatever type
-    sweep = DeviceSweep(device, filling, dofs, dofs, data, free, free, 0.0, parts)
-    given = (None, None)
+    sides, fields = kernel.sources, [FieldVector(_device_dofs(device, term.trial))]
     if isinstance(source.state, DeviceState):
-        given = source.state.vector, source.state.ghosts
-    arrays = [None if a is None else a.astype(term.fill_dtype, copy=False) for a in given]
-    x, ghosts = (0 if array is None else device.address(array) for array in arrays)
-    sweep.some(0, sweep.blocks, x=x, y=0, alpha=1.0, add=False, ghosts_in=ghosts)
-    return out
+        sides = tuple(_side(field.space, points) for field in source.state.fields.values())
+        fields = [
+            FieldVector(_device_dofs(device, field.space), field.vector, field.ghosts)
+            for field in source.state.fields.values()
+        ]
+    filling = kernel.filling(device, sides, code, geometry_map(term, code), numbers)
+    return filled_streams(device, filling, fields, data, order)
 
 
 def _kernel(device: Device, term: Term) -> CudaKernel:

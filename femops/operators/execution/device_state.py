@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.operators.integrals.snapshots import Field
 from femops.operators.integrals.state import State
 from femops.pointwise.qdata_split import QDataSplit
 from femops.spaces.base import Space
@@ -15,44 +17,70 @@ from femops_kernels.pointwise.qdata import Data
 
 
 @final
-class DeviceState(State):
-    """A vector on a device.
+class DeviceField:
+    """A field of a state on a device.
 
     Parameters
     ----------
     space : Space
-    vector : array of the device
+    vector : float64 array of the device
+    ghosts : float64 array of the device, optional
+        Values at dofs of other ranks.
+    """
+
+    def __init__(self, space: Space, vector: Any, ghosts: Any = None) -> None:
+        self.space, self.vector, self.ghosts = space, vector, ghosts
+
+    @cached_property
+    def on_host(self) -> Field:
+        """The field on the host; copied when it is asked for."""
+        whole = np.concatenate(self._parts())
+        ncomp = self.space.ncomp
+        return Field(self.space, whole.reshape(-1, ncomp) if ncomp > 1 else whole)
+
+    def _parts(self) -> list[NDArray[Any]]:
+        parts = [self.vector] if self.ghosts is None else [self.vector, self.ghosts]
+        return [self.space.memory.get(part) for part in parts]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Recipe for another process."""
+        return _restored, (self.space, *self._parts())
+
+
+def _restored(space: Space, *parts: NDArray[Any]) -> DeviceField:
+    return DeviceField(space, *(space.memory.put(part) for part in parts))
+
+
+@final
+class DeviceState(State):
+    """Fields on a device.
+
+    Parameters
+    ----------
+    fields : dict of DeviceField
+        See `State`.
     setups : dict, optional
         See `State`.
-    ghosts : array of the device, optional
-        Values at dofs of other ranks.
     """
 
     filled = True
 
     def __init__(
         self,
-        space: Space,
-        vector: Any,
+        fields: Mapping[str, DeviceField],
         setups: dict[Any, tuple[QDataSplit, Data]] | None = None,
-        ghosts: Any = None,
     ) -> None:
-        self.space, self.vector, self.ghosts = space, vector, ghosts
+        self.fields = dict(fields)
+        self.spaces = {name: field.space for name, field in fields.items()}
         self.setups = {} if setups is None else setups
 
-    @cached_property
-    def l_vec(self) -> NDArray[Any]:
-        """See `State.l_vec`; copied when it is asked for."""
-        get, parts = self.space.memory.get, [self.vector]
-        if self.ghosts is not None:
-            parts.append(self.ghosts)
-        whole = np.concatenate([get(part) for part in parts])
-        ncomp = self.space.ncomp
-        return whole.reshape(-1, ncomp) if ncomp > 1 else whole
+    def field(self, name: str) -> Field:
+        """See `State.field`."""
+        return self.fields[name].on_host
 
-    def renewed(self) -> DeviceState:
-        """See `State.renewed`: nothing that was computed of other coefficients."""
-        return DeviceState(self.space, self.vector, ghosts=self.ghosts)
+    def of(self, names: Iterable[str], setups: dict[Any, Any]) -> DeviceState:
+        """See `State.of`."""
+        return DeviceState({name: self.fields[name] for name in names}, setups)
 
     def points(
         self,
@@ -65,12 +93,4 @@ class DeviceState(State):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Recipe for another process: the programs are made again there."""
-        get = self.space.memory.get
-        ghosts = None if self.ghosts is None else get(self.ghosts)
-        return _restored, (self.space, get(self.vector), ghosts)
-
-
-def _restored(space: Space, vector: NDArray[Any], ghosts: NDArray[Any] | None) -> DeviceState:
-    put = space.memory.put
-    there = None if ghosts is None else put(ghosts)
-    return DeviceState(space, put(vector), ghosts=there)
+        return DeviceState, (self.fields,)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from femops.operators.execution.kernels import factorised_kernel, plans_of
 from femops.operators.integrals.bilinear import BilinearForm
 from femops.operators.integrals.chunks import chunk_batches
+from femops.operators.integrals.snapshots import Field
 from femops.operators.integrals.term import Term
 from femops.pointwise.qdata_split import QDataSplit
 from femops.spaces.base import Space
@@ -29,8 +30,8 @@ def filled_points(
 ) -> NDArray[Any] | None:
     """Numbers (nbatch, points, numbers, width) of a form at a state of the host.
 
-    None where NumPy is to compute them: of a few points, on faces, and in float32, which would
-    lose digits.
+    None where NumPy is to compute them: of several fields, of a few points, and in float32, which
+    would lose digits.
 
     Parameters
     ----------
@@ -42,8 +43,9 @@ def filled_points(
     width : int
         Slots of a lane.
     """
-    space = form.trial
-    if not isinstance(space, Space) or dtype != np.float64 or not _many(form, space):
+    assert form.state is not None
+    (name, space), *others = form.state.spaces.items()
+    if others or dtype != np.float64 or not _many(form, space):
         return None
     ne, numbers = space.mesh.num_elements, len(qdata_split.point)
     if not ne or space.order == 0:
@@ -55,7 +57,8 @@ def filled_points(
     edges = chunk_batches(space, space, dtype, width)
     shape = -(-ne // width), form.geometry.num_points, numbers, width
     points = placed_array(shape, dtype, edges)
-    _run(Sweep(kernel, *plans_of(term), given, _NONE, _NONE, 0.0, (points, points)), form, space)
+    sweep = Sweep(kernel, *plans_of(term), given, _NONE, _NONE, 0.0, (points, points))
+    _run(sweep, form.state.field(name))
     rest = ne - (len(points) - 1) * width
     points[-1, ..., rest:] = 0.0  # slots of no element
     return points
@@ -67,10 +70,9 @@ def _many(form: BilinearForm, space: Space) -> bool:
     return space.global_size / space.ncomp * each >= _COMPILED_FROM
 
 
-def _run(sweep: Sweep, form: BilinearForm, space: Space) -> None:
-    """Go through the elements with a form's state; what the sweep adds to a vector is nothing."""
-    assert form.state is not None
-    state = np.ascontiguousarray(form.state.l_vec, dtype=np.float64).reshape(-1)
-    own = space.size
+def _run(sweep: Sweep, field: Field) -> None:
+    """Go through the elements with a state; what the sweep adds to a vector is nothing."""
+    state = np.ascontiguousarray(field.l_vec, dtype=np.float64).reshape(-1)
+    own = field.space.size
     sweep.table[sweep_layout.IN_GHOSTS] = state.ctypes.data + own * state.itemsize
     HostOperator([(1.0, sweep)]).apply(state, np.empty(own))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -21,6 +21,7 @@ from femops.operators.execution.kernels import (
     sweep,
     vector_term,
 )
+from femops.operators.integrals.snapshots import Field
 from femops.operators.integrals.state import HostState
 from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
@@ -155,9 +156,10 @@ class HostBackend(Backend):
         """See `Backend.diagonal`."""
         return diagonal(self, summands).astype(summands[0][1].dtype, copy=False)
 
-    def state(self, space: Space, u: Any, setups: dict[Any, Any]) -> HostState:
+    def state(self, vectors: Mapping[str, tuple[Space, Any]], setups: dict[Any, Any]) -> HostState:
         """See `Backend.state`."""
-        return HostState(space.l_vec(u).copy(), setups, filled_points)
+        fields = {name: Field.of(space, vector) for name, (space, vector) in vectors.items()}
+        return HostState(fields, setups, filled_points)
 
     def sum_instruction(
         self, out: NDArray[Any], terms: Sequence[tuple[NDArray[Any], float, int]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, final
 
 import numpy as np
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from femops.basis import Quadrature1D, gauss
 from femops.errors import OperatorError
 from femops.geometry.boundary import BoundaryBlock, BoundaryFaces, BoundaryGeometry
-from femops.geometry.evaluation import reference_gradient, reference_values
 from femops.geometry.jacobians import Geometry
 from femops.geometry.legendre import LegendreGeometry
 from femops.operators.integrals.chunks import chunk_batches
@@ -178,7 +177,7 @@ class BilinearForm:
             same = new.coefficient_shapes() == self.coefficient_shapes()
             new = replace(new, traced=self.qfunction if same else None)
         else:  # not what was computed of other coefficients
-            new = replace(new, state=self.state.renewed())
+            new = replace(new, state=self.state.of(self.state.spaces, {}))
         return new
 
     def replaced(self, values: Mapping[str, Any], made: Made) -> BilinearForm:
@@ -309,8 +308,6 @@ class BilinearForm:
         space, stored = self.trial, qdata_split.point
         if not isinstance(space, Space) or not space.memory.fills or qdata_split.computed:
             return False
-        if space is not self.test and space.halo is not None:
-            return False  # the order of the elements is that of both spaces' ghosts
         shape = [n for name in (INVERSE, WEIGHT) for n in self._static[name].flat]
         used = {node.number for node in ancestors(stored)}
         return any(node.number in used for node in shape)
@@ -330,21 +327,21 @@ class BilinearForm:
     ) -> tuple[QDataSplit, Data]:
         """The program of kernels that compute what a cut keeps at points, and its data.
 
-        Both do not depend on a state, and are made once.
+        Both do not depend on a state, and are made once. On a device nothing of the geometry is
+        among the data.
         """
         key = dtype, tuple(node.number for node in qdata_split.point)
         if key not in self._setups:
-            if self.state is None:
-                found = stored_split(self.qfunction, qdata_split.point, self.known)
-                self._setups[key] = found, self.data(found, dtype, width, looks=False)
-            else:
-                static = dict(self.qfunction.trace.static)
-                point = Argument(static.pop(STATE), static.pop(f"d{STATE}"))
-                trace = replace(self.qfunction.trace, static=static)
-                numbers = len(qdata_split.point)
-                found = nonlinear_split(trace, point, qdata_split.point, numbers, self.known)
-                plain = replace(self, state=None, static=static)
-                self._setups[key] = found, plain.data(found, dtype, width)
+            static, given = dict(self._static), self.qfunction.field
+            if self.state is not None:
+                parts = [Argument(static.pop(n), static.pop(f"d{n}")) for n in self.state.spaces]
+                given = Argument.joined(parts)
+            trace, nodes = replace(self.qfunction.trace, static=static), qdata_split.point
+            there = self.state is None or self.state.filled
+            split = stored_split if there else nonlinear_split
+            found = split(trace, given, nodes, len(nodes), self.known)
+            plain = self if self.state is None else replace(self, state=None, static=static)
+            self._setups[key] = found, plain.data(found, dtype, width, looks=not there)
         return self._setups[key]
 
     def check(self, stored: list[Node]) -> None:
@@ -422,8 +419,7 @@ class BilinearForm:
                 if isinstance(block, BoundaryBlock)
                 else {INVERSE: lambda: block.inverse}
             ),
-            STATE: lambda: self._state_values(block),
-            f"d{STATE}": lambda: self._state_derivatives(block),
+            **self._state_at(block),
         }
         for name, nodes in self._static.items():
             wanted = [(i, n) for i, n in np.ndenumerate(nodes) if n.number in used]
@@ -439,20 +435,22 @@ class BilinearForm:
             return given.at(self.geometry.block(0, 1))[:, :1]
         return given.at(block)
 
-    def _element_state(self, block: Block) -> NDArray[np.float64]:
+    def _state_at(self, block: Block) -> dict[str, Callable[[], NDArray[Any]]]:
+        """Ways to the values and derivatives of the state's fields, by static input."""
+        found: dict[str, Callable[[], NDArray[Any]]] = {}
+        for name in () if self.state is None else self.state.spaces:
+            found[name] = partial(self._state_values, name, block)
+            found[f"d{name}"] = partial(self._state_slopes, name, block)
+        return found
+
+    def _state_values(self, name: str, block: Block) -> NDArray[np.float64]:
+        """Values of a field of the state, (n, points, ncomp)."""
         assert self.state is not None
-        return self.trial.element_vector(self.state.l_vec, block.start, block.stop)
+        values = self.state.field(name).at(block)
+        return values.reshape(*values.shape[:2], -1)
 
-    def _state_values(self, block: Block) -> NDArray[np.float64]:
-        """Values of the state, (n, points, ncomp)."""
-        space = self.trial
-        e_vec = self._element_state(block)
-        values = reference_values(space.basis, self.quadrature.points, space.dim, e_vec)
-        return values.reshape(*values.shape[:2], space.ncomp)
-
-    def _state_derivatives(self, block: Block) -> NDArray[np.float64]:
-        """Reference derivatives of the state, (n, points, ncomp, dim)."""
-        space = self.trial
-        e_vec = self._element_state(block)
-        parts = reference_gradient(space.basis, self.quadrature.points, space.dim, e_vec)
-        return np.stack([p.reshape(*p.shape[:2], space.ncomp) for p in parts], axis=-1)
+    def _state_slopes(self, name: str, block: Block) -> NDArray[np.float64]:
+        """Reference derivatives of a field of the state, (n, points, ncomp, dim)."""
+        assert self.state is not None
+        slopes = self.state.field(name).slopes_at(block)
+        return slopes.reshape(*slopes.shape[:2], -1, slopes.shape[-1])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from femops.geometry.boundary import BoundaryBlock, BoundaryGeometry
-from femops.geometry.evaluation import reference_values
+from femops.geometry.evaluation import reference_gradient, reference_values
 from femops.geometry.jacobians import Geometry, GeometryBlock
 from femops.spaces.base import Space
 from femops_meshes.coordinates.interpolation import tensor_apply
@@ -57,6 +57,12 @@ class Field:
         e_vec = space.element_vector(self.l_vec, block.start, block.stop)
         points = block.geometry.quadrature.points
         return reference_values(space.basis, points, space.dim, e_vec)
+
+    def slopes_at(self, block: Block) -> NDArray[np.float64]:
+        """Reference derivatives at the quadrature points, (n, nq[, ncomp], dim)."""
+        space, points = self.space, block.geometry.quadrature.points
+        e_vec = space.element_vector(self.l_vec, block.start, block.stop)
+        return np.stack(reference_gradient(space.basis, points, space.dim, e_vec), axis=-1)
 
 
 @final

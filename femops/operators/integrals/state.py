@@ -3,37 +3,43 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.operators.integrals.snapshots import Field
+from femops.spaces.base import Space
+
 
 class State(ABC):
-    """A vector at which a nonlinear form is differentiated.
+    """Fields at which a nonlinear form is differentiated.
 
     Attributes
     ----------
+    spaces : dict of Space
+        By the name that a field's values have among the static inputs of a trace; its reference
+        derivatives have the same name after a d.
     filled : bool
-        Whether kernels compute what a derivative keeps at points, where the vector is; else it is
+        Whether kernels compute what a derivative keeps at points, where the fields are; else it is
         computed with NumPy.
     setups : dict
         What all derivatives of one form share: splits by level, and programs that compute what is
         kept, with their data, by the nodes that are kept.
     """
 
+    spaces: Mapping[str, Space]
     filled: bool
     setups: dict[Any, Any]
 
-    @property
     @abstractmethod
-    def l_vec(self) -> NDArray[Any]:
-        """The vector on the host, as `Space.l_vec` of its space gives it."""
+    def field(self, name: str) -> Field:
+        """A field on the host."""
 
     @abstractmethod
-    def renewed(self) -> State:
-        """The same vector, for a form with other coefficients."""
+    def of(self, names: Iterable[str], setups: dict[Any, Any]) -> State:
+        """Some of the fields, for a form of its own, or for one with other coefficients."""
 
     @abstractmethod
     def points(
@@ -50,11 +56,12 @@ Fill = Callable[[Any, Any, np.dtype[Any], int], NDArray[Any] | None]
 
 @final
 class HostState(State):
-    """A vector on the host.
+    """Fields on the host.
 
     Parameters
     ----------
-    l_vec : array
+    fields : dict of Field
+        See `State`.
     setups : dict, optional
         See `State`.
     fill : callable, optional
@@ -65,21 +72,21 @@ class HostState(State):
 
     def __init__(
         self,
-        l_vec: NDArray[Any],
+        fields: Mapping[str, Field],
         setups: dict[Any, Any] | None = None,
         fill: Fill | None = None,
     ) -> None:
-        self._l_vec, self._fill = l_vec, fill
+        self._fields, self._fill = dict(fields), fill
+        self.spaces = {name: field.space for name, field in fields.items()}
         self.setups = {} if setups is None else setups
 
-    @property
-    def l_vec(self) -> NDArray[Any]:
-        """See `State.l_vec`."""
-        return self._l_vec
+    def field(self, name: str) -> Field:
+        """See `State.field`."""
+        return self._fields[name]
 
-    def renewed(self) -> HostState:
-        """See `State.renewed`: nothing that was computed of other coefficients."""
-        return HostState(self._l_vec, None, self._fill)
+    def of(self, names: Iterable[str], setups: dict[Any, Any]) -> HostState:
+        """See `State.of`."""
+        return HostState({name: self._fields[name] for name in names}, setups, self._fill)
 
     def points(
         self, form: Any, qdata_split: Any, dtype: np.dtype[Any], width: int

@@ -149,12 +149,6 @@ class Term:
         """True if kernels compute what is stored at points, where they run."""
         return self.source is not None and self.source.filled(self.qdata_split)
 
-    @property
-    def fill_dtype(self) -> np.dtype[Any]:
-        """Type in which they do: that of a state, and float64 of what is rounded once."""
-        assert self.source is not None
-        return np.dtype(np.float64) if self.source.state is None else self.dtype
-
     def __getstate__(self) -> dict[str, Any]:
         """State that a copy or another process needs: the data are split again there."""
         return {k: v for k, v in self.__dict__.items() if k != "qdata_split"}
@@ -164,7 +158,7 @@ class Term:
         if not self.trial.mesh.num_elements:
             return self
         if self.filled and self.source is not None:
-            self.source.setup(self.qdata_split, self.fill_dtype, self.width)
+            self.source.setup(self.qdata_split, np.dtype(np.float64), self.width)
         elif level in DATA_LEVELS:
             _ = self.data
         elif self.source is not None:

@@ -54,7 +54,9 @@ def _form(form: BilinearForm, part: Mesh, known: dict[Space, Space]) -> Bilinear
     trial = _space(volume_space(form.trial), part, known)
     state: State | None = None
     if form.state is not None:
-        state = HostState(_first(volume_space(form.trial), trial, form.state.l_vec))
+        fields = (form.state.field(name) for name in form.state.spaces)
+        pieces = (_field(field, part, known) for field in fields)
+        state = HostState(dict(zip(form.state.spaces, pieces, strict=True)))
     given = {name: _given(g, part, known) for name, g in form.coefficients.items()}
     return replace(
         form,
@@ -81,11 +83,16 @@ def _first(whole: Space, part: Space, l_vec: NDArray[Any]) -> NDArray[Any]:
     return found
 
 
+def _field(field: Field, part: Mesh, known: dict[Space, Space]) -> Field:
+    """The field on the part."""
+    space = _space(field.space, part, known)
+    return Field(space, _first(field.space, space, field.l_vec))
+
+
 def _given(given: FormCoefficient, part: Mesh, known: dict[Space, Space]) -> FormCoefficient:
     value: Any = given.value
     if isinstance(value, Field):
-        space = _space(value.space, part, known)
-        value = Field(space, _first(value.space, space, value.l_vec))
+        value = _field(value, part, known)
     elif isinstance(value, Sampled):
         value = value.first(part.num_elements)
     return replace(given, value=value)

@@ -300,9 +300,34 @@ def hydro(dim: int, p: int, **options: Any) -> Application:
     return run
 
 
+def heat(v: Any, e: Any, x: Any) -> Any:
+    """A vector and a scalar, each in the other's equation."""
+    return {
+        "v": {"grad": (e * e) * v.grad, "value": v.value * (e * x[0])},
+        "e": {"value": v[0] * v.div * e, "grad": e.grad * v[0]},
+    }
+
+
+def coupled_jacobian(dim: int, p: int) -> Application:
+    """What blocks keep at points, of both fields, and the blocks; on ranks, which is more."""
+
+    def run(device: Device) -> None:
+        def apply(comm: Any) -> None:
+            box = femops.box((4, 1, 1)[:dim], mapping=bend, comm=comm)
+            V = femops.H1(box, p, ncomp=dim, device=device)
+            E = femops.L2(box, p - 1, family="bernstein", device=device)
+            F = femops.coupled_form(heat, femops.Product(v=V, e=E))
+            F.jacobian(F.space.zeros()).apply(F.space.zeros(), F.space.zeros())
+
+        on_ranks(2, apply)
+
+    return run
+
+
 VARIANTS["hydro-2d-p2"] = hydro(2, 2)
 VARIANTS["hydro-2d-p3"] = hydro(2, 3)
 VARIANTS["hydro-3d-p2"] = hydro(3, 2)
+VARIANTS["coupled-jacobian-ranks-3d-p2"] = coupled_jacobian(3, 2)
 
 # --- many ranks -----------------------------------------------------------------------------------
 

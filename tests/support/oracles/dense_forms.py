@@ -413,14 +413,19 @@ class DenseForm:
                 pieces[test, name, slot, c] = rows
         return self._integrate(pieces)
 
-    def jacobian(self, state: Array) -> dict[tuple[str, str], Matrix]:
-        """The derivative at a state, of a form of one field."""
-        ((name, side),) = self.fields.items()
-        value, grad = self.state(side, state)
+    def jacobian(self, *states: Array) -> dict[tuple[str, str], Matrix]:
+        """The derivative at a state, given as a vector of each field."""
+        sides = self.fields.values()
+        points = [self.state(side, state) for side, state in zip(sides, states, strict=True)]
         pieces: dict[Any, Any] = {}
-        for _, slot, c, ((dv, dg),) in self._units():
-            both = np.frompyfunc(Dual, 2, 1)
-            results = self._call([PointField(both(value, dv), both(grad, dg))])
+        both = np.frompyfunc(Dual, 2, 1)
+        for name, slot, c, units in self._units():
+            results = self._call(
+                [
+                    PointField(both(value, dv), both(grad, dg))
+                    for (value, grad), (dv, dg) in zip(points, units, strict=True)
+                ]
+            )
             for test, rows in results.items():
                 pick = [[r.d if isinstance(r, Dual) else ZERO for r in row] for row in rows]
                 pieces[test, name, slot, c] = pick

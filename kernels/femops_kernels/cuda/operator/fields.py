@@ -79,7 +79,7 @@ class DeviceFieldSweep:
         values |= uploaded(device, kernel, data, count, self._order)
         values |= prefetched(device, kernel, self._order)
         for k, (side, field) in enumerate(zip(kernel.sources, sources, strict=True)):
-            values |= _input(side, field, suffix(k))
+            values |= input_arguments(side, field.dofs, suffix(k))
         self._combines: list[tuple[int, Combine]] = []
         for k, (side, field) in enumerate(zip(kernel.targets, targets, strict=True)):
             values |= self._output(side, field, suffix(k), constrained)
@@ -150,9 +150,9 @@ class DeviceFieldSweep:
             combine.launch(y + begin * self._kernel.dtype.itemsize)
 
 
-def _input(side: Side, field: FieldDofs, end: str) -> dict[str, Any]:
-    """Arguments of a field."""
-    dofs, values = field.dofs, dict[str, Any].fromkeys(INPUT)
+def input_arguments(side: Side, dofs: DeviceDofs, end: str) -> dict[str, Any]:
+    """Arguments of a field, whose names have this end; without its vector."""
+    values = dict[str, Any].fromkeys(INPUT)
     values |= {"starts_in": dofs.starts, "turned_in": dofs.turned}
     values |= {"owned_in": (dofs.owned or 0) * side.ncomp}
     return {f"{name}{end}": value for name, value in values.items()}

@@ -90,11 +90,13 @@ class CudaKernel:
         Work of the kernel: applies the operator to x, or to many vectors, see ``apply_many.cuh``;
         adds its diagonal to y, see ``diagonal.cuh``;
         stores the step's results at points, as many as the target has components, see
-        ``fill.cuh``.
+        ``fill.cuh`` and `filling`.
     tile : int
         Vectors that a block does one after the other, of many.
     minima, sums : int
         Functionals: these components of the q-function come after those of the test functions.
+    reader : CudaKernel, optional
+        The kernel that reads what this one stores at points.
 
     Raises
     ------
@@ -118,6 +120,7 @@ class CudaKernel:
     tile: int = TILE
     minima: int = 0
     sums: int = 0
+    reader: CudaKernel | None = None
 
     def __post_init__(self) -> None:
         check_points(self.q1d, *(side.p1d for side in (*self.sources, *self.targets)))
@@ -176,6 +179,52 @@ class CudaKernel:
         tile = find(self.shape_key(device.name)).get("tile", TILE)
         return unspilled(replace(self, entry="apply_many", tile=int(tile)), device)
 
+    def filling(
+        self,
+        device: Device,
+        sources: tuple[Side, ...],
+        qfunction: QFunctionCode,
+        geometry: Map1D | None,
+        numbers: int,
+    ) -> CudaKernel:
+        """The kernel that computes, in float64, numbers at points which this one reads.
+
+        Its blocks are those of this one, or where elements need more memory, parts of them.
+
+        Parameters
+        ----------
+        device : Device
+            Compiles it.
+        sources : tuple of Side
+            The fields that they are functions of; the kernel's own, if of none.
+        qfunction, geometry
+            See `CudaKernel`.
+        numbers : int
+            Results of the q-function at each point.
+
+        Raises
+        ------
+        KernelValueError
+            If an element alone needs more than a block can have.
+        """
+        made = CudaKernel(
+            self.dim,
+            sources,
+            (replace(self.target, ncomp=numbers),),
+            self.d1d,
+            qfunction,
+            np.dtype(np.float64),
+            self.weights,
+            Shape(1),
+            geometry,
+            entry="fill",
+            reader=self,
+        )
+        most, group = shape_of(made, device, self.threads, _RESIDENT).elements, self.shape.elements
+        elements = max(n for n in range(1, most + 1) if group % n == 0)
+        shape = shape_of(made, device, elements * self.lines, _RESIDENT)
+        return unspilled(replace(made, shape=shape), device)
+
     @property
     def lines(self) -> int:
         """Threads of an element, each with a line of points."""
@@ -201,6 +250,8 @@ class CudaKernel:
     @property
     def ordered(self) -> bool:
         """True if elements are worked on in another order than they are numbered."""
+        if self.reader is not None:
+            return self.reader.ordered
         return any(side.ghosts for side in (*self.sources, *self.targets))
 
     @property
@@ -321,7 +372,15 @@ class CudaKernel:
         types = f"using T = {TYPES[self.dtype.name]};\nusing S = {TYPES[self.stored.name]};"
         lines = [f"constexpr int {name} = {n};" for name, n in numbers.items()]
         lines += [f"constexpr bool {name} = {str(b).lower()};" for name, b in switches.items()]
-        return "\n".join([types, *lines, ""])
+        return "\n".join([types, *lines, self._reading, ""])
+
+    @property
+    def _reading(self) -> str:
+        """Type and elements per block of the kernel that reads, for one that fills."""
+        if self.reader is None:
+            return ""
+        kind, group = TYPES[self.reader.stored.name], self.reader.shape.elements
+        return f"using F = {kind};\nconstexpr int GROUP = {group};"
 
     def _matrices(self) -> str:
         parts = [sides_text(self.sources, self.targets), matrix_type("D", Matrix1D(self.d1d))]

@@ -36,6 +36,10 @@ class Order:
         parts = [_filled(np.flatnonzero(which), group) for which in (~with_ghosts, with_ghosts)]
         return Order(np.concatenate(parts), group, len(parts[0]) // group)
 
+    def of_parts(self, group: int) -> Order:
+        """The same order in smaller blocks, of which whole ones fill a block."""
+        return Order(self.elements, group, self.plain * self.group // group)
+
     @property
     def blocks(self) -> int:
         """Number of blocks of the whole launch."""

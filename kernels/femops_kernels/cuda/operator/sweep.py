@@ -156,8 +156,6 @@ class DeviceSweep(DeviceLaunch):
     constrained : (n,) int64
         Flat positions of the vector written where the result is ``keep`` times the entry read.
     keep : float
-    parts : array, optional
-        Array that a kernel fills.
     panels : Panels
         Number of vectors, of a kernel that is applied to many.
     """
@@ -174,7 +172,6 @@ class DeviceSweep(DeviceLaunch):
         cleared: NDArray[np.int64],
         constrained: NDArray[np.int64],
         keep: float,
-        parts: Any = None,
         panels: Panels = ONE,
     ) -> None:
         self.panels = panels
@@ -194,7 +191,7 @@ class DeviceSweep(DeviceLaunch):
             "flags_out": outside.flags,
             "marks_out": outside.marks,
             "touched": target.touched,
-            "parts": parts,
+            "parts": None,
             **uploaded(device, kernel, data, self.count, self.order),
         }
         self._combine = None

@@ -1,8 +1,10 @@
-// Stores what the q-function computes of a field, as numbers.cuh reads it: for each thread a
-// stream in pieces of 16 bytes, which the threads of a block have side by side. What does not depend
-// on a field is computed without one.
+// Stores what the q-function computes of fields, as numbers.cuh of another kernel reads it: for each
+// thread of that a stream in pieces of 16 bytes, which the threads of a block have side by side. What
+// does not depend on a field is computed without one. That kernel has GROUP elements in a block, of
+// which this one's are a part, and reads numbers of the type F.
 
-constexpr int FILLED_PIECES = (Q * NCOMP_OUT + PIECE - 1) / PIECE;
+constexpr int FILLED_PIECE = 16 / sizeof(F);
+constexpr int FILLED_PIECES = (Q * NCOMP_OUT + FILLED_PIECE - 1) / FILLED_PIECE;
 
 ENTRY(THREADS, BLOCKS, Arguments) {
     const Place at(reinterpret_cast<T*>(dynamic_shared()));
@@ -13,9 +15,11 @@ ENTRY(THREADS, BLOCKS, Arguments) {
     Fields u, ux;
     if constexpr (VALUE_IN || GRAD_IN) interpolate(a, merge, at, e, u, Sources{});
     if constexpr (GRAD_IN) differentiate(at, u, ux, Sources{});
-    Pack<S>* stream =
-        reinterpret_cast<Pack<S>*>(a.parts) + block_of(a) * FILLED_PIECES * THREADS + threadIdx.x;
-    Pack<S> piece = {};
+    const long long place = block_of(a) * ELEMENTS + at.slot, block = place / GROUP;
+    const int thread = (int)(place % GROUP) * LINES + threadIdx.x % LINES;
+    Pack<F>* stream =
+        reinterpret_cast<Pack<F>*>(a.parts) + block * FILLED_PIECES * GROUP * LINES + thread;
+    Pack<F> piece = {};
 #pragma unroll
     for (int i = 0; i < Q; ++i) {
         T q[NUMBERS > 0 ? NUMBERS : 1];
@@ -27,9 +31,9 @@ ENTRY(THREADS, BLOCKS, Arguments) {
 #pragma unroll
         for (int c = 0; c < NCOMP_OUT; ++c) {
             const int number = i * NCOMP_OUT + c;
-            piece.v[number % PIECE] = S(out[c]);
-            if (there && (number % PIECE == PIECE - 1 || number == Q * NCOMP_OUT - 1)) {
-                stream[number / PIECE * THREADS] = piece;
+            piece.v[number % FILLED_PIECE] = F(out[c]);
+            if (there && (number % FILLED_PIECE == FILLED_PIECE - 1 || number == Q * NCOMP_OUT - 1)) {
+                stream[number / FILLED_PIECE * GROUP * LINES] = piece;
             }
         }
     }

@@ -1,0 +1,77 @@
+"""Numbers at points that a device computes, of fields that are there or of the geometry alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from femops_kernels.cuda.device.device import Device
+from femops_kernels.cuda.operator.data import prefetched, streams, uploaded
+from femops_kernels.cuda.operator.fields import input_arguments
+from femops_kernels.cuda.operator.kernel import STATE, CudaKernel
+from femops_kernels.cuda.operator.order import Order
+from femops_kernels.cuda.operator.sides import OUTPUT, suffix
+from femops_kernels.cuda.operator.sweep import DeviceDofs
+from femops_kernels.pointwise.qdata import Data
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FieldVector:
+    """A field on a device, which numbers at points are functions of.
+
+    Attributes
+    ----------
+    dofs : DeviceDofs
+    vector : float64 array of the device, optional
+        None if no numbers are functions of a field.
+    ghosts : float64 array of the device, optional
+        Values at dofs of other ranks.
+    """
+
+    dofs: DeviceDofs
+    vector: Any = None
+    ghosts: Any = None
+
+
+def filled_streams(
+    device: Device, kernel: CudaKernel, fields: Sequence[FieldVector], data: Data, order: Order
+) -> Any:
+    """Compute the numbers that another kernel reads at points, by one launch.
+
+    Parameters
+    ----------
+    device : Device
+    kernel : CudaKernel
+        See `CudaKernel.filling`.
+    fields : sequence of FieldVector
+        As many as the kernel has.
+    data : Data
+        Numbers that its q-function is given.
+    order : Order
+        Order of the elements in the blocks of the kernel that reads.
+
+    Returns
+    -------
+    (blocks, pieces, threads, 16 // itemsize) array
+        See `streams`.
+    """
+    reader, count = kernel.reader, len(fields[0].dofs.indices)
+    assert reader is not None
+    out = streams(device, reader, kernel.target.ncomp, order.blocks)
+    parts = order.of_parts(kernel.shape.elements)
+    values: dict[str, Any] = dict.fromkeys((*OUTPUT, *STATE, "r", "inverse", "p", "touched"))
+    values |= {"alpha": 1.0, "keep": 0.0, "add": 0, "count": count, "first_block": 0}
+    values |= {"row": 1, "tiles": 1, "panel_in": 0, "panel_out": 0, "owned_out": 0}
+    values |= {"functionals": None, "parts": out.view(kernel.dtype)}  # whole pieces of any type
+    values |= {"order": device.upload(parts.elements) if kernel.ordered else None}
+    values |= uploaded(device, kernel, data, count, parts)
+    values |= prefetched(device, kernel, parts)
+    for k, (side, field) in enumerate(zip(kernel.sources, fields, strict=True)):
+        given = input_arguments(side, field.dofs, suffix(k))
+        values |= given | {f"x{suffix(k)}": field.vector, f"ghosts_in{suffix(k)}": field.ghosts}
+    packed = kernel.layout.pack(device, **values)
+    function = device.function(kernel.text)
+    function.launch(parts.blocks, kernel.threads, kernel.shared_bytes, packed)
+    return out
