@@ -256,7 +256,6 @@ def fills(source: str) -> tuple[int, int] | None:
     return elements, group
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("sanitizer", [ADDRESS, THREAD])
 def test_sanitizers_find_nothing(sanitizer: str) -> None:
     """In a kernel whose blocks are parts of those of the kernel that reads, and in one of these."""

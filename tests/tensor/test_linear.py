@@ -123,6 +123,7 @@ def test_bad_matrices_are_named_and_the_others_done(method):
         assert np.array_equal(found[others], right_one[others])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("n", "members"), [(16, 4501), (15, 4501), (6, 4500), (17, 9)])
 def test_large_batches(n, members):
     """Results of the first are written past the caches."""

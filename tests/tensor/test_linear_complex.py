@@ -10,7 +10,7 @@ from femops.tensor import Batch, Interleaved, cholesky, eigh, lu, solve, solve_t
 from support.cuda.guarded import guarded_device
 
 MEMBERS = 21  # no whole number of groups
-CASES = [(1, "complex128"), (3, "complex64"), (5, "complex128"), (9, "complex64")]
+CASES = [(3, "complex128"), (5, "complex128"), (9, "complex64"), (1, "complex64")]
 
 
 @pytest.fixture(scope="module", params=["host", "device"])
@@ -58,6 +58,7 @@ def conditions(matrices):
     return np.linalg.cond(matrices.astype(complex))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("n", "dtype"), CASES)
 def test_factors_and_solves(call, n, dtype):
     general, positive, right = systems(n, dtype)
@@ -94,6 +95,7 @@ def test_triangles(call, lower, transpose, conjugate):
     assert np.array_equal(real, again)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("n", "dtype"), CASES)
 def test_eigenvalues(call, n, dtype):
     general, _, _ = systems(n, dtype, 1)
@@ -179,8 +181,7 @@ def test_bad_matrices_are_named_and_the_others_done(call, method):
 @settings(max_examples=20)
 @given(st.data())
 def test_layouts_and_strides_do_not_matter(data):
-    n = data.draw(st.sampled_from([2, 3]))
-    dtype = data.draw(st.sampled_from(["complex128", "complex64"]))
+    n, dtype = data.draw(st.sampled_from([(2, "complex64"), (3, "complex128")]))
     members = data.draw(st.integers(1, 20))
     general, positive, right = systems(n, dtype, data.draw(st.integers(0, 99)), members)
     grouped = [Batch.wrap(one).copy(Interleaved()) for one in (general, positive, right)]
