@@ -2,11 +2,22 @@
 // threadIdx and the like, atomicAdd, __threadfence, __ldg, __ldcs, double2, float4 and the functions of <cmath>,
 // those for float and double overloaded, by itself.
 
-// 16 bytes of numbers that lie one after the other: what a thread loads at once.
-template <typename T>
-struct alignas(16) Pack {
-    T v[16 / sizeof(T)];
+// Numbers that lie one after the other, 16 bytes if not told otherwise: what a thread loads at once.
+template <typename T, int N = 16 / sizeof(T)>
+struct alignas(N * sizeof(T)) Pack {
+    T v[N];
 };
+
+// A pack at an address that is a multiple of its size, which stays in the caches, and is written.
+template <int N, typename T>
+__device__ __forceinline__ Pack<T, N> read_pack(const T* from) {
+    return *reinterpret_cast<const Pack<T, N>*>(from);
+}
+
+template <int N, typename T>
+__device__ __forceinline__ void write_pack(T* to, const Pack<T, N>& pack) {
+    *reinterpret_cast<Pack<T, N>*>(to) = pack;
+}
 
 // Loads of 16 bytes, at an address that is a multiple of 16, of what is read only once.
 __device__ __forceinline__ Pack<double> load_pack(const double* from) {
