@@ -19,7 +19,7 @@ import numpy as np
 from femops.pointwise.expressions.frontier import dependent, frontier, opened
 from femops.pointwise.expressions.graph import Graph, Node, ancestors, same, substitute
 from femops.pointwise.expressions.guards import guarded
-from femops.pointwise.expressions.operations import FAILING
+from femops.pointwise.expressions.operations import BY_DETERMINANT, FAILING
 from femops.pointwise.expressions.tensors import adjugate
 from femops.pointwise.linear import LinearQFunction
 from femops.pointwise.qfunction import QFunction
@@ -394,9 +394,10 @@ def _mapped(work: _Step, degree: int | None, known: Known) -> QDataSplit:
     weight: Any = scale * reference
     inverse = cofactors
     if degree is None:
-        inverse, weight = cofactors * (1.0 / det), weight * det
+        inverse = cofactors * graph.binary(BY_DETERMINANT, graph.constant(1.0), det)
+        weight = weight * det
     elif degree != 1:
-        weight = weight * det if degree == 0 else weight / det
+        weight = weight * det if degree == 0 else graph.binary(BY_DETERMINANT, weight, det)
     new = {
         node.number: graph.node(by)
         for node, by in zip(static[INVERSE].flat, inverse.flat, strict=True)

@@ -212,6 +212,10 @@ HEAD = """\
 #define __device__
 #define __forceinline__ inline
 using namespace std;
+template <typename T>
+T by_determinant(T a, T det) {
+    return a / det;
+}
 """
 ENTRY = """\
 extern "C" void step_{k}(const T* in, T* out) {{
@@ -335,6 +339,23 @@ def test_numbers_that_are_not_ordinary(tmp_path: Path) -> None:
         np.testing.assert_array_equal(row, value, err_msg=result)
         same = np.isnan(row) | (np.signbit(row) == np.signbit(value))
         assert same.all(), result
+
+
+def test_divisions_are_those_of_the_form_but_for_the_determinant() -> None:
+    """The faster division of GPUs is for what the split divides by, and for nothing else."""
+
+    def rates(u: Any, c: Any) -> Any:
+        return {"value": u / c, "grad": u.grad / (1.0 + c)}
+
+    known = Known(mapped=True)
+    for form, own, others in ((_diffusion, 0, 1), (rates, 4, 1), (_mass, 0, 0)):
+        name = "kappa" if form is _diffusion else "rho" if form is _mass else "c"
+        step = LinearQFunction(trace(form, 3, {"u": 1}, {"u": 1}, {name: SCALAR}), "u", "u")
+        for level, swapped in (("matrix-free", others), ("partial", 0)):
+            program = linear_split(step, level, known).qfunction
+            text = program.code.cuda(3, 1)
+            assert text.count("by_determinant(") == swapped
+            assert level == "partial" or text.count(" / ") == own
 
 
 def test_every_function_of_lanes_has_a_text() -> None:

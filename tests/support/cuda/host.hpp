@@ -501,6 +501,11 @@ Pack<T> load_pack(const T* from) {
     return read_pack<16 / sizeof(T)>(from);
 }
 
+template <typename T>
+T by_determinant(T a, T det) {
+    return a / det;
+}
+
 using std::atan;
 using std::atan2;
 using std::cos;

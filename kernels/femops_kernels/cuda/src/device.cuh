@@ -40,6 +40,40 @@ __device__ __forceinline__ void prefetch_line(const void* at) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
 }
 
+// a / det for the determinant of an element's map, in half of the instructions of a division. The
+// hardware knows the reciprocal y to 18 bits or more; with det y = 1 - e it is y (1 + e + e^2 + ...),
+// and what is left out is less than 2^-54 of it. It is rounded, and the product with a. Determinants
+// that are not between 2^-1007 and 2^993 are divided by as ever. It is one piece of assembly as the
+// compiler fuses no multiplication and addition across a branch. Without a branch it would have
+// several points under way, in up to half as many registers more.
+__device__ __forceinline__ double by_determinant(double a, double det) {
+    double quotient;
+    asm("{\n"
+        ".reg .pred far;\n"
+        ".reg .b32 low, high;\n"
+        ".reg .f64 y, e, minus;\n"
+        "mov.b64 {low, high}, %2;\n"  // high: sign and exponent first
+        "sub.u32 high, high, 0x01000000;\n"
+        "setp.gt.u32 far, high, 0x7d000000;\n"
+        "@far bra SLOW;\n"
+        "neg.f64 minus, %2;\n"
+        "rcp.approx.ftz.f64 y, %2;\n"
+        "fma.rn.f64 e, minus, y, 0d3FF0000000000000;\n"
+        "fma.rn.f64 e, e, e, e;\n"
+        "fma.rn.f64 y, y, e, y;\n"
+        "mul.rn.f64 %0, %1, y;\n"
+        "bra.uni DONE;\n"
+        "SLOW:\n"
+        "div.rn.f64 %0, %1, %2;\n"
+        "DONE:\n"
+        "}"
+        : "=&d"(quotient)
+        : "d"(a), "d"(det));
+    return quotient;
+}
+
+__device__ __forceinline__ float by_determinant(float a, float det) { return a / det; }
+
 // The threads of a warp wait for each other, and see what the others have written.
 __device__ __forceinline__ void wait_for_warp() { __syncwarp(); }
 
