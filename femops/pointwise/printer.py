@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from femops.pointwise.expressions.graph import Node, ancestors
+from femops.pointwise.expressions.operations import BY_DETERMINANT
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 
@@ -66,6 +67,7 @@ _NUMPY: dict[str, Any] = {
     "minimum": np.minimum,
     "maximum": np.maximum,
     "arctan2": np.arctan2,
+    BY_DETERMINANT: np.true_divide,
     "neg": np.negative,
     "fabs": np.abs,
     "lt": np.less,

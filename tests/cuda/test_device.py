@@ -22,6 +22,7 @@ from femops_kernels.cuda.compiler.report import Report
 from femops_kernels.cuda.device import cupy_device
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.cupy_device import CudaFunction, open_device
+from femops_kernels.cuda.device.residency import Multiprocessor
 from femops_kernels.errors import DeviceError, KernelError, KernelValueError
 
 FACTS = {
@@ -31,6 +32,11 @@ FACTS = {
     "multiProcessorCount": 132,
     "totalGlobalMem": 150 * 10**9,
     "sharedMemPerBlockOptin": 232448,
+    "sharedMemPerMultiprocessor": 233472,
+    "reservedSharedMemPerBlock": 1024,
+    "regsPerMultiprocessor": 65536,
+    "maxThreadsPerMultiProcessor": 2048,
+    "maxBlocksPerMultiProcessor": 32,
 }
 
 
@@ -319,6 +325,7 @@ def test_the_real_cupy_has_what_the_fake_one_has(cupy, monkeypatch):
     real = pytest.importorskip("cupy")
     assert [name for name in fake if not hasattr_at(real, name)] == []
     assert real.cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES == 8
+    assert real.cuda.driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT == 9
 
 
 def hasattr_at(thing, path):
@@ -511,7 +518,37 @@ def test_launches(cupy):
     assert [launch[3] for launch in launches] == [1024, 49152, 60_000, 50_000, 70_000]
     assert all(launch[:2] == ((3,), (128,)) for launch in launches)
     assert all(launch[2] == packed.tobytes() and launch[4] == 1 for launch in launches)
-    assert cupy.attributes == [(99, 8, 60_000), (99, 8, 70_000)]  # asked for only when it grows
+    most = [asked for asked in cupy.attributes if asked[1] == 8]
+    assert most == [(99, 8, 60_000), (99, 8, 70_000)]  # asked for only when it grows
+    shares = [percent for _, asked, percent in cupy.attributes if asked == 9]
+    assert shares == [11, 100]  # of 12 blocks, which there are registers for; then all there is
+    cupy.attributes.clear()
+    function.launch(3, 128, 70_000, packed)
+    function.launch(3, 128, 0, packed)
+    assert not cupy.attributes
+
+
+NEEDS = [
+    *[(128, 134, 18176, 3), (128, 116, 18176, 4), (128, 96, 9728, 5), (81, 168, 11664, 4)],
+    *[(256, 48, 4096, 5), (1024, 32, 40_000, 2), (32, 16, 1000, 32), (128, 255, 70_000, 2)],
+]
+
+
+@pytest.mark.parametrize(("threads", "registers", "shared", "blocks"), NEEDS)
+def test_shared_memory_for_as_many_blocks_as_there_are_registers_for(
+    threads, registers, shared, blocks
+):
+    multiprocessor = Multiprocessor.of(FACTS)
+    assert multiprocessor.room(threads, registers) == blocks
+    percent = multiprocessor.carveout(threads, registers, shared)
+    needed, one = blocks * (shared + 1024), 233472 / 100
+    assert (percent - 1) * one < needed <= percent * one
+
+
+def test_blocks_that_shared_memory_does_not_suffice_for():
+    multiprocessor = Multiprocessor.of(FACTS)
+    assert multiprocessor.carveout(128, 64, 60_000) == 100
+    assert multiprocessor.carveout(1024, 255, 200_000) == 87  # a block is there in any case
 
 
 def test_launches_that_fail_say_what_was_asked_for(cupy):

@@ -99,6 +99,17 @@ def test_elements_of_a_size_whose_determinants_are_out_of_range(scale: float) ->
         A.at_level("matrix-free")
 
 
+@pytest.mark.parametrize(("size", "value"), [(1e-3, 1e34), (1e4, 1e-27)])
+def test_coefficients_that_are_out_of_range_with_the_determinants(
+    size: float, value: float
+) -> None:
+    V = femops.H1(femops.box((2, 2), mapping=lambda x: size * bend(x)), 2)
+    A = femops.diffusion(V, value, dtype="float32")
+    assert np.isfinite(A @ random_vector(V, "float32")).all()
+    with pytest.raises(femops.OperatorError, match=r"coefficients times .* the range of float32"):
+        A.at_level("matrix-free")
+
+
 @pytest.mark.parametrize("level", ["element", "full"])
 def test_entries_of_a_matrix(level: str) -> None:
     """What is kept at points would do, its sums do not."""

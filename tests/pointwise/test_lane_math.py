@@ -11,6 +11,7 @@ from femops_kernels.simd.lane_math import (
     as_lane,
     lane_arctan,
     lane_arctan2,
+    lane_by_determinant,
     lane_cos,
     lane_cosh,
     lane_eq,
@@ -34,7 +35,7 @@ from femops_kernels.simd.lane_math import (
 )
 from femops_kernels.simd.lanes import Lane, load, store
 
-ROWS = 28
+ROWS = 30
 
 
 def kernel(lane: Lane) -> Any:
@@ -67,6 +68,8 @@ def kernel(lane: Lane) -> Any:
         store(lane, out, 18, lane_arctan2(-1.5, b))
         store(lane, out, 19, as_lane(lane, 0.1))
         store(lane, out, 20, as_lane(lane, -3))
+        store(lane, out, 28, lane_by_determinant(b, a))
+        store(lane, out, 29, lane_by_determinant(1.0, a))
 
     @njit
     def choices(a, b, out):
@@ -106,6 +109,7 @@ def expected(a: np.ndarray, b: np.ndarray) -> list[Any]:
         where(a == b, a, number(-7.0)),
         where(a != b, a, number(-7.0)),
         where(b > 0, a, b),
+        *(b / a, number(1.0) / a),
     ]
 
 

@@ -39,6 +39,7 @@ FUNCTIONS = COMPARISONS | {
     "lane_minimum": "{0} < {1} || {0} != {0} ? {0} : {1}",
     "lane_maximum": "{0} > {1} || {0} != {0} ? {0} : {1}",
     "lane_where": "{} ? {} : {}",
+    "lane_by_determinant": "by_determinant({}, {})",
 }
 """The functions of lane Python in C++."""
 _OPERATIONS = FUNCTIONS | {

@@ -122,6 +122,18 @@ def _comparison(name: str, operator: str) -> Any:
     return intrinsic(typer)
 
 
+def _quotient() -> Any:
+    """Intrinsic of a division."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        lane = sig.return_type
+        a, b = (_vector(builder, lane, k, v) for k, v in zip(sig.args, args, strict=True))
+        return builder.fdiv(a, b, flags=("contract",))
+
+    return _named("lane_by_determinant", 2, codegen)
+
+
+lane_by_determinant = _quotient()
 lane_sqrt = _instruction("lane_sqrt", "sqrt", 1)
 lane_fabs = _instruction("lane_fabs", "fabs", 1)
 lane_minimum = _instruction("lane_minimum", "minimum", 2)
@@ -164,6 +176,7 @@ __all__ = [
     "as_lane",
     "lane_arctan",
     "lane_arctan2",
+    "lane_by_determinant",
     "lane_cos",
     "lane_cosh",
     "lane_eq",

@@ -467,21 +467,41 @@ inline void wait_for_copy(Arrival& arrival) {
 #endif
 }
 
-template <typename T>
-struct alignas(16) Pack {
-    T v[16 / sizeof(T)];
+template <typename T, int N = 16 / sizeof(T)>
+struct alignas(N * sizeof(T)) Pack {
+    T v[N];
 };
+
+inline void check_address(const char* what, const void* at, size_t bytes) {
+    if (reinterpret_cast<uintptr_t>(at) % bytes == 0) return;
+    host::report("%s of %p, which is no multiple of %zu (thread %u of block %u)", what, at, bytes,
+                 threadIdx.x, blockIdx.x);
+    host::leave();
+}
+
+template <int N, typename T>
+Pack<T, N> read_pack(const T* from) {
+    Pack<T, N> pack;
+    check_address("read_pack", from, sizeof pack);
+    memcpy(&pack, from, sizeof pack);
+    return pack;
+}
+
+template <int N, typename T>
+void write_pack(T* to, const Pack<T, N>& pack) {
+    check_address("write_pack", to, sizeof pack);
+    memcpy(to, &pack, sizeof pack);
+}
 
 template <typename T>
 Pack<T> load_pack(const T* from) {
-    if (reinterpret_cast<uintptr_t>(from) % 16 != 0) {
-        host::report("load_pack of %p, which is no multiple of 16 (thread %u of block %u)",
-                     static_cast<const void*>(from), threadIdx.x, blockIdx.x);
-        host::leave();
-    }
-    Pack<T> pack;
-    memcpy(&pack, from, sizeof pack);
-    return pack;
+    check_address("load_pack", from, 16);
+    return read_pack<16 / sizeof(T)>(from);
+}
+
+template <typename T>
+T by_determinant(T a, T det) {
+    return a / det;
 }
 
 using std::atan;

@@ -25,6 +25,8 @@ _ACTIONS = {"SWEEP": SWEEP, "MOVE": MOVE, "TURN": TURN}
 _VECTORS = dict.fromkeys("xrpq", "T*") | dict.fromkeys(("old", "inverse"), "const T*")
 RESIDENT = 5
 """Blocks of a multiprocessor: more would have too few registers."""
+PIECE_BYTES = 16
+"""Bytes of a vector that a thread loads at once."""
 _BURST = 8  # iterations
 _ROW = 32  # numbers: rows of vectors begin where lines of the cache do
 
@@ -70,9 +72,11 @@ class DeviceConjugateGradients(Solve):
         super().__init__(state, natural=natural, merged=merged)
         ranks = self._reduce is not None
         state[at.MERGED] = merged or ranks
-        length = -(-len(b) // _ROW) * _ROW
-        self._vectors = xp.zeros((4 if ranks else 5, max(length, 1)), b.dtype)
-        given = self._vectors, len(b), inverse, self._there, merged, ranks
+        length = max(-(-len(b) // _ROW), 1) * _ROW
+        self._vectors = xp.zeros((4 if ranks else 5, length), b.dtype)
+        # the caller's is not padded
+        self._given, self._inverse = inverse, None if inverse is None else xp.zeros(length, b.dtype)
+        given = self._vectors, len(b), self._inverse, self._there, merged, ranks
         self._updates = Updates(self._device, *given)
         self._sweep = _MergedSweep(launches, self._updates) if merged else None
         self._bursts = 0
@@ -88,6 +92,8 @@ class DeviceConjugateGradients(Solve):
         self._state[at.STATE_SIZE :] = 0.0
         self._vectors[:] = 0.0
         self._vectors[1, : len(b)] = b
+        if self._inverse is not None:
+            self._inverse[: len(b)] = self._given
         if x is not None:
             self.x[:] = x
             self._operator.apply(self.x, self._q)
@@ -160,10 +166,10 @@ class Updates:
     ----------
     device : Device
     vectors : (3 or more, m) array
-        x, r, q = A p.
+        x, r, q = A p; whole pieces of 16 bytes, as are p and the one before.
     n : int
-        Entries of a vector of the operator.
-    inverse
+        Entries of a vector of the operator; those behind are zero.
+    inverse : (m,) array or None
         See `CompiledOperator.conjugate_gradients`.
     state : float64 array
         See ``cg_state.cuh``.
@@ -185,7 +191,7 @@ class Updates:
     ) -> None:
         self.device, kind = device, vectors.dtype
         self.vectors, self.inverse, self.state = vectors, inverse, state
-        self._blocks = min(-(-n // SIMPLE_THREADS), RESIDENT * device.processors)
+        self._blocks = blocks_of(device, n, kind)
         layout = Layout(_VECTORS | {"count": "long long", "touch": "int"} | STATE, kind)
         constants = {
             **_ACTIONS,
@@ -240,6 +246,12 @@ class _MergedSweep:
         packed["x"], packed["p"] = self._device.address(old), self._device.address(new)
         self._function.launch(self._sweep.blocks, kernel.threads, kernel.shared_bytes, packed)
         self._sweep.combine(int(packed["y"]))
+
+
+def blocks_of(device: Device, count: int, kind: np.dtype[Any]) -> int:
+    """The number of blocks of a launch on so many entries, of which threads have pieces."""
+    pieces = -(-count * kind.itemsize // PIECE_BYTES)
+    return min(-(-pieces // SIMPLE_THREADS), RESIDENT * device.processors)
 
 
 def memory_of_sums(device: Device, blocks: int, threads: int, count: int) -> dict[str, Any]:

@@ -20,11 +20,13 @@ from femops_kernels.cuda.compiler.report import ENTRY
 from femops_kernels.cuda.device.device import Device, Function, Network, StagingBuffer
 from femops_kernels.cuda.device.interchange import view
 from femops_kernels.cuda.device.nccl import NcclNetwork, library
+from femops_kernels.cuda.device.residency import Multiprocessor
 from femops_kernels.errors import DeviceError, KernelValueError
 
 _FREE_SHARED_BYTES = 48 * 1024  # dynamic shared memory of a block that need not be asked for
 _NO_DRIVER, _NO_DEVICE = 35, 100  # cudaErrorInsufficientDriver, cudaErrorNoDevice
 _MOST_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_CARVEOUT = 9  # CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
 
 _devices: dict[int, Device] = {}
 _lock = threading.RLock()
@@ -203,6 +205,7 @@ class CudaDevice(Device):
         self.copies_blocks = copies_blocks(self.arch)
         self.processors: int = facts["processors"]
         self.shared_bytes: int = found["sharedMemPerBlockOptin"]
+        self.multiprocessor = Multiprocessor.of(found)
         self.current: Any = cupy.cuda.Device(ordinal)
         self.bus = str(cupy.cuda.runtime.deviceGetPCIBusId(ordinal))
         """Context manager in which CuPy uses this device."""
@@ -382,7 +385,7 @@ class CudaFunction(Function):
         self.registers = compiled.report.registers
         self.local_bytes = compiled.report.local_bytes
         self._device, self._path = device, compiled.path
-        self._allowed = _FREE_SHARED_BYTES
+        self._allowed, self._shape, self._carveout = _FREE_SHARED_BYTES, (0, 0), -1
         cuda = device.xp.cuda
         self._driver, module = cuda.driver, cuda.function.Module()
         self._errors = (cuda.driver.CUDADriverError, cuda.runtime.CUDARuntimeError)
@@ -402,9 +405,7 @@ class CudaFunction(Function):
             return  # CuPy would run one
         try:
             with self._device.current:
-                if shared_bytes > self._allowed:
-                    self._driver.funcSetAttribute(self._kernel.ptr, _MOST_SHARED, shared_bytes)
-                    self._allowed = shared_bytes
+                self._prepare(threads, shared_bytes)
                 # CuPy takes the address; of a structure NumPy would list the fields for that
                 whole = arguments.view(f"V{arguments.nbytes}")
                 self._kernel((blocks,), (threads,), (whole,), shared_mem=shared_bytes)
@@ -414,6 +415,19 @@ class CudaFunction(Function):
                 f"{blocks} blocks of {threads} threads with {shared_bytes} bytes of shared memory, "
                 f"of which a block can have {self._device.shared_bytes}: {error}"
             ) from error
+
+    def _prepare(self, threads: int, shared_bytes: int) -> None:
+        """Ask for shared memory, and for as much of it in all as the blocks need."""
+        if shared_bytes == 0 or self._shape == (threads, shared_bytes):
+            return
+        if shared_bytes > self._allowed:
+            self._driver.funcSetAttribute(self._kernel.ptr, _MOST_SHARED, shared_bytes)
+            self._allowed = shared_bytes
+        multiprocessor = self._device.multiprocessor
+        carveout = multiprocessor.carveout(threads, self.registers, shared_bytes)
+        if carveout != self._carveout:
+            self._driver.funcSetAttribute(self._kernel.ptr, _CARVEOUT, carveout)
+        self._shape, self._carveout = (threads, shared_bytes), carveout
 
 
 @final

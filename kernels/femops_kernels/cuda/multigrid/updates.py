@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cuda.cg.cg import RESIDENT, memory_of_sums
+from femops_kernels.cuda.cg.cg import PIECE_BYTES, RESIDENT, blocks_of, memory_of_sums
 from femops_kernels.cuda.compiler.sources import SIMPLE_THREADS, TYPES, simple_text
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.device import Device, Function
@@ -24,7 +24,6 @@ from femops_kernels.relaxation import (
 )
 
 _ROW = 32  # numbers: vectors are whole lines of the cache
-_PIECE_BYTES = 16  # what a thread of a step works on
 _VECTORS = ("old", "product", "right", "scales", "current")
 _PARTS = {"INNER": 0, "INNERS": 1, "MOVE": 2, "TURN": 3}
 
@@ -69,7 +68,7 @@ class DeviceUpdates(VectorUpdates):
         vectors = zip(_VECTORS, (old, product, right, scales, current), strict=True)
         numbers = zip("afbc", factors, strict=True)
         packed = layout.pack(self._device, count=old.size, **dict(vectors), **dict(numbers))
-        pieces = -(-old.size * old.dtype.itemsize // _PIECE_BYTES)
+        pieces = -(-old.size * old.dtype.itemsize // PIECE_BYTES)
         function.launch(-(-pieces // SIMPLE_THREADS), SIMPLE_THREADS, 0, packed)
 
     def _compiled(self, dtype: DType) -> tuple[Function, Layout]:
@@ -138,16 +137,18 @@ class DeviceDirections(Directions):
         self, device: Device, count: int, total: Totals, real: DType, other: DType
     ) -> None:
         self._device, self._total = device, total
-        self._blocks = min(-(-count // SIMPLE_THREADS), RESIDENT * device.processors)
+        self._blocks = blocks_of(device, count, real)
+        self._pieces = count * real.itemsize // PIECE_BYTES
         fields = {"x": "T*", "r": "T*", "p": "T*", "product": "const T*"}
         fields |= {"z": f"{TYPES[other.name]}*", "sums": "double*", "partial": "double*"}
         numbers = {"counters": "unsigned*", "factor": "T", "scale": "T", "count": "long long"}
+        numbers["pieces"] = "long long"  # of 16 bytes, then come entries
         self._layout = Layout(fields | numbers, real)
         self._sums = device.xp.zeros(2, np.float64)
         self._kept = memory_of_sums(device, self._blocks, SIMPLE_THREADS, 2)
         none = dict.fromkeys(("x", "r", "p", "product", "z"))
         given = {**none, **self._kept, "sums": self._sums, "factor": 0.0, "scale": 0.0}
-        self._packed = self._layout.pack(device, **given, count=count)
+        self._packed = self._layout.pack(device, **given, count=count, pieces=0)
         self._real, self._functions = real, dict[str, Function]()
 
     def inner(self, a: Any, b: Any) -> float:
@@ -178,6 +179,9 @@ class DeviceDirections(Directions):
             self._functions[part] = self._device.function(text)
         packed = copied(self._packed)
         self._layout.set(packed, self._device, **given)
+        vectors = (packed[name] for name in ("x", "r", "p", "product", "z"))
+        if not any(int(address) % PIECE_BYTES for address in vectors):
+            packed["pieces"] = self._pieces
         shared = 0 if part == "TURN" else 2 * SIMPLE_THREADS * 8
         self._functions[part].launch(self._blocks, SIMPLE_THREADS, shared, packed)
 

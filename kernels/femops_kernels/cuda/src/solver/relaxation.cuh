@@ -8,7 +8,7 @@
 constexpr int PIECE = 16 / sizeof(T);
 
 __device__ __forceinline__ void add_scaled(Pack<T>& sum, T factor, const T* from, long long i) {
-    const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(from + i);
+    const Pack<T> pack = read_pack<PIECE>(from + i);
 #pragma unroll
     for (int j = 0; j < PIECE; ++j) sum.v[j] += factor * pack.v[j];
 }
@@ -19,10 +19,10 @@ ENTRY(THREADS, 1, Arguments) {
     Pack<T> sum = {};
     if (a.product != nullptr) add_scaled(sum, a.a, a.product, i);
     if (a.right != nullptr) add_scaled(sum, a.f, a.right, i);
-    const Pack<T> scales = *reinterpret_cast<const Pack<T>*>(a.scales + i);
+    const Pack<T> scales = read_pack<PIECE>(a.scales + i);
 #pragma unroll
     for (int j = 0; j < PIECE; ++j) sum.v[j] *= scales.v[j];
     if (a.current != nullptr) add_scaled(sum, a.b, a.current, i);
     if (a.c != T(0)) add_scaled(sum, a.c, a.old, i);
-    *reinterpret_cast<Pack<T>*>(a.old + i) = sum;
+    write_pack(a.old + i, sum);
 }
