@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import gc
 import os
 from collections import Counter
 
@@ -59,3 +60,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = items[k - 1 :: n]
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what stays to the end: modules, and the tests themselves."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)

@@ -394,6 +394,8 @@ def _without_factor(work: _Step) -> tuple[list[Node], Node | None]:
     ``w (c g)`` is ``(w c) g``: one product for all derivatives g of a field.
     """
     graph, inverse = work.graph, work.trace.static[INVERSE].flat
+    if any(node is work.weight for node in work.outputs):
+        return work.outputs, None
     moves = dependent(work.outputs, {node.number for node in (*work.inputs, *inverse)})
     plain: dict[int, Node] = {}
     factors: dict[int, Node] = {}

@@ -24,20 +24,7 @@ from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.cupy_device import CudaFunction, open_device
 from femops_kernels.cuda.device.residency import Multiprocessor
 from femops_kernels.errors import DeviceError, KernelError, KernelValueError
-
-FACTS = {
-    "name": b"NVIDIA H200",
-    "major": 9,
-    "minor": 0,
-    "multiProcessorCount": 132,
-    "totalGlobalMem": 150 * 10**9,
-    "sharedMemPerBlockOptin": 232448,
-    "sharedMemPerMultiprocessor": 233472,
-    "reservedSharedMemPerBlock": 1024,
-    "regsPerMultiprocessor": 65536,
-    "maxThreadsPerMultiProcessor": 2048,
-    "maxBlocksPerMultiProcessor": 32,
-}
+from support.cuda.facts import FACTS
 
 
 class CUDARuntimeError(RuntimeError):

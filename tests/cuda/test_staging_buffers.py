@@ -8,6 +8,7 @@ import pytest
 
 from femops_kernels.cuda.device import cupy_device
 from femops_kernels.cuda.device.cupy_device import CudaStagingBuffer
+from support.cuda.facts import FACTS
 from support.cuda.host_device import HostStagingBuffer
 
 
@@ -143,14 +144,7 @@ def test_a_process_takes_its_gpu(monkeypatch):
     runtime = SimpleNamespace(
         getDeviceCount=lambda: 2,
         deviceGetPCIBusId=lambda ordinal: f"0000:0{ordinal}:00.0",
-        getDeviceProperties=lambda _: {
-            "name": b"GPU",
-            "major": 9,
-            "minor": 0,
-            "multiProcessorCount": 1,
-            "totalGlobalMem": 1,
-            "sharedMemPerBlockOptin": 1,
-        },
+        getDeviceProperties=lambda _: FACTS,
     )
 
     class FakeDevice:

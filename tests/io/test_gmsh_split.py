@@ -71,7 +71,7 @@ def bent(shape, degree, seed, mirror):
     return where
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     shape=st.sampled_from(["Triangle", "Tetrahedron", "Prism"]),
     degree=st.integers(1, 5),

@@ -301,7 +301,7 @@ def changed(data, change):
 @given(which=PLACE, changes=st.lists(CHANGE, min_size=1, max_size=3))
 @example(which=0.0, changes=[("cut", 0.0, None)])
 @settings(
-    max_examples=2000,
+    max_examples=1000,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

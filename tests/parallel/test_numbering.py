@@ -58,7 +58,7 @@ def check(mesh, cut, p, numberings):
         assert all(dof == number for dof, number in name.items())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(shared_meshes(), st.integers(1, 4))
 def test_ranks_agree_with_the_whole_mesh(case, p):
     mesh, cut = case

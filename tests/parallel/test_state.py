@@ -40,7 +40,7 @@ def two_partitions(draw):
     return mesh, cut, Partition.of(mesh, np.array(owner), size)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(two_partitions(), st.sampled_from(list(SPACES)), st.sampled_from(["f4", "f8"]))
 def test_any_ranks_write_the_same_and_read_it(case, name, dtype):
     mesh, cut, other = case
@@ -66,7 +66,7 @@ def test_any_ranks_write_the_same_and_read_it(case, name, dtype):
         same(femops.load_state(path, {"u": serial}).vectors["u"], u)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data(), st.integers(1, 6), st.integers(0, 12))
 def test_rows_are_cut_in_another_way(data, size, count):
     cuts = st.lists(st.integers(0, count), min_size=size - 1, max_size=size - 1)

@@ -15,7 +15,7 @@ from femops.tensor.calls import CALLS
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.tensor.arrays import ArrayCall
 
-FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 TYPES = ("float64", "float32", "complex128", "complex64")
 
 
