@@ -6,7 +6,6 @@ stands on what femops offers to all.
 
 from femops.hydro.checkpoint import load_run, save_run
 from femops.hydro.clock import Clock
-from femops.hydro.exact import Blast, ShockTube
 from femops.hydro.integrators import METHODS, Method, method
 from femops.hydro.lagrangian import Forces, Lagrangian
 from femops.hydro.merit import rates
@@ -14,7 +13,8 @@ from femops.hydro.meshes import MESHES, built_in, grid
 from femops.hydro.problems import PROBLEMS, Problem, problem
 from femops.hydro.simulation import Simulation
 from femops.hydro.snapshot import Snapshot
-from femops.hydro.verify import RUNS, ReferenceRun, verify
+from femops.hydro.verification.exact import Blast, ShockTube
+from femops.hydro.verification.published import RUNS, ReferenceRun, verify
 
 __all__ = [
     "MESHES",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from femops_kernels.cpu.relaxation import HostUpdates, padded_vector
+from femops_kernels.cpu.multigrid.relaxation import HostUpdates, padded_vector
 
 step = HostUpdates().step
 

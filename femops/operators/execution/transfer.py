@@ -17,7 +17,7 @@ from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import CompiledOperator
 from femops_kernels.cpu.kernels.kernel import chunk_parts
 from femops_kernels.cpu.machine import lane_width
-from femops_kernels.cpu.relaxation import cycle_parts
+from femops_kernels.cpu.multigrid.relaxation import cycle_parts
 
 _NONE: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 

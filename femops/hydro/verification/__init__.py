@@ -1,0 +1,1 @@
+"""Exact solutions and published results that runs are held to."""

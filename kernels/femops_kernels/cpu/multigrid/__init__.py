@@ -1,0 +1,1 @@
+"""Multigrid cycles on the host."""
