@@ -20,7 +20,8 @@ from support.cuda import guarded
 from support.cuda.guarded import GuardedDevice, guarded_device
 from support.cuda.host_device import host_device
 from support.cuda.launches import ADDRESS, THREAD, replay, require
-from support.oracles.dense_forms import DenseForm, Points, Side
+from support.oracles.dense_forms import DenseForm, Side
+from support.oracles.points import Points
 
 device = guarded.small_device
 Make = Callable[[Any], femops.CoupledForm]

@@ -1,6 +1,6 @@
 """Random forms against dense matrices that share no code and no assumption with femops.
 
-An example is one number: tests/support/cases/random_forms.py makes a function, spaces and
+An example is one number: tests/support/cases/random_forms makes a function, spaces and
 coefficients of it, and tests/support/oracles/dense_forms.py integrates the same function with
 numbers that carry a bound of round-off.  Every entry of the matrix is compared within that bound,
 so a small term that is wrong shows beside a huge one.

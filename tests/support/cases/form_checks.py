@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import femops
-from support.cases.random_forms import Example, example
+from support.cases.random_forms.examples import Example, example
 from support.oracles.dense_forms import Matrix
 
 LEVELS = ("full", "element", "decomposed", "partial", "matrix-free")
