@@ -4,42 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import re
-import sys
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from femops.bench import gpu
-from femops.bench.gpu import (
-    GpuSettings,
-    phases,
-    run_gpu,
-    run_phases,
-    run_solves,
-    run_tuning,
-    tuning,
-)
-from femops.bench.gpu import run as running
+from femops.bench.gpu import GpuSettings, phases, run_gpu, run_solves, run_tuning
 from femops.bench.gpu.record import Record
 from femops.bench.gpu.setup import GpuCase
 from femops.bench.gpu.validation import validation
-from femops.cli import main
-from femops.errors import DeviceError, OperatorError, TensorError
-from femops_kernels.cuda.device import cupy_device
-from femops_kernels.cuda.rates import Amounts, Rates
+from femops.errors import OperatorError
+from femops_kernels.cuda.rates import Rates
 from femops_kernels.errors import CacheWarning
-from femops_kernels.tuning import database
+from support.cuda import gpu_bench
+from support.cuda.gpu_bench import QUICK
 from support.cuda.host_device import HostDevice, HostFunction, host_device
 
-TINY = Amounts(copied=1024, added=64, rounds=16, seconds=0.0)
-QUICK: dict[str, Any] = {"forms": ("mass",), "dims": (2,), "seconds": 0.0, "amounts": TINY}
-QUICK["products"] = gpu.Products((2,), (20,), layouts=("contiguous",))
-QUICK["gas"] = (gpu.GasCase(2, 0),)
+table = gpu_bench.table
+shared = gpu_bench.shared
+few_shapes = gpu_bench.few_shapes
 
 
 KEYS = (
@@ -52,20 +35,6 @@ KEYS = (
     "off_other_level off_cpu best limit_of_levels"
 )
 """Keys of a row, in order."""
-
-
-@pytest.fixture(autouse=True)
-def table(tmp_path, monkeypatch):
-    """A user's table of launch shapes in a folder of its own."""
-    path = tmp_path / "tuning.json"
-    for module in (database, running, phases):
-        monkeypatch.setattr(module, "users_table", lambda: path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def shared() -> HostDevice:
-    return host_device()
 
 
 @pytest.fixture(scope="module")
@@ -374,13 +343,6 @@ def test_a_damaged_table_is_told_once(shared: HostDevice, table) -> None:
     assert len(told) == 1
 
 
-@pytest.fixture
-def few_shapes(monkeypatch):
-    """To be compiled."""
-    for name in ("_THREADS", "_RESIDENT"):
-        monkeypatch.setattr(tuning, name, getattr(tuning, name)[1:3])
-
-
 @pytest.mark.usefixtures("few_shapes")
 def test_the_sweep_writes_a_table_that_is_used(shared: HostDevice, table) -> None:
     settings = GpuSettings(
@@ -411,274 +373,3 @@ def test_shapes_that_spill_are_not_tried(shared: HostDevice, monkeypatch) -> Non
     )
     (row,) = run_tuning(settings)["shapes"]
     assert row["blocks"] == row["blocks_before"] == 1
-
-
-# --- phases ---------------------------------------------------------------------------------------
-
-WORKER = """
-import os, sys
-from femops.bench.gpu import worker
-from femops.bench.gpu.setup import GpuCase
-from femops_kernels.tuning import database
-from femops.bench.gpu import run, tuning
-from pathlib import Path
-from support.cuda.host_device import host_device
-table = lambda: Path("tuning.json")
-database.users_table = run.users_table = table
-tuning._THREADS, tuning._RESIDENT = (128,), (256,)
-apply = GpuCase.apply
-
-def deadly(case):
-    if case.name == "bp1, multilinear, order 2, partial" and not os.path.exists("mended"):
-        os._exit(9)
-    apply(case)
-
-GpuCase.apply = deadly
-sys.exit(worker.serve(sys.stdin, host_device()))
-"""
-
-
-@pytest.fixture
-def in_phases(monkeypatch, tmp_path):
-    """Run phases in processes for which the host is a GPU; takes seconds, returns the result."""
-    monkeypatch.chdir(tmp_path)
-    tests = str(Path(__file__).parents[1])
-    given = os.environ.get("PYTHONPATH")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([tests, *filter(None, [given])]))
-    settings = GpuSettings((2,), ("bp1",), ("multilinear",), dofs=60, **QUICK)
-    results = tmp_path / "results"
-    results.mkdir()
-
-    def run(seconds: float) -> tuple[dict[str, Any], list[str]]:
-        lines: list[str] = []
-        command = (sys.executable, "-c", WORKER)
-        given = dataclasses.replace(settings, budget=seconds)
-        return run_phases(given, results, lines.append, command), lines
-
-    return run
-
-
-def test_a_phase_that_dies_goes_on_without_what_killed_it(in_phases, tmp_path) -> None:
-    result, lines = in_phases(600.0)
-    assert [row["name"] for row in result["rows"]] == ["bp1, multilinear, order 2, matrix-free"]
-    failures = {failure["what"]: failure["message"] for failure in result["failures"]}
-    assert "process ended" in failures["bp1, multilinear, order 2, partial"]
-    assert result["notes"] == []
-    assert [row["agrees"] for row in result["validation"]] == [True]
-    assert len(result["shapes"]) == 2  # which launch kernels without the operator
-    assert json.loads((tmp_path / "results" / phases.RESULT).read_text()) == result
-    assert sum(line.startswith("first: begins") for line in lines) == 2
-    again, lines = in_phases(600.0)
-    assert lines == []
-    assert again == result
-
-
-def test_what_there_was_no_time_for_is_noted(in_phases) -> None:
-    with pytest.raises(DeviceError, match="nothing was measured"):
-        in_phases(0.0)
-
-
-def test_a_phase_in_which_nothing_opens_a_device_is_one_clear_error(tmp_path) -> None:
-    command = (sys.executable, "-c", "print('no GPU'); raise SystemExit(3)")
-    with pytest.raises(DeviceError, match="no GPU"):
-        run_phases(GpuSettings(), tmp_path, command=command)
-
-
-def test_a_process_that_hangs_is_ended(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(phases, "_LEAST", 0.0)
-    monkeypatch.setattr(phases, "_GRACE", 0.1)
-    command, lines = (sys.executable, "-c", "import time; time.sleep(600)"), []
-    with pytest.raises(DeviceError, match="nothing was measured"):
-        run_phases(GpuSettings(budget=1.0), tmp_path, lines.append, command)
-    assert any("ended with code -9" in line for line in lines)
-
-
-# --- the command ----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def bench(shared, monkeypatch, capsys, tmp_path):
-    """The command where the host is a GPU, in an empty folder: exit code, output, errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cupy_device, "open_device", lambda _: shared)
-    monkeypatch.setattr(gpu, "GpuSettings", partial(GpuSettings, **QUICK))
-    few = ("--order", "2", "--dofs", "60", "--mesh", "multilinear", "--level", "matrix-free")
-
-    def call(*words: str) -> tuple[Any, str, str]:
-        with pytest.raises(SystemExit) as stop:
-            main(["bench", "gpu", *few, *words])
-        out, err = capsys.readouterr()
-        return stop.value.code or 0, out, err
-
-    return call
-
-
-def test_command(bench, tmp_path) -> None:
-    code, out, err = bench("--problem", "bp1", "--json", "--plot")
-    assert code == 0
-    (row,) = json.loads(out)["rows"]
-    assert row["problem"] == "bp1"
-    assert (tmp_path / "bench.png").stat().st_size > 1000
-    assert re.search(
-        r"^ +\d+\.\d s  bp1, multilinear, order 2, matrix-free: .* GDoF/s", err, re.MULTILINE
-    )
-
-
-def test_command_prints_tables(bench) -> None:
-    code, out, _ = bench("--problem", "bp1")
-    assert code == 0
-    for words in (
-        "the host, as a GPU (host), 4 multiprocessors",
-        "matrix-free *",
-        "atomics",
-        "mass",
-    ):
-        assert words in out
-
-
-def test_command_fails_where_results_differ(bench, monkeypatch) -> None:
-    wrong = {"mass": lambda mesh, place: [np.ones(3) * (2.0 if place else 1.0)]}
-    monkeypatch.setattr("femops.bench.gpu.validation.FORMS", wrong)
-    code, out, _ = bench("--problem", "bp1")
-    assert code == 1
-    assert "differs" in out
-    assert "results differ by more than round-off" in out
-
-
-def test_command_fails_where_a_part_fails(bench, monkeypatch) -> None:
-    def broken(_: GpuCase) -> None:
-        raise RuntimeError("too many resources")
-
-    monkeypatch.setattr(GpuCase, "apply", broken)
-    code, out, _ = bench("--problem", "bp1")
-    assert code == 1
-    name = "bp1, multilinear, order 2, matrix-free"
-    assert f"failed: {name}: RuntimeError: too many resources" in out
-
-
-@pytest.mark.usefixtures("few_shapes")
-def test_command_tries_shapes(bench, table) -> None:
-    code, out, _ = bench("--problem", "bp1", "--sweep")
-    assert code == 0
-    assert f"written to {table}" in out
-    code, _, err = bench("--sweep", "--plot")
-    assert code == 2
-    assert "give --sweep or --plot, not both" in err
-    code, _, err = bench("--sweep", "--into", "results")
-    assert code == 2
-    assert "give --sweep or --into" in err
-
-
-@pytest.mark.parametrize("words", [("--threads", "1"), ("--footprint", "ram"), ("--ranks", "2")])
-def test_command_refuses_what_it_has_no_use_for(bench, words) -> None:
-    code, _, err = bench(*words)
-    assert code == 2
-    assert f"No such option: {words[0]}" in err
-
-
-def test_no_gpu_is_one_clear_error(capsys, monkeypatch) -> None:
-    """Whatever is missing here: CuPy, the driver or the GPU."""
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(SystemExit) as stop:
-        main(["bench", "gpu", "--json"])
-    out, err = capsys.readouterr()
-    assert stop.value.code == 1
-    assert out == ""
-    assert err.startswith("femops: ")
-    assert err.count("\n") == 1
-    assert 'pip install "cupy-cuda13x[ctk]"' in err
-
-
-# --- products of small matrices -------------------------------------------------------------------
-
-
-def test_products_beside_cublas(shared: HostDevice, tmp_path) -> None:
-    products = gpu.Products((2, 3), (7, 40), ("float64", "complex64"))
-    settings = GpuSettings(
-        (), forms=(), products=products, seconds=0.0, amounts=TINY, device=shared
-    )
-    file = tmp_path / "products.json"
-    result = gpu.run_products(settings, None, Record(file))
-    rows = result["products"]
-    assert json.loads(json.dumps(result, allow_nan=False)) == result
-    assert result["failures"] == result["notes"] == []
-    assert {(row["n"], row["members"], row["dtype"]) for row in rows} == {
-        (n, members, dtype) for n in (2, 3) for members in (7, 40) for dtype in products.dtypes
-    }
-    ways = [(row["implementation"], row["layout"]) for row in rows[:3]]
-    assert ways == [("cublas", "contiguous"), ("femops", "contiguous"), ("femops", "interleaved")]
-    ours = [row for row in rows if row["implementation"] == "femops"]
-    assert all(0 <= row["off_peer"] < 1e-6 and row["over_best_peer"] > 0 for row in ours)
-    first = rows[0]
-    nbytes, rates = 8 * 7 * 2**2, result["rates"]
-    memory = 2 * nbytes / rates["copied_bytes"] + nbytes / rates["read_bytes"]
-    least = max(memory, 2 * 2**3 * 7 / rates["flops"])
-    assert first["limit_gflops"] == pytest.approx(2 * 2**3 * 7 / least * 1e-9)
-    assert gpu.run_products(settings, None, Record.of(file))["products"] == rows
-    late = gpu.run_products(dataclasses.replace(settings, budget=-1.0))
-    assert len(late["notes"]) == 8
-    assert late["products"] == []
-    with pytest.raises(TensorError, match="layout 'sparse'"):
-        gpu.run_products(dataclasses.replace(settings, products=gpu.Products(layouts=("sparse",))))
-
-
-def test_products_are_measured_where_cublas_fails(shared: HostDevice, monkeypatch) -> None:
-    def broken(*_: Any, **__: Any) -> None:
-        raise RuntimeError("no workspace")
-
-    monkeypatch.setattr(np, "matmul", broken)
-    given: dict[str, Any] = {"seconds": 0.0, "amounts": TINY, "device": shared}
-    products = gpu.Products((2,), (7,), layouts=("contiguous",))
-    result = gpu.run_products(GpuSettings((), forms=(), products=products, **given))
-    (row,), (failure,) = result["products"], result["failures"]
-    assert (row["implementation"], row["over_best_peer"], row["off_peer"]) == ("femops", None, None)
-    assert failure["what"] == "products, float64, n = 2, 7 members, cublas, contiguous"
-    assert result["products_over_best_peer"] is None
-
-
-def test_products_are_a_phase() -> None:
-    found = {phase.name: phase for phase in phases.phases(GpuSettings())}
-    assert found["products"].settings.products.sizes[:3] == (4, 8, 16)
-    assert not any(one.settings.products.sizes for name, one in found.items() if name != "products")
-
-
-# --- gas dynamics ---------------------------------------------------------------------------------
-
-
-def test_steps_of_a_gas(shared: HostDevice, tmp_path) -> None:
-    settings = GpuSettings((), gas=QUICK["gas"], seconds=0.0, device=shared)
-    file = tmp_path / "gas.json"
-    result = gpu.run_gas(settings, None, Record(file))
-    (row,) = result["gas"]
-    assert json.loads(json.dumps(result, allow_nan=False)) == result
-    assert result["failures"] == result["notes"] == []
-    assert (row["order"], row["elements"], row["dofs"]) == (2, 8, 3 * 5**3 + 8 * 2**3)
-    assert result["agrees"]
-    assert row["off_cpu"] < 1e-9
-    assert min(row["seconds_step"], row["seconds_forces"], row["forces_points_per_second"]) > 0
-    assert gpu.run_gas(settings, None, Record.of(file))["gas"] == [row]
-    late = gpu.run_gas(dataclasses.replace(settings, budget=-1.0))
-    assert (late["gas"], len(late["notes"])) == ([], 1)
-
-
-def test_gas_is_a_phase() -> None:
-    found = {phase.name: phase for phase in phases.phases(GpuSettings())}
-    assert [case.order for case in found["gas"].settings.gas] == [2, 3, 4]
-    assert not any(one.settings.gas for name, one in found.items() if name != "gas")
-
-
-def test_command_of_products(shared, monkeypatch, capsys, tmp_path) -> None:
-    monkeypatch.setattr(cupy_device, "open_device", lambda _: shared)
-    monkeypatch.setattr(gpu, "GpuSettings", partial(GpuSettings, amounts=TINY))
-    words = ["--device", "cuda", "--size", "3", "--members", "20", "--rounds", "1"]
-    with pytest.raises(SystemExit) as stop:
-        main(["bench", "gemm", *words, "--plot", str(tmp_path / "gemm.png")])
-    out = capsys.readouterr().out
-    assert not stop.value.code
-    assert (tmp_path / "gemm.png").stat().st_size > 1000
-    for text in ("the host, as a GPU (host)", "cublas", "/ cuBLAS", "times cuBLAS on average"):
-        assert text in out
-    with pytest.raises(SystemExit) as stop:
-        main(["bench", "gemm", "--device", "cuda", "--threads", "2"])
-    assert stop.value.code == 2
-    assert "no use for --threads" in capsys.readouterr().err

@@ -1,7 +1,6 @@
-"""The door to GPUs, as far as it goes without one, and the arguments of kernels."""
+"""The door to GPUs, as far as it goes without one."""
 
 import copy
-import ctypes
 import gc
 import json
 import pickle
@@ -9,8 +8,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from types import ModuleType, SimpleNamespace
-from typing import ClassVar
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,206 +18,15 @@ from femops_kernels.cuda.compiler import nvrtc
 from femops_kernels.cuda.compiler.cubins import Cubin
 from femops_kernels.cuda.compiler.report import Report
 from femops_kernels.cuda.device import cupy_device
-from femops_kernels.cuda.device.arguments import Layout, copied
+from femops_kernels.cuda.device.arguments import Layout
 from femops_kernels.cuda.device.cupy_device import CudaFunction, open_device
 from femops_kernels.cuda.device.residency import Multiprocessor
 from femops_kernels.errors import DeviceError, KernelError, KernelValueError
+from support.cuda import fake_cupy
 from support.cuda.facts import FACTS
+from support.cuda.fake_cupy import PLACES, CUDARuntimeError, FakeDevice, FakeStream, on, pinned
 
-
-class CUDARuntimeError(RuntimeError):
-    def __init__(self, status):
-        super().__init__(f"cudaError {status}")
-        self.status = status
-
-
-class CUDADriverError(RuntimeError):
-    pass
-
-
-class FakeArray(np.ndarray):
-    """An array "on a GPU": NumPy's, with CuPy's attributes."""
-
-    device = SimpleNamespace(id=0)
-    data = SimpleNamespace(ptr=4096)
-
-    def set(self, values, stream):
-        assert stream.within  # whose memory it is
-        FakeEvent.pending.append((self, values))
-
-    def get(self, stream=None, out=None, blocking=True):
-        if blocking:
-            return np.array(self)
-        assert type(out) is np.ndarray
-        assert (out.dtype, out.shape) == (self.dtype, self.shape)
-        FakeEvent.pending.append((out, np.array(self)))
-        return out
-
-    def fill(self, value):
-        assert FakeDevice.current() == self.device.id  # by a stream of the current device
-        super().fill(value)
-
-
-class FakeDevice:
-    """CuPy's Device, a context manager: each thread has a current one of its own, at first 0."""
-
-    threads = threading.local()
-
-    def __init__(self, ordinal):
-        self.id = ordinal
-
-    @staticmethod
-    def current():
-        return getattr(FakeDevice.threads, "ordinal", 0)
-
-    def use(self):
-        FakeDevice.threads.ordinal = self.id
-
-    def __enter__(self):
-        before = getattr(FakeDevice.threads, "before", [])
-        FakeDevice.threads.before = [*before, FakeDevice.current()]
-        self.use()
-
-    def __exit__(self, *_):
-        FakeDevice.threads.ordinal = FakeDevice.threads.before.pop()
-
-    def synchronize(self):
-        self.waited = True
-
-
-class FakeStream:
-    """CuPy's Stream: what is done while one captures is a graph; `launched` is on which device."""
-
-    launched: ClassVar[list[int]] = []
-
-    def __init__(self, non_blocking):
-        assert non_blocking  # others can't capture beside the default stream
-        self.within = self.capturing = False
-        self.device_id = FakeDevice.current()
-
-    def __enter__(self):
-        assert self.device_id == FakeDevice.current()
-        self.within = True
-
-    def __exit__(self, *_):
-        assert not self.capturing
-        self.within = False
-
-    def wait_event(self, event):
-        self.waited_for = event
-
-    def record(self, event):
-        event.record()
-
-    def begin_capture(self):
-        assert self.within
-        self.capturing = True
-
-    def end_capture(self):
-        self.capturing = False
-        return SimpleNamespace(launch=lambda: FakeStream.launched.append(FakeDevice.current()))
-
-
-class FakeEvent:
-    """CuPy's Event: what is copied before it is there when it has been waited for."""
-
-    pending: ClassVar[list[tuple[np.ndarray, np.ndarray]]] = []
-
-    def __init__(self, disable_timing):
-        assert disable_timing
-
-    def record(self):
-        self.copies, self.done = FakeEvent.pending[:], False
-        FakeEvent.pending.clear()
-
-    def synchronize(self):
-        self.done = True
-        for out, values in self.copies:
-            out[:] = values
-
-
-class FakeModule:
-    """CuPy's Module: loads no cubin of another architecture; its function notes its launches."""
-
-    ptr = 99
-
-    def load(self, code):
-        assert type(code) is bytes
-        if code == b"other":
-            raise CUDADriverError("CUDA_ERROR_NO_BINARY_FOR_GPU")
-
-    def get_function(self, name):
-        assert name == "entry"
-        self.launches = []
-        return self
-
-    def __call__(self, grid, block, args, shared_mem):
-        assert type(grid) is type(block) is tuple
-        (structure,) = args
-        assert type(structure) is np.ndarray
-        assert structure.size == 1
-        assert not structure.dtype.names, "CuPy asks for the address, NumPy lists all fields"
-        if block[0] > 1024:
-            raise CUDADriverError("CUDA_ERROR_INVALID_VALUE")
-        given = ctypes.string_at(structure.__array_interface__["data"][0], structure.nbytes)
-        self.launches.append((grid, block, given, shared_mem, FakeDevice.current()))
-
-
-PLACES = {0x100: 0, 0x200: 1, 0x300: -2}
-"""Of addresses the device; CUDA says so of memory that it does not know."""
-
-
-def on(ordinal, array):
-    """An array on a device."""
-    there = array.view(FakeArray)
-    there.device = SimpleNamespace(id=ordinal)
-    return there
-
-
-def asarray(array):
-    """As CuPy's, which copies what lies on another device than the current one."""
-    memory, here = array.memory, FakeDevice.current()
-    return memory if memory.device.id == here else on(here, memory.copy())
-
-
-def pinned(size):
-    """As CuPy's, which gives more than was asked for, and what stood there before."""
-    return bytearray(b"\1" * max(512, 1 << (size - 1).bit_length()))
-
-
-@pytest.fixture
-def cupy(monkeypatch):
-    """A module that stands for CuPy on a machine with two GPUs."""
-    fake = ModuleType("cupy")
-    fake.ndarray = FakeArray
-    fake.array = lambda array, order: on(FakeDevice.current(), np.array(array, order=order))
-    fake.empty = lambda shape, dtype: on(FakeDevice.current(), np.full(shape, 7, dtype))
-    fake.asarray = asarray
-    fake.from_dlpack = lambda array: array.memory
-    fake.attributes = []
-    fake.cuda = SimpleNamespace(
-        Device=FakeDevice,
-        runtime=SimpleNamespace(
-            CUDARuntimeError=CUDARuntimeError,
-            getDeviceCount=lambda: 2,
-            getDevice=FakeDevice.current,
-            getDeviceProperties=lambda ordinal: FACTS,
-            deviceGetPCIBusId=lambda ordinal: f"0000:{ordinal:02d}:00.0",
-            pointerGetAttributes=lambda address: SimpleNamespace(device=PLACES[address]),
-        ),
-        driver=SimpleNamespace(
-            CUDADriverError=CUDADriverError,
-            funcSetAttribute=lambda *asked: fake.attributes.append(asked),
-        ),
-        function=SimpleNamespace(Module=FakeModule),
-        Stream=FakeStream,
-        Event=FakeEvent,
-        alloc_pinned_memory=pinned,
-    )
-    monkeypatch.setitem(sys.modules, "cupy", fake)
-    monkeypatch.setattr(cupy_device, "_devices", {})
-    monkeypatch.setattr(FakeDevice, "threads", threading.local())
-    return fake
+cupy = fake_cupy.cupy
 
 
 def failing(status):
@@ -544,108 +351,6 @@ def test_launches_that_fail_say_what_was_asked_for(cupy):
         loaded(device, b"other")
     with pytest.raises(DeviceError, match=r"40 registers.* 2 blocks of 2048 threads with 64 bytes"):
         loaded(device).launch(2, 2048, 64, np.zeros((), "f8,i4"))
-
-
-class HostDevice:
-    """As much of a Device as arguments need, on NumPy's arrays."""
-
-    name = "host"
-
-    def owns(self, array):
-        return isinstance(array, np.ndarray)
-
-    def address(self, array):
-        return array.ctypes.data
-
-
-FIELDS = {"count": "int", "x": "const T*", "factor": "T", "first": "const  int *", "y": "T*"}
-
-
-def test_the_layout_is_that_of_c():
-    """As ctypes, which knows the platform's rules, lays it out."""
-    layout = Layout(FIELDS | {"much": "long long", "few": "unsigned", "f": "float"}, np.float32)
-
-    class Arguments(ctypes.Structure):
-        _fields_ = (
-            ("count", ctypes.c_int),
-            ("x", ctypes.c_void_p),
-            ("factor", ctypes.c_float),
-            ("first", ctypes.c_void_p),
-            ("y", ctypes.c_void_p),
-            ("much", ctypes.c_longlong),
-            ("few", ctypes.c_uint),
-            ("f", ctypes.c_float),
-        )
-
-    x, y, first = np.zeros(2, np.float32), np.ones(3, np.float32), np.arange(4, dtype=np.int32)
-    values = {"count": -5, "x": x, "factor": 0.1, "first": first, "y": None}
-    packed = layout.pack(HostDevice(), **values, much=2**40, few=2**32 - 1, f=2.5)
-    assert (packed.shape, packed.nbytes) == ((), ctypes.sizeof(Arguments))
-    read = Arguments.from_buffer_copy(packed.tobytes())
-    assert (read.count, read.x, read.first, read.y) == (-5, x.ctypes.data, first.ctypes.data, None)
-    assert (read.factor, read.much, read.few, read.f) == (np.float32(0.1), 2**40, 2**32 - 1, 2.5)
-    layout.set(packed, HostDevice(), y=y, count=6)
-    read = Arguments.from_buffer_copy(packed.tobytes())
-    assert (read.count, read.x, read.y) == (6, x.ctypes.data, y.ctypes.data)
-
-
-def test_copies_of_arguments():
-    layout = Layout(FIELDS, np.float64)
-    packed = layout.pack(HostDevice(), count=3, x=None, factor=0.5, first=None, y=None)
-    copy = copied(packed)
-    assert (copy.dtype, copy.shape, copy.tobytes()) == (layout.dtype, (), packed.tobytes())
-    copy["count"] = 4
-    assert packed["count"] == 3
-
-
-@pytest.mark.parametrize("real", [np.float32, np.float64])
-def test_the_compiler_agrees_with_the_layout(real):
-    try:
-        arch = nvrtc.archs()[-1]
-    except DeviceError as error:
-        pytest.skip(str(error))
-    name = np.dtype(real).name.replace("float32", "float").replace("float64", "double")
-    text = f"using T = {name};\n{Layout(FIELDS, real).text}"
-    assert "const T* x;" in text
-    nvrtc.compile_cubin(text, arch)
-    with pytest.raises(KernelError, match="static assertion failed"):
-        nvrtc.compile_cubin(text.replace("    int count;\n", "    double count[2];\n"), arch)
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"x": "half*"}, "argument x is of type 'half\\*': choose one of int, "),
-        ({"x": "T**"}, "argument x is of type"),
-        ({"x": "const T"}, "argument x is of type"),
-        ({}, "a kernel without arguments"),
-    ],
-)
-def test_bad_layouts_are_refused(fields, message):
-    with pytest.raises(KernelValueError, match=message):
-        Layout(fields, np.float64)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"z": 1}, "no argument z: choose one of count, x"),
-        ({"x": [1.0]}, "argument x is a list: give an array of host"),
-        ({"x": np.zeros(3, np.float32)}, "numbers of type float32, the kernel takes float64"),
-        ({"x": np.zeros((3, 4))[:, ::2]}, "argument x is not contiguous"),
-        ({"count": 2**31}, "argument count is 2147483648: give a whole number from"),
-        ({"count": 1.5}, "argument count is 1.5"),
-    ],
-)
-def test_bad_arguments_are_refused(values, message):
-    layout = Layout(FIELDS, np.float64)
-    with pytest.raises(KernelValueError, match=message):
-        layout.set(np.zeros((), layout.dtype), HostDevice(), **values)
-
-
-def test_missing_arguments_are_refused():
-    with pytest.raises(KernelValueError, match="arguments factor, y are missing"):
-        Layout(FIELDS, np.float64).pack(HostDevice(), count=1, x=None, first=None)
 
 
 def test_info_tells_of_gpus(cupy, capsys):

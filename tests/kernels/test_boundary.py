@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 import tracemalloc
-from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,26 +13,13 @@ import pytest
 import femops
 from femops.operators.assembly import csr as assembly
 from femops_kernels.cpu.machine import max_threads, set_threads
-from support.cases.kernels import bend, random_vector, turned
+from support.cases.boundary import flux, mesh
+from support.cases.kernels import random_vector, turned
 from support.mesh_files import shared
 from support.oracles import boundary as boundary_oracle
 from support.oracles.naive import Array
 
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
-
-
-@cache
-def mesh(kind: str) -> femops.Mesh:
-    """Meshes of all dimensions; those called turned have mixed orientations."""
-    return {
-        "segment": lambda: turned(femops.box((5,), order=2, mapping=bend)),
-        "line": lambda: femops.box((5,), order=2, mapping=bend),
-        "square": lambda: femops.box((3, 4), upper=(2.0, 1.0), order=2, mapping=bend),
-        "disc": lambda: turned(femops.disc(2)),
-        "cube": lambda: femops.box((3, 2, 2), order=2, mapping=bend),
-        "ball": lambda: turned(femops.ball(1, order=3)),
-        "half-periodic": lambda: femops.box((3, 3), periodic=(True, False)),
-    }[kind]()
 
 
 def error(dense: Array, result: Array, u: Array) -> float:
@@ -181,10 +166,6 @@ def test_fields_as_coefficients(kind: str) -> None:
         B = femops.boundary_mass(V, np.array(values))
         u = random_vector(V, "float64")
         np.testing.assert_allclose(A @ u, B @ u, atol=1e-13)
-
-
-def flux(u: Any, n: Any) -> dict[str, Any]:
-    return {"value": np.atleast_1d(u.value) @ n}
 
 
 @pytest.mark.parametrize("kind", ["segment", "cube"])
@@ -400,156 +381,3 @@ def test_a_matrix_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(femops.OperatorError, match="level='full' needs"):
         (A + R).at_level("full")
     R.at_level("full")
-
-
-# --- problems -------------------------------------------------------------------------------------
-
-
-def exact(x: Array) -> Array:
-    return np.sin(1.3 * x[0] + 0.4) * np.exp(0.7 * x[1])
-
-
-def exact_flux(x: Array, n: Array) -> Array:
-    e = np.exp(0.7 * x[1])
-    slopes = 1.3 * np.cos(1.3 * x[0] + 0.4) * e, 0.7 * np.sin(1.3 * x[0] + 0.4) * e
-    return slopes[0] * n[0] + slopes[1] * n[1]
-
-
-LAPLACE = (0.7**2 - 1.3**2, exact)  # of the solution: a number times itself
-
-
-def solve(A: Any, b: Array) -> Array:
-    u, info = femops.cg(A, b, rtol=1e-13, M=femops.jacobi(A))
-    assert info.converged
-    return u
-
-
-@pytest.mark.parametrize("p", [2, 3])
-def test_robin_converges(p: int) -> None:
-    """-div grad u = f with a varying Robin coefficient all around."""
-    errors = []
-    for n in (4, 8):
-        V = femops.H1(turned(femops.disc(n, order=p)), p)
-        A = femops.diffusion(V) + femops.boundary_mass(V, lambda x: 2 + x[1])
-        b = femops.load(V, lambda x: -LAPLACE[0] * exact(x))
-        b += femops.boundary_load(V, lambda x, n: exact_flux(x, n) + (2 + x[1]) * exact(x))
-        errors.append(femops.l2_error(V, solve(A, b), exact))
-    assert np.log2(errors[0] / errors[1]) > p + 0.9
-
-
-def test_neumann_converges() -> None:
-    """-div grad u + u = f with the flux given all around, but for one side of a bent square."""
-    errors, p = [], 2
-    for n in (4, 8):
-        V = femops.H1(femops.box((n, n), order=p, mapping=bend), p)
-        ends = V.boundary_dofs(4)
-        A = (femops.diffusion(V) + femops.mass(V)).constrained(ends)
-        b = femops.load(V, lambda x: (1 - LAPLACE[0]) * exact(x))
-        b += femops.boundary_load(V, exact_flux, [1, 2, 3])
-        u = solve(A, A.rhs(b, V.interpolate(exact)))
-        errors.append(femops.l2_error(V, u, exact))
-    assert np.log2(errors[0] / errors[1]) > p + 0.9
-
-
-def test_pressure_shrinks_a_disc() -> None:
-    """Uniform pressure p on a solid in plane strain: the displacement is -p / (2 lam + 2 mu) x."""
-    V = femops.H1(mesh("disc"), mesh("disc").order, ncomp=2)
-    lam, mu, pressure = 1.5, 0.8, 2.0
-    springs = femops.form(lambda u, n: {"value": (u.value @ n) * n}, V, boundary="all")
-    A = femops.elasticity(V, lam=lam, mu=mu) + springs + 1e-3 * femops.mass(V)
-    # the springs and the support push back with what they take up
-    a = -pressure / (2 * lam + 2 * mu)
-    load = femops.boundary_load(V, lambda x, n: -pressure * n)
-    known = V.interpolate(lambda x: a * x)
-    extra = springs @ known + 1e-3 * (femops.mass(V) @ known)
-    np.testing.assert_allclose(solve(A, load + extra), known, atol=1e-9)
-
-
-# --- what is refused ------------------------------------------------------------------------------
-
-
-def test_refused_spaces_and_attributes() -> None:
-    V = femops.H1(mesh("square"), 2)
-    with pytest.raises(femops.SpaceError, match="no boundary attribute 7: it has 1, 2, 3, 4"):
-        femops.boundary_mass(V, attributes=[1, 7])
-    with pytest.raises(femops.SpaceError, match="no boundary attribute 'inlet'"):
-        femops.boundary_load(V, 1.0, "inlet")
-    with pytest.raises(femops.SpaceError, match="no boundary attribute was chosen"):
-        femops.boundary_mass(V, attributes=[])
-    torus = femops.H1(femops.box((3, 3), periodic=True), 2)
-    for ask in (femops.boundary_mass, lambda V: femops.boundary_load(V, 1.0)):
-        with pytest.raises(femops.SpaceError, match="the mesh has no boundary"):
-            ask(torus)
-        with pytest.raises(femops.SpaceError, match="take an H1 space"):
-            ask(femops.L2(V.mesh, 2))
-    with pytest.raises(femops.SpaceError, match="take an H1 space"):
-        femops.form(flux, V, femops.L2(V.mesh, 2), boundary="all")
-    with pytest.raises(femops.SpaceError, match="q1d = 2 cannot integrate order 2"):
-        femops.boundary_mass(V, quadrature=2)
-    with pytest.raises(femops.OperatorError, match="trial is 'V': give a space"):
-        femops.form(flux, "V", boundary="all")
-    with pytest.raises(femops.OperatorError, match="on different meshes"):
-        femops.form(flux, V, femops.H1(mesh("disc"), 2), boundary="all")
-    with pytest.raises(femops.OperatorError, match="different spaces or types"):
-        femops.boundary_mass(V) + femops.mass(femops.H1(V.mesh, 2))
-
-
-def test_refused_coefficients() -> None:
-    V, W = femops.H1(mesh("square"), 2), femops.H1(mesh("square"), 2, ncomp=2)
-    nf, nq = 14, 4
-    refused: list[tuple[Any, str]] = [
-        (lambda: femops.boundary_load(V, np.ones((nf, 3))), rf"g has shape \({nf}, 3\)"),
-        (lambda: femops.boundary_load(V, [1.0, 2.0]), r"g has shape \(2,\)"),
-        (lambda: femops.boundary_load(W, np.ones(3)), r"g has shape \(3,\)"),
-        (lambda: femops.boundary_load(V, lambda x, n: n), "g gives an array of shape"),
-        (lambda: femops.boundary_load(V, lambda x, y, z: 1.0), "g is called with"),
-        (lambda: femops.boundary_load(V, np.nan), "g is not finite"),
-        (lambda: femops.boundary_load(V, lambda x: np.log(x[0] - 9)), "g is not finite at"),
-        (lambda: femops.boundary_load(V, np.full((nf, nq), np.inf)), "not finite"),
-        (lambda: femops.boundary_mass(V, np.ones(2)), r"alpha has shape \(2,\)"),
-        (lambda: femops.boundary_mass(W, np.ones((3, 3))), r"alpha has shape \(3, 3\)"),
-        (lambda: femops.boundary_mass(V, lambda x: np.nan * x[0]), "alpha is not finite"),
-        (lambda: femops.boundary_mass(V, 1j), "alpha"),
-    ]
-    for ask, match in refused:
-        with np.errstate(invalid="ignore"), pytest.raises(femops.OperatorError, match=match):
-            ask()
-    with pytest.raises(
-        femops.OperatorError, match="boundary_mass has a coefficient 'kappa': they have alpha"
-    ):
-        femops.boundary_mass(V).update(kappa=1.0)
-    with pytest.raises(femops.VectorError, match="take float64 or float32"):
-        femops.boundary_load(V, 1.0, dtype="int32")
-
-
-def test_refused_forms() -> None:
-    V = femops.H1(mesh("square"), 2)
-
-    def slope(u: Any, n: Any) -> dict[str, Any]:
-        return {"value": u.grad @ n}
-
-    refused: list[tuple[Any, str]] = [
-        (slope, "`return {.*: u.grad @ n}`: a boundary form has no derivatives of u"),
-        (lambda u: {"value": u.div}, "no derivatives of u"),
-        (lambda u, n: {"grad": u * n}, 'a boundary form has no "grad"'),
-        (lambda u: {"value": u * u}, "not linear in u"),
-        (lambda u: {"value": u + 1}, "does not depend on the field"),
-    ]
-    for function, match in refused:
-        with pytest.raises(femops.TraceError, match=match):
-            femops.form(function, V, boundary="all")
-    with pytest.raises(femops.TraceError, match="'n' is the normal"):
-        femops.form(lambda u, n: {"value": n * u}, V, boundary="all", n=1.0)
-    # elsewhere n is a name like any other
-    A = femops.form(lambda u, n: {"value": n * u}, V, n=2.0)
-    u = random_vector(V, "float64")
-    np.testing.assert_array_equal(A @ u, femops.mass(V, 2.0) @ u)
-
-
-def test_inverted_elements_are_refused() -> None:
-    box = femops.box((2, 2), order=2)
-    nodes = box.coordinates.copy()
-    nodes[0] = nodes[0][:, ::-1]
-    V = femops.H1(replace(box, coordinates=nodes), 1)
-    with pytest.raises(femops.GeometryError, match="2 boundary faces have a point"):
-        femops.boundary_load(V, 1.0)

@@ -1,0 +1,100 @@
+"""Integrals over the boundary that are refused, and what is said of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from support.cases.boundary import flux, mesh
+from support.cases.kernels import random_vector
+
+
+def test_refused_spaces_and_attributes() -> None:
+    V = femops.H1(mesh("square"), 2)
+    with pytest.raises(femops.SpaceError, match="no boundary attribute 7: it has 1, 2, 3, 4"):
+        femops.boundary_mass(V, attributes=[1, 7])
+    with pytest.raises(femops.SpaceError, match="no boundary attribute 'inlet'"):
+        femops.boundary_load(V, 1.0, "inlet")
+    with pytest.raises(femops.SpaceError, match="no boundary attribute was chosen"):
+        femops.boundary_mass(V, attributes=[])
+    torus = femops.H1(femops.box((3, 3), periodic=True), 2)
+    for ask in (femops.boundary_mass, lambda V: femops.boundary_load(V, 1.0)):
+        with pytest.raises(femops.SpaceError, match="the mesh has no boundary"):
+            ask(torus)
+        with pytest.raises(femops.SpaceError, match="take an H1 space"):
+            ask(femops.L2(V.mesh, 2))
+    with pytest.raises(femops.SpaceError, match="take an H1 space"):
+        femops.form(flux, V, femops.L2(V.mesh, 2), boundary="all")
+    with pytest.raises(femops.SpaceError, match="q1d = 2 cannot integrate order 2"):
+        femops.boundary_mass(V, quadrature=2)
+    with pytest.raises(femops.OperatorError, match="trial is 'V': give a space"):
+        femops.form(flux, "V", boundary="all")
+    with pytest.raises(femops.OperatorError, match="on different meshes"):
+        femops.form(flux, V, femops.H1(mesh("disc"), 2), boundary="all")
+    with pytest.raises(femops.OperatorError, match="different spaces or types"):
+        femops.boundary_mass(V) + femops.mass(femops.H1(V.mesh, 2))
+
+
+def test_refused_coefficients() -> None:
+    V, W = femops.H1(mesh("square"), 2), femops.H1(mesh("square"), 2, ncomp=2)
+    nf, nq = 14, 4
+    refused: list[tuple[Any, str]] = [
+        (lambda: femops.boundary_load(V, np.ones((nf, 3))), rf"g has shape \({nf}, 3\)"),
+        (lambda: femops.boundary_load(V, [1.0, 2.0]), r"g has shape \(2,\)"),
+        (lambda: femops.boundary_load(W, np.ones(3)), r"g has shape \(3,\)"),
+        (lambda: femops.boundary_load(V, lambda x, n: n), "g gives an array of shape"),
+        (lambda: femops.boundary_load(V, lambda x, y, z: 1.0), "g is called with"),
+        (lambda: femops.boundary_load(V, np.nan), "g is not finite"),
+        (lambda: femops.boundary_load(V, lambda x: np.log(x[0] - 9)), "g is not finite at"),
+        (lambda: femops.boundary_load(V, np.full((nf, nq), np.inf)), "not finite"),
+        (lambda: femops.boundary_mass(V, np.ones(2)), r"alpha has shape \(2,\)"),
+        (lambda: femops.boundary_mass(W, np.ones((3, 3))), r"alpha has shape \(3, 3\)"),
+        (lambda: femops.boundary_mass(V, lambda x: np.nan * x[0]), "alpha is not finite"),
+        (lambda: femops.boundary_mass(V, 1j), "alpha"),
+    ]
+    for ask, match in refused:
+        with np.errstate(invalid="ignore"), pytest.raises(femops.OperatorError, match=match):
+            ask()
+    with pytest.raises(
+        femops.OperatorError, match="boundary_mass has a coefficient 'kappa': they have alpha"
+    ):
+        femops.boundary_mass(V).update(kappa=1.0)
+    with pytest.raises(femops.VectorError, match="take float64 or float32"):
+        femops.boundary_load(V, 1.0, dtype="int32")
+
+
+def test_refused_forms() -> None:
+    V = femops.H1(mesh("square"), 2)
+
+    def slope(u: Any, n: Any) -> dict[str, Any]:
+        return {"value": u.grad @ n}
+
+    refused: list[tuple[Any, str]] = [
+        (slope, "`return {.*: u.grad @ n}`: a boundary form has no derivatives of u"),
+        (lambda u: {"value": u.div}, "no derivatives of u"),
+        (lambda u, n: {"grad": u * n}, 'a boundary form has no "grad"'),
+        (lambda u: {"value": u * u}, "not linear in u"),
+        (lambda u: {"value": u + 1}, "does not depend on the field"),
+    ]
+    for function, match in refused:
+        with pytest.raises(femops.TraceError, match=match):
+            femops.form(function, V, boundary="all")
+    with pytest.raises(femops.TraceError, match="'n' is the normal"):
+        femops.form(lambda u, n: {"value": n * u}, V, boundary="all", n=1.0)
+    # elsewhere n is a name like any other
+    A = femops.form(lambda u, n: {"value": n * u}, V, n=2.0)
+    u = random_vector(V, "float64")
+    np.testing.assert_array_equal(A @ u, femops.mass(V, 2.0) @ u)
+
+
+def test_inverted_elements_are_refused() -> None:
+    box = femops.box((2, 2), order=2)
+    nodes = box.coordinates.copy()
+    nodes[0] = nodes[0][:, ::-1]
+    V = femops.H1(replace(box, coordinates=nodes), 1)
+    with pytest.raises(femops.GeometryError, match="2 boundary faces have a point"):
+        femops.boundary_load(V, 1.0)

@@ -1,0 +1,40 @@
+"""What tests of a GPU's benchmark share: settings that take no time, the host as a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from femops.bench import gpu
+from femops.bench.gpu import phases, tuning
+from femops.bench.gpu import run as running
+from femops_kernels.cuda.rates import Amounts
+from femops_kernels.tuning import database
+from support.cuda.host_device import HostDevice, host_device
+
+TINY = Amounts(copied=1024, added=64, rounds=16, seconds=0.0)
+QUICK: dict[str, Any] = {"forms": ("mass",), "dims": (2,), "seconds": 0.0, "amounts": TINY}
+QUICK["products"] = gpu.Products((2,), (20,), layouts=("contiguous",))
+QUICK["gas"] = (gpu.GasCase(2, 0),)
+
+
+@pytest.fixture(autouse=True)
+def table(tmp_path, monkeypatch):
+    """A user's table of launch shapes in a folder of its own."""
+    path = tmp_path / "tuning.json"
+    for module in (database, running, phases):
+        monkeypatch.setattr(module, "users_table", lambda: path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def shared() -> HostDevice:
+    return host_device()
+
+
+@pytest.fixture
+def few_shapes(monkeypatch):
+    """To be compiled."""
+    for name in ("_THREADS", "_RESIDENT"):
+        monkeypatch.setattr(tuning, name, getattr(tuning, name)[1:3])
