@@ -25,7 +25,7 @@ from support.cuda.nccl import network_of
 
 @final
 class HostFunction(Function):
-    """A kernel in a shared library; see ``host.hpp`` for how it is run.
+    """A kernel in a shared library; see ``blocks.hpp`` for how it is run.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def _stacks() -> ctypes.Array[ctypes.c_char]:
 
 
 _STACK_BYTES = 1024 * 2**19
-"""Of the most threads of a block; see `STACK` in ``host.hpp``. Untouched pages take no memory."""
+"""Of the most threads of a block; see `STACK` in ``blocks.hpp``. Untouched pages take no memory."""
 
 _MOVE = "a copy between host and device, or a wait"
 
