@@ -15,7 +15,8 @@ import pytest
 
 import femops
 from femops_kernels.codegen import ahead, specialize
-from femops_kernels.cpu import machine, relaxation
+from femops_kernels.cpu import machine
+from femops_kernels.cpu.multigrid import relaxation
 
 TWICE = """
 from numba import njit
