@@ -78,8 +78,6 @@ class QDataSplit:
         Nodes that should be finite because the program divides, or computes functions, itself.
     finite : list of Node
         Kept nodes where they are taken: these should be finite.
-    factor : Node or None
-        What the program multiplies the weight by before anything else; None for nothing.
     """
 
     qfunction: QFunction
@@ -88,7 +86,6 @@ class QDataSplit:
     point: list[Node]
     computed: list[Node] = field(default_factory=list)
     finite: list[Node] = field(default_factory=list)
-    factor: Node | None = None
 
     @property
     def kept(self) -> list[Node]:
@@ -388,47 +385,18 @@ def stored_split(
     return _mapped(_Step(trace, inputs, outputs, components, False, met), None, known)
 
 
-def _without_factor(work: _Step) -> tuple[list[Node], Node | None]:
-    """Outputs, and a known number by which all is multiplied that the weight multiplies.
-
-    ``w (c g)`` is ``(w c) g``: one product for all derivatives g of a field.
-    """
-    graph, inverse = work.graph, work.trace.static[INVERSE].flat
-    if any(node is work.weight for node in work.outputs):
-        return work.outputs, None
-    moves = dependent(work.outputs, {node.number for node in (*work.inputs, *inverse)})
-    plain: dict[int, Node] = {}
-    factors: dict[int, Node] = {}
-    for node in ancestors(work.outputs):
-        if work.weight.number not in [a.number for a in node.args]:
-            continue
-        product = next((a for a in node.args if a is not work.weight), node)
-        sides = sorted(product.args, key=lambda side: side.number in moves)
-        moving = [side.number in moves for side in sides]
-        if node.op != "mul" or product.op != "mul" or moving != [False, True]:
-            return work.outputs, None
-        factors[sides[0].number] = sides[0]
-        plain[node.number] = graph.binary("mul", work.weight, sides[1])
-    if len(factors) != 1:
-        return work.outputs, None
-    (factor,) = factors.values()
-    return substitute(work.outputs, plain), factor
-
-
 def _mapped(work: _Step, degree: int | None, known: Known) -> QDataSplit:
     """Keep nothing of the geometry: the step is given Jacobian and position.
 
     If D is of one degree in the inverse Jacobian, the adjugate takes its place and the powers
     of the determinant go into the weight: no division for the first degree, one for the second.
-    So does a factor that all of the weighted nodes have.
     """
     graph, dim, static = work.graph, work.trace.dim, work.trace.static
     jacobian = symbols(graph, "@jacobian", (dim, dim))
     reference, scale = graph.input("@reference"), graph.input("@scale")
     cofactors: Objects = np.asarray(adjugate(jacobian), dtype=object)
     det: Any = jacobian[0] @ cofactors[:, 0]
-    plain, factor = _without_factor(work)
-    weight: Any = (scale if factor is None else scale * factor) * reference
+    weight: Any = scale * reference
     inverse = cofactors
     if degree is None:
         inverse = cofactors * graph.binary(BY_DETERMINANT, graph.constant(1.0), det)
@@ -439,7 +407,7 @@ def _mapped(work: _Step, degree: int | None, known: Known) -> QDataSplit:
         node.number: graph.node(by)
         for node, by in zip(static[INVERSE].flat, inverse.flat, strict=True)
     }
-    outputs = substitute(plain, {**new, work.weight.number: weight})
+    outputs = substitute(work.outputs, {**new, work.weight.number: weight})
     used = {node.number for node in ancestors(outputs)}
     given = _Given(weight=[reference], constant=[scale])
     if used & {node.number for node in jacobian.flat}:
@@ -458,5 +426,4 @@ def _mapped(work: _Step, degree: int | None, known: Known) -> QDataSplit:
         if node.number not in mine:
             parts[places[node.number]].append(node)
     values = [graph.constant(1.0), *given.constant[1:]]
-    found = work.finish(outputs, given, {scale.number}, constant=values)
-    return replace(found, factor=factor)
+    return work.finish(outputs, given, {scale.number}, constant=values)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.operators.coarsening import in_precision
 from femops.operators.execution import filling
 
 
@@ -237,6 +238,18 @@ def test_sweeps_fill_what_depends_on_one_field(monkeypatch):
         found = F.jacobian(state) @ x
     assert len(filled) == 6  # (v, v) and (e, v)
     assert np.abs(found - expected).max() < 1e-13 * np.abs(expected).max()
+
+
+def test_lanes_of_another_width_have_numbers_of_their_own(monkeypatch):
+    """What one form's derivatives share at points is by lane."""
+    monkeypatch.setattr(filling, "_COMPILED_FROM", 0)
+    W = product((3, 4))
+    F = femops.coupled_form(lambda v, e: {"v": {"grad": (1 + v @ v) * v.grad}}, W, lanes=2)
+    A = F.jacobian(np.random.default_rng(7).standard_normal(W.size))["v", "v"]
+    x = np.random.default_rng(8).standard_normal(A.shape[0])
+    expected = A @ x
+    other = in_precision(A.at_level("full"), "float64", "partial")
+    assert np.abs(other @ x - expected).max() < 1e-12
 
 
 @pytest.mark.parametrize("family", ["gauss", "bernstein"])

@@ -360,39 +360,5 @@ def test_divisions_are_those_of_the_form_but_for_the_determinant() -> None:
             assert level == "partial" or text.count(" / ") == own
 
 
-FACTORS: list[tuple[Callable[..., Any], CoefficientShape, bool]] = [
-    (lambda u, c: {"grad": c * u.grad}, SCALAR, True),
-    (lambda u, c: {"value": u * c}, SCALAR, True),
-    (lambda u, x, c: {"value": (c * x[0]) * u, "grad": (c * x[0]) * u.grad}, SCALAR, True),
-    (lambda u, c: {"value": u, "grad": c * u.grad}, SCALAR, False),
-    (lambda u, c: {"value": c * u, "grad": -c * u.grad}, SCALAR, False),
-    (lambda u, c: {"grad": u.grad @ c.T}, CoefficientShape((3, 3)), False),
-    (lambda u, c: {"value": u.grad[0] + u.grad[1] * 0.0 * c}, SCALAR, False),
-]
-
-
-@pytest.mark.parametrize(("form", "shape", "common"), FACTORS)
-def test_a_factor_of_all_goes_into_the_weight(
-    form: Callable[..., Any], shape: CoefficientShape, common: bool
-) -> None:
-    step = LinearQFunction(trace(form, 3, {"u": 1}, {"u": 1}, {"c": shape}), "u", "u")
-    assert (linear_split(step, "matrix-free", Known(mapped=True)).factor is not None) == common
-
-
-def test_a_factor_is_one_product() -> None:
-    """And not one for the derivative in each direction."""
-    known, programs = Known(mapped=True, constants=frozenset("c")), []
-    for form, given in ((FACTORS[0][0], {"c": SCALAR}), (lambda u: {"grad": u.grad}, {})):
-        step = LinearQFunction(trace(form, 3, {"u": 1}, {"u": 1}, given), "u", "u")
-        programs.append(linear_split(step, "matrix-free", known).qfunction)
-    times, plain = programs
-    assert times.flops == plain.flops + 1
-    q = list(np.random.default_rng(3).uniform(0.5, 1.0, plain.numbers.total))
-    fields = {slot: (0.1 * slot + 0.3,) for slot in (1, 2, 3)}
-    both = zip(times.evaluate(fields, [*q, 2.5]), plain.evaluate(fields, q), strict=True)
-    for (one,), (other,) in both:
-        assert one == pytest.approx(2.5 * other, rel=1e-14)
-
-
 def test_every_function_of_lanes_has_a_text() -> None:
     assert set(FUNCTIONS) == set(NUMPY_FUNCTIONS)

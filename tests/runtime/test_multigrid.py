@@ -180,6 +180,18 @@ def test_constrained_values_are_met_at_once():
     np.testing.assert_allclose(x[held], g[held], rtol=1e-6)
 
 
+@pytest.mark.parametrize("constrained", [True, False])
+def test_order_one_of_single_precision(constrained):
+    """Where the only level is that of the matrix, which is solved in double."""
+    V = femops.H1(femops.box((5, 4), mapping=bent), 1)
+    A = femops.diffusion(V, dtype="float32")
+    A = A.constrained(V.boundary_dofs()) if constrained else A
+    b = A @ noise(A).astype("float32")
+    x, info = femops.cg(A, b, rtol=1e-5, M=femops.multigrid(A))
+    assert info.iterations <= 2
+    assert np.abs(A @ x - b).max() < 1e-5 * np.abs(b).max()
+
+
 def test_constants_in_the_null_space():
     V = femops.H1(SQUARE, 3)
     A = femops.diffusion(V)

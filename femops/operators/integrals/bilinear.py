@@ -330,7 +330,7 @@ class BilinearForm:
         Both do not depend on a state, and are made once. On a device nothing of the geometry is
         among the data.
         """
-        key = dtype, tuple(node.number for node in qdata_split.point)
+        key = dtype, width, tuple(node.number for node in qdata_split.point)
         if key not in self._setups:
             static, given = dict(self._static), self.qfunction.field
             if self.state is not None:

@@ -23,10 +23,7 @@ _WHAT = (
     "coordinates",
     "determinants of the elements' maps",
     "reciprocals of these determinants",
-    "coefficients times what the determinants give to the weight",
 )
-_POWERS = {0: 1, 1: 0, 2: -1, None: 1}
-"""Powers of the determinant in the weight, by the degree of D in the inverse of the map."""
 
 
 def in_range(term: Term) -> Term:
@@ -52,9 +49,6 @@ def in_range(term: Term) -> Term:
         found = [constants, entries]
         if mapped and isinstance(block, GeometryBlock):
             found += [block.points, block.det, 1.0 / block.det]
-            if (factor := term.qdata_split.factor) is not None:
-                power = float(_POWERS[form.qfunction.degree])
-                found.append(form.values([factor], block)[..., 0] * block.det**power)
         for kind, values in enumerate(found):
             largest[kind] = max(largest[kind], largest_of(values))
     largest = volume_space(form.trial).comm.max(largest)

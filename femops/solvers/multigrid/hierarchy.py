@@ -107,7 +107,8 @@ def _operators(A: Operator, spaces: list[H1], dtype: np.dtype[Any]) -> list[Oper
     """The operator on each space; that of order 1 for its matrix, where no mesh is coarser."""
     last, swept = spaces[-1], _coarser(spaces[-1]) is not None
     if len(spaces) == 1 and not swept:
-        return [A]
+        exact = A.dtype == np.float64  # a direct solver's, which looks for what is singular
+        return [A if exact else in_precision(A, np.dtype(np.float64), "partial")]
     operators = [in_precision(A, dtype, cycle_level(A, A.space))]
     operators += [coarse_operator(A, space, dtype, cycle_level(A, space)) for space in spaces[1:-1]]
     if len(spaces) > 1:
