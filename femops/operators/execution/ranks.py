@@ -17,11 +17,12 @@ from femops.spaces.product import Product
 from femops_kernels.channel import Route
 from femops_kernels.compiled import CompiledOperator, Launch
 from femops_kernels.cpu.exchange import Forward
+from femops_kernels.derived import Derived
 
 Ints = NDArray[np.int64]
 
 _channels: WeakKeyDictionary[Space, dict[Any, tuple[Any, Ints]]] = WeakKeyDictionary()
-_state_forwards: WeakKeyDictionary[Space, dict[np.dtype[Any], Any]] = WeakKeyDictionary()
+_state_forwards = Derived[Space, Any]()
 
 
 @final
@@ -148,12 +149,12 @@ def device_ghosts(backend: Backend, space: Space, vector: Any) -> Any:
     """
     if space.halo is None:
         return None
-    known = _state_forwards.setdefault(space, {})
-    if vector.dtype not in known:
+
+    def make() -> Any:
         whole = Operand(space, np.zeros(0, dtype=np.int64))
-        way = _way(backend, whole, "forward", 0, vector.dtype, 1)
-        known[vector.dtype] = backend.forward(*way)
-    forward = known[vector.dtype]
+        return backend.forward(*_way(backend, whole, "forward", 0, vector.dtype, 1))
+
+    forward = _state_forwards.get(space, make, vector.dtype)
     forward.pack(space.memory.address(vector))
     forward.post.start()
     forward.post.finish()
