@@ -16,13 +16,20 @@ ODD_ROWS = {  # what strides are by rows of an odd length, and elements without 
 }
 
 
-def block(dim: int, p: int, gradient: bool, itemsize: int = 8, arrays: int | None = None) -> Lines:
-    """About 128 threads, with p + 2 points."""
-    q = p + 2
+def block(
+    dim: int,
+    p: int,
+    gradient: bool,
+    itemsize: int = 8,
+    arrays: int | None = None,
+    identity: bool = False,
+) -> Lines:
+    """About 128 threads, with p + 2 points; p + 1 if these are the nodes."""
+    q = p + 2 - identity
     if arrays is None:
         arrays = 2 if gradient and dim == 3 else 1
     elements = max(1, 128 // q ** (dim - 1))
-    return Lines(dim, q, p + 1, gradient, arrays, elements, itemsize)
+    return Lines(dim, q, p + 1, gradient, arrays, elements, itemsize, identity)
 
 
 def naive(lines: Lines, strides: Strides) -> int:
@@ -51,20 +58,24 @@ def naive(lines: Lines, strides: Strides) -> int:
     }
     total = 2 * p * busy(*along["x"], q, q)
     if lines.dim == 3:
-        total += 2 * (p + q) * busy(*along["y"], p, q) + 2 * q * busy(*along["z"], p, p)
+        total += 2 * q * busy(*along["z"], p, p)
+        if not lines.identity:
+            total += 2 * (p + q) * busy(*along["y"], p, q)
     else:
         total += 2 * q * busy(*along["y"], p, q)
     if lines.gradient:
-        total += 7 * q * busy(*along["x"], q, q) + 4 * q * busy(*along["y"], q, q)
+        total += (6 if lines.identity else 7) * q * busy(*along["x"], q, q)
+        total += 4 * q * busy(*along["y"], q, q)
         total += 4 * q * busy(*along["z"], q, q) * (lines.dim == 3)
     return total
 
 
 @pytest.mark.parametrize("dim", [2, 3])
 @pytest.mark.parametrize("gradient", [False, True])
-def test_rows_are_counted(dim: int, gradient: bool) -> None:
+@pytest.mark.parametrize("identity", [False, True])
+def test_rows_are_counted(dim: int, gradient: bool, identity: bool) -> None:
     for p, itemsize in ((1, 8), (2, 4), (5, 8), (6, 8)):
-        lines = block(dim, p, gradient, itemsize)
+        lines = block(dim, p, gradient, itemsize, identity=identity)
         strides = strides_for(lines)
         assert lines.rows(strides) == naive(lines, strides)
 
@@ -72,10 +83,11 @@ def test_rows_are_counted(dim: int, gradient: bool) -> None:
 @pytest.mark.parametrize("dim", [2, 3])
 @pytest.mark.parametrize("gradient", [False, True])
 @pytest.mark.parametrize("itemsize", [8, 4])
-def test_no_worse_than_odd_rows(dim: int, gradient: bool, itemsize: int) -> None:
+@pytest.mark.parametrize("identity", [False, True])
+def test_no_worse_than_odd_rows(dim: int, gradient: bool, itemsize: int, identity: bool) -> None:
     ratios = []
     for p in range(1, 11):
-        lines = block(dim, p, gradient, itemsize)
+        lines = block(dim, p, gradient, itemsize, identity=identity)
         plain = ODD_ROWS[dim](lines.q1d)
         # where rows are the fastest, what `rows` takes for the end of an element is not it
         volume = lines.q1d * (plain.y if dim == 2 else plain.z)

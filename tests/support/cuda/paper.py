@@ -69,6 +69,8 @@ class PaperDevice(Device):
     ----------
     functions : dict
         What was compiled, by source.
+    prelude : str
+        What is put before each source.
     """
 
     xp: ModuleType = np
@@ -78,14 +80,14 @@ class PaperDevice(Device):
         self.arch, self.name, self.shared_bytes = arch, f"{arch} on paper", SHARED_BYTES[arch]
         self.copies_blocks = copies_blocks(arch)
         self.functions: dict[str, PaperFunction] = {}
-        self._prelude = (Path(cubins.__file__).parents[1] / "src" / "device.cuh").read_text(
+        self.prelude = (Path(cubins.__file__).parents[1] / "src" / "device.cuh").read_text(
             encoding="utf-8"
         )
 
     def function(self, source: str) -> PaperFunction:
         """See `Device.function`."""
         if source not in self.functions:
-            report = cubin(self._prelude + source, self.arch).report
+            report = cubin(self.prelude + source, self.arch).report
             self.functions[source] = PaperFunction(source, report)
         return self.functions[source]
 

@@ -70,9 +70,9 @@ def residual(make: Callable[..., Any], dim: int, p: int, **options: Any) -> Appl
     return run
 
 
-def collocated(V: Any) -> Any:
+def collocated(V: Any, level: Any = "partial") -> Any:
     """At the nodes, as BP5 and BP6: nothing is interpolated."""
-    return femops.diffusion(V, quadrature=femops.lobatto(V.p1d))
+    return femops.diffusion(V, quadrature=femops.lobatto(V.p1d), level=level)
 
 
 def helmholtz(V: Any) -> Any:

@@ -272,7 +272,7 @@ class CudaKernel:
         p1d = max(side.p1d for side in (*self.sources, *self.targets))
         gradient = self.qfunction.gradient_in or self.qfunction.gradient_out
         sizes = self.dim, self.q1d, p1d, gradient, self.work_arrays, self.shape.elements
-        return Lines(*sizes, self.dtype.itemsize)
+        return Lines(*sizes, self.dtype.itemsize, all(self.identity))
 
     def shape_key(self, device: str) -> TuningKey:
         """Properties that the best launch shape depends on, on a device of that name."""

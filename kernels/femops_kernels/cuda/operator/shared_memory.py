@@ -53,6 +53,8 @@ class Lines:
         Number of elements of the block.
     itemsize : int
         Bytes of a number.
+    identity : bool
+        Whether the nodes are the points: nothing is interpolated.
     """
 
     dim: int
@@ -62,6 +64,7 @@ class Lines:
     arrays: int
     elements: int
     itemsize: int
+    identity: bool = False
 
     def rows(self, strides: Strides) -> int:
         """Number of rows of banks that all lines keep busy."""
@@ -76,12 +79,13 @@ class Lines:
         few, fewest = first < p, (first < p) & (second < p)
         busy = 2 * p * self._busy(along_x, first >= 0)
         if self.dim == 3:
-            busy += 2 * (p + q) * self._busy(along_y, few) + 2 * q * self._busy(along_z, fewest)
+            busy += 2 * (p + q) * self._busy(along_y, few) * (not self.identity)
+            busy += 2 * q * self._busy(along_z, fewest)
         else:
             busy += 2 * q * self._busy(along_y, few)
         if self.gradient:
             lines = [along_x, along_y, along_z][: self.dim]
-            for along, times in zip(lines, (7, 4, 4), strict=False):
+            for along, times in zip(lines, (7 - self.identity, 4, 4), strict=False):
                 busy += times * q * self._busy(along, first >= 0)
         return busy
 

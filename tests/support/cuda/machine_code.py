@@ -1,0 +1,114 @@
+"""Table of what an H200's multiprocessors do for a point: instructions of the compiled kernels.
+
+    PYTHONPATH=tests python -m support.cuda.machine_code
+
+`docs/performance.md` has its output. It needs NVIDIA's disassembler (the wheel
+nvidia-cuda-nvdisasm, or CUDA's on the PATH).
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from itertools import product
+from pathlib import Path
+
+import femops
+from femops_kernels.cuda.compiler.cubins import cubin
+from femops_kernels.cuda.operator.counts import Work
+from femops_kernels.cuda.operator.kernel import CudaKernel
+from support.cuda.facts import FACTS
+from support.cuda.paper import PaperDevice
+from support.cuda.variants import collocated, mesh
+
+CLOCK, MEMORY = 1.98e9, 4.3e12
+"""Of an H200: Hz of its multiprocessors; bytes that it copies per second."""
+
+STARTED, FP64, BANKS = 4, 2, 128
+"""Of a multiprocessor, per clock: warps' instructions, those of them on float64; shared bytes."""
+
+RARE = {
+    "const bool listed = start < 0;": "const bool listed = false;",
+    "any(flags != nullptr && (flags[e] & bit))": "any(false)",
+    '"@far bra SLOW;\\n"': "",
+    '"div.rn.f64 %0, %1, %2;\\n"': "",
+}
+"""What most elements do not do (turned and constrained dofs, extreme determinants) is left out."""
+
+FORMS = {"bp1": femops.mass, "bp3": femops.diffusion, "bp5": collocated}
+
+
+def machine_code(device: PaperDevice, text: str) -> bytes:
+    """That of a kernel which does what most elements do."""
+    whole = device.prelude + text
+    for found, common in RARE.items():
+        assert found in whole, f"no longer in the kernel: {found}"
+        whole = whole.replace(found, common)
+    return cubin(whole, device.arch).code
+
+
+def instructions(code: bytes) -> Counter[str]:
+    """Numbers of instructions, by what does them: float64, multiply-adds of it, shared, others."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        Path(file.name).write_bytes(code)
+        command = [_disassembler(), file.name]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found: Counter[str] = Counter()
+    for name in re.findall(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z]\w+)", text, re.M):
+        if name in ("DADD", "DMUL", "DFMA", "DSETP", "DMNMX"):
+            found["fp64"] += 1
+            found["fma"] += name == "DFMA"
+        elif name in ("LDS", "STS"):
+            found["shared"] += 1
+        elif name != "NOP":
+            found["others"] += 1
+    return found
+
+
+def _disassembler() -> str:
+    for folder in map(Path, sys.path):
+        for found in folder.glob("nvidia/*/bin/nvdisasm"):
+            return str(found)
+    return "nvdisasm"
+
+
+def row(form: str, p: int, level: str) -> list[str]:
+    """Counts of a point, and picoseconds that it keeps an H200's memory and units busy."""
+    device = PaperDevice("sm_90")
+    V = femops.H1(mesh(3, "multilinear"), p, device=device)
+    (sweep,) = FORMS[form](V, level=level).compiled.sweeps
+    kernel = sweep.kernel
+    points, elements = kernel.q1d**3, kernel.shape.elements
+    counts = instructions(machine_code(device, kernel.text))
+    each = {name: number / kernel.q1d for name, number in counts.items()}
+    warps = -(-kernel.threads // 32) / (elements * kernel.lines)  # instructions of warps, a line's
+    clocks = CLOCK * FACTS["multiProcessorCount"] / 1e12  # per picosecond
+    started = each["fp64"] + each["shared"] + each["others"]
+    times = {
+        "memory": stored_bytes(kernel, p) / points / MEMORY * 1e12,
+        "issue": started * warps / STARTED / clocks,
+        "fp64": each["fp64"] * warps / FP64 / clocks,
+        "shared": kernel.bank_lines.rows(kernel.strides) / (elements * points) / clocks,
+    }
+    plain = Work.of(kernel).shared_bytes / points / BANKS / clocks
+    most = max(times.values())
+    words = {name: f"**{t:.1f}**" if t == most else f"{t:.1f}" for name, t in times.items()}
+    words["shared"] += f", {plain:.1f}"
+    floats = f"{each['fp64']:.0f} ({each['fma']:.0f})"
+    numbers = floats, f"{each['shared']:.1f}", f"{each['others']:.0f}", *words.values()
+    return [form, str(p), level, *numbers]
+
+
+def stored_bytes(kernel: CudaKernel, p: int) -> int:
+    """Bytes that an element of a large mesh moves: dofs in and out, where they are, its numbers."""
+    numbers = kernel.q1d**3 * kernel.qfunction.numbers.point * kernel.stored.itemsize
+    modes = 0 if kernel.geometry is None else 3 * kernel.geometry.g1d**3 * 8
+    return numbers + modes + 16 * p**3 + 4 * 27
+
+
+if __name__ == "__main__":
+    for form, p, level in product(FORMS, (2, 4, 6, 8), ("partial", "matrix-free")):
+        print("| " + " | ".join(row(form, p, level)) + " |", flush=True)
