@@ -269,10 +269,12 @@ class CudaKernel:
     @property
     def bank_lines(self) -> Lines:
         """Lines of points that threads read and write in shared memory."""
-        p1d = max(side.p1d for side in (*self.sources, *self.targets))
+        sides = (*self.sources, *self.targets)
+        p1d = max(side.p1d for side in sides)
+        collocated = all(Matrix1D(side.b1d).is_identity for side in sides)
         gradient = self.qfunction.gradient_in or self.qfunction.gradient_out
         sizes = self.dim, self.q1d, p1d, gradient, self.work_arrays, self.shape.elements
-        return Lines(*sizes, self.dtype.itemsize, all(self.identity))
+        return Lines(*sizes, self.dtype.itemsize, collocated)
 
     def shape_key(self, device: str) -> TuningKey:
         """Properties that the best launch shape depends on, on a device of that name."""
