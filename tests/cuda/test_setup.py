@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -137,6 +139,26 @@ def test_matrices_and_sums_have_the_numbers_of_the_host(device: GuardedDevice) -
     assert abs(got - expected).max() < 1e-13 * abs(expected).max()
     copy = pickle.loads(pickle.dumps(there))
     assert abs((copy @ device.upload(x)).get() - here @ x).max() < 1e-13 * abs(here @ x).max()
+
+
+@pytest.mark.parametrize("summed", [False, True])
+def test_data_go_with_their_operators(summed: bool, device: GuardedDevice) -> None:
+    """What is filled for one that nobody has any more does not stay."""
+    V = space(device, 2)
+    F = femops.nonlinear_form(lambda u: {"value": u.value**3}, V)
+    x = V.interpolate(1.0)
+    arrays = device.host.arrays
+    for make in (lambda: femops.mass(V), lambda: F.jacobian(x)):
+        known = []
+        for _ in range(3):
+            A = make() + 2.0 * femops.diffusion(V) if summed else make()
+            gone = weakref.ref(A.summands[0][1])
+            _ = A @ x
+            del A, _
+            gc.collect()
+            assert gone() is None
+            known.append(sum(array.nbytes for array in arrays.values()))
+        assert known[1] == known[2]
 
 
 def test_a_level_is_chosen_without_data(device: GuardedDevice, evaluated: list[int]) -> None:

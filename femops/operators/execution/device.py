@@ -77,7 +77,7 @@ _UNCHANGED = QFunctionCode(
 )
 
 _dofs: WeakKeyDictionary[AnySpace, DeviceDofs] = WeakKeyDictionary()
-_filled: WeakKeyDictionary[Term, FilledData] = WeakKeyDictionary()
+_filled = Derived[Term, FilledData]()
 _looked = Derived[Mesh, None]()
 
 
@@ -288,13 +288,12 @@ def _element_products(
 
 
 def _data(term: Term) -> Data | FilledData:
-    """Data that a kernel of the term reads, made once: on the host, or of a state there."""
-    parts = term.parts or (((1.0, term),) if term.filled else ())
-    if not parts:
+    """Data that a kernel of the term reads, made once: on the host, or there."""
+    if not term.parts and not term.filled:
         return term.data
-    if term not in _filled:
-        _filled[term] = FilledData(term.data_without_points, partial(_sum_streams, parts))
-    return _filled[term]
+    # of a twin: what refers to the term would not go with it
+    fill = partial(_sum_streams, term.parts or ((1.0, replace(term)),))
+    return _filled.get(term, lambda: FilledData(term.data_without_points, fill))
 
 
 def _sum_streams(terms: Sequence[tuple[float, Term]], kernel: CudaKernel, order: Order) -> Any:
