@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import femops
-from femops.operators.integrals.bilinear import BilinearForm
 from support.cases.kernels import bend, turned
-from support.cuda import guarded
+from support.cuda import guarded, host_values
 from support.cuda.guarded import GuardedDevice
 
 device = guarded.small_device
+evaluated = host_values.evaluated
 Make = Callable[[Any], Any]
 
 
@@ -55,21 +55,6 @@ def pair(name: str, device: Any, **options: Any) -> tuple[Any, Any]:
         options["ncomp"] = dim
     here, there = (make(space(one, dim, **options)) for one in (None, device))
     return here, there
-
-
-@pytest.fixture
-def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Numbers that the host evaluates at more than one point of an element, for a device."""
-    found: list[int] = []
-    plain = BilinearForm.values
-
-    def values(self: BilinearForm, stored: Any, block: Any, **options: Any) -> Any:
-        if self.trial.device is not None and block.geometry.num_points > 1:
-            found.append(len(stored))
-        return plain(self, stored, block, **options)
-
-    monkeypatch.setattr(BilinearForm, "values", values)
-    return found
 
 
 @pytest.mark.parametrize("name", FORMS)

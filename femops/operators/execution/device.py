@@ -184,7 +184,7 @@ class DeviceBackend(Backend):
         """See `Backend.fields`."""
         known = work.product, work.tests, work.constrained, work.dtype
         dofs = partial(_device_dofs, self._device)
-        return DeviceFields(self._device, work, _side, dofs, *field_exchanges(self, *known))
+        return DeviceFields(self._device, work, _side, dofs, _data, *field_exchanges(self, *known))
 
     def operator(
         self, launches: Sequence[tuple[float, DeviceLaunch]], places: Places | None = None
@@ -325,8 +325,12 @@ def _checked_streams(term: Term, kernel: CudaKernel, order: Order) -> Any:
     assert isinstance(geometry, Geometry)
     look = partial(_look, geometry, weights)
     _looked.get(geometry.mesh, look, term.quadrature.points.tobytes())
-    # a bad state shows in its residual
-    if source.state is None and not bool(xp.isfinite(found).all()):
+    if source.state is not None:  # a bad one shows in its residual
+        return found
+    finite, computed = bool(xp.isfinite(found).all()), term.qdata_split.computed
+    if finite and computed:
+        finite = bool(xp.isfinite(_streams(term, computed, kernel, order)).all())
+    if not finite:
         _ = term.data  # raises what is wrong
     return found
 
@@ -345,14 +349,14 @@ def _streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -
     kept = replace(term.qdata_split, point=stored)
     qdata_split, data = source.setup(kept, np.dtype(np.float64), term.width)
     code, numbers = qdata_split.qfunction.code, qdata_split.qfunction.ncomp_out
-    sides, fields = kernel.sources, [FieldVector(_device_dofs(device, term.trial))]
+    sides, fields = [kernel.source], [FieldVector(_device_dofs(device, term.trial))]
     if isinstance(source.state, DeviceState):
-        sides = tuple(_side(field.space, points) for field in source.state.fields.values())
+        sides = [_side(field.space, points) for field in source.state.fields.values()]
         fields = [
             FieldVector(_device_dofs(device, field.space), field.vector, field.ghosts)
             for field in source.state.fields.values()
         ]
-    filling = kernel.filling(device, sides, code, geometry_map(term, code), numbers)
+    filling = kernel.filling(device, tuple(sides), code, geometry_map(term, code), numbers)
     return filled_streams(device, filling, fields, data, order)
 
 

@@ -101,6 +101,12 @@ class Term:
         term = Term(form.name, *spaces, rule, qfunction, kind, width, form, level)
         return term if stored == kind else replace(term, data_dtype=stored)
 
+    @staticmethod
+    def of_residual(form: BilinearForm, dtype: np.dtype[Any], width: int) -> Term:
+        """Term of a form that is not linear, with all its fields and test functions."""
+        qfunction, rule = form.qdata_split("partial").qfunction, form.quadrature
+        return Term(form.name, form.trial, form.test, rule, qfunction, dtype, width, form)
+
     @property
     def spaces(self) -> tuple[Space, Space]:
         """Trial and test space of the vectors."""
