@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.geometry.jacobians import Geometry
 from support.cases.kernels import bend, turned
 from support.cuda import guarded, host_values
 from support.cuda.guarded import GuardedDevice
@@ -146,6 +147,31 @@ def test_data_go_with_their_operators(summed: bool, device: GuardedDevice) -> No
         assert known[1] == known[2]
 
 
+@pytest.mark.parametrize("kappa", [3.0, lambda x: 1 + x[0] * x[1]])
+def test_the_geometry_is_looked_at_there(
+    kappa: Any, device: GuardedDevice, evaluated: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a launch, once for a mesh and its points, where nothing of it is stored."""
+
+    def form(u: Any, x: Any, kappa: Any) -> Any:
+        return {"grad": np.sqrt(2 + x[0]) * kappa * u.grad}
+
+    W = space(device, 2)
+    V = femops.H1(W.mesh, 2)
+    x = np.random.default_rng(1).standard_normal(V.size)
+    here = femops.form(form, V, kappa=kappa, level="matrix-free")
+    expected, plain = here @ x, 2.0 * (here @ x) + femops.mass(V) @ x
+    monkeypatch.delattr(Geometry, "check")
+    there = femops.form(form, W, kappa=kappa, level="matrix-free")
+    summed = 2.0 * there + femops.mass(W, level="matrix-free")
+    launches = [device.host.launches]
+    for A, y in ((there, expected), (summed, plain), (there, expected)):
+        assert abs((A @ device.upload(x)).get() - y).max() < 1e-13 * abs(y).max()
+        launches.append(device.host.launches)
+    assert np.diff(launches).tolist() == [3, 2, 1]
+    assert sum(evaluated) == (2 if callable(kappa) else 0)
+
+
 def test_a_level_is_chosen_without_data(device: GuardedDevice, evaluated: list[int]) -> None:
     V = space(device)
     A = femops.diffusion(V, level="auto") + femops.mass(V, level="auto")
@@ -172,7 +198,18 @@ def derivative(V: Any) -> Any:
     return F.jacobian(V.interpolate(1.0))
 
 
-@pytest.mark.parametrize("make", [femops.mass, derivative])
+def mapped(V: Any) -> Any:
+    """Nothing is stored, and a root of the position computed in each application."""
+    return femops.form(rooted, V, level="matrix-free")
+
+
+def mapped_sum(V: Any) -> Any:
+    return 2.0 * mapped(V) + femops.mass(V, level="matrix-free")
+
+
+@pytest.mark.parametrize(
+    "make", [femops.mass, derivative, lambda V: femops.mass(V, level="matrix-free")]
+)
 def test_elements_that_are_turned_over(make: Make, device: GuardedDevice) -> None:
     mesh = femops.box((1,), order=2, mapping=folded)
     with pytest.raises(femops.GeometryError) as here:
@@ -202,6 +239,8 @@ def with_one(V: Any, value: float) -> Any:
     "make",
     [
         lambda V: femops.form(rooted, V),  # found where it is computed, when it is used
+        mapped,
+        mapped_sum,
         lambda V: with_one(V, np.nan),  # found on the host, at once
         lambda V: with_one(V, 1e308),
     ],

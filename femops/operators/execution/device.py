@@ -288,51 +288,55 @@ def _element_products(
 
 
 def _data(term: Term) -> Data | FilledData:
-    """Data that a kernel of the term reads, made once: on the host, or there."""
-    if not term.parts and not term.filled:
+    """Data that a kernel of the term reads, made once: on the host, or there, looked at there."""
+    if not term.parts and not term.looked_at:
         return term.data
     # of a twin: what refers to the term would not go with it
-    fill = partial(_sum_streams, term.parts or ((1.0, replace(term)),))
+    twin = replace(term, given=None if term.filled else term.data)
+    fill = partial(_sum_streams, term.parts or ((1.0, twin),))
     return _filled.get(term, lambda: FilledData(term.data_without_points, fill))
 
 
 def _sum_streams(terms: Sequence[tuple[float, Term]], kernel: CudaKernel, order: Order) -> Any:
-    """The streams of a kernel for a sum: at each point the numbers of one term after another."""
+    """The streams of a kernel for a sum: at each point the numbers of one term after another.
+
+    None if nothing is stored there.
+    """
     device = terms[0][1].spaces[0].device
     assert device is not None
     parts = []
     for factor, term in terms:
-        count = term.qfunction.numbers.point
-        if not count:
-            continue
-        if term.filled:
-            found = _checked_streams(term, kernel, order)
-        else:
+        count, found = term.qfunction.numbers.point, None
+        if count and term.filled:
+            found = _streams(term, term.qdata_split.point, kernel, order)
+        elif count:
             found = host_streams(device, kernel, term.data.points, order)
-        factors = np.ones(count)
-        factors[scaled_points(term)] = factor
-        parts.append((found, factors))
-    return joined_streams(device, kernel, parts)
+        if term.looked_at:
+            _check(term, found, kernel, order)
+        if count:
+            factors = np.ones(count)
+            factors[scaled_points(term)] = factor
+            parts.append((found, factors))
+    return joined_streams(device, kernel, parts) if parts else None
 
 
-def _checked_streams(term: Term, kernel: CudaKernel, order: Order) -> Any:
-    """The streams of a term; errors are found on the host, which can say where they are."""
-    source = term.source
+def _check(term: Term, found: Any, kernel: CudaKernel, order: Order) -> None:
+    """Look at a term's streams, if any; errors are found on the host, which can say where."""
+    source, xp = term.source, term.spaces[0].memory.xp
     assert source is not None
-    found = _streams(term, term.qdata_split.point, kernel, order)
     weights = partial(_streams, term, [source.weight], kernel, order)
-    geometry, xp = source.geometry, term.spaces[0].memory.xp
+    geometry, qdata_split = source.geometry, term.qdata_split
     assert isinstance(geometry, Geometry)
     look = partial(_look, geometry, weights)
     _looked.get(geometry.mesh, look, term.quadrature.points.tobytes())
     if source.state is not None:  # a bad one shows in its residual
-        return found
-    finite, computed = bool(xp.isfinite(found).all()), term.qdata_split.computed
-    if finite and computed:
-        finite = bool(xp.isfinite(_streams(term, computed, kernel, order)).all())
+        return
+    finite = found is None or bool(xp.isfinite(found).all())
+    if finite and qdata_split.computed:
+        computed = _streams(term, qdata_split.computed, kernel, order)
+        finite = bool(xp.isfinite(computed).all())
     if not finite:
-        _ = term.data  # raises what is wrong
-    return found
+        source.data(qdata_split, term.dtype, term.width, term.data_dtype)  # raises what is wrong
 
 
 def _look(geometry: Geometry, weights: Callable[[], Any]) -> None:

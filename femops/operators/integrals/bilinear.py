@@ -255,8 +255,8 @@ class BilinearForm:
     ) -> Data:
         """Compute the data that a kernel reads, block by block; ``data_dtype`` at points.
 
-        Without ``at_points`` what is stored there is left out. Unless it ``looks``, determinants
-        are not computed for their signs alone.
+        Without ``at_points`` what is stored there is left out. Unless it ``looks``, nothing is
+        computed for errors alone: neither determinants nor what kernels compute of them.
         """
         ne, points = self.trial.mesh.num_elements, self.geometry.num_points
         nbatch, numbers = -(-ne // width), qdata_split.qfunction.numbers
@@ -289,7 +289,7 @@ class BilinearForm:
             constants[:] = values
         if not finite:
             self.check(qdata_split.finite)
-        if qdata_split.computed and at_points and swept is None:
+        if qdata_split.computed and at_points and looks and swept is None:
             self.check(qdata_split.computed)
         modes: NDArray[Any] = np.zeros(0, dtype)
         if numbers.mapped:
@@ -312,6 +312,11 @@ class BilinearForm:
         """The geometry at one point of each element, with the weight 1."""
         return self._geometry(gauss(1))
 
+    @property
+    def looks(self) -> bool:
+        """True if the host looks at what kernels compute of the geometry; else these do."""
+        return not (isinstance(self.trial, Space) and self.trial.memory.fills)
+
     def filled(self, qdata_split: QDataSplit) -> bool:
         """True if kernels compute what a cut keeps at points, where they run.
 
@@ -319,11 +324,10 @@ class BilinearForm:
         """
         if self.state is not None:
             return self.state.filled
-        space, stored = self.trial, qdata_split.point
-        if not isinstance(space, Space) or not space.memory.fills:
+        if self.looks:
             return False
         shape = [n for name in (INVERSE, WEIGHT) for n in self._static[name].flat]
-        used = {node.number for node in ancestors(stored)}
+        used = {node.number for node in ancestors(qdata_split.point)}
         return any(node.number in used for node in shape)
 
     @property
