@@ -23,10 +23,10 @@ from femops.operators.execution.vectors import check_output, checked_vector
 from femops.operators.integrals.bilinear import STATE, BilinearForm
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.number_types import float_type
+from femops.operators.integrals.term import Term
 from femops.operators.operator import Operator
 from femops.pointwise.blocks import Pair, linear_blocks
-from femops.pointwise.qdata_split import QDataSplit, nonlinear_split
-from femops.pointwise.trace import Argument, FormFunction, Trace, linearised, name_of, trace
+from femops.pointwise.trace import FormFunction, Trace, linearised, name_of, trace
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
 from femops_kernels.compiled import CompiledFields
@@ -36,6 +36,7 @@ from femops_kernels.exclusive import Exclusive, together
 Ints = NDArray[np.int64]
 
 _NOTHING: Ints = np.zeros(0, dtype=np.int64)
+_CACHED = ("compiled", "_term")
 
 
 @final
@@ -96,7 +97,7 @@ class CoupledForm:
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and pickles find the compiled code in the cache."""
-        return {k: v for k, v in self.__dict__.items() if k != "compiled"}
+        return {k: v for k, v in self.__dict__.items() if k not in _CACHED}
 
     @property
     def name(self) -> str:
@@ -125,13 +126,11 @@ class CoupledForm:
         return [n for n in wanted if not all(o.is_constant(0.0) for o in tests[n].flat())]
 
     @cached_property
-    def _split(self) -> QDataSplit:
-        traced = self._trace
-        point = Argument.joined([traced.fields[name] for name in self.space.names])
+    def _term(self) -> Term:
+        """The residual and the functionals, cut at the quadrature points."""
         names = [*self._tests, *self.functionals.names]
-        test = Argument.joined([traced.tests[name] for name in names])
-        form = replace(self._form, static=traced.static)
-        return nonlinear_split(traced, point, test.flat(), len(test.values), form.known)
+        traced = replace(self._trace, tests={name: self._trace.tests[name] for name in names})
+        return Term.of_residual(replace(self._form, residual=traced), self.dtype, self._width)
 
     @cached_property
     def compiled(self) -> CompiledFields:
@@ -142,10 +141,7 @@ class CoupledForm:
                 self._tests,
                 len(self.functionals.minima),
                 len(self.functionals.integrals),
-                replace(self._form, static=self._trace.static),
-                self._split,
-                self.dtype,
-                self._width,
+                self._term,
                 self._constrained,
             )
         )

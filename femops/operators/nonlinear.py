@@ -22,7 +22,7 @@ from femops.operators.integrals.number_types import float_type
 from femops.operators.integrals.term import Term
 from femops.operators.operator import Operator
 from femops.pointwise.linear import LinearQFunction
-from femops.pointwise.qdata_split import QDataSplit, nonlinear_split
+from femops.pointwise.qdata_split import QDataSplit
 from femops.pointwise.trace import FormFunction, Trace, linearised, trace
 from femops.spaces.base import Space
 from femops.spaces.restriction import positions
@@ -31,6 +31,7 @@ from femops_kernels.cpu.machine import lane_width
 from femops_kernels.pointwise.qdata import Data
 
 _NOTHING: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+_CACHED = ("_compiled", "_term")
 
 
 @final
@@ -68,6 +69,10 @@ class NonlinearForm:
         self._constrained = _NOTHING
         self._setups: dict[Any, tuple[QDataSplit, Data]] = {}  # of Jacobians at states on a device
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles find the compiled code in the cache."""
+        return {k: v for k, v in self.__dict__.items() if k not in _CACHED}
+
     @property
     def name(self) -> str:
         """Name of the function."""
@@ -88,23 +93,20 @@ class NonlinearForm:
         return LinearQFunction(linearised(self._trace, {FIELD: STATE}), FIELD, FIELD)
 
     @cached_property
+    def _term(self) -> Term:
+        """The residual, cut at the quadrature points."""
+        return Term.of_residual(replace(self._form, residual=self._trace), self.dtype, self._width)
+
+    @cached_property
     def _compiled(self) -> CompiledOperator:
-        form = replace(self._form, static=self._trace.static)
-        point, test = self._trace.fields[FIELD], self._trace.tests[FIELD]
-        qdata_split = nonlinear_split(self._trace, point, test.flat(), self.space.ncomp, form.known)
-        kind, width, space, rule = self.dtype, self._width, self.space, self._form.quadrature
+        space, backend = self.space, backend_of(self.space)
         constrained = Constraints(rows=self._constrained, symmetric=False)
-        backend = backend_of(space)
         launch = backend.idle()
         if space.mesh.num_elements:
-            data = form.data(qdata_split, kind, width)
-            term = Term(
-                self.name, space, space, rule, qdata_split.qfunction, kind, width, None, given=data
-            )
-            launch = backend.launch(term, constrained, 0.0)
+            launch = backend.launch(self._term, constrained, 0.0)
         local = backend.operator([(1.0, launch)])
         ends = [Operand(space, _NOTHING)], [Operand(space, self._constrained)]
-        return distributed(backend, local, *ends, [(0, 0)], kind)
+        return distributed(backend, local, *ends, [(0, 0)], self.dtype)
 
     def residual(self, u: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
         """R(u; v) for all test functions v.
@@ -183,7 +185,6 @@ class NonlinearForm:
             A coefficient that the form does not have, or one of another shape.
         """
         twin = copy(self)
-        twin.__dict__.pop("_compiled", None)
         twin._form, twin._setups = self._form.replaced(coefficients, {}), {}
         if twin._form.coefficient_shapes() != self._form.coefficient_shapes():
             twin.__dict__.pop("_derivative", None)
@@ -208,7 +209,6 @@ class NonlinearForm:
             Positions that are no whole numbers or outside the vector.
         """
         twin = copy(self)
-        twin.__dict__.pop("_compiled", None)
         twin._constrained = np.union1d(self._constrained, positions(dofs, self.space.size))
         return twin
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -10,12 +12,13 @@ import numpy as np
 import pytest
 
 import femops
-from femops.operators.integrals.bilinear import BilinearForm
+from femops.geometry.jacobians import Geometry
 from support.cases.kernels import bend, turned
-from support.cuda import guarded
+from support.cuda import guarded, host_values
 from support.cuda.guarded import GuardedDevice
 
 device = guarded.small_device
+evaluated = host_values.evaluated
 Make = Callable[[Any], Any]
 
 
@@ -53,21 +56,6 @@ def pair(name: str, device: Any, **options: Any) -> tuple[Any, Any]:
         options["ncomp"] = dim
     here, there = (make(space(one, dim, **options)) for one in (None, device))
     return here, there
-
-
-@pytest.fixture
-def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Numbers that the host evaluates at more than one point of an element, for a device."""
-    found: list[int] = []
-    plain = BilinearForm.values
-
-    def values(self: BilinearForm, stored: Any, block: Any, **options: Any) -> Any:
-        if self.trial.device is not None and block.geometry.num_points > 1:
-            found.append(len(stored))
-        return plain(self, stored, block, **options)
-
-    monkeypatch.setattr(BilinearForm, "values", values)
-    return found
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -139,6 +127,51 @@ def test_matrices_and_sums_have_the_numbers_of_the_host(device: GuardedDevice) -
     assert abs((copy @ device.upload(x)).get() - here @ x).max() < 1e-13 * abs(here @ x).max()
 
 
+@pytest.mark.parametrize("summed", [False, True])
+def test_data_go_with_their_operators(summed: bool, device: GuardedDevice) -> None:
+    """What is filled for one that nobody has any more does not stay."""
+    V = space(device, 2)
+    F = femops.nonlinear_form(lambda u: {"value": u.value**3}, V)
+    x = V.interpolate(1.0)
+    arrays = device.host.arrays
+    for make in (lambda: femops.mass(V), lambda: F.jacobian(x)):
+        known = []
+        for _ in range(3):
+            A = make() + 2.0 * femops.diffusion(V) if summed else make()
+            gone = weakref.ref(A.summands[0][1])
+            _ = A @ x
+            del A, _
+            gc.collect()
+            assert gone() is None
+            known.append(sum(array.nbytes for array in arrays.values()))
+        assert known[1] == known[2]
+
+
+@pytest.mark.parametrize("kappa", [3.0, lambda x: 1 + x[0] * x[1]])
+def test_the_geometry_is_looked_at_there(
+    kappa: Any, device: GuardedDevice, evaluated: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a launch, once for a mesh and its points, where nothing of it is stored."""
+
+    def form(u: Any, x: Any, kappa: Any) -> Any:
+        return {"grad": np.sqrt(2 + x[0]) * kappa * u.grad}
+
+    W = space(device, 2)
+    V = femops.H1(W.mesh, 2)
+    x = np.random.default_rng(1).standard_normal(V.size)
+    here = femops.form(form, V, kappa=kappa, level="matrix-free")
+    expected, plain = here @ x, 2.0 * (here @ x) + femops.mass(V) @ x
+    monkeypatch.delattr(Geometry, "check")
+    there = femops.form(form, W, kappa=kappa, level="matrix-free")
+    summed = 2.0 * there + femops.mass(W, level="matrix-free")
+    launches = [device.host.launches]
+    for A, y in ((there, expected), (summed, plain), (there, expected)):
+        assert abs((A @ device.upload(x)).get() - y).max() < 1e-13 * abs(y).max()
+        launches.append(device.host.launches)
+    assert np.diff(launches).tolist() == [3, 2, 1]
+    assert sum(evaluated) == (2 if callable(kappa) else 0)
+
+
 def test_a_level_is_chosen_without_data(device: GuardedDevice, evaluated: list[int]) -> None:
     V = space(device)
     A = femops.diffusion(V, level="auto") + femops.mass(V, level="auto")
@@ -165,7 +198,18 @@ def derivative(V: Any) -> Any:
     return F.jacobian(V.interpolate(1.0))
 
 
-@pytest.mark.parametrize("make", [femops.mass, derivative])
+def mapped(V: Any) -> Any:
+    """Nothing is stored, and a root of the position computed in each application."""
+    return femops.form(rooted, V, level="matrix-free")
+
+
+def mapped_sum(V: Any) -> Any:
+    return 2.0 * mapped(V) + femops.mass(V, level="matrix-free")
+
+
+@pytest.mark.parametrize(
+    "make", [femops.mass, derivative, lambda V: femops.mass(V, level="matrix-free")]
+)
 def test_elements_that_are_turned_over(make: Make, device: GuardedDevice) -> None:
     mesh = femops.box((1,), order=2, mapping=folded)
     with pytest.raises(femops.GeometryError) as here:
@@ -195,6 +239,8 @@ def with_one(V: Any, value: float) -> Any:
     "make",
     [
         lambda V: femops.form(rooted, V),  # found where it is computed, when it is used
+        mapped,
+        mapped_sum,
         lambda V: with_one(V, np.nan),  # found on the host, at once
         lambda V: with_one(V, 1e308),
     ],

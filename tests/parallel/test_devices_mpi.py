@@ -13,10 +13,11 @@ from support.cases.kernels import bend, smooth
 from support.cases.levels import FORMS, cover
 from support.cases.products import stokes
 from support.cases.rank_operators import compare, here, piece, waves, whole_mesh
-from support.cuda import guarded
+from support.cuda import guarded, host_values
 from support.cuda.host_device import HostDevice
 
 WAYS = ["staged", "direct", "nccl"]
+evaluated = host_values.evaluated
 
 
 def first_of_each_form():
@@ -139,7 +140,7 @@ def test_sums_and_products(comm, device, make, way):
 
 @pytest.mark.parallel(3)
 @pytest.mark.parametrize("way", ["nccl"], indirect=True)
-def test_nonlinear_forms(comm, device, way):
+def test_nonlinear_forms(comm, device, way, evaluated):
     def build(mesh, device):
         V = femops.H1(mesh, 2, ncomp=mesh.dim, device=device)
         return femops.neo_hookean(V, mu=1.0, lam=2.0).constrained(V.boundary_dofs([1]))
@@ -149,6 +150,7 @@ def test_nonlinear_forms(comm, device, way):
     u = F.space.memory.put(w[piece(F.space)].copy())
     close(F.residual(u), G.residual(w), F.space)
     check(F.jacobian(u), G.jacobian(w))
+    assert not evaluated
 
 
 @pytest.mark.parallel(3)
@@ -397,7 +399,7 @@ def test_a_device_that_one_rank_lacks_is_an_error_on_all(comm, monkeypatch):
 @pytest.mark.parallel(1, 3)
 @pytest.mark.parametrize("way", WAYS, indirect=True)
 @pytest.mark.filterwarnings("ignore:.*ranks have no elements")
-def test_forms_on_several_fields(comm, device, way):
+def test_forms_on_several_fields(comm, device, way, evaluated):
     """Two fields of one space, whose ghosts go each its own way; one without ghosts."""
 
     def flow(v, w, e):
@@ -425,6 +427,7 @@ def test_forms_on_several_fields(comm, device, way):
             local = result[mine.space.slice(name)]
             close(local, expected[whole.space.slice(name)], space)
     x = np.random.default_rng(6).standard_normal(whole.space.size)
+    assert not evaluated
     J, before = mine.jacobian(there), device.host.downloads
     there[:] = 0.0  # what ranks exchange of the state was exchanged already
     result, expected = J @ shared_out(mine.space, whole.space, x), whole.jacobian(u) @ x

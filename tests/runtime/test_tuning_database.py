@@ -7,7 +7,10 @@ import subprocess
 import sys
 import textwrap
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
 
 import pytest
 
@@ -63,6 +66,25 @@ def test_a_damaged_table_is_set_aside(table: Path, text: str) -> None:
         assert find(KEY) == {}
         record({KEY: {"n": 2}})
         assert find(KEY) == {"n": 2}
+
+
+def test_a_damaged_table_is_told_of_by_one_thread(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two that come to it at a time."""
+    table.write_text("[")
+    plain, both = database.read_private, Barrier(2)
+
+    def read(path: Path) -> bytes:
+        content = plain(path)
+        with suppress(BrokenBarrierError):  # the other one does not come, as it should be
+            both.wait(timeout=0.1)
+        return content
+
+    monkeypatch.setattr(database, "read_private", read)
+    with pytest.warns(CacheWarning, match="can't be read") as told, ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(find, (KEY, OTHER))) == [{}, {}]
+    assert len(told) == 1
 
 
 def test_a_link_is_refused(table: Path) -> None:

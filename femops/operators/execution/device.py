@@ -77,7 +77,7 @@ _UNCHANGED = QFunctionCode(
 )
 
 _dofs: WeakKeyDictionary[AnySpace, DeviceDofs] = WeakKeyDictionary()
-_filled: WeakKeyDictionary[Term, FilledData] = WeakKeyDictionary()
+_filled = Derived[Term, FilledData]()
 _looked = Derived[Mesh, None]()
 
 
@@ -184,7 +184,7 @@ class DeviceBackend(Backend):
         """See `Backend.fields`."""
         known = work.product, work.tests, work.constrained, work.dtype
         dofs = partial(_device_dofs, self._device)
-        return DeviceFields(self._device, work, _side, dofs, *field_exchanges(self, *known))
+        return DeviceFields(self._device, work, _side, dofs, _data, *field_exchanges(self, *known))
 
     def operator(
         self, launches: Sequence[tuple[float, DeviceLaunch]], places: Places | None = None
@@ -288,48 +288,55 @@ def _element_products(
 
 
 def _data(term: Term) -> Data | FilledData:
-    """Data that a kernel of the term reads, made once: on the host, or of a state there."""
-    parts = term.parts or (((1.0, term),) if term.filled else ())
-    if not parts:
+    """Data that a kernel of the term reads, made once: on the host, or there, looked at there."""
+    if not term.parts and not term.looked_at:
         return term.data
-    if term not in _filled:
-        _filled[term] = FilledData(term.data_without_points, partial(_sum_streams, parts))
-    return _filled[term]
+    # of a twin: what refers to the term would not go with it
+    twin = replace(term, given=None if term.filled else term.data)
+    fill = partial(_sum_streams, term.parts or ((1.0, twin),))
+    return _filled.get(term, lambda: FilledData(term.data_without_points, fill))
 
 
 def _sum_streams(terms: Sequence[tuple[float, Term]], kernel: CudaKernel, order: Order) -> Any:
-    """The streams of a kernel for a sum: at each point the numbers of one term after another."""
+    """The streams of a kernel for a sum: at each point the numbers of one term after another.
+
+    None if nothing is stored there.
+    """
     device = terms[0][1].spaces[0].device
     assert device is not None
     parts = []
     for factor, term in terms:
-        count = term.qfunction.numbers.point
-        if not count:
-            continue
-        if term.filled:
-            found = _checked_streams(term, kernel, order)
-        else:
+        count, found = term.qfunction.numbers.point, None
+        if count and term.filled:
+            found = _streams(term, term.qdata_split.point, kernel, order)
+        elif count:
             found = host_streams(device, kernel, term.data.points, order)
-        factors = np.ones(count)
-        factors[scaled_points(term)] = factor
-        parts.append((found, factors))
-    return joined_streams(device, kernel, parts)
+        if term.looked_at:
+            _check(term, found, kernel, order)
+        if count:
+            factors = np.ones(count)
+            factors[scaled_points(term)] = factor
+            parts.append((found, factors))
+    return joined_streams(device, kernel, parts) if parts else None
 
 
-def _checked_streams(term: Term, kernel: CudaKernel, order: Order) -> Any:
-    """The streams of a term; errors are found on the host, which can say where they are."""
-    source = term.source
+def _check(term: Term, found: Any, kernel: CudaKernel, order: Order) -> None:
+    """Look at a term's streams, if any; errors are found on the host, which can say where."""
+    source, xp = term.source, term.spaces[0].memory.xp
     assert source is not None
-    found = _streams(term, term.qdata_split.point, kernel, order)
     weights = partial(_streams, term, [source.weight], kernel, order)
-    geometry, xp = source.geometry, term.spaces[0].memory.xp
+    geometry, qdata_split = source.geometry, term.qdata_split
     assert isinstance(geometry, Geometry)
     look = partial(_look, geometry, weights)
     _looked.get(geometry.mesh, look, term.quadrature.points.tobytes())
-    # a bad state shows in its residual
-    if source.state is None and not bool(xp.isfinite(found).all()):
-        _ = term.data  # raises what is wrong
-    return found
+    if source.state is not None:  # a bad one shows in its residual
+        return
+    finite = found is None or bool(xp.isfinite(found).all())
+    if finite and qdata_split.computed:
+        computed = _streams(term, qdata_split.computed, kernel, order)
+        finite = bool(xp.isfinite(computed).all())
+    if not finite:
+        source.data(qdata_split, term.dtype, term.width, term.data_dtype)  # raises what is wrong
 
 
 def _look(geometry: Geometry, weights: Callable[[], Any]) -> None:
@@ -346,14 +353,14 @@ def _streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -
     kept = replace(term.qdata_split, point=stored)
     qdata_split, data = source.setup(kept, np.dtype(np.float64), term.width)
     code, numbers = qdata_split.qfunction.code, qdata_split.qfunction.ncomp_out
-    sides, fields = kernel.sources, [FieldVector(_device_dofs(device, term.trial))]
+    sides, fields = [kernel.source], [FieldVector(_device_dofs(device, term.trial))]
     if isinstance(source.state, DeviceState):
-        sides = tuple(_side(field.space, points) for field in source.state.fields.values())
+        sides = [_side(field.space, points) for field in source.state.fields.values()]
         fields = [
             FieldVector(_device_dofs(device, field.space), field.vector, field.ghosts)
             for field in source.state.fields.values()
         ]
-    filling = kernel.filling(device, sides, code, geometry_map(term, code), numbers)
+    filling = kernel.filling(device, tuple(sides), code, geometry_map(term, code), numbers)
     return filled_streams(device, filling, fields, data, order)
 
 

@@ -9,18 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.operators.execution.fields import FieldWork
+from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
 from femops_kernels.compiled import CompiledFields
 from femops_kernels.cuda.device.device import Device
+from femops_kernels.cuda.operator.data import FilledData
 from femops_kernels.cuda.operator.fields import DeviceFieldSweep, FieldDofs
 from femops_kernels.cuda.operator.kernel import CudaKernel
 from femops_kernels.cuda.operator.sides import Side, suffix
 from femops_kernels.cuda.operator.sweep import DeviceDofs
 from femops_kernels.cuda.ranks.messages import DeviceForward, DeviceReverse
+from femops_kernels.pointwise.qdata import Data
 
 SideOf = Callable[[Space, NDArray[np.float64]], Side]
 """Side of a kernel for a space, given the quadrature points."""
 DofsOf = Callable[[Space], DeviceDofs]
+DataOf = Callable[[Term], Data | FilledData]
 Forwards = Sequence[tuple[int, DeviceForward]]
 """Exchanges that bring ghosts, by number of the field."""
 Reverses = Sequence[tuple[int, DeviceReverse]]
@@ -35,8 +39,8 @@ class DeviceFields(CompiledFields):
     ----------
     device : Device
     work : FieldWork
-    side, dofs : callable
-        Sides of kernels, and dofs there, of spaces.
+    side, dofs, data : callable
+        Sides of kernels, and dofs there, of spaces; data of the term.
     forwards, reverses
         Exchanges of fields that ranks share.
     """
@@ -47,6 +51,7 @@ class DeviceFields(CompiledFields):
         work: FieldWork,
         side: SideOf,
         dofs: DofsOf,
+        data: DataOf,
         forwards: Forwards,
         reverses: Reverses,
     ) -> None:
@@ -54,7 +59,7 @@ class DeviceFields(CompiledFields):
         self._forwards, self._reverses = forwards, reverses
         self._written_at = [work.product.offsets[name] * work.dtype.itemsize for name in work.tests]
         self._read_at = [begin * work.dtype.itemsize for begin in work.product.offsets.values()]
-        self._sweep = _sweep(device, work, side, dofs) if work.num_elements else None
+        self._sweep = _sweep(device, work, side, dofs, data) if work.num_elements else None
 
     @property
     def functionals(self) -> Any:
@@ -99,8 +104,10 @@ class DeviceFields(CompiledFields):
         self._sweep.launch(x, y, begin, end, **ghosts)
 
 
-def _sweep(device: Device, work: FieldWork, side: SideOf, dofs: DofsOf) -> DeviceFieldSweep:
-    product, rule = work.product, work.form.quadrature
+def _sweep(
+    device: Device, work: FieldWork, side: SideOf, dofs: DofsOf, data: DataOf
+) -> DeviceFieldSweep:
+    product, rule = work.product, work.term.quadrature
     spaces = product.spaces
     kernel = CudaKernel.fitting(
         device,
@@ -108,7 +115,7 @@ def _sweep(device: Device, work: FieldWork, side: SideOf, dofs: DofsOf) -> Devic
         sources=tuple(side(space, rule.points) for space in spaces.values()),
         targets=tuple(side(spaces[name], rule.points) for name in work.tests),
         d1d=work.derivative,
-        qfunction=work.split.qfunction.code,
+        qfunction=work.term.qfunction.code,
         dtype=work.dtype,
         weights=rule.weights,
         geometry=work.geometry,
@@ -122,6 +129,6 @@ def _sweep(device: Device, work: FieldWork, side: SideOf, dofs: DofsOf) -> Devic
         kernel,
         list(fields.values()),
         [fields[name] for name in work.tests],
-        work.data(),
+        data(work.term),
         work.constrained,
     )

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.geometry.legendre import LegendreGeometry, mode_values
-from femops.operators.integrals.bilinear import BilinearForm
-from femops.pointwise.qdata_split import QDataSplit
+from femops.operators.integrals.term import Term
 from femops.spaces.product import Product
 from femops_kernels.compiled import CompiledFields
 from femops_kernels.cpu.fields import FieldKernel, FieldSide, FieldSweep
@@ -42,12 +41,8 @@ class FieldWork:
         Names of the test functions that are multiplied by something.
     minima, integrals : int
         Functionals, whose components come after those of the test functions.
-    form : BilinearForm
-        It has the quadrature rule, geometry and coefficients.
-    split : QDataSplit
-    dtype : numpy.dtype
-    width : int
-        Slots of the host's lanes.
+    term : Term
+        All of it, cut at the quadrature points.
     constrained : (n,) int64
         Positions of the result that are zero.
     """
@@ -56,10 +51,7 @@ class FieldWork:
     tests: list[str]
     minima: int
     integrals: int
-    form: BilinearForm
-    split: QDataSplit
-    dtype: np.dtype[Any]
-    width: int
+    term: Term
     constrained: Ints
 
     @property
@@ -67,23 +59,24 @@ class FieldWork:
         """Elements of this rank."""
         return self.product.mesh.num_elements
 
-    def data(self) -> Data:
-        """Compute the numbers that the q-function is given, on the host."""
-        return self.form.data(self.split, self.dtype, self.width)
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of vectors and arithmetic."""
+        return self.term.dtype
 
     @property
     def derivative(self) -> NDArray[np.float64]:
         """Derivative at the quadrature points of the polynomial through them."""
-        points = self.form.quadrature.points
+        points = self.term.quadrature.points
         return lagrange_derivative_matrix(points, points)
 
     @property
     def geometry(self) -> Map1D | None:
         """Modes of the geometry at the points, if the q-function is given any."""
-        if not self.split.qfunction.code.numbers.mapped:
+        if not self.term.qfunction.code.numbers.mapped:
             return None
         degree = LegendreGeometry(self.product.mesh).degree
-        return Map1D(*mode_values(degree + 1, self.form.quadrature.points))
+        return Map1D(*mode_values(degree + 1, self.term.quadrature.points))
 
 
 @final
@@ -155,17 +148,17 @@ class HostFields(CompiledFields):
 
 
 def _sweep(work: FieldWork) -> FieldSweep:
-    starts, ne = _starts(work.product), work.num_elements
-    nbatch = -(-ne // work.width)
+    starts, ne, term = _starts(work.product), work.num_elements, work.term
+    nbatch = -(-ne // term.width)
     chunks = np.linspace(0, nbatch, min(nbatch, _MOST_CHUNKS) + 1).astype(np.int64)
-    points = nbatch * work.width * work.form.geometry.num_points
-    effort = points * work.split.qfunction.flops // _FLOPS_PER_NUMBER
-    data = _repeated(work.data(), ne)
+    points = nbatch * term.width * term.quadrature.q1d**work.product.dim
+    effort = points * term.qfunction.flops // _FLOPS_PER_NUMBER
+    data = _repeated(term.data, ne)
     return FieldSweep(_kernel(work, starts), data, chunks, starts[""], work.constrained, effort)
 
 
 def _kernel(work: FieldWork, starts: dict[str, int]) -> FieldKernel:
-    rule, product = work.form.quadrature, work.product
+    rule, product = work.term.quadrature, work.product
     sides = {}
     for name, space in product.spaces.items():
         entries = starts[name] + space.restriction.indices * space.ncomp
@@ -177,9 +170,9 @@ def _kernel(work: FieldWork, starts: dict[str, int]) -> FieldKernel:
         work.minima,
         work.integrals,
         work.derivative,
-        work.split.qfunction.code,
+        work.term.qfunction.code,
         work.dtype,
-        work.width,
+        work.term.width,
         rule.weights,
         work.geometry,
     )

@@ -1,4 +1,4 @@
-"""Bilinear forms: a function of the user, its spaces and its coefficients, traced."""
+"""Forms: a function of the user, its spaces and its coefficients, traced."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ from femops.pointwise.trace import (
     CoefficientShape,
     FormFunction,
     Objects,
+    Trace,
     name_of,
     trace,
 )
@@ -88,12 +89,14 @@ def mode_lanes(
 class BilinearForm:
     """A form that is linear in a field of one space and in a test function of another.
 
+    Or the residual of a form that is not linear, perhaps in several fields.
+
     Attributes
     ----------
     function : callable
         See `femops.form`.
     trial, test : Space or BoundarySpace
-        On one mesh, or on the same faces of its boundary.
+        On one mesh, or on the same faces of its boundary; of several fields those of the first.
     quadrature : Quadrature1D
     coefficients : dict of FormCoefficient
         Read when the form is made, see `FormCoefficient.keep`: what parts of an operator compute
@@ -102,8 +105,8 @@ class BilinearForm:
         The q-function, where it is known; else the function is traced.
     state : State, optional
         Where a nonlinear function was differentiated.
-    static : dict of arrays of Node, optional
-        The static inputs of a trace that has no linear step.
+    residual : Trace, optional
+        The trace of a form that is not linear: fields and test functions as its kernel has them.
     """
 
     function: FormFunction
@@ -113,7 +116,7 @@ class BilinearForm:
     coefficients: Mapping[str, FormCoefficient]
     traced: LinearQFunction | None = None
     state: State | None = None
-    static: Mapping[str, Objects] | None = None
+    residual: Trace | None = None
 
     def __post_init__(self) -> None:
         kept = {n: g if g.kept else g.keep(self.geometry) for n, g in self.coefficients.items()}
@@ -226,8 +229,19 @@ class BilinearForm:
             level = "partial"  # kernels have no maps of faces; these are few
         key = (level, transpose)
         if key not in self._splits:
-            self._splits[key] = linear_split(self.qfunction, level, self.known, transpose=transpose)
+            if self.residual is None:
+                found = linear_split(self.qfunction, level, self.known, transpose=transpose)
+            else:
+                found = self._residual_split(self.residual)
+            self._splits[key] = found
         return self._splits[key]
+
+    def _residual_split(self, traced: Trace) -> QDataSplit:
+        """The q-function of a form that is not linear, of all fields and test functions."""
+        point, test = (
+            Argument.joined([*arguments.values()]) for arguments in (traced.fields, traced.tests)
+        )
+        return nonlinear_split(traced, point, test.flat(), len(test.values), self.known)
 
     def data(
         self,
@@ -241,8 +255,8 @@ class BilinearForm:
     ) -> Data:
         """Compute the data that a kernel reads, block by block; ``data_dtype`` at points.
 
-        Without ``at_points`` what is stored there is left out. Unless it ``looks``, determinants
-        are not computed for their signs alone.
+        Without ``at_points`` what is stored there is left out. Unless it ``looks``, nothing is
+        computed for errors alone: neither determinants nor what kernels compute of them.
         """
         ne, points = self.trial.mesh.num_elements, self.geometry.num_points
         nbatch, numbers = -(-ne // width), qdata_split.qfunction.numbers
@@ -275,7 +289,7 @@ class BilinearForm:
             constants[:] = values
         if not finite:
             self.check(qdata_split.finite)
-        if qdata_split.computed and at_points and swept is None:
+        if qdata_split.computed and at_points and looks and swept is None:
             self.check(qdata_split.computed)
         modes: NDArray[Any] = np.zeros(0, dtype)
         if numbers.mapped:
@@ -298,6 +312,11 @@ class BilinearForm:
         """The geometry at one point of each element, with the weight 1."""
         return self._geometry(gauss(1))
 
+    @property
+    def looks(self) -> bool:
+        """True if the host looks at what kernels compute of the geometry; else these do."""
+        return not (isinstance(self.trial, Space) and self.trial.memory.fills)
+
     def filled(self, qdata_split: QDataSplit) -> bool:
         """True if kernels compute what a cut keeps at points, where they run.
 
@@ -305,11 +324,10 @@ class BilinearForm:
         """
         if self.state is not None:
             return self.state.filled
-        space, stored = self.trial, qdata_split.point
-        if not isinstance(space, Space) or not space.memory.fills or qdata_split.computed:
+        if self.looks:
             return False
         shape = [n for name in (INVERSE, WEIGHT) for n in self._static[name].flat]
-        used = {node.number for node in ancestors(stored)}
+        used = {node.number for node in ancestors(qdata_split.point)}
         return any(node.number in used for node in shape)
 
     @property
@@ -332,15 +350,15 @@ class BilinearForm:
         """
         key = dtype, width, tuple(node.number for node in qdata_split.point)
         if key not in self._setups:
-            static, given = dict(self._static), self.qfunction.field
+            static, given = dict(self._static), next(iter(self._trace.fields.values()))
             if self.state is not None:
                 parts = [Argument(static.pop(n), static.pop(f"d{n}")) for n in self.state.spaces]
                 given = Argument.joined(parts)
-            trace, nodes = replace(self.qfunction.trace, static=static), qdata_split.point
+            trace, nodes = replace(self._trace, static=static), qdata_split.point
             there = self.state is None or self.state.filled
             split = stored_split if there else nonlinear_split
             found = split(trace, given, nodes, len(nodes), self.known)
-            plain = self if self.state is None else replace(self, state=None, static=static)
+            plain = self if self.state is None else replace(self, state=None, residual=trace)
             self._setups[key] = found, plain.data(found, dtype, width, looks=not there)
         return self._setups[key]
 
@@ -404,8 +422,12 @@ class BilinearForm:
         return int(jacobian + math.prod(rows) * (_INVERSE_FLOPS[dim] + operations))
 
     @property
+    def _trace(self) -> Trace:
+        return self.qfunction.trace if self.residual is None else self.residual
+
+    @property
     def _static(self) -> Mapping[str, Objects]:
-        return self.qfunction.trace.static if self.static is None else self.static
+        return self._trace.static
 
     def inputs(self, block: Block, used: set[int]) -> dict[int, Any]:
         """Arrays of the static inputs that are used, (n, points) each."""

@@ -20,12 +20,12 @@ _POINT = 5  # the last of the kinds of numbers, see `QFunctionInputs.slices`
 def fused(terms: Sequence[tuple[float, Term]], *, whole: bool = False) -> Term:
     """One term for the sum of fusible terms with factors.
 
-    Unless it is to be ``whole``, without what kernels compute where they run.
+    Unless it is to be ``whole``, without what is stored at points where kernels look at any term.
     """
     qfunction = fuse([term.qfunction for _, term in terms])
     first = terms[0][1]
-    filled = not whole and any(term.filled for _, term in terms)
-    scaled = [_scaled(term, factor, points=not filled) for factor, term in terms]
+    apart = not whole and any(term.looked_at for _, term in terms)
+    scaled = [_scaled(term, factor, points=not apart) for factor, term in terms]
     mapped = max(scaled, key=lambda data: len(data.modes))
     edges = first.chunk_batches
     data = Data(
@@ -36,7 +36,7 @@ def fused(terms: Sequence[tuple[float, Term]], *, whole: bool = False) -> Term:
     )
     name = " + ".join(term.name for _, term in terms)
     sum_of = replace(first, name=name, qfunction=qfunction, source=None, given=data, original=None)
-    return replace(sum_of, parts=tuple(terms)) if filled else sum_of
+    return replace(sum_of, parts=tuple(terms)) if apart else sum_of
 
 
 def scaled_points(term: Term) -> list[int]:

@@ -52,7 +52,7 @@ class Term:
     data_dtype : numpy.dtype, optional
         Type of the numbers stored at points, if it is not ``dtype``.
     parts : tuple of (float, Term)
-        Of a sum, if kernels compute what is stored at points: its terms with their factors.
+        Of a sum, if kernels look at any of its terms: these with their factors.
     """
 
     name: str
@@ -101,6 +101,12 @@ class Term:
         term = Term(form.name, *spaces, rule, qfunction, kind, width, form, level)
         return term if stored == kind else replace(term, data_dtype=stored)
 
+    @staticmethod
+    def of_residual(form: BilinearForm, dtype: np.dtype[Any], width: int) -> Term:
+        """Term of a form that is not linear, with all its fields and test functions."""
+        qfunction, rule = form.qdata_split("partial").qfunction, form.quadrature
+        return Term(form.name, form.trial, form.test, rule, qfunction, dtype, width, form)
+
     @property
     def spaces(self) -> tuple[Space, Space]:
         """Trial and test space of the vectors."""
@@ -123,7 +129,8 @@ class Term:
         if self.given is not None:
             return self.given
         assert self.source is not None
-        return self.source.data(self.qdata_split, self.dtype, self.width, self.data_dtype)
+        given = self.qdata_split, self.dtype, self.width, self.data_dtype
+        return self.source.data(*given, looks=self.source.looks)
 
     @property
     def data_without_points(self) -> Data:
@@ -148,6 +155,14 @@ class Term:
     def filled(self) -> bool:
         """True if kernels compute what is stored at points, where they run."""
         return self.source is not None and self.source.filled(self.qdata_split)
+
+    @property
+    def looked_at(self) -> bool:
+        """True if kernels look, where they run, at what they store or compute of the geometry."""
+        if self.source is None or self.source.looks:
+            return False
+        mapped = self.qfunction.numbers.mapped
+        return self.filled or mapped or bool(self.qdata_split.computed)
 
     def __getstate__(self) -> dict[str, Any]:
         """State that a copy or another process needs: the data are split again there."""

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
+from threading import RLock
 from typing import Any, final
 
 from femops_kernels.codegen import cache as kernel_cache
@@ -24,6 +25,8 @@ from femops_kernels.errors import CacheWarning
 
 SHIPPED = Path(__file__).parent / "shipped.json"
 """The table that comes with the package."""
+
+_reading = RLock()
 
 Settings = Mapping[str, int | str]
 """Settings of a kernel by name: whole numbers of at least 1, and the word for a ``level``."""
@@ -134,7 +137,8 @@ def _table(path: Path) -> dict[TuningKey, Entry]:
     try:
         found = path.lstat()
         # clocks of files stand still for some milliseconds: another file has another number or size
-        return _read(path, (found.st_mtime_ns, found.st_ino, found.st_size))
+        with _reading:  # a damaged one is set aside, and told of, by one thread
+            return _read(path, (found.st_mtime_ns, found.st_ino, found.st_size))
     except FileNotFoundError:  # or set aside meanwhile by another process
         return {}
 

@@ -24,14 +24,15 @@ _BLOCK = 2**26
 @final
 @dataclass(frozen=True, eq=False)
 class FilledData:
-    """Data whose numbers at points are computed on the device.
+    """Data whose numbers at points are computed, or looked at, on the device.
 
     Attributes
     ----------
     data : Data
         The others.
     fill : callable
-        Gives the streams that a kernel reads, as `streams` makes them, for an order of elements.
+        Gives the streams that a kernel reads, as `streams` makes them, for an order of elements;
+        None if it reads none.
     """
 
     data: Data
@@ -77,12 +78,10 @@ def _copied(
     given, kind = kernel.qfunction.numbers, kernel.dtype
     arrays: dict[str, Any] = dict.fromkeys(("points", "elements", "modes", "constants"))
     data = source.data if isinstance(source, FilledData) else source
-    if given.point:
-        arrays["points"] = (
-            source.fill(kernel, order)
-            if isinstance(source, FilledData)
-            else host_streams(device, kernel, data.points, order)
-        )
+    if isinstance(source, FilledData):
+        arrays["points"] = source.fill(kernel, order)
+    elif given.point:
+        arrays["points"] = host_streams(device, kernel, data.points, order)
     if given.element:
         elements = element_values(data.elements[:, np.newaxis], count)[:, 0]
         arrays["elements"] = device.upload(np.ascontiguousarray(elements, dtype=kind))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from femops_kernels.cuda.device.arguments import copied
 from femops_kernels.cuda.device.device import Device
-from femops_kernels.cuda.operator.data import prefetched, uploaded
+from femops_kernels.cuda.operator.data import FilledData, prefetched, uploaded
 from femops_kernels.cuda.operator.dofs import Shared
 from femops_kernels.cuda.operator.kernel import CONSTRAINED, STATE, CudaKernel
 from femops_kernels.cuda.operator.order import Order
@@ -47,7 +47,7 @@ class DeviceFieldSweep:
     kernel : CudaKernel
     sources, targets : sequence of FieldDofs
         Those of the fields and of the test functions, as the kernel has them.
-    data : Data
+    data : Data or FilledData
     constrained : (n,) int64
         Positions of the result that are zero.
 
@@ -63,10 +63,10 @@ class DeviceFieldSweep:
         kernel: CudaKernel,
         sources: Sequence[FieldDofs],
         targets: Sequence[FieldDofs],
-        data: Data,
+        data: Data | FilledData,
         constrained: NDArray[np.int64],
     ) -> None:
-        self._device, self._kernel, self._targets = device, kernel, targets
+        self._device, self._kernel = device, kernel
         every, count = (*sources, *targets), len(sources[0].dofs.indices)
         ghosts = np.logical_or.reduce([one.dofs.with_ghosts for one in every])
         self._order = Order.of(ghosts, kernel.shape.elements)

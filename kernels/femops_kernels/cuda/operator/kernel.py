@@ -196,7 +196,7 @@ class CudaKernel:
         device : Device
             Compiles it.
         sources : tuple of Side
-            The fields that they are functions of; the kernel's own, if of none.
+            The fields that they are functions of; the kernel's first one, if of none.
         qfunction, geometry
             See `CudaKernel`.
         numbers : int
@@ -210,7 +210,7 @@ class CudaKernel:
         made = CudaKernel(
             self.dim,
             sources,
-            (replace(self.target, ncomp=numbers),),
+            (replace(sources[0], ncomp=numbers),),
             self.d1d,
             qfunction,
             np.dtype(np.float64),

@@ -1,0 +1,24 @@
+"""Numbers at points that the host evaluates for a device, counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from femops.operators.integrals.bilinear import BilinearForm
+
+
+@pytest.fixture
+def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Numbers that the host evaluates at more than one point of an element, for a device."""
+    found: list[int] = []
+    plain = BilinearForm.values
+
+    def values(self: BilinearForm, stored: Any, block: Any, **options: Any) -> Any:
+        if self.trial.device is not None and block.geometry.num_points > 1:
+            found.append(len(stored))
+        return plain(self, stored, block, **options)
+
+    monkeypatch.setattr(BilinearForm, "values", values)
+    return found
