@@ -56,6 +56,25 @@ def problem(case: str, device: HostDevice | None) -> tuple[Any, Any, Any]:
     return A, b, None if case in ("bare", "l2") else femops.jacobi(A)
 
 
+def test_elements_that_are_worked_along_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In p.Ap of a block that has more places than elements."""
+    sound, iterations = HostDevice.function, []
+    for planted in ("if (there) *curvature += sum;", "*curvature += sum;"):
+        device = host_device()
+
+        def function(self: HostDevice, source: str, planted: str = planted) -> Any:
+            assert source.count("if (there) *curvature += sum;") == ("struct Merge" in source)
+            return sound(self, source.replace("if (there) *curvature += sum;", planted))
+
+        monkeypatch.setattr(HostDevice, "function", function)
+        V = femops.H1(femops.box((3, 3), mapping=bend), 3, device=device)
+        A = femops.mass(V, level="matrix-free")
+        _, info = femops.cg(A, np.arange(1.0, V.size + 1), rtol=1e-10)
+        assert info.merged
+        iterations.append(info.iterations)
+    assert iterations[0] < iterations[1]
+
+
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("merged", [True, False])
 @pytest.mark.parametrize("case", CASES)

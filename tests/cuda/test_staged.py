@@ -162,8 +162,8 @@ def test_shapes_that_have_room(device: GuardedDevice) -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("if (n == 0) wait_for_copy(*arrival);", ""),
-        ("dynamic_shared() + STAGE_AT", "dynamic_shared() + STAGE_AT - 512"),
+        ("if (n == 0) wait_for_copy(*arrival, parity);", ""),
+        ("dynamic_shared() + STAGE_AT, from", "dynamic_shared() + STAGE_AT - 512, from"),
         ("from, STREAM_BYTES);", "from + 8, STREAM_BYTES);"),
     ],
 )

@@ -16,6 +16,7 @@
 
 #ifdef HOST_THREADS
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -49,7 +50,8 @@ struct Launch {
 
 constexpr size_t STACK = size_t(1) << 19;
 
-constexpr int END = 0;  // in place of a barrier's line: the end of the kernel
+constexpr int END = 0;       // in place of a barrier's line: the end of the kernel
+constexpr int WAITING = -1;  // the same: for what another thread does, at no barrier
 
 // A block's dynamic shared memory: filled with what is no number, between guards where no
 // sanitizer looks after its ends.
@@ -174,6 +176,7 @@ struct Team {
     void refresh() { memory = std::make_unique<SharedMemory>(launch.shared_bytes); }
 
     void stop() {
+        stopped = true;
         all.stop();
         for (Barrier& part : parts) part.stop();
     }
@@ -181,6 +184,8 @@ struct Team {
     const Launch& launch;
     std::unique_ptr<SharedMemory> memory;
     Barrier all, parts[32];  // warps, or warps that wait together
+    std::atomic<bool> stopped = false;
+    std::atomic<unsigned> ordered = 0;
 };
 
 static thread_local Team* team;
@@ -195,6 +200,16 @@ inline void warp_barrier() {
     const unsigned warp = threadIdx.x / 32;
     part_barrier(warp, std::min(32u, team->launch.threads - 32 * warp));
 }
+
+inline void wait_for_others() {
+    if (team->stopped) throw Stop();
+    std::this_thread::yield();
+}
+
+inline bool backwards() { return team->launch.backwards; }
+
+// Threads of the block that have ordered what they did before copies.
+inline std::atomic<unsigned>& ordered() { return team->ordered; }
 
 inline char* shared_memory() { return team->memory->begin(); }
 
@@ -277,20 +292,32 @@ public:
     [[noreturn]] void leave() { _longjmp(home_, 1); }
 
     char* shared() const { return shared_; }
+    bool backwards() const { return launch_.backwards; }
+
+    unsigned ordered = 0;  // threads
 
 private:
-    // Each thread in turn; the line of the barrier where they are then.
+    // Each thread in turn, again while some wait for others; the line of the barrier where they are
+    // then.
     int run_to_barrier(bool ascending) {
-        int line = END;
-        for (unsigned k = 0; k < launch_.threads; ++k) {
-            const unsigned t = ascending ? k : launch_.threads - 1 - k;
-            resume(t);
-            if (failure[0] != 0) return END;
-            if (k > 0 && fibers_[t].line != line) {
-                report_divergence(fibers_[t].line, line);
-                return END;
+        int line = WAITING;
+        for (unsigned t = 0; t < launch_.threads; ++t) fibers_[t].line = WAITING;
+        for (unsigned left = launch_.threads, before = left + 1; left > 0;) {
+            if (left == before) report("block %u waits for what no thread does", blockIdx.x);
+            before = left;
+            for (unsigned k = 0; k < launch_.threads; ++k) {
+                Fiber& fiber = fibers_[ascending ? k : launch_.threads - 1 - k];
+                if (fiber.line != WAITING) continue;
+                if (failure[0] == 0) resume(unsigned(&fiber - fibers_));
+                if (failure[0] != 0) return END;
+                if (fiber.line == WAITING) continue;
+                --left;
+                if (line != WAITING && fiber.line != line) {
+                    report_divergence(fiber.line, line);
+                    return END;
+                }
+                line = fiber.line;
             }
-            line = fibers_[t].line;
         }
         return line;
     }
@@ -332,6 +359,12 @@ inline void Scheduler::live() {
 
 inline void barrier(int line) { scheduler->arrive(line); }
 
+inline void wait_for_others() { scheduler->arrive(WAITING); }
+
+inline bool backwards() { return scheduler->backwards(); }
+
+inline unsigned& ordered() { return scheduler->ordered; }
+
 inline char* shared_memory() { return scheduler->shared(); }
 
 inline void run(const Launch& launch) {
@@ -343,6 +376,9 @@ inline void run(const Launch& launch) {
 }
 
 #endif
+
+// Whether a copy of a block is made at once: one that comes after so many.
+inline bool at_once(unsigned before) { return (blockIdx.x + before + backwards()) % 2 == 0; }
 
 // Run a kernel; 0, or 1 with a text that says what went wrong.
 inline int launch(const Launch& what, size_t argument_bytes, size_t stack_bytes, char* text,

@@ -7,7 +7,6 @@
 
 #ifdef HOST_THREADS
 #include <atomic>
-#include <thread>
 #endif
 
 #include "blocks.hpp"
@@ -74,18 +73,30 @@ T __ldcs(const T* from) {
     return *from;
 }
 
-// The host's memory needs no asking.
-inline void prefetch_line(const void*) {}
-inline void prefetch_bytes(const void*, unsigned) {}
+// The host's memory needs no asking; but there must be some.
+inline void prefetch_around(const void* at, unsigned bytes) {
+    const volatile char* from = static_cast<const volatile char*>(at);
+    (void)from[0];
+    (void)from[bytes - 1];
+}
+inline void prefetch_line(const void* at) { prefetch_around(at, 1); }
+inline void prefetch_bytes(const void* at, unsigned bytes) { prefetch_around(at, bytes); }
 
-// A copy to shared memory that is made when somebody waits for it: who does not finds no number.
+// Copies to shared memory, one after the other. By turns they are made at once, as if they took no
+// time, and when somebody waits for them: who does not finds what was there before, or no number.
 struct alignas(16) Arrival {
     const void* from;
     void* to;
-    unsigned bytes, state;  // 1 before the copy, 2 during it, 3 afterwards
+    unsigned bytes, begun, there, made;  // numbers of copies; the last one from PREPARED on
 };
 
-inline void begin_copy(Arrival& arrival, void* to, const void* from, unsigned bytes) {
+constexpr unsigned PREPARED = 0x600DBA22;
+
+inline void order_before_copies() { ++host::ordered(); }
+
+inline void prepare(Arrival& arrival) { arrival = {nullptr, nullptr, 0, 0, 0, PREPARED}; }
+
+inline void check_copy(const Arrival& arrival, const void* to, const void* from, unsigned bytes) {
     const uintptr_t places[] = {reinterpret_cast<uintptr_t>(&arrival), reinterpret_cast<uintptr_t>(to),
                                 reinterpret_cast<uintptr_t>(from), bytes};
     for (const uintptr_t place : places) {
@@ -94,22 +105,63 @@ inline void begin_copy(Arrival& arrival, void* to, const void* from, unsigned by
                      from, to, blockIdx.x);
         host::leave();
     }
-    arrival = {from, to, bytes, 1};
+    const unsigned ordered = host::ordered(), needed = arrival.begun > 0 ? blockDim.x : 0;
+    host::ordered() = 0;
+    if (arrival.made - arrival.there != PREPARED) {
+        host::report("begin_copy without prepare (block %u)", blockIdx.x);
+    } else if (arrival.begun != arrival.there) {
+        host::report("begin_copy before the one before is there (block %u)", blockIdx.x);
+    } else if (ordered < needed) {
+        host::report("begin_copy after what %u of %u threads have ordered (block %u)", ordered, needed,
+                     blockIdx.x);
+    } else {
+        return;
+    }
+    host::leave();
 }
 
-inline void wait_for_copy(Arrival& arrival) {
+// A number that threads of the host change.
 #ifdef HOST_THREADS
-    const std::atomic_ref<unsigned> state(arrival.state);
-    unsigned before = 1;
-    if (state.compare_exchange_strong(before, 2)) {
-        memcpy(arrival.to, arrival.from, arrival.bytes);
-        state = 3;
-    }
-    while (state != 3) std::this_thread::yield();
+using Count = std::atomic_ref<unsigned>;
 #else
-    if (arrival.state == 1) memcpy(arrival.to, arrival.from, arrival.bytes);
-    arrival.state = 3;
+struct Count {
+    unsigned& value;
+    operator unsigned() const { return value; }
+    void operator=(unsigned n) const { value = n; }
+    bool compare_exchange_strong(unsigned& before, unsigned after) const {
+        value = after;
+        return true;
+    }
+};
 #endif
+
+// Makes the copy that comes after so many, if no other thread does.
+inline void make_copy(Arrival& arrival, unsigned before) {
+    unsigned made = PREPARED + before;
+    if (!Count{arrival.made}.compare_exchange_strong(made, made + 1)) return;
+    memcpy(arrival.to, arrival.from, arrival.bytes);
+    Count{arrival.there} = before + 1;
+}
+
+inline void begin_copy(Arrival& arrival, void* to, const void* from, unsigned bytes) {
+    check_copy(arrival, to, from, bytes);
+    const unsigned before = arrival.begun;
+    arrival.from = from, arrival.to = to, arrival.bytes = bytes;
+    if (host::at_once(before)) make_copy(arrival, before);
+    Count{arrival.begun} = before + 1;
+}
+
+// Waits as the hardware does: until the number of copies that are there is of the other parity.
+inline void wait_for_copy(Arrival& arrival, unsigned parity) {
+    for (;;) {
+        const unsigned there = Count{arrival.there};
+        if (there % 2 != parity) return;
+        if (Count{arrival.begun} != there) {
+            make_copy(arrival, there);
+        } else {
+            host::wait_for_others();
+        }
+    }
 }
 
 template <typename T, int N = 16 / sizeof(T)>

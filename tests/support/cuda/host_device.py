@@ -41,6 +41,10 @@ class HostFunction(Function):
         self._launch = library.host_launch
         self._lock = threading.Lock()  # a library says in one place what went wrong
 
+    def resident(self, threads: int, shared_bytes: int) -> int:
+        """See `Function.resident`: what the device says."""
+        return self._device.resident
+
     def launch(self, blocks: int, threads: int, shared_bytes: int, arguments: NDArray[Any]) -> None:
         """Run the kernel to its end.
 
@@ -110,6 +114,8 @@ class HostDevice(Device):
     ----------
     backwards : bool
         Whether blocks and threads are run the other way around.
+    resident : int
+        Blocks that a multiprocessor has room for at a time.
     uploads, downloads, late_downloads, synchronizations, launches : int
         How often it was asked for these.
     arrays : mapping
@@ -126,6 +132,7 @@ class HostDevice(Device):
 
     def __init__(self, shared_bytes: int = 48 * 1024, options: Sequence[str] = ()) -> None:
         self.shared_bytes, self.options, self.backwards = shared_bytes, tuple(options), False
+        self.resident = 1
         self.uploads = self.downloads = self.late_downloads = 0
         self.synchronizations = self.launches = 0
         self.arrays: weakref.WeakValueDictionary[int, NDArray[Any]] = weakref.WeakValueDictionary()

@@ -16,6 +16,8 @@ from femops_kernels.cuda.compiler.cubins import cubin
 from femops_kernels.cuda.compiler.report import Report
 from femops_kernels.cuda.device.cupy_device import copies_blocks
 from femops_kernels.cuda.device.device import Device, Function
+from femops_kernels.cuda.device.residency import Multiprocessor
+from support.cuda.facts import FACTS
 from support.cuda.host_device import HostStagingBuffer
 
 SHARED_BYTES = {"sm_70": 98304, "sm_75": 65536, "sm_80": 166912, "sm_90": 232448}
@@ -44,6 +46,10 @@ class PaperFunction(Function):
         self.source, self.report = source, report
         self.registers, self.local_bytes = report.registers, report.local_bytes
         self.shapes: set[tuple[int, int]] = set()
+
+    def resident(self, threads: int, shared_bytes: int) -> int:
+        """See `Function.resident`; of an H200."""
+        return Multiprocessor.of(FACTS).resident(threads, self.registers, shared_bytes)
 
     def launch(self, blocks: int, threads: int, shared_bytes: int, arguments: NDArray[Any]) -> None:
         """Note how it is launched."""

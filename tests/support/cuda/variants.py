@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any, final
 
@@ -134,22 +135,33 @@ add("boundary-mass", lambda V: femops.boundary_mass(V, smooth), *in_3d(4))
 add("neo-hookean-jacobian", jacobian, *in_3d(3, 6), ncomp=3)  # and what computes its data
 
 
-def staged(make: Callable[..., Any], p: int, **options: Any) -> Application:
+def staged(
+    make: Callable[..., Any], p: int, persistent: bool, merged: bool = False, **options: Any
+) -> Application:
     """What is stored at points goes through shared memory, where a device can have it copied."""
 
     def run(device: Device) -> None:
         (sweep,) = make(space(device, 3, p, **options)).compiled.sweeps
         for shape in staged_shapes(sweep.kernel, device, [sweep.kernel.shape]):
-            sweep = sweep.reshaped(shape)
+            if shape.persistent == persistent:
+                sweep = sweep.reshaped(shape)
+        sweep.kernel = replace(sweep.kernel, merged=merged)
         sweep.launch(0, 0, 1.0, add=False)
 
     return run
 
 
 for _p in (2, 4, 6, 8):
-    VARIANTS[f"diffusion-staged-3d-p{_p}"] = staged(femops.diffusion, _p)
-VARIANTS["mass-staged-3d-p7"] = staged(femops.mass, 7)
-VARIANTS["elasticity-staged-3d-p4"] = staged(elastic, 4, ncomp=3)
+    VARIANTS[f"diffusion-staged-3d-p{_p}"] = staged(femops.diffusion, _p, persistent=False)
+VARIANTS["mass-staged-3d-p7"] = staged(femops.mass, 7, persistent=False)
+VARIANTS["elasticity-staged-3d-p4"] = staged(elastic, 4, persistent=False, ncomp=3)
+for _p in (2, 6, 8):
+    VARIANTS[f"diffusion-persistent-3d-p{_p}"] = staged(femops.diffusion, _p, persistent=True)
+VARIANTS["mass-persistent-3d-p2"] = staged(femops.mass, 2, persistent=True)
+VARIANTS["elasticity-persistent-3d-p4"] = staged(elastic, 4, persistent=True, ncomp=3)
+VARIANTS["diffusion-persistent-merged-3d-p6"] = staged(
+    femops.diffusion, 6, persistent=True, merged=True
+)
 
 # --- geometry on the way --------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from femops_kernels.cuda.cg.state import DEVICE_STATE, STATE_CONSTANTS, SUMS
 from femops_kernels.cuda.compiler.sources import SIMPLE_THREADS, simple_text
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.device import Device, Function, StagingBuffer
+from femops_kernels.cuda.operator.grid import grid, launch_portions
 from femops_kernels.cuda.operator.kernel import STATE, unspilled
 from femops_kernels.cuda.operator.sweep import DeviceLaunchSum, DeviceSweep
 from femops_kernels.skeletons.cg import cg_state as at
@@ -229,7 +230,9 @@ class _MergedSweep:
         assert isinstance(sweep, DeviceSweep)
         self._device, self._sweep = launches.device, sweep
         self._kernel = unspilled(replace(sweep.kernel, merged=True), self._device)
-        self._sums = memory_of_sums(self._device, sweep.blocks, sweep.kernel.threads, 1)
+        function = self._device.function(self._kernel.text)
+        blocks = grid(self._device, function, self._kernel, sweep.blocks)
+        self._sums = memory_of_sums(self._device, blocks, sweep.kernel.threads, 1)
         self._function, self._packed = sweep.bind(
             self._kernel,
             r=updates.vectors[1],
@@ -242,9 +245,9 @@ class _MergedSweep:
 
     def launch(self, old: Any, new: Any) -> None:
         """Compute the next p, and q = A p."""
-        packed, kernel = copied(self._packed), self._kernel
+        packed, given = copied(self._packed), (self._device, self._function, self._kernel)
         packed["x"], packed["p"] = self._device.address(old), self._device.address(new)
-        self._function.launch(self._sweep.blocks, kernel.threads, kernel.shared_bytes, packed)
+        launch_portions(*given, packed, 0, self._sweep.blocks)
         self._sweep.combine(int(packed["y"]))
 
 

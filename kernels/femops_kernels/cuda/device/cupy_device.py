@@ -399,6 +399,10 @@ class CudaFunction(Function):
                 f"compiler? {nvrtc.INSTALL}"
             ) from error
 
+    def resident(self, threads: int, shared_bytes: int) -> int:
+        """The number of blocks that registers, threads and shared memory suffice for."""
+        return self._device.multiprocessor.resident(threads, self.registers, shared_bytes)
+
     def launch(self, blocks: int, threads: int, shared_bytes: int, arguments: NDArray[Any]) -> None:
         """Run the kernel on CuPy's current stream."""
         if blocks == 0:

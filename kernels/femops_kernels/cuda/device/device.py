@@ -28,6 +28,18 @@ class Function(ABC):
     local_bytes: int
 
     @abstractmethod
+    def resident(self, threads: int, shared_bytes: int) -> int:
+        """The number of blocks that a multiprocessor has room for at a time, at least one.
+
+        Parameters
+        ----------
+        threads : int
+            Threads per block.
+        shared_bytes : int
+            Dynamic shared memory of a block.
+        """
+
+    @abstractmethod
     def launch(self, blocks: int, threads: int, shared_bytes: int, arguments: NDArray[Any]) -> None:
         """Run the kernel, after all that was launched before it; does not wait for its end.
 

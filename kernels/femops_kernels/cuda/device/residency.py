@@ -58,6 +58,19 @@ class Multiprocessor:
         most = min(_PARTS * (self.registers // _PARTS // each), self.threads // _WARP)
         return max(1, min(most // warps, self.blocks))
 
+    def resident(self, threads: int, registers: int, shared_bytes: int) -> int:
+        """The number of blocks that shared memory suffices for, too, at least one.
+
+        Parameters
+        ----------
+        threads, registers
+            See `room`.
+        shared_bytes : int
+            Shared memory of a block.
+        """
+        most = self.shared_bytes // (shared_bytes + self.reserved_bytes)
+        return max(1, min(self.room(threads, registers), most))
+
     def carveout(self, threads: int, registers: int, shared_bytes: int) -> int:
         """Percentage of the shared memory that as many blocks need as there is room for.
 

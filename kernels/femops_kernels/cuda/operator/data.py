@@ -96,9 +96,10 @@ def _copied(
 def prefetched(device: Device, kernel: CudaKernel, order: Order) -> dict[str, int]:
     """Arguments that say which streams a block of a staged kernel asks for, besides its own.
 
-    Those of the block that takes its place: so many blocks behind it as there are at a time.
+    Those of the block that takes its place, so many behind it as there are at a time, if there is
+    one. (A persistent block knows which are its next ones.)
     """
-    return {"ahead": device.processors * kernel.shape.blocks, "blocks": order.blocks}
+    return {"ahead": device.processors * kernel.shape.blocks, "behind": order.blocks}
 
 
 def streams(device: Device, kernel: CudaKernel, numbers: int, blocks: int) -> Any:

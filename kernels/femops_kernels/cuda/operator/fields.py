@@ -13,6 +13,7 @@ from femops_kernels.cuda.device.arguments import copied
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.data import FilledData, prefetched, uploaded
 from femops_kernels.cuda.operator.dofs import Shared
+from femops_kernels.cuda.operator.grid import launch_portions
 from femops_kernels.cuda.operator.kernel import CONSTRAINED, STATE, CudaKernel
 from femops_kernels.cuda.operator.order import Order
 from femops_kernels.cuda.operator.sides import INPUT, OUTPUT, Side, suffix
@@ -72,7 +73,7 @@ class DeviceFieldSweep:
         self._order = Order.of(ghosts, kernel.shape.elements)
         self.functionals = device.xp.empty((kernel.minima + kernel.sums, count), kernel.dtype)
         values: dict[str, Any] = dict.fromkeys((*STATE, "r", "inverse", "p", "touched"))
-        values |= {"alpha": 1.0, "keep": 0.0, "add": 0, "count": count, "first_block": 0}
+        values |= {"alpha": 1.0, "keep": 0.0, "add": 0, "count": count, "first_portion": 0}
         values |= {"row": 1, "tiles": 1, "panel_in": 0, "panel_out": 0}
         values |= {"functionals": self.functionals if self.functionals.size else None}
         values |= {"order": device.upload(self._order.elements) if kernel.ordered else None}
@@ -133,16 +134,12 @@ class DeviceFieldSweep:
         **ghosts
             Addresses of what other ranks own, as the kernel takes them: ghosts_in, ghosts_out_1...
         """
-        if begin == end:
-            return
         packed = copied(self._packed)
         for name, place in self._places.items():
             packed[name] = (x if name.startswith("x") else y) + place
         for name, address in ghosts.items():
             packed[name] = address
-        packed["first_block"] = begin
-        kernel = self._kernel
-        self._function.launch(end - begin, kernel.threads, kernel.shared_bytes, packed)
+        launch_portions(self._device, self._function, self._kernel, packed, begin, end)
 
     def combine(self, y: int) -> None:
         """Add what launches leave, if sums are formed in the elements' order."""

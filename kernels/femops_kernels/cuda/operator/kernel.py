@@ -44,7 +44,7 @@ _ARGUMENTS = {
     "keep": "T",
     "add": "int",
     "count": "int",
-    "first_block": "int",
+    "first_portion": "int",
     "row": "int",
     "tiles": "int",
     "panel_in": "long long",
@@ -54,7 +54,7 @@ _ARGUMENTS = {
     "p": "T*",
     "functionals": "T*",
     "ahead": "int",
-    "blocks": "int",
+    "behind": "int",
     **STATE,
 }
 
@@ -300,6 +300,11 @@ class CudaKernel:
         return applies and self.shape.staged and self.qfunction.numbers.point > 0
 
     @property
+    def persistent(self) -> bool:
+        """True if a block works on one portion of the elements after the other."""
+        return self.staged and self.shape.persistent and self.entry == "apply"
+
+    @property
     def shared_bytes(self) -> int:
         """Shared memory of a block: sums, work arrays, numbers at points and their arrival."""
         return self._stage_at + (self._stream_bytes + 32) * self.staged
@@ -350,9 +355,7 @@ class CudaKernel:
             "BLOCKS": self.shape.blocks,
             "LINES": self.lines,
             "THREADS": self.threads,
-            "STRIDE_X": self.strides.x,
-            "STRIDE_Y": self.strides.y,
-            "STRIDE_Z": self.strides.z,
+            **{f"STRIDE_{d.upper()}": getattr(self.strides, d) for d in "xyz"},
             "SLAB": self.slab,
             "PIECE": 16 // self.stored.itemsize,
             "STREAM_BYTES": self._stream_bytes,
@@ -370,6 +373,7 @@ class CudaKernel:
             "GRAD_OUT": qfunction.gradient_out,
             "MERGED": self.merged,
             "MANY": self.many,
+            "PERSISTENT": self.persistent,
         }
         types = f"using T = {TYPES[self.dtype.name]};\nusing S = {TYPES[self.stored.name]};"
         lines = [f"constexpr int {name} = {n};" for name, n in numbers.items()]
@@ -415,9 +419,9 @@ def shape_for(kernel: CudaKernel, device: Device) -> Shape:
     model = shape_of(kernel, device, _THREADS, _RESIDENT)
     measured = measured_shape(kernel.shape_key(device.name))
     if measured is not None and not _is_possible(replace(kernel, shape=measured), device):
-        staged = ", staged" * measured.staged
+        ways = ", staged" * measured.staged + ", persistent" * measured.persistent
         raise KernelValueError(
-            f"a table of launch shapes has {measured.elements} elements per block{staged} for a "
+            f"a table of launch shapes has {measured.elements} elements per block{ways} for a "
             f"kernel that {device.name} can't run so: measure again by femops bench gpu --sweep"
         )
     return measured or model
@@ -426,12 +430,16 @@ def shape_for(kernel: CudaKernel, device: Device) -> Shape:
 def _is_possible(kernel: CudaKernel, device: Device) -> bool:
     if kernel.staged and not device.copies_blocks:
         return False
+    if kernel.shape.persistent and not kernel.shape.staged:
+        return False
     room = kernel.shared_bytes <= device.shared_bytes or not kernel.staged
     return room and kernel.shape.elements <= most_elements(kernel, device)
 
 
 def staged_shapes(kernel: CudaKernel, device: Device, shapes: Iterable[Shape]) -> list[Shape]:
     """Those of the shapes that can be staged, with no more blocks than shared memory has room for.
+
+    Each once with a block for each portion of the elements, once with persistent blocks.
 
     Parameters
     ----------
@@ -445,7 +453,7 @@ def staged_shapes(kernel: CudaKernel, device: Device, shapes: Iterable[Shape]) -
         if staged.staged and _is_possible(staged, device):
             room = (device.shared_bytes + _RESERVED) // (staged.shared_bytes + _RESERVED)
             found[replace(staged.shape, blocks=min(shape.blocks, room))] = None
-    return list(found)
+    return [replace(shape, persistent=which) for which in (False, True) for shape in found]
 
 
 def shape_of(kernel: CudaKernel, device: Device, threads: int, resident: int) -> Shape:

@@ -27,19 +27,24 @@ class Shape:
         Blocks that a multiprocessor should hold at least; bounds the registers.
     staged : bool
         Whether what is stored at points goes to shared memory first, by a copy of the whole block;
-        see ``numbers.cuh``.
+        see ``staged_stream.cuh``.
+    persistent : bool
+        Whether there are only as many blocks as a device has room for at a time, each of which
+        works on one portion of the elements after the other; only if staged, and not of many
+        vectors.
     """
 
     elements: int
     blocks: int = 1
     staged: bool = False
+    persistent: bool = False
 
 
 def measured_shape(key: TuningKey) -> Shape | None:
     """The shape that the database has for a kernel on a device; None without one."""
     match database.find(key):
         case {"elements": int(elements), "blocks": int(blocks), **more}:
-            return Shape(elements, blocks, staged="staged" in more)
+            return Shape(elements, blocks, "staged" in more, "persistent" in more)
     return None
 
 
@@ -49,5 +54,5 @@ def record(shapes: Mapping[TuningKey, Shape]) -> Path:
 
 
 def _settings(shape: Shape) -> database.Settings:
-    """Whole numbers of at least 1: what is not staged does not say so."""
+    """Whole numbers of at least 1: what a shape is not, it does not say."""
     return {name: int(value) for name, value in asdict(shape).items() if value}

@@ -18,6 +18,7 @@ from femops_kernels.cuda.device.device import Device, Function
 from femops_kernels.cuda.operator.clearing import Clearing
 from femops_kernels.cuda.operator.data import FilledData, prefetched, uploaded
 from femops_kernels.cuda.operator.dofs import Shared
+from femops_kernels.cuda.operator.grid import launch_portions
 from femops_kernels.cuda.operator.kernel import CLEARED, CONSTRAINED, STATE, CudaKernel, unspilled
 from femops_kernels.cuda.operator.order import Order
 from femops_kernels.cuda.operator.shapes import Shape
@@ -244,7 +245,7 @@ class DeviceSweep(DeviceLaunch):
         unused = ("x", "y", "r", "inverse", "p", "ghosts_in", "ghosts_out", "functionals", *STATE)
         none = dict.fromkeys(unused)
         numbers = {"alpha": 0.0, "keep": keep, "add": 0, "count": self.count}
-        numbers |= {"first_block": 0, "owned_in": (source.owned or 0) * kernel.source.ncomp}
+        numbers |= {"first_portion": 0, "owned_in": (source.owned or 0) * kernel.source.ncomp}
         numbers |= {"owned_out": (target.owned or 0) * kernel.target.ncomp}
         sizes = (source.size * kernel.source.ncomp, target.size * kernel.target.ncomp)
         numbers |= {"row": self.panels.nvec, "tiles": self._tiles}
@@ -283,7 +284,7 @@ class DeviceSweep(DeviceLaunch):
         self.combine(y)
 
     def some(self, begin: int, end: int, **arguments: Any) -> None:
-        """Launch the blocks begin to end - 1.
+        """Work on the blocks begin to end - 1 of the order.
 
         Parameters
         ----------
@@ -292,15 +293,12 @@ class DeviceSweep(DeviceLaunch):
             As the kernel takes them, pointers by address: x, y, alpha, add, and where ranks share
             dofs ghosts_in, ghosts_out.
         """
-        if begin == end:
-            return
         if self._bound is None:
             self._bound = self.bind(self.kernel)
         function, packed = self._bound[0], copied(self._bound[1])
         for name, value in arguments.items():
             packed[name] = value
-        packed["first_block"] = begin
-        function.launch(end - begin, self.kernel.threads, self.kernel.shared_bytes, packed)
+        launch_portions(self.device, function, self.kernel, packed, begin, end)
 
     def combine(self, y: int) -> None:
         """Add what a launch leaves, if sums are formed in the elements' order."""

@@ -101,12 +101,26 @@ __device__ __forceinline__ unsigned shared_address(const void* at) {
     return static_cast<unsigned>(__cvta_generic_to_shared(at));
 }
 
-// One thread begins the copy. The others may wait for it after the block's next barrier.
+// What the thread has done in shared memory comes before copies that are begun later, after a barrier
+// if by another thread. Copies are made by the async proxy, loads and stores by the generic one, and
+// a barrier alone orders accesses of one proxy (PTX ISA, "Causality order": a proxy fence along the
+// path). So it needs this even where a copy only overwrites what has been read.
+__device__ __forceinline__ void order_before_copies() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// One thread prepares for copies, one after the other.
+__device__ __forceinline__ void prepare(Arrival& arrival) {
+    const unsigned barrier = shared_address(&arrival.barrier);
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+    order_before_copies();
+}
+
+// One thread begins a copy when the one before has been waited for. Others may wait for it after the
+// block's next barrier, the first time after `prepare`.
 __device__ __forceinline__ void begin_copy(Arrival& arrival, void* to, const void* from,
                                            unsigned bytes) {
     const unsigned barrier = shared_address(&arrival.barrier);
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the copy sees it, too
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                  : "memory");
     asm volatile(
@@ -116,23 +130,30 @@ __device__ __forceinline__ void begin_copy(Arrival& arrival, void* to, const voi
         : "memory");
 }
 
-// Every thread that reads what was copied calls it before.
-__device__ __forceinline__ void wait_for_copy(Arrival& arrival) {
+// Every thread that reads what was copied calls it before, with the parity of the number of copies
+// before: the barrier only tells one copy from the next by it.
+__device__ __forceinline__ void wait_for_copy(Arrival& arrival, unsigned parity) {
     unsigned there = 0;
     while (there == 0) {
         asm volatile(
             "{\n.reg .pred done;\n"
-            "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], 0;\n"
+            "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
             "selp.u32 %0, 1, 0, done;\n}\n"
             : "=r"(there)
-            : "r"(shared_address(&arrival.barrier))
+            : "r"(shared_address(&arrival.barrier)), "r"(parity)
             : "memory");
     }
 }
 
-// Asks for so many bytes, a multiple of 16, in the second-level cache.
+// Asks for so many bytes, a multiple of 16 from a multiple of 16, in the second-level cache.
 __device__ __forceinline__ void prefetch_bytes(const void* at, unsigned bytes) {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(at), "r"(bytes) : "memory");
+}
+
+// Asks for any bytes, and for those that lie in the same 16.
+__device__ __forceinline__ void prefetch_around(const void* at, unsigned bytes) {
+    const unsigned before = reinterpret_cast<unsigned long long>(at) % 16;
+    prefetch_bytes(static_cast<const char*>(at) - before, (before + bytes + 15) / 16 * 16);
 }
 #endif
 

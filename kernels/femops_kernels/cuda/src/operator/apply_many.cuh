@@ -4,9 +4,11 @@
 
 ENTRY(THREADS, BLOCKS, Arguments) {
     const Place at(reinterpret_cast<T*>(dynamic_shared()));
+    const int portion = first_portion(a);
+    Stream stream(a, portion);
     bool there;
-    const long long e = element_of(a, at.slot, there);
-    Numbers numbers(a, e, at.first, at.second);
+    const long long e = element_of(a, portion, at.slot, there);
+    Numbers numbers(a, stream, e, at.first, at.second);
     const int tile = blockIdx.x % (unsigned)a.tiles, each = (a.row + TILE - 1) / TILE;  // of a panel
     const int panel = tile / each, first = tile % each * TILE;
     const int behind = first + TILE < a.row ? first + TILE : a.row;
@@ -14,7 +16,8 @@ ENTRY(THREADS, BLOCKS, Arguments) {
     for (int s = first; s < behind; ++s) {
         one.x = a.x + panel * a.panel_in + s;
         one.y = a.y + panel * a.panel_out + s;
-        Merge merge(one, e, there);
+        Merge merge(one);
+        merge.enter(one, e, there);
         Functionals functionals;
         Fields u, ux;
         interpolate(one, merge, at, e, u, Sources{});

@@ -73,10 +73,13 @@ __device__ __forceinline__ void add_way(const Place& at, int way, const T (&line
 
 ENTRY(THREADS, BLOCKS, Arguments) {
     const Place at(reinterpret_cast<T*>(dynamic_shared()));
+    const int portion = first_portion(a);
+    Stream stream(a, portion);
     bool there;
-    const long long e = element_of(a, at.slot, there);
-    Merge merge(a, e, there);
-    Numbers numbers(a, e, at.first, at.second);
+    const long long e = element_of(a, portion, at.slot, there);
+    Merge merge(a);
+    merge.enter(a, e, there);
+    Numbers numbers(a, stream, e, at.first, at.second);
 #pragma unroll
     for (int c = 0; c < NCOMP_OUT; ++c) {
         Lines lines = {};

@@ -8,16 +8,19 @@ constexpr int FILLED_PIECES = (Q * NCOMP_OUT + FILLED_PIECE - 1) / FILLED_PIECE;
 
 ENTRY(THREADS, BLOCKS, Arguments) {
     const Place at(reinterpret_cast<T*>(dynamic_shared()));
+    const int portion = first_portion(a);
+    Stream stream(a, portion);
     bool there;
-    const long long e = element_of(a, at.slot, there);
-    Merge merge(a, e, there);
-    Numbers numbers(a, e, at.first, at.second);
+    const long long e = element_of(a, portion, at.slot, there);
+    Merge merge(a);
+    merge.enter(a, e, there);
+    Numbers numbers(a, stream, e, at.first, at.second);
     Fields u, ux;
     if constexpr (VALUE_IN || GRAD_IN) interpolate(a, merge, at, e, u, Sources{});
     if constexpr (GRAD_IN) differentiate(at, u, ux, Sources{});
-    const long long place = block_of(a) * ELEMENTS + at.slot, block = place / GROUP;
+    const long long place = (long long)portion * ELEMENTS + at.slot, block = place / GROUP;
     const int thread = (int)(place % GROUP) * LINES + threadIdx.x % LINES;
-    Pack<F>* stream =
+    Pack<F>* filled =
         reinterpret_cast<Pack<F>*>(a.parts) + block * FILLED_PIECES * GROUP * LINES + thread;
     Pack<F> piece = {};
 #pragma unroll
@@ -33,7 +36,7 @@ ENTRY(THREADS, BLOCKS, Arguments) {
             const int number = i * NCOMP_OUT + c;
             piece.v[number % FILLED_PIECE] = F(out[c]);
             if (there && (number % FILLED_PIECE == FILLED_PIECE - 1 || number == Q * NCOMP_OUT - 1)) {
-                stream[number / FILLED_PIECE * GROUP * LINES] = piece;
+                filled[number / FILLED_PIECE * GROUP * LINES] = piece;
             }
         }
     }

@@ -13,10 +13,11 @@ struct Numbers {
     T constant[NCONSTANT > 0 ? NCONSTANT : 1];
     T across;                                   // the weights of the directions across the line
     T modes[MAPPED ? DIM : 1][DIM][G1D];        // value, y- and z-derivative; component; mode in x
-    Stream stream;
+    Stream& stream;
     Pack<S> piece;
 
-    __device__ __forceinline__ Numbers(const Arguments& a, long long e, int j, int k) : stream(a) {
+    __device__ __forceinline__ Numbers(const Arguments& a, Stream& stream_, long long e, int j, int k)
+        : stream(stream_) {
 #pragma unroll
         for (int n = 0; n < NELEMENT; ++n) element[n] = __ldg(a.elements + e * NELEMENT + n);
 #pragma unroll

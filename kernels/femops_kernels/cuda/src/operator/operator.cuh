@@ -141,6 +141,8 @@ struct Functionals {
             }
             if (there) a.functionals[n * (long long)a.count + e] = value;
         }
+        // all have read what the next portion's nodes overwrite
+        if constexpr (PERSISTENT && DIM > 1 && NFUNCTIONALS > 0) at.wait();
     }
 };
 
@@ -361,7 +363,7 @@ __device__ __forceinline__ void step(Merge& merge, const Place& at, Numbers& num
 __device__ __forceinline__ void differentiate_transposed(const Place& at, Fields& v, Fields& vx) {
     using DT = Transposed<D>;
     if constexpr (DIM > 1) {
-        at.wait();
+        if constexpr (!PERSISTENT) at.wait();  // which has just waited
 #pragma unroll
         for (int c = 0; c < NCOMP_TEST; ++c) {
             T* y = at.buffer(OF_Y, c) + at.y_line();

@@ -5,10 +5,11 @@
 struct Stream {
     const S* pieces;
 
-    __device__ __forceinline__ Stream(const Arguments& a) {
+    __device__ __forceinline__ Stream(const Arguments& a, int portion) {
         if constexpr (NQDATA == 0) return;
         constexpr int LINE = 128, COUNT = (STREAM_BYTES + LINE - 1) / LINE;
-        const char* block = reinterpret_cast<const char*>(a.points) + block_of(a) * STREAM_BYTES;
+        const char* block =
+            reinterpret_cast<const char*>(a.points) + (long long)portion * STREAM_BYTES;
 #pragma unroll
         for (int n = 0; n < COUNT; n += THREADS) {
             const int line = n + threadIdx.x;
@@ -19,4 +20,5 @@ struct Stream {
     __device__ __forceinline__ Pack<S> piece(int n) const {
         return load_pack(pieces + (long long)n * THREADS * PIECE);
     }
+    __device__ __forceinline__ void next(const Arguments&, int) {}
 };

@@ -25,16 +25,17 @@ __device__ __forceinline__ T* add_at(const Arguments& a, long long at) {
     return S::vector(a) + spread(a, at);
 }
 
-// Number of the block among those of the whole launch.
-__device__ __forceinline__ long long block_of(const Arguments& a) {
-    if constexpr (ORDERED) return (long long)a.first_block + blockIdx.x;
+// A portion is the elements that a block works on at a time. Number of its first one.
+__device__ __forceinline__ int first_portion(const Arguments& a) {
+    if constexpr (ORDERED) return a.first_portion + (int)blockIdx.x;
     if constexpr (MANY) return blockIdx.x / (unsigned)a.tiles;
     return blockIdx.x;
 }
 
 // The element of a slot of the block; one that is not `there` is worked along, but adds nothing.
-__device__ __forceinline__ long long element_of(const Arguments& a, int slot, bool& there) {
-    const long long at = block_of(a) * ELEMENTS + slot;
+__device__ __forceinline__ long long element_of(const Arguments& a, int portion, int slot,
+                                                bool& there) {
+    const long long at = (long long)portion * ELEMENTS + slot;
     if constexpr (ORDERED) {
         const int e = __ldg(a.order + at);
         there = e >= 0;

@@ -5,18 +5,25 @@
 struct Merge {
     static constexpr int BYTES = MERGED ? THREADS * sizeof(double) : 0;  // of shared memory
 
-    bool there;
+    bool there = true;
     T beta;
     int first, behind;  // dofs that the element is the first to meet
     double* curvature;  // in shared memory
 
-    __device__ __forceinline__ Merge(const Arguments& a, long long e, bool there_) : there(there_) {
+    __device__ __forceinline__ Merge(const Arguments& a) {
         if constexpr (MERGED) {
             beta = T(a.state[BETA]);
-            first = there ? __ldg(a.touched + e) : 0;
-            behind = there ? __ldg(a.touched + e + 1) : 0;
             curvature = reinterpret_cast<double*>(dynamic_shared()) + threadIdx.x;
             *curvature = 0;
+        }
+    }
+
+    // The thread comes to an element.
+    __device__ __forceinline__ void enter(const Arguments& a, long long e, bool there_) {
+        there = there_;
+        if constexpr (MERGED) {
+            first = there ? __ldg(a.touched + e) : 0;
+            behind = there ? __ldg(a.touched + e + 1) : 0;
         }
     }
 
@@ -62,13 +69,13 @@ struct Merge {
                     if constexpr (DIM > 2) sum += uz[c] * vz[c];
                 }
             }
-            *curvature += sum;
+            if (there) *curvature += sum;
         }
     }
 
     __device__ __forceinline__ void finish(const Arguments& a) const {
         if constexpr (MERGED) {
-            double sums[1] = {there ? a.alpha * *curvature : 0};
+            double sums[1] = {a.alpha * *curvature};
             if (all_sums(sums, a.partial, a.counters)) set_curvature(a.state, sums[0]);
         }
     }

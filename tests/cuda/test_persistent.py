@@ -1,0 +1,324 @@
+"""Persistent thread blocks, which work on one portion of the elements after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from femops_kernels.cuda.operator import kernel as kernels
+from femops_kernels.cuda.operator.kernel import staged_shapes
+from femops_kernels.cuda.operator.shapes import Shape, measured_shape, record
+from femops_kernels.cuda.operator.sweep import DeviceSweep
+from femops_kernels.errors import DeviceError, KernelValueError
+from femops_kernels.tuning import database
+from support.cases.kernels import bend, random_vector, smooth, turned
+from support.cuda.device_cases import DeviceCase, cover
+from support.cuda.guarded import GuardedDevice, guarded_device
+from support.cuda.host_device import HostDevice, host_device
+from support.cuda.launches import THREAD, replay, require
+from support.cuda.variants import collocated, heat
+from support.simulated_ranks import on_ranks
+
+CASES = [case for case in cover() if case.case.level == "partial"][1::3]
+
+
+@pytest.fixture
+def device() -> GuardedDevice:
+    """With room for two blocks at a time."""
+    made = guarded_device(shared_bytes=24 * 1024, options=["-O0"])
+    made.processors = 2
+    return made
+
+
+@pytest.fixture
+def persistent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All kernels that a shape is chosen for are persistent, where there is room for an element."""
+    choose = kernels.shape_for
+
+    def shape_for(*given: Any) -> Shape:
+        shape = choose(*given)
+        found = staged_shapes(*given, [Shape(2), Shape(1)])
+        return next((one for one in found if one.persistent), shape)
+
+    monkeypatch.setattr(kernels, "shape_for", shape_for)
+
+
+def sweep_of(A: Any) -> Any:
+    (sweep,) = A.compiled.sweeps
+    return sweep
+
+
+@contextmanager
+def backwards(device: HostDevice) -> Iterator[None]:
+    """Blocks and threads run the other way around, and copies that were late are early."""
+    device.backwards = True
+    try:
+        yield
+    finally:
+        device.backwards = False
+
+
+@pytest.mark.usefixtures("persistent")
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_form_is_the_oracles(case: DeviceCase, device: GuardedDevice) -> None:
+    operator, dense = case.build(device)
+    u = random_vector(operator.space, case.case.dtype)
+    x = device.upload(u)
+    assert dense.error(operator.apply(x).get(), u) < case.tolerance
+    with backwards(device.host):
+        assert dense.error(operator.apply(x).get(), u) < case.tolerance
+
+
+@pytest.mark.usefixtures("persistent")
+def test_most_are_persistent(device: GuardedDevice) -> None:
+    sweeps = [s for case in CASES for s in case.build(device)[0].compiled.sweeps]
+    kinds = [sweep.kernel.persistent for sweep in sweeps if isinstance(sweep, DeviceSweep)]
+    assert sum(kinds) > 0.6 * len(kinds)
+
+
+FORMS = {"bp1": femops.mass, "bp3": femops.diffusion, "bp5": collocated}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("counts", "order"),
+    [
+        ((9,), 1),
+        ((9,), 8),
+        ((4, 3), 2),
+        ((3, 3), 6),
+        ((3, 2, 2), 2),
+        ((3, 2, 1), 4),
+        ((2, 1, 1), 7),
+    ],
+)
+def test_grids_of_all_sizes(form: str, counts: tuple[int, ...], order: int) -> None:
+    """More portions than blocks, as many or fewer, a multiple or not; copies early and late."""
+    device = host_device(shared_bytes=100 * 1024)
+    mesh = turned(femops.box(counts, order=2, mapping=bend))
+    expected = FORMS[form](femops.H1(mesh, order))
+    A = FORMS[form](femops.H1(mesh, order, device=device))
+    u = random_vector(expected.space, "float64")
+    right = expected @ u
+    for elements, processors in ((1, 1), (1, 3), (2, 2), (2, 100), (int(np.prod(counts)), 2)):
+        device.processors = processors
+        other = sweep_of(A).reshaped(Shape(elements, 1, staged=True, persistent=True))
+        portions = -(-mesh.num_elements // elements)
+        for way in (False, True):
+            device.backwards, y = way, np.zeros(len(u))
+            with device.recording() as launches:
+                other.launch(device.address(u), device.address(y), 1.0, add=False)
+            assert launches[-1].shape[0] == min(portions, processors)
+            np.testing.assert_allclose(y, right, rtol=0, atol=1e-13 * abs(right).max())
+
+
+@pytest.mark.parametrize("data", ["float64", "float32"])
+def test_the_bits_are_those_of_other_launches(device: GuardedDevice, data: str) -> None:
+    """Also of an odd number of numbers in a line, and of blocks that elements do not fill."""
+    mesh = turned(femops.box((5, 3), order=2, mapping=bend))
+    V = femops.H1(mesh, 2, device=device, reproducible=True)
+    A = femops.diffusion(V, smooth, data_dtype=data)
+    sweep, x = sweep_of(A), device.upload(random_vector(V, "float64"))
+    expected = A.apply(x).get()
+    for elements in (1, 2, 4):
+        other, y = sweep.reshaped(Shape(elements, 1, True, True)), device.xp.zeros(V.size)
+        assert other.kernel.persistent
+        other.launch(device.address(x), device.address(y), 1.0, add=False)
+        assert y.get().tobytes() == expected.tobytes()
+
+
+@pytest.mark.usefixtures("persistent")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("resident", [1, 30])
+def test_conjugate_gradients_and_many_vectors(
+    device: GuardedDevice, dtype: str, resident: int
+) -> None:
+    """Blocks whose last portion is not full have summed what the others gave."""
+    device.host.resident = resident
+    V = femops.H1(femops.box((3, 3, 1), mapping=bend), 3, device=device)
+    W = femops.H1(V.mesh, 3)
+    A, B = (
+        (femops.diffusion(U, dtype=dtype) + femops.mass(U, dtype=dtype)).constrained(
+            U.boundary_dofs()
+        )
+        for U in (V, W)
+    )
+    assert sweep_of(A).kernel.persistent
+    rtol = 1e-10 if dtype == "float64" else 1e-4
+    b = random_vector(W, dtype)
+    (found, there), (expected, here) = (
+        femops.cg(A, device.upload(b), rtol=rtol),
+        femops.cg(B, b, rtol=rtol),
+    )
+    assert there.merged
+    assert abs(there.iterations - here.iterations) <= 1
+    np.testing.assert_allclose(found.get(), expected, rtol=0, atol=100 * rtol * abs(expected).max())
+    X = np.random.default_rng(3).standard_normal((W.size, 5)).astype(dtype)
+    assert not sweep_of(A).kernel.for_many(device).persistent
+    np.testing.assert_allclose(
+        (A @ device.upload(X)).get(), B @ X, rtol=0, atol=1e-5 if dtype == "float32" else 1e-11
+    )
+
+
+@pytest.mark.usefixtures("persistent")
+def test_ranks_with_a_device_each() -> None:
+    mesh = femops.box((5, 4), mapping=bend)
+    reference = femops.diffusion(femops.H1(mesh, 3), smooth)
+    u = random_vector(reference.space, "float64")
+
+    def program(comm: Any) -> tuple[int, Any]:
+        device = host_device()
+        device.processors = 1
+        V = femops.H1(femops.distribute(mesh, comm), 3, device=device)
+        A = femops.diffusion(V, smooth)
+        assert sweep_of(A).kernel.persistent
+        return V.first_dof, A @ u[V.first_dof :][: V.ndofs].copy()
+
+    found, _ = on_ranks(3, program)
+    joined = np.concatenate([y for _, y in sorted(found, key=lambda each: each[0])])
+    np.testing.assert_allclose(joined, reference @ u, rtol=0, atol=1e-12)
+
+
+def test_a_table_may_ask_for_it(device: GuardedDevice, tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(database, "users_table", lambda: tmp_path / "tuning.json")
+    V = femops.H1(femops.box((3, 3), mapping=bend), 2, device=device)
+    kernel = sweep_of(femops.mass(V)).kernel
+    key = kernel.shape_key(device.name)
+    for shape in (Shape(2, 3, staged=True, persistent=True), Shape(2, 3, staged=True)):
+        record({key: shape})
+        assert measured_shape(key) == sweep_of(femops.mass(V)).kernel.shape == shape
+    record({key: Shape(2, 3, persistent=True)})
+    with pytest.raises(KernelValueError, match=r"2 elements per block, persistent for a kernel"):
+        sweep_of(femops.mass(V))
+    record({key: Shape(2, 3, staged=True, persistent=True)})
+    monkeypatch.setattr(device, "copies_blocks", False)
+    with pytest.raises(KernelValueError, match=r"per block, staged, persistent for a kernel that"):
+        sweep_of(femops.mass(V))
+
+
+def test_shapes_that_are_offered(device: GuardedDevice) -> None:
+    V = femops.H1(femops.box((2, 2, 2), mapping=bend), 2, device=device)
+    kernel = sweep_of(femops.diffusion(V)).kernel
+    found = staged_shapes(kernel, device, [Shape(1, 8), Shape(2, 8)])
+    plain = [shape for shape in found if not shape.persistent]
+    assert found == plain + [Shape(s.elements, s.blocks, True, True) for s in plain]
+    assert len(plain) == 2
+    assert not sweep_of(femops.diffusion(V, level="matrix-free")).reshaped(found[-1]).kernel.staged
+
+
+# --- several fields -------------------------------------------------------------------------------
+
+
+def weighted(v: Any, e: Any, x: Any, kappa: Any) -> Any:
+    """Functionals beside a form that reads numbers at points."""
+    return heat(v, e, x) | {"energy": e * e * kappa, "least": e + v[0]}
+
+
+def fields_form(device: Any, mesh: femops.Mesh) -> femops.CoupledForm:
+    """A vector and a scalar."""
+    V = femops.H1(mesh, 2, ncomp=mesh.dim, device=device)
+    W = femops.Product(v=V, e=femops.L2(mesh, 1, device=device))
+    names: Any = {"integrals": ["energy"], "minima": ["least"]}
+    return femops.coupled_form(weighted, W, kappa=smooth, **names)
+
+
+@pytest.mark.usefixtures("persistent")
+@pytest.mark.parametrize("counts", [(4, 3), (3, 2, 1)])
+def test_fields_and_functionals(device: GuardedDevice, counts: tuple[int, ...]) -> None:
+    mesh = turned(femops.box(counts, order=2, mapping=bend))
+    there, here = fields_form(device, mesh), fields_form(None, mesh)
+    u = np.random.default_rng(1).standard_normal(here.space.size)
+    expected, values = here.evaluate(u)
+    for way in (False, True):
+        device.host.backwards = way
+        with device.host.recording() as launches:
+            residual, found = there.evaluate(device.upload(u))
+        (main,) = (one for one in launches if "PERSISTENT = true" in one.source)
+        assert main.shape[0] == 2
+        scale = abs(expected).max()
+        np.testing.assert_allclose(residual.get(), expected, rtol=0, atol=1e-12 * scale)
+        assert found == pytest.approx(values, rel=1e-12)
+
+
+# --- faults that are found ------------------------------------------------------------------------
+
+NEXT = "            order_before_copies();\n            __syncthreads();\n"
+STEP = "        step(merge, at, numbers, functionals, u, ux);\n"
+MOVE = "        portion += gridDim.x;\n        stream.next(a, portion);\n"
+BETWEEN = "if constexpr (PERSISTENT && DIM > 1 && NFUNCTIONALS > 0) at.wait();"
+
+FAULTS = {
+    "no barrier before a copy": (NEXT, "            order_before_copies();\n"),
+    "reads not ordered before a copy": (NEXT, "            __syncthreads();\n"),
+    "a copy begun before the step": (STEP + MOVE, MOVE + STEP),
+    "always the same parity": ("parity ^= 1;", ""),
+    "parity begins with 1": (": parity(0)", ": parity(1)"),
+    "no copy": ("            bring(a, portion);\n        }\n", "        }\n"),
+    "no barrier between portions": (BETWEEN, ""),
+    "too few portions": ("while (PERSISTENT && portion < a.behind)", "while (false)"),
+}
+
+
+def planted(monkeypatch: pytest.MonkeyPatch, before: str, after: str) -> HostDevice:
+    """A device with one block at a time, whose persistent kernels have a fault."""
+    device, sound = host_device(shared_bytes=24 * 1024), HostDevice.function
+    device.processors = 1
+
+    def function(self: HostDevice, source: str) -> Any:
+        if "PERSISTENT = true" in source:
+            assert source.count(before) == 1
+            source = source.replace(before, after)
+        return sound(self, source)
+
+    monkeypatch.setattr(HostDevice, "function", function)
+    return device
+
+
+@pytest.mark.usefixtures("persistent")
+@pytest.mark.parametrize("way", [False, True])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_faults(fault: str, way: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the order of threads, and whether the first copy is made early or late."""
+    device = planted(monkeypatch, *FAULTS[fault])
+    device.backwards = way
+    mesh = femops.box((3, 2, 1), mapping=bend)
+    there, here = fields_form(device, mesh), fields_form(None, mesh)
+    u = np.random.default_rng(1).standard_normal(here.space.size)
+    expected, values = here.evaluate(u)
+    with suppress(DeviceError):
+        residual, found = there.evaluate(u)
+        assert not np.allclose(residual, expected) or found != pytest.approx(values)
+
+
+@pytest.mark.usefixtures("persistent")
+@pytest.mark.parametrize("order", [1, 2, 6])
+def test_sanitizers_find_no_races(order: int) -> None:
+    """Also where threads wait for their element alone, a part of a warp or some of them."""
+    require(THREAD)
+    device = host_device()
+    device.processors = 1
+    A = femops.diffusion(femops.H1(femops.box((3, 1, 1), mapping=bend), order, device=device))
+    replayed(device, lambda: A @ np.random.default_rng(1).standard_normal(A.shape[1]))
+
+
+@pytest.mark.usefixtures("persistent")
+def test_sanitizers_find_no_races_of_functionals() -> None:
+    require(THREAD)
+    device = host_device()
+    device.processors = 1
+    F = fields_form(device, femops.box((3, 2, 1), mapping=bend))
+    replayed(device, lambda: F.evaluate(np.ones(F.space.size)))
+
+
+def replayed(device: HostDevice, work: Callable[[], object]) -> None:
+    """Run the one persistent kernel of some work again, with threads of the host."""
+    with device.recording() as launches:
+        work()
+    (launch,) = (one for one in launches if "PERSISTENT = true" in one.source)
+    assert launch.shape[0] == 1
+    assert len(replay(launch, THREAD)) == len(launch.arrays)
