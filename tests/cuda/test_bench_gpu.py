@@ -30,7 +30,8 @@ KEYS = (
     "fraction_of_limit q1d "
     "seconds_min seconds_median seconds_launch seconds_setup shared_bytes_per_dof flops_per_dof "
     "atomics_per_dof "
-    "seconds_memory seconds_shared seconds_flops seconds_atomics elements blocks staged threads "
+    "seconds_memory seconds_shared seconds_flops seconds_atomics elements blocks staged "
+    "persistent threads "
     "registers local_bytes clock_mhz memory_clock_mhz celsius watts throttled "
     "off_other_level off_cpu best limit_of_levels"
 )

@@ -88,6 +88,7 @@ def _row(device: Device, case: GpuCase, rates: Rates, seconds: float) -> Row:
             "elements": kernel.shape.elements,
             "blocks": kernel.shape.blocks,
             "staged": kernel.staged,
+            "persistent": kernel.persistent,
             "threads": kernel.threads,
             "registers": function.registers,
             "local_bytes": function.local_bytes,

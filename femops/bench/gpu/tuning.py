@@ -21,6 +21,11 @@ from femops_kernels.tuning.database import TuningKey
 
 _THREADS = (64, 128, 192, 256)
 _RESIDENT = (256, 384, 512, 640, 768, 1024)
+_STAGED = (1536, 2048)
+"""Threads of a multiprocessor, besides those, where none waits for numbers in registers.
+
+A loop takes as many registers as it may have; these are what small elements need without one.
+"""
 
 SPILLED = 64
 """Bytes that a thread may spill: a few cost less than what twice as many threads gain."""
@@ -30,10 +35,11 @@ def candidates(kernel: CudaKernel, device: Device) -> list[Shape]:
     """Shapes that are worth a try.
 
     64 to 256 threads a block, more registers or more blocks, numbers at points through shared
-    memory or not.
+    memory or not, and then one portion of the elements per block or persistent blocks.
     """
     shapes = [shape_of(kernel, device, *sizes) for sizes in product(_THREADS, _RESIDENT)]
-    staged = staged_shapes(kernel, device, shapes)
+    more = [shape_of(kernel, device, *sizes) for sizes in product(_THREADS, _STAGED)]
+    staged = staged_shapes(kernel, device, [*shapes, *more])
     return list(dict.fromkeys([kernel.shape, *shapes, *staged]))
 
 
@@ -43,9 +49,9 @@ def tune(
     """Try shapes for the kernels of cases, each for so long, and keep the fastest in the table.
 
     The record's ``shapes`` get, for each kernel, the shape it had (``elements_before``,
-    ``blocks_before``, ``staged_before``) and the fastest one, with their times, and how many were
-    ``tried``.  Shapes for which the compiler spills more than `SPILLED` bytes are not tried, but
-    for the one there was.
+    ``blocks_before``, ``staged_before``, ``persistent_before``) and the fastest one, with their
+    times, and how many were ``tried``.  Shapes for which the compiler spills more than `SPILLED`
+    bytes are not tried, but for the one there was.
     """
     known: set[TuningKey] = set()
     for case in cases:
@@ -74,10 +80,12 @@ def _tuned(device: Device, case: GpuCase, seconds: float) -> dict[str, Any]:
         "elements_before": before.elements,
         "blocks_before": before.blocks,
         "staged_before": before.staged,
+        "persistent_before": before.persistent,
         "seconds_before": times[before],
         "elements": fastest.elements,
         "blocks": fastest.blocks,
         "staged": fastest.staged,
+        "persistent": fastest.persistent,
         "seconds": times[fastest],
         "tried": len(times),
     }

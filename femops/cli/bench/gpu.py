@@ -135,7 +135,7 @@ GAS = (
 )
 SHAPES = (
     *(*_CASE, Column("level", "level"), Column("p", "order"), Column("elements", "elements")),
-    *(Column("blocks", "blocks"), Column("staged", "staged")),
+    *(Column("blocks", "blocks"), Column("staged", "staged"), Column("persistent", "persistent")),
     Column("us", "seconds", ".4g", 1e6),
     *(Column("before", "seconds_before", ".4g", 1e6), Column("tried", "tried")),
 )

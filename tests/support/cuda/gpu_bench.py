@@ -38,3 +38,4 @@ def few_shapes(monkeypatch):
     """To be compiled."""
     for name in ("_THREADS", "_RESIDENT"):
         monkeypatch.setattr(tuning, name, getattr(tuning, name)[1:3])
+    monkeypatch.setattr(tuning, "_STAGED", ())
