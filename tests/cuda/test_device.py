@@ -305,6 +305,7 @@ def test_launches(cupy):
     device = open_device("cuda:1")
     function, packed = loaded(device), np.array((0.1, 7), "f8,i4")
     assert (function.registers, function.local_bytes) == (40, 8)
+    assert (function.resident(128, 8000), function.resident(128, 30_000)) == (12, 7)
     function.launch(0, 128, 0, packed)
     for shared in (1024, 48 * 1024, 60_000, 50_000, 70_000):
         function.launch(3, 128, shared, packed)
@@ -334,6 +335,7 @@ def test_shared_memory_for_as_many_blocks_as_there_are_registers_for(
 ):
     multiprocessor = Multiprocessor.of(FACTS)
     assert multiprocessor.room(threads, registers) == blocks
+    assert multiprocessor.resident(threads, registers, shared) == blocks
     percent = multiprocessor.carveout(threads, registers, shared)
     needed, one = blocks * (shared + 1024), 233472 / 100
     assert (percent - 1) * one < needed <= percent * one
@@ -341,6 +343,7 @@ def test_shared_memory_for_as_many_blocks_as_there_are_registers_for(
 
 def test_blocks_that_shared_memory_does_not_suffice_for():
     multiprocessor = Multiprocessor.of(FACTS)
+    assert (multiprocessor.room(128, 64), multiprocessor.resident(128, 64, 60_000)) == (8, 3)
     assert multiprocessor.carveout(128, 64, 60_000) == 100
     assert multiprocessor.carveout(1024, 255, 200_000) == 87  # a block is there in any case
 

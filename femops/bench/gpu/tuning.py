@@ -21,7 +21,7 @@ from femops_kernels.tuning.database import TuningKey
 
 _THREADS = (64, 128, 192, 256)
 _RESIDENT = (256, 384, 512, 640, 768, 1024)
-_STAGED = (1536, 2048)
+_STAGED = (1152, 1536, 2048)
 """Threads of a multiprocessor, besides those, where none waits for numbers in registers.
 
 A loop takes as many registers as it may have; these are what small elements need without one.

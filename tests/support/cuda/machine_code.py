@@ -50,12 +50,16 @@ def machine_code(device: PaperDevice, text: str) -> bytes:
     return cubin(whole, device.arch).code
 
 
-def instructions(code: bytes) -> Counter[str]:
-    """Numbers of instructions, by what does them: float64, multiply-adds of it, shared, others."""
+def disassembled(code: bytes) -> str:
+    """Lines of instructions and labels."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         Path(file.name).write_bytes(code)
         command = [_disassembler(), file.name]
-        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def instructions(text: str) -> Counter[str]:
+    """Numbers of instructions, by what does them: float64, multiply-adds of it, shared, others."""
     found: Counter[str] = Counter()
     for name in re.findall(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z]\w+)", text, re.M):
         if name in ("DADD", "DMUL", "DFMA", "DSETP", "DMNMX"):
@@ -82,7 +86,7 @@ def row(form: str, p: int, level: str) -> list[str]:
     (sweep,) = FORMS[form](V, level=level).compiled.sweeps
     kernel = sweep.kernel
     points, elements = kernel.q1d**3, kernel.shape.elements
-    counts = instructions(machine_code(device, kernel.text))
+    counts = instructions(disassembled(machine_code(device, kernel.text)))
     each = {name: number / kernel.q1d for name, number in counts.items()}
     warps = -(-kernel.threads // 32) / (elements * kernel.lines)  # instructions of warps, a line's
     clocks = CLOCK * FACTS["multiProcessorCount"] / 1e12  # per picosecond
