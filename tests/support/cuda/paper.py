@@ -26,6 +26,9 @@ SHARED_BYTES = {"sm_70": 98304, "sm_75": 65536, "sm_80": 166912, "sm_90": 232448
 REGISTERS, MOST = 65536, 255
 """Of a multiprocessor, all of these architectures; of a thread, at most."""
 
+THREADS = {"sm_75": 1024}
+"""Of a multiprocessor, at most, where these are not 2048."""
+
 
 @final
 class PaperFunction(Function):
@@ -35,6 +38,7 @@ class PaperFunction(Function):
     ----------
     source : str
     report : Report
+    arch : str
 
     Attributes
     ----------
@@ -42,8 +46,8 @@ class PaperFunction(Function):
         Threads and shared memory of the blocks that were asked for.
     """
 
-    def __init__(self, source: str, report: Report) -> None:
-        self.source, self.report = source, report
+    def __init__(self, source: str, report: Report, arch: str) -> None:
+        self.source, self.report, self.arch = source, report, arch
         self.registers, self.local_bytes = report.registers, report.local_bytes
         self.shapes: set[tuple[int, int]] = set()
 
@@ -60,7 +64,10 @@ class PaperFunction(Function):
         """Registers that a thread can have if as many blocks are to be there as it was told."""
         ((threads, _),) = self.shapes
         told = re.search(r"constexpr int BLOCKS = (\d+);", self.source)
-        return min(MOST, REGISTERS // (-(-threads // 32) * 32 * int(told[1] if told else 1)))
+        blocks = int(told[1]) if told else 1
+        if blocks * threads > THREADS.get(self.arch, 2048):
+            return MOST  # there can't be so many: the compiler takes no notice
+        return min(MOST, REGISTERS // (-(-threads // 32) * 32 * blocks))
 
 
 @final
@@ -94,7 +101,7 @@ class PaperDevice(Device):
         """See `Device.function`."""
         if source not in self.functions:
             report = cubin(self.prelude + source, self.arch).report
-            self.functions[source] = PaperFunction(source, report)
+            self.functions[source] = PaperFunction(source, report, self.arch)
         return self.functions[source]
 
     def clear(self, array: NDArray[Any]) -> None:
