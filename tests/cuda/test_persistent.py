@@ -99,7 +99,7 @@ FORMS = {"bp1": femops.mass, "bp3": femops.diffusion, "bp5": collocated}
 )
 def test_grids_of_all_sizes(form: str, counts: tuple[int, ...], order: int) -> None:
     """More portions than blocks, as many or fewer, a multiple or not; copies early and late."""
-    device = host_device(shared_bytes=100 * 1024)
+    device = host_device(shared_bytes=100 * 1024, options=["-O0"])
     mesh = turned(femops.box(counts, order=2, mapping=bend))
     expected = FORMS[form](femops.H1(mesh, order))
     A = FORMS[form](femops.H1(mesh, order, device=device))
@@ -266,7 +266,7 @@ FAULTS = {
 
 def planted(monkeypatch: pytest.MonkeyPatch, before: str, after: str) -> HostDevice:
     """A device with one block at a time, whose persistent kernels have a fault."""
-    device, sound = host_device(shared_bytes=24 * 1024), HostDevice.function
+    device, sound = host_device(shared_bytes=24 * 1024, options=["-O0"]), HostDevice.function
     device.processors = 1
 
     def function(self: HostDevice, source: str) -> Any:

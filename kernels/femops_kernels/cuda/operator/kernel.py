@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -428,18 +429,15 @@ def shape_for(kernel: CudaKernel, device: Device) -> Shape:
 
 
 def _is_possible(kernel: CudaKernel, device: Device) -> bool:
-    if kernel.staged and not device.copies_blocks:
-        return False
-    if kernel.shape.persistent and not kernel.shape.staged:
+    wrong = kernel.shape.persistent and not kernel.shape.staged
+    if wrong or (kernel.staged and not device.copies_blocks):
         return False
     room = kernel.shared_bytes <= device.shared_bytes or not kernel.staged
     return room and kernel.shape.elements <= most_elements(kernel, device)
 
 
 def staged_shapes(kernel: CudaKernel, device: Device, shapes: Iterable[Shape]) -> list[Shape]:
-    """Those of the shapes that can be staged, with no more blocks than shared memory has room for.
-
-    Each once with a block for each portion of the elements, once with persistent blocks.
+    """Those that can be staged, with as few blocks as there is room for; then these, persistent.
 
     Parameters
     ----------
@@ -489,6 +487,14 @@ def most_elements(kernel: CudaKernel, device: Device) -> int:
 
 def unspilled(kernel: CudaKernel, device: Device) -> CudaKernel:
     """The kernel with as many blocks per multiprocessor as registers suffice for."""
-    while kernel.shape.blocks > 1 and device.function(kernel.text).local_bytes:
-        kernel = replace(kernel, shape=replace(kernel.shape, blocks=kernel.shape.blocks - 1))
-    return kernel
+
+    def tried(blocks: int) -> CudaKernel:
+        return replace(kernel, shape=replace(kernel.shape, blocks=blocks))
+
+    def spills(blocks: int) -> bool:
+        return device.function(tried(blocks).text).local_bytes > 0
+
+    most = kernel.shape.blocks
+    if most == 1 or not spills(most):
+        return kernel
+    return tried(1 + bisect_left(range(2, most), True, key=spills))
