@@ -144,6 +144,12 @@ class Demand:
         each = float(_REAL * dofs)
         return replace(self, read=self.read + read * each, written=self.written + written * each)
 
+    def of_vectors(self, count: int, dofs: int) -> Demand:
+        """That of an application to so many vectors at once: what is stored is read once."""
+        more = self.with_vectors(count - 1, count - 1, dofs)
+        work = {name: count * getattr(self, name) for name in ("shared", "flops", "atomics")}
+        return replace(more, **work)
+
     def bound(self, rates: Rates) -> Bound:
         """The least time that a device of these rates can take.
 

@@ -10,16 +10,20 @@ from femops.bench.gpu.run import (
     run_products,
     run_solves,
     run_tuning,
+    run_vectors,
 )
+from femops.bench.gpu.vectors import VectorsCase
 
 __all__ = [
     "GasCase",
     "GpuSettings",
     "Products",
+    "VectorsCase",
     "run_gas",
     "run_gpu",
     "run_phases",
     "run_products",
     "run_solves",
     "run_tuning",
+    "run_vectors",
 ]

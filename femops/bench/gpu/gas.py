@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.bench.gpu.record import Record, Row
+from femops.bench.gpu.validation import relative_difference
 from femops.bench.problems import Progress
 from femops.bench.timing import call_seconds, repeated
 from femops.hydro import Lagrangian, Simulation, problem
@@ -70,8 +71,8 @@ def gas_rows(
 
 
 def _row(device: Device, case: GasCase, seconds: float) -> Row:
-    states = [_compared(case, place) for place in (device, None)]
-    off = float(np.abs(states[0] - states[1]).max() / np.abs(states[1]).max())
+    states = _compared(case, device), _compared(case, None)
+    off = relative_difference(*states)
     run = case.run(case.refine, device)
     equations = run.equations
     run.run(_END, max_steps=1)  # what is bound or compiled at first is so now

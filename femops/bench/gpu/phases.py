@@ -39,6 +39,8 @@ FIRST_PROBLEMS, FIRST_MESH = ("bp3", "bp1"), "multilinear"
 SOLVED_ORDERS = (4, 6)
 """Orders of the solves with multigrid and with Jacobi."""
 
+_NOTHING: dict[str, Any] = dict.fromkeys(("orders", "forms", "gas", "vectors"), ())
+_NOTHING["products"] = Products(())
 _TUNED_PROBLEMS = ("bp3", "bp5", "bp1")
 _MOST_ALONE = 10
 _GRACE = 20.0  # seconds that a process has beyond its budget
@@ -57,9 +59,9 @@ class Phase:
     settings : GpuSettings
     until : float
         The part of all seconds after which the next phase begins.
-    work : {"rows", "solves", "products", "gas", "shapes"}
-        What is measured: operators, whole solves, products of small matrices, gas dynamics, or
-        launch shapes.
+    work : {"rows", "solves", "products", "gas", "vectors", "shapes"}
+        What is measured: operators, whole solves, products of small matrices, gas dynamics,
+        operators on many vectors, or launch shapes.
     after : str
         Name of the phase that must be complete before.
     """
@@ -78,20 +80,26 @@ class Phase:
 
 def phases(settings: GpuSettings) -> list[Phase]:
     """Phases of a benchmark that have something to measure, what matters most first."""
-    none = Products(())
-    rows = replace(settings, forms=(), products=none, gas=())
+    rows = _only(settings, "orders")
     first = _chosen(rows, FIRST_PROBLEMS, (FIRST_MESH,))
     found = [
-        Phase("forms", replace(settings, orders=(), products=none, gas=()), 0.2),
+        Phase("forms", _only(settings, "forms"), 0.2),
         Phase("first", first, 0.45),
         Phase("solves", _solves(first), 0.55, "solves"),
-        Phase("products", replace(settings, orders=(), forms=(), gas=()), 0.62, "products"),
-        Phase("gas", replace(settings, orders=(), forms=(), products=none), 0.68, "gas"),
+        Phase("products", _only(settings, "products"), 0.6, "products"),
+        Phase("gas", _only(settings, "gas"), 0.65, "gas"),
+        Phase("vectors", _only(settings, "vectors"), 0.7, "vectors"),
         Phase("others", rows, 0.8),
         Phase("shapes", _chosen(rows, _TUNED_PROBLEMS, (FIRST_MESH,)), 0.9, "shapes"),
         Phase("tuned", first, 1.0, after="shapes"),
     ]
     return [phase for phase in found if phase.settings.has_cases]
+
+
+def _only(settings: GpuSettings, *names: str) -> GpuSettings:
+    """Settings with these alone of what they have to be measured."""
+    nothing = {name: value for name, value in _NOTHING.items() if name not in names}
+    return replace(settings, **nothing)
 
 
 def _solves(settings: GpuSettings) -> GpuSettings:
@@ -105,14 +113,7 @@ def _alone(folder: Path, settings: GpuSettings) -> list[Phase]:
     return [
         Phase(
             f"form-{k}",
-            replace(
-                settings,
-                forms=(row["form"],),
-                dims=(row["dim"],),
-                orders=(),
-                products=Products(()),
-                gas=(),
-            ),
+            replace(_only(settings), forms=(row["form"],), dims=(row["dim"],)),
             0.25,
         )
         for k, row in enumerate(failed[:_MOST_ALONE])
@@ -210,8 +211,8 @@ def _finish(phase: Phase, file: Path, until: float, command: Sequence[str], show
 
 def _amount(found: Record) -> tuple[int, ...]:
     """Counts that grow with each step."""
-    measured = found.rows, found.cg, found.solves, found.products, found.gas, found.shapes
-    told = found.validation, found.failures, found.done
+    measured = found.rows, found.cg, found.solves, found.products, found.gas, found.vectors
+    told = found.shapes, found.validation, found.failures, found.done
     return tuple(len(each) for each in (*measured, *told))
 
 
@@ -274,7 +275,7 @@ def _collect(folder: Path, settings: GpuSettings) -> dict[str, Any]:
         found = Record.of(_file(folder, phase))
         whole.facts |= found.facts
         # later ones take the place of earlier ones
-        for rows in ("rows", "cg", "solves", "products", "gas", "validation"):
+        for rows in ("rows", "cg", "solves", "products", "gas", "vectors", "validation"):
             later = getattr(found, rows)
             names = {_key(row) for row in later}
             kept = [row for row in getattr(whole, rows) if _key(row) not in names]

@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from femops.bench.gpu.record import Record, Row
+from femops.bench.gpu.validation import relative_difference
 from femops.bench.problems import Progress
 from femops.bench.timing import Times, batch_times
 from femops.errors import TensorError
@@ -145,11 +146,12 @@ def _rows(
         if times is not None:
             timed[way] = times
     peer = timed[CUBLAS].median if CUBLAS in timed else None
-    expected = None if peer is None else device.download(outputs[CUBLAS])
+    expected: Any = None if peer is None else device.download(outputs[CUBLAS])
     rows = []
     for way, times in timed.items():
         library, layout = way
         compared = library == "femops" and peer is not None
+        off = relative_difference(outputs[way].numpy(), expected) if compared else None
         rows.append(
             {"name": f"{case.name}, {library}, {layout}"}
             | same
@@ -161,7 +163,7 @@ def _rows(
                 "gflops": case.flops / times.median * 1e-9,
                 "fraction_of_limit": least / times.median,
                 "over_best_peer": peer / times.median if compared and peer else None,
-                "off_peer": _off(outputs[way], expected) if compared else None,
+                "off_peer": off,
             }
         )
     return rows
@@ -189,11 +191,6 @@ def _numbers(shape: tuple[int, ...], dtype: str, seed: int) -> Any:
     rng = np.random.default_rng(seed)
     some = rng.standard_normal(_DIFFERENT) + 1j * rng.standard_normal(_DIFFERENT)
     return np.resize((some if dtype.startswith("c") else some.real).astype(dtype), shape)
-
-
-def _off(batch: Batch, expected: Any) -> float:
-    """Largest difference, relative to the largest entry."""
-    return float(np.abs(batch.numpy() - expected).max() / np.abs(expected).max())
 
 
 def mean_over_peers(rows: Sequence[Row]) -> float | None:

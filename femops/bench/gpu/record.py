@@ -50,8 +50,8 @@ class Record:
         survive.
     facts : dict
         The host and the device.
-    validation, rates, rows, cg, solves, products, gas, shapes : list of dict
-        See `run_gpu`, `run_solves`, `run_products`, `run_gas` and `run_tuning`.
+    validation, rates, rows, cg, solves, products, gas, vectors, shapes : list of dict
+        See `run_gpu`, `run_solves`, `run_products`, `run_gas`, `run_vectors` and `run_tuning`.
     failures : list of dict
         What failed: ``what``, the ``message``, the ``traceback``.
     notes : list of str
@@ -77,6 +77,7 @@ class Record:
     solves: list[Row] = field(default_factory=list)
     products: list[Row] = field(default_factory=list)
     gas: list[Row] = field(default_factory=list)
+    vectors: list[Row] = field(default_factory=list)
     shapes: list[Row] = field(default_factory=list)
     failures: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -112,7 +113,8 @@ class Record:
     def known(self, what: str) -> bool:
         """True if something was measured before, or has failed."""
         failed = any(failure["what"] == what for failure in self.failures)
-        rows = [*self.rows, *self.cg, *self.solves, *self.products, *self.gas, *self.shapes]
+        measured = self.rows, self.cg, self.solves, self.products, self.gas, self.vectors
+        rows = [row for each in (*measured, self.shapes) for row in each]
         return failed or any(row["name"] == what for row in rows)
 
     def attempt(self, what: str, call: Callable[[], Found]) -> Found | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -17,6 +17,7 @@ from femops.bench.gpu.setup import Sizes, set_up
 from femops.bench.gpu.solves import solve_rows
 from femops.bench.gpu.tuning import tune
 from femops.bench.gpu.validation import FORMS, ROUND_OFF, validation
+from femops.bench.gpu.vectors import VECTORS, VectorsCase, vectors_rows
 from femops.bench.problems import (
     FOOTPRINTS,
     PROBLEMS,
@@ -74,6 +75,8 @@ class GpuSettings:
         Batches of small matrices that are multiplied.
     gas : sequence of GasCase
         Runs of gas dynamics.
+    vectors : sequence of VectorsCase
+        Operators on many vectors.
     amounts : Amounts
         Of work to measure the limits with.
     device : str or Device
@@ -90,6 +93,7 @@ class GpuSettings:
     dims: Sequence[int] = (1, 2, 3)
     products: Products = Products()  # noqa: RUF009  (frozen)
     gas: Sequence[GasCase] = GAS
+    vectors: Sequence[VectorsCase] = VECTORS
     amounts: Amounts = Amounts()  # noqa: RUF009  (frozen)
     device: str | Device = "cuda"
 
@@ -115,7 +119,7 @@ class GpuSettings:
     def has_cases(self) -> bool:
         """True if there is something to measure."""
         operators = (self.orders or self.forms) and self.problems and self.meshes
-        return bool(operators or self.products.sizes or self.gas)
+        return bool(operators or self.products.sizes or self.gas or self.vectors)
 
     def sizes(self, order: int, most: float = GPU_DOFS) -> Sizes:
         """Return what is measured for an order."""
@@ -174,8 +178,8 @@ def run_gpu(
         ``rows``: for each problem, mesh, order and level its times beside the limit, and the
         clocks; ``cg``: conjugate gradients by the iteration; ``solves``: see `run_solves`;
         ``products``: see `run_products`, and ``products_over_best_peer``, their mean; ``gas``: see
-        `run_gas`; ``shapes``: see `tune`; ``failures``: see `Record`; ``seconds`` of the whole;
-        ``notes``: lines on what is not measured.
+        `run_gas`; ``vectors``: see `run_vectors`; ``shapes``: see `tune`; ``failures``: see
+        `Record`; ``seconds`` of the whole; ``notes``: lines on what is not measured.
 
     Raises
     ------
@@ -216,10 +220,7 @@ class _Run:
     def measure_rates(self) -> bool:
         """Limits of the device; whether there are any."""
         self._show("limits of the device")
-        measure = partial(Rates.of, self._device, self._settings.amounts)
-        rates = self._found.attempt("limits of the device", measure)
-        if rates is not None:
-            self._found.rates.append(vars(rates))
+        rates = _rates(self._device, self._settings, self._found)
         self._found.keep()
         return rates is not None
 
@@ -270,6 +271,7 @@ def result_of(found: Record) -> dict[str, Any]:
         for off in ("off_other_level", "off_cpu")
     )
     agrees &= all(row["off_cpu"] <= OFF for row in found.gas)
+    agrees &= all(row["off_one"] <= ROUND_OFF["float64"] for row in found.vectors)
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in found.rows:
         groups.setdefault(_place(row)[:-1], []).append(row)
@@ -289,6 +291,7 @@ def result_of(found: Record) -> dict[str, Any]:
         "products": found.products,
         "products_over_best_peer": mean_over_peers(found.products),
         "gas": found.gas,
+        "vectors": found.vectors,
         "shapes": sorted(found.shapes, key=_place),
         "failures": found.failures,
         "seconds": found.seconds,
@@ -328,20 +331,8 @@ def run_products(
     rows of each layout and of cuBLAS, for each size.
     """
     settings.products.check()
-    found, show = found or Record(), progress or (lambda _: None)
-    device = _opened(settings.device, found)
-    clock, measure = _Clock(settings.budget), partial(Rates.of, device, settings.amounts)
-    rates = found.attempt("limits of the device", measure)
-    if rates is not None:
-        found.rates.append(vars(rates))
-        for case in settings.products.cases():
-            if clock.seconds > settings.budget:
-                found.notes.append(f"{case.name}: not measured, too few seconds")
-            else:
-                product_rows(device, case, rates, settings.seconds, found, show)
-    found.complete = not found.notes and not found.dead
-    found.keep()
-    return result_of(found)
+    cases = settings.products.cases()
+    return _each(cases, product_rows, settings, progress, found, limits=True)
 
 
 def run_gas(
@@ -353,17 +344,19 @@ def run_gas(
     with seconds of the forces and of a step, and ``off_cpu``, the largest difference of a state on
     a small mesh from the CPU's.
     """
-    found, show = found or Record(), progress or (lambda _: None)
-    device = _opened(settings.device, found)
-    clock = _Clock(settings.budget)
-    for case in settings.gas:
-        if clock.seconds > settings.budget:
-            found.notes.append(f"{case.name}: not measured, too few seconds")
-        else:
-            gas_rows(device, case, settings.seconds, found, show)
-    found.complete = not found.notes and not found.dead
-    found.keep()
-    return result_of(found)
+    return _each(settings.gas, gas_rows, settings, progress, found)
+
+
+def run_vectors(
+    settings: GpuSettings, progress: Progress | None = None, found: Record | None = None
+) -> dict[str, Any]:
+    """Apply operators to many vectors at once, beside one after the other.
+
+    Arguments and errors are those of `run_gpu`, the result too, but that it has ``vectors`` alone:
+    rows with seconds of both, the bound where what is stored is read once, and ``off_one``, the
+    largest difference of a vector from that computed alone.
+    """
+    return _each(settings.vectors, vectors_rows, settings, progress, found, limits=True)
 
 
 def run_tuning(
@@ -390,6 +383,39 @@ def run_tuning(
     found.complete = not found.notes and not found.dead
     found.keep()
     return result_of(found) | {"table": str(users_table())}
+
+
+def _rates(device: Device, settings: GpuSettings, found: Record) -> Rates | None:
+    """Limits of the device, which go into the record."""
+    measure = partial(Rates.of, device, settings.amounts)
+    rates = found.attempt("limits of the device", measure)
+    if rates is not None:
+        found.rates.append(vars(rates))
+    return rates
+
+
+def _each(
+    cases: Sequence[Any],
+    add_rows: Callable[..., None],
+    settings: GpuSettings,
+    progress: Progress | None,
+    found: Record | None,
+    *,
+    limits: bool = False,
+) -> dict[str, Any]:
+    """Measure cases as long as there is time, beside the device's limits, and return the result."""
+    found, show = found or Record(), progress or (lambda _: None)
+    device = _opened(settings.device, found)
+    clock = _Clock(settings.budget)
+    given = {"rates": _rates(device, settings, found)} if limits else {}
+    for case in cases if None not in given.values() else ():
+        if clock.seconds > settings.budget:
+            found.notes.append(f"{case.name}: not measured, too few seconds")
+        else:
+            add_rows(device, case, seconds=settings.seconds, found=found, progress=show, **given)
+    found.complete = not found.notes and not found.dead
+    found.keep()
+    return result_of(found)
 
 
 def _opened(place: str | Device, found: Record) -> Device:

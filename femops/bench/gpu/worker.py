@@ -17,7 +17,9 @@ from femops.bench.gpu.run import (
     run_products,
     run_solves,
     run_tuning,
+    run_vectors,
 )
+from femops.bench.gpu.vectors import VectorsCase
 from femops.errors import DeviceError
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.rates import Amounts
@@ -30,6 +32,7 @@ def serve(requests: TextIO, device: Device | None = None) -> int:
     given["amounts"] = Amounts(**given["amounts"])
     given["products"] = Products(**given["products"])
     given["gas"] = [GasCase(**case) for case in given["gas"]]
+    given["vectors"] = [VectorsCase(**case) for case in given["vectors"]]
     given["device"] = device or given["device"]
     works = {
         "rows": run_gpu,
@@ -37,6 +40,7 @@ def serve(requests: TextIO, device: Device | None = None) -> int:
         "solves": run_solves,
         "products": run_products,
         "gas": run_gas,
+        "vectors": run_vectors,
     }
     measure = works[request["work"]]
     try:

@@ -133,6 +133,12 @@ GAS = (
     Column("Gpoints/s", "forces_points_per_second", ".3g", 1e-9),
     Column("off by", "off_cpu", ".1e"),
 )
+VECTORS = (
+    *(Column("problem", "problem"), Column("p", "order"), Column("dofs", "dofs")),
+    *(Column("vectors", "nvec"), Column("width", "width")),
+    *(Column("us", "seconds_median", ".4g", 1e6), *_LIMIT),
+    *(Column("/ one by one", "over_one_by_one", ".3g"), Column("off by", "off_one", ".1e")),
+)
 SHAPES = (
     *(*_CASE, Column("level", "level"), Column("p", "order"), Column("elements", "elements")),
     *(Column("blocks", "blocks"), Column("staged", "staged"), Column("persistent", "persistent")),
@@ -182,6 +188,7 @@ def _show_measured(output: Output, result: Result) -> None:
     output.records(title, SOLVES, result["solves"])
     _show_products(output, result)
     output.records("Gas dynamics: the forces, and a step of four stages", GAS, result["gas"])
+    output.records("Many vectors at once", VECTORS, result["vectors"])
 
 
 def show_device_products(output: Output, result: Result) -> None:

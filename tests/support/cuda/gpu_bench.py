@@ -17,6 +17,7 @@ TINY = Amounts(copied=1024, added=64, rounds=16, seconds=0.0)
 QUICK: dict[str, Any] = {"forms": ("mass",), "dims": (2,), "seconds": 0.0, "amounts": TINY}
 QUICK["products"] = gpu.Products((2,), (20,), layouts=("contiguous",))
 QUICK["gas"] = (gpu.GasCase(2, 0),)
+QUICK["vectors"] = (gpu.VectorsCase("bp3", 2, 5, 100),)
 
 
 @pytest.fixture(autouse=True)
