@@ -6,6 +6,7 @@ import gc
 import pickle
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -219,6 +220,38 @@ def test_elements_that_are_turned_over(make: Make, device: GuardedDevice) -> Non
         with pytest.raises(femops.GeometryError) as there:
             applied(A, device)
         assert str(there.value) == str(here.value)
+
+
+@pytest.mark.parametrize("level", ["partial", "matrix-free"])
+def test_a_negative_weight_hides_no_element(level: str, device: GuardedDevice) -> None:
+    """Determinant times weight is positive where both are negative."""
+    rule = femops.Quadrature1D(np.array([0.02, 0.5, 0.98]), np.array([-0.1, 0.8, 0.3]), "own")
+    for mapping, error in ((None, None), (folded, femops.GeometryError)):
+        V = femops.H1(femops.box((1,), order=2, mapping=mapping), 2, device=device)
+        A = femops.mass(V, quadrature=rule, level=level)
+        with pytest.raises(error) if error else nullcontext():
+            applied(A, device)
+
+
+@pytest.mark.parametrize("rho", [1e-42, 1e-300])
+def test_data_that_are_too_small_for_their_type(rho: float, device: GuardedDevice) -> None:
+    """A kernel would round them to zero, or to few digits; zeros are no harm."""
+
+    def reaction(u: Any, k: Any) -> Any:
+        return {"value": k * u.value}
+
+    def used(there: Any) -> None:
+        A = femops.mass(space(there, 2), rho=rho, data_dtype="float32")
+        applied(A, device)
+
+    errors = []
+    for there in (None, device):
+        with pytest.raises(femops.OperatorError, match="beyond the range of float32") as error:
+            used(there)
+        errors.append(str(error.value))
+    assert errors[0] == errors[1]
+    V = space(device, 2)
+    applied(femops.form(reaction, V, k=0.0, data_dtype="float32"), device)
 
 
 def rooted(u: Any, x: Any) -> Any:
