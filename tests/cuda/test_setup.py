@@ -148,6 +148,26 @@ def test_data_go_with_their_operators(summed: bool, device: GuardedDevice) -> No
         assert known[1] == known[2]
 
 
+def test_what_numbers_are_computed_of_does_not_stay(device: GuardedDevice) -> None:
+    """Neither the geometry nor values of coefficients: only what each application reads."""
+    V = space(device, 2)
+    x = V.interpolate(1.0)
+    _ = femops.mass(V) @ x
+    for make in (
+        lambda: femops.mass(V),
+        lambda: femops.diffusion(V, kappa=lambda x: 1 + x[0] * x[1]),
+        lambda: femops.mass(V) + 2.0 * femops.diffusion(V),
+    ):
+        gc.collect()
+        before = set(device.host.arrays)
+        A = make()
+        _ = A @ x
+        del _
+        gc.collect()
+        new = [device.host.arrays[at] for at in set(device.host.arrays) - before]
+        assert [array.ndim for array in new] == [4]  # streams
+
+
 @pytest.mark.parametrize("kappa", [3.0, lambda x: 1 + x[0] * x[1]])
 def test_the_geometry_is_looked_at_there(
     kappa: Any, device: GuardedDevice, evaluated: list[int], monkeypatch: pytest.MonkeyPatch

@@ -369,7 +369,9 @@ def _streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -
             for field in source.state.fields.values()
         ]
     filling = kernel.filling(device, tuple(sides), code, geometry_map(term, code), numbers)
-    return filled_streams(device, filling, fields, data, order)
+    # a form is differentiated at many states
+    again = source.state is not None and stored is term.qdata_split.point
+    return filled_streams(device, filling, fields, data, order, again=again)
 
 
 def _kernel(device: Device, term: Term) -> CudaKernel:
