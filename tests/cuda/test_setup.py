@@ -242,6 +242,30 @@ def test_elements_that_are_turned_over(make: Make, device: GuardedDevice) -> Non
         assert str(there.value) == str(here.value)
 
 
+def corner(x: Any) -> Any:
+    """As `folded`, in the first row of elements alone."""
+    return np.stack([x[0] ** 2 - (0.05 - 0.5 * x[1]) * x[0], x[1]])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("order", [3, 4, 5, 6])
+def test_one_element_that_is_turned_over(order: int, dtype: str, device: GuardedDevice) -> None:
+    """Whatever the number of points: lines of some do not fill whole pieces of streams."""
+    mesh = femops.box((2, 3), order=2, mapping=corner)
+    for level in ("partial", "matrix-free"):
+        found = []
+        for there in (None, device):
+            try:
+                V = femops.H1(mesh, order, device=there)
+                A = femops.mass(V, level=level, dtype=dtype)
+                _ = A @ V.memory.put(np.ones(V.size, dtype))
+                found.append("")
+            except femops.GeometryError as error:
+                found.append(str(error))
+        assert found[0] == found[1]
+        assert bool(found[0]) == (order > 3)
+
+
 @pytest.mark.parametrize("level", ["partial", "matrix-free"])
 def test_a_negative_weight_hides_no_element(level: str, device: GuardedDevice) -> None:
     """Determinant times weight is positive where both are negative."""
