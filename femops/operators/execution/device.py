@@ -334,7 +334,8 @@ def _check(term: Term, found: Any, kernel: CudaKernel, order: Order) -> None:
         return
     good = found is None or bool(xp.isfinite(found).all())
     if good and found is not None and term.data_dtype is not None:
-        good = float(abs(found).max()) >= smallest_of(term.data_dtype)
+        largest = max(float(found.max()), -float(found.min()))
+        good = largest >= smallest_of(term.data_dtype)
     if good and qdata_split.computed:
         computed = _streams(term, qdata_split.computed, kernel, order)
         good = bool(xp.isfinite(computed).all())
