@@ -6,6 +6,7 @@ import gc
 import pickle
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -147,6 +148,26 @@ def test_data_go_with_their_operators(summed: bool, device: GuardedDevice) -> No
         assert known[1] == known[2]
 
 
+def test_what_numbers_are_computed_of_does_not_stay(device: GuardedDevice) -> None:
+    """Neither the geometry nor values of coefficients: only what each application reads."""
+    V = space(device, 2)
+    x = V.interpolate(1.0)
+    _ = femops.mass(V) @ x
+    for make in (
+        lambda: femops.mass(V),
+        lambda: femops.diffusion(V, kappa=lambda x: 1 + x[0] * x[1]),
+        lambda: femops.mass(V) + 2.0 * femops.diffusion(V),
+    ):
+        gc.collect()
+        before = set(device.host.arrays)
+        A = make()
+        _ = A @ x
+        del _
+        gc.collect()
+        new = [device.host.arrays[at] for at in set(device.host.arrays) - before]
+        assert [array.ndim for array in new] == [4]  # streams
+
+
 @pytest.mark.parametrize("kappa", [3.0, lambda x: 1 + x[0] * x[1]])
 def test_the_geometry_is_looked_at_there(
     kappa: Any, device: GuardedDevice, evaluated: list[int], monkeypatch: pytest.MonkeyPatch
@@ -219,6 +240,62 @@ def test_elements_that_are_turned_over(make: Make, device: GuardedDevice) -> Non
         with pytest.raises(femops.GeometryError) as there:
             applied(A, device)
         assert str(there.value) == str(here.value)
+
+
+def corner(x: Any) -> Any:
+    """As `folded`, in the first row of elements alone."""
+    return np.stack([x[0] ** 2 - (0.05 - 0.5 * x[1]) * x[0], x[1]])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("order", [3, 4, 5, 6])
+def test_one_element_that_is_turned_over(order: int, dtype: str, device: GuardedDevice) -> None:
+    """Whatever the number of points: lines of some do not fill whole pieces of streams."""
+    mesh = femops.box((2, 3), order=2, mapping=corner)
+    for level in ("partial", "matrix-free"):
+        found = []
+        for there in (None, device):
+            try:
+                V = femops.H1(mesh, order, device=there)
+                A = femops.mass(V, level=level, dtype=dtype)
+                _ = A @ V.memory.put(np.ones(V.size, dtype))
+                found.append("")
+            except femops.GeometryError as error:
+                found.append(str(error))
+        assert found[0] == found[1]
+        assert bool(found[0]) == (order > 3)
+
+
+@pytest.mark.parametrize("level", ["partial", "matrix-free"])
+def test_a_negative_weight_hides_no_element(level: str, device: GuardedDevice) -> None:
+    """Determinant times weight is positive where both are negative."""
+    rule = femops.Quadrature1D(np.array([0.02, 0.5, 0.98]), np.array([-0.1, 0.8, 0.3]), "own")
+    for mapping, error in ((None, None), (folded, femops.GeometryError)):
+        V = femops.H1(femops.box((1,), order=2, mapping=mapping), 2, device=device)
+        A = femops.mass(V, quadrature=rule, level=level)
+        with pytest.raises(error) if error else nullcontext():
+            applied(A, device)
+
+
+@pytest.mark.parametrize("rho", [1e-42, 1e-300])
+def test_data_that_are_too_small_for_their_type(rho: float, device: GuardedDevice) -> None:
+    """A kernel would round them to zero, or to few digits; zeros are no harm."""
+
+    def reaction(u: Any, k: Any) -> Any:
+        return {"value": k * u.value}
+
+    def used(there: Any) -> None:
+        A = femops.mass(space(there, 2), rho=rho, data_dtype="float32")
+        applied(A, device)
+
+    errors = []
+    for there in (None, device):
+        with pytest.raises(femops.OperatorError, match="beyond the range of float32") as error:
+            used(there)
+        errors.append(str(error.value))
+    assert errors[0] == errors[1]
+    V = space(device, 2)
+    applied(femops.form(reaction, V, k=0.0, data_dtype="float32"), device)
 
 
 def rooted(u: Any, x: Any) -> Any:

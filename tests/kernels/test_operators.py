@@ -67,6 +67,19 @@ def test_a_sum_over_two_rules_is_not_fused_but_right(problem: Problem) -> None:
     assert np.linalg.norm(held.apply(u) - expected) < 1e-13 * both.scale(u)
 
 
+@pytest.mark.parametrize("level", ["partial", "matrix-free"])
+@pytest.mark.parametrize("mapping", [None, bend])
+def test_a_sum_over_two_rules_of_the_same_points(level: str, mapping: Any) -> None:
+    points, weights = femops.gauss(3).points, np.array([0.2, 0.3, 0.5])
+    other = femops.Quadrature1D(points, weights, "skewed")
+    space = femops.H1(femops.box((3, 2), order=2, mapping=mapping), 2)
+    A, B = (femops.mass(space, quadrature=q, level=level) for q in (femops.gauss(3), other))
+    u = random_vector(space, "float64")
+    expected = A @ u + 2.0 * (B @ u)
+    gap = (A + 2.0 * B) @ u - expected
+    assert abs(gap).max() < 1e-13 * abs(expected).max()
+
+
 def test_a_sum_over_two_lane_widths(problem: Problem) -> None:
     both = femops.mass(problem.space, smooth, lanes=2) + femops.diffusion(problem.space, lanes=8)
     dense = problem.dense_mass + problem.dense_diffusion

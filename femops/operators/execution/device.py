@@ -23,6 +23,7 @@ from femops.operators.execution.fields import FieldWork
 from femops.operators.execution.kernels import geometry_map
 from femops.operators.execution.ranks import device_ghosts, field_exchanges
 from femops.operators.integrals.fusion import scaled_points
+from femops.operators.integrals.number_types import smallest_of
 from femops.operators.integrals.term import Term
 from femops.parallel.gpus import device_channel
 from femops.pointwise.expressions.graph import Node
@@ -331,17 +332,25 @@ def _check(term: Term, found: Any, kernel: CudaKernel, order: Order) -> None:
     _looked.get(geometry.mesh, look, term.quadrature.points.tobytes())
     if source.state is not None:  # a bad one shows in its residual
         return
-    finite = found is None or bool(xp.isfinite(found).all())
-    if finite and qdata_split.computed:
+    good = found is None or bool(xp.isfinite(found).all())
+    if good and found is not None and term.data_dtype is not None:
+        largest = max(float(found.max()), -float(found.min()))
+        good = largest >= smallest_of(term.data_dtype)
+    if good and qdata_split.computed:
         computed = _streams(term, qdata_split.computed, kernel, order)
-        finite = bool(xp.isfinite(computed).all())
-    if not finite:
+        good = bool(xp.isfinite(computed).all())
+    if not good:
         source.data(qdata_split, term.dtype, term.width, term.data_dtype)  # raises what is wrong
 
 
 def _look(geometry: Geometry, weights: Callable[[], Any]) -> None:
-    """Look at the signs of determinants, and if they are not all positive, on the host again."""
-    if int((weights() > 0.0).sum()) < geometry.mesh.num_elements * geometry.num_points:
+    """Look at the signs of determinants, and if they are not all positive, on the host again.
+
+    What is looked at has a weight as a factor; a user's rule may have some that are negative.
+    """
+    points = geometry.mesh.num_elements * geometry.num_points
+    signed = (geometry.quadrature.weights <= 0.0).any()
+    if signed or int((weights() > 0.0).sum()) < points:
         geometry.check()
 
 
@@ -361,7 +370,9 @@ def _streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -
             for field in source.state.fields.values()
         ]
     filling = kernel.filling(device, tuple(sides), code, geometry_map(term, code), numbers)
-    return filled_streams(device, filling, fields, data, order)
+    # a form is differentiated at many states
+    again = source.state is not None and stored is term.qdata_split.point
+    return filled_streams(device, filling, fields, data, order, again=again)
 
 
 def _kernel(device: Device, term: Term) -> CudaKernel:

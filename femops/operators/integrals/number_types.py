@@ -80,13 +80,18 @@ def check_range(
     OperatorError
         If there are such; it says to scale them, or the ``cure``.
     """
-    limits = np.finfo(kind)
-    smallest = float(limits.tiny) / float(limits.eps) if whole else 0.0
-    if not smallest <= largest <= float(limits.max):
+    smallest = smallest_of(kind) if whole else 0.0
+    if not smallest <= largest <= float(np.finfo(kind).max):
         raise OperatorError(
             f"{what} reach {largest:.3g}, beyond the range of {kind}: "
             f"scale the coordinates or the coefficients, or {cure}"
         )
+
+
+def smallest_of(kind: np.dtype[Any]) -> float:
+    """The least that the largest of many numbers may be, for a type to hold them all."""
+    limits = np.finfo(kind)
+    return float(limits.tiny) / float(limits.eps)
 
 
 def check_values(what: str, values: NDArray[Any], kind: np.dtype[Any]) -> None:

@@ -236,8 +236,10 @@ class Term:
 
     def fusible(self, other: Term) -> bool:
         """True if one kernel can do both."""
-        same = self.quadrature is other.quadrature or (
-            np.array_equal(self.quadrature.points, other.quadrature.points)
+        mine, theirs = self.quadrature, other.quadrature
+        same = mine is theirs or (
+            np.array_equal(mine.points, theirs.points)
+            and np.array_equal(mine.weights, theirs.weights)
         )
         spaces = self.trial is other.trial and self.test is other.test
         alike = self.width == other.width and self.data_dtype == other.data_dtype

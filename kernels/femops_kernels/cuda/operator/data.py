@@ -66,15 +66,16 @@ def uploaded(
         Arrays of the device by argument; None for what is not read.
     """
     places = order.group, order.elements.tobytes()
-    copy = partial(_copied, device, kernel, data, count, order)
+    copy = partial(copied, device, kernel, data, count, order)
     return _there.get(
         data, copy, device, *places, kernel.qfunction.numbers, kernel.dtype, kernel.stored
     )
 
 
-def _copied(
+def copied(
     device: Device, kernel: CudaKernel, source: Data | FilledData, count: int, order: Order
 ) -> dict[str, Any]:
+    """The same as `uploaded`, copied anew for a kernel that reads it once."""
     given, kind = kernel.qfunction.numbers, kernel.dtype
     arrays: dict[str, Any] = dict.fromkeys(("points", "elements", "modes", "constants"))
     data = source.data if isinstance(source, FilledData) else source

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from femops_kernels.cuda.device.device import Device
-from femops_kernels.cuda.operator.data import prefetched, streams, uploaded
+from femops_kernels.cuda.operator.data import copied, prefetched, streams, uploaded
 from femops_kernels.cuda.operator.fields import input_arguments
 from femops_kernels.cuda.operator.kernel import STATE, CudaKernel
 from femops_kernels.cuda.operator.order import Order
@@ -36,7 +36,13 @@ class FieldVector:
 
 
 def filled_streams(
-    device: Device, kernel: CudaKernel, fields: Sequence[FieldVector], data: Data, order: Order
+    device: Device,
+    kernel: CudaKernel,
+    fields: Sequence[FieldVector],
+    data: Data,
+    order: Order,
+    *,
+    again: bool,
 ) -> Any:
     """Compute the numbers that another kernel reads at points, by one launch.
 
@@ -51,6 +57,8 @@ def filled_streams(
         Numbers that its q-function is given.
     order : Order
         Order of the elements in the blocks of the kernel that reads.
+    again : bool
+        Whether the data stay on the device, for other fields.
 
     Returns
     -------
@@ -66,7 +74,7 @@ def filled_streams(
     values |= {"row": 1, "tiles": 1, "panel_in": 0, "panel_out": 0, "owned_out": 0}
     values |= {"functionals": None, "parts": out.view(kernel.dtype)}  # whole pieces of any type
     values |= {"order": device.upload(parts.elements) if kernel.ordered else None}
-    values |= uploaded(device, kernel, data, count, parts)
+    values |= (uploaded if again else copied)(device, kernel, data, count, parts)
     values |= prefetched(device, kernel, parts)
     for k, (side, field) in enumerate(zip(kernel.sources, fields, strict=True)):
         given = input_arguments(side, field.dofs, suffix(k))

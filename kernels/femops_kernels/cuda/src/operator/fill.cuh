@@ -37,6 +37,7 @@ ENTRY(THREADS, BLOCKS, Arguments) {
             piece.v[number % FILLED_PIECE] = F(out[c]);
             if (there && (number % FILLED_PIECE == FILLED_PIECE - 1 || number == Q * NCOMP_OUT - 1)) {
                 filled[number / FILLED_PIECE * GROUP * LINES] = piece;
+                piece = Pack<F>{};  // what is behind the last number is zero
             }
         }
     }
