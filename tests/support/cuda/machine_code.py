@@ -1,8 +1,8 @@
-"""Table of what an H200's multiprocessors do for a point: instructions of the compiled kernels.
+"""Tables of what kernels ask of an H200: amounts by the dof, then instructions by the point.
 
     PYTHONPATH=tests python -m support.cuda.machine_code
 
-`docs/performance.md` has its output. It needs NVIDIA's disassembler (the wheel
+`docs/gpu_counts.md` has its output. It needs NVIDIA's disassembler (the wheel
 nvidia-cuda-nvdisasm, or CUDA's on the PATH).
 """
 
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -24,8 +25,11 @@ from support.cuda.facts import FACTS
 from support.cuda.paper import PaperDevice
 from support.cuda.variants import collocated, mesh
 
-CLOCK, MEMORY = 1.98e9, 4.3e12
-"""Of an H200: Hz of its multiprocessors; bytes that it copies per second."""
+CLOCK, MEMORY, PEAK = 1.98e9, 4.3e12, 34e12
+"""Of an H200: Hz of its multiprocessors; bytes that it copies, and operations, per second."""
+
+CLOCKS = CLOCK * FACTS["multiProcessorCount"]
+"""Of all multiprocessors, per second."""
 
 STARTED, FP64, BANKS = 4, 2, 128
 """Of a multiprocessor, per clock: warps' instructions, those of them on float64; shared bytes."""
@@ -38,6 +42,7 @@ RARE = {
 }
 """What most elements do not do (turned and constrained dofs, extreme determinants) is left out."""
 
+ORDERS, LEVELS = range(1, 9), ("partial", "matrix-free")
 FORMS = {"bp1": femops.mass, "bp3": femops.diffusion, "bp5": collocated}
 
 
@@ -79,31 +84,49 @@ def _disassembler() -> str:
     return "nvdisasm"
 
 
-def row(form: str, p: int, level: str) -> list[str]:
-    """Counts of a point, and picoseconds that it keeps an H200's memory and units busy."""
-    device = PaperDevice("sm_90")
+def kernel_of(device: PaperDevice, form: str, p: int, level: str) -> CudaKernel:
+    """The kernel of a form on elements that are not affine."""
     V = femops.H1(mesh(3, "multilinear"), p, device=device)
     (sweep,) = FORMS[form](V, level=level).compiled.sweeps
-    kernel = sweep.kernel
+    return sweep.kernel
+
+
+def amounts(device: PaperDevice, form: str, p: int, level: str) -> list[str]:
+    """Bytes, operations and atomics of a dof, and the GDoF/s of each limit."""
+    kernel, dofs = kernel_of(device, form, p, level), p**3
+    work, moved = Work.of(kernel), stored_bytes(kernel, p)
+    limits = [MEMORY / moved, BANKS * CLOCKS / work.shared_bytes, PEAK / work.flops]
+    each = [f"{number / dofs:.0f}" for number in (moved, work.shared_bytes, work.flops)]
+    words = marked([dofs * limit * 1e-9 for limit in limits], min, "{:.0f}")
+    return [form, str(p), level, *each, f"{work.atomics / dofs:.1f}", *words]
+
+
+def marked(numbers: Sequence[float], choose: Callable[..., float], form: str) -> list[str]:
+    """Words for numbers, of which the one that is chosen is bold."""
+    words = [form.format(number) for number in numbers]
+    chosen = form.format(choose(numbers))
+    return [f"**{word}**" if word == chosen else word for word in words]
+
+
+def code(device: PaperDevice, form: str, p: int, level: str) -> list[str]:
+    """Instructions of a point, and picoseconds that it keeps memory and units busy."""
+    kernel = kernel_of(device, form, p, level)
     points, elements = kernel.q1d**3, kernel.shape.elements
     counts = instructions(disassembled(machine_code(device, kernel.text)))
     each = {name: number / kernel.q1d for name, number in counts.items()}
     warps = -(-kernel.threads // 32) / (elements * kernel.lines)  # instructions of warps, a line's
-    clocks = CLOCK * FACTS["multiProcessorCount"] / 1e12  # per picosecond
+    clocks = CLOCKS / 1e12  # per picosecond
     started = each["fp64"] + each["shared"] + each["others"]
-    times = {
-        "memory": stored_bytes(kernel, p) / points / MEMORY * 1e12,
-        "issue": started * warps / STARTED / clocks,
-        "fp64": each["fp64"] * warps / FP64 / clocks,
-        "shared": kernel.bank_lines.rows(kernel.strides) / (elements * points) / clocks,
-    }
+    times = [
+        stored_bytes(kernel, p) / points / MEMORY * 1e12,
+        started * warps / STARTED / clocks,
+        each["fp64"] * warps / FP64 / clocks,
+        kernel.bank_lines.rows(kernel.strides) / (elements * points) / clocks,
+    ]
     plain = Work.of(kernel).shared_bytes / points / BANKS / clocks
-    most = max(times.values())
-    words = {name: f"**{t:.1f}**" if t == most else f"{t:.1f}" for name, t in times.items()}
-    words["shared"] += f", {plain:.1f}"
     floats = f"{each['fp64']:.0f} ({each['fma']:.0f})"
-    numbers = floats, f"{each['shared']:.1f}", f"{each['others']:.0f}", *words.values()
-    return [form, str(p), level, *numbers]
+    numbers = floats, f"{each['shared']:.1f}", f"{each['others']:.0f}"
+    return [form, str(p), level, *numbers, *marked(times, max, "{:.1f}"), f"{plain:.1f}"]
 
 
 def stored_bytes(kernel: CudaKernel, p: int) -> int:
@@ -113,6 +136,18 @@ def stored_bytes(kernel: CudaKernel, p: int) -> int:
     return numbers + modes + 16 * p**3 + 4 * 27
 
 
+def show(rows: Iterable[list[str]]) -> None:
+    """Print rows; what is as in the row above is left out of the first columns."""
+    above: list[str] = []
+    for row in rows:
+        same = 2 if row[:2] == above[:2] else 1 if row[:1] == above[:1] else 0
+        print("| " + " | ".join(["" for _ in range(same)] + row[same:]) + " |", flush=True)
+        above = row
+    print(flush=True)
+
+
 if __name__ == "__main__":
-    for form, p, level in product(FORMS, (2, 4, 6, 8), ("partial", "matrix-free")):
-        print("| " + " | ".join(row(form, p, level)) + " |", flush=True)
+    cases = list(product(FORMS, ORDERS, LEVELS))
+    on_paper = PaperDevice("sm_90")
+    for table in (amounts, code):
+        show(table(on_paper, *case) for case in cases)

@@ -1,9 +1,10 @@
-"""Table of what the ways need in which numbers at points come to the kernels of an H200.
+"""Tables of what the ways need in which numbers at points come to the kernels of an H200.
 
     PYTHONPATH=tests python -m support.cuda.ways
 
-`docs/performance.md` has its output; see `machine_code` for what it needs. Of the shapes that
-`femops bench gpu --sweep` tries it has those of the most warps without a spill.
+`docs/gpu_counts.md` has its output; see `machine_code` for what it needs. Beside the shape that
+the model chooses it has, of the shapes that `femops bench gpu --sweep` tries, those of the most
+warps without a spill; then shapes of the model at level `matrix-free`.
 """
 
 from __future__ import annotations
@@ -13,13 +14,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
-import femops
 from femops.bench.gpu.tuning import candidates
 from femops_kernels.cuda.operator.kernel import CudaKernel
 from femops_kernels.cuda.operator.shapes import Shape
-from support.cuda.machine_code import FORMS, disassembled, instructions, machine_code
+from support.cuda.machine_code import (
+    FORMS,
+    ORDERS,
+    disassembled,
+    instructions,
+    kernel_of,
+    machine_code,
+    show,
+)
 from support.cuda.paper import PaperDevice
-from support.cuda.variants import mesh
 
 WAYS = {"loaded": (False, False), "staged": (True, False), "persistent": (True, True)}
 """Whether they are staged, and persistent."""
@@ -61,16 +68,20 @@ def per_point(kernel: CudaKernel, device: PaperDevice) -> float:
     return sum(counts[name] for name in ("fp64", "shared", "others")) / kernel.q1d
 
 
-def row(form: str, p: int) -> list[str]:
+def chosen(device: PaperDevice, form: str, p: int, level: str) -> list[str]:
+    """Registers and warps of the shape that the model chooses."""
+    kernel = kernel_of(device, form, p, level)
+    return [f"{device.function(kernel.text).registers}", f"{warps(kernel, device)}"]
+
+
+def row(device: PaperDevice, form: str, p: int) -> list[str]:
     """Registers, kB of shared memory of a block, warps, instructions; and kB of points there."""
-    device = PaperDevice("sm_90")
-    (sweep,) = FORMS[form](femops.H1(mesh(3, "multilinear"), p, device=device)).compiled.sweeps
-    shapes = candidates(sweep.kernel, device)
-    cells = [form, str(p)]
+    given = kernel_of(device, form, p, "partial")
+    shapes = candidates(given, device)
+    cells = [form, str(p), *chosen(device, form, p, "partial")]
     for way in WAYS.values():
-        kernel = best(
-            sweep.kernel, device, [one for one in shapes if (one.staged, one.persistent) == way]
-        )
+        there = [one for one in shapes if (one.staged, one.persistent) == way]
+        kernel = best(given, device, there)
         registers, kilobytes = device.function(kernel.text).registers, kernel.shared_bytes / 1e3
         counts = f"{warps(kernel, device)}", f"{per_point(kernel, device):.0f}"
         cells += [f"{registers}", f"{kilobytes:.0f}", *counts]
@@ -80,5 +91,9 @@ def row(form: str, p: int) -> list[str]:
 
 
 if __name__ == "__main__":
-    for form, p in product(FORMS, (2, 4, 6, 8)):
-        print("| " + " | ".join(row(form, p)) + " |", flush=True)
+    on_paper = PaperDevice("sm_90")
+    show(row(on_paper, *case) for case in product(FORMS, ORDERS))
+    show(
+        [str(p), *(word for form in FORMS for word in chosen(on_paper, form, p, "matrix-free"))]
+        for p in ORDERS
+    )
