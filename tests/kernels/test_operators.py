@@ -285,6 +285,15 @@ def test_constrained_operator_is_the_masked_matrix(pair: Problem, chosen: str) -
     assert again.tobytes() == operator.apply(pair.u).tobytes()
 
 
+def test_the_diagonal_is_zero_in_columns_that_alone_are_eliminated(problem: Problem) -> None:
+    operator = (problem.diffusion + problem.mass).eliminated(rows=[1, 4], columns=[4, 7])
+    matrix = operator.assemble()
+    size = abs(matrix).max()
+    for some in (operator, operator.T):
+        np.testing.assert_allclose(some.diagonal(), matrix.diagonal(), rtol=0, atol=1e-13 * size)
+        assert not some.diagonal()[[1, 4, 7]].any()
+
+
 def test_constraints_give_the_same_bits_for_any_number_of_threads(pair: Problem) -> None:
     operator = pair.diffusion.constrained(pair.space.boundary_dofs())
     results = []
