@@ -357,8 +357,11 @@ class Operator(MatrixFree):
         if self.space is not self.test_space:
             raise OperatorError("an operator between two spaces has no diagonal")
         values = self._level_data.backend.diagonal(self._summands, lambda: self.compiled)
-        if len(self.constraints.rows):
-            values[self.space.memory.put(self.constraints.rows)] = self.constraints.identity
+        constraints, put = self.constraints, self.space.memory.put
+        if len(constraints.columns):  # columns alone may be eliminated
+            values[put(constraints.columns)] = 0.0
+        if len(constraints.rows):
+            values[put(constraints.rows)] = constraints.identity
         return values
 
     @checked(OperatorError)

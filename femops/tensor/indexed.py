@@ -156,9 +156,18 @@ class Indexed:
             Indices, shapes or types that do not fit.
         """
         if isinstance(value, Update):
+            if not self._same_as(value.target):
+                raise TensorError(
+                    "what += or -= gave is set to other entries: write C[i, j] += A[i, k] * B[k, j]"
+                )
             self._set(value.added, 1.0)
         else:
             self._set(as_sum(value), 0.0)
+
+    def _same_as(self, other: Indexed) -> bool:
+        mine, theirs = self.view, other.view
+        alike = mine.array is theirs.array and mine.layout == theirs.layout
+        return alike and self.indices == other.indices
 
     def _set(self, value: Sum, beta: float) -> None:
         (factor, many), *others = value.products

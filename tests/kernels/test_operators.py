@@ -15,7 +15,10 @@ from numba.core.runtime import rtsys
 from numba.core.runtime._nrt_python import memsys_enable_stats
 
 import femops
-from femops_kernels.cpu.machine import max_threads, set_threads
+from femops.operators.integrals.chunks import chunk_words
+from femops_kernels.cpu import plan
+from femops_kernels.cpu.machine import max_threads, set_threads, tuning_key
+from femops_kernels.tuning.database import trying
 from support import fixtures
 from support.cases.kernels import Problem, bend, random_vector, smooth, tensor, turned, wave
 from support.oracles.naive import Oracle
@@ -285,6 +288,15 @@ def test_constrained_operator_is_the_masked_matrix(pair: Problem, chosen: str) -
     assert again.tobytes() == operator.apply(pair.u).tobytes()
 
 
+def test_the_diagonal_is_zero_in_columns_that_alone_are_eliminated(problem: Problem) -> None:
+    operator = (problem.diffusion + problem.mass).eliminated(rows=[1, 4], columns=[4, 7])
+    matrix = operator.assemble()
+    size = abs(matrix).max()
+    for some in (operator, operator.T):
+        np.testing.assert_allclose(some.diagonal(), matrix.diagonal(), rtol=0, atol=1e-13 * size)
+        assert not some.diagonal()[[1, 4, 7]].any()
+
+
 def test_constraints_give_the_same_bits_for_any_number_of_threads(pair: Problem) -> None:
     operator = pair.diffusion.constrained(pair.space.boundary_dofs())
     results = []
@@ -361,6 +373,27 @@ def test_a_mesh_of_many_chunks(counts: tuple[int, ...], p: int) -> None:
 
 
 # --- copies, sums, quotients ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", ["partial", "element"])
+@pytest.mark.parametrize("grow", [True, False])
+def test_operators_outlive_a_change_of_the_tuning_database(
+    level: str, grow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks have numbers of 2 bytes before and of 4 after, or the reverse."""
+    monkeypatch.setattr(plan, "FEWEST_CHUNKS", 1)
+    space = femops.H1(femops.box((34, 34)), 8)
+    key = tuning_key(chunk_words(space, space, np.dtype(np.float64)))
+    x, dofs, results = random_vector(space, "float64"), space.boundary_dofs(), []
+    for large in (not grow, grow):
+        with trying(key, {"chunk_bytes": 2**21 if large else 2**17}):
+            if not results:
+                operator = femops.mass(space, level=level)
+                results.append(operator.constrained(dofs) @ x)
+                _ = operator @ x  # keeps a kernel
+            else:
+                results.append(operator.constrained(dofs) @ x)
+    assert abs(results[1] - results[0]).max() < 1e-13 * abs(results[0]).max()
 
 
 def test_sum_and_quotient_stay_operators(problem: Problem) -> None:

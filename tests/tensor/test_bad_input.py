@@ -93,3 +93,16 @@ def test_indexed_updates_are_checked_before_anything_is_written():
     with pytest.raises(TensorError, match="indices for tensors"):
         c[i]
     assert not c.numpy().any()
+
+
+def test_what_is_added_to_one_tensor_is_not_set_to_another():
+    first, second, c, d = (Batch((2, 2), 3).assign(value) for value in (1.0, 2.0, 3.0, 4.0))
+    added = c[i, j]
+    added += first[i, k] * second[k, j]
+    for target, parts in ((d, (i, j)), (c, (j, i)), (c, (i, k))):
+        with pytest.raises(TensorError, match="other entries"):
+            target[parts] = added
+    assert (c.numpy() == 3.0).all()
+    assert (d.numpy() == 4.0).all()
+    c[i, j] = added
+    assert (c.numpy() == 7.0).all()

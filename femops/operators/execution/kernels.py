@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -135,7 +136,26 @@ def sweep(
     dense : arrays, optional
         See `Sweep`.
     """
-    return Sweep(kernel, *plans_of(term), data, constraints.columns, constraints.rows, keep, dense)
+    both = plans_of(term)
+    fitting = _fitting(kernel, both)
+    return Sweep(fitting, *both, data, constraints.columns, constraints.rows, keep, dense)
+
+
+def _fitting(kernel: SweepKernel, both: tuple[Plan, Plan]) -> SweepKernel:
+    """The kernel, or one like it if the numbers of its plans are of another width than it reads.
+
+    Operators keep kernels; the tuning database may say since then how large chunks are.
+    """
+    source, target = kernel.source, kernel.target
+    if (source.index_bytes, target.index_bytes) == tuple(plan.number_bytes for plan in both):
+        return kernel
+    read, written = (
+        replace(side, index_bytes=plan.number_bytes)
+        for side, plan in zip((source, target), both, strict=True)
+    )
+    made: Any = kernel  # of a class that is a dataclass
+    found: SweepKernel = replace(made, source=read, target=read if source is target else written)
+    return found
 
 
 def element_products(
