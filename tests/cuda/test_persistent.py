@@ -166,6 +166,22 @@ def test_conjugate_gradients_and_many_vectors(
     )
 
 
+@pytest.mark.parametrize("elements", [1, 2])
+def test_blocks_of_a_thread(
+    device: GuardedDevice, elements: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums over all blocks are joined by blocks of two threads or more."""
+    monkeypatch.setattr(kernels, "shape_for", lambda *_: Shape(elements, 1, True, True))
+    mesh = femops.box((9,), order=2, mapping=bend)
+    A, B = (femops.mass(femops.H1(mesh, 2, device=where), smooth) for where in (device, None))
+    assert sweep_of(A).kernel.threads == elements
+    assert sweep_of(A).mergeable(A.space.size) == (elements > 1)
+    b = random_vector(B.space, "float64")
+    found, result = femops.cg(A, device.upload(b), rtol=1e-12)
+    assert result.merged == (elements > 1)
+    np.testing.assert_allclose(found.get(), femops.cg(B, b, rtol=1e-12)[0], rtol=0, atol=1e-8)
+
+
 @pytest.mark.usefixtures("persistent")
 def test_ranks_with_a_device_each() -> None:
     mesh = femops.box((5, 4), mapping=bend)
