@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from support.cases.kernels import bend, random_vector, smooth, turned
 from support.cuda.device_cases import DeviceCase, cover
 from support.cuda.guarded import GuardedDevice, guarded_device
 from support.cuda.host_device import HostDevice, host_device
-from support.cuda.launches import THREAD, replay, require
+from support.cuda.launches import ADDRESS, THREAD, SanitizerError, replay, require
 from support.cuda.variants import collocated, heat
 from support.simulated_ranks import on_ranks
 
@@ -165,6 +166,22 @@ def test_conjugate_gradients_and_many_vectors(
     )
 
 
+@pytest.mark.parametrize("elements", [1, 2])
+def test_blocks_of_a_thread(
+    device: GuardedDevice, elements: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums over all blocks are joined by blocks of two threads or more."""
+    monkeypatch.setattr(kernels, "shape_for", lambda *_: Shape(elements, 1, True, True))
+    mesh = femops.box((9,), order=2, mapping=bend)
+    A, B = (femops.mass(femops.H1(mesh, 2, device=where), smooth) for where in (device, None))
+    assert sweep_of(A).kernel.threads == elements
+    assert sweep_of(A).mergeable(A.space.size) == (elements > 1)
+    b = random_vector(B.space, "float64")
+    found, result = femops.cg(A, device.upload(b), rtol=1e-12)
+    assert result.merged == (elements > 1)
+    np.testing.assert_allclose(found.get(), femops.cg(B, b, rtol=1e-12)[0], rtol=0, atol=1e-8)
+
+
 @pytest.mark.usefixtures("persistent")
 def test_ranks_with_a_device_each() -> None:
     mesh = femops.box((5, 4), mapping=bend)
@@ -260,6 +277,7 @@ FAULTS = {
     "parity begins with 1": (": parity(0)", ": parity(1)"),
     "no copy": ("            bring(a, portion);\n        }\n", "        }\n"),
     "no barrier between portions": (BETWEEN, ""),
+    "a copy begun behind the last": ("threadIdx.x == 0 && portion < a.behind", "threadIdx.x == 0"),
     "too few portions": ("while (PERSISTENT && portion < a.behind)", "while (false)"),
 }
 
@@ -313,6 +331,29 @@ def test_sanitizers_find_no_races_of_functionals() -> None:
     device.processors = 1
     F = fields_form(device, femops.box((3, 2, 1), mapping=bend))
     replayed(device, lambda: F.evaluate(np.ones(F.space.size)))
+
+
+ASKED = {
+    "nothing": (" || first + ELEMENTS > a.count", " || first + ELEMENTS > a.count"),
+    "runs": (" || first + ELEMENTS > a.count", ""),
+    "numbers at points": ("if (portion + ahead < a.behind) {", "{"),
+}
+
+
+@pytest.mark.usefixtures("persistent")
+@pytest.mark.parametrize("fault", ASKED)
+def test_nothing_is_asked_for_behind_an_array(fault: str) -> None:
+    require(ADDRESS)
+    device, (before, after) = host_device(), ASKED[fault]
+    device.processors = 2
+    A = femops.diffusion(femops.H1(femops.box((5, 1, 1), mapping=bend), 2, device=device))
+    with device.recording() as launches:
+        _ = A @ np.ones(A.shape[1])
+    (launch,) = (one for one in launches if "PERSISTENT = true" in one.source)
+    assert launch.source.count(before) == 1
+    found = nullcontext() if fault == "nothing" else pytest.raises(SanitizerError, match="overflow")
+    with found:
+        replay(replace(launch, source=launch.source.replace(before, after)), ADDRESS)
 
 
 def replayed(device: HostDevice, work: Callable[[], object]) -> None:

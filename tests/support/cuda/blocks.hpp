@@ -126,6 +126,11 @@ inline void report_divergence(int line, int other) {
            ended ? "some have ended" : "some are at another one");
 }
 
+// What is copied would come to the memory of another block.
+inline void report_flying() {
+    report("block %u ends before a copy that it has begun is there", blockIdx.x);
+}
+
 #ifdef HOST_THREADS
 
 struct Stop {};
@@ -185,7 +190,7 @@ struct Team {
     std::unique_ptr<SharedMemory> memory;
     Barrier all, parts[32];  // warps, or warps that wait together
     std::atomic<bool> stopped = false;
-    std::atomic<unsigned> ordered = 0;
+    std::atomic<unsigned> ordered = 0, flying = 0;
 };
 
 static thread_local Team* team;
@@ -211,6 +216,9 @@ inline bool backwards() { return team->launch.backwards; }
 // Threads of the block that have ordered what they did before copies.
 inline std::atomic<unsigned>& ordered() { return team->ordered; }
 
+// Copies that the block has begun and nobody has waited for.
+inline std::atomic<unsigned>& flying() { return team->flying; }
+
 inline char* shared_memory() { return team->memory->begin(); }
 
 inline void run_blocks(const Launch& launch, Team& mine, unsigned first, unsigned step,
@@ -224,7 +232,11 @@ inline void run_blocks(const Launch& launch, Team& mine, unsigned first, unsigne
             blockIdx = {block};
             launch.kernel.run(launch.arguments);
             barrier(END);
-            if (thread == 0) mine.refresh();
+            if (thread == 0) {
+                if (mine.flying != 0) report_flying();
+                mine.flying = 0;
+                mine.refresh();
+            }
             barrier(END);
         }
     } catch (Stop) {
@@ -276,6 +288,7 @@ public:
             shared_ = memory.begin();
             for (unsigned turn = block + backwards; run_to_barrier(turn % 2 == 0) != END; ++turn) {
             }
+            if (flying != 0) report_flying();
             if (!memory.intact()) {
                 report("block %u writes beside its %zu bytes of shared memory", block,
                        launch_.shared_bytes);
@@ -294,7 +307,7 @@ public:
     char* shared() const { return shared_; }
     bool backwards() const { return launch_.backwards; }
 
-    unsigned ordered = 0;  // threads
+    unsigned ordered = 0, flying = 0;  // threads, copies
 
 private:
     // Each thread in turn, again while some wait for others; the line of the barrier where they are
@@ -364,6 +377,8 @@ inline void wait_for_others() { scheduler->arrive(WAITING); }
 inline bool backwards() { return scheduler->backwards(); }
 
 inline unsigned& ordered() { return scheduler->ordered; }
+
+inline unsigned& flying() { return scheduler->flying; }
 
 inline char* shared_memory() { return scheduler->shared(); }
 

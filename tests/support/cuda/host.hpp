@@ -148,6 +148,7 @@ inline void begin_copy(Arrival& arrival, void* to, const void* from, unsigned by
     const unsigned before = arrival.begun;
     arrival.from = from, arrival.to = to, arrival.bytes = bytes;
     if (host::at_once(before)) make_copy(arrival, before);
+    host::flying() = 1;
     Count{arrival.begun} = before + 1;
 }
 
@@ -155,7 +156,10 @@ inline void begin_copy(Arrival& arrival, void* to, const void* from, unsigned by
 inline void wait_for_copy(Arrival& arrival, unsigned parity) {
     for (;;) {
         const unsigned there = Count{arrival.there};
-        if (there % 2 != parity) return;
+        if (there % 2 != parity) {
+            host::flying() = 0;
+            return;
+        }
         if (Count{arrival.begun} != there) {
             make_copy(arrival, there);
         } else {

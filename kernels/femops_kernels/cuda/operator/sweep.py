@@ -210,14 +210,15 @@ class DeviceSweep(DeviceLaunch):
         """True if vectors of ``size`` entries can be updated on the way.
 
         Constrained rows must be columns that count as zero, every dof must be met by elements,
-        and what is computed at a point be what was interpolated there.
+        what is computed at a point be what was interpolated there, and blocks have two threads.
         """
         qfunction, merged = self.kernel.qfunction, replace(self.kernel, merged=True)
         factors = (qfunction.value_in, qfunction.gradient_in) == (
             qfunction.value_out,
             qfunction.gradient_out,
         )
-        room = merged.shared_bytes <= self.device.shared_bytes
+        # sums of as many blocks as one has threads are joined, which a single thread would not end
+        room = merged.shared_bytes <= self.device.shared_bytes and merged.threads > 1
         return self._alike and self._met == size and factors and room
 
     def clearing(self, size: int) -> Clearing | None:
