@@ -69,7 +69,7 @@ def build(source: str, *options: str, tail: str = "") -> Path:
         raise CompileError("no C++ compiler (g++, c++): kernels can't be built for the host")
     head = '#include "host.hpp"\nnamespace kernel {\n#line 1 "kernel.cu"\n'
     text = f"{head}{source}\n}}  // namespace kernel\n{tail}"
-    every = [*_options(), f"-I{HERE}", *options]
+    every = [*_options(), *options]  # no path of the checkout: others share what is built
     key = hashlib.sha256("\0".join([text, *every, _toolchain()]).encode()).hexdigest()[:24]
     folder = _folder()
     built = folder / key
@@ -88,16 +88,15 @@ def _folder() -> Path:
 
 @cache
 def _header(options: tuple[str, ...]) -> Path:
-    """A folder with ``host.hpp``, and that compiled: reading it is most of what a kernel takes."""
+    """A folder with the headers; ``host.hpp`` is compiled, as reading it takes most of the time."""
     key = hashlib.sha256("\0".join([*options, _toolchain()]).encode()).hexdigest()[:24]
     folder = _folder() / f"header-{key}"
     folder.mkdir(exist_ok=True)
     with kernel_cache.locked(folder / "lock"):
         compiled = folder / "host.hpp.gch"
         if not compiled.exists():
-            kernel_cache.write_once(
-                folder / "host.hpp", (HERE / "host.hpp").read_text(encoding="utf-8")
-            )
+            for path in HERE.glob("*.hpp"):
+                kernel_cache.write_once(folder / path.name, path.read_text(encoding="utf-8"))
             _compile(folder / "host.hpp", compiled, ["-x", "c++-header", *options])
     return folder
 
