@@ -59,15 +59,11 @@ def gas_rows(
     device: Device, case: GasCase, seconds: float, found: Record, progress: Progress
 ) -> None:
     """Add the row of a case to a record."""
-    if case.name in found.done:
-        return
     row = found.measure(case.name, partial(_row, device, case, seconds))
     if row is not None:
         rate = row["forces_points_per_second"] * 1e-9
         progress(f"{case.name}: {row['seconds_step']:.3g} s a step, {rate:.3g} Gpoints/s")
         found.gas.append(row)
-    found.done.append(case.name)
-    found.keep()
 
 
 def _row(device: Device, case: GasCase, seconds: float) -> Row:

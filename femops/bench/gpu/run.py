@@ -409,10 +409,14 @@ def _each(
     clock = _Clock(settings.budget)
     given = {"rates": _rates(device, settings, found)} if limits else {}
     for case in cases if None not in given.values() else ():
+        if case.name in found.done:
+            continue
         if clock.seconds > settings.budget:
             found.notes.append(f"{case.name}: not measured, too few seconds")
-        else:
-            add_rows(device, case, seconds=settings.seconds, found=found, progress=show, **given)
+            continue
+        add_rows(device, case, seconds=settings.seconds, found=found, progress=show, **given)
+        found.done.append(case.name)
+        found.keep()
     found.complete = not found.notes and not found.dead
     found.keep()
     return result_of(found)

@@ -60,15 +60,11 @@ def vectors_rows(
     progress: Progress,
 ) -> None:
     """Add the row of a case to a record."""
-    if case.name in found.done:
-        return
     row = found.measure(case.name, partial(_row, device, case, rates, seconds))
     if row is not None:
         rate, gain = row["dofs_per_second"] * 1e-9, row["over_one_by_one"]
         progress(f"{case.name}: {rate:.3g} GDoF/s, {gain:.3g} times one by one")
         found.vectors.append(row)
-    found.done.append(case.name)
-    found.keep()
 
 
 def _row(device: Device, case: VectorsCase, rates: Rates, seconds: float) -> Row:
