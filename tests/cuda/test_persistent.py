@@ -14,7 +14,6 @@ import femops
 from femops_kernels.cuda.operator import kernel as kernels
 from femops_kernels.cuda.operator.kernel import staged_shapes
 from femops_kernels.cuda.operator.shapes import Shape, measured_shape, record
-from femops_kernels.cuda.operator.sweep import DeviceSweep
 from femops_kernels.errors import DeviceError, KernelValueError
 from femops_kernels.tuning import database
 from support.cases.kernels import bend, random_vector, smooth, turned
@@ -22,8 +21,8 @@ from support.cuda.device_cases import DeviceCase, cover
 from support.cuda.guarded import GuardedDevice, guarded_device
 from support.cuda.host_device import HostDevice, host_device
 from support.cuda.launches import ADDRESS, THREAD, SanitizerError, replay, require
+from support.cuda.staging import check_bits, check_ranks, check_solves, kernels_of, sweep_of
 from support.cuda.variants import collocated, heat
-from support.simulated_ranks import on_ranks
 
 CASES = [case for case in cover() if case.case.level == "partial"][1::3]
 
@@ -49,11 +48,6 @@ def persistent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "shape_for", shape_for)
 
 
-def sweep_of(A: Any) -> Any:
-    (sweep,) = A.compiled.sweeps
-    return sweep
-
-
 @contextmanager
 def backwards(device: HostDevice) -> Iterator[None]:
     """Blocks and threads run the other way around, and copies that were late are early."""
@@ -77,8 +71,7 @@ def test_every_form_is_the_oracles(case: DeviceCase, device: GuardedDevice) -> N
 
 @pytest.mark.usefixtures("persistent")
 def test_most_are_persistent(device: GuardedDevice) -> None:
-    sweeps = [s for case in CASES for s in case.build(device)[0].compiled.sweeps]
-    kinds = [sweep.kernel.persistent for sweep in sweeps if isinstance(sweep, DeviceSweep)]
+    kinds = [kernel.persistent for kernel in kernels_of(CASES, device)]
     assert sum(kinds) > 0.6 * len(kinds)
 
 
@@ -120,17 +113,7 @@ def test_grids_of_all_sizes(form: str, counts: tuple[int, ...], order: int) -> N
 
 @pytest.mark.parametrize("data", ["float64", "float32"])
 def test_the_bits_are_those_of_other_launches(device: GuardedDevice, data: str) -> None:
-    """Also of an odd number of numbers in a line, and of blocks that elements do not fill."""
-    mesh = turned(femops.box((5, 3), order=2, mapping=bend))
-    V = femops.H1(mesh, 2, device=device, reproducible=True)
-    A = femops.diffusion(V, smooth, data_dtype=data)
-    sweep, x = sweep_of(A), device.upload(random_vector(V, "float64"))
-    expected = A.apply(x).get()
-    for elements in (1, 2, 4):
-        other, y = sweep.reshaped(Shape(elements, 1, True, True)), device.xp.zeros(V.size)
-        assert other.kernel.persistent
-        other.launch(device.address(x), device.address(y), 1.0, add=False)
-        assert y.get().tobytes() == expected.tobytes()
+    check_bits(device, data, persistent=True)
 
 
 @pytest.mark.usefixtures("persistent")
@@ -141,29 +124,10 @@ def test_conjugate_gradients_and_many_vectors(
 ) -> None:
     """Blocks whose last portion is not full have summed what the others gave."""
     device.host.resident = resident
-    V = femops.H1(femops.box((3, 3, 1), mapping=bend), 3, device=device)
-    W = femops.H1(V.mesh, 3)
-    A, B = (
-        (femops.diffusion(U, dtype=dtype) + femops.mass(U, dtype=dtype)).constrained(
-            U.boundary_dofs()
-        )
-        for U in (V, W)
-    )
+    A, solve = check_solves(device, (3, 3, 1), dtype)
     assert sweep_of(A).kernel.persistent
-    rtol = 1e-10 if dtype == "float64" else 1e-4
-    b = random_vector(W, dtype)
-    (found, there), (expected, here) = (
-        femops.cg(A, device.upload(b), rtol=rtol),
-        femops.cg(B, b, rtol=rtol),
-    )
-    assert there.merged
-    assert abs(there.iterations - here.iterations) <= 1
-    np.testing.assert_allclose(found.get(), expected, rtol=0, atol=100 * rtol * abs(expected).max())
-    X = np.random.default_rng(3).standard_normal((W.size, 5)).astype(dtype)
+    assert solve.merged
     assert not sweep_of(A).kernel.for_many(device).persistent
-    np.testing.assert_allclose(
-        (A @ device.upload(X)).get(), B @ X, rtol=0, atol=1e-5 if dtype == "float32" else 1e-11
-    )
 
 
 @pytest.mark.parametrize("elements", [1, 2])
@@ -184,21 +148,12 @@ def test_blocks_of_a_thread(
 
 @pytest.mark.usefixtures("persistent")
 def test_ranks_with_a_device_each() -> None:
-    mesh = femops.box((5, 4), mapping=bend)
-    reference = femops.diffusion(femops.H1(mesh, 3), smooth)
-    u = random_vector(reference.space, "float64")
-
-    def program(comm: Any) -> tuple[int, Any]:
+    def make() -> HostDevice:
         device = host_device()
         device.processors = 1
-        V = femops.H1(femops.distribute(mesh, comm), 3, device=device)
-        A = femops.diffusion(V, smooth)
-        assert sweep_of(A).kernel.persistent
-        return V.first_dof, A @ u[V.first_dof :][: V.ndofs].copy()
+        return device
 
-    found, _ = on_ranks(3, program)
-    joined = np.concatenate([y for _, y in sorted(found, key=lambda each: each[0])])
-    np.testing.assert_allclose(joined, reference @ u, rtol=0, atol=1e-12)
+    check_ranks(make, persistent=True)
 
 
 def test_a_table_may_ask_for_it(device: GuardedDevice, tmp_path: Any, monkeypatch: Any) -> None:
