@@ -24,6 +24,7 @@ from femops.hydro.diagnosis import check_density, check_energy
 from femops.hydro.problems import POSITIVE, PointFunction, Problem
 from femops.hydro.qfunctions import corner_force, work_of
 from femops.parallel import Communicator
+from femops.spaces.functions import evaluate
 from femops.spaces.memory import DeviceLike
 from femops_meshes.arguments import Count, Degree, Fraction, checked, whole_numbers
 
@@ -470,8 +471,8 @@ def _by_element(
     """A number, or a field that is one in each element: the value at its centre."""
     if not callable(gamma):
         return gamma
-    space = femops.L2(mesh, 0)
-    return femops.GridFunction(space, np.asarray(gamma(part.element_centers().T), dtype=float))
+    values = evaluate(gamma, np.ascontiguousarray(part.element_centers().T), (), "gamma")
+    return femops.GridFunction(femops.L2(mesh, 0), values)
 
 
 def _walls(part: femops.Mesh, comm: Communicator) -> list[int]:

@@ -298,6 +298,26 @@ def dtype_of(dtype: Any) -> np.dtype[Any] | None:
     return found
 
 
+def call_with_arrays(
+    function: Callable[..., Any], given: tuple[Any, ...], say: Callable[[Exception], Exception]
+) -> Any:
+    """Result of a user's function of arrays.
+
+    Raises
+    ------
+    Exception
+        What ``say`` makes of NumPy's error where the function asks an array for one truth or one
+        number, as ``if x[0] > 0`` and ``math.sin(x[0])`` do. Other errors are passed on.
+    """
+    try:
+        return function(*given)
+    except (TypeError, ValueError) as error:
+        messages = ("truth value of an array", "converted to Python scalar")
+        if not any(message in str(error) for message in messages):
+            raise
+        raise say(error) from error
+
+
 def check_takes(
     function: Callable[..., Any], given: tuple[Any, ...], say: Callable[[str], Exception]
 ) -> None:
