@@ -247,18 +247,19 @@ class BlockOperator(MatrixFree):
 
         Raises
         ------
-        VectorError
-            See `apply`.
+        OperatorError, VectorError
+            As `Operator.rhs`.
         """
         b = self._check(b, "b", self.space)
         given: dict[str, Any] = dict.fromkeys(self.space.names, values)
         if number_of(values) is None:
             values = self._check(values, "values", self.space)
             given = dict(zip(self.space.names, self.space.split(values), strict=True))
+        self.constraints.check_imposed(values, self.space.comm)
         result = b.copy()
         for (test, field), block in self._blocks.items():
             part = result[self.space.slice(test)]
-            part[:] = block.rhs(part, given[field])
+            part[:] = block._lifted(part, given[field])
         rows = self.space.memory.put(self.constraints.rows)
         imposed = self._arrays.broadcast_to(self._arrays.asarray(values), self.space.shape)
         result[rows] = self.constraints.identity * imposed[rows]

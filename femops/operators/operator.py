@@ -324,9 +324,18 @@ class Operator(MatrixFree):
 
         Raises
         ------
+        OperatorError
+            Values, but no constrained dofs to impose them at.
         VectorError
             See `apply`; or numbers that are not finite.
         """
+        if number_of(values) is None:
+            values = self._check(values, "values", self.space)
+        self.constraints.check_imposed(values, self.space.comm)
+        return self._lifted(b, values)
+
+    def _lifted(self, b: NDArray[Any], values: NDArray[Any] | float) -> NDArray[Any]:
+        """See `rhs`; the values may be for other blocks of a `BlockOperator`."""
         b, xp = self._check(b, "b", self.test_space), self._arrays
         g = xp.zeros(self.space.size, dtype=self.dtype)
         rows, columns = (
@@ -334,11 +343,7 @@ class Operator(MatrixFree):
             for dofs in (self.constraints.rows, self.constraints.columns)
         )
         number = number_of(values)
-        if number is None:
-            values = self._check(values, "values", self.space)
-            g[columns] = values[columns]
-        else:
-            g[columns] = number
+        g[columns] = values[columns] if number is None else number
         if not (xp.isfinite(g).all() and xp.isfinite(b).all()):
             raise VectorError(
                 "the load or an imposed value is not finite: look where it comes from"

@@ -324,6 +324,21 @@ def test_right_hand_side_imposes_values(pair: Problem) -> None:
     np.testing.assert_array_equal(operator.rhs(b, 3.0)[dofs], 3.0)
 
 
+def test_values_that_no_dof_takes_are_refused(problem: Problem) -> None:
+    A, dofs = problem.mass, problem.space.boundary_dofs()
+    product = femops.Product(u=problem.space, v=problem.space)
+    block = femops.form(lambda u, v: {"u": {"value": u + v}, "v": {"value": v}}, product)
+    for operator in (A, 2.0 * A, A.T, A.eliminated(rows=dofs), block):
+        b = random_vector(operator.space, "float64")
+        for values in (b, 3.0, np.zeros_like(b)):
+            with pytest.raises(femops.OperatorError, match=r"A\.constrained\(V\.boundary_dofs"):
+                operator.rhs(b, values)
+        free = np.setdiff1d(np.arange(len(b)), operator.constrained_dofs)
+        np.testing.assert_array_equal(operator.rhs(b)[free], b[free])
+        if operator is not block:
+            np.testing.assert_array_equal(A.constrained([]).rhs(b, 3.0), b)
+
+
 def test_what_stands_at_constrained_dofs_does_not_reach_the_others(pair: Problem) -> None:
     dofs = pair.space.boundary_dofs()
     operator = pair.diffusion.constrained(dofs)
