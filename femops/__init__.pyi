@@ -10,6 +10,7 @@ from femops.basis import lobatto as lobatto
 from femops.errors import BasisError as BasisError
 from femops.errors import CheckpointError as CheckpointError
 from femops.errors import CommunicatorError as CommunicatorError
+from femops.errors import ConvergenceWarning as ConvergenceWarning
 from femops.errors import DeviceError as DeviceError
 from femops.errors import Errors as Errors
 from femops.errors import FemopsError as FemopsError

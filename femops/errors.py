@@ -69,6 +69,13 @@ class SolverError(FemopsError, RuntimeError):
     """A solver was called with something it cannot solve."""
 
 
+class ConvergenceWarning(UserWarning):
+    """A solve has ended, but not at the tolerance: its result is the last iterate.
+
+    All solvers warn, unless they are called with ``warn=False``; on ranks rank 0 does.
+    """
+
+
 class HydroError(FemopsError, RuntimeError):
     """A flow that cannot be set up, or cannot go on: inverted elements, a step gone to zero."""
 
@@ -100,6 +107,7 @@ __all__ = [
     "BasisError",
     "CheckpointError",
     "CommunicatorError",
+    "ConvergenceWarning",
     "DeviceError",
     "Errors",
     "FemopsError",

@@ -168,7 +168,7 @@ def test_cg_shows_each_iterate(comm):
     def solve(mesh):
         A, b = problem(mesh)
         seen = []
-        femops.cg(A, b, maxiter=7, callback=lambda x: seen.append(x.copy()))
+        femops.cg(A, b, maxiter=7, warn=False, callback=lambda x: seen.append(x.copy()))
         return A.space, seen
 
     (V, mine), (_, alone) = on_both(comm, ball, solve)
@@ -298,7 +298,7 @@ def test_minres(comm, dtype):
     assert x.dtype == dtype
     assert sums.norm(b - A @ x) <= 1.001 * rtol * sums.norm(b)
     few = info.iterations // 2
-    _, info = femops.minres(A, b, rtol=rtol, M=M, maxiter=few)
+    _, info = femops.minres(A, b, rtol=rtol, M=M, maxiter=few, warn=False)
     assert (info.iterations, info.converged) == (few, False)
 
 
@@ -346,7 +346,7 @@ def test_gmres_restarts_and_gives_up(comm):
     assert Sums(A.space).norm(b - A @ x) <= 1.001e-10 * Sums(A.space).norm(b)
     again, _ = femops.gmres(A, b, rtol=1e-10, restart=30, M=M)
     assert np.array_equal(x, again)
-    _, info = femops.gmres(A, b, rtol=1e-10, restart=30, M=M, maxiter=32)
+    _, info = femops.gmres(A, b, rtol=1e-10, restart=30, M=M, maxiter=32, warn=False)
     assert (info.iterations, info.converged) == (32, False)
 
 

@@ -61,7 +61,9 @@ def test_natural_norms_stop_where_the_preconditioned_residual_is_small():
     x, iterations = femops.CGSolver(A, M=M, natural=True).solve(b, rtol=1e-6)
     residual = b - A @ x
     assert np.sqrt(residual @ (M @ residual)) <= 1.001e-6 * np.sqrt(b @ (M @ b))
-    x, fewer = femops.CGSolver(A, M=M, natural=True).solve(b, rtol=1e-6, maxiter=iterations - 1)
+    x, fewer = femops.CGSolver(A, M=M, natural=True).solve(
+        b, rtol=1e-6, maxiter=iterations - 1, warn=False
+    )
     residual = b - A @ x
     assert fewer == iterations - 1
     assert np.sqrt(residual @ (M @ residual)) > 1e-6 * np.sqrt(b @ (M @ b))
