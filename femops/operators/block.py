@@ -24,7 +24,7 @@ from femops.pointwise.blocks import Pair
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
 from femops_kernels.compiled import ONE, CompiledOperator, Launch, Panels
-from femops_meshes.arguments import checked, number_of, shown
+from femops_meshes.arguments import checked, named_right, number_of, shown
 
 
 @final
@@ -230,6 +230,7 @@ class BlockOperator(MatrixFree):
         """Positions of the constrained rows, ascending; read-only."""
         return read_only(self.constraints.rows)
 
+    @named_right
     def rhs(self, b: NDArray[Any], values: NDArray[Any] | float = 0.0) -> NDArray[Any]:
         """Right-hand side that belongs to given values at the constrained dofs.
 

@@ -30,7 +30,7 @@ from femops.spaces.memory import memory_of
 from femops.spaces.restriction import positions
 from femops_kernels.compiled import ONE, CompiledOperator, Panels
 from femops_meshes import html
-from femops_meshes.arguments import checked, number_of
+from femops_meshes.arguments import checked, named_right, number_of
 
 
 @final
@@ -306,6 +306,7 @@ class Operator(MatrixFree):
             [(factor, in_range(term)) for factor, term in terms], self.constraints, level
         )
 
+    @named_right
     def rhs(self, b: NDArray[Any], values: NDArray[Any] | float = 0.0) -> NDArray[Any]:
         """Right-hand side that belongs to given values at the constrained dofs.
 
