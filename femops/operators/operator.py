@@ -343,8 +343,7 @@ class Operator(MatrixFree):
             self.space.memory.put(dofs)
             for dofs in (self.constraints.rows, self.constraints.columns)
         )
-        number = number_of(values)
-        g[columns] = values[columns] if number is None else number
+        g[columns] = xp.broadcast_to(xp.asarray(values), g.shape)[columns]
         if not (xp.isfinite(g).all() and xp.isfinite(b).all()):
             raise VectorError(
                 "the load or an imposed value is not finite: look where it comes from"

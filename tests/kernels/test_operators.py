@@ -421,6 +421,15 @@ def test_sum_and_quotient_stay_operators(problem: Problem) -> None:
     np.testing.assert_array_equal(half.apply(u), (0.5 * a).apply(u))
 
 
+def test_what_an_operator_has_instead_of_a_matrix(problem: Problem) -> None:
+    for name, words in (("toarray", r"A.assemble\(\).toarray"), ("solve", r"femops.cg\(A, b\)")):
+        with pytest.raises(AttributeError, match=words):
+            getattr(problem.mass, name)
+    with pytest.raises(AttributeError, match="no attribute 'unlike'"):
+        problem.mass.unlike  # noqa: B018
+    assert not hasattr(problem.mass, "nnz")
+
+
 def test_copies_and_pickles_work_after_use(problem: Problem) -> None:
     constrained = problem.mass.constrained(problem.space.boundary_dofs())
     expected = constrained.apply(problem.u)

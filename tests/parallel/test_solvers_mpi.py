@@ -278,7 +278,7 @@ def test_newton_ends_alike_where_one_rank_sees_why(comm):
     held = np.arange(V.size) if comm.rank == 0 else np.arange(V.size - 1)
     with pytest.raises(femops.SolverError, match="1 diagonal entries are zero"):
         femops.jacobi(F.constrained(held).jacobian(V.zeros()))
-    _, info = femops.newton(F.constrained(held), V.zeros(), femops.load(V, 1.0))
+    _, info = femops.newton(F.constrained(held), V.zeros(), femops.load(V, 1.0), warn=False)
     assert not info.converged
     assert "1 diagonal entries are zero" in info.reason
 
@@ -327,7 +327,9 @@ def flow(ranks):
 def test_minres_and_gmres_are_reproducible(comm, solver, build, options):
     def solve(ranks):
         A, b, M = build(ranks)
-        x, info = solver(A, b, 0.1 * b, rtol=1e-8, M=M, history=True, maxiter=300, **options)
+        x, info = solver(
+            A, b, 0.1 * b, rtol=1e-8, M=M, history=True, maxiter=300, **options, warn=False
+        )
         return A.space, x, info
 
     V, x, info = solve(comm)
@@ -335,6 +337,29 @@ def test_minres_and_gmres_are_reproducible(comm, solver, build, options):
     assert info == expected
     assert info.iterations > 30
     assert np.array_equal(x, y[piece(V)])
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("solver", [femops.cg, femops.minres, femops.gmres])
+def test_one_rank_warns_for_all(comm, solver):
+    """Also where some ranks have no constrained dof; an error of the warning is one of all."""
+    V = femops.H1(femops.box((6, 6), comm=comm), 2)
+    A, b = femops.diffusion(V), femops.load(V, 1.0)
+    for operator, words in ((A, "takes constants to zero"), (A.constrained([0][comm.rank :]), "")):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            _, info = solver(operator, b, maxiter=3)
+        assert not info.converged
+        assert len(caught) == (comm.rank == 0)
+        assert all(("singular" in str(one.message)) == bool(words) for one in caught)
+        assert all(words in str(one.message) for one in caught)
+        error = femops.RankError if comm.rank else femops.ConvergenceWarning
+        with pytest.raises(error, match="has not converged"):
+            solver(operator, b, maxiter=3)
+    with pytest.raises(femops.OperatorError, match="no dof is constrained"):
+        A.rhs(b, 1.0)
+    some = A.constrained([0][comm.rank :]).rhs(b, 1.0)  # only rank 0 has a constrained dof
+    assert comm.rank or some[0] == 1.0
 
 
 @pytest.mark.parallel(1, 2)
