@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import OperatorError
+from femops.parallel.comm import Communicator
+from femops_meshes.arguments import number_of
 
 
 def _none() -> NDArray[np.int64]:
@@ -61,6 +63,25 @@ class Constraints:
             )
         union = np.union1d(self.rows, dofs)
         return Constraints(union, union, self.identity or 1.0)
+
+    def check_imposed(self, values: Any, comm: Communicator) -> None:
+        """Refuse values to impose if no rank has a dof to impose them at. Collective.
+
+        Zero, which `Operator.rhs` takes when no values are given, passes, and so do all values
+        where `constrained` was called with no dofs.
+
+        Raises
+        ------
+        OperatorError
+            On all ranks.
+        """
+        if self.identity or number_of(values) == 0.0:
+            return
+        if not comm.max(len(self.columns)):
+            raise OperatorError(
+                "values are given, but no dof is constrained where they could be imposed: write "
+                "A = A.constrained(V.boundary_dofs()) first, then A.rhs(b, values)"
+            )
 
     def __bool__(self) -> bool:
         return bool(len(self.rows) or len(self.columns))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from numbers import Real
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,14 @@ from femops.spaces.product import Product
 from femops_kernels.compiled import CompiledOperator, Panels
 from femops_meshes.arguments import checked
 
+_COMPRESSED = "A.assemble() is the matrix in compressed rows, A.assemble().toarray() a dense one"
+_INSTEAD = {
+    **dict.fromkeys(["A", "toarray", "todense", "tocoo", "tocsc", "tocsr"], _COMPRESSED),
+    **dict.fromkeys(["data", "indices", "indptr", "nnz"], _COMPRESSED),
+    "solve": "femops.cg(A, b) solves A x = b; so do femops.minres and femops.gmres",
+}
+"""What to use instead of attributes of SciPy's matrices."""
+
 # Cached attributes that hold compiled code and addresses.
 _COMPILED = ("compiled", "_transposed", "_panelled")
 
@@ -45,6 +53,16 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     space: Space | Product
     test_space: Space | Product
     _given_as = "a femops operator, as femops.mass(V) (SciPy's solvers take others)"
+
+    if not TYPE_CHECKING:  # for type checkers there are no other attributes
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an error that says what femops has instead of a method of SciPy's matrices."""
+            if name in _INSTEAD:
+                raise AttributeError(
+                    f"{type(self).__name__} has no {name}, as it is not a matrix: {_INSTEAD[name]}"
+                )
+            return object.__getattribute__(self, name)  # the error, also of a property
 
     def __getstate__(self) -> dict[str, Any]:
         """State for a copy or another process: compiled code is found again, not carried over."""

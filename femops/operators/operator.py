@@ -30,7 +30,7 @@ from femops.spaces.memory import memory_of
 from femops.spaces.restriction import positions
 from femops_kernels.compiled import ONE, CompiledOperator, Panels
 from femops_meshes import html
-from femops_meshes.arguments import checked, number_of
+from femops_meshes.arguments import checked, named_right, number_of
 
 
 @final
@@ -306,6 +306,7 @@ class Operator(MatrixFree):
             [(factor, in_range(term)) for factor, term in terms], self.constraints, level
         )
 
+    @named_right
     def rhs(self, b: NDArray[Any], values: NDArray[Any] | float = 0.0) -> NDArray[Any]:
         """Right-hand side that belongs to given values at the constrained dofs.
 
@@ -324,21 +325,25 @@ class Operator(MatrixFree):
 
         Raises
         ------
+        OperatorError
+            Values, but no constrained dofs to impose them at.
         VectorError
             See `apply`; or numbers that are not finite.
         """
+        if number_of(values) is None:
+            values = self._check(values, "values", self.space)
+        self.constraints.check_imposed(values, self.space.comm)
+        return self._lifted(b, values)
+
+    def _lifted(self, b: NDArray[Any], values: NDArray[Any] | float) -> NDArray[Any]:
+        """See `rhs`; the values may be for other blocks of a `BlockOperator`."""
         b, xp = self._check(b, "b", self.test_space), self._arrays
         g = xp.zeros(self.space.size, dtype=self.dtype)
         rows, columns = (
             self.space.memory.put(dofs)
             for dofs in (self.constraints.rows, self.constraints.columns)
         )
-        number = number_of(values)
-        if number is None:
-            values = self._check(values, "values", self.space)
-            g[columns] = values[columns]
-        else:
-            g[columns] = number
+        g[columns] = xp.broadcast_to(xp.asarray(values), g.shape)[columns]
         if not (xp.isfinite(g).all() and xp.isfinite(b).all()):
             raise VectorError(
                 "the load or an imposed value is not finite: look where it comes from"

@@ -11,6 +11,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import SolverError
 from femops.operators import BlockOperator, Operator
+from femops.solvers.convergence import warn_of
 from femops.solvers.linear_problem import Info, LinearProblem, Map, Vector
 from femops.solvers.restarts import Seen, solve_in_rounds
 from femops.solvers.watch import Callback, Progress, Watch
@@ -36,6 +37,7 @@ def minres(
     callback: Callback | None = None,
     history: bool = False,
     progress: Progress | None = None,
+    warn: bool = True,
 ) -> tuple[NDArray[Any], Info]:
     """Solve A x = b for a symmetric operator, by minimal residuals; it need not be definite.
 
@@ -54,7 +56,7 @@ def minres(
         Symmetric positive definite preconditioner, about the inverse of |A|: for an indefinite A,
         `femops.jacobi` of a definite operator that is like it. On ranks its product takes and gives
         what a rank owns.
-    callback, history, progress
+    callback, history, progress, warn
         As for `cg`.
 
     Returns
@@ -71,13 +73,18 @@ def minres(
     VectorError
         Vectors of another shape or type.
 
+    Warns
+    -----
+    ConvergenceWarning
+        See ``warn``; it names the likely cause, as a singular operator.
+
     Notes
     -----
     H. Elman, D. Silvester and A. Wathen, "Finite elements and fast iterative solvers", algorithm
     6.1. C. Paige and M. Saunders, "Solution of sparse indefinite systems of linear equations",
     1975: what is left is a least-squares solution's if A takes it to zero.
     """
-    problem = LinearProblem.checked("minres", A, b, x0, M, rtol, atol, maxiter)
+    problem = LinearProblem.checked("minres", A, b, x0, M, rtol, atol, maxiter, warn=warn)
     precondition = problem.preconditioner(M, positive=True)
     eps = float(np.finfo(problem.right.dtype).eps)
     least = _ROUND_OFF * eps
@@ -91,7 +98,10 @@ def minres(
         return _reduced(problem, precondition, residual, part, least, flat, steps, seen)
 
     watch = Watch(history, progress, callback)
-    return solve_in_rounds(problem, one_round, watch, progress=_PROGRESS)
+    x, info = solve_in_rounds(problem, one_round, watch, progress=_PROGRESS)
+    if warn and not info.converged:
+        warn_of("minres", problem, M, info)
+    return x, info
 
 
 def _reduced(
