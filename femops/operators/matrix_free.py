@@ -188,7 +188,8 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         """Return the product with complex vectors: real and imaginary parts are vectors."""
         kind = np.result_type(self.dtype, np.complex64)
         given = self._arrays.ascontiguousarray(x, dtype=kind)
-        parts = given.view(self.dtype).reshape(len(given), -1)
+        columns = 2 * (x.shape[1] if x.ndim == 2 else 1)
+        parts = given.view(self.dtype).reshape(len(given), columns)
         product = self._arrays.ascontiguousarray(self._matmat(parts))
         result: NDArray[Any] = product.view(kind).reshape(-1, *x.shape[1:])
         return result
